@@ -1,0 +1,67 @@
+// Package random names every stream of random numbers in a run by what it is
+// for, so that a draw depends on (seed, chain, iteration, purpose) and on
+// nothing that happened before: no stream is shared, none carries state across
+// a checkpoint.
+package random
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+)
+
+// Purpose says what a stream is for. Two streams with different purposes are
+// independent.
+type Purpose uint32
+
+// The purposes. Their numbers are part of what a seed means: add new ones at
+// the end.
+const (
+	Holdout     Purpose = iota + 1 // rows held out
+	Synthetic                      // generated data
+	Subset                         // rows of the subset whose mode is found
+	Start                          // a chain's starting point
+	Probe                          // trace probes
+	Stopping                       // ULISSE's stopping times
+	Noise                          // a sampler's injected noise
+	Accept                         // Metropolis–Hastings proposals and decisions
+	Pivot                          // a preconditioner's random choices
+	Calibration                    // right-hand sides that only measure
+)
+
+// Key names a stream.
+type Key struct {
+	Seed  uint64
+	Chain int // 0 for what belongs to no chain; chains count from 1
+	Iter  int
+}
+
+// Stream returns the key's stream for the given purpose; index separates
+// several of the same purpose, such as the probes of one gradient.
+func (k Key) Stream(p Purpose, index int) *rand.Rand {
+	var key [32]byte
+	binary.LittleEndian.PutUint64(key[0:], k.Seed)
+	binary.LittleEndian.PutUint64(key[8:], uint64(k.Chain))
+	binary.LittleEndian.PutUint64(key[16:], uint64(k.Iter))
+	binary.LittleEndian.PutUint32(key[24:], uint32(p))
+	binary.LittleEndian.PutUint32(key[28:], uint32(index))
+	return rand.New(rand.NewChaCha8(key))
+}
+
+// Normal fills dst with independent standard normals.
+func Normal(r *rand.Rand, dst []float64) {
+	for i := range dst {
+		dst[i] = r.NormFloat64()
+	}
+}
+
+// Rademacher fills dst with independent signs ±1, 64 to a random word.
+func Rademacher(r *rand.Rand, dst []float64) {
+	var bits uint64
+	for i := range dst {
+		if i%64 == 0 {
+			bits = r.Uint64()
+		}
+		dst[i] = 1 - 2*float64(bits&1)
+		bits >>= 1
+	}
+}
