@@ -1,0 +1,73 @@
+package cmvp
+
+import (
+	"unsafe"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+)
+
+// tilePairSize is the number of elements of a tile pair.
+const tilePairSize = TileRows * TileRows
+
+// cache keeps evaluated tile pairs for the current θ: those of the first tasks
+// that fit. Each is filled by the first product that needs it.
+type cache[T tile.Real] struct {
+	first  []int // pair that each task begins with, in the order of tasks
+	data   []T
+	filled []bool // by pair
+}
+
+// setCache gives the cache as many bytes as it can use of those given.
+func (e *engine[T]) setCache(bytes int64) {
+	e.cache = cache[T]{}
+	pairs := int(bytes / (tilePairSize * int64(unsafe.Sizeof(T(0)))))
+	if pairs <= 0 {
+		return
+	}
+	e.cache.first = make([]int, e.grid.Tasks())
+	n := 0
+	for i := range e.cache.first {
+		e.cache.first[i] = n
+		n += e.grid.pairs(e.grid.Task(i))
+	}
+	n = min(n, pairs)
+	e.cache.data, e.cache.filled = make([]T, n*tilePairSize), make([]bool, n)
+}
+
+// pair returns the storage of the q-th tile pair of a task, whether it holds
+// the pair already, and notes that it will. It returns nil for a pair that has
+// no place.
+func (c *cache[T]) pair(task, q int) (k []T, filled bool) {
+	if c.first == nil || c.first[task]+q >= len(c.filled) {
+		return nil, false
+	}
+	p := c.first[task] + q
+	filled, c.filled[p] = c.filled[p], true
+	return c.data[p*tilePairSize:][:tilePairSize], filled
+}
+
+// invalidate forgets what the cache holds.
+func (c *cache[T]) invalidate() { clear(c.filled) }
+
+// SetCache lets products keep evaluated elements of K until θ changes, and use
+// them again: up to double bytes for Mul, and single bytes for MulSingle. The
+// bits of the results are the same. CacheBytes is what a whole K takes; of a
+// larger one the first part is kept. Zero, the initial state, keeps nothing.
+func (o *Operator) SetCache(double, single int64) {
+	o.eng.setCache(double)
+	o.singleCache = single
+	if o.single != nil {
+		o.single.setCache(single)
+	}
+}
+
+// CacheBytes returns the memory that all elements of K take that a product
+// over n rows evaluates, in double or in single precision.
+func CacheBytes(n int, single bool) int64 {
+	tiles := int64(NewGrid(n).Tiles)
+	size := int64(8)
+	if single {
+		size = 4
+	}
+	return tiles * (tiles + 1) / 2 * tilePairSize * size
+}

@@ -1,0 +1,115 @@
+package cmvp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+)
+
+// CacheWork is the work that a cache is to be chosen for.
+type CacheWork struct {
+	Columns  int   // of a product
+	Products int   // for each θ
+	Single   bool  // in single precision
+	Bytes    int64 // of memory that the cache may take
+}
+
+// CachePlan says what keeping K would save, as measured on this machine.
+// Times are wall seconds of one product on the cores of the budget.
+type CachePlan struct {
+	Bytes   int64   `json:"bytes"`           // that the cache takes
+	Kept    float64 `json:"kept"`            // fraction of K in it
+	Compute float64 `json:"compute_seconds"` // computing K
+	Fill    float64 `json:"fill_seconds"`    // computing and keeping what fits
+	Read    float64 `json:"read_seconds"`    // reading what is kept, computing the rest
+	Saving  float64 `json:"saving"`          // fraction of the time for each θ
+	Use     bool    `json:"use"`
+}
+
+// worthwhile is the saving from which on a cache is used. A smaller one could
+// be noise, and memory has a price.
+const worthwhile = 0.1
+
+// calibrationRows is the number of rows that PlanCache measures with: K takes
+// 277 MB in float64, more than processors cache.
+const calibrationRows = 8192
+
+// PlanCache measures, on a sample of the rows, products that compute K and
+// products that read it from memory, and decides whether SetCache would pay
+// for the given work. It takes about a second. The only error is that of ctx.
+func PlanCache(ctx context.Context, in *Inputs, f kernel.Family, p kernel.Params, work CacheWork, budget *parallel.Budget) (CachePlan, error) {
+	n := min(in.Len(), calibrationRows)
+	rows := make([]int, n)
+	for i := range rows {
+		rows[i] = i * in.Len() / n
+	}
+	o := New(in.Select(rows), f, budget)
+	v, dst := make([][]float64, work.Columns), make([][]float64, work.Columns)
+	for c := range v {
+		v[c], dst[c] = slices.Repeat([]float64{1}, n), make([]float64, n)
+	}
+	mul := o.Mul
+	if work.Single {
+		mul = o.MulSingle
+	}
+	// seconds measures a product over all rows, before each of which prepare
+	// is called.
+	seconds := func(prepare func()) (float64, error) {
+		var times []float64
+		for range 5 {
+			prepare()
+			start := time.Now()
+			if err := mul(ctx, dst, v); err != nil {
+				return 0, err
+			}
+			times = append(times, time.Since(start).Seconds())
+		}
+		slices.Sort(times)
+		scale := float64(in.Len()) / float64(n)
+		return times[len(times)/2] * scale * scale, nil
+	}
+
+	o.Set(p)
+	whole := CacheBytes(in.Len(), work.Single)
+	plan := CachePlan{Bytes: min(whole, work.Bytes)}
+	plan.Kept = float64(plan.Bytes) / float64(whole)
+	var err error
+	var fill, read float64
+	if plan.Compute, err = seconds(func() {}); err != nil {
+		return plan, err
+	}
+	o.SetCache(CacheBytes(n, false), CacheBytes(n, true))
+	if fill, err = seconds(func() { o.Set(p) }); err != nil {
+		return plan, err
+	}
+	if read, err = seconds(func() {}); err != nil {
+		return plan, err
+	}
+	plan.decide(fill, read, work.Products)
+	return plan, nil
+}
+
+// decide compares the time for each θ without and with a cache, given the
+// times of products that keep and that read all of K.
+func (p *CachePlan) decide(fill, read float64, products int) {
+	p.Fill = p.Kept*fill + (1-p.Kept)*p.Compute
+	p.Read = p.Kept*read + (1-p.Kept)*p.Compute
+	without := float64(products) * p.Compute
+	with := p.Fill + float64(products-1)*p.Read
+	p.Saving = 1 - with/without
+	p.Use = products > 1 && p.Saving >= worthwhile
+}
+
+// String explains the decision in one line.
+func (p CachePlan) String() string {
+	verb := "compute K each time"
+	if p.Use {
+		verb = "keep K"
+	}
+	return fmt.Sprintf("%s: a product takes %.3g s computing K, %.3g s reading %.0f %% of it from %.1f GB; a cache would save %.0f %%",
+		verb, p.Compute, p.Read, 100*p.Kept, float64(p.Bytes)/1e9, 100*p.Saving)
+}

@@ -1,0 +1,529 @@
+package cmvp
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// problem is a random operator with right-hand sides.
+type problem struct {
+	in     *Inputs
+	family kernel.Family
+	params kernel.Params
+	noise  []float64
+	v, u   [][]float64
+}
+
+func newProblem(f kernel.Family, n, d, s int, ard bool) *problem {
+	rnd := rand.New(rand.NewPCG(uint64(n), uint64(d*100+s)))
+	x := make([]float64, n*d)
+	for i := range x {
+		x[i] = rnd.NormFloat64()
+	}
+	if n > 3 { // a duplicate row, as real tables have
+		copy(x[3*d:4*d], x[:d])
+	}
+	p := &problem{in: NewInputs(n, d, x), family: f}
+	p.params = kernel.Params{Sigma: 1.7, Lambda: 0.3, Tau: []float64{0.4 / float64(d)}}
+	if ard {
+		p.params.Tau = make([]float64, d)
+		for k := range p.params.Tau {
+			p.params.Tau[k] = (0.1 + rnd.Float64()) / float64(d)
+		}
+	}
+	p.noise = make([]float64, n)
+	for i := range p.noise {
+		p.noise[i] = 0.1 + rnd.Float64()
+	}
+	p.v, p.u = randomColumns(rnd, n, s), randomColumns(rnd, n, s)
+	return p
+}
+
+func randomColumns(rnd *rand.Rand, n, s int) [][]float64 {
+	cols := make([][]float64, s)
+	for c := range cols {
+		cols[c] = make([]float64, n)
+		for i := range cols[c] {
+			cols[c][i] = rnd.NormFloat64()
+		}
+	}
+	return cols
+}
+
+func zeros(n, s int) [][]float64 {
+	cols := make([][]float64, s)
+	for c := range cols {
+		cols[c] = make([]float64, n)
+	}
+	return cols
+}
+
+func (p *problem) operator(cores int, isa tile.ISA) *Operator {
+	o := newOperator(p.in, p.family, parallel.NewBudget(cores), isa)
+	o.SetNoise(p.params, p.noise)
+	return o
+}
+
+// multiply is a product in one precision.
+type multiply struct {
+	name  string
+	mul   func(o *Operator) func(ctx context.Context, dst, v [][]float64) error
+	limit float64 // of the error relative to Σ|K||v|
+}
+
+var multiplies = []multiply{
+	{"double", func(o *Operator) func(context.Context, [][]float64, [][]float64) error { return o.Mul }, 1e-14},
+	{"single", func(o *Operator) func(context.Context, [][]float64, [][]float64) error { return o.MulSingle }, 5e-7},
+}
+
+// eachISA runs a test with every instruction set that the machine has.
+func eachISA(t *testing.T, test func(t *testing.T, isa tile.ISA)) {
+	for _, isa := range tile.Available() {
+		t.Run(isa.String(), func(t *testing.T) { test(t, isa) })
+	}
+}
+
+// kahan is a compensated sum.
+type kahan struct{ sum, c float64 }
+
+func (k *kahan) add(x float64) {
+	t := k.sum + x
+	if math.Abs(k.sum) >= math.Abs(x) {
+		k.c += (k.sum - t) + x
+	} else {
+		k.c += (x - t) + k.sum
+	}
+	k.sum = t
+}
+
+func (k *kahan) value() float64 { return k.sum + k.c }
+
+// reference returns row i of K·v and of Σ|K||v|.
+func (p *problem) reference(i int, v []float64) (y, scale float64) {
+	var sum, abs kahan
+	for j, vj := range v {
+		k := p.params.Sigma * p.family.Value(p.params.Dist(p.in.Row(i), p.in.Row(j)))
+		if i == j {
+			k += p.noise[i]
+		}
+		sum.add(k * vj)
+		abs.add(math.Abs(k * vj))
+	}
+	return sum.value(), abs.value()
+}
+
+func TestMulAgainstReference(t *testing.T) {
+	shapes := []struct {
+		n, d, s int
+		ard     bool
+	}{{1, 1, 1, false}, {7, 3, 2, true}, {32, 1, 1, false}, {255, 8, 5, false}, {257, 8, 1, true},
+		{300, 200, 3, false}, {700, 4, 17, false}, {1030, 20, 64, true}}
+	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		for _, f := range kernel.Families() {
+			for _, c := range shapes {
+				p := newProblem(f, c.n, c.d, c.s, c.ard)
+				for _, m := range multiplies {
+					dst := zeros(c.n, c.s)
+					if err := m.mul(p.operator(2, isa))(context.Background(), dst, p.v); err != nil {
+						t.Fatal(err)
+					}
+					worst := 0.0
+					for col := range dst {
+						for i := col % 3; i < c.n; i += 1 + c.n*c.s/200 {
+							want, scale := p.reference(i, p.v[col])
+							worst = max(worst, math.Abs(dst[col][i]-want)/scale)
+						}
+					}
+					if !(worst <= m.limit) {
+						t.Errorf("%v %s n=%d d=%d s=%d: error %.3g of Σ|K||v|", f, m.name, c.n, c.d, c.s, worst)
+					}
+				}
+			}
+		}
+	})
+}
+
+// The same bits at any number of threads, for any split of the rows, for a
+// column alone or among others, and for elements of K that were kept.
+func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
+	ctx := context.Background()
+	type product = func(ctx context.Context, dst, v [][]float64) error
+	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		for _, n := range []int{100, 1030, 64*TileRows + 1000} { // the last has blocks of two tiles
+			if n > 5000 && (testing.Short() || isa == tile.Portable) {
+				continue
+			}
+			p := newProblem(kernel.RBF, n, 3, 4, true)
+			for _, m := range multiplies {
+				want := zeros(n, 4)
+				if err := m.mul(p.operator(1, isa))(ctx, want, p.v); err != nil {
+					t.Fatal(err)
+				}
+				check := func(what string, mul product, cols, lo, hi int) {
+					t.Helper()
+					got := zeros(n, cols)
+					if err := mul(ctx, got, p.v[:cols]); err != nil {
+						t.Fatal(err)
+					}
+					for c := range cols {
+						for i := lo; i < hi; i++ {
+							if math.Float64bits(got[c][i]) != math.Float64bits(want[c][i]) {
+								t.Fatalf("n=%d %s %s: row %d, column %d is %v, want %v", n, m.name, what, i, c, got[c][i], want[c][i])
+							}
+						}
+					}
+				}
+				check("5 threads", m.mul(p.operator(5, isa)), 4, 0, n)
+				o := p.operator(2, isa)
+				for cols := 1; cols < 4; cols++ {
+					check(fmt.Sprintf("%d columns", cols), m.mul(o), cols, 0, n)
+				}
+
+				// Some of K is kept: the first product fills, the second reads.
+				o = p.operator(2, isa)
+				o.SetCache(min(1<<26, CacheBytes(n, false)/2), min(1<<25, CacheBytes(n, true)/2))
+				check("filling the cache", m.mul(o), 4, 0, n)
+				check("from the cache", m.mul(o), 3, 0, n)
+				other := p.params
+				other.Tau = slices.Repeat([]float64{2}, 3)
+				o.SetNoise(other, p.noise)
+				if err := m.mul(o)(ctx, zeros(n, 4), p.v); err != nil {
+					t.Fatal(err)
+				}
+				o.SetNoise(p.params, p.noise)
+				check("after another θ", m.mul(o), 4, 0, n)
+			}
+
+			want := zeros(n, 3)
+			o := p.operator(2, isa)
+			if err := o.Mul(ctx, want, p.v[:3]); err != nil {
+				t.Fatal(err)
+			}
+			tiles := NewGrid(n).Tiles
+			for _, cut := range []int{1, 2, tiles / 3, tiles - 1} {
+				at := min(n, max(0, cut)*TileRows)
+				for _, r := range [][2]int{{0, at}, {at, n}} {
+					got := zeros(n, 3)
+					if err := o.MulRows(ctx, got, p.v[:3], r[0], r[1]); err != nil {
+						t.Fatal(err)
+					}
+					for c := range got {
+						if !slices.Equal(got[c][r[0]:r[1]], want[c][r[0]:r[1]]) {
+							t.Fatalf("n=%d: rows %v of column %d differ", n, r, c)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// What MulSingle multiplies may be far from 1, as residuals are.
+func TestMulSingleScales(t *testing.T) {
+	ctx := context.Background()
+	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		p := newProblem(kernel.Matern32, 300, 2, 1, false)
+		o := p.operator(1, isa)
+		want, got := zeros(300, 1), zeros(300, 1)
+		if err := o.MulSingle(ctx, want, p.v); err != nil {
+			t.Fatal(err)
+		}
+		for _, exp := range []int{-900, -140, 120, 900} {
+			v := [][]float64{slices.Clone(p.v[0])}
+			for i := range v[0] {
+				v[0][i] = math.Ldexp(v[0][i], exp)
+			}
+			if err := o.MulSingle(ctx, got, v); err != nil {
+				t.Fatal(err)
+			}
+			for i, y := range got[0] {
+				if y != math.Ldexp(want[0][i], exp) {
+					t.Fatalf("2^%d: row %d is %v, want %v", exp, i, y, math.Ldexp(want[0][i], exp))
+				}
+			}
+		}
+		if err := o.MulSingle(ctx, got, zeros(300, 1)); err != nil || got[0][7] != 0 {
+			t.Errorf("K·0 is %v, %v", got[0][7], err)
+		}
+		if c := o.Counts(); c.Singles != 6 || c.Products != 6 {
+			t.Errorf("counted %+v", c)
+		}
+	})
+}
+
+// Single precision does not lose small differences of large inputs.
+func TestMulSingleOfInputsFarFromZero(t *testing.T) {
+	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		p := newProblem(kernel.RBF, 500, 2, 1, false)
+		for i := range p.in.x {
+			p.in.x[i] = 5e6 + math.Round(1000*p.in.x[i])/1000
+		}
+		p.in = NewInputs(500, 2, p.in.x)
+		got := zeros(500, 1)
+		if err := p.operator(1, isa).MulSingle(context.Background(), got, p.v); err != nil {
+			t.Fatal(err)
+		}
+		for i, y := range got[0] {
+			if want, scale := p.reference(i, p.v[0]); math.Abs(y-want) > 5e-7*scale {
+				t.Fatalf("row %d is %v, want %v", i, y, want)
+			}
+		}
+	})
+}
+
+func TestFormsAgainstDense(t *testing.T) { eachISA(t, testFormsAgainstDense) }
+
+func testFormsAgainstDense(t *testing.T, isa tile.ISA) {
+	for _, f := range kernel.Families() {
+		for _, ard := range []bool{false, true} {
+			for _, n := range []int{1, 9, 300, 600} {
+				const d, s = 3, 4
+				p := newProblem(f, n, d, s, ard)
+				group := []int{0, 1, 1, 2}
+				got, err := p.operator(3, isa).Forms(context.Background(), p.u, p.v, group, 3)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m := len(p.params.Tau)
+				want := make([][]kahan, 3)
+				abs := make([][]float64, 3)
+				for g := range want {
+					want[g], abs[g] = make([]kahan, 1+m), make([]float64, 1+m)
+				}
+				for i := range n {
+					xi := p.in.Row(i)
+					for j := range n {
+						xj := p.in.Row(j)
+						u := p.params.Dist(xi, xj)
+						g, dg := p.params.Sigma*p.family.Value(u), p.params.Sigma*p.family.Deriv(u)
+						for c := range s {
+							uv := p.u[c][i] * p.v[c][j]
+							add := func(i int, x float64) {
+								want[group[c]][i].add(x)
+								abs[group[c]][i] += math.Abs(x)
+							}
+							add(0, uv*g)
+							if !ard {
+								add(1, uv*dg*u)
+								continue
+							}
+							for k := range d {
+								dk := xi[k] - xj[k]
+								add(1+k, uv*dg*p.params.Tau[k]*dk*dk)
+							}
+						}
+					}
+				}
+				for g := range want {
+					for i := range want[g] {
+						if e := math.Abs(got[g][i] - want[g][i].value()); e > 1e-13*abs[g][i] {
+							t.Errorf("%v ard=%v n=%d: form %d of group %d is %v, want %v", f, ard, n, i, g, got[g][i], want[g][i].value())
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestFormsBitsDoNotDependOnThreads(t *testing.T) {
+	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		p := newProblem(kernel.Matern32, 1500, 2, 3, true)
+		var want [][]float64
+		for cores := 1; cores <= 4; cores++ {
+			got, err := p.operator(cores, isa).Forms(context.Background(), p.u, p.v, []int{0, 2, 0}, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want == nil {
+				want = got
+			}
+			for g := range want {
+				if !slices.Equal(got[g], want[g]) {
+					t.Fatalf("%d cores: %v, want %v", cores, got[g], want[g])
+				}
+			}
+		}
+		if !slices.Equal(want[1], []float64{0, 0, 0}) {
+			t.Errorf("the forms of an empty group are %v", want[1])
+		}
+	})
+}
+
+func TestCrossAgainstReference(t *testing.T) {
+	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		p := newProblem(kernel.Matern52, 600, 3, 2, true)
+		o := p.operator(2, isa)
+		for _, m := range []int{1, 37, 150} {
+			points := newProblem(kernel.Matern52, m, 3, 1, false).in
+			dst := zeros(m, 2)
+			if err := o.Cross(context.Background(), dst, points, p.v); err != nil {
+				t.Fatal(err)
+			}
+			k := o.CrossMatrix(points)
+			for r := range m {
+				for c := range dst {
+					var sum, abs kahan
+					for j := range 600 {
+						want := p.params.Sigma * p.family.Value(p.params.Dist(points.Row(r), p.in.Row(j)))
+						if math.Abs(k[r][j]-want) > 1e-14 {
+							t.Fatalf("K(%d,%d) = %v, want %v", r, j, k[r][j], want)
+						}
+						sum.add(want * p.v[c][j])
+						abs.add(math.Abs(want * p.v[c][j]))
+					}
+					if math.Abs(dst[c][r]-sum.value()) > 1e-14*abs.value() {
+						t.Errorf("row %d column %d: %v, want %v", r, c, dst[c][r], sum.value())
+					}
+				}
+			}
+		}
+	})
+}
+
+// Equal points, huge and denormal distances: no NaN, no overflow.
+func TestExtremeInputsStayFinite(t *testing.T) {
+	ctx := context.Background()
+	x := []float64{0, 0, 1e-320, 1e-160, 1e3, 1e100, -1e100, 5, 1e300, -1e308}
+	ones := make([]float64, len(x))
+	for i := range ones {
+		ones[i] = 1
+	}
+	v := [][]float64{ones}
+	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		for _, f := range kernel.Families() {
+			o := newOperator(NewInputs(len(x)/2, 2, x), f, parallel.NewBudget(1), isa)
+			o1 := newOperator(NewInputs(len(x), 1, x), f, parallel.NewBudget(1), isa)
+			for _, tau := range [][]float64{{1e-300}, {1}, {1e8}, {1e-300, 1e8}} {
+				for _, o := range []*Operator{o, o1} {
+					n, d := o.Len(), o.Inputs().Dim()
+					if len(tau) > d {
+						continue
+					}
+					o.Set(kernel.Params{Sigma: 1, Lambda: 1, Tau: tau})
+					w := [][]float64{v[0][:n]}
+					dst, single := zeros(n, 1), zeros(n, 1)
+					if err := o.Mul(ctx, dst, w); err != nil {
+						t.Fatal(err)
+					}
+					if err := o.MulSingle(ctx, single, w); err != nil {
+						t.Fatal(err)
+					}
+					forms, err := o.Forms(ctx, w, w, []int{0}, 1)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, y := range dst[0] {
+						if !(y >= 2-1e-14 && y <= float64(n)+1) || !(math.Abs(single[0][i]-y) <= 1e-6*y) {
+							t.Errorf("%v d=%d tau=%g: row %d is %v, in single precision %v", f, d, tau, i, y, single[0][i])
+						}
+					}
+					for _, q := range forms[0] {
+						if math.IsNaN(q) || math.IsInf(q, 0) {
+							t.Errorf("%v d=%d tau=%g: forms %v", f, d, tau, forms[0])
+							break
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestMulStopsWithItsContext(t *testing.T) {
+	p := newProblem(kernel.RBF, 5000, 2, 1, false)
+	o := p.operator(2, tile.Portable)
+	ctx, cancel := context.WithCancel(context.Background())
+	var calls int
+	o.Progress = func(done, total int) {
+		calls++
+		if calls == 3 {
+			cancel()
+		}
+	}
+	dst := zeros(5000, 1)
+	if err := o.Mul(ctx, dst, p.v); err != context.Canceled {
+		t.Fatalf("got %v", err)
+	}
+	if total := NewGrid(5000).Tasks(); calls > total/2 {
+		t.Errorf("%d of %d tasks ran after the cancellation", calls, total)
+	}
+	o.Progress = nil
+	if err := o.Mul(context.Background(), dst, p.v); err != nil {
+		t.Errorf("the next product failed: %v", err)
+	}
+	if _, err := o.Forms(ctx, p.u, p.v, []int{0}, 1); err != context.Canceled {
+		t.Errorf("Forms: got %v", err)
+	}
+}
+
+func TestProductsDoNotAllocate(t *testing.T) {
+	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		p := newProblem(kernel.RBF, 600, 2, 2, false)
+		o := p.operator(2, isa)
+		dst := zeros(600, 2)
+		for _, m := range multiplies {
+			mul := m.mul(o)
+			if a := testing.AllocsPerRun(20, func() { mul(context.Background(), dst, p.v) }); a > 0.5 {
+				t.Errorf("%v allocations a product in %s precision", a, m.name)
+			}
+		}
+	})
+}
+
+func TestCacheBytes(t *testing.T) {
+	if got, want := CacheBytes(600, false), int64(6*256*256*8); got != want {
+		t.Errorf("3 tiles of rows take %d bytes, want %d", got, want)
+	}
+	for _, n := range []int{5, 600} {
+		o := New(NewInputs(n, 1, make([]float64, n)), kernel.RBF, parallel.NewBudget(1))
+		o.SetCache(CacheBytes(n, false), 0)
+		if got := int64(len(o.eng.cache.data)) * 8; got != CacheBytes(n, false) {
+			t.Errorf("n=%d: the cache has %d bytes, want %d", n, got, CacheBytes(n, false))
+		}
+	}
+}
+
+func TestGridCoversEveryPairOnce(t *testing.T) {
+	for _, n := range []int{1, 256, 257, 5000, 64 * 256, 64*256 + 1, 1_000_000} {
+		g := NewGrid(n)
+		if g.Blocks > maxBlocks {
+			t.Errorf("n=%d: %d blocks", n, g.Blocks)
+		}
+		pairs := 0
+		for i := range g.Tasks() {
+			pairs += g.pairs(g.Task(i))
+		}
+		if want := g.Tiles * (g.Tiles + 1) / 2; pairs != want {
+			t.Errorf("n=%d: tasks of %d tile pairs, want %d", n, pairs, want)
+		}
+		rows := 0
+		for b := range g.Blocks {
+			lo, hi := g.blockRows(b)
+			rows += hi - lo
+		}
+		if rows != n {
+			t.Errorf("n=%d: blocks cover %d rows", n, rows)
+		}
+		seen := map[Task]bool{}
+		for i := range g.Tasks() {
+			task := g.Task(i)
+			if task.A > task.B || task.B >= g.Blocks || seen[task] {
+				t.Fatalf("n=%d: task %d is %v", n, i, task)
+			}
+			seen[task] = true
+		}
+	}
+}

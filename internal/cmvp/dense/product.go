@@ -1,0 +1,169 @@
+package dense
+
+import (
+	"fmt"
+	"sync"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+)
+
+// maxChunks bounds the number of partial sums that a product with Mᵀ is made
+// of: enough to share it between many cores, few enough to add up.
+const maxChunks = 32
+
+// blockCols is the number of columns of the blocks of a product of matrices:
+// two tiles of as many columns fit in the second-level cache.
+const blockCols = 128
+
+// MulTrans sets dst[c] = Mᵀ·v[c]: columns of cols numbers from columns of rows.
+// Rows are summed tile by tile within chunks that depend on their number
+// alone.
+func (m *Matrix) MulTrans(dst, v [][]float64, b *parallel.Budget) {
+	s := len(v)
+	m.checkProduct(dst, m.cols, v, m.rows)
+	n := tiles(m.rows)
+	per := (n + maxChunks - 1) / maxChunks
+	chunks := (n + per - 1) / per
+	ws := newSpace(chunks * s * (m.ld + tile.Size))
+	defer ws.free()
+	b.NewLoop(func(_, chunk int) {
+		w := ws.part(chunk, s*(m.ld+tile.Size))
+		sum, vt := w[:s*m.ld], w[s*m.ld:]
+		clear(sum)
+		for t := chunk * per; t < min(n, (chunk+1)*per); t++ {
+			data, lo, hi := m.tile(t)
+			for c, vc := range v {
+				col := vt[c*tile.Size:][:tile.Size]
+				clear(col[copy(col, vc[lo:hi]):])
+			}
+			for j := 0; j < m.cols; j += tile.Strip {
+				k, next := strips(data, j)
+				m.kern.Direct(sum[j:], m.ld, k, next, vt, s, tile.Panels(hi-lo))
+			}
+		}
+	}).Run(chunks)
+	b.NewLoop(func(_, c int) {
+		clear(dst[c])
+		for chunk := range chunks {
+			for j, x := range ws.part(chunk, s*(m.ld+tile.Size))[c*m.ld:][:m.cols] {
+				dst[c][j] += x
+			}
+		}
+	}).Run(s)
+}
+
+// MulAdd adds M·w[c] to dst[c]: columns of rows numbers from columns of cols.
+// The columns of M are summed in increasing order.
+func (m *Matrix) MulAdd(dst, w [][]float64, b *parallel.Budget) {
+	s := len(w)
+	m.checkProduct(dst, m.rows, w, m.cols)
+	ws := newSpace(b.MaxWorkers()*s*tile.Size + s*m.ld)
+	defer ws.free()
+	wp := ws.buf[b.MaxWorkers()*s*tile.Size:]
+	for c, wc := range w {
+		col := wp[c*m.ld:][:m.ld]
+		clear(col[copy(col, wc):])
+	}
+	b.NewLoop(func(worker, t int) {
+		y := ws.part(worker, s*tile.Size)
+		clear(y)
+		data, lo, hi := m.tile(t)
+		for j := 0; j < m.cols; j += tile.Strip {
+			k, next := strips(data, j)
+			m.kern.Trans(y, k, next, wp[j:], m.ld, s, tile.Panels(hi-lo))
+		}
+		for c, d := range dst {
+			d = d[lo:hi]
+			for i, x := range y[c*tile.Size:][:hi-lo] {
+				d[i] += x
+			}
+		}
+	}).Run(tiles(m.rows))
+}
+
+// strips returns the strip of a tile that begins with column j, and the one
+// after it, or the last.
+func strips(data []float64, j int) (k, next []float64) {
+	const size = tile.Strip * tile.Size
+	k = data[j*tile.Size:]
+	return k[:size], k[min(size, len(k)-size):]
+}
+
+func (m *Matrix) checkProduct(dst [][]float64, rows int, v [][]float64, cols int) {
+	if len(dst) != len(v) {
+		panic(fmt.Sprintf("dense: %d columns from %d", len(dst), len(v)))
+	}
+	for c := range v {
+		if len(dst[c]) != rows || len(v[c]) != cols {
+			panic(fmt.Sprintf("dense: column %d has %d and %d rows, want %d and %d", c, len(dst[c]), len(v[c]), rows, cols))
+		}
+	}
+}
+
+// TransMul returns AᵀB. Rows are summed in increasing order of tile.
+func TransMul(a, b *Matrix, budget *parallel.Budget) *mat.Dense {
+	if a.rows != b.rows {
+		panic(fmt.Sprintf("dense: AᵀB of %d and %d rows", a.rows, b.rows))
+	}
+	out := blas64.General{Rows: a.cols, Cols: b.cols, Stride: b.ld, Data: make([]float64, a.cols*b.ld)}
+	across := blocks(b.cols)
+	budget.NewLoop(func(_, i int) {
+		transMulBlock(out.Data, a, b, i/across, i%across)
+	}).Run(blocks(a.cols) * across)
+	var d mat.Dense
+	d.SetRawMatrix(out)
+	return &d
+}
+
+// Gram returns MᵀM. Rows are summed in increasing order of tile.
+func (m *Matrix) Gram(budget *parallel.Budget) *mat.SymDense {
+	out := blas64.Symmetric{N: m.cols, Stride: m.ld, Data: make([]float64, m.cols*m.ld), Uplo: blas.Upper}
+	n := blocks(m.cols)
+	budget.NewLoop(func(_, i int) {
+		if i/n <= i%n {
+			transMulBlock(out.Data, m, m, i/n, i%n)
+		}
+	}).Run(n * n)
+	var s mat.SymDense
+	s.SetRawSymmetric(out)
+	return &s
+}
+
+func blocks(cols int) int { return (cols + blockCols - 1) / blockCols }
+
+// transMulBlock sets block (p,q) of AᵀB, stored row by row with stride b.ld.
+func transMulBlock(dst []float64, a, b *Matrix, p, q int) {
+	s := min(blockCols, a.cols-p*blockCols)
+	for t := range tiles(a.rows) {
+		at, lo, hi := a.tile(t)
+		bt, _, _ := b.tile(t)
+		for j := q * blockCols; j < min((q+1)*blockCols, b.cols); j += tile.Strip {
+			k, next := strips(bt, j)
+			a.kern.Direct(dst[p*blockCols*b.ld+j:], b.ld, k, next, at[p*blockCols*tile.Size:], s, tile.Panels(hi-lo))
+		}
+	}
+}
+
+// space is workspace that outlives a product in a pool.
+type space struct{ buf []float64 }
+
+var spaces = sync.Pool{New: func() any { return new(space) }}
+
+func newSpace(n int) *space {
+	ws := spaces.Get().(*space)
+	if cap(ws.buf) < n {
+		ws.buf = make([]float64, n)
+	}
+	ws.buf = ws.buf[:n]
+	return ws
+}
+
+// part returns the i-th run of n numbers.
+func (ws *space) part(i, n int) []float64 { return ws.buf[i*n:][:n:n] }
+
+func (ws *space) free() { spaces.Put(ws) }

@@ -1,0 +1,44 @@
+// Package cmvp computes covariance matrix-vector products (CMVPs) and the
+// gradient forms of a covariance matrix that is never stored: its elements
+// are computed on the fly, tile by tile, from n·d scaled inputs.
+//
+//	Mul     dst = K·V                      n×s
+//	Forms   Q_i = Σ_j u_jᵀ (∂K/∂ψ_i) v_j   all parameters in one pass
+//	Cross   dst = K(X*,X)·V                m×s, no noise
+//
+// # Order of summation
+//
+// The draws of a run must be the same bits whatever the number of threads,
+// the number of workers or the split of rows between them, so the order in
+// which the terms of a dot product are added is part of the definition of the
+// product (Grid):
+//
+//   - Rows are cut into tiles of TileRows and blocks of a whole number of
+//     tiles. The block size depends on n alone.
+//   - An unordered pair of blocks {A,B}, A ≤ B, is one Task. Each of its tile
+//     pairs (I,J), I ≤ J, is evaluated once, as rows I against columns J, and
+//     serves both sides: K·V_J is added to the rows of I, and, unless I = J,
+//     Kᵀ·V_I to the rows of J. A caller who wants only one of the sides gets
+//     the same bits for it.
+//   - Within a tile pair, a row of I adds its columns in increasing order in
+//     each of a fixed number of lanes, which are then summed in a fixed order;
+//     a row of J adds the rows of I in increasing order (package tile).
+//   - Within a task, the sums of its tile pairs are added in increasing order
+//     of I and J; a row's total is the sum over tasks in increasing order of
+//     the other block. Both sums are in float64, whatever the arithmetic inside
+//     the tiles.
+//
+// A column of the result does not depend on which other columns are computed
+// with it. The number of lanes belongs to the instruction set, so bits agree
+// between machines of one instruction set only (ISA).
+//
+// # Scaling
+//
+// Inputs are scaled once for each θ so that what a kernel needs is a plain
+// squared distance w = |z_i−z_j|², computed from differences, which makes it
+// exact for equal points and accurate for close ones: z = (x−m)·√(τ·log₂e) for
+// RBF, where g = 2^(−w), and z = (x−m)·√(cτ)·log₂e for a Matérn of rate c,
+// where √w = a·log₂e and exp(−a) = 2^(−√w). The centre m cancels; it is there
+// so that single precision does not lose what inputs such as years have in
+// common.
+package cmvp

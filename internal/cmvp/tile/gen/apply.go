@@ -1,0 +1,167 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+// columnsAtOnce is the number of columns that a strip is applied to at once:
+// as many as there are registers for, since it decides how often an element
+// of the strip is loaded.
+func (g *generator) columnsAtOnce() int {
+	if g.avx512() {
+		return 3
+	}
+	return 1
+}
+
+// direct emits y[c·ldy+r] += Σ_j k[r,j]·v[c,j]. The sums of a strip's rows for
+// one column are lanes of registers until the end.
+func (g *generator) direct() {
+	g.text("Direct", "func(y []float64, ldy int, k, next, v []T, s, panels int)",
+		"adds a strip times s columns of v to y.")
+	y, ldy, k, v := base("y"), scaled(word("ldy"), 8), base("k"), base("v")
+	s, panels := word("s"), word("panels")
+	colBytes := size * g.elem
+	next := base("next")
+
+	byColumns(s, g.columnsAtOnce(), func(c int) {
+		sums := make([][]vec, c)
+		for i := range sums {
+			sums[i] = g.zeros(strip)
+		}
+		kj, vj := copied(k), copied(v)
+		repeat(copied(panels), func() {
+			prefetch(next, c)
+			for q := 0; q < panel*g.elem; q += g.width {
+				x := g.vecs(c)
+				for i := range x {
+					g.load(Mem{Base: vj, Disp: i*colBytes + q}, x[i])
+				}
+				for r := range strip {
+					m := Mem{Base: kj, Disp: r*colBytes + q}
+					if c == 1 {
+						g.fma(x[0], m, sums[0][r])
+						continue
+					}
+					e := g.vec()
+					g.load(m, e)
+					for i := range x {
+						g.fma(x[i], e, sums[i][r])
+					}
+				}
+			}
+			advance(kj, panel*g.elem)
+			advance(vj, panel*g.elem)
+		})
+		for _, sum := range sums {
+			g.addRows(y, sum)
+			ADDQ(ldy, y)
+		}
+		advance(v, c*colBytes)
+	})
+	g.ret()
+}
+
+// trans emits y[c,j] += Σ_r k[r,j]·v[c·ldv+r].
+func (g *generator) trans() {
+	g.text("Trans", "func(y, k, next, v []T, ldv, s, panels int)",
+		"adds a transposed strip times s columns of v to y.")
+	y, k, v := base("y"), base("k"), base("v")
+	ldv, s, panels := scaled(word("ldv"), g.elem), word("s"), word("panels")
+	colBytes := size * g.elem
+	next := base("next")
+	unlessNil(next, func() {
+		advance(next, strip*colBytes/2) // direct begins with the first half
+	})
+
+	byColumns(s, g.columnsAtOnce(), func(c int) {
+		x := make([][]vec, c)
+		for i := range x {
+			x[i] = g.vecs(strip)
+			for r, e := range x[i] {
+				g.bcast(Mem{Base: v, Disp: r * g.elem}, e)
+			}
+			ADDQ(ldv, v)
+		}
+		kj, yj := copied(k), copied(y)
+		repeat(copied(panels), func() {
+			prefetch(next, c)
+			for q := 0; q < panel*g.elem; q += g.width {
+				sum := g.vecs(c)
+				for i := range sum {
+					g.load(Mem{Base: yj, Disp: i*colBytes + q}, sum[i])
+				}
+				for r := range strip {
+					m := Mem{Base: kj, Disp: r*colBytes + q}
+					if c == 1 {
+						g.fma(x[0][r], m, sum[0])
+						continue
+					}
+					e := g.vec()
+					g.load(m, e)
+					for i := range sum {
+						g.fma(x[i][r], e, sum[i])
+					}
+				}
+				for i := range sum {
+					g.store(sum[i], Mem{Base: yj, Disp: i*colBytes + q})
+				}
+			}
+			advance(kj, panel*g.elem)
+			advance(yj, panel*g.elem)
+		})
+		advance(y, c*colBytes)
+	})
+	g.ret()
+}
+
+// addition emits y[i] += x[i] for n elements, a multiple of a panel.
+func (g *generator) addition() {
+	g.text("Add", "func(y []float64, x []T, n int)", "adds n elements of x to y.")
+	y, x, n := base("y"), base("x"), word("n")
+	done := label()
+	SHRQ(U8(5), n) // panels of 32
+	JZ(LabelRef(done))
+	repeat(n, func() {
+		for q := 0; q < panel*8; q += g.width {
+			v := g.vec()
+			if g.elem == 8 {
+				g.load(Mem{Base: x, Disp: q}, v)
+			} else {
+				VCVTPS2PD(Mem{Base: x, Disp: q / 2}, v)
+			}
+			VADDPD(Mem{Base: y, Disp: q}, v, v)
+			VMOVUPD(v, Mem{Base: y, Disp: q})
+		}
+		advance(y, panel*8)
+		advance(x, panel*g.elem)
+	})
+	Label(done)
+	g.ret()
+}
+
+// unlessNil emits body, to be skipped if p is nil.
+func unlessNil(p gp, body func()) {
+	skip := label()
+	TESTQ(p, p)
+	JZ(LabelRef(skip))
+	body()
+	Label(skip)
+}
+
+// prefetch emits the prefetch of the next lines of a strip that will be needed
+// soon, unless it is nil. It is spread over the work on several columns, which
+// has time for it; a single column is done before the lines could arrive.
+func prefetch(next gp, columns int) {
+	if columns == 1 {
+		return
+	}
+	const lines = 8
+	unlessNil(next, func() {
+		for i := range lines {
+			PREFETCHT0(Mem{Base: next, Disp: 64 * i})
+		}
+		advance(next, 64*lines)
+	})
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// addRows adds the sum of the lanes of sum[r] to the float64 at y[r], for the
+// rows r of a strip. Vectors are transposed and added pairwise, so that no
+// lane is idle.
+func (g *generator) addRows(y gp, sum []vec) {
+	if g.elem == 8 {
+		var pair []vec // 128-bit lanes of two rows each
+		for r := 0; r < strip; r += 2 {
+			lo, hi := g.vec(), g.vec()
+			VUNPCKLPD(sum[r+1], sum[r], lo)
+			VUNPCKHPD(sum[r+1], sum[r], hi)
+			pair = append(pair, g.sumOf(lo, hi))
+		}
+		if g.avx512() {
+			g.addTo(Mem{Base: y}, g.foldLanes(g.foldLanes(pair[0], pair[1]), g.foldLanes(pair[2], pair[3])))
+			return
+		}
+		g.addTo(Mem{Base: y}, g.foldLanes(pair[0], pair[1]))
+		g.addTo(Mem{Base: y, Disp: 32}, g.foldLanes(pair[2], pair[3]))
+		return
+	}
+	var quad []vec // 128-bit lanes of four rows each
+	for r := 0; r < strip; r += 4 {
+		var pair [2]vec
+		for i := range pair {
+			lo, hi := g.vec(), g.vec()
+			VUNPCKLPS(sum[r+2*i+1], sum[r+2*i], lo)
+			VUNPCKHPS(sum[r+2*i+1], sum[r+2*i], hi)
+			pair[i] = g.sumOf(lo, hi)
+		}
+		lo, hi := g.vec(), g.vec()
+		VUNPCKLPD(pair[1], pair[0], lo)
+		VUNPCKHPD(pair[1], pair[0], hi)
+		quad = append(quad, g.sumOf(lo, hi))
+	}
+	rows := g.foldLanes(quad[0], quad[1])
+	if g.avx512() {
+		rows = g.foldLanes(rows, rows)
+		wide := ZMM()
+		VCVTPS2PD(rows.AsY(), wide)
+		VADDPD(Mem{Base: y}, wide, wide)
+		VMOVUPD(wide, Mem{Base: y})
+		return
+	}
+	for half := range 2 {
+		x, wide := reg.VecVirtual(XMM()), YMM()
+		VEXTRACTF128(U8(half), rows, x)
+		VCVTPS2PD(x, wide)
+		VADDPD(Mem{Base: y, Disp: 32 * half}, wide, wide)
+		VMOVUPD(wide, Mem{Base: y, Disp: 32 * half})
+	}
+}
+
+// foldLanes adds neighbouring 128-bit lanes of x, then of y, and returns the
+// sums in this order.
+func (g *generator) foldLanes(x, y vec) vec {
+	even, odd := g.vec(), g.vec()
+	if g.avx512() {
+		VSHUFF64X2(U8(0x88), y, x, even)
+		VSHUFF64X2(U8(0xdd), y, x, odd)
+	} else {
+		VPERM2F128(U8(0x20), y, x, even)
+		VPERM2F128(U8(0x31), y, x, odd)
+	}
+	return g.sumOf(even, odd)
+}
+
+func (g *generator) sumOf(a, b vec) vec {
+	g.add(a, b, a)
+	return a
+}
+
+// addTo adds a vector to memory.
+func (g *generator) addTo(m Mem, x vec) {
+	g.add(x, m, x)
+	g.store(x, m)
+}

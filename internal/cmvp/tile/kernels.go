@@ -1,0 +1,86 @@
+package tile
+
+import "github.com/ulisse-gp/ulisse/internal/kernel"
+
+// families is the number of covariance families; the kernels that depend on
+// the family are indexed by it.
+const families = int(kernel.Matern52) + 1
+
+// Kernels are the loops of products, for one instruction set and precision.
+type Kernels[T Real] struct {
+	// Eval sets the strip k to g(u), evaluated from the squared distance w of
+	// packed inputs scaled so that
+	//
+	//	RBF     exp(−u) = 2^(−w)
+	//	Matérn  exp(−a) = 2^(−√w)
+	//
+	// zi begins at the first row of the strip in its panel, zj at the panel of
+	// the first column.
+	Eval [families]func(k, zi, zj []T, d, panels int)
+
+	// Direct adds a strip times s columns of vectors to y:
+	//
+	//	y[c*ldy+r] += Σ_j k[r*Size+j]·v[c*Size+j]
+	//
+	// It adds the columns j in increasing order in each of a fixed number of
+	// lanes, then the lanes in a fixed order. The strip next, if not nil, is
+	// brought into the cache meanwhile, for the calls after this one.
+	Direct func(y []float64, ldy int, k, next, v []T, s, panels int)
+
+	// Trans adds a transposed strip times s columns of vectors to y:
+	//
+	//	y[c*Size+j] += Σ_r k[r*Size+j]·v[c*ldv+r]
+	//
+	// It adds the rows r in increasing order. For next see Direct.
+	Trans func(y, k, next, v []T, ldv, s, panels int)
+
+	// Add adds the first n elements of x to y; n is a multiple of Panel.
+	Add func(y []float64, x []T, n int)
+}
+
+// FormKernels are the loops of gradient forms, for one instruction set.
+type FormKernels struct {
+	// Deriv sets the strips k and h to g(u) and g'(u), ScaledDeriv to g(u) and
+	// u·g'(u). Where the g' of Matérn 1/2 is infinite it is a large number,
+	// whose product with any u that goes with it is negligible.
+	Deriv, ScaledDeriv [families]func(k, h, zi, zj []float64, d, panels int)
+
+	// Sums adds Σ w·k to sum[0] and Σ w·h to sum[1], over strips k and h with
+	// weights
+	//
+	//	w[r,j] = Σ_c u_c[r]·v_c[j] + v_c[r]·u_c[j]
+	//
+	// for s columns c. Here columns of vectors are stored panel by panel:
+	// column c of panel p begins at (p*ld+c)*Panel. ui and vi begin at the first
+	// row of the strip in column 0 of its panel, uj and vj at column 0 of the
+	// first panel.
+	Sums func(sum, k, h, ui, vi, uj, vj []float64, s, ld, panels int)
+
+	// Weigh adds Σ w·k to sum[0], with these weights, and sets the strip m to
+	// w·h.
+	Weigh func(sum, m, k, h, ui, vi, uj, vj []float64, s, ld, panels int)
+
+	// Spread adds Σ m[r,j]·(z_rk−z_jk)² to dst[k] for each of the d inputs.
+	Spread func(dst, m, zi, zj []float64, d, panels int)
+}
+
+// For returns the kernels for an available instruction set.
+func For[T Real](isa ISA) *Kernels[T] {
+	if isa == Portable {
+		return portable[T]()
+	}
+	var k any = assembly64(isa)
+	if _, single := any(T(0)).(float32); single {
+		k = assembly32(isa)
+	}
+	return k.(*Kernels[T])
+}
+
+// FormsFor returns the kernels of gradient forms for an available instruction
+// set.
+func FormsFor(isa ISA) *FormKernels {
+	if isa == Portable {
+		return portableForms()
+	}
+	return assemblyForms(isa)
+}

@@ -1,0 +1,193 @@
+package tile
+
+import (
+	"math"
+
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+)
+
+// portable returns the kernels in plain Go.
+func portable[T Real]() *Kernels[T] {
+	k := &Kernels[T]{Direct: directPortable[T], Trans: transPortable[T], Add: addPortable[T]}
+	for _, f := range kernel.Families() {
+		k.Eval[f] = func(k, zi, zj []T, d, panels int) {
+			evalPortable(k, zi, zj, d, panels, func(row []T) { valuesPortable(f, row) })
+		}
+	}
+	return k
+}
+
+// portableForms returns the kernels of gradient forms in plain Go.
+func portableForms() *FormKernels {
+	f := &FormKernels{Sums: sumsPortable, Weigh: weighPortable, Spread: spreadPortable}
+	for _, family := range kernel.Families() {
+		f.Deriv[family] = derivPortable(family, false)
+		f.ScaledDeriv[family] = derivPortable(family, true)
+	}
+	return f
+}
+
+// evalPortable sets each row of a panel to its squared distances, and maps
+// it.
+func evalPortable[T Real](k, zi, zj []T, d, panels int, to func(row []T)) {
+	for p := range panels {
+		for r := range Strip {
+			row := k[r*Size+p*Panel:][:Panel]
+			clear(row)
+			for c := range d {
+				x := zi[c*Panel+r]
+				for j, z := range zj[(p*d+c)*Panel:][:len(row)] {
+					t := x - z
+					row[j] += t * t
+				}
+			}
+			to(row)
+		}
+	}
+}
+
+// valuesPortable maps squared distances to g.
+func valuesPortable[T Real](f kernel.Family, row []T) {
+	for j, w := range row {
+		x := float64(w)
+		if f != kernel.RBF {
+			x = math.Sqrt(x)
+		}
+		e := exp2(-x)
+		switch a := x * math.Ln2; f {
+		case kernel.Matern32:
+			e *= 1 + a
+		case kernel.Matern52:
+			e *= 1 + a + a*a/3
+		}
+		row[j] = T(e)
+	}
+}
+
+func derivPortable(f kernel.Family, scaled bool) func(k, h, zi, zj []float64, d, panels int) {
+	return func(k, h, zi, zj []float64, d, panels int) {
+		evalPortable(k, zi, zj, d, panels, func([]float64) {})
+		for r := range Strip {
+			row, deriv := k[r*Size:][:panels*Panel], h[r*Size:][:panels*Panel]
+			for j, w := range row {
+				g, dg, udg := covariance(f, w)
+				if scaled {
+					dg = udg
+				}
+				row[j], deriv[j] = g, dg
+			}
+		}
+	}
+}
+
+// tiny bounds a distance from below where its reciprocal is needed.
+const tiny = 1e-150
+
+// covariance returns g, g' and u·g' at the squared distance w.
+func covariance(f kernel.Family, w float64) (g, dg, udg float64) {
+	if f == kernel.RBF {
+		e := exp2(-w)
+		return e, -e, -w * math.Ln2 * e
+	}
+	x := math.Sqrt(w)
+	e := exp2(-x)
+	a := x * math.Ln2
+	switch f {
+	case kernel.Matern12:
+		return e, -e / (max(x, tiny) * math.Ln2), -a / 2 * e
+	case kernel.Matern32:
+		return (1 + a) * e, -3 * e, -a * a / 2 * e
+	default:
+		return (1 + a + a*a/3) * e, -5.0 / 3 * (1 + a) * e, -a * a / 6 * (1 + a) * e
+	}
+}
+
+func directPortable[T Real](y []float64, ldy int, k, _, v []T, s, panels int) {
+	for r := range Strip {
+		row := k[r*Size:][:panels*Panel]
+		for c := range s {
+			y[c*ldy+r] += float64(dot(row, v[c*Size:][:len(row)]))
+		}
+	}
+}
+
+// dot returns Σ a·b, added in four lanes; the length is a multiple of four.
+func dot[T Real](a, b []T) T {
+	var s0, s1, s2, s3 T
+	for len(a) >= 4 && len(b) >= 4 {
+		s0 += a[0] * b[0]
+		s1 += a[1] * b[1]
+		s2 += a[2] * b[2]
+		s3 += a[3] * b[3]
+		a, b = a[4:], b[4:]
+	}
+	return (s0 + s1) + (s2 + s3)
+}
+
+func transPortable[T Real](y, k, _, v []T, ldv, s, panels int) {
+	for c := range s {
+		yc := y[c*Size:][:panels*Panel]
+		for r := range Strip {
+			x := v[c*ldv+r]
+			for j, kj := range k[r*Size:][:len(yc)] {
+				yc[j] += kj * x
+			}
+		}
+	}
+}
+
+func addPortable[T Real](y []float64, x []T, n int) {
+	y = y[:n]
+	for i, v := range x[:n] {
+		y[i] += float64(v)
+	}
+}
+
+func sumsPortable(sum, k, h, ui, vi, uj, vj []float64, s, ld, panels int) {
+	var w [Strip * Size]float64
+	var wk [1]float64
+	weighPortable(wk[:], w[:], k, h, ui, vi, uj, vj, s, ld, panels)
+	sum[0] += wk[0]
+	for r := range Strip {
+		for _, x := range w[r*Size:][:panels*Panel] {
+			sum[1] += x
+		}
+	}
+}
+
+func weighPortable(sum, m, k, h, ui, vi, uj, vj []float64, s, ld, panels int) {
+	for p := range panels {
+		for r := range Strip {
+			w := m[r*Size+p*Panel:][:Panel]
+			clear(w)
+			for c := range s {
+				x, y := ui[c*Panel+r], vi[c*Panel+r]
+				u, v := uj[(p*ld+c)*Panel:][:len(w)], vj[(p*ld+c)*Panel:][:len(w)]
+				for j := range w {
+					w[j] += x*v[j] + y*u[j]
+				}
+			}
+			sum[0] += dot(w, k[r*Size+p*Panel:][:len(w)])
+			for j, h := range h[r*Size+p*Panel:][:len(w)] {
+				w[j] *= h
+			}
+		}
+	}
+}
+
+func spreadPortable(dst, m, zi, zj []float64, d, panels int) {
+	for k := range d {
+		var sum float64
+		for p := range panels {
+			z := zj[(p*d+k)*Panel:][:Panel]
+			for r := range Strip {
+				x := zi[k*Panel+r]
+				for l, w := range m[r*Size+p*Panel:][:len(z)] {
+					t := x - z[l]
+					sum += w * t * t
+				}
+			}
+		}
+		dst[k] += sum
+	}
+}

@@ -1,0 +1,487 @@
+package tile
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+)
+
+// The kernels of every instruction set that this machine has are tested alike.
+
+func TestOneKernelForEachFamily(t *testing.T) {
+	if n := len(kernel.Families()); n != families {
+		t.Fatalf("%d families, kernels for %d", n, families)
+	}
+}
+
+// guarded is a slice between NaN guards: what is read beyond its ends spoils
+// the result, what is written there is found.
+type guarded[T Real] struct {
+	all, in []T
+	before  []T // contents of an argument that is only read
+}
+
+const guard = 37 // odd, so that vectors are not aligned
+
+func newGuarded[T Real](n int, fill func(i int) float64) *guarded[T] {
+	g := &guarded[T]{all: make([]T, n+2*guard)}
+	nan := T(math.NaN())
+	for i := range g.all {
+		g.all[i] = nan
+	}
+	g.in = g.all[guard : guard+n : guard+n]
+	for i := range g.in {
+		g.in[i] = T(fill(i))
+	}
+	g.before = slices.Clone(g.in)
+	return g
+}
+
+func (g *guarded[T]) checkGuards(t *testing.T, name string) {
+	t.Helper()
+	for i, x := range g.all {
+		if (i < guard || i >= len(g.all)-guard) && x == x {
+			t.Errorf("%s: wrote out of bounds at %d of %d", name, i-guard, len(g.in))
+			return
+		}
+	}
+}
+
+func (g *guarded[T]) checkUnchanged(t *testing.T, name string) {
+	t.Helper()
+	g.checkGuards(t, name)
+	for i, x := range g.in {
+		if x != g.before[i] {
+			t.Errorf("%s: changed at %d", name, i)
+			return
+		}
+	}
+}
+
+func normal(rnd *rand.Rand, scale float64) func(int) float64 {
+	return func(int) float64 { return scale * rnd.NormFloat64() }
+}
+
+func zero(int) float64 { return 0 }
+
+// epsilon is the rounding error of T.
+func epsilon[T Real]() float64 {
+	if _, single := any(T(0)).(float32); single {
+		return 0x1p-24
+	}
+	return 0x1p-53
+}
+
+// strips runs a test for every instruction set, input dimension and number of
+// panels.
+func strips(t *testing.T, test func(t *testing.T, isa ISA, d, panels int)) {
+	for _, isa := range Available() {
+		for _, d := range []int{1, 2, 3, 8, 20, 200} {
+			for _, panels := range []int{1, 2, 5, 8} {
+				t.Run(fmt.Sprintf("%v/d=%d/panels=%d", isa, d, panels), func(t *testing.T) {
+					test(t, isa, d, panels)
+				})
+			}
+		}
+	}
+}
+
+// inputs returns packed inputs for a strip, some rows and columns equal, and
+// the distance of each row and column.
+func inputs[T Real](d, panels int, scale float64) (zi, zj *guarded[T], w func(r, j int) float64) {
+	rnd := rand.New(rand.NewPCG(uint64(d), uint64(panels)))
+	scale /= math.Sqrt(float64(d))
+	zi = newGuarded[T]((d-1)*Panel+Strip, normal(rnd, scale))
+	zj = newGuarded[T](d*panels*Panel, normal(rnd, scale))
+	for r := range 3 { // column 5r of panel 0 is row r
+		for k := range d {
+			zj.in[k*Panel+5*r] = zi.in[k*Panel+r]
+		}
+	}
+	zj.before = slices.Clone(zj.in)
+	return zi, zj, func(r, j int) float64 {
+		var w float64
+		for k := range d {
+			t := float64(zi.in[k*Panel+r]) - float64(zj.in[(j/Panel*d+k)*Panel+j%Panel])
+			w += t * t
+		}
+		return w
+	}
+}
+
+// exact returns g, g' and u·g' at the squared distance w, by math.Exp.
+func exact(f kernel.Family, w float64) (g, dg, udg float64) {
+	u := w * math.Ln2
+	if f != kernel.RBF {
+		a := math.Sqrt(w) * math.Ln2
+		u = a * a / f.Rate()
+	}
+	return f.Value(u), f.Deriv(u), u * f.Deriv(u)
+}
+
+func testEval[T Real](t *testing.T) {
+	strips(t, func(t *testing.T, isa ISA, d, panels int) {
+		for _, f := range kernel.Families() {
+			for _, scale := range []float64{1, 6} {
+				zi, zj, dist := inputs[T](d, panels, scale)
+				k := newGuarded[T]((Strip-1)*Size+panels*Panel, zero)
+				For[T](isa).Eval[f](k.in, zi.in, zj.in, d, panels)
+				k.checkGuards(t, "k")
+				zi.checkUnchanged(t, "zi")
+				zj.checkUnchanged(t, "zj")
+				eps := epsilon[T]()
+				for r := range Strip {
+					for j := range Size {
+						if j >= panels*Panel {
+							if r < Strip-1 && k.in[r*Size+j] != 0 {
+								t.Fatalf("%v: wrote k[%d,%d]", f, r, j)
+							}
+							continue
+						}
+						w := dist(r, j)
+						want, _, _ := exact(f, w)
+						got := float64(k.in[r*Size+j])
+						// The sum of d squares has a relative error of d·eps/2.
+						tol := eps * want * (15 + (4+float64(d)/2)*w)
+						if e := math.Abs(got - want); !(e <= tol+0x1p-126) || want == 1 && got != 1 {
+							t.Fatalf("%v: k[%d,%d] is %v, want %v, error %.3g", f, r, j, got, want, e/want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestEval(t *testing.T) {
+	t.Run("float64", testEval[float64])
+	t.Run("float32", testEval[float32])
+}
+
+func TestDeriv(t *testing.T) {
+	strips(t, func(t *testing.T, isa ISA, d, panels int) {
+		for _, f := range kernel.Families() {
+			zi, zj, dist := inputs[float64](d, panels, 1)
+			n := (Strip-1)*Size + panels*Panel
+			k, h, hs, want := newGuarded[float64](n, zero), newGuarded[float64](n, zero), newGuarded[float64](n, zero), newGuarded[float64](n, zero)
+			FormsFor(isa).Deriv[f](k.in, h.in, zi.in, zj.in, d, panels)
+			k.checkGuards(t, "k")
+			h.checkGuards(t, "h")
+			For[float64](isa).Eval[f](want.in, zi.in, zj.in, d, panels)
+			if !slices.Equal(k.in, want.in) {
+				t.Errorf("%v: Deriv and Eval differ", f)
+			}
+			FormsFor(isa).ScaledDeriv[f](k.in, hs.in, zi.in, zj.in, d, panels)
+			hs.checkGuards(t, "h")
+			if !slices.Equal(k.in, want.in) {
+				t.Errorf("%v: ScaledDeriv and Eval differ", f)
+			}
+			for r := range Strip {
+				for j := range panels * Panel {
+					w := dist(r, j)
+					tol := 0x1p-53 * (16 + (4+float64(d)/2)*w)
+					_, dg, udg := exact(f, w)
+					if w > 0 {
+						if got := h.in[r*Size+j]; !(math.Abs(got-dg) <= tol*math.Abs(dg)) {
+							t.Fatalf("%v: g' at w=%v is %v, want %v", f, w, got, dg)
+						}
+					} else if m := h.in[r*Size+j] * w; m != 0 {
+						t.Fatalf("%v: g'·0 is %v", f, m)
+					}
+					if got := hs.in[r*Size+j]; !(math.Abs(got-udg) <= tol*math.Abs(udg)) {
+						t.Fatalf("%v: u·g' at w=%v is %v, want %v", f, w, got, udg)
+					}
+				}
+			}
+		}
+	})
+}
+
+// At huge distances the covariance underflows to zero or nearly so, without
+// overflow or NaN on the way.
+func TestEvalOfExtremeDistances(t *testing.T) {
+	distances := []float64{0, 5e-324, 1e-200, 1e-20, 1, 20, 31, 32, 33, 100, 1e3, 1e4, 1e10, 1e17}
+	for _, isa := range Available() {
+		for _, f := range kernel.Families() {
+			var zi, zj, k, h [Size * Strip]float64
+			var zi32, zj32, k32 [Size * Strip]float32
+			for j, x := range append(distances, 1e50, 1e100) {
+				zj[j], zj32[j] = x, float32(min(x, 1e17))
+			}
+			check := func(what string, j int, got, want, tol float64) {
+				t.Helper()
+				if !(math.Abs(got-want) <= tol) {
+					t.Errorf("%v %v: %s at distance %v is %v, want %v", isa, f, what, zj[j], got, want)
+				}
+			}
+			For[float64](isa).Eval[f](k[:], zi[:], zj[:], 1, 1)
+			For[float32](isa).Eval[f](k32[:], zi32[:], zj32[:], 1, 1)
+			for j := range Panel {
+				want, _, _ := exact(f, zj[j]*zj[j])
+				check("value", j, k[j], want, 1e-13*want+0x1p-1022)
+				want, _, _ = exact(f, float64(zj32[j])*float64(zj32[j]))
+				check("single value", j, float64(k32[j]), want, 1e-4*want+0x1p-126)
+			}
+			FormsFor(isa).ScaledDeriv[f](k[:], h[:], zi[:], zj[:], 1, 1)
+			for j := range Panel {
+				_, _, want := exact(f, zj[j]*zj[j])
+				if math.IsInf(want, 0) || math.IsNaN(want) {
+					want = 0
+				}
+				check("u·g'", j, h[j], want, 1e-11*math.Abs(want)+1e-300)
+			}
+			FormsFor(isa).Deriv[f](k[:], h[:], zi[:], zj[:], 1, 1)
+			for j := range Panel {
+				_, want, _ := exact(f, zj[j]*zj[j])
+				if zj[j] > 1e-100 {
+					check("g'", j, h[j], want, 1e-13*math.Abs(want)+1e-300)
+				}
+			}
+		}
+	}
+}
+
+func testDirect[T Real](t *testing.T) {
+	for _, isa := range Available() {
+		for _, s := range []int{1, 2, 3, 4, 5, 17, 64} {
+			for _, panels := range []int{1, 3, 8} {
+				rnd := rand.New(rand.NewPCG(uint64(s), uint64(panels)))
+				ldy := Strip + 3
+				y := newGuarded[float64]((s-1)*ldy+Strip, normal(rnd, 1))
+				k := newGuarded[T]((Strip-1)*Size+panels*Panel, normal(rnd, 1))
+				v := newGuarded[T]((s-1)*Size+panels*Panel, normal(rnd, 1))
+				kern := For[T](isa)
+				kern.Direct(y.in, ldy, k.in, k.in, v.in, s, panels)
+				name := fmt.Sprintf("%v/s=%d/panels=%d", isa, s, panels)
+				y.checkGuards(t, name)
+				k.checkUnchanged(t, name)
+				v.checkUnchanged(t, name)
+				for c := range s {
+					alone := slices.Clone(y.before[c*ldy:][:Strip])
+					kern.Direct(alone, 1, k.in, nil, v.in[c*Size:], 1, panels)
+					for r := range ldy {
+						if r >= Strip {
+							if c < s-1 && y.in[c*ldy+r] != y.before[c*ldy+r] {
+								t.Fatalf("%s: wrote row %d", name, r)
+							}
+							continue
+						}
+						want, abs := y.before[c*ldy+r], 0.0
+						for j := range panels * Panel {
+							x := float64(k.in[r*Size+j]) * float64(v.in[c*Size+j])
+							want += x
+							abs += math.Abs(x)
+						}
+						got := y.in[c*ldy+r]
+						if e := math.Abs(got - want); !(e <= 64*epsilon[T]()*abs) {
+							t.Fatalf("%s: (%d,%d) is %v, want %v", name, r, c, got, want)
+						}
+						if got != alone[r] {
+							t.Fatalf("%s: (%d,%d) is %v among others, %v alone", name, r, c, got, alone[r])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestDirect(t *testing.T) {
+	t.Run("float64", testDirect[float64])
+	t.Run("float32", testDirect[float32])
+}
+
+func testTrans[T Real](t *testing.T) {
+	for _, isa := range Available() {
+		for _, s := range []int{1, 2, 3, 4, 5, 17, 64} {
+			for _, panels := range []int{1, 3, 8} {
+				rnd := rand.New(rand.NewPCG(uint64(s), uint64(panels)))
+				ldv := Strip + 5
+				n := panels * Panel
+				y := newGuarded[T]((s-1)*Size+n, normal(rnd, 1))
+				k := newGuarded[T]((Strip-1)*Size+n, normal(rnd, 1))
+				v := newGuarded[T]((s-1)*ldv+Strip, normal(rnd, 1))
+				kern := For[T](isa)
+				kern.Trans(y.in, k.in, k.in, v.in, ldv, s, panels)
+				name := fmt.Sprintf("%v/s=%d/panels=%d", isa, s, panels)
+				y.checkGuards(t, name)
+				k.checkUnchanged(t, name)
+				v.checkUnchanged(t, name)
+				for c := range s {
+					alone := slices.Clone(y.before[c*Size:][:n])
+					kern.Trans(alone, k.in, nil, v.in[c*ldv:], ldv, 1, panels)
+					for j := range n {
+						want := float64(y.before[c*Size+j])
+						abs := math.Abs(want)
+						for r := range Strip {
+							x := float64(k.in[r*Size+j]) * float64(v.in[c*ldv+r])
+							want += x
+							abs += math.Abs(x)
+						}
+						got := y.in[c*Size+j]
+						if e := math.Abs(float64(got) - want); !(e <= 16*epsilon[T]()*abs) {
+							t.Fatalf("%s: (%d,%d) is %v, want %v", name, j, c, got, want)
+						}
+						if got != alone[j] {
+							t.Fatalf("%s: (%d,%d) is %v among others, %v alone", name, j, c, got, alone[j])
+						}
+					}
+					for j := n; j < Size && c < s-1; j++ {
+						if y.in[c*Size+j] != y.before[c*Size+j] {
+							t.Fatalf("%s: wrote column %d", name, j)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestTrans(t *testing.T) {
+	t.Run("float64", testTrans[float64])
+	t.Run("float32", testTrans[float32])
+}
+
+func testAdd[T Real](t *testing.T) {
+	for _, isa := range Available() {
+		for _, n := range []int{0, Panel, 5 * Panel} {
+			rnd := rand.New(rand.NewPCG(1, uint64(n)))
+			y, x := newGuarded[float64](n, normal(rnd, 1)), newGuarded[T](n, normal(rnd, 1))
+			For[T](isa).Add(y.in, x.in, n)
+			y.checkGuards(t, "y")
+			x.checkUnchanged(t, "x")
+			for i, got := range y.in {
+				if want := y.before[i] + float64(x.in[i]); got != want {
+					t.Fatalf("%v: element %d is %v, want %v", isa, i, got, want)
+				}
+			}
+		}
+	}
+}
+
+func TestAdd(t *testing.T) {
+	t.Run("float64", testAdd[float64])
+	t.Run("float32", testAdd[float32])
+}
+
+func TestForms(t *testing.T) {
+	for _, isa := range Available() {
+		for _, s := range []int{1, 2, 5, 17} {
+			for _, panels := range []int{1, 3, 8} {
+				const d = 3
+				rnd := rand.New(rand.NewPCG(uint64(s), uint64(panels)))
+				n := panels * Panel
+				strip := func() *guarded[float64] { return newGuarded[float64]((Strip-1)*Size+n, normal(rnd, 1)) }
+				ld := s + 2
+				rows := func() *guarded[float64] { return newGuarded[float64]((s-1)*Panel+Strip, normal(rnd, 1)) }
+				cols := func() *guarded[float64] { return newGuarded[float64](((panels-1)*ld+s)*Panel, normal(rnd, 1)) }
+				k, h, m, ui, vi, uj, vj := strip(), strip(), strip(), rows(), rows(), cols(), cols()
+				sums, first := newGuarded[float64](2, zero), newGuarded[float64](1, zero)
+				kern := FormsFor(isa)
+				kern.Sums(sums.in, k.in, h.in, ui.in, vi.in, uj.in, vj.in, s, ld, panels)
+				kern.Weigh(first.in, m.in, k.in, h.in, ui.in, vi.in, uj.in, vj.in, s, ld, panels)
+				zi, zj, _ := inputs[float64](d, panels, 1)
+				spread := newGuarded[float64](d, zero)
+				kern.Spread(spread.in, m.in, zi.in, zj.in, d, panels)
+
+				name := fmt.Sprintf("%v/s=%d/panels=%d", isa, s, panels)
+				for _, g := range []*guarded[float64]{sums, first, m, spread} {
+					g.checkGuards(t, name)
+				}
+				for _, g := range []*guarded[float64]{k, h, ui, vi, uj, vj, zi, zj} {
+					g.checkUnchanged(t, name)
+				}
+				close := func(what string, got, want, abs float64) {
+					t.Helper()
+					if !(math.Abs(got-want) <= 1e-14*abs) {
+						t.Errorf("%s: %s is %v, want %v", name, what, got, want)
+					}
+				}
+				var want, abs [2 + d]float64
+				for r := range Strip {
+					for j := range n {
+						var w, wabs float64
+						for c := range s {
+							col := (j/Panel*ld+c)*Panel + j%Panel
+							x, y := ui.in[c*Panel+r]*vj.in[col], vi.in[c*Panel+r]*uj.in[col]
+							w += x + y
+							wabs += math.Abs(x) + math.Abs(y)
+						}
+						at := r*Size + j
+						close("m", m.in[at], w*h.in[at], wabs*math.Abs(h.in[at]))
+						add := func(i int, factor float64) {
+							want[i] += w * factor
+							abs[i] += wabs * math.Abs(factor)
+						}
+						add(0, k.in[at])
+						add(1, h.in[at])
+						for i := range d {
+							t := zi.in[i*Panel+r] - zj.in[(j/Panel*d+i)*Panel+j%Panel]
+							add(2+i, h.in[at]*t*t)
+						}
+					}
+				}
+				close("Σ w·k", sums.in[0], want[0], abs[0])
+				close("Σ w·h", sums.in[1], want[1], abs[1])
+				close("Σ w·k", first.in[0], want[0], abs[0])
+				for i := range d {
+					close("spread", spread.in[i], want[2+i], abs[2+i])
+				}
+			}
+		}
+	}
+}
+
+func TestPortableExp2(t *testing.T) {
+	for i := range 200_000 {
+		x := -float64(i) * 0.00511
+		want := math.Exp2(x)
+		if x < -1022 {
+			want = 0
+		}
+		if got := exp2(x); math.Abs(got-want) > 1.5e-15*want {
+			t.Fatalf("2^%v is %v, want %v", x, got, want)
+		}
+	}
+	if exp2(0) != 1 || exp2(-1e300) != 0 {
+		t.Errorf("2^0 is %v, 2^-1e300 is %v", exp2(0), exp2(-1e300))
+	}
+}
+
+func TestChooseISA(t *testing.T) {
+	old := []ISA{Portable, AVX2}
+	for _, c := range []struct {
+		name string
+		want ISA
+		err  string
+	}{
+		{"", AVX2, ""},
+		{"portable", Portable, ""},
+		{"avx2", AVX2, ""},
+		{"avx512", 0, "ULISSE_ISA=avx512: this machine only has portable, avx2"},
+		{"sse9", 0, `ULISSE_ISA="sse9" is not one of portable, avx2, avx512`},
+	} {
+		got, err := choose(c.name, old)
+		if err == nil && (got != c.want || c.err != "") || err != nil && err.Error() != c.err {
+			t.Errorf("%q: got %v, %v", c.name, got, err)
+		}
+	}
+}
+
+// An instruction set's file must not use registers of a later one, which the
+// assembler would accept.
+func TestAVX2UsesNoAVX512(t *testing.T) {
+	text, err := os.ReadFile("avx2_amd64.s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := regexp.MustCompile(`\b(Y(1[6-9]|2\d|3[01])|Z\d+|K[0-7])\b`).Find(text); bad != nil {
+		t.Errorf("register %s", bad)
+	}
+}
