@@ -1,0 +1,143 @@
+package dataset
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/random"
+)
+
+// Scale is the affine map from original to standardised units of a column:
+// standardised = (original − Mean)/SD, with the mean and the standard deviation
+// (ddof 0) over the training rows, or 0 and 1 if nothing is standardised.
+type Scale struct {
+	Mean float64 `json:"mean"`
+	SD   float64 `json:"sd"`
+}
+
+// Apply standardises a value.
+func (s Scale) Apply(x float64) float64 { return (x - s.Mean) / s.SD }
+
+// Undo returns a standardised value to original units.
+func (s Scale) Undo(z float64) float64 { return s.Mean + s.SD*z }
+
+// Dataset is what a posterior is computed from.
+type Dataset struct {
+	Target      string
+	InputNames  []string
+	X           *cmvp.Inputs // training rows, standardised
+	Y           []float64
+	XScale      []Scale
+	YScale      Scale
+	HoldoutX    *cmvp.Inputs // rows held out, standardised alike; nil if none
+	HoldoutY    []float64
+	HoldoutRows []int          // their row numbers in the table, from 0
+	Truth       *kernel.Params // of generated data, in standardised units
+}
+
+// Options say how a table becomes a dataset.
+type Options struct {
+	Standardize bool
+	Holdout     float64 // fraction of the rows held out, chosen by the seed
+	Seed        uint64
+}
+
+// New standardises a table and splits off its hold-out rows.
+func New(t *Table, opt Options) (*Dataset, error) {
+	n := len(t.Y)
+	held := int(math.Round(opt.Holdout * float64(n)))
+	if n-held < 2 {
+		return nil, fmt.Errorf("holdout: %g of %d rows leaves %d to learn from", opt.Holdout, n, n-held)
+	}
+	perm := random.Key{Seed: opt.Seed}.Stream(random.Holdout, 0).Perm(n)
+	out, in := perm[:held], perm[held:]
+	slices.Sort(out)
+	slices.Sort(in) // rows stay in the table's order
+
+	d := &Dataset{Target: t.Target, InputNames: t.Inputs, HoldoutRows: out, YScale: Scale{0, 1}}
+	d.XScale = make([]Scale, len(t.Inputs))
+	for k := range d.XScale {
+		d.XScale[k] = Scale{0, 1}
+		if !opt.Standardize {
+			continue
+		}
+		d.XScale[k] = scaleOf(pick(t.X[k], in))
+		if d.XScale[k].SD == 0 {
+			return nil, fmt.Errorf("column %q is constant in the rows that are not held out: leave it out with exclude: [%s]", t.Inputs[k], yamlName(t.Inputs[k]))
+		}
+	}
+	if opt.Standardize {
+		d.YScale = scaleOf(pick(t.Y, in))
+		if d.YScale.SD == 0 {
+			return nil, fmt.Errorf("the target %q is constant in the rows that are not held out", t.Target)
+		}
+	}
+	d.X, d.Y = d.rows(t, in)
+	if held > 0 {
+		d.HoldoutX, d.HoldoutY = d.rows(t, out)
+	}
+	return d, nil
+}
+
+// N returns the number of training rows.
+func (d *Dataset) N() int { return len(d.Y) }
+
+// D returns the number of inputs.
+func (d *Dataset) D() int { return len(d.InputNames) }
+
+func scaleOf(x []float64) Scale {
+	mean := stat.Mean(x, nil)
+	var ss float64
+	for _, v := range x {
+		ss += (v - mean) * (v - mean)
+	}
+	return Scale{mean, math.Sqrt(ss / float64(len(x)))}
+}
+
+func pick(x []float64, rows []int) []float64 {
+	out := make([]float64, len(rows))
+	for i, r := range rows {
+		out[i] = x[r]
+	}
+	return out
+}
+
+func (d *Dataset) rows(t *Table, rows []int) (*cmvp.Inputs, []float64) {
+	k := len(t.Inputs)
+	x, y := make([]float64, len(rows)*k), make([]float64, len(rows))
+	for i, r := range rows {
+		for j := range k {
+			x[i*k+j] = d.XScale[j].Apply(t.X[j][r])
+		}
+		y[i] = d.YScale.Apply(t.Y[r])
+	}
+	return cmvp.NewInputs(len(rows), k, x), y
+}
+
+// SHA256 returns the hash of the training data as they enter the posterior:
+// sizes, then X row by row and Y as little-endian float64.
+func (d *Dataset) SHA256() string {
+	h := sha256.New()
+	var b [8]byte
+	put := func(x uint64) {
+		binary.LittleEndian.PutUint64(b[:], x)
+		h.Write(b[:])
+	}
+	put(uint64(d.N()))
+	put(uint64(d.D()))
+	for i, y := range d.Y {
+		for _, x := range d.X.Row(i) {
+			put(math.Float64bits(x))
+		}
+		put(math.Float64bits(y))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,208 @@
+package dataset
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// parquetBatch is the number of values read from a page at once.
+const parquetBatch = 4096
+
+// readParquet reads a Parquet file. It needs random access: a stream that has
+// none (r is what head was peeked from) is held in memory.
+func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t *Table, err error) {
+	defer func() { // the decoder panics on some corrupt files
+		if p := recover(); p != nil {
+			t, err = nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", p)}
+		}
+	}()
+	ra, size, err := randomAccess(r, buffered, lim)
+	if err != nil {
+		return nil, &Error{File: file, Msg: err.Error()}
+	}
+	pf, err := parquet.OpenFile(ra, size)
+	if err != nil {
+		return nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
+	}
+	fields := pf.Schema().Fields()
+	if len(fields) > lim.Columns {
+		return nil, &Error{File: file, Msg: fmt.Sprintf("%d columns, more than the limit of %d", len(fields), lim.Columns)}
+	}
+	header := make([]string, len(fields))
+	for i, f := range fields {
+		header[i] = f.Name()
+	}
+	rows := pf.NumRows()
+	if sel.Rows > 0 {
+		rows = min(rows, int64(sel.Rows))
+	}
+	if rows > int64(lim.Rows) {
+		return nil, &Error{File: file, Msg: fmt.Sprintf("%d rows, more than the limit of %d", rows, lim.Rows)}
+	}
+	target, inputs, err := sel.columns(file, header)
+	if err != nil {
+		return nil, err
+	}
+	if !numericField(fields[target]) {
+		return nil, &Error{File: file, Column: header[target], Msg: "the target does not hold numbers"}
+	}
+	t = &Table{Target: header[target]}
+	for _, c := range inputs {
+		if !numericField(fields[c]) {
+			return nil, &Error{File: file, Column: header[c], Msg: fmt.Sprintf("it does not hold numbers: leave the column out with exclude: [%s]", yamlName(header[c]))}
+		}
+		t.Inputs = append(t.Inputs, header[c])
+	}
+	for _, c := range append(inputs, target) {
+		leaf, ok := pf.Schema().Lookup(header[c])
+		if !ok {
+			return nil, &Error{File: file, Column: header[c], Msg: "nested columns are not read"}
+		}
+		x, err := readColumn(pf, leaf.ColumnIndex, int(rows), unsigned(fields[c]))
+		if err != nil {
+			var v *valueError
+			if errors.As(err, &v) {
+				return nil, &Error{File: file, Column: header[c], Msg: fmt.Sprintf("row %d: %s", v.row+1, v.msg)}
+			}
+			return nil, &Error{File: file, Column: header[c], Msg: err.Error()}
+		}
+		t.X = append(t.X, x)
+	}
+	t.X, t.Y = t.X[:len(inputs)], t.X[len(inputs)]
+	return t, t.check(file)
+}
+
+func randomAccess(r, buffered io.Reader, lim Limits) (io.ReaderAt, int64, error) {
+	type file interface {
+		io.ReaderAt
+		io.Seeker
+	}
+	if f, ok := r.(file); ok {
+		if size, err := f.Seek(0, io.SeekEnd); err == nil {
+			if size > lim.Bytes {
+				return nil, 0, fmt.Errorf("%d bytes, more than the limit of %d", size, lim.Bytes)
+			}
+			return f, size, nil
+		}
+	}
+	b, err := io.ReadAll(io.LimitReader(buffered, lim.Bytes+1))
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot read on: %w", err)
+	}
+	if int64(len(b)) > lim.Bytes {
+		return nil, 0, fmt.Errorf("more than the limit of %d bytes", lim.Bytes)
+	}
+	return bytes.NewReader(b), int64(len(b)), nil
+}
+
+// numericField reports whether a column holds plain numbers.
+func numericField(f parquet.Field) bool {
+	if !f.Leaf() || f.Repeated() {
+		return false
+	}
+	switch f.Type().Kind() {
+	case parquet.Float, parquet.Double:
+		return true
+	case parquet.Int32, parquet.Int64: // but not dates, times and decimals
+		lt := f.Type().LogicalType()
+		if lt == nil {
+			return true
+		}
+		_, ok := lt.Value.(*format.IntType)
+		return ok
+	}
+	return false
+}
+
+// unsigned reports whether a column of integers holds unsigned ones.
+func unsigned(f parquet.Field) bool {
+	lt := f.Type().LogicalType()
+	if lt == nil {
+		return false
+	}
+	t, ok := lt.Value.(*format.IntType)
+	return ok && !t.IsSigned
+}
+
+// valueError is a value that cannot be used.
+type valueError struct {
+	row int
+	msg string
+}
+
+func (e *valueError) Error() string { return e.msg }
+
+func readColumn(pf *parquet.File, column, rows int, unsigned bool) ([]float64, error) {
+	x := make([]float64, 0, rows)
+	for _, g := range pf.RowGroups() {
+		var err error
+		if x, err = readChunk(x, g.ColumnChunks()[column], unsigned); err != nil {
+			return nil, err
+		}
+	}
+	if len(x) != rows {
+		return nil, fmt.Errorf("broken Parquet: %d values in %d rows", len(x), rows)
+	}
+	return x, nil
+}
+
+// readChunk appends the chunk's values to x, up to its capacity.
+func readChunk(x []float64, chunk parquet.ColumnChunk, unsigned bool) ([]float64, error) {
+	pages := chunk.Pages()
+	defer pages.Close()
+	var buf [parquetBatch]parquet.Value
+	for len(x) < cap(x) {
+		page, err := pages.ReadPage()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("broken Parquet: %w", err)
+		}
+		values := page.Values()
+		for len(x) < cap(x) {
+			n, err := values.ReadValues(buf[:min(len(buf), cap(x)-len(x))])
+			for _, v := range buf[:n] {
+				f, msg := number(v, unsigned)
+				if msg != "" {
+					return nil, &valueError{len(x), msg}
+				}
+				x = append(x, f)
+			}
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("broken Parquet: %w", err)
+			}
+		}
+		parquet.Release(page)
+	}
+	return x, nil
+}
+
+func number(v parquet.Value, unsigned bool) (x float64, bad string) {
+	if v.IsNull() {
+		return 0, "the value is missing (null): drop the row or fill it in"
+	}
+	switch k := v.Kind(); {
+	case k == parquet.Int32 && unsigned:
+		x = float64(v.Uint32())
+	case k == parquet.Int64 && unsigned:
+		x = float64(v.Uint64())
+	case k == parquet.Int32:
+		x = float64(v.Int32())
+	case k == parquet.Int64:
+		x = float64(v.Int64())
+	case k == parquet.Float:
+		x = float64(v.Float())
+	default:
+		x = v.Double()
+	}
+	return x, badValue(x)
+}

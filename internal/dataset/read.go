@@ -1,0 +1,238 @@
+package dataset
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+var (
+	magicGzip    = []byte{0x1f, 0x8b}
+	magicZstd    = []byte{0x28, 0xb5, 0x2f, 0xfd}
+	magicParquet = []byte("PAR1")
+	utf8BOM      = []byte{0xef, 0xbb, 0xbf}
+)
+
+// Read reads a table from r; file names it in errors.
+func Read(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
+	raw := r
+	br := bufio.NewReaderSize(r, 1<<16)
+	head, err := br.Peek(4)
+	if err != nil && err != io.EOF {
+		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+	}
+	switch {
+	case bytes.HasPrefix(head, magicParquet):
+		return readParquet(raw, br, file, sel, lim)
+	case bytes.HasPrefix(head, magicGzip):
+		z, err := gzip.NewReader(br)
+		if err != nil {
+			return nil, &Error{File: file, Msg: fmt.Sprintf("broken gzip: %v", err)}
+		}
+		defer z.Close()
+		return readCSV(z, file, sel, lim)
+	case bytes.HasPrefix(head, magicZstd):
+		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, &Error{File: file, Msg: fmt.Sprintf("broken Zstandard: %v", err)}
+		}
+		defer z.Close()
+		return readCSV(z, file, sel, lim)
+	}
+	return readCSV(br, file, sel, lim)
+}
+
+// bounded fails, rather than ends, when more than n bytes are read.
+type bounded struct {
+	r io.Reader
+	n int64
+}
+
+var errTooLarge = errors.New("too large")
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.n <= 0 {
+		return 0, errTooLarge
+	}
+	if int64(len(p)) > b.n {
+		p = p[:b.n]
+	}
+	n, err := b.r.Read(p)
+	b.n -= int64(n)
+	return n, err
+}
+
+func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
+	br := bufio.NewReaderSize(&bounded{r, lim.Bytes + 1}, 1<<16)
+	if b, _ := br.Peek(3); bytes.Equal(b, utf8BOM) {
+		br.Discard(3)
+	}
+	head, err := br.Peek(1 << 16)
+	if len(head) == 0 && err == io.EOF {
+		return nil, &Error{File: file, Msg: "the file is empty"}
+	}
+	cr := csv.NewReader(br)
+	cr.Comma = separator(head)
+	cr.FieldsPerRecord = -1
+	cr.ReuseRecord = true
+	cr.TrimLeadingSpace = cr.Comma != '\t'
+
+	rec, err := cr.Read()
+	if err != nil {
+		return nil, csvError(file, err, lim)
+	}
+	if len(rec) > lim.Columns {
+		return nil, &Error{File: file, Line: 1, Msg: fmt.Sprintf("%d columns, more than the limit of %d", len(rec), lim.Columns)}
+	}
+	header := make([]string, len(rec))
+	numeric := true
+	for i, s := range rec {
+		header[i] = strings.TrimSpace(s)
+		if _, err := strconv.ParseFloat(header[i], 64); err != nil {
+			numeric = false
+		}
+	}
+	if numeric {
+		return nil, &Error{File: file, Line: 1, Msg: "the first line holds numbers, not column names: add a header line"}
+	}
+	target, inputs, err := sel.columns(file, header)
+	if err != nil {
+		return nil, err
+	}
+
+	t := &Table{Target: header[target], X: make([][]float64, len(inputs))}
+	for _, c := range inputs {
+		t.Inputs = append(t.Inputs, header[c])
+	}
+	for sel.Rows == 0 || len(t.Y) < sel.Rows {
+		rec, err := cr.Read()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, csvError(file, err, lim)
+		}
+		line, _ := cr.FieldPos(0)
+		if len(rec) != len(header) {
+			return nil, &Error{File: file, Line: line, Msg: fmt.Sprintf("%d fields, but the header has %d", len(rec), len(header))}
+		}
+		if len(t.Y) == lim.Rows {
+			return nil, &Error{File: file, Line: line, Msg: fmt.Sprintf("more than the limit of %d rows", lim.Rows)}
+		}
+		if len(t.Y) == 0 {
+			if err := textColumns(file, line, header, inputs, rec); err != nil {
+				return nil, err
+			}
+		}
+		for i, c := range inputs {
+			x, err := parseField(rec[c])
+			if err != nil {
+				return nil, &Error{File: file, Line: line, Column: header[c], Field: c + 1, Msg: err.Error()}
+			}
+			t.X[i] = append(t.X[i], x)
+		}
+		y, err := parseField(rec[target])
+		if err != nil {
+			return nil, &Error{File: file, Line: line, Column: header[target], Field: target + 1, Msg: err.Error()}
+		}
+		t.Y = append(t.Y, y)
+	}
+	return t, t.check(file)
+}
+
+// separator guesses the separator from the header line: of comma, tab and
+// semicolon the one that stands there most often outside quotes.
+func separator(head []byte) rune {
+	counts := map[byte]int{}
+	quoted := false
+	for _, b := range head {
+		if b == '"' {
+			quoted = !quoted
+		}
+		if !quoted {
+			if b == '\n' {
+				break
+			}
+			counts[b]++
+		}
+	}
+	best := byte(',')
+	for _, b := range []byte{'\t', ';'} {
+		if counts[b] > counts[best] {
+			best = b
+		}
+	}
+	return rune(best)
+}
+
+func csvError(file string, err error, lim Limits) error {
+	var pe *csv.ParseError
+	switch {
+	case errors.Is(err, errTooLarge):
+		return &Error{File: file, Msg: fmt.Sprintf("more than the limit of %d bytes", lim.Bytes)}
+	case err == io.EOF:
+		return &Error{File: file, Msg: "the file has no lines"}
+	case errors.As(err, &pe):
+		return &Error{File: file, Line: pe.Line, Msg: fmt.Sprintf("%v at character %d: quotes must stand at both ends of a field, doubled inside it", pe.Err, pe.Column)}
+	}
+	return &Error{File: file, Msg: fmt.Sprintf("cannot read on: %v", err)}
+}
+
+// missing are the spellings of a missing value, in lower case.
+var missing = map[string]bool{"": true, "na": true, "n/a": true, "nan": true, "null": true, "none": true, "?": true, ".": true}
+
+func parseField(s string) (float64, error) {
+	s = strings.TrimSpace(s)
+	x, err := strconv.ParseFloat(s, 64)
+	switch {
+	case missing[strings.ToLower(s)]:
+		return 0, fmt.Errorf("the value is missing (%q): drop the row or fill it in", s)
+	case err != nil && errors.Is(err, strconv.ErrRange):
+		return 0, fmt.Errorf("%s is beyond the range of a float64", s)
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a number", short(s))
+	case math.IsInf(x, 0):
+		return 0, errors.New(badValue(x))
+	}
+	return x, nil
+}
+
+func short(s string) string {
+	if r := []rune(s); len(r) > 30 {
+		return string(r[:30]) + "…"
+	}
+	return s
+}
+
+// textColumns refuses inputs that hold text in the first row of data, all in
+// one message.
+func textColumns(file string, line int, header []string, inputs []int, rec []string) error {
+	var names []string
+	example := ""
+	for _, c := range inputs {
+		s := strings.TrimSpace(rec[c])
+		if _, err := strconv.ParseFloat(s, 64); err == nil || errors.Is(err, strconv.ErrRange) || missing[strings.ToLower(s)] {
+			continue
+		}
+		if example == "" {
+			example = s
+		}
+		names = append(names, header[c])
+	}
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return &Error{File: file, Line: line, Column: names[0], Msg: fmt.Sprintf("%q is not a number: leave the column out with exclude: [%s]", short(example), yamlName(names[0]))}
+	}
+	return &Error{File: file, Line: line, Msg: fmt.Sprintf("the columns %s do not hold numbers (%q): leave them out with exclude: [%s]", list(names), short(example), list(names))}
+}

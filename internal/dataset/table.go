@@ -1,0 +1,210 @@
+// Package dataset reads tables, checks them, and turns them into what a
+// posterior is computed from: standardised inputs and targets, with the
+// statistics to undo the standardisation, and a seeded hold-out.
+package dataset
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Table is a numeric table as read: the columns that were asked for, in
+// original units.
+type Table struct {
+	Target string
+	Inputs []string    // names of the inputs, in the table's order
+	X      [][]float64 // by input, then row
+	Y      []float64
+}
+
+// Select says which columns of a table to read.
+type Select struct {
+	Target  string   // name of the target; required
+	Inputs  []string // names of the inputs; empty means all but the target and Exclude
+	Exclude []string
+	Rows    int // read the first Rows rows only; 0 means all
+}
+
+// Limits bound what is read from a table.
+type Limits struct {
+	Rows, Columns int
+	Bytes         int64 // after decompression
+}
+
+// DefaultLimits are generous for one machine.
+var DefaultLimits = Limits{Rows: 10_000_000, Columns: 10_000, Bytes: 16 << 30}
+
+// Error is a fault in a table: what, where, and what to do.
+type Error struct {
+	File   string // path, or "standard input"
+	Line   int    // from 1, the header included; 0 where no line is to blame
+	Column string // the column's name, or "" where no column is to blame
+	Field  int    // the field's number in the line, from 1, with Column
+	Msg    string
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ": line %d", e.Line)
+	}
+	if e.Column != "" {
+		fmt.Fprintf(&b, ", column %q", e.Column)
+		if e.Field > 0 {
+			fmt.Fprintf(&b, " (field %d)", e.Field)
+		}
+	}
+	return b.String() + ": " + e.Msg
+}
+
+// Stdin is the path that means standard input.
+const Stdin = "-"
+
+// ReadFile reads a table from a file, or from standard input if path is "-":
+// CSV, plain or compressed with gzip or Zstandard, or Parquet. The format is
+// recognised by its content.
+func ReadFile(path string, stdin io.Reader, sel Select, lim Limits) (*Table, error) {
+	if path == Stdin {
+		return Read(stdin, "standard input", sel, lim)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the data: %w", err)
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		return nil, fmt.Errorf("cannot read the data: %s is a directory", path)
+	}
+	return Read(f, path, sel, lim)
+}
+
+// columns resolves a selection against a header: the index of the target and
+// those of the inputs.
+func (sel Select) columns(file string, header []string) (target int, inputs []int, err error) {
+	fail := func(format string, args ...any) (int, []int, error) {
+		return 0, nil, &Error{File: file, Line: 1, Msg: fmt.Sprintf(format, args...)}
+	}
+	at := make(map[string]int, len(header))
+	for i, name := range header {
+		if name == "" {
+			return fail("field %d of the header is empty: give the column a name", i+1)
+		}
+		if first, ok := at[name]; ok {
+			return fail("the columns %d and %d are both called %q: rename one", first+1, i+1, name)
+		}
+		at[name] = i
+	}
+	known := func(what, name string) error {
+		if _, ok := at[name]; ok {
+			return nil
+		}
+		_, _, err := fail("there is no column %q, which %s: names; the columns are %s", name, what, list(header))
+		return err
+	}
+	if sel.Target == "" {
+		return fail("no target: name one of the columns %s under target:", list(header))
+	}
+	if err := known("target", sel.Target); err != nil {
+		return 0, nil, err
+	}
+	target = at[sel.Target]
+	drop := map[int]bool{target: true}
+	for _, name := range sel.Exclude {
+		if err := known("exclude", name); err != nil {
+			return 0, nil, err
+		}
+		if name == sel.Target {
+			return fail("exclude: names the target %q", name)
+		}
+		drop[at[name]] = true
+	}
+	if len(sel.Inputs) == 0 {
+		for i := range header {
+			if !drop[i] {
+				inputs = append(inputs, i)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, name := range sel.Inputs {
+		if err := known("inputs", name); err != nil {
+			return 0, nil, err
+		}
+		if seen[name] {
+			return fail("inputs: names %q twice", name)
+		}
+		seen[name] = true
+		if drop[at[name]] {
+			return fail("inputs: names %q, which is the target or excluded", name)
+		}
+		inputs = append(inputs, at[name])
+	}
+	if len(inputs) == 0 {
+		return fail("no inputs are left besides the target %q", sel.Target)
+	}
+	return target, inputs, nil
+}
+
+// list joins at most ten names.
+func list(names []string) string {
+	const most = 10
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", list(names[:most]), len(names)-most)
+	}
+	q := make([]string, len(names))
+	for i, n := range names {
+		q[i] = yamlName(n)
+	}
+	return strings.Join(q, ", ")
+}
+
+// yamlName returns a column's name as it is written in a spec: quoted where it
+// holds characters that YAML or a reader of one line would stumble over.
+func yamlName(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.ContainsAny(name, ",:[]{}#\"'") {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
+// check refuses tables that no posterior can be computed from.
+func (t *Table) check(file string) error {
+	if len(t.Y) < 2 {
+		return &Error{File: file, Msg: fmt.Sprintf("%d rows of data: at least two are needed", len(t.Y))}
+	}
+	for i, name := range t.Inputs {
+		if constant(t.X[i]) {
+			return &Error{File: file, Column: name, Msg: fmt.Sprintf("all %d values are %g: leave it out with exclude: [%s]", len(t.Y), t.X[i][0], yamlName(name))}
+		}
+	}
+	if constant(t.Y) {
+		return &Error{File: file, Column: t.Target, Msg: fmt.Sprintf("the target is %g in all %d rows: there is nothing to learn", t.Y[0], len(t.Y))}
+	}
+	return nil
+}
+
+func constant(x []float64) bool {
+	for _, v := range x {
+		if v != x[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// badValue says why a number cannot be used, or "".
+func badValue(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "the value is missing (NaN): drop the row or fill it in"
+	case math.IsInf(x, 0):
+		return "the value is infinite: drop the row or correct it"
+	}
+	return ""
+}
