@@ -1,0 +1,199 @@
+package precond
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"go.uber.org/goleak"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func operator(n, d, cores int, f kernel.Family, ell, lambda float64) *cmvp.Operator {
+	x := make([]float64, n*d)
+	random.Normal(random.Key{Seed: 5}.Stream(random.Synthetic, 0), x)
+	copy(x[d:2*d], x[:d]) // a repeated row
+	op := cmvp.New(cmvp.NewInputs(n, d, x), f, parallel.NewBudget(cores))
+	noise := make([]float64, n)
+	for i := range noise { // a general diagonal
+		noise[i] = lambda * (1 + 0.5*math.Sin(float64(i)))
+	}
+	op.SetNoise(kernel.Params{Sigma: 1.5, Tau: []float64{1 / (2 * ell * ell)}, Lambda: lambda}, noise)
+	return op
+}
+
+// identity returns the columns of I.
+func identity(n int) [][]float64 {
+	cols := columns(n, n)
+	for i := range cols {
+		cols[i][i] = 1
+	}
+	return cols
+}
+
+func toDense(cols [][]float64) *mat.Dense {
+	m := mat.NewDense(len(cols[0]), len(cols), nil)
+	for c := range cols {
+		m.SetCol(c, cols[c])
+	}
+	return m
+}
+
+func apply(f func(dst, v [][]float64), n int) *mat.Dense {
+	dst := columns(n, n)
+	f(dst, identity(n))
+	return toDense(dst)
+}
+
+func distance(a, b mat.Matrix) float64 {
+	var d mat.Dense
+	d.Sub(a, b)
+	return mat.Norm(&d, math.Inf(1))
+}
+
+func TestAlgebra(t *testing.T) {
+	const n = 90
+	for _, kind := range Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			op := operator(n, 2, 2, kernel.RBF, 1.5, 0.05)
+			p, err := Build(kind, op, 20, random.Key{Seed: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Rank() != 20 || p.Kind() != kind {
+				t.Errorf("rank %d, kind %s", p.Rank(), p.Kind())
+			}
+			eye := toDense(identity(n))
+			f := apply(p.MulRoot, n)
+			var full, prod mat.Dense
+			full.Mul(f, f.T()) // P
+			prod.Mul(apply(p.Solve, n), &full)
+			if e := distance(&prod, eye); e > 1e-9 {
+				t.Errorf("P⁻¹FFᵀ − I = %g", e)
+			}
+			prod.Mul(apply(p.SolveRoot, n), f)
+			if e := distance(&prod, eye); e > 1e-9 {
+				t.Errorf("F⁻¹F − I = %g", e)
+			}
+			prod.Mul(apply(p.SolveRootTrans, n), f.T())
+			if e := distance(&prod, eye); e > 1e-9 {
+				t.Errorf("F⁻ᵀFᵀ − I = %g", e)
+			}
+			if det, sign := mat.LogDet(&full); sign != 1 || math.Abs(det-p.LogDet()) > 1e-9*math.Abs(det) {
+				t.Errorf("log|P| = %v, want %v", p.LogDet(), det)
+			}
+			// In place.
+			v := columns(n, 2)
+			random.Normal(random.Key{}.Stream(random.Calibration, 0), v[0])
+			random.Normal(random.Key{}.Stream(random.Calibration, 1), v[1])
+			for name, f := range map[string]func(dst, v [][]float64){"Solve": p.Solve, "MulRoot": p.MulRoot, "SolveRoot": p.SolveRoot, "SolveRootTrans": p.SolveRootTrans} {
+				want, inPlace := columns(n, 2), columns(n, 2)
+				f(want, v)
+				copyColumns(inPlace, v)
+				f(inPlace, inPlace)
+				if !floats.Equal(want[0], inPlace[0]) || !floats.Equal(want[1], inPlace[1]) {
+					t.Errorf("%s in place differs", name)
+				}
+			}
+		})
+	}
+}
+
+// At full rank P is K, up to the jitter.
+func TestFullRankIsExact(t *testing.T) {
+	const n = 60
+	for _, kind := range Kinds() {
+		op := operator(n, 3, 1, kernel.Matern32, 1, 0.1)
+		p, err := Build(kind, op, n, random.Key{Seed: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := columns(n, n)
+		if err := op.Mul(context.Background(), k, identity(n)); err != nil {
+			t.Fatal(err)
+		}
+		f := apply(p.MulRoot, n)
+		var full mat.Dense
+		full.Mul(f, f.T())
+		if e := distance(&full, toDense(k)); e > 1e-6 {
+			t.Errorf("%s: P − K = %g", kind, e)
+		}
+	}
+}
+
+// A preconditioner earns its keep at long length-scales (Cutajar et al. 2016):
+// CG needs at most half of the iterations.
+func TestFewerIterations(t *testing.T) {
+	const n = 600
+	op := operator(n, 2, 2, kernel.RBF, 1, 1e-3)
+	b := columns(n, 2)
+	for c := range b {
+		random.Normal(random.Key{Seed: 3}.Stream(random.Calibration, c), b[c])
+	}
+	iterations := func(p solve.Preconditioner) float64 {
+		rep, err := solve.New(op, solve.Options{Tolerance: 1e-6, Precond: p}).Solve(context.Background(), columns(n, 2), b)
+		if err != nil || rep.Unconverged > 0 {
+			t.Fatal(rep, err)
+		}
+		return rep.MeanIterations()
+	}
+	plain := iterations(nil)
+	for _, kind := range Kinds() {
+		p, err := Build(kind, op, AutoRank(n), random.Key{Seed: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if it := iterations(p); it > plain/2 {
+			t.Errorf("%s: %v iterations, %v without", kind, it, plain)
+		}
+	}
+}
+
+func TestBitsDoNotDependOnThreads(t *testing.T) {
+	const n = 3000
+	for _, kind := range Kinds() {
+		var want [][]float64
+		for _, cores := range []int{1, 4} {
+			op := operator(n, 2, cores, kernel.RBF, 1, 0.1)
+			p, err := Build(kind, op, 30, random.Key{Seed: 6})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := columns(n, 3)
+			for c := range got {
+				random.Normal(random.Key{}.Stream(random.Calibration, c), got[c])
+			}
+			p.Solve(got, got)
+			p.SolveRootTrans(got, got)
+			if want == nil {
+				want = got
+			}
+			for c := range got {
+				if !floats.Equal(got[c], want[c]) {
+					t.Errorf("%s: column %d depends on the number of cores", kind, c)
+				}
+			}
+		}
+	}
+}
+
+func TestAutoRank(t *testing.T) {
+	for n, want := range map[int]int{10: 5, 1030: 129, 22784: 604, 1_000_000: 134} {
+		if r := AutoRank(n); r != want {
+			t.Errorf("n=%d: rank %d, want %d", n, r, want)
+		}
+	}
+	if _, err := Build("nystrm", operator(10, 1, 1, kernel.RBF, 1, 1), 2, random.Key{}); err == nil || fmt.Sprint(err) != `unknown preconditioner "nystrm": use one of cholesky, nystrom, rpcholesky` {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,440 @@
+package solve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"go.uber.org/goleak"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/random"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// dense is a stored matrix as an operator.
+type dense struct {
+	*mat.SymDense
+	products int
+	cancel   func() // called at the third product, if set
+}
+
+func (d *dense) Len() int { return d.SymmetricDim() }
+
+func (d *dense) Mul(ctx context.Context, dst, v [][]float64) error {
+	d.products++
+	if d.cancel != nil && d.products == 3 {
+		d.cancel()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for c := range v {
+		y := mat.NewVecDense(d.Len(), dst[c])
+		y.MulVec(d.SymDense, mat.NewVecDense(d.Len(), v[c]))
+	}
+	return nil
+}
+
+// MulSingle rounds the matrix, the vector and the result to float32, with an
+// error like that of a single-precision product.
+func (d *dense) MulSingle(ctx context.Context, dst, v [][]float64) error {
+	for c := range v {
+		for i := range d.Len() {
+			var sum float32
+			for j := range d.Len() {
+				sum += float32(d.At(i, j)) * float32(v[c][j])
+			}
+			dst[c][i] = float64(sum)
+		}
+	}
+	return ctx.Err()
+}
+
+// spd returns an n×n matrix with the spectrum of a covariance plus noise:
+// eigenvalues that fall geometrically from cond to a floor of 1.
+func spd(n int, cond float64) *dense {
+	rnd := rand.New(rand.NewPCG(uint64(n), 1))
+	g := mat.NewDense(n, n, nil)
+	for i := range n {
+		for j := range n {
+			g.Set(i, j, rnd.NormFloat64())
+		}
+	}
+	var qr mat.QR
+	qr.Factorize(g)
+	var q, m mat.Dense
+	qr.QTo(&q)
+	eig := mat.NewDiagDense(n, nil)
+	for i := range n {
+		eig.SetDiag(i, 1+(cond-1)*math.Pow(0.6, float64(i)))
+	}
+	m.Product(&q, eig, q.T())
+	s := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := i; j < n; j++ {
+			s.SetSym(i, j, (m.At(i, j)+m.At(j, i))/2)
+		}
+	}
+	return &dense{SymDense: s}
+}
+
+func columns(n, s int, seed uint64) [][]float64 {
+	cols := make([][]float64, s)
+	for c := range cols {
+		cols[c] = make([]float64, n)
+		random.Normal(random.Key{Seed: seed}.Stream(random.Calibration, c), cols[c])
+	}
+	return cols
+}
+
+func zeros(n, s int) [][]float64 {
+	cols := make([][]float64, s)
+	for c := range cols {
+		cols[c] = make([]float64, n)
+	}
+	return cols
+}
+
+// exact solves by Cholesky.
+func exact(t *testing.T, k *dense, b []float64) []float64 {
+	t.Helper()
+	var chol mat.Cholesky
+	if !chol.Factorize(k.SymDense) {
+		t.Fatal("not positive definite")
+	}
+	x := make([]float64, len(b))
+	if err := chol.SolveVecTo(mat.NewVecDense(len(b), x), mat.NewVecDense(len(b), b)); err != nil {
+		var c mat.Condition
+		if !errors.As(err, &c) {
+			t.Fatal(err)
+		}
+	}
+	return x
+}
+
+// jacobi is the diagonal preconditioner.
+type jacobi []float64
+
+func (j jacobi) Solve(dst, r [][]float64) {
+	for c := range r {
+		floats.DivTo(dst[c], r[c], j)
+	}
+}
+
+func diagonal(k *dense) jacobi {
+	d := make(jacobi, k.Len())
+	for i := range d {
+		d[i] = k.At(i, i)
+	}
+	return d
+}
+
+func TestSolveAgainstCholesky(t *testing.T) {
+	const n, s = 120, 3
+	for _, cond := range []float64{1e3, 1e5, 1e7} {
+		tol := 1e-15 * cond // some times what rounding in K·x allows
+		for _, mixed := range []bool{false, true} {
+			for _, pre := range []bool{false, true} {
+				t.Run(fmt.Sprintf("cond=%g/mixed=%v/precond=%v", cond, mixed, pre), func(t *testing.T) {
+					if mixed && cond > 1e5 {
+						t.Skip("single precision cannot resolve this condition number: see TestSolveSaysWhenItCannot")
+					}
+					k := spd(n, cond)
+					opt := Options{Tolerance: tol, MaxIter: 5000, Mixed: mixed, Budget: parallel.NewBudget(2)}
+					if pre {
+						opt.Precond = diagonal(k)
+					}
+					b, x := columns(n, s, 1), zeros(n, s)
+					rep, err := New(k, opt).Solve(context.Background(), x, b)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if rep.Unconverged != 0 {
+						t.Errorf("%d columns did not converge: %+v", rep.Unconverged, rep)
+					}
+					for c := range b {
+						want := exact(t, k, b[c])
+						// ‖x−x*‖ ≤ cond·tol·‖x*‖
+						if e := floats.Distance(x[c], want, 2) / floats.Norm(want, 2); e > cond*tol {
+							t.Errorf("column %d: relative error %g", c, e)
+						}
+						r := append([]float64(nil), b[c]...)
+						kx := zeros(n, 1)
+						k.Mul(context.Background(), kx, x[c:c+1])
+						floats.Sub(r, kx[0])
+						if res := floats.Norm(r, 2) / floats.Norm(b[c], 2); res > tol || math.Abs(res-rep.Residuals[c]) > 1e-14 {
+							t.Errorf("column %d: true residual %g, reported %g, wanted %g", c, res, rep.Residuals[c], tol)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// In mixed precision the recurrence alone would lie.
+func TestMixedReplacesItsResiduals(t *testing.T) {
+	k := spd(100, 1e3)
+	b, x := columns(100, 2, 3), zeros(100, 2)
+	rep, err := New(k, Options{Tolerance: 1e-10, Mixed: true}).Solve(context.Background(), x, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Replacements == 0 || rep.Singles == 0 || rep.Singles >= rep.Products {
+		t.Errorf("%+v", rep)
+	}
+}
+
+func TestSolveSaysWhenItCannot(t *testing.T) {
+	k := spd(80, 1e6)
+	b, x := columns(80, 2, 4), zeros(80, 2)
+	rep, err := New(k, Options{Tolerance: 1e-10, MaxIter: 5}).Solve(context.Background(), x, b)
+	if err != nil || rep.Unconverged != 2 || rep.MaxResidual() < 1e-10 {
+		t.Errorf("out of iterations: %+v, %v", rep, err)
+	}
+	// Beyond what float64 can reach.
+	k = spd(80, 1e12)
+	x = zeros(80, 2)
+	rep, err = New(k, Options{Tolerance: 1e-17}).Solve(context.Background(), x, b)
+	if err != nil || rep.Unconverged == 0 {
+		t.Errorf("out of precision: %+v, %v", rep, err)
+	}
+}
+
+func TestSolveEdgeCases(t *testing.T) {
+	k := spd(50, 100)
+	b := columns(50, 3, 5)
+	clear(b[1])
+	x := zeros(50, 3)
+	copy(x[2], exact(t, k, b[2])) // a perfect warm start
+	rep, err := New(k, Options{Tolerance: 1e-9}).Solve(context.Background(), x, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Iterations[1] != 0 || rep.Iterations[2] != 0 || rep.Iterations[0] == 0 {
+		t.Errorf("iterations %v", rep.Iterations)
+	}
+	if floats.Norm(x[1], 2) != 0 {
+		t.Error("K·x = 0 has a solution other than 0")
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	k.products, k.cancel = 0, cancel
+	if _, err := New(k, Options{Tolerance: 1e-9}).Solve(ctx, zeros(50, 3), b); err != context.Canceled {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A column's iterates must not depend on the columns beside it.
+func TestColumnsAreIndependent(t *testing.T) {
+	k := spd(60, 1e4)
+	b, x := columns(60, 4, 6), zeros(60, 4)
+	s := New(k, Options{Tolerance: 1e-8, Budget: parallel.NewBudget(3)})
+	if _, err := s.Solve(context.Background(), x, b); err != nil {
+		t.Fatal(err)
+	}
+	alone := zeros(60, 1)
+	if _, err := s.Solve(context.Background(), alone, b[2:3]); err != nil {
+		t.Fatal(err)
+	}
+	if !floats.Equal(alone[0], x[2]) {
+		t.Error("column 2 alone differs from column 2 among others")
+	}
+}
+
+// forced is a source whose Float64 is 0 for the first k numbers and then as
+// close to 1 as it can be: it makes a tail stop after k steps.
+type forced struct{ k int }
+
+func (f *forced) Uint64() uint64 {
+	f.k--
+	if f.k >= 0 {
+		return 0
+	}
+	return math.MaxUint64
+}
+
+// recorder notes the probabilities that a law gave.
+type recorder struct {
+	Law
+	probs []float64
+}
+
+func (r *recorder) Prob(j int, norms []float64) float64 {
+	p := r.Law.Prob(j, norms)
+	r.probs = append(r.probs, p)
+	return p
+}
+
+// E[x̃] is computed exactly, by running every stopping time and weighing the
+// results with their probabilities: averaging draws would need 10⁷ of them to
+// see the fifth step of the paper's law.
+func TestEstimateIsUnbiased(t *testing.T) {
+	const n = 60
+	ctx := context.Background()
+	for _, cond := range []float64{1e1, 1e3} {
+		for _, law := range []Law{PaperLaw{1}, PaperLaw{100}, GeometricLaw{0.8}, DecayLaw{0.3, 0.98}} {
+			for _, q := range []float64{0.1, 1, 10} { // at 10 the tail begins at once
+				for _, pre := range []bool{false, true} {
+					if law == (PaperLaw{1}) && q == 10 {
+						continue // the weights exp(j²/2) of such a long tail overflow
+					}
+					k := spd(n, cond)
+					opt := Options{Tolerance: 1e-12}
+					if pre {
+						opt.Precond = diagonal(k)
+					}
+					b := columns(n, 1, 7)
+					x0 := columns(n, 1, 8)
+					want := make([]float64, n)
+					survive := 1.0
+					for stop := 0; ; stop++ {
+						rec := &recorder{Law: law}
+						x := [][]float64{append([]float64(nil), x0[0]...)}
+						est, rep, err := New(k, opt).Estimate(ctx, x, b, Early{Q: q, Law: rec, Streams: func(int) int { return 1 },
+							Rand: func(int, int) *rand.Rand { return rand.New(&forced{k: stop}) }})
+						if err != nil || rep.Unconverged != 0 {
+							t.Fatal(rep, err)
+						}
+						// The tail ended by itself if the last probability was accepted.
+						ended := len(rec.probs) <= stop
+						p := survive
+						if !ended {
+							next := rec.probs[len(rec.probs)-1]
+							p *= 1 - next
+							survive *= next
+						}
+						floats.AddScaled(want, p, est[0][0])
+						if ended {
+							break
+						}
+						if stop > 10*n {
+							t.Fatal("the tail does not end")
+						}
+					}
+					x := exact(t, k, b[0])
+					// Weights up to 1/P amplify rounding: compare at 1e-6.
+					if e := floats.Distance(want, x, 2) / floats.Norm(x, 2); e > 1e-6 {
+						t.Errorf("cond=%g law=%+v q=%g precond=%v: expectation off by %g", cond, law, q, pre, e)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Two streams over one CG run have the same expectation and different
+// stopping times, and stopping early saves iterations.
+func TestEstimateStreams(t *testing.T) {
+	const n = 100
+	k := spd(n, 1e3)
+	b := columns(n, 2, 9)
+	opt := Options{Tolerance: 1e-10}
+	full, err := New(k, opt).Solve(context.Background(), zeros(n, 2), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	early := Early{Q: 1, Law: GeometricLaw{0.7}, Streams: func(int) int { return 2 }, Rand: func(c, s int) *rand.Rand {
+		return random.Key{Seed: 3}.Stream(random.Stopping, 2*c+s)
+	}}
+	est, rep, err := New(k, opt).Estimate(context.Background(), zeros(n, 2), b, early)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if floats.Equal(est[0][0], est[0][1]) {
+		t.Error("the two streams stopped together")
+	}
+	if rep.MeanIterations() >= full.MeanIterations() {
+		t.Errorf("%v iterations, %v without early stopping", rep.MeanIterations(), full.MeanIterations())
+	}
+}
+
+func TestDecayLawFollowsTheDecay(t *testing.T) {
+	norms := []float64{1}
+	for range 20 {
+		norms = append(norms, norms[len(norms)-1]*0.8)
+	}
+	l := DecayLaw{0.1, 0.99}
+	if p := l.Prob(3, norms); math.Abs(p-0.8) > 1e-12 {
+		t.Errorf("probability %v for a decay of 0.8", p)
+	}
+	if p := l.Prob(1, nil); p != 0.99 {
+		t.Errorf("probability %v before any step", p)
+	}
+}
+
+// cholRoot is the Cholesky factor of a matrix as a Root.
+type cholRoot struct{ l *mat.TriDense }
+
+func newCholRoot(k *dense) cholRoot {
+	var chol mat.Cholesky
+	chol.Factorize(k.SymDense)
+	l := mat.NewTriDense(k.Len(), mat.Lower, nil)
+	chol.LTo(l)
+	return cholRoot{l}
+}
+
+func (r cholRoot) solve(dst, v [][]float64, trans bool) {
+	for c := range v {
+		var x mat.VecDense
+		if trans {
+			x.SolveVec(r.l.T(), mat.NewVecDense(len(v[c]), v[c]))
+		} else {
+			x.SolveVec(r.l, mat.NewVecDense(len(v[c]), v[c]))
+		}
+		copy(dst[c], x.RawVector().Data)
+	}
+}
+
+func (r cholRoot) SolveRoot(dst, v [][]float64)      { r.solve(dst, v, false) }
+func (r cholRoot) SolveRootTrans(dst, v [][]float64) { r.solve(dst, v, true) }
+
+// A·Aᵀ = K⁻¹, column by column: A is applied to the identity.
+func TestInvSqrt(t *testing.T) {
+	const n = 40
+	k := spd(n, 1e4)
+	near := spd(n, 1e4)
+	for i := range n {
+		near.SetSym(i, i, near.At(i, i)*1.3)
+	}
+	for name, root := range map[string]Root{"none": nil, "exact": newCholRoot(k), "near": newCholRoot(near)} {
+		eye, a := zeros(n, n), zeros(n, n)
+		for i := range eye {
+			eye[i][i] = 1
+		}
+		s := New(k, Options{Tolerance: 1e-9, Budget: parallel.NewBudget(2)})
+		rep, err := s.InvSqrt(context.Background(), a, eye, root)
+		if err != nil || rep.Unconverged != 0 {
+			t.Fatal(rep, err)
+		}
+		// A's columns are a[c]: K·A·Aᵀ must be the identity.
+		m := mat.NewDense(n, n, nil)
+		for c := range a {
+			m.SetCol(c, a[c])
+		}
+		var aat, id mat.Dense
+		aat.Mul(m, m.T())
+		id.Mul(k, &aat)
+		for i := range n {
+			id.Set(i, i, id.At(i, i)-1)
+		}
+		if e := mat.Norm(&id, math.Inf(1)); e > 1e-4 {
+			t.Errorf("%s: ‖K·A·Aᵀ − I‖ = %g", name, e)
+		}
+		if name == "exact" && rep.MeanIterations() > 6 { // two tests of convergence
+			t.Errorf("%v iterations with an exact factor", rep.MeanIterations())
+		}
+	}
+	// Few iterations are said to be few.
+	u := zeros(n, 1)
+	rep, err := New(k, Options{Tolerance: 1e-9, MaxIter: 3}).InvSqrt(context.Background(), u, columns(n, 1, 1), nil)
+	if err != nil || rep.Unconverged != 1 {
+		t.Errorf("%+v, %v", rep, err)
+	}
+}

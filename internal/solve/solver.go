@@ -1,0 +1,366 @@
+package solve
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+)
+
+// Operator is a symmetric positive definite matrix K of order Len. Mul sets
+// dst[c] = K·v[c]; its only error is that of its context.
+type Operator interface {
+	Len() int
+	Mul(ctx context.Context, dst, v [][]float64) error
+}
+
+// SingleOperator also multiplies in single precision.
+type SingleOperator interface {
+	Operator
+	MulSingle(ctx context.Context, dst, v [][]float64) error
+}
+
+// Preconditioner is a P ≈ K that is cheap to solve with: Solve sets
+// dst[c] = P⁻¹·r[c]. P must be symmetric positive definite.
+type Preconditioner interface {
+	Solve(dst, r [][]float64)
+}
+
+// Options say how to solve.
+type Options struct {
+	// Tolerance is the relative residual ‖b−Kx‖/‖b‖ to reach, and AbsTolerance
+	// the absolute one; a column is done at the looser of the two.
+	Tolerance, AbsTolerance float64
+	// MaxIter bounds the iterations of a column. 0 means 10·n + 100.
+	MaxIter int
+	// Precond is the preconditioner; nil means none.
+	Precond Preconditioner
+	// Mixed does the iterations' products in single precision. The residual is
+	// replaced by the true one, from a product in double precision, each time
+	// it has fallen by mixedReduction: in single precision the recurrence
+	// reports residuals that the solution does not have.
+	Mixed bool
+	// Budget is the cores to use for vector work; nil means one.
+	Budget *parallel.Budget
+}
+
+const mixedReduction = 1e-4
+
+// recurrenceMargin is how far below the tolerance the recurrence goes, so that
+// the true residual, which differs by rounding, is below it too.
+const recurrenceMargin = 0.9
+
+// mixedStall is the number of iterations that do not halve the residual after
+// which a recurrence in single precision is restarted from the true residual.
+const mixedStall = 100
+
+// Report says what a solve cost and what it reached.
+type Report struct {
+	Iterations   []int     // of each column
+	Residuals    []float64 // ‖b−Kx‖/‖b‖ of each column: true for Solve, from the recurrence for Estimate
+	Products     int       // products with K, of any number of columns
+	Singles      int       // those in single precision
+	Replacements int       // residuals found above the tolerance and replaced by the true ones
+	Unconverged  int       // columns that did not reach the tolerance
+}
+
+// MeanIterations returns the mean over columns.
+func (r Report) MeanIterations() float64 {
+	if len(r.Iterations) == 0 {
+		return 0
+	}
+	var sum int
+	for _, it := range r.Iterations {
+		sum += it
+	}
+	return float64(sum) / float64(len(r.Iterations))
+}
+
+// MaxResidual returns the largest residual.
+func (r Report) MaxResidual() float64 {
+	var m float64
+	for _, x := range r.Residuals {
+		m = max(m, x)
+	}
+	return m
+}
+
+// Solver solves systems with one operator and reuses its workspace. It is not
+// safe for concurrent use.
+type Solver struct {
+	op   Operator
+	opt  Options
+	pool []*column // workspaces, as many as the widest block so far
+	cols []*column // those of the current block
+
+	// The columns of the current step, gathered.
+	in, out [][]float64
+	active  []*column
+}
+
+// column is the state of one right-hand side.
+type column struct {
+	b, x       []float64
+	r, z, p, q []float64
+	rz         float64 // rᵀz
+	bnorm      float64
+	rnorm      float64 // of the recurrence
+	delta      float64 // ‖αp‖ of the last step
+	start      float64 // true residual norm at the last replacement
+	target     float64 // residual norm to reach
+	best       float64 // rnorm when it was last halved
+	bestIter   int     // and the iteration when it was
+	iter       int
+	norms      []float64 // ‖δ‖ of each step, kept for stopping laws
+	sure       bool      // ULISSE: the residual is small enough for the tail to begin
+	tail       *tail     // ULISSE: its state, once it has
+}
+
+// New returns a solver. It panics if Mixed is asked of an operator that has no
+// single precision.
+func New(op Operator, opt Options) *Solver {
+	if _, ok := op.(SingleOperator); opt.Mixed && !ok {
+		panic("solve: the operator has no single precision")
+	}
+	if opt.MaxIter == 0 {
+		opt.MaxIter = 10*op.Len() + 100
+	}
+	if opt.Budget == nil {
+		opt.Budget = parallel.NewBudget(1)
+	}
+	return &Solver{op: op, opt: opt}
+}
+
+// Options returns the solver's options.
+func (s *Solver) Options() Options { return s.opt }
+
+// SetPrecond changes the preconditioner.
+func (s *Solver) SetPrecond(p Preconditioner) { s.opt.Precond = p }
+
+// SetTolerance changes the relative tolerance.
+func (s *Solver) SetTolerance(tol float64) { s.opt.Tolerance = tol }
+
+// Solve solves K·x[c] = b[c], starting from the x given (a warm start; zeros
+// are recognised and cost nothing). Every residual reported is that of the x
+// returned, computed in double precision. A column that cannot be brought to
+// the tolerance is counted in Unconverged. The only error is that of ctx.
+func (s *Solver) Solve(ctx context.Context, x, b [][]float64) (Report, error) {
+	var rep Report
+	if err := s.start(ctx, x, b, &rep); err != nil {
+		return rep, err
+	}
+	s.active = s.active[:0]
+	for _, c := range s.cols {
+		if c.rnorm > c.target {
+			s.active = append(s.active, c)
+		}
+	}
+	for len(s.active) > 0 {
+		cycle := append([]*column(nil), s.active...)
+		if err := s.iterate(ctx, &rep); err != nil {
+			return rep, err
+		}
+		s.active = cycle
+		if err := s.replace(ctx, &rep); err != nil {
+			return rep, err
+		}
+	}
+	s.finish(&rep)
+	return rep, nil
+}
+
+// start sets up the columns with their true residuals.
+func (s *Solver) start(ctx context.Context, x, b [][]float64, rep *Report) error {
+	n := s.op.Len()
+	if len(x) != len(b) {
+		panic(fmt.Sprintf("solve: %d solutions for %d right-hand sides", len(x), len(b)))
+	}
+	for len(s.pool) < len(b) {
+		w := make([]float64, 4*n)
+		s.pool = append(s.pool, &column{r: w[:n:n], z: w[n : 2*n : 2*n], p: w[2*n : 3*n : 3*n], q: w[3*n:]})
+	}
+	s.cols = s.pool[:len(b)]
+	s.in, s.out = s.in[:0], s.out[:0]
+	for i, c := range s.cols {
+		if len(b[i]) != n || len(x[i]) != n {
+			panic(fmt.Sprintf("solve: column %d has %d and %d rows, want %d", i, len(b[i]), len(x[i]), n))
+		}
+		c.b, c.x, c.iter, c.sure, c.tail, c.norms = b[i], x[i], 0, false, nil, c.norms[:0]
+		c.bnorm = floats.Norm(c.b, 2)
+		c.target = max(s.opt.Tolerance*c.bnorm, s.opt.AbsTolerance)
+		copy(c.r, c.b)
+		if floats.Norm(c.x, math.Inf(1)) > 0 {
+			s.in, s.out = append(s.in, c.x), append(s.out, c.q)
+		} else {
+			clear(c.q)
+		}
+	}
+	if len(s.in) > 0 {
+		rep.Products++
+		if err := s.op.Mul(ctx, s.out, s.in); err != nil {
+			return err
+		}
+	}
+	for _, c := range s.cols {
+		floats.Sub(c.r, c.q)
+		c.rnorm = floats.Norm(c.r, 2)
+		c.start = c.rnorm
+	}
+	return nil
+}
+
+// iterate runs conjugate gradients on the active columns, each from its
+// current residual, until all have left the block.
+func (s *Solver) iterate(ctx context.Context, rep *Report) error {
+	s.precondition()
+	for _, c := range s.active {
+		copy(c.p, c.z)
+		c.rz = floats.Dot(c.r, c.z)
+		c.best, c.bestIter = c.rnorm, c.iter
+	}
+	for len(s.active) > 0 {
+		if err := s.step(ctx, rep); err != nil {
+			return err
+		}
+		s.keep(func(c *column) bool { return !s.reached(c) && c.rz > 0 && c.iter < s.opt.MaxIter })
+		s.directions()
+	}
+	return nil
+}
+
+// reached reports whether the recurrence claims that the column is done or, in
+// single precision, has fallen as far as it can be trusted, or has stalled.
+func (s *Solver) reached(c *column) bool {
+	return c.rnorm <= recurrenceMargin*c.target ||
+		s.opt.Mixed && (c.rnorm <= mixedReduction*c.start || c.iter-c.bestIter >= mixedStall)
+}
+
+// step computes q = K·p, the step δ = αp and the new residual of each active
+// column. A direction along which K is not positive, which rounding can cause
+// at the limit of accuracy, ends the column's recurrence (rz = 0).
+func (s *Solver) step(ctx context.Context, rep *Report) error {
+	s.in, s.out = s.in[:0], s.out[:0]
+	for _, c := range s.active {
+		s.in, s.out = append(s.in, c.p), append(s.out, c.q)
+	}
+	mul := s.op.Mul
+	if s.opt.Mixed {
+		mul = s.op.(SingleOperator).MulSingle
+		rep.Singles++
+	}
+	rep.Products++
+	if err := mul(ctx, s.out, s.in); err != nil {
+		return err
+	}
+	s.each(func(c *column) {
+		pq := floats.Dot(c.p, c.q)
+		if !(pq > 0) || !(c.rz > 0) || math.IsInf(pq, 0) {
+			c.rz = 0
+			return
+		}
+		alpha := c.rz / pq
+		c.advance(alpha)
+		c.delta = alpha * floats.Norm(c.p, 2)
+		floats.AddScaled(c.r, -alpha, c.q)
+		c.rnorm = floats.Norm(c.r, 2)
+		c.iter++
+		if c.rnorm < 0.5*c.best {
+			c.best, c.bestIter = c.rnorm, c.iter
+		}
+	})
+	return nil
+}
+
+// advance adds δ = αp to the solution and tells the tail of an early-stopped one.
+func (c *column) advance(alpha float64) {
+	floats.AddScaled(c.x, alpha, c.p)
+	if c.tail != nil {
+		c.tail.advance(alpha, c.p)
+	}
+}
+
+// directions sets p = z + βp for the active columns.
+func (s *Solver) directions() {
+	if len(s.active) == 0 {
+		return
+	}
+	s.precondition()
+	s.each(func(c *column) {
+		rz := floats.Dot(c.r, c.z)
+		floats.AddScaledTo(c.p, c.z, rz/c.rz, c.p)
+		c.rz = rz
+	})
+}
+
+// precondition sets z = P⁻¹r for the active columns.
+func (s *Solver) precondition() {
+	if s.opt.Precond == nil {
+		for _, c := range s.active {
+			copy(c.z, c.r)
+		}
+		return
+	}
+	s.in, s.out = s.in[:0], s.out[:0]
+	for _, c := range s.active {
+		s.in, s.out = append(s.in, c.r), append(s.out, c.z)
+	}
+	s.opt.Precond.Solve(s.out, s.in)
+}
+
+// replace computes the true residuals of the active columns and keeps those
+// active that must go on: above the tolerance, and still falling.
+func (s *Solver) replace(ctx context.Context, rep *Report) error {
+	s.in, s.out = s.in[:0], s.out[:0]
+	for _, c := range s.active {
+		s.in, s.out = append(s.in, c.x), append(s.out, c.q)
+	}
+	rep.Products++
+	if err := s.op.Mul(ctx, s.out, s.in); err != nil {
+		return err
+	}
+	s.each(func(c *column) {
+		floats.SubTo(c.r, c.b, c.q)
+		c.rnorm = floats.Norm(c.r, 2)
+	})
+	s.keep(func(c *column) bool {
+		falling := c.rnorm < 0.5*c.start
+		c.start = c.rnorm
+		return c.rnorm > c.target && falling && c.iter < s.opt.MaxIter
+	})
+	rep.Replacements += len(s.active)
+	return nil
+}
+
+// finish fills in the report.
+func (s *Solver) finish(rep *Report) {
+	for _, c := range s.cols {
+		rel := 0.0
+		if c.bnorm > 0 {
+			rel = c.rnorm / c.bnorm
+		}
+		rep.Iterations = append(rep.Iterations, c.iter)
+		rep.Residuals = append(rep.Residuals, rel)
+		if !(c.rnorm <= c.target) {
+			rep.Unconverged++
+		}
+	}
+}
+
+// keep drops the active columns for which ok is false.
+func (s *Solver) keep(ok func(*column) bool) {
+	kept := s.active[:0]
+	for _, c := range s.active {
+		if ok(c) {
+			kept = append(kept, c)
+		}
+	}
+	s.active = kept
+}
+
+// each runs f on the active columns, on several cores.
+func (s *Solver) each(f func(*column)) {
+	s.opt.Budget.NewLoop(func(_, i int) { f(s.active[i]) }).Run(len(s.active))
+}
