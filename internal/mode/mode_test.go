@@ -1,0 +1,132 @@
+package mode
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"go.uber.org/goleak"
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/random"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func problem(t *testing.T, n, d int, ard bool) *posterior.Problem {
+	t.Helper()
+	r := random.Key{Seed: 3}.Stream(random.Synthetic, 0)
+	x, y := make([]float64, n*d), make([]float64, n)
+	random.Normal(r, x)
+	for i := range y {
+		y[i] = math.Sin(1.5*x[i*d]) + 0.3*r.NormFloat64()
+	}
+	prior, err := posterior.ParsePrior("gamma(1,1)", posterior.Variance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return posterior.NewProblem(kernel.Model{Family: kernel.RBF, Dim: d, ARD: ard},
+		posterior.Priors{Sigma: prior, Tau: prior, Lambda: prior}, cmvp.NewInputs(n, d, x), y)
+}
+
+func TestDense(t *testing.T) {
+	for _, ard := range []bool{false, true} {
+		p := problem(t, 150, 2, ard)
+		pt, err := Dense(context.Background(), p, parallel.NewBudget(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, _ := posterior.NewDense(p, parallel.NewBudget(2)).Gradient(pt.Psi)
+		if _, dec, ok := newton(pt.Info, g); !ok || dec > 1e-6 {
+			t.Errorf("ard=%v: gᵀH⁻¹g = %v at the mode", ard, dec)
+		}
+		theta := p.Model.Params(pt.Psi)
+		if sd := math.Sqrt(theta.Lambda); sd < 0.25 || sd > 0.36 {
+			t.Errorf("ard=%v: noise sd %v, the data have 0.3", ard, sd)
+		}
+		if ard && theta.Tau[1] > 0.2*theta.Tau[0] {
+			t.Errorf("τ = %v, but the second input does not matter", theta.Tau)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Dense(ctx, problem(t, 100, 1, false), parallel.NewBudget(1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// From the mode of a small subset, gradients alone lead to the mode of all
+// rows, and differences of them to its information.
+func TestClimbAndInformation(t *testing.T) {
+	ctx := context.Background()
+	p := problem(t, 300, 2, false)
+	budget := parallel.NewBudget(2)
+	want, err := Dense(ctx, p, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := Subset(300, 40, random.Key{Seed: 1})
+	start, err := Dense(ctx, p.Subset(rows), budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start.Info.ScaleSym(300.0/40, start.Info)
+	calls := 0
+	d := posterior.NewDense(p, budget)
+	grad := func(ctx context.Context, psi []float64) ([]float64, error) {
+		calls++
+		g, ok := d.Gradient(psi)
+		if !ok {
+			return nil, errors.New("singular")
+		}
+		return g, ctx.Err()
+	}
+	pt, done, err := Climb(ctx, grad, start, 0.01, 100, 30)
+	if err != nil || !done {
+		t.Fatal(done, err)
+	}
+	for i, x := range pt.Psi {
+		if sd := math.Sqrt(1 / want.Info.At(i, i)); math.Abs(x-want.Psi[i]) > 0.05*sd+1e-3 {
+			t.Errorf("ψ[%d] = %v, want %v (sd %v)", i, x, want.Psi[i], sd)
+		}
+	}
+	if calls > 25 {
+		t.Errorf("%d gradients", calls)
+	}
+	info, asym, err := Information(ctx, grad, pt.Psi, pt.Info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var diff mat.Dense
+	diff.Sub(info, want.Info)
+	if e := mat.Norm(&diff, 2) / mat.Norm(want.Info, 2); e > 0.02 || asym > 0.01 {
+		t.Errorf("information off by %v, asymmetry %v", e, asym)
+	}
+
+	// A short reach stops early and says so.
+	pt, done, err = Climb(ctx, grad, &Point{Psi: []float64{2, 2, 2}, Info: want.Info}, 0.01, 0.5, 30)
+	if err != nil || done || floats.Distance(pt.Psi, []float64{2, 2, 2}, math.Inf(1)) > 0.5+maxMove {
+		t.Errorf("%v %v %v", pt, done, err)
+	}
+}
+
+func TestSubset(t *testing.T) {
+	a, b := Subset(100, 10, random.Key{Seed: 1}), Subset(100, 10, random.Key{Seed: 2})
+	if len(a) != 10 || floats.Equal([]float64{float64(a[0]), float64(a[1])}, []float64{float64(b[0]), float64(b[1])}) {
+		t.Errorf("%v %v", a, b)
+	}
+	for i := 1; i < len(a); i++ {
+		if a[i] <= a[i-1] {
+			t.Errorf("not increasing: %v", a)
+		}
+	}
+	if s := Subset(5, 10, random.Key{}); len(s) != 5 {
+		t.Errorf("%v", s)
+	}
+}

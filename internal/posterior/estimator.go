@@ -1,0 +1,339 @@
+package posterior
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+// Operator is K(θ): its products, and the quadratic forms of its derivatives
+// (cmvp.Operator documents them).
+type Operator interface {
+	solve.Operator
+	Set(p kernel.Params)
+	Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error)
+}
+
+// Factor is a factor F of a fixed P = F·Fᵀ ≈ K, from which whitened probes are
+// made.
+type Factor interface {
+	solve.Root
+	MulRoot(dst, v [][]float64) // dst = F·v
+}
+
+// ProbeKind is how the trace ½ tr(K⁻¹∂K) is estimated. With w of independent
+// signs (normals for Pathwise), and no bias in any of them:
+type ProbeKind int
+
+const (
+	// Whitened: ½ (K⁻¹Fw)ᵀ ∂K (F⁻ᵀw). Its variance nears the Fisher information
+	// as P nears K (the family of Wenger et al. 2022).
+	Whitened ProbeKind = iota
+	// Rademacher: ½ wᵀK⁻¹∂K w, Hutchinson's, as Filippone and Engler (2015).
+	Rademacher
+	// Pathwise: ½ uᵀ∂K u with u ~ N(0,K⁻¹) by Lanczos, whose covariance is the
+	// Fisher information itself.
+	Pathwise
+)
+
+// ParseProbeKind returns the kind of the given name.
+func ParseProbeKind(name string) (ProbeKind, error) {
+	switch name {
+	case "whitened":
+		return Whitened, nil
+	case "rademacher":
+		return Rademacher, nil
+	case "pathwise":
+		return Pathwise, nil
+	}
+	return 0, fmt.Errorf("unknown kind of probe %q: use whitened, rademacher or pathwise", name)
+}
+
+// Early asks for unbiased early stopping of the solves.
+type Early struct {
+	Q   float64
+	Law solve.Law
+	// Replicates is the number of independent estimates of the quadratic term.
+	// Two or more show how much noise the early stopping adds.
+	Replicates int
+}
+
+// Estimator estimates gradients of the log posterior. It is not safe for
+// concurrent use.
+type Estimator struct {
+	problem *Problem
+	op      Operator
+	solver  *solve.Solver
+	early   *Early // nil: solve to the tolerance
+	kind    ProbeKind
+	factor  Factor // for whitened probes, and to precondition pathwise ones
+	redraw  int    // iterations between new probes
+	warm    [][]float64
+	warmKey random.Key
+	fill    func(key random.Key, probe int, w []float64) // draws w; tests put a basis here
+}
+
+// EstimatorConfig says how an Estimator works.
+type EstimatorConfig struct {
+	Problem *Problem
+	// Operator is K over the problem's inputs; the estimator sets its θ.
+	Operator Operator
+	Solver   *solve.Solver // of the same operator
+	Early    *Early        // nil: solve to the solver's tolerance
+	Probes   ProbeKind
+	Factor   Factor // needed by Whitened; used by Pathwise if there is one
+	// Redraw is the number of iterations for which probes are kept. While they
+	// are, their solutions start the next solves, and the noise of consecutive
+	// gradients is correlated. 0 and 1 mean fresh probes every time.
+	Redraw int
+}
+
+// NewEstimator returns an estimator. It panics if whitened probes have no
+// factor.
+func NewEstimator(c EstimatorConfig) *Estimator {
+	if c.Probes == Whitened && c.Factor == nil {
+		panic("posterior: whitened probes need a factor")
+	}
+	fill := func(key random.Key, probe int, w []float64) {
+		r := key.Stream(random.Probe, probe)
+		if c.Probes == Pathwise {
+			random.Normal(r, w)
+		} else {
+			random.Rademacher(r, w)
+		}
+	}
+	return &Estimator{problem: c.Problem, op: c.Operator, solver: c.Solver, early: c.Early, kind: c.Probes,
+		factor: c.Factor, redraw: max(1, c.Redraw), fill: fill}
+}
+
+// Gradient is an unbiased estimate of the gradient of the log posterior.
+type Gradient struct {
+	Value []float64 // p numbers
+	// ProbeCov is the covariance of one probe's estimate, from their spread,
+	// and SolverCov that of the quadratic term's, from its replicates: nil where
+	// they were not measured. The covariance of Value is
+	// ProbeCov/Probes + SolverCov.
+	ProbeCov  *mat.SymDense
+	SolverCov *mat.SymDense
+	Probes    int
+	Report    solve.Report
+	Seconds   float64
+}
+
+// Covariance returns the covariance of Value. It panics if it was not measured.
+func (g *Gradient) Covariance() *mat.SymDense {
+	cov := mat.NewSymDense(len(g.Value), nil)
+	cov.ScaleSym(1/float64(g.Probes), g.ProbeCov)
+	if g.SolverCov != nil {
+		cov.AddSym(cov, g.SolverCov)
+	}
+	return cov
+}
+
+// Reset forgets the previous solutions, so that the next gradient depends on
+// its arguments alone. It is called at every checkpoint.
+func (e *Estimator) Reset() { e.warm = nil }
+
+// Gradient estimates the gradient at ψ with the given number of probes, drawn
+// from the key's streams. If spread is set, the covariances are measured too,
+// which makes the forms dearer with many τ. The only error is that of ctx.
+func (e *Estimator) Gradient(ctx context.Context, psi []float64, key random.Key, probes int, spread bool) (*Gradient, error) {
+	began := time.Now()
+	theta := e.problem.Model.Params(psi)
+	e.op.Set(theta)
+	probeKey := key
+	probeKey.Iter -= key.Iter % e.redraw
+
+	pr, err := e.draw(ctx, probeKey, probes)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gradient{Probes: probes, Report: pr.report}
+
+	// The pairs (u,v) of the forms, y's replicates first.
+	var u, v [][]float64
+	replicates, err := e.solve(ctx, pr, key, probeKey, &u, &v, g)
+	if err != nil {
+		return nil, err
+	}
+	group := make([]int, len(u))
+	groups := replicates + 1
+	if spread {
+		groups = len(u)
+	}
+	for c := range group {
+		group[c] = min(c, groups-1)
+	}
+	forms, err := e.op.Forms(ctx, u, v, group, groups)
+	if err != nil {
+		return nil, err
+	}
+	for c := range u { // ∂K/∂log λ = λI
+		d := theta.Lambda * floats.Dot(u[c], v[c])
+		if f := forms[group[c]]; len(f) < len(psi) {
+			forms[group[c]] = append(f, d)
+		} else {
+			f[len(f)-1] += d
+		}
+	}
+
+	_, g.Value = e.problem.LogPrior(psi)
+	for r := range replicates {
+		floats.AddScaled(g.Value, 0.5/float64(replicates), forms[r])
+	}
+	for _, f := range forms[replicates:] {
+		floats.AddScaled(g.Value, -0.5/float64(probes), f)
+	}
+	if spread {
+		g.ProbeCov = covariance(forms[replicates:], 0.5)
+		if replicates > 1 {
+			g.SolverCov = covariance(forms[:replicates], 0.5)
+			g.SolverCov.ScaleSym(1/float64(replicates), g.SolverCov)
+		}
+	}
+	g.Seconds = time.Since(began).Seconds()
+	return g, nil
+}
+
+// probeSet are the probes of a gradient: right-hand sides b with partners v,
+// or, for pathwise probes, finished u.
+type probeSet struct {
+	b, v, u [][]float64
+	report  solve.Report
+}
+
+func (e *Estimator) draw(ctx context.Context, key random.Key, probes int) (*probeSet, error) {
+	n := e.op.Len()
+	w := newColumns(n, probes)
+	for j := range w {
+		e.fill(key, j, w[j])
+	}
+	switch e.kind {
+	case Whitened:
+		pr := &probeSet{b: newColumns(n, probes), v: newColumns(n, probes)}
+		e.factor.MulRoot(pr.b, w)
+		e.factor.SolveRootTrans(pr.v, w)
+		return pr, nil
+	case Pathwise:
+		pr := &probeSet{u: newColumns(n, probes)}
+		var root solve.Root
+		if e.factor != nil {
+			root = e.factor
+		}
+		var err error
+		pr.report, err = e.solver.InvSqrt(ctx, pr.u, w, root)
+		return pr, err
+	}
+	return &probeSet{b: w, v: w}, nil
+}
+
+// solve fills the pairs of the forms and returns the number of replicates of
+// the quadratic term.
+func (e *Estimator) solve(ctx context.Context, pr *probeSet, key, probeKey random.Key, u, v *[][]float64, g *Gradient) (int, error) {
+	n := e.op.Len()
+	b := append([][]float64{e.problem.Y}, pr.b...)
+	if e.warm != nil && e.warmKey != probeKey { // y's solution still helps
+		for _, x := range e.warm[1:] {
+			clear(x)
+		}
+	}
+	fresh := len(e.warm) != len(b)
+	if fresh {
+		e.warm = newColumns(n, len(b))
+	}
+	e.warmKey = probeKey
+
+	if e.early == nil {
+		rep, err := e.solver.Solve(ctx, e.warm, b)
+		if err != nil {
+			return 0, err
+		}
+		g.Report = merge(rep, pr.report)
+		*u = append(*u, e.warm[0])
+		*v = append(*v, e.warm[0])
+		*u = append(append(*u, e.warm[1:]...), pr.u...)
+		*v = append(append(*v, pr.v...), pr.u...)
+		return 1, nil
+	}
+
+	if fresh { // y is solved for once to the tolerance: its early-stopped solutions then follow
+		rep, err := e.solver.Solve(ctx, e.warm[:1], b[:1])
+		if err != nil {
+			return 0, err
+		}
+		g.Report = merge(g.Report, rep)
+	}
+	reps := e.early.Replicates
+	est, rep, err := e.solver.Estimate(ctx, e.warm, b, solve.Early{
+		Q: e.early.Q, Law: e.early.Law,
+		Streams: func(c int) int {
+			if c == 0 {
+				return 2 * reps // a quadratic form needs two
+			}
+			return 1
+		},
+		Rand: func(c, s int) *rand.Rand { return key.Stream(random.Stopping, c*2*reps+s) },
+	})
+	if err != nil {
+		return 0, err
+	}
+	g.Report = merge(rep, g.Report)
+	for r := range reps {
+		*u = append(*u, est[0][2*r])
+		*v = append(*v, est[0][2*r+1])
+	}
+	for c := range pr.b {
+		*u = append(*u, est[1+c][0])
+		*v = append(*v, pr.v[c])
+	}
+	*u = append(*u, pr.u...)
+	*v = append(*v, pr.u...)
+	return reps, nil
+}
+
+// merge adds the report of the pathwise probes to that of the solves.
+func merge(a, b solve.Report) solve.Report {
+	a.Iterations = append(a.Iterations, b.Iterations...)
+	a.Residuals = append(a.Residuals, b.Residuals...)
+	a.Products += b.Products
+	a.Singles += b.Singles
+	a.Replacements += b.Replacements
+	a.Unconverged += b.Unconverged
+	return a
+}
+
+// covariance returns the sample covariance of scale·x, rows being samples, nil
+// if there are fewer than two.
+func covariance(x [][]float64, scale float64) *mat.SymDense {
+	if len(x) < 2 {
+		return nil
+	}
+	p := len(x[0])
+	mean := make([]float64, p)
+	for _, r := range x {
+		floats.AddScaled(mean, 1/float64(len(x)), r)
+	}
+	cov := mat.NewSymDense(p, nil)
+	d := mat.NewVecDense(p, nil)
+	for _, r := range x {
+		floats.SubTo(d.RawVector().Data, r, mean)
+		cov.SymRankOne(cov, scale*scale/float64(len(x)-1), d)
+	}
+	return cov
+}
+
+func newColumns(n, s int) [][]float64 {
+	cols := make([][]float64, s)
+	for c := range cols {
+		cols[c] = make([]float64, n)
+	}
+	return cols
+}
