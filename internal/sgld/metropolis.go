@@ -1,0 +1,120 @@
+package sgld
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Metropolis is exact Metropolis–Hastings on a log density that can be
+// evaluated: steps of a random walk, whose scale adapts during warm-up, mixed
+// with independent proposals from a Student t around the pooled mean once
+// there is one.
+type Metropolis struct {
+	LogDensity func(psi []float64) float64
+	Adapt      bool // warm-up: the random walk's scale learns
+	cov        *mat.TriDense
+	mean       []float64 // nil: random walk only
+}
+
+// The proposals' constants: the t's degrees of freedom and its spread over the
+// posterior's, wide enough for its tails; the share of independent proposals;
+// the random walk's target acceptance (Roberts and Rosenthal 2001, for few
+// dimensions).
+const (
+	tDegrees         = 7
+	tSpread          = 1.15
+	independentShare = 2.0 / 3
+	walkAcceptance   = 0.3
+)
+
+// NewMetropolis returns the kernel for proposals shaped like c, around mean if
+// it is not nil. It reports false if c is not positive definite.
+func NewMetropolis(logDensity func([]float64) float64, c *mat.SymDense, mean []float64, adapt bool) (*Metropolis, bool) {
+	var chol mat.Cholesky
+	if !chol.Factorize(c) {
+		return nil, false
+	}
+	l := mat.NewTriDense(c.SymmetricDim(), mat.Lower, nil)
+	chol.LTo(l)
+	return &Metropolis{LogDensity: logDensity, Adapt: adapt, cov: l, mean: mean}, true
+}
+
+// MetropolisState is what a chain carries from step to step.
+type MetropolisState struct {
+	LogP     float64 `json:"log_p"`
+	LogScale float64 `json:"log_scale"` // of the random walk, relative to 2.38/√p
+	Walks    int     `json:"walks"`
+	Accepted int     `json:"accepted"`
+	Steps    int     `json:"steps"`
+}
+
+// Start returns the state at ψ.
+func (m *Metropolis) Start(psi []float64) MetropolisState {
+	return MetropolisState{LogP: m.LogDensity(psi)}
+}
+
+// Advance moves ψ by one step.
+func (m *Metropolis) Advance(psi []float64, st *MetropolisState, r *rand.Rand) {
+	st.Steps++
+	prop := make([]float64, len(psi))
+	independent := m.mean != nil && r.Float64() < independentShare
+	var correction float64
+	if independent {
+		m.offset(prop, tSpread*math.Sqrt(tDegrees/chiSquared(r, tDegrees)), r)
+		for i := range prop {
+			prop[i] += m.mean[i]
+		}
+		correction = m.logT(psi) - m.logT(prop)
+	} else {
+		m.offset(prop, 2.38/math.Sqrt(float64(len(psi)))*math.Exp(st.LogScale), r)
+		for i := range prop {
+			prop[i] += psi[i]
+		}
+	}
+	logP := m.LogDensity(prop)
+	accept := math.Min(0, logP-st.LogP+correction)
+	if math.Log(r.Float64()) < accept {
+		copy(psi, prop)
+		st.LogP = logP
+		st.Accepted++
+	}
+	if !independent && m.Adapt {
+		st.Walks++
+		st.LogScale += (math.Exp(accept) - walkAcceptance) / math.Sqrt(float64(st.Walks))
+	}
+}
+
+// offset sets dst to scale·L·z.
+func (m *Metropolis) offset(dst []float64, scale float64, r *rand.Rand) {
+	z := mat.NewVecDense(len(dst), nil)
+	for i := range dst {
+		z.SetVec(i, scale*r.NormFloat64())
+	}
+	v := mat.NewVecDense(len(dst), dst)
+	v.MulVec(m.cov, z)
+}
+
+// logT is the log density of the t proposal, up to a constant.
+func (m *Metropolis) logT(psi []float64) float64 {
+	d := slices.Clone(psi)
+	for i := range d {
+		d[i] -= m.mean[i]
+	}
+	v := mat.NewVecDense(len(d), d)
+	_ = v.SolveVec(m.cov, v)
+	q := mat.Dot(v, v) / (tSpread * tSpread)
+	return -0.5 * (tDegrees + float64(len(d))) * math.Log1p(q/tDegrees)
+}
+
+// chiSquared draws from the chi-squared distribution with k degrees of freedom.
+func chiSquared(r *rand.Rand, k int) float64 {
+	var s float64
+	for range k {
+		z := r.NormFloat64()
+		s += z * z
+	}
+	return s
+}
