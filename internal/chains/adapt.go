@@ -1,0 +1,145 @@
+package chains
+
+import (
+	"fmt"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/mode"
+	"github.com/ulisse-gp/ulisse/internal/sgld"
+)
+
+// guessWeight is the number of draws, for each parameter, that the covariance
+// measured at the mode counts for when it is pooled with the draws of warm-up:
+// a sample covariance of p parameters needs some tens of p draws to be as good.
+const guessWeight = 50
+
+// Adapt returns the settings of the next window of a run at a barrier.
+func Adapt(r *Run) (*Settings, error) {
+	p := &r.Plan
+	s := &Settings{Window: r.nextWindow(), C: r.Prepared.Cov}
+	if draws := r.pooled(); draws != nil {
+		mean, c := sgld.Pool(draws, symmetric(r.Prepared.Cov), guessWeight*float64(p.Params()))
+		s.C = Flat(c)
+		if p.Method == "cholesky" {
+			s.Mean = mean
+		}
+	}
+	switch p.Method {
+	case "sgld":
+		s.Probes = p.Probes
+		if s.Probes == 0 {
+			s.Probes = sgldProbes
+		}
+	case "fisher":
+		if err := p.tune(s, r.noise()); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// sgldProbes is the Nr of Filippone and Engler (2015).
+const sgldProbes = 4
+
+// pooled returns the draws of all windows but the first, by chain, or nil.
+func (r *Run) pooled() [][][]float64 {
+	var draws [][][]float64
+	for _, c := range r.Chains {
+		if len(c.Windows) < 2 {
+			return nil
+		}
+		draws = append(draws, slices.Concat(c.Windows[1:]...))
+	}
+	return draws
+}
+
+// noise returns the mean covariances of the gradients of the last window, or
+// those at the mode.
+func (r *Run) noise() Stats {
+	var sum Stats
+	for _, c := range r.Chains {
+		sum.add(c.Stats)
+	}
+	if sum.Spreads == 0 {
+		return Stats{Spreads: 1, ProbeCov: r.Prepared.ProbeCov, SolverCov: r.Prepared.SolverCov}
+	}
+	for _, x := range [][]float64{sum.ProbeCov, sum.SolverCov} {
+		for i := range x {
+			x[i] /= float64(sum.Spreads)
+		}
+	}
+	return sum
+}
+
+// tune fills in the probes and the step of Fisher-matched Langevin.
+func (p *Plan) tune(s *Settings, noise Stats) error {
+	if len(noise.ProbeCov) == 0 {
+		return fmt.Errorf("the noise of the gradient was not measured")
+	}
+	s.ProbeCov, s.SolverCov = noise.ProbeCov, noise.SolverCov
+	lo, hi := minProbes, p.MaxProbes
+	if p.Probes > 0 {
+		lo, hi = p.Probes, p.Probes
+	}
+	var err error
+	s.Probes, s.Step, err = sgld.Tune(symmetric(s.C), symmetric(s.ProbeCov), symmetric(s.SolverCov), p.Step, lo, hi)
+	if err != nil {
+		return err
+	}
+	f, err := s.Fisher()
+	if err != nil {
+		return err
+	}
+	s.Budget = f.Budget
+	return nil
+}
+
+// Fisher returns the transition kernel of the settings.
+func (s *Settings) Fisher() (*sgld.Fisher, error) {
+	noise := symmetric(s.ProbeCov)
+	noise.ScaleSym(1/float64(s.Probes), noise)
+	if w := symmetric(s.SolverCov); w != nil {
+		noise.AddSym(noise, w)
+	}
+	return sgld.NewFisher(symmetric(s.C), noise, s.Step)
+}
+
+// Metric returns C.
+func (s *Settings) Metric() *mat.SymDense { return symmetric(s.C) }
+
+// symmetric returns a p×p matrix from its elements, nil from none.
+func symmetric(x []float64) *mat.SymDense {
+	if len(x) == 0 {
+		return nil
+	}
+	p := 1
+	for p*p < len(x) {
+		p++
+	}
+	return mat.NewSymDense(p, slices.Clone(x))
+}
+
+// Flat returns the elements of a symmetric matrix, all p×p of them.
+func Flat(a *mat.SymDense) []float64 {
+	p := a.SymmetricDim()
+	x := make([]float64, 0, p*p)
+	for i := range p {
+		for j := range p {
+			x = append(x, a.At(i, j))
+		}
+	}
+	return x
+}
+
+// SetPoint fills in the mode, the covariance and the starting points.
+func (p *Prepared) SetPoint(plan *Plan, pt *mode.Point) error {
+	cov, err := pt.Covariance()
+	if err != nil {
+		return err
+	}
+	p.Psi, p.Cov = pt.Psi, Flat(cov)
+	p.Starts, err = plan.Starts(pt.Psi, cov)
+	return err
+}

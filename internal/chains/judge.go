@@ -1,0 +1,94 @@
+package chains
+
+import (
+	"math"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/diagnostics"
+)
+
+// Convergence is the worst of the diagnostics over all parameters.
+type Convergence struct {
+	Draws int     `json:"draws"` // of each chain
+	RHat  float64 `json:"rhat"`
+	ESS   float64 `json:"ess"` // smaller of bulk and tail
+}
+
+// Column returns the first n kept draws of parameter i, chain by chain.
+func (r *Run) Column(i, n int) [][]float64 {
+	out := make([][]float64, len(r.Chains))
+	for c, ch := range r.Chains {
+		out[c] = make([]float64, n)
+		for t := range n {
+			out[c][t] = ch.Draws[t][i]
+		}
+	}
+	return out
+}
+
+// Diagnose returns the convergence at n draws of each chain. The diagnostics
+// are those of the log parameters, which the rank-based ones do not mind.
+func (r *Run) Diagnose(n int) Convergence {
+	c := Convergence{Draws: n, ESS: math.Inf(1)}
+	for i := range r.Plan.Names {
+		x := r.Column(i, n)
+		c.RHat = worse(c.RHat, diagnostics.RHat(x), math.Max)
+		c.ESS = worse(c.ESS, min(diagnostics.ESSBulk(x), diagnostics.ESSTail(x)), math.Min)
+	}
+	return c
+}
+
+// worse keeps NaN, which is the worst of all.
+func worse(a, b float64, f func(a, b float64) float64) float64 {
+	if math.IsNaN(a) || math.IsNaN(b) {
+		return math.NaN()
+	}
+	return f(a, b)
+}
+
+// Met reports whether the convergence is what the plan asks for.
+func (p *Plan) Met(c Convergence) bool { return c.RHat <= p.RHat && c.ESS >= p.ESS }
+
+// Judge decides when a run ends. It looks at it after Plan.Draws draws of each
+// chain and then at every further checkpoint, always at equal numbers of draws,
+// so that the decision is a function of the draws alone.
+type Judge struct {
+	seen int // draws at the last look
+	Last Convergence
+}
+
+// Decide returns the end of the run, or nil if it is to go on. elapsed is the
+// time that the run has been at work.
+func (j *Judge) Decide(r *Run, elapsed time.Duration) *Stop {
+	if r.Phase == Done {
+		return nil
+	}
+	if r.Phase == Sampling {
+		p := &r.Plan
+		for n := j.next(p); n <= r.MinDraws() && n <= p.MaxDraws; n = j.next(p) {
+			j.seen, j.Last = n, r.Diagnose(n)
+			if n >= p.Draws && p.Met(j.Last) {
+				return &Stop{Reason: Converged, Draws: n}
+			}
+			if n == p.MaxDraws {
+				return &Stop{Reason: MaxDraws, Draws: n}
+			}
+		}
+	}
+	if r.Plan.MaxTime > 0 && elapsed >= r.Plan.MaxTime {
+		return &Stop{Reason: MaxTime, Draws: r.MinDraws()}
+	}
+	return nil
+}
+
+// next returns the number of draws to look at next. Before Plan.Draws the looks
+// only inform.
+func (j *Judge) next(p *Plan) int {
+	n := j.seen + p.Checkpoint
+	for _, mark := range []int{p.Draws, p.MaxDraws} {
+		if j.seen < mark && n > mark {
+			n = mark
+		}
+	}
+	return n
+}
