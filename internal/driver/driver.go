@@ -1,0 +1,336 @@
+// Package driver carries out the tasks of a run: it finds the mode, and moves
+// chains from checkpoint to checkpoint. A driver needs the data and an operator
+// (one machine's cores or a group of workers); what it does depends on the
+// specification, the data and the task alone.
+package driver
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/sgld"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+// Operator is K over all rows, wherever they are computed.
+type Operator interface {
+	posterior.Operator
+	Counts() cmvp.Counts
+}
+
+// Config says what to drive.
+type Config struct {
+	Spec    *job.Spec
+	Problem *posterior.Problem
+	Plan    *chains.Plan
+	Budget  *parallel.Budget
+	// Operator returns an operator over all rows. Each chain has its own.
+	Operator func() Operator
+	// Observe, if set, is told of every gradient and every exact step. It must
+	// be safe for concurrent use.
+	Observe func(Observation)
+}
+
+// Observation is what one gradient cost and gave.
+type Observation struct {
+	Chain      int       `json:"chain"` // 0 while the mode is sought
+	Iter       int       `json:"iter"`
+	N          int       `json:"n"` // rows: fewer than all while the mode is sought
+	Psi        []float64 `json:"psi"`
+	Gradient   []float64 `json:"gradient,omitempty"`
+	Probes     int       `json:"probes,omitempty"`
+	Iterations float64   `json:"iterations"` // mean over right-hand sides
+	Residual   float64   `json:"residual"`   // largest true relative residual
+	Noise      float64   `json:"noise_ratio,omitempty"`
+	Budget     float64   `json:"noise_budget,omitempty"`
+	chains.Cost
+}
+
+// Driver carries out tasks. Its methods may be called concurrently for
+// different chains.
+type Driver struct {
+	Config
+
+	mu    sync.Mutex
+	pre   *precond.LowRank // the preconditioner at the mode
+	preAt []float64        // the mode
+}
+
+// New returns a driver.
+func New(c Config) *Driver {
+	if c.Observe == nil {
+		c.Observe = func(Observation) {}
+	}
+	return &Driver{Config: c}
+}
+
+// maxAutoIterations bounds the solver's iterations if the specification does
+// not: a system that needs more is better reported than waited for.
+const maxAutoIterations = 5000
+
+// source estimates gradients on some rows and counts what they cost.
+type source struct {
+	op   Operator
+	est  *posterior.Estimator
+	rows int
+}
+
+// precondition builds the preconditioner of a problem at ψ, nil if there is to
+// be none.
+func (d *Driver) precondition(p *posterior.Problem, psi []float64) (*precond.LowRank, error) {
+	pc := &d.Spec.Solver.Preconditioner
+	if pc.Kind == "none" {
+		return nil, nil
+	}
+	op := cmvp.New(p.Inputs, p.Model.Family, d.Budget)
+	op.Set(p.Model.Params(psi))
+	rank := pc.Rank.Or(precond.AutoRank(len(p.Y)))
+	return precond.Build(pc.Kind, op, rank, random.Key{Seed: d.Spec.Seed})
+}
+
+// newSource returns a source over a problem (all rows or a subset) with a
+// preconditioner that may be nil. With early, solves stop early if the
+// specification says so.
+func (d *Driver) newSource(p *posterior.Problem, op Operator, pre *precond.LowRank, tolerance float64, early bool) (*source, error) {
+	s := &source{op: op, rows: len(p.Y)}
+	so := &d.Spec.Solver
+	kind, err := posterior.ParseProbeKind(d.Spec.ProbeKind())
+	if err != nil {
+		return nil, err
+	}
+	c := posterior.EstimatorConfig{Problem: p, Operator: op, Probes: kind}
+	opt := solve.Options{Tolerance: tolerance, Mixed: so.Precision == "mixed", Budget: d.Budget,
+		MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*s.rows+100))}
+	if pre != nil {
+		c.Factor = pre
+		if so.Method != "cg" {
+			opt.Precond = pre
+		}
+	}
+	if so.Method == "ulisse" && early {
+		c.Early = &posterior.Early{Q: so.Q, Law: so.StoppingLaw(), Replicates: 1}
+		if d.Plan.Method == "fisher" { // its step depends on the noise: measure it
+			c.Early.Replicates = 2
+		}
+	}
+	if d.Plan.Method == "sgld" {
+		c.Redraw = d.Spec.Sampler.SGLD.Redraw
+	}
+	c.Solver = solve.New(op, opt)
+	s.est = posterior.NewEstimator(c)
+	return s, nil
+}
+
+// request asks for a gradient.
+type request struct {
+	psi    []float64
+	key    random.Key
+	probes int
+	spread bool          // measure its noise
+	metric *mat.SymDense // to compare the noise with; nil for none
+	budget float64       // λ_min(Q) of the step that it is for
+}
+
+// gradient estimates a gradient and reports it.
+func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior.Gradient, chains.Cost, error) {
+	before := s.op.Counts()
+	g, err := s.est.Gradient(ctx, r.psi, r.key, r.probes, r.spread)
+	if err != nil {
+		return nil, chains.Cost{}, err
+	}
+	for _, v := range g.Value {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, chains.Cost{}, fmt.Errorf("the gradient is not finite at log parameters %.4g: the chain has left the region where the covariance matrix can be solved", r.psi)
+		}
+	}
+	rep := g.Report
+	cost := chains.Cost{Gradients: 1, Solves: len(rep.Iterations), Products: rep.Products, Singles: rep.Singles,
+		Pairs: float64(s.op.Counts().Pairs - before.Pairs), Unconverged: rep.Unconverged, Seconds: g.Seconds}
+	for _, it := range rep.Iterations {
+		cost.Iterations += it
+	}
+	obs := Observation{Chain: r.key.Chain, Iter: r.key.Iter, N: s.rows, Psi: slices.Clone(r.psi), Gradient: g.Value,
+		Probes: r.probes, Iterations: rep.MeanIterations(), Residual: rep.MaxResidual(), Budget: r.budget, Cost: cost}
+	if g.ProbeCov != nil && r.metric != nil {
+		if obs.Noise, err = sgld.NoiseRatio(r.metric, g.Covariance()); err != nil {
+			return nil, cost, err
+		}
+	}
+	d.Observe(obs)
+	return g, cost, nil
+}
+
+// Chain drives one chain. It is not safe for concurrent use.
+type Chain struct {
+	d      *Driver
+	source *source          // gradients: sgld, fisher
+	dense  *posterior.Dense // cholesky
+}
+
+// NewChain returns the driver of a chain of a prepared run.
+func (d *Driver) NewChain(prep *chains.Prepared) (*Chain, error) {
+	if d.Plan.Method == "cholesky" {
+		return &Chain{d: d, dense: posterior.NewDense(d.Problem, d.Budget)}, nil
+	}
+	pre, err := d.atMode(prep)
+	if err != nil {
+		return nil, err
+	}
+	s, err := d.newSource(d.Problem, d.Operator(), pre, d.Spec.Solver.Tolerance, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Chain{d: d, source: s}, nil
+}
+
+// atMode returns the preconditioner at the mode, which all chains share.
+func (d *Driver) atMode(prep *chains.Prepared) (*precond.LowRank, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.preAt == nil || !slices.Equal(d.preAt, prep.Psi) {
+		pre, err := d.precondition(d.Problem, prep.Psi)
+		if err != nil {
+			return nil, err
+		}
+		d.pre, d.preAt = pre, prep.Psi
+	}
+	return d.pre, nil
+}
+
+// spreadEvery is how often the gradient's noise is measured once the settings
+// are frozen, to show that it has not changed.
+const spreadEvery = 10
+
+// maxPsi bounds the log parameters: beyond it something has diverged.
+const maxPsi = 60
+
+// Advance carries out a task. The result depends on the task alone.
+func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
+	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
+	step, err := c.stepper(t, k)
+	if err != nil {
+		return nil, err
+	}
+	if c.source != nil {
+		c.source.est.Reset()
+	}
+	st := &k.State
+	for range t.Iterations {
+		st.Iter++
+		if err := step(ctx, random.Key{Seed: c.d.Plan.Seed, Chain: t.Chain, Iter: st.Iter}); err != nil {
+			return nil, err
+		}
+		for _, x := range st.Psi {
+			if math.IsNaN(x) || math.Abs(x) > maxPsi {
+				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g", t.Chain, st.Iter, st.Psi)
+			}
+		}
+		k.Draws = append(k.Draws, slices.Clone(st.Psi))
+	}
+	return k, nil
+}
+
+// stepper returns the function that does one iteration of the method.
+func (c *Chain) stepper(t chains.Task, k *chains.Checkpoint) (func(context.Context, random.Key) error, error) {
+	switch c.d.Plan.Method {
+	case "sgld":
+		return c.sgld(t, k)
+	case "fisher":
+		return c.fisher(t, k)
+	case "cholesky":
+		return c.metropolis(t, k)
+	}
+	return nil, fmt.Errorf("unknown method %q", c.d.Plan.Method)
+}
+
+func (c *Chain) fisher(t chains.Task, k *chains.Checkpoint) (func(context.Context, random.Key) error, error) {
+	kern, err := t.Settings.Fisher()
+	if err != nil {
+		return nil, err
+	}
+	metric := t.Settings.Metric()
+	return func(ctx context.Context, key random.Key) error {
+		spread := t.Warmup || key.Iter%spreadEvery == 0
+		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes,
+			spread: spread, metric: metric, budget: kern.Budget})
+		if err != nil {
+			return err
+		}
+		k.Cost.Add(cost)
+		if t.Warmup && g.ProbeCov != nil {
+			k.Stats.Spreads++
+			k.Stats.ProbeCov = sum(k.Stats.ProbeCov, g.ProbeCov)
+			if g.SolverCov != nil {
+				k.Stats.SolverCov = sum(k.Stats.SolverCov, g.SolverCov)
+			}
+		}
+		kern.Advance(k.State.Psi, g.Value, key.Stream(random.Noise, 0))
+		return nil
+	}, nil
+}
+
+func sum(a []float64, b *mat.SymDense) []float64 {
+	x := chains.Flat(b)
+	for i := range a {
+		x[i] += a[i]
+	}
+	return x
+}
+
+func (c *Chain) sgld(t chains.Task, k *chains.Checkpoint) (func(context.Context, random.Key) error, error) {
+	p := &c.d.Spec.Sampler.SGLD
+	kern, ok := sgld.NewSGLD(p.A, p.B, p.Gamma, p.Freeze, p.Batch, t.Settings.Metric())
+	if !ok {
+		return nil, fmt.Errorf("the metric is not positive definite")
+	}
+	if k.State.SGLD == nil {
+		k.State.SGLD = &sgld.SGLDState{}
+	}
+	return func(ctx context.Context, key random.Key) error {
+		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes})
+		if err != nil {
+			return err
+		}
+		k.Cost.Add(cost)
+		if k.State.SGLD.Frozen == 0 {
+			k.Discard++
+		}
+		kern.Advance(k.State.Psi, g.Value, key.Iter, k.State.SGLD, key.Stream(random.Noise, 0))
+		return nil
+	}, nil
+}
+
+func (c *Chain) metropolis(t chains.Task, k *chains.Checkpoint) (func(context.Context, random.Key) error, error) {
+	kern, ok := sgld.NewMetropolis(c.dense.LogDensity, t.Settings.Metric(), t.Settings.Mean, t.Warmup)
+	if !ok {
+		return nil, fmt.Errorf("the metric is not positive definite")
+	}
+	if k.State.Metropolis == nil {
+		st := kern.Start(k.State.Psi)
+		k.State.Metropolis = &st
+	}
+	return func(ctx context.Context, key random.Key) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		began := time.Now()
+		kern.Advance(k.State.Psi, k.State.Metropolis, key.Stream(random.Accept, 0))
+		cost := chains.Cost{Densities: 1, Seconds: time.Since(began).Seconds()}
+		k.Cost.Add(cost)
+		c.d.Observe(Observation{Chain: key.Chain, Iter: key.Iter, N: len(c.d.Problem.Y), Psi: slices.Clone(k.State.Psi), Cost: cost})
+		return nil
+	}, nil
+}

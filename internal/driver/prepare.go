@@ -1,0 +1,192 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/mode"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/random"
+)
+
+// Constants of the search for the mode.
+const (
+	subsetFisher  = 512 // rows of the first, dense search
+	subsetSGLD    = 500 // as Filippone and Engler (2015) used on Concrete
+	growth        = 4   // the next subset is this many times larger
+	prepareProbes = 16  // fixed for a whole climb
+	climbTol      = 0.1 // posterior standard deviations from the zero of the gradient
+	climbReach    = 0.7 // log units after which the preconditioner is renewed
+	climbSteps    = 25
+	climbRounds   = 20
+	// climbResidual is the relative residual that is enough to climb with. The
+	// curvature, from differences, uses the run's own tolerance.
+	climbResidual = 1e-3
+)
+
+// Prepare finds the mode and the curvature there: with the dense oracle on a
+// random subset, then, for methods that need it, on growing subsets and at
+// last on all rows, by gradients with fixed probes.
+func (d *Driver) Prepare(ctx context.Context) (*chains.Prepared, error) {
+	n := len(d.Problem.Y)
+	size := subsetFisher
+	if d.Plan.Method == "sgld" {
+		size = subsetSGLD
+	}
+	size = min(n, d.Spec.Sampler.Subset.Or(size))
+	key := random.Key{Seed: d.Spec.Seed}
+	pt, err := mode.Dense(ctx, d.Problem.Subset(mode.Subset(n, size, key)), d.Budget)
+	if err != nil {
+		return nil, fmt.Errorf("finding the mode on %d rows: %w", size, err)
+	}
+	prep := &chains.Prepared{}
+	switch d.Plan.Method {
+	case "cholesky":
+		err = d.prepareDense(ctx, prep, pt, size)
+	case "fisher":
+		err = d.prepareFisher(ctx, prep, pt, size)
+	default: // the subset's mode and curvature are what is published
+		err = prep.SetPoint(d.Plan, pt)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return prep, nil
+}
+
+// prepareDense moves from the subset's mode to that of all rows with exact
+// gradients.
+func (d *Driver) prepareDense(ctx context.Context, prep *chains.Prepared, pt *mode.Point, size int) error {
+	n := len(d.Problem.Y)
+	dense := posterior.NewDense(d.Problem, d.Budget)
+	grad := func(ctx context.Context, psi []float64) ([]float64, error) {
+		g, ok := dense.Gradient(psi)
+		if !ok {
+			return nil, fmt.Errorf("the covariance matrix is numerically singular at log parameters %.4g", psi)
+		}
+		prep.Cost.Densities++
+		return g, ctx.Err()
+	}
+	if size < n {
+		pt.Info.ScaleSym(float64(n)/float64(size), pt.Info)
+		var err error
+		if pt, _, err = mode.Climb(ctx, grad, pt, climbTol, maxPsi, climbSteps); err != nil {
+			return err
+		}
+		info, asym, err := mode.Information(ctx, grad, pt.Psi, pt.Info)
+		if err != nil {
+			return err
+		}
+		pt.Info, prep.Asymmetry = info, asym
+	}
+	return prep.SetPoint(d.Plan, pt)
+}
+
+func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *mode.Point, size int) error {
+	n, size0 := len(d.Problem.Y), size
+	key := random.Key{Seed: d.Spec.Seed}
+	for level := 1; size < n; level++ {
+		next := min(n, growth*size)
+		if 2*next > n {
+			next = n
+		}
+		pt.Info.ScaleSym(float64(next)/float64(size), pt.Info)
+		size = next
+		if size == n {
+			break
+		}
+		p := d.Problem.Subset(mode.Subset(n, size, key))
+		op := cmvp.New(p.Inputs, p.Model.Family, d.Budget)
+		var err error
+		if pt, err = d.climb(ctx, prep, p, op, pt, random.Key{Seed: d.Spec.Seed, Iter: level}); err != nil {
+			return fmt.Errorf("finding the mode on %d rows: %w", size, err)
+		}
+	}
+
+	op := d.Operator()
+	if size0 < n {
+		var err error
+		if pt, err = d.climb(ctx, prep, d.Problem, op, pt, key); err != nil {
+			return fmt.Errorf("finding the mode on all %d rows: %w", n, err)
+		}
+	}
+	prep.Psi = pt.Psi
+	pre, err := d.atMode(prep)
+	if err != nil {
+		return err
+	}
+	if size0 < n {
+		src, err := d.newSource(d.Problem, op, pre, d.Spec.Solver.Tolerance, false)
+		if err != nil {
+			return err
+		}
+		info, asym, err := mode.Information(ctx, d.fixed(prep, src, key), pt.Psi, pt.Info)
+		if err != nil {
+			return fmt.Errorf("measuring the curvature at the mode: %w", err)
+		}
+		pt.Info, prep.Asymmetry = info, asym
+	}
+
+	// The noise of a gradient at the mode, as the chains will see it.
+	src, err := d.newSource(d.Problem, op, pre, d.Spec.Solver.Tolerance, true)
+	if err != nil {
+		return err
+	}
+	key.Iter = -1
+	g, cost, err := d.gradient(ctx, src, request{psi: pt.Psi, key: key, probes: prepareProbes, spread: true})
+	if err != nil {
+		return err
+	}
+	prep.Cost.Add(cost)
+	prep.ProbeCov = chains.Flat(g.ProbeCov)
+	if g.SolverCov != nil {
+		prep.SolverCov = chains.Flat(g.SolverCov)
+	}
+	return prep.SetPoint(d.Plan, pt)
+}
+
+// climb searches the mode of a problem from pt, renewing the preconditioner as
+// ψ moves.
+func (d *Driver) climb(ctx context.Context, prep *chains.Prepared, p *posterior.Problem, op Operator, pt *mode.Point, key random.Key) (*mode.Point, error) {
+	for range climbRounds {
+		pre, err := d.precondition(p, pt.Psi)
+		if err != nil {
+			return nil, err
+		}
+		src, err := d.newSource(p, op, pre, max(climbResidual, d.Spec.Solver.Tolerance), false)
+		if err != nil {
+			return nil, err
+		}
+		next, done, err := mode.Climb(ctx, d.fixed(prep, src, key), pt, climbTol, climbReach, climbSteps)
+		if err != nil {
+			return nil, err
+		}
+		pt = next
+		if done {
+			return pt, nil
+		}
+		for _, x := range pt.Psi {
+			if x > maxPsi/2 || x < -maxPsi/2 {
+				return nil, fmt.Errorf("the search went to log parameters %.4g: the posterior has no mode there that the data can tell; use informative priors", pt.Psi)
+			}
+		}
+	}
+	return nil, errors.New("no mode was reached: the gradient did not come to zero")
+}
+
+// fixed returns the gradient as a function of ψ alone, with the key's probes.
+func (d *Driver) fixed(prep *chains.Prepared, src *source, key random.Key) mode.Gradient {
+	return func(ctx context.Context, psi []float64) ([]float64, error) {
+		src.est.Reset()
+		g, cost, err := d.gradient(ctx, src, request{psi: psi, key: key, probes: prepareProbes})
+		if err != nil {
+			return nil, err
+		}
+		prep.Cost.Add(cost)
+		return slices.Clone(g.Value), nil
+	}
+}

@@ -1,0 +1,280 @@
+package job
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agnivade/levenshtein"
+	"go.yaml.in/yaml/v3"
+)
+
+// FieldError is a mistake in a specification.
+type FieldError struct {
+	File         string // "" for a spec that came from elsewhere
+	Line, Column int    // 0 where the fault is no place in the text
+	Path         string // the field, as in solver.preconditioner.rank
+	Msg          string
+}
+
+func (e *FieldError) Error() string {
+	var parts []string
+	if e.File != "" {
+		parts = append(parts, e.File)
+	}
+	if e.Line > 0 {
+		parts = append(parts, fmt.Sprintf("line %d, column %d", e.Line, e.Column))
+	}
+	if e.Path != "" {
+		parts = append(parts, e.Path)
+	}
+	return strings.Join(append(parts, e.Msg), ": ")
+}
+
+// maxSpecBytes bounds a specification: a thousand times a usual one.
+const maxSpecBytes = 1 << 20
+
+// Parse reads a specification in YAML (or JSON, which YAML contains), fills in
+// the defaults and validates it. file names it in errors, which are
+// *FieldError.
+func Parse(r io.Reader, file string) (*Spec, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxSpecBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxSpecBytes {
+		return nil, &FieldError{File: file, Msg: fmt.Sprintf("more than %d bytes: this is not a specification", maxSpecBytes)}
+	}
+	spec := Default()
+	d := decoder{file: file, pos: map[string]*yaml.Node{}}
+	if err := d.parse(text, &spec); err != nil {
+		return nil, err
+	}
+	if path, msg := spec.fault(); msg != "" {
+		return nil, d.fail(d.nearest(path), path, "%s", msg)
+	}
+	return &spec, nil
+}
+
+// decoder fills a struct from a YAML tree and notes where each field stood.
+type decoder struct {
+	file string
+	pos  map[string]*yaml.Node
+}
+
+func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) error {
+	e := &FieldError{File: d.file, Path: path, Msg: fmt.Sprintf(format, args...)}
+	if n != nil {
+		e.Line, e.Column = n.Line, n.Column
+	}
+	return e
+}
+
+// nearest returns the node of a path or of its nearest parent that is written.
+func (d *decoder) nearest(path string) *yaml.Node {
+	for path != "" {
+		if n, ok := d.pos[path]; ok {
+			return n
+		}
+		i := strings.LastIndexByte(path, '.')
+		if i < 0 {
+			break
+		}
+		path = path[:i]
+	}
+	return nil
+}
+
+func (d *decoder) parse(text []byte, spec *Spec) (err error) {
+	defer func() { // the scanner panics on some malformed input
+		if p := recover(); p != nil {
+			err = d.fail(nil, "", "not YAML: %v", p)
+		}
+	}()
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var doc yaml.Node
+	if err := dec.Decode(&doc); err != nil {
+		if err == io.EOF {
+			return d.fail(nil, "", "the specification is empty")
+		}
+		return d.fail(nil, "", "not YAML: %s", oneLine(err))
+	}
+	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return d.fail(nil, "", "more than one YAML document: a specification is one")
+	}
+	if len(doc.Content) != 1 {
+		return d.fail(nil, "", "the specification is empty")
+	}
+	return d.decode(doc.Content[0], reflect.ValueOf(spec).Elem(), "")
+}
+
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+}
+
+func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) error {
+	if n.Kind == yaml.AliasNode {
+		return d.fail(n, path, "aliases are not allowed here")
+	}
+	d.pos[path] = n
+	switch p := v.Addr().Interface().(type) {
+	case *Auto[int]:
+		if isAuto(n) {
+			*p = Auto[int]{}
+			return nil
+		}
+		p.Set = true
+		return d.scalar(n, reflect.ValueOf(&p.Value).Elem(), path, "a whole number or auto")
+	case *Auto[float64]:
+		if isAuto(n) {
+			*p = Auto[float64]{}
+			return nil
+		}
+		p.Set = true
+		return d.scalar(n, reflect.ValueOf(&p.Value).Elem(), path, "a number or auto")
+	case *Duration:
+		t, err := time.ParseDuration(n.Value)
+		if n.Kind != yaml.ScalarNode || err != nil {
+			return d.fail(n, path, "%s is not a time span: write it as 90s, 30m or 1h30m", quote(n))
+		}
+		*p = Duration(t)
+		return nil
+	case *Floats:
+		if n.Kind != yaml.SequenceNode {
+			n = &yaml.Node{Kind: yaml.SequenceNode, Content: []*yaml.Node{n}, Line: n.Line, Column: n.Column}
+		}
+		return d.list(n, v, path)
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		return d.mapping(n, v, path)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return d.mapping(n, v.Elem(), path)
+	case reflect.Slice:
+		return d.list(n, v, path)
+	}
+	return d.scalar(n, v, path, map[reflect.Kind]string{
+		reflect.String: "text", reflect.Bool: "true or false", reflect.Int: "a whole number",
+		reflect.Uint64: "a whole number from 0", reflect.Float64: "a number",
+	}[v.Kind()])
+}
+
+func isAuto(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Value == "auto" }
+
+func quote(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	return strconv.Quote(n.Value)
+}
+
+func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
+	if n.Kind != yaml.MappingNode {
+		return d.fail(n, path, "%s stands where fields should", quote(n))
+	}
+	fields := map[string]int{}
+	var names []string
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		fields[name] = i
+		names = append(names, name)
+	}
+	seen := map[string]bool{}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		at := strings.TrimPrefix(path+"."+key.Value, ".")
+		field, ok := fields[key.Value]
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			return d.fail(key, path, "a field's name must be a word")
+		case !ok:
+			return d.fail(key, strings.TrimPrefix(path+"."+oneWord(key.Value), "."), "unknown field: %s", suggest(key.Value, names))
+		case seen[key.Value]:
+			return d.fail(key, at, "the field is given twice")
+		}
+		seen[key.Value] = true
+		if err := d.decode(value, v.Field(field), at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func oneWord(s string) string {
+	q := strconv.Quote(s)
+	return q[1 : len(q)-1]
+}
+
+// suggest names the nearest known word, if one is near, or all of them.
+func suggest(word string, known []string) string {
+	best, dist := "", math.MaxInt
+	for _, k := range known {
+		if d := levenshtein.ComputeDistance(word, k); d < dist {
+			best, dist = k, d
+		}
+	}
+	if dist <= max(1, len(best)/2) {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return "the fields here are " + strings.Join(known, ", ")
+}
+
+func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) error {
+	if n.Kind != yaml.SequenceNode {
+		return d.fail(n, path, "%s stands where a list should: write [a, b]", quote(n))
+	}
+	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	for i, c := range n.Content {
+		if err := d.decode(c, out.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+			return err
+		}
+	}
+	v.Set(out)
+	return nil
+}
+
+func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path, want string) error {
+	bad := func() error { return d.fail(n, path, "%s is not %s", quote(n), want) }
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+		return bad()
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(n.Value)
+	case reflect.Bool:
+		b, err := strconv.ParseBool(n.Value)
+		if err != nil || n.Tag != "!!bool" {
+			return bad()
+		}
+		v.SetBool(b)
+	case reflect.Int:
+		x, err := strconv.Atoi(n.Value)
+		if err != nil {
+			return bad()
+		}
+		v.SetInt(int64(x))
+	case reflect.Uint64:
+		x, err := strconv.ParseUint(n.Value, 10, 64)
+		if err != nil {
+			return bad()
+		}
+		v.SetUint(x)
+	case reflect.Float64:
+		x, err := strconv.ParseFloat(n.Value, 64)
+		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+			return bad()
+		}
+		v.SetFloat(x)
+	}
+	return nil
+}

@@ -1,0 +1,226 @@
+package job
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+const good = `
+name: concrete
+data: {path: concrete.csv, target: strength, standardize: true, rows: 0, holdout: 0}
+model: {kernel: rbf, ard: false, priors: {sigma: "gamma(1,1)", tau: "gamma(1,1)", lambda: "gamma(1,1)"}}
+sampler: {method: fisher, chains: 4, warmup: auto, draws: 500, probes: auto}
+solver: {method: pcg, tolerance: 1e-6, preconditioner: {kind: nystrom, rank: auto}}
+stop: {rhat: 1.01, ess: 400, max_draws: 5000, max_time: 1h}
+seed: 1
+`
+
+func parse(text string) (*Spec, error) { return Parse(strings.NewReader(text), "s.yaml") }
+
+// The specification of the documentation is the default, and what is printed
+// reads back as it was.
+func TestDefaultsAndRoundTrip(t *testing.T) {
+	s, err := parse(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Name = "concrete"
+	want.Data.Path, want.Data.Target = "concrete.csv", "strength"
+	if !reflect.DeepEqual(*s, want) {
+		t.Errorf("got  %+v\nwant %+v", *s, want)
+	}
+	for _, text := range []string{good, `
+name: a
+data: {synthetic: {n: 10, d: 2, sigma: 1, tau: [1, 2], lambda: 0.1, seed: 4}}
+model: {ard: true, kernel: matern32, priors: {tau: "lognormal(-1,2)"}}
+sampler: {method: sgld, warmup: 7, probes: 4, step: 0.5, subset: 9}
+solver: {method: ulisse, preconditioner: {kind: none}, max_iterations: 50}
+stop: {max_time: 1m30s}
+`} {
+		s, err := parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Parse(bytes.NewReader(out), "out")
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, out)
+		}
+		if !reflect.DeepEqual(s, back) {
+			t.Errorf("got  %+v\nwant %+v\nfrom\n%s", back, s, out)
+		}
+		j, err := json.Marshal(s) // JSON is a specification too
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err = Parse(bytes.NewReader(j), "out"); err != nil || !reflect.DeepEqual(s, back) {
+			t.Errorf("JSON: %v\n%s", err, j)
+		}
+	}
+}
+
+// Every mistake and the exact message it gets.
+func TestBadSpecifications(t *testing.T) {
+	const data = "name: a\ndata: {path: x.csv, target: y}\n"
+	for _, c := range []struct{ text, want string }{
+		{"", `s.yaml: the specification is empty`},
+		{"# nothing\n", `s.yaml: the specification is empty`},
+		{"a: [", `s.yaml: not YAML: line 1: did not find expected node content`},
+		{"just words", `s.yaml: line 1, column 1: "just words" stands where fields should`},
+		{data + "---\n" + data, `s.yaml: more than one YAML document: a specification is one`},
+		{data + "sampelr: {}\n", `s.yaml: line 3, column 1: sampelr: unknown field: did you mean "sampler"?`},
+		{data + "sampler: {method: fisher, methd: sgld}\n", `s.yaml: line 3, column 27: sampler.methd: unknown field: did you mean "method"?`},
+		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, sgld`},
+		{data + "seed: 1\nseed: 2\n", `s.yaml: line 4, column 1: seed: the field is given twice`},
+		{data + "seed: -1\n", `s.yaml: line 3, column 7: seed: "-1" is not a whole number from 0`},
+		{data + "sampler: {chains: four}\n", `s.yaml: line 3, column 19: sampler.chains: "four" is not a whole number`},
+		{data + "sampler: {warmup: some}\n", `s.yaml: line 3, column 19: sampler.warmup: "some" is not a whole number or auto`},
+		{data + "sampler: {step: big}\n", `s.yaml: line 3, column 17: sampler.step: "big" is not a number or auto`},
+		{data + "model: {ard: maybe}\n", `s.yaml: line 3, column 14: model.ard: "maybe" is not true or false`},
+		{data + "solver: {tolerance: .nan}\n", `s.yaml: line 3, column 21: solver.tolerance: ".nan" is not a number`},
+		{data + "stop: {max_time: 5}\n", `s.yaml: line 3, column 18: stop.max_time: "5" is not a time span: write it as 90s, 30m or 1h30m`},
+		{data + "sampler: fisher\n", `s.yaml: line 3, column 10: sampler: "fisher" stands where fields should`},
+		{"name: [a]\n", `s.yaml: line 1, column 7: name: a list is not text`},
+		{"name: a b\ndata: {path: x, target: y}\n", `s.yaml: line 1, column 7: name: a job needs a name of letters, digits, '.', '_' and '-', 100 at most`},
+		{"name: a\n", `s.yaml: data: no data: give path: or synthetic:`},
+		{"name: a\ndata: {path: x}\n", `s.yaml: line 2, column 7: data.target: no target: name the column to predict`},
+		{"name: a\ndata: {path: x, target: y, synthetic: {n: 5, d: 1, sigma: 1, tau: 1, lambda: 1}}\n", `s.yaml: line 2, column 7: data: path: and synthetic: exclude each other`},
+		{"name: a\ndata: {synthetic: {n: 5, d: 2, sigma: 1, tau: [1, 2, 3], lambda: 1}}\n", `s.yaml: line 2, column 47: data.synthetic.tau: 3 values for d = 2: give one, or one for each input`},
+		{"name: a\ndata: {synthetic: {n: 5, d: 2, sigma: 0, tau: 1, lambda: 1}}\n", `s.yaml: line 2, column 39: data.synthetic.sigma: 0, but must be positive`},
+		{"name: a\ndata: {path: x, target: y, inputs: a}\n", `s.yaml: line 2, column 36: data.inputs: "a" stands where a list should: write [a, b]`},
+		{"name: a\ndata: {path: x, target: y, holdout: 1}\n", `s.yaml: line 2, column 37: data.holdout: 1, but must be a fraction from 0 to below 1`},
+		{data + "model: {kernel: rfb}\n", `s.yaml: line 3, column 17: model.kernel: "rfb" is not one of rbf, matern12, matern32, matern52`},
+		{data + "model: {priors: {tau: \"gama(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "gama(1,1)": unknown distribution: use one of gamma(shape,rate), invgamma(shape,scale), lognormal(mu,sd), halfnormal(sd), pc(u,alpha)`},
+		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of sgld, fisher, cholesky`},
+		{data + "sampler: {draws: 6000}\n", `s.yaml: stop.max_draws: 5000, but must be at least sampler.draws, 6000`},
+		{data + "sampler: {step: 1.5}\n", `s.yaml: line 3, column 17: sampler.step: 1.5, but must be above 0 and at most 1`},
+		{data + "sampler: {method: sgld, checkpoint: 30}\n", `s.yaml: line 3, column 37: sampler.checkpoint: 30, but must be a multiple of sampler.sgld.redraw, 20: warm starts end at checkpoints`},
+		{data + "solver: {method: pcg, preconditioner: {kind: none}}\n", `s.yaml: line 3, column 46: solver.preconditioner.kind: pcg needs a preconditioner: use cg`},
+		{data + "solver: {method: cg, preconditioner: {kind: none}}\n", `s.yaml: sampler.probe_kind: whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner`},
+		{data + "solver: {method: ulisse, precision: mixed}\n", `s.yaml: line 3, column 37: solver.precision: ulisse needs float64: its solutions are not verified`},
+		{data + "solver: {law: geometric, beta: 2}\n", `s.yaml: line 3, column 32: solver.beta: 2, but the geometric law takes a probability below 1`},
+		{data + "stop: {rhat: 1}\n", `s.yaml: line 3, column 14: stop.rhat: 1, but R-hat is never below 1`},
+	} {
+		if _, err := parse(c.text); err == nil || err.Error() != c.want {
+			t.Errorf("%q\ngot  %v\nwant %s", c.text, err, c.want)
+		}
+	}
+}
+
+func TestValidateChecksWhatAProgramMade(t *testing.T) {
+	s, err := parse(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(); err != nil {
+		t.Error(err)
+	}
+	s.Sampler.Chains = 0
+	if err := s.Validate(); err == nil || err.Error() != "sampler.chains: 0, but must be at least 1" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The words that specifications may use are those that the packages know.
+func TestWordsAgree(t *testing.T) {
+	if got, want := append([]string{"none"}, precond.Kinds()...), PreconditionerSet; fmt.Sprint(sorted(got)) != fmt.Sprint(sorted(want)) {
+		t.Errorf("preconditioners %v, want %v", want, got)
+	}
+	for law, want := range map[string]solve.Law{"paper": solve.PaperLaw{Beta: 2}, "geometric": solve.GeometricLaw{P: 2}} {
+		if got := (&Solver{Law: law, Beta: 2}).StoppingLaw(); got != want {
+			t.Errorf("%s: %v", law, got)
+		}
+	}
+}
+
+func sorted(s []string) map[string]bool {
+	m := map[string]bool{}
+	for _, x := range s {
+		m[x] = true
+	}
+	return m
+}
+
+func TestLoadAndProblem(t *testing.T) {
+	budget := parallel.NewBudget(1)
+	path := filepath.Join(t.TempDir(), "x.csv")
+	if err := os.WriteFile(path, []byte("a,b,y\n1,2,3\n4,5,7\n7,9,10\n8,1,4\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := parse("name: a\ndata: {path: " + path + ", target: y, exclude: [b], rows: 3}\nmodel: {ard: true}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Load(context.Background(), nil, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Problem(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Y) != 3 || p.Inputs.Dim() != 1 || len(p.Model.Names()) != 3 {
+		t.Errorf("%d rows, %d inputs, parameters %v", len(p.Y), p.Inputs.Dim(), p.Model.Names())
+	}
+
+	s, err = parse("name: a\ndata: {synthetic: {n: 60, d: 2, sigma: 2, tau: 0.5, lambda: 0.1, seed: 4}}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err = s.Load(context.Background(), nil, budget); err != nil {
+		t.Fatal(err)
+	}
+	v := d.YScale.SD * d.YScale.SD
+	if d.Truth == nil || math.Abs(d.Truth.Sigma-2/v) > 1e-12 || len(d.Truth.Tau) != 1 {
+		t.Errorf("truth %+v", d.Truth)
+	}
+	s.Sampler.Method = "cholesky"
+	s.Data.Synthetic.N = maxDense + 1
+	if d, err = s.Load(context.Background(), nil, budget); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Problem(d); err == nil || !strings.Contains(err.Error(), "at most 10000 rows") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(good)
+	f.Add("name: a\ndata: {synthetic: {n: 5, d: 2, sigma: 1, tau: [1, 2], lambda: 1}}\n")
+	f.Add("{a: &x [*x]}")
+	f.Add("? [a]: b")
+	f.Add("a: !!binary x\n<<: {b: c}")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := parse(text)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("an error of more than one line: %q", err)
+			}
+			return
+		}
+		out, err := s.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Parse(bytes.NewReader(out), "out")
+		if err != nil || !reflect.DeepEqual(s, back) {
+			t.Errorf("%v: got %+v, want %+v", err, back, s)
+		}
+	})
+}

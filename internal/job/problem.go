@@ -1,0 +1,99 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+// Load reads or generates the specification's data and standardises them.
+func (s *Spec) Load(ctx context.Context, stdin io.Reader, budget *parallel.Budget) (*dataset.Dataset, error) {
+	d := &s.Data
+	opt := dataset.Options{Standardize: d.Standardize, Holdout: d.Holdout, Seed: s.Seed}
+	if g := d.Synthetic; g != nil {
+		syn, err := s.synthetic()
+		if err != nil {
+			return nil, err
+		}
+		t, err := syn.Generate(budget)
+		if err != nil {
+			return nil, err
+		}
+		if d.Rows > 0 && d.Rows < len(t.Y) {
+			for k := range t.X {
+				t.X[k] = t.X[k][:d.Rows]
+			}
+			t.Y = t.Y[:d.Rows]
+		}
+		ds, err := dataset.New(t, opt)
+		if err != nil {
+			return nil, err
+		}
+		truth := dataset.Standardized(syn.Params, ds, !s.Model.ARD)
+		ds.Truth = &truth
+		return ds, ctx.Err()
+	}
+	t, err := dataset.ReadFile(d.Path, stdin, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Rows: d.Rows}, dataset.DefaultLimits)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := dataset.New(t, opt)
+	if err != nil {
+		return nil, err
+	}
+	return ds, ctx.Err()
+}
+
+func (s *Spec) synthetic() (dataset.Synthetic, error) {
+	g := s.Data.Synthetic
+	f, err := kernel.ParseFamily(s.Model.Kernel)
+	if err != nil {
+		return dataset.Synthetic{}, err
+	}
+	return dataset.Synthetic{N: g.N, D: g.D, Family: f, Seed: g.Seed,
+		Params: kernel.Params{Sigma: g.Sigma, Tau: g.Tau, Lambda: g.Lambda}}, nil
+}
+
+// Problem returns the posterior that the specification asks for on a data set.
+func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
+	f, err := kernel.ParseFamily(s.Model.Kernel)
+	if err != nil {
+		return nil, err
+	}
+	if s.Sampler.Method == "cholesky" && d.N() > maxDense {
+		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("cholesky stores the %d×%d covariance matrix: at most %d rows", d.N(), d.N(), maxDense)}
+	}
+	var pr posterior.Priors
+	for _, p := range []struct {
+		dst  *posterior.Prior
+		text string
+		role posterior.Role
+	}{
+		{&pr.Sigma, s.Model.Priors.Sigma, posterior.Variance},
+		{&pr.Tau, s.Model.Priors.Tau, posterior.Rate},
+		{&pr.Lambda, s.Model.Priors.Lambda, posterior.Variance},
+	} {
+		if *p.dst, err = posterior.ParsePrior(p.text, p.role); err != nil {
+			return nil, err
+		}
+	}
+	m := kernel.Model{Family: f, Dim: d.D(), ARD: s.Model.ARD}
+	return posterior.NewProblem(m, pr, d.X, d.Y), nil
+}
+
+// StoppingLaw returns the stopping law of ULISSE.
+func (s *Solver) StoppingLaw() solve.Law {
+	switch s.Law {
+	case "geometric":
+		return solve.GeometricLaw{P: s.Beta}
+	case "decay":
+		return solve.DecayLaw{MinProb: 0.3, MaxProb: 0.99}
+	}
+	return solve.PaperLaw{Beta: s.Beta}
+}

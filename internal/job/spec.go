@@ -1,0 +1,195 @@
+// Package job holds the job specification: its fields and defaults, the strict
+// reader that names the line and the nearest known field of every mistake, and
+// the making of a problem from it.
+package job
+
+import (
+	"fmt"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Spec is a job as the user writes it; docs/job-spec.md describes every field.
+type Spec struct {
+	Name    string  `yaml:"name" json:"name"`
+	Data    Data    `yaml:"data" json:"data"`
+	Model   Model   `yaml:"model" json:"model"`
+	Sampler Sampler `yaml:"sampler" json:"sampler"`
+	Solver  Solver  `yaml:"solver" json:"solver"`
+	Stop    Stop    `yaml:"stop" json:"stop"`
+	Seed    uint64  `yaml:"seed" json:"seed"`
+}
+
+// Data says what to learn from.
+type Data struct {
+	Path        string     `yaml:"path,omitempty" json:"path,omitempty"`
+	Synthetic   *Synthetic `yaml:"synthetic,omitempty" json:"synthetic,omitempty"`
+	Target      string     `yaml:"target,omitempty" json:"target,omitempty"`
+	Inputs      []string   `yaml:"inputs,flow,omitempty" json:"inputs,omitempty"`
+	Exclude     []string   `yaml:"exclude,flow,omitempty" json:"exclude,omitempty"`
+	Standardize bool       `yaml:"standardize" json:"standardize"`
+	Rows        int        `yaml:"rows" json:"rows"`
+	Holdout     float64    `yaml:"holdout" json:"holdout"`
+}
+
+// Synthetic describes generated data.
+type Synthetic struct {
+	N      int     `yaml:"n" json:"n"`
+	D      int     `yaml:"d" json:"d"`
+	Sigma  float64 `yaml:"sigma" json:"sigma"`
+	Tau    Floats  `yaml:"tau,flow" json:"tau"`
+	Lambda float64 `yaml:"lambda" json:"lambda"`
+	Seed   uint64  `yaml:"seed" json:"seed"`
+}
+
+// Model is the covariance function and its priors.
+type Model struct {
+	Kernel string `yaml:"kernel" json:"kernel"`
+	ARD    bool   `yaml:"ard" json:"ard"`
+	Priors Priors `yaml:"priors" json:"priors"`
+}
+
+// Priors are written as posterior.ParsePrior reads them.
+type Priors struct {
+	Sigma  string `yaml:"sigma" json:"sigma"`
+	Tau    string `yaml:"tau" json:"tau"`
+	Lambda string `yaml:"lambda" json:"lambda"`
+}
+
+// Sampler says how to draw.
+type Sampler struct {
+	Method     string      `yaml:"method" json:"method"`
+	Chains     int         `yaml:"chains" json:"chains"`
+	Warmup     Auto[int]   `yaml:"warmup" json:"warmup"`
+	Draws      int         `yaml:"draws" json:"draws"`
+	Probes     Auto[int]   `yaml:"probes" json:"probes"`
+	ProbeKind  string      `yaml:"probe_kind" json:"probe_kind"`
+	Step       Auto[Float] `yaml:"step" json:"step"`
+	Subset     Auto[int]   `yaml:"subset" json:"subset"`
+	Checkpoint int         `yaml:"checkpoint" json:"checkpoint"`
+	SGLD       SGLD        `yaml:"sgld" json:"sgld"`
+}
+
+// SGLD are the settings of stochastic gradient Langevin dynamics as published.
+type SGLD struct {
+	A      float64 `yaml:"a" json:"a"`           // step ε_t = a(b+t)^−γ
+	B      float64 `yaml:"b" json:"b"`           //
+	Gamma  float64 `yaml:"gamma" json:"gamma"`   //
+	Freeze float64 `yaml:"freeze" json:"freeze"` // bound on (ε_t/4)·λ_max(M^½ V M^½) at which ε freezes
+	Batch  int     `yaml:"batch" json:"batch"`   // gradients from which V is estimated
+	Redraw int     `yaml:"redraw" json:"redraw"` // iterations between new probes
+}
+
+// Solver says how to solve with K.
+type Solver struct {
+	Method         string         `yaml:"method" json:"method"`
+	Tolerance      float64        `yaml:"tolerance" json:"tolerance"`
+	MaxIterations  Auto[int]      `yaml:"max_iterations" json:"max_iterations"`
+	Precision      string         `yaml:"precision" json:"precision"`
+	Preconditioner Preconditioner `yaml:"preconditioner" json:"preconditioner"`
+	Q              float64        `yaml:"q" json:"q"`
+	Law            string         `yaml:"law" json:"law"`
+	Beta           float64        `yaml:"beta" json:"beta"`
+}
+
+// Preconditioner names a P ≈ K.
+type Preconditioner struct {
+	Kind string    `yaml:"kind" json:"kind"`
+	Rank Auto[int] `yaml:"rank" json:"rank"`
+}
+
+// Stop says when to end: converged (RHat and ESS, after Sampler.Draws), or
+// MaxDraws a chain, or MaxTime.
+type Stop struct {
+	RHat     float64  `yaml:"rhat" json:"rhat"`
+	ESS      float64  `yaml:"ess" json:"ess"`
+	MaxDraws int      `yaml:"max_draws" json:"max_draws"`
+	MaxTime  Duration `yaml:"max_time" json:"max_time"`
+}
+
+// Float is a number that may be auto.
+type Float = float64
+
+// Default returns the specification with every default.
+func Default() Spec {
+	return Spec{
+		Data:  Data{Standardize: true},
+		Model: Model{Kernel: "rbf", Priors: Priors{Sigma: "gamma(1,1)", Tau: "gamma(1,1)", Lambda: "gamma(1,1)"}},
+		Sampler: Sampler{
+			Method: "fisher", Chains: 4, Draws: 500, ProbeKind: "auto", Checkpoint: 20,
+			SGLD: SGLD{A: 4.004, B: 40.04, Gamma: 1, Freeze: 0.002, Batch: 100, Redraw: 20},
+		},
+		Solver: Solver{
+			Method: "pcg", Tolerance: 1e-6, Precision: "float64",
+			Preconditioner: Preconditioner{Kind: "nystrom"},
+			Q:              1, Law: "paper", Beta: 1,
+		},
+		Stop: Stop{RHat: 1.01, ESS: 400, MaxDraws: 5000, MaxTime: Duration(time.Hour)},
+		Seed: 1,
+	}
+}
+
+// Auto is a value that the program may choose: the zero Auto is "auto".
+type Auto[T int | float64] struct {
+	Set   bool
+	Value T
+}
+
+// Fixed returns an Auto with a value.
+func Fixed[T int | float64](v T) Auto[T] { return Auto[T]{true, v} }
+
+// Or returns the value, or the given one if it is auto.
+func (a Auto[T]) Or(v T) T {
+	if a.Set {
+		return a.Value
+	}
+	return v
+}
+
+// MarshalYAML returns the value or "auto".
+func (a Auto[T]) MarshalYAML() (any, error) {
+	if a.Set {
+		return a.Value, nil
+	}
+	return "auto", nil
+}
+
+// MarshalText returns the value or "auto".
+func (a Auto[T]) MarshalText() ([]byte, error) {
+	if a.Set {
+		return fmt.Append(nil, a.Value), nil
+	}
+	return []byte("auto"), nil
+}
+
+// Duration is a time span written as in "1h30m". Zero means no limit.
+type Duration time.Duration
+
+// MarshalYAML returns the duration as it is written.
+func (d Duration) MarshalYAML() (any, error) { return time.Duration(d).String(), nil }
+
+// MarshalText returns the duration as it is written.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// Floats is a list of numbers that may be written as a single one.
+type Floats []float64
+
+// MarshalYAML writes a list of one as a number.
+func (f Floats) MarshalYAML() (any, error) {
+	if len(f) == 1 {
+		return f[0], nil
+	}
+	n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+	for _, v := range f {
+		var c yaml.Node
+		if err := c.Encode(v); err != nil {
+			return nil, err
+		}
+		n.Content = append(n.Content, &c)
+	}
+	return n, nil
+}
+
+// YAML returns the specification with every field written out.
+func (s *Spec) YAML() ([]byte, error) { return yaml.Marshal(s) }

@@ -1,0 +1,145 @@
+package job
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+)
+
+// The words that a specification may use.
+var (
+	SamplerMethods    = []string{"sgld", "fisher", "cholesky"}
+	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
+	SolverMethods     = []string{"cg", "pcg", "ulisse"}
+	Precisions        = []string{"float64", "mixed"}
+	Laws              = []string{"paper", "geometric", "decay"}
+	PreconditionerSet = []string{"none", "nystrom", "cholesky", "rpcholesky"}
+)
+
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+
+// maxDense is the largest n that the dense oracle takes: 800 MB for K.
+const maxDense = 10_000
+
+// fault returns the path of the first field that makes no sense and why, or
+// empty strings.
+func (s *Spec) fault() (path, msg string) {
+	type check struct {
+		bad  bool
+		path string
+		msg  string
+	}
+	oneOf := func(path, word string, words []string) check {
+		for _, w := range words {
+			if w == word {
+				return check{}
+			}
+		}
+		return check{true, path, fmt.Sprintf("%q is not one of %s", word, strings.Join(words, ", "))}
+	}
+	prior := func(path, text string, role posterior.Role) check {
+		_, err := posterior.ParsePrior(text, role)
+		if err != nil {
+			return check{true, path, err.Error()}
+		}
+		return check{}
+	}
+	positive := func(path string, x float64) check {
+		return check{!(x > 0), path, fmt.Sprintf("%g, but must be positive", x)}
+	}
+	atLeast := func(path string, x, least int) check {
+		return check{x < least, path, fmt.Sprintf("%d, but must be at least %d", x, least)}
+	}
+	d, sm, so, st := &s.Data, &s.Sampler, &s.Solver, &s.Stop
+	checks := []check{
+		{!nameForm.MatchString(s.Name), "name", "a job needs a name of letters, digits, '.', '_' and '-', 100 at most"},
+		{d.Path == "" && d.Synthetic == nil, "data", "no data: give path: or synthetic:"},
+		{d.Path != "" && d.Synthetic != nil, "data", "path: and synthetic: exclude each other"},
+		{d.Path != "" && d.Target == "", "data.target", "no target: name the column to predict"},
+		{d.Synthetic != nil && (d.Target != "" || len(d.Inputs)+len(d.Exclude) > 0), "data", "target:, inputs: and exclude: choose columns of a table; synthetic: has none"},
+		atLeast("data.rows", d.Rows, 0),
+		{!(d.Holdout >= 0 && d.Holdout < 1), "data.holdout", fmt.Sprintf("%g, but must be a fraction from 0 to below 1", d.Holdout)},
+		oneOf("model.kernel", s.Model.Kernel, kernel.FamilyNames()),
+		prior("model.priors.sigma", s.Model.Priors.Sigma, posterior.Variance),
+		prior("model.priors.tau", s.Model.Priors.Tau, posterior.Rate),
+		prior("model.priors.lambda", s.Model.Priors.Lambda, posterior.Variance),
+		oneOf("sampler.method", sm.Method, SamplerMethods),
+		atLeast("sampler.chains", sm.Chains, 1),
+		{sm.Chains > 1000, "sampler.chains", fmt.Sprintf("%d, but must be at most 1000", sm.Chains)},
+		atLeast("sampler.warmup", sm.Warmup.Or(1), 1),
+		atLeast("sampler.draws", sm.Draws, 4),
+		atLeast("sampler.probes", sm.Probes.Or(2), 2),
+		oneOf("sampler.probe_kind", sm.ProbeKind, ProbeKinds),
+		{sm.Step.Set && !(sm.Step.Value > 0 && sm.Step.Value <= 1), "sampler.step", fmt.Sprintf("%g, but must be above 0 and at most 1", sm.Step.Value)},
+		atLeast("sampler.subset", sm.Subset.Or(2), 2),
+		{sm.Subset.Set && sm.Subset.Value > maxDense, "sampler.subset", fmt.Sprintf("%d, but its K is stored: at most %d", sm.Subset.Value, maxDense)},
+		atLeast("sampler.checkpoint", sm.Checkpoint, 1),
+		positive("sampler.sgld.a", sm.SGLD.A),
+		positive("sampler.sgld.b", sm.SGLD.B),
+		{!(sm.SGLD.Gamma >= 0 && sm.SGLD.Gamma <= 1), "sampler.sgld.gamma", fmt.Sprintf("%g, but must be from 0 to 1", sm.SGLD.Gamma)},
+		positive("sampler.sgld.freeze", sm.SGLD.Freeze),
+		atLeast("sampler.sgld.batch", sm.SGLD.Batch, 10),
+		atLeast("sampler.sgld.redraw", sm.SGLD.Redraw, 1),
+		{sm.Method == "sgld" && sm.Checkpoint%sm.SGLD.Redraw != 0, "sampler.checkpoint", fmt.Sprintf("%d, but must be a multiple of sampler.sgld.redraw, %d: warm starts end at checkpoints", sm.Checkpoint, sm.SGLD.Redraw)},
+		oneOf("solver.method", so.Method, SolverMethods),
+		{!(so.Tolerance > 0 && so.Tolerance < 1), "solver.tolerance", fmt.Sprintf("%g, but must be between 0 and 1", so.Tolerance)},
+		atLeast("solver.max_iterations", so.MaxIterations.Or(1), 1),
+		oneOf("solver.precision", so.Precision, Precisions),
+		{so.Method == "ulisse" && so.Precision == "mixed", "solver.precision", "ulisse needs float64: its solutions are not verified"},
+		oneOf("solver.preconditioner.kind", so.Preconditioner.Kind, PreconditionerSet),
+		atLeast("solver.preconditioner.rank", so.Preconditioner.Rank.Or(1), 1),
+		{so.Method == "pcg" && so.Preconditioner.Kind == "none", "solver.preconditioner.kind", "pcg needs a preconditioner: use cg"},
+		{so.Preconditioner.Kind == "none" && s.ProbeKind() == "whitened" && sm.Method != "cholesky", "sampler.probe_kind", "whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner"},
+		positive("solver.q", so.Q),
+		oneOf("solver.law", so.Law, Laws),
+		positive("solver.beta", so.Beta),
+		{so.Law == "geometric" && so.Beta >= 1, "solver.beta", fmt.Sprintf("%g, but the geometric law takes a probability below 1", so.Beta)},
+		{!(st.RHat > 1), "stop.rhat", fmt.Sprintf("%g, but R-hat is never below 1", st.RHat)},
+		positive("stop.ess", st.ESS),
+		{st.MaxDraws < sm.Draws, "stop.max_draws", fmt.Sprintf("%d, but must be at least sampler.draws, %d", st.MaxDraws, sm.Draws)},
+		{st.MaxTime < 0, "stop.max_time", "negative: use 0s for no limit"},
+	}
+	if g := d.Synthetic; g != nil {
+		checks = append(checks,
+			atLeast("data.synthetic.n", g.N, 2),
+			atLeast("data.synthetic.d", g.D, 1),
+			check{g.N > 1_000_000, "data.synthetic.n", fmt.Sprintf("%d, but must be at most 1000000", g.N)},
+			check{g.D > 1000, "data.synthetic.d", fmt.Sprintf("%d, but must be at most 1000", g.D)},
+			positive("data.synthetic.sigma", g.Sigma),
+			positive("data.synthetic.lambda", g.Lambda),
+			check{len(g.Tau) != 1 && len(g.Tau) != g.D, "data.synthetic.tau", fmt.Sprintf("%d values for d = %d: give one, or one for each input", len(g.Tau), g.D)},
+		)
+		for _, t := range g.Tau {
+			checks = append(checks, positive("data.synthetic.tau", t))
+		}
+	}
+	for _, c := range checks {
+		if c.bad {
+			return c.path, c.msg
+		}
+	}
+	return "", ""
+}
+
+// Validate checks a specification that was made or changed by a program.
+func (s *Spec) Validate() error {
+	if path, msg := s.fault(); msg != "" {
+		return &FieldError{Path: path, Msg: msg}
+	}
+	return nil
+}
+
+// ProbeKind returns the kind of probes with auto resolved: those of the paper
+// for SGLD, whitened ones else.
+func (s *Spec) ProbeKind() string {
+	switch {
+	case s.Sampler.ProbeKind != "auto":
+		return s.Sampler.ProbeKind
+	case s.Sampler.Method == "sgld":
+		return "rademacher"
+	}
+	return "whitened"
+}

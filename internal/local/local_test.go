@@ -1,0 +1,195 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/diagnostics"
+	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const specText = `
+name: test
+data: {synthetic: {n: 150, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+sampler: {method: %s, chains: %d, warmup: %s, draws: %d, checkpoint: %d}
+solver: {method: %s, tolerance: 1e-6, preconditioner: {kind: %s}}
+stop: {rhat: 1.05, ess: 100, max_draws: %d, max_time: 10m}
+`
+
+func spec(t testing.TB, text string) *job.Spec {
+	t.Helper()
+	s, err := job.Parse(strings.NewReader(text), "test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func fisherSpec(t testing.TB, chains, draws, maxDraws int) *job.Spec {
+	return spec(t, fmt.Sprintf(specText, "fisher", chains, "auto", draws, 10, "pcg", "rpcholesky", maxDraws))
+}
+
+// config returns the configuration of a run with its journal in dir.
+func config(t testing.TB, s *job.Spec, cores int, dir string) Config {
+	t.Helper()
+	budget := parallel.NewBudget(cores)
+	ds, err := s.Load(context.Background(), nil, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Problem(ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := chains.NewPlan(s, p.Model.Names())
+	d := driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
+		Operator: func() driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+	return Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(dir, "journal")}
+}
+
+func run(t testing.TB, c Config) *chains.Run {
+	t.Helper()
+	r, _, err := Run(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Phase != chains.Done {
+		t.Fatalf("the run is %s", r.Phase)
+	}
+	return r
+}
+
+// Fisher-matched Langevin and the oracle agree on a small posterior: each mean
+// within 0.2 sd plus 4 Monte Carlo errors, each sd within 15 % plus 4.
+func TestFisherAgainstOracle(t *testing.T) {
+	oracle := run(t, config(t, spec(t, fmt.Sprintf(specText, "cholesky", 4, "auto", 1000, 100, "pcg", "nystrom", 1000)), 2, t.TempDir()))
+	fisher := run(t, config(t, fisherSpec(t, 4, 300, 300), 2, t.TempDir()))
+	for i, name := range fisher.Plan.Names {
+		x, y := fisher.Column(i, fisher.MinDraws()), oracle.Column(i, oracle.MinDraws())
+		mx, sx := moments(x)
+		my, sy := moments(y)
+		t.Logf("%s: fisher %.3f ± %.3f (ESS %.0f), oracle %.3f ± %.3f (ESS %.0f)", name, mx, sx, diagnostics.ESSBulk(x), my, sy, diagnostics.ESSBulk(y))
+		if e := 4 * math.Hypot(diagnostics.MCSEMean(x), diagnostics.MCSEMean(y)); math.Abs(mx-my) > 0.2*sy+e {
+			t.Errorf("%s: mean %v, oracle %v", name, mx, my)
+		}
+		if e := 4 * math.Hypot(diagnostics.MCSESD(x), diagnostics.MCSESD(y)); math.Abs(sx-sy) > 0.15*sy+e {
+			t.Errorf("%s: sd %v, oracle %v", name, sx, sy)
+		}
+	}
+	if ess := diagnostics.ESSBulk(fisher.Column(0, fisher.MinDraws())); ess < 0.4*1200 {
+		t.Errorf("%v effective draws of 1200", ess)
+	}
+}
+
+func moments(x [][]float64) (mean, sd float64) {
+	var all []float64
+	for _, c := range x {
+		all = append(all, c...)
+	}
+	return stat.MeanStdDev(all, nil)
+}
+
+func draws(r *chains.Run) string {
+	var b strings.Builder
+	for _, c := range r.Chains {
+		fmt.Fprintln(&b, c.Draws)
+	}
+	return b.String()
+}
+
+// The draws are the same bits on one core and on three, and for a run that was
+// interrupted and resumed many times, with a torn line at the journal's end.
+func TestSameDrawsWhateverHappens(t *testing.T) {
+	for _, text := range []string{
+		fmt.Sprintf(specText, "fisher", 3, "20", 30, 10, "pcg", "nystrom", 30),
+		fmt.Sprintf(specText, "fisher", 2, "10", 20, 7, "ulisse", "nystrom", 20),
+		fmt.Sprintf(specText, "cholesky", 2, "30", 40, 20, "pcg", "nystrom", 40),
+		fmt.Sprintf(specText, "sgld", 2, "auto", 20, 20, "ulisse", "none", 40) + "seed: 2\n",
+	} {
+		s := spec(t, text)
+		s.Sampler.SGLD.Batch, s.Sampler.SGLD.Freeze = 10, 1e6 // freeze at once
+		want := run(t, config(t, s, 1, t.TempDir()))
+		if got := run(t, config(t, s, 3, t.TempDir())); draws(got) != draws(want) {
+			t.Errorf("%s: the draws depend on the number of cores", s.Sampler.Method)
+		}
+
+		dir := t.TempDir()
+		var got *chains.Run
+		for stops := 0; ; stops++ {
+			ctx, cancel := context.WithCancel(context.Background())
+			c := config(t, s, 2, dir)
+			events := 0
+			c.Watch = func(View) {
+				if events++; events == 2+stops%2 {
+					cancel()
+				}
+			}
+			r, _, err := Run(ctx, c)
+			cancel()
+			if err == nil {
+				got = r
+				if stops < 3 {
+					t.Errorf("%s: only %d interruptions", s.Sampler.Method, stops)
+				}
+				break
+			}
+			if !ErrInterrupted(err) {
+				t.Fatal(err)
+			}
+			f, err := os.OpenFile(c.Journal, os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprint(f, `{"elapsed":1,"event":{"chec`)
+			f.Close()
+		}
+		if draws(got) != draws(want) {
+			t.Errorf("%s: the draws depend on interruptions", s.Sampler.Method)
+		}
+	}
+}
+
+// A journal that was changed by hand is refused, with the line.
+func TestCorruptJournal(t *testing.T) {
+	c := config(t, fisherSpec(t, 1, 10, 10), 1, t.TempDir())
+	run(t, c)
+	text, err := os.ReadFile(c.Journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(text), "\n")
+	for what, bad := range map[string]string{
+		"line 3": strings.Join(append(append([]string{}, lines[:2]...), lines[3:]...), ""), // one is missing
+		"line 2": lines[0] + "nonsense\n",
+	} {
+		if err := os.WriteFile(c.Journal, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Run(context.Background(), c); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("got %v, want a fault in %s", err, what)
+		}
+	}
+}
+
+func TestMaxTimeEndsARun(t *testing.T) {
+	s := fisherSpec(t, 2, 1000, 100000)
+	s.Stop.MaxTime = job.Duration(2e9)
+	r := run(t, config(t, s, 2, t.TempDir()))
+	if r.Stopped.Reason != chains.MaxTime || r.Stopped.Draws != len(r.Chains[0].Draws) || len(r.Chains[0].Draws) != len(r.Chains[1].Draws) {
+		t.Errorf("%+v, %d and %d draws", r.Stopped, len(r.Chains[0].Draws), len(r.Chains[1].Draws))
+	}
+}
