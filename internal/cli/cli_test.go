@@ -1,0 +1,363 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v3"
+)
+
+// runMain makes the test binary the program itself, so that tests can start and
+// kill real processes.
+const runMain = "ULISSE_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runMain) != "" {
+		os.Exit(NewApp().Execute(context.Background(), os.Args[1:]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// ulisse runs a command line in this process.
+func ulisse(t testing.TB, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	a := &App{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &errs, Now: time.Now}
+	code = a.Execute(context.Background(), args)
+	return code, out.String(), errs.String()
+}
+
+const smallSpec = `
+name: small
+data: {synthetic: {n: 120, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+sampler: {method: fisher, chains: 2, warmup: 20, draws: 40, checkpoint: 10}
+solver: {preconditioner: {kind: rpcholesky}}
+stop: {rhat: 1.5, ess: 10, max_draws: 40}
+`
+
+func write(t testing.TB, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func summaryHash(t testing.TB, dir string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Hash string `json:"draws_sha256"`
+	}
+	if err := json.Unmarshal(text, &s); err != nil || s.Hash == "" {
+		t.Fatal(err, s)
+	}
+	return s.Hash
+}
+
+func TestRunWritesItsResults(t *testing.T) {
+	dir := t.TempDir()
+	spec := write(t, dir, "s.yaml", smallSpec)
+	out := filepath.Join(dir, "out")
+	code, stdout, stderr := ulisse(t, "", "run", spec, "--out", out)
+	if code != ExitConverged {
+		t.Fatalf("exit %d\n%s%s", code, stdout, stderr)
+	}
+	for _, f := range []string{"draws/chain-1.csv", "draws/chain-2.csv", "summary.json", "summary.txt", "spec.yaml", "trace.svg", "density.svg", "rhat.svg", "log.jsonl"} {
+		if st, err := os.Stat(filepath.Join(out, f)); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+	text, _ := os.ReadFile(filepath.Join(out, "summary.txt"))
+	if !strings.HasPrefix(stdout, string(text)) {
+		t.Errorf("the summary printed is not the file's:\n%s", stdout)
+	}
+	if !strings.Contains(stderr, "msg=sampling") {
+		t.Errorf("no progress in\n%s", stderr)
+	}
+
+	// Every gradient has a line with what it cost.
+	log, _ := os.ReadFile(filepath.Join(out, "log.jsonl"))
+	gradients := 0
+	for _, line := range strings.Split(strings.TrimSpace(string(log)), "\n") {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e["msg"] != "gradient" || e["chain"].(float64) == 0 {
+			continue
+		}
+		gradients++
+		for _, key := range []string{"solves", "products", "pairs", "seconds", "solver_iterations", "residual"} {
+			if v, ok := e[key].(float64); !ok || v <= 0 {
+				t.Errorf("%s is %v in %s", key, e[key], line)
+			}
+		}
+	}
+	if gradients != 2*(20+40) {
+		t.Errorf("%d gradients in the log", gradients)
+	}
+
+	// The specification written reads as the one that ran, and runs the same.
+	again := filepath.Join(dir, "again")
+	if code, _, stderr := ulisse(t, "", "run", filepath.Join(out, "spec.yaml"), "--out", again, "--quiet", "--threads", "1"); code != 0 || stderr != "" {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	if summaryHash(t, out) != summaryHash(t, again) {
+		t.Error("the draws depend on the number of threads")
+	}
+	code, stdout, _ = ulisse(t, "", "run", spec, "--out", filepath.Join(dir, "json"), "--json", "--seed", "9", "-q")
+	var sum map[string]any
+	if err := json.Unmarshal([]byte(stdout), &sum); err != nil || code != 0 || sum["seed"].(float64) != 9 {
+		t.Errorf("exit %d, %v\n%s", code, err, stdout)
+	}
+	if summaryHash(t, out) == summaryHash(t, filepath.Join(dir, "json")) {
+		t.Error("the draws do not depend on the seed")
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	spec := write(t, dir, "s.yaml", smallSpec)
+	busy := filepath.Join(dir, "busy")
+	os.Mkdir(busy, 0o700)
+	write(t, busy, "x", "x")
+	write(t, dir, "x.csv", "a,y\n1,2\n2,x\n")
+	bad := write(t, dir, "bad.yaml", "name: a\ndata: {path: x.csv, target: y}\n")
+	missing := write(t, dir, "missing.yaml", "name: a\ndata: {path: none.csv, target: y}\n")
+	misspelt := write(t, dir, "misspelt.yaml", "nam: a\n")
+	never := write(t, dir, "never.yaml", strings.ReplaceAll(smallSpec, "ess: 10", "ess: 1000000"))
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"run"}, 2, "ulisse: give a specification, or --demo\n"},
+		{[]string{"run", "--demo", spec}, 2, "give a specification, or --demo"},
+		{[]string{"run", spec, spec}, 2, "accepts at most 1 arg"},
+		{[]string{"run", spec, "--colour"}, 2, "unknown flag: --colour; see 'ulisse run --help'"},
+		{[]string{"run", spec, "--threads", "-1"}, 2, "--threads -1: give a positive number"},
+		{[]string{"rnu"}, 2, `there is no command "rnu": did you mean "run"?`},
+		{[]string{"run", filepath.Join(dir, "no.yaml")}, 2, "cannot read the specification: open"},
+		{[]string{"run", misspelt}, 2, `line 1, column 1: nam: unknown field: did you mean "name"?`},
+		{[]string{"run", bad}, 2, `x.csv: line 3, column "y" (field 2): "x" is not a number`},
+		{[]string{"validate", bad}, 2, `x.csv: line 3, column "y" (field 2): "x" is not a number`},
+		{[]string{"run", missing}, 2, "cannot read the data: open " + filepath.Join(dir, "none.csv")},
+		{[]string{"run", spec, "--data", "x.csv"}, 2, "--data: the specification generates its data"},
+		{[]string{"run", spec, "--out", busy}, 2, "is not empty: choose another with --out"},
+		{[]string{"run", "--resume", busy}, 2, "cannot read the specification"},
+		{[]string{"run", "--resume", busy, "--demo"}, 2, "--resume goes on with what is in its folder"},
+		{[]string{"run", never, "--out", filepath.Join(dir, "never"), "-q"}, 3, ""},
+		{[]string{"validate", spec}, 0, "120 rows, 2 inputs (0 held out)"},
+		{[]string{"validate", bad, "--spec-only"}, 0, ""},
+		{[]string{"version"}, 0, ""},
+		{[]string{"completion", "bash"}, 0, ""},
+		{[]string{"--help"}, 0, ""},
+	} {
+		code, _, stderr := ulisse(t, "", c.args...)
+		if code != c.code || !strings.Contains(stderr, c.want) || c.want == "" && stderr != "" {
+			t.Errorf("%s: exit %d, want %d\n%s", strings.Join(c.args, " "), code, c.code, stderr)
+		}
+		if strings.Count(stderr, "\n") > 1 {
+			t.Errorf("%s: more than one line:\n%s", strings.Join(c.args, " "), stderr)
+		}
+	}
+}
+
+func TestValidatePrintsEveryDefault(t *testing.T) {
+	code, stdout, _ := ulisse(t, "", "validate", write(t, t.TempDir(), "s.yaml", smallSpec))
+	var m map[string]any
+	if err := yaml.Unmarshal([]byte(stdout), &m); err != nil || code != 0 {
+		t.Fatal(code, err)
+	}
+	for _, key := range []string{"name", "data", "model", "sampler", "solver", "stop", "seed"} {
+		if m[key] == nil {
+			t.Errorf("no %s in\n%s", key, stdout)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	spec := write(t, t.TempDir(), "s.yaml", smallSpec)
+	code, stdout, stderr := ulisse(t, "", "plan", spec, "--json")
+	var e estimate
+	if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != 0 {
+		t.Fatal(code, err, stderr)
+	}
+	if e.N != 120 || e.PairsPerProduct != 14400 || !(e.PairsPerSecond > 0) || e.Gradients != 2*60+prepareGradients+6 || e.MemoryBytes <= e.DataBytes {
+		t.Errorf("%+v", e)
+	}
+	for _, method := range []string{"fisher", "cholesky", "sgld"} {
+		spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(strings.ReplaceAll(smallSpec, "method: fisher", "method: "+method), "checkpoint: 10", "checkpoint: 20"))
+		code, stdout, stderr := ulisse(t, "", "plan", spec)
+		if code != 0 || !strings.Contains(stdout, "memory") || !strings.Contains(stdout, "in all") {
+			t.Errorf("%s: exit %d\n%s%s", method, code, stdout, stderr)
+		}
+	}
+}
+
+// A table through standard input is kept, so that the run can be resumed.
+func TestStandardInput(t *testing.T) {
+	dir := t.TempDir()
+	var table strings.Builder
+	table.WriteString("a\tb\ty\n")
+	for i := range 60 {
+		fmt.Fprintf(&table, "%d\t%d\t%g\n", i, i*i%17, float64(i%7)+0.1*float64(i))
+	}
+	spec := write(t, dir, "s.yaml", `
+name: piped
+data: {path: "-", target: y}
+sampler: {chains: 2, warmup: 10, draws: 20, checkpoint: 10}
+stop: {rhat: 9, ess: 1, max_draws: 20}
+`)
+	out := filepath.Join(dir, "out")
+	code, stdout, stderr := ulisse(t, table.String(), "run", spec, "--out", out)
+	if code != 0 {
+		t.Fatalf("exit %d\n%s%s", code, stdout, stderr)
+	}
+	hash := summaryHash(t, out)
+	os.Remove(filepath.Join(out, "summary.json"))
+	if code, _, stderr := ulisse(t, "", "run", "--resume", out); code != 0 || summaryHash(t, out) != hash {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
+	// Other data are refused.
+	write(t, filepath.Join(out, "state"), "data", strings.ReplaceAll(table.String(), "59\t", "58\t"))
+	if code, _, stderr := ulisse(t, "", "run", "--resume", out); code != 2 || !strings.Contains(stderr, "are not those that the run") {
+		t.Errorf("exit %d\n%s", code, stderr)
+	}
+}
+
+// killed starts the program as a process, kills it with the given signal once
+// its journal has so many lines, and returns its exit code.
+func killed(t *testing.T, sig syscall.Signal, journal string, lines int, args ...string) int {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe, args...)
+	cmd.Env = append(os.Environ(), runMain+"=1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for {
+		select {
+		case <-done:
+			return cmd.ProcessState.ExitCode()
+		case <-time.After(5 * time.Millisecond):
+		}
+		text, _ := os.ReadFile(journal)
+		if bytes.Count(text, []byte("\n")) >= lines {
+			cmd.Process.Signal(sig)
+			<-done
+			return cmd.ProcessState.ExitCode()
+		}
+	}
+}
+
+// A real process killed with SIGKILL again and again, and resumed, ends with
+// the draws of one that was left alone.
+func TestKilledAndResumed(t *testing.T) {
+	dir := t.TempDir()
+	spec := write(t, dir, "s.yaml", smallSpec)
+	calm := filepath.Join(dir, "calm")
+	if code, _, stderr := ulisse(t, "", "run", spec, "--out", calm, "-q"); code != 0 {
+		t.Fatal(stderr)
+	}
+	out := filepath.Join(dir, "out")
+	journal := filepath.Join(out, "state", "journal.jsonl")
+	if code := killed(t, syscall.SIGKILL, journal, 4, "run", spec, "--out", out); code != -1 {
+		t.Fatalf("exit %d: it ended before it was killed", code)
+	}
+	kills := 1
+	for lines := 7; ; lines += 3 {
+		code := killed(t, syscall.SIGKILL, journal, lines, "run", "--resume", out)
+		if code == 0 {
+			break
+		}
+		if kills++; code != -1 || kills > 20 {
+			t.Fatalf("exit %d after %d kills", code, kills)
+		}
+	}
+	if kills < 3 {
+		t.Errorf("killed %d times only", kills)
+	}
+	if summaryHash(t, out) != summaryHash(t, calm) {
+		t.Error("the draws are not those of an undisturbed run")
+	}
+}
+
+// Interrupted by the user, a run says how to go on.
+func TestInterrupted(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(strings.ReplaceAll(smallSpec, "max_draws: 40", "max_draws: 100000"), "ess: 10", "ess: 1e9"))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: time.Now}
+	done := make(chan int)
+	go func() { done <- a.Execute(ctx, []string{"run", spec, "--out", out, "-q"}) }()
+	for {
+		text, _ := os.ReadFile(filepath.Join(out, "state", "journal.jsonl"))
+		if bytes.Count(text, []byte("\n")) >= 5 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	// A second process keeps out of the folder.
+	if code, _, errs := ulisse(t, "", "run", "--resume", out); code != ExitFailure || !strings.Contains(errs, "another process is at work") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+	cancel()
+	if code := <-done; code != ExitInterrupted || !strings.Contains(stderr.String(), "ulisse run --resume "+out) {
+		t.Errorf("exit %d\n%s", code, stderr.String())
+	}
+}
+
+// On a terminal there is a line for each chain.
+func TestTerminalProgress(t *testing.T) {
+	dir := t.TempDir()
+	var stdout, stderr bytes.Buffer
+	a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, TTY: true, Now: time.Now}
+	if code := a.Execute(context.Background(), []string{"run", write(t, dir, "s.yaml", smallSpec), "--out", filepath.Join(dir, "out")}); code != 0 {
+		t.Fatal(stderr.String())
+	}
+	for _, want := range []string{"chain 1", "chain 2", "40 draws", "R-hat", "ESS/h", "its"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q is not in\n%q", want, stderr.String())
+		}
+	}
+}
+
+// The demo is one of the examples, and all of those are good specifications.
+func TestExamples(t *testing.T) {
+	text, err := os.ReadFile("../../examples/demo.yaml")
+	if err != nil || !bytes.Equal(text, demoSpec) {
+		t.Errorf("examples/demo.yaml is not what --demo runs (%v)", err)
+	}
+	files, err := filepath.Glob("../../examples/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		if code, _, stderr := ulisse(t, "", "validate", "--spec-only", f); code != 0 {
+			t.Errorf("%s: %s", f, stderr)
+		}
+	}
+}

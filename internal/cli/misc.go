@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ulisse-gp/ulisse/internal/version"
+)
+
+func (a *App) validateCommand() *cobra.Command {
+	var f source
+	var specOnly bool
+	c := &cobra.Command{
+		Use:   "validate [SPEC]",
+		Short: "Check a specification and its data, and print it with every default",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			spec, err := f.spec(args)
+			if err != nil {
+				return err
+			}
+			if !specOnly {
+				d, _, err := a.load(c.Context(), spec, f.budget())
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.Stderr, "%d rows, %d inputs (%d held out): the specification and the data are good\n", d.N(), d.D(), len(d.HoldoutY))
+			}
+			text, err := spec.YAML()
+			if err != nil {
+				return err
+			}
+			_, err = a.Stdout.Write(text)
+			return err
+		},
+	}
+	f.flags(c)
+	c.Flags().BoolVar(&specOnly, "spec-only", false, "do not read the data")
+	return c
+}
+
+func (a *App) versionCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version and the instruction set in use",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				return json.NewEncoder(a.Stdout).Encode(map[string]string{"version": version.Version, "commit": version.Commit(), "instruction_set": instructionSet()})
+			}
+			fmt.Fprintf(a.Stdout, "ulisse %s, instruction set %s\n", version.String(), instructionSet())
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}

@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+)
+
+// estimate is what a run is expected to take.
+type estimate struct {
+	Name             string  `json:"name"`
+	N                int     `json:"n"`
+	D                int     `json:"d"`
+	Cores            int     `json:"cores"`
+	InstructionSet   string  `json:"instruction_set"`
+	MemoryBytes      int64   `json:"memory_bytes"`
+	DataBytes        int64   `json:"data_bytes"`
+	VectorBytes      int64   `json:"vector_bytes"`
+	PrecondBytes     int64   `json:"preconditioner_bytes"`
+	PrecondRank      int     `json:"preconditioner_rank"`
+	DenseBytes       int64   `json:"dense_bytes"`
+	RightHandSides   int     `json:"right_hand_sides"`
+	PairsPerProduct  float64 `json:"pairs_per_product"`
+	PairsPerSecond   float64 `json:"pairs_per_second"` // all cores, at that number of right-hand sides
+	SecondsProduct   float64 `json:"seconds_per_product"`
+	Iterations       int     `json:"iterations_assumed"`
+	SecondsGradient  float64 `json:"seconds_per_gradient"`
+	Gradients        int     `json:"gradients"`
+	SecondsEstimated float64 `json:"seconds_estimated"`
+}
+
+// assumedIterations is the number of solver iterations that an estimate counts
+// with: only a run can tell.
+const assumedIterations = 40
+
+// assumedProbes is the number of probes if warm-up is to choose it.
+const assumedProbes = 8
+
+// prepareGradients is about what finding the mode takes, besides two for each
+// parameter for the curvature.
+const prepareGradients = 10
+
+func (a *App) planCommand() *cobra.Command {
+	var f source
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "plan [SPEC]",
+		Short: "Tell what a run will take: memory, work, and time from a one-second calibration",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			spec, err := f.spec(args)
+			if err != nil {
+				return err
+			}
+			budget := f.budget()
+			_, p, err := a.load(c.Context(), spec, budget)
+			if err != nil {
+				return err
+			}
+			e, err := newEstimate(c.Context(), spec, p, budget)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				enc := json.NewEncoder(a.Stdout)
+				enc.SetIndent("", "  ")
+				return enc.Encode(e)
+			}
+			return a.printEstimate(e)
+		},
+	}
+	f.flags(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) (*estimate, error) {
+	n, d := int64(len(p.Y)), int64(p.Inputs.Dim())
+	plan := chains.NewPlan(s, p.Model.Names())
+	e := &estimate{Name: s.Name, N: int(n), D: int(d), Cores: budget.Cores(), InstructionSet: instructionSet()}
+	e.RightHandSides = 1 + s.Sampler.Probes.Or(assumedProbes)
+	chainsAtOnce := int64(min(plan.Chains, budget.Cores()))
+	e.DataBytes = 8 * n * (d + 1)
+	if plan.Method == "cholesky" {
+		e.RightHandSides = 0
+		e.DenseBytes = chainsAtOnce * 8 * n * n * 2 // K and its factor
+	} else {
+		// Each chain: its scaled inputs; x, b, v, r, z, p, q, padded copies and
+		// the parts of a product for every right-hand side.
+		const vectors = 12
+		e.VectorBytes = int64(plan.Chains) * 8 * n * (d + vectors*int64(e.RightHandSides))
+		if s.Solver.Preconditioner.Kind != "none" {
+			e.PrecondRank = s.Solver.Preconditioner.Rank.Or(precond.AutoRank(int(n)))
+			m := int64(e.PrecondRank)
+			e.PrecondBytes = 8 * (2*n*m + 4*m*m) // while it is built
+		}
+		sub := int64(min(int(n), s.Sampler.Subset.Or(512)))
+		e.DenseBytes = 4 * 8 * sub * sub
+	}
+	e.MemoryBytes = e.DataBytes + e.VectorBytes + e.PrecondBytes + e.DenseBytes
+	e.PairsPerProduct = float64(n) * float64(n)
+	if e.RightHandSides > 0 {
+		if err := e.calibrate(ctx, p, budget); err != nil {
+			return nil, err
+		}
+		e.Iterations = assumedIterations
+		e.SecondsGradient = e.SecondsProduct * float64(e.Iterations+2)
+	} else {
+		d := posterior.NewDense(p, budget)
+		psi := make([]float64, p.Model.NumParams())
+		began := time.Now()
+		d.LogDensity(psi)
+		e.SecondsGradient = time.Since(began).Seconds()
+	}
+	warm := 0
+	for _, w := range plan.Windows {
+		warm += w
+	}
+	e.Gradients = plan.Chains * (warm + plan.Draws)
+	if plan.Method == "fisher" {
+		e.Gradients += prepareGradients + 2*p.Model.NumParams()
+	}
+	e.SecondsEstimated = float64(e.Gradients) * e.SecondsGradient
+	return e, nil
+}
+
+// calibrate measures products for about a second, on all cores, on as many of
+// the rows as that takes.
+func (e *estimate) calibrate(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) error {
+	op := cmvp.New(p.Inputs, p.Model.Family, budget)
+	op.Set(p.Model.Params(make([]float64, p.Model.NumParams())))
+	v, dst := make([][]float64, e.RightHandSides), make([][]float64, e.RightHandSides)
+	for c := range v {
+		v[c], dst[c] = make([]float64, e.N), make([]float64, e.N)
+		for i := range v[c] {
+			v[c][i] = 1
+		}
+	}
+	// A few rows first, to know how many a second takes.
+	rows := min(e.N, cmvp.TileRows)
+	var seconds, pairs float64
+	for seconds < 0.5 {
+		began := time.Now()
+		if err := op.MulRows(ctx, dst, v, 0, rows); err != nil {
+			return err
+		}
+		seconds = time.Since(began).Seconds()
+		pairs = float64(rows) * float64(e.N)
+		if rows == e.N {
+			// The whole product: repeat it for the rest of the second.
+			times := 1
+			for ; seconds < 1; times++ {
+				if err := op.Mul(ctx, dst, v); err != nil {
+					return err
+				}
+				seconds = time.Since(began).Seconds()
+			}
+			pairs *= float64(times)
+			break
+		}
+		grow := min(64, max(2, 0.8/seconds))
+		rows = min(e.N, int(float64(rows)*grow)/cmvp.TileRows*cmvp.TileRows)
+	}
+	e.PairsPerSecond = pairs / seconds
+	e.SecondsProduct = e.PairsPerProduct / e.PairsPerSecond
+	return nil
+}
+
+func (a *App) printEstimate(e *estimate) error {
+	tw := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("data", "%d rows, %d inputs", e.N, e.D)
+	row("machine", "%d cores, %s", e.Cores, e.InstructionSet)
+	row("memory", "%s: data %s, vectors %s, preconditioner %s (rank %d), dense matrices %s", bytesText(e.MemoryBytes),
+		bytesText(e.DataBytes), bytesText(e.VectorBytes), bytesText(e.PrecondBytes), e.PrecondRank, bytesText(e.DenseBytes))
+	if e.RightHandSides > 0 {
+		row("product", "%.3g pairs, %d right-hand sides: %s (%.3g pairs/s)", e.PairsPerProduct, e.RightHandSides, secondsText(e.SecondsProduct), e.PairsPerSecond)
+		row("gradient", "%s if solves take %d iterations", secondsText(e.SecondsGradient), e.Iterations)
+	} else {
+		row("density", "%s each", secondsText(e.SecondsGradient))
+	}
+	row("run", "%d of them, %s in all", e.Gradients, secondsText(e.SecondsEstimated))
+	return tw.Flush()
+}
+
+func bytesText(b int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	x, u := float64(b), 0
+	for x >= 1024 && u < len(units)-1 {
+		x, u = x/1024, u+1
+	}
+	return fmt.Sprintf("%.3g %s", x, units[u])
+}
+
+func secondsText(s float64) string {
+	if s < 10 {
+		return fmt.Sprintf("%.3g s", s)
+	}
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}

@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/spf13/cobra"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/local"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/report"
+)
+
+type runFlags struct {
+	source
+	out    string
+	resume string
+	json   bool
+	quiet  bool
+}
+
+func (a *App) runCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run [SPEC]",
+		Short: "Sample a posterior on this machine",
+		Long: `Sample a posterior on this machine and write draws, a summary and plots into a
+folder (by default ./NAME-DATE).
+
+Exit code: 0 converged; 3 ended without converging; 2 bad input; 1 failure;
+130 interrupted (go on with --resume FOLDER).`,
+		Example: `  ulisse run --demo
+  ulisse run concrete.yaml --out concrete
+  gzip -dc table.csv.gz | ulisse run spec.yaml --data -
+  ulisse run --resume concrete`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), &f, args) },
+	}
+	f.flags(c)
+	c.Flags().StringVarP(&f.out, "out", "o", "", "write results into this `folder`")
+	c.Flags().StringVar(&f.resume, "resume", "", "go on with the run in this `folder`")
+	c.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON")
+	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
+	return c
+}
+
+func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
+	budget := f.budget()
+	j, err := a.newJob(ctx, f, args, budget)
+	if err != nil {
+		return err
+	}
+	fold, err := j.folder(f)
+	if err != nil {
+		return err
+	}
+	defer fold.close()
+
+	progress, err := a.newProgress(f.quiet, j.plan, fold.path("log.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer progress.Close()
+	progress.Started(j.data, j.spec)
+	d := driver.New(driver.Config{Spec: j.spec, Problem: j.problem, Plan: &j.plan, Budget: budget, Observe: progress.Observe,
+		Operator: func() driver.Operator { return cmvp.New(j.problem.Inputs, j.problem.Model.Family, budget) }})
+	r, wall, err := local.Run(ctx, local.Config{Plan: j.plan, Driver: d, Budget: budget,
+		Journal: fold.path(journalFile), Watch: progress.Watch})
+	progress.Finished(r)
+	if local.ErrInterrupted(err) && ctx.Err() != nil {
+		fmt.Fprintf(a.Stderr, "interrupted; go on with: ulisse run --resume %s\n", fold.dir)
+		return &exit{code: ExitInterrupted}
+	}
+	if err != nil {
+		return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
+	}
+	sum := report.Summarize(j.spec, j.data, j.problem.Model, r, wall, instructionSet())
+	if err := report.WriteAll(fold.dir, sum, j.data, j.problem.Model, r); err != nil {
+		return err
+	}
+	if f.json {
+		enc := json.NewEncoder(a.Stdout)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(sum); err != nil {
+			return err
+		}
+	} else {
+		if err := sum.WriteText(a.Stdout); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.Stdout, "\nresults in %s\n", fold.dir)
+	}
+	if !sum.Converged {
+		return &exit{code: ExitUnconverged}
+	}
+	return nil
+}
+
+// runJob is a specification with its data.
+type runJob struct {
+	spec    *job.Spec
+	data    *dataset.Dataset
+	problem *posterior.Problem
+	plan    chains.Plan
+	piped   []byte // the table, if it came through standard input
+}
+
+func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *parallel.Budget) (*runJob, error) {
+	j := &runJob{}
+	var err error
+	if f.resume != "" {
+		if len(args) > 0 || f.demo || f.data != "" || f.hasSeed || f.out != "" {
+			return nil, badInput(errors.New("--resume goes on with what is in its folder: give no specification, --demo, --data, --seed or --out with it"))
+		}
+		j.spec, err = (&source{}).spec([]string{filepath.Join(f.resume, "spec.yaml")})
+	} else {
+		j.spec, err = f.spec(args)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if j.spec.Data.Path == dataset.Stdin {
+		if j.piped, err = io.ReadAll(io.LimitReader(a.Stdin, dataset.DefaultLimits.Bytes+1)); err != nil {
+			return nil, fmt.Errorf("reading standard input: %w", err)
+		}
+		a = &App{Stdin: bytes.NewReader(j.piped)}
+	}
+	if j.data, j.problem, err = a.load(ctx, j.spec, budget); err != nil {
+		return nil, err
+	}
+	j.plan = chains.NewPlan(j.spec, j.problem.Model.Names())
+	return j, nil
+}
+
+// The files of a run that resuming needs.
+const (
+	journalFile = "state/journal.jsonl"
+	hashFile    = "state/data.sha256"
+	pipedFile   = "state/data"
+	lockFile    = "state/lock"
+)
+
+// folder is the folder of a run, held by a lock.
+type folder struct {
+	dir  string
+	lock *flock.Flock
+}
+
+func (f *folder) path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
+
+func (f *folder) close() { f.lock.Unlock() }
+
+// folder creates the folder of a run, which must be new or empty, or takes up
+// that of a run to resume, whose data must be the same.
+func (j *runJob) folder(f *runFlags) (*folder, error) {
+	dir := f.resume
+	if dir == "" {
+		dir = f.out
+	}
+	if dir == "" {
+		dir = fmt.Sprintf("%s-%s", j.spec.Name, time.Now().Format("20060102-150405"))
+	}
+	fold := &folder{dir: dir}
+	if f.resume == "" {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+			return nil, badInput(fmt.Errorf("the folder %s is not empty: choose another with --out, or go on with the run in it with --resume %s", dir, dir))
+		}
+		if err := os.MkdirAll(fold.path("state"), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	fold.lock = flock.New(fold.path(lockFile))
+	if ok, err := fold.lock.TryLock(); err != nil {
+		return nil, fmt.Errorf("locking %s: %w", dir, err)
+	} else if !ok {
+		return nil, fmt.Errorf("another process is at work in %s", dir)
+	}
+	var err error
+	if f.resume != "" {
+		err = j.check(fold)
+	} else {
+		err = j.create(fold)
+	}
+	if err != nil {
+		fold.close()
+		return nil, err
+	}
+	return fold, nil
+}
+
+// check refuses to resume a run on other data.
+func (j *runJob) check(fold *folder) error {
+	want, err := os.ReadFile(fold.path(hashFile))
+	if err != nil {
+		return badInput(fmt.Errorf("there is no run to resume in %s: %w", fold.dir, err))
+	}
+	if strings.TrimSpace(string(want)) != j.data.SHA256() {
+		return badInput(fmt.Errorf("the data at %s are not those that the run in %s began with", j.spec.Data.Path, fold.dir))
+	}
+	return nil
+}
+
+// create writes what resuming needs.
+func (j *runJob) create(fold *folder) error {
+	if j.piped != nil {
+		path, err := filepath.Abs(fold.path(pipedFile))
+		if err != nil {
+			return err
+		}
+		j.spec.Data.Path = path
+		if err := writeBytes(path, j.piped); err != nil {
+			return err
+		}
+		j.piped = nil
+	}
+	text, err := j.spec.YAML()
+	if err != nil {
+		return err
+	}
+	if err := writeBytes(fold.path("spec.yaml"), text); err != nil {
+		return err
+	}
+	return writeBytes(fold.path(hashFile), []byte(j.data.SHA256()+"\n"))
+}
+
+func writeBytes(path string, b []byte) error {
+	return report.WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
+}

@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+)
+
+//go:embed demo.yaml
+var demoSpec []byte
+
+// source is where a command's specification and data come from.
+type source struct {
+	demo    bool
+	data    string
+	seed    uint64
+	hasSeed bool
+	threads int
+}
+
+func (s *source) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVar(&s.demo, "demo", false, "use built-in data with known parameters instead of SPEC")
+	f.StringVar(&s.data, "data", "", "read the table from this `path` instead of the specification's (- for standard input)")
+	f.Uint64Var(&s.seed, "seed", 0, "use this seed instead of the specification's")
+	f.IntVar(&s.threads, "threads", 0, "compute on this many cores (default: all)")
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		s.hasSeed = c.Flags().Changed("seed")
+		if s.threads < 0 {
+			return badInput(fmt.Errorf("--threads %d: give a positive number", s.threads))
+		}
+		return nil
+	}
+}
+
+func (s *source) budget() *parallel.Budget {
+	if s.threads > 0 && s.threads > runtime.GOMAXPROCS(0) {
+		runtime.GOMAXPROCS(s.threads)
+	}
+	return parallel.NewBudget(s.threads)
+}
+
+// spec reads the specification. Its data path is made relative to the
+// specification's own folder, as given on the command line to the current one.
+func (s *source) spec(args []string) (*job.Spec, error) {
+	if s.demo == (len(args) == 1) {
+		return nil, badInput(errors.New("give a specification, or --demo"))
+	}
+	file, text := "demo", demoSpec
+	if !s.demo {
+		file = args[0]
+		var err error
+		if text, err = os.ReadFile(file); err != nil {
+			return nil, badInput(fmt.Errorf("cannot read the specification: %w", err))
+		}
+	}
+	spec, err := job.Parse(bytes.NewReader(text), file)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	if p := spec.Data.Path; p != "" && p != dataset.Stdin && !filepath.IsAbs(p) {
+		spec.Data.Path = filepath.Join(filepath.Dir(file), p)
+	}
+	if s.data != "" {
+		if spec.Data.Synthetic != nil {
+			return nil, badInput(errors.New("--data: the specification generates its data"))
+		}
+		spec.Data.Path = s.data
+	}
+	if p := spec.Data.Path; p != "" && p != dataset.Stdin {
+		if spec.Data.Path, err = filepath.Abs(p); err != nil {
+			return nil, err
+		}
+	}
+	if s.hasSeed {
+		spec.Seed = s.seed
+	}
+	return spec, nil
+}
+
+// load reads the data and makes the problem.
+func (a *App) load(ctx context.Context, spec *job.Spec, budget *parallel.Budget) (*dataset.Dataset, *posterior.Problem, error) {
+	d, err := spec.Load(ctx, a.Stdin, budget)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		return nil, nil, badInput(err)
+	}
+	p, err := spec.Problem(d)
+	if err != nil {
+		return nil, nil, badInput(err)
+	}
+	return d, p, nil
+}

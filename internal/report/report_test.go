@@ -1,0 +1,229 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/random"
+)
+
+// testRun is a finished run with draws around known log parameters.
+func testRun(ard bool, draws int) (*job.Spec, *dataset.Dataset, kernel.Model, *chains.Run) {
+	s := job.Default()
+	s.Name = "test"
+	m := kernel.Model{Dim: 2, ARD: ard}
+	d := &dataset.Dataset{Target: "y", InputNames: []string{"a", "b"}, X: cmvp.NewInputs(3, 2, make([]float64, 6)), Y: make([]float64, 3),
+		XScale: []dataset.Scale{{Mean: 1, SD: 2}, {Mean: 0, SD: 10}}, YScale: dataset.Scale{Mean: 5, SD: 3}}
+	plan := chains.NewPlan(&s, m.Names())
+	r := chains.New(plan)
+	r.Phase = chains.Done
+	r.Stopped = &chains.Stop{Reason: chains.Converged, Draws: draws}
+	for c := range r.Chains {
+		for t := range draws {
+			psi := make([]float64, m.NumParams())
+			random.Normal(random.Key{Chain: c, Iter: t}.Stream(random.Noise, 0), psi)
+			for i := range psi {
+				psi[i] = 0.1*psi[i] - float64(i)
+			}
+			r.Chains[c].Draws = append(r.Chains[c].Draws, psi)
+		}
+		r.Chains[c].Cost = chains.Cost{Gradients: draws, Solves: 5 * draws, Iterations: 50 * draws, Products: 12 * draws, Pairs: 1e6, Seconds: 2}
+		r.Chains[c].Warmup = 7
+	}
+	return &s, d, m, r
+}
+
+func find(t *testing.T, sum *Summary, name string) Parameter {
+	t.Helper()
+	for _, p := range sum.Parameters {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no quantity %s", name)
+	return Parameter{}
+}
+
+func TestSummary(t *testing.T) {
+	s, d, m, r := testRun(true, 250)
+	d.Truth = &kernel.Params{Sigma: 1, Tau: []float64{0.5, 0.02}, Lambda: 0.1}
+	sum := Summarize(s, d, m, r, 90*time.Second, "portable")
+	var names []string
+	for _, p := range sum.Parameters {
+		names = append(names, p.Name)
+	}
+	if got, want := strings.Join(names, " "), "sigma tau[1] tau[2] lambda lengthscale[1] lengthscale[2] lengthscale_input[1] lengthscale_input[2] noise_sd log_sigma log_tau[1] log_tau[2] log_lambda"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// Draws are log-normal around log θ = 0, −1, −2, −3 with sd 0.1: the log
+	// parameters' moments within 5 standard errors.
+	for i, name := range []string{"log_sigma", "log_tau[1]", "log_tau[2]", "log_lambda"} {
+		p := find(t, sum, name)
+		if math.Abs(float64(p.Mean)+float64(i)) > 5*float64(p.MCSEMean) || math.Abs(float64(p.SD)-0.1) > 0.02 || p.ESSBulk < 500 || p.RHat > 1.02 {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+	near := func(name string, want float64) {
+		t.Helper()
+		if p := find(t, sum, name); math.Abs(float64(p.Q50)/want-1) > 0.03 {
+			t.Errorf("%s: median %v, want about %v", name, p.Q50, want)
+		}
+	}
+	near("lengthscale[1]", 1/math.Sqrt(2*math.Exp(-1)))
+	near("lengthscale_input[1]", 2/math.Sqrt(2*math.Exp(-1)))
+	near("lengthscale_input[2]", 10/math.Sqrt(2*math.Exp(-2)))
+	near("noise_sd", 3*math.Exp(-1.5))
+	if p := find(t, sum, "lengthscale_input[2]"); math.Abs(float64(*p.Truth)-50) > 1e-9 {
+		t.Errorf("truth %v", *p.Truth)
+	}
+	if !sum.Converged || sum.Chains[0].SolverIterationsMean != 10 || sum.Total.Products != 4*12*250 || sum.Chains[3].Warmup != 7 {
+		t.Errorf("%+v", sum)
+	}
+	if len(sum.Warnings) != 0 {
+		t.Errorf("warnings %q", sum.Warnings)
+	}
+	var b bytes.Buffer
+	if err := sum.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"test: converged", "4 chains, 1000 draws kept, 28 warm-up", "ESS_bulk", "R_hat", "Truth", "lengthscale_input[2]", "1000 gradients of 8 ms each", "90 s wall"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	s, d, m, r := testRun(false, 60)
+	r.Stopped.Reason = chains.MaxTime
+	for t := range r.Chains[0].Draws {
+		r.Chains[0].Draws[t][1] += 3 // chain 1 is elsewhere
+	}
+	r.Chains[1].Cost.Unconverged = 4
+	sum := Summarize(s, d, m, r, time.Second, "portable")
+	text := strings.Join(sum.Warnings, "\n")
+	for _, want := range []string{"R-hat of tau is", "above 1.01: run longer", "effective sample size of sigma", "4 of 1200 linear systems did not reach"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if sum.Converged {
+		t.Error("it says converged")
+	}
+	_, _, _, none := testRun(false, 0)
+	sum = Summarize(s, d, m, none, time.Second, "portable")
+	if len(sum.Warnings) != 1 || !strings.Contains(sum.Warnings[0], "no draws") {
+		t.Errorf("%q", sum.Warnings)
+	}
+	if _, err := json.Marshal(sum); err != nil { // NaN has no JSON
+		t.Error(err)
+	}
+}
+
+// Draws survive the trip through the CSV file to the last bit, and the hash can
+// be recomputed from it.
+func TestCSV(t *testing.T) {
+	s, d, m, r := testRun(true, 20)
+	sum := Summarize(s, d, m, r, time.Second, "portable")
+	dir := t.TempDir()
+	if err := WriteAll(dir, sum, d, m, r); err != nil {
+		t.Fatal(err)
+	}
+	back := chains.New(r.Plan)
+	for c := range r.Chains {
+		text, err := os.ReadFile(filepath.Join(dir, "draws", "chain-"+strconv.Itoa(c+1)+".csv"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cr := csv.NewReader(bytes.NewReader(text))
+		cr.Comment = '#'
+		rows, err := cr.ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(rows[0][:4], " "); got != "sigma tau.1 tau.2 lambda" {
+			t.Fatalf("columns %s", got)
+		}
+		if len(rows) != 21 {
+			t.Fatalf("%d rows", len(rows))
+		}
+		for i, row := range rows[1:] {
+			for k := range 4 {
+				theta, err := strconv.ParseFloat(row[k], 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := math.Exp(r.Chains[c].Draws[i][k]); theta != want {
+					t.Fatalf("draw %d, column %d: %v, want %v", i, k, theta, want)
+				}
+			}
+			psi := make([]float64, 4)
+			for k := range psi {
+				psi[k], _ = strconv.ParseFloat(row[len(row)-4+k], 64)
+			}
+			back.Chains[c].Draws = append(back.Chains[c].Draws, psi)
+		}
+	}
+	if DrawsSHA256(back) != sum.DrawsSHA256 {
+		t.Error("the hash does not come back")
+	}
+	back.Chains[2].Draws[5][1] = math.Nextafter(back.Chains[2].Draws[5][1], 1)
+	if DrawsSHA256(back) == sum.DrawsSHA256 {
+		t.Error("the hash does not see a change of one bit")
+	}
+	for _, name := range []string{"summary.json", "summary.txt", "trace.svg", "density.svg", "rhat.svg"} {
+		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var j struct {
+		Parameters []map[string]any
+		Draws      string `json:"draws_sha256"`
+	}
+	text, _ := os.ReadFile(filepath.Join(dir, "summary.json"))
+	if err := json.Unmarshal(text, &j); err != nil || j.Draws != sum.DrawsSHA256 || len(j.Parameters) != len(sum.Parameters) {
+		t.Errorf("%v %+v", err, j)
+	}
+	for _, key := range []string{"name", "mean", "sd", "q5", "q50", "q95", "mcse_mean", "ess_bulk", "ess_tail", "rhat"} {
+		if _, ok := j.Parameters[0][key]; !ok {
+			t.Errorf("no %s in summary.json", key)
+		}
+	}
+}
+
+// A file is there whole or not at all.
+func TestWriteFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	boom := errors.New("boom")
+	err := WriteFile(path, func(w io.Writer) error {
+		io.WriteString(w, strings.Repeat("new", 10000))
+		return boom
+	})
+	if !errors.Is(err, boom) {
+		t.Errorf("got %v", err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "old" {
+		t.Errorf("the file holds %d bytes", len(b))
+	}
+	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
+		t.Errorf("%d files are left", len(entries))
+	}
+}
