@@ -150,6 +150,20 @@ type Task struct {
 	Settings   Settings `json:"settings"`
 	Iterations int      `json:"iterations"`
 	Warmup     bool     `json:"warmup"`
+	// Left is how many more draws the chain may make, with this task's, before
+	// it has to look at the run again.
+	Left int `json:"left"`
+}
+
+// Next returns the task that follows a task with the given result, as far as
+// can be told without the run: a driver may go on before its checkpoint counts.
+func (t Task) Next(p *Plan, k *Checkpoint) (Task, bool) {
+	left := t.Left - (len(k.Draws) - k.Discard)
+	n := Task{Chain: t.Chain, From: k.State.clone(), Settings: t.Settings, Iterations: p.Checkpoint, Warmup: t.Warmup, Left: left}
+	if t.Warmup {
+		n.Iterations = min(n.Iterations, left)
+	}
+	return n, left > 0
 }
 
 // Checkpoint is the result of a task.
@@ -169,6 +183,12 @@ type Checkpoint struct {
 type Stop struct {
 	Reason Reason `json:"reason"`
 	Draws  int    `json:"draws"` // kept of each chain
+	Phase  Phase  `json:"phase,omitempty"` // in which it ended; Apply fills it in
+}
+
+// Extend lets a run, ended or not, draw more.
+type Extend struct {
+	Draws int `json:"draws"` // more, of each chain
 }
 
 // Reason is why a run ended.
@@ -188,6 +208,7 @@ type Event struct {
 	Settings   *Settings   `json:"settings,omitempty"`
 	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 	Stop       *Stop       `json:"stop,omitempty"`
+	Extend     *Extend     `json:"extend,omitempty"`
 }
 
 // Errors that Apply returns. An event that is refused changes nothing.
@@ -218,6 +239,9 @@ type Chain struct {
 	Warmup int         `json:"warmup"` // iterations that were warm-up
 	Draws  [][]float64 `json:"draws"`  // kept, ψ
 	Cost   Cost        `json:"cost"`
+	// Beyond are draws past the end of the run: they do not count unless it is
+	// extended.
+	Beyond [][]float64 `json:"beyond,omitempty"`
 	// The windows so far: draws by window, and the noise of the current one.
 	Windows [][][]float64 `json:"windows,omitempty"`
 	Stats   Stats         `json:"stats"`
@@ -240,6 +264,8 @@ func (r *Run) Apply(e Event) error {
 		return r.checkpoint(e.Checkpoint)
 	case e.Stop != nil:
 		return r.stop(e.Stop)
+	case e.Extend != nil:
+		return r.extend(e.Extend)
 	}
 	return fmt.Errorf("%w: it is empty", ErrShape)
 }
@@ -294,7 +320,7 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 	if k.Chain < 1 || k.Chain > len(r.Chains) {
 		return ErrShape
 	}
-	task, ok := r.Task(k.Chain)
+	task, ok := r.task(k.Chain)
 	if !ok || k.FromIter != task.From.Iter {
 		return ErrStale
 	}
@@ -332,13 +358,37 @@ func (r *Run) stop(s *Stop) error {
 		}
 	}
 	for c := range r.Chains {
-		r.Chains[c].Draws = r.Chains[c].Draws[:s.Draws]
-		r.Chains[c].Windows = nil
+		ch := &r.Chains[c]
+		ch.Draws, ch.Beyond = ch.Draws[:s.Draws:s.Draws], ch.Draws[s.Draws:]
 	}
-	r.Stopped = s
-	r.Phase = Done
+	stopped := *s
+	stopped.Phase = r.Phase
+	r.Stopped, r.Phase = &stopped, Done
 	return nil
 }
+
+// extend moves the end of a run. The draws that it gets are those that it would
+// have had, had it never ended.
+func (r *Run) extend(e *Extend) error {
+	if e.Draws <= 0 || e.Draws > maxExtend {
+		return ErrShape
+	}
+	from := r.Plan.Draws
+	if r.Phase == Done {
+		from = r.Stopped.Draws
+		for c := range r.Chains {
+			ch := &r.Chains[c]
+			ch.Draws, ch.Beyond = append(ch.Draws, ch.Beyond...), nil
+		}
+		r.Phase, r.Stopped = r.Stopped.Phase, nil
+	}
+	r.Plan.Draws = from + e.Draws
+	r.Plan.MaxDraws = max(r.Plan.MaxDraws, r.Plan.Draws)
+	return nil
+}
+
+// maxExtend bounds what one event may ask for.
+const maxExtend = 1 << 24
 
 // maxLead is how many checkpoints a chain may be ahead of the slowest one.
 const maxLead = 10
@@ -346,6 +396,15 @@ const maxLead = 10
 // Task returns what a chain (from 1) is to do next, or false if there is
 // nothing: it waits at a barrier or for slower chains, or the run is done.
 func (r *Run) Task(chain int) (Task, bool) {
+	t, ok := r.task(chain)
+	if ok && !t.Warmup {
+		t.Left = min(t.Left, r.MinDraws()+maxLead*r.Plan.Checkpoint-len(r.Chains[chain-1].Draws))
+	}
+	return t, ok && t.Left > 0
+}
+
+// task is Task for a chain that waits for nobody but at barriers.
+func (r *Run) task(chain int) (Task, bool) {
 	if r.Settings == nil || r.Phase == Done {
 		return Task{}, false
 	}
@@ -353,15 +412,13 @@ func (r *Run) Task(chain int) (Task, bool) {
 	t := Task{Chain: chain, From: c.State.clone(), Settings: *r.Settings, Iterations: r.Plan.Checkpoint}
 	switch r.Phase {
 	case Warmup:
-		left := r.Plan.Windows[r.Settings.Window] - len(c.Windows[len(c.Windows)-1])
-		t.Iterations = min(t.Iterations, left)
+		t.Left = r.Plan.Windows[r.Settings.Window] - len(c.Windows[len(c.Windows)-1])
+		t.Iterations = min(t.Iterations, t.Left)
 		t.Warmup = true
 	case Sampling:
-		if len(c.Draws) >= r.Plan.MaxDraws || len(c.Draws) >= r.MinDraws()+maxLead*r.Plan.Checkpoint {
-			return Task{}, false
-		}
+		t.Left = r.Plan.MaxDraws - len(c.Draws)
 	}
-	return t, t.Iterations > 0
+	return t, t.Left > 0
 }
 
 // AtBarrier reports whether settings are due: the run is prepared and all

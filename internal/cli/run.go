@@ -89,8 +89,8 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
 	}
-	sum := report.Summarize(j.spec, j.data, j.problem.Model, r, wall, instructionSet())
-	if err := report.WriteAll(fold.dir, sum, j.data, j.problem.Model, r); err != nil {
+	sum := report.Summarize(j.spec, &j.data.Info, j.problem.Model, r, wall, instructionSet())
+	if err := report.WriteAll(fold.dir, sum, &j.data.Info, j.problem.Model, r); err != nil {
 		return err
 	}
 	if f.json {
@@ -209,7 +209,7 @@ func (j *runJob) check(fold *folder) error {
 	if err != nil {
 		return badInput(fmt.Errorf("there is no run to resume in %s: %w", fold.dir, err))
 	}
-	if strings.TrimSpace(string(want)) != j.data.SHA256() {
+	if strings.TrimSpace(string(want)) != j.data.SHA256 {
 		return badInput(fmt.Errorf("the data at %s are not those that the run in %s began with", j.spec.Data.Path, fold.dir))
 	}
 	return nil
@@ -235,7 +235,7 @@ func (j *runJob) create(fold *folder) error {
 	if err := writeBytes(fold.path("spec.yaml"), text); err != nil {
 		return err
 	}
-	return writeBytes(fold.path(hashFile), []byte(j.data.SHA256()+"\n"))
+	return writeBytes(fold.path(hashFile), []byte(j.data.SHA256+"\n"))
 }
 
 func writeBytes(path string, b []byte) error {

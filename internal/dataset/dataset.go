@@ -29,18 +29,35 @@ func (s Scale) Apply(x float64) float64 { return (x - s.Mean) / s.SD }
 // Undo returns a standardised value to original units.
 func (s Scale) Undo(z float64) float64 { return s.Mean + s.SD*z }
 
+// Info describes a data set without holding it: what it takes to tell results
+// in the user's units.
+type Info struct {
+	Rows       int            `json:"rows"` // training rows n
+	HeldOut    int            `json:"held_out"`
+	Target     string         `json:"target"`
+	InputNames []string       `json:"inputs"`
+	XScale     []Scale        `json:"input_scales"`
+	YScale     Scale          `json:"target_scale"`
+	Truth      *kernel.Params `json:"truth,omitempty"` // of generated data, in standardised units
+	// SHA256 is the hash, in hex, of the training data as they enter the
+	// posterior: sizes, then X and Y row by row as little-endian float64.
+	SHA256 string `json:"sha256"`
+}
+
+// N returns the number of training rows.
+func (i *Info) N() int { return i.Rows }
+
+// D returns the number of inputs.
+func (i *Info) D() int { return len(i.InputNames) }
+
 // Dataset is what a posterior is computed from.
 type Dataset struct {
-	Target      string
-	InputNames  []string
+	Info
 	X           *cmvp.Inputs // training rows, standardised
 	Y           []float64
-	XScale      []Scale
-	YScale      Scale
 	HoldoutX    *cmvp.Inputs // rows held out, standardised alike; nil if none
 	HoldoutY    []float64
-	HoldoutRows []int          // their row numbers in the table, from 0
-	Truth       *kernel.Params // of generated data, in standardised units
+	HoldoutRows []int // their row numbers in the table, from 0
 }
 
 // Options say how a table becomes a dataset.
@@ -62,7 +79,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	slices.Sort(out)
 	slices.Sort(in) // rows stay in the table's order
 
-	d := &Dataset{Target: t.Target, InputNames: t.Inputs, HoldoutRows: out, YScale: Scale{0, 1}}
+	d := &Dataset{HoldoutRows: out, Info: Info{Rows: len(in), HeldOut: held, Target: t.Target, InputNames: t.Inputs, YScale: Scale{0, 1}}}
 	d.XScale = make([]Scale, len(t.Inputs))
 	for k := range d.XScale {
 		d.XScale[k] = Scale{0, 1}
@@ -84,14 +101,9 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	if held > 0 {
 		d.HoldoutX, d.HoldoutY = d.rows(t, out)
 	}
+	d.SHA256 = d.hash()
 	return d, nil
 }
-
-// N returns the number of training rows.
-func (d *Dataset) N() int { return len(d.Y) }
-
-// D returns the number of inputs.
-func (d *Dataset) D() int { return len(d.InputNames) }
 
 func scaleOf(x []float64) Scale {
 	mean := stat.Mean(x, nil)
@@ -122,9 +134,7 @@ func (d *Dataset) rows(t *Table, rows []int) (*cmvp.Inputs, []float64) {
 	return cmvp.NewInputs(len(rows), k, x), y
 }
 
-// SHA256 returns the hash of the training data as they enter the posterior:
-// sizes, then X row by row and Y as little-endian float64.
-func (d *Dataset) SHA256() string {
+func (d *Dataset) hash() string {
 	h := sha256.New()
 	var b [8]byte
 	put := func(x uint64) {

@@ -106,9 +106,9 @@ func (f Family) Deriv(u float64) float64 {
 
 // Params are covariance parameters on the natural scale.
 type Params struct {
-	Sigma  float64   // marginal variance of the latent function
-	Tau    []float64 // inverse squared length-scales 1/(2ℓ²): one shared, or one for each input
-	Lambda float64   // noise variance
+	Sigma  float64   `json:"sigma"`  // marginal variance of the latent function
+	Tau    []float64 `json:"tau"`    // inverse squared length-scales 1/(2ℓ²): one shared, or one for each input
+	Lambda float64   `json:"lambda"` // noise variance
 }
 
 // TauAt returns τ of input k whether it is shared or not.

@@ -52,7 +52,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 // WriteAll writes the results of a run into a directory:
 // draws/chain-K.csv, summary.json, summary.txt, trace.svg, density.svg and
 // rhat.svg.
-func WriteAll(dir string, sum *Summary, d *dataset.Dataset, m kernel.Model, r *chains.Run) error {
+func WriteAll(dir string, sum *Summary, d *dataset.Info, m kernel.Model, r *chains.Run) error {
 	if err := os.MkdirAll(filepath.Join(dir, "draws"), 0o755); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func WriteAll(dir string, sum *Summary, d *dataset.Dataset, m kernel.Model, r *c
 // WriteCSV writes the draws of chain c (from 0) in the form of CmdStan: comment
 // lines with the settings, a header, a row for each draw. Elements of vectors
 // are called tau.1, tau.2, … as there. Values are exact.
-func WriteCSV(w io.Writer, sum *Summary, d *dataset.Dataset, m kernel.Model, r *chains.Run, c int) error {
+func WriteCSV(w io.Writer, sum *Summary, d *dataset.Info, m kernel.Model, r *chains.Run, c int) error {
 	bw := bufio.NewWriter(w)
 	ch := &r.Chains[c]
 	fmt.Fprintf(bw, "# stan_version_major = 2\n# stan_version_minor = 33\n# stan_version_patch = 0\n")

@@ -26,7 +26,7 @@ type quantity struct {
 //	lengthscale_input[k]   the same in the units of input k
 //	noise_sd               √λ in the units of the target
 //	log_sigma, log_tau…, log_lambda
-func quantities(m kernel.Model, d *dataset.Dataset) []quantity {
+func quantities(m kernel.Model, d *dataset.Info) []quantity {
 	var q []quantity
 	names := m.Names()
 	for i, name := range names {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
@@ -23,11 +22,11 @@ import (
 )
 
 // testRun is a finished run with draws around known log parameters.
-func testRun(ard bool, draws int) (*job.Spec, *dataset.Dataset, kernel.Model, *chains.Run) {
+func testRun(ard bool, draws int) (*job.Spec, *dataset.Info, kernel.Model, *chains.Run) {
 	s := job.Default()
 	s.Name = "test"
 	m := kernel.Model{Dim: 2, ARD: ard}
-	d := &dataset.Dataset{Target: "y", InputNames: []string{"a", "b"}, X: cmvp.NewInputs(3, 2, make([]float64, 6)), Y: make([]float64, 3),
+	d := &dataset.Info{Rows: 3, Target: "y", InputNames: []string{"a", "b"},
 		XScale: []dataset.Scale{{Mean: 1, SD: 2}, {Mean: 0, SD: 10}}, YScale: dataset.Scale{Mean: 5, SD: 3}}
 	plan := chains.NewPlan(&s, m.Names())
 	r := chains.New(plan)

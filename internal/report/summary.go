@@ -87,7 +87,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 }
 
 // Summarize computes the summary of a finished run.
-func Summarize(s *job.Spec, d *dataset.Dataset, m kernel.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
+func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
 	sum := &Summary{Name: s.Name, Seed: s.Seed, N: d.N(), D: d.D(), Total: r.Cost(), WallSeconds: wall.Seconds(),
 		Version: version.Version, InstructionSet: isa, DrawsSHA256: DrawsSHA256(r), Warnings: []string{}}
 	if r.Stopped != nil {

@@ -906,6 +906,53 @@ func (x *SummaryResponse) GetJson() string {
 	return ""
 }
 
+// ResultChunk is a piece of a JSON object with the fields spec (YAML), data
+// (what DataInfo says), run (plan, settings, chains with their draws),
+// wall_seconds and instruction_set.
+type ResultChunk struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Json          []byte                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // at most 512 KiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResultChunk) Reset() {
+	*x = ResultChunk{}
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResultChunk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResultChunk) ProtoMessage() {}
+
+func (x *ResultChunk) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResultChunk.ProtoReflect.Descriptor instead.
+func (*ResultChunk) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ResultChunk) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
 type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -915,7 +962,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +974,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +987,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WatchRequest) GetId() string {
@@ -960,7 +1007,7 @@ type DrawsRequest struct {
 
 func (x *DrawsRequest) Reset() {
 	*x = DrawsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1019,7 @@ func (x *DrawsRequest) String() string {
 func (*DrawsRequest) ProtoMessage() {}
 
 func (x *DrawsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1032,7 @@ func (x *DrawsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrawsRequest.ProtoReflect.Descriptor instead.
 func (*DrawsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DrawsRequest) GetId() string {
@@ -1015,7 +1062,7 @@ type DrawBatch struct {
 
 func (x *DrawBatch) Reset() {
 	*x = DrawBatch{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1074,7 @@ func (x *DrawBatch) String() string {
 func (*DrawBatch) ProtoMessage() {}
 
 func (x *DrawBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1087,7 @@ func (x *DrawBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrawBatch.ProtoReflect.Descriptor instead.
 func (*DrawBatch) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrawBatch) GetChain() int32 {
@@ -1083,7 +1130,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1142,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1155,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *LogsRequest) GetId() string {
@@ -1151,7 +1198,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1210,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1223,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogLine) GetTime() *timestamppb.Timestamp {
@@ -1278,7 +1325,9 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x05draws\x18\x02 \x01(\x05R\x05draws\"\x13\n" +
 	"\x11DeleteJobResponse\"%\n" +
 	"\x0fSummaryResponse\x12\x12\n" +
-	"\x04json\x18\x01 \x01(\tR\x04json\"\x1e\n" +
+	"\x04json\x18\x01 \x01(\tR\x04json\"!\n" +
+	"\vResultChunk\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"\x1e\n" +
 	"\fWatchRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"6\n" +
 	"\fDrawsRequest\x12\x0e\n" +
@@ -1309,7 +1358,7 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x13JOB_STATE_CONVERGED\x10\x06\x12\x19\n" +
 	"\x15JOB_STATE_UNCONVERGED\x10\a\x12\x17\n" +
 	"\x13JOB_STATE_CANCELLED\x10\b\x12\x14\n" +
-	"\x10JOB_STATE_FAILED\x10\t2\xae\x05\n" +
+	"\x10JOB_STATE_FAILED\x10\t2\xec\x05\n" +
 	"\x04Jobs\x122\n" +
 	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\x12/\n" +
 	"\x03Get\x12\x18.ulisse.v1.GetJobRequest\x1a\x0e.ulisse.v1.Job\x12?\n" +
@@ -1319,7 +1368,8 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x06Cancel\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\x122\n" +
 	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\x12C\n" +
 	"\x06Delete\x12\x1b.ulisse.v1.JobActionRequest\x1a\x1c.ulisse.v1.DeleteJobResponse\x12?\n" +
-	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\x122\n" +
+	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\x12<\n" +
+	"\x06Result\x12\x18.ulisse.v1.GetJobRequest\x1a\x16.ulisse.v1.ResultChunk0\x01\x122\n" +
 	"\x05Watch\x12\x17.ulisse.v1.WatchRequest\x1a\x0e.ulisse.v1.Job0\x01\x128\n" +
 	"\x05Draws\x12\x17.ulisse.v1.DrawsRequest\x1a\x14.ulisse.v1.DrawBatch0\x01\x124\n" +
 	"\x04Logs\x12\x16.ulisse.v1.LogsRequest\x1a\x12.ulisse.v1.LogLine0\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
@@ -1337,7 +1387,7 @@ func file_ulisse_v1_jobs_proto_rawDescGZIP() []byte {
 }
 
 var file_ulisse_v1_jobs_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ulisse_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_ulisse_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_ulisse_v1_jobs_proto_goTypes = []any{
 	(JobState)(0),                 // 0: ulisse.v1.JobState
 	(*Job)(nil),                   // 1: ulisse.v1.Job
@@ -1351,26 +1401,27 @@ var file_ulisse_v1_jobs_proto_goTypes = []any{
 	(*ExtendRequest)(nil),         // 9: ulisse.v1.ExtendRequest
 	(*DeleteJobResponse)(nil),     // 10: ulisse.v1.DeleteJobResponse
 	(*SummaryResponse)(nil),       // 11: ulisse.v1.SummaryResponse
-	(*WatchRequest)(nil),          // 12: ulisse.v1.WatchRequest
-	(*DrawsRequest)(nil),          // 13: ulisse.v1.DrawsRequest
-	(*DrawBatch)(nil),             // 14: ulisse.v1.DrawBatch
-	(*LogsRequest)(nil),           // 15: ulisse.v1.LogsRequest
-	(*LogLine)(nil),               // 16: ulisse.v1.LogLine
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*DataInfo)(nil),              // 18: ulisse.v1.DataInfo
+	(*ResultChunk)(nil),           // 12: ulisse.v1.ResultChunk
+	(*WatchRequest)(nil),          // 13: ulisse.v1.WatchRequest
+	(*DrawsRequest)(nil),          // 14: ulisse.v1.DrawsRequest
+	(*DrawBatch)(nil),             // 15: ulisse.v1.DrawBatch
+	(*LogsRequest)(nil),           // 16: ulisse.v1.LogsRequest
+	(*LogLine)(nil),               // 17: ulisse.v1.LogLine
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(*DataInfo)(nil),              // 19: ulisse.v1.DataInfo
 }
 var file_ulisse_v1_jobs_proto_depIdxs = []int32{
 	0,  // 0: ulisse.v1.Job.state:type_name -> ulisse.v1.JobState
-	17, // 1: ulisse.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	17, // 2: ulisse.v1.Job.started:type_name -> google.protobuf.Timestamp
-	17, // 3: ulisse.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	18, // 4: ulisse.v1.Job.data:type_name -> ulisse.v1.DataInfo
+	18, // 1: ulisse.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	18, // 2: ulisse.v1.Job.started:type_name -> google.protobuf.Timestamp
+	18, // 3: ulisse.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	19, // 4: ulisse.v1.Job.data:type_name -> ulisse.v1.DataInfo
 	2,  // 5: ulisse.v1.Job.progress:type_name -> ulisse.v1.Progress
 	3,  // 6: ulisse.v1.Progress.chains:type_name -> ulisse.v1.ChainProgress
 	0,  // 7: ulisse.v1.ListJobsRequest.states:type_name -> ulisse.v1.JobState
-	17, // 8: ulisse.v1.ListJobsRequest.since:type_name -> google.protobuf.Timestamp
+	18, // 8: ulisse.v1.ListJobsRequest.since:type_name -> google.protobuf.Timestamp
 	1,  // 9: ulisse.v1.ListJobsResponse.jobs:type_name -> ulisse.v1.Job
-	17, // 10: ulisse.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	18, // 10: ulisse.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	4,  // 11: ulisse.v1.Jobs.Submit:input_type -> ulisse.v1.SubmitRequest
 	5,  // 12: ulisse.v1.Jobs.Get:input_type -> ulisse.v1.GetJobRequest
 	6,  // 13: ulisse.v1.Jobs.List:input_type -> ulisse.v1.ListJobsRequest
@@ -1380,23 +1431,25 @@ var file_ulisse_v1_jobs_proto_depIdxs = []int32{
 	9,  // 17: ulisse.v1.Jobs.Extend:input_type -> ulisse.v1.ExtendRequest
 	8,  // 18: ulisse.v1.Jobs.Delete:input_type -> ulisse.v1.JobActionRequest
 	5,  // 19: ulisse.v1.Jobs.Summary:input_type -> ulisse.v1.GetJobRequest
-	12, // 20: ulisse.v1.Jobs.Watch:input_type -> ulisse.v1.WatchRequest
-	13, // 21: ulisse.v1.Jobs.Draws:input_type -> ulisse.v1.DrawsRequest
-	15, // 22: ulisse.v1.Jobs.Logs:input_type -> ulisse.v1.LogsRequest
-	1,  // 23: ulisse.v1.Jobs.Submit:output_type -> ulisse.v1.Job
-	1,  // 24: ulisse.v1.Jobs.Get:output_type -> ulisse.v1.Job
-	7,  // 25: ulisse.v1.Jobs.List:output_type -> ulisse.v1.ListJobsResponse
-	1,  // 26: ulisse.v1.Jobs.Pause:output_type -> ulisse.v1.Job
-	1,  // 27: ulisse.v1.Jobs.Resume:output_type -> ulisse.v1.Job
-	1,  // 28: ulisse.v1.Jobs.Cancel:output_type -> ulisse.v1.Job
-	1,  // 29: ulisse.v1.Jobs.Extend:output_type -> ulisse.v1.Job
-	10, // 30: ulisse.v1.Jobs.Delete:output_type -> ulisse.v1.DeleteJobResponse
-	11, // 31: ulisse.v1.Jobs.Summary:output_type -> ulisse.v1.SummaryResponse
-	1,  // 32: ulisse.v1.Jobs.Watch:output_type -> ulisse.v1.Job
-	14, // 33: ulisse.v1.Jobs.Draws:output_type -> ulisse.v1.DrawBatch
-	16, // 34: ulisse.v1.Jobs.Logs:output_type -> ulisse.v1.LogLine
-	23, // [23:35] is the sub-list for method output_type
-	11, // [11:23] is the sub-list for method input_type
+	5,  // 20: ulisse.v1.Jobs.Result:input_type -> ulisse.v1.GetJobRequest
+	13, // 21: ulisse.v1.Jobs.Watch:input_type -> ulisse.v1.WatchRequest
+	14, // 22: ulisse.v1.Jobs.Draws:input_type -> ulisse.v1.DrawsRequest
+	16, // 23: ulisse.v1.Jobs.Logs:input_type -> ulisse.v1.LogsRequest
+	1,  // 24: ulisse.v1.Jobs.Submit:output_type -> ulisse.v1.Job
+	1,  // 25: ulisse.v1.Jobs.Get:output_type -> ulisse.v1.Job
+	7,  // 26: ulisse.v1.Jobs.List:output_type -> ulisse.v1.ListJobsResponse
+	1,  // 27: ulisse.v1.Jobs.Pause:output_type -> ulisse.v1.Job
+	1,  // 28: ulisse.v1.Jobs.Resume:output_type -> ulisse.v1.Job
+	1,  // 29: ulisse.v1.Jobs.Cancel:output_type -> ulisse.v1.Job
+	1,  // 30: ulisse.v1.Jobs.Extend:output_type -> ulisse.v1.Job
+	10, // 31: ulisse.v1.Jobs.Delete:output_type -> ulisse.v1.DeleteJobResponse
+	11, // 32: ulisse.v1.Jobs.Summary:output_type -> ulisse.v1.SummaryResponse
+	12, // 33: ulisse.v1.Jobs.Result:output_type -> ulisse.v1.ResultChunk
+	1,  // 34: ulisse.v1.Jobs.Watch:output_type -> ulisse.v1.Job
+	15, // 35: ulisse.v1.Jobs.Draws:output_type -> ulisse.v1.DrawBatch
+	17, // 36: ulisse.v1.Jobs.Logs:output_type -> ulisse.v1.LogLine
+	24, // [24:37] is the sub-list for method output_type
+	11, // [11:24] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name
@@ -1414,7 +1467,7 @@ func file_ulisse_v1_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_jobs_proto_rawDesc), len(file_ulisse_v1_jobs_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	Jobs_Extend_FullMethodName  = "/ulisse.v1.Jobs/Extend"
 	Jobs_Delete_FullMethodName  = "/ulisse.v1.Jobs/Delete"
 	Jobs_Summary_FullMethodName = "/ulisse.v1.Jobs/Summary"
+	Jobs_Result_FullMethodName  = "/ulisse.v1.Jobs/Result"
 	Jobs_Watch_FullMethodName   = "/ulisse.v1.Jobs/Watch"
 	Jobs_Draws_FullMethodName   = "/ulisse.v1.Jobs/Draws"
 	Jobs_Logs_FullMethodName    = "/ulisse.v1.Jobs/Logs"
@@ -56,6 +57,9 @@ type JobsClient interface {
 	Delete(ctx context.Context, in *JobActionRequest, opts ...grpc.CallOption) (*DeleteJobResponse, error)
 	// Summary returns the summary of ulisse run as JSON, at the draws so far.
 	Summary(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*SummaryResponse, error)
+	// Result sends the run with all that is known of it, from which a client
+	// writes the files that ulisse run would.
+	Result(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ResultChunk], error)
 	// Watch sends the job at once and after every change, until it has ended.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Job], error)
 	// Draws sends a job's kept draws, and goes on while it runs if follow is set.
@@ -162,9 +166,28 @@ func (c *jobsClient) Summary(ctx context.Context, in *GetJobRequest, opts ...grp
 	return out, nil
 }
 
+func (c *jobsClient) Result(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ResultChunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[0], Jobs_Result_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[GetJobRequest, ResultChunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_ResultClient = grpc.ServerStreamingClient[ResultChunk]
+
 func (c *jobsClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Job], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[0], Jobs_Watch_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[1], Jobs_Watch_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +206,7 @@ type Jobs_WatchClient = grpc.ServerStreamingClient[Job]
 
 func (c *jobsClient) Draws(ctx context.Context, in *DrawsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DrawBatch], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[1], Jobs_Draws_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[2], Jobs_Draws_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +225,7 @@ type Jobs_DrawsClient = grpc.ServerStreamingClient[DrawBatch]
 
 func (c *jobsClient) Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogLine], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[2], Jobs_Logs_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Jobs_ServiceDesc.Streams[3], Jobs_Logs_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -242,6 +265,9 @@ type JobsServer interface {
 	Delete(context.Context, *JobActionRequest) (*DeleteJobResponse, error)
 	// Summary returns the summary of ulisse run as JSON, at the draws so far.
 	Summary(context.Context, *GetJobRequest) (*SummaryResponse, error)
+	// Result sends the run with all that is known of it, from which a client
+	// writes the files that ulisse run would.
+	Result(*GetJobRequest, grpc.ServerStreamingServer[ResultChunk]) error
 	// Watch sends the job at once and after every change, until it has ended.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Job]) error
 	// Draws sends a job's kept draws, and goes on while it runs if follow is set.
@@ -284,6 +310,9 @@ func (UnimplementedJobsServer) Delete(context.Context, *JobActionRequest) (*Dele
 }
 func (UnimplementedJobsServer) Summary(context.Context, *GetJobRequest) (*SummaryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Summary not implemented")
+}
+func (UnimplementedJobsServer) Result(*GetJobRequest, grpc.ServerStreamingServer[ResultChunk]) error {
+	return status.Error(codes.Unimplemented, "method Result not implemented")
 }
 func (UnimplementedJobsServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Job]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
@@ -477,6 +506,17 @@ func _Jobs_Summary_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Result_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(GetJobRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(JobsServer).Result(m, &grpc.GenericServerStream[GetJobRequest, ResultChunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Jobs_ResultServer = grpc.ServerStreamingServer[ResultChunk]
+
 func _Jobs_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -555,6 +595,11 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Result",
+			Handler:       _Jobs_Result_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "Watch",
 			Handler:       _Jobs_Watch_Handler,
