@@ -66,7 +66,11 @@ func (j *Judge) Decide(r *Run, elapsed time.Duration) *Stop {
 	if r.Phase == Sampling {
 		p := &r.Plan
 		for n := j.next(p); n <= r.MinDraws() && n <= p.MaxDraws; n = j.next(p) {
-			j.seen, j.Last = n, r.Diagnose(n)
+			j.seen = n
+			if n < p.Draws && j.next(p) <= r.MinDraws() {
+				continue // a look that would only inform, of the past
+			}
+			j.Last = r.Diagnose(n)
 			if n >= p.Draws && p.Met(j.Last) {
 				return &Stop{Reason: Converged, Draws: n}
 			}

@@ -182,7 +182,7 @@ type Checkpoint struct {
 // Stop ends a run.
 type Stop struct {
 	Reason Reason `json:"reason"`
-	Draws  int    `json:"draws"` // kept of each chain
+	Draws  int    `json:"draws"`           // kept of each chain
 	Phase  Phase  `json:"phase,omitempty"` // in which it ended; Apply fills it in
 }
 

@@ -278,3 +278,6 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, path, want string) error
 	}
 	return nil
 }
+
+// ParseString reads a specification that was written by Spec.YAML.
+func ParseString(text string) (*Spec, error) { return Parse(strings.NewReader(text), "") }

@@ -60,16 +60,19 @@ func (s *Spec) synthetic() (dataset.Synthetic, error) {
 		Params: kernel.Params{Sigma: g.Sigma, Tau: g.Tau, Lambda: g.Lambda}}, nil
 }
 
+// KernelModel returns the covariance model for d inputs.
+func (s *Spec) KernelModel(d int) (kernel.Model, error) {
+	f, err := kernel.ParseFamily(s.Model.Kernel)
+	return kernel.Model{Family: f, Dim: d, ARD: s.Model.ARD}, err
+}
+
 // Problem returns the posterior that the specification asks for on a data set.
 func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
-	f, err := kernel.ParseFamily(s.Model.Kernel)
-	if err != nil {
-		return nil, err
-	}
 	if s.Sampler.Method == "cholesky" && d.N() > maxDense {
 		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("cholesky stores the %d×%d covariance matrix: at most %d rows", d.N(), d.N(), maxDense)}
 	}
 	var pr posterior.Priors
+	var err error
 	for _, p := range []struct {
 		dst  *posterior.Prior
 		text string
@@ -83,7 +86,10 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 			return nil, err
 		}
 	}
-	m := kernel.Model{Family: f, Dim: d.D(), ARD: s.Model.ARD}
+	m, err := s.KernelModel(d.D())
+	if err != nil {
+		return nil, err
+	}
 	return posterior.NewProblem(m, pr, d.X, d.Y), nil
 }
 

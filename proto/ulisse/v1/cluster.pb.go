@@ -57,6 +57,86 @@ func (*MembersRequest) Descriptor() ([]byte, []int) {
 	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{0}
 }
 
+type ReadIndexRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadIndexRequest) Reset() {
+	*x = ReadIndexRequest{}
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadIndexRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadIndexRequest) ProtoMessage() {}
+
+func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
+func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{1}
+}
+
+type ReadIndexResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadIndexResponse) Reset() {
+	*x = ReadIndexResponse{}
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadIndexResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadIndexResponse) ProtoMessage() {}
+
+func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadIndexResponse.ProtoReflect.Descriptor instead.
+func (*ReadIndexResponse) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ReadIndexResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 type MembersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Leader        string                 `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
@@ -68,7 +148,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[1]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -80,7 +160,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[1]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -93,7 +173,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{1}
+	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *MembersResponse) GetLeader() string {
@@ -136,7 +216,7 @@ type ClusterMember struct {
 
 func (x *ClusterMember) Reset() {
 	*x = ClusterMember{}
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[2]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -148,7 +228,7 @@ func (x *ClusterMember) String() string {
 func (*ClusterMember) ProtoMessage() {}
 
 func (x *ClusterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[2]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -161,7 +241,7 @@ func (x *ClusterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterMember.ProtoReflect.Descriptor instead.
 func (*ClusterMember) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{2}
+	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ClusterMember) GetId() string {
@@ -254,7 +334,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[3]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -266,7 +346,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[3]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -279,7 +359,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{3}
+	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JoinRequest) GetId() string {
@@ -326,7 +406,7 @@ type MemberRequest struct {
 
 func (x *MemberRequest) Reset() {
 	*x = MemberRequest{}
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[4]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -338,7 +418,7 @@ func (x *MemberRequest) String() string {
 func (*MemberRequest) ProtoMessage() {}
 
 func (x *MemberRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[4]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -351,7 +431,7 @@ func (x *MemberRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberRequest.ProtoReflect.Descriptor instead.
 func (*MemberRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *MemberRequest) GetId() string {
@@ -370,7 +450,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[5]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +462,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[5]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +475,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TransferRequest) GetId() string {
@@ -413,7 +493,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[6]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +505,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[6]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +518,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 type BackupChunk struct {
@@ -450,7 +530,7 @@ type BackupChunk struct {
 
 func (x *BackupChunk) Reset() {
 	*x = BackupChunk{}
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[7]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +542,7 @@ func (x *BackupChunk) String() string {
 func (*BackupChunk) ProtoMessage() {}
 
 func (x *BackupChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_cluster_proto_msgTypes[7]
+	mi := &file_ulisse_v1_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +555,7 @@ func (x *BackupChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupChunk.ProtoReflect.Descriptor instead.
 func (*BackupChunk) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *BackupChunk) GetData() []byte {
@@ -490,7 +570,10 @@ var File_ulisse_v1_cluster_proto protoreflect.FileDescriptor
 const file_ulisse_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"\x17ulisse/v1/cluster.proto\x12\tulisse.v1\"\x10\n" +
-	"\x0eMembersRequest\"q\n" +
+	"\x0eMembersRequest\"\x12\n" +
+	"\x10ReadIndexRequest\")\n" +
+	"\x11ReadIndexResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"q\n" +
 	"\x0fMembersResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x122\n" +
@@ -520,9 +603,10 @@ const file_ulisse_v1_cluster_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x0f\n" +
 	"\rBackupRequest\"!\n" +
 	"\vBackupChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\x8b\x04\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xd3\x04\n" +
 	"\aCluster\x12@\n" +
-	"\aMembers\x12\x19.ulisse.v1.MembersRequest\x1a\x1a.ulisse.v1.MembersResponse\x12:\n" +
+	"\aMembers\x12\x19.ulisse.v1.MembersRequest\x1a\x1a.ulisse.v1.MembersResponse\x12F\n" +
+	"\tReadIndex\x12\x1b.ulisse.v1.ReadIndexRequest\x1a\x1c.ulisse.v1.ReadIndexResponse\x12:\n" +
 	"\x04Join\x12\x16.ulisse.v1.JoinRequest\x1a\x1a.ulisse.v1.MembersResponse\x12>\n" +
 	"\x06Remove\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\x12?\n" +
 	"\aPromote\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\x12>\n" +
@@ -543,40 +627,44 @@ func file_ulisse_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_cluster_proto_rawDescData
 }
 
-var file_ulisse_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_ulisse_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_ulisse_v1_cluster_proto_goTypes = []any{
-	(*MembersRequest)(nil),  // 0: ulisse.v1.MembersRequest
-	(*MembersResponse)(nil), // 1: ulisse.v1.MembersResponse
-	(*ClusterMember)(nil),   // 2: ulisse.v1.ClusterMember
-	(*JoinRequest)(nil),     // 3: ulisse.v1.JoinRequest
-	(*MemberRequest)(nil),   // 4: ulisse.v1.MemberRequest
-	(*TransferRequest)(nil), // 5: ulisse.v1.TransferRequest
-	(*BackupRequest)(nil),   // 6: ulisse.v1.BackupRequest
-	(*BackupChunk)(nil),     // 7: ulisse.v1.BackupChunk
+	(*MembersRequest)(nil),    // 0: ulisse.v1.MembersRequest
+	(*ReadIndexRequest)(nil),  // 1: ulisse.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil), // 2: ulisse.v1.ReadIndexResponse
+	(*MembersResponse)(nil),   // 3: ulisse.v1.MembersResponse
+	(*ClusterMember)(nil),     // 4: ulisse.v1.ClusterMember
+	(*JoinRequest)(nil),       // 5: ulisse.v1.JoinRequest
+	(*MemberRequest)(nil),     // 6: ulisse.v1.MemberRequest
+	(*TransferRequest)(nil),   // 7: ulisse.v1.TransferRequest
+	(*BackupRequest)(nil),     // 8: ulisse.v1.BackupRequest
+	(*BackupChunk)(nil),       // 9: ulisse.v1.BackupChunk
 }
 var file_ulisse_v1_cluster_proto_depIdxs = []int32{
-	2, // 0: ulisse.v1.MembersResponse.members:type_name -> ulisse.v1.ClusterMember
-	0, // 1: ulisse.v1.Cluster.Members:input_type -> ulisse.v1.MembersRequest
-	3, // 2: ulisse.v1.Cluster.Join:input_type -> ulisse.v1.JoinRequest
-	4, // 3: ulisse.v1.Cluster.Remove:input_type -> ulisse.v1.MemberRequest
-	4, // 4: ulisse.v1.Cluster.Promote:input_type -> ulisse.v1.MemberRequest
-	4, // 5: ulisse.v1.Cluster.Demote:input_type -> ulisse.v1.MemberRequest
-	5, // 6: ulisse.v1.Cluster.Transfer:input_type -> ulisse.v1.TransferRequest
-	6, // 7: ulisse.v1.Cluster.Backup:input_type -> ulisse.v1.BackupRequest
-	7, // 8: ulisse.v1.Cluster.Restore:input_type -> ulisse.v1.BackupChunk
-	1, // 9: ulisse.v1.Cluster.Members:output_type -> ulisse.v1.MembersResponse
-	1, // 10: ulisse.v1.Cluster.Join:output_type -> ulisse.v1.MembersResponse
-	1, // 11: ulisse.v1.Cluster.Remove:output_type -> ulisse.v1.MembersResponse
-	1, // 12: ulisse.v1.Cluster.Promote:output_type -> ulisse.v1.MembersResponse
-	1, // 13: ulisse.v1.Cluster.Demote:output_type -> ulisse.v1.MembersResponse
-	1, // 14: ulisse.v1.Cluster.Transfer:output_type -> ulisse.v1.MembersResponse
-	7, // 15: ulisse.v1.Cluster.Backup:output_type -> ulisse.v1.BackupChunk
-	1, // 16: ulisse.v1.Cluster.Restore:output_type -> ulisse.v1.MembersResponse
-	9, // [9:17] is the sub-list for method output_type
-	1, // [1:9] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	4,  // 0: ulisse.v1.MembersResponse.members:type_name -> ulisse.v1.ClusterMember
+	0,  // 1: ulisse.v1.Cluster.Members:input_type -> ulisse.v1.MembersRequest
+	1,  // 2: ulisse.v1.Cluster.ReadIndex:input_type -> ulisse.v1.ReadIndexRequest
+	5,  // 3: ulisse.v1.Cluster.Join:input_type -> ulisse.v1.JoinRequest
+	6,  // 4: ulisse.v1.Cluster.Remove:input_type -> ulisse.v1.MemberRequest
+	6,  // 5: ulisse.v1.Cluster.Promote:input_type -> ulisse.v1.MemberRequest
+	6,  // 6: ulisse.v1.Cluster.Demote:input_type -> ulisse.v1.MemberRequest
+	7,  // 7: ulisse.v1.Cluster.Transfer:input_type -> ulisse.v1.TransferRequest
+	8,  // 8: ulisse.v1.Cluster.Backup:input_type -> ulisse.v1.BackupRequest
+	9,  // 9: ulisse.v1.Cluster.Restore:input_type -> ulisse.v1.BackupChunk
+	3,  // 10: ulisse.v1.Cluster.Members:output_type -> ulisse.v1.MembersResponse
+	2,  // 11: ulisse.v1.Cluster.ReadIndex:output_type -> ulisse.v1.ReadIndexResponse
+	3,  // 12: ulisse.v1.Cluster.Join:output_type -> ulisse.v1.MembersResponse
+	3,  // 13: ulisse.v1.Cluster.Remove:output_type -> ulisse.v1.MembersResponse
+	3,  // 14: ulisse.v1.Cluster.Promote:output_type -> ulisse.v1.MembersResponse
+	3,  // 15: ulisse.v1.Cluster.Demote:output_type -> ulisse.v1.MembersResponse
+	3,  // 16: ulisse.v1.Cluster.Transfer:output_type -> ulisse.v1.MembersResponse
+	9,  // 17: ulisse.v1.Cluster.Backup:output_type -> ulisse.v1.BackupChunk
+	3,  // 18: ulisse.v1.Cluster.Restore:output_type -> ulisse.v1.MembersResponse
+	10, // [10:19] is the sub-list for method output_type
+	1,  // [1:10] is the sub-list for method input_type
+	1,  // [1:1] is the sub-list for extension type_name
+	1,  // [1:1] is the sub-list for extension extendee
+	0,  // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_cluster_proto_init() }
@@ -590,7 +678,7 @@ func file_ulisse_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_cluster_proto_rawDesc), len(file_ulisse_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

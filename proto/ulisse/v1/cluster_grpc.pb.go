@@ -19,14 +19,15 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Cluster_Members_FullMethodName  = "/ulisse.v1.Cluster/Members"
-	Cluster_Join_FullMethodName     = "/ulisse.v1.Cluster/Join"
-	Cluster_Remove_FullMethodName   = "/ulisse.v1.Cluster/Remove"
-	Cluster_Promote_FullMethodName  = "/ulisse.v1.Cluster/Promote"
-	Cluster_Demote_FullMethodName   = "/ulisse.v1.Cluster/Demote"
-	Cluster_Transfer_FullMethodName = "/ulisse.v1.Cluster/Transfer"
-	Cluster_Backup_FullMethodName   = "/ulisse.v1.Cluster/Backup"
-	Cluster_Restore_FullMethodName  = "/ulisse.v1.Cluster/Restore"
+	Cluster_Members_FullMethodName   = "/ulisse.v1.Cluster/Members"
+	Cluster_ReadIndex_FullMethodName = "/ulisse.v1.Cluster/ReadIndex"
+	Cluster_Join_FullMethodName      = "/ulisse.v1.Cluster/Join"
+	Cluster_Remove_FullMethodName    = "/ulisse.v1.Cluster/Remove"
+	Cluster_Promote_FullMethodName   = "/ulisse.v1.Cluster/Promote"
+	Cluster_Demote_FullMethodName    = "/ulisse.v1.Cluster/Demote"
+	Cluster_Transfer_FullMethodName  = "/ulisse.v1.Cluster/Transfer"
+	Cluster_Backup_FullMethodName    = "/ulisse.v1.Cluster/Backup"
+	Cluster_Restore_FullMethodName   = "/ulisse.v1.Cluster/Restore"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -36,6 +37,9 @@ const (
 // Cluster shows and changes the group of coordinators.
 type ClusterClient interface {
 	Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersResponse, error)
+	// ReadIndex returns the leader's commit index, confirmed by a quorum: a
+	// coordinator that has applied it gives consistent reads.
+	ReadIndex(ctx context.Context, in *ReadIndexRequest, opts ...grpc.CallOption) (*ReadIndexResponse, error)
 	// Join adds a coordinator, as a voter unless it asks otherwise. Joining with
 	// an id or an address that is a member's replaces that member.
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*MembersResponse, error)
@@ -64,6 +68,16 @@ func (c *clusterClient) Members(ctx context.Context, in *MembersRequest, opts ..
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(MembersResponse)
 	err := c.cc.Invoke(ctx, Cluster_Members_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ReadIndex(ctx context.Context, in *ReadIndexRequest, opts ...grpc.CallOption) (*ReadIndexResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReadIndexResponse)
+	err := c.cc.Invoke(ctx, Cluster_ReadIndex_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +173,9 @@ type Cluster_RestoreClient = grpc.ClientStreamingClient[BackupChunk, MembersResp
 // Cluster shows and changes the group of coordinators.
 type ClusterServer interface {
 	Members(context.Context, *MembersRequest) (*MembersResponse, error)
+	// ReadIndex returns the leader's commit index, confirmed by a quorum: a
+	// coordinator that has applied it gives consistent reads.
+	ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexResponse, error)
 	// Join adds a coordinator, as a voter unless it asks otherwise. Joining with
 	// an id or an address that is a member's replaces that member.
 	Join(context.Context, *JoinRequest) (*MembersResponse, error)
@@ -185,6 +202,9 @@ type UnimplementedClusterServer struct{}
 
 func (UnimplementedClusterServer) Members(context.Context, *MembersRequest) (*MembersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Members not implemented")
+}
+func (UnimplementedClusterServer) ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadIndex not implemented")
 }
 func (UnimplementedClusterServer) Join(context.Context, *JoinRequest) (*MembersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Join not implemented")
@@ -242,6 +262,24 @@ func _Cluster_Members_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServer).Members(ctx, req.(*MembersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ReadIndex_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReadIndexRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ReadIndex(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ReadIndex_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ReadIndex(ctx, req.(*ReadIndexRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -364,6 +402,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Members",
 			Handler:    _Cluster_Members_Handler,
+		},
+		{
+			MethodName: "ReadIndex",
+			Handler:    _Cluster_ReadIndex_Handler,
 		},
 		{
 			MethodName: "Join",

@@ -459,6 +459,7 @@ type WorkerMessage struct {
 	//
 	//	*WorkerMessage_Hello
 	//	*WorkerMessage_Beat
+	//	*WorkerMessage_Release
 	Message       isWorkerMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -519,6 +520,15 @@ func (x *WorkerMessage) GetBeat() *Beat {
 	return nil
 }
 
+func (x *WorkerMessage) GetRelease() *Release {
+	if x != nil {
+		if x, ok := x.Message.(*WorkerMessage_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
 type isWorkerMessage_Message interface {
 	isWorkerMessage_Message()
 }
@@ -531,9 +541,76 @@ type WorkerMessage_Beat struct {
 	Beat *Beat `protobuf:"bytes,2,opt,name=beat,proto3,oneof"`
 }
 
+type WorkerMessage_Release struct {
+	Release *Release `protobuf:"bytes,3,opt,name=release,proto3,oneof"`
+}
+
 func (*WorkerMessage_Hello) isWorkerMessage_Message() {}
 
 func (*WorkerMessage_Beat) isWorkerMessage_Message() {}
+
+func (*WorkerMessage_Release) isWorkerMessage_Message() {}
+
+// Release says that a worker has stopped driving a chain that was revoked.
+type Release struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	Attempt       int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Release) Reset() {
+	*x = Release{}
+	mi := &file_ulisse_v1_workers_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Release) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Release) ProtoMessage() {}
+
+func (x *Release) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_workers_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Release.ProtoReflect.Descriptor instead.
+func (*Release) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Release) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Release) GetChain() int32 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *Release) GetAttempt() int64 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -548,7 +625,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[6]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +637,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[6]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +650,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Hello) GetId() string {
@@ -621,7 +698,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[7]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +710,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[7]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +723,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Beat) GetLoad() *Load {
@@ -677,7 +754,7 @@ type CoordinatorMessage struct {
 
 func (x *CoordinatorMessage) Reset() {
 	*x = CoordinatorMessage{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[8]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -689,7 +766,7 @@ func (x *CoordinatorMessage) String() string {
 func (*CoordinatorMessage) ProtoMessage() {}
 
 func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[8]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -702,7 +779,7 @@ func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorMessage.ProtoReflect.Descriptor instead.
 func (*CoordinatorMessage) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CoordinatorMessage) GetMessage() isCoordinatorMessage_Message {
@@ -748,7 +825,7 @@ type CoordinatorMessage_Drive struct {
 }
 
 type CoordinatorMessage_Revoke struct {
-	Revoke *Revoke `protobuf:"bytes,2,opt,name=revoke,proto3,oneof"` // stop driving this
+	Revoke *Revoke `protobuf:"bytes,2,opt,name=revoke,proto3,oneof"` // stop driving this at the next checkpoint
 }
 
 type CoordinatorMessage_Leave struct {
@@ -770,7 +847,7 @@ type Drive struct {
 
 func (x *Drive) Reset() {
 	*x = Drive{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[9]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -782,7 +859,7 @@ func (x *Drive) String() string {
 func (*Drive) ProtoMessage() {}
 
 func (x *Drive) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[9]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -795,7 +872,7 @@ func (x *Drive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drive.ProtoReflect.Descriptor instead.
 func (*Drive) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Drive) GetPlacement() *Placement {
@@ -816,7 +893,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[10]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -828,7 +905,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[10]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -841,7 +918,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Revoke) GetJob() string {
@@ -873,7 +950,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[11]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +962,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[11]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +975,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{12}
 }
 
 type ReportRequest struct {
@@ -907,15 +984,16 @@ type ReportRequest struct {
 	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
 	Attempt       int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Worker        string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
-	Events        [][]byte               `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`   // chains.Event as JSON
-	Failure       string                 `protobuf:"bytes,6,opt,name=failure,proto3" json:"failure,omitempty"` // the job cannot go on, and why
+	Events        [][]byte               `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`   // of the run, as JSON
+	Loaded        []byte                 `protobuf:"bytes,6,opt,name=loaded,proto3" json:"loaded,omitempty"`   // what the data are, as JSON: from the preparation
+	Failure       string                 `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"` // the job cannot go on, and why
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[12]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1005,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[12]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1018,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReportRequest) GetJob() string {
@@ -978,6 +1056,13 @@ func (x *ReportRequest) GetEvents() [][]byte {
 	return nil
 }
 
+func (x *ReportRequest) GetLoaded() []byte {
+	if x != nil {
+		return x.Loaded
+	}
+	return nil
+}
+
 func (x *ReportRequest) GetFailure() string {
 	if x != nil {
 		return x.Failure
@@ -987,14 +1072,13 @@ func (x *ReportRequest) GetFailure() string {
 
 type ReportResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[13]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1090,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[13]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,14 +1103,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{13}
-}
-
-func (x *ReportResponse) GetVersion() int64 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{14}
 }
 
 type AwaitRequest struct {
@@ -1034,14 +1111,13 @@ type AwaitRequest struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
 	Attempt       int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Version       int64                  `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // that the driver has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +1129,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +1142,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AwaitRequest) GetJob() string {
@@ -1090,24 +1166,18 @@ func (x *AwaitRequest) GetAttempt() int64 {
 	return 0
 }
 
-func (x *AwaitRequest) GetVersion() int64 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
-}
-
 type AwaitResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Assignment    []byte                 `protobuf:"bytes,2,opt,name=assignment,proto3" json:"assignment,omitempty"` // JSON: specification, data, prepared, settings, the chain's state
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// JSON: the specification, the data, the plan, the preparation and the
+	// chain's next task. Empty if there is nothing yet: ask again.
+	Assignment    []byte `protobuf:"bytes,1,opt,name=assignment,proto3" json:"assignment,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1189,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,14 +1202,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *AwaitResponse) GetVersion() int64 {
-	if x != nil {
-		return x.Version
-	}
-	return 0
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AwaitResponse) GetAssignment() []byte {
@@ -1161,7 +1224,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1236,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1249,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogRequest) GetJob() string {
@@ -1225,7 +1288,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1300,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1313,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{17}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{18}
 }
 
 type ListWorkersRequest struct {
@@ -1262,7 +1325,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1274,7 +1337,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1287,7 +1350,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{18}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListWorkersRequest) GetStale() bool {
@@ -1306,7 +1369,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1381,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1394,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{19}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -1350,7 +1413,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1425,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1438,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{20}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DrainRequest) GetId() string {
@@ -1428,11 +1491,16 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x05group\x18\x05 \x03(\v2\x11.ulisse.v1.MemberR\x05group\":\n" +
 	"\x06Member\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"k\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x9b\x01\n" +
 	"\rWorkerMessage\x12(\n" +
 	"\x05hello\x18\x01 \x01(\v2\x10.ulisse.v1.HelloH\x00R\x05hello\x12%\n" +
-	"\x04beat\x18\x02 \x01(\v2\x0f.ulisse.v1.BeatH\x00R\x04beatB\t\n" +
-	"\amessage\"\xac\x01\n" +
+	"\x04beat\x18\x02 \x01(\v2\x0f.ulisse.v1.BeatH\x00R\x04beat\x12.\n" +
+	"\arelease\x18\x03 \x01(\v2\x12.ulisse.v1.ReleaseH\x00R\areleaseB\t\n" +
+	"\amessage\"K\n" +
+	"\aRelease\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\xac\x01\n" +
 	"\x05Hello\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12/\n" +
@@ -1453,25 +1521,23 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\a\n" +
-	"\x05Leave\"\x9b\x01\n" +
+	"\x05Leave\"\xb3\x01\n" +
 	"\rReportRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x03R\aattempt\x12\x16\n" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12\x16\n" +
-	"\x06events\x18\x05 \x03(\fR\x06events\x12\x18\n" +
-	"\afailure\x18\x06 \x01(\tR\afailure\"*\n" +
-	"\x0eReportResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x03R\aversion\"j\n" +
+	"\x06events\x18\x05 \x03(\fR\x06events\x12\x16\n" +
+	"\x06loaded\x18\x06 \x01(\fR\x06loaded\x12\x18\n" +
+	"\afailure\x18\a \x01(\tR\afailure\"\x10\n" +
+	"\x0eReportResponse\"P\n" +
 	"\fAwaitRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\x03R\aattempt\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\x03R\aversion\"I\n" +
-	"\rAwaitResponse\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x1e\n" +
+	"\aattempt\x18\x03 \x01(\x03R\aattempt\"/\n" +
+	"\rAwaitResponse\x12\x1e\n" +
 	"\n" +
-	"assignment\x18\x02 \x01(\fR\n" +
+	"assignment\x18\x01 \x01(\fR\n" +
 	"assignment\"b\n" +
 	"\n" +
 	"LogRequest\x12\x10\n" +
@@ -1506,7 +1572,7 @@ func file_ulisse_v1_workers_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_workers_proto_rawDescData
 }
 
-var file_ulisse_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_ulisse_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_ulisse_v1_workers_proto_goTypes = []any{
 	(*Worker)(nil),                // 0: ulisse.v1.Worker
 	(*Capacity)(nil),              // 1: ulisse.v1.Capacity
@@ -1514,58 +1580,60 @@ var file_ulisse_v1_workers_proto_goTypes = []any{
 	(*Placement)(nil),             // 3: ulisse.v1.Placement
 	(*Member)(nil),                // 4: ulisse.v1.Member
 	(*WorkerMessage)(nil),         // 5: ulisse.v1.WorkerMessage
-	(*Hello)(nil),                 // 6: ulisse.v1.Hello
-	(*Beat)(nil),                  // 7: ulisse.v1.Beat
-	(*CoordinatorMessage)(nil),    // 8: ulisse.v1.CoordinatorMessage
-	(*Drive)(nil),                 // 9: ulisse.v1.Drive
-	(*Revoke)(nil),                // 10: ulisse.v1.Revoke
-	(*Leave)(nil),                 // 11: ulisse.v1.Leave
-	(*ReportRequest)(nil),         // 12: ulisse.v1.ReportRequest
-	(*ReportResponse)(nil),        // 13: ulisse.v1.ReportResponse
-	(*AwaitRequest)(nil),          // 14: ulisse.v1.AwaitRequest
-	(*AwaitResponse)(nil),         // 15: ulisse.v1.AwaitResponse
-	(*LogRequest)(nil),            // 16: ulisse.v1.LogRequest
-	(*LogResponse)(nil),           // 17: ulisse.v1.LogResponse
-	(*ListWorkersRequest)(nil),    // 18: ulisse.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 19: ulisse.v1.ListWorkersResponse
-	(*DrainRequest)(nil),          // 20: ulisse.v1.DrainRequest
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*Release)(nil),               // 6: ulisse.v1.Release
+	(*Hello)(nil),                 // 7: ulisse.v1.Hello
+	(*Beat)(nil),                  // 8: ulisse.v1.Beat
+	(*CoordinatorMessage)(nil),    // 9: ulisse.v1.CoordinatorMessage
+	(*Drive)(nil),                 // 10: ulisse.v1.Drive
+	(*Revoke)(nil),                // 11: ulisse.v1.Revoke
+	(*Leave)(nil),                 // 12: ulisse.v1.Leave
+	(*ReportRequest)(nil),         // 13: ulisse.v1.ReportRequest
+	(*ReportResponse)(nil),        // 14: ulisse.v1.ReportResponse
+	(*AwaitRequest)(nil),          // 15: ulisse.v1.AwaitRequest
+	(*AwaitResponse)(nil),         // 16: ulisse.v1.AwaitResponse
+	(*LogRequest)(nil),            // 17: ulisse.v1.LogRequest
+	(*LogResponse)(nil),           // 18: ulisse.v1.LogResponse
+	(*ListWorkersRequest)(nil),    // 19: ulisse.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 20: ulisse.v1.ListWorkersResponse
+	(*DrainRequest)(nil),          // 21: ulisse.v1.DrainRequest
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
 }
 var file_ulisse_v1_workers_proto_depIdxs = []int32{
 	1,  // 0: ulisse.v1.Worker.capacity:type_name -> ulisse.v1.Capacity
-	21, // 1: ulisse.v1.Worker.joined:type_name -> google.protobuf.Timestamp
-	21, // 2: ulisse.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
+	22, // 1: ulisse.v1.Worker.joined:type_name -> google.protobuf.Timestamp
+	22, // 2: ulisse.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
 	2,  // 3: ulisse.v1.Worker.load:type_name -> ulisse.v1.Load
 	3,  // 4: ulisse.v1.Worker.driving:type_name -> ulisse.v1.Placement
 	3,  // 5: ulisse.v1.Worker.serving:type_name -> ulisse.v1.Placement
 	4,  // 6: ulisse.v1.Placement.group:type_name -> ulisse.v1.Member
-	6,  // 7: ulisse.v1.WorkerMessage.hello:type_name -> ulisse.v1.Hello
-	7,  // 8: ulisse.v1.WorkerMessage.beat:type_name -> ulisse.v1.Beat
-	1,  // 9: ulisse.v1.Hello.capacity:type_name -> ulisse.v1.Capacity
-	3,  // 10: ulisse.v1.Hello.driving:type_name -> ulisse.v1.Placement
-	2,  // 11: ulisse.v1.Beat.load:type_name -> ulisse.v1.Load
-	9,  // 12: ulisse.v1.CoordinatorMessage.drive:type_name -> ulisse.v1.Drive
-	10, // 13: ulisse.v1.CoordinatorMessage.revoke:type_name -> ulisse.v1.Revoke
-	11, // 14: ulisse.v1.CoordinatorMessage.leave:type_name -> ulisse.v1.Leave
-	3,  // 15: ulisse.v1.Drive.placement:type_name -> ulisse.v1.Placement
-	0,  // 16: ulisse.v1.ListWorkersResponse.workers:type_name -> ulisse.v1.Worker
-	5,  // 17: ulisse.v1.Workers.Connect:input_type -> ulisse.v1.WorkerMessage
-	12, // 18: ulisse.v1.Workers.Report:input_type -> ulisse.v1.ReportRequest
-	14, // 19: ulisse.v1.Workers.Await:input_type -> ulisse.v1.AwaitRequest
-	16, // 20: ulisse.v1.Workers.Log:input_type -> ulisse.v1.LogRequest
-	18, // 21: ulisse.v1.Workers.List:input_type -> ulisse.v1.ListWorkersRequest
-	20, // 22: ulisse.v1.Workers.Drain:input_type -> ulisse.v1.DrainRequest
-	8,  // 23: ulisse.v1.Workers.Connect:output_type -> ulisse.v1.CoordinatorMessage
-	13, // 24: ulisse.v1.Workers.Report:output_type -> ulisse.v1.ReportResponse
-	15, // 25: ulisse.v1.Workers.Await:output_type -> ulisse.v1.AwaitResponse
-	17, // 26: ulisse.v1.Workers.Log:output_type -> ulisse.v1.LogResponse
-	19, // 27: ulisse.v1.Workers.List:output_type -> ulisse.v1.ListWorkersResponse
-	0,  // 28: ulisse.v1.Workers.Drain:output_type -> ulisse.v1.Worker
-	23, // [23:29] is the sub-list for method output_type
-	17, // [17:23] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	7,  // 7: ulisse.v1.WorkerMessage.hello:type_name -> ulisse.v1.Hello
+	8,  // 8: ulisse.v1.WorkerMessage.beat:type_name -> ulisse.v1.Beat
+	6,  // 9: ulisse.v1.WorkerMessage.release:type_name -> ulisse.v1.Release
+	1,  // 10: ulisse.v1.Hello.capacity:type_name -> ulisse.v1.Capacity
+	3,  // 11: ulisse.v1.Hello.driving:type_name -> ulisse.v1.Placement
+	2,  // 12: ulisse.v1.Beat.load:type_name -> ulisse.v1.Load
+	10, // 13: ulisse.v1.CoordinatorMessage.drive:type_name -> ulisse.v1.Drive
+	11, // 14: ulisse.v1.CoordinatorMessage.revoke:type_name -> ulisse.v1.Revoke
+	12, // 15: ulisse.v1.CoordinatorMessage.leave:type_name -> ulisse.v1.Leave
+	3,  // 16: ulisse.v1.Drive.placement:type_name -> ulisse.v1.Placement
+	0,  // 17: ulisse.v1.ListWorkersResponse.workers:type_name -> ulisse.v1.Worker
+	5,  // 18: ulisse.v1.Workers.Connect:input_type -> ulisse.v1.WorkerMessage
+	13, // 19: ulisse.v1.Workers.Report:input_type -> ulisse.v1.ReportRequest
+	15, // 20: ulisse.v1.Workers.Await:input_type -> ulisse.v1.AwaitRequest
+	17, // 21: ulisse.v1.Workers.Log:input_type -> ulisse.v1.LogRequest
+	19, // 22: ulisse.v1.Workers.List:input_type -> ulisse.v1.ListWorkersRequest
+	21, // 23: ulisse.v1.Workers.Drain:input_type -> ulisse.v1.DrainRequest
+	9,  // 24: ulisse.v1.Workers.Connect:output_type -> ulisse.v1.CoordinatorMessage
+	14, // 25: ulisse.v1.Workers.Report:output_type -> ulisse.v1.ReportResponse
+	16, // 26: ulisse.v1.Workers.Await:output_type -> ulisse.v1.AwaitResponse
+	18, // 27: ulisse.v1.Workers.Log:output_type -> ulisse.v1.LogResponse
+	20, // 28: ulisse.v1.Workers.List:output_type -> ulisse.v1.ListWorkersResponse
+	0,  // 29: ulisse.v1.Workers.Drain:output_type -> ulisse.v1.Worker
+	24, // [24:30] is the sub-list for method output_type
+	18, // [18:24] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_workers_proto_init() }
@@ -1576,8 +1644,9 @@ func file_ulisse_v1_workers_proto_init() {
 	file_ulisse_v1_workers_proto_msgTypes[5].OneofWrappers = []any{
 		(*WorkerMessage_Hello)(nil),
 		(*WorkerMessage_Beat)(nil),
+		(*WorkerMessage_Release)(nil),
 	}
-	file_ulisse_v1_workers_proto_msgTypes[8].OneofWrappers = []any{
+	file_ulisse_v1_workers_proto_msgTypes[9].OneofWrappers = []any{
 		(*CoordinatorMessage_Drive)(nil),
 		(*CoordinatorMessage_Revoke)(nil),
 		(*CoordinatorMessage_Leave)(nil),
@@ -1588,7 +1657,7 @@ func file_ulisse_v1_workers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_workers_proto_rawDesc), len(file_ulisse_v1_workers_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,8 +41,7 @@ type WorkersClient interface {
 	// when they are durable on a quorum. A stale attempt is refused with
 	// FAILED_PRECONDITION.
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
-	// Await returns the run as a driver has to know it, once it has moved past
-	// the version that the driver has seen.
+	// Await returns what a driver is to do, once there is something.
 	Await(ctx context.Context, in *AwaitRequest, opts ...grpc.CallOption) (*AwaitResponse, error)
 	// Log takes lines for a job's log. They are kept by whoever is leader, not
 	// replicated.
@@ -137,8 +136,7 @@ type WorkersServer interface {
 	// when they are durable on a quorum. A stale attempt is refused with
 	// FAILED_PRECONDITION.
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
-	// Await returns the run as a driver has to know it, once it has moved past
-	// the version that the driver has seen.
+	// Await returns what a driver is to do, once there is something.
 	Await(context.Context, *AwaitRequest) (*AwaitResponse, error)
 	// Log takes lines for a job's log. They are kept by whoever is leader, not
 	// replicated.

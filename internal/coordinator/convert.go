@@ -1,0 +1,113 @@
+package coordinator
+
+import (
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/state"
+)
+
+var jobStates = map[state.Phase]pb.JobState{
+	state.Queued:      pb.JobState_JOB_STATE_QUEUED,
+	state.Preparing:   pb.JobState_JOB_STATE_PREPARING,
+	state.Warmup:      pb.JobState_JOB_STATE_WARMUP,
+	state.Sampling:    pb.JobState_JOB_STATE_SAMPLING,
+	state.Paused:      pb.JobState_JOB_STATE_PAUSED,
+	state.Converged:   pb.JobState_JOB_STATE_CONVERGED,
+	state.Unconverged: pb.JobState_JOB_STATE_UNCONVERGED,
+	state.Cancelled:   pb.JobState_JOB_STATE_CANCELLED,
+	state.Failed:      pb.JobState_JOB_STATE_FAILED,
+}
+
+// record returns a job without what its run says.
+func record(j *state.Job) *pb.Job {
+	return &pb.Job{Id: j.ID, Name: j.Name, State: jobStates[j.Phase], Message: j.Message, Priority: int32(j.Priority),
+		Submitted: stamp(j.Submitted), Started: stamp(j.Started), Ended: stamp(j.Ended), Spec: j.Spec, Data: info(j.Data, j.Info),
+		StopReason: string(j.Reason), DrawsSha256: j.DrawsSHA256, Owner: j.Owner, Namespace: j.Namespace}
+}
+
+// jobOf returns a job with the progress of its run.
+func jobOf(f *state.Follower) *pb.Job {
+	j := record(f.Job)
+	p := &pb.Progress{ActiveSeconds: f.Job.Elapsed(time.Now()).Seconds()}
+	j.Progress = p
+	for c := 1; c < len(f.Job.Placements); c++ {
+		at := &f.Job.Placements[c]
+		p.Chains = append(p.Chains, &pb.ChainProgress{Chain: int32(c), Worker: at.Worker, Group: at.Group, Attempt: at.Attempt})
+	}
+	r := f.Run
+	if r == nil {
+		return j
+	}
+	p.Draws, p.MaxDraws = int32(r.Plan.Draws), int32(r.Plan.MaxDraws)
+	p.JudgedDraws, p.Rhat, p.Ess = int32(f.Convergence.Draws), finite(f.Convergence.RHat), finite(f.Convergence.ESS)
+	for c := range r.Chains {
+		ch, to := &r.Chains[c], p.Chains[c]
+		to.Warmup, to.Draws, to.Seconds = int32(ch.Warmup), int32(len(ch.Draws)), ch.Cost.Seconds
+		if ch.Cost.Solves > 0 {
+			to.SolverIterations = float64(ch.Cost.Iterations) / float64(ch.Cost.Solves)
+		}
+	}
+	if s := r.Settings; s != nil {
+		p.Step, p.Probes, p.NoiseBudget = s.Step, int32(s.Probes), s.Budget
+	}
+	return j
+}
+
+// finite returns 0 for what is not known yet.
+func finite(x float64) float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return 0
+	}
+	return x
+}
+
+func stamp(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+func info(blob string, i *dataset.Info) *pb.DataInfo {
+	if i == nil {
+		return &pb.DataInfo{Blob: blob}
+	}
+	d := &pb.DataInfo{Blob: blob, Sha256: i.SHA256, N: int64(i.Rows), D: int32(i.D()), Target: i.Target, Inputs: i.InputNames,
+		TargetScale: scale(i.YScale), HeldOut: int64(i.HeldOut)}
+	for _, s := range i.XScale {
+		d.InputScales = append(d.InputScales, scale(s))
+	}
+	if t := i.Truth; t != nil {
+		d.Truth = append(append([]float64{math.Log(t.Sigma)}, logAll(t.Tau)...), math.Log(t.Lambda))
+	}
+	return d
+}
+
+func logAll(x []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = math.Log(v)
+	}
+	return out
+}
+
+func scale(s dataset.Scale) *pb.Scale { return &pb.Scale{Mean: s.Mean, Sd: s.SD} }
+
+// copyRun returns what results need of a run, which does not change when the
+// run does: draws that are there stay what they are.
+func copyRun(r *chains.Run) *chains.Run {
+	c := *r
+	c.Chains = append([]chains.Chain(nil), r.Chains...)
+	for i := range c.Chains {
+		ch := &c.Chains[i]
+		ch.Windows, ch.Beyond, ch.Stats = nil, nil, chains.Stats{}
+	}
+	return &c
+}

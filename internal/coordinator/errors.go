@@ -1,0 +1,55 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/state"
+)
+
+// ErrNotLeader is what a Node returns where only the leader can do something.
+var ErrNotLeader = errors.New("this node is not the leader")
+
+// status returns an error as the wire knows it.
+func (c *Coordinator) status(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	var field *job.FieldError
+	code := codes.Internal
+	switch {
+	case errors.As(err, &field):
+		return badField("spec."+field.Path, field.Error())
+	case errors.Is(err, ErrNotLeader):
+		return c.notLeader()
+	case errors.Is(err, state.ErrUnknown):
+		code = codes.NotFound
+	case errors.Is(err, state.ErrFenced), errors.Is(err, chains.ErrStale), errors.Is(err, state.ErrPhase), errors.Is(err, chains.ErrPhase):
+		code = codes.FailedPrecondition
+	case errors.Is(err, state.ErrMalformed), errors.Is(err, chains.ErrShape):
+		code = codes.InvalidArgument
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	}
+	return status.Error(code, err.Error())
+}
+
+// badField refuses a request for one of its fields.
+func badField(path, msg string) error {
+	s := status.New(codes.InvalidArgument, msg)
+	if d, err := s.WithDetails(&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: path, Description: msg}}}); err == nil {
+		s = d
+	}
+	return s.Err()
+}

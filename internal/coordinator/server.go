@@ -1,0 +1,148 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"google.golang.org/grpc"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/state"
+)
+
+// Node is the replicated state, as package cluster keeps it.
+type Node interface {
+	ID() string
+	// Apply replicates a command and returns what the state machine returned.
+	// Only the leader can.
+	Apply(ctx context.Context, command []byte) (any, error)
+	// View reads this node's copy of the state.
+	View(func(*bbolt.Tx) error) error
+	// Changed returns a channel that is closed when the state next changes.
+	Changed() <-chan struct{}
+	// ReadIndex returns the index that a consistent read has to have seen. Only
+	// the leader can.
+	ReadIndex(ctx context.Context) (uint64, error)
+	// WaitApplied waits until this node has applied an index.
+	WaitApplied(ctx context.Context, index uint64) error
+	// IsLeader reports whether this node leads; Leader returns the leader's id
+	// and the address of its RPCs, empty if there is none.
+	IsLeader() bool
+	Leader() (id, grpcAddress string)
+}
+
+// Config configures a coordinator.
+type Config struct {
+	Node   Node
+	Dir    string // for logs
+	Logger *slog.Logger
+	// Dial connects to another coordinator.
+	Dial func(address string) (*grpc.ClientConn, error)
+	// Peers returns the addresses of the other coordinators' RPCs.
+	Peers func() []string
+	// Grace is how long a worker may be silent before its chains are given to
+	// others. Zero means 10 s.
+	Grace time.Duration
+	// SplitRows is the number of rows from which idle workers share a chain's
+	// products. Zero means 20,000; negative never.
+	SplitRows int
+	// MaxJobs bounds the jobs that are kept. Zero means 100,000.
+	MaxJobs int
+}
+
+// Coordinator serves the RPCs of a coordinator, and leads when its node does.
+type Coordinator struct {
+	Config
+	views   *views
+	workers *registry
+	logs    *logs
+	peers   *peers
+
+	pb.UnimplementedJobsServer
+	pb.UnimplementedWorkersServer
+}
+
+// New returns a coordinator.
+func New(c Config) (*Coordinator, error) {
+	if c.Grace == 0 {
+		c.Grace = 10 * time.Second
+	}
+	if c.SplitRows == 0 {
+		c.SplitRows = 20_000
+	}
+	if c.MaxJobs == 0 {
+		c.MaxJobs = 100_000
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	l, err := openLogs(c.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the job logs: %w", err)
+	}
+	return &Coordinator{Config: c, views: newViews(c.Node), workers: newRegistry(), logs: l, peers: &peers{dial: c.Dial}}, nil
+}
+
+// Register registers the services.
+func (c *Coordinator) Register(s grpc.ServiceRegistrar) {
+	pb.RegisterJobsServer(s, c)
+	pb.RegisterWorkersServer(s, workersServer{c})
+}
+
+// Close releases what the coordinator holds.
+func (c *Coordinator) Close() error {
+	c.peers.close()
+	return c.logs.close()
+}
+
+// apply replicates a command and returns the job that it made or changed.
+func (c *Coordinator) apply(ctx context.Context, cmd state.Command) (*state.Job, error) {
+	cmd.Time = time.Now().UTC()
+	text, err := cmd.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxCommand {
+		return nil, fmt.Errorf("%w: %d bytes, more than the log takes in one entry", state.ErrMalformed, len(text))
+	}
+	r, err := c.Node.Apply(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	j, _ := r.(*state.Job)
+	return j, nil
+}
+
+// maxCommand bounds an entry of the log.
+const maxCommand = 8 << 20
+
+// catchUp makes reads of this node's state consistent.
+func (c *Coordinator) catchUp(ctx context.Context) error {
+	if c.Node.IsLeader() {
+		_, err := c.Node.ReadIndex(ctx)
+		return err
+	}
+	conn, err := c.leader()
+	if err != nil {
+		return err
+	}
+	r, err := pb.NewClusterClient(conn).ReadIndex(forwarded(ctx), &pb.ReadIndexRequest{})
+	if err != nil {
+		return err
+	}
+	return c.Node.WaitApplied(ctx, r.Index)
+}
+
+// read makes a consistent read, or a stale one if that will do.
+func (c *Coordinator) read(ctx context.Context, stale bool, f func(*bbolt.Tx) error) error {
+	if !stale {
+		if err := c.catchUp(ctx); err != nil {
+			return err
+		}
+	}
+	return c.Node.View(f)
+}

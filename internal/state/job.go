@@ -1,0 +1,137 @@
+package state
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+)
+
+// Phase is where a job stands.
+type Phase string
+
+// The phases of a job.
+const (
+	Queued      Phase = "queued" // waits for workers
+	Preparing   Phase = "preparing"
+	Warmup      Phase = "warmup"
+	Sampling    Phase = "sampling"
+	Paused      Phase = "paused"
+	Converged   Phase = "converged"
+	Unconverged Phase = "unconverged"
+	Cancelled   Phase = "cancelled"
+	Failed      Phase = "failed"
+)
+
+// Ended reports whether nothing more happens to a job in this phase unless it
+// is extended.
+func (p Phase) Ended() bool {
+	return p == Converged || p == Unconverged || p == Cancelled || p == Failed
+}
+
+// AtWork reports whether the time of a job in this phase counts.
+func (p Phase) AtWork() bool { return p == Preparing || p == Warmup || p == Sampling }
+
+// Job is the record of a job.
+type Job struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	ClientID  string    `json:"client_id,omitempty"`
+	Owner     string    `json:"owner,omitempty"`
+	Namespace string    `json:"namespace,omitempty"`
+	Spec      string    `json:"spec"`           // YAML, with every default
+	Data      string    `json:"data,omitempty"` // address of the table
+	Priority  int       `json:"priority,omitempty"`
+	Chains    int       `json:"chains"`
+	Phase     Phase     `json:"phase"`
+	Message   string    `json:"message,omitempty"`
+	Submitted time.Time `json:"submitted"`
+	Started   time.Time `json:"started,omitzero"`
+	Ended     time.Time `json:"ended,omitzero"`
+	// Active is the time at work up to Since, where it is at work since then.
+	Active time.Duration `json:"active"`
+	Since  time.Time     `json:"since,omitzero"`
+	// What the first worker to read the data told, from which the run follows.
+	Info           *dataset.Info `json:"info,omitempty"`
+	Plan           *chains.Plan  `json:"plan,omitempty"`
+	InstructionSet string        `json:"instruction_set,omitempty"`
+	// Placements are those of the preparation (0) and of the chains.
+	Placements []Placement `json:"placements"`
+	// Events counts those of the run, Extends the times that it was extended.
+	Events      uint64        `json:"events"`
+	Extends     int           `json:"extends,omitempty"`
+	Reason      chains.Reason `json:"reason,omitempty"`
+	DrawsSHA256 string        `json:"draws_sha256,omitempty"`
+	// Version is the index of the last command that changed the job.
+	Version uint64 `json:"version"`
+}
+
+// Placement says which worker drives a chain, with whom.
+type Placement struct {
+	Attempt int64    `json:"attempt"`
+	Worker  string   `json:"worker,omitempty"` // none if empty
+	Group   []string `json:"group,omitempty"`  // further workers that share its products
+}
+
+// Elapsed returns the time that the job has been at work at t.
+func (j *Job) Elapsed(t time.Time) time.Duration {
+	if j.Since.IsZero() || t.Before(j.Since) {
+		return j.Active
+	}
+	return j.Active + t.Sub(j.Since)
+}
+
+// move changes the phase and keeps the books of time.
+func (j *Job) move(to Phase, t time.Time) {
+	if j.Phase.AtWork() && !to.AtWork() {
+		j.Active, j.Since = j.Elapsed(t), time.Time{}
+	}
+	if !j.Phase.AtWork() && to.AtWork() {
+		j.Since = t
+		if j.Started.IsZero() {
+			j.Started = t
+		}
+	}
+	j.Ended = time.Time{}
+	if to.Ended() {
+		j.Ended = t
+	}
+	j.Phase = to
+}
+
+// place changes a placement; another driver is another attempt.
+func (j *Job) place(chain int, worker string, group []string) {
+	p := &j.Placements[chain]
+	if p.Worker != worker || worker == "" {
+		p.Attempt++
+	}
+	p.Worker, p.Group = worker, slices.Clone(group)
+}
+
+// Placed reports whether any chain has a driver.
+func (j *Job) Placed() bool {
+	return slices.ContainsFunc(j.Placements, func(p Placement) bool { return p.Worker != "" })
+}
+
+// phaseOf returns the phase of a job at work on a run.
+func phaseOf(r *chains.Run) Phase {
+	if r == nil {
+		return Preparing
+	}
+	switch r.Phase {
+	case chains.Warmup:
+		return Warmup
+	case chains.Sampling:
+		return Sampling
+	case chains.Done:
+		switch r.Stopped.Reason {
+		case chains.Converged:
+			return Converged
+		case chains.Cancelled:
+			return Cancelled
+		}
+		return Unconverged
+	}
+	return Preparing
+}
