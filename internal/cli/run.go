@@ -78,7 +78,7 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	defer progress.Close()
 	progress.Started(j.data, j.spec)
 	d := driver.New(driver.Config{Spec: j.spec, Problem: j.problem, Plan: &j.plan, Budget: budget, Observe: progress.Observe,
-		Operator: func() driver.Operator { return cmvp.New(j.problem.Inputs, j.problem.Model.Family, budget) }})
+		Operator: func(int) driver.Operator { return cmvp.New(j.problem.Inputs, j.problem.Model.Family, budget) }})
 	r, wall, err := local.Run(ctx, local.Config{Plan: j.plan, Driver: d, Budget: budget,
 		Journal: fold.path(journalFile), Watch: progress.Watch})
 	progress.Finished(r)

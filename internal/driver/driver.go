@@ -37,8 +37,9 @@ type Config struct {
 	Problem *posterior.Problem
 	Plan    *chains.Plan
 	Budget  *parallel.Budget
-	// Operator returns an operator over all rows. Each chain has its own.
-	Operator func() Operator
+	// Operator returns an operator over all rows for a chain (0 is the search for
+	// the mode). Each chain has its own.
+	Operator func(chain int) Operator
 	// Observe, if set, is told of every gradient and every exact step. It must
 	// be safe for concurrent use.
 	Observe func(Observation)
@@ -180,8 +181,8 @@ type Chain struct {
 	dense  *posterior.Dense // cholesky
 }
 
-// NewChain returns the driver of a chain of a prepared run.
-func (d *Driver) NewChain(prep *chains.Prepared) (*Chain, error) {
+// NewChain returns the driver of a chain (from 1) of a prepared run.
+func (d *Driver) NewChain(prep *chains.Prepared, chain int) (*Chain, error) {
 	if d.Plan.Method == "cholesky" {
 		return &Chain{d: d, dense: posterior.NewDense(d.Problem, d.Budget)}, nil
 	}
@@ -189,7 +190,7 @@ func (d *Driver) NewChain(prep *chains.Prepared) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.newSource(d.Problem, d.Operator(), pre, d.Spec.Solver.Tolerance, true)
+	s, err := d.newSource(d.Problem, d.Operator(chain), pre, d.Spec.Solver.Tolerance, true)
 	if err != nil {
 		return nil, err
 	}

@@ -107,7 +107,7 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 		}
 	}
 
-	op := d.Operator()
+	op := d.Operator(0)
 	if size0 < n {
 		var err error
 		if pt, err = d.climb(ctx, prep, d.Problem, op, pt, key); err != nil {

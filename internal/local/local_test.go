@@ -57,7 +57,7 @@ func config(t testing.TB, s *job.Spec, cores int, dir string) Config {
 	}
 	plan := chains.NewPlan(s, p.Model.Names())
 	d := driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func() driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
 	return Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(dir, "journal")}
 }
 

@@ -1,0 +1,119 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// coordinators are the ways to the cluster: any coordinator passes calls on to
+// the leader, so it is enough to reach one.
+type coordinators struct {
+	dial func(address string) (*grpc.ClientConn, error)
+
+	mu        sync.Mutex
+	addresses []string
+	at        int    // the one in use
+	hint      string // the leader, as another coordinator told
+	conns     map[string]*grpc.ClientConn
+}
+
+// Times of calls.
+const (
+	callTimeout = 30 * time.Second // longer than the coordinator holds a call
+	backoffMin  = 50 * time.Millisecond
+	backoffMax  = 2 * time.Second
+)
+
+// conn returns the connection to use next.
+func (c *coordinators) conn() (*grpc.ClientConn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	address := c.hint
+	if address == "" {
+		address = c.addresses[c.at%len(c.addresses)]
+	}
+	if conn := c.conns[address]; conn != nil {
+		return conn, nil
+	}
+	conn, err := c.dial(address)
+	if err != nil {
+		return nil, err
+	}
+	if c.conns == nil {
+		c.conns = map[string]*grpc.ClientConn{}
+	}
+	c.conns[address] = conn
+	return conn, nil
+}
+
+// failed notes that a call did not get through, and where the leader is said
+// to be.
+func (c *coordinators) failed(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	hint := ""
+	for _, d := range status.Convert(err).Details() {
+		if e, ok := d.(*errdetails.ErrorInfo); ok && e.Reason == "NOT_LEADER" {
+			hint = e.Metadata["address"]
+		}
+	}
+	if hint == "" || hint == c.hint {
+		c.at++
+	}
+	c.hint = hint
+}
+
+// again reports whether a call that failed so may succeed elsewhere or later.
+func again(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Aborted, codes.Canceled, codes.Internal, codes.Unknown, codes.ResourceExhausted:
+		return true
+	}
+	return false
+}
+
+// call makes a call until it succeeds, or fails for good, or ctx is done.
+func (c *coordinators) call(ctx context.Context, f func(context.Context, *grpc.ClientConn) error) error {
+	wait := backoffMin
+	for {
+		err := func() error {
+			conn, err := c.conn()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			return f(ctx, conn)
+		}()
+		if err == nil || ctx.Err() != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+		if !again(err) {
+			return err
+		}
+		c.failed(err)
+		select {
+		case <-time.After(wait/2 + rand.N(wait)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		wait = min(2*wait, backoffMax)
+	}
+}
+
+func (c *coordinators) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+	c.conns = nil
+}

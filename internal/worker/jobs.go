@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+)
+
+// jobCache keeps the data of jobs that the worker has to do with.
+type jobCache struct {
+	w    *Worker
+	mu   sync.Mutex
+	byID map[string]*loaded
+}
+
+// keepIdle is how many jobs that nobody drives are kept, in case they return.
+const keepIdle = 2
+
+// loaded is a job with its data.
+type loaded struct {
+	w       *Worker
+	id      string
+	ready   chan struct{}
+	err     error
+	users   int
+	spec    *job.Spec
+	data    *dataset.Dataset
+	problem *posterior.Problem
+	plan    *chains.Plan
+
+	mu     sync.Mutex
+	drv    *driver.Driver
+	groups map[int]*drive // who drives a chain here
+}
+
+func newJobCache(w *Worker) *jobCache { return &jobCache{w: w, byID: map[string]*loaded{}} }
+
+// load returns a job with its data, reading them if need be. Each driver loads
+// its job once or more and releases it once.
+func (c *jobCache) load(ctx context.Context, id string, a *coordinator.Assignment) (*loaded, error) {
+	c.mu.Lock()
+	j := c.byID[id]
+	if j == nil || j.err != nil {
+		j = &loaded{w: c.w, id: id, ready: make(chan struct{}), groups: map[int]*drive{}}
+		c.byID[id] = j
+		go func() {
+			defer close(j.ready)
+			j.err = j.read(context.WithoutCancel(ctx), a)
+		}()
+	}
+	c.mu.Unlock()
+	select {
+	case <-j.ready:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if j.err == nil && a.Info != nil && a.Info.SHA256 != j.data.SHA256 {
+		return nil, fmt.Errorf("the data at %s are not those that the job began with: their hash is %s, not %s", j.spec.Data.Path, j.data.SHA256, a.Info.SHA256)
+	}
+	return j, j.err
+}
+
+// release forgets jobs that nobody drives, but for a few.
+func (c *jobCache) release(string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	inUse := map[string]bool{}
+	c.w.mu.Lock()
+	for k := range c.w.drives {
+		inUse[k.job] = true
+	}
+	c.w.mu.Unlock()
+	idle := 0
+	for id := range c.byID {
+		if inUse[id] {
+			continue
+		}
+		if idle++; idle > keepIdle {
+			delete(c.byID, id)
+		}
+	}
+}
+
+// read reads the data and makes the problem.
+func (j *loaded) read(ctx context.Context, a *coordinator.Assignment) error {
+	spec, err := job.ParseString(a.Spec)
+	if err != nil {
+		return err
+	}
+	name := spec.Data.Path // as the user knows it
+	if a.Data != "" {
+		if spec.Data.Path, err = j.w.Fetch(ctx, a.Data); err != nil {
+			return fmt.Errorf("fetching the data: %w", err)
+		}
+	}
+	if err := j.w.Budget.Acquire(ctx); err != nil {
+		return err
+	}
+	defer j.w.Budget.Release()
+	if j.data, err = spec.Load(ctx, nil, j.w.Budget); err != nil {
+		return errors.New(strings.ReplaceAll(err.Error(), spec.Data.Path, name))
+	}
+	if j.problem, err = spec.Problem(j.data); err != nil {
+		return err
+	}
+	p := chains.NewPlan(spec, j.problem.Model.Names())
+	j.spec, j.plan = spec, &p
+	return nil
+}
+
+// driver returns the job's driver, which all its chains here share.
+func (j *loaded) driver(d *drive) *driver.Driver {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.groups[d.key.chain] = d
+	if j.drv == nil {
+		j.drv = driver.New(driver.Config{Spec: j.spec, Problem: j.problem, Plan: j.plan, Budget: j.w.Budget,
+			Observe:  func(o driver.Observation) { j.w.observe(j.id, o) },
+			Operator: func(chain int) driver.Operator { return j.operator(chain) }})
+	}
+	return j.drv
+}
+
+// operator returns the operator of a chain.
+func (j *loaded) operator(chain int) driver.Operator {
+	return cmvp.New(j.problem.Inputs, j.problem.Model.Family, j.w.Budget)
+}
+
+// chain returns the driver of a chain of the job.
+func (j *loaded) chain(d *drive, prep *chains.Prepared) (*driver.Chain, error) {
+	drv := j.driver(d)
+	if err := j.w.Budget.Acquire(d.ctx); err != nil {
+		return nil, err
+	}
+	defer j.w.Budget.Release()
+	return drv.NewChain(prep, d.key.chain)
+}

@@ -1,0 +1,100 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/driver"
+)
+
+// logBuffer collects log lines of jobs and hands them to the coordinators now
+// and then. Lines are a convenience: if they cannot be handed in they are
+// dropped, and counted.
+type logBuffer struct {
+	worker  *Worker
+	mu      sync.Mutex
+	lines   map[chainKey][]string
+	size    int
+	dropped int
+}
+
+// Bounds of the buffer.
+const (
+	logEvery   = time.Second
+	logMost    = 4 << 20 // bytes
+	logTimeout = 5 * time.Second
+)
+
+func (b *logBuffer) add(k chainKey, line string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.size+len(line) > logMost {
+		b.dropped++
+		return
+	}
+	if b.lines == nil {
+		b.lines = map[chainKey][]string{}
+	}
+	b.lines[k] = append(b.lines[k], line)
+	b.size += len(line)
+}
+
+// run hands in lines until ctx is done, then what is left.
+func (b *logBuffer) run(ctx context.Context) {
+	tick := time.NewTicker(logEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			b.flush(ctx)
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			b.flush(last)
+			cancel()
+			return
+		}
+	}
+}
+
+func (b *logBuffer) flush(ctx context.Context) {
+	b.mu.Lock()
+	lines, dropped := b.lines, b.dropped
+	b.lines, b.size, b.dropped = nil, 0, 0
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	for k, l := range lines {
+		if dropped > 0 {
+			l = append(l, fmt.Sprintf(`{"msg":"lines dropped","count":%d}`, dropped))
+			dropped = 0
+		}
+		err := b.worker.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+			_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.chain), Worker: b.worker.ID, Lines: l})
+			return err
+		})
+		if err != nil {
+			b.mu.Lock()
+			b.dropped += len(l)
+			b.mu.Unlock()
+		}
+	}
+}
+
+// observe notes what a gradient cost and gave.
+func (w *Worker) observe(job string, o driver.Observation) {
+	w.load.did(o.Pairs)
+	line, err := json.Marshal(struct {
+		Msg string `json:"msg"`
+		driver.Observation
+	}{"gradient", o})
+	if err == nil {
+		w.logs.add(chainKey{job, o.Chain}, string(line))
+	}
+}
