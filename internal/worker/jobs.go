@@ -50,12 +50,16 @@ func newJobCache(w *Worker) *jobCache { return &jobCache{w: w, byID: map[string]
 func (c *jobCache) load(ctx context.Context, id string, a *coordinator.Assignment) (*loaded, error) {
 	c.mu.Lock()
 	j := c.byID[id]
-	if j == nil || j.err != nil {
+	if j == nil {
 		j = &loaded{w: c.w, id: id, ready: make(chan struct{}), groups: map[int]*drive{}}
 		c.byID[id] = j
 		go func() {
 			defer close(j.ready)
-			j.err = j.read(context.WithoutCancel(ctx), a)
+			if j.err = j.read(context.WithoutCancel(ctx), a); j.err != nil { // the next one tries again
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				delete(c.byID, id)
+			}
 		}()
 	}
 	c.mu.Unlock()
