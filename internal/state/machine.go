@@ -136,7 +136,7 @@ func (m *Machine) add(tx *bbolt.Tx, j *Job, run *chains.Run, e *chains.Event) er
 }
 
 func (m *Machine) submit(tx *bbolt.Tx, index uint64, s *Submit, t time.Time) (*Job, error) {
-	if s.ID == "" || s.Chains < 1 {
+	if s.ID == "" || s.Chains < 1 || s.Chains > maxChains {
 		return nil, ErrMalformed
 	}
 	if s.ClientID != "" {
@@ -337,3 +337,6 @@ func dropBlob(tx *bbolt.Tx, sha256 string) error {
 	}
 	return remove(tx, blobsBucket, sha256)
 }
+
+// maxChains bounds the chains of a job.
+const maxChains = 4096
