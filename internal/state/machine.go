@@ -25,6 +25,18 @@ type cached struct {
 // NewMachine returns a machine.
 func NewMachine() *Machine { return &Machine{runs: map[string]*cached{}} }
 
+// Init creates the buckets that are missing, and forgets what was cached of
+// another state. It runs before the first command and after a restore.
+func (m *Machine) Init(tx *bbolt.Tx) error {
+	clear(m.runs)
+	for _, b := range [][]byte{jobsBucket, clientsBucket, eventsBucket, blobsBucket} {
+		if _, err := tx.CreateBucketIfNotExists(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Apply applies a command in a transaction and returns the *Job that it made or
 // changed (nil where there is none), or an error. After an error the
 // transaction must not be committed.

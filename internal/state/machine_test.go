@@ -37,7 +37,9 @@ func newReplica(t *testing.T) *replica {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return &replica{db: db, m: NewMachine()}
+	r := &replica{db: db, m: NewMachine()}
+	r.clear(t)
+	return r
 }
 
 // clear empties the database.
@@ -55,7 +57,7 @@ func (r *replica) clear(t fataler) {
 				return err
 			}
 		}
-		return nil
+		return r.m.Init(tx)
 	})
 	if err != nil {
 		t.Fatal(err)

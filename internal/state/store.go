@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 )
@@ -21,11 +22,7 @@ var (
 
 // get reads a value, or returns false.
 func get(tx *bbolt.Tx, bucket []byte, key string, v any) (bool, error) {
-	b := tx.Bucket(bucket)
-	if b == nil {
-		return false, nil
-	}
-	text := b.Get([]byte(key))
+	text := tx.Bucket(bucket).Get([]byte(key))
 	if text == nil {
 		return false, nil
 	}
@@ -37,23 +34,16 @@ func get(tx *bbolt.Tx, bucket []byte, key string, v any) (bool, error) {
 
 // put writes a value.
 func put(tx *bbolt.Tx, bucket []byte, key string, v any) error {
-	b, err := tx.CreateBucketIfNotExists(bucket)
-	if err != nil {
-		return err
-	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return b.Put([]byte(key), text)
+	return tx.Bucket(bucket).Put([]byte(key), text)
 }
 
 // remove deletes a key; it need not be there.
 func remove(tx *bbolt.Tx, bucket []byte, key string) error {
-	if b := tx.Bucket(bucket); b != nil {
-		return b.Delete([]byte(key))
-	}
-	return nil
+	return tx.Bucket(bucket).Delete([]byte(key))
 }
 
 // GetJob returns a job, or ErrUnknown.
@@ -77,11 +67,7 @@ func Jobs(tx *bbolt.Tx, f func(*Job) bool) error { return each(tx, jobsBucket, f
 func Blobs(tx *bbolt.Tx, f func(*Blob) bool) error { return each(tx, blobsBucket, f) }
 
 func each[T any](tx *bbolt.Tx, bucket []byte, f func(*T) bool) error {
-	b := tx.Bucket(bucket)
-	if b == nil {
-		return nil
-	}
-	c := b.Cursor()
+	c := tx.Bucket(bucket).Cursor()
 	for k, text := c.First(); k != nil; k, text = c.Next() {
 		v := new(T)
 		if err := json.Unmarshal(text, v); err != nil {
@@ -111,11 +97,7 @@ func number(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
 // addEvent appends an event to a job's.
 func addEvent(tx *bbolt.Tx, j *Job, e *chains.Event) error {
-	all, err := tx.CreateBucketIfNotExists(eventsBucket)
-	if err != nil {
-		return err
-	}
-	b, err := all.CreateBucketIfNotExists([]byte(j.ID))
+	b, err := tx.Bucket(eventsBucket).CreateBucketIfNotExists([]byte(j.ID))
 	if err != nil {
 		return err
 	}
@@ -130,11 +112,7 @@ func addEvent(tx *bbolt.Tx, j *Job, e *chains.Event) error {
 
 // replay applies a job's events after the first n to r.
 func replay(tx *bbolt.Tx, id string, n uint64, r *chains.Run) (uint64, error) {
-	all := tx.Bucket(eventsBucket)
-	if all == nil {
-		return n, nil
-	}
-	b := all.Bucket([]byte(id))
+	b := tx.Bucket(eventsBucket).Bucket([]byte(id))
 	if b == nil {
 		return n, nil
 	}
@@ -154,14 +132,11 @@ func replay(tx *bbolt.Tx, id string, n uint64, r *chains.Run) (uint64, error) {
 
 // removeEvents deletes a job's events.
 func removeEvents(tx *bbolt.Tx, id string) error {
-	all := tx.Bucket(eventsBucket)
-	if all == nil {
+	err := tx.Bucket(eventsBucket).DeleteBucket([]byte(id))
+	if errors.Is(err, berrors.ErrBucketNotFound) {
 		return nil
 	}
-	if err := all.DeleteBucket([]byte(id)); !errors.Is(err, bbolt.ErrBucketNotFound) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // Follower keeps up with a job and its run. It is not safe for concurrent use.
@@ -190,8 +165,8 @@ func (f *Follower) Update(tx *bbolt.Tx, id string) error {
 	if j.Plan == nil {
 		return nil
 	}
-	if f.Run == nil {
-		f.Run, f.seen = chains.New(*j.Plan), 0
+	if f.Run == nil || f.seen > j.Events { // the state may have been restored from a backup
+		f.Run, f.seen, f.judge, f.Due = chains.New(*j.Plan), 0, chains.Judge{}, nil
 	}
 	if f.seen, err = replay(tx, id, f.seen, f.Run); err != nil {
 		return err

@@ -29,7 +29,11 @@ func NewNode(t testing.TB) *Node {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return &Node{db: db, machine: state.NewMachine(), changed: make(chan struct{})}
+	m := state.NewMachine()
+	if err := db.Update(m.Init); err != nil {
+		t.Fatal(err)
+	}
+	return &Node{db: db, machine: m, changed: make(chan struct{})}
 }
 
 // ID returns the node's id.

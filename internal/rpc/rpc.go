@@ -1,0 +1,68 @@
+// Package rpc makes the gRPC servers and connections of a cluster, all with the
+// same limits, keepalives and credentials.
+package rpc
+
+import (
+	"crypto/tls"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+)
+
+// MaxMessage bounds a message. Vectors and results travel in streams of smaller
+// ones.
+const MaxMessage = 16 << 20
+
+// A connection whose other end has been silent is asked for a sign of life, and
+// closed if there is none: a peer that was cut off is noticed within seconds.
+const (
+	pingAfter   = 5 * time.Second
+	pingTimeout = 5 * time.Second
+	connectMost = 2 * time.Second // between attempts to connect
+)
+
+// Credentials are those of both ends; nil config means none.
+func Credentials(c *tls.Config) credentials.TransportCredentials {
+	if c == nil {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(c)
+}
+
+// Dialer returns a function that connects to an address, when it is first used.
+func Dialer(c *tls.Config, more ...grpc.DialOption) func(address string) (*grpc.ClientConn, error) {
+	opts := append([]grpc.DialOption{
+		grpc.WithTransportCredentials(Credentials(c)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout, PermitWithoutStream: true}),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
+			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: connectMost}}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
+	}, more...)
+	return func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(address, opts...) }
+}
+
+// NewServer returns a server with the health and reflection services. register
+// is called with it.
+func NewServer(c *tls.Config, register func(*grpc.Server), more ...grpc.ServerOption) (*grpc.Server, *health.Server) {
+	opts := append([]grpc.ServerOption{
+		grpc.Creds(Credentials(c)),
+		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
+		grpc.MaxConcurrentStreams(10_000),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAfter / 2, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.ConnectionTimeout(10 * time.Second),
+	}, more...)
+	s := grpc.NewServer(opts...)
+	h := health.NewServer()
+	healthpb.RegisterHealthServer(s, h)
+	register(s)
+	reflection.Register(s)
+	return s, h
+}
