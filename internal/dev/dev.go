@@ -1,0 +1,275 @@
+// Package dev runs a whole cluster as child processes on this machine, for
+// trying and for tests. A child that dies is started again; the addresses stay.
+package dev
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/report"
+)
+
+// Config says what to run.
+type Config struct {
+	Dir          string // state, logs, env and processes.json
+	Binary       string // of ulisse
+	Coordinators int
+	Workers      int
+	Cores        int // of each worker; 0: as many as there are, divided by the workers
+	Restart      bool
+	Logger       *slog.Logger
+	// More arguments for all coordinators and workers.
+	CoordinatorArgs, WorkerArgs []string
+}
+
+// Process is an entry of processes.json.
+type Process struct {
+	Role      string    `json:"role"` // coordinator or worker
+	Name      string    `json:"name"`
+	PID       int       `json:"pid"`
+	Addresses Addresses `json:"addresses"`
+	args      []string
+}
+
+// Addresses are where a process listens.
+type Addresses struct {
+	GRPC string `json:"grpc,omitempty"`
+	HTTP string `json:"http,omitempty"`
+	Raft string `json:"raft,omitempty"`
+}
+
+// The files in Dir that others read.
+const (
+	envFile       = "env"
+	processesFile = "processes.json"
+)
+
+// stopTime is what children have to end in peace, restartAfter the pause before
+// one that died is started again.
+const (
+	stopTime     = 15 * time.Second
+	restartAfter = 500 * time.Millisecond
+)
+
+// cluster is a running cluster.
+type cluster struct {
+	Config
+	mu    sync.Mutex
+	procs []*Process
+}
+
+// Run runs the cluster until ctx is done. ready is called once all children
+// have been started.
+func Run(ctx context.Context, c Config, ready func([]Process)) error {
+	dir, err := filepath.Abs(c.Dir)
+	if err != nil {
+		return err
+	}
+	c.Dir = dir
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
+	}
+	cl := &cluster{Config: c}
+	if err := cl.layOut(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	started := make(chan struct{}, len(cl.procs))
+	for _, p := range cl.procs {
+		wg.Go(func() {
+			if err := cl.keep(ctx, p, started); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	for range cl.procs {
+		select {
+		case <-started:
+		case <-ctx.Done():
+			return cause(ctx)
+		}
+	}
+	if err := cl.write(); err != nil {
+		cancel(err)
+		return err
+	}
+	if ready != nil {
+		cl.mu.Lock()
+		out := make([]Process, len(cl.procs))
+		for i, p := range cl.procs {
+			out[i] = *p
+		}
+		cl.mu.Unlock()
+		ready(out)
+	}
+	<-ctx.Done()
+	return cause(ctx)
+}
+
+// cause returns why a cluster ended: nil if it was told to.
+func cause(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// layOut chooses addresses, those of an earlier cluster in the same folder if
+// there was one, and the arguments of the children.
+func (c *cluster) layOut() error {
+	before := map[string]Addresses{}
+	if text, err := os.ReadFile(filepath.Join(c.Dir, processesFile)); err == nil {
+		var old []Process
+		if err := json.Unmarshal(text, &old); err != nil {
+			return fmt.Errorf("%s: %w", processesFile, err)
+		}
+		coordinators := 0
+		for _, p := range old {
+			before[p.Name] = p.Addresses
+			if p.Role == "coordinator" {
+				coordinators++
+			}
+		}
+		if coordinators != c.Coordinators {
+			return fmt.Errorf("%s holds a cluster of %d coordinators, not %d: choose another folder", c.Dir, coordinators, c.Coordinators)
+		}
+	}
+	add := func(role, name string, n int) error {
+		a, ok := before[name]
+		if !ok {
+			free, err := freeAddresses(n)
+			if err != nil {
+				return err
+			}
+			a = Addresses{GRPC: free[0], HTTP: free[1]}
+			if n > 2 {
+				a.Raft = free[2]
+			}
+		}
+		c.procs = append(c.procs, &Process{Role: role, Name: name, Addresses: a})
+		return nil
+	}
+	for i := range c.Coordinators {
+		if err := add("coordinator", fmt.Sprintf("coordinator-%d", i+1), 3); err != nil {
+			return err
+		}
+	}
+	for i := range c.Workers {
+		if err := add("worker", fmt.Sprintf("worker-%d", i+1), 2); err != nil {
+			return err
+		}
+	}
+	var raft, grpc []string
+	for _, p := range c.procs[:c.Coordinators] {
+		raft, grpc = append(raft, p.Addresses.Raft), append(grpc, p.Addresses.GRPC)
+	}
+	for _, p := range c.procs {
+		common := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(c.Dir, p.Name), "--listen", p.Addresses.GRPC, "--http", p.Addresses.HTTP}
+		if p.Role == "coordinator" {
+			p.args = slices.Concat(common, []string{"--raft", p.Addresses.Raft, "--bootstrap-expect", strconv.Itoa(c.Coordinators),
+				"--peers", strings.Join(raft, ",")}, c.CoordinatorArgs)
+		} else {
+			p.args = slices.Concat(common, []string{"--coordinators", strings.Join(grpc, ","), "--cores", strconv.Itoa(c.Cores)}, c.WorkerArgs)
+		}
+	}
+	return nil
+}
+
+// freeAddresses returns loopback addresses that nobody listens on.
+func freeAddresses(n int) ([]string, error) {
+	var out []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all at the end, so that they differ
+		out = append(out, l.Addr().String())
+	}
+	return out, nil
+}
+
+// keep runs a child, again and again if it dies.
+func (c *cluster) keep(ctx context.Context, p *Process, started chan<- struct{}) error {
+	runtime.LockOSThread() // a child is told of the death of the thread that made it
+	defer runtime.UnlockOSThread()
+	log, err := os.OpenFile(filepath.Join(c.Dir, p.Name+".log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	for first := true; ; first = false {
+		cmd := exec.CommandContext(ctx, c.Binary, p.args...)
+		cmd.Stdout, cmd.Stderr = log, log
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.WaitDelay = stopTime
+		cmd.SysProcAttr = childAttr()
+		if err := cmd.Start(); err != nil {
+			return fmt.Errorf("starting %s: %w", p.Name, err)
+		}
+		c.mu.Lock()
+		p.PID = cmd.Process.Pid
+		c.mu.Unlock()
+		if first {
+			started <- struct{}{}
+		} else if err := c.write(); err != nil {
+			return err
+		}
+		err := cmd.Wait()
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.Logger.Warn("a process ended", "name", p.Name, "error", err)
+		if !c.Restart {
+			return nil
+		}
+		select {
+		case <-time.After(restartAfter):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// write writes processes.json and env.
+func (c *cluster) write() error {
+	c.mu.Lock()
+	text, err := json.MarshalIndent(c.procs, "", "  ")
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	var grpc []string
+	for _, p := range c.procs[:c.Coordinators] {
+		grpc = append(grpc, p.Addresses.GRPC)
+	}
+	env := fmt.Sprintf("export ULISSE_COORDINATORS=%s\n", strings.Join(grpc, ","))
+	for name, text := range map[string][]byte{processesFile: append(text, '\n'), envFile: []byte(env)} {
+		err := report.WriteFile(filepath.Join(c.Dir, name), func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
