@@ -9,8 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -160,7 +162,10 @@ func group(c *cobra.Command) {
 // unknown is the answer to a word that is no command.
 func unknown(c *cobra.Command, word string) error {
 	if near := c.SuggestionsFor(word); len(near) > 0 {
-		return badInput(fmt.Errorf("there is no command %q: did you mean %q?", word, near[0]))
+		nearest := slices.MinFunc(near, func(a, b string) int {
+			return levenshtein.ComputeDistance(word, a) - levenshtein.ComputeDistance(word, b)
+		})
+		return badInput(fmt.Errorf("there is no command %q: did you mean %q?", word, nearest))
 	}
 	return badInput(fmt.Errorf("there is no command %q: see '%s --help'", word, c.CommandPath()))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -185,6 +186,9 @@ func (v *liveView) update(change func()) {
 // one is given, prints the summary, and returns the exit of the run.
 func (a *App) fetch(ctx context.Context, s *session, j *pb.Job, dir string, asJSON bool) error {
 	o, text, err := a.outcome(ctx, s, j)
+	if client.Unavailable(err) {
+		return fmt.Errorf("job %s is %s, but its results did not come: %w; fetch them with 'ulisse results %s'", j.Id, stateWord(j.State), err, j.Id)
+	}
 	if err != nil {
 		return err
 	}

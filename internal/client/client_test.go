@@ -86,6 +86,7 @@ func TestJob(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	next := []int{0, 0, 0}
+	s.CutDraws = 9
 	err = c.Draws(ctx, j.Id, false, func(chain, index int, psi []float64) error {
 		if index != next[chain] || !slices.Equal(psi, res.Run.Chains[chain-1].Draws[index]) {
 			t.Errorf("chain %d, draw %d: %v", chain, index, psi)
@@ -93,8 +94,8 @@ func TestJob(t *testing.T) {
 		next[chain]++
 		return nil
 	})
-	if err != nil || next[1] != 20 || next[2] != 20 {
-		t.Error(err, next)
+	if err != nil || next[1] != 20 || next[2] != 20 || s.Calls("Draws") != 2 {
+		t.Error(err, next, s.Calls("Draws"))
 	}
 	if text, err := c.Summary(ctx, j.Id); err != nil || !strings.Contains(text, end.DrawsSha256) {
 		t.Error(err, text)
@@ -159,6 +160,37 @@ func TestNobody(t *testing.T) {
 	}
 	if retries < 4 {
 		t.Errorf("%d retries", retries)
+	}
+}
+
+// A coordinator that takes connections and says nothing is passed over.
+func TestHungCoordinator(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := clienttest.New(t)
+	c, err := client.Dial(context.Background(), client.Config{Addresses: []string{l.Addr().String(), s.Addr()}, Patience: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if m, err := c.Transfer(context.Background(), ""); err != nil || m.Leader != "c2" {
+		t.Error(m, err)
+	}
+	l2, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l2.Close()
+	alone, err := client.Dial(context.Background(), client.Config{Addresses: []string{l2.Addr().String()}, Patience: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alone.Close()
+	if _, err := alone.Members(context.Background()); err == nil || err.Error() != "no answer from the cluster at "+l2.Addr().String()+": it does not answer" {
+		t.Error(err)
 	}
 }
 

@@ -104,6 +104,9 @@ func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
 // Restore replaces the state of the whole cluster by a backup. It is not
 // repeated.
 func (c *Client) Restore(ctx context.Context, r io.Reader) (*pb.MembersResponse, error) {
+	if _, err := c.Members(ctx); err != nil { // a coordinator that answers
+		return nil, err
+	}
 	var resp *pb.MembersResponse
 	err := c.attempts(ctx, c.cfg.Patience, never, func(ctx context.Context, cc *grpc.ClientConn, _ func()) error {
 		ctx, cancel := context.WithCancel(ctx)

@@ -49,6 +49,12 @@ func NotFound(err error) bool {
 	return errors.As(err, &e) && e.Code == codes.NotFound
 }
 
+// Unavailable reports whether an error says that no coordinator answered.
+func Unavailable(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && unavailable(e)
+}
+
 // explain makes an *Error of what a call returned. Errors that are not of a
 // call are left as they are.
 func (c *Client) explain(err error) error {

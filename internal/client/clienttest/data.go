@@ -117,8 +117,8 @@ func (s dataServer) Download(r *pb.DownloadRequest, out pb.Data_DownloadServer) 
 	if b == nil {
 		return status.Errorf(codes.NotFound, "there is no blob %s", r.Sha256)
 	}
-	for i, piece := range slices.Collect(slices.Chunk(b.bytes[r.Offset:], 1000)) {
-		if s.CutUpload > 0 && i == 2 {
+	for i, piece := range slices.Collect(slices.Chunk(b.bytes[r.Offset:], 1500)) {
+		if s.CutUpload > 0 && i == 2 && r.Offset < 3000 {
 			return status.Error(codes.Unavailable, "cut")
 		}
 		if err := out.Send(&pb.DownloadChunk{Data: piece}); err != nil {

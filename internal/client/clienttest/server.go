@@ -40,8 +40,11 @@ type Server struct {
 
 	// Hold lets submitted jobs wait in the queue until Run.
 	Hold bool
-	// CutUpload, if positive, breaks every upload after so many bytes.
+	// CutUpload, if positive, breaks every upload after so many bytes, and a
+	// download at its beginning.
 	CutUpload int
+	// CutDraws, if positive, breaks a stream of draws after so many batches.
+	CutDraws int
 	// Tokens collects what came as authorization.
 	Tokens []string
 }
