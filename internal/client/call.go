@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -18,18 +19,20 @@ import (
 // from then on its patience starts anew.
 func (c *Client) attempts(ctx context.Context, patience time.Duration, again func(error) bool, f func(ctx context.Context, cc *grpc.ClientConn, heard func()) error) error {
 	since, tries, pause := time.Now(), 0, firstPause
+	var reason error // of the last attempt that was not cut short by the caller
 	for {
 		i, cc := c.current()
 		err := c.connect(ctx, cc)
 		if err == nil {
-			err = f(ctx, cc, func() { since, tries, pause = time.Now(), 0, firstPause })
+			err = f(ctx, cc, func() { since, tries, pause, reason = time.Now(), 0, firstPause, nil })
 		}
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return c.ended(ctx, err)
+			return c.ended(ctx, cmp.Or(reason, err))
 		}
+		reason = err
 		if !again(err) {
 			return c.explain(err)
 		}
