@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,22 +60,21 @@ func (a *App) keep(ctx context.Context, s *session, j *pb.Job, dir, spec string)
 	return err
 }
 
-// logLine returns a log line as ulisse run writes it: workers send theirs in
-// that form; what is not gets it.
+// logLine returns a log line as ulisse run writes it, with the worker: what
+// workers send as JSON keeps its fields, other text becomes the message.
 func logLine(l *pb.LogLine) ([]byte, error) {
-	text := []byte(strings.TrimSpace(l.Text))
-	if bytes.HasPrefix(text, []byte("{")) && json.Valid(text) {
-		var line bytes.Buffer
-		err := json.Compact(&line, text)
-		return line.Bytes(), err
+	var line map[string]any
+	dec := json.NewDecoder(strings.NewReader(l.Text))
+	dec.UseNumber() // digits stay as they are
+	if dec.Decode(&line) != nil || line == nil || dec.More() {
+		line = map[string]any{"msg": l.Text, "chain": l.Chain}
 	}
-	return json.Marshal(struct {
-		Time   *time.Time `json:"time"`
-		Level  string     `json:"level"`
-		Msg    string     `json:"msg"`
-		Chain  int32      `json:"chain"`
-		Worker string     `json:"worker"`
-	}{moment(l.Time), "INFO", l.Text, l.Chain, l.Worker})
+	for key, value := range map[string]any{"time": moment(l.Time), "level": "INFO", "worker": l.Worker} {
+		if _, ok := line[key]; !ok {
+			line[key] = value
+		}
+	}
+	return json.Marshal(line)
 }
 
 func (a *App) resultsCommand() *cobra.Command {

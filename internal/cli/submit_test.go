@@ -8,9 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/client/clienttest"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 const tinySpec = `
@@ -175,6 +179,22 @@ func TestSubmitData(t *testing.T) {
 		j, err := s.Job(id)
 		if err != nil || j.Data.GetBlob() != "" || !strings.Contains(j.Spec, "path: "+args[1]) {
 			t.Errorf("%v: %v", err, j)
+		}
+	}
+}
+
+// Log lines keep what workers sent and get what is missing.
+func TestLogLine(t *testing.T) {
+	at := timestamppb.New(time.Unix(0, 0))
+	for text, want := range map[string]string{
+		"plain":                       `{"chain":2,"level":"INFO","msg":"plain","time":"1970-01-01T00:00:00Z","worker":"w"}`,
+		`{"msg":"gradient","x":0.10}`: `{"level":"INFO","msg":"gradient","time":"1970-01-01T00:00:00Z","worker":"w","x":0.10}`,
+		`{"time":"t","level":"WARN"}`: `{"level":"WARN","time":"t","worker":"w"}`,
+		`{"a":1} and more`:            `{"chain":2,"level":"INFO","msg":"{\"a\":1} and more","time":"1970-01-01T00:00:00Z","worker":"w"}`,
+		`null`:                        `{"chain":2,"level":"INFO","msg":"null","time":"1970-01-01T00:00:00Z","worker":"w"}`,
+	} {
+		if got, err := logLine(&pb.LogLine{Time: at, Chain: 2, Worker: "w", Text: text}); err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
 }

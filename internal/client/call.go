@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // attempts repeats f at one coordinator after the other until it succeeds,
@@ -117,7 +119,7 @@ func unary[S, Req, Resp any](ctx context.Context, c *Client, stub func(grpc.Clie
 // that answers first.
 func once[S, Req, Resp any](ctx context.Context, c *Client, stub func(grpc.ClientConnInterface) S,
 	method func(S, context.Context, Req, ...grpc.CallOption) (Resp, error), req Req) (Resp, error) {
-	if _, err := c.Members(ctx); err != nil {
+	if err := c.reach(ctx); err != nil {
 		var none Resp
 		return none, err
 	}
@@ -127,6 +129,12 @@ func once[S, Req, Resp any](ctx context.Context, c *Client, stub func(grpc.Clien
 		e.Message += "; it may have been done all the same: look before you repeat it"
 	}
 	return resp, err
+}
+
+// reach finds a coordinator that answers and that the leader answers to.
+func (c *Client) reach(ctx context.Context) error {
+	_, err := unary(ctx, c, pb.NewJobsClient, pb.JobsClient.List, &pb.ListJobsRequest{PageSize: 1})
+	return err
 }
 
 func try[S, Req, Resp any](ctx context.Context, c *Client, again func(error) bool, stub func(grpc.ClientConnInterface) S,

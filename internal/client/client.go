@@ -20,10 +20,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/keepalive"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // DefaultPort is where coordinators listen unless told otherwise.
@@ -34,7 +32,6 @@ const (
 	callTime    = 15 * time.Second      // for one attempt
 	firstPause  = 50 * time.Millisecond // between rounds over all coordinators
 	lastPause   = 2 * time.Second
-	maxReceive  = 64 << 20 // a page of jobs with their specifications
 )
 
 // Config says how to reach a cluster.
@@ -67,7 +64,7 @@ func Dial(_ context.Context, cfg Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg}
 	c.cfg.Addresses = slices.Clone(cfg.Addresses)
-	opts, err := dialOptions(cfg)
+	dial, err := dialer(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +74,7 @@ func Dial(_ context.Context, cfg Config) (*Client, error) {
 			return nil, err
 		}
 		c.cfg.Addresses[i] = a
-		cc, err := grpc.NewClient(a, opts...)
+		cc, err := dial(a)
 		if err != nil {
 			c.Close()
 			return nil, fmt.Errorf("the coordinator's address %q: %w", a, err)
@@ -87,25 +84,16 @@ func Dial(_ context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-func dialOptions(cfg Config) ([]grpc.DialOption, error) {
-	creds := insecure.NewCredentials()
-	if cfg.TLS != nil {
-		creds = credentials.NewTLS(cfg.TLS)
-	}
-	opts := []grpc.DialOption{
-		grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReceive)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
-			Backoff: backoff.Config{BaseDelay: firstPause, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastPause}}),
-	}
+// dialer returns what connects to a coordinator.
+func dialer(cfg Config) (func(string) (*grpc.ClientConn, error), error) {
+	opts := cfg.DialOptions
 	if cfg.Token != "" {
 		if cfg.TLS == nil && slices.ContainsFunc(cfg.Addresses, func(a string) bool { return !isLocal(a) }) {
 			return nil, errors.New("a token goes over TLS or to this machine only: the cluster's address is neither")
 		}
-		opts = append(opts, grpc.WithPerRPCCredentials(token(cfg.Token)))
+		opts = append(slices.Clone(opts), grpc.WithPerRPCCredentials(token(cfg.Token)))
 	}
-	return append(opts, cfg.DialOptions...), nil
+	return rpc.Dialer(cfg.TLS, opts...), nil
 }
 
 // withPort completes an address.

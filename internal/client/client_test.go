@@ -194,12 +194,17 @@ func TestHungCoordinator(t *testing.T) {
 	}
 }
 
+// The fields at fault are named as they stand in the specification, once.
 func TestFieldErrors(t *testing.T) {
 	c := dial(t, clienttest.New(t).Addr())
 	_, err := c.Submit(context.Background(), &pb.SubmitRequest{Spec: fmt.Sprintf(spec, "refused")})
 	var e *client.Error
-	if !errors.As(err, &e) || !e.BadInput() || err.Error() != "sampler.chains: 4, but this cluster allows 2" || e.Fields[0].Path != "sampler.chains" {
+	if !errors.As(err, &e) || !e.BadInput() || err.Error() != "sampler.chains: 4, but this cluster allows 2" || e.Fields[0].Path != "spec.sampler.chains" {
 		t.Errorf("%#v", err)
+	}
+	_, err = c.Submit(context.Background(), &pb.SubmitRequest{Spec: "nam: x"})
+	if want := `line 1, column 1: nam: unknown field: did you mean "name"?`; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

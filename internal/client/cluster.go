@@ -104,7 +104,7 @@ func (c *Client) Backup(ctx context.Context, w io.Writer) (int64, error) {
 // Restore replaces the state of the whole cluster by a backup. It is not
 // repeated.
 func (c *Client) Restore(ctx context.Context, r io.Reader) (*pb.MembersResponse, error) {
-	if _, err := c.Members(ctx); err != nil { // a coordinator that answers
+	if err := c.reach(ctx); err != nil {
 		return nil, err
 	}
 	var resp *pb.MembersResponse

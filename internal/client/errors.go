@@ -25,14 +25,19 @@ type Field struct {
 	Description string
 }
 
-// Error returns the sentence, or those on the fields at fault with their paths.
+// Error returns the sentence, or those on the fields at fault with their paths;
+// those of a specification as they stand in it.
 func (e *Error) Error() string {
 	if len(e.Fields) == 0 {
 		return e.Message
 	}
 	var s []string
 	for _, f := range e.Fields {
-		s = append(s, strings.TrimPrefix(f.Path+": "+f.Description, ": "))
+		if path := strings.TrimPrefix(f.Path, "spec."); path != "" && !strings.Contains(f.Description, path+": ") {
+			s = append(s, path+": "+f.Description)
+		} else {
+			s = append(s, f.Description)
+		}
 	}
 	return strings.Join(s, "; ")
 }

@@ -41,10 +41,10 @@ func (s jobsServer) Submit(_ context.Context, r *pb.SubmitRequest) (*pb.Job, err
 	spec, err := jobspec.Parse(strings.NewReader(r.Spec), "")
 	var field *jobspec.FieldError
 	if errors.As(err, &field) {
-		return nil, invalid(field.Path, field.Msg)
+		return nil, invalid("spec."+field.Path, field.Error())
 	}
 	if spec.Name == "refused" {
-		return nil, invalid("sampler.chains", "4, but this cluster allows 2")
+		return nil, invalid("spec.sampler.chains", "4, but this cluster allows 2")
 	}
 	text, err := spec.YAML()
 	if err != nil {

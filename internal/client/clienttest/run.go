@@ -135,7 +135,7 @@ func (s *Server) sample(j *job) error {
 	d := driver.New(driver.Config{Spec: &spec, Problem: p, Plan: &plan, Budget: budget, Observe: func(o driver.Observation) {
 		s.AddLog(j.view.Id, &pb.LogLine{Time: timestamppb.Now(), Chain: int32(o.Chain), Worker: "w-alpha",
 			Text: fmt.Sprintf(`{"msg":"gradient","chain":%d,"iter":%d}`, o.Chain, o.Iter)})
-	}, Operator: func() driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+	}, Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
 	_, _, err = local.Run(s.ctx, local.Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Watch: func(v local.View) { s.event(j, v) }})
 	return err

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -84,21 +85,24 @@ func (s *Server) Start() {
 		s.t.Fatal(err)
 	}
 	s.addr = l.Addr().String()
-	g := grpc.NewServer(grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 		if err := s.count(ctx, info.FullMethod); err != nil {
 			return nil, err
 		}
 		return h(ctx, req)
-	}), grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+	}
+	streams := func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, h grpc.StreamHandler) error {
 		if err := s.count(ss.Context(), info.FullMethod); err != nil {
 			return err
 		}
 		return h(srv, ss)
-	}))
-	pb.RegisterJobsServer(g, jobsServer{Server: s})
-	pb.RegisterDataServer(g, dataServer{Server: s})
-	pb.RegisterWorkersServer(g, workersServer{Server: s})
-	pb.RegisterClusterServer(g, clusterServer{Server: s})
+	}
+	g, _ := rpc.NewServer(nil, func(g *grpc.Server) {
+		pb.RegisterJobsServer(g, jobsServer{Server: s})
+		pb.RegisterDataServer(g, dataServer{Server: s})
+		pb.RegisterWorkersServer(g, workersServer{Server: s})
+		pb.RegisterClusterServer(g, clusterServer{Server: s})
+	}, grpc.UnaryInterceptor(unary), grpc.StreamInterceptor(streams))
 	s.mu.Lock()
 	s.grpc = g
 	s.mu.Unlock()
