@@ -9,11 +9,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
+	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -34,13 +37,14 @@ type App struct {
 	Stdout io.Writer
 	Stderr io.Writer
 	TTY    bool // Stderr is a terminal: draw progress there
+	OutTTY bool // Stdout is a terminal: draw live views there
 	Now    func() time.Time
 }
 
 // NewApp returns the App of the process.
 func NewApp() *App {
-	return &App{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
-		TTY: term.IsTerminal(int(os.Stderr.Fd())) && os.Getenv("TERM") != "dumb", Now: time.Now}
+	tty := func(f *os.File) bool { return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" }
+	return &App{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, TTY: tty(os.Stderr), OutTTY: tty(os.Stdout), Now: time.Now}
 }
 
 // exit is an error with the code that it ends the process with. A nil err
@@ -72,12 +76,15 @@ func code(err error) int {
 	var e *exit
 	var field *job.FieldError
 	var table *dataset.Error
+	var answer *client.Error
 	switch {
 	case err == nil:
 		return ExitConverged
 	case errors.As(err, &e):
 		return e.code
 	case errors.As(err, &field), errors.As(err, &table), errors.Is(err, fs.ErrNotExist):
+		return ExitBadInput
+	case errors.As(err, &answer) && answer.BadInput():
 		return ExitBadInput
 	case errors.Is(err, context.Canceled):
 		return ExitInterrupted
@@ -106,7 +113,8 @@ never stored.
 
 Try it without any file:        ulisse run --demo
 Then write a specification:     see docs/job-spec.md and examples/
-Check it, and what it will cost: ulisse validate SPEC, ulisse plan SPEC`,
+Check it, and what it will cost: ulisse validate SPEC, ulisse plan SPEC
+On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
@@ -114,30 +122,62 @@ Check it, and what it will cost: ulisse validate SPEC, ulisse plan SPEC`,
 			return badInput(err)
 		},
 	}
-	root.Args = cobra.ArbitraryArgs
-	root.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return c.Help()
-		}
-		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
-			return badInput(fmt.Errorf("there is no command %q: did you mean %q?", args[0], near[0]))
-		}
-		return badInput(fmt.Errorf("there is no command %q: see 'ulisse --help'", args[0]))
-	}
-	root.SuggestionsMinimumDistance = 2
+	group(root)
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return badInput(fmt.Errorf("%w; see '%s --help'", err, c.CommandPath()))
 	})
-	root.AddCommand(a.runCommand(), a.validateCommand(), a.planCommand(), a.versionCommand())
-	for _, c := range root.Commands() { // a wrong number of arguments is bad input too
-		if check := c.Args; check != nil {
-			c.Args = func(c *cobra.Command, args []string) error { return badInput(check(c, args)) }
-		}
+	root.AddGroup(&cobra.Group{ID: "local", Title: "On this machine:"}, &cobra.Group{ID: "cluster", Title: "On a cluster:"})
+	for _, c := range []*cobra.Command{a.runCommand(), a.validateCommand(), a.planCommand()} {
+		c.GroupID = "local"
+		root.AddCommand(c)
 	}
+	for _, c := range []*cobra.Command{a.submitCommand(), a.jobsCommand(), a.watchCommand(), a.logsCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.deleteCommand(), a.extendCommand(),
+		a.drawsCommand(), a.summaryCommand(), a.resultsCommand(), a.workersCommand(), a.drainCommand(),
+		a.dataCommand(), a.clusterCommand(), a.contextCommand()} {
+		c.GroupID = "cluster"
+		root.AddCommand(c)
+	}
+	root.AddCommand(a.versionCommand())
+	strict(root)
 	return root
+}
+
+// group makes a command of one that only has others below it: on its own it
+// prints its help.
+func group(c *cobra.Command) {
+	c.Args = cobra.ArbitraryArgs
+	c.SuggestionsMinimumDistance = 2
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		return unknown(c, args[0])
+	}
+}
+
+// unknown is the answer to a word that is no command.
+func unknown(c *cobra.Command, word string) error {
+	if near := c.SuggestionsFor(word); len(near) > 0 {
+		nearest := slices.MinFunc(near, func(a, b string) int {
+			return levenshtein.ComputeDistance(word, a) - levenshtein.ComputeDistance(word, b)
+		})
+		return badInput(fmt.Errorf("there is no command %q: did you mean %q?", word, nearest))
+	}
+	return badInput(fmt.Errorf("there is no command %q: see '%s --help'", word, c.CommandPath()))
+}
+
+// strict makes a wrong number of arguments bad input.
+func strict(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error { return badInput(check(c, args)) }
+	}
+	for _, sub := range c.Commands() {
+		strict(sub)
+	}
 }
 
 // instructionSet returns the name of the instruction set that products use.

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -89,21 +89,43 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
 	}
-	sum := report.Summarize(j.spec, &j.data.Info, j.problem.Model, r, wall, instructionSet())
-	if err := report.WriteAll(fold.dir, sum, &j.data.Info, j.problem.Model, r); err != nil {
-		return err
+	return a.conclude(&outcome{j.spec, &j.data.Info, j.problem.Model, r, wall, instructionSet()}, fold.dir, f.json)
+}
+
+// outcome is a run that is over, with what it takes to tell of it.
+type outcome struct {
+	spec  *job.Spec
+	data  *dataset.Info
+	model kernel.Model
+	run   *chains.Run
+	wall  time.Duration
+	isa   string
+}
+
+func (o *outcome) summary() *report.Summary {
+	return report.Summarize(o.spec, o.data, o.model, o.run, o.wall, o.isa)
+}
+
+// conclude writes the results into a folder, if one is given, prints the
+// summary and returns the exit of the run.
+func (a *App) conclude(o *outcome, dir string, asJSON bool) error {
+	sum := o.summary()
+	if dir != "" {
+		if err := report.WriteAll(dir, sum, o.data, o.model, o.run); err != nil {
+			return err
+		}
 	}
-	if f.json {
-		enc := json.NewEncoder(a.Stdout)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(sum); err != nil {
+	if asJSON {
+		if err := a.printJSON(sum); err != nil {
 			return err
 		}
 	} else {
 		if err := sum.WriteText(a.Stdout); err != nil {
 			return err
 		}
-		fmt.Fprintf(a.Stdout, "\nresults in %s\n", fold.dir)
+		if dir != "" {
+			fmt.Fprintf(a.Stdout, "\nresults in %s\n", dir)
+		}
 	}
 	if !sum.Converged {
 		return &exit{code: ExitUnconverged}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,12 +31,18 @@ type source struct {
 	threads int
 }
 
+// flags adds the flags of a command that computes on this machine.
 func (s *source) flags(c *cobra.Command) {
+	s.specFlags(c)
+	c.Flags().IntVar(&s.threads, "threads", 0, "compute on this many cores (default: all)")
+}
+
+// specFlags adds the flags that say what to compute.
+func (s *source) specFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&s.demo, "demo", false, "use built-in data with known parameters instead of SPEC")
 	f.StringVar(&s.data, "data", "", "read the table from this `path` instead of the specification's (- for standard input)")
 	f.Uint64Var(&s.seed, "seed", 0, "use this seed instead of the specification's")
-	f.IntVar(&s.threads, "threads", 0, "compute on this many cores (default: all)")
 	c.PreRunE = func(c *cobra.Command, args []string) error {
 		s.hasSeed = c.Flags().Changed("seed")
 		if s.threads < 0 {
@@ -70,7 +77,7 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 	if err != nil {
 		return nil, badInput(err)
 	}
-	if p := spec.Data.Path; p != "" && p != dataset.Stdin && !filepath.IsAbs(p) {
+	if p := spec.Data.Path; p != "" && p != dataset.Stdin && !isURL(p) && !filepath.IsAbs(p) {
 		spec.Data.Path = filepath.Join(filepath.Dir(file), p)
 	}
 	if s.data != "" {
@@ -79,7 +86,7 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 		}
 		spec.Data.Path = s.data
 	}
-	if p := spec.Data.Path; p != "" && p != dataset.Stdin {
+	if p := spec.Data.Path; p != "" && p != dataset.Stdin && !isURL(p) {
 		if spec.Data.Path, err = filepath.Abs(p); err != nil {
 			return nil, err
 		}
@@ -89,6 +96,9 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 	}
 	return spec, nil
 }
+
+// isURL reports whether a path of data is a URL.
+func isURL(path string) bool { return strings.Contains(path, "://") }
 
 // load reads the data and makes the problem.
 func (a *App) load(ctx context.Context, spec *job.Spec, budget *parallel.Budget) (*dataset.Dataset, *posterior.Problem, error) {

@@ -100,25 +100,48 @@ func WriteCSV(w io.Writer, sum *Summary, d *dataset.Info, m kernel.Model, r *cha
 		fmt.Fprintf(bw, "# ulisse_step = %v\n# ulisse_probes = %d\n", t.Step, t.Probes)
 	}
 	q := quantities(m, d)
-	for i, x := range q {
-		if i > 0 {
-			bw.WriteByte(',')
-		}
-		bw.WriteString(stanName(x.name))
-	}
-	bw.WriteByte('\n')
+	bw.WriteString(stanNames(q) + "\n")
 	for _, psi := range ch.Draws {
-		for i, x := range q {
-			if i > 0 {
-				bw.WriteByte(',')
-			}
-			bw.WriteString(strconv.FormatFloat(x.of(psi), 'g', -1, 64))
-		}
-		bw.WriteByte('\n')
+		writeRow(bw, q, psi)
 	}
 	seconds := math.Round(1000*ch.Cost.Seconds) / 1000
 	fmt.Fprintf(bw, "# \n#  Elapsed Time: 0 seconds (Warm-up)\n#                %v seconds (Sampling)\n#                %v seconds (Total)\n# \n", seconds, seconds)
 	return bw.Flush()
+}
+
+// WriteTable writes the draws of all chains as one CSV table: the columns of
+// WriteCSV after two that tell the chain and the draw, from 1.
+func WriteTable(w io.Writer, d *dataset.Info, m kernel.Model, r *chains.Run) error {
+	bw := bufio.NewWriter(w)
+	q := quantities(m, d)
+	bw.WriteString("chain__,draw__," + stanNames(q) + "\n")
+	for c, ch := range r.Chains {
+		for t, psi := range ch.Draws {
+			fmt.Fprintf(bw, "%d,%d,", c+1, t+1)
+			writeRow(bw, q, psi)
+		}
+	}
+	return bw.Flush()
+}
+
+// writeRow writes the values of a draw, exactly.
+func writeRow(w *bufio.Writer, q []quantity, psi []float64) {
+	for i, x := range q {
+		if i > 0 {
+			w.WriteByte(',')
+		}
+		w.WriteString(strconv.FormatFloat(x.of(psi), 'g', -1, 64))
+	}
+	w.WriteByte('\n')
+}
+
+// stanNames returns the header of a CSV table.
+func stanNames(q []quantity) string {
+	names := make([]string, len(q))
+	for i, x := range q {
+		names[i] = stanName(x.name)
+	}
+	return strings.Join(names, ",")
 }
 
 // stanName returns the name of a CSV column: tau[1] becomes tau.1.

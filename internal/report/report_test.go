@@ -129,8 +129,13 @@ func TestWarnings(t *testing.T) {
 	if len(sum.Warnings) != 1 || !strings.Contains(sum.Warnings[0], "no draws") {
 		t.Errorf("%q", sum.Warnings)
 	}
-	if _, err := json.Marshal(sum); err != nil { // NaN has no JSON
-		t.Error(err)
+	text2, err := json.Marshal(sum) // NaN has no JSON
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Summary
+	if err := json.Unmarshal(text2, &back); err != nil || !math.IsNaN(float64(back.Parameters[0].RHat)) {
+		t.Error(err, back)
 	}
 }
 

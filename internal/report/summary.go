@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -84,6 +85,15 @@ func (n Number) MarshalJSON() ([]byte, error) {
 		return []byte("null"), nil
 	}
 	return fmt.Appendf(nil, "%v", float64(n)), nil
+}
+
+// UnmarshalJSON reads null as NaN.
+func (n *Number) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*n = Number(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(n))
 }
 
 // Summarize computes the summary of a finished run.
@@ -200,7 +210,10 @@ func (sum *Summary) WriteText(w io.Writer) error {
 		kept, warm = kept+c.Draws, warm+c.Warmup
 	}
 	state := "converged"
-	if !sum.Converged {
+	switch {
+	case sum.StopReason == "":
+		state = "not ended yet"
+	case !sum.Converged:
 		state = fmt.Sprintf("NOT converged (ended by %s)", sum.StopReason)
 	}
 	fmt.Fprintf(&b, "%s: %s\n%d rows, %d inputs; %d chains, %d draws kept, %d warm-up\n\n", sum.Name, state, sum.N, sum.D, len(sum.Chains), kept, warm)

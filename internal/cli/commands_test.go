@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/client"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+func TestJobCommands(t *testing.T) {
+	s := cluster(t)
+	s.Hold = true
+	spec := write(t, t.TempDir(), "s.yaml", tinySpec)
+	other := write(t, t.TempDir(), "o.yaml", strings.Replace(tinySpec, "name: tiny", "name: other", 1))
+	id := strings.TrimSpace(good(t, "submit", spec, "--priority", "7", "--client-id", "x"))
+	if again := strings.TrimSpace(good(t, "submit", spec, "--client-id", "x")); again != id {
+		t.Errorf("%s and %s are of one client id", id, again)
+	}
+	good(t, "submit", other)
+	third := asJSON[object](t, "submit", other)["id"].(string)
+
+	jobs := asJSON[[]object](t, "jobs")
+	if len(jobs) != 3 || jobs[0]["id"] != third || jobs[2]["id"] != id || jobs[2]["name"] != "tiny" || jobs[2]["state"] != "queued" || jobs[2]["priority"] != 7. ||
+		jobs[2]["rhat"] != nil || jobs[2]["submitted"] != "2023-11-14T22:13:21Z" || len(jobs[2]["chains"].([]any)) != 0 {
+		t.Errorf("got %v", jobs)
+	}
+	if out := good(t, "jobs"); strings.Count(out, "\n") != 4 || !strings.HasPrefix(out, "ID ") || !strings.Contains(out, "tiny   queued  7") {
+		t.Errorf("got\n%s", out)
+	}
+	if jobs := asJSON[[]object](t, "jobs", "--name", "ther", "--state", "queued,paused", "--since", "2023-11-14T22:13:22Z"); len(jobs) != 1 || jobs[0]["id"] != third {
+		t.Errorf("got %v", jobs)
+	}
+	if jobs := asJSON[[]object](t, "jobs", "--state", "sampling"); jobs == nil || len(jobs) != 0 {
+		t.Errorf("got %v", jobs)
+	}
+	if out := good(t, "pause", "tiny"); out != "tiny ("+id+") pauses at its next checkpoint\n" {
+		t.Error(out)
+	}
+	if j := asJSON[object](t, "resume", id); j["state"] != "queued" {
+		t.Error(j)
+	}
+	if j := asJSON[object](t, "extend", id, "--draws", "15"); j["draws_wanted"] != 15. {
+		t.Error(j)
+	}
+	code, stdout, stderr := ulisse(t, "", "cancel", "other")
+	if code != 0 || stdout != "other ("+third+") is cancelled\n" || stderr != "2 jobs are called other: this is the newest, "+third+"\n" {
+		t.Error(code, stdout, stderr)
+	}
+	good(t, "delete", third)
+	if jobs := asJSON[[]object](t, "jobs"); len(jobs) != 2 {
+		t.Errorf("got %v", jobs)
+	}
+	for i := range 3 {
+		s.AddLog(id, &pb.LogLine{Chain: int32(i), Worker: "w", Text: fmt.Sprint("line ", i)})
+	}
+	if out := good(t, "logs", "tiny", "--tail", "2"); !strings.HasSuffix(out, "chain 2  w  line 2\n") || strings.Count(out, "\n") != 2 {
+		t.Error(out)
+	}
+	if l := asJSON[object](t, "logs", id, "--chain", "1"); l["text"] != "line 1" || l["chain"] != 1. || l["worker"] != "w" {
+		t.Error(l)
+	}
+}
+
+func TestClusterCommands(t *testing.T) {
+	cluster(t)
+	workers := asJSON[[]object](t, "workers")
+	if len(workers) != 2 || workers[0]["id"] != "w-alpha" || workers[0]["state"] != "ready" || workers[1]["state"] != "lost" || workers[0]["cores"] != 8. {
+		t.Errorf("got %v", workers)
+	}
+	if out := good(t, "workers"); !strings.Contains(out, "w-alpha  ready  8      avx512  3e+09    16 GiB") {
+		t.Error(out)
+	}
+	if out := good(t, "drain", "w-a"); out != "w-alpha drains\n" {
+		t.Error(out)
+	}
+	if w := asJSON[object](t, "drain", "w-alpha"); w["state"] != "draining" {
+		t.Error(w)
+	}
+	members := asJSON[object](t, "cluster")
+	if list := members["members"].([]any); len(list) != 3 || members["leader"] != "c1" || list[1].(object)["role"] != "voter" || list[1].(object)["lag"] != 1. {
+		t.Errorf("got %v", members)
+	}
+	if out := good(t, "cluster"); out != good(t, "cluster", "members") || !strings.Contains(out, "c3  non-voter  dead     0    never") {
+		t.Error(out)
+	}
+	if m := asJSON[object](t, "cluster", "promote", "c3"); m["members"].([]any)[2].(object)["role"] != "voter" {
+		t.Error(m)
+	}
+	if m := asJSON[object](t, "cluster", "demote", "c3"); m["members"].([]any)[2].(object)["role"] != "non-voter" {
+		t.Error(m)
+	}
+	if m := asJSON[object](t, "cluster", "transfer"); m["leader"] != "c2" {
+		t.Error(m)
+	}
+	if m := asJSON[object](t, "cluster", "transfer", "c1"); m["leader"] != "c1" {
+		t.Error(m)
+	}
+	if out := good(t, "cluster", "remove", "c3"); strings.Contains(out, "c3") {
+		t.Error(out)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	good(t, "cluster", "backup", file)
+	if st, err := os.Stat(file); err != nil || st.Size() != 1_800_000 {
+		t.Error(st, err)
+	}
+	good(t, "cluster", "restore", file)
+	// On a terminal it asks.
+	var stdout, stderr bytes.Buffer
+	a := &App{Stdin: strings.NewReader("n\n"), Stdout: &stdout, Stderr: &stderr, TTY: true, Now: time.Now}
+	if code := a.Execute(context.Background(), []string{"cluster", "restore", file}); code != ExitFailure || !strings.Contains(stderr.String(), "replace all jobs and draws") {
+		t.Error(code, stderr.String())
+	}
+}
+
+func TestContextCommands(t *testing.T) {
+	s := cluster(t)
+	t.Setenv(client.EnvCoordinators, "")
+	good(t, "context", "add", "lab", s.Addr()+",127.0.0.1:1")
+	good(t, "context", "add", "far", "far")
+	if list := asJSON[[]object](t, "context", "list"); len(list) != 2 || list[0]["name"] != "far" || list[0]["current"] != false || list[0]["coordinators"].([]any)[0] != "far:7000" || list[1]["current"] != true {
+		t.Errorf("got %v", list)
+	}
+	good(t, "jobs") // of lab
+	good(t, "context", "use", "far")
+	good(t, "jobs", "--context", "lab")
+	if out := good(t, "context", "list"); !strings.Contains(out, "far   *        far:7000") {
+		t.Error(out)
+	}
+	good(t, "context", "remove", "far")
+	good(t, "jobs", "--coordinators", s.Addr())
+	code, _, stderr := ulisse(t, "", "context", "use", "far")
+	if code != ExitBadInput || !strings.Contains(stderr, `there is no context "far" in `) || !strings.HasSuffix(stderr, ": it has lab\n") {
+		t.Error(code, stderr)
+	}
+}
+
+func TestRemoteExitCodes(t *testing.T) {
+	s := cluster(t)
+	s.Hold = true
+	dir := t.TempDir()
+	spec := write(t, dir, "s.yaml", tinySpec)
+	refused := write(t, dir, "r.yaml", strings.Replace(tinySpec, "name: tiny", "name: refused", 1))
+	write(t, dir, "x.csv", "a,y\n1,2\n2,x\n")
+	bad := write(t, dir, "bad.yaml", "name: a\ndata: {path: x.csv, target: y}\n")
+	id := strings.TrimSpace(good(t, "submit", spec))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := l.Addr().String()
+	l.Close()
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"submit"}, 2, "give a specification, or --demo"},
+		{[]string{"submit", refused}, 2, "ulisse: sampler.chains: 4, but this cluster allows 2\n"},
+		{[]string{"submit", bad}, 2, `x.csv: line 3, column "y" (field 2): "x" is not a number`},
+		{[]string{"submit", spec, "--out", filepath.Join(dir, "o")}, 2, "give --wait too"},
+		{[]string{"submit", spec, "--wait", "--out", dir}, 2, "is not empty: choose another with --out"},
+		{[]string{"submit", spec, "--by-reference"}, 2, "--by-reference: the specification generates its data"},
+		{[]string{"submit", bad, "--data", "-", "--by-reference"}, 2, "workers cannot read this program's standard input"},
+		{[]string{"watch", "nobody"}, 2, `there is no job "nobody": see 'ulisse jobs'`},
+		{[]string{"watch"}, 2, "accepts 1 arg"},
+		{[]string{"extend", id}, 2, "--draws: say how many"},
+		{[]string{"delete", id}, 1, "has not ended: cancel it first"},
+		{[]string{"draws", id}, 1, "job " + id + " has no draws yet: it is queued"},
+		{[]string{"summary", id}, 1, "has no draws yet"},
+		{[]string{"logs", id, "--tail", "-1"}, 2, "give positive numbers"},
+		{[]string{"jobs", "--state", "sleeping"}, 2, "the states are queued, preparing, warmup, sampling, paused, converged, unconverged, cancelled, failed"},
+		{[]string{"jobs", "--since", "yesterday"}, 2, "give a time span like 24h"},
+		{[]string{"jobs", "--timeout", "0s"}, 2, "give a positive time"},
+		{[]string{"jobs", "--context", "none"}, 2, `there is no context "none"`},
+		{[]string{"jobs", "--coordinators", nobody, "--timeout", "100ms"}, 1, "no answer from the cluster at " + nobody + ": connection refused"},
+		{[]string{"drain", "w-"}, 2, `"w-" begins the ids of 2 workers`},
+		{[]string{"data", "download", "abc"}, 2, "64 hex digits"},
+		{[]string{"data", "download", strings.Repeat("a", 64)}, 2, "there is no blob"},
+		{[]string{"data", "upload", filepath.Join(dir, "none")}, 2, "cannot read the data: open"},
+		{[]string{"data", "lost"}, 2, `there is no command "lost": did you mean "list"?`},
+		{[]string{"data", "list", "x"}, 2, `unknown command "x"`},
+		{[]string{"cluster", "promote", "c9"}, 2, `there is no coordinator "c9"`},
+		{[]string{"cluster", "prmote"}, 2, `did you mean "promote"?`},
+		{[]string{"cluster", "restore", filepath.Join(dir, "none")}, 2, "cannot read the backup: open"},
+		{[]string{"cluster", "restore", spec}, 2, "this is not a backup"},
+		{[]string{"context", "add", "x", "http://h"}, 2, "give host:port, without a scheme"},
+	} {
+		code, _, stderr := ulisse(t, "", c.args...)
+		if code != c.code || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") > 1 {
+			t.Errorf("%s: exit %d, want %d\n%s", strings.Join(c.args, " "), code, c.code, stderr)
+		}
+	}
+}

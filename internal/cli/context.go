@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ulisse-gp/ulisse/internal/client"
+)
+
+// contextView is a context as --json prints it.
+type contextView struct {
+	Name         string   `json:"name"`
+	Current      bool     `json:"current"`
+	Coordinators []string `json:"coordinators"`
+}
+
+func loadContexts() (*client.Contexts, error) {
+	path, err := client.ContextsPath()
+	if err != nil {
+		return nil, err
+	}
+	f, err := client.LoadContexts(path)
+	return f, badInput(err)
+}
+
+// completeContexts completes the names of contexts.
+func completeContexts(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	f, err := loadContexts()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return f.Names(), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *App) contextCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "context",
+		Short: "Keep the addresses of clusters under names",
+		Long: `Keep the addresses of clusters under names, in $ULISSE_CONFIG or
+ulisse/config.yaml in your folder of configurations.
+
+A command talks to the cluster of --coordinators or --context; else of
+$ULISSE_COORDINATORS or $ULISSE_CONTEXT; else of the current context; else to
+` + client.DefaultAddress + `. $ULISSE_TOKEN goes before a context's token.`,
+		Example: `  ulisse context add lab 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000
+  ulisse context use lab`,
+	}
+	group(c)
+	c.AddCommand(a.contextList(), a.contextAdd(),
+		&cobra.Command{
+			Use:               "use NAME",
+			Short:             "Make a context the current one",
+			Args:              cobra.ExactArgs(1),
+			ValidArgsFunction: completeContexts,
+			RunE: func(_ *cobra.Command, args []string) error {
+				return a.changeContexts(func(f *client.Contexts) error {
+					_, err := f.Get(args[0])
+					f.Current = args[0]
+					return err
+				}, fmt.Sprintf("%s is the current context", args[0]))
+			},
+		},
+		&cobra.Command{
+			Use:               "remove NAME",
+			Short:             "Forget a context",
+			Args:              cobra.ExactArgs(1),
+			ValidArgsFunction: completeContexts,
+			RunE: func(_ *cobra.Command, args []string) error {
+				return a.changeContexts(func(f *client.Contexts) error {
+					if _, ok := f.Contexts[args[0]]; !ok {
+						_, err := f.Get(args[0])
+						return err
+					}
+					if delete(f.Contexts, args[0]); f.Current == args[0] {
+						f.Current = ""
+					}
+					return nil
+				}, fmt.Sprintf("%s is forgotten", args[0]))
+			},
+		})
+	return c
+}
+
+// changeContexts changes the file of contexts and says so.
+func (a *App) changeContexts(change func(*client.Contexts) error, done string) error {
+	f, err := loadContexts()
+	if err != nil {
+		return err
+	}
+	if err := change(f); err != nil {
+		return badInput(err)
+	}
+	if err := f.Save(); err != nil {
+		return fmt.Errorf("cannot write the contexts: %w", err)
+	}
+	fmt.Fprintln(a.Stdout, done)
+	return nil
+}
+
+func (a *App) contextList() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List contexts; * is the current one",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			f, err := loadContexts()
+			if err != nil {
+				return err
+			}
+			views := []contextView{}
+			var rows [][]string
+			for _, name := range f.Names() {
+				v := contextView{name, name == f.Current, some(f.Contexts[name].Coordinators)}
+				mark := ""
+				if v.Current {
+					mark = "*"
+				}
+				views, rows = append(views, v), append(rows, []string{name, mark, strings.Join(v.Coordinators, ",")})
+			}
+			if asJSON {
+				return a.printJSON(views)
+			}
+			return a.table("NAME CURRENT COORDINATORS", rows)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (a *App) contextAdd() *cobra.Command {
+	var token string
+	c := &cobra.Command{
+		Use:   "add NAME HOST:PORT[,HOST:PORT…]",
+		Short: "Keep the addresses of a cluster's coordinators; the first context becomes the current one",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.changeContexts(func(f *client.Contexts) error {
+				cfg := client.Config{Addresses: strings.Split(args[1], ","), Token: token}
+				cl, err := client.Dial(c.Context(), cfg) // it connects at the first call
+				if err != nil {
+					return err
+				}
+				cl.Close()
+				if args[0] == "" {
+					return errors.New("the context's name is empty")
+				}
+				f.Contexts[args[0]] = client.Context{Coordinators: cl.Addresses(), Token: token}
+				if len(f.Contexts) == 1 {
+					f.Current = args[0]
+				}
+				return nil
+			}, fmt.Sprintf("%s is kept", args[0]))
+		},
+	}
+	c.Flags().StringVar(&token, "token", "", "`secret` that the cluster asks for (kept in the file)")
+	return c
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+func (a *App) jobsCommand() *cobra.Command {
+	var r remote
+	var states []string
+	var name, since string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "jobs",
+		Aliases: []string{"ls"},
+		Short:   "List jobs, newest first",
+		Example: `  ulisse jobs
+  ulisse jobs --state sampling,queued
+  ulisse jobs --since 24h --json`,
+		Args: cobra.NoArgs,
+		RunE: a.on(&r, func(ctx context.Context, s *session, _ []string) error {
+			req := &pb.ListJobsRequest{Name: name}
+			for _, w := range states {
+				state, err := stateOf(w)
+				if err != nil {
+					return err
+				}
+				req.States = append(req.States, state)
+			}
+			if since != "" {
+				t, err := a.since(since)
+				if err != nil {
+					return err
+				}
+				req.Since = timestamppb.New(t)
+			}
+			jobs, err := s.Jobs(ctx, req)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				views := []jobView{}
+				for _, j := range jobs {
+					views = append(views, newJobView(j))
+				}
+				return a.printJSON(views)
+			}
+			var rows [][]string
+			for _, j := range jobs {
+				p := j.GetProgress()
+				left := ""
+				if d, ok := eta(j); ok {
+					left = d.Round(time.Second).String()
+				}
+				draws := ""
+				if p.GetDraws() > 0 {
+					draws = fmt.Sprintf("%d/%d", minDraws(p), p.Draws)
+				}
+				rows = append(rows, []string{j.Id, j.Name, stateWord(j.State), strconv.Itoa(int(j.Priority)), draws,
+					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now())})
+			}
+			return a.table("ID NAME STATE PRIORITY DRAWS R-HAT ESS ETA AGE", rows)
+		}),
+	}
+	r.flags(c)
+	f := c.Flags()
+	f.StringSliceVar(&states, "state", nil, "only jobs in these `states`")
+	f.StringVar(&name, "name", "", "only jobs whose name contains this `text`")
+	f.StringVar(&since, "since", "", "only jobs submitted since this `time`: 90m, 24h, 2026-01-31 or RFC 3339")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateWords(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// since reads a time, or a time span before now.
+func (a *App) since(text string) (time.Time, error) {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return a.Now().Add(-d), nil
+	}
+	for _, form := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
+		if t, err := time.ParseInLocation(form, text, time.Local); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, badInput(fmt.Errorf("--since %q: give a time span like 24h, or a time like 2026-01-31 or 2026-01-31T12:00:00Z", text))
+}
+
+// action makes a command that does one thing to a job and says so.
+func (a *App) action(use, short, done string, act func(ctx context.Context, s *session, id string) (*pb.Job, error)) *cobra.Command {
+	var r remote
+	var asJSON bool
+	c := &cobra.Command{Use: use + " JOB", Short: short, Args: cobra.ExactArgs(1)}
+	c.RunE = a.on(&r, func(ctx context.Context, s *session, args []string) error {
+		j, err := a.find(ctx, s, args[0])
+		if err != nil {
+			return err
+		}
+		after, err := act(ctx, s, j.Id)
+		if err != nil {
+			return err
+		}
+		if after == nil {
+			after = j
+		}
+		if asJSON {
+			return a.printJSON(newJobView(after))
+		}
+		fmt.Fprintf(a.Stdout, "%s (%s) %s\n", j.Name, j.Id, done)
+		return nil
+	})
+	r.flags(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print the job as JSON")
+	c.ValidArgsFunction = a.completeJobs(&r)
+	return c
+}
+
+func (a *App) pauseCommand() *cobra.Command {
+	return a.action("pause", "Stop a job's chains at their next checkpoint", "pauses at its next checkpoint",
+		func(ctx context.Context, s *session, id string) (*pb.Job, error) { return s.Pause(ctx, id) })
+}
+
+func (a *App) resumeCommand() *cobra.Command {
+	return a.action("resume", "Let a paused job go on", "goes on",
+		func(ctx context.Context, s *session, id string) (*pb.Job, error) { return s.Resume(ctx, id) })
+}
+
+func (a *App) cancelCommand() *cobra.Command {
+	return a.action("cancel", "End a job; its draws are kept", "is cancelled",
+		func(ctx context.Context, s *session, id string) (*pb.Job, error) { return s.Cancel(ctx, id) })
+}
+
+func (a *App) deleteCommand() *cobra.Command {
+	return a.action("delete", "Remove a job that has ended, with its draws", "is deleted",
+		func(ctx context.Context, s *session, id string) (*pb.Job, error) { return nil, s.Delete(ctx, id) })
+}
+
+func (a *App) extendCommand() *cobra.Command {
+	draws := 0
+	c := a.action("extend", "Let a job, finished or not, draw more", "draws on",
+		func(ctx context.Context, s *session, id string) (*pb.Job, error) {
+			if draws < 1 {
+				return nil, badInput(errors.New("--draws: say how many more draws each chain is to make"))
+			}
+			return s.Extend(ctx, id, draws)
+		})
+	c.Flags().IntVar(&draws, "draws", 0, "`number` of further draws of each chain")
+	return c
+}
+
+func (a *App) logsCommand() *cobra.Command {
+	var r remote
+	var follow, asJSON bool
+	var tail, chain int32
+	c := &cobra.Command{
+		Use:   "logs JOB",
+		Short: "Print a job's log",
+		Args:  cobra.ExactArgs(1),
+		RunE: a.on(&r, func(ctx context.Context, s *session, args []string) error {
+			if tail < 0 || chain < 0 {
+				return badInput(errors.New("--tail and --chain: give positive numbers"))
+			}
+			j, err := a.find(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			enc := json.NewEncoder(a.Stdout)
+			return s.Logs(ctx, &pb.LogsRequest{Id: j.Id, Chain: chain, Follow: follow, Tail: tail}, func(l *pb.LogLine) error {
+				if asJSON {
+					return enc.Encode(newLogView(l))
+				}
+				who := "preparation"
+				if l.Chain > 0 {
+					who = fmt.Sprintf("chain %d", l.Chain)
+				}
+				_, err := fmt.Fprintf(a.Stdout, "%s  %s  %s  %s\n", l.Time.AsTime().Local().Format("15:04:05.000"), who, l.Worker, l.Text)
+				return err
+			})
+		}),
+	}
+	r.flags(c)
+	f := c.Flags()
+	f.BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
+	f.Int32Var(&tail, "tail", 0, "only the last `lines` (default: all that are kept)")
+	f.Int32Var(&chain, "chain", 0, "only this `chain` (default: all)")
+	f.BoolVar(&asJSON, "json", false, "print a JSON object a line")
+	c.ValidArgsFunction = a.completeJobs(&r)
+	return c
+}
+
+// logView is a log line as --json prints it.
+type logView struct {
+	Time   *time.Time `json:"time"`
+	Chain  int32      `json:"chain"`
+	Worker string     `json:"worker"`
+	Text   string     `json:"text"`
+}
+
+func newLogView(l *pb.LogLine) logView { return logView{moment(l.Time), l.Chain, l.Worker, l.Text} }

@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/client"
+)
+
+var update = flag.Bool("update", false, "write docs/cli.md anew")
+
+// docs/cli.md is what the commands say of themselves.
+func TestReference(t *testing.T) {
+	const path = "../../docs/cli.md"
+	want := reference()
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || string(got) != want {
+		t.Errorf("docs/cli.md is stale (%v): go test ./internal/cli -run TestReference -update", err)
+	}
+}
+
+// reference is the manual of all commands in Markdown.
+func reference() string {
+	var b strings.Builder
+	b.WriteString(referenceHead)
+	a := &App{Stdin: strings.NewReader(""), Stdout: &b, Stderr: &b, Now: time.Now}
+	root := a.root()
+	queue := slices.Clone(root.Commands())
+	for len(queue) > 0 {
+		c := queue[0]
+		queue = append(slices.Clone(c.Commands()), queue[1:]...)
+		about := c.Long
+		if about == "" {
+			about = c.Short + "."
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n```\n%s\n", c.CommandPath(), about, c.UseLine())
+		if c.HasAvailableLocalFlags() {
+			b.WriteString("\n" + c.LocalFlags().FlagUsages())
+		}
+		if c.Example != "" {
+			b.WriteString("\nExamples:\n" + c.Example + "\n")
+		}
+		b.WriteString("```\n")
+	}
+	return b.String()
+}
+
+const referenceHead = `# Command line
+
+What ` + "`ulisse COMMAND --help`" + ` prints; a test keeps this page the same.
+
+A JOB is an id, the beginning of one that no other shares, or a name: the newest job of that name.
+A command on a cluster talks to the coordinators of ` + "`--coordinators` or `--context`; else of\n`$ULISSE_COORDINATORS` or `$ULISSE_CONTEXT`" + `; else of the current context; else to
+` + client.DefaultAddress + `. Any coordinator will do, and any of them may be lost meanwhile.
+
+Exit codes: 0 done, or converged; 1 failure; 2 bad input; 3 ended without converging; 130 interrupted.
+`

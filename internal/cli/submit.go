@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+type submitFlags struct {
+	source
+	remote
+	byReference bool
+	priority    int32
+	clientID    string
+	wait        bool
+	out         string
+	json        bool
+	quiet       bool
+}
+
+func (a *App) submitCommand() *cobra.Command {
+	var f submitFlags
+	c := &cobra.Command{
+		Use:   "submit [SPEC]",
+		Short: "Sample a posterior on a cluster",
+		Long: `Check a specification and its data here, bring the data to the cluster if it
+does not have them, and submit the job. Its id is printed.
+
+With --wait it is followed to its end, and the exit code is that of 'ulisse
+run': 0 converged; 3 ended without converging; 2 bad input; 1 failed or
+cancelled; 130 interrupted: the job goes on. With --out the results are then
+written into a folder, as 'ulisse run' would.
+
+Repeating a submission with the same --client-id returns the job that the first
+one made.`,
+		Example: `  ulisse submit concrete.yaml
+  ulisse submit concrete.yaml --wait --out concrete
+  ulisse submit big.yaml --data s3://tables/big.parquet --by-reference`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			spec, err := f.spec(args)
+			if err != nil {
+				return err
+			}
+			if err := f.check(spec); err != nil {
+				return err
+			}
+			return a.on(&f.remote, func(ctx context.Context, s *session, _ []string) error { return a.submit(ctx, s, &f, spec) })(c, args)
+		},
+	}
+	f.specFlags(c)
+	f.remote.flags(c)
+	fl := c.Flags()
+	fl.BoolVar(&f.byReference, "by-reference", false, "the data's path or URL is one that every worker can read: do not upload them")
+	fl.Int32Var(&f.priority, "priority", 0, "`number`; jobs of higher priority go first")
+	fl.StringVar(&f.clientID, "client-id", "", "submit only if there is no job of this `id` of your choice yet")
+	fl.BoolVarP(&f.wait, "wait", "w", false, "follow the job to its end")
+	fl.StringVarP(&f.out, "out", "o", "", "write the results into this `folder` (with --wait)")
+	fl.BoolVar(&f.json, "json", false, "print the job, or with --wait the summary, as JSON")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
+	return c
+}
+
+// check refuses what would fail later.
+func (f *submitFlags) check(spec *job.Spec) error {
+	path := spec.Data.Path
+	f.byReference = f.byReference || isURL(path)
+	switch {
+	case f.out != "" && !f.wait:
+		return badInput(errors.New("--out: results are written once the job has ended: give --wait too, or use 'ulisse results' then"))
+	case f.byReference && path == "":
+		return badInput(errors.New("--by-reference: the specification generates its data"))
+	case f.byReference && path == dataset.Stdin:
+		return badInput(errors.New("--by-reference: workers cannot read this program's standard input"))
+	}
+	return newFolder(f.out)
+}
+
+// newFolder creates a folder for results, which must be new or empty. No name
+// means none.
+func newFolder(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return badInput(fmt.Errorf("the folder %s is not empty: choose another with --out", dir))
+	}
+	return os.MkdirAll(dir, 0o755)
+}
+
+func (a *App) submit(ctx context.Context, s *session, f *submitFlags, spec *job.Spec) error {
+	req := &pb.SubmitRequest{ClientId: f.clientID, Priority: f.priority}
+	if spec.Data.Path != "" && !f.byReference {
+		blob, err := a.bring(ctx, s, spec, f.quiet)
+		if err != nil {
+			return err
+		}
+		req.Data = blob.Sha256
+	}
+	text, err := spec.YAML()
+	if err != nil {
+		return err
+	}
+	req.Spec = string(text)
+	j, err := s.Submit(ctx, req)
+	if err != nil {
+		return err
+	}
+	if !f.wait {
+		if f.json {
+			return a.printJSON(newJobView(j))
+		}
+		fmt.Fprintln(a.Stdout, j.Id)
+		if !f.quiet {
+			fmt.Fprintf(a.Stderr, "submitted %s; follow it with: ulisse watch %s\n", j.Name, j.Id)
+		}
+		return nil
+	}
+	if !f.quiet {
+		fmt.Fprintf(a.Stderr, "submitted %s as %s\n", j.Name, j.Id)
+	}
+	out := a.Stderr
+	if f.quiet {
+		out = io.Discard
+	}
+	if j, err = a.follow(ctx, s, j, out, a.TTY && !f.quiet); err != nil {
+		if client.Interrupted(err) {
+			fmt.Fprintf(a.Stderr, "interrupted; the job goes on: come back with 'ulisse watch %s', then 'ulisse results %s'; end it with 'ulisse cancel %s'\n", j.Id, j.Id, j.Id)
+			return &exit{code: ExitInterrupted}
+		}
+		return err
+	}
+	if err := verdict(j); code(err) == ExitFailure {
+		return err
+	}
+	return a.fetch(ctx, s, j, f.out, f.json)
+}
+
+// bring checks a table here, where mistakes in it can be told at once, and
+// uploads it.
+func (a *App) bring(ctx context.Context, s *session, spec *job.Spec, quiet bool) (*pb.Blob, error) {
+	path := spec.Data.Path
+	if path == dataset.Stdin { // its address must be known before its first byte is sent
+		tmp, err := os.CreateTemp("", "ulisse-*")
+		if err != nil {
+			return nil, err
+		}
+		defer os.Remove(tmp.Name())
+		_, err = io.Copy(tmp, io.LimitReader(a.Stdin, dataset.DefaultLimits.Bytes+1))
+		if err := errors.Join(err, tmp.Close()); err != nil {
+			return nil, fmt.Errorf("reading standard input: %w", err)
+		}
+		path = tmp.Name()
+	}
+	local := *spec
+	local.Data.Path = path
+	if _, _, err := a.load(ctx, &local, parallel.NewBudget(0)); err != nil {
+		return nil, err
+	}
+	return a.upload(ctx, s, path, quiet)
+}
+
+// upload uploads a file and tells how far it is.
+func (a *App) upload(ctx context.Context, s *session, path string, quiet bool) (*pb.Blob, error) {
+	first, at := int64(-1), int64(-1)
+	blob, err := s.UploadFile(ctx, path, func(present, size int64) {
+		if first < 0 {
+			first = present
+		}
+		if percent := 100 * present / size; a.TTY && !quiet && percent != at && first < size {
+			at = percent
+			fmt.Fprintf(a.Stderr, "\r\x1b[Kuploading %s: %d %% of %s", path, percent, bytesText(size))
+		}
+	})
+	if at >= 0 {
+		fmt.Fprint(a.Stderr, "\r\x1b[K")
+	}
+	if err == nil && !quiet {
+		what := "uploaded " + bytesText(blob.Size-first)
+		if first == blob.Size {
+			what = "the cluster has it already"
+		}
+		fmt.Fprintf(a.Stderr, "%s: %s, %s\n", path, what, blob.Sha256)
+	}
+	return blob, err
+}

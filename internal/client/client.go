@@ -1,0 +1,158 @@
+// Package client talks to a cluster: it submits, watches and ends jobs, moves
+// data sets and results, and looks after workers and coordinators.
+//
+// Every coordinator answers every call, so a Client has a list of them and
+// keeps to one while it answers. When it does not, the next is asked; calls
+// that can be repeated are, with growing pauses, until the caller's context is
+// done or Config.Patience is over. A watch goes on at another coordinator, an
+// upload where it stopped.
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
+)
+
+// DefaultPort is where coordinators listen unless told otherwise.
+const DefaultPort = "7000"
+
+const (
+	connectTime = 2 * time.Second
+	callTime    = 15 * time.Second      // for one attempt
+	firstPause  = 50 * time.Millisecond // between rounds over all coordinators
+	lastPause   = 2 * time.Second
+)
+
+// Config says how to reach a cluster.
+type Config struct {
+	Addresses []string    // host:port of coordinators; the port may be left out
+	TLS       *tls.Config // nil: no encryption
+	Token     string      // sent with every call; over TLS or to this machine only
+	// Patience is how long a call goes on without any answer; 0 means until
+	// its context is done.
+	Patience time.Duration
+	// OnRetry, if set, is told why an attempt failed that will be repeated.
+	OnRetry     func(error)
+	DialOptions []grpc.DialOption
+}
+
+// Client is a connection to a cluster. It may be used by many goroutines.
+type Client struct {
+	cfg   Config
+	conns []*grpc.ClientConn
+
+	mu  sync.Mutex
+	cur int // the coordinator that answered last
+}
+
+// Dial returns a client of the cluster. It does not wait for a connection: calls
+// do.
+func Dial(_ context.Context, cfg Config) (*Client, error) {
+	if len(cfg.Addresses) == 0 {
+		return nil, errors.New("no coordinator's address is given")
+	}
+	c := &Client{cfg: cfg}
+	c.cfg.Addresses = slices.Clone(cfg.Addresses)
+	dial, err := dialer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for i, a := range c.cfg.Addresses {
+		a, err := withPort(a)
+		if err != nil {
+			return nil, err
+		}
+		c.cfg.Addresses[i] = a
+		cc, err := dial(a)
+		if err != nil {
+			c.Close()
+			return nil, fmt.Errorf("the coordinator's address %q: %w", a, err)
+		}
+		c.conns = append(c.conns, cc)
+	}
+	return c, nil
+}
+
+// dialer returns what connects to a coordinator.
+func dialer(cfg Config) (func(string) (*grpc.ClientConn, error), error) {
+	opts := cfg.DialOptions
+	if cfg.Token != "" {
+		if cfg.TLS == nil && slices.ContainsFunc(cfg.Addresses, func(a string) bool { return !isLocal(a) }) {
+			return nil, errors.New("a token goes over TLS or to this machine only: the cluster's address is neither")
+		}
+		opts = append(slices.Clone(opts), grpc.WithPerRPCCredentials(token(cfg.Token)))
+	}
+	return rpc.Dialer(cfg.TLS, opts...), nil
+}
+
+// withPort completes an address.
+func withPort(a string) (string, error) {
+	if a = strings.TrimSpace(a); a == "" {
+		return "", errors.New("an empty coordinator's address: give host:port")
+	}
+	if strings.Contains(a, "://") {
+		return "", fmt.Errorf("the coordinator's address %q: give host:port, without a scheme", a)
+	}
+	if _, _, err := net.SplitHostPort(a); err == nil {
+		return a, nil
+	}
+	return net.JoinHostPort(strings.Trim(a, "[]"), DefaultPort), nil
+}
+
+func isLocal(a string) bool {
+	host, _, err := net.SplitHostPort(a)
+	if err != nil {
+		host = a
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// token is sent as a bearer token.
+type token string
+
+func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(t)}, nil
+}
+
+// RequireTransportSecurity is false because Dial has seen to it.
+func (token) RequireTransportSecurity() bool { return false }
+
+// Addresses returns the coordinators' addresses.
+func (c *Client) Addresses() []string { return c.cfg.Addresses }
+
+// Close ends all connections.
+func (c *Client) Close() error {
+	var errs []error
+	for _, cc := range c.conns {
+		errs = append(errs, cc.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// current returns the coordinator to ask.
+func (c *Client) current() (int, *grpc.ClientConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cur, c.conns[c.cur]
+}
+
+// leave turns to the next coordinator, if nobody has turned already.
+func (c *Client) leave(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cur == i {
+		c.cur = (i + 1) % len(c.conns)
+	}
+}
