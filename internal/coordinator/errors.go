@@ -9,12 +9,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cluster"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
-
-// ErrNotLeader is what a Node returns where only the leader can do something.
-var ErrNotLeader = errors.New("this node is not the leader")
 
 // status returns an error as the wire knows it.
 func (c *Coordinator) status(err error) error {
@@ -29,8 +27,12 @@ func (c *Coordinator) status(err error) error {
 	switch {
 	case errors.As(err, &field):
 		return badField("spec."+field.Path, field.Error())
-	case errors.Is(err, ErrNotLeader):
+	case errors.Is(err, cluster.ErrNotLeader):
 		return c.notLeader()
+	case errors.Is(err, cluster.ErrUnknownOutcome), errors.Is(err, cluster.ErrClosed):
+		code = codes.Unavailable
+	case errors.Is(err, cluster.ErrNoMember):
+		code = codes.NotFound
 	case errors.Is(err, state.ErrUnknown):
 		code = codes.NotFound
 	case errors.Is(err, state.ErrFenced), errors.Is(err, chains.ErrStale), errors.Is(err, state.ErrPhase), errors.Is(err, chains.ErrPhase):

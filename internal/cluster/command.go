@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// The first byte of a command says whose it is. Commands with mayIgnore set may
+// be passed over by a node too old to know them; any other unknown command
+// stops the node, since going on would make its state differ from the others'.
+const (
+	cmdNoop   byte = 0 // changes nothing: a barrier that the state machine sees
+	cmdUser   byte = 1 // the caller's, for Machine.Apply
+	cmdMember byte = 2 // JSON memberRecord: what is known of a member
+	cmdForget byte = 3 // the rest is the id of a member to forget
+
+	mayIgnore byte = 0x80
+)
+
+var (
+	errEmptyCommand   = errors.New("cluster: empty command")
+	errUnknownCommand = errors.New("cluster: command of a newer version: upgrade this node")
+)
+
+// memberRecord is the replicated knowledge about a member beside raft's own.
+type memberRecord struct {
+	ID      string `json:"id"`
+	GRPC    string `json:"grpc,omitempty"`
+	HTTP    string `json:"http,omitempty"`
+	Version string `json:"version,omitempty"`
+	Voter   bool   `json:"voter,omitempty"`   // it shall vote once it has caught up
+	Removed bool   `json:"removed,omitempty"` // taken out by hand: it may not come back by itself
+}
+
+func memberCommand(r memberRecord) []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and booleans
+	}
+	return append([]byte{cmdMember}, b...)
+}
+
+func forgetCommand(id string) []byte { return append([]byte{cmdForget}, id...) }
+
+// command is a decoded log entry.
+type command struct {
+	kind   byte
+	user   []byte       // cmdUser
+	member memberRecord // cmdMember
+	forget string       // cmdForget
+}
+
+func decodeCommand(b []byte) (command, error) {
+	if len(b) == 0 {
+		return command{}, errEmptyCommand
+	}
+	c := command{kind: b[0]}
+	switch rest := b[1:]; {
+	case c.kind == cmdNoop || c.kind&mayIgnore != 0:
+	case c.kind == cmdUser:
+		c.user = rest
+	case c.kind == cmdMember:
+		if err := json.Unmarshal(rest, &c.member); err != nil {
+			return c, fmt.Errorf("cluster: member record: %w", err)
+		}
+		if c.member.ID == "" {
+			return c, errors.New("cluster: member record without an id")
+		}
+	case c.kind == cmdForget:
+		if len(rest) == 0 {
+			return c, errors.New("cluster: forget without an id")
+		}
+		c.forget = string(rest)
+	default:
+		return c, errUnknownCommand
+	}
+	return c, nil
+}
+
+// applyMember carries out cmdMember and cmdForget in the members' bucket.
+func applyMember(b *bbolt.Bucket, c command) error {
+	if c.kind == cmdForget {
+		return b.Delete([]byte(c.forget))
+	}
+	v, err := json.Marshal(c.member)
+	if err != nil {
+		return err
+	}
+	return b.Put([]byte(c.member.ID), v)
+}

@@ -1,0 +1,139 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+// The exchange is one JSON request and one JSON response on a connection of its
+// own: how nodes find each other before there is a cluster, and how members
+// tell the leader about themselves.
+const (
+	opStatus  = "status"  // who are you, and what do you know
+	opBeat    = "beat"    // I live, and have applied so much
+	opJoin    = "join"    // take me in
+	opLeave   = "leave"   // take me out
+	opMembers = "members" // who is there (asked of the leader)
+)
+
+const (
+	exchangeLimit   = 1 << 20 // bytes of a message
+	exchangeTimeout = 30 * time.Second
+)
+
+type request struct {
+	Op       string   `json:"op"`
+	From     Server   `json:"from"`
+	GRPC     string   `json:"grpc,omitempty"`
+	HTTP     string   `json:"http,omitempty"`
+	Version  string   `json:"version,omitempty"`
+	Applied  uint64   `json:"applied,omitempty"`
+	NonVoter bool     `json:"non_voter,omitempty"`
+	Auto     bool     `json:"auto,omitempty"` // joining by itself, not by somebody's will
+	View     []Server `json:"view,omitempty"`
+}
+
+type response struct {
+	Error     string   `json:"error,omitempty"`
+	NotLeader bool     `json:"not_leader,omitempty"`
+	Leader    Server   `json:"leader,omitzero"`
+	From      Server   `json:"from,omitzero"`
+	Servers   []Server `json:"servers,omitempty"` // the members, where there is a cluster
+	View      []Server `json:"view,omitempty"`    // whom it has seen, where there is none
+	Members   []Member `json:"members,omitempty"`
+}
+
+// err returns the error that a response carries.
+func (r response) err() error {
+	switch {
+	case r.NotLeader:
+		return &NotLeaderError{Leader: r.Leader}
+	case r.Error != "":
+		return errors.New(r.Error)
+	}
+	return nil
+}
+
+// connHandler serves one request on a connection.
+func connHandler(answer func(context.Context, request) response) func(net.Conn) {
+	return func(c net.Conn) {
+		ctx, cancel := context.WithTimeout(context.Background(), exchangeTimeout)
+		defer cancel()
+		c.SetDeadline(time.Now().Add(exchangeTimeout))
+		var r request
+		if err := json.NewDecoder(io.LimitReader(c, exchangeLimit)).Decode(&r); err != nil {
+			return
+		}
+		// The asker may be gone before the answer: that is no one's error.
+		_ = json.NewEncoder(c).Encode(answer(ctx, r))
+	}
+}
+
+// ask sends a request to an address and returns the answer.
+func (n *Node) ask(ctx context.Context, address string, r request) (response, error) {
+	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	defer cancel()
+	c, err := n.mux.dial(ctx, address, streamExchange)
+	if err != nil {
+		return response{}, err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	r.From = Server{n.cfg.ID, n.cfg.Advertise}
+	r.GRPC, r.HTTP, r.Version = n.cfg.GRPC, n.cfg.HTTP, n.cfg.Version
+	if err := json.NewEncoder(c).Encode(r); err != nil {
+		return response{}, fmt.Errorf("cluster: ask %s: %w", address, err)
+	}
+	var resp response
+	if err := json.NewDecoder(io.LimitReader(c, exchangeLimit)).Decode(&resp); err != nil {
+		return response{}, fmt.Errorf("cluster: answer of %s: %w", address, err)
+	}
+	return resp, nil
+}
+
+// askLeader sends a request to the leader, wherever it is, and returns what it
+// answers. Not for the leader itself.
+func (n *Node) askLeader(ctx context.Context, r request) (response, error) {
+	leader := n.Leader()
+	if leader.Address == "" || leader.ID == n.cfg.ID {
+		return response{}, n.notLeader()
+	}
+	resp, err := n.ask(ctx, leader.Address, r)
+	if err != nil {
+		return resp, err
+	}
+	return resp, resp.err()
+}
+
+// answer serves a request.
+func (n *Node) answer(ctx context.Context, r request) response {
+	resp := response{From: Server{n.cfg.ID, n.cfg.Advertise}, Leader: n.Leader()}
+	var err error
+	switch r.Op {
+	case opStatus:
+		resp.Servers, resp.View = n.servers(), n.view.list()
+	case opBeat:
+		err = n.heard(ctx, r)
+	case opJoin:
+		err = n.join(ctx, r)
+	case opLeave:
+		err = n.remove(ctx, r.From.ID, false)
+	case opMembers:
+		if !n.IsLeader() {
+			err = n.notLeader()
+			break
+		}
+		resp.Members, err = n.Members(ctx)
+	default:
+		err = fmt.Errorf("cluster: unknown request %q: a node of another version?", r.Op)
+	}
+	if err != nil {
+		resp.Error, resp.NotLeader = err.Error(), errors.Is(err, ErrNotLeader)
+	}
+	return resp
+}

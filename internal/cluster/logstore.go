@@ -1,0 +1,226 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+)
+
+var (
+	logBucket    = []byte("log")
+	stableBucket = []byte("stable")
+
+	// errKeyNotFound has the text by which raft knows a missing key.
+	errKeyNotFound = errors.New("not found")
+)
+
+// logStore keeps raft's log and its votes in one bbolt file: keys are
+// big-endian indices, values encodeLog. Every write is durable when it returns.
+//
+// The freelist is not written (NoFreelistSync): after a burst and a truncation
+// it would be megabytes, rewritten with every append. It is rebuilt at open.
+type logStore struct {
+	db *bbolt.DB
+}
+
+func openLogStore(path string) (*logStore, error) {
+	db, err := openBolt(path, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for _, b := range [][]byte{logBucket, stableBucket} {
+			if _, err := tx.CreateBucketIfNotExists(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		db.Close()
+		return nil, fmt.Errorf("cluster: %s: %w", path, err)
+	}
+	return &logStore{db: db}, nil
+}
+
+// openBolt opens a bbolt file as both stores want it. A file that another
+// process holds is an error after a second, not a wait.
+func openBolt(path string, mmap int) (*bbolt.DB, error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{
+		Timeout:         time.Second,
+		NoFreelistSync:  true,
+		FreelistType:    bbolt.FreelistMapType,
+		InitialMmapSize: mmap,
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("cluster: %s is in use by another process: stop it first", path)
+	case err != nil:
+		return nil, fmt.Errorf("cluster: open %s: %w", path, err)
+	}
+	return db, nil
+}
+
+func (s *logStore) Close() error { return s.db.Close() }
+
+// FirstIndex returns the lowest index stored, 0 for an empty log.
+func (s *logStore) FirstIndex() (uint64, error) {
+	return s.end((*bbolt.Cursor).First)
+}
+
+// LastIndex returns the highest index stored, 0 for an empty log.
+func (s *logStore) LastIndex() (uint64, error) {
+	return s.end((*bbolt.Cursor).Last)
+}
+
+func (s *logStore) end(move func(*bbolt.Cursor) (key, value []byte)) (index uint64, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		if k, _ := move(tx.Bucket(logBucket).Cursor()); k != nil {
+			index = binary.BigEndian.Uint64(k)
+		}
+		return nil
+	})
+	return index, err
+}
+
+// GetLog reads one entry, or returns raft.ErrLogNotFound.
+func (s *logStore) GetLog(index uint64, log *raft.Log) error {
+	return s.db.View(func(tx *bbolt.Tx) error {
+		v := tx.Bucket(logBucket).Get(indexKey(index))
+		if v == nil {
+			return raft.ErrLogNotFound
+		}
+		if err := decodeLog(v, log); err != nil {
+			return fmt.Errorf("cluster: log entry %d: %w", index, err)
+		}
+		log.Index = index
+		return nil
+	})
+}
+
+// StoreLog stores one entry, over any with its index.
+func (s *logStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs stores entries in one transaction.
+func (s *logStore) StoreLogs(logs []*raft.Log) error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(logBucket)
+		b.FillPercent = 0.9 // keys grow: pages need no room in the middle
+		for _, l := range logs {
+			if err := b.Put(indexKey(l.Index), encodeLog(l)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// DeleteRange deletes the entries lo to hi, both included.
+func (s *logStore) DeleteRange(lo, hi uint64) error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(logBucket)
+		var doomed []uint64 // a cursor must not be moved over what it deletes
+		c := b.Cursor()
+		for k, _ := c.Seek(indexKey(lo)); k != nil; k, _ = c.Next() {
+			i := binary.BigEndian.Uint64(k)
+			if i > hi {
+				break
+			}
+			doomed = append(doomed, i)
+		}
+		for _, i := range doomed {
+			if err := b.Delete(indexKey(i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Set stores a value of raft's own (term, vote).
+func (s *logStore) Set(key, value []byte) error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket(stableBucket).Put(key, value)
+	})
+}
+
+// Get reads a value of raft's own, or fails with "not found".
+func (s *logStore) Get(key []byte) (value []byte, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		v := tx.Bucket(stableBucket).Get(key)
+		if v == nil {
+			return errKeyNotFound
+		}
+		value = append([]byte{}, v...)
+		return nil
+	})
+	return value, err
+}
+
+// SetUint64 is Set for a number.
+func (s *logStore) SetUint64(key []byte, value uint64) error {
+	return s.Set(key, indexKey(value))
+}
+
+// GetUint64 is Get for a number.
+func (s *logStore) GetUint64(key []byte) (uint64, error) {
+	v, err := s.Get(key)
+	if err != nil {
+		return 0, err
+	}
+	if len(v) != 8 {
+		return 0, fmt.Errorf("cluster: value of %q has %d bytes, not 8", key, len(v))
+	}
+	return binary.BigEndian.Uint64(v), nil
+}
+
+func indexKey(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
+
+// logFormat is the first byte of a stored entry.
+const logFormat = 1
+
+// encodeLog writes an entry without its index, which is the key:
+//
+//	format(1) type(1) term(8) appendedAt(8, ns since 1970, 0 unknown) len(extensions)(uvarint) extensions data
+func encodeLog(l *raft.Log) []byte {
+	b := make([]byte, 0, 28+len(l.Extensions)+len(l.Data))
+	b = append(b, logFormat, byte(l.Type))
+	b = binary.BigEndian.AppendUint64(b, l.Term)
+	var at int64
+	if !l.AppendedAt.IsZero() {
+		at = l.AppendedAt.UnixNano()
+	}
+	b = binary.BigEndian.AppendUint64(b, uint64(at))
+	b = binary.AppendUvarint(b, uint64(len(l.Extensions)))
+	b = append(b, l.Extensions...)
+	return append(b, l.Data...)
+}
+
+// decodeLog reads what encodeLog wrote; the slices are copies.
+func decodeLog(b []byte, l *raft.Log) error {
+	if len(b) < 19 || b[0] != logFormat {
+		return errors.New("damaged, or written by another version")
+	}
+	*l = raft.Log{Type: raft.LogType(b[1]), Term: binary.BigEndian.Uint64(b[2:])}
+	if at := int64(binary.BigEndian.Uint64(b[10:])); at != 0 {
+		l.AppendedAt = time.Unix(0, at)
+	}
+	b = b[18:]
+	n, w := binary.Uvarint(b)
+	if w <= 0 || n > uint64(len(b)-w) {
+		return errors.New("damaged: extensions are longer than the entry")
+	}
+	b = b[w:]
+	if n > 0 {
+		l.Extensions = append([]byte{}, b[:n]...)
+	}
+	if b = b[n:]; len(b) > 0 {
+		l.Data = append([]byte{}, b...)
+	}
+	return nil
+}

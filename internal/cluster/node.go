@@ -1,0 +1,251 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+)
+
+// Node is one member of the cluster.
+type Node struct {
+	cfg    Config
+	log    *slog.Logger
+	raft   *raft.Raft
+	store  *logStore
+	state  *state
+	snaps  *snapshotStore
+	mux    *mux
+	trans  *transport
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	barrier  atomic.Uint64 // the term whose barrier has been applied here
+	changing sync.Mutex    // held while the leader changes the membership
+	peers    peers
+	view     candidates
+	refused  string // why the last attempt to join failed; keepMembership only
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// disk is what a node keeps in its directory.
+type disk struct {
+	store *logStore
+	cache raft.LogStore // store behind a cache, for raft and the snapshots
+	state *state
+	files raft.SnapshotStore
+	snaps *snapshotStore
+}
+
+func openDisk(cfg Config) (d disk, err error) {
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return d, err
+	}
+	if d.store, err = openLogStore(filepath.Join(cfg.Dir, "raft.db")); err != nil {
+		return d, err
+	}
+	if d.cache, err = raft.NewLogCache(512, d.store); err != nil {
+		return d, err
+	}
+	if d.state, err = openState(filepath.Join(cfg.Dir, "state.db"), cfg.Machine); err != nil {
+		return d, err
+	}
+	if d.files, err = raft.NewFileSnapshotStoreWithLogger(cfg.Dir, 2, newRaftLogger(cfg.Logger)); err != nil {
+		return d, err
+	}
+	if d.snaps, err = newSnapshotStore(d.files, d.cache); err != nil {
+		return d, err
+	}
+	return d, d.check()
+}
+
+// check refuses a state that is ahead of the log: raft.db was deleted or
+// exchanged, and new entries with old numbers would be passed over.
+func (d disk) check() error {
+	last, err := d.store.LastIndex()
+	if err != nil {
+		return err
+	}
+	snap, err := d.snaps.last()
+	if err != nil {
+		return err
+	}
+	if pos, _ := d.state.applied(); pos.index > max(last, snap.index) {
+		return fmt.Errorf("cluster: %s has applied entry %d but the log ends at %d: the files do not belong together; delete the whole directory and join anew",
+			d.state.path, pos.index, max(last, snap.index))
+	}
+	return nil
+}
+
+func (d disk) close() (err error) {
+	if d.state != nil {
+		err = d.state.close()
+	}
+	if d.store != nil {
+		err = errors.Join(err, d.store.Close())
+	}
+	return err
+}
+
+// Open starts a node. It takes over cfg.Listener, also when it fails.
+func Open(cfg Config) (*Node, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		if cfg.Listener != nil {
+			cfg.Listener.Close()
+		}
+		return nil, err
+	}
+	d, err := openDisk(cfg)
+	if err != nil {
+		cfg.Listener.Close()
+		return nil, err
+	}
+	n := &Node{cfg: cfg, log: cfg.Logger, store: d.store, state: d.state, snaps: d.snaps}
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.peers.init()
+	n.view.init(Server{cfg.ID, cfg.Advertise})
+	if err := n.start(d); err != nil {
+		n.cancel()
+		return nil, errors.Join(err, d.close())
+	}
+	return n, nil
+}
+
+func (n *Node) start(d disk) error {
+	// The exchange answers once raft is there.
+	ready := make(chan struct{})
+	n.mux = newMux(n.cfg.Listener, n.cfg.Advertise, n.cfg.Dial, connHandler(func(ctx context.Context, r request) response {
+		select {
+		case <-ready:
+			return n.answer(ctx, r)
+		case <-n.ctx.Done():
+			return response{Error: ErrClosed.Error()}
+		}
+	}))
+	network := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream:  streamLayer{n.mux},
+		MaxPool: 3,
+		Timeout: 10 * time.Second,
+		Logger:  newRaftLogger(n.log),
+	})
+	holds, snaps := d.snaps.holds, raft.SnapshotStore(d.snaps)
+	if n.cfg.unmended {
+		holds, snaps = func(uint64, uint64) bool { return false }, unmended{d.files}
+	}
+	n.trans = newTransport(network, holds)
+
+	conf := n.cfg.raftConfig()
+	newest, err := d.snaps.last()
+	if err == nil {
+		// The state on disk is raft's state unless a snapshot is newer.
+		pos, _ := n.state.applied()
+		conf.NoSnapshotRestoreOnStart = pos.covers(newest)
+		n.raft, err = raft.NewRaft(conf, fsm{n.state}, d.cache, d.store, snaps, n.trans)
+	}
+	if err != nil {
+		n.cancel()
+		n.trans.Close()
+		return fmt.Errorf("cluster: start raft: %w", err)
+	}
+	close(ready)
+	n.watchHeartbeats()
+	n.wg.Go(n.monitor)
+	n.wg.Go(n.keepMembership)
+	return nil
+}
+
+// Close stops the node: first what leads, then the connections, then raft,
+// then the files. It does not leave the cluster.
+func (n *Node) Close() error {
+	n.closeOnce.Do(func() {
+		n.cancel()
+		n.wg.Wait()
+		err := n.trans.Close()
+		err = errors.Join(err, n.mux.close(), n.raft.Shutdown().Error())
+		n.closeErr = errors.Join(err, n.state.close(), n.store.Close())
+	})
+	return n.closeErr
+}
+
+// ID returns the node's name.
+func (n *Node) ID() string { return n.cfg.ID }
+
+// View runs f in a read transaction over the state as applied here, which may
+// be behind the leader's. A long one keeps space from being reused.
+func (n *Node) View(f func(*bbolt.Tx) error) error { return n.state.view(f) }
+
+// Applied returns the index of the last entry in the state.
+func (n *Node) Applied() uint64 {
+	pos, _ := n.state.applied()
+	return pos.index
+}
+
+// Changed returns a channel that is closed when the next batch is applied. Take
+// it before looking at the state.
+func (n *Node) Changed() <-chan struct{} {
+	_, ch := n.state.applied()
+	return ch
+}
+
+// Term returns raft's term.
+func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
+
+// Leader returns the leader as this node knows it; zero if it knows none.
+func (n *Node) Leader() Server {
+	address, id := n.raft.LeaderWithID()
+	return Server{ID: string(id), Address: string(address)}
+}
+
+// IsLeader says whether the node believes to lead. Only ReadIndex and Apply
+// know.
+func (n *Node) IsLeader() bool { return n.raft.State() == raft.Leader }
+
+// LastContact returns when the leader was last heard; now on the leader. It is
+// the age of a stale read.
+func (n *Node) LastContact() time.Time {
+	if n.IsLeader() {
+		return time.Now()
+	}
+	return n.raft.LastContact()
+}
+
+// Snapshot takes a snapshot now and shortens the log.
+func (n *Node) Snapshot(ctx context.Context) error {
+	err := n.await(ctx, n.raft.Snapshot().Error)
+	if errors.Is(err, raft.ErrNothingNewToSnapshot) {
+		return nil
+	}
+	return err
+}
+
+// await runs a function that blocks, such as a raft future's Error, until it
+// returns or ctx or the node ends.
+func (n *Node) await(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.ctx.Done():
+		return raft.ErrRaftShutdown
+	}
+}

@@ -1,0 +1,309 @@
+package cluster
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+)
+
+// Machine is the replicated state: the caller's buckets in a bbolt file.
+//
+// Apply must be a function of its arguments and the transaction alone (no
+// clock, no map order, no randomness), have no effect outside the transaction,
+// and keep neither tx nor command. It returns a result for the proposer, or an
+// error: then none of the command's effects stay. Because a batch that holds a
+// failed command is run again without it, Apply may see a command twice; only
+// one run is ever committed. A panic stops the process.
+//
+// Init creates the buckets that are missing, with nothing in them that
+// commands did not put there. It runs at open and after every restore.
+// Bucket names that begin with an underscore belong to this package.
+type Machine interface {
+	Init(tx *bbolt.Tx) error
+	Apply(tx *bbolt.Tx, index uint64, command []byte) any
+}
+
+var (
+	ownBucket     = []byte("_cluster")
+	membersBucket = []byte("members")
+	appliedKey    = []byte("applied")
+)
+
+// stateMmap reserves address space, not memory: a write that outgrows the map
+// has to wait for all readers, and a snapshot is a long reader. Up to this size
+// nobody waits.
+const stateMmap = 1 << 30
+
+// position names a log entry.
+type position struct{ index, term uint64 }
+
+// covers says whether a state at p contains everything up to q. A later term
+// at a lower index is another history.
+func (p position) covers(q position) bool { return p.index >= q.index && p.term >= q.term }
+
+// state is the applied state on disk: one bbolt transaction a batch, with the
+// position of its last entry inside, so that what a restart replays is known
+// to have been applied.
+type state struct {
+	path    string
+	machine Machine
+
+	// mu guards the fields below. Only the goroutine that applies and restores
+	// changes them.
+	mu      sync.RWMutex
+	cur     *generation
+	pos     position
+	changed chan struct{}
+
+	handed  uint64         // last entry that raft handed over; its goroutine only
+	retired sync.WaitGroup // generations whose last readers are awaited
+}
+
+// generation is one open file. A restore puts a new one in its place; the old
+// one is closed when its last reader is done, because bbolt's Close waits for
+// readers and the restore must not (the reader may be a snapshot that waits for
+// raft, which waits for the restore).
+type generation struct {
+	db      *bbolt.DB
+	readers sync.WaitGroup
+}
+
+func openState(path string, m Machine) (*state, error) {
+	s := &state{path: path, machine: m, changed: make(chan struct{})}
+	db, pos, err := s.open(path, position{})
+	if err != nil {
+		return nil, err
+	}
+	s.cur, s.pos = &generation{db: db}, pos
+	return s, nil
+}
+
+// open opens a state file, creates what is missing in it, and returns its
+// position, moved on to floor if it is before that.
+func (s *state) open(path string, floor position) (*bbolt.DB, position, error) {
+	db, err := openBolt(path, stateMmap)
+	if err != nil {
+		return nil, position{}, err
+	}
+	var pos position
+	err = db.Update(func(tx *bbolt.Tx) error {
+		own, err := tx.CreateBucketIfNotExists(ownBucket)
+		if err != nil {
+			return err
+		}
+		if _, err := own.CreateBucketIfNotExists(membersBucket); err != nil {
+			return err
+		}
+		if pos, err = readPosition(tx); err != nil {
+			return err
+		}
+		if floor.index > pos.index {
+			pos = floor
+			if err := writePosition(tx, pos); err != nil {
+				return err
+			}
+		}
+		return s.machine.Init(tx)
+	})
+	if err != nil {
+		db.Close()
+		return nil, position{}, fmt.Errorf("cluster: %s: %w", path, err)
+	}
+	return db, pos, nil
+}
+
+func readPosition(tx *bbolt.Tx) (position, error) {
+	switch v := tx.Bucket(ownBucket).Get(appliedKey); len(v) {
+	case 0:
+		return position{}, nil
+	case 16:
+		return position{binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:])}, nil
+	default:
+		return position{}, errors.New("the applied index is damaged")
+	}
+}
+
+func writePosition(tx *bbolt.Tx, p position) error {
+	v := binary.BigEndian.AppendUint64(nil, p.index)
+	return tx.Bucket(ownBucket).Put(appliedKey, binary.BigEndian.AppendUint64(v, p.term))
+}
+
+// close waits for readers and closes the file.
+func (s *state) close() error {
+	s.retired.Wait()
+	s.cur.readers.Wait()
+	return s.cur.db.Close()
+}
+
+// acquire returns the current generation, held open until readers.Done.
+func (s *state) acquire() *generation {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	s.cur.readers.Add(1)
+	return s.cur
+}
+
+// view runs f in a read transaction.
+func (s *state) view(f func(*bbolt.Tx) error) error {
+	g := s.acquire()
+	defer g.readers.Done()
+	return g.db.View(f)
+}
+
+// applied returns the position of the last applied entry, and a channel that
+// is closed when there is another.
+func (s *state) applied() (position, <-chan struct{}) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.pos, s.changed
+}
+
+// moved publishes a new position, and a new generation where there is one.
+func (s *state) moved(pos position, g *generation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g != nil {
+		old := s.cur
+		s.cur = g
+		s.retired.Go(func() {
+			old.readers.Wait()
+			old.db.Close()
+		})
+	}
+	s.pos = pos
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// apply runs a batch of entries in one transaction. Those at or before the
+// position of the state are passed over. A command that fails is left out and
+// the rest of the batch run again, so that it changed nothing; bbolt has no
+// nested transactions, and failures are rare.
+func (s *state) apply(logs []*raft.Log) []any {
+	results := make([]any, len(logs))
+	last := logs[len(logs)-1]
+	s.handed = last.Index
+	if last.Index <= s.pos.index {
+		return results
+	}
+	rejected := make([]bool, len(logs))
+	for {
+		i, err := s.try(logs, results, rejected)
+		if err != nil {
+			panic(fmt.Errorf("cluster: cannot apply entry %d to %s: %w", last.Index, s.path, err))
+		}
+		if i < 0 {
+			break
+		}
+		rejected[i] = true
+	}
+	s.moved(position{last.Index, last.Term}, nil)
+	return results
+}
+
+var errRejected = errors.New("command rejected")
+
+// try commits the batch, or rolls it back and returns the place of the command
+// that failed, its error in results.
+func (s *state) try(logs []*raft.Log, results []any, rejected []bool) (failed int, err error) {
+	failed = -1
+	err = s.cur.db.Update(func(tx *bbolt.Tx) error {
+		for i, l := range logs {
+			if rejected[i] || l.Index <= s.pos.index || l.Type != raft.LogCommand {
+				continue
+			}
+			results[i] = s.applyOne(tx, l)
+			if _, bad := results[i].(error); bad {
+				failed = i
+				return errRejected
+			}
+		}
+		last := logs[len(logs)-1]
+		return writePosition(tx, position{last.Index, last.Term})
+	})
+	if failed >= 0 {
+		err = nil
+	}
+	return failed, err
+}
+
+func (s *state) applyOne(tx *bbolt.Tx, l *raft.Log) any {
+	c, err := decodeCommand(l.Data)
+	switch {
+	case errors.Is(err, errUnknownCommand):
+		panic(fmt.Errorf("entry %d has type %d: %w", l.Index, l.Data[0], err))
+	case err != nil:
+		return err
+	case c.kind == cmdUser:
+		return s.machine.Apply(tx, l.Index, c.user)
+	case c.kind == cmdMember || c.kind == cmdForget:
+		if err := applyMember(tx.Bucket(ownBucket).Bucket(membersBucket), c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restore replaces the state by a file's bytes. label is where raft takes the
+// state to be: after the file's own position if raft's own entries followed it,
+// or if it is a backup with another history's counting.
+func (s *state) restore(r io.Reader, label position) error {
+	tmp := s.path + ".restore"
+	if err := writeFile(tmp, r); err != nil {
+		return err
+	}
+	defer os.Remove(tmp) // gone by then unless something failed
+	db, pos, err := s.open(tmp, label)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(os.Rename(tmp, s.path), syncDir(filepath.Dir(s.path))); err != nil {
+		db.Close()
+		return err
+	}
+	s.handed = pos.index
+	s.moved(pos, &generation{db: db})
+	return nil
+}
+
+// members returns the records of all members ever heard of, by id.
+func (s *state) members() (map[string]memberRecord, error) {
+	out := map[string]memberRecord{}
+	err := s.view(func(tx *bbolt.Tx) error {
+		return tx.Bucket(ownBucket).Bucket(membersBucket).ForEach(func(_, v []byte) error {
+			var r memberRecord
+			if err := json.Unmarshal(v, &r); err != nil {
+				return err
+			}
+			out[r.ID] = r
+			return nil
+		})
+	})
+	return out, err
+}
+
+// writeFile writes r to a new file at path and syncs it.
+func writeFile(path string, r io.Reader) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, r)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
