@@ -72,12 +72,12 @@ func (v *serving) answer(r *request) error {
 		data, crc := encode(out[at : at+k])
 		f := &frame{data: data, head: &ulissev1.TilesResponse{Response: &ulissev1.TilesResponse_Answer{Answer: &ulissev1.TilesAnswer{
 			Unit: r.id, Product: product, Version: version, Offset: uint64(at), Total: uint64(len(out)), Crc32C: crc}}}}
+		v.conf.Meter.sent.Add(f.size())
 		err := v.stream.SendMsg(f)
 		data.Free()
 		if err != nil {
 			return err
 		}
-		v.conf.Meter.sent.Add(f.size())
 		at += k
 	}
 	return nil

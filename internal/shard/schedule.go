@@ -14,7 +14,7 @@ const (
 	// member does it again.
 	patience = 1.5
 	// grace is added to that, so that units of no work are not done twice.
-	grace = 2 * time.Millisecond
+	grace = 5 * time.Millisecond
 	// maxAttempts bounds how often a unit is out at a time. The driver itself may
 	// always add one.
 	maxAttempts = 3

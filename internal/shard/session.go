@@ -7,8 +7,6 @@ import (
 	"io"
 	"sync"
 
-	"google.golang.org/grpc"
-
 	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -18,7 +16,7 @@ type session struct {
 	data   Data
 	meter  *Meter
 	ready  chan struct{} // closed when stream is there, or the session is over
-	stream grpc.ClientStream
+	stream messages
 
 	// Of who sends: the last θ and product that the worker has all of.
 	opened           bool

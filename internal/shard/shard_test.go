@@ -148,17 +148,16 @@ type workers struct {
 }
 
 // start serves tiles and returns the address.
-func (w *workers) start(c ServerConfig) string {
+func (w *workers) start(c ServerConfig) string { return w.serve(NewServer(c)) }
+
+func (w *workers) serve(tiles ulissev1.TilesServer) string {
 	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if c.Budget == nil {
-		c.Budget = parallel.NewBudget(1)
-	}
 	s := grpc.NewServer(append(ServerOptions(), grpc.WaitForHandlers(true))...)
-	ulissev1.RegisterTilesServer(s, NewServer(c))
+	ulissev1.RegisterTilesServer(s, tiles)
 	go s.Serve(l)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,21 +175,22 @@ func (w *workers) kill(address string) {
 var quiet = slog.New(slog.DiscardHandler)
 
 // cluster returns a group over n workers, all on this machine.
-func cluster(t testing.TB, p *problem, n int) (*Group, []string, *workers) {
+func cluster(t testing.TB, p *problem, n int, c ServerConfig) (*Group, []string, *workers) {
 	t.Helper()
+	if c.Source == nil {
+		c.Source = inputs{p.in}
+	}
 	w := &workers{t: t, servers: map[string]*grpc.Server{}}
+	if c.Budget == nil {
+		c.Budget = parallel.NewBudget(1)
+	}
 	var names []string
 	for range n {
-		names = append(names, w.start(ServerConfig{Source: inputs{p.in}}))
+		names = append(names, w.start(c))
 	}
-	g, pool := newGroup(t, p)
+	g, done := newGroup(t, p)
 	t.Cleanup(func() {
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := pool.Close(); err != nil {
-			t.Error(err)
-		}
+		done()
 		for _, s := range w.servers {
 			s.Stop()
 		}
@@ -199,7 +199,8 @@ func cluster(t testing.TB, p *problem, n int) (*Group, []string, *workers) {
 	return g, names, w
 }
 
-func newGroup(t testing.TB, p *problem) (*Group, *Pool) {
+// newGroup returns a group without members, and what ends it.
+func newGroup(t testing.TB, p *problem) (*Group, func()) {
 	isa, err := cmvp.ISA()
 	if err != nil {
 		t.Fatal(err)
@@ -207,11 +208,20 @@ func newGroup(t testing.TB, p *problem) (*Group, *Pool) {
 	meter := &Meter{}
 	pool := NewPool(meter, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	d := Data{Address: "x", Family: p.family, ISA: isa, Rows: p.in.Len(), Inputs: p.in.Dim()}
-	return New(Config{Local: p.operator(), MinRows: 1, Meter: meter, Log: quiet,
-		Dial: func(name string) Member { return pool.Member(name, d) }}), pool
+	g := New(Config{Local: p.operator(), MinRows: 1, Meter: meter, Log: quiet,
+		Dial: func(name string) Member { return pool.Member(name, d) }})
+	return g, func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
+	served := &Meter{}
 	n := 2000
 	if testing.Short() {
 		n = 1100
@@ -225,18 +235,20 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%v/s=%d/members=%d", f, s, members), func(t *testing.T) {
-					g, _, _ := cluster(t, p, members)
+					g, _, _ := cluster(t, p, members, ServerConfig{Meter: served})
 					got, err := p.results(g)
 					if err != nil {
 						t.Fatal(err)
 					}
 					equal(t, got, want)
-					l := g.conf.Meter.Load()
-					if (l.BytesSent > 0) != (members > 0) || l.TileRetries != 0 {
+					if l := g.conf.Meter.Load(); l.TileRetries != 0 || members == 0 && l.BytesSent != 0 {
 						t.Errorf("load %v", l)
 					}
 				})
 			}
 		}
+	}
+	if l := served.Load(); l.Tiles == 0 || l.Pairs == 0 || l.BusySeconds == 0 || l.BytesSent == 0 || l.BytesReceived == 0 {
+		t.Errorf("the members did nothing: %v", l)
 	}
 }
