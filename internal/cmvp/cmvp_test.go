@@ -206,9 +206,12 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 				check("after another θ", m.mul(o), 4, 0, n)
 			}
 
-			want := zeros(n, 3)
 			o := p.operator(2, isa)
+			want, single := zeros(n, 3), zeros(n, 3)
 			if err := o.Mul(ctx, want, p.v[:3]); err != nil {
+				t.Fatal(err)
+			}
+			if err := o.MulSingle(ctx, single, p.v[:3]); err != nil {
 				t.Fatal(err)
 			}
 			tiles := NewGrid(n).Tiles
@@ -219,8 +222,12 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 					if err := o.MulRows(ctx, got, p.v[:3], r[0], r[1]); err != nil {
 						t.Fatal(err)
 					}
+					gotSingle := zeros(n, 3)
+					if err := o.MulSingleRows(ctx, gotSingle, p.v[:3], r[0], r[1]); err != nil {
+						t.Fatal(err)
+					}
 					for c := range got {
-						if !slices.Equal(got[c][r[0]:r[1]], want[c][r[0]:r[1]]) {
+						if !slices.Equal(got[c][r[0]:r[1]], want[c][r[0]:r[1]]) || !slices.Equal(gotSingle[c][r[0]:r[1]], single[c][r[0]:r[1]]) {
 							t.Fatalf("n=%d: rows %v of column %d differ", n, r, c)
 						}
 					}
@@ -355,6 +362,23 @@ func TestFormsBitsDoNotDependOnThreads(t *testing.T) {
 					t.Fatalf("%d cores: %v, want %v", cores, got[g], want[g])
 				}
 			}
+		}
+		// Any cut of the tasks gives the same sums.
+		o := p.operator(2, isa)
+		tasks, per := NewGrid(1500).Tasks(), o.FormSums(3)
+		sums := make([]float64, tasks*per)
+		for _, r := range [][2]int{{tasks / 2, tasks}, {0, 1}, {1, tasks / 2}} {
+			if err := o.FormsTasks(context.Background(), sums[r[0]*per:r[1]*per], p.u, p.v, []int{0, 2, 0}, 3, r[0], r[1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for g, got := range o.ReduceForms(sums, 3) {
+			if !slices.Equal(got, want[g]) {
+				t.Fatalf("from parts: %v, want %v", got, want[g])
+			}
+		}
+		if got, want := o.Counts().Pairs, int64(1500*1500); got != want {
+			t.Errorf("counted %d elements, want %d", got, want)
 		}
 		if !slices.Equal(want[1], []float64{0, 0, 0}) {
 			t.Errorf("the forms of an empty group are %v", want[1])

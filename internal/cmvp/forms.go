@@ -19,14 +19,58 @@ import (
 // enter: ∂K/∂log λ is diagonal and the caller's affair. The cost of a pair of
 // rows grows with the number of columns and, for each group, with m.
 func (o *Operator) Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error) {
-	n := o.in.n
-	checkColumns(n, u, v)
+	tasks := o.eng.grid.Tasks()
+	o.sums = sized(o.sums, tasks*o.FormSums(groups))
+	if err := o.FormsTasks(ctx, o.sums, u, v, group, groups, 0, tasks); err != nil {
+		return nil, err
+	}
+	return o.ReduceForms(o.sums, groups), nil
+}
+
+// FormSums returns how many numbers a task of Forms sums up.
+func (o *Operator) FormSums(groups int) int { return groups * (1 + len(o.params.Tau)) }
+
+// FormsTasks computes a part of Forms: the sums of the tasks [lo,hi) of the
+// grid, FormSums numbers each. They are the same bits wherever the tasks are
+// cut, and each pair of rows is still evaluated once.
+func (o *Operator) FormsTasks(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
+	checkColumns(o.in.n, u, v)
 	if len(group) != len(u) {
 		panic(fmt.Sprintf("cmvp: %d groups for %d columns", len(group), len(u)))
 	}
+	if lo < 0 || hi > o.eng.grid.Tasks() || lo > hi || len(sums) != (hi-lo)*o.FormSums(groups) {
+		panic(fmt.Sprintf("cmvp: %d sums for tasks [%d,%d) of %d", len(sums), lo, hi, o.eng.grid.Tasks()))
+	}
 	o.count.Forms++
-	o.count.Pairs += int64(n) * int64(n)
-	return o.forms.run(ctx, o, u, v, group, groups)
+	for i := lo; i < hi; i++ {
+		o.count.Pairs += o.eng.grid.elements(i)
+	}
+	return o.forms.run(ctx, o, sums, u, v, group, groups, lo, hi)
+}
+
+// ReduceForms returns the forms that the sums of all tasks, in their order, add
+// up to.
+func (o *Operator) ReduceForms(sums []float64, groups int) [][]float64 {
+	// With a shared τ the sums are of u·g'; else they are of g'·(Δz_k)², and
+	// τ_k Δ_k² = q·(Δz_k)².
+	per, q := 1+len(o.params.Tau), unscale(o.family)
+	if per == 2 {
+		q = 1
+	}
+	out := make([][]float64, groups)
+	for g := range out {
+		out[g] = make([]float64, per)
+		for t := range o.eng.grid.Tasks() {
+			for i, x := range sums[(t*groups+g)*per:][:per] {
+				out[g][i] += x
+			}
+		}
+		out[g][0] *= o.params.Sigma
+		for i := 1; i < per; i++ {
+			out[g][i] *= o.params.Sigma * q
+		}
+	}
+	return out
 }
 
 // formEngine computes gradient forms, one task at a time on each worker.
@@ -36,9 +80,11 @@ type formEngine struct {
 	f    kernel.Family
 	loop *parallel.Loop
 	ws   []formSpace // by worker
-	sums []float64   // by task, group and parameter
 
 	ctx    context.Context
+	from   int       // first task
+	tasks  int       // from there on
+	sums   []float64 // by task, group and parameter
 	m      int       // number of τ
 	s      int       // columns
 	first  []int     // of each group, among the columns sorted by group
@@ -59,40 +105,15 @@ func newFormEngine(eng *engine[float64], f kernel.Family, budget *parallel.Budge
 	return e
 }
 
-func (e *formEngine) run(ctx context.Context, o *Operator, u, v [][]float64, group []int, groups int) ([][]float64, error) {
+func (e *formEngine) run(ctx context.Context, o *Operator, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
 	e.load(u, v, group, groups)
 	e.m = len(o.params.Tau)
-	per := 1 + e.m
-	tasks := e.eng.grid.Tasks()
-	e.sums = sized(e.sums, tasks*groups*per)
-	clear(e.sums)
+	e.sums, e.from, e.tasks = sums, lo, hi-lo
+	clear(sums)
 	e.ctx, e.report = ctx, o.Progress
 	e.done.Store(0)
-	e.loop.Run(tasks)
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-
-	// With a shared τ the sums are of u·g'; else they are of g'·(Δz_k)², and
-	// τ_k Δ_k² = q·(Δz_k)².
-	q := unscale(o.family)
-	if e.shared() {
-		q = 1
-	}
-	out := make([][]float64, groups)
-	for g := range out {
-		out[g] = make([]float64, per)
-		for t := range tasks {
-			for i, x := range e.sums[(t*groups+g)*per:][:per] {
-				out[g][i] += x
-			}
-		}
-		out[g][0] *= o.params.Sigma
-		for i := 1; i < per; i++ {
-			out[g][i] *= o.params.Sigma * q
-		}
-	}
-	return out, nil
+	e.loop.Run(hi - lo)
+	return ctx.Err()
 }
 
 func (e *formEngine) shared() bool { return e.m == 1 }
@@ -137,7 +158,7 @@ func (e *formEngine) task(worker, i int) {
 	ws.m = sized(ws.m, tile.Strip*TileRows)
 	ws.sums = sized(ws.sums, groups*per)
 	grid := e.eng.grid
-	t := grid.Task(i)
+	t := grid.Task(e.from + i)
 	sums := e.sums[i*groups*per:][:groups*per]
 	iLo, iHi := grid.blockTiles(t.A)
 	jLo, jHi := grid.blockTiles(t.B)
@@ -157,7 +178,7 @@ func (e *formEngine) task(worker, i int) {
 		}
 	}
 	if e.report != nil {
-		e.report(int(e.done.Add(1)), grid.Tasks())
+		e.report(int(e.done.Add(1)), e.tasks)
 	}
 }
 

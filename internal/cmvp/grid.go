@@ -54,6 +54,18 @@ func (g Grid) pairs(t Task) int {
 	return a * b
 }
 
+// elements returns the number of elements of K that a task stands for.
+func (g Grid) elements(task int) int64 {
+	t := g.Task(task)
+	aLo, aHi := g.blockRows(t.A)
+	bLo, bHi := g.blockRows(t.B)
+	n := int64(aHi-aLo) * int64(bHi-bLo)
+	if t.A != t.B {
+		n *= 2
+	}
+	return n
+}
+
 // blockRows returns the range of rows of block b.
 func (g Grid) blockRows(b int) (lo, hi int) {
 	size := g.PerBlk * TileRows

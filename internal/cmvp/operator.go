@@ -24,6 +24,7 @@ type Operator struct {
 	single *engine[float32] // made when it is first needed
 	forms  *formEngine
 	factor []float64 // that columns are multiplied by on loading
+	sums   []float64 // of Forms
 
 	singleCache int64 // bytes for the cache of single
 	count       Counts
@@ -38,7 +39,7 @@ type Counts struct {
 	Products int64 `json:"products"` // calls of Mul, MulRows, MulSingle and Cross
 	Singles  int64 `json:"singles"`  // those in single precision
 	Columns  int64 `json:"columns"`  // right-hand sides in them
-	Forms    int64 `json:"forms"`    // calls of Forms
+	Forms    int64 `json:"forms"`    // calls of Forms and FormsTasks
 	Pairs    int64 `json:"pairs"`    // elements of K that they range over, n² each
 }
 
@@ -145,6 +146,11 @@ func (o *Operator) MulRows(ctx context.Context, dst, v [][]float64, lo, hi int) 
 // float32. Columns are scaled by powers of two to where float32 neither
 // overflows nor underflows.
 func (o *Operator) MulSingle(ctx context.Context, dst, v [][]float64) error {
+	return o.MulSingleRows(ctx, dst, v, 0, o.in.n)
+}
+
+// MulSingleRows is MulSingle for the rows [lo,hi) alone, as MulRows.
+func (o *Operator) MulSingleRows(ctx context.Context, dst, v [][]float64, lo, hi int) error {
 	if o.single == nil {
 		o.single = newEngine[float32](o.in, o.family, o.budget, o.isa)
 		o.single.set(o.family, o.params)
@@ -155,7 +161,7 @@ func (o *Operator) MulSingle(ctx context.Context, dst, v [][]float64) error {
 		o.factor[c] = unitScale(vc)
 	}
 	o.count.Singles++
-	return mulRows(ctx, o, o.single, dst, v, 0, o.in.n)
+	return mulRows(ctx, o, o.single, dst, v, lo, hi)
 }
 
 // unitScale returns a power of two that brings the largest element of v near

@@ -1,0 +1,103 @@
+package shard
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// compute answers units until the driver is gone or has been silent for long.
+func (v *serving) compute(received <-chan error) error {
+	idle := time.NewTimer(v.conf.Idle)
+	defer idle.Stop()
+	for {
+		if r := v.next(); r != nil {
+			if err := v.answer(r); err != nil {
+				return err
+			}
+			continue
+		}
+		select {
+		case <-v.changed:
+		case err := <-received:
+			return err
+		case <-v.stream.Context().Done():
+			return v.stream.Context().Err()
+		case <-idle.C:
+			silent := time.Since(time.Unix(0, v.heard.Load()))
+			if silent >= v.conf.Idle {
+				return status.Errorf(codes.Unavailable, "the session was silent for %v", v.conf.Idle)
+			}
+			idle.Reset(v.conf.Idle - silent)
+		}
+	}
+}
+
+// next takes the next unit to be computed.
+func (v *serving) next() *request {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.queue) == 0 {
+		return nil
+	}
+	v.current, v.queue = v.queue[0], v.queue[1:]
+	return v.current
+}
+
+// done notes that the product is not used any more by the current unit.
+func (v *serving) done() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.current = nil
+	v.quiet.Broadcast()
+}
+
+// answer computes a unit and sends the answer. A unit that was cancelled has
+// none.
+func (v *serving) answer(r *request) error {
+	defer r.cancel()
+	p := r.product
+	product, version := p.ID, p.State.Version
+	ok := v.work(r)
+	v.done()
+	if !ok {
+		return nil
+	}
+	out := v.out
+	for at := 0; at < len(out) && r.ctx.Err() == nil; {
+		k := min(blockLen, len(out)-at)
+		data, crc := encode(out[at : at+k])
+		f := &frame{data: data, head: &ulissev1.TilesResponse{Response: &ulissev1.TilesResponse_Answer{Answer: &ulissev1.TilesAnswer{
+			Unit: r.id, Product: product, Version: version, Offset: uint64(at), Total: uint64(len(out)), Crc32C: crc}}}}
+		v.conf.Meter.sent.Add(f.size())
+		err := v.stream.SendMsg(f)
+		data.Free()
+		if err != nil {
+			return err
+		}
+		at += k
+	}
+	return nil
+}
+
+// work computes a unit into out, with a core of its own and those that are free.
+func (v *serving) work(r *request) bool {
+	if v.conf.Budget.Acquire(r.ctx) != nil {
+		return false
+	}
+	defer v.conf.Budget.Release()
+	began := time.Now()
+	if n := r.product.Size(r.Unit); cap(v.out) < n {
+		v.out = make([]float64, n)
+	}
+	v.out = v.out[:r.product.Size(r.Unit)]
+	var err error
+	if v.dst, err = compute(r.ctx, v.op, r.product, r.Unit, v.dst, v.out); err != nil {
+		return false
+	}
+	v.conf.Meter.computed(r.product.work(r.Unit), time.Since(began), true)
+	return true
+}

@@ -1,0 +1,212 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+)
+
+// Config says how a group computes.
+type Config struct {
+	// Local is the driver's own operator. It is the group's from now on.
+	Local *cmvp.Operator
+	// Dial returns the member of a name, without waiting for it. It may be nil if
+	// there are to be no members.
+	Dial func(name string) Member
+	// MinRows is the number of rows below which products are not split; 0 means
+	// DefaultMinRows.
+	MinRows int
+	// Units is how many parts a product is cut into for each member; 0 means 4.
+	// With more of them members of different speed finish closer together, and
+	// less of K's symmetry is used.
+	Units int
+	// Meter counts the work; nil means that it is not counted.
+	Meter *Meter
+	// Log is told of members that fail; nil means slog.Default.
+	Log *slog.Logger
+}
+
+// DefaultMinRows is where a group of two began to win over one (docs/benchmarks.md).
+const DefaultMinRows = 4000
+
+const (
+	defaultUnits = 4
+	// depth is how many units a member has: while one is computed the request for
+	// the next is on its way.
+	depth = 2
+)
+
+// Group is K(θ) over a group of workers: a solve.SingleOperator, a
+// posterior.Operator and a driver.Operator. The bits of its results are those of
+// Config.Local. Like that, it is not safe for concurrent use, but for
+// SetMembers, which may be called at any time.
+type Group struct {
+	local *cmvp.Operator
+	conf  Config
+	sched scheduler
+	state *State
+	last  uint64 // product
+	count cmvp.Counts
+	sums  []float64
+
+	mu    sync.Mutex
+	names []string // wanted members
+	peers []*peer  // those of the last product
+}
+
+// New returns a group of the driver alone. Set must be called before it is used.
+func New(c Config) *Group {
+	if c.MinRows == 0 {
+		c.MinRows = DefaultMinRows
+	}
+	if c.Units == 0 {
+		c.Units = defaultUnits
+	}
+	if c.Meter == nil {
+		c.Meter = &Meter{}
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	self := &local{op: c.Local, meter: c.Meter}
+	return &Group{local: c.Local, conf: c, state: &State{},
+		sched: scheduler{self: self, units: c.Units, depth: depth, meter: c.Meter, log: c.Log}}
+}
+
+// SetMembers changes who shares the products beside the driver, from the next
+// product on. Members that stay keep their sessions.
+func (g *Group) SetMembers(names ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.names = slices.Clone(names)
+}
+
+// members brings the peers in line with what SetMembers asked for.
+func (g *Group) members() ([]*peer, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var errs []error
+	g.peers = slices.DeleteFunc(g.peers, func(p *peer) bool {
+		gone := !slices.Contains(g.names, p.name)
+		if gone {
+			errs = append(errs, p.Close())
+		}
+		return gone
+	})
+	for _, name := range g.names {
+		if !slices.ContainsFunc(g.peers, func(p *peer) bool { return p.name == name }) {
+			g.peers = append(g.peers, &peer{Member: g.conf.Dial(name), name: name})
+		}
+	}
+	return g.peers, errors.Join(errs...)
+}
+
+// Close parts with all members.
+func (g *Group) Close() error {
+	g.SetMembers()
+	_, err := g.members()
+	return err
+}
+
+// Len returns n.
+func (g *Group) Len() int { return g.local.Len() }
+
+// Set changes θ. The noise is λ on the whole diagonal.
+func (g *Group) Set(p kernel.Params) {
+	g.local.Set(p)
+	g.set(p, nil)
+}
+
+// SetNoise changes θ, with a noise variance for each row in place of λ.
+func (g *Group) SetNoise(p kernel.Params, noise []float64) {
+	g.local.SetNoise(p, noise)
+	g.set(p, slices.Clone(noise))
+}
+
+func (g *Group) set(p kernel.Params, noise []float64) {
+	p.Tau = slices.Clone(p.Tau)
+	g.state = &State{Version: g.state.Version + 1, Params: p, Noise: noise}
+}
+
+// Counts returns the work done since the group was made, whoever did it: what
+// Config.Local would have counted.
+func (g *Group) Counts() cmvp.Counts { return g.count }
+
+// Mul sets dst[c] = K·v[c], as cmvp.Operator.Mul.
+func (g *Group) Mul(ctx context.Context, dst, v [][]float64) error {
+	g.countProduct(v)
+	return g.product(ctx, &Product{Kind: Double, V: v}, dst)
+}
+
+// MulSingle is Mul in single precision.
+func (g *Group) MulSingle(ctx context.Context, dst, v [][]float64) error {
+	g.countProduct(v)
+	g.count.Singles++
+	return g.product(ctx, &Product{Kind: Single, V: v}, dst)
+}
+
+func (g *Group) countProduct(v [][]float64) {
+	n := int64(g.Len())
+	g.count.Products++
+	g.count.Columns += int64(len(v))
+	g.count.Pairs += n * n
+}
+
+// Forms returns the gradient forms, as cmvp.Operator.Forms.
+func (g *Group) Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error) {
+	n := g.Len()
+	g.count.Forms++
+	g.count.Pairs += int64(n) * int64(n)
+	size := cmvp.NewGrid(n).Tasks() * g.local.FormSums(groups)
+	if cap(g.sums) < size {
+		g.sums = make([]float64, size)
+	}
+	g.sums = g.sums[:size]
+	if err := g.product(ctx, &Product{Kind: Forms, U: u, V: v, Group: group, Groups: groups}, nil); err != nil {
+		return nil, err
+	}
+	return g.local.ReduceForms(g.sums, groups), nil
+}
+
+// product computes a product into dst, or into the group's sums.
+func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error {
+	n := g.Len()
+	for _, cols := range [][][]float64{p.V, p.U, dst} {
+		for c := range cols {
+			if len(cols[c]) != n {
+				panic(fmt.Sprintf("shard: column %d has %d rows, want %d", c, len(cols[c]), n))
+			}
+		}
+	}
+	if p.Kind != Forms && len(dst) != len(p.V) || p.Kind == Forms && (len(p.U) != len(p.V) || len(p.Group) != len(p.V)) {
+		panic(fmt.Sprintf("shard: %d columns against %d and %d, in %d groups", len(p.V), len(p.U), len(dst), len(p.Group)))
+	}
+	peers, err := g.members()
+	if err != nil {
+		g.conf.Log.Warn("parting with a member of the group", "reason", err)
+	}
+	g.last++
+	p.ID, p.State, p.N = g.last, g.state, n
+	if len(peers) == 0 || n < g.conf.MinRows || len(p.V) == 0 {
+		return g.alone(ctx, p, dst)
+	}
+	defer p.free()
+	return g.sched.run(ctx, p, peers, func(u Unit, out []float64) { p.commit(dst, g.sums, u, out) })
+}
+
+// alone computes a product on the driver.
+func (g *Group) alone(ctx context.Context, p *Product, dst [][]float64) error {
+	switch p.Kind {
+	case Single:
+		return g.local.MulSingle(ctx, dst, p.V)
+	case Forms:
+		return g.local.FormsTasks(ctx, g.sums, p.U, p.V, p.Group, p.Groups, 0, cmvp.NewGrid(p.N).Tasks())
+	}
+	return g.local.Mul(ctx, dst, p.V)
+}

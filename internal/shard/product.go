@@ -1,0 +1,172 @@
+package shard
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+)
+
+// State is θ, numbered.
+type State struct {
+	Version uint64 // from 1 on; a change of θ changes it
+	Params  kernel.Params
+	Noise   []float64 // a noise variance for each row; nil means λ for all
+}
+
+// Kind is what is computed from the vectors.
+type Kind int
+
+const (
+	Double Kind = iota // K·V
+	Single             // K·V in single precision
+	Forms              // gradient forms of U and V
+)
+
+// Product is one set of vectors and what is to be computed from it. It is read
+// only while units of it are computed.
+type Product struct {
+	ID    uint64
+	Kind  Kind
+	State *State
+	N     int         // rows
+	V, U  [][]float64 // s columns of n; U for Forms alone
+	// The groups of the pairs of columns, for Forms (see cmvp.Operator.Forms).
+	Group  []int
+	Groups int
+
+	once  sync.Once
+	wire  [][]float64 // V, then U
+	norms []float64   // ‖·‖₁ of each of them
+
+	encode sync.Once
+	chunks chunks
+}
+
+// Unit is a part of a product: rows [Lo,Hi) of K·V, whole tiles of
+// cmvp.TileRows, or the sums of tasks [Lo,Hi) of the forms.
+type Unit struct{ Lo, Hi int }
+
+// Size returns how many numbers a unit's answer has: column after column of its
+// rows, or task after task of its sums.
+func (p *Product) Size(u Unit) int { return (u.Hi - u.Lo) * p.width() }
+
+// width returns the numbers in an answer for each row or task.
+func (p *Product) width() int {
+	if p.Kind == Forms {
+		return p.Groups * (1 + len(p.State.Params.Tau))
+	}
+	return len(p.V)
+}
+
+// work returns how many elements of K a unit ranges over.
+func (p *Product) work(u Unit) int64 {
+	if p.Kind == Forms {
+		tasks := int64(cmvp.NewGrid(p.N).Tasks())
+		return int64(p.N) * int64(p.N) / tasks * int64(u.Hi-u.Lo)
+	}
+	return int64(u.Hi-u.Lo) * int64(p.N)
+}
+
+// split cuts the product into some number of units of nearly one size, fewer if
+// there are not so many tiles or tasks.
+func (p *Product) split(parts int) []Unit {
+	whole, step := cmvp.NewGrid(p.N).Tasks(), 1
+	if p.Kind != Forms {
+		whole, step = cmvp.NewGrid(p.N).Tiles, cmvp.TileRows
+	}
+	parts = max(1, min(parts, whole))
+	units := make([]Unit, parts)
+	for i := range units {
+		lo, hi := i*whole/parts*step, (i+1)*whole/parts*step
+		units[i] = Unit{lo, hi}
+	}
+	if p.Kind != Forms {
+		units[parts-1].Hi = p.N
+	}
+	return units
+}
+
+// formBound bounds the sums of a task relative to ‖u‖₁‖v‖₁: they are of g(u),
+// at most 1, of u·g'(u), smaller, or of that over the q of package cmvp, which
+// is 0.048 at the least.
+const formBound = 100
+
+// slack allows for rounding, in single precision too.
+const slack = 1.001
+
+// check returns an error if an answer cannot be right, whatever the inputs:
+// |K_ij| ≤ σ bounds every number by the sizes of the vectors. Where the vectors
+// themselves are not finite anything goes.
+func (p *Product) check(u Unit, out []float64) error {
+	p.prepare()
+	if p.Kind == Forms {
+		bounds := make([]float64, p.Groups)
+		s := len(p.V)
+		for c, g := range p.Group {
+			bounds[g] += formBound * p.norms[c] * p.norms[s+c]
+		}
+		per := 1 + len(p.State.Params.Tau)
+		for i, x := range out {
+			if b := bounds[i/per%p.Groups]; finite(b) && !(math.Abs(x) <= b) {
+				return fmt.Errorf("sum %d of tasks [%d,%d) is %g, but %g at most", i, u.Lo, u.Hi, x, b)
+			}
+		}
+		return nil
+	}
+	st := p.State
+	for c, v := range p.V {
+		most := slack * st.Params.Sigma * p.norms[c]
+		for i, x := range out[c*(u.Hi-u.Lo):][:u.Hi-u.Lo] {
+			noise := st.Params.Lambda
+			if st.Noise != nil {
+				noise = st.Noise[u.Lo+i]
+			}
+			b := most + slack*math.Abs(noise*v[u.Lo+i])
+			if finite(b) && !(math.Abs(x) <= b) {
+				return fmt.Errorf("row %d of column %d is %g, but %g at most", u.Lo+i, c, x, b)
+			}
+		}
+	}
+	return nil
+}
+
+func finite(x float64) bool { return !math.IsInf(x, 0) && !math.IsNaN(x) }
+
+// prepare computes, once, what all members need of the vectors.
+func (p *Product) prepare() {
+	p.once.Do(func() {
+		p.wire = append(append(p.wire, p.V...), p.U...)
+		p.norms = make([]float64, len(p.wire))
+		for c, v := range p.wire {
+			var sum float64
+			for _, x := range v {
+				sum += math.Abs(x)
+			}
+			p.norms[c] = sum
+		}
+	})
+}
+
+// commit stores the answer of a unit in its place.
+func (p *Product) commit(dst [][]float64, sums []float64, u Unit, out []float64) {
+	if p.Kind == Forms {
+		copy(sums[u.Lo*p.width():], out)
+		return
+	}
+	for c, y := range dst {
+		copy(y[u.Lo:u.Hi], out[c*(u.Hi-u.Lo):])
+	}
+}
+
+// encoded returns the vectors as they are sent, to be used until free.
+func (p *Product) encoded() chunks {
+	p.prepare()
+	p.encode.Do(func() { p.chunks = encodeColumns(p.wire) })
+	return p.chunks
+}
+
+// free lets the memory of the encoded vectors go, once they have been sent.
+func (p *Product) free() { p.chunks.free() }

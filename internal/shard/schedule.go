@@ -1,0 +1,356 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// patience is how many times the usual time a unit may be out before an idle
+	// member does it again.
+	patience = 1.5
+	// grace is added to that, so that units of no work are not done twice.
+	grace = 5 * time.Millisecond
+	// maxAttempts bounds how often a unit is out at a time. The driver itself may
+	// always add one.
+	maxAttempts = 3
+	// A member that failed gets no work for a time that doubles each time it fails
+	// again.
+	firstBench, longestBench = time.Second, time.Minute
+)
+
+// peer is a member and what its group knows of it.
+type peer struct {
+	Member
+	name    string
+	backoff time.Duration // the last one; 0 if it has done well since
+	until   time.Time     // it gets no work before
+}
+
+// bench keeps a peer from work for a while.
+func (p *peer) bench(now time.Time) {
+	p.backoff = min(max(firstBench, 2*p.backoff), longestBench)
+	p.until = now.Add(p.backoff)
+}
+
+// scheduler hands out the units of products, one product at a time.
+type scheduler struct {
+	self  Member
+	units int // for each member
+	depth int // units that a peer has at a time: one computed, others waiting
+	meter *Meter
+	log   *slog.Logger
+}
+
+// run is one product under way.
+type run struct {
+	*scheduler
+	p      *Product
+	commit func(u Unit, out []float64)
+
+	mu      sync.Mutex
+	units   []unitState
+	todo    []int         // units to give out, the last first
+	out     []int         // units given out and not done
+	left    int           // units not committed
+	pace    []float64     // what units took, sorted
+	changed chan struct{} // closed when idle members should look again
+	ended   chan struct{} // closed when left is 0
+}
+
+type unitState struct {
+	Unit
+	done     bool
+	attempts []*attempt
+}
+
+// since returns when the unit was last given out, or last had to wait behind
+// another of the same member.
+func (u *unitState) since() time.Time {
+	var last time.Time
+	for _, a := range u.attempts {
+		for _, t := range []time.Time{a.started, a.by.last} {
+			if t.After(last) {
+				last = t
+			}
+		}
+	}
+	return last
+}
+
+// attempt is a unit in the hands of a member.
+type attempt struct {
+	unit    int
+	by      *worker
+	started time.Time
+	cancel  context.CancelFunc
+}
+
+// worker is a member in a run. A nil peer is the driver itself.
+type worker struct {
+	Member
+	peer      *peer
+	delivered int
+	last      time.Time // when it came back with a unit
+	overtaken bool      // a unit that it had was done by a later one
+	gone      bool      // it gets no more units
+}
+
+// run computes a product, and calls commit with each unit's answer, once, maybe
+// concurrently. It runs the driver's own share on the calling goroutine and
+// returns when all units are committed, or with the context's error, or with
+// that of the driver's own share; no member works on the product then.
+func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit func(Unit, []float64)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	now := time.Now()
+	var workers []*worker
+	for _, m := range peers {
+		if !m.until.After(now) {
+			workers = append(workers, &worker{Member: m, peer: m})
+		}
+	}
+	r := &run{scheduler: s, p: p, commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
+	for i, u := range p.split(s.units * (1 + len(workers))) {
+		r.units = append(r.units, unitState{Unit: u})
+		r.todo = append(r.todo, i)
+	}
+	slices.Reverse(r.todo)
+	r.left = len(r.units)
+
+	var wg sync.WaitGroup
+	for _, w := range workers {
+		for range min(s.depth, len(r.units)) {
+			wg.Go(func() { r.serve(ctx, w) })
+		}
+	}
+	err := r.serve(ctx, &worker{Member: s.self})
+	cancel()
+	wg.Wait()
+	for _, w := range workers {
+		if !w.gone && w.delivered > 0 {
+			w.peer.backoff = 0
+		}
+	}
+	return err
+}
+
+// serve gives units to a member until none is left for it.
+func (r *run) serve(ctx context.Context, w *worker) error {
+	var buf []float64
+	for {
+		a, changed, wait := r.next(w)
+		if a == nil {
+			if changed == nil {
+				return nil
+			}
+			if err := r.idle(ctx, changed, wait); err != nil {
+				return err
+			}
+			continue
+		}
+		u := r.units[a.unit].Unit
+		actx, cancel := context.WithCancel(ctx)
+		if !r.begin(a, cancel) {
+			cancel()
+			continue
+		}
+		if n := r.p.Size(u); cap(buf) < n {
+			buf = make([]float64, n)
+		}
+		out := buf[:r.p.Size(u)]
+		err := w.Do(actx, r.p, u, out)
+		if err == nil && w.peer != nil {
+			err = r.p.check(u, out)
+		}
+		won := r.end(ctx, a, err)
+		cancel()
+		if won {
+			r.commit(u, out)
+			r.committed()
+		}
+		if err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil && w.peer == nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+}
+
+// idle waits until there may be something to do.
+func (r *run) idle(ctx context.Context, changed <-chan struct{}, wait time.Duration) error {
+	var due <-chan time.Time
+	if wait > 0 {
+		t := time.NewTimer(wait)
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-r.ended:
+	case <-changed:
+	case <-due:
+	}
+	return nil
+}
+
+// next chooses a unit for a member: one that nobody has, or, if there is none,
+// the one that has been out the longest, if that is longer than usual. If there
+// is nothing to do now it returns how long to wait (0 for no limit) and a
+// channel that is closed if there may be something sooner, nil if the member is
+// not needed any more.
+func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left == 0 || w.gone {
+		return nil, nil, 0
+	}
+	now := time.Now()
+	if k := len(r.todo); k > 0 {
+		i := r.todo[k-1]
+		r.todo = r.todo[:k-1]
+		return r.give(w, i, now), nil, 0
+	}
+	limit, known := r.patience()
+	if !known {
+		return nil, r.changed, 0
+	}
+	oldest, since := -1, now
+	for _, i := range r.out {
+		u := &r.units[i]
+		mine := slices.ContainsFunc(u.attempts, func(a *attempt) bool { return a.by == w })
+		if mine || len(u.attempts) >= maxAttempts && w.peer != nil {
+			continue
+		}
+		if t := u.since(); oldest < 0 || t.Before(since) {
+			oldest, since = i, t
+		}
+	}
+	if oldest < 0 {
+		return nil, r.changed, 0
+	}
+	if wait := limit - now.Sub(since); wait > 0 {
+		return nil, r.changed, wait
+	}
+	r.meter.hedges.Add(1)
+	return r.give(w, oldest, now), nil, 0
+}
+
+// patience returns how long a unit may be out before it is done again, once a
+// first one has come back.
+func (r *run) patience() (time.Duration, bool) {
+	if len(r.pace) == 0 {
+		return 0, false
+	}
+	return time.Duration(patience*r.pace[len(r.pace)/2]) + grace, true
+}
+
+// give notes that a member has a unit.
+func (r *run) give(w *worker, i int, now time.Time) *attempt {
+	u := &r.units[i]
+	a := &attempt{unit: i, by: w, started: now}
+	u.attempts = append(u.attempts, a)
+	if len(u.attempts) == 1 {
+		r.out = append(r.out, i)
+	}
+	return a
+}
+
+func remove(list []int, i int) []int {
+	if at := slices.Index(list, i); at >= 0 {
+		return slices.Delete(list, at, at+1)
+	}
+	return list
+}
+
+// begin notes how to cancel an attempt. It returns false if there is no need for
+// it any more.
+func (r *run) begin(a *attempt, cancel context.CancelFunc) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	a.cancel = cancel
+	return !r.units[a.unit].done
+}
+
+// end notes what came of an attempt, and reports whether its answer is the
+// unit's first.
+func (r *run) end(ctx context.Context, a *attempt, err error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	u, w, now := &r.units[a.unit], a.by, time.Now()
+	u.attempts = slices.DeleteFunc(u.attempts, func(b *attempt) bool { return a == b })
+	if err == nil {
+		began := a.started
+		if w.last.After(began) {
+			began = w.last
+		}
+		w.delivered++
+		w.last = now
+		if u.done {
+			return false
+		}
+		u.done = true
+		r.out = remove(r.out, a.unit)
+		for _, b := range u.attempts { // those that are overtaken
+			b.by.overtaken = b.by.overtaken || b.started.Before(a.started)
+			r.bench(b.by, now, nil)
+			if b.cancel != nil {
+				b.cancel()
+			}
+		}
+		took := float64(now.Sub(began))
+		at, _ := slices.BinarySearch(r.pace, took)
+		r.pace = slices.Insert(r.pace, at, took)
+		if len(r.pace) == 1 {
+			r.wake()
+		}
+		return true
+	}
+	if ctx.Err() != nil || u.done {
+		return false
+	}
+	if len(u.attempts) == 0 {
+		r.out = remove(r.out, a.unit)
+		r.todo = append(r.todo, a.unit)
+		r.meter.retries.Add(1)
+	}
+	r.bench(w, now, err)
+	r.wake()
+	return false
+}
+
+// bench takes a peer out of the run if it failed, or if it was overtaken before
+// it had done anything.
+func (r *run) bench(w *worker, now time.Time, err error) {
+	if w.peer == nil || w.gone || err == nil && (!w.overtaken || w.delivered > 0) {
+		return
+	}
+	w.gone = true
+	w.peer.bench(now)
+	why := "it did nothing while others did its work"
+	if err != nil {
+		why = err.Error()
+	}
+	r.log.Warn("group member gets no work for a while", "member", w.peer.name, "seconds", w.peer.backoff.Seconds(), "reason", why)
+}
+
+// wake makes idle members look again.
+func (r *run) wake() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// committed notes that a unit's answer is in its place.
+func (r *run) committed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.left--; r.left == 0 {
+		close(r.ended)
+	}
+}

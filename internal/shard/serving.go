@@ -1,0 +1,276 @@
+package shard
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// serving is one chain's session on a server.
+type serving struct {
+	*Server
+	stream messages
+	ctx    context.Context
+	heard  atomic.Int64 // when the driver last sent something, in ns
+
+	// Of the goroutine that receives; the one that computes uses op and what the
+	// product holds while a unit is current.
+	in      *frame
+	inputs  *cmvp.Inputs
+	op      *cmvp.Operator
+	state   State
+	product *Product
+	space   [][]float64 // columns of vectors, kept from product to product
+	fill    [][]float64 // those that blocks are to fill
+	filled  int         // numbers of them
+	full    func()      // what to do then
+
+	dst [][]float64 // of the goroutine that computes
+	out []float64
+
+	mu      sync.Mutex
+	quiet   sync.Cond // current has become nil
+	queue   []*request
+	current *request
+	changed chan struct{} // holds an element if the queue has grown
+}
+
+// request is a unit asked for.
+type request struct {
+	Unit
+	id      uint64
+	product *Product
+	ctx     context.Context
+	cancel  context.CancelFunc
+}
+
+func newServing(s *Server, stream messages, ctx context.Context) *serving {
+	v := &serving{Server: s, stream: stream, ctx: ctx, in: &frame{}, changed: make(chan struct{}, 1)}
+	v.quiet.L = &v.mu
+	v.heard.Store(time.Now().UnixNano())
+	return v
+}
+
+func invalid(format string, args ...any) error {
+	return status.Errorf(codes.InvalidArgument, format, args...)
+}
+
+// receive takes in what the driver sends until the stream ends.
+func (v *serving) receive() error {
+	for {
+		m := &ulissev1.TilesRequest{}
+		v.in.head = m
+		if err := v.stream.RecvMsg(v.in); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		v.heard.Store(time.Now().UnixNano())
+		v.conf.Meter.received.Add(v.in.size() + int64(v.in.body.Remaining()))
+		if err := v.take(m); err != nil {
+			return err
+		}
+	}
+}
+
+// take takes in one message.
+func (v *serving) take(m *ulissev1.TilesRequest) error {
+	open, isOpen := m.Request.(*ulissev1.TilesRequest_Open)
+	if isOpen == (v.op != nil) {
+		return invalid("a session begins with one TilesOpen")
+	}
+	if _, block := m.Request.(*ulissev1.TilesRequest_Block); v.fill != nil && !block {
+		v.fill = nil // the driver changed its mind: it will begin anew
+	}
+	switch x := m.Request.(type) {
+	case *ulissev1.TilesRequest_Open:
+		return v.open(open.Open)
+	case *ulissev1.TilesRequest_Set:
+		return v.setParams(x.Set)
+	case *ulissev1.TilesRequest_Product:
+		return v.begin(x.Product)
+	case *ulissev1.TilesRequest_Block:
+		return v.block(x.Block)
+	case *ulissev1.TilesRequest_Unit:
+		return v.unit(x.Unit)
+	case *ulissev1.TilesRequest_Cancel:
+		v.abandon(x.Cancel.Unit)
+		return nil
+	}
+	return invalid("a message of an unknown kind")
+}
+
+// setParams changes θ.
+func (v *serving) setParams(m *ulissev1.TilesSet) error {
+	p := kernel.Params{Sigma: m.Sigma, Lambda: m.Lambda, Tau: m.Tau}
+	if len(p.Tau) != 1 && len(p.Tau) != v.inputs.Dim() {
+		return invalid("%d τ for %d inputs", len(p.Tau), v.inputs.Dim())
+	}
+	for _, x := range append([]float64{p.Sigma, p.Lambda}, p.Tau...) {
+		if !finite(x) || x < 0 {
+			return invalid("a parameter is %g", x)
+		}
+	}
+	v.quiesce()
+	v.product = nil
+	v.state = State{Params: p}
+	if !m.Noise {
+		v.op.Set(p)
+		v.state.Version = m.Version
+		return nil
+	}
+	noise := make([]float64, v.inputs.Len())
+	v.expect([][]float64{noise}, func() {
+		v.op.SetNoise(p, noise)
+		v.state.Noise, v.state.Version = noise, m.Version
+	})
+	return nil
+}
+
+// begin begins a product.
+func (v *serving) begin(m *ulissev1.TilesProduct) error {
+	n, s := int64(v.inputs.Len()), int64(m.Columns)
+	if m.Version == 0 || m.Version != v.state.Version {
+		return invalid("product %d is for θ %d, not %d", m.Id, m.Version, v.state.Version)
+	}
+	if s < 1 || s > int64(v.conf.MaxColumns) {
+		return invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
+	}
+	p := &Product{ID: m.Id, State: &v.state, N: int(n)}
+	sides, answer := int64(1), n*s
+	switch m.Kind {
+	case ulissev1.TilesKind_TILES_KIND_DOUBLE:
+		p.Kind = Double
+	case ulissev1.TilesKind_TILES_KIND_SINGLE:
+		p.Kind = Single
+	case ulissev1.TilesKind_TILES_KIND_FORMS:
+		p.Kind, p.Groups, sides = Forms, int(m.Groups), 2
+		if m.Groups < 1 || int64(m.Groups) > s || int64(len(m.Group)) != s {
+			return invalid("product %d has %d groups for %d columns, in %d", m.Id, len(m.Group), s, m.Groups)
+		}
+		for _, g := range m.Group {
+			if g < 0 || g >= m.Groups {
+				return invalid("product %d has a column in group %d of %d", m.Id, g, m.Groups)
+			}
+			p.Group = append(p.Group, int(g))
+		}
+		answer = int64(cmvp.NewGrid(int(n)).Tasks()) * int64(m.Groups) * int64(1+len(v.state.Params.Tau))
+	default:
+		return invalid("product %d is of an unknown kind", m.Id)
+	}
+	// The vectors, their copies in the operator, and the answer in two forms.
+	if need := 8 * (2*sides*n*s + 2*answer); need > v.conf.MaxBytes {
+		return status.Errorf(codes.ResourceExhausted, "product %d takes %d bytes: more than the %d that a session has on this worker", m.Id, need, v.conf.MaxBytes)
+	}
+	v.quiesce()
+	v.product = nil
+	for int64(len(v.space)) < sides*s {
+		v.space = append(v.space, nil) // until its numbers come
+	}
+	v.expect(v.space[:sides*s], func() {
+		p.V, p.U = v.space[:s], v.space[s:sides*s]
+		v.product = p
+	})
+	return nil
+}
+
+// expect makes the blocks that follow fill columns; full is called when they
+// have.
+func (v *serving) expect(columns [][]float64, full func()) {
+	v.fill, v.filled, v.full = columns, 0, full
+}
+
+// block takes in numbers of vectors.
+func (v *serving) block(m *ulissev1.TilesBlock) error {
+	n, k := v.inputs.Len(), v.in.numbers()
+	if v.fill == nil {
+		return invalid("a block that nothing asked for")
+	}
+	c, at := v.filled/n, v.filled%n
+	if m.Offset != uint64(v.filled) || k == 0 || k > n-at {
+		return invalid("a block of numbers [%d,+%d), not [%d,…) of a column of %d", m.Offset, k, v.filled, n)
+	}
+	if v.fill[c] == nil {
+		v.fill[c] = make([]float64, n)
+	}
+	if err := v.in.read(v.fill[c][at:at+k], m.Crc32C); err != nil {
+		return status.Errorf(codes.DataLoss, "numbers [%d,+%d): %v", m.Offset, k, err)
+	}
+	if v.filled += k; v.filled == n*len(v.fill) {
+		v.fill = nil
+		v.full()
+	}
+	return nil
+}
+
+// unit takes in a request.
+func (v *serving) unit(m *ulissev1.TilesUnit) error {
+	p := v.product
+	if p == nil || m.Product != p.ID {
+		return invalid("a unit of product %d, which is not there", m.Product)
+	}
+	g := cmvp.NewGrid(p.N)
+	ok := 0 <= m.Lo && m.Lo < m.Hi
+	if p.Kind == Forms {
+		ok = ok && m.Hi <= int64(g.Tasks())
+	} else {
+		ok = ok && m.Hi <= int64(p.N) && m.Lo%cmvp.TileRows == 0 && (m.Hi%cmvp.TileRows == 0 || m.Hi == int64(p.N))
+	}
+	if !ok {
+		return invalid("unit %d is [%d,%d), which is no part of a product over %d rows", m.Id, m.Lo, m.Hi, p.N)
+	}
+	r := &request{Unit: Unit{int(m.Lo), int(m.Hi)}, id: m.Id, product: p}
+	r.ctx, r.cancel = context.WithCancel(v.ctx)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.queue) >= v.conf.MaxUnits {
+		r.cancel()
+		return status.Errorf(codes.ResourceExhausted, "%d units wait already", len(v.queue))
+	}
+	v.queue = append(v.queue, r)
+	select {
+	case v.changed <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// abandon drops a unit that is not needed any more.
+func (v *serving) abandon(id uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.current != nil && v.current.id == id {
+		v.current.cancel()
+	}
+	v.queue = slices.DeleteFunc(v.queue, func(r *request) bool {
+		if r.id != id {
+			return false
+		}
+		r.cancel()
+		return true
+	})
+}
+
+// quiesce drops all units and waits until none is computed.
+func (v *serving) quiesce() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, r := range v.queue {
+		r.cancel()
+	}
+	v.queue = nil
+	for v.current != nil {
+		v.current.cancel()
+		v.quiet.Wait()
+	}
+}

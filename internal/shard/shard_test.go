@@ -1,0 +1,254 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+var (
+	_ driver.Operator      = (*Group)(nil)
+	_ solve.SingleOperator = (*Group)(nil)
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// problem is a set of inputs, θ and vectors.
+type problem struct {
+	in     *cmvp.Inputs
+	family kernel.Family
+	params kernel.Params
+	noise  []float64
+	u, v   [][]float64
+	group  []int
+}
+
+func newProblem(f kernel.Family, n, d, s int) *problem {
+	rnd := rand.New(rand.NewPCG(uint64(n), uint64(s)))
+	normal := func(n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = rnd.NormFloat64()
+		}
+		return x
+	}
+	p := &problem{in: cmvp.NewInputs(n, d, normal(n*d)), family: f}
+	p.params = kernel.Params{Sigma: 1.7, Lambda: 0.3}
+	for range d {
+		p.params.Tau = append(p.params.Tau, (0.1+rnd.Float64())/float64(d))
+	}
+	for range n {
+		p.noise = append(p.noise, 0.1+rnd.Float64())
+	}
+	for c := range s {
+		p.u, p.v, p.group = append(p.u, normal(n)), append(p.v, normal(n)), append(p.group, c%2)
+	}
+	return p
+}
+
+func columns(n, s int) [][]float64 {
+	x := make([][]float64, s)
+	for c := range x {
+		x[c] = make([]float64, n)
+	}
+	return x
+}
+
+func (p *problem) operator() *cmvp.Operator {
+	return cmvp.New(p.in, p.family, parallel.NewBudget(1))
+}
+
+// results are what an operator makes of a problem: K·V in double and in single
+// precision and the forms, with a common and with an own noise variance.
+func (p *problem) results(o interface {
+	driver.Operator
+	solve.SingleOperator
+	SetNoise(kernel.Params, []float64)
+}) ([][]float64, error) {
+	ctx := context.Background()
+	n, s := p.in.Len(), len(p.v)
+	a, b, c := columns(n, s), columns(n, s), columns(n, s)
+	o.Set(p.params)
+	if err := o.Mul(ctx, a, p.v); err != nil {
+		return nil, err
+	}
+	forms, err := o.Forms(ctx, p.u, p.v, p.group, min(s, 2))
+	if err != nil {
+		return nil, err
+	}
+	o.SetNoise(p.params, p.noise)
+	if err := o.Mul(ctx, b, p.u); err != nil {
+		return nil, err
+	}
+	if err := o.MulSingle(ctx, c, p.v); err != nil {
+		return nil, err
+	}
+	var all [][]float64
+	for _, x := range [][][]float64{a, forms, b, c} {
+		all = append(all, x...)
+	}
+	return all, nil
+}
+
+func (p *problem) truth(t testing.TB) [][]float64 {
+	t.Helper()
+	want, err := p.results(p.operator())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
+func equal(t testing.TB, got, want [][]float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d columns, want %d", len(got), len(want))
+	}
+	for c := range want {
+		for i := range want[c] {
+			if math.Float64bits(got[c][i]) != math.Float64bits(want[c][i]) {
+				t.Fatalf("column %d, row %d is %v, want %v", c, i, got[c][i], want[c][i])
+			}
+		}
+	}
+}
+
+// inputs is a source of one set of inputs, at the address "x".
+type inputs struct{ in *cmvp.Inputs }
+
+func (s inputs) Inputs(_ context.Context, address string) (*cmvp.Inputs, error) {
+	if address != "x" {
+		return nil, fmt.Errorf("address %q: %w", address, fs.ErrNotExist)
+	}
+	return s.in, nil
+}
+
+// workers are tile servers on loopback addresses.
+type workers struct {
+	t       testing.TB
+	mu      sync.Mutex
+	servers map[string]*grpc.Server
+}
+
+// start serves tiles and returns the address.
+func (w *workers) start(c ServerConfig) string { return w.serve(NewServer(c)) }
+
+func (w *workers) serve(tiles ulissev1.TilesServer) string {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s := grpc.NewServer(append(ServerOptions(), grpc.WaitForHandlers(true))...)
+	ulissev1.RegisterTilesServer(s, tiles)
+	go s.Serve(l)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.servers[l.Addr().String()] = s
+	return l.Addr().String()
+}
+
+func (w *workers) kill(address string) {
+	w.mu.Lock()
+	s := w.servers[address]
+	w.mu.Unlock()
+	s.Stop()
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// cluster returns a group over n workers, all on this machine.
+func cluster(t testing.TB, p *problem, n int, c ServerConfig) (*Group, []string, *workers) {
+	t.Helper()
+	if c.Source == nil {
+		c.Source = inputs{p.in}
+	}
+	w := &workers{t: t, servers: map[string]*grpc.Server{}}
+	if c.Budget == nil {
+		c.Budget = parallel.NewBudget(1)
+	}
+	var names []string
+	for range n {
+		names = append(names, w.start(c))
+	}
+	g, done := newGroup(t, p)
+	t.Cleanup(func() {
+		done()
+		for _, s := range w.servers {
+			s.Stop()
+		}
+	})
+	g.SetMembers(names...)
+	return g, names, w
+}
+
+// newGroup returns a group without members, and what ends it.
+func newGroup(t testing.TB, p *problem) (*Group, func()) {
+	isa, err := cmvp.ISA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	meter := &Meter{}
+	pool := NewPool(meter, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	d := Data{Address: "x", Family: p.family, ISA: isa, Rows: p.in.Len(), Inputs: p.in.Dim()}
+	g := New(Config{Local: p.operator(), MinRows: 1, Meter: meter, Log: quiet,
+		Dial: func(name string) Member { return pool.Member(name, d) }})
+	return g, func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := pool.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
+	served := &Meter{}
+	n := 2000
+	if testing.Short() {
+		n = 1100
+	}
+	for _, f := range kernel.Families() {
+		for _, s := range []int{1, 5, 17} {
+			p := newProblem(f, n, 3, s)
+			want := p.truth(t)
+			for _, members := range []int{0, 1, 2, 4} {
+				if f != kernel.RBF && members == 1 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%v/s=%d/members=%d", f, s, members), func(t *testing.T) {
+					g, _, _ := cluster(t, p, members, ServerConfig{Meter: served})
+					got, err := p.results(g)
+					if err != nil {
+						t.Fatal(err)
+					}
+					equal(t, got, want)
+					if l := g.conf.Meter.Load(); l.TileRetries != 0 || members == 0 && l.BytesSent != 0 {
+						t.Errorf("load %v", l)
+					}
+				})
+			}
+		}
+	}
+	if l := served.Load(); l.Tiles == 0 || l.Pairs == 0 || l.BusySeconds == 0 || l.BytesSent == 0 || l.BytesReceived == 0 {
+		t.Errorf("the members did nothing: %v", l)
+	}
+}

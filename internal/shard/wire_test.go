@@ -1,0 +1,304 @@
+package shard
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// pipe is a stream whose other end is a test: frames as bytes.
+type pipe struct {
+	ctx context.Context
+	in  chan []byte
+	mu  sync.Mutex
+	out [][]byte
+}
+
+func (p *pipe) Context() context.Context { return p.ctx }
+
+func (p *pipe) RecvMsg(m any) error {
+	select {
+	case b, ok := <-p.in:
+		if !ok {
+			return io.EOF
+		}
+		return codec{}.Unmarshal(mem.BufferSlice{mem.SliceBuffer(b)}, m)
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}
+
+func (p *pipe) SendMsg(m any) error {
+	b, err := codec{}.Marshal(m)
+	if err != nil {
+		return err
+	}
+	defer b.Free()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out = append(p.out, b.Materialize())
+	return nil
+}
+
+// raw returns a frame's bytes.
+func raw(t testing.TB, head proto.Message, data mem.Buffer) []byte {
+	b, err := codec{}.Marshal(&frame{head: head, data: data})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Materialize()
+}
+
+// What is sent is plain protobuf.
+func TestFramesAreProtobuf(t *testing.T) {
+	x := []float64{1, -2, math.Inf(1), 4e-310}
+	data, crc := encode(x)
+	b := raw(t, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{Offset: 7, Crc32C: crc}}}, data)
+	var m ulissev1.TilesRequest
+	if err := proto.Unmarshal(b, &m); err != nil {
+		t.Fatal(err)
+	}
+	if m.GetBlock().GetOffset() != 7 || len(m.Data) != 32 || math.Float64frombits(binary.LittleEndian.Uint64(m.Data[8:])) != -2 {
+		t.Fatalf("got %v", &m)
+	}
+	// It is read from any pieces.
+	for cut := range b {
+		f := &frame{head: &ulissev1.TilesRequest{}}
+		if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b[:cut]), mem.SliceBuffer(b[cut:])}, f); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]float64, f.numbers())
+		if err := f.read(got, crc); err != nil || !slices.Equal(got, x) {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}
+}
+
+// script is the beginning of a session as a driver sends it, up to a unit.
+func script(t testing.TB, p *problem, kind ulissev1.TilesKind) [][]byte {
+	isa, err := cmvp.ISA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := p.in.Len()
+	var all [][]byte
+	add := func(m *ulissev1.TilesRequest) { all = append(all, raw(t, m, nil)) }
+	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{Address: "x", Family: p.family.String(), InstructionSet: isa}}})
+	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: &ulissev1.TilesSet{Version: 1, Sigma: 1, Lambda: 1, Tau: p.params.Tau}}})
+	m := &ulissev1.TilesProduct{Id: 1, Version: 1, Kind: kind, Columns: 1}
+	cols := p.v[:1]
+	if kind == ulissev1.TilesKind_TILES_KIND_FORMS {
+		m.Groups, m.Group = 1, []int32{0}
+		cols = [][]float64{p.v[0], p.u[0]}
+	}
+	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Product{Product: m}})
+	for _, c := range encodeColumns(cols) {
+		all = append(all, raw(t, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{Offset: c.offset, Crc32C: c.crc}}}, c.data))
+	}
+	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Unit{Unit: &ulissev1.TilesUnit{Id: 1, Product: 1, Lo: 0, Hi: int64(min(n, cmvp.TileRows))}}})
+	return all
+}
+
+// serveBytes runs a session over frames and returns how it ended and what it
+// answered.
+func serveBytes(c ServerConfig, frames [][]byte) (error, [][]byte) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p := &pipe{ctx: ctx, in: make(chan []byte, len(frames))}
+	for _, f := range frames {
+		p.in <- f
+	}
+	close(p.in)
+	err := NewServer(c).serve(p)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return err, p.out
+}
+
+func TestServerRefusesBadRequests(t *testing.T) {
+	p := newProblem(kernel.RBF, 600, 2, 1)
+	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxUnits: 2}
+	good := script(t, p, ulissev1.TilesKind_TILES_KIND_DOUBLE)
+	if err, _ := serveBytes(c, good); err != nil {
+		t.Fatalf("a good session: %v", err)
+	}
+	isa, _ := cmvp.ISA()
+	product := func(change func(m *ulissev1.TilesProduct)) *ulissev1.TilesRequest {
+		m := &ulissev1.TilesProduct{Id: 2, Version: 1, Kind: ulissev1.TilesKind_TILES_KIND_FORMS, Columns: 2, Groups: 1, Group: []int32{0, 0}}
+		change(m)
+		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Product{Product: m}}
+	}
+	set := func(sigma float64, tau ...float64) *ulissev1.TilesRequest {
+		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: &ulissev1.TilesSet{Version: 2, Sigma: sigma, Tau: tau}}}
+	}
+	unit := func(product uint64, lo, hi int64) *ulissev1.TilesRequest {
+		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Unit{Unit: &ulissev1.TilesUnit{Id: 2, Product: product, Lo: lo, Hi: hi}}}
+	}
+	open := &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{Address: "x", Family: "sinc", InstructionSet: isa}}}
+	for _, x := range []struct {
+		name  string
+		after int // frames of the good session
+		m     *ulissev1.TilesRequest
+		data  mem.Buffer
+		want  string
+	}{
+		{"not opened", 0, set(1, 1), nil, "begins with one TilesOpen"},
+		{"opened twice", 1, open, nil, "begins with one TilesOpen"},
+		{"family", 0, open, nil, "sinc"},
+		{"nothing", 1, &ulissev1.TilesRequest{}, nil, "unknown kind"},
+		{"tau", 1, set(1, 1, 2, 3), nil, "3 τ for 2 inputs"},
+		{"no tau", 1, set(1), nil, "0 τ for 2 inputs"},
+		{"sigma", 1, set(math.NaN(), 1), nil, "a parameter is NaN"},
+		{"negative", 1, set(1, -1), nil, "a parameter is -1"},
+		{"theta", 2, product(func(m *ulissev1.TilesProduct) { m.Version = 9 }), nil, "for θ 9, not 1"},
+		{"before theta", 1, product(func(m *ulissev1.TilesProduct) { m.Version = 0 }), nil, "for θ 0"},
+		{"columns", 2, product(func(m *ulissev1.TilesProduct) { m.Columns = math.MaxInt32 }), nil, "at most 4096"},
+		{"no columns", 2, product(func(m *ulissev1.TilesProduct) { m.Columns = -1 }), nil, "has -1 columns"},
+		{"groups", 2, product(func(m *ulissev1.TilesProduct) { m.Groups = 3 }), nil, "in 3"},
+		{"group", 2, product(func(m *ulissev1.TilesProduct) { m.Group[1] = 1 }), nil, "in group 1 of 1"},
+		{"group list", 2, product(func(m *ulissev1.TilesProduct) { m.Group = m.Group[:1] }), nil, "has 1 groups for 2"},
+		{"kind", 2, product(func(m *ulissev1.TilesProduct) { m.Kind = 9 }), nil, "unknown kind"},
+		{"stray block", 2, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8)), "nothing asked for"},
+		{"block offset", 3, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{Offset: 5}}}, mem.SliceBuffer(make([]byte, 8)), "[5,+1)"},
+		{"block length", 3, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8*601)), "of a column of 600"},
+		{"block checksum", 3, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8)), "checksum"},
+		{"unit too early", 3, unit(1, 0, 256), nil, "which is not there"},
+		{"unit of another", 4, unit(7, 0, 256), nil, "which is not there"},
+		{"unit rows", 4, unit(1, 0, 601), nil, "no part of"},
+		{"unit cut", 4, unit(1, 1, 256), nil, "no part of"},
+		{"unit order", 4, unit(1, 256, 0), nil, "no part of"},
+		{"unit sign", 4, unit(1, math.MinInt64, 256), nil, "no part of"},
+	} {
+		err, _ := serveBytes(c, append(slices.Clone(good[:x.after]), raw(t, x.m, x.data)))
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want %q", x.name, err, x.want)
+		}
+	}
+	var many [][]byte
+	for range 100 {
+		many = append(many, good[4])
+	}
+	busy := parallel.NewBudget(1)
+	busy.Acquire(context.Background())
+	c.Budget = busy
+	if err, _ := serveBytes(c, append(slices.Clone(good[:4]), many...)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("100 units at once: %v", err)
+	}
+}
+
+// A session that is silent is closed; one that is not goes on.
+func TestIdleSessionIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newProblem(kernel.RBF, 100, 2, 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		in := make(chan []byte)
+		done := make(chan error, 1)
+		s := NewServer(ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), Idle: time.Minute})
+		go func() { done <- s.serve(&pipe{ctx: ctx, in: in}) }()
+		for _, f := range script(t, p, ulissev1.TilesKind_TILES_KIND_FORMS)[:3] {
+			in <- f
+			time.Sleep(50 * time.Second)
+			synctest.Wait()
+			select {
+			case err := <-done:
+				t.Fatalf("closed while in use: %v", err)
+			default:
+			}
+		}
+		began := time.Now()
+		if err := <-done; status.Code(err) != codes.Unavailable || time.Since(began) > time.Minute {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// frames cuts fuzzed bytes into frames: a length, then that many bytes.
+func frames(b []byte) [][]byte {
+	var all [][]byte
+	for len(b) > 2 && len(all) < 50 {
+		n := min(int(binary.LittleEndian.Uint16(b)), len(b)-2)
+		all = append(all, b[2:2+n])
+		b = b[2+n:]
+	}
+	return all
+}
+
+func join(all [][]byte) []byte {
+	var b bytes.Buffer
+	for _, f := range all {
+		binary.Write(&b, binary.LittleEndian, uint16(len(f)))
+		b.Write(f)
+	}
+	return b.Bytes()
+}
+
+// Whatever a driver sends, the server does not panic and takes no more memory
+// than it is allowed to.
+func FuzzServer(f *testing.F) {
+	p := newProblem(kernel.RBF, 300, 2, 1)
+	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxBytes: 1 << 20}
+	for _, kind := range []ulissev1.TilesKind{ulissev1.TilesKind_TILES_KIND_DOUBLE, ulissev1.TilesKind_TILES_KIND_SINGLE, ulissev1.TilesKind_TILES_KIND_FORMS} {
+		all := script(f, p, kind)
+		f.Add(join(all))
+		f.Add(join(append(all, all[1:]...)))
+		f.Add(join(append(all[:2:2], all[3:]...)))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, out := serveBytes(c, frames(b))
+		for _, o := range out {
+			if len(o) > 1<<20 {
+				t.Errorf("an answer of %d bytes", len(o))
+			}
+		}
+	})
+}
+
+// Whatever a worker answers, the driver does not panic, and a unit is only done
+// when all its numbers have come.
+func FuzzAnswers(f *testing.F) {
+	data, crc := encode(make([]float64, 10))
+	opened := raw(f, &ulissev1.TilesResponse{Response: &ulissev1.TilesResponse_Opened{Opened: &ulissev1.TilesOpened{Rows: 300, Inputs: 2}}}, nil)
+	answer := func(offset uint64) []byte {
+		return raw(f, &ulissev1.TilesResponse{Response: &ulissev1.TilesResponse_Answer{Answer: &ulissev1.TilesAnswer{
+			Unit: 1, Product: 5, Version: 3, Offset: offset, Total: 20, Crc32C: crc}}}, data)
+	}
+	f.Add(join([][]byte{opened, answer(0), answer(10)}))
+	f.Add(join([][]byte{opened, answer(10), answer(0)}))
+	f.Add(join([][]byte{answer(0), opened}))
+	f.Add(join([][]byte{opened, answer(0), answer(10), answer(10), {0x7a, 1, 0}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		all := frames(b)
+		in := make(chan []byte, len(all))
+		for _, x := range all {
+			in <- x
+		}
+		close(in)
+		s := &session{cancel: func() {}, data: Data{Rows: 300, Inputs: 2}, meter: &Meter{}, calls: map[uint64]*call{},
+			stream: &pipe{ctx: context.Background(), in: in}}
+		c := s.expect(&Product{ID: 5, State: &State{Version: 3}}, slices.Repeat([]float64{math.Pi}, 20))
+		s.fail(s.receive())
+		<-c.done
+		if c.err == nil && slices.Contains(c.out, math.Pi) && bytes.Count(b, []byte{0x18, 0x2d, 0x44, 0x54, 0xfb, 0x21, 0x09, 0x40}) == 0 {
+			t.Errorf("done with %v", c.out)
+		}
+	})
+}
