@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 
 	"gonum.org/v1/gonum/mat"
-	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
@@ -106,22 +105,13 @@ func (s Synthetic) row(t *Table, i int, x []float64) {
 }
 
 // features adds Σ_m a_m cos(ω_mᵀx + b_m) with frequencies from the kernel's
-// spectral density: Gaussian for RBF, Student t with 2ν degrees of freedom for
-// a Matérn of smoothness ν.
+// spectral density.
 func (s Synthetic) features(t *Table, r *rand.Rand, budget *parallel.Budget) {
 	omega := make([]float64, syntheticFeatures*s.D)
 	phase := make([]float64, syntheticFeatures)
 	amp := make([]float64, syntheticFeatures)
-	nu2 := map[kernel.Family]float64{kernel.Matern12: 1, kernel.Matern32: 3, kernel.Matern52: 5}[s.Family]
 	for m := range syntheticFeatures {
-		stretch := 1.0
-		if s.Family != kernel.RBF {
-			chi := distuv.ChiSquared{K: nu2, Src: r}.Rand()
-			stretch = math.Sqrt(nu2 / chi)
-		}
-		for k := range s.D {
-			omega[m*s.D+k] = stretch * r.NormFloat64() / kernel.Lengthscale(s.Params.TauAt(k))
-		}
+		s.Family.Frequency(r, s.Params, omega[m*s.D:(m+1)*s.D])
 		phase[m] = 2 * math.Pi * r.Float64()
 		amp[m] = math.Sqrt(2*s.Params.Sigma/syntheticFeatures) * r.NormFloat64()
 	}
