@@ -2,8 +2,6 @@ package precond
 
 import (
 	"math"
-	"math/rand/v2"
-	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -11,38 +9,13 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
-// greedyCholesky is the pivoted Cholesky factor of K_f that takes the row with
-// the largest residual variance each time (Harbrecht et al. 2012).
-func greedyCholesky(op *cmvp.Operator, rank int, _ random.Key) ([]float64, [][]float64, error) {
-	return pivotedCholesky(op, rank, floats.MaxIdx)
-}
-
-// randomCholesky takes a random row with probability proportional to its
-// residual variance (RPCholesky: Chen, Epperly, Tropp and Webber 2023). It
-// avoids the outliers that the greedy rule spends its rank on.
-func randomCholesky(op *cmvp.Operator, rank int, key random.Key) ([]float64, [][]float64, error) {
-	r := key.Stream(random.Pivot, 0)
-	return pivotedCholesky(op, rank, func(d []float64) int { return sample(r, d) })
-}
-
-// sample returns an index with probability proportional to its weight.
-func sample(r *rand.Rand, weights []float64) int {
-	u := r.Float64() * floats.Sum(weights)
-	for i, w := range weights {
-		if u -= w; u < 0 {
-			return i
-		}
-	}
-	return floats.MaxIdx(weights)
-}
-
-// residualFloor ends the factorisation where what is left of the variance is
-// rounding.
+// residualFloor is the residual variance, relative to σ, that is rounding:
+// no row with less becomes a pivot.
 const residualFloor = 1e-12
 
-// pivotedCholesky computes up to rank columns of K_f ≈ L·Lᵀ, choosing each
-// pivot from the residual diagonal.
-func pivotedCholesky(op *cmvp.Operator, rank int, choose func(residual []float64) int) ([]float64, [][]float64, error) {
+// greedyCholesky is the pivoted Cholesky factor of K_f that takes the row with
+// the largest residual variance each time (Harbrecht et al. 2012).
+func greedyCholesky(op *cmvp.Operator, rank int, _ random.Key) (parts, error) {
 	n, sigma := op.Len(), op.Params().Sigma
 	residual := make([]float64, n)
 	for i := range residual {
@@ -50,7 +23,7 @@ func pivotedCholesky(op *cmvp.Operator, rank int, choose func(residual []float64
 	}
 	var cols [][]float64
 	for len(cols) < rank {
-		p := choose(residual)
+		p := floats.MaxIdx(residual)
 		if residual[p] <= residualFloor*sigma {
 			break
 		}
@@ -69,5 +42,5 @@ func pivotedCholesky(op *cmvp.Operator, rank int, choose func(residual []float64
 		residual[p] = 0
 		cols = append(cols, col)
 	}
-	return slices.Clone(op.Noise()), cols, nil
+	return parts{newDiagonal(op.Noise(), op.Budget()), cols}, nil
 }

@@ -9,18 +9,26 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
-// kinds are the preconditioners by name: functions that return the diagonal D
-// and at most rank columns of L for K(θ) as the operator stands.
-var kinds = map[string]func(op *cmvp.Operator, rank int, key random.Key) (d []float64, cols [][]float64, err error){
-	"nystrom":    nystrom,
-	"cholesky":   greedyCholesky,
-	"rpcholesky": randomCholesky,
+// kinds are the preconditioners with a factor, by name: functions that return
+// B and at most rank columns of L for K(θ) as the operator stands. A kind with
+// blocks makes them of rank rows.
+var kinds = map[string]func(op *cmvp.Operator, rank int, key random.Key) (parts, error){
+	"nystrom":     nystrom,
+	"fitc":        fitc,
+	"pitc":        pitc,
+	"cholesky":    greedyCholesky,
+	"rpcholesky":  randomCholesky,
+	"svd":         truncatedSVD,
+	"fourier":     fourier,
+	"blockjacobi": blockJacobi,
 }
 
-// Kinds returns the names of the kinds.
-func Kinds() []string {
+// Kinds returns the names of the kinds that Build takes.
+func Kinds() []string { return names(kinds) }
+
+func names[T any](m map[string]T) []string {
 	var names []string
-	for k := range kinds {
+	for k := range m {
 		names = append(names, k)
 	}
 	slices.Sort(names)
@@ -35,11 +43,11 @@ func Build(kind string, op *cmvp.Operator, rank int, key random.Key) (*LowRank, 
 	if !ok {
 		return nil, fmt.Errorf("unknown preconditioner %q: use one of %s", kind, strings.Join(Kinds(), ", "))
 	}
-	d, cols, err := build(op, min(rank, op.Len()), key)
+	pt, err := build(op, min(rank, op.Len()), key)
 	if err != nil {
 		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 	}
-	p, err := newLowRank(kind, d, cols, op.Budget())
+	p, err := newLowRank(kind, pt, op.Budget())
 	if err != nil {
 		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 	}

@@ -10,13 +10,14 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
-// LowRank is P = D + L·Lᵀ with D a positive diagonal of order n and L n×m. Its
-// methods take s columns of n numbers, may alias dst and v, and cost O(n·m·s).
-// It is safe for concurrent use.
+// LowRank is P = B + L·Lᵀ with B diagonal or block diagonal of order n and L
+// n×m; m may be 0. Its methods take s columns of n numbers, may alias dst and
+// v, and cost O(n·m·s), and O(n·b·s) for blocks of b rows. It is safe for
+// concurrent use.
 type LowRank struct {
 	kind   string
-	root   []float64     // D^{1/2}
-	l      *dense.Matrix // L̃ = D^{-1/2}L
+	base   base          // B = G·Gᵀ
+	l      *dense.Matrix // L̃ = G⁻¹L; nil if m = 0
 	c      *mat.TriDense // C
 	ic     *mat.TriDense // I + C
 	inv    *dense.Matrix // (CCᵀ)⁻¹, applied at every iteration
@@ -24,20 +25,21 @@ type LowRank struct {
 	budget *parallel.Budget
 }
 
-// newLowRank takes D and the columns of L, which it overwrites.
-func newLowRank(kind string, d []float64, cols [][]float64, budget *parallel.Budget) (*LowRank, error) {
-	n, m := len(d), len(cols)
-	p := &LowRank{kind: kind, root: make([]float64, n), l: dense.New(n, m), budget: budget}
-	for i, di := range d {
-		p.root[i] = math.Sqrt(di)
-		p.logDet += math.Log(di)
+// parts are what a LowRank is made of.
+type parts struct {
+	base base
+	cols [][]float64 // of L
+}
+
+// newLowRank overwrites the columns of L.
+func newLowRank(kind string, pt parts, budget *parallel.Budget) (*LowRank, error) {
+	p := &LowRank{kind: kind, base: pt.base, logDet: pt.base.logDet(), budget: budget}
+	m := len(pt.cols)
+	if m == 0 {
+		return p, nil
 	}
-	budget.NewLoop(func(_, j int) {
-		for i, r := range p.root {
-			cols[j][i] /= r
-		}
-		p.l.SetCol(j, cols[j])
-	}).Run(m)
+	p.base.solve(pt.cols, pt.cols)
+	p.l = toMatrix(pt.cols, budget)
 	gram := p.l.Gram(budget)
 	for i := range m {
 		gram.SetSym(i, i, 1+gram.At(i, i))
@@ -78,72 +80,67 @@ func isCondition(err error) bool {
 func (p *LowRank) Kind() string { return p.kind }
 
 // Rank returns m.
-func (p *LowRank) Rank() int { _, m := p.l.Dims(); return m }
+func (p *LowRank) Rank() int {
+	if p.l == nil {
+		return 0
+	}
+	_, m := p.l.Dims()
+	return m
+}
 
 // LogDet returns log |P|.
 func (p *LowRank) LogDet() float64 { return p.logDet }
 
 // Solve sets dst = P⁻¹·v.
 func (p *LowRank) Solve(dst, v [][]float64) {
-	p.scale(dst, v, false)
-	w := p.inner(dst)
-	t := columns(p.Rank(), len(v))
-	p.inv.MulTrans(t, w, p.budget) // symmetric
-	p.update(dst, t, -1)
-	p.scale(dst, dst, false)
+	p.base.solve(dst, v)
+	p.update(dst, -1, func(w [][]float64) [][]float64 {
+		t := columns(p.Rank(), len(v))
+		p.inv.MulTrans(t, w, p.budget) // symmetric
+		return t
+	})
+	p.base.solveTrans(dst, dst)
 }
 
 // MulRoot sets dst = F·v.
 func (p *LowRank) MulRoot(dst, v [][]float64) {
 	copyColumns(dst, v)
-	w := p.inner(dst)
-	solveTri(p.ic, false, w)
-	p.update(dst, w, 1)
-	p.scale(dst, dst, true)
+	p.update(dst, 1, func(w [][]float64) [][]float64 {
+		solveTri(p.ic, false, w)
+		return w
+	})
+	p.base.mul(dst, dst)
 }
 
 // SolveRoot sets dst = F⁻¹·v.
 func (p *LowRank) SolveRoot(dst, v [][]float64) {
-	p.scale(dst, v, false)
-	w := p.inner(dst)
-	solveTri(p.c, false, w)
-	solveTri(p.ic, true, w)
-	p.update(dst, w, -1)
+	p.base.solve(dst, v)
+	p.update(dst, -1, func(w [][]float64) [][]float64 {
+		solveTri(p.c, false, w)
+		solveTri(p.ic, true, w)
+		return w
+	})
 }
 
 // SolveRootTrans sets dst = F⁻ᵀ·v.
 func (p *LowRank) SolveRootTrans(dst, v [][]float64) {
 	copyColumns(dst, v)
-	w := p.inner(dst)
-	solveTri(p.ic, false, w)
-	solveTri(p.c, true, w)
-	p.update(dst, w, -1)
-	p.scale(dst, dst, false)
+	p.update(dst, -1, func(w [][]float64) [][]float64 {
+		solveTri(p.ic, false, w)
+		solveTri(p.c, true, w)
+		return w
+	})
+	p.base.solveTrans(dst, dst)
 }
 
-// scale sets dst = D^{1/2}·v, or D^{-1/2}·v.
-func (p *LowRank) scale(dst, v [][]float64, up bool) {
-	p.budget.NewLoop(func(_, c int) {
-		d, x := dst[c], v[c]
-		for i, r := range p.root {
-			if up {
-				d[i] = r * x[i]
-			} else {
-				d[i] = x[i] / r
-			}
-		}
-	}).Run(len(v))
-}
-
-// inner returns L̃ᵀ·v.
-func (p *LowRank) inner(v [][]float64) [][]float64 {
-	w := columns(p.Rank(), len(v))
-	p.l.MulTrans(w, v, p.budget)
-	return w
-}
-
-// update adds sign·L̃·w to dst.
-func (p *LowRank) update(dst, w [][]float64, sign float64) {
+// update adds sign·L̃·f(L̃ᵀ·x) to x.
+func (p *LowRank) update(x [][]float64, sign float64, f func(w [][]float64) [][]float64) {
+	if p.l == nil {
+		return
+	}
+	w := columns(p.Rank(), len(x))
+	p.l.MulTrans(w, x, p.budget)
+	w = f(w)
 	if sign < 0 {
 		for _, c := range w {
 			for i := range c {
@@ -151,7 +148,7 @@ func (p *LowRank) update(dst, w [][]float64, sign float64) {
 			}
 		}
 	}
-	p.l.MulAdd(dst, w, p.budget)
+	p.l.MulAdd(x, w, p.budget)
 }
 
 // solveTri solves with a triangular matrix in place.
@@ -164,6 +161,13 @@ func solveTri(t *mat.TriDense, trans bool, w [][]float64) {
 			_ = v.SolveVec(t, v)
 		}
 	}
+}
+
+// toMatrix returns the matrix of the given columns.
+func toMatrix(cols [][]float64, budget *parallel.Budget) *dense.Matrix {
+	m := dense.New(len(cols[0]), len(cols))
+	budget.NewLoop(func(_, j int) { m.SetCol(j, cols[j]) }).Run(len(cols))
+	return m
 }
 
 func columns(n, s int) [][]float64 {

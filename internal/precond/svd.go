@@ -1,0 +1,108 @@
+package precond
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
+	"github.com/ulisse-gp/ulisse/internal/random"
+)
+
+const (
+	oversample = 10    // columns of the sketch beyond the rank
+	sketchCols = 32    // columns of a product
+	sketchEps  = 1e-13 // eigenvalues below it, relative to the largest, are rounding
+)
+
+// truncatedSVD is P = D + AΛAᵀ with the leading eigenpairs of K_f from a random
+// sketch: Q spans K_f·Ω, and K_f ≈ Y(QᵀY)⁻¹Yᵀ with Y = K_f·Q (Halko, Martinsson
+// and Tropp 2011, algorithm 5.5; Cutajar et al. 2016, section 3.2). It costs two
+// products with K of rank + 10 columns.
+func truncatedSVD(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
+	n := op.Len()
+	q := columns(n, min(n, rank+oversample))
+	for c := range q {
+		random.Normal(key.Stream(random.Pivot, c), q[c])
+	}
+	y, err := latent(op, q)
+	if err != nil {
+		return parts{}, err
+	}
+	ym := toMatrix(y, op.Budget())
+	basis, _, err := inverseRoot(ym.Gram(op.Budget()), len(y)) // YᵀY = VSVᵀ
+	if err != nil {
+		return parts{}, err
+	}
+	q = times(op, ym, basis) // Q = Y V S^{-1/2}
+	if y, err = latent(op, q); err != nil {
+		return parts{}, err
+	}
+	ym = toMatrix(y, op.Budget())
+	qy := dense.TransMul(toMatrix(q, op.Budget()), ym, op.Budget())
+	core := mat.NewSymDense(len(q), nil)
+	for i := range len(q) {
+		for j := i; j < len(q); j++ {
+			core.SetSym(i, j, (qy.At(i, j)+qy.At(j, i))/2)
+		}
+	}
+	root, _, err := inverseRoot(core, len(q))
+	if err != nil {
+		return parts{}, err
+	}
+	l := times(op, ym, root) // K_f ≈ LLᵀ
+	lm := toMatrix(l, op.Budget())
+	_, vectors, err := inverseRoot(lm.Gram(op.Budget()), rank)
+	if err != nil {
+		return parts{}, err
+	}
+	return parts{newDiagonal(op.Noise(), op.Budget()), times(op, lm, vectors)}, nil
+}
+
+// latent returns K_f·v, a few columns at a time.
+func latent(op *cmvp.Operator, v [][]float64) ([][]float64, error) {
+	out := columns(op.Len(), len(v))
+	for lo := 0; lo < len(v); lo += sketchCols {
+		hi := min(lo+sketchCols, len(v))
+		if err := op.Mul(context.Background(), out[lo:hi], v[lo:hi]); err != nil {
+			return nil, err
+		}
+	}
+	for c, x := range out {
+		for i, d := range op.Noise() {
+			x[i] -= d * v[c][i]
+		}
+	}
+	return out, nil
+}
+
+// inverseRoot returns the columns of V·S^{-1/2} and of V for the largest most
+// eigenpairs of a = VSVᵀ that are not rounding.
+func inverseRoot(a *mat.SymDense, most int) (root, vectors [][]float64, err error) {
+	var eig mat.EigenSym
+	if !eig.Factorize(a, true) {
+		return nil, nil, errors.New("the eigenvalues of the sketch did not converge")
+	}
+	s := eig.Values(nil)
+	var v mat.Dense
+	eig.VectorsTo(&v)
+	for i := len(s) - 1; i >= 0 && len(root) < most && s[i] > sketchEps*s[len(s)-1]; i-- {
+		col := mat.Col(nil, i, &v)
+		scaled := make([]float64, len(col))
+		for k, x := range col {
+			scaled[k] = x / math.Sqrt(s[i])
+		}
+		root, vectors = append(root, scaled), append(vectors, col)
+	}
+	return root, vectors, nil
+}
+
+// times returns the columns of M·w.
+func times(op *cmvp.Operator, m *dense.Matrix, w [][]float64) [][]float64 {
+	out := columns(op.Len(), len(w))
+	m.MulAdd(out, w, op.Budget())
+	return out
+}
