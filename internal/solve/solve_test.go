@@ -180,6 +180,64 @@ func TestSolveAgainstCholesky(t *testing.T) {
 }
 
 // In mixed precision the recurrence alone would lie.
+// inner is a preconditioner that solves with another solver, roughly.
+type inner struct{ *Solver }
+
+func (p inner) Solve(dst, r [][]float64) {
+	for c := range dst {
+		clear(dst[c])
+	}
+	p.Solver.Solve(context.Background(), dst, r)
+}
+
+// A preconditioner that is an inexact solve with K itself is not a fixed
+// matrix: flexible CG needs few iterations, plain CG many times more. With a
+// fixed one they take the same steps.
+func TestFlexible(t *testing.T) {
+	const n = 150
+	k := spd(n, 1e4)
+	b := columns(n, 2, 3)
+	iterations := func(p Preconditioner, flexible bool) float64 {
+		rep, err := New(k, Options{Tolerance: 1e-8, MaxIter: 2000, Precond: p, Flexible: flexible}).Solve(context.Background(), zeros(n, 2), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if flexible && rep.Unconverged > 0 {
+			t.Errorf("%d columns did not converge", rep.Unconverged)
+		}
+		return rep.MeanIterations()
+	}
+	plain, same := iterations(diagonal(k), false), iterations(diagonal(k), true)
+	if math.Abs(plain-same) > 0.05*plain {
+		t.Errorf("a fixed preconditioner: %v iterations, flexible %v", plain, same)
+	}
+	p := inner{New(k, Options{Tolerance: 0.3})}
+	if flexible, rigid := iterations(p, true), iterations(p, false); flexible > 40 || flexible > rigid/4 {
+		t.Errorf("an inexact preconditioner: %v iterations, %v if plain", flexible, rigid)
+	}
+}
+
+// Each column with its own preconditioner converges as it would alone.
+func TestPerColumn(t *testing.T) {
+	const n = 100
+	k := spd(n, 1e4)
+	b := columns(n, 1, 4)
+	pre := []Preconditioner{nil, diagonal(k)}
+	both, err := New(k, Options{Tolerance: 1e-8, PerColumn: pre}).Solve(context.Background(), zeros(n, 2), [][]float64{b[0], b[0]})
+	if err != nil || both.Unconverged > 0 {
+		t.Fatal(both, err)
+	}
+	for c, p := range pre {
+		one, err := New(k, Options{Tolerance: 1e-8, Precond: p}).Solve(context.Background(), zeros(n, 1), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one.Iterations[0] != both.Iterations[c] {
+			t.Errorf("column %d: %d iterations, %d alone", c, both.Iterations[c], one.Iterations[0])
+		}
+	}
+}
+
 func TestMixedReplacesItsResiduals(t *testing.T) {
 	k := spd(100, 1e3)
 	b, x := columns(100, 2, 3), zeros(100, 2)

@@ -29,6 +29,14 @@ type Preconditioner interface {
 	Solve(dst, r [][]float64)
 }
 
+// VariablePreconditioner is a preconditioner that solves by iterating, so that
+// it is not the same matrix each time. It needs Options.Flexible. Its only error
+// is that of ctx.
+type VariablePreconditioner interface {
+	Preconditioner
+	SolveContext(ctx context.Context, dst, r [][]float64) error
+}
+
 // Options say how to solve.
 type Options struct {
 	// Tolerance is the relative residual ‖b−Kx‖/‖b‖ to reach, and AbsTolerance
@@ -38,6 +46,14 @@ type Options struct {
 	MaxIter int
 	// Precond is the preconditioner; nil means none.
 	Precond Preconditioner
+	// PerColumn, if not nil, has a preconditioner for each right-hand side in
+	// place of Precond; nil means none. It compares preconditioners at the price
+	// of the products of the slowest.
+	PerColumn []Preconditioner
+	// Flexible makes each direction conjugate to the last one whatever the
+	// preconditioner did (the β of Polak and Ribière; Notay 2000), for
+	// preconditioners that vary.
+	Flexible bool
 	// Mixed does the iterations' products in single precision. The residual is
 	// replaced by the true one, from a product in double precision, each time
 	// it has fallen by mixedReduction: in single precision the recurrence
@@ -99,13 +115,16 @@ type Solver struct {
 	// The columns of the current step, gathered.
 	in, out [][]float64
 	active  []*column
+	ctx     context.Context // of the solve under way, for preconditioners that iterate
 }
 
 // column is the state of one right-hand side.
 type column struct {
+	index      int
 	b, x       []float64
 	r, z, p, q []float64
 	rz         float64 // rᵀz
+	alpha      float64 // of the last step
 	bnorm      float64
 	rnorm      float64 // of the recurrence
 	delta      float64 // ‖αp‖ of the last step
@@ -175,6 +194,7 @@ func (s *Solver) Solve(ctx context.Context, x, b [][]float64) (Report, error) {
 // start sets up the columns with their true residuals.
 func (s *Solver) start(ctx context.Context, x, b [][]float64, rep *Report) error {
 	n := s.op.Len()
+	s.ctx = ctx
 	if len(x) != len(b) {
 		panic(fmt.Sprintf("solve: %d solutions for %d right-hand sides", len(x), len(b)))
 	}
@@ -188,7 +208,7 @@ func (s *Solver) start(ctx context.Context, x, b [][]float64, rep *Report) error
 		if len(b[i]) != n || len(x[i]) != n {
 			panic(fmt.Sprintf("solve: column %d has %d and %d rows, want %d", i, len(b[i]), len(x[i]), n))
 		}
-		c.b, c.x, c.iter, c.sure, c.tail, c.norms = b[i], x[i], 0, false, nil, c.norms[:0]
+		c.index, c.b, c.x, c.iter, c.sure, c.tail, c.norms = i, b[i], x[i], 0, false, nil, c.norms[:0]
 		c.bnorm = floats.Norm(c.b, 2)
 		c.target = max(s.opt.Tolerance*c.bnorm, s.opt.AbsTolerance)
 		copy(c.r, c.b)
@@ -262,6 +282,7 @@ func (s *Solver) step(ctx context.Context, rep *Report) error {
 			return
 		}
 		alpha := c.rz / pq
+		c.alpha = alpha
 		c.advance(alpha)
 		c.delta = alpha * floats.Norm(c.p, 2)
 		floats.AddScaled(c.r, -alpha, c.q)
@@ -290,16 +311,20 @@ func (s *Solver) directions() {
 	s.precondition()
 	s.each(func(c *column) {
 		rz := floats.Dot(c.r, c.z)
-		floats.AddScaledTo(c.p, c.z, rz/c.rz, c.p)
+		next := rz
+		if s.opt.Flexible { // (r' − r)ᵀz', r' being r − αq
+			next = -c.alpha * floats.Dot(c.q, c.z)
+		}
+		floats.AddScaledTo(c.p, c.z, next/c.rz, c.p)
 		c.rz = rz
 	})
 }
 
 // precondition sets z = P⁻¹r for the active columns.
 func (s *Solver) precondition() {
-	if s.opt.Precond == nil {
+	if s.opt.PerColumn != nil {
 		for _, c := range s.active {
-			copy(c.z, c.r)
+			s.apply(s.opt.PerColumn[c.index], [][]float64{c.z}, [][]float64{c.r})
 		}
 		return
 	}
@@ -307,7 +332,21 @@ func (s *Solver) precondition() {
 	for _, c := range s.active {
 		s.in, s.out = append(s.in, c.r), append(s.out, c.z)
 	}
-	s.opt.Precond.Solve(s.out, s.in)
+	s.apply(s.opt.Precond, s.out, s.in)
+}
+
+// apply sets z = P⁻¹r.
+func (s *Solver) apply(p Preconditioner, z, r [][]float64) {
+	switch p := p.(type) {
+	case nil:
+		for c := range r {
+			copy(z[c], r[c])
+		}
+	case VariablePreconditioner:
+		_ = p.SolveContext(s.ctx, z, r) // the next product ends with the same error
+	default:
+		p.Solve(z, r)
+	}
 }
 
 // replace computes the true residuals of the active columns and keeps those
