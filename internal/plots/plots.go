@@ -85,8 +85,11 @@ func (ticks) Ticks(lo, hi float64) []plot.Tick {
 }
 
 // stack writes the panels one above the other.
-func stack(w io.Writer, panels []*plot.Plot) error {
-	height := panelHeight * vg.Length(len(panels))
+func stack(w io.Writer, panels []*plot.Plot) error { return stackOf(w, panels, panelHeight) }
+
+// stackOf is stack with panels of another height.
+func stackOf(w io.Writer, panels []*plot.Plot, each vg.Length) error {
+	height := each * vg.Length(len(panels))
 	c := vgsvg.New(panelWidth, height)
 	dc := draw.New(c)
 	rows := make([][]*plot.Plot, len(panels))

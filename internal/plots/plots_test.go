@@ -55,7 +55,10 @@ func TestPicturesHaveTheirLabels(t *testing.T) {
 		"rhat":      {func(w io.Writer) error { return RunningRHat(w, testDraws(4, 100), 1.01) }, []string{"R-hat", "PSRF, 97.5 % bound", "draws of each chain"}},
 		"one chain": {func(w io.Writer) error { return RunningRHat(w, testDraws(1, 20), 1.01) }, []string{"R-hat"}},
 		"few draws": {func(w io.Writer) error { return Trace(w, testDraws(2, 1)) }, []string{"draw"}},
-		"no draws":  {func(w io.Writer) error { return Density(w, testDraws(2, 0), nil) }, []string{"density"}},
+		"heat map": {func(w io.Writer) error {
+			return HeatMap(w, []Heat{{Title: "a table", Rows: []string{"first", "second"}, Cols: []string{"1", "2"}, Z: [][]float64{{-0.3, math.NaN()}, {7, -0.01}}}}, "columns", "what", 1)
+		}, []string{"a table — what", "first", "second", "columns", "-0.3", "7.0", "0.0"}},
+		"no draws": {func(w io.Writer) error { return Density(w, testDraws(2, 0), nil) }, []string{"density"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer

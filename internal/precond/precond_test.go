@@ -70,7 +70,11 @@ func TestAlgebra(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Rank() != 20 || p.Kind() != kind {
+			want := 20
+			if kind == "blockjacobi" {
+				want = 0
+			}
+			if p.Rank() != want || p.Kind() != kind {
 				t.Errorf("rank %d, kind %s", p.Rank(), p.Kind())
 			}
 			eye := toDense(identity(n))
@@ -109,10 +113,13 @@ func TestAlgebra(t *testing.T) {
 	}
 }
 
-// At full rank P is K, up to the jitter.
+// At full rank P is K, up to rounding; random features never are.
 func TestFullRankIsExact(t *testing.T) {
 	const n = 60
 	for _, kind := range Kinds() {
+		if kind == "fourier" {
+			continue
+		}
 		op := operator(n, 3, 1, kernel.Matern32, 1, 0.1)
 		p, err := Build(kind, op, n, random.Key{Seed: 2})
 		if err != nil {
@@ -132,7 +139,8 @@ func TestFullRankIsExact(t *testing.T) {
 }
 
 // A preconditioner earns its keep at long length-scales (Cutajar et al. 2016):
-// CG needs at most half of the iterations.
+// CG needs at most half of the iterations. Block Jacobi does not: it is there to
+// be compared with.
 func TestFewerIterations(t *testing.T) {
 	const n = 600
 	op := operator(n, 2, 2, kernel.RBF, 1, 1e-3)
@@ -149,6 +157,9 @@ func TestFewerIterations(t *testing.T) {
 	}
 	plain := iterations(nil)
 	for _, kind := range Kinds() {
+		if kind == "blockjacobi" {
+			continue
+		}
 		p, err := Build(kind, op, AutoRank(n), random.Key{Seed: 4})
 		if err != nil {
 			t.Fatal(err)
@@ -193,7 +204,7 @@ func TestAutoRank(t *testing.T) {
 			t.Errorf("n=%d: rank %d, want %d", n, r, want)
 		}
 	}
-	if _, err := Build("nystrm", operator(10, 1, 1, kernel.RBF, 1, 1), 2, random.Key{}); err == nil || fmt.Sprint(err) != `unknown preconditioner "nystrm": use one of cholesky, nystrom, rpcholesky` {
+	if _, err := Build("nystrm", operator(10, 1, 1, kernel.RBF, 1, 1), 2, random.Key{}); err == nil || fmt.Sprint(err) != `unknown preconditioner "nystrm": use one of blockjacobi, cholesky, fitc, fourier, nystrom, pitc, rpcholesky, svd` {
 		t.Errorf("got %v", err)
 	}
 }
