@@ -10,6 +10,7 @@ import (
 // methods take columns of n numbers; dst may be v.
 type base interface {
 	mul(dst, v [][]float64)        // dst = G·v
+	mulTrans(dst, v [][]float64)   // dst = Gᵀ·v
 	solve(dst, v [][]float64)      // dst = G⁻¹·v
 	solveTrans(dst, v [][]float64) // dst = G⁻ᵀ·v
 	logDet() float64               // log |B|
@@ -46,6 +47,8 @@ func (b *diagonal) solve(dst, v [][]float64) {
 		}
 	}).Run(len(v))
 }
+
+func (b *diagonal) mulTrans(dst, v [][]float64) { b.mul(dst, v) }
 
 func (b *diagonal) solveTrans(dst, v [][]float64) { b.solve(dst, v) }
 

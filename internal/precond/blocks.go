@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
@@ -16,13 +15,25 @@ import (
 // the data keep their order and the preconditioner gathers.
 type blocks struct {
 	rows   [][]int
-	chol   []blas64.Triangular // lower Cholesky factors
+	chol   []triangle // Cholesky factors
 	budget *parallel.Budget
+}
+
+// triangle is a lower triangular matrix, row by row.
+type triangle struct {
+	data   []float64
+	stride int
+}
+
+// row returns row i left of the diagonal, and the diagonal element.
+func (t triangle) row(i int) (left []float64, diag float64) {
+	r := t.data[i*t.stride:][:i+1]
+	return r[:i], r[i]
 }
 
 // newBlocks returns the blocks of K − L·Lᵀ, noise included.
 func newBlocks(op *cmvp.Operator, rows [][]int, cols [][]float64) (*blocks, error) {
-	b := &blocks{rows: rows, chol: make([]blas64.Triangular, len(rows)), budget: op.Budget()}
+	b := &blocks{rows: rows, chol: make([]triangle, len(rows)), budget: op.Budget()}
 	noise := op.Noise()
 	bad := make([]bool, len(rows))
 	b.budget.NewLoop(func(_, i int) {
@@ -47,7 +58,8 @@ func newBlocks(op *cmvp.Operator, rows [][]int, cols [][]float64) (*blocks, erro
 		}
 		var t mat.TriDense
 		chol.LTo(&t)
-		b.chol[i] = t.RawTriangular()
+		raw := t.RawTriangular()
+		b.chol[i] = triangle{raw.Data, raw.Stride}
 	}).Run(len(rows))
 	for i := range bad {
 		if bad[i] {
@@ -70,30 +82,65 @@ func covariance(op *cmvp.Operator, rows []int) *mat.SymDense {
 }
 
 func (b *blocks) mul(dst, v [][]float64) {
-	b.each(dst, v, func(t blas64.Triangular, x blas64.Vector) { blas64.Trmv(blas.NoTrans, t, x) })
+	b.each(dst, v, func(t triangle, x [][]float64) {
+		for i := len(x[0]) - 1; i >= 0; i-- {
+			row, diag := t.row(i)
+			for _, c := range x {
+				c[i] = diag*c[i] + floats.Dot(row, c[:i])
+			}
+		}
+	})
+}
+
+func (b *blocks) mulTrans(dst, v [][]float64) {
+	b.each(dst, v, func(t triangle, x [][]float64) {
+		for i := range x[0] {
+			row, diag := t.row(i)
+			for _, c := range x {
+				floats.AddScaled(c[:i], c[i], row)
+				c[i] *= diag
+			}
+		}
+	})
 }
 
 func (b *blocks) solve(dst, v [][]float64) {
-	b.each(dst, v, func(t blas64.Triangular, x blas64.Vector) { blas64.Trsv(blas.NoTrans, t, x) })
+	b.each(dst, v, func(t triangle, x [][]float64) {
+		for i := range x[0] {
+			row, diag := t.row(i)
+			for _, c := range x {
+				c[i] = (c[i] - floats.Dot(row, c[:i])) / diag
+			}
+		}
+	})
 }
 
 func (b *blocks) solveTrans(dst, v [][]float64) {
-	b.each(dst, v, func(t blas64.Triangular, x blas64.Vector) { blas64.Trsv(blas.Trans, t, x) })
+	b.each(dst, v, func(t triangle, x [][]float64) {
+		for i := len(x[0]) - 1; i >= 0; i-- {
+			row, diag := t.row(i)
+			for _, c := range x {
+				c[i] /= diag
+				floats.AddScaled(c[:i], -c[i], row)
+			}
+		}
+	})
 }
 
-// each gathers the rows of each block and column, changes them by f, and puts
-// them back.
-func (b *blocks) each(dst, v [][]float64, f func(blas64.Triangular, blas64.Vector)) {
+// each gathers the rows of each block, changes them by f, and puts them back.
+func (b *blocks) each(dst, v [][]float64, f func(t triangle, x [][]float64)) {
 	b.budget.NewLoop(func(_, i int) {
 		block := b.rows[i]
-		x := blas64.Vector{N: len(block), Inc: 1, Data: make([]float64, len(block))}
-		for c := range v {
+		x := columns(len(block), len(v))
+		for c, vc := range v {
 			for q, r := range block {
-				x.Data[q] = v[c][r]
+				x[c][q] = vc[r]
 			}
-			f(b.chol[i], x)
+		}
+		f(b.chol[i], x)
+		for c, dc := range dst {
 			for q, r := range block {
-				dst[c][r] = x.Data[q]
+				dc[r] = x[c][q]
 			}
 		}
 	}).Run(len(b.rows))
@@ -101,9 +148,10 @@ func (b *blocks) each(dst, v [][]float64, f func(blas64.Triangular, blas64.Vecto
 
 func (b *blocks) logDet() float64 {
 	var sum float64
-	for _, t := range b.chol {
-		for i := range t.N {
-			sum += 2 * math.Log(t.Data[i*t.Stride+i])
+	for i, t := range b.chol {
+		for q := range b.rows[i] {
+			_, diag := t.row(q)
+			sum += 2 * math.Log(diag)
 		}
 	}
 	return sum

@@ -23,6 +23,12 @@ var kinds = map[string]func(op *cmvp.Operator, rank int, key random.Key) (parts,
 	"blockjacobi": blockJacobi,
 }
 
+// Nested reports whether a kind's columns of L do not depend on how many there
+// are, so that one factorisation holds those of every lower rank.
+func Nested(kind string) bool {
+	return kind == "nystrom" || kind == "cholesky" || kind == "rpcholesky"
+}
+
 // Kinds returns the names of the kinds that Build takes.
 func Kinds() []string { return names(kinds) }
 

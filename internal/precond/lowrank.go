@@ -48,17 +48,26 @@ func newLowRank(kind string, pt parts, budget *parallel.Budget) (*LowRank, error
 	if !chol.Factorize(gram) {
 		return nil, errors.New("the preconditioner is numerically singular")
 	}
-	p.c = mat.NewTriDense(m, mat.Lower, nil)
-	chol.LTo(p.c)
-	p.ic = mat.NewTriDense(m, mat.Lower, nil)
-	p.ic.Copy(p.c)
+	var c mat.TriDense
+	chol.LTo(&c)
+	return p, p.setFactor(&c)
+}
+
+// setFactor takes C, and adds to log |P| what is C's.
+func (p *LowRank) setFactor(c mat.Triangular) error {
+	m, _ := c.Dims()
+	p.c, p.ic = mat.NewTriDense(m, mat.Lower, nil), mat.NewTriDense(m, mat.Lower, nil)
+	p.c.Copy(c)
+	p.ic.Copy(c)
 	for i := range m {
 		p.ic.SetTri(i, i, 1+p.c.At(i, i))
 		p.logDet += 2 * math.Log(p.c.At(i, i))
 	}
+	var chol mat.Cholesky
+	chol.SetFromU(p.c.TTri())
 	var inv mat.SymDense
 	if err := chol.InverseTo(&inv); err != nil && !isCondition(err) {
-		return nil, err
+		return err
 	}
 	p.inv = dense.New(m, m)
 	col := make([]float64, m)
@@ -68,7 +77,7 @@ func newLowRank(kind string, pt parts, budget *parallel.Budget) (*LowRank, error
 		}
 		p.inv.SetCol(j, col)
 	}
-	return p, nil
+	return nil
 }
 
 func isCondition(err error) bool {

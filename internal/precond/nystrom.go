@@ -19,7 +19,11 @@ func nystrom(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
 
 // subsetColumns returns L with L·Lᵀ = K_XU K_UU⁻¹ K_UX for a random U.
 func subsetColumns(op *cmvp.Operator, rank int, key random.Key) [][]float64 {
-	rows := key.Stream(random.Pivot, 0).Perm(op.Len())
+	return pivotsInOrder(op, rank, key.Stream(random.Pivot, 0).Perm(op.Len()))
+}
+
+// pivotsInOrder takes the rows as pivots in their order, up to rank of them.
+func pivotsInOrder(op *cmvp.Operator, rank int, rows []int) [][]float64 {
 	propose := func([]float64) []int {
 		m := min(proposals, len(rows))
 		next := rows[:m]
@@ -27,5 +31,6 @@ func subsetColumns(op *cmvp.Operator, rank int, key random.Key) [][]float64 {
 		return next
 	}
 	floor := nystromFloor * op.Params().Sigma
-	return blockCholesky(op, rank, propose, func(now, _ float64) bool { return now > floor })
+	cols, _ := blockCholesky(op, rank, propose, func(now, _ float64) bool { return now > floor })
+	return cols
 }

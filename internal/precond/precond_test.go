@@ -93,6 +93,10 @@ func TestAlgebra(t *testing.T) {
 			if e := distance(&prod, eye); e > 1e-9 {
 				t.Errorf("F⁻ᵀFᵀ − I = %g", e)
 			}
+			prod.Mul(apply(p.MulRootTrans, n), apply(p.SolveRootTrans, n))
+			if e := distance(&prod, eye); e > 1e-9 {
+				t.Errorf("FᵀF⁻ᵀ − I = %g", e)
+			}
 			if det, sign := mat.LogDet(&full); sign != 1 || math.Abs(det-p.LogDet()) > 1e-9*math.Abs(det) {
 				t.Errorf("log|P| = %v, want %v", p.LogDet(), det)
 			}
@@ -100,7 +104,7 @@ func TestAlgebra(t *testing.T) {
 			v := columns(n, 2)
 			random.Normal(random.Key{}.Stream(random.Calibration, 0), v[0])
 			random.Normal(random.Key{}.Stream(random.Calibration, 1), v[1])
-			for name, f := range map[string]func(dst, v [][]float64){"Solve": p.Solve, "MulRoot": p.MulRoot, "SolveRoot": p.SolveRoot, "SolveRootTrans": p.SolveRootTrans} {
+			for name, f := range map[string]func(dst, v [][]float64){"Solve": p.Solve, "MulRootTrans": p.MulRootTrans, "MulRoot": p.MulRoot, "SolveRoot": p.SolveRoot, "SolveRootTrans": p.SolveRootTrans} {
 				want, inPlace := columns(n, 2), columns(n, 2)
 				f(want, v)
 				copyColumns(inPlace, v)
@@ -206,5 +210,54 @@ func TestAutoRank(t *testing.T) {
 	}
 	if _, err := Build("nystrm", operator(10, 1, 1, kernel.RBF, 1, 1), 2, random.Key{}); err == nil || fmt.Sprint(err) != `unknown preconditioner "nystrm": use one of blockjacobi, cholesky, fitc, fourier, nystrom, pitc, rpcholesky, svd` {
 		t.Errorf("got %v", err)
+	}
+}
+
+// On the pivots of a pivoted Cholesky factor, the preconditioner on fixed rows
+// is that factor's.
+func TestFixedRows(t *testing.T) {
+	const n, rank = 90, 20
+	op := operator(n, 3, 2, kernel.RBF, 1, 0.1)
+	key := random.Key{Seed: 5}
+	rows, err := Pivots(op, rank, key)
+	if err != nil || len(rows) != rank {
+		t.Fatal(rows, err)
+	}
+	want, err := Build("rpcholesky", op, rank, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := OnRows(op, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := distance(apply(got.Solve, n), apply(want.Solve, n)); e > 1e-9 {
+		t.Errorf("the inverses differ by %v", e)
+	}
+	if all, err := Pivots(operator(4, 1, 1, kernel.RBF, 1e6, 0.1), 4, key); err != nil || len(all) >= 4 {
+		t.Errorf("%d pivots of a matrix of rank one (%v)", len(all), err)
+	}
+}
+
+// The first columns are the preconditioner of a lower rank.
+func TestFirstColumns(t *testing.T) {
+	const n = 300
+	op := operator(n, 3, 2, kernel.RBF, 1, 0.1)
+	for _, kind := range Kinds() {
+		if !Nested(kind) {
+			continue
+		}
+		big, err := Build(kind, op, 150, random.Key{Seed: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := Build(kind, op, 40, random.Key{Seed: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := big.First(40)
+		if e := distance(apply(got.Solve, n), apply(want.Solve, n)); e > 1e-9 || math.Abs(got.LogDet()-want.LogDet()) > 1e-9*math.Abs(want.LogDet()) {
+			t.Errorf("%s: the inverses differ by %v, log determinants %v and %v", kind, e, got.LogDet(), want.LogDet())
+		}
 	}
 }

@@ -25,6 +25,12 @@ const proposals = 128
 // accepted with the probability by which those have shrunk meanwhile, so that
 // their distribution is that of one at a time (Epperly, Tropp and Webber 2024).
 func randomCholesky(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
+	cols, _ := randomPivots(op, rank, key)
+	return parts{newDiagonal(op.Noise(), op.Budget()), cols}, nil
+}
+
+// randomPivots returns the factor and its pivots in order.
+func randomPivots(op *cmvp.Operator, rank int, key random.Key) ([][]float64, []int) {
 	r := key.Stream(random.Pivot, 0)
 	propose := func(residual []float64) []int {
 		rows := make([]int, proposals)
@@ -34,7 +40,7 @@ func randomCholesky(op *cmvp.Operator, rank int, key random.Key) (parts, error) 
 		return rows
 	}
 	accept := func(now, proposed float64) bool { return r.Float64()*proposed < now }
-	return parts{newDiagonal(op.Noise(), op.Budget()), blockCholesky(op, rank, propose, accept)}, nil
+	return blockCholesky(op, rank, propose, accept)
 }
 
 // sample returns an index with probability proportional to its weight.
@@ -48,11 +54,12 @@ func sample(r *rand.Rand, weights []float64) int {
 	return floats.MaxIdx(weights)
 }
 
-// blockCholesky computes up to rank columns of K_f ≈ L·Lᵀ. propose returns rows
+// blockCholesky computes up to rank columns of K_f ≈ L·Lᵀ and returns them and
+// their pivots. propose returns rows
 // given the residual diagonal, none to end; those that accept becomes pivots,
 // given the residual variance now, after the pivots before it, and when it was
 // proposed.
-func blockCholesky(op *cmvp.Operator, rank int, propose func(residual []float64) []int, accept func(now, proposed float64) bool) [][]float64 {
+func blockCholesky(op *cmvp.Operator, rank int, propose func(residual []float64) []int, accept func(now, proposed float64) bool) (cols [][]float64, rows []int) {
 	n, sigma := op.Len(), op.Params().Sigma
 	residual := make([]float64, n)
 	for i := range residual {
@@ -60,13 +67,12 @@ func blockCholesky(op *cmvp.Operator, rank int, propose func(residual []float64)
 	}
 	floor := residualFloor * sigma
 	l := dense.New(n, rank)
-	var cols [][]float64
 	for len(cols) < rank && floats.Max(residual) > floor {
-		rows := propose(residual)
-		if len(rows) == 0 {
+		proposed := propose(residual)
+		if len(proposed) == 0 {
 			break
 		}
-		pivots, tri := choose(op, l, len(cols), rows, residual, floor, accept)
+		pivots, tri := choose(op, l, len(cols), proposed, residual, floor, accept)
 		m := min(len(pivots), rank-len(cols))
 		if m == 0 {
 			continue
@@ -96,10 +102,10 @@ func blockCholesky(op *cmvp.Operator, rank int, propose func(residual []float64)
 		for c, p := range pivots {
 			residual[p] = 0
 			l.SetCol(len(cols), block[c])
-			cols = append(cols, block[c])
+			cols, rows = append(cols, block[c]), append(rows, p)
 		}
 	}
-	return cols
+	return cols, rows
 }
 
 // choose returns the pivots among the proposed rows and the Cholesky factor of
