@@ -2,6 +2,7 @@ package precond
 
 import (
 	"errors"
+	"fmt"
 	"math"
 
 	"gonum.org/v1/gonum/mat"
@@ -78,6 +79,20 @@ func (p *LowRank) setFactor(c mat.Triangular) error {
 		p.inv.SetCol(j, col)
 	}
 	return nil
+}
+
+// First returns the preconditioner with the first m columns of L alone. Of a
+// pivoted Cholesky factor, and of Nyström's, it is the one of rank m. It shares
+// the memory of p. It panics unless B does not depend on L and 0 < m ≤ Rank.
+func (p *LowRank) First(m int) *LowRank {
+	if !Nested(p.kind) || m < 1 || m > p.Rank() {
+		panic(fmt.Sprintf("precond: the first %d columns of %s of rank %d", m, p.kind, p.Rank()))
+	}
+	q := &LowRank{kind: p.kind, base: p.base, budget: p.budget, l: p.l.First(m), logDet: p.base.logDet()}
+	if err := q.setFactor(p.c.SliceTri(0, m)); err != nil {
+		panic(err) // a leading block of what was factorised
+	}
+	return q
 }
 
 func isCondition(err error) bool {

@@ -148,18 +148,7 @@ func TestFullRankIsExact(t *testing.T) {
 func TestFewerIterations(t *testing.T) {
 	const n = 600
 	op := operator(n, 2, 2, kernel.RBF, 1, 1e-3)
-	b := columns(n, 2)
-	for c := range b {
-		random.Normal(random.Key{Seed: 3}.Stream(random.Calibration, c), b[c])
-	}
-	iterations := func(p solve.Preconditioner) float64 {
-		rep, err := solve.New(op, solve.Options{Tolerance: 1e-6, Precond: p}).Solve(context.Background(), columns(n, 2), b)
-		if err != nil || rep.Unconverged > 0 {
-			t.Fatal(rep, err)
-		}
-		return rep.MeanIterations()
-	}
-	plain := iterations(nil)
+	plain := iterationsWith(t, op, nil, 1e-6)
 	for _, kind := range Kinds() {
 		if kind == "blockjacobi" {
 			continue
@@ -168,10 +157,25 @@ func TestFewerIterations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if it := iterations(p); it > plain/2 {
+		if it := iterationsWith(t, op, p, 1e-6); it > plain/2 {
 			t.Errorf("%s: %v iterations, %v without", kind, it, plain)
 		}
 	}
+}
+
+// iterationsWith returns the iterations of a solve with a preconditioner.
+func iterationsWith(t *testing.T, op *cmvp.Operator, p solve.Preconditioner, tol float64) float64 {
+	t.Helper()
+	n := op.Len()
+	b := columns(n, 2)
+	for c := range b {
+		random.Normal(random.Key{Seed: 3}.Stream(random.Calibration, c), b[c])
+	}
+	rep, err := solve.New(op, solve.Options{Tolerance: tol, Precond: p}).Solve(context.Background(), columns(n, 2), b)
+	if err != nil || rep.Unconverged > 0 {
+		t.Fatal(rep, err)
+	}
+	return rep.MeanIterations()
 }
 
 func TestBitsDoNotDependOnThreads(t *testing.T) {
@@ -244,7 +248,7 @@ func TestFirstColumns(t *testing.T) {
 	const n = 300
 	op := operator(n, 3, 2, kernel.RBF, 1, 0.1)
 	for _, kind := range Kinds() {
-		if !Nested(kind) {
+		if !Nested(kind) || kind == "svd" { // its sketch grows with the rank
 			continue
 		}
 		big, err := Build(kind, op, 150, random.Key{Seed: 5})
