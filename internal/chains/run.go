@@ -53,7 +53,17 @@ type Prepared struct {
 	SolverCov []float64 `json:"solver_cov,omitempty"`
 	// Asymmetry is how far the measured information was from symmetric.
 	Asymmetry float64 `json:"asymmetry"`
+	// Preconditioner is the one that was chosen at the mode, and Iterations what
+	// a right-hand side took there, to tell its drift by.
+	Preconditioner *Preconditioner `json:"preconditioner,omitempty"`
+	Iterations     float64         `json:"iterations,omitempty"`
 	Cost      Cost    `json:"cost"`
+}
+
+// Preconditioner names a P ≈ K.
+type Preconditioner struct {
+	Kind string `json:"kind"`
+	Rank int    `json:"rank"`
 }
 
 // Settings are what all chains of a window share.

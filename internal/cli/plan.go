@@ -101,7 +101,7 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		const vectors = 12
 		e.VectorBytes = int64(plan.Chains) * 8 * n * (d + vectors*int64(e.RightHandSides))
 		if s.Solver.Preconditioner.Kind != "none" {
-			e.PrecondRank = s.Solver.Preconditioner.Rank.Or(precond.AutoRank(int(n)))
+			e.PrecondRank = s.Solver.Preconditioner.Rank.Or(precond.MaxRank(int(n)))
 			m := int64(e.PrecondRank)
 			e.PrecondBytes = 8 * (2*n*m + 4*m*m) // while it is built
 		}
@@ -184,7 +184,7 @@ func (a *App) printEstimate(e *estimate) error {
 	}
 	row("data", "%d rows, %d inputs", e.N, e.D)
 	row("machine", "%d cores, %s", e.Cores, e.InstructionSet)
-	row("memory", "%s: data %s, vectors %s, preconditioner %s (rank %d), dense matrices %s", bytesText(e.MemoryBytes),
+	row("memory", "%s: data %s, vectors %s, preconditioner %s (rank %d at most), dense matrices %s", bytesText(e.MemoryBytes),
 		bytesText(e.DataBytes), bytesText(e.VectorBytes), bytesText(e.PrecondBytes), e.PrecondRank, bytesText(e.DenseBytes))
 	if e.RightHandSides > 0 {
 		row("product", "%.3g pairs, %d right-hand sides: %s (%.3g pairs/s)", e.PairsPerProduct, e.RightHandSides, secondsText(e.SecondsProduct), e.PairsPerSecond)

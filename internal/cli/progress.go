@@ -84,6 +84,12 @@ func (p *progress) Started(d *dataset.Dataset, s *job.Spec) {
 // Observe notes a gradient.
 func (p *progress) Observe(o driver.Observation) {
 	at := []slog.Attr{slog.Int("chain", o.Chain), slog.Int("iter", o.Iter), slog.Int("rows", o.N), slog.Any("psi", o.Psi)}
+	if o.Trials != nil {
+		for _, l := range []*slog.Logger{p.log, p.talk} {
+			l.Info("preconditioner", "kind", o.Trials[0].Kind, "rank", o.Trials[0].Rank, "trials", o.Trials)
+		}
+		return
+	}
 	if o.Gradients == 0 { // a step of the oracle
 		p.log.LogAttrs(context.Background(), slog.LevelInfo, "step", append(at, slog.Float64("seconds", o.Seconds))...)
 		return
@@ -91,7 +97,7 @@ func (p *progress) Observe(o driver.Observation) {
 	p.log.LogAttrs(context.Background(), slog.LevelInfo, "gradient", append(at, slog.Any("gradient", o.Gradient), slog.Int("probes", o.Probes), slog.Int("solves", o.Solves),
 		slog.Float64("solver_iterations", o.Iterations), slog.Float64("residual", o.Residual), slog.Int("unconverged", o.Unconverged),
 		slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs), slog.Float64("noise_ratio", o.Noise),
-		slog.Float64("noise_budget", o.Budget), slog.Float64("seconds", o.Seconds))...)
+		slog.Float64("noise_budget", o.Budget), slog.Float64("drift", o.Drift), slog.Float64("seconds", o.Seconds))...)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.iterations[o.Chain] = o.Iterations

@@ -57,7 +57,12 @@ type Observation struct {
 	Residual   float64   `json:"residual"`   // largest true relative residual
 	Noise      float64   `json:"noise_ratio,omitempty"`
 	Budget     float64   `json:"noise_budget,omitempty"`
+	Drift      float64   `json:"drift,omitempty"` // iterations over those at the mode, where P was built
 	chains.Cost
+
+	// Trials, if not nil, are the preconditioners that were compared, the chosen
+	// one first: the observation is of nothing else.
+	Trials []precond.Trial `json:"trials,omitempty"`
 }
 
 // Driver carries out tasks. Its methods may be called concurrently for
@@ -66,8 +71,8 @@ type Driver struct {
 	Config
 
 	mu    sync.Mutex
-	pre   *precond.LowRank // the preconditioner at the mode
-	preAt []float64        // the mode
+	pre   precond.P // the preconditioner at the mode
+	preAt []float64 // the mode
 }
 
 // New returns a driver.
@@ -89,23 +94,10 @@ type source struct {
 	rows int
 }
 
-// precondition builds the preconditioner of a problem at ψ, nil if there is to
-// be none.
-func (d *Driver) precondition(p *posterior.Problem, psi []float64) (*precond.LowRank, error) {
-	pc := &d.Spec.Solver.Preconditioner
-	if pc.Kind == "none" {
-		return nil, nil
-	}
-	op := cmvp.New(p.Inputs, p.Model.Family, d.Budget)
-	op.Set(p.Model.Params(psi))
-	rank := pc.Rank.Or(precond.AutoRank(len(p.Y)))
-	return precond.Build(pc.Kind, op, rank, random.Key{Seed: d.Spec.Seed})
-}
-
 // newSource returns a source over a problem (all rows or a subset) with a
 // preconditioner that may be nil. With early, solves stop early if the
 // specification says so.
-func (d *Driver) newSource(p *posterior.Problem, op Operator, pre *precond.LowRank, tolerance float64, early bool) (*source, error) {
+func (d *Driver) newSource(p *posterior.Problem, op Operator, pre precond.P, tolerance float64, early bool) (*source, error) {
 	s := &source{op: op, rows: len(p.Y)}
 	so := &d.Spec.Solver
 	kind, err := posterior.ParseProbeKind(d.Spec.ProbeKind())
@@ -116,9 +108,11 @@ func (d *Driver) newSource(p *posterior.Problem, op Operator, pre *precond.LowRa
 	opt := solve.Options{Tolerance: tolerance, Mixed: so.Precision == "mixed", Budget: d.Budget,
 		MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*s.rows+100))}
 	if pre != nil {
-		c.Factor = pre
+		if f, ok := pre.(posterior.Factor); ok {
+			c.Factor = f
+		}
 		if so.Method != "cg" {
-			opt.Precond = pre
+			opt.Precond, opt.Flexible = pre, !precond.HasFactor(pre.Kind())
 		}
 	}
 	if so.Method == "ulisse" && early {
@@ -143,6 +137,7 @@ type request struct {
 	spread bool          // measure its noise
 	metric *mat.SymDense // to compare the noise with; nil for none
 	budget float64       // λ_min(Q) of the step that it is for
+	atMode float64       // iterations at the mode; 0 for none
 }
 
 // gradient estimates a gradient and reports it.
@@ -165,6 +160,9 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 	}
 	obs := Observation{Chain: r.key.Chain, Iter: r.key.Iter, N: s.rows, Psi: slices.Clone(r.psi), Gradient: g.Value,
 		Probes: r.probes, Iterations: rep.MeanIterations(), Residual: rep.MaxResidual(), Budget: r.budget, Cost: cost}
+	if r.atMode > 0 {
+		obs.Drift = obs.Iterations / r.atMode
+	}
 	if g.ProbeCov != nil && r.metric != nil {
 		if obs.Noise, err = sgld.NoiseRatio(r.metric, g.Covariance()); err != nil {
 			return nil, cost, err
@@ -178,6 +176,7 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 type Chain struct {
 	d      *Driver
 	source *source          // gradients: sgld, fisher
+	atMode float64          // iterations of a solve at the mode
 	dense  *posterior.Dense // cholesky
 }
 
@@ -194,21 +193,7 @@ func (d *Driver) NewChain(prep *chains.Prepared, chain int) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Chain{d: d, source: s}, nil
-}
-
-// atMode returns the preconditioner at the mode, which all chains share.
-func (d *Driver) atMode(prep *chains.Prepared) (*precond.LowRank, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.preAt == nil || !slices.Equal(d.preAt, prep.Psi) {
-		pre, err := d.precondition(d.Problem, prep.Psi)
-		if err != nil {
-			return nil, err
-		}
-		d.pre, d.preAt = pre, prep.Psi
-	}
-	return d.pre, nil
+	return &Chain{d: d, source: s, atMode: prep.Iterations}, nil
 }
 
 // spreadEvery is how often the gradient's noise is measured once the settings
@@ -266,7 +251,7 @@ func (c *Chain) fisher(t chains.Task, k *chains.Checkpoint) (func(context.Contex
 	return func(ctx context.Context, key random.Key) error {
 		spread := t.Warmup || key.Iter%spreadEvery == 0
 		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes,
-			spread: spread, metric: metric, budget: kern.Budget})
+			spread: spread, metric: metric, budget: kern.Budget, atMode: c.atMode})
 		if err != nil {
 			return err
 		}
@@ -301,7 +286,7 @@ func (c *Chain) sgld(t chains.Task, k *chains.Checkpoint) (func(context.Context,
 		k.State.SGLD = &sgld.SGLDState{}
 	}
 	return func(ctx context.Context, key random.Key) error {
-		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes})
+		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes, atMode: c.atMode})
 		if err != nil {
 			return err
 		}

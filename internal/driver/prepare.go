@@ -50,7 +50,9 @@ func (d *Driver) Prepare(ctx context.Context) (*chains.Prepared, error) {
 	case "fisher":
 		err = d.prepareFisher(ctx, prep, pt, size)
 	default: // the subset's mode and curvature are what is published
-		err = prep.SetPoint(d.Plan, pt)
+		if err = prep.SetPoint(d.Plan, pt); err == nil {
+			err = d.choose(ctx, prep, d.Operator())
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -115,6 +117,9 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 		}
 	}
 	prep.Psi = pt.Psi
+	if err := d.choose(ctx, prep, op); err != nil {
+		return err
+	}
 	pre, err := d.atMode(prep)
 	if err != nil {
 		return err
@@ -142,6 +147,7 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 		return err
 	}
 	prep.Cost.Add(cost)
+	prep.Iterations = g.Report.MeanIterations()
 	prep.ProbeCov = chains.Flat(g.ProbeCov)
 	if g.SolverCov != nil {
 		prep.SolverCov = chains.Flat(g.SolverCov)
@@ -153,7 +159,7 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 // ψ moves.
 func (d *Driver) climb(ctx context.Context, prep *chains.Prepared, p *posterior.Problem, op Operator, pt *mode.Point, key random.Key) (*mode.Point, error) {
 	for range climbRounds {
-		pre, err := d.precondition(p, pt.Psi)
+		pre, err := d.precondition(p, pt.Psi, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ name: concrete
 data: {path: concrete.csv, target: strength, standardize: true, rows: 0, holdout: 0}
 model: {kernel: rbf, ard: false, priors: {sigma: "gamma(1,1)", tau: "gamma(1,1)", lambda: "gamma(1,1)"}}
 sampler: {method: fisher, chains: 4, warmup: auto, draws: 500, probes: auto}
-solver: {method: pcg, tolerance: 1e-6, preconditioner: {kind: nystrom, rank: auto}}
+solver: {method: pcg, tolerance: 1e-6, preconditioner: {kind: auto, rank: auto}}
 stop: {rhat: 1.01, ess: 400, max_draws: 5000, max_time: 1h}
 seed: 1
 `
@@ -113,6 +113,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "sampler: {method: sgld, checkpoint: 30}\n", `s.yaml: line 3, column 37: sampler.checkpoint: 30, but must be a multiple of sampler.sgld.redraw, 20: warm starts end at checkpoints`},
 		{data + "solver: {method: pcg, preconditioner: {kind: none}}\n", `s.yaml: line 3, column 46: solver.preconditioner.kind: pcg needs a preconditioner: use cg`},
 		{data + "solver: {method: cg, preconditioner: {kind: none}}\n", `s.yaml: sampler.probe_kind: whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner`},
+		{data + "sampler: {probe_kind: whitened}\nsolver: {preconditioner: {kind: ski}}\n", `s.yaml: line 3, column 23: sampler.probe_kind: whitened probes are made from a factor of the preconditioner, and ski has none: choose rademacher or pathwise probes, or another preconditioner`},
 		{data + "solver: {method: ulisse, precision: mixed}\n", `s.yaml: line 3, column 37: solver.precision: ulisse needs float64: its solutions are not verified`},
 		{data + "solver: {law: geometric, beta: 2}\n", `s.yaml: line 3, column 32: solver.beta: 2, but the geometric law takes a probability below 1`},
 		{data + "stop: {rhat: 1}\n", `s.yaml: line 3, column 14: stop.rhat: 1, but R-hat is never below 1`},
@@ -139,7 +140,10 @@ func TestValidateChecksWhatAProgramMade(t *testing.T) {
 
 // The words that specifications may use are those that the packages know.
 func TestWordsAgree(t *testing.T) {
-	if got, want := append([]string{"none"}, precond.Kinds()...), PreconditionerSet; fmt.Sprint(sorted(got)) != fmt.Sprint(sorted(want)) {
+	if got, want := precond.InnerKinds(), innerPreconditioners; fmt.Sprint(sorted(got)) != fmt.Sprint(sorted(want)) {
+		t.Errorf("preconditioners without a factor %v, want %v", want, got)
+	}
+	if got, want := append(append([]string{"auto", "none"}, precond.Kinds()...), precond.InnerKinds()...), PreconditionerSet; fmt.Sprint(sorted(got)) != fmt.Sprint(sorted(want)) {
 		t.Errorf("preconditioners %v, want %v", want, got)
 	}
 	for law, want := range map[string]solve.Law{"paper": solve.PaperLaw{Beta: 2}, "geometric": solve.GeometricLaw{P: 2}} {

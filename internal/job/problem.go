@@ -9,6 +9,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
@@ -70,6 +71,9 @@ func (s *Spec) KernelModel(d int) (kernel.Model, error) {
 func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	if s.Sampler.Method == "cholesky" && d.N() > maxDense {
 		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("cholesky stores the %d×%d covariance matrix: at most %d rows", d.N(), d.N(), maxDense)}
+	}
+	if s.Solver.Preconditioner.Kind == "ski" && d.D() > precond.MaxGridDim {
+		return nil, &FieldError{Path: "solver.preconditioner.kind", Msg: fmt.Sprintf("ski interpolates on a grid: it is for %d inputs at most, not %d", precond.MaxGridDim, d.D())}
 	}
 	var pr posterior.Priors
 	var err error

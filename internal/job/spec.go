@@ -122,7 +122,7 @@ func Default() Spec {
 		},
 		Solver: Solver{
 			Method: "pcg", Tolerance: 1e-6, Precision: "float64",
-			Preconditioner: Preconditioner{Kind: "nystrom"},
+			Preconditioner: Preconditioner{Kind: "auto"},
 			Q:              1, Law: "paper", Beta: 1,
 		},
 		Stop: Stop{RHat: 1.01, ESS: 400, MaxDraws: 5000, MaxTime: Duration(time.Hour)},

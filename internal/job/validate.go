@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
@@ -16,8 +17,12 @@ var (
 	SolverMethods     = []string{"cg", "pcg", "ulisse"}
 	Precisions        = []string{"float64", "mixed"}
 	Laws              = []string{"paper", "geometric", "decay"}
-	PreconditionerSet = []string{"none", "nystrom", "cholesky", "rpcholesky"}
+	PreconditionerSet = []string{"auto", "none", "nystrom", "fitc", "pitc", "cholesky", "rpcholesky", "svd", "fourier", "blockjacobi", "regularized", "ski"}
 )
+
+// innerPreconditioners are those that are solved with by an inner CG, and have
+// no factor that whitened probes could be made from.
+var innerPreconditioners = []string{"regularized", "ski"}
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
@@ -93,6 +98,7 @@ func (s *Spec) fault() (path, msg string) {
 		atLeast("solver.preconditioner.rank", so.Preconditioner.Rank.Or(1), 1),
 		{so.Method == "pcg" && so.Preconditioner.Kind == "none", "solver.preconditioner.kind", "pcg needs a preconditioner: use cg"},
 		{so.Preconditioner.Kind == "none" && s.ProbeKind() == "whitened" && sm.Method != "cholesky", "sampler.probe_kind", "whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner"},
+		{slices.Contains(innerPreconditioners, so.Preconditioner.Kind) && s.ProbeKind() == "whitened" && sm.Method != "cholesky", "sampler.probe_kind", fmt.Sprintf("whitened probes are made from a factor of the preconditioner, and %s has none: choose rademacher or pathwise probes, or another preconditioner", so.Preconditioner.Kind)},
 		positive("solver.q", so.Q),
 		oneOf("solver.law", so.Law, Laws),
 		positive("solver.beta", so.Beta),
@@ -133,12 +139,12 @@ func (s *Spec) Validate() error {
 }
 
 // ProbeKind returns the kind of probes with auto resolved: those of the paper
-// for SGLD, whitened ones else.
+// for SGLD and where the preconditioner has no factor, whitened ones else.
 func (s *Spec) ProbeKind() string {
 	switch {
 	case s.Sampler.ProbeKind != "auto":
 		return s.Sampler.ProbeKind
-	case s.Sampler.Method == "sgld":
+	case s.Sampler.Method == "sgld" || slices.Contains(innerPreconditioners, s.Solver.Preconditioner.Kind):
 		return "rademacher"
 	}
 	return "whitened"

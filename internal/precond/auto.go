@@ -33,6 +33,7 @@ const (
 	// A higher rank than the cheapest is taken for up to a tenth more work:
 	// whitened probes are the less noisy for it, which is not counted.
 	trialSlack = 1.1
+	maxLadder  = 16 // times √n is the highest rank
 	// elementFlops is what an element of K costs beyond 3 for each input.
 	elementFlops = 20
 )
@@ -78,13 +79,13 @@ func Choose(ctx context.Context, kind string, op *cmvp.Operator, k solve.Operato
 		for _, c := range []struct {
 			kind string
 			most int
-		}{{"rpcholesky", 16}, {"svd", 8}, {"pitc", 2}} {
+		}{{"rpcholesky", maxLadder}, {"svd", 8}, {"pitc", 2}} {
 			if err = add(c.kind, ladder(n, c.most)); err != nil {
 				return nil, err
 			}
 		}
 	case Nested(kind):
-		err = add(kind, ladder(n, 16))
+		err = add(kind, ladder(n, maxLadder))
 	default:
 		err = add(kind, ladder(n, 4))
 	}
@@ -142,6 +143,9 @@ func (t *Trial) flops(n, d int, w Work) float64 {
 	}
 	return build + float64(w.Solves)*t.Iterations*(product+apply)
 }
+
+// MaxRank returns the highest rank that Choose considers for n rows.
+func MaxRank(n int) int { return slices.Max(ladder(n, maxLadder)) }
 
 // ladder returns ranks √n, 2√n, … up to most·√n, within n/2 and the memory that
 // an automatic rank may take.

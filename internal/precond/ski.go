@@ -15,8 +15,8 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// maxGridDim is the number of inputs up to which a grid makes sense.
-const maxGridDim = 4
+// MaxGridDim is the number of inputs up to which a grid makes sense.
+const MaxGridDim = 4
 
 // grid is the operator W·K_UU·Wᵀ + D (structured kernel interpolation: Wilson
 // and Nickisch 2015; Cutajar et al. 2016, section 3.3). U is a regular grid over
@@ -38,8 +38,8 @@ type grid struct {
 func gridInterpolation(op *cmvp.Operator, points int) (func() solve.Operator, int, error) {
 	in := op.Inputs()
 	n, d := in.Len(), in.Dim()
-	if d > maxGridDim {
-		return nil, 0, fmt.Errorf("a grid over %d inputs has too many points: it is for %d inputs at most", d, maxGridDim)
+	if d > MaxGridDim {
+		return nil, 0, fmt.Errorf("a grid over %d inputs has too many points: it is for %d inputs at most", d, MaxGridDim)
 	}
 	if points <= 0 {
 		points = n

@@ -36,6 +36,7 @@ type Summary struct {
 	Preparation    chains.Cost   `json:"preparation"`
 	Total          chains.Cost   `json:"total"`
 	Settings       *Tuned        `json:"settings,omitempty"`
+	Preconditioner *Precond      `json:"preconditioner,omitempty"`
 	Warnings       []string      `json:"warnings"`
 	WallSeconds    float64       `json:"wall_seconds"`
 	Version        string        `json:"version"`
@@ -74,6 +75,14 @@ type Tuned struct {
 	Probes      int     `json:"probes,omitempty"`
 	Step        float64 `json:"step,omitempty"`
 	NoiseBudget float64 `json:"noise_budget,omitempty"`
+}
+
+// Precond is the preconditioner of a run, kept as it was at the mode.
+type Precond struct {
+	chains.Preconditioner
+	Iterations Number `json:"solver_iterations_at_mode"`
+	// Drift is how many times more iterations the solves of the chains took.
+	Drift Number `json:"drift"`
 }
 
 // Number is a float64 that is null in JSON where it is not finite.
@@ -125,6 +134,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 	}
 	if r.Prepared != nil {
 		sum.Preparation = r.Prepared.Cost
+		sum.Preconditioner = precondOf(r)
 	}
 	if t := r.Settings; t != nil && t.Probes > 0 {
 		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget}
@@ -149,6 +159,27 @@ func summarize(name string, x [][]float64) Parameter {
 	psrf, upper := diagnostics.PSRF(x)
 	p.PSRF, p.PSRF975 = Number(psrf), Number(upper)
 	return p
+}
+
+// precondOf returns the preconditioner of a run, nil if it had none.
+func precondOf(r *chains.Run) *Precond {
+	p := r.Prepared
+	if p.Preconditioner == nil {
+		return nil
+	}
+	nan := Number(math.NaN())
+	pre := &Precond{Preconditioner: *p.Preconditioner, Iterations: nan, Drift: nan}
+	var solves, iterations int
+	for _, c := range r.Chains {
+		solves, iterations = solves+c.Cost.Solves, iterations+c.Cost.Iterations
+	}
+	if p.Iterations > 0 {
+		pre.Iterations = Number(p.Iterations)
+		if solves > 0 {
+			pre.Drift = Number(float64(iterations) / float64(solves) / p.Iterations)
+		}
+	}
+	return pre
 }
 
 // warn collects what a reader must know before believing the numbers.

@@ -1,0 +1,85 @@
+package driver
+
+import (
+	"context"
+	"slices"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/random"
+)
+
+// assumedProbes is the number of probes that a preconditioner is chosen for if
+// the specification leaves it open.
+const assumedProbes = 16
+
+// precondition builds the preconditioner of a problem at ψ, nil if there is to
+// be none: the one given, or what the specification asks for. While the mode is
+// sought, what the specification leaves open is not measured.
+func (d *Driver) precondition(p *posterior.Problem, psi []float64, chosen *chains.Preconditioner) (precond.P, error) {
+	pc := &d.Spec.Solver.Preconditioner
+	kind, rank := pc.Kind, pc.Rank.Or(0)
+	switch {
+	case kind == "none":
+		return nil, nil
+	case chosen != nil:
+		kind, rank = chosen.Kind, chosen.Rank
+	case kind == "auto":
+		kind = "rpcholesky"
+	}
+	return precond.BuildAny(kind, d.cross(p, psi), rank, random.Key{Seed: d.Spec.Seed})
+}
+
+// cross returns an operator for building preconditioners at ψ.
+func (d *Driver) cross(p *posterior.Problem, psi []float64) *cmvp.Operator {
+	op := cmvp.New(p.Inputs, p.Model.Family, d.Budget)
+	op.Set(p.Model.Params(psi))
+	return op
+}
+
+// choose settles the kind and the rank of the run's preconditioner at the mode,
+// by counted work where the specification leaves them open. P is built there
+// once and kept, since the law of whitened probes is made from it: how far solves
+// have come to take longer than at the mode is the drift that is logged.
+func (d *Driver) choose(ctx context.Context, prep *chains.Prepared, op Operator) error {
+	pc := &d.Spec.Solver.Preconditioner
+	switch {
+	case pc.Kind == "none":
+		return nil
+	case pc.Kind != "auto" && (pc.Rank.Set || !precond.HasFactor(pc.Kind)):
+		prep.Preconditioner = &chains.Preconditioner{Kind: pc.Kind, Rank: pc.Rank.Or(0)}
+		return nil
+	case pc.Kind == "auto" && pc.Rank.Set:
+		prep.Preconditioner = &chains.Preconditioner{Kind: "rpcholesky", Rank: pc.Rank.Value}
+		return nil
+	}
+	w := precond.Work{Columns: 1 + d.Spec.Sampler.Probes.Or(assumedProbes), Tolerance: d.Spec.Solver.Tolerance}
+	for _, length := range d.Plan.Windows {
+		w.Solves += d.Plan.Chains * length
+	}
+	w.Solves += d.Plan.Chains * d.Plan.Draws
+	op.Set(d.Problem.Model.Params(prep.Psi))
+	trials, err := precond.Choose(ctx, pc.Kind, d.cross(d.Problem, prep.Psi), op, w, random.Key{Seed: d.Spec.Seed})
+	if err != nil {
+		return err
+	}
+	prep.Preconditioner = &chains.Preconditioner{Kind: trials[0].Kind, Rank: trials[0].Rank}
+	d.Observe(Observation{N: len(d.Problem.Y), Psi: slices.Clone(prep.Psi), Trials: trials})
+	return nil
+}
+
+// atMode returns the preconditioner at the mode, which all chains share.
+func (d *Driver) atMode(prep *chains.Prepared) (precond.P, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.preAt == nil || !slices.Equal(d.preAt, prep.Psi) {
+		pre, err := d.precondition(d.Problem, prep.Psi, prep.Preconditioner)
+		if err != nil {
+			return nil, err
+		}
+		d.pre, d.preAt = pre, prep.Psi
+	}
+	return d.pre, nil
+}
