@@ -1,17 +1,29 @@
-// Package precond builds preconditioners P ≈ K that are cheap to solve with
-// and whose factor F, P = F·Fᵀ, and determinant are known in closed form: a
-// positive diagonal plus a matrix of low rank, P = D + L·Lᵀ.
+// Package precond builds preconditioners P ≈ K for the K(θ) of an operator.
 //
-// A kind is a function that returns D and L, registered in kinds.go; the
-// algebra is in LowRank. With L̃ = D^{-1/2}L and I + L̃ᵀL̃ = C·Cᵀ (Cholesky),
+// Most of them are a part B that is cheap to factorise plus a matrix of low
+// rank, P = B + L·Lᵀ (LowRank). B = G·Gᵀ is diagonal or block diagonal. A kind is
+// a function that returns B and L, registered in kinds.go. With L̃ = G⁻¹L and
+// I + L̃ᵀL̃ = C·Cᵀ (Cholesky), the inverse, a factor F with F·Fᵀ = P and the
+// determinant are in closed form:
 //
-//	P⁻¹ = D^{-1/2} (I − L̃ (CCᵀ)⁻¹ L̃ᵀ) D^{-1/2}
-//	F   = D^{1/2} (I + L̃ (I+C)⁻¹ L̃ᵀ)
-//	F⁻¹ = (I − L̃ (I+Cᵀ)⁻¹ C⁻¹ L̃ᵀ) D^{-1/2}
-//	|P| = |D| |C|²
+//	P⁻¹ = G⁻ᵀ (I − L̃ (CCᵀ)⁻¹ L̃ᵀ) G⁻¹
+//	F   = G (I + L̃ (I+C)⁻¹ L̃ᵀ)
+//	F⁻¹ = (I − L̃ (I+Cᵀ)⁻¹ C⁻¹ L̃ᵀ) G⁻¹
+//	|P| = |B| |C|²
 //
 // The first is Woodbury's identity (Cutajar et al. 2016, section 3, with the
 // noise that the print drops); the second follows from
 // (I+C)(I+Cᵀ) = I + C + Cᵀ + CCᵀ, which makes F·Fᵀ = P, and needs no
 // eigenvalues.
+//
+// The others (Inner) are solved with by an inner CG. They vary from one
+// application to the next, so that the outer CG must be flexible, and have no
+// factor, so that whitened probes cannot be made from them.
+//
+// Blocks are sets of rows that are near each other (Clusters). The data keep
+// their order, which users see; the preconditioner gathers its rows.
+//
+// Everything is computed from rectangular products of the operator and level-3
+// work on stored columns (package dense), on the cores of the operator's budget;
+// the bits do not depend on how many those are.
 package precond
