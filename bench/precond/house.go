@@ -51,6 +51,18 @@ func (s *settings) house(ctx context.Context) error {
 		rec := &recorder{}
 		flexible := false
 		began := time.Now()
+		if kind == "auto" {
+			trials, err := precond.Choose(ctx, kind, op, op, precond.Work{Solves: 2500, Columns: 17, Tolerance: 1e-4}, random.Key{Seed: 1})
+			if err != nil {
+				return err
+			}
+			fmt.Printf("auto chose in %.0f s, for 2500 solves of 17 columns to 1e-4:\n", time.Since(began).Seconds())
+			for _, t := range trials {
+				fmt.Printf("%12s %5d %5.0f iterations %8.2g flops\n", t.Kind, t.Rank, t.Iterations, t.Flops)
+			}
+			kind, rank, began = trials[0].Kind, trials[0].Rank, time.Now()
+			rankText = strconv.Itoa(rank)
+		}
 		if kind != "none" {
 			if rec.p, err = precond.BuildAny(kind, op, rank, random.Key{Seed: 1}); err != nil {
 				return err

@@ -51,7 +51,7 @@ func (d *Driver) Prepare(ctx context.Context) (*chains.Prepared, error) {
 		err = d.prepareFisher(ctx, prep, pt, size)
 	default: // the subset's mode and curvature are what is published
 		if err = prep.SetPoint(d.Plan, pt); err == nil {
-			err = d.choose(ctx, prep, d.Operator())
+			err = d.choose(ctx, prep, d.Operator(0))
 		}
 	}
 	if err != nil {
