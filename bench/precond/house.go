@@ -52,7 +52,10 @@ func (s *settings) house(ctx context.Context) error {
 		flexible := false
 		began := time.Now()
 		if kind == "auto" {
-			trials, err := precond.Choose(ctx, kind, op, op, precond.Work{Solves: 2500, Columns: 17, Tolerance: 1e-4}, random.Key{Seed: 1})
+			// A posterior standard deviation away in each parameter.
+			near := cmvp.New(d.X, kernel.RBF, s.budget)
+			near.Set(kernel.Params{Sigma: math.Exp(1.01 + 0.041), Tau: []float64{math.Exp(-0.83 - 0.027)}, Lambda: math.Exp(-1.75 + 0.015)})
+			trials, err := precond.Choose(ctx, kind, op, near, precond.Work{Solves: 2500, Columns: 17, Tolerance: 1e-4}, random.Key{Seed: 1})
 			if err != nil {
 				return err
 			}

@@ -2,7 +2,10 @@ package driver
 
 import (
 	"context"
+	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
@@ -42,8 +45,10 @@ func (d *Driver) cross(p *posterior.Problem, psi []float64) *cmvp.Operator {
 // choose settles the kind and the rank of the run's preconditioner at the mode,
 // by counted work where the specification leaves them open. P is built there
 // once and kept, since the law of whitened probes is made from it: how far solves
-// have come to take longer than at the mode is the drift that is logged.
-func (d *Driver) choose(ctx context.Context, prep *chains.Prepared, op Operator) error {
+// have come to take longer than at the mode is the drift that is logged. The
+// candidates, all built at the mode, are compared a typical draw away from it,
+// where the chains will solve; info is the information there.
+func (d *Driver) choose(ctx context.Context, prep *chains.Prepared, op Operator, info *mat.SymDense) error {
 	pc := &d.Spec.Solver.Preconditioner
 	switch {
 	case pc.Kind == "none":
@@ -60,14 +65,35 @@ func (d *Driver) choose(ctx context.Context, prep *chains.Prepared, op Operator)
 		w.Solves += d.Plan.Chains * length
 	}
 	w.Solves += d.Plan.Chains * d.Plan.Draws
-	op.Set(d.Problem.Model.Params(prep.Psi))
-	trials, err := precond.Choose(ctx, pc.Kind, d.cross(d.Problem, prep.Psi), op, w, random.Key{Seed: d.Spec.Seed})
+	key := random.Key{Seed: d.Spec.Seed}
+	op.Set(d.Problem.Model.Params(typical(prep.Psi, info, key)))
+	trials, err := precond.Choose(ctx, pc.Kind, d.cross(d.Problem, prep.Psi), op, w, key)
 	if err != nil {
 		return err
 	}
 	prep.Preconditioner = &chains.Preconditioner{Kind: trials[0].Kind, Rank: trials[0].Rank}
 	d.Observe(Observation{N: len(d.Problem.Y), Psi: slices.Clone(prep.Psi), Trials: trials})
 	return nil
+}
+
+// typical returns a point at the distance from the mode at which most of a
+// normal posterior with the given information lies. Where the information is not
+// positive definite it returns the mode.
+func typical(psi []float64, info *mat.SymDense, key random.Key) []float64 {
+	var chol mat.Cholesky
+	if !chol.Factorize(info) {
+		return psi
+	}
+	z := mat.NewVecDense(len(psi), nil)
+	random.Normal(key.Stream(random.Calibration, 1), z.RawVector().Data)
+	z.ScaleVec(math.Sqrt(float64(len(psi)))/mat.Norm(z, 2), z)
+	var l mat.TriDense
+	chol.LTo(&l)
+	if err := z.SolveVec(l.T(), z); err != nil {
+		return psi
+	}
+	z.AddVec(z, mat.NewVecDense(len(psi), slices.Clone(psi)))
+	return z.RawVector().Data
 }
 
 // atMode returns the preconditioner at the mode, which all chains share.

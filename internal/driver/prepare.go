@@ -51,7 +51,7 @@ func (d *Driver) Prepare(ctx context.Context) (*chains.Prepared, error) {
 		err = d.prepareFisher(ctx, prep, pt, size)
 	default: // the subset's mode and curvature are what is published
 		if err = prep.SetPoint(d.Plan, pt); err == nil {
-			err = d.choose(ctx, prep, d.Operator(0))
+			err = d.choose(ctx, prep, d.Operator(0), pt.Info)
 		}
 	}
 	if err != nil {
@@ -117,7 +117,7 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 		}
 	}
 	prep.Psi = pt.Psi
-	if err := d.choose(ctx, prep, op); err != nil {
+	if err := d.choose(ctx, prep, op, pt.Info); err != nil {
 		return err
 	}
 	pre, err := d.atMode(prep)

@@ -38,13 +38,15 @@ const (
 	elementFlops = 20
 )
 
-// Choose finds the cheapest rank of a kind for K(θ) as the operators stand, or,
-// if the kind is "auto", the cheapest kind too: of RPCholesky, which is quick to
+// Choose finds the cheapest rank of a kind built at the θ of op for solves with
+// k, which is K at a θ near by, wherever it is computed, or, if the kind is "auto", the cheapest kind too: of RPCholesky, which is quick to
 // build, the truncated SVD, which needs the fewest iterations for its rank where
 // length-scales are long, and PITC, which wins where they are short. All
 // candidates solve one system together to a residual of trialTolerance, sharing
-// products with k, which is K wherever it is computed; op builds them. The
-// candidates are returned too, the chosen one first.
+// products. They are returned with the chosen one first.
+//
+// k should be as far from op as solves will be: a P that is K itself at θ needs
+// no iterations there, and not fewer than a lesser one elsewhere.
 func Choose(ctx context.Context, kind string, op *cmvp.Operator, k solve.Operator, w Work, key random.Key) ([]Trial, error) {
 	var pre []solve.Preconditioner
 	var trials []Trial
