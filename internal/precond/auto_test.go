@@ -46,6 +46,24 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// Where K is exact at θ it takes one iteration there; what counts is how many
+// it takes near by.
+func TestChooseLooksNearBy(t *testing.T) {
+	op := operator(400, 2, 2, kernel.RBF, 2, 1e-2)
+	at, err := Choose(context.Background(), "rpcholesky", op, op, Work{Solves: 100, Columns: 5, Tolerance: 1e-6}, random.Key{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near := operator(400, 2, 2, kernel.RBF, 1.8, 1.1e-2)
+	from, err := Choose(context.Background(), "rpcholesky", op, near, Work{Solves: 100, Columns: 5, Tolerance: 1e-6}, random.Key{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at[0].Iterations > 2 || from[0].Iterations < 4 || from[0].Rank > at[0].Rank {
+		t.Errorf("%+v at θ, %+v near by", at[0], from[0])
+	}
+}
+
 // The iterations expected are those of a solve, within a factor of two.
 func TestChooseExtrapolates(t *testing.T) {
 	w := Work{Solves: 1, Columns: 1, Tolerance: 1e-6}
