@@ -61,6 +61,7 @@ func find(t *testing.T, sum *Summary, name string) Parameter {
 func TestSummary(t *testing.T) {
 	s, d, m, r := testRun(true, 250)
 	d.Truth = &kernel.Params{Sigma: 1, Tau: []float64{0.5, 0.02}, Lambda: 0.1}
+	r.Prepared = &chains.Prepared{Preconditioner: &chains.Preconditioner{Kind: "svd", Rank: 40}, Iterations: 4}
 	sum := Summarize(s, d, m, r, 90*time.Second, "portable")
 	var names []string
 	for _, p := range sum.Parameters {
@@ -93,6 +94,9 @@ func TestSummary(t *testing.T) {
 	if !sum.Converged || sum.Chains[0].SolverIterationsMean != 10 || sum.Total.Products != 4*12*250 || sum.Chains[3].Warmup != 7 {
 		t.Errorf("%+v", sum)
 	}
+	if p := sum.Preconditioner; p == nil || p.Kind != "svd" || p.Drift != 2.5 {
+		t.Errorf("preconditioner %+v", p)
+	}
 	if len(sum.Warnings) != 0 {
 		t.Errorf("warnings %q", sum.Warnings)
 	}
@@ -100,7 +104,7 @@ func TestSummary(t *testing.T) {
 	if err := sum.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"test: converged", "4 chains, 1000 draws kept, 28 warm-up", "ESS_bulk", "R_hat", "Truth", "lengthscale_input[2]", "1000 gradients of 8 ms each", "90 s wall"} {
+	for _, want := range []string{"test: converged", "4 chains, 1000 draws kept, 28 warm-up", "ESS_bulk", "R_hat", "Truth", "lengthscale_input[2]", "1000 gradients of 8 ms each", "preconditioner svd of rank 40; solves take 2.5 times the iterations at the mode", "90 s wall"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}

@@ -286,6 +286,13 @@ func (sum *Summary) cost(b *strings.Builder) {
 		fmt.Fprintf(b, "%d solves, %.1f iterations each; %d products with K; %.3g pairs evaluated (%s)\n",
 			t.Solves, float64(t.Iterations)/float64(t.Solves), t.Products, t.Pairs, sum.InstructionSet)
 	}
+	if p := sum.Preconditioner; p != nil {
+		fmt.Fprintf(b, "preconditioner %s of rank %d", p.Kind, p.Rank)
+		if p.Drift > 0 {
+			fmt.Fprintf(b, "; solves take %.1f times the iterations at the mode", float64(p.Drift))
+		}
+		b.WriteString("\n")
+	}
 	if s := sum.Settings; s != nil {
 		fmt.Fprintf(b, "%d probes", s.Probes)
 		if s.Step > 0 {
