@@ -154,11 +154,11 @@ func (s *settings) cell(ctx context.Context, op *cmvp.Operator, y []float64, kin
 }
 
 // inner is a solve with a preconditioner that iterates, given up once it has
-// cost the limit of products, or fifty times as many with P if those are cheap.
+// cost the limit of products, or ten times as many with P if those are cheap.
 func (s *settings) inner(ctx context.Context, op *cmvp.Operator, y []float64, p *precond.Inner, opt solve.Options) (int, error) {
 	most := int64(s.limit)
 	if p.Rank() > 0 {
-		most *= 50
+		most *= 10
 	}
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
