@@ -1,0 +1,199 @@
+package blob
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Writer appends to a partial blob. It is used by one goroutine; a blob has at
+// most one writer.
+type Writer struct {
+	s         *Store
+	addr      string
+	size, off int64
+	f         *os.File
+	h         *sums
+	closed    bool
+}
+
+// Append returns a writer that goes on at offset of a blob of size bytes. What
+// is there beyond the offset is dropped; to go on where it ended, use Present of
+// Stat. The errors are ErrExists, ErrBusy, ErrOffset (there are fewer bytes),
+// ErrTooLarge and ErrDiskFull.
+func (s *Store) Append(addr string, size, offset int64) (*Writer, error) {
+	if err := CheckAddress(addr); err != nil {
+		return nil, err
+	}
+	if s.o.MaxSize > 0 && size > s.o.MaxSize {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, s.o.MaxSize)
+	}
+	if size < 0 || offset < 0 || offset > size {
+		return nil, fmt.Errorf("offset %d is not in a blob of %d bytes", offset, size)
+	}
+	w := &Writer{s: s, addr: addr, size: size, h: newSums()}
+	if err := w.claim(offset); err != nil {
+		return nil, err
+	}
+	if err := w.open(offset); err != nil {
+		w.release()
+		return nil, err
+	}
+	return w, nil
+}
+
+// claim makes w the blob's only writer and sets the bytes to come aside.
+func (w *Writer) claim(offset int64) error {
+	s := w.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writers[w.addr] != nil {
+		return ErrBusy
+	}
+	if _, err := os.Stat(s.blobPath(w.addr)); err == nil {
+		return ErrExists
+	}
+	free, err := s.o.Free(s.dir)
+	if err != nil {
+		return err
+	}
+	if need := w.size - offset; free-s.claimed-s.o.Reserve < need {
+		return fmt.Errorf("%w: %d bytes are to come, %d are free, %d are promised to other uploads and %d are kept free",
+			ErrDiskFull, need, free, s.claimed, s.o.Reserve)
+	}
+	w.off = offset
+	s.claimed += w.size - w.off
+	s.writers[w.addr] = w
+	return nil
+}
+
+func (w *Writer) release() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.s.claimed -= w.size - w.off
+	delete(w.s.writers, w.addr)
+	w.closed = true
+	if w.f != nil {
+		w.f.Close()
+	}
+}
+
+// open opens the partial and hashes what it goes on from.
+func (w *Writer) open(offset int64) error {
+	path := w.s.partialPath(w.addr)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	w.f = f
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if fi.Size() < offset {
+		if fi.Size() == 0 {
+			os.Remove(path)
+		}
+		return fmt.Errorf("%w: %d, not %d", ErrOffset, fi.Size(), offset)
+	}
+	if err := f.Truncate(offset); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(w.h, f, offset); err != nil { // leaves f at offset
+		return err
+	}
+	return nil
+}
+
+// Offset returns how many bytes are there.
+func (w *Writer) Offset() int64 { return w.off }
+
+// Write appends p. A blob that gets longer than its size is refused as
+// ErrCorrupt and removed. On ErrDiskFull what came before stays.
+func (w *Writer) Write(p []byte) (int, error) {
+	if w.closed {
+		return 0, os.ErrClosed
+	}
+	if int64(len(p)) > w.size-w.off {
+		return 0, errors.Join(fmt.Errorf("%w: there are more than %d", ErrCorrupt, w.size), w.Abort())
+	}
+	free, err := w.s.o.Free(w.s.dir)
+	if err != nil {
+		return 0, err
+	}
+	if free-int64(len(p)) < w.s.o.Reserve {
+		return 0, fmt.Errorf("%w: %d bytes are free, %d are kept free", ErrDiskFull, free, w.s.o.Reserve)
+	}
+	if _, err := w.f.WriteAt(p, w.off); err != nil {
+		if isNoSpace(err) {
+			err = fmt.Errorf("%w: %w", ErrDiskFull, err)
+		}
+		return 0, errors.Join(err, w.f.Truncate(w.off))
+	}
+	w.h.Write(p)
+	w.s.mu.Lock()
+	w.off += int64(len(p))
+	w.s.claimed -= int64(len(p))
+	w.s.mu.Unlock()
+	return len(p), nil
+}
+
+// Close ends the writing. What was written is on disk and can be gone on from.
+// After Commit or Abort it does nothing.
+func (w *Writer) Close() error {
+	if w.closed {
+		return nil
+	}
+	err := w.f.Sync()
+	w.release()
+	return err
+}
+
+// Abort ends the writing and removes what was written.
+func (w *Writer) Abort() error {
+	if w.closed {
+		return nil
+	}
+	defer w.release() // after the removal, so that no other writer's file is removed
+	return os.Remove(w.s.partialPath(w.addr))
+}
+
+// Commit makes the blob visible, when it is durable, if it is whole (else
+// ErrShort, and writing can go on) and its bytes are those of the address (else
+// ErrCorrupt, and they are removed).
+func (w *Writer) Commit() error {
+	if w.closed {
+		return os.ErrClosed
+	}
+	if w.off < w.size {
+		return fmt.Errorf("%w: %d of %d bytes", ErrShort, w.off, w.size)
+	}
+	got, chunks := w.h.finish()
+	if got != w.addr {
+		return errors.Join(fmt.Errorf("%w: their SHA-256 is %s, not %s", ErrCorrupt, got, w.addr), w.Abort())
+	}
+	defer w.release()
+	s, now := w.s, w.s.o.Now()
+	steps := []func() error{
+		func() error { return w.f.Sync() },
+		func() error { return s.writeSums(w.addr, chunks) },
+		func() error { return os.Chtimes(s.partialPath(w.addr), now, now) },
+		func() error { return os.Chtimes(s.sumsPath(w.addr), now, now) },
+		func() error { return os.Rename(s.partialPath(w.addr), s.blobPath(w.addr)) },
+		func() error { return syncDir(filepath.Join(s.dir, "blobs")) },
+		func() error { return syncDir(filepath.Join(s.dir, "partial")) },
+	}
+	for i, step := range steps {
+		if s.crash != nil && s.crash(i) {
+			return errCrash
+		}
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errCrash = errors.New("crashed, for a test")

@@ -1,0 +1,95 @@
+// Package blobnet moves blobs between the nodes of a cluster: the Data service
+// of coordinators and workers, its client side, the replication of uploads to a
+// majority of the coordinators, and the cache of a worker.
+//
+// Between coordinators calls carry a mark in their metadata that says "you, and
+// nobody else": a marked Upload is not replicated again, a marked Stat or
+// Download answers from the node's own disk. So no call waits for another in a
+// circle.
+package blobnet
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// Peer is a coordinator.
+type Peer struct {
+	ID      string
+	Address string // of its gRPC services
+}
+
+// Blob is what the cluster has agreed on about a blob that is on a majority of
+// the coordinators.
+type Blob struct {
+	Addr    string
+	Size    int64
+	Stored  time.Time // when it was last uploaded
+	Holders []string  // IDs of coordinators
+}
+
+// Registry is the cluster's agreement on blobs. It is what jobs are checked
+// against: a job may use the blobs that are in it, and no others.
+type Registry interface {
+	// Record adds a blob, or adds to it: holders are united and the later time
+	// of storage stays. It returns when the record is durable.
+	Record(ctx context.Context, b Blob) error
+	// Forget removes a blob, unless a job refers to it.
+	Forget(ctx context.Context, addr string) error
+	Lookup(addr string) (Blob, bool)
+	All() []Blob
+	// Jobs returns the jobs that refer to a blob. While there are any, it stays.
+	Jobs(addr string) []string
+	// Peers returns the coordinators, this one included.
+	Peers() []Peer
+}
+
+// Source is a node that may have a blob.
+type Source struct {
+	Name string
+	ulissev1.DataClient
+}
+
+// markKey marks calls that are for the called node alone.
+const markKey = "ulisse-node-only"
+
+func marked(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, markKey, "1")
+}
+
+func isMarked(ctx context.Context) bool {
+	return len(metadata.ValueFromIncomingContext(ctx, markKey)) > 0
+}
+
+// allHold is the number of coordinators up to which each holds every blob.
+const allHold = 5
+
+func majority(n int) int { return n/2 + 1 }
+
+// shouldHold reports whether the coordinator of that ID is to hold a blob. In
+// larger clusters a majority does, chosen by the rank of a hash, so that all
+// agree on it without a word and a change of members moves few blobs.
+func shouldHold(self, addr string, peers []Peer) bool {
+	in := slices.ContainsFunc(peers, func(p Peer) bool { return p.ID == self })
+	if !in || len(peers) <= allHold {
+		return in
+	}
+	rank := func(id string) string {
+		h := sha256.Sum256([]byte(addr + id))
+		return string(h[:])
+	}
+	mine, before := rank(self), 0
+	for _, p := range peers {
+		if cmp.Less(rank(p.ID), mine) {
+			before++
+		}
+	}
+	return before < majority(len(peers))
+}

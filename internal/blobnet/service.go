@@ -1,0 +1,271 @@
+package blobnet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/ulisse-gp/ulisse/internal/blob"
+	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// Config of a Data service. Of the zero values the default is given.
+type Config struct {
+	Store    *blob.Store
+	Self     string   // ID of this coordinator among Registry.Peers
+	Registry Registry // nil: read-only, as a worker serves what it has cached
+	// Dial returns a client of a peer. It is called for every use, so it is to
+	// return a connection that it keeps.
+	Dial func(Peer) (ulissev1.DataClient, error)
+	Log  *slog.Logger
+
+	Interval   time.Duration // between rounds of Sync; 30 s
+	Grace      time.Duration // how long a blob to which no job refers is kept; 24 h
+	PartialAge time.Duration // how long an upload can be resumed; 24 h
+	Idle       time.Duration // how long an upload may wait for its next chunk; 1 min
+	MaxUploads int           // at once, those of peers not counted; 16
+	Now        func() time.Time
+}
+
+// Service is the Data service of a node.
+type Service struct {
+	ulissev1.UnimplementedDataServer
+	Config
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	pushes  sync.WaitGroup
+	fetches flights
+	uploads chan struct{}
+	kick    chan struct{}
+}
+
+// New returns a service. Close it after its gRPC server has stopped.
+func New(c Config) (*Service, error) {
+	if c.Store == nil || c.Registry != nil && (c.Dial == nil || c.Self == "") {
+		return nil, errors.New("blobnet: a service needs a store, and with a registry its own ID and a way to dial peers")
+	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.Interval = cmp.Or(c.Interval, 30*time.Second)
+	c.Grace = cmp.Or(c.Grace, 24*time.Hour)
+	c.PartialAge = cmp.Or(c.PartialAge, 24*time.Hour)
+	c.Idle = cmp.Or(c.Idle, time.Minute)
+	c.MaxUploads = cmp.Or(c.MaxUploads, 16)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	s := &Service{Config: c, uploads: make(chan struct{}, c.MaxUploads), kick: make(chan struct{}, 1)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Close ends what the service does in the background.
+func (s *Service) Close() {
+	s.cancel()
+	s.pushes.Wait()
+	s.fetches.wait()
+}
+
+// own reports whether a call is to be answered from this node's disk alone.
+func (s *Service) own(ctx context.Context) bool { return s.Registry == nil || isMarked(ctx) }
+
+// Stat tells what this node and, unless the call is marked, the cluster have of
+// a blob.
+func (s *Service) Stat(ctx context.Context, req *ulissev1.StatRequest) (*ulissev1.Blob, error) {
+	addr := req.GetSha256()
+	if err := blob.CheckAddress(addr); err != nil {
+		return nil, wireError(addr, err)
+	}
+	in, err := s.Store.Stat(addr)
+	if err != nil && !errors.Is(err, blob.ErrNotFound) {
+		return nil, wireError(addr, err)
+	}
+	if s.own(ctx) {
+		if err != nil {
+			return nil, wireError(addr, err)
+		}
+		if in.Complete {
+			s.Store.Touch(addr) // the caller counts on it
+		}
+		return local(in), nil
+	}
+	if e, ok := s.Registry.Lookup(addr); ok {
+		return s.recorded(e), nil
+	}
+	b := local(in)
+	b.Complete = false
+	for _, other := range s.ask(ctx, addr) {
+		if other.Present > b.Present {
+			b.Present, b.Size = other.Present, other.Size
+		}
+	}
+	if b.Present == 0 {
+		return nil, status.Errorf(codes.NotFound, "no coordinator has blob %s: upload it", addr)
+	}
+	return b, nil
+}
+
+// List returns the blobs of the cluster, and the uploads that have ended early
+// on this node.
+func (s *Service) List(ctx context.Context, _ *ulissev1.ListBlobsRequest) (*ulissev1.ListBlobsResponse, error) {
+	here, err := s.Store.List()
+	if err != nil {
+		return nil, wireError("", err)
+	}
+	out := &ulissev1.ListBlobsResponse{}
+	for _, in := range here {
+		if s.own(ctx) {
+			out.Blobs = append(out.Blobs, local(in))
+		} else if _, ok := s.Registry.Lookup(in.Addr); !ok {
+			b := local(in)
+			b.Complete = false
+			out.Blobs = append(out.Blobs, b)
+		}
+	}
+	if !s.own(ctx) {
+		for _, e := range s.Registry.All() {
+			out.Blobs = append(out.Blobs, s.recorded(e))
+		}
+	}
+	slices.SortFunc(out.Blobs, func(a, b *ulissev1.Blob) int { return cmp.Compare(a.Sha256, b.Sha256) })
+	return out, nil
+}
+
+// local is what this node has of a blob, as a message.
+func local(in blob.Info) *ulissev1.Blob {
+	b := &ulissev1.Blob{Sha256: in.Addr, Size: in.Size, Present: in.Present, Complete: in.Complete}
+	if in.Complete {
+		b.Stored = timestamppb.New(in.Stored)
+	}
+	return b
+}
+
+// recorded is what the cluster has agreed on about a blob, as a message.
+func (s *Service) recorded(e Blob) *ulissev1.Blob {
+	return &ulissev1.Blob{
+		Sha256: e.Addr, Size: e.Size, Present: e.Size, Complete: true,
+		Holders: e.Holders, Stored: timestamppb.New(e.Stored), Jobs: s.Registry.Jobs(e.Addr),
+	}
+}
+
+// Download sends a blob from an offset on, every byte verified. If this node
+// lacks it, or finds that its copy has decayed, it first fetches it from a holder.
+func (s *Service) Download(req *ulissev1.DownloadRequest, stream grpc.ServerStreamingServer[ulissev1.DownloadChunk]) error {
+	ctx, addr, off := stream.Context(), req.GetSha256(), req.GetOffset()
+	if off < 0 {
+		return badField("offset", "%d is negative", off)
+	}
+	var err error
+	for range 3 { // copies that decay under our eyes
+		off, err = s.send(ctx, addr, off, stream)
+		if s.own(ctx) || !errors.Is(err, blob.ErrCorrupt) && !errors.Is(err, blob.ErrNotFound) {
+			break
+		}
+		if err = s.fetch(ctx, addr); err != nil {
+			break
+		}
+	}
+	return wireError(addr, err)
+}
+
+// send sends what this node has from off on, and returns how far it came.
+func (s *Service) send(ctx context.Context, addr string, off int64, stream grpc.ServerStreamingServer[ulissev1.DownloadChunk]) (int64, error) {
+	read := func(p []byte, off int64) (int, error) { return s.Store.ReadPartial(addr, p, off) }
+	r, err := s.Store.Open(addr)
+	switch {
+	case err == nil:
+		defer r.Close()
+		if off > r.Size() {
+			return off, badField("offset", "%d is beyond the end of the blob, %d", off, r.Size())
+		}
+		read = r.ReadAt
+	case !errors.Is(err, blob.ErrNotFound) || s.Registry == nil || !isMarked(ctx):
+		return off, err
+	}
+	buf := make([]byte, blob.ChunkSize)
+	for {
+		// Up to the next chunk of the file, so that each is verified once.
+		n, err := read(buf[:blob.ChunkSize-off%blob.ChunkSize], off)
+		if n > 0 {
+			if err := stream.Send(&ulissev1.DownloadChunk{Data: buf[:n]}); err != nil {
+				return off, err
+			}
+			off += int64(n)
+		}
+		if err == io.EOF {
+			return off, nil
+		}
+		if err != nil {
+			return off, err
+		}
+	}
+}
+
+// fetch brings a blob that the cluster has to this node.
+func (s *Service) fetch(ctx context.Context, addr string) error {
+	e, ok := s.Registry.Lookup(addr)
+	if !ok {
+		return status.Errorf(codes.NotFound, "no coordinator has blob %s: upload it", addr)
+	}
+	err := s.fetches.do(ctx, addr, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.ctx, cancel)()
+		return Fetch(ctx, s.Store, addr, s.sources(e.Holders), nil)
+	})
+	if err != nil && ctx.Err() == nil {
+		return status.Errorf(codes.Unavailable, "blob %s is not on this node and could not be fetched from its holders: %v", addr, err)
+	}
+	return err
+}
+
+// sources returns the other coordinators, those that are said to have it first.
+func (s *Service) sources(holders []string) []Source {
+	var first, then []Source
+	for _, p := range s.Registry.Peers() {
+		if p.ID == s.Self {
+			continue
+		}
+		c, err := s.Dial(p)
+		if err != nil {
+			s.Log.Warn("peer cannot be dialled", "peer", p.ID, "err", err)
+			continue
+		}
+		if src := (Source{p.ID, c}); slices.Contains(holders, p.ID) {
+			first = append(first, src)
+		} else {
+			then = append(then, src)
+		}
+	}
+	return append(first, then...)
+}
+
+// ask returns what the other coordinators have of a blob, of those that answer
+// within two seconds, by ID.
+func (s *Service) ask(ctx context.Context, addr string) map[string]*ulissev1.Blob {
+	ctx, cancel := context.WithTimeout(marked(ctx), 2*time.Second)
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	out := map[string]*ulissev1.Blob{}
+	for _, src := range s.sources(nil) {
+		wg.Go(func() {
+			if b, err := src.Stat(ctx, &ulissev1.StatRequest{Sha256: addr}); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				out[src.Name] = b
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}

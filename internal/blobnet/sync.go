@@ -1,0 +1,96 @@
+package blobnet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/blob"
+)
+
+// Sync keeps this coordinator's blobs as they should be until ctx ends: at once,
+// then every Interval, and whenever Kick is called.
+func (s *Service) Sync(ctx context.Context) {
+	if s.Registry == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	for {
+		if err := s.Reconcile(ctx); err != nil && ctx.Err() == nil {
+			s.Log.Warn("blobs are not all in place; trying again", "err", err)
+		}
+		t := time.NewTimer(s.Interval)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-t.C:
+		case <-s.kick:
+			t.Stop()
+		}
+	}
+}
+
+// Kick makes Sync look at once, as after a change of members.
+func (s *Service) Kick() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Reconcile is one round of Sync. It fetches the blobs that this coordinator is
+// to hold and lacks, tells the registry of those that it has, has those forgotten
+// to which no job refers and that were stored longer ago than Grace, and deletes
+// what is not in the registry and was not used for as long.
+func (s *Service) Reconcile(ctx context.Context) error {
+	var errs []error
+	peers := s.Registry.Peers()
+	for _, e := range s.Registry.All() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if s.Now().Sub(e.Stored) >= s.Grace && len(s.Registry.Jobs(e.Addr)) == 0 {
+			errs = append(errs, s.Registry.Forget(ctx, e.Addr))
+			continue
+		}
+		errs = append(errs, s.hold(ctx, e, peers))
+	}
+	recorded := func(addr string) bool {
+		_, ok := s.Registry.Lookup(addr)
+		return ok
+	}
+	gone, err := s.Store.Collect(recorded, s.Grace)
+	errs = append(errs, err)
+	expired, err := s.Store.ExpirePartials(s.PartialAge)
+	errs = append(errs, err)
+	if gone = append(gone, expired...); len(gone) > 0 {
+		s.Log.Info("blobs without use removed", "blobs", gone)
+	}
+	return errors.Join(errs...)
+}
+
+// hold sees to it that this coordinator has a blob, if it should, and that this
+// is known.
+func (s *Service) hold(ctx context.Context, e Blob, peers []Peer) error {
+	in, err := s.Store.Stat(e.Addr)
+	if err != nil && !errors.Is(err, blob.ErrNotFound) {
+		return err
+	}
+	if !in.Complete {
+		if !shouldHold(s.Self, e.Addr, peers) {
+			return nil
+		}
+		if err := s.fetch(ctx, e.Addr); err != nil {
+			return err
+		}
+		s.Log.Info("blob fetched", "blob", e.Addr, "bytes", e.Size)
+	}
+	if slices.Contains(e.Holders, s.Self) {
+		return nil
+	}
+	return s.Registry.Record(ctx, Blob{Addr: e.Addr, Size: e.Size, Stored: e.Stored, Holders: []string{s.Self}})
+}

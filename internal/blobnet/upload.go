@@ -1,0 +1,270 @@
+package blobnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ulisse-gp/ulisse/internal/blob"
+	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// maxChunk is the largest chunk of an upload, in bytes.
+const maxChunk = 1 << 20
+
+// Upload takes the bytes of a blob. When they are whole and verified they are
+// copied to a majority of the coordinators and recorded; then it returns. An
+// upload that begins where another node's has ended first brings over what that
+// node has.
+func (s *Service) Upload(stream grpc.ClientStreamingServer[ulissev1.UploadChunk, ulissev1.Blob]) error {
+	ctx := stream.Context()
+	if s.Registry == nil {
+		return status.Error(codes.FailedPrecondition, "a worker takes no uploads: send them to a coordinator")
+	}
+	if !isMarked(ctx) {
+		select {
+		case s.uploads <- struct{}{}:
+			defer func() { <-s.uploads }()
+		default:
+			return status.Errorf(codes.Unavailable, "%d uploads are under way, as many as are taken at once: try again", s.MaxUploads)
+		}
+	}
+	in := receive(stream, s.Idle)
+	first, err := in.next()
+	if err == io.EOF {
+		return badField("sha256", "the upload has no first chunk")
+	}
+	if err != nil {
+		return err
+	}
+	addr, size := first.GetSha256(), first.GetSize()
+	if err := blob.CheckAddress(addr); err != nil {
+		return wireError(addr, err)
+	}
+	if size < 0 {
+		return badField("size", "%d is negative", size)
+	}
+	if first.GetOffset() < 0 || first.GetOffset() > size {
+		return badField("offset", "%d is not within the size, %d", first.GetOffset(), size)
+	}
+	b, err := s.take(ctx, first, in)
+	if err != nil {
+		return wireError(addr, err)
+	}
+	return stream.SendAndClose(b)
+}
+
+func (s *Service) take(ctx context.Context, first *ulissev1.UploadChunk, in *receiver) (*ulissev1.Blob, error) {
+	addr, size := first.GetSha256(), first.GetSize()
+	have, err := s.Store.Stat(addr)
+	if err != nil && !errors.Is(err, blob.ErrNotFound) {
+		return nil, err
+	}
+	if have.Complete && have.Size != size {
+		return nil, badField("size", "%d, but the blob of this address has %d bytes", size, have.Size)
+	}
+	if !have.Complete {
+		if !isMarked(ctx) && first.GetOffset() > have.Present {
+			s.bring(ctx, addr, size, have.Present, first.GetOffset())
+		}
+		present, err := s.write(first, in)
+		if err != nil {
+			return nil, err
+		}
+		if present < size {
+			return &ulissev1.Blob{Sha256: addr, Size: size, Present: present}, nil
+		}
+	}
+	if isMarked(ctx) {
+		s.Store.Touch(addr)
+		return &ulissev1.Blob{Sha256: addr, Size: size, Present: size, Complete: true}, nil
+	}
+	return s.publish(ctx, addr, size)
+}
+
+// bring copies the bytes from have to want of a partial blob from the peer that
+// has the most. If it fails, the upload will be told how far this node is.
+func (s *Service) bring(ctx context.Context, addr string, size, have, want int64) {
+	best, src := have, Source{}
+	at := s.ask(ctx, addr)
+	for _, p := range s.sources(nil) {
+		if b := at[p.Name]; b != nil && b.Present > best {
+			best, src = b.Present, p
+		}
+	}
+	if best < want {
+		return
+	}
+	w, err := s.Store.Append(addr, size, have)
+	if err == nil {
+		err = errors.Join(download(ctx, w, addr, src, want), w.Close())
+	}
+	if err != nil {
+		s.Log.Info("partial blob could not be brought over", "blob", addr, "peer", src.Name, "err", err)
+	}
+}
+
+// write appends the chunks and returns how many bytes there are when the stream
+// ends or the blob is whole; then it is verified.
+func (s *Service) write(msg *ulissev1.UploadChunk, in *receiver) (present int64, err error) {
+	addr := msg.GetSha256()
+	w, err := s.Store.Append(addr, msg.GetSize(), msg.GetOffset())
+	if errors.Is(err, blob.ErrExists) {
+		return msg.GetSize(), nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	for first := true; ; first = false {
+		if !first && (msg.GetSha256() != "" && msg.GetSha256() != addr || msg.GetOffset() != 0 && msg.GetOffset() != w.Offset()) {
+			return 0, badField("offset", "a chunk that is not the next one of this blob, at %d", w.Offset())
+		}
+		if len(msg.GetData()) > maxChunk {
+			return 0, badField("data", "a chunk of %d bytes; at most %d", len(msg.GetData()), maxChunk)
+		}
+		if _, err := w.Write(msg.GetData()); err != nil {
+			return 0, err
+		}
+		msg, err = in.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return w.Offset(), err
+		}
+	}
+	if err := w.Commit(); err != nil && !errors.Is(err, blob.ErrShort) {
+		return 0, err
+	}
+	return w.Offset(), nil
+}
+
+// publish copies a whole blob to a majority and records it.
+func (s *Service) publish(ctx context.Context, addr string, size int64) (*ulissev1.Blob, error) {
+	s.Store.Touch(addr)
+	if e, ok := s.Registry.Lookup(addr); ok && s.Now().Sub(e.Stored) < s.Grace/2 {
+		return s.recorded(e), nil
+	}
+	holders, err := s.replicate(ctx, addr, size)
+	if err != nil {
+		return nil, err
+	}
+	e := Blob{Addr: addr, Size: size, Stored: s.Now(), Holders: holders}
+	if err := s.Registry.Record(ctx, e); err != nil {
+		if _, ok := status.FromError(err); ok {
+			return nil, err
+		}
+		return nil, status.Errorf(codes.Unavailable, "blob %s is on a majority but could not be recorded: %v: try again, nothing needs to be sent twice", addr, err)
+	}
+	return s.recorded(e), nil
+}
+
+// replicate copies a blob to all peers and returns when a majority, this node
+// included, has it. The other copies go on in the background.
+func (s *Service) replicate(ctx context.Context, addr string, size int64) ([]string, error) {
+	peers := s.Registry.Peers()
+	need := majority(len(peers))
+	results := make(chan pushed, len(peers))
+	for _, p := range peers {
+		if p.ID == s.Self {
+			results <- pushed{id: p.ID}
+			continue
+		}
+		s.pushes.Go(func() { results <- pushed{p.ID, s.push(p, addr, size)} })
+	}
+	var holders []string
+	var errs []error
+	for range peers {
+		select {
+		case r := <-results:
+			if r.err == nil {
+				holders = append(holders, r.id)
+			} else {
+				errs = append(errs, fmt.Errorf("%s: %w", r.id, r.err))
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if len(holders) == need {
+			return holders, nil
+		}
+	}
+	return nil, status.Errorf(codes.Unavailable, "blob %s is whole but on %d of %d coordinators, and %d have to have it (%v): try again, nothing needs to be sent twice",
+		addr, len(holders), len(peers), need, errors.Join(errs...))
+}
+
+type pushed struct {
+	id  string
+	err error
+}
+
+func (s *Service) push(p Peer, addr string, size int64) error {
+	c, err := s.Dial(p)
+	if err != nil {
+		return err
+	}
+	r, err := s.Store.Open(addr)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	b, err := Send(marked(s.ctx), c, addr, size, r, nil)
+	if err == nil && !b.Complete {
+		err = fmt.Errorf("it took %d of %d bytes", b.Present, size)
+	}
+	if err != nil {
+		s.Log.Warn("blob not copied to peer", "blob", addr, "peer", p.ID, "err", err)
+	}
+	return err
+}
+
+// receiver reads a stream with a limit on the time between messages, so that a
+// client that fell silent does not keep others from its blob.
+type receiver struct {
+	ctx  context.Context
+	ch   chan received
+	idle time.Duration
+}
+
+type received struct {
+	msg *ulissev1.UploadChunk
+	err error
+}
+
+func receive(stream grpc.ClientStreamingServer[ulissev1.UploadChunk, ulissev1.Blob], idle time.Duration) *receiver {
+	r := &receiver{ctx: stream.Context(), ch: make(chan received), idle: idle}
+	go func() { // ends with the stream, which ends when its handler returns
+		for {
+			msg, err := stream.Recv()
+			select {
+			case r.ch <- received{msg, err}:
+			case <-r.ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return r
+}
+
+func (r *receiver) next() (*ulissev1.UploadChunk, error) {
+	t := time.NewTimer(r.idle)
+	defer t.Stop()
+	select {
+	case m := <-r.ch:
+		return m.msg, m.err
+	case <-r.ctx.Done():
+		return nil, r.ctx.Err()
+	case <-t.C:
+		return nil, status.Errorf(codes.DeadlineExceeded, "no chunk for %v: go on with the upload from where it is", r.idle)
+	}
+}
