@@ -220,7 +220,17 @@ func (s *Service) fetch(ctx context.Context, addr string) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(s.ctx, cancel)()
-		return Fetch(ctx, s.Store, addr, s.sources(e.Holders), nil)
+		for {
+			err := Fetch(ctx, s.Store, addr, s.sources(e.Holders), nil)
+			if !errors.Is(err, blob.ErrBusy) {
+				return err
+			}
+			select { // a peer is sending it to us: wait for that
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
 	})
 	if err != nil && ctx.Err() == nil {
 		return status.Errorf(codes.Unavailable, "blob %s is not on this node and could not be fetched from its holders: %v", addr, err)
