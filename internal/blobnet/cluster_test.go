@@ -49,13 +49,6 @@ func (r *registry) Record(_ context.Context, b Blob) error {
 	if r.fail != nil {
 		return r.fail
 	}
-	old := r.blobs[b.Addr]
-	if old.Stored.After(b.Stored) {
-		b.Stored = old.Stored
-	}
-	b.Holders = append(slices.Clone(old.Holders), b.Holders...)
-	slices.Sort(b.Holders)
-	b.Holders = slices.Compact(b.Holders)
 	r.blobs[b.Addr] = b
 	return nil
 }
@@ -196,6 +189,9 @@ func (n *node) down() {
 		return
 	}
 	n.srv.Stop()
+	for n.conn.GetState() == connectivity.Ready { // until the other end has noticed
+		n.conn.WaitForStateChange(context.Background(), connectivity.Ready)
+	}
 	n.svc.Close()
 	n.store.Close()
 	n.srv = nil

@@ -38,10 +38,12 @@ type Blob struct {
 // Registry is the cluster's agreement on blobs. It is what jobs are checked
 // against: a job may use the blobs that are in it, and no others.
 type Registry interface {
-	// Record adds a blob, or adds to it: holders are united and the later time
-	// of storage stays. It returns when the record is durable.
+	// Record adds a blob or replaces what is known of it, and returns when that
+	// is durable. Two coordinators that do it at once may lose a holder's name;
+	// it comes back with that holder's next round of Sync.
 	Record(ctx context.Context, b Blob) error
-	// Forget removes a blob, unless a job refers to it.
+	// Forget removes a blob, unless a job refers to it, which is decided in the
+	// order of the log.
 	Forget(ctx context.Context, addr string) error
 	Lookup(addr string) (Blob, bool)
 	All() []Blob
@@ -70,6 +72,17 @@ func isMarked(ctx context.Context) bool {
 
 // allHold is the number of coordinators up to which each holds every blob.
 const allHold = 5
+
+// joint returns the peers that are in holders, or are self, in their order.
+func joint(holders []string, self string, peers []Peer) []string {
+	var out []string
+	for _, p := range peers {
+		if p.ID == self || slices.Contains(holders, p.ID) {
+			out = append(out, p.ID)
+		}
+	}
+	return out
+}
 
 func majority(n int) int { return n/2 + 1 }
 

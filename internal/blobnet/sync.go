@@ -92,5 +92,10 @@ func (s *Service) hold(ctx context.Context, e Blob, peers []Peer) error {
 	if slices.Contains(e.Holders, s.Self) {
 		return nil
 	}
-	return s.Registry.Record(ctx, Blob{Addr: e.Addr, Size: e.Size, Stored: e.Stored, Holders: []string{s.Self}})
+	e, ok := s.Registry.Lookup(e.Addr) // fetching may have taken long
+	if !ok {
+		return nil
+	}
+	e.Holders = joint(e.Holders, s.Self, s.Registry.Peers())
+	return s.Registry.Record(ctx, e)
 }

@@ -156,7 +156,10 @@ func (s *Service) publish(ctx context.Context, addr string, size int64) (*ulisse
 	if err != nil {
 		return nil, err
 	}
-	e := Blob{Addr: addr, Size: size, Stored: s.Now(), Holders: holders}
+	if old, ok := s.Registry.Lookup(addr); ok {
+		holders = append(holders, old.Holders...)
+	}
+	e := Blob{Addr: addr, Size: size, Stored: s.Now(), Holders: joint(holders, s.Self, s.Registry.Peers())}
 	if err := s.Registry.Record(ctx, e); err != nil {
 		if _, ok := status.FromError(err); ok {
 			return nil, err
