@@ -3,6 +3,7 @@ package blob
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -17,7 +18,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Set("rapid.checks", "40") // each syncs files; more with -rapid.checks
+	goleak.VerifyTestMain(m)
+}
 
 // random returns n bytes that depend on n and seed.
 func random(n int, seed uint64) []byte {
@@ -407,5 +411,22 @@ func TestCollect(t *testing.T) {
 	}
 	if _, err := os.Stat(s.sumsPath(unused)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("hashes stay: %v", err)
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	s := open(b, b.TempDir(), Options{})
+	data := random(64<<20, 1)
+	addr := put(b, s, data, ChunkSize)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		r, err := s.Open(addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, r); err != nil {
+			b.Fatal(err)
+		}
+		r.Close()
 	}
 }

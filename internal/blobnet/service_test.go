@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -379,5 +380,21 @@ func TestShouldHold(t *testing.T) {
 	}
 	if shouldHold("z", blob.Address(nil), peers[:3]) {
 		t.Error("one that has left holds a blob")
+	}
+}
+
+func BenchmarkUpload(b *testing.B) {
+	for _, n := range []int{1, 3} {
+		b.Run(fmt.Sprintf("coordinators=%d", n), func(b *testing.B) {
+			c := start(b, n, nil)
+			data := random(64<<20, 1)
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				data[0]++
+				if _, err := send(c.nodes[0], data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
