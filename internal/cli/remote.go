@@ -33,6 +33,12 @@ func (r *remote) flags(c *cobra.Command) {
 	c.RegisterFlagCompletionFunc("coordinators", cobra.NoFileCompletions)
 }
 
+// addresses returns those of the coordinators.
+func (r *remote) addresses() ([]string, error) {
+	cfg, err := client.Resolve(r.coordinators, r.context)
+	return cfg.Addresses, err
+}
+
 // session is a cluster that a command talks to.
 type session struct {
 	*client.Client

@@ -12,8 +12,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// Load reads or generates the specification's data and standardises them.
-func (s *Spec) Load(ctx context.Context, stdin io.Reader, budget *parallel.Budget) (*dataset.Dataset, error) {
+// Load reads or generates the specification's data and standardises them. A
+// table that is not nil is read in place of the file that data.path names.
+func (s *Spec) Load(ctx context.Context, table io.Reader, budget *parallel.Budget) (*dataset.Dataset, error) {
 	d := &s.Data
 	opt := dataset.Options{Standardize: d.Standardize, Holdout: d.Holdout, Seed: s.Seed}
 	if g := d.Synthetic; g != nil {
@@ -39,7 +40,7 @@ func (s *Spec) Load(ctx context.Context, stdin io.Reader, budget *parallel.Budge
 		ds.Truth = &truth
 		return ds, ctx.Err()
 	}
-	t, err := dataset.ReadFile(d.Path, stdin, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Rows: d.Rows}, dataset.DefaultLimits)
+	t, err := dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Rows: d.Rows}, dataset.DefaultLimits)
 	if err != nil {
 		return nil, err
 	}
