@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -47,6 +48,7 @@ draws and data sets. Those that found a cluster together are all given the same
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var err error
+			s.ID = cmp.Or(s.ID, hostname())
 			if s.Logger, err = a.logger(level); err != nil {
 				return err
 			}
@@ -54,7 +56,7 @@ draws and data sets. Those that found a cluster together are all given the same
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&s.ID, "id", hostname(), "`name` of this coordinator, for ever")
+	f.StringVar(&s.ID, "id", "", "`name` of this coordinator, for ever (default: the host's)")
 	f.StringVar(&s.Dir, "dir", "ulisse-coordinator", "keep the state in this `folder`")
 	f.StringVar(&s.Listen, "listen", "127.0.0.1:7000", "`address` for RPCs of clients, workers and coordinators")
 	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")
@@ -84,6 +86,7 @@ SIGTERM it hands its chains back at their next checkpoints and leaves.`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var err error
+			s.ID = cmp.Or(s.ID, hostname())
 			if s.Logger, err = a.logger(level); err != nil {
 				return err
 			}
@@ -98,7 +101,7 @@ SIGTERM it hands its chains back at their next checkpoints and leaves.`,
 	}
 	r.flags(c)
 	f := c.Flags()
-	f.StringVar(&s.ID, "id", hostname(), "`name` of this worker")
+	f.StringVar(&s.ID, "id", "", "`name` of this worker (default: the host's)")
 	f.StringVar(&s.Dir, "dir", "ulisse-worker", "cache data sets in this `folder`")
 	f.StringVar(&s.Listen, "listen", "127.0.0.1:7010", "`address` for the rows that other workers ask for")
 	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")
