@@ -33,7 +33,7 @@ const patience = 60 * time.Second
 
 // chain is a machine whose state is a running hash of its commands, so that two
 // replicas that ever differed differ for ever.
-type chain struct{ calls atomic.Int64 }
+type chain struct{ calls, stale atomic.Int64 }
 
 var errRefused = errors.New("refused")
 
@@ -46,6 +46,9 @@ func (c *chain) Init(tx *bbolt.Tx) error {
 // with "!" writes and then fails.
 func (c *chain) Apply(tx *bbolt.Tx, index uint64, cmd []byte) any {
 	c.calls.Add(1)
+	if bytes.HasPrefix(cmd, []byte("stale")) {
+		c.stale.Add(1)
+	}
 	b := tx.Bucket([]byte("chain"))
 	if bytes.HasPrefix(cmd, []byte("panic")) {
 		panic("as told")
@@ -182,6 +185,7 @@ type testCluster struct {
 // newCluster starts n nodes that find each other and founds a cluster of them.
 func newCluster(t *testing.T, n int, set func(*Config)) *testCluster {
 	t.Helper()
+	t.TempDir() // its removal is registered now, to come after the nodes' end
 	tc := &testCluster{t: t, net: newFabric(), m: map[string]*member{}}
 	t.Cleanup(func() {
 		for _, m := range tc.m {

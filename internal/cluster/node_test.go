@@ -73,7 +73,6 @@ func TestLeadIsStoppedBeforeItStartsAgain(t *testing.T) {
 		term  uint64
 	}
 	events := make(chan event, 100)
-	nodes := make(chan map[string]*member, 1)
 	tc := newCluster(t, 3, func(c *Config) {
 		id := c.ID
 		c.Lead = func(ctx context.Context) {
@@ -82,7 +81,6 @@ func TestLeadIsStoppedBeforeItStartsAgain(t *testing.T) {
 			events <- event{id: id}
 		}
 	})
-	nodes <- tc.m
 	for range 3 {
 		l := tc.leader()
 		if err := l.Transfer(t.Context(), ""); err != nil && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNotLeader) {
