@@ -10,6 +10,7 @@ import (
 )
 
 func TestBackupAndRestore(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 3, nil)
 	l := tc.leader()
 	l.write(t, "a", 20)
@@ -81,6 +82,7 @@ func TestBackupAndRestore(t *testing.T) {
 }
 
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 3, nil)
 	l := tc.leader()
 	l.write(t, "a", 10)
@@ -122,6 +124,7 @@ func TestRecover(t *testing.T) {
 }
 
 func TestFilesThatDoNotBelongTogether(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 1, nil)
 	l := tc.leader()
 	l.write(t, "a", 10)

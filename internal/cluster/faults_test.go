@@ -16,8 +16,10 @@ import (
 // to hand over, at random with a fixed seed. In the end every replica holds the
 // same chain, and every acknowledged command is in it once.
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ nodes, faults int }{{3, 8}, {5, 6}} {
 		t.Run(fmt.Sprint(c.nodes, " nodes"), func(t *testing.T) {
+			t.Parallel()
 			if testing.Short() && c.nodes > 3 {
 				t.Skip("short")
 			}

@@ -84,8 +84,10 @@ var staleShapes = []struct {
 }
 
 func TestInstallSnapshotOverStaleLog(t *testing.T) {
+	t.Parallel()
 	for _, s := range staleShapes {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			tc, old, now := staleLeader(t, 3, 40, s.past, s.trailing, false)
 			before, _ := now.state.applied()
 			tc.net.cut()
@@ -106,6 +108,7 @@ func TestInstallSnapshotOverStaleLog(t *testing.T) {
 // Without the mending the same nodes never converge: the livelock is there, and
 // the test above can fail.
 func TestInstallSnapshotLivelockUnmended(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("shows a fault of the library, not of this package")
 	}
@@ -132,8 +135,13 @@ func TestInstallSnapshotLivelockUnmended(t *testing.T) {
 // that is further behind when their holder leads. By itself raft hands them on,
 // and the follower applies what was never committed.
 func TestStaleEntriesAreNotReplicated(t *testing.T) {
+	t.Parallel()
 	for _, unmend := range []bool{false, true} {
 		t.Run(fmt.Sprint("unmended=", unmend), func(t *testing.T) {
+			t.Parallel()
+			if unmend && testing.Short() {
+				t.Skip("shows a fault of the library, not of this package")
+			}
 			tc, old, now := staleLeader(t, 5, 100, 4, 150, unmend)
 			lone := tc.others(old)[0]
 			now.write(t, "more", 160)

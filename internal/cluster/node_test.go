@@ -7,6 +7,7 @@ import (
 )
 
 func TestOneNode(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 1, nil)
 	l := tc.leader()
 	l.write(t, "a", 10)
@@ -32,6 +33,7 @@ func TestOneNode(t *testing.T) {
 }
 
 func TestThreeNodes(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 3, nil)
 	l := tc.leader()
 	index := l.write(t, "a", 20)
@@ -67,10 +69,10 @@ func TestThreeNodes(t *testing.T) {
 }
 
 func TestLeadIsStoppedBeforeItStartsAgain(t *testing.T) {
+	t.Parallel()
 	type event struct {
 		id    string
 		start bool
-		term  uint64
 	}
 	events := make(chan event, 100)
 	tc := newCluster(t, 3, func(c *Config) {
@@ -114,6 +116,7 @@ func TestLeadIsStoppedBeforeItStartsAgain(t *testing.T) {
 }
 
 func TestMinorityRefuses(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 3, nil)
 	l := tc.leader()
 	l.write(t, "a", 5)
@@ -143,6 +146,7 @@ func TestMinorityRefuses(t *testing.T) {
 }
 
 func TestSlowFollowerGetsASnapshot(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 3, func(c *Config) { c.TrailingLogs = 4 })
 	l := tc.leader()
 	slow := tc.others(l)[0]
