@@ -8,7 +8,7 @@
 // beside the time taken. For each n and s the variants take turns:
 //
 //	alone    cmvp.Operator.Mul on -cores cores
-//	cut      MulRows over the units of a group of two, in process: the cost of
+//	cut      MulRows over some units as a group has, in process: the cost of
 //	         evaluating elements twice that are equal by symmetry
 //	group k  a driver and k−1 members behind gRPC
 package main
@@ -181,9 +181,12 @@ func (b *bench) distributed(size int) func() {
 	return b.product(g)
 }
 
-// cut returns the product by as many ranges of rows as a group of two has.
+// cut returns the product by ranges of rows.
 func (b *bench) cut() func() {
 	op := b.operator(b.cores)
+	if b.forms {
+		return b.cutForms(op)
+	}
 	tiles := cmvp.NewGrid(b.n).Tiles
 	units := min(8, tiles)
 	return func() {
@@ -193,6 +196,22 @@ func (b *bench) cut() func() {
 				log.Fatal(err)
 			}
 		}
+	}
+}
+
+// cutForms returns the forms by ranges of tasks.
+func (b *bench) cutForms(op *cmvp.Operator) func() {
+	tasks, per := cmvp.NewGrid(b.n).Tasks(), op.FormSums(1)
+	units := min(8, tasks)
+	sums := make([]float64, tasks*per)
+	return func() {
+		for i := range units {
+			lo, hi := i*tasks/units, (i+1)*tasks/units
+			if err := op.FormsTasks(context.Background(), sums[lo*per:hi*per], b.v, b.v, b.group, 1, lo, hi); err != nil {
+				log.Fatal(err)
+			}
+		}
+		op.ReduceForms(sums, 1)
 	}
 }
 
