@@ -193,7 +193,7 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 
 				// Some of K is kept: the first product fills, the second reads.
 				o = p.operator(2, isa)
-				o.SetCache(min(1<<26, CacheBytes(n, false)/2), min(1<<25, CacheBytes(n, true)/2))
+				o.SetCache(max(tilePairSize*8, min(1<<26, CacheBytes(n, false)/2)), max(tilePairSize*4, min(1<<25, CacheBytes(n, true)/2)))
 				check("filling the cache", m.mul(o), 4, 0, n)
 				check("from the cache", m.mul(o), 3, 0, n)
 				other := p.params
@@ -204,6 +204,9 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 				}
 				o.SetNoise(p.params, p.noise)
 				check("after another θ", m.mul(o), 4, 0, n)
+				if c := o.Counts(); c.Read < c.Pairs/128 || c.Read >= c.Pairs {
+					t.Errorf("n=%d %s: counted %+v", n, m.name, c)
+				}
 			}
 
 			o := p.operator(2, isa)
@@ -214,21 +217,24 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 			if err := o.MulSingle(ctx, single, p.v[:3]); err != nil {
 				t.Fatal(err)
 			}
+			keep := p.operator(2, isa) // a worker that keeps its rows of K
+			keep.SetCache(min(1<<26, CacheBytes(n, false)/2), min(1<<25, CacheBytes(n, true)/2))
 			tiles := NewGrid(n).Tiles
 			for _, cut := range []int{1, 2, tiles / 3, tiles - 1} {
 				at := min(n, max(0, cut)*TileRows)
 				for _, r := range [][2]int{{0, at}, {at, n}} {
-					got := zeros(n, 3)
-					if err := o.MulRows(ctx, got, p.v[:3], r[0], r[1]); err != nil {
-						t.Fatal(err)
-					}
-					gotSingle := zeros(n, 3)
-					if err := o.MulSingleRows(ctx, gotSingle, p.v[:3], r[0], r[1]); err != nil {
-						t.Fatal(err)
-					}
-					for c := range got {
-						if !slices.Equal(got[c][r[0]:r[1]], want[c][r[0]:r[1]]) || !slices.Equal(gotSingle[c][r[0]:r[1]], single[c][r[0]:r[1]]) {
-							t.Fatalf("n=%d: rows %v of column %d differ", n, r, c)
+					for _, o := range []*Operator{o, keep, keep} {
+						got, gotSingle := zeros(n, 3), zeros(n, 3)
+						if err := o.MulRows(ctx, got, p.v[:3], r[0], r[1]); err != nil {
+							t.Fatal(err)
+						}
+						if err := o.MulSingleRows(ctx, gotSingle, p.v[:3], r[0], r[1]); err != nil {
+							t.Fatal(err)
+						}
+						for c := range got {
+							if !slices.Equal(got[c][r[0]:r[1]], want[c][r[0]:r[1]]) || !slices.Equal(gotSingle[c][r[0]:r[1]], single[c][r[0]:r[1]]) {
+								t.Fatalf("n=%d: rows %v of column %d differ", n, r, c)
+							}
 						}
 					}
 				}
@@ -513,9 +519,19 @@ func TestCacheBytes(t *testing.T) {
 	}
 	for _, n := range []int{5, 600} {
 		o := New(NewInputs(n, 1, make([]float64, n)), kernel.RBF, parallel.NewBudget(1))
-		o.SetCache(CacheBytes(n, false), 0)
+		o.Set(kernel.Params{Sigma: 1, Lambda: 1, Tau: []float64{1}})
+		o.SetCache(2*CacheBytes(n, false), 0)
+		dst, v := zeros(n, 1), zeros(n, 1)
+		for range 3 {
+			if err := o.Mul(context.Background(), dst, v); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if got := int64(len(o.eng.cache.data)) * 8; got != CacheBytes(n, false) {
 			t.Errorf("n=%d: the cache has %d bytes, want %d", n, got, CacheBytes(n, false))
+		}
+		if c := o.Counts(); c.Pairs != 3*int64(n)*int64(n) || c.Read != 2*int64(n)*int64(n) {
+			t.Errorf("n=%d: counted %+v", n, c)
 		}
 	}
 }
