@@ -14,6 +14,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -81,6 +82,16 @@ func (p *progress) Started(d *dataset.Dataset, s *job.Spec) {
 	}
 }
 
+// Cache tells whether elements of K are kept between products.
+func (p *progress) Cache(c *cmvp.CachePlan) {
+	if c == nil {
+		return
+	}
+	for _, l := range []*slog.Logger{p.log, p.talk} {
+		l.Info("cache of K", "decision", c.String(), "bytes_per_chain", c.Bytes)
+	}
+}
+
 // Observe notes a gradient.
 func (p *progress) Observe(o driver.Observation) {
 	at := []slog.Attr{slog.Int("chain", o.Chain), slog.Int("iter", o.Iter), slog.Int("rows", o.N), slog.Any("psi", o.Psi)}
@@ -90,7 +101,7 @@ func (p *progress) Observe(o driver.Observation) {
 	}
 	p.log.LogAttrs(context.Background(), slog.LevelInfo, "gradient", append(at, slog.Any("gradient", o.Gradient), slog.Int("probes", o.Probes), slog.Int("solves", o.Solves),
 		slog.Float64("solver_iterations", o.Iterations), slog.Float64("residual", o.Residual), slog.Int("unconverged", o.Unconverged),
-		slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs), slog.Float64("noise_ratio", o.Noise),
+		slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs), slog.Float64("pairs_read", o.PairsRead), slog.Float64("noise_ratio", o.Noise),
 		slog.Float64("noise_budget", o.Budget), slog.Float64("seconds", o.Seconds))...)
 	p.mu.Lock()
 	defer p.mu.Unlock()

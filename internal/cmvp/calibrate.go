@@ -50,6 +50,12 @@ const worthwhile = 0.1
 // 277 MB in float64, more than processors cache.
 const calibrationRows = 8192
 
+// Products are measured so often at least, and for so long at least.
+const (
+	calibrationRounds = 3
+	calibrationTime   = 200 * time.Millisecond
+)
+
 // PlanCache measures, on a sample of the rows, products that compute K and
 // products that read it from memory, and decides whether SetCache would pay
 // for the given work. It takes about a second, or nothing if the memory is too
@@ -66,44 +72,37 @@ func PlanCache(ctx context.Context, in *Inputs, f kernel.Family, p kernel.Params
 	for i := range rows {
 		rows[i] = i * in.Len() / n
 	}
-	o := New(in.Select(rows), f, budget)
+	sample := in.Select(rows)
+	without, with := New(sample, f, budget), New(sample, f, budget)
+	with.SetCache(CacheBytes(n, false), CacheBytes(n, true))
 	v, dst := make([][]float64, work.Columns), make([][]float64, work.Columns)
 	for c := range v {
 		v[c], dst[c] = slices.Repeat([]float64{1}, n), make([]float64, n)
 	}
-	mul := o.Mul
-	if work.Single {
-		mul = o.MulSingle
-	}
-	// seconds measures a product over all rows, before each of which prepare
-	// is called.
-	seconds := func(prepare func()) (float64, error) {
-		var times []float64
-		for range 5 {
-			prepare()
+	scale := float64(in.Len()) / float64(n)
+	var fill, read float64
+	began := time.Now()
+	for round := 0; round <= calibrationRounds || time.Since(began) < calibrationTime; round++ {
+		without.Set(p)
+		with.Set(p)
+		for _, m := range []struct {
+			op      *Operator
+			seconds *float64
+		}{{without, &plan.Compute}, {with, &fill}, {with, &read}} {
+			mul := m.op.Mul
+			if work.Single {
+				mul = m.op.MulSingle
+			}
 			start := time.Now()
 			if err := mul(ctx, dst, v); err != nil {
-				return 0, err
+				return plan, err
 			}
-			times = append(times, time.Since(start).Seconds())
+			// Others may use the machine: the shortest time is the true one. The
+			// first round takes memory.
+			if t := time.Since(start).Seconds() * scale * scale; round == 1 || round > 1 && t < *m.seconds {
+				*m.seconds = t
+			}
 		}
-		slices.Sort(times)
-		scale := float64(in.Len()) / float64(n)
-		return times[len(times)/2] * scale * scale, nil
-	}
-
-	o.Set(p)
-	var err error
-	var fill, read float64
-	if plan.Compute, err = seconds(func() {}); err != nil {
-		return plan, err
-	}
-	o.SetCache(CacheBytes(n, false), CacheBytes(n, true))
-	if fill, err = seconds(func() { o.Set(p) }); err != nil {
-		return plan, err
-	}
-	if read, err = seconds(func() {}); err != nil {
-		return plan, err
 	}
 	plan.decide(fill, read, work.Products)
 	return plan, nil

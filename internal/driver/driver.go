@@ -157,9 +157,10 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 			return nil, chains.Cost{}, fmt.Errorf("the gradient is not finite at log parameters %.4g: the chain has left the region where the covariance matrix can be solved", r.psi)
 		}
 	}
-	rep := g.Report
+	rep, after := g.Report, s.op.Counts()
 	cost := chains.Cost{Gradients: 1, Solves: len(rep.Iterations), Products: rep.Products, Singles: rep.Singles,
-		Pairs: float64(s.op.Counts().Pairs - before.Pairs), Unconverged: rep.Unconverged, Seconds: g.Seconds}
+		Pairs: float64(after.Pairs - before.Pairs), PairsRead: float64(after.Read - before.Read),
+		Unconverged: rep.Unconverged, Seconds: g.Seconds}
 	for _, it := range rep.Iterations {
 		cost.Iterations += it
 	}

@@ -87,6 +87,7 @@ type Solver struct {
 	Tolerance      float64        `yaml:"tolerance" json:"tolerance"`
 	MaxIterations  Auto[int]      `yaml:"max_iterations" json:"max_iterations"`
 	Precision      string         `yaml:"precision" json:"precision"`
+	Cache          Memory         `yaml:"cache" json:"cache"`
 	Preconditioner Preconditioner `yaml:"preconditioner" json:"preconditioner"`
 	Q              float64        `yaml:"q" json:"q"`
 	Law            string         `yaml:"law" json:"law"`
