@@ -223,10 +223,10 @@ func TestPlan(t *testing.T) {
 	if e.N != 120 || e.PairsPerProduct != 14400 || !(e.PairsPerSecond > 0) || e.Gradients != 2*60+prepareGradients+6 || e.MemoryBytes <= e.DataBytes {
 		t.Errorf("%+v", e)
 	}
-	if e.Cache == nil || e.Cache.Kept != 1 || e.Cache.Use != (e.CacheBytes > 0) || e.Cache.Use && e.CacheBytes != 3*cmvp.CacheBytes(120, false) {
+	if e.Cache == nil || e.Cache.Kept != 1 || e.Cache.Use != (e.CacheBytes > 0) || e.Cache.Use && e.CacheBytes != 3*cmvp.CacheBytes(120, true) {
 		t.Errorf("%+v, cache %+v", e, e.Cache)
 	}
-	for cache, kept := range map[string]float64{"off": -1, "1MiB": 2.0 / 3} { // of three operators
+	for cache, kept := range map[string]float64{"off": -1, "512KiB": 2.0 / 3} { // of three operators
 		spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(smallSpec, "solver: {", "solver: {cache: "+cache+", "))
 		code, stdout, stderr := ulisse(t, "", "plan", spec, "--json")
 		var e estimate

@@ -25,9 +25,10 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// Operator is K over all rows, wherever they are computed.
+// Operator is K over all rows, wherever they are computed, in both precisions.
 type Operator interface {
 	posterior.Operator
+	solve.SingleOperator
 	Counts() cmvp.Counts
 }
 
@@ -113,7 +114,7 @@ func (d *Driver) newSource(p *posterior.Problem, op Operator, pre *precond.LowRa
 		return nil, err
 	}
 	c := posterior.EstimatorConfig{Problem: p, Operator: op, Probes: kind}
-	opt := solve.Options{Tolerance: tolerance, Mixed: so.Precision == "mixed", Budget: d.Budget,
+	opt := solve.Options{Tolerance: tolerance, Mixed: so.Mixed(), Budget: d.Budget,
 		MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*s.rows+100))}
 	if pre != nil {
 		c.Factor = pre

@@ -143,6 +143,17 @@ func TestValidateChecksWhatAProgramMade(t *testing.T) {
 	}
 }
 
+func TestPrecision(t *testing.T) {
+	for _, c := range []struct {
+		method, precision string
+		mixed             bool
+	}{{"pcg", "auto", true}, {"cg", "auto", true}, {"ulisse", "auto", false}, {"pcg", "float64", false}, {"cg", "mixed", true}} {
+		if got := (&Solver{Method: c.method, Precision: c.precision}).Mixed(); got != c.mixed {
+			t.Errorf("%+v: mixed is %v", c, got)
+		}
+	}
+}
+
 // The words that specifications may use are those that the packages know.
 func TestWordsAgree(t *testing.T) {
 	if got, want := append([]string{"none"}, precond.Kinds()...), PreconditionerSet; fmt.Sprint(sorted(got)) != fmt.Sprint(sorted(want)) {

@@ -122,7 +122,7 @@ func Default() Spec {
 			SGLD: SGLD{A: 4.004, B: 40.04, Gamma: 1, Freeze: 0.002, Batch: 100, Redraw: 20},
 		},
 		Solver: Solver{
-			Method: "pcg", Tolerance: 1e-6, Precision: "float64",
+			Method: "pcg", Tolerance: 1e-6, Precision: "auto",
 			Preconditioner: Preconditioner{Kind: "nystrom"},
 			Q:              1, Law: "paper", Beta: 1,
 		},
