@@ -90,6 +90,7 @@ type row struct {
 	Cache            string
 	Threads          int
 	Seconds          float64 // median
+	CPU              float64 // processor seconds of all threads, mean
 	Iterations       float64 // of a solve
 	Products         int     // of the last gradient
 	Singles          int
@@ -122,10 +123,10 @@ func (c *config) compare() error {
 			if first == nil {
 				first = &r
 				fmt.Printf("%s: n=%d d=%d, %d probes, median of %d gradients\n\n", c.spec, r.N, r.D, c.probes, c.repeat)
-				fmt.Fprintln(tw, "isa\tprecision\tcache\tthreads\ts/gradient\tfaster\titerations\tproducts\tsingle\tns/pair/thread\tresidual\tunconverged\t")
+				fmt.Fprintln(tw, "isa\tprecision\tcache\tthreads\ts/gradient\tfaster\tcpu s\titerations\tproducts\tsingle\tcpu ns/pair\tresidual\tunconverged\t")
 			}
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%.4g\t%.2f\t%.1f\t%d\t%d\t%.3g\t%.1e\t%d\t\n", r.ISA, r.Precision, r.Cache, r.Threads, r.Seconds, first.Seconds/r.Seconds,
-				r.Iterations, r.Products, r.Singles, 1e9*r.Seconds*float64(r.Threads)/r.Pairs, r.Residual, r.Unconverged)
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%.4g\t%.2f\t%.4g\t%.1f\t%d\t%d\t%.3g\t%.1e\t%d\t\n", r.ISA, r.Precision, r.Cache, r.Threads, r.Seconds, first.Seconds/r.Seconds, r.CPU,
+				r.Iterations, r.Products, r.Singles, 1e9*r.CPU/r.Pairs, r.Residual, r.Unconverged)
 		}
 	}
 	return tw.Flush()
@@ -193,7 +194,9 @@ func (c *config) measure(ctx context.Context) error {
 						return err
 					}
 					defer budget.Release()
+					start := cpuSeconds()
 					_, err := ch.Advance(ctx, chains.Task{Chain: 1, From: chains.State{Psi: slices.Clone(psi), Iter: iter}, Settings: settings, Iterations: 1})
+					r.CPU += (cpuSeconds() - start) / float64(c.repeat)
 					r.secondsOfEachRun = append(r.secondsOfEachRun, last.Seconds)
 					r.Iterations, r.Products, r.Singles = last.Iterations, last.Products, last.Singles
 					r.Pairs, r.Residual, r.Unconverged = last.Pairs, max(r.Residual, last.Residual), r.Unconverged+last.Unconverged

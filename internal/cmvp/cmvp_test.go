@@ -423,53 +423,76 @@ func TestCrossAgainstReference(t *testing.T) {
 	})
 }
 
-// Equal points, huge and denormal distances: no NaN, no overflow.
+// Equal points, huge and denormal distances, one row, many inputs and columns: no
+// NaN, no overflow, and 0 where an element underflows.
 func TestExtremeInputsStayFinite(t *testing.T) {
-	ctx := context.Background()
-	x := []float64{0, 0, 1e-320, 1e-160, 1e3, 1e100, -1e100, 5, 1e300, -1e308}
-	ones := make([]float64, len(x))
-	for i := range ones {
-		ones[i] = 1
-	}
-	v := [][]float64{ones}
+	values := []float64{0, 0, 1e-320, 1e-160, 1e3, 1e100, -1e100, 5, 1e300, -1e308}
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
-		for _, f := range kernel.Families() {
-			o := newOperator(NewInputs(len(x)/2, 2, x), f, parallel.NewBudget(1), isa)
-			o1 := newOperator(NewInputs(len(x), 1, x), f, parallel.NewBudget(1), isa)
-			for _, tau := range [][]float64{{1e-300}, {1}, {1e8}, {1e-300, 1e8}} {
-				for _, o := range []*Operator{o, o1} {
-					n, d := o.Len(), o.Inputs().Dim()
-					if len(tau) > d {
-						continue
-					}
-					o.Set(kernel.Params{Sigma: 1, Lambda: 1, Tau: tau})
-					w := [][]float64{v[0][:n]}
-					dst, single := zeros(n, 1), zeros(n, 1)
-					if err := o.Mul(ctx, dst, w); err != nil {
-						t.Fatal(err)
-					}
-					if err := o.MulSingle(ctx, single, w); err != nil {
-						t.Fatal(err)
-					}
-					forms, err := o.Forms(ctx, w, w, []int{0}, 1)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for i, y := range dst[0] {
-						if !(y >= 2-1e-14 && y <= float64(n)+1) || !(math.Abs(single[0][i]-y) <= 1e-6*y) {
-							t.Errorf("%v d=%d tau=%g: row %d is %v, in single precision %v", f, d, tau, i, y, single[0][i])
+		for _, c := range []struct{ n, d, s int }{{1, 1, 1}, {1, 200, 64}, {10, 1, 1}, {5, 2, 64}, {10, 1, 5}, {50, 200, 3}, {33, 1, 17}} {
+			x := make([]float64, c.n*c.d)
+			for i := range x {
+				x[i] = values[(i+i/len(values)/7)%len(values)]
+			}
+			in := NewInputs(c.n, c.d, x)
+			for _, f := range kernel.Families() {
+				o := newOperator(in, f, parallel.NewBudget(1), isa)
+				for _, tau := range []float64{1e-300, 1, 1e8, math.NaN()} {
+					p := kernel.Params{Sigma: 1, Lambda: 1, Tau: []float64{tau}}
+					if tau != tau { // one of each size
+						p.Tau = make([]float64, c.d)
+						for k := range p.Tau {
+							p.Tau[k] = []float64{1e-300, 1e8, 1}[k%3]
 						}
 					}
-					for _, q := range forms[0] {
-						if math.IsNaN(q) || math.IsInf(q, 0) {
-							t.Errorf("%v d=%d tau=%g: forms %v", f, d, tau, forms[0])
-							break
-						}
-					}
+					o.Set(p)
+					checkFinite(t, fmt.Sprintf("%v n=%d d=%d s=%d tau=%g", f, c.n, c.d, c.s, tau), o, c.s)
 				}
 			}
 		}
 	})
+}
+
+// checkFinite checks products of K + 1 with columns of ones: K's diagonal is 1
+// and its other elements are within [0,1].
+func checkFinite(t *testing.T, name string, o *Operator, s int) {
+	t.Helper()
+	ctx := context.Background()
+	n := o.Len()
+	ones, group := zeros(n, s), make([]int, s)
+	for _, v := range ones {
+		for i := range v {
+			v[i] = 1
+		}
+	}
+	dst, single, cross := zeros(n, s), zeros(n, s), zeros(n, s)
+	if err := o.Mul(ctx, dst, ones); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.MulSingle(ctx, single, ones); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Cross(ctx, cross, o.Inputs(), ones); err != nil {
+		t.Fatal(err)
+	}
+	forms, err := o.Forms(ctx, ones, ones, group, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c := range dst {
+		for i, y := range dst[c] {
+			if !(y >= 2-1e-14 && y <= float64(n)+1+1e-12) || !(math.Abs(single[c][i]-y) <= 1e-6*y) || !(math.Abs(cross[c][i]+1-y) <= 1e-13*y) {
+				t.Fatalf("%s: row %d is %v, in single precision %v, K alone %v", name, i, y, single[c][i], cross[c][i])
+			}
+			if y != dst[0][i] {
+				t.Fatalf("%s: row %d is %v in column 0 and %v in column %d", name, i, dst[0][i], y, c)
+			}
+		}
+	}
+	for _, q := range forms[0] {
+		if math.IsNaN(q) || math.IsInf(q, 0) {
+			t.Fatalf("%s: forms %v", name, forms[0])
+		}
+	}
 }
 
 func TestMulStopsWithItsContext(t *testing.T) {
@@ -504,11 +527,20 @@ func TestProductsDoNotAllocate(t *testing.T) {
 		p := newProblem(kernel.RBF, 600, 2, 2, false)
 		o := p.operator(2, isa)
 		dst := zeros(600, 2)
-		for _, m := range multiplies {
-			mul := m.mul(o)
-			if a := testing.AllocsPerRun(20, func() { mul(context.Background(), dst, p.v) }); a > 0.5 {
-				t.Errorf("%v allocations a product in %s precision", a, m.name)
+		for _, part := range []int64{0, 1, 2} { // of K in a cache
+			if part > 0 {
+				o.SetCache(CacheBytes(600, false)/part, CacheBytes(600, true)/part)
 			}
+			for _, m := range multiplies {
+				mul := m.mul(o)
+				if a := testing.AllocsPerRun(20, func() { mul(context.Background(), dst, p.v) }); a > 0.5 {
+					t.Errorf("%v allocations a product in %s precision", a, m.name)
+				}
+			}
+		}
+		// Forms allocate their results alone.
+		if a := testing.AllocsPerRun(20, func() { o.Forms(context.Background(), p.u, p.v, []int{0, 1}, 2) }); a > 3.5 {
+			t.Errorf("%v allocations for two groups of forms", a)
 		}
 	})
 }
