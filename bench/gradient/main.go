@@ -26,6 +26,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/mode"
@@ -194,9 +195,9 @@ func (c *config) measure(ctx context.Context) error {
 						return err
 					}
 					defer budget.Release()
-					start := cpuSeconds()
+					start := cputime.Seconds()
 					_, err := ch.Advance(ctx, chains.Task{Chain: 1, From: chains.State{Psi: slices.Clone(psi), Iter: iter}, Settings: settings, Iterations: 1})
-					r.CPU += (cpuSeconds() - start) / float64(c.repeat)
+					r.CPU += (cputime.Seconds() - start) / float64(c.repeat)
 					r.secondsOfEachRun = append(r.secondsOfEachRun, last.Seconds)
 					r.Iterations, r.Products, r.Singles = last.Iterations, last.Products, last.Singles
 					r.Pairs, r.Residual, r.Unconverged = last.Pairs, max(r.Residual, last.Residual), r.Unconverged+last.Unconverged

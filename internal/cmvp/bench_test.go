@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
@@ -116,11 +117,11 @@ func BenchmarkProduct(b *testing.B) {
 								}
 								mul(ctx, dst, p.v)
 								b.ResetTimer()
-								start := cpuSeconds()
+								start := cputime.Seconds()
 								for range b.N {
 									mul(ctx, dst, p.v)
 								}
-								report(b, isa, prec, (cpuSeconds()-start)/float64(b.N), pairs, eval, work)
+								report(b, isa, prec, (cputime.Seconds()-start)/float64(b.N), pairs, eval, work)
 							})
 						}
 					}
@@ -156,11 +157,11 @@ func BenchmarkForms(b *testing.B) {
 							b.ResetTimer()
 							var forms, product float64
 							for range b.N {
-								start := cpuSeconds()
+								start := cputime.Seconds()
 								o.Forms(ctx, p.u, p.v, group, groups)
-								middle := cpuSeconds()
+								middle := cputime.Seconds()
 								o.Mul(ctx, dst, p.v)
-								forms, product = forms+middle-start, product+cpuSeconds()-middle
+								forms, product = forms+middle-start, product+cputime.Seconds()-middle
 							}
 							b.ReportMetric(0, "ns/op")
 							b.ReportMetric(1e9*forms/float64(b.N)/benchRows/benchRows, "ns/pair")
