@@ -162,7 +162,7 @@ func (c *config) measure(ctx context.Context) error {
 		var cache *cmvp.CachePlan
 		d := driver.New(driver.Config{Spec: spec, Problem: problem, Plan: &plan, Budget: budget,
 			Observe: func(o driver.Observation) { last = o },
-			Operator: func() driver.Operator {
+			Operator: func(int) driver.Operator {
 				op := cmvp.New(problem.Inputs, problem.Model.Family, budget)
 				if cache != nil {
 					cache.Apply(op)
@@ -181,7 +181,7 @@ func (c *config) measure(ctx context.Context) error {
 				if cache, err = driver.PlanCache(ctx, spec, problem, budget); err != nil {
 					return err
 				}
-				ch, err := d.NewChain(&chains.Prepared{Psi: psi})
+				ch, err := d.NewChain(&chains.Prepared{Psi: psi}, 1)
 				if err != nil {
 					return err
 				}
