@@ -108,8 +108,23 @@ func (p *progress) Observe(o driver.Observation) {
 	p.iterations[o.Chain] = o.Iterations
 }
 
-// Watch notes an event.
+// Watch notes an event. The bars are set without the lock: one that is being
+// drawn waits for the lock in head or tail, and takes nothing in meanwhile.
 func (p *progress) Watch(v local.View) {
+	for c, n := range p.note(v) {
+		if c >= len(p.bar) {
+			break
+		}
+		if n > int64(p.plan.Draws) {
+			p.bar[c].SetTotal(int64(p.plan.MaxDraws), false)
+		}
+		p.bar[c].SetCurrent(min(n, int64(p.plan.MaxDraws)))
+	}
+}
+
+// note keeps what the lines show, tells of it now and then, and returns the
+// draws of each chain.
+func (p *progress) note(v local.View) []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.view.phase
@@ -126,13 +141,11 @@ func (p *progress) Watch(v local.View) {
 			l.Info("sampling", "draws", v.Run.MinDraws(), "rhat", round(p.view.conv.RHat, 4), "ess", round(p.view.conv.ESS, 0), "elapsed", v.Elapsed.Round(time.Second).String())
 		}
 	}
-	for c, b := range p.bar {
-		n := int64(p.view.draws[c])
-		if n > int64(p.plan.Draws) {
-			b.SetTotal(int64(p.plan.MaxDraws), false)
-		}
-		b.SetCurrent(min(n, int64(p.plan.MaxDraws)))
+	draws := make([]int64, len(p.view.draws))
+	for c, n := range p.view.draws {
+		draws[c] = int64(n)
 	}
+	return draws
 }
 
 // phase tells of a new phase.
