@@ -131,6 +131,8 @@ func TestMulAgainstReference(t *testing.T) {
 	}{{1, 1, 1, false}, {7, 3, 2, true}, {32, 1, 1, false}, {255, 8, 5, false}, {257, 8, 1, true},
 		{300, 200, 3, false}, {700, 4, 17, false}, {1030, 20, 64, true}}
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		most := map[string]float64{}
+		defer func() { t.Logf("errors of Σ|K||v|: double %.2g, single %.2g", most["double"], most["single"]) }()
 		for _, f := range kernel.Families() {
 			for _, c := range shapes {
 				p := newProblem(f, c.n, c.d, c.s, c.ard)
@@ -146,6 +148,7 @@ func TestMulAgainstReference(t *testing.T) {
 							worst = max(worst, math.Abs(dst[col][i]-want)/scale)
 						}
 					}
+					most[m.name] = max(most[m.name], worst)
 					if !(worst <= m.limit) {
 						t.Errorf("%v %s n=%d d=%d s=%d: error %.3g of Σ|K||v|", f, m.name, c.n, c.d, c.s, worst)
 					}
