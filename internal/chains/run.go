@@ -125,7 +125,8 @@ type Cost struct {
 	Iterations  int     `json:"iterations"`          // summed over right-hand sides
 	Products    int     `json:"products"`
 	Singles     int     `json:"single_products"`
-	Pairs       float64 `json:"pairs"` // elements of K ranged over
+	Pairs       float64 `json:"pairs"`                // elements of K ranged over
+	PairsRead   float64 `json:"pairs_read,omitempty"` // those of them that were kept from an earlier product
 	Unconverged int     `json:"unconverged"`
 	Seconds     float64 `json:"seconds"`
 }
@@ -139,6 +140,7 @@ func (c *Cost) Add(o Cost) {
 	c.Products += o.Products
 	c.Singles += o.Singles
 	c.Pairs += o.Pairs
+	c.PairsRead += o.PairsRead
 	c.Unconverged += o.Unconverged
 	c.Seconds += o.Seconds
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -81,6 +82,16 @@ func (p *progress) Started(d *dataset.Dataset, s *job.Spec) {
 	}
 }
 
+// Cache tells whether elements of K are kept between products.
+func (p *progress) Cache(c *cmvp.CachePlan) {
+	if c == nil {
+		return
+	}
+	for _, l := range []*slog.Logger{p.log, p.talk} {
+		l.Info("cache of K", "decision", c.String(), "bytes_per_chain", c.Bytes)
+	}
+}
+
 // Observe notes a gradient.
 func (p *progress) Observe(o driver.Observation) {
 	at := []slog.Attr{slog.Int("chain", o.Chain), slog.Int("iter", o.Iter), slog.Int("rows", o.N), slog.Any("psi", o.Psi)}
@@ -90,15 +101,30 @@ func (p *progress) Observe(o driver.Observation) {
 	}
 	p.log.LogAttrs(context.Background(), slog.LevelInfo, "gradient", append(at, slog.Any("gradient", o.Gradient), slog.Int("probes", o.Probes), slog.Int("solves", o.Solves),
 		slog.Float64("solver_iterations", o.Iterations), slog.Float64("residual", o.Residual), slog.Int("unconverged", o.Unconverged),
-		slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs), slog.Float64("noise_ratio", o.Noise),
+		slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs), slog.Float64("pairs_read", o.PairsRead), slog.Float64("noise_ratio", o.Noise),
 		slog.Float64("noise_budget", o.Budget), slog.Float64("seconds", o.Seconds))...)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.iterations[o.Chain] = o.Iterations
 }
 
-// Watch notes an event.
+// Watch notes an event. The bars are set without the lock: one that is being
+// drawn waits for the lock in head or tail, and takes nothing in meanwhile.
 func (p *progress) Watch(v local.View) {
+	for c, n := range p.note(v) {
+		if c >= len(p.bar) {
+			break
+		}
+		if n > int64(p.plan.Draws) {
+			p.bar[c].SetTotal(int64(p.plan.MaxDraws), false)
+		}
+		p.bar[c].SetCurrent(min(n, int64(p.plan.MaxDraws)))
+	}
+}
+
+// note keeps what the lines show, tells of it now and then, and returns the
+// draws of each chain.
+func (p *progress) note(v local.View) []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.view.phase
@@ -115,13 +141,11 @@ func (p *progress) Watch(v local.View) {
 			l.Info("sampling", "draws", v.Run.MinDraws(), "rhat", round(p.view.conv.RHat, 4), "ess", round(p.view.conv.ESS, 0), "elapsed", v.Elapsed.Round(time.Second).String())
 		}
 	}
-	for c, b := range p.bar {
-		n := int64(p.view.draws[c])
-		if n > int64(p.plan.Draws) {
-			b.SetTotal(int64(p.plan.MaxDraws), false)
-		}
-		b.SetCurrent(min(n, int64(p.plan.MaxDraws)))
+	draws := make([]int64, len(p.view.draws))
+	for c, n := range p.view.draws {
+		draws[c] = int64(n)
 	}
+	return draws
 }
 
 // phase tells of a new phase.

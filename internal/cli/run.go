@@ -77,8 +77,13 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	}
 	defer progress.Close()
 	progress.Started(j.data, j.spec)
+	cache, err := driver.PlanCache(ctx, j.spec, j.problem, budget)
+	if err != nil {
+		return err
+	}
+	progress.Cache(cache)
 	d := driver.New(driver.Config{Spec: j.spec, Problem: j.problem, Plan: &j.plan, Budget: budget, Observe: progress.Observe,
-		Operator: func(int) driver.Operator { return cmvp.New(j.problem.Inputs, j.problem.Model.Family, budget) }})
+		Operator: func(int) driver.Operator { return j.operator(cache, budget) }})
 	r, wall, err := local.Run(ctx, local.Config{Plan: j.plan, Driver: d, Budget: budget,
 		Journal: fold.path(journalFile), Watch: progress.Watch})
 	progress.Finished(r)
@@ -89,7 +94,7 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	if err != nil {
 		return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
 	}
-	return a.conclude(&outcome{j.spec, &j.data.Info, j.problem.Model, r, wall, instructionSet()}, fold.dir, f.json)
+	return a.conclude(&outcome{j.spec, &j.data.Info, j.problem.Model, r, wall, instructionSet(), cache}, fold.dir, f.json)
 }
 
 // outcome is a run that is over, with what it takes to tell of it.
@@ -100,10 +105,13 @@ type outcome struct {
 	run   *chains.Run
 	wall  time.Duration
 	isa   string
+	cache *cmvp.CachePlan // nil if that is off, or not known here
 }
 
 func (o *outcome) summary() *report.Summary {
-	return report.Summarize(o.spec, o.data, o.model, o.run, o.wall, o.isa)
+	sum := report.Summarize(o.spec, o.data, o.model, o.run, o.wall, o.isa)
+	sum.Cache = o.cache
+	return sum
 }
 
 // conclude writes the results into a folder, if one is given, prints the
@@ -167,6 +175,15 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 	}
 	j.plan = chains.NewPlan(j.spec, j.problem.Model.Names())
 	return j, nil
+}
+
+// operator returns K over all rows, computed here.
+func (j *runJob) operator(cache *cmvp.CachePlan, budget *parallel.Budget) *cmvp.Operator {
+	op := cmvp.New(j.problem.Inputs, j.problem.Model.Family, budget)
+	if cache != nil {
+		cache.Apply(op)
+	}
+	return op
 }
 
 // The files of a run that resuming needs.

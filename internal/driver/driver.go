@@ -25,9 +25,10 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// Operator is K over all rows, wherever they are computed.
+// Operator is K over all rows, wherever they are computed, in both precisions.
 type Operator interface {
 	posterior.Operator
+	solve.SingleOperator
 	Counts() cmvp.Counts
 }
 
@@ -113,7 +114,7 @@ func (d *Driver) newSource(p *posterior.Problem, op Operator, pre *precond.LowRa
 		return nil, err
 	}
 	c := posterior.EstimatorConfig{Problem: p, Operator: op, Probes: kind}
-	opt := solve.Options{Tolerance: tolerance, Mixed: so.Precision == "mixed", Budget: d.Budget,
+	opt := solve.Options{Tolerance: tolerance, Mixed: so.Mixed(), Budget: d.Budget,
 		MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*s.rows+100))}
 	if pre != nil {
 		c.Factor = pre
@@ -157,9 +158,10 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 			return nil, chains.Cost{}, fmt.Errorf("the gradient is not finite at log parameters %.4g: the chain has left the region where the covariance matrix can be solved", r.psi)
 		}
 	}
-	rep := g.Report
+	rep, after := g.Report, s.op.Counts()
 	cost := chains.Cost{Gradients: 1, Solves: len(rep.Iterations), Products: rep.Products, Singles: rep.Singles,
-		Pairs: float64(s.op.Counts().Pairs - before.Pairs), Unconverged: rep.Unconverged, Seconds: g.Seconds}
+		Pairs: float64(after.Pairs - before.Pairs), PairsRead: float64(after.Read - before.Read),
+		Unconverged: rep.Unconverged, Seconds: g.Seconds}
 	for _, it := range rep.Iterations {
 		cost.Iterations += it
 	}

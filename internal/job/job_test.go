@@ -47,8 +47,12 @@ name: a
 data: {synthetic: {n: 10, d: 2, sigma: 1, tau: [1, 2], lambda: 0.1, seed: 4}}
 model: {ard: true, kernel: matern32, priors: {tau: "lognormal(-1,2)"}}
 sampler: {method: sgld, warmup: 7, probes: 4, step: 0.5, subset: 9}
-solver: {method: ulisse, preconditioner: {kind: none}, max_iterations: 50}
+solver: {method: ulisse, preconditioner: {kind: none}, max_iterations: 50, cache: 1.5GiB}
 stop: {max_time: 1m30s}
+`, `
+name: a
+data: {path: x.csv, target: y}
+solver: {cache: off}
 `} {
 		s, err := parse(text)
 		if err != nil {
@@ -115,6 +119,8 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "solver: {method: cg, preconditioner: {kind: none}}\n", `s.yaml: sampler.probe_kind: whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner`},
 		{data + "solver: {method: ulisse, precision: mixed}\n", `s.yaml: line 3, column 37: solver.precision: ulisse needs float64: its solutions are not verified`},
 		{data + "solver: {law: geometric, beta: 2}\n", `s.yaml: line 3, column 32: solver.beta: 2, but the geometric law takes a probability below 1`},
+		{data + "solver: {cache: 4GB}\n", `s.yaml: line 3, column 17: solver.cache: "4GB" is not an amount of memory: write it as 512MiB or 4GiB, or auto, or off`},
+		{data + "solver: {cache: [1GiB]}\n", `s.yaml: line 3, column 17: solver.cache: a list stands where an amount of memory should: write it as 512MiB or 4GiB, or auto, or off`},
 		{data + "stop: {rhat: 1}\n", `s.yaml: line 3, column 14: stop.rhat: 1, but R-hat is never below 1`},
 	} {
 		if _, err := parse(c.text); err == nil || err.Error() != c.want {
@@ -134,6 +140,17 @@ func TestValidateChecksWhatAProgramMade(t *testing.T) {
 	s.Sampler.Chains = 0
 	if err := s.Validate(); err == nil || err.Error() != "sampler.chains: 0, but must be at least 1" {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestPrecision(t *testing.T) {
+	for _, c := range []struct {
+		method, precision string
+		mixed             bool
+	}{{"pcg", "auto", true}, {"cg", "auto", true}, {"ulisse", "auto", false}, {"pcg", "float64", false}, {"cg", "mixed", true}} {
+		if got := (&Solver{Method: c.method, Precision: c.precision}).Mixed(); got != c.mixed {
+			t.Errorf("%+v: mixed is %v", c, got)
+		}
 	}
 }
 

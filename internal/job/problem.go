@@ -94,6 +94,13 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	return posterior.NewProblem(m, pr, d.X, d.Y), nil
 }
 
+// Mixed reports whether solves are in mixed precision. It is the faster at every
+// size that was measured (docs/benchmarks.md); only solutions that are stopped
+// early, which are not verified, need float64.
+func (s *Solver) Mixed() bool {
+	return s.Precision == "mixed" || s.Precision == "auto" && s.Method != "ulisse"
+}
+
 // StoppingLaw returns the stopping law of ULISSE.
 func (s *Solver) StoppingLaw() solve.Law {
 	switch s.Law {

@@ -14,7 +14,7 @@ var (
 	SamplerMethods    = []string{"sgld", "fisher", "cholesky"}
 	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
 	SolverMethods     = []string{"cg", "pcg", "ulisse"}
-	Precisions        = []string{"float64", "mixed"}
+	Precisions        = []string{"auto", "float64", "mixed"}
 	Laws              = []string{"paper", "geometric", "decay"}
 	PreconditionerSet = []string{"none", "nystrom", "cholesky", "rpcholesky"}
 )

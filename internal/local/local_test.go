@@ -46,6 +46,12 @@ func fisherSpec(t testing.TB, chains, draws, maxDraws int) *job.Spec {
 // config returns the configuration of a run with its journal in dir.
 func config(t testing.TB, s *job.Spec, cores int, dir string) Config {
 	t.Helper()
+	return configWith(t, s, cores, dir, func(*cmvp.Operator) {})
+}
+
+// configWith is config with operators that are changed by set.
+func configWith(t testing.TB, s *job.Spec, cores int, dir string, set func(*cmvp.Operator)) Config {
+	t.Helper()
 	budget := parallel.NewBudget(cores)
 	ds, err := s.Load(context.Background(), nil, budget)
 	if err != nil {
@@ -57,7 +63,11 @@ func config(t testing.TB, s *job.Spec, cores int, dir string) Config {
 	}
 	plan := chains.NewPlan(s, p.Model.Names())
 	d := driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+		Operator: func(int) driver.Operator {
+			op := cmvp.New(p.Inputs, p.Model.Family, budget)
+			set(op)
+			return op
+		}})
 	return Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(dir, "journal")}
 }
 
@@ -159,6 +169,36 @@ func TestSameDrawsWhateverHappens(t *testing.T) {
 		}
 		if draws(got) != draws(want) {
 			t.Errorf("%s: the draws depend on interruptions", s.Sampler.Method)
+		}
+	}
+}
+
+// The draws are the same bits when elements of K are kept between products: all
+// of them, or as many as there is memory for.
+func TestSameDrawsWithACache(t *testing.T) {
+	const text = `
+name: cached
+data: {synthetic: {n: 600, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+sampler: {chains: 2, warmup: 5, draws: 10, checkpoint: 5, subset: 100}
+solver: {precision: %s, preconditioner: {rank: 20}}
+stop: {rhat: 9, ess: 1, max_draws: 10}
+`
+	for _, precision := range []string{"float64", "mixed"} {
+		s := spec(t, fmt.Sprintf(text, precision))
+		want := run(t, config(t, s, 2, t.TempDir()))
+		if c := want.Cost(); c.PairsRead != 0 {
+			t.Errorf("read %g pairs without a cache", c.PairsRead)
+		}
+		for _, part := range []int64{1, 2} {
+			got := run(t, configWith(t, s, 3, t.TempDir(), func(op *cmvp.Operator) {
+				op.SetCache(cmvp.CacheBytes(600, false)/part, cmvp.CacheBytes(600, true)/part)
+			}))
+			if draws(got) != draws(want) {
+				t.Errorf("%s: the draws depend on a cache of 1/%d of K", precision, part)
+			}
+			if c := got.Cost(); c.PairsRead < 0.2*c.Pairs || c.PairsRead >= c.Pairs {
+				t.Errorf("%s: read %g of %g pairs from a cache of 1/%d of K", precision, c.PairsRead, c.Pairs, part)
+			}
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -25,22 +26,25 @@ import (
 // Summary is the machine-readable result of a run. Numbers that are not defined
 // (an R-hat of too few draws) are null.
 type Summary struct {
-	Name           string        `json:"name"`
-	Seed           uint64        `json:"seed"`
-	N              int           `json:"n"`
-	D              int           `json:"d"`
-	Converged      bool          `json:"converged"`
-	StopReason     chains.Reason `json:"stop_reason"`
-	Parameters     []Parameter   `json:"parameters"`
-	Chains         []Chain       `json:"chains"`
-	Preparation    chains.Cost   `json:"preparation"`
-	Total          chains.Cost   `json:"total"`
-	Settings       *Tuned        `json:"settings,omitempty"`
-	Warnings       []string      `json:"warnings"`
-	WallSeconds    float64       `json:"wall_seconds"`
-	Version        string        `json:"version"`
-	InstructionSet string        `json:"instruction_set"`
-	DrawsSHA256    string        `json:"draws_sha256"`
+	Name        string        `json:"name"`
+	Seed        uint64        `json:"seed"`
+	N           int           `json:"n"`
+	D           int           `json:"d"`
+	Converged   bool          `json:"converged"`
+	StopReason  chains.Reason `json:"stop_reason"`
+	Parameters  []Parameter   `json:"parameters"`
+	Chains      []Chain       `json:"chains"`
+	Preparation chains.Cost   `json:"preparation"`
+	Total       chains.Cost   `json:"total"`
+	Settings    *Tuned        `json:"settings,omitempty"`
+	// Cache is what the calibration of the cache of K decided; absent if it is
+	// off, or the run was not on one machine.
+	Cache          *cmvp.CachePlan `json:"cache,omitempty"`
+	Warnings       []string        `json:"warnings"`
+	WallSeconds    float64         `json:"wall_seconds"`
+	Version        string          `json:"version"`
+	InstructionSet string          `json:"instruction_set"`
+	DrawsSHA256    string          `json:"draws_sha256"`
 }
 
 // Parameter summarises one quantity.
@@ -252,8 +256,15 @@ func (sum *Summary) cost(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	if t.Products > 0 {
-		fmt.Fprintf(b, "%d solves, %.1f iterations each; %d products with K; %.3g pairs evaluated (%s)\n",
-			t.Solves, float64(t.Iterations)/float64(t.Solves), t.Products, t.Pairs, sum.InstructionSet)
+		fmt.Fprintf(b, "%d solves, %.1f iterations each; %d products with K; %.3g pairs evaluated (%s)",
+			t.Solves, float64(t.Iterations)/float64(t.Solves), t.Products, t.Pairs-t.PairsRead, sum.InstructionSet)
+		if t.PairsRead > 0 {
+			fmt.Fprintf(b, ", %.3g read from memory", t.PairsRead)
+		}
+		b.WriteString("\n")
+	}
+	if sum.Cache != nil {
+		fmt.Fprintf(b, "cache of K %s\n", sum.Cache)
 	}
 	if s := sum.Settings; s != nil {
 		fmt.Fprintf(b, "%d probes", s.Probes)
