@@ -32,7 +32,7 @@ func Adapt(r *Run) (*Settings, error) {
 		if s.Probes == 0 {
 			s.Probes = sgldProbes
 		}
-	case "fisher":
+	case "fisher", "leimkuhler-matthews":
 		if err := p.tune(s, r.noise()); err != nil {
 			return nil, err
 		}
@@ -73,7 +73,8 @@ func (r *Run) noise() Stats {
 	return sum
 }
 
-// tune fills in the probes and the step of Fisher-matched Langevin.
+// tune fills in the probes and the step of Fisher-matched Langevin and of
+// Leimkuhler and Matthews's dynamics.
 func (p *Plan) tune(s *Settings, noise Stats) error {
 	if len(noise.ProbeCov) == 0 {
 		return fmt.Errorf("the noise of the gradient was not measured")
@@ -83,10 +84,22 @@ func (p *Plan) tune(s *Settings, noise Stats) error {
 	if p.Probes > 0 {
 		lo, hi = p.Probes, p.Probes
 	}
+	allows := sgld.AllowsFisher
+	if p.Method == "leimkuhler-matthews" {
+		allows = sgld.AllowsLeimkuhler
+	}
 	var err error
-	s.Probes, s.Step, err = sgld.Tune(symmetric(s.C), symmetric(s.ProbeCov), symmetric(s.SolverCov), p.Step, lo, hi)
+	s.Probes, s.Step, err = sgld.Tune(symmetric(s.C), symmetric(s.ProbeCov), symmetric(s.SolverCov), allows, p.Step, lo, hi)
 	if err != nil {
 		return err
+	}
+	if p.Method == "leimkuhler-matthews" {
+		k, err := s.Leimkuhler()
+		if err != nil {
+			return err
+		}
+		s.Budget = k.Budget
+		return nil
 	}
 	f, err := s.Fisher()
 	if err != nil {
@@ -98,12 +111,22 @@ func (p *Plan) tune(s *Settings, noise Stats) error {
 
 // Fisher returns the transition kernel of the settings.
 func (s *Settings) Fisher() (*sgld.Fisher, error) {
+	return sgld.NewFisher(symmetric(s.C), s.noise(), s.Step)
+}
+
+// Leimkuhler returns the transition kernel of the settings.
+func (s *Settings) Leimkuhler() (*sgld.Leimkuhler, error) {
+	return sgld.NewLeimkuhler(symmetric(s.C), s.noise(), s.Step)
+}
+
+// noise returns the covariance of a gradient.
+func (s *Settings) noise() *mat.SymDense {
 	noise := symmetric(s.ProbeCov)
 	noise.ScaleSym(1/float64(s.Probes), noise)
 	if w := symmetric(s.SolverCov); w != nil {
 		noise.AddSym(noise, w)
 	}
-	return sgld.NewFisher(symmetric(s.C), noise, s.Step)
+	return noise
 }
 
 // Metric returns C.

@@ -128,7 +128,7 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		warm += w
 	}
 	e.Gradients = plan.Chains * (warm + plan.Draws)
-	if plan.Method == "fisher" {
+	if plan.Matched() {
 		e.Gradients += prepareGradients + 2*p.Model.NumParams()
 	}
 	e.SecondsEstimated = float64(e.Gradients) * e.SecondsGradient

@@ -123,7 +123,7 @@ func (d *Driver) newSource(p *posterior.Problem, op Operator, pre *precond.LowRa
 	}
 	if so.Method == "ulisse" && early {
 		c.Early = &posterior.Early{Q: so.Q, Law: so.StoppingLaw(), Replicates: 1}
-		if d.Plan.Method == "fisher" { // its step depends on the noise: measure it
+		if d.Plan.Matched() { // its step depends on the noise: measure it
 			c.Early.Replicates = 2
 		}
 	}
@@ -177,7 +177,7 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 // Chain drives one chain. It is not safe for concurrent use.
 type Chain struct {
 	d      *Driver
-	source *source          // gradients: sgld, fisher
+	source *source          // gradients: sgld, fisher, leimkuhler-matthews
 	dense  *posterior.Dense // cholesky
 }
 
@@ -250,23 +250,37 @@ func (c *Chain) stepper(t chains.Task, k *chains.Checkpoint) (func(context.Conte
 	case "sgld":
 		return c.sgld(t, k)
 	case "fisher":
-		return c.fisher(t, k)
+		kern, err := t.Settings.Fisher()
+		if err != nil {
+			return nil, err
+		}
+		return c.matched(t, k, kern.Budget, func(psi, g []float64, key random.Key) {
+			kern.Advance(psi, g, key.Stream(random.Noise, 0))
+		}), nil
+	case "leimkuhler-matthews":
+		kern, err := t.Settings.Leimkuhler()
+		if err != nil {
+			return nil, err
+		}
+		return c.matched(t, k, kern.Budget, func(psi, g []float64, key random.Key) {
+			before := key
+			before.Iter--
+			kern.Advance(psi, g, before.Stream(random.Noise, 0), key.Stream(random.Noise, 0))
+		}), nil
 	case "cholesky":
 		return c.metropolis(t, k)
 	}
 	return nil, fmt.Errorf("unknown method %q", c.d.Plan.Method)
 }
 
-func (c *Chain) fisher(t chains.Task, k *chains.Checkpoint) (func(context.Context, random.Key) error, error) {
-	kern, err := t.Settings.Fisher()
-	if err != nil {
-		return nil, err
-	}
+// matched does iterations of a sampler that counts with the gradient's noise,
+// which is measured throughout warm-up.
+func (c *Chain) matched(t chains.Task, k *chains.Checkpoint, budget float64, advance func(psi, g []float64, key random.Key)) func(context.Context, random.Key) error {
 	metric := t.Settings.Metric()
 	return func(ctx context.Context, key random.Key) error {
 		spread := t.Warmup || key.Iter%spreadEvery == 0
 		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes,
-			spread: spread, metric: metric, budget: kern.Budget})
+			spread: spread, metric: metric, budget: budget})
 		if err != nil {
 			return err
 		}
@@ -278,9 +292,9 @@ func (c *Chain) fisher(t chains.Task, k *chains.Checkpoint) (func(context.Contex
 				k.Stats.SolverCov = sum(k.Stats.SolverCov, g.SolverCov)
 			}
 		}
-		kern.Advance(k.State.Psi, g.Value, key.Stream(random.Noise, 0))
+		advance(k.State.Psi, g.Value, key)
 		return nil
-	}, nil
+	}
 }
 
 func sum(a []float64, b *mat.SymDense) []float64 {

@@ -47,7 +47,7 @@ func (d *Driver) Prepare(ctx context.Context) (*chains.Prepared, error) {
 	switch d.Plan.Method {
 	case "cholesky":
 		err = d.prepareDense(ctx, prep, pt, size)
-	case "fisher":
+	case "fisher", "leimkuhler-matthews":
 		err = d.prepareFisher(ctx, prep, pt, size)
 	default: // the subset's mode and curvature are what is published
 		err = prep.SetPoint(d.Plan, pt)

@@ -11,7 +11,7 @@ import (
 
 // The words that a specification may use.
 var (
-	SamplerMethods    = []string{"sgld", "fisher", "cholesky"}
+	SamplerMethods    = []string{"fisher", "leimkuhler-matthews", "sgld", "cholesky"}
 	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
 	SolverMethods     = []string{"cg", "pcg", "ulisse"}
 	Precisions        = []string{"float64", "mixed"}
@@ -73,7 +73,7 @@ func (s *Spec) fault() (path, msg string) {
 		atLeast("sampler.draws", sm.Draws, 4),
 		atLeast("sampler.probes", sm.Probes.Or(2), 2),
 		oneOf("sampler.probe_kind", sm.ProbeKind, ProbeKinds),
-		{sm.Step.Set && !(sm.Step.Value > 0 && sm.Step.Value <= 1), "sampler.step", fmt.Sprintf("%g, but must be above 0 and at most 1", sm.Step.Value)},
+		{sm.Step.Set && !(sm.Step.Value > 0 && sm.Step.Value <= maxStep(sm.Method)), "sampler.step", fmt.Sprintf("%g, but must be above 0 and at most %g", sm.Step.Value, maxStep(sm.Method))},
 		atLeast("sampler.subset", sm.Subset.Or(2), 2),
 		{sm.Subset.Set && sm.Subset.Value > maxDense, "sampler.subset", fmt.Sprintf("%d, but its K is stored: at most %d", sm.Subset.Value, maxDense)},
 		atLeast("sampler.checkpoint", sm.Checkpoint, 1),
@@ -122,6 +122,15 @@ func (s *Spec) fault() (path, msg string) {
 		}
 	}
 	return "", ""
+}
+
+// maxStep returns the largest step of a sampler at which it is stable and its
+// successive draws are not anticorrelated.
+func maxStep(method string) float64 {
+	if method == "leimkuhler-matthews" {
+		return 2
+	}
+	return 1
 }
 
 // Validate checks a specification that was made or changed by a program.

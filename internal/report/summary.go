@@ -176,7 +176,7 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 	if u := sum.Total.Unconverged; u > 0 {
 		add("%d of %d linear systems did not reach the tolerance %g: raise solver.max_iterations, or the rank of the preconditioner", u, sum.Total.Solves, s.Solver.Tolerance)
 	}
-	if t := r.Settings; t != nil && r.Plan.Method == "fisher" && t.Step < r.Plan.Step-1e-9 {
+	if t := r.Settings; t != nil && r.Plan.Matched() && t.Step < r.Plan.Step-1e-9 {
 		add("the gradient's noise allows a step of %.2f only, not %.2f: allow more probes", t.Step, r.Plan.Step)
 	}
 	if p := r.Prepared; p != nil && p.Asymmetry > 0.1 {
