@@ -22,9 +22,22 @@ func Adapt(r *Run) (*Settings, error) {
 	if draws := r.pooled(); draws != nil {
 		mean, c := sgld.Pool(draws, symmetric(r.Prepared.Cov), guessWeight*float64(p.Params()))
 		s.C = Flat(c)
-		if p.Method == "cholesky" {
+		switch p.Method {
+		case "cholesky":
+			s.Mean = mean
+		case "exact": // few draws: the mode counts for some
+			n := 0.0
+			for _, d := range draws {
+				n += float64(len(d))
+			}
+			w := guessWeight / (guessWeight + n)
+			for i := range mean {
+				mean[i] += w * (r.Prepared.Psi[i] - mean[i])
+			}
 			s.Mean = mean
 		}
+	} else if p.Method == "exact" {
+		s.Mean = r.Prepared.Psi
 	}
 	switch p.Method {
 	case "sgld":

@@ -53,7 +53,7 @@ func NewPlan(s *job.Spec, names []string) Plan {
 		Step: s.Sampler.Step.Or(defaultStep(s.Sampler.Method)), Probes: s.Sampler.Probes.Or(0), MaxProbes: maxProbes,
 	}
 	switch p.Method {
-	case "fisher", "leimkuhler-matthews":
+	case "fisher", "leimkuhler-matthews", "exact":
 		p.Windows = windows(s.Sampler.Warmup.Or(fisherWarmup))
 	case "cholesky":
 		p.Windows = windows(s.Sampler.Warmup.Or(denseWarmup))

@@ -53,6 +53,10 @@ type Prepared struct {
 	SolverCov []float64 `json:"solver_cov,omitempty"`
 	// Asymmetry is how far the measured information was from symmetric.
 	Asymmetry float64 `json:"asymmetry"`
+	// Rank is that of the exact sampler's P, chosen by the acceptance that was
+	// measured around the mode.
+	Rank       int     `json:"rank,omitempty"`
+	Acceptance float64 `json:"acceptance,omitempty"`
 	Cost      Cost    `json:"cost"`
 }
 
@@ -120,7 +124,7 @@ func addTo(a, b []float64) []float64 {
 // Cost is what computing took.
 type Cost struct {
 	Gradients   int     `json:"gradients"`
-	Densities   int     `json:"densities,omitempty"` // dense log densities (cholesky)
+	Densities   int     `json:"densities,omitempty"` // log densities (cholesky, exact)
 	Solves      int     `json:"solves"`              // right-hand sides
 	Iterations  int     `json:"iterations"`          // summed over right-hand sides
 	Products    int     `json:"products"`
@@ -304,6 +308,11 @@ func (r *Run) settings(s *Settings) error {
 	}
 	if s.Window == len(r.Plan.Windows) {
 		r.Phase = Sampling
+		for c := range r.Chains { // acceptance is that of the kept draws
+			if m := r.Chains[c].State.Metropolis; m != nil {
+				m.Accepted, m.Steps = 0, 0
+			}
+		}
 	}
 	for c := range r.Chains {
 		r.Chains[c].Stats = Stats{}

@@ -84,7 +84,12 @@ func (p *progress) Started(d *dataset.Dataset, s *job.Spec) {
 // Observe notes a gradient.
 func (p *progress) Observe(o driver.Observation) {
 	at := []slog.Attr{slog.Int("chain", o.Chain), slog.Int("iter", o.Iter), slog.Int("rows", o.N), slog.Any("psi", o.Psi)}
-	if o.Gradients == 0 { // a step of the oracle
+	if o.Gradients == 0 { // a step of Metropolis–Hastings
+		at = append(at, slog.Float64("acceptance", o.Acceptance))
+		if o.Solves > 0 {
+			at = append(at, slog.Int("solves", o.Solves), slog.Float64("solver_iterations", o.Iterations), slog.Float64("residual", o.Residual),
+				slog.Int("unconverged", o.Unconverged), slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs))
+		}
 		p.log.LogAttrs(context.Background(), slog.LevelInfo, "step", append(at, slog.Float64("seconds", o.Seconds))...)
 		return
 	}

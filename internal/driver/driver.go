@@ -56,6 +56,7 @@ type Observation struct {
 	Iterations float64   `json:"iterations"` // mean over right-hand sides
 	Residual   float64   `json:"residual"`   // largest true relative residual
 	Noise      float64   `json:"noise_ratio,omitempty"`
+	Acceptance float64   `json:"acceptance,omitempty"` // of the proposal of this step
 	Budget     float64   `json:"noise_budget,omitempty"`
 	chains.Cost
 }
@@ -68,6 +69,7 @@ type Driver struct {
 	mu    sync.Mutex
 	pre   *precond.LowRank // the preconditioner at the mode
 	preAt []float64        // the mode
+	rows  []int            // the pivots of the exact sampler there
 }
 
 // New returns a driver.
@@ -158,11 +160,8 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 		}
 	}
 	rep := g.Report
-	cost := chains.Cost{Gradients: 1, Solves: len(rep.Iterations), Products: rep.Products, Singles: rep.Singles,
-		Pairs: float64(s.op.Counts().Pairs - before.Pairs), Unconverged: rep.Unconverged, Seconds: g.Seconds}
-	for _, it := range rep.Iterations {
-		cost.Iterations += it
-	}
+	cost := costOf(rep, s.op.Counts().Pairs-before.Pairs, g.Seconds)
+	cost.Gradients = 1
 	obs := Observation{Chain: r.key.Chain, Iter: r.key.Iter, N: s.rows, Psi: slices.Clone(r.psi), Gradient: g.Value,
 		Probes: r.probes, Iterations: rep.MeanIterations(), Residual: rep.MaxResidual(), Budget: r.budget, Cost: cost}
 	if g.ProbeCov != nil && r.metric != nil {
@@ -174,17 +173,32 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 	return g, cost, nil
 }
 
+// costOf returns what solves cost.
+func costOf(rep solve.Report, pairs int64, seconds float64) chains.Cost {
+	cost := chains.Cost{Solves: len(rep.Iterations), Products: rep.Products, Singles: rep.Singles,
+		Pairs: float64(pairs), Unconverged: rep.Unconverged, Seconds: seconds}
+	for _, it := range rep.Iterations {
+		cost.Iterations += it
+	}
+	return cost
+}
+
 // Chain drives one chain. It is not safe for concurrent use.
 type Chain struct {
 	d      *Driver
 	source *source          // gradients: sgld, fisher, leimkuhler-matthews
 	dense  *posterior.Dense // cholesky
+	exact  *exact           // exact
 }
 
 // NewChain returns the driver of a chain (from 1) of a prepared run.
 func (d *Driver) NewChain(prep *chains.Prepared, chain int) (*Chain, error) {
 	if d.Plan.Method == "cholesky" {
 		return &Chain{d: d, dense: posterior.NewDense(d.Problem, d.Budget)}, nil
+	}
+	if d.Plan.Method == "exact" {
+		x, err := d.newExact(prep)
+		return &Chain{d: d, exact: x}, err
 	}
 	pre, err := d.atMode(prep)
 	if err != nil {
@@ -267,6 +281,8 @@ func (c *Chain) stepper(t chains.Task, k *chains.Checkpoint) (func(context.Conte
 			before.Iter--
 			kern.Advance(psi, g, before.Stream(random.Noise, 0), key.Stream(random.Noise, 0))
 		}), nil
+	case "exact":
+		return c.exact.stepper(t, k)
 	case "cholesky":
 		return c.metropolis(t, k)
 	}
@@ -342,10 +358,10 @@ func (c *Chain) metropolis(t chains.Task, k *chains.Checkpoint) (func(context.Co
 			return err
 		}
 		began := time.Now()
-		kern.Advance(k.State.Psi, k.State.Metropolis, key.Stream(random.Accept, 0))
+		accept := kern.Advance(k.State.Psi, k.State.Metropolis, key.Stream(random.Accept, 0))
 		cost := chains.Cost{Densities: 1, Seconds: time.Since(began).Seconds()}
 		k.Cost.Add(cost)
-		c.d.Observe(Observation{Chain: key.Chain, Iter: key.Iter, N: len(c.d.Problem.Y), Psi: slices.Clone(k.State.Psi), Cost: cost})
+		c.d.Observe(Observation{Chain: key.Chain, Iter: key.Iter, N: len(c.d.Problem.Y), Psi: slices.Clone(k.State.Psi), Acceptance: accept, Cost: cost})
 		return nil
 	}, nil
 }

@@ -47,7 +47,7 @@ func (d *Driver) Prepare(ctx context.Context) (*chains.Prepared, error) {
 	switch d.Plan.Method {
 	case "cholesky":
 		err = d.prepareDense(ctx, prep, pt, size)
-	case "fisher", "leimkuhler-matthews":
+	case "fisher", "leimkuhler-matthews", "exact":
 		err = d.prepareFisher(ctx, prep, pt, size)
 	default: // the subset's mode and curvature are what is published
 		err = prep.SetPoint(d.Plan, pt)
@@ -129,6 +129,13 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 			return fmt.Errorf("measuring the curvature at the mode: %w", err)
 		}
 		pt.Info, prep.Asymmetry = info, asym
+	}
+
+	if d.Plan.Method == "exact" {
+		if err := prep.SetPoint(d.Plan, pt); err != nil {
+			return err
+		}
+		return d.chooseRank(ctx, prep)
 	}
 
 	// The noise of a gradient at the mode, as the chains will see it.

@@ -11,7 +11,7 @@ import (
 
 // The words that a specification may use.
 var (
-	SamplerMethods    = []string{"fisher", "leimkuhler-matthews", "sgld", "cholesky"}
+	SamplerMethods    = []string{"fisher", "leimkuhler-matthews", "exact", "sgld", "cholesky"}
 	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
 	SolverMethods     = []string{"cg", "pcg", "ulisse"}
 	Precisions        = []string{"float64", "mixed"}

@@ -36,6 +36,7 @@ type Summary struct {
 	Preparation    chains.Cost   `json:"preparation"`
 	Total          chains.Cost   `json:"total"`
 	Settings       *Tuned        `json:"settings,omitempty"`
+	Rank           int           `json:"rank,omitempty"` // of the exact sampler's P
 	Warnings       []string      `json:"warnings"`
 	WallSeconds    float64       `json:"wall_seconds"`
 	Version        string        `json:"version"`
@@ -66,6 +67,7 @@ type Chain struct {
 	Draws                int     `json:"draws"`
 	Warmup               int     `json:"warmup"`
 	SolverIterationsMean float64 `json:"solver_iterations_mean"`
+	Acceptance           float64 `json:"acceptance,omitempty"` // of Metropolis–Hastings, after warm-up
 	chains.Cost
 }
 
@@ -121,10 +123,14 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 		if c.Cost.Solves > 0 {
 			it = float64(c.Cost.Iterations) / float64(c.Cost.Solves)
 		}
-		sum.Chains = append(sum.Chains, Chain{Draws: len(c.Draws), Warmup: c.Warmup, SolverIterationsMean: it, Cost: c.Cost})
+		out := Chain{Draws: len(c.Draws), Warmup: c.Warmup, SolverIterationsMean: it, Cost: c.Cost}
+		if m := c.State.Metropolis; m != nil && m.Steps > 0 {
+			out.Acceptance = float64(m.Accepted) / float64(m.Steps)
+		}
+		sum.Chains = append(sum.Chains, out)
 	}
 	if r.Prepared != nil {
-		sum.Preparation = r.Prepared.Cost
+		sum.Preparation, sum.Rank = r.Prepared.Cost, r.Prepared.Rank
 	}
 	if t := r.Settings; t != nil && t.Probes > 0 {
 		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget}
@@ -248,12 +254,19 @@ func (sum *Summary) cost(b *strings.Builder) {
 		fmt.Fprintf(b, "; %d gradients of %s each", t.Gradients, seconds(t.Seconds/float64(t.Gradients)))
 	}
 	if t.Densities > 0 {
-		fmt.Fprintf(b, "; %d dense evaluations", t.Densities)
+		fmt.Fprintf(b, "; %d log densities", t.Densities)
 	}
 	b.WriteString("\n")
 	if t.Products > 0 {
 		fmt.Fprintf(b, "%d solves, %.1f iterations each; %d products with K; %.3g pairs evaluated (%s)\n",
 			t.Solves, float64(t.Iterations)/float64(t.Solves), t.Products, t.Pairs, sum.InstructionSet)
+	}
+	if a := sum.acceptance(); a > 0 {
+		fmt.Fprintf(b, "acceptance %.2f", a)
+		if sum.Rank > 0 {
+			fmt.Fprintf(b, ", preconditioner of rank %d", sum.Rank)
+		}
+		b.WriteString("\n")
 	}
 	if s := sum.Settings; s != nil {
 		fmt.Fprintf(b, "%d probes", s.Probes)
@@ -262,6 +275,15 @@ func (sum *Summary) cost(b *strings.Builder) {
 		}
 		b.WriteString("\n")
 	}
+}
+
+// acceptance returns the mean over chains, 0 if there is none.
+func (sum *Summary) acceptance() float64 {
+	total := 0.0
+	for _, c := range sum.Chains {
+		total += c.Acceptance
+	}
+	return total / float64(max(1, len(sum.Chains)))
 }
 
 func seconds(s float64) string {
