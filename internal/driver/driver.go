@@ -197,7 +197,7 @@ func (d *Driver) NewChain(prep *chains.Prepared, chain int) (*Chain, error) {
 		return &Chain{d: d, dense: posterior.NewDense(d.Problem, d.Budget)}, nil
 	}
 	if d.Plan.Method == "exact" {
-		x, err := d.newExact(prep)
+		x, err := d.newExact(prep, chain)
 		return &Chain{d: d, exact: x}, err
 	}
 	pre, err := d.atMode(prep)

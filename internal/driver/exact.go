@@ -44,7 +44,7 @@ type exact struct {
 
 // newExact returns the exact sampler of a prepared run, whose P has the pivots
 // of the randomly pivoted Cholesky factor at the mode.
-func (d *Driver) newExact(prep *chains.Prepared) (*exact, error) {
+func (d *Driver) newExact(prep *chains.Prepared, chain int) (*exact, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.rows == nil {
@@ -54,7 +54,7 @@ func (d *Driver) newExact(prep *chains.Prepared) (*exact, error) {
 		}
 		d.rows = rows
 	}
-	return d.exactOn(d.rows), nil
+	return d.exactOn(d.rows, chain), nil
 }
 
 func (d *Driver) pivots(psi []float64, rank int) ([]int, error) {
@@ -63,8 +63,8 @@ func (d *Driver) pivots(psi []float64, rank int) ([]int, error) {
 	return precond.Pivots(op, rank, random.Key{Seed: d.Spec.Seed})
 }
 
-func (d *Driver) exactOn(rows []int) *exact {
-	x := &exact{d: d, op: d.Operator()}
+func (d *Driver) exactOn(rows []int, chain int) *exact {
+	x := &exact{d: d, op: d.Operator(chain)}
 	n := len(d.Problem.Y)
 	cross := cmvp.New(d.Problem.Inputs, d.Problem.Model.Family, d.Budget)
 	so := &d.Spec.Solver
@@ -158,7 +158,7 @@ func (d *Driver) pilot(ctx context.Context, prep *chains.Prepared, rank int) (fl
 	if err != nil {
 		return 0, err
 	}
-	x := d.exactOn(rows)
+	x := d.exactOn(rows, 0)
 	kern, ok := sgld.NewMetropolis(nil, (&chains.Settings{C: prep.Cov}).Metric(), prep.Psi, false)
 	if !ok {
 		return 0, fmt.Errorf("the covariance at the mode is not positive definite")

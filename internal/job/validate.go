@@ -77,6 +77,7 @@ func (s *Spec) fault() (path, msg string) {
 		atLeast("sampler.subset", sm.Subset.Or(2), 2),
 		{sm.Subset.Set && sm.Subset.Value > maxDense, "sampler.subset", fmt.Sprintf("%d, but its K is stored: at most %d", sm.Subset.Value, maxDense)},
 		atLeast("sampler.checkpoint", sm.Checkpoint, 1),
+		{sm.Certify && (sm.Method == "exact" || sm.Method == "cholesky"), "sampler.certify", fmt.Sprintf("%s is exact already: there is nothing to certify", sm.Method)},
 		positive("sampler.sgld.a", sm.SGLD.A),
 		positive("sampler.sgld.b", sm.SGLD.B),
 		{!(sm.SGLD.Gamma >= 0 && sm.SGLD.Gamma <= 1), "sampler.sgld.gamma", fmt.Sprintf("%g, but must be from 0 to 1", sm.SGLD.Gamma)},

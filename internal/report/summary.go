@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -37,6 +38,7 @@ type Summary struct {
 	Total          chains.Cost   `json:"total"`
 	Settings       *Tuned        `json:"settings,omitempty"`
 	Rank           int           `json:"rank,omitempty"` // of the exact sampler's P
+	Certificate    *Certificate  `json:"certificate,omitempty"`
 	Warnings       []string      `json:"warnings"`
 	WallSeconds    float64       `json:"wall_seconds"`
 	Version        string        `json:"version"`
@@ -140,14 +142,11 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 }
 
 func summarize(name string, x [][]float64) Parameter {
-	var all []float64
-	for _, c := range x {
-		all = append(all, c...)
-	}
+	all := slices.Concat(x...)
 	nan := Number(math.NaN())
 	p := Parameter{Name: name, Mean: nan, SD: nan, MCSEMean: nan}
 	if len(all) > 1 {
-		mean, sd := stat.MeanStdDev(all, nil)
+		mean, sd := moments(x)
 		p.Mean, p.SD, p.MCSEMean = Number(mean), Number(sd), Number(diagnostics.MCSEMean(x))
 	}
 	p.Q5, p.Q50, p.Q95 = Number(diagnostics.Quantile(all, 0.05)), Number(diagnostics.Quantile(all, 0.5)), Number(diagnostics.Quantile(all, 0.95))
@@ -155,6 +154,19 @@ func summarize(name string, x [][]float64) Parameter {
 	psrf, upper := diagnostics.PSRF(x)
 	p.PSRF, p.PSRF975 = Number(psrf), Number(upper)
 	return p
+}
+
+// moments returns the mean and the sd of the draws of all chains.
+func moments(x [][]float64) (mean, sd float64) { return stat.MeanStdDev(slices.Concat(x...), nil) }
+
+// Certify adds a certificate; what it found wrong becomes a warning.
+func (sum *Summary) Certify(c *Certificate) {
+	sum.Certificate = c
+	if !c.Agrees {
+		for _, t := range c.Text {
+			sum.Warnings = append(sum.Warnings, "certificate: "+t)
+		}
+	}
 }
 
 // warn collects what a reader must know before believing the numbers.
@@ -240,6 +252,9 @@ func (sum *Summary) WriteText(w io.Writer) error {
 	}
 	tw.Flush()
 	sum.cost(&b)
+	if sum.Certificate != nil {
+		sum.Certificate.write(&b)
+	}
 	for _, warning := range sum.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", warning)
 	}
