@@ -86,7 +86,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "---\n" + data, `s.yaml: more than one YAML document: a specification is one`},
 		{data + "sampelr: {}\n", `s.yaml: line 3, column 1: sampelr: unknown field: did you mean "sampler"?`},
 		{data + "sampler: {method: fisher, methd: sgld}\n", `s.yaml: line 3, column 27: sampler.methd: unknown field: did you mean "method"?`},
-		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, sgld`},
+		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, sgld`},
 		{data + "seed: 1\nseed: 2\n", `s.yaml: line 4, column 1: seed: the field is given twice`},
 		{data + "seed: -1\n", `s.yaml: line 3, column 7: seed: "-1" is not a whole number from 0`},
 		{data + "sampler: {chains: four}\n", `s.yaml: line 3, column 19: sampler.chains: "four" is not a whole number`},

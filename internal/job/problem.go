@@ -100,6 +100,8 @@ func (s *Solver) StoppingLaw() solve.Law {
 		return solve.GeometricLaw{P: s.Beta}
 	case "decay":
 		return solve.DecayLaw{MinProb: 0.3, MaxProb: 0.99}
+	case "optimal":
+		return solve.OptimalLaw{MinProb: 0.1}
 	}
 	return solve.PaperLaw{Beta: s.Beta}
 }

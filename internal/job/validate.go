@@ -15,7 +15,7 @@ var (
 	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
 	SolverMethods     = []string{"cg", "pcg", "ulisse"}
 	Precisions        = []string{"float64", "mixed"}
-	Laws              = []string{"paper", "geometric", "decay"}
+	Laws              = []string{"paper", "geometric", "decay", "optimal"}
 	PreconditionerSet = []string{"none", "nystrom", "cholesky", "rpcholesky"}
 )
 
