@@ -18,7 +18,7 @@ const guessWeight = 50
 // Adapt returns the settings of the next window of a run at a barrier.
 func Adapt(r *Run) (*Settings, error) {
 	p := &r.Plan
-	s := &Settings{Window: r.nextWindow(), C: r.Prepared.Cov}
+	s := &Settings{Window: r.nextWindow(), C: r.Prepared.Cov, Early: p.Solver == "ulisse"}
 	if draws := r.pooled(); draws != nil {
 		mean, c := sgld.Pool(draws, symmetric(r.Prepared.Cov), guessWeight*float64(p.Params()))
 		s.C = Flat(c)
@@ -46,7 +46,13 @@ func Adapt(r *Run) (*Settings, error) {
 			s.Probes = sgldProbes
 		}
 	case "fisher", "leimkuhler-matthews":
-		if err := p.tune(s, r.noise()); err != nil {
+		noise := r.noise()
+		if p.Solver == "auto" {
+			if err := r.chooseSolver(s, noise); err != nil {
+				return nil, err
+			}
+		}
+		if err := p.tune(s, noise); err != nil {
 			return nil, err
 		}
 	}
@@ -83,6 +89,9 @@ func (r *Run) noise() Stats {
 			x[i] /= float64(sum.Spreads)
 		}
 	}
+	if len(sum.SolverCov) == 0 { // solves have not stopped early yet
+		sum.SolverCov = r.Prepared.SolverCov
+	}
 	return sum
 }
 
@@ -92,7 +101,10 @@ func (p *Plan) tune(s *Settings, noise Stats) error {
 	if len(noise.ProbeCov) == 0 {
 		return fmt.Errorf("the noise of the gradient was not measured")
 	}
-	s.ProbeCov, s.SolverCov = noise.ProbeCov, noise.SolverCov
+	s.ProbeCov = noise.ProbeCov
+	if s.Early {
+		s.SolverCov = noise.SolverCov
+	}
 	lo, hi := minProbes, p.MaxProbes
 	if p.Probes > 0 {
 		lo, hi = p.Probes, p.Probes
@@ -119,6 +131,48 @@ func (p *Plan) tune(s *Settings, noise Stats) error {
 		return err
 	}
 	s.Budget = f.Budget
+	return nil
+}
+
+// elementCost is what an element of K costs to evaluate, in units of what it
+// costs to multiply it with one right-hand side.
+const elementCost = 8
+
+// chooseSolver decides whether solves stop early where that is left open. The
+// first window solves to the tolerance, the second stops early; from the third
+// on the solves stop early if the step that is wanted can be afforded with the
+// noise that this adds, and the work for a gradient, more probes included, is
+// less: numbers of products and covariances decide, never a clock.
+func (r *Run) chooseSolver(s *Settings, noise Stats) error {
+	p := &r.Plan
+	if len(p.Windows) < 3 || s.Window == 0 {
+		return nil
+	}
+	mean := float64(noise.Products) / float64(max(1, noise.Spreads))
+	s.Plain = r.Settings.Plain
+	switch s.Window {
+	case 1:
+		s.Plain, s.Early = mean, true
+		return nil
+	case 2:
+		work := func(early bool, products float64) (work, step float64, err error) {
+			t := *s
+			t.Early = early
+			err = p.tune(&t, noise)
+			return products * (elementCost + 1 + float64(t.Probes)), t.Step, err
+		}
+		plain, h, err := work(false, s.Plain)
+		if err != nil {
+			return err
+		}
+		early, hEarly, err := work(true, mean)
+		if err != nil {
+			return err
+		}
+		s.Early = hEarly >= h && early < plain && noise.SolverCov != nil
+	default:
+		s.Early = r.Settings.Early
+	}
 	return nil
 }
 

@@ -28,6 +28,7 @@ type Plan struct {
 	Step       float64       `json:"step"`   // wanted h (fisher) or ε (leimkuhler-matthews)
 	Probes     int           `json:"probes"` // fixed number; 0 means tuned
 	MaxProbes  int           `json:"max_probes"`
+	Solver     string        `json:"solver"`
 }
 
 // Defaults of the plan. A step of 0.8 gives two effective draws for three
@@ -50,7 +51,7 @@ func NewPlan(s *job.Spec, names []string) Plan {
 		Method: s.Sampler.Method, Names: names, Chains: s.Sampler.Chains, Checkpoint: s.Sampler.Checkpoint,
 		Draws: s.Sampler.Draws, MaxDraws: s.Stop.MaxDraws, RHat: s.Stop.RHat, ESS: s.Stop.ESS,
 		MaxTime: time.Duration(s.Stop.MaxTime), Seed: s.Seed,
-		Step: s.Sampler.Step.Or(defaultStep(s.Sampler.Method)), Probes: s.Sampler.Probes.Or(0), MaxProbes: maxProbes,
+		Step: s.Sampler.Step.Or(defaultStep(s.Sampler.Method)), Probes: s.Sampler.Probes.Or(0), MaxProbes: maxProbes, Solver: s.Solver.Method,
 	}
 	switch p.Method {
 	case "fisher", "leimkuhler-matthews", "exact":

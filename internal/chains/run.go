@@ -57,7 +57,7 @@ type Prepared struct {
 	// measured around the mode.
 	Rank       int     `json:"rank,omitempty"`
 	Acceptance float64 `json:"acceptance,omitempty"`
-	Cost      Cost    `json:"cost"`
+	Cost       Cost    `json:"cost"`
 }
 
 // Settings are what all chains of a window share.
@@ -71,6 +71,10 @@ type Settings struct {
 	Probes    int       `json:"probes,omitempty"`
 	Step      float64   `json:"step,omitempty"`
 	Budget    float64   `json:"noise_budget,omitempty"` // λ_min(Q) in units of C
+	// Early says that solves stop early. Plain is what a gradient takes without,
+	// where the solver is to be chosen: products with K.
+	Early bool    `json:"early,omitempty"`
+	Plain float64 `json:"plain,omitempty"`
 }
 
 // State is what a chain carries across a checkpoint.
@@ -100,10 +104,12 @@ type Stats struct {
 	Spreads   int       `json:"spreads,omitempty"` // gradients whose noise was measured
 	ProbeCov  []float64 `json:"probe_cov,omitempty"`
 	SolverCov []float64 `json:"solver_cov,omitempty"`
+	Products  int       `json:"products,omitempty"`
 }
 
 func (s *Stats) add(o Stats) {
 	s.Spreads += o.Spreads
+	s.Products += o.Products
 	s.ProbeCov = addTo(s.ProbeCov, o.ProbeCov)
 	s.SolverCov = addTo(s.SolverCov, o.SolverCov)
 }

@@ -137,7 +137,7 @@ func (p *progress) phase(v local.View) {
 		args = append(args, "log_mode", rounded(r.Prepared.Psi), "windows", r.Plan.Windows)
 	case chains.Sampling:
 		if s := r.Settings; s.Step > 0 {
-			args = append(args, "step", round(s.Step, 3), "probes", s.Probes, "noise_budget", round(s.Budget, 3))
+			args = append(args, "step", round(s.Step, 3), "probes", s.Probes, "noise_budget", round(s.Budget, 3), "early_stopping", s.Early)
 		}
 	case chains.Done:
 		args = append(args, "reason", r.Stopped.Reason, "draws", r.Stopped.Draws)

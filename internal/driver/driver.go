@@ -105,8 +105,7 @@ func (d *Driver) precondition(p *posterior.Problem, psi []float64) (*precond.Low
 }
 
 // newSource returns a source over a problem (all rows or a subset) with a
-// preconditioner that may be nil. With early, solves stop early if the
-// specification says so.
+// preconditioner that may be nil. With early, solves stop early.
 func (d *Driver) newSource(p *posterior.Problem, op Operator, pre *precond.LowRank, tolerance float64, early bool) (*source, error) {
 	s := &source{op: op, rows: len(p.Y)}
 	so := &d.Spec.Solver
@@ -123,8 +122,8 @@ func (d *Driver) newSource(p *posterior.Problem, op Operator, pre *precond.LowRa
 			opt.Precond = pre
 		}
 	}
-	if so.Method == "ulisse" && early {
-		c.Early = &posterior.Early{Q: so.Q, Law: so.StoppingLaw(), Replicates: 1}
+	if early {
+		c.Early = &posterior.Early{Q: so.TailStart(), Law: so.StoppingLaw(), Replicates: 1}
 		if d.Plan.Matched() { // its step depends on the noise: measure it
 			c.Early.Replicates = 2
 		}
@@ -186,7 +185,10 @@ func costOf(rep solve.Report, pairs int64, seconds float64) chains.Cost {
 // Chain drives one chain. It is not safe for concurrent use.
 type Chain struct {
 	d      *Driver
-	source *source          // gradients: sgld, fisher, leimkuhler-matthews
+	op     Operator         // gradients: sgld, fisher, leimkuhler-matthews
+	pre    *precond.LowRank // of op
+	source *source          // over op
+	early  bool             // whether its solves stop early
 	dense  *posterior.Dense // cholesky
 	exact  *exact           // exact
 }
@@ -204,11 +206,16 @@ func (d *Driver) NewChain(prep *chains.Prepared, chain int) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.newSource(d.Problem, d.Operator(chain), pre, d.Spec.Solver.Tolerance, true)
-	if err != nil {
-		return nil, err
+	return &Chain{d: d, op: d.Operator(chain), pre: pre}, nil
+}
+
+// use makes the chain's source what the settings ask for.
+func (c *Chain) use(early bool) (err error) {
+	if c.source == nil || c.early != early {
+		c.early = early
+		c.source, err = c.d.newSource(c.d.Problem, c.op, c.pre, c.d.Spec.Solver.Tolerance, early)
 	}
-	return &Chain{d: d, source: s}, nil
+	return err
 }
 
 // atMode returns the preconditioner at the mode, which all chains share.
@@ -235,6 +242,11 @@ const maxPsi = 60
 // Advance carries out a task. The result depends on the task alone.
 func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
 	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
+	if c.op != nil {
+		if err := c.use(t.Settings.Early); err != nil {
+			return nil, err
+		}
+	}
 	step, err := c.stepper(t, k)
 	if err != nil {
 		return nil, err
@@ -303,6 +315,7 @@ func (c *Chain) matched(t chains.Task, k *chains.Checkpoint, budget float64, adv
 		k.Cost.Add(cost)
 		if t.Warmup && g.ProbeCov != nil {
 			k.Stats.Spreads++
+			k.Stats.Products += cost.Products
 			k.Stats.ProbeCov = sum(k.Stats.ProbeCov, g.ProbeCov)
 			if g.SolverCov != nil {
 				k.Stats.SolverCov = sum(k.Stats.SolverCov, g.SolverCov)

@@ -139,7 +139,8 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 	}
 
 	// The noise of a gradient at the mode, as the chains will see it.
-	src, err := d.newSource(d.Problem, op, pre, d.Spec.Solver.Tolerance, true)
+	m := d.Spec.Solver.Method
+	src, err := d.newSource(d.Problem, op, pre, d.Spec.Solver.Tolerance, m == "ulisse" || m == "auto")
 	if err != nil {
 		return err
 	}

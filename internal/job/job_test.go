@@ -113,7 +113,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "sampler: {method: sgld, checkpoint: 30}\n", `s.yaml: line 3, column 37: sampler.checkpoint: 30, but must be a multiple of sampler.sgld.redraw, 20: warm starts end at checkpoints`},
 		{data + "solver: {method: pcg, preconditioner: {kind: none}}\n", `s.yaml: line 3, column 46: solver.preconditioner.kind: pcg needs a preconditioner: use cg`},
 		{data + "solver: {method: cg, preconditioner: {kind: none}}\n", `s.yaml: sampler.probe_kind: whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner`},
-		{data + "solver: {method: ulisse, precision: mixed}\n", `s.yaml: line 3, column 37: solver.precision: ulisse needs float64: its solutions are not verified`},
+		{data + "solver: {method: ulisse, precision: mixed}\n", `s.yaml: line 3, column 37: solver.precision: stopping early (ulisse, auto) needs float64: its solutions are not verified`},
 		{data + "solver: {law: geometric, beta: 2}\n", `s.yaml: line 3, column 32: solver.beta: 2, but the geometric law takes a probability below 1`},
 		{data + "stop: {rhat: 1}\n", `s.yaml: line 3, column 14: stop.rhat: 1, but R-hat is never below 1`},
 	} {

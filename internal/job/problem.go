@@ -93,15 +93,30 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	return posterior.NewProblem(m, pr, d.X, d.Y), nil
 }
 
+// autoTail is where the tail begins, and minProb the least probability of a step,
+// of the stopping law that needs no constants.
+const (
+	autoTail = 0.1
+	minProb  = 0.1
+)
+
 // StoppingLaw returns the stopping law of ULISSE.
 func (s *Solver) StoppingLaw() solve.Law {
-	switch s.Law {
-	case "geometric":
+	switch law := s.Law; {
+	case s.Method == "auto", law == "optimal":
+		return solve.OptimalLaw{MinProb: minProb}
+	case law == "geometric":
 		return solve.GeometricLaw{P: s.Beta}
-	case "decay":
+	case law == "decay":
 		return solve.DecayLaw{MinProb: 0.3, MaxProb: 0.99}
-	case "optimal":
-		return solve.OptimalLaw{MinProb: 0.1}
 	}
 	return solve.PaperLaw{Beta: s.Beta}
+}
+
+// TailStart returns the q of ULISSE.
+func (s *Solver) TailStart() float64 {
+	if s.Method == "auto" {
+		return autoTail
+	}
+	return s.Q
 }

@@ -13,7 +13,7 @@ import (
 var (
 	SamplerMethods    = []string{"fisher", "leimkuhler-matthews", "exact", "sgld", "cholesky"}
 	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
-	SolverMethods     = []string{"cg", "pcg", "ulisse"}
+	SolverMethods     = []string{"cg", "pcg", "ulisse", "auto"}
 	Precisions        = []string{"float64", "mixed"}
 	Laws              = []string{"paper", "geometric", "decay", "optimal"}
 	PreconditionerSet = []string{"none", "nystrom", "cholesky", "rpcholesky"}
@@ -89,7 +89,7 @@ func (s *Spec) fault() (path, msg string) {
 		{!(so.Tolerance > 0 && so.Tolerance < 1), "solver.tolerance", fmt.Sprintf("%g, but must be between 0 and 1", so.Tolerance)},
 		atLeast("solver.max_iterations", so.MaxIterations.Or(1), 1),
 		oneOf("solver.precision", so.Precision, Precisions),
-		{so.Method == "ulisse" && so.Precision == "mixed", "solver.precision", "ulisse needs float64: its solutions are not verified"},
+		{(so.Method == "ulisse" || so.Method == "auto") && so.Precision == "mixed", "solver.precision", "stopping early (ulisse, auto) needs float64: its solutions are not verified"},
 		oneOf("solver.preconditioner.kind", so.Preconditioner.Kind, PreconditionerSet),
 		atLeast("solver.preconditioner.rank", so.Preconditioner.Rank.Or(1), 1),
 		{so.Method == "pcg" && so.Preconditioner.Kind == "none", "solver.preconditioner.kind", "pcg needs a preconditioner: use cg"},

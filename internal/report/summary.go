@@ -78,6 +78,7 @@ type Tuned struct {
 	Probes      int     `json:"probes,omitempty"`
 	Step        float64 `json:"step,omitempty"`
 	NoiseBudget float64 `json:"noise_budget,omitempty"`
+	EarlyStop   bool    `json:"early_stopping,omitempty"` // solves stop early (solver.method: ulisse, or auto's choice)
 }
 
 // Number is a float64 that is null in JSON where it is not finite.
@@ -135,7 +136,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 		sum.Preparation, sum.Rank = r.Prepared.Cost, r.Prepared.Rank
 	}
 	if t := r.Settings; t != nil && t.Probes > 0 {
-		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget}
+		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget, EarlyStop: t.Early}
 	}
 	sum.warn(s, r)
 	return sum
@@ -287,6 +288,9 @@ func (sum *Summary) cost(b *strings.Builder) {
 		fmt.Fprintf(b, "%d probes", s.Probes)
 		if s.Step > 0 {
 			fmt.Fprintf(b, ", step %.2f, noise budget left %.2f", s.Step, s.NoiseBudget)
+		}
+		if s.EarlyStop {
+			b.WriteString(", solves stopped early")
 		}
 		b.WriteString("\n")
 	}
