@@ -90,6 +90,13 @@ func TestRunWritesItsResults(t *testing.T) {
 		t.Errorf("no progress in\n%s", stderr)
 	}
 
+	if !strings.Contains(stderr, "msg=provisional") {
+		t.Errorf("no provisional answer in\n%s", stderr)
+	}
+	if left, _ := filepath.Glob(filepath.Join(out, "provisional.*")); len(left) > 0 {
+		t.Errorf("%v is still there beside the results", left)
+	}
+
 	// Every gradient has a line with what it cost.
 	log, _ := os.ReadFile(filepath.Join(out, "log.jsonl"))
 	gradients := 0

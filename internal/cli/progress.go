@@ -129,6 +129,15 @@ func (p *progress) Watch(v local.View) {
 	}
 }
 
+// Say tells something in a line.
+func (p *progress) Say(topic, line string) {
+	p.log.Info(topic, "text", line)
+	p.talk.Info(topic, "text", line)
+	if p.bars != nil {
+		fmt.Fprintf(p.bars, "%s\n", line)
+	}
+}
+
 // phase tells of a new phase.
 func (p *progress) phase(v local.View) {
 	args := []any{"elapsed", v.Elapsed.Round(time.Millisecond).String()}

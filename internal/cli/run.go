@@ -73,7 +73,8 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	}
 	defer fold.close()
 
-	r, wall, err := a.sample(ctx, f, j, fold, j.plan, j.spec, journalFile, nil)
+	early := &early{job: j, dir: fold.dir}
+	r, wall, err := a.sample(ctx, f, j, fold, j.plan, j.spec, journalFile, nil, early)
 	if err != nil {
 		return err
 	}
@@ -113,6 +114,7 @@ func (a *App) conclude(o *outcome, dir string, asJSON bool) error {
 		if err := report.WriteAll(dir, sum, o.data, o.model, o.run); err != nil {
 			return err
 		}
+		report.RemoveProvisional(dir)
 	}
 	if asJSON {
 		if err := a.printJSON(sum); err != nil {
@@ -132,9 +134,9 @@ func (a *App) conclude(o *outcome, dir string, asJSON bool) error {
 	return nil
 }
 
-// sample runs a schedule to its end in a folder; prepare may be nil.
+// sample runs a schedule to its end in a folder; prepare and early may be nil.
 func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder, plan chains.Plan, spec *job.Spec, journal string,
-	prepare func(context.Context, *driver.Driver) (*chains.Prepared, error)) (*chains.Run, time.Duration, error) {
+	prepare func(context.Context, *driver.Driver) (*chains.Prepared, error), early *early) (*chains.Run, time.Duration, error) {
 	progress, err := a.newProgress(f.quiet, plan, fold.path("log.jsonl"))
 	if err != nil {
 		return nil, 0, err
@@ -147,7 +149,14 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder, 
 	if prepare != nil {
 		c.Prepare = func(ctx context.Context) (*chains.Prepared, error) { return prepare(ctx, d) }
 	}
+	if early != nil {
+		c.Watch = func(v local.View) {
+			progress.Watch(v)
+			early.watch(ctx, v, progress)
+		}
+	}
 	r, wall, err := local.Run(ctx, c)
+	early.stop()
 	progress.Finished(r)
 	if local.ErrInterrupted(err) && ctx.Err() != nil {
 		fmt.Fprintf(a.Stderr, "interrupted; go on with: ulisse run --resume %s\n", fold.dir)
@@ -163,7 +172,7 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder, 
 func (a *App) certify(ctx context.Context, f *runFlags, j *runJob, fold *folder, fast *chains.Run) (*report.Certificate, error) {
 	spec := driver.CertifySpec(j.spec)
 	exact, _, err := a.sample(ctx, f, j, fold, chains.NewPlan(spec, j.plan.Names), spec, certifyFile,
-		func(ctx context.Context, d *driver.Driver) (*chains.Prepared, error) { return d.PrepareFrom(ctx, fast) })
+		func(ctx context.Context, d *driver.Driver) (*chains.Prepared, error) { return d.PrepareFrom(ctx, fast) }, nil)
 	if err != nil {
 		return nil, err
 	}

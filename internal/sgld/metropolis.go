@@ -65,7 +65,7 @@ func (m *Metropolis) Advance(psi []float64, st *MetropolisState, r *rand.Rand) f
 	var correction float64
 	if independent {
 		prop = m.Propose(r)
-		correction = m.logT(psi) - m.logT(prop)
+		correction = m.LogProposal(psi) - m.LogProposal(prop)
 	} else {
 		prop = make([]float64, len(psi))
 		m.offset(prop, 2.38/math.Sqrt(float64(len(psi)))*math.Exp(st.LogScale), r)
@@ -97,6 +97,17 @@ func (m *Metropolis) Propose(r *rand.Rand) []float64 {
 	return prop
 }
 
+// Normal draws from the normal distribution with the kernel's mean and
+// covariance. It panics if there is no mean.
+func (m *Metropolis) Normal(r *rand.Rand) []float64 {
+	x := make([]float64, len(m.mean))
+	m.offset(x, 1, r)
+	for i := range x {
+		x[i] += m.mean[i]
+	}
+	return x
+}
+
 // offset sets dst to scale·L·z.
 func (m *Metropolis) offset(dst []float64, scale float64, r *rand.Rand) {
 	z := mat.NewVecDense(len(dst), nil)
@@ -107,8 +118,8 @@ func (m *Metropolis) offset(dst []float64, scale float64, r *rand.Rand) {
 	v.MulVec(m.cov, z)
 }
 
-// logT is the log density of the t proposal, up to a constant.
-func (m *Metropolis) logT(psi []float64) float64 {
+// LogProposal is the log density of an independent proposal, up to a constant.
+func (m *Metropolis) LogProposal(psi []float64) float64 {
 	d := slices.Clone(psi)
 	for i := range d {
 		d[i] -= m.mean[i]
