@@ -137,6 +137,7 @@ type Cost struct {
 	Singles     int     `json:"single_products"`
 	Pairs       float64 `json:"pairs"` // elements of K ranged over
 	Unconverged int     `json:"unconverged"`
+	Shortened   int     `json:"shortened,omitempty"` // gradients of warm-up that were too steep to be followed
 	Seconds     float64 `json:"seconds"`
 }
 
@@ -150,6 +151,7 @@ func (c *Cost) Add(o Cost) {
 	c.Singles += o.Singles
 	c.Pairs += o.Pairs
 	c.Unconverged += o.Unconverged
+	c.Shortened += o.Shortened
 	c.Seconds += o.Seconds
 }
 

@@ -262,7 +262,7 @@ func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint,
 		}
 		for _, x := range st.Psi {
 			if math.IsNaN(x) || math.Abs(x) > maxPsi {
-				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g", t.Chain, st.Iter, st.Psi)
+				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g: the posterior is far from normal there; use a smaller sampler.step, method: exact, or informative priors", t.Chain, st.Iter, st.Psi)
 			}
 		}
 		k.Draws = append(k.Draws, slices.Clone(st.Psi))
@@ -321,9 +321,30 @@ func (c *Chain) matched(t chains.Task, k *chains.Checkpoint, budget float64, adv
 				k.Stats.SolverCov = sum(k.Stats.SolverCov, g.SolverCov)
 			}
 		}
+		if t.Warmup {
+			k.Cost.Shortened += shorten(g.Value, metric)
+		}
 		advance(k.State.Psi, g.Value, key)
 		return nil
 	}
+}
+
+// reach is how many posterior standard deviations for each parameter, in the
+// root mean square, C·g may be long in warm-up.
+const reach = 3
+
+// shorten bounds (gᵀCg/p)^½ by reach. Chains start dispersed, maybe where a
+// skewed posterior is so steep that a step from there would go as far on the
+// other side; within a posterior's spread the length is about one. It returns
+// the number of gradients that it changed, 0 or 1.
+func shorten(g []float64, metric *mat.SymDense) int {
+	v := mat.NewVecDense(len(g), g)
+	length := math.Sqrt(mat.Inner(v, metric, v) / float64(len(g)))
+	if length <= reach {
+		return 0
+	}
+	v.ScaleVec(reach/length, v)
+	return 1
 }
 
 func sum(a []float64, b *mat.SymDense) []float64 {

@@ -284,6 +284,9 @@ func (sum *Summary) cost(b *strings.Builder) {
 		}
 		b.WriteString("\n")
 	}
+	if t.Shortened > 0 {
+		fmt.Fprintf(b, "%d gradients of warm-up were shortened: the chains began where the posterior is steep\n", t.Shortened)
+	}
 	if s := sum.Settings; s != nil {
 		fmt.Fprintf(b, "%d probes", s.Probes)
 		if s.Step > 0 {
