@@ -47,6 +47,8 @@ func main() {
 	dir := flag.String("data", "", "folder with concrete.csv and power.csv")
 	only := flag.String("only", "", "one of concrete, concrete-ard, power")
 	draws := flag.Int("draws", 150, "kept draws of each chain of Fisher-matched Langevin; the others in proportion")
+	noSGLD := flag.Bool("skip-sgld", false, "leave out SGLD, which needs thousands of gradients for a few effective draws")
+	oracle := flag.Float64("oracle", 1, "factor on the oracle's draws")
 	rows := flag.Int("power-rows", 3000, "rows of power.csv")
 	flag.Parse()
 	var grid []setting
@@ -62,14 +64,15 @@ func main() {
 		{"power", fmt.Sprintf("{path: %q, target: PE, rows: %d}", filepath.Join(*dir, "power.csv"), *rows), "{}", 150, 400, few},
 	} {
 		if *only == "" || *only == p.name {
-			if err := p.compare(*draws); err != nil {
+			p.warmup, p.draws = int(*oracle*float64(p.warmup)), int(*oracle*float64(p.draws))
+			if err := p.compare(*draws, *noSGLD); err != nil {
 				log.Fatalf("%s: %v", p.name, err)
 			}
 		}
 	}
 }
 
-func (p *posterior) compare(draws int) error {
+func (p *posterior) compare(draws int, noSGLD bool) error {
 	warm := "auto"
 	if p.name == "concrete-ard" {
 		warm = "100"
@@ -98,6 +101,9 @@ func (p *posterior) compare(draws int) error {
 	}
 	entries = append(entries, entry{"exact", "{method: exact, warmup: " + warm + ", draws: %d}", pcg, 2 * draws})
 	for _, e := range entries {
+		if noSGLD && strings.Contains(e.sampler, "method: sgld") {
+			continue
+		}
 		r, err := p.run(fmt.Sprintf(e.sampler, e.draws), e.solver, e.draws)
 		if err != nil {
 			fmt.Printf("| %s | | | failed: %v |\n", e.name, err)

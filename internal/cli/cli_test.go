@@ -208,7 +208,7 @@ func TestPlan(t *testing.T) {
 	if e.N != 120 || e.PairsPerProduct != 14400 || !(e.PairsPerSecond > 0) || e.Gradients != 2*60+prepareGradients+6 || e.MemoryBytes <= e.DataBytes {
 		t.Errorf("%+v", e)
 	}
-	for _, method := range []string{"fisher", "cholesky", "sgld"} {
+	for _, method := range []string{"fisher", "exact", "cholesky", "sgld"} {
 		spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(strings.ReplaceAll(smallSpec, "method: fisher", "method: "+method), "checkpoint: 10", "checkpoint: 20"))
 		code, stdout, stderr := ulisse(t, "", "plan", spec)
 		if code != 0 || !strings.Contains(stdout, "memory") || !strings.Contains(stdout, "in all") {
