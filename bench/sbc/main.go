@@ -1,7 +1,7 @@
 // Command sbc calibrates the whole pipeline by simulation: rank histograms of
 // the true parameters among the draws, on data generated from the prior.
 //
-//	go run ./bench/sbc [-reps 200] [-n 80]
+//	go run ./bench/sbc [-reps 200] [-n 80] [-seed 1] [-only exact]
 package main
 
 import (
@@ -17,6 +17,8 @@ import (
 func main() {
 	reps := flag.Int("reps", 200, "data sets for each sampler")
 	n := flag.Int("n", 80, "rows of each")
+	seed := flag.Uint64("seed", 1, "seed of the data sets")
+	only := flag.String("only", "", "one sampler only")
 	flag.Parse()
 	const kept, bins = 19, 10
 	lo, hi := calibration.Band(*reps, bins, 0.99)
@@ -28,8 +30,11 @@ func main() {
 		method, solver string
 		thin           int
 	}{{"fisher", pcg, 3}, {"leimkuhler-matthews", pcg, 6}, {"exact", pcg, 6}} {
+		if *only != "" && *only != c.method {
+			continue
+		}
 		names, ranks, err := calibration.Ranks(context.Background(), calibration.Config{Method: c.method, Solver: c.solver,
-			N: *n, Reps: *reps, Kept: kept, Thin: c.thin, Seed: 1})
+			N: *n, Reps: *reps, Kept: kept, Thin: c.thin, Seed: *seed})
 		if err != nil {
 			log.Fatal(err)
 		}
