@@ -100,8 +100,11 @@ type outcome struct {
 
 func (o *outcome) summary() *report.Summary {
 	sum := report.Summarize(o.spec, o.data, o.model, o.run, o.wall, o.isa)
-	if o.certificate != nil {
+	switch {
+	case o.certificate != nil:
 		sum.Certify(o.certificate)
+	case o.spec.Sampler.Certify:
+		sum.Warnings = append(sum.Warnings, "there is no certificate: only ulisse run makes one")
 	}
 	return sum
 }
