@@ -95,6 +95,13 @@ func TestRunWritesItsResults(t *testing.T) {
 		t.Errorf("no progress in\n%s", stderr)
 	}
 
+	if !strings.Contains(stderr, "msg=provisional") {
+		t.Errorf("no provisional answer in\n%s", stderr)
+	}
+	if left, _ := filepath.Glob(filepath.Join(out, "provisional.*")); len(left) > 0 {
+		t.Errorf("%v is still there beside the results", left)
+	}
+
 	// Every gradient has a line with what it cost.
 	log, _ := os.ReadFile(filepath.Join(out, "log.jsonl"))
 	gradients := 0
@@ -237,7 +244,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: %+v", cache, e.Cache)
 		}
 	}
-	for _, method := range []string{"fisher", "cholesky", "sgld"} {
+	for _, method := range []string{"fisher", "exact", "cholesky", "sgld"} {
 		spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(strings.ReplaceAll(smallSpec, "method: fisher", "method: "+method), "checkpoint: 10", "checkpoint: 20"))
 		code, stdout, stderr := ulisse(t, "", "plan", spec)
 		if code != 0 || !strings.Contains(stdout, "memory") || !strings.Contains(stdout, "in all") {

@@ -88,6 +88,9 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 	plan := chains.NewPlan(s, p.Model.Names())
 	e := &estimate{Name: s.Name, N: int(n), D: int(d), Cores: budget.Cores(), InstructionSet: instructionSet()}
 	e.RightHandSides = 1 + s.Sampler.Probes.Or(driver.AssumedProbes)
+	if plan.Method == "exact" { // one after the other
+		e.RightHandSides = 1
+	}
 	chainsAtOnce := int64(min(plan.Chains, budget.Cores()))
 	e.DataBytes = 8 * n * (d + 1)
 	if plan.Method == "cholesky" {
@@ -102,6 +105,12 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 			e.PrecondRank = s.Solver.Preconditioner.Rank.Or(precond.AutoRank(int(n)))
 			m := int64(e.PrecondRank)
 			e.PrecondBytes = 8 * (2*n*m + 4*m*m) // while it is built
+			if plan.Method == "exact" {          // two for each chain, and one that is built
+				e.PrecondBytes += int64(plan.Chains) * 2 * 8 * (n*m + 3*m*m)
+			}
+		}
+		if plan.Method == "exact" { // Lanczos keeps its basis
+			e.VectorBytes += int64(plan.Chains) * 8 * n * driver.AssumedIterations
 		}
 		sub := int64(min(int(n), s.Sampler.Subset.Or(512)))
 		e.DenseBytes = 4 * 8 * sub * sub
@@ -125,6 +134,9 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 			saving = e.Cache.Saving
 		}
 		e.SecondsGradient = e.SecondsProduct * (float64(e.Iterations)*(1-saving) + 2)
+		if plan.Method == "exact" { // x by Lanczos, then a solve
+			e.SecondsGradient *= 2
+		}
 	} else {
 		d := posterior.NewDense(p, budget)
 		psi := make([]float64, p.Model.NumParams())
@@ -137,7 +149,7 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		warm += w
 	}
 	e.Gradients = plan.Chains * (warm + plan.Draws)
-	if plan.Method == "fisher" {
+	if plan.Matched() || plan.Method == "exact" {
 		e.Gradients += prepareGradients + 2*p.Model.NumParams()
 	}
 	e.SecondsEstimated = float64(e.Gradients) * e.SecondsGradient

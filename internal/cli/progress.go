@@ -95,7 +95,12 @@ func (p *progress) Cache(c *cmvp.CachePlan) {
 // Observe notes a gradient.
 func (p *progress) Observe(o driver.Observation) {
 	at := []slog.Attr{slog.Int("chain", o.Chain), slog.Int("iter", o.Iter), slog.Int("rows", o.N), slog.Any("psi", o.Psi)}
-	if o.Gradients == 0 { // a step of the oracle
+	if o.Gradients == 0 { // a step of Metropolis–Hastings
+		at = append(at, slog.Float64("acceptance", o.Acceptance))
+		if o.Solves > 0 {
+			at = append(at, slog.Int("solves", o.Solves), slog.Float64("solver_iterations", o.Iterations), slog.Float64("residual", o.Residual),
+				slog.Int("unconverged", o.Unconverged), slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs))
+		}
 		p.log.LogAttrs(context.Background(), slog.LevelInfo, "step", append(at, slog.Float64("seconds", o.Seconds))...)
 		return
 	}
@@ -148,6 +153,15 @@ func (p *progress) note(v local.View) []int64 {
 	return draws
 }
 
+// Say tells something in a line.
+func (p *progress) Say(topic, line string) {
+	p.log.Info(topic, "text", line)
+	p.talk.Info(topic, "text", line)
+	if p.bars != nil {
+		fmt.Fprintf(p.bars, "%s\n", line)
+	}
+}
+
 // phase tells of a new phase.
 func (p *progress) phase(v local.View) {
 	args := []any{"elapsed", v.Elapsed.Round(time.Millisecond).String()}
@@ -156,7 +170,7 @@ func (p *progress) phase(v local.View) {
 		args = append(args, "log_mode", rounded(r.Prepared.Psi), "windows", r.Plan.Windows)
 	case chains.Sampling:
 		if s := r.Settings; s.Step > 0 {
-			args = append(args, "step", round(s.Step, 3), "probes", s.Probes, "noise_budget", round(s.Budget, 3))
+			args = append(args, "step", round(s.Step, 3), "probes", s.Probes, "noise_budget", round(s.Budget, 3), "early_stopping", s.Early)
 		}
 	case chains.Done:
 		args = append(args, "reason", r.Stopped.Reason, "draws", r.Stopped.Draws)

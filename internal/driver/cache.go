@@ -37,7 +37,7 @@ func PlanCache(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *p
 	plan, err := cmvp.PlanCache(ctx, p.Inputs, p.Model.Family, theta, cmvp.CacheWork{
 		Columns:  1 + s.Sampler.Probes.Or(AssumedProbes),
 		Products: cacheProducts,
-		Single:   s.Solver.Mixed(),
+		Single:   s.Solver.Mixed(s.Solver.Method == "ulisse"),
 		Bytes:    bytes,
 	}, budget)
 	return &plan, err

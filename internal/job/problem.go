@@ -97,17 +97,34 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 // Mixed reports whether solves are in mixed precision. It is the faster at every
 // size that was measured (docs/benchmarks.md); only solutions that are stopped
 // early, which are not verified, need float64.
-func (s *Solver) Mixed() bool {
-	return s.Precision == "mixed" || s.Precision == "auto" && s.Method != "ulisse"
+func (s *Solver) Mixed(early bool) bool {
+	return s.Precision == "mixed" || s.Precision == "auto" && !early
 }
+
+// autoTail is where the tail begins, and minProb the least probability of a step,
+// of the stopping law that needs no constants.
+const (
+	autoTail = 0.1
+	minProb  = 0.1
+)
 
 // StoppingLaw returns the stopping law of ULISSE.
 func (s *Solver) StoppingLaw() solve.Law {
-	switch s.Law {
-	case "geometric":
+	switch law := s.Law; {
+	case s.Method == "auto", law == "optimal":
+		return solve.OptimalLaw{MinProb: minProb}
+	case law == "geometric":
 		return solve.GeometricLaw{P: s.Beta}
-	case "decay":
+	case law == "decay":
 		return solve.DecayLaw{MinProb: 0.3, MaxProb: 0.99}
 	}
 	return solve.PaperLaw{Beta: s.Beta}
+}
+
+// TailStart returns the q of ULISSE.
+func (s *Solver) TailStart() float64 {
+	if s.Method == "auto" {
+		return autoTail
+	}
+	return s.Q
 }

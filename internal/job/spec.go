@@ -68,6 +68,7 @@ type Sampler struct {
 	Step       Auto[Float] `yaml:"step" json:"step"`
 	Subset     Auto[int]   `yaml:"subset" json:"subset"`
 	Checkpoint int         `yaml:"checkpoint" json:"checkpoint"`
+	Certify    bool        `yaml:"certify" json:"certify"`
 	SGLD       SGLD        `yaml:"sgld" json:"sgld"`
 }
 

@@ -19,6 +19,12 @@ const nystromJitter = 1e-9
 func nystrom(op *cmvp.Operator, rank int, key random.Key) ([]float64, [][]float64, error) {
 	subset := key.Stream(random.Pivot, 0).Perm(op.Len())[:rank]
 	slices.Sort(subset)
+	return nystromOn(op, subset)
+}
+
+// nystromOn is nystrom with the subset given.
+func nystromOn(op *cmvp.Operator, subset []int) ([]float64, [][]float64, error) {
+	rank := len(subset)
 	rows := op.CrossMatrix(op.Inputs().Select(subset)) // K_UX
 	kuu := mat.NewSymDense(rank, nil)
 	for i := range rank {

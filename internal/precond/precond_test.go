@@ -197,3 +197,33 @@ func TestAutoRank(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// On the pivots of a pivoted Cholesky factor, the preconditioner on fixed rows
+// is that factor's, and FᵀF⁻ᵀ is the identity.
+func TestFixedRows(t *testing.T) {
+	const n, rank = 90, 20
+	op := operator(n, 3, 2, kernel.RBF, 1, 0.1)
+	key := random.Key{Seed: 5}
+	rows, err := Pivots(op, rank, key)
+	if err != nil || len(rows) != rank {
+		t.Fatal(rows, err)
+	}
+	want, err := Build("rpcholesky", op, rank, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := OnRows(op, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := distance(apply(got.Solve, n), apply(want.Solve, n)); e > 1e-5 {
+		t.Errorf("the inverses differ by %v", e)
+	}
+	both := apply(func(dst, v [][]float64) { got.SolveRootTrans(dst, v); got.MulRootTrans(dst, dst) }, n)
+	if e := distance(both, apply(copyColumns, n)); e > 1e-10 {
+		t.Errorf("FᵀF⁻ᵀ is off the identity by %v", e)
+	}
+	if all, err := Pivots(operator(4, 1, 1, kernel.RBF, 1e6, 0.1), 4, key); err != nil || len(all) >= 4 {
+		t.Errorf("%d pivots of a matrix of rank one (%v)", len(all), err)
+	}
+}

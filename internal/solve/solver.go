@@ -116,15 +116,15 @@ type column struct {
 	rz         float64 // rᵀz
 	bnorm      float64
 	rnorm      float64 // of the recurrence
-	delta      float64 // ‖αp‖ of the last step
+	last       Step    // the last step's lengths
 	start      float64 // true residual norm at the last replacement
 	target     float64 // residual norm to reach
 	best       float64 // rnorm when it was last halved
 	bestIter   int     // and the iteration when it was
 	iter       int
-	norms      []float64 // ‖δ‖ of each step, kept for stopping laws
-	sure       bool      // ULISSE: the residual is small enough for the tail to begin
-	tail       *tail     // ULISSE: its state, once it has
+	steps      []Step // of each step, kept for stopping laws
+	sure       bool   // ULISSE: the residual is small enough for the tail to begin
+	tail       *tail  // ULISSE: its state, once it has
 }
 
 // New returns a solver. It panics if Mixed is asked of an operator that has no
@@ -200,7 +200,7 @@ func (s *Solver) start(ctx context.Context, x, b [][]float64, rep *Report) error
 		if len(b[i]) != n || len(x[i]) != n {
 			panic(fmt.Sprintf("solve: column %d has %d and %d rows, want %d", i, len(b[i]), len(x[i]), n))
 		}
-		c.b, c.x, c.iter, c.sure, c.tail, c.norms = b[i], x[i], 0, false, nil, c.norms[:0]
+		c.b, c.x, c.iter, c.sure, c.tail, c.steps = b[i], x[i], 0, false, nil, c.steps[:0]
 		c.bnorm = floats.Norm(c.b, 2)
 		c.target = max(s.opt.Tolerance*c.bnorm, s.opt.AbsTolerance)
 		copy(c.r, c.b)
@@ -275,7 +275,7 @@ func (s *Solver) step(ctx context.Context, rep *Report) error {
 		}
 		alpha := c.rz / pq
 		c.advance(alpha)
-		c.delta = alpha * floats.Norm(c.p, 2)
+		c.last = Step{Norm: alpha * floats.Norm(c.p, 2), Energy: math.Sqrt(alpha * c.rz)}
 		floats.AddScaled(c.r, -alpha, c.q)
 		c.rnorm = floats.Norm(c.r, 2)
 		c.iter++
