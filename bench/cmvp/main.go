@@ -5,7 +5,8 @@
 //
 // The peers are PyTorch on the CPU, which computes K in blocks of rows, and
 // NumPy with its BLAS, which multiplies by a K that is stored. Without them it
-// says so and times ours.
+// says so and times ours. Ratios are of processor time, in which other work on
+// the machine shows less; with several threads, those that wait spinning count.
 package main
 
 import (
@@ -27,6 +28,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
@@ -79,19 +81,19 @@ func run(p *product, python string) error {
 	}
 	fmt.Printf("K·V, %s, n=%d d=%d s=%d, %d threads of %d; ulisse with %s\n\n", p.Kernel, p.N, p.D, p.S, p.Threads, runtime.NumCPU(), isa)
 	tw := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "program\tprecision\tK\tseconds\tns/pair/thread\ttimes ulisse\terror")
+	fmt.Fprintln(tw, "program\tprecision\tK\tseconds\tprocessor s\tns/pair\ttimes ulisse\terror")
 
 	want, ours := [][]float64(nil), map[string]float64{}
 	for _, precision := range []string{"float64", "float32"} {
-		y, seconds, err := p.ours(family, precision)
+		y, t, err := p.ours(family, precision)
 		if err != nil {
 			return err
 		}
 		if want == nil {
 			want = y
 		}
-		ours[precision] = seconds
-		p.print(tw, "ulisse", precision, "computed", seconds, ours, difference(y, want))
+		ours[precision] = t.cpu
+		p.print(tw, "ulisse", precision, "computed", t, ours, difference(y, want))
 	}
 	missing := []string{}
 	for _, peer := range []struct{ module, precision, k string }{
@@ -105,11 +107,11 @@ func run(p *product, python string) error {
 			}
 			continue
 		}
-		y, version, seconds, err := p.peer(exe, peer.module, peer.precision)
+		y, version, t, err := p.peer(exe, peer.module, peer.precision)
 		if err != nil {
 			return fmt.Errorf("%s: %w", peer.module, err)
 		}
-		p.print(tw, peer.module+" "+version, peer.precision, peer.k, seconds, ours, difference(y, want))
+		p.print(tw, peer.module+" "+version, peer.precision, peer.k, t, ours, difference(y, want))
 	}
 	tw.Flush()
 	for _, m := range missing {
@@ -118,9 +120,12 @@ func run(p *product, python string) error {
 	return nil
 }
 
-func (p *product) print(tw *tabwriter.Writer, name, precision, k string, seconds float64, ours map[string]float64, err float64) {
-	fmt.Fprintf(tw, "%s\t%s\t%s\t%.4f\t%.3f\t%.2f\t%.1e\n", name, precision, k, seconds,
-		1e9*seconds*float64(p.Threads)/float64(p.N)/float64(p.N), seconds/ours[precision], err)
+// timing is the median wall and processor time of a product.
+type timing struct{ wall, cpu float64 }
+
+func (p *product) print(tw *tabwriter.Writer, name, precision, k string, t timing, ours map[string]float64, err float64) {
+	fmt.Fprintf(tw, "%s\t%s\t%s\t%.4f\t%.4f\t%.3f\t%.2f\t%.1e\n", name, precision, k, t.wall, t.cpu,
+		1e9*t.cpu/float64(p.N)/float64(p.N), t.cpu/ours[precision], err)
 }
 
 func normal(rnd *rand.Rand, n int) []float64 {
@@ -143,12 +148,12 @@ func difference(a, b [][]float64) float64 {
 	return e / most
 }
 
-// ours returns our product and the median of its times.
-func (p *product) ours(f kernel.Family, precision string) ([][]float64, float64, error) {
+// ours returns our product and its times.
+func (p *product) ours(f kernel.Family, precision string) ([][]float64, timing, error) {
 	ctx := context.Background()
 	budget := parallel.NewBudget(p.Threads)
 	if err := budget.Acquire(ctx); err != nil {
-		return nil, 0, err
+		return nil, timing{}, err
 	}
 	op := cmvp.New(cmvp.NewInputs(p.N, p.D, p.x), f, budget)
 	op.Set(kernel.Params{Sigma: 1, Tau: []float64{p.Tau}})
@@ -160,17 +165,19 @@ func (p *product) ours(f kernel.Family, precision string) ([][]float64, float64,
 	for c := range y {
 		y[c] = make([]float64, p.N)
 	}
-	var times []float64
-	for range p.Repeat + 1 {
-		start := time.Now()
+	var wall, cpu []float64
+	for i := range p.Repeat + 1 {
+		start, used := time.Now(), cputime.Seconds()
 		if err := mul(ctx, y, p.v); err != nil {
-			return nil, 0, err
+			return nil, timing{}, err
 		}
-		times = append(times, time.Since(start).Seconds())
+		if i > 0 { // the first one allocates
+			wall, cpu = append(wall, time.Since(start).Seconds()), append(cpu, cputime.Seconds()-used)
+		}
 	}
-	times = times[1:] // the first one allocates
-	slices.Sort(times)
-	return y, times[len(times)/2], nil
+	slices.Sort(wall)
+	slices.Sort(cpu)
+	return y, timing{wall[len(wall)/2], cpu[len(cpu)/2]}, nil
 }
 
 // find returns a Python that can import the module, or "".
@@ -188,22 +195,22 @@ func find(python, module string) string {
 }
 
 // peer runs the product in Python and returns its result, the version of the
-// module and the median of its times.
-func (p *product) peer(exe, module, precision string) (y [][]float64, version string, seconds float64, err error) {
+// module and its times.
+func (p *product) peer(exe, module, precision string) (y [][]float64, version string, t timing, err error) {
 	dir, err := os.MkdirTemp("", "cmvp")
 	if err != nil {
-		return nil, "", 0, err
+		return nil, "", t, err
 	}
 	defer os.RemoveAll(dir)
 	if err := write(filepath.Join(dir, "x"), p.x); err != nil {
-		return nil, "", 0, err
+		return nil, "", t, err
 	}
 	if err := write(filepath.Join(dir, "v"), slices.Concat(p.v...)); err != nil {
-		return nil, "", 0, err
+		return nil, "", t, err
 	}
 	spec, err := json.Marshal(p)
 	if err != nil {
-		return nil, "", 0, err
+		return nil, "", t, err
 	}
 	cmd := exec.Command(exe, "-c", peerScript, module, precision, dir, string(spec))
 	threads := fmt.Sprint(p.Threads)
@@ -211,20 +218,20 @@ func (p *product) peer(exe, module, precision string) (y [][]float64, version st
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, "", 0, err
+		return nil, "", t, err
 	}
 	var result struct {
-		Version string
-		Seconds float64
+		Version            string
+		Seconds, Processor float64
 	}
 	if err := json.Unmarshal(out, &result); err != nil {
-		return nil, "", 0, err
+		return nil, "", t, err
 	}
 	all := make([]float64, p.N*p.S)
 	if err := read(filepath.Join(dir, "y"), all); err != nil {
-		return nil, "", 0, err
+		return nil, "", t, err
 	}
-	return slices.Collect(slices.Chunk(all, p.N)), result.Version, result.Seconds, nil
+	return slices.Collect(slices.Chunk(all, p.N)), result.Version, timing{result.Seconds, result.Processor}, nil
 }
 
 func write(path string, x []float64) error {

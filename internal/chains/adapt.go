@@ -18,13 +18,26 @@ const guessWeight = 50
 // Adapt returns the settings of the next window of a run at a barrier.
 func Adapt(r *Run) (*Settings, error) {
 	p := &r.Plan
-	s := &Settings{Window: r.nextWindow(), C: r.Prepared.Cov}
+	s := &Settings{Window: r.nextWindow(), C: r.Prepared.Cov, Early: p.Solver == "ulisse"}
 	if draws := r.pooled(); draws != nil {
 		mean, c := sgld.Pool(draws, symmetric(r.Prepared.Cov), guessWeight*float64(p.Params()))
 		s.C = Flat(c)
-		if p.Method == "cholesky" {
+		switch p.Method {
+		case "cholesky":
+			s.Mean = mean
+		case "exact": // few draws: the mode counts for some
+			n := 0.0
+			for _, d := range draws {
+				n += float64(len(d))
+			}
+			w := guessWeight / (guessWeight + n)
+			for i := range mean {
+				mean[i] += w * (r.Prepared.Psi[i] - mean[i])
+			}
 			s.Mean = mean
 		}
+	} else if p.Method == "exact" {
+		s.Mean = r.Prepared.Psi
 	}
 	switch p.Method {
 	case "sgld":
@@ -32,8 +45,14 @@ func Adapt(r *Run) (*Settings, error) {
 		if s.Probes == 0 {
 			s.Probes = sgldProbes
 		}
-	case "fisher":
-		if err := p.tune(s, r.noise()); err != nil {
+	case "fisher", "leimkuhler-matthews":
+		noise := r.noise()
+		if p.Solver == "auto" {
+			if err := r.chooseSolver(s, noise); err != nil {
+				return nil, err
+			}
+		}
+		if err := p.tune(s, noise); err != nil {
 			return nil, err
 		}
 	}
@@ -70,23 +89,42 @@ func (r *Run) noise() Stats {
 			x[i] /= float64(sum.Spreads)
 		}
 	}
+	if len(sum.SolverCov) == 0 { // solves have not stopped early yet
+		sum.SolverCov = r.Prepared.SolverCov
+	}
 	return sum
 }
 
-// tune fills in the probes and the step of Fisher-matched Langevin.
+// tune fills in the probes and the step of Fisher-matched Langevin and of
+// Leimkuhler and Matthews's dynamics.
 func (p *Plan) tune(s *Settings, noise Stats) error {
 	if len(noise.ProbeCov) == 0 {
 		return fmt.Errorf("the noise of the gradient was not measured")
 	}
-	s.ProbeCov, s.SolverCov = noise.ProbeCov, noise.SolverCov
+	s.ProbeCov = noise.ProbeCov
+	if s.Early {
+		s.SolverCov = noise.SolverCov
+	}
 	lo, hi := minProbes, p.MaxProbes
 	if p.Probes > 0 {
 		lo, hi = p.Probes, p.Probes
 	}
+	allows := sgld.AllowsFisher
+	if p.Method == "leimkuhler-matthews" {
+		allows = sgld.AllowsLeimkuhler
+	}
 	var err error
-	s.Probes, s.Step, err = sgld.Tune(symmetric(s.C), symmetric(s.ProbeCov), symmetric(s.SolverCov), p.Step, lo, hi)
+	s.Probes, s.Step, err = sgld.Tune(symmetric(s.C), symmetric(s.ProbeCov), symmetric(s.SolverCov), allows, p.Step, lo, hi)
 	if err != nil {
 		return err
+	}
+	if p.Method == "leimkuhler-matthews" {
+		k, err := s.Leimkuhler()
+		if err != nil {
+			return err
+		}
+		s.Budget = k.Budget
+		return nil
 	}
 	f, err := s.Fisher()
 	if err != nil {
@@ -96,14 +134,66 @@ func (p *Plan) tune(s *Settings, noise Stats) error {
 	return nil
 }
 
+// elementCost is what an element of K costs to evaluate, in units of what it
+// costs to multiply it with one right-hand side.
+const elementCost = 8
+
+// chooseSolver decides whether solves stop early where that is left open. The
+// first window solves to the tolerance, the second stops early; from the third
+// on the solves stop early if the step that is wanted can be afforded with the
+// noise that this adds, and the work for a gradient, more probes included, is
+// less: numbers of products and covariances decide, never a clock.
+func (r *Run) chooseSolver(s *Settings, noise Stats) error {
+	p := &r.Plan
+	if len(p.Windows) < 3 || s.Window == 0 {
+		return nil
+	}
+	mean := float64(noise.Products) / float64(max(1, noise.Spreads))
+	s.Plain = r.Settings.Plain
+	switch s.Window {
+	case 1:
+		s.Plain, s.Early = mean, true
+		return nil
+	case 2:
+		work := func(early bool, products float64) (work, step float64, err error) {
+			t := *s
+			t.Early = early
+			err = p.tune(&t, noise)
+			return products * (elementCost + 1 + float64(t.Probes)), t.Step, err
+		}
+		plain, h, err := work(false, s.Plain)
+		if err != nil {
+			return err
+		}
+		early, hEarly, err := work(true, mean)
+		if err != nil {
+			return err
+		}
+		s.Early = hEarly >= h && early < plain && noise.SolverCov != nil
+	default:
+		s.Early = r.Settings.Early
+	}
+	return nil
+}
+
 // Fisher returns the transition kernel of the settings.
 func (s *Settings) Fisher() (*sgld.Fisher, error) {
+	return sgld.NewFisher(symmetric(s.C), s.noise(), s.Step)
+}
+
+// Leimkuhler returns the transition kernel of the settings.
+func (s *Settings) Leimkuhler() (*sgld.Leimkuhler, error) {
+	return sgld.NewLeimkuhler(symmetric(s.C), s.noise(), s.Step)
+}
+
+// noise returns the covariance of a gradient.
+func (s *Settings) noise() *mat.SymDense {
 	noise := symmetric(s.ProbeCov)
 	noise.ScaleSym(1/float64(s.Probes), noise)
 	if w := symmetric(s.SolverCov); w != nil {
 		noise.AddSym(noise, w)
 	}
-	return sgld.NewFisher(symmetric(s.C), noise, s.Step)
+	return noise
 }
 
 // Metric returns C.

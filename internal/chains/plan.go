@@ -25,20 +25,23 @@ type Plan struct {
 	ESS        float64       `json:"ess"`
 	MaxTime    time.Duration `json:"max_time"` // 0: no limit
 	Seed       uint64        `json:"seed"`
-	Step       float64       `json:"step"`   // fisher: wanted h; 0 means the default
-	Probes     int           `json:"probes"` // fisher: fixed number; 0 means tuned
+	Step       float64       `json:"step"`   // wanted h (fisher) or ε (leimkuhler-matthews)
+	Probes     int           `json:"probes"` // fixed number; 0 means tuned
 	MaxProbes  int           `json:"max_probes"`
+	Solver     string        `json:"solver"`
 }
 
 // Defaults of the plan. A step of 0.8 gives two effective draws for three
 // gradients and takes the shape of the posterior mostly from the gradient;
-// h = 1 would be near a Laplace approximation.
+// h = 1 would be near a Laplace approximation. A step ε = 1 of Leimkuhler and
+// Matthews moves by half of C·g as well, one effective draw for four gradients.
 const (
-	DefaultStep  = 0.8
-	minProbes    = 4
-	maxProbes    = 64
-	fisherWarmup = 50
-	denseWarmup  = 1000
+	DefaultStep    = 0.8
+	DefaultEpsilon = 1.0
+	minProbes      = 4
+	maxProbes      = 64
+	fisherWarmup   = 50
+	denseWarmup    = 1000
 )
 
 // NewPlan returns the plan of a specification for a model with the named
@@ -48,15 +51,22 @@ func NewPlan(s *job.Spec, names []string) Plan {
 		Method: s.Sampler.Method, Names: names, Chains: s.Sampler.Chains, Checkpoint: s.Sampler.Checkpoint,
 		Draws: s.Sampler.Draws, MaxDraws: s.Stop.MaxDraws, RHat: s.Stop.RHat, ESS: s.Stop.ESS,
 		MaxTime: time.Duration(s.Stop.MaxTime), Seed: s.Seed,
-		Step: s.Sampler.Step.Or(DefaultStep), Probes: s.Sampler.Probes.Or(0), MaxProbes: maxProbes,
+		Step: s.Sampler.Step.Or(defaultStep(s.Sampler.Method)), Probes: s.Sampler.Probes.Or(0), MaxProbes: maxProbes, Solver: s.Solver.Method,
 	}
 	switch p.Method {
-	case "fisher":
+	case "fisher", "leimkuhler-matthews", "exact":
 		p.Windows = windows(s.Sampler.Warmup.Or(fisherWarmup))
 	case "cholesky":
 		p.Windows = windows(s.Sampler.Warmup.Or(denseWarmup))
 	}
 	return p
+}
+
+func defaultStep(method string) float64 {
+	if method == "leimkuhler-matthews" {
+		return DefaultEpsilon
+	}
+	return DefaultStep
 }
 
 // windows cuts the warm-up into three windows, the first short: it begins at
@@ -68,6 +78,10 @@ func windows(total int) []int {
 	first, second := total/10, 3*total/10
 	return []int{first, second, total - first - second}
 }
+
+// Matched reports whether the sampler's step is matched to the noise of the
+// gradient, which then is measured.
+func (p *Plan) Matched() bool { return p.Method == "fisher" || p.Method == "leimkuhler-matthews" }
 
 // Params returns the number of parameters p.
 func (p *Plan) Params() int { return len(p.Names) }

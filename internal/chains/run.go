@@ -57,7 +57,11 @@ type Prepared struct {
 	// a right-hand side took there, to tell its drift by.
 	Preconditioner *Preconditioner `json:"preconditioner,omitempty"`
 	Iterations     float64         `json:"iterations,omitempty"`
-	Cost      Cost    `json:"cost"`
+	// Rank is that of the exact sampler's P, chosen by the acceptance that was
+	// measured around the mode.
+	Rank       int     `json:"rank,omitempty"`
+	Acceptance float64 `json:"acceptance,omitempty"`
+	Cost       Cost    `json:"cost"`
 }
 
 // Preconditioner names a P ≈ K.
@@ -77,6 +81,10 @@ type Settings struct {
 	Probes    int       `json:"probes,omitempty"`
 	Step      float64   `json:"step,omitempty"`
 	Budget    float64   `json:"noise_budget,omitempty"` // λ_min(Q) in units of C
+	// Early says that solves stop early. Plain is what a gradient takes without,
+	// where the solver is to be chosen: products with K.
+	Early bool    `json:"early,omitempty"`
+	Plain float64 `json:"plain,omitempty"`
 }
 
 // State is what a chain carries across a checkpoint.
@@ -106,10 +114,12 @@ type Stats struct {
 	Spreads   int       `json:"spreads,omitempty"` // gradients whose noise was measured
 	ProbeCov  []float64 `json:"probe_cov,omitempty"`
 	SolverCov []float64 `json:"solver_cov,omitempty"`
+	Products  int       `json:"products,omitempty"`
 }
 
 func (s *Stats) add(o Stats) {
 	s.Spreads += o.Spreads
+	s.Products += o.Products
 	s.ProbeCov = addTo(s.ProbeCov, o.ProbeCov)
 	s.SolverCov = addTo(s.SolverCov, o.SolverCov)
 }
@@ -130,13 +140,15 @@ func addTo(a, b []float64) []float64 {
 // Cost is what computing took.
 type Cost struct {
 	Gradients   int     `json:"gradients"`
-	Densities   int     `json:"densities,omitempty"` // dense log densities (cholesky)
+	Densities   int     `json:"densities,omitempty"` // log densities (cholesky, exact)
 	Solves      int     `json:"solves"`              // right-hand sides
 	Iterations  int     `json:"iterations"`          // summed over right-hand sides
 	Products    int     `json:"products"`
 	Singles     int     `json:"single_products"`
-	Pairs       float64 `json:"pairs"` // elements of K ranged over
+	Pairs       float64 `json:"pairs"`                // elements of K ranged over
+	PairsRead   float64 `json:"pairs_read,omitempty"` // those of them that were kept from an earlier product
 	Unconverged int     `json:"unconverged"`
+	Shortened   int     `json:"shortened,omitempty"` // gradients of warm-up that were too steep to be followed
 	Seconds     float64 `json:"seconds"`
 }
 
@@ -149,7 +161,9 @@ func (c *Cost) Add(o Cost) {
 	c.Products += o.Products
 	c.Singles += o.Singles
 	c.Pairs += o.Pairs
+	c.PairsRead += o.PairsRead
 	c.Unconverged += o.Unconverged
+	c.Shortened += o.Shortened
 	c.Seconds += o.Seconds
 }
 
@@ -314,6 +328,11 @@ func (r *Run) settings(s *Settings) error {
 	}
 	if s.Window == len(r.Plan.Windows) {
 		r.Phase = Sampling
+		for c := range r.Chains { // acceptance is that of the kept draws
+			if m := r.Chains[c].State.Metropolis; m != nil {
+				m.Accepted, m.Steps = 0, 0
+			}
+		}
 	}
 	for c := range r.Chains {
 		r.Chains[c].Stats = Stats{}

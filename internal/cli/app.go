@@ -129,7 +129,8 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return badInput(fmt.Errorf("%w; see '%s --help'", err, c.CommandPath()))
 	})
-	root.AddGroup(&cobra.Group{ID: "local", Title: "On this machine:"}, &cobra.Group{ID: "cluster", Title: "On a cluster:"})
+	root.AddGroup(&cobra.Group{ID: "local", Title: "On this machine:"}, &cobra.Group{ID: "cluster", Title: "On a cluster:"},
+		&cobra.Group{ID: "serve", Title: "To run a cluster:"})
 	for _, c := range []*cobra.Command{a.runCommand(), a.validateCommand(), a.planCommand()} {
 		c.GroupID = "local"
 		root.AddCommand(c)
@@ -139,6 +140,10 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 		a.drawsCommand(), a.summaryCommand(), a.resultsCommand(), a.workersCommand(), a.drainCommand(),
 		a.dataCommand(), a.clusterCommand(), a.contextCommand()} {
 		c.GroupID = "cluster"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{a.devCommand(), a.coordinatorCommand(), a.workerCommand()} {
+		c.GroupID = "serve"
 		root.AddCommand(c)
 	}
 	root.AddCommand(a.versionCommand())

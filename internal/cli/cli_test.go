@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,9 @@ import (
 
 	"go.uber.org/goleak"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 )
 
 // runMain makes the test binary the program itself, so that tests can start and
@@ -82,12 +86,20 @@ func TestRunWritesItsResults(t *testing.T) {
 			t.Errorf("%s: %v", f, err)
 		}
 	}
+	progress := stderr
 	text, _ := os.ReadFile(filepath.Join(out, "summary.txt"))
 	if !strings.HasPrefix(stdout, string(text)) {
 		t.Errorf("the summary printed is not the file's:\n%s", stdout)
 	}
 	if !strings.Contains(stderr, "msg=sampling") {
 		t.Errorf("no progress in\n%s", stderr)
+	}
+
+	if !strings.Contains(stderr, "msg=provisional") {
+		t.Errorf("no provisional answer in\n%s", stderr)
+	}
+	if left, _ := filepath.Glob(filepath.Join(out, "provisional.*")); len(left) > 0 {
+		t.Errorf("%v is still there beside the results", left)
 	}
 
 	// Every gradient has a line with what it cost.
@@ -127,6 +139,23 @@ func TestRunWritesItsResults(t *testing.T) {
 	}
 	if summaryHash(t, out) == summaryHash(t, filepath.Join(dir, "json")) {
 		t.Error("the draws do not depend on the seed")
+	}
+	checkCache(t, out, string(text), progress)
+}
+
+// checkCache checks that what the calibration of the cache of K decided is in
+// the results, and was done.
+func checkCache(t *testing.T, out, text, stderr string) {
+	var sum struct {
+		Cache *cmvp.CachePlan `json:"cache"`
+		Total chains.Cost     `json:"total"`
+	}
+	js, _ := os.ReadFile(filepath.Join(out, "summary.json"))
+	if err := json.Unmarshal(js, &sum); err != nil || sum.Cache == nil || sum.Cache.Use != (sum.Total.PairsRead > 0) {
+		t.Errorf("%v: cache %+v, cost %+v", err, sum.Cache, sum.Total)
+	}
+	if !strings.Contains(string(text), "cache of K "+sum.Cache.String()) || !strings.Contains(stderr, `msg="cache of K"`) {
+		t.Errorf("no word of the cache in\n%s%s", text, stderr)
 	}
 }
 
@@ -201,7 +230,21 @@ func TestPlan(t *testing.T) {
 	if e.N != 120 || e.PairsPerProduct != 14400 || !(e.PairsPerSecond > 0) || e.Gradients != 2*60+prepareGradients+6 || e.MemoryBytes <= e.DataBytes {
 		t.Errorf("%+v", e)
 	}
-	for _, method := range []string{"fisher", "cholesky", "sgld"} {
+	if e.Cache == nil || e.Cache.Kept != 1 || e.Cache.Use != (e.CacheBytes > 0) || e.Cache.Use && e.CacheBytes != 3*cmvp.CacheBytes(120, true) {
+		t.Errorf("%+v, cache %+v", e, e.Cache)
+	}
+	for cache, kept := range map[string]float64{"off": -1, "512KiB": 2.0 / 3} { // of three operators
+		spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(smallSpec, "solver: {", "solver: {cache: "+cache+", "))
+		code, stdout, stderr := ulisse(t, "", "plan", spec, "--json")
+		var e estimate
+		if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != 0 {
+			t.Fatal(code, err, stderr)
+		}
+		if kept < 0 && e.Cache != nil || kept > 0 && (e.Cache == nil || math.Abs(e.Cache.Kept-kept) > 1e-5) {
+			t.Errorf("%s: %+v", cache, e.Cache)
+		}
+	}
+	for _, method := range []string{"fisher", "exact", "cholesky", "sgld"} {
 		spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(strings.ReplaceAll(smallSpec, "method: fisher", "method: "+method), "checkpoint: 10", "checkpoint: 20"))
 		code, stdout, stderr := ulisse(t, "", "plan", spec)
 		if code != 0 || !strings.Contains(stdout, "memory") || !strings.Contains(stdout, "in all") {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -30,6 +31,7 @@ type estimate struct {
 	PrecondBytes     int64   `json:"preconditioner_bytes"`
 	PrecondRank      int     `json:"preconditioner_rank"`
 	DenseBytes       int64   `json:"dense_bytes"`
+	CacheBytes       int64   `json:"cache_bytes"` // of all chains
 	RightHandSides   int     `json:"right_hand_sides"`
 	PairsPerProduct  float64 `json:"pairs_per_product"`
 	PairsPerSecond   float64 `json:"pairs_per_second"` // all cores, at that number of right-hand sides
@@ -38,14 +40,10 @@ type estimate struct {
 	SecondsGradient  float64 `json:"seconds_per_gradient"`
 	Gradients        int     `json:"gradients"`
 	SecondsEstimated float64 `json:"seconds_estimated"`
+	// Cache is what the calibration of the cache of K measured and decided;
+	// null if it is off, or K is stored anyway.
+	Cache *cmvp.CachePlan `json:"cache"`
 }
-
-// assumedIterations is the number of solver iterations that an estimate counts
-// with: only a run can tell.
-const assumedIterations = 40
-
-// assumedProbes is the number of probes if warm-up is to choose it.
-const assumedProbes = 8
 
 // prepareGradients is about what finding the mode takes, besides two for each
 // parameter for the curvature.
@@ -89,7 +87,10 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 	n, d := int64(len(p.Y)), int64(p.Inputs.Dim())
 	plan := chains.NewPlan(s, p.Model.Names())
 	e := &estimate{Name: s.Name, N: int(n), D: int(d), Cores: budget.Cores(), InstructionSet: instructionSet()}
-	e.RightHandSides = 1 + s.Sampler.Probes.Or(assumedProbes)
+	e.RightHandSides = 1 + s.Sampler.Probes.Or(driver.AssumedProbes)
+	if plan.Method == "exact" { // one after the other
+		e.RightHandSides = 1
+	}
 	chainsAtOnce := int64(min(plan.Chains, budget.Cores()))
 	e.DataBytes = 8 * n * (d + 1)
 	if plan.Method == "cholesky" {
@@ -104,18 +105,38 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 			e.PrecondRank = s.Solver.Preconditioner.Rank.Or(precond.MaxRank(int(n)))
 			m := int64(e.PrecondRank)
 			e.PrecondBytes = 8 * (2*n*m + 4*m*m) // while it is built
+			if plan.Method == "exact" {          // two for each chain, and one that is built
+				e.PrecondBytes += int64(plan.Chains) * 2 * 8 * (n*m + 3*m*m)
+			}
+		}
+		if plan.Method == "exact" { // Lanczos keeps its basis
+			e.VectorBytes += int64(plan.Chains) * 8 * n * driver.AssumedIterations
 		}
 		sub := int64(min(int(n), s.Sampler.Subset.Or(512)))
 		e.DenseBytes = 4 * 8 * sub * sub
 	}
-	e.MemoryBytes = e.DataBytes + e.VectorBytes + e.PrecondBytes + e.DenseBytes
+	var err error
+	if e.Cache, err = driver.PlanCache(ctx, s, p, budget); err != nil {
+		return nil, err
+	}
+	if e.Cache != nil && e.Cache.Use {
+		e.CacheBytes = e.Cache.Bytes * int64(driver.CacheOperators(s))
+	}
+	e.MemoryBytes = e.DataBytes + e.VectorBytes + e.PrecondBytes + e.DenseBytes + e.CacheBytes
 	e.PairsPerProduct = float64(n) * float64(n)
 	if e.RightHandSides > 0 {
 		if err := e.calibrate(ctx, p, budget); err != nil {
 			return nil, err
 		}
-		e.Iterations = assumedIterations
-		e.SecondsGradient = e.SecondsProduct * float64(e.Iterations+2)
+		e.Iterations = driver.AssumedIterations
+		saving := 0.0
+		if e.Cache != nil && e.Cache.Use {
+			saving = e.Cache.Saving
+		}
+		e.SecondsGradient = e.SecondsProduct * (float64(e.Iterations)*(1-saving) + 2)
+		if plan.Method == "exact" { // x by Lanczos, then a solve
+			e.SecondsGradient *= 2
+		}
 	} else {
 		d := posterior.NewDense(p, budget)
 		psi := make([]float64, p.Model.NumParams())
@@ -128,7 +149,7 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		warm += w
 	}
 	e.Gradients = plan.Chains * (warm + plan.Draws)
-	if plan.Method == "fisher" {
+	if plan.Matched() || plan.Method == "exact" {
 		e.Gradients += prepareGradients + 2*p.Model.NumParams()
 	}
 	e.SecondsEstimated = float64(e.Gradients) * e.SecondsGradient
@@ -184,10 +205,13 @@ func (a *App) printEstimate(e *estimate) error {
 	}
 	row("data", "%d rows, %d inputs", e.N, e.D)
 	row("machine", "%d cores, %s", e.Cores, e.InstructionSet)
-	row("memory", "%s: data %s, vectors %s, preconditioner %s (rank %d at most), dense matrices %s", bytesText(e.MemoryBytes),
-		bytesText(e.DataBytes), bytesText(e.VectorBytes), bytesText(e.PrecondBytes), e.PrecondRank, bytesText(e.DenseBytes))
+	row("memory", "%s: data %s, vectors %s, preconditioner %s (rank %d at most), dense matrices %s, kept elements of K %s", bytesText(e.MemoryBytes),
+		bytesText(e.DataBytes), bytesText(e.VectorBytes), bytesText(e.PrecondBytes), e.PrecondRank, bytesText(e.DenseBytes), bytesText(e.CacheBytes))
 	if e.RightHandSides > 0 {
 		row("product", "%.3g pairs, %d right-hand sides: %s (%.3g pairs/s)", e.PairsPerProduct, e.RightHandSides, secondsText(e.SecondsProduct), e.PairsPerSecond)
+		if e.Cache != nil {
+			row("cache", "%s", e.Cache)
+		}
 		row("gradient", "%s if solves take %d iterations", secondsText(e.SecondsGradient), e.Iterations)
 	} else {
 		row("density", "%s each", secondsText(e.SecondsGradient))

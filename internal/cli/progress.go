@@ -14,6 +14,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -81,6 +82,16 @@ func (p *progress) Started(d *dataset.Dataset, s *job.Spec) {
 	}
 }
 
+// Cache tells whether elements of K are kept between products.
+func (p *progress) Cache(c *cmvp.CachePlan) {
+	if c == nil {
+		return
+	}
+	for _, l := range []*slog.Logger{p.log, p.talk} {
+		l.Info("cache of K", "decision", c.String(), "bytes_per_chain", c.Bytes)
+	}
+}
+
 // Observe notes a gradient.
 func (p *progress) Observe(o driver.Observation) {
 	at := []slog.Attr{slog.Int("chain", o.Chain), slog.Int("iter", o.Iter), slog.Int("rows", o.N), slog.Any("psi", o.Psi)}
@@ -90,21 +101,41 @@ func (p *progress) Observe(o driver.Observation) {
 		}
 		return
 	}
-	if o.Gradients == 0 { // a step of the oracle
+	if o.Gradients == 0 { // a step of Metropolis–Hastings
+		at = append(at, slog.Float64("acceptance", o.Acceptance))
+		if o.Solves > 0 {
+			at = append(at, slog.Int("solves", o.Solves), slog.Float64("solver_iterations", o.Iterations), slog.Float64("residual", o.Residual),
+				slog.Int("unconverged", o.Unconverged), slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs))
+		}
 		p.log.LogAttrs(context.Background(), slog.LevelInfo, "step", append(at, slog.Float64("seconds", o.Seconds))...)
 		return
 	}
 	p.log.LogAttrs(context.Background(), slog.LevelInfo, "gradient", append(at, slog.Any("gradient", o.Gradient), slog.Int("probes", o.Probes), slog.Int("solves", o.Solves),
 		slog.Float64("solver_iterations", o.Iterations), slog.Float64("residual", o.Residual), slog.Int("unconverged", o.Unconverged),
-		slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs), slog.Float64("noise_ratio", o.Noise),
+		slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs), slog.Float64("pairs_read", o.PairsRead), slog.Float64("noise_ratio", o.Noise),
 		slog.Float64("noise_budget", o.Budget), slog.Float64("drift", o.Drift), slog.Float64("seconds", o.Seconds))...)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.iterations[o.Chain] = o.Iterations
 }
 
-// Watch notes an event.
+// Watch notes an event. The bars are set without the lock: one that is being
+// drawn waits for the lock in head or tail, and takes nothing in meanwhile.
 func (p *progress) Watch(v local.View) {
+	for c, n := range p.note(v) {
+		if c >= len(p.bar) {
+			break
+		}
+		if n > int64(p.plan.Draws) {
+			p.bar[c].SetTotal(int64(p.plan.MaxDraws), false)
+		}
+		p.bar[c].SetCurrent(min(n, int64(p.plan.MaxDraws)))
+	}
+}
+
+// note keeps what the lines show, tells of it now and then, and returns the
+// draws of each chain.
+func (p *progress) note(v local.View) []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.view.phase
@@ -121,12 +152,19 @@ func (p *progress) Watch(v local.View) {
 			l.Info("sampling", "draws", v.Run.MinDraws(), "rhat", round(p.view.conv.RHat, 4), "ess", round(p.view.conv.ESS, 0), "elapsed", v.Elapsed.Round(time.Second).String())
 		}
 	}
-	for c, b := range p.bar {
-		n := int64(p.view.draws[c])
-		if n > int64(p.plan.Draws) {
-			b.SetTotal(int64(p.plan.MaxDraws), false)
-		}
-		b.SetCurrent(min(n, int64(p.plan.MaxDraws)))
+	draws := make([]int64, len(p.view.draws))
+	for c, n := range p.view.draws {
+		draws[c] = int64(n)
+	}
+	return draws
+}
+
+// Say tells something in a line.
+func (p *progress) Say(topic, line string) {
+	p.log.Info(topic, "text", line)
+	p.talk.Info(topic, "text", line)
+	if p.bars != nil {
+		fmt.Fprintf(p.bars, "%s\n", line)
 	}
 }
 
@@ -138,7 +176,7 @@ func (p *progress) phase(v local.View) {
 		args = append(args, "log_mode", rounded(r.Prepared.Psi), "windows", r.Plan.Windows)
 	case chains.Sampling:
 		if s := r.Settings; s.Step > 0 {
-			args = append(args, "step", round(s.Step, 3), "probes", s.Probes, "noise_budget", round(s.Budget, 3))
+			args = append(args, "step", round(s.Step, 3), "probes", s.Probes, "noise_budget", round(s.Budget, 3), "early_stopping", s.Early)
 		}
 	case chains.Done:
 		args = append(args, "reason", r.Stopped.Reason, "draws", r.Stopped.Draws)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/ulisse-gp/ulisse/internal/client"
 )
 
@@ -43,8 +45,14 @@ func reference() string {
 			about = c.Short + "."
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n```\n%s\n", c.CommandPath(), about, c.UseLine())
-		if c.HasAvailableLocalFlags() {
-			b.WriteString("\n" + c.LocalFlags().FlagUsages())
+		own := pflag.NewFlagSet("", pflag.ContinueOnError)
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if !slices.Contains([]string{"coordinators", "context", "timeout", "help"}, f.Name) {
+				own.AddFlag(f)
+			}
+		})
+		if own.HasFlags() {
+			b.WriteString("\n" + own.FlagUsages())
 		}
 		if c.Example != "" {
 			b.WriteString("\nExamples:\n" + c.Example + "\n")
@@ -56,11 +64,13 @@ func reference() string {
 
 const referenceHead = `# Command line
 
-What ` + "`ulisse COMMAND --help`" + ` prints; a test keeps this page the same.
+What ` + "`ulisse COMMAND --help`" + ` says; a test keeps this page true.
 
 A JOB is an id, the beginning of one that no other shares, or a name: the newest job of that name.
 A command on a cluster talks to the coordinators of ` + "`--coordinators` or `--context`; else of\n`$ULISSE_COORDINATORS` or `$ULISSE_CONTEXT`" + `; else of the current context; else to
-` + client.DefaultAddress + `. Any coordinator will do, and any of them may be lost meanwhile.
+` + client.DefaultAddress + `. Any coordinator will do, and any of them may be lost meanwhile. Without an
+answer a command gives up after ` + "`--timeout`" + ` (10s); one that follows a job does not, once it has begun.
+These three flags of all those commands are not repeated below.
 
 Exit codes: 0 done, or converged; 1 failure; 2 bad input; 3 ended without converging; 130 interrupted.
 `

@@ -26,11 +26,17 @@ type remote struct {
 // flags adds the flags that choose a cluster.
 func (r *remote) flags(c *cobra.Command) {
 	f := c.PersistentFlags()
-	f.StringSliceVar(&r.coordinators, "coordinators", nil, "talk to the cluster of these coordinators, `host:port,…` ($"+client.EnvCoordinators+")")
+	f.StringSliceVar(&r.coordinators, "coordinators", nil, "talk to the cluster of these coordinators, `host:port`,... ($"+client.EnvCoordinators+")")
 	f.StringVar(&r.context, "context", "", "talk to the cluster of this context (`name`, $"+client.EnvContext+")")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Second, "give up after this time without an answer")
 	c.RegisterFlagCompletionFunc("context", completeContexts)
 	c.RegisterFlagCompletionFunc("coordinators", cobra.NoFileCompletions)
+}
+
+// addresses returns those of the coordinators.
+func (r *remote) addresses() ([]string, error) {
+	cfg, err := client.Resolve(r.coordinators, r.context)
+	return cfg.Addresses, err
 }
 
 // session is a cluster that a command talks to.

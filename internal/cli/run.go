@@ -28,10 +28,11 @@ import (
 
 type runFlags struct {
 	source
-	out    string
-	resume string
-	json   bool
-	quiet  bool
+	out     string
+	resume  string
+	certify bool
+	json    bool
+	quiet   bool
 }
 
 func (a *App) runCommand() *cobra.Command {
@@ -54,6 +55,7 @@ Exit code: 0 converged; 3 ended without converging; 2 bad input; 1 failure;
 	f.flags(c)
 	c.Flags().StringVarP(&f.out, "out", "o", "", "write results into this `folder`")
 	c.Flags().StringVar(&f.resume, "resume", "", "go on with the run in this `folder`")
+	c.Flags().BoolVar(&f.certify, "certify", false, "hold the draws against a short run of the exact sampler")
 	c.Flags().BoolVar(&f.json, "json", false, "print the summary as JSON")
 	c.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
 	return c
@@ -71,39 +73,45 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	}
 	defer fold.close()
 
-	progress, err := a.newProgress(f.quiet, j.plan, fold.path("log.jsonl"))
+	if j.cache, err = driver.PlanCache(ctx, j.spec, j.problem, budget); err != nil {
+		return err
+	}
+	early := &early{job: j, dir: fold.dir}
+	r, wall, err := a.sample(ctx, f, j, fold, j.plan, j.spec, journalFile, nil, early)
 	if err != nil {
 		return err
 	}
-	defer progress.Close()
-	progress.Started(j.data, j.spec)
-	d := driver.New(driver.Config{Spec: j.spec, Problem: j.problem, Plan: &j.plan, Budget: budget, Observe: progress.Observe,
-		Operator: func(int) driver.Operator { return cmvp.New(j.problem.Inputs, j.problem.Model.Family, budget) }})
-	r, wall, err := local.Run(ctx, local.Config{Plan: j.plan, Driver: d, Budget: budget,
-		Journal: fold.path(journalFile), Watch: progress.Watch})
-	progress.Finished(r)
-	if local.ErrInterrupted(err) && ctx.Err() != nil {
-		fmt.Fprintf(a.Stderr, "interrupted; go on with: ulisse run --resume %s\n", fold.dir)
-		return &exit{code: ExitInterrupted}
+	o := &outcome{spec: j.spec, data: &j.data.Info, model: j.problem.Model, run: r, wall: wall, isa: instructionSet(), cache: j.cache}
+	if j.spec.Sampler.Certify {
+		if o.certificate, err = a.certify(ctx, f, j, fold, r); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
-	}
-	return a.conclude(&outcome{j.spec, &j.data.Info, j.problem.Model, r, wall, instructionSet()}, fold.dir, f.json)
+	return a.conclude(o, fold.dir, f.json)
 }
 
 // outcome is a run that is over, with what it takes to tell of it.
 type outcome struct {
-	spec  *job.Spec
-	data  *dataset.Info
-	model kernel.Model
-	run   *chains.Run
-	wall  time.Duration
-	isa   string
+	spec        *job.Spec
+	data        *dataset.Info
+	model       kernel.Model
+	run         *chains.Run
+	wall        time.Duration
+	isa         string
+	cache       *cmvp.CachePlan     // nil if that is off, or not known here
+	certificate *report.Certificate // nil for none
 }
 
 func (o *outcome) summary() *report.Summary {
-	return report.Summarize(o.spec, o.data, o.model, o.run, o.wall, o.isa)
+	sum := report.Summarize(o.spec, o.data, o.model, o.run, o.wall, o.isa)
+	sum.Cache = o.cache
+	switch {
+	case o.certificate != nil:
+		sum.Certify(o.certificate)
+	case o.spec.Sampler.Certify:
+		sum.Warnings = append(sum.Warnings, "there is no certificate: only ulisse run makes one")
+	}
+	return sum
 }
 
 // conclude writes the results into a folder, if one is given, prints the
@@ -114,6 +122,7 @@ func (a *App) conclude(o *outcome, dir string, asJSON bool) error {
 		if err := report.WriteAll(dir, sum, o.data, o.model, o.run); err != nil {
 			return err
 		}
+		report.RemoveProvisional(dir)
 	}
 	if asJSON {
 		if err := a.printJSON(sum); err != nil {
@@ -133,17 +142,65 @@ func (a *App) conclude(o *outcome, dir string, asJSON bool) error {
 	return nil
 }
 
+// sample runs a schedule to its end in a folder; prepare and early may be nil.
+func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder, plan chains.Plan, spec *job.Spec, journal string,
+	prepare func(context.Context, *driver.Driver) (*chains.Prepared, error), early *early) (*chains.Run, time.Duration, error) {
+	progress, err := a.newProgress(f.quiet, plan, fold.path("log.jsonl"))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer progress.Close()
+	progress.Started(j.data, spec)
+	progress.Cache(j.cache)
+	d := driver.New(driver.Config{Spec: spec, Problem: j.problem, Plan: &plan, Budget: j.budget, Observe: progress.Observe,
+		Operator: func(int) driver.Operator { return j.operator() }})
+	c := local.Config{Plan: plan, Driver: d, Budget: j.budget, Journal: fold.path(journal), Watch: progress.Watch}
+	if prepare != nil {
+		c.Prepare = func(ctx context.Context) (*chains.Prepared, error) { return prepare(ctx, d) }
+	}
+	if early != nil {
+		c.Watch = func(v local.View) {
+			progress.Watch(v)
+			early.watch(ctx, v, progress)
+		}
+	}
+	r, wall, err := local.Run(ctx, c)
+	early.stop()
+	progress.Finished(r)
+	if local.ErrInterrupted(err) && ctx.Err() != nil {
+		fmt.Fprintf(a.Stderr, "interrupted; go on with: ulisse run --resume %s\n", fold.dir)
+		return nil, 0, &exit{code: ExitInterrupted}
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
+	}
+	return r, wall, nil
+}
+
+// certify holds a finished run against a short one of the exact sampler.
+func (a *App) certify(ctx context.Context, f *runFlags, j *runJob, fold *folder, fast *chains.Run) (*report.Certificate, error) {
+	spec := driver.CertifySpec(j.spec)
+	exact, _, err := a.sample(ctx, f, j, fold, chains.NewPlan(spec, j.plan.Names), spec, certifyFile,
+		func(ctx context.Context, d *driver.Driver) (*chains.Prepared, error) { return d.PrepareFrom(ctx, fast) }, nil)
+	if err != nil {
+		return nil, err
+	}
+	return report.NewCertificate(fast, exact), nil
+}
+
 // runJob is a specification with its data.
 type runJob struct {
 	spec    *job.Spec
 	data    *dataset.Dataset
 	problem *posterior.Problem
 	plan    chains.Plan
+	budget  *parallel.Budget
+	cache   *cmvp.CachePlan // nil for none
 	piped   []byte // the table, if it came through standard input
 }
 
 func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *parallel.Budget) (*runJob, error) {
-	j := &runJob{}
+	j := &runJob{budget: budget}
 	var err error
 	if f.resume != "" {
 		if len(args) > 0 || f.demo || f.data != "" || f.hasSeed || f.out != "" {
@@ -155,6 +212,12 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 	}
 	if err != nil {
 		return nil, err
+	}
+	if f.certify {
+		j.spec.Sampler.Certify = true
+		if err := j.spec.Validate(); err != nil {
+			return nil, badInput(err)
+		}
 	}
 	if j.spec.Data.Path == dataset.Stdin {
 		if j.piped, err = io.ReadAll(io.LimitReader(a.Stdin, dataset.DefaultLimits.Bytes+1)); err != nil {
@@ -169,9 +232,19 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 	return j, nil
 }
 
+// operator returns K over all rows, computed here.
+func (j *runJob) operator() *cmvp.Operator {
+	op := cmvp.New(j.problem.Inputs, j.problem.Model.Family, j.budget)
+	if j.cache != nil {
+		j.cache.Apply(op)
+	}
+	return op
+}
+
 // The files of a run that resuming needs.
 const (
 	journalFile = "state/journal.jsonl"
+	certifyFile = "state/certify.jsonl"
 	hashFile    = "state/data.sha256"
 	pipedFile   = "state/data"
 	lockFile    = "state/lock"

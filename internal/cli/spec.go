@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -102,7 +103,11 @@ func isURL(path string) bool { return strings.Contains(path, "://") }
 
 // load reads the data and makes the problem.
 func (a *App) load(ctx context.Context, spec *job.Spec, budget *parallel.Budget) (*dataset.Dataset, *posterior.Problem, error) {
-	d, err := spec.Load(ctx, a.Stdin, budget)
+	var table io.Reader
+	if spec.Data.Path == dataset.Stdin {
+		table = a.Stdin
+	}
+	d, err := spec.Load(ctx, table, budget)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()

@@ -117,13 +117,14 @@ func orElse[T comparable](v *T, otherwise T) {
 	}
 }
 
-// raftConfig is raft's own configuration. LeaderLease <= Heartbeat <= Election.
+// raftConfig is raft's own configuration. LeaderLease <= Heartbeat <= Election;
+// reads ask a majority, so the lease need not be short.
 func (c Config) raftConfig() *raft.Config {
 	r := raft.DefaultConfig()
 	r.LocalID = raft.ServerID(c.ID)
 	r.HeartbeatTimeout = c.HeartbeatTimeout
 	r.ElectionTimeout = c.HeartbeatTimeout
-	r.LeaderLeaseTimeout = c.HeartbeatTimeout / 2
+	r.LeaderLeaseTimeout = c.HeartbeatTimeout
 	r.SnapshotInterval = c.SnapshotInterval
 	r.SnapshotThreshold = c.SnapshotThreshold
 	r.TrailingLogs = c.TrailingLogs

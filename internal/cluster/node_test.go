@@ -7,6 +7,7 @@ import (
 )
 
 func TestOneNode(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 1, nil)
 	l := tc.leader()
 	l.write(t, "a", 10)
@@ -32,6 +33,7 @@ func TestOneNode(t *testing.T) {
 }
 
 func TestThreeNodes(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 3, nil)
 	l := tc.leader()
 	index := l.write(t, "a", 20)
@@ -67,13 +69,12 @@ func TestThreeNodes(t *testing.T) {
 }
 
 func TestLeadIsStoppedBeforeItStartsAgain(t *testing.T) {
+	t.Parallel()
 	type event struct {
 		id    string
 		start bool
-		term  uint64
 	}
 	events := make(chan event, 100)
-	nodes := make(chan map[string]*member, 1)
 	tc := newCluster(t, 3, func(c *Config) {
 		id := c.ID
 		c.Lead = func(ctx context.Context) {
@@ -82,7 +83,6 @@ func TestLeadIsStoppedBeforeItStartsAgain(t *testing.T) {
 			events <- event{id: id}
 		}
 	})
-	nodes <- tc.m
 	for range 3 {
 		l := tc.leader()
 		if err := l.Transfer(t.Context(), ""); err != nil && !errors.Is(err, ErrUnknownOutcome) && !errors.Is(err, ErrNotLeader) {
@@ -116,6 +116,7 @@ func TestLeadIsStoppedBeforeItStartsAgain(t *testing.T) {
 }
 
 func TestMinorityRefuses(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 3, nil)
 	l := tc.leader()
 	l.write(t, "a", 5)
@@ -145,6 +146,7 @@ func TestMinorityRefuses(t *testing.T) {
 }
 
 func TestSlowFollowerGetsASnapshot(t *testing.T) {
+	t.Parallel()
 	tc := newCluster(t, 3, func(c *Config) { c.TrailingLogs = 4 })
 	l := tc.leader()
 	slow := tc.others(l)[0]

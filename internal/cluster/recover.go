@@ -40,8 +40,22 @@ func Recover(cfg Config, servers []Server) (err error) {
 	return nil
 }
 
-// recovering is an fsm that is handed commands only, so that the last entry in
-// its state (a change of membership) may be after the last it was handed.
+// recovering is an fsm as raft.RecoverCluster needs it. It is handed commands
+// only, so that the last entry in its state (a change of membership) may be
+// after the last it was handed; and its snapshot is never released.
 type recovering struct{ fsm }
 
-func (r recovering) Snapshot() (raft.FSMSnapshot, error) { return r.snapshot() }
+func (r recovering) Snapshot() (raft.FSMSnapshot, error) {
+	s, err := r.snapshot()
+	if err != nil {
+		return nil, err
+	}
+	return releasing{s}, nil
+}
+
+type releasing struct{ raft.FSMSnapshot }
+
+func (r releasing) Persist(sink raft.SnapshotSink) error {
+	defer r.Release()
+	return r.FSMSnapshot.Persist(sink)
+}

@@ -10,28 +10,39 @@ import (
 const tilePairSize = TileRows * TileRows
 
 // cache keeps evaluated tile pairs for the current θ: those of the first tasks
-// that fit. Each is filled by the first product that needs it.
+// that fit, of the tasks that the rows of the last product need. Each is filled
+// by the first product that needs it.
 type cache[T tile.Real] struct {
-	first  []int // pair that each task begins with, in the order of tasks
+	places int       // tile pairs that there is memory for
+	rows   tileRange // the rows that the places were given out for
+	first  []int     // pair that each task begins with, in the order of tasks
 	data   []T
 	filled []bool // by pair
 }
 
 // setCache gives the cache as many bytes as it can use of those given.
 func (e *engine[T]) setCache(bytes int64) {
-	e.cache = cache[T]{}
-	pairs := int(bytes / (tilePairSize * int64(unsafe.Sizeof(T(0)))))
-	if pairs <= 0 {
+	e.cache = cache[T]{places: int(bytes / (tilePairSize * int64(unsafe.Sizeof(T(0)))))}
+}
+
+// reserve gives out the places for products of the given rows.
+func (c *cache[T]) reserve(g Grid, rows tileRange) {
+	if c.places <= 0 || c.first != nil && c.rows == rows {
 		return
 	}
-	e.cache.first = make([]int, e.grid.Tasks())
+	c.rows = rows
+	c.first = sized(c.first, g.Tasks())
 	n := 0
-	for i := range e.cache.first {
-		e.cache.first[i] = n
-		n += e.grid.pairs(e.grid.Task(i))
+	for i := range c.first {
+		c.first[i] = n
+		t := g.Task(i)
+		if rows.meets(g.blockTiles(t.A)) || rows.meets(g.blockTiles(t.B)) {
+			n += g.pairs(t)
+		}
 	}
-	n = min(n, pairs)
-	e.cache.data, e.cache.filled = make([]T, n*tilePairSize), make([]bool, n)
+	n = min(n, c.places)
+	c.data, c.filled = sized(c.data, n*tilePairSize), sized(c.filled, n)
+	clear(c.filled)
 }
 
 // pair returns the storage of the q-th tile pair of a task, whether it holds
@@ -53,6 +64,7 @@ func (c *cache[T]) invalidate() { clear(c.filled) }
 // them again: up to double bytes for Mul, and single bytes for MulSingle. The
 // bits of the results are the same. CacheBytes is what a whole K takes; of a
 // larger one the first part is kept. Zero, the initial state, keeps nothing.
+// The memory is taken by the first product.
 func (o *Operator) SetCache(double, single int64) {
 	o.eng.setCache(double)
 	o.singleCache = single

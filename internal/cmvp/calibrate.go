@@ -21,13 +21,25 @@ type CacheWork struct {
 // CachePlan says what keeping K would save, as measured on this machine.
 // Times are wall seconds of one product on the cores of the budget.
 type CachePlan struct {
+	Single  bool    `json:"single"`          // products in single precision
 	Bytes   int64   `json:"bytes"`           // that the cache takes
 	Kept    float64 `json:"kept"`            // fraction of K in it
 	Compute float64 `json:"compute_seconds"` // computing K
 	Fill    float64 `json:"fill_seconds"`    // computing and keeping what fits
 	Read    float64 `json:"read_seconds"`    // reading what is kept, computing the rest
-	Saving  float64 `json:"saving"`          // fraction of the time for each θ
+	Saving  float64 `json:"saving"`          // fraction of the products' time for each θ
 	Use     bool    `json:"use"`
+}
+
+// Apply gives an operator the cache, if it is to be used.
+func (p *CachePlan) Apply(o *Operator) {
+	switch {
+	case !p.Use:
+	case p.Single:
+		o.SetCache(0, p.Bytes)
+	default:
+		o.SetCache(p.Bytes, 0)
+	}
 }
 
 // worthwhile is the saving from which on a cache is used. A smaller one could
@@ -38,56 +50,59 @@ const worthwhile = 0.1
 // 277 MB in float64, more than processors cache.
 const calibrationRows = 8192
 
+// Products are measured so often at least, and for so long at least.
+const (
+	calibrationRounds = 3
+	calibrationTime   = 200 * time.Millisecond
+)
+
 // PlanCache measures, on a sample of the rows, products that compute K and
 // products that read it from memory, and decides whether SetCache would pay
-// for the given work. It takes about a second. The only error is that of ctx.
+// for the given work. It takes about a second, or nothing if the memory is too
+// little to save much. The only error is that of ctx.
 func PlanCache(ctx context.Context, in *Inputs, f kernel.Family, p kernel.Params, work CacheWork, budget *parallel.Budget) (CachePlan, error) {
+	whole := CacheBytes(in.Len(), work.Single)
+	plan := CachePlan{Single: work.Single, Bytes: min(whole, work.Bytes)}
+	plan.Kept = float64(plan.Bytes) / float64(whole)
+	if plan.Kept < worthwhile {
+		return plan, ctx.Err()
+	}
 	n := min(in.Len(), calibrationRows)
 	rows := make([]int, n)
 	for i := range rows {
 		rows[i] = i * in.Len() / n
 	}
-	o := New(in.Select(rows), f, budget)
+	sample := in.Select(rows)
+	without, with := New(sample, f, budget), New(sample, f, budget)
+	with.SetCache(CacheBytes(n, false), CacheBytes(n, true))
 	v, dst := make([][]float64, work.Columns), make([][]float64, work.Columns)
 	for c := range v {
 		v[c], dst[c] = slices.Repeat([]float64{1}, n), make([]float64, n)
 	}
-	mul := o.Mul
-	if work.Single {
-		mul = o.MulSingle
-	}
-	// seconds measures a product over all rows, before each of which prepare
-	// is called.
-	seconds := func(prepare func()) (float64, error) {
-		var times []float64
-		for range 5 {
-			prepare()
+	scale := float64(in.Len()) / float64(n)
+	var fill, read float64
+	began := time.Now()
+	for round := 0; round <= calibrationRounds || time.Since(began) < calibrationTime; round++ {
+		without.Set(p)
+		with.Set(p)
+		for _, m := range []struct {
+			op      *Operator
+			seconds *float64
+		}{{without, &plan.Compute}, {with, &fill}, {with, &read}} {
+			mul := m.op.Mul
+			if work.Single {
+				mul = m.op.MulSingle
+			}
 			start := time.Now()
 			if err := mul(ctx, dst, v); err != nil {
-				return 0, err
+				return plan, err
 			}
-			times = append(times, time.Since(start).Seconds())
+			// Others may use the machine: the shortest time is the true one. The
+			// first round takes memory.
+			if t := time.Since(start).Seconds() * scale * scale; round == 1 || round > 1 && t < *m.seconds {
+				*m.seconds = t
+			}
 		}
-		slices.Sort(times)
-		scale := float64(in.Len()) / float64(n)
-		return times[len(times)/2] * scale * scale, nil
-	}
-
-	o.Set(p)
-	whole := CacheBytes(in.Len(), work.Single)
-	plan := CachePlan{Bytes: min(whole, work.Bytes)}
-	plan.Kept = float64(plan.Bytes) / float64(whole)
-	var err error
-	var fill, read float64
-	if plan.Compute, err = seconds(func() {}); err != nil {
-		return plan, err
-	}
-	o.SetCache(CacheBytes(n, false), CacheBytes(n, true))
-	if fill, err = seconds(func() { o.Set(p) }); err != nil {
-		return plan, err
-	}
-	if read, err = seconds(func() {}); err != nil {
-		return plan, err
 	}
 	plan.decide(fill, read, work.Products)
 	return plan, nil
@@ -106,10 +121,13 @@ func (p *CachePlan) decide(fill, read float64, products int) {
 
 // String explains the decision in one line.
 func (p CachePlan) String() string {
-	verb := "compute K each time"
-	if p.Use {
-		verb = "keep K"
+	if p.Kept < worthwhile {
+		return fmt.Sprintf("not used: %.1f %% of K would fit", 100*p.Kept)
 	}
-	return fmt.Sprintf("%s: a product takes %.3g s computing K, %.3g s reading %.0f %% of it from %.1f GB; a cache would save %.0f %%",
-		verb, p.Compute, p.Read, 100*p.Kept, float64(p.Bytes)/1e9, 100*p.Saving)
+	verb := "not used"
+	if p.Use {
+		verb = "used"
+	}
+	return fmt.Sprintf("%s: with %.0f %% of K kept a product takes %.3g s, without %.3g s; that saves %.0f %% of the products' time",
+		verb, 100*p.Kept, p.Read, p.Compute, 100*p.Saving)
 }

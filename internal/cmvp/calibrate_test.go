@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
@@ -45,9 +46,44 @@ func TestPlanCacheMeasures(t *testing.T) {
 			t.Errorf("single=%v: %+v", single, plan)
 		}
 	}
+	// Memory for next to nothing is not worth a measurement.
+	if plan, err := PlanCache(ctx, p.in, p.family, p.params, CacheWork{Columns: 2, Products: 30, Bytes: CacheBytes(1000, false) / 20}, b); err != nil || plan.Use || plan.Compute != 0 {
+		t.Errorf("%+v, %v", plan, err)
+	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, err := PlanCache(done, p.in, p.family, p.params, CacheWork{Columns: 1, Products: 2}, b); err != context.Canceled {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A plan gives an operator the cache of the precision that it was made for.
+func TestCachePlanApplies(t *testing.T) {
+	ctx := context.Background()
+	p := newProblem(kernel.RBF, 300, 2, 1, false)
+	for _, c := range []struct {
+		plan           CachePlan
+		double, single int64 // elements read
+	}{
+		{CachePlan{Use: false, Bytes: 1 << 30}, 0, 0},
+		{CachePlan{Use: true, Bytes: 1 << 30}, 300 * 300, 0},
+		{CachePlan{Use: true, Bytes: 1 << 30, Single: true}, 0, 300 * 300},
+	} {
+		o := p.operator(1, tile.Portable)
+		c.plan.Apply(o)
+		dst := zeros(300, 1)
+		var read [2]int64
+		for i, mul := range []func(context.Context, [][]float64, [][]float64) error{o.Mul, o.MulSingle} {
+			before := o.Counts().Read
+			for range 2 {
+				if err := mul(ctx, dst, p.v); err != nil {
+					t.Fatal(err)
+				}
+			}
+			read[i] = o.Counts().Read - before
+		}
+		if read != [2]int64{c.double, c.single} {
+			t.Errorf("%+v: read %v", c.plan, read)
+		}
 	}
 }

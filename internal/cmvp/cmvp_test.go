@@ -131,6 +131,8 @@ func TestMulAgainstReference(t *testing.T) {
 	}{{1, 1, 1, false}, {7, 3, 2, true}, {32, 1, 1, false}, {255, 8, 5, false}, {257, 8, 1, true},
 		{300, 200, 3, false}, {700, 4, 17, false}, {1030, 20, 64, true}}
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
+		most := map[string]float64{}
+		defer func() { t.Logf("errors of Σ|K||v|: double %.2g, single %.2g", most["double"], most["single"]) }()
 		for _, f := range kernel.Families() {
 			for _, c := range shapes {
 				p := newProblem(f, c.n, c.d, c.s, c.ard)
@@ -146,6 +148,7 @@ func TestMulAgainstReference(t *testing.T) {
 							worst = max(worst, math.Abs(dst[col][i]-want)/scale)
 						}
 					}
+					most[m.name] = max(most[m.name], worst)
 					if !(worst <= m.limit) {
 						t.Errorf("%v %s n=%d d=%d s=%d: error %.3g of Σ|K||v|", f, m.name, c.n, c.d, c.s, worst)
 					}
@@ -193,7 +196,7 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 
 				// Some of K is kept: the first product fills, the second reads.
 				o = p.operator(2, isa)
-				o.SetCache(min(1<<26, CacheBytes(n, false)/2), min(1<<25, CacheBytes(n, true)/2))
+				o.SetCache(max(tilePairSize*8, min(1<<26, CacheBytes(n, false)/2)), max(tilePairSize*4, min(1<<25, CacheBytes(n, true)/2)))
 				check("filling the cache", m.mul(o), 4, 0, n)
 				check("from the cache", m.mul(o), 3, 0, n)
 				other := p.params
@@ -204,6 +207,9 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 				}
 				o.SetNoise(p.params, p.noise)
 				check("after another θ", m.mul(o), 4, 0, n)
+				if c := o.Counts(); c.Read < c.Pairs/128 || c.Read >= c.Pairs {
+					t.Errorf("n=%d %s: counted %+v", n, m.name, c)
+				}
 			}
 
 			o := p.operator(2, isa)
@@ -214,21 +220,24 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 			if err := o.MulSingle(ctx, single, p.v[:3]); err != nil {
 				t.Fatal(err)
 			}
+			keep := p.operator(2, isa) // a worker that keeps its rows of K
+			keep.SetCache(min(1<<26, CacheBytes(n, false)/2), min(1<<25, CacheBytes(n, true)/2))
 			tiles := NewGrid(n).Tiles
 			for _, cut := range []int{1, 2, tiles / 3, tiles - 1} {
 				at := min(n, max(0, cut)*TileRows)
 				for _, r := range [][2]int{{0, at}, {at, n}} {
-					got := zeros(n, 3)
-					if err := o.MulRows(ctx, got, p.v[:3], r[0], r[1]); err != nil {
-						t.Fatal(err)
-					}
-					gotSingle := zeros(n, 3)
-					if err := o.MulSingleRows(ctx, gotSingle, p.v[:3], r[0], r[1]); err != nil {
-						t.Fatal(err)
-					}
-					for c := range got {
-						if !slices.Equal(got[c][r[0]:r[1]], want[c][r[0]:r[1]]) || !slices.Equal(gotSingle[c][r[0]:r[1]], single[c][r[0]:r[1]]) {
-							t.Fatalf("n=%d: rows %v of column %d differ", n, r, c)
+					for _, o := range []*Operator{o, keep, keep} {
+						got, gotSingle := zeros(n, 3), zeros(n, 3)
+						if err := o.MulRows(ctx, got, p.v[:3], r[0], r[1]); err != nil {
+							t.Fatal(err)
+						}
+						if err := o.MulSingleRows(ctx, gotSingle, p.v[:3], r[0], r[1]); err != nil {
+							t.Fatal(err)
+						}
+						for c := range got {
+							if !slices.Equal(got[c][r[0]:r[1]], want[c][r[0]:r[1]]) || !slices.Equal(gotSingle[c][r[0]:r[1]], single[c][r[0]:r[1]]) {
+								t.Fatalf("n=%d: rows %v of column %d differ", n, r, c)
+							}
 						}
 					}
 				}
@@ -417,53 +426,76 @@ func TestCrossAgainstReference(t *testing.T) {
 	})
 }
 
-// Equal points, huge and denormal distances: no NaN, no overflow.
+// Equal points, huge and denormal distances, one row, many inputs and columns: no
+// NaN, no overflow, and 0 where an element underflows.
 func TestExtremeInputsStayFinite(t *testing.T) {
-	ctx := context.Background()
-	x := []float64{0, 0, 1e-320, 1e-160, 1e3, 1e100, -1e100, 5, 1e300, -1e308}
-	ones := make([]float64, len(x))
-	for i := range ones {
-		ones[i] = 1
-	}
-	v := [][]float64{ones}
+	values := []float64{0, 0, 1e-320, 1e-160, 1e3, 1e100, -1e100, 5, 1e300, -1e308}
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
-		for _, f := range kernel.Families() {
-			o := newOperator(NewInputs(len(x)/2, 2, x), f, parallel.NewBudget(1), isa)
-			o1 := newOperator(NewInputs(len(x), 1, x), f, parallel.NewBudget(1), isa)
-			for _, tau := range [][]float64{{1e-300}, {1}, {1e8}, {1e-300, 1e8}} {
-				for _, o := range []*Operator{o, o1} {
-					n, d := o.Len(), o.Inputs().Dim()
-					if len(tau) > d {
-						continue
-					}
-					o.Set(kernel.Params{Sigma: 1, Lambda: 1, Tau: tau})
-					w := [][]float64{v[0][:n]}
-					dst, single := zeros(n, 1), zeros(n, 1)
-					if err := o.Mul(ctx, dst, w); err != nil {
-						t.Fatal(err)
-					}
-					if err := o.MulSingle(ctx, single, w); err != nil {
-						t.Fatal(err)
-					}
-					forms, err := o.Forms(ctx, w, w, []int{0}, 1)
-					if err != nil {
-						t.Fatal(err)
-					}
-					for i, y := range dst[0] {
-						if !(y >= 2-1e-14 && y <= float64(n)+1) || !(math.Abs(single[0][i]-y) <= 1e-6*y) {
-							t.Errorf("%v d=%d tau=%g: row %d is %v, in single precision %v", f, d, tau, i, y, single[0][i])
+		for _, c := range []struct{ n, d, s int }{{1, 1, 1}, {1, 200, 64}, {10, 1, 1}, {5, 2, 64}, {10, 1, 5}, {50, 200, 3}, {33, 1, 17}} {
+			x := make([]float64, c.n*c.d)
+			for i := range x {
+				x[i] = values[(i+i/len(values)/7)%len(values)]
+			}
+			in := NewInputs(c.n, c.d, x)
+			for _, f := range kernel.Families() {
+				o := newOperator(in, f, parallel.NewBudget(1), isa)
+				for _, tau := range []float64{1e-300, 1, 1e8, math.NaN()} {
+					p := kernel.Params{Sigma: 1, Lambda: 1, Tau: []float64{tau}}
+					if tau != tau { // one of each size
+						p.Tau = make([]float64, c.d)
+						for k := range p.Tau {
+							p.Tau[k] = []float64{1e-300, 1e8, 1}[k%3]
 						}
 					}
-					for _, q := range forms[0] {
-						if math.IsNaN(q) || math.IsInf(q, 0) {
-							t.Errorf("%v d=%d tau=%g: forms %v", f, d, tau, forms[0])
-							break
-						}
-					}
+					o.Set(p)
+					checkFinite(t, fmt.Sprintf("%v n=%d d=%d s=%d tau=%g", f, c.n, c.d, c.s, tau), o, c.s)
 				}
 			}
 		}
 	})
+}
+
+// checkFinite checks products of K + 1 with columns of ones: K's diagonal is 1
+// and its other elements are within [0,1].
+func checkFinite(t *testing.T, name string, o *Operator, s int) {
+	t.Helper()
+	ctx := context.Background()
+	n := o.Len()
+	ones, group := zeros(n, s), make([]int, s)
+	for _, v := range ones {
+		for i := range v {
+			v[i] = 1
+		}
+	}
+	dst, single, cross := zeros(n, s), zeros(n, s), zeros(n, s)
+	if err := o.Mul(ctx, dst, ones); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.MulSingle(ctx, single, ones); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Cross(ctx, cross, o.Inputs(), ones); err != nil {
+		t.Fatal(err)
+	}
+	forms, err := o.Forms(ctx, ones, ones, group, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c := range dst {
+		for i, y := range dst[c] {
+			if !(y >= 2-1e-14 && y <= float64(n)+1+1e-12) || !(math.Abs(single[c][i]-y) <= 1e-6*y) || !(math.Abs(cross[c][i]+1-y) <= 1e-13*y) {
+				t.Fatalf("%s: row %d is %v, in single precision %v, K alone %v", name, i, y, single[c][i], cross[c][i])
+			}
+			if y != dst[0][i] {
+				t.Fatalf("%s: row %d is %v in column 0 and %v in column %d", name, i, dst[0][i], y, c)
+			}
+		}
+	}
+	for _, q := range forms[0] {
+		if math.IsNaN(q) || math.IsInf(q, 0) {
+			t.Fatalf("%s: forms %v", name, forms[0])
+		}
+	}
 }
 
 func TestMulStopsWithItsContext(t *testing.T) {
@@ -498,11 +530,20 @@ func TestProductsDoNotAllocate(t *testing.T) {
 		p := newProblem(kernel.RBF, 600, 2, 2, false)
 		o := p.operator(2, isa)
 		dst := zeros(600, 2)
-		for _, m := range multiplies {
-			mul := m.mul(o)
-			if a := testing.AllocsPerRun(20, func() { mul(context.Background(), dst, p.v) }); a > 0.5 {
-				t.Errorf("%v allocations a product in %s precision", a, m.name)
+		for _, part := range []int64{0, 1, 2} { // of K in a cache
+			if part > 0 {
+				o.SetCache(CacheBytes(600, false)/part, CacheBytes(600, true)/part)
 			}
+			for _, m := range multiplies {
+				mul := m.mul(o)
+				if a := testing.AllocsPerRun(20, func() { mul(context.Background(), dst, p.v) }); a > 0.5 {
+					t.Errorf("%v allocations a product in %s precision", a, m.name)
+				}
+			}
+		}
+		// Forms allocate their results alone.
+		if a := testing.AllocsPerRun(20, func() { o.Forms(context.Background(), p.u, p.v, []int{0, 1}, 2) }); a > 3.5 {
+			t.Errorf("%v allocations for two groups of forms", a)
 		}
 	})
 }
@@ -513,9 +554,19 @@ func TestCacheBytes(t *testing.T) {
 	}
 	for _, n := range []int{5, 600} {
 		o := New(NewInputs(n, 1, make([]float64, n)), kernel.RBF, parallel.NewBudget(1))
-		o.SetCache(CacheBytes(n, false), 0)
+		o.Set(kernel.Params{Sigma: 1, Lambda: 1, Tau: []float64{1}})
+		o.SetCache(2*CacheBytes(n, false), 0)
+		dst, v := zeros(n, 1), zeros(n, 1)
+		for range 3 {
+			if err := o.Mul(context.Background(), dst, v); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if got := int64(len(o.eng.cache.data)) * 8; got != CacheBytes(n, false) {
 			t.Errorf("n=%d: the cache has %d bytes, want %d", n, got, CacheBytes(n, false))
+		}
+		if c := o.Counts(); c.Pairs != 3*int64(n)*int64(n) || c.Read != 2*int64(n)*int64(n) {
+			t.Errorf("n=%d: counted %+v", n, c)
 		}
 	}
 }

@@ -41,11 +41,12 @@ type Counts struct {
 	Columns  int64 `json:"columns"`  // right-hand sides in them
 	Forms    int64 `json:"forms"`    // calls of Forms and FormsTasks
 	Pairs    int64 `json:"pairs"`    // elements of K that they range over, n² each
+	Read     int64 `json:"read"`     // those of them that were not computed but read from the cache
 }
 
 // Add returns the sum of two counts.
 func (c Counts) Add(o Counts) Counts {
-	return Counts{c.Products + o.Products, c.Singles + o.Singles, c.Columns + o.Columns, c.Forms + o.Forms, c.Pairs + o.Pairs}
+	return Counts{c.Products + o.Products, c.Singles + o.Singles, c.Columns + o.Columns, c.Forms + o.Forms, c.Pairs + o.Pairs, c.Read + o.Read}
 }
 
 // New returns an operator over the inputs. Set must be called before it is
@@ -195,6 +196,7 @@ func mulRows[T tile.Real](ctx context.Context, o *Operator, e *engine[T], dst, v
 	if err := e.product(ctx, dst, rows, o.Progress); err != nil {
 		return err
 	}
+	o.count.Read += e.read
 	for c, y := range dst {
 		sigma, vc := o.params.Sigma/o.factor[c], v[c]
 		for i := lo; i < hi; i++ {

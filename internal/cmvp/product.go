@@ -18,6 +18,7 @@ type engine[T tile.Real] struct {
 	z    []T // packed scaled inputs
 
 	cache cache[T]
+	read  int64 // elements of K that the last product took from it
 
 	s int // columns
 	v []T // right-hand sides: tile by tile, then column by column
@@ -45,6 +46,7 @@ type slot[T tile.Real] struct {
 	k    []T       // one strip of K
 	y    []T       // transposed sums of one tile pair
 	a, b []float64 // rows of A times V_B, rows of B times V_A
+	read int64     // elements of K that were taken from the cache
 }
 
 func newEngine[T tile.Real](in *Inputs, f kernel.Family, budget *parallel.Budget, isa tile.ISA) *engine[T] {
@@ -94,7 +96,8 @@ func sized[T any](buf []T, n int) []T {
 // product adds (K_f/σ)·v to the given tiles of rows of dst, v being what was
 // loaded.
 func (e *engine[T]) product(ctx context.Context, dst [][]float64, rows tileRange, report func(done, total int)) error {
-	e.dst, e.rows, e.report = dst, rows, report
+	e.dst, e.rows, e.report, e.read = dst, rows, report, 0
+	e.cache.reserve(e.grid, rows)
 	e.seq.start(ctx)
 	e.loop.Run(e.grid.Tasks())
 	return e.seq.err()
@@ -117,6 +120,7 @@ func (e *engine[T]) sides(t Task) (a, b bool) {
 func (e *engine[T]) compute(sl *slot[T], task int) {
 	t := e.grid.Task(task)
 	wantA, wantB := e.sides(t)
+	sl.read = 0
 	if !wantA && !wantB {
 		return
 	}
@@ -135,11 +139,26 @@ func (e *engine[T]) compute(sl *slot[T], task int) {
 			direct, trans := e.rows.has(i), i != j && e.rows.has(j)
 			if direct || trans {
 				kept, filled := e.cache.pair(task, pair)
+				if filled {
+					sl.read += e.elements(i, j, direct, trans)
+				}
 				e.tilePair(sl, i, j, a, sl.b[(j-jLo)*size:][:size], direct, trans, kept, filled)
 			}
 			pair++
 		}
 	}
+}
+
+// elements returns how many elements of K a tile pair stands for in a product
+// that wants the given sides.
+func (e *engine[T]) elements(i, j int, direct, trans bool) int64 {
+	iLo, iHi := e.grid.tileRows(i)
+	jLo, jHi := e.grid.tileRows(j)
+	n := int64(iHi-iLo) * int64(jHi-jLo)
+	if direct && trans {
+		return 2 * n
+	}
+	return n
 }
 
 // tilePair evaluates rows i against columns j, or takes them from where they
@@ -188,6 +207,7 @@ func (e *engine[T]) commitTask(i int) {
 	if wantB {
 		e.addBlock(t.B, sl.b)
 	}
+	e.read += sl.read
 	if e.report != nil {
 		e.report(i+1, e.grid.Tasks())
 	}

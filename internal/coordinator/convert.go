@@ -27,9 +27,19 @@ var jobStates = map[state.Phase]pb.JobState{
 
 // record returns a job without what its run says.
 func record(j *state.Job) *pb.Job {
-	return &pb.Job{Id: j.ID, Name: j.Name, State: jobStates[j.Phase], Message: j.Message, Priority: int32(j.Priority),
+	out := &pb.Job{Id: j.ID, Name: j.Name, State: jobStates[j.Phase], Message: j.Message, Priority: int32(j.Priority),
 		Submitted: stamp(j.Submitted), Started: stamp(j.Started), Ended: stamp(j.Ended), Spec: j.Spec, Data: info(j.Data, j.Info),
 		StopReason: string(j.Reason), DrawsSha256: j.DrawsSHA256, Owner: j.Owner, Namespace: j.Namespace}
+	if f := j.Final; f != nil {
+		out.Progress = &pb.Progress{Rhat: f.RHat, Ess: f.ESS, JudgedDraws: int32(f.Draws), ActiveSeconds: j.Active.Seconds()}
+		for c := 1; c < len(j.Placements); c++ {
+			out.Progress.Chains = append(out.Progress.Chains, &pb.ChainProgress{Chain: int32(c), Draws: int32(f.Draws)})
+		}
+		if j.Plan != nil {
+			out.Progress.Draws, out.Progress.MaxDraws = int32(j.Plan.Draws), int32(j.Plan.MaxDraws)
+		}
+	}
+	return out
 }
 
 // jobOf returns a job with the progress of its run.

@@ -29,6 +29,8 @@ var leaderOnly = map[string]bool{
 	"/ulisse.v1.Workers/Log":       true,
 	"/ulisse.v1.Workers/List":      true,
 	"/ulisse.v1.Workers/Drain":     true,
+	"/ulisse.v1.Records/Record":    true,
+	"/ulisse.v1.Records/Forget":    true,
 	"/ulisse.v1.Cluster/Join":      true,
 	"/ulisse.v1.Cluster/Remove":    true,
 	"/ulisse.v1.Cluster/Promote":   true,
@@ -125,6 +127,9 @@ func (c *Coordinator) notLeader() error {
 	}
 	return s.Err()
 }
+
+// Conn returns the connection to another coordinator.
+func (c *Coordinator) Conn(address string) (*grpc.ClientConn, error) { return c.peers.conn(address) }
 
 // peers are connections to other coordinators.
 type peers struct {

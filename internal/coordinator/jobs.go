@@ -208,7 +208,9 @@ func ending(f *state.Follower, stop *chains.Stop) *state.Decide {
 	for i := range kept.Chains {
 		kept.Chains[i].Draws = kept.Chains[i].Draws[:stop.Draws]
 	}
-	return &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: chains.Event{Stop: stop}, DrawsSHA256: report.DrawsSHA256(kept)}
+	c := kept.Diagnose(stop.Draws)
+	return &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: chains.Event{Stop: stop}, DrawsSHA256: report.DrawsSHA256(kept),
+		Final: &state.Final{Draws: stop.Draws, RHat: finite(c.RHat), ESS: finite(c.ESS)}}
 }
 
 // Extend lets a job draw more.

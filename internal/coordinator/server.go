@@ -91,6 +91,7 @@ func New(c Config) (*Coordinator, error) {
 func (c *Coordinator) Register(s grpc.ServiceRegistrar) {
 	pb.RegisterJobsServer(s, c)
 	pb.RegisterWorkersServer(s, workersServer{c})
+	pb.RegisterRecordsServer(s, &records{c: c})
 }
 
 // Close releases what the coordinator holds.

@@ -66,12 +66,15 @@ func (e *Error) Error() string {
 // Stdin is the path that means standard input.
 const Stdin = "-"
 
-// ReadFile reads a table from a file, or from standard input if path is "-":
-// CSV, plain or compressed with gzip or Zstandard, or Parquet. The format is
-// recognised by its content.
-func ReadFile(path string, stdin io.Reader, sel Select, lim Limits) (*Table, error) {
-	if path == Stdin {
-		return Read(stdin, "standard input", sel, lim)
+// ReadFile reads a table from a file: CSV, plain or compressed with gzip or
+// Zstandard, or Parquet, recognised by its content. A table that is not nil is
+// read in its place; path names it in errors.
+func ReadFile(path string, table io.Reader, sel Select, lim Limits) (*Table, error) {
+	if table != nil {
+		if path == Stdin {
+			path = "standard input"
+		}
+		return Read(table, path, sel, lim)
 	}
 	f, err := os.Open(path)
 	if err != nil {

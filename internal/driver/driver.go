@@ -25,9 +25,10 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// Operator is K over all rows, wherever they are computed.
+// Operator is K over all rows, wherever they are computed, in both precisions.
 type Operator interface {
 	posterior.Operator
+	solve.SingleOperator
 	Counts() cmvp.Counts
 }
 
@@ -56,6 +57,7 @@ type Observation struct {
 	Iterations float64   `json:"iterations"` // mean over right-hand sides
 	Residual   float64   `json:"residual"`   // largest true relative residual
 	Noise      float64   `json:"noise_ratio,omitempty"`
+	Acceptance float64   `json:"acceptance,omitempty"` // of the proposal of this step
 	Budget     float64   `json:"noise_budget,omitempty"`
 	Drift      float64   `json:"drift,omitempty"` // iterations over those at the mode, where P was built
 	chains.Cost
@@ -73,6 +75,7 @@ type Driver struct {
 	mu    sync.Mutex
 	pre   precond.P // the preconditioner at the mode
 	preAt []float64 // the mode
+	rows  []int     // the pivots of the exact sampler there
 }
 
 // New returns a driver.
@@ -95,8 +98,7 @@ type source struct {
 }
 
 // newSource returns a source over a problem (all rows or a subset) with a
-// preconditioner that may be nil. With early, solves stop early if the
-// specification says so.
+// preconditioner that may be nil. With early, solves stop early.
 func (d *Driver) newSource(p *posterior.Problem, op Operator, pre precond.P, tolerance float64, early bool) (*source, error) {
 	s := &source{op: op, rows: len(p.Y)}
 	so := &d.Spec.Solver
@@ -105,7 +107,7 @@ func (d *Driver) newSource(p *posterior.Problem, op Operator, pre precond.P, tol
 		return nil, err
 	}
 	c := posterior.EstimatorConfig{Problem: p, Operator: op, Probes: kind}
-	opt := solve.Options{Tolerance: tolerance, Mixed: so.Precision == "mixed", Budget: d.Budget,
+	opt := solve.Options{Tolerance: tolerance, Mixed: so.Mixed(early), Budget: d.Budget,
 		MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*s.rows+100))}
 	if pre != nil {
 		if f, ok := pre.(posterior.Factor); ok {
@@ -115,9 +117,9 @@ func (d *Driver) newSource(p *posterior.Problem, op Operator, pre precond.P, tol
 			opt.Precond, opt.Flexible = pre, !precond.HasFactor(pre.Kind())
 		}
 	}
-	if so.Method == "ulisse" && early {
-		c.Early = &posterior.Early{Q: so.Q, Law: so.StoppingLaw(), Replicates: 1}
-		if d.Plan.Method == "fisher" { // its step depends on the noise: measure it
+	if early {
+		c.Early = &posterior.Early{Q: so.TailStart(), Law: so.StoppingLaw(), Replicates: 1}
+		if d.Plan.Matched() { // its step depends on the noise: measure it
 			c.Early.Replicates = 2
 		}
 	}
@@ -153,11 +155,8 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 		}
 	}
 	rep := g.Report
-	cost := chains.Cost{Gradients: 1, Solves: len(rep.Iterations), Products: rep.Products, Singles: rep.Singles,
-		Pairs: float64(s.op.Counts().Pairs - before.Pairs), Unconverged: rep.Unconverged, Seconds: g.Seconds}
-	for _, it := range rep.Iterations {
-		cost.Iterations += it
-	}
+	cost := costOf(rep, before, s.op.Counts(), g.Seconds)
+	cost.Gradients = 1
 	obs := Observation{Chain: r.key.Chain, Iter: r.key.Iter, N: s.rows, Psi: slices.Clone(r.psi), Gradient: g.Value,
 		Probes: r.probes, Iterations: rep.MeanIterations(), Residual: rep.MaxResidual(), Budget: r.budget, Cost: cost}
 	if r.atMode > 0 {
@@ -172,12 +171,27 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 	return g, cost, nil
 }
 
+// costOf returns what solves cost.
+func costOf(rep solve.Report, before, after cmvp.Counts, seconds float64) chains.Cost {
+	cost := chains.Cost{Solves: len(rep.Iterations), Products: rep.Products, Singles: rep.Singles,
+		Pairs: float64(after.Pairs - before.Pairs), PairsRead: float64(after.Read - before.Read),
+		Unconverged: rep.Unconverged, Seconds: seconds}
+	for _, it := range rep.Iterations {
+		cost.Iterations += it
+	}
+	return cost
+}
+
 // Chain drives one chain. It is not safe for concurrent use.
 type Chain struct {
 	d      *Driver
-	source *source          // gradients: sgld, fisher
+	op     Operator         // gradients: sgld, fisher, leimkuhler-matthews
+	pre    precond.P        // of op
+	source *source          // over op
 	atMode float64          // iterations of a solve at the mode
+	early  bool             // whether its solves stop early
 	dense  *posterior.Dense // cholesky
+	exact  *exact           // exact
 }
 
 // NewChain returns the driver of a chain (from 1) of a prepared run.
@@ -185,15 +199,24 @@ func (d *Driver) NewChain(prep *chains.Prepared, chain int) (*Chain, error) {
 	if d.Plan.Method == "cholesky" {
 		return &Chain{d: d, dense: posterior.NewDense(d.Problem, d.Budget)}, nil
 	}
+	if d.Plan.Method == "exact" {
+		x, err := d.newExact(prep, chain)
+		return &Chain{d: d, exact: x}, err
+	}
 	pre, err := d.atMode(prep)
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.newSource(d.Problem, d.Operator(chain), pre, d.Spec.Solver.Tolerance, true)
-	if err != nil {
-		return nil, err
+	return &Chain{d: d, op: d.Operator(chain), pre: pre, atMode: prep.Iterations}, nil
+}
+
+// use makes the chain's source what the settings ask for.
+func (c *Chain) use(early bool) (err error) {
+	if c.source == nil || c.early != early {
+		c.early = early
+		c.source, err = c.d.newSource(c.d.Problem, c.op, c.pre, c.d.Spec.Solver.Tolerance, early)
 	}
-	return &Chain{d: d, source: s, atMode: prep.Iterations}, nil
+	return err
 }
 
 // spreadEvery is how often the gradient's noise is measured once the settings
@@ -206,6 +229,11 @@ const maxPsi = 60
 // Advance carries out a task. The result depends on the task alone.
 func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
 	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
+	if c.op != nil {
+		if err := c.use(t.Settings.Early); err != nil {
+			return nil, err
+		}
+	}
 	step, err := c.stepper(t, k)
 	if err != nil {
 		return nil, err
@@ -221,7 +249,7 @@ func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint,
 		}
 		for _, x := range st.Psi {
 			if math.IsNaN(x) || math.Abs(x) > maxPsi {
-				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g", t.Chain, st.Iter, st.Psi)
+				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g: the posterior is far from normal there; use a smaller sampler.step, method: exact, or informative priors", t.Chain, st.Iter, st.Psi)
 			}
 		}
 		k.Draws = append(k.Draws, slices.Clone(st.Psi))
@@ -235,37 +263,75 @@ func (c *Chain) stepper(t chains.Task, k *chains.Checkpoint) (func(context.Conte
 	case "sgld":
 		return c.sgld(t, k)
 	case "fisher":
-		return c.fisher(t, k)
+		kern, err := t.Settings.Fisher()
+		if err != nil {
+			return nil, err
+		}
+		return c.matched(t, k, kern.Budget, func(psi, g []float64, key random.Key) {
+			kern.Advance(psi, g, key.Stream(random.Noise, 0))
+		}), nil
+	case "leimkuhler-matthews":
+		kern, err := t.Settings.Leimkuhler()
+		if err != nil {
+			return nil, err
+		}
+		return c.matched(t, k, kern.Budget, func(psi, g []float64, key random.Key) {
+			before := key
+			before.Iter--
+			kern.Advance(psi, g, before.Stream(random.Noise, 0), key.Stream(random.Noise, 0))
+		}), nil
+	case "exact":
+		return c.exact.stepper(t, k)
 	case "cholesky":
 		return c.metropolis(t, k)
 	}
 	return nil, fmt.Errorf("unknown method %q", c.d.Plan.Method)
 }
 
-func (c *Chain) fisher(t chains.Task, k *chains.Checkpoint) (func(context.Context, random.Key) error, error) {
-	kern, err := t.Settings.Fisher()
-	if err != nil {
-		return nil, err
-	}
+// matched does iterations of a sampler that counts with the gradient's noise,
+// which is measured throughout warm-up.
+func (c *Chain) matched(t chains.Task, k *chains.Checkpoint, budget float64, advance func(psi, g []float64, key random.Key)) func(context.Context, random.Key) error {
 	metric := t.Settings.Metric()
 	return func(ctx context.Context, key random.Key) error {
 		spread := t.Warmup || key.Iter%spreadEvery == 0
 		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes,
-			spread: spread, metric: metric, budget: kern.Budget, atMode: c.atMode})
+			spread: spread, metric: metric, budget: budget, atMode: c.atMode})
 		if err != nil {
 			return err
 		}
 		k.Cost.Add(cost)
 		if t.Warmup && g.ProbeCov != nil {
 			k.Stats.Spreads++
+			k.Stats.Products += cost.Products
 			k.Stats.ProbeCov = sum(k.Stats.ProbeCov, g.ProbeCov)
 			if g.SolverCov != nil {
 				k.Stats.SolverCov = sum(k.Stats.SolverCov, g.SolverCov)
 			}
 		}
-		kern.Advance(k.State.Psi, g.Value, key.Stream(random.Noise, 0))
+		if t.Warmup {
+			k.Cost.Shortened += shorten(g.Value, metric)
+		}
+		advance(k.State.Psi, g.Value, key)
 		return nil
-	}, nil
+	}
+}
+
+// reach is how many posterior standard deviations for each parameter, in the
+// root mean square, C·g may be long in warm-up.
+const reach = 3
+
+// shorten bounds (gᵀCg/p)^½ by reach. Chains start dispersed, maybe where a
+// skewed posterior is so steep that a step from there would go as far on the
+// other side; within a posterior's spread the length is about one. It returns
+// the number of gradients that it changed, 0 or 1.
+func shorten(g []float64, metric *mat.SymDense) int {
+	v := mat.NewVecDense(len(g), g)
+	length := math.Sqrt(mat.Inner(v, metric, v) / float64(len(g)))
+	if length <= reach {
+		return 0
+	}
+	v.ScaleVec(reach/length, v)
+	return 1
 }
 
 func sum(a []float64, b *mat.SymDense) []float64 {
@@ -313,10 +379,10 @@ func (c *Chain) metropolis(t chains.Task, k *chains.Checkpoint) (func(context.Co
 			return err
 		}
 		began := time.Now()
-		kern.Advance(k.State.Psi, k.State.Metropolis, key.Stream(random.Accept, 0))
+		accept := kern.Advance(k.State.Psi, k.State.Metropolis, key.Stream(random.Accept, 0))
 		cost := chains.Cost{Densities: 1, Seconds: time.Since(began).Seconds()}
 		k.Cost.Add(cost)
-		c.d.Observe(Observation{Chain: key.Chain, Iter: key.Iter, N: len(c.d.Problem.Y), Psi: slices.Clone(k.State.Psi), Cost: cost})
+		c.d.Observe(Observation{Chain: key.Chain, Iter: key.Iter, N: len(c.d.Problem.Y), Psi: slices.Clone(k.State.Psi), Acceptance: accept, Cost: cost})
 		return nil
 	}, nil
 }

@@ -47,7 +47,7 @@ func (d *Driver) Prepare(ctx context.Context) (*chains.Prepared, error) {
 	switch d.Plan.Method {
 	case "cholesky":
 		err = d.prepareDense(ctx, prep, pt, size)
-	case "fisher":
+	case "fisher", "leimkuhler-matthews", "exact":
 		err = d.prepareFisher(ctx, prep, pt, size)
 	default: // the subset's mode and curvature are what is published
 		if err = prep.SetPoint(d.Plan, pt); err == nil {
@@ -136,8 +136,16 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 		pt.Info, prep.Asymmetry = info, asym
 	}
 
+	if d.Plan.Method == "exact" {
+		if err := prep.SetPoint(d.Plan, pt); err != nil {
+			return err
+		}
+		return d.chooseRank(ctx, prep)
+	}
+
 	// The noise of a gradient at the mode, as the chains will see it.
-	src, err := d.newSource(d.Problem, op, pre, d.Spec.Solver.Tolerance, true)
+	m := d.Spec.Solver.Method
+	src, err := d.newSource(d.Problem, op, pre, d.Spec.Solver.Tolerance, m == "ulisse" || m == "auto")
 	if err != nil {
 		return err
 	}

@@ -138,6 +138,16 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) error {
 		}
 		p.Set = true
 		return d.scalar(n, reflect.ValueOf(&p.Value).Elem(), path, "a number or auto")
+	case *Memory:
+		m, err := ParseMemory(n.Value)
+		if n.Kind != yaml.ScalarNode {
+			err = fmt.Errorf("%s stands where an amount of memory should: write it as 512MiB or 4GiB, or auto, or off", quote(n))
+		}
+		if err != nil {
+			return d.fail(n, path, "%v", err)
+		}
+		*p = m
+		return nil
 	case *Duration:
 		t, err := time.ParseDuration(n.Value)
 		if n.Kind != yaml.ScalarNode || err != nil {

@@ -47,8 +47,12 @@ name: a
 data: {synthetic: {n: 10, d: 2, sigma: 1, tau: [1, 2], lambda: 0.1, seed: 4}}
 model: {ard: true, kernel: matern32, priors: {tau: "lognormal(-1,2)"}}
 sampler: {method: sgld, warmup: 7, probes: 4, step: 0.5, subset: 9}
-solver: {method: ulisse, preconditioner: {kind: none}, max_iterations: 50}
+solver: {method: ulisse, preconditioner: {kind: none}, max_iterations: 50, cache: 1.5GiB}
 stop: {max_time: 1m30s}
+`, `
+name: a
+data: {path: x.csv, target: y}
+solver: {cache: off}
 `} {
 		s, err := parse(text)
 		if err != nil {
@@ -86,7 +90,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "---\n" + data, `s.yaml: more than one YAML document: a specification is one`},
 		{data + "sampelr: {}\n", `s.yaml: line 3, column 1: sampelr: unknown field: did you mean "sampler"?`},
 		{data + "sampler: {method: fisher, methd: sgld}\n", `s.yaml: line 3, column 27: sampler.methd: unknown field: did you mean "method"?`},
-		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, sgld`},
+		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, sgld`},
 		{data + "seed: 1\nseed: 2\n", `s.yaml: line 4, column 1: seed: the field is given twice`},
 		{data + "seed: -1\n", `s.yaml: line 3, column 7: seed: "-1" is not a whole number from 0`},
 		{data + "sampler: {chains: four}\n", `s.yaml: line 3, column 19: sampler.chains: "four" is not a whole number`},
@@ -107,15 +111,17 @@ func TestBadSpecifications(t *testing.T) {
 		{"name: a\ndata: {path: x, target: y, holdout: 1}\n", `s.yaml: line 2, column 37: data.holdout: 1, but must be a fraction from 0 to below 1`},
 		{data + "model: {kernel: rfb}\n", `s.yaml: line 3, column 17: model.kernel: "rfb" is not one of rbf, matern12, matern32, matern52`},
 		{data + "model: {priors: {tau: \"gama(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "gama(1,1)": unknown distribution: use one of gamma(shape,rate), invgamma(shape,scale), lognormal(mu,sd), halfnormal(sd), pc(u,alpha)`},
-		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of sgld, fisher, cholesky`},
+		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of fisher, leimkuhler-matthews, exact, sgld, cholesky`},
 		{data + "sampler: {draws: 6000}\n", `s.yaml: stop.max_draws: 5000, but must be at least sampler.draws, 6000`},
 		{data + "sampler: {step: 1.5}\n", `s.yaml: line 3, column 17: sampler.step: 1.5, but must be above 0 and at most 1`},
 		{data + "sampler: {method: sgld, checkpoint: 30}\n", `s.yaml: line 3, column 37: sampler.checkpoint: 30, but must be a multiple of sampler.sgld.redraw, 20: warm starts end at checkpoints`},
 		{data + "solver: {method: pcg, preconditioner: {kind: none}}\n", `s.yaml: line 3, column 46: solver.preconditioner.kind: pcg needs a preconditioner: use cg`},
 		{data + "solver: {method: cg, preconditioner: {kind: none}}\n", `s.yaml: sampler.probe_kind: whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner`},
 		{data + "sampler: {probe_kind: whitened}\nsolver: {preconditioner: {kind: ski}}\n", `s.yaml: line 3, column 23: sampler.probe_kind: whitened probes are made from a factor of the preconditioner, and ski has none: choose rademacher or pathwise probes, or another preconditioner`},
-		{data + "solver: {method: ulisse, precision: mixed}\n", `s.yaml: line 3, column 37: solver.precision: ulisse needs float64: its solutions are not verified`},
+		{data + "solver: {method: ulisse, precision: mixed}\n", `s.yaml: line 3, column 37: solver.precision: stopping early (ulisse, auto) needs float64: its solutions are not verified`},
 		{data + "solver: {law: geometric, beta: 2}\n", `s.yaml: line 3, column 32: solver.beta: 2, but the geometric law takes a probability below 1`},
+		{data + "solver: {cache: 4GB}\n", `s.yaml: line 3, column 17: solver.cache: "4GB" is not an amount of memory: write it as 512MiB or 4GiB, or auto, or off`},
+		{data + "solver: {cache: [1GiB]}\n", `s.yaml: line 3, column 17: solver.cache: a list stands where an amount of memory should: write it as 512MiB or 4GiB, or auto, or off`},
 		{data + "stop: {rhat: 1}\n", `s.yaml: line 3, column 14: stop.rhat: 1, but R-hat is never below 1`},
 	} {
 		if _, err := parse(c.text); err == nil || err.Error() != c.want {
@@ -135,6 +141,17 @@ func TestValidateChecksWhatAProgramMade(t *testing.T) {
 	s.Sampler.Chains = 0
 	if err := s.Validate(); err == nil || err.Error() != "sampler.chains: 0, but must be at least 1" {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestPrecision(t *testing.T) {
+	for _, c := range []struct {
+		precision    string
+		early, mixed bool
+	}{{"auto", false, true}, {"auto", true, false}, {"float64", false, false}, {"mixed", true, true}} {
+		if got := (&Solver{Precision: c.precision}).Mixed(c.early); got != c.mixed {
+			t.Errorf("%+v: mixed is %v", c, got)
+		}
 	}
 }
 

@@ -13,8 +13,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// Load reads or generates the specification's data and standardises them.
-func (s *Spec) Load(ctx context.Context, stdin io.Reader, budget *parallel.Budget) (*dataset.Dataset, error) {
+// Load reads or generates the specification's data and standardises them. A
+// table that is not nil is read in place of the file that data.path names.
+func (s *Spec) Load(ctx context.Context, table io.Reader, budget *parallel.Budget) (*dataset.Dataset, error) {
 	d := &s.Data
 	opt := dataset.Options{Standardize: d.Standardize, Holdout: d.Holdout, Seed: s.Seed}
 	if g := d.Synthetic; g != nil {
@@ -40,7 +41,7 @@ func (s *Spec) Load(ctx context.Context, stdin io.Reader, budget *parallel.Budge
 		ds.Truth = &truth
 		return ds, ctx.Err()
 	}
-	t, err := dataset.ReadFile(d.Path, stdin, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Rows: d.Rows}, dataset.DefaultLimits)
+	t, err := dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Rows: d.Rows}, dataset.DefaultLimits)
 	if err != nil {
 		return nil, err
 	}
@@ -97,13 +98,37 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	return posterior.NewProblem(m, pr, d.X, d.Y), nil
 }
 
+// Mixed reports whether solves are in mixed precision. It is the faster at every
+// size that was measured (docs/benchmarks.md); only solutions that are stopped
+// early, which are not verified, need float64.
+func (s *Solver) Mixed(early bool) bool {
+	return s.Precision == "mixed" || s.Precision == "auto" && !early
+}
+
+// autoTail is where the tail begins, and minProb the least probability of a step,
+// of the stopping law that needs no constants.
+const (
+	autoTail = 0.1
+	minProb  = 0.1
+)
+
 // StoppingLaw returns the stopping law of ULISSE.
 func (s *Solver) StoppingLaw() solve.Law {
-	switch s.Law {
-	case "geometric":
+	switch law := s.Law; {
+	case s.Method == "auto", law == "optimal":
+		return solve.OptimalLaw{MinProb: minProb}
+	case law == "geometric":
 		return solve.GeometricLaw{P: s.Beta}
-	case "decay":
+	case law == "decay":
 		return solve.DecayLaw{MinProb: 0.3, MaxProb: 0.99}
 	}
 	return solve.PaperLaw{Beta: s.Beta}
+}
+
+// TailStart returns the q of ULISSE.
+func (s *Solver) TailStart() float64 {
+	if s.Method == "auto" {
+		return autoTail
+	}
+	return s.Q
 }

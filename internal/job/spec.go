@@ -68,6 +68,7 @@ type Sampler struct {
 	Step       Auto[Float] `yaml:"step" json:"step"`
 	Subset     Auto[int]   `yaml:"subset" json:"subset"`
 	Checkpoint int         `yaml:"checkpoint" json:"checkpoint"`
+	Certify    bool        `yaml:"certify" json:"certify"`
 	SGLD       SGLD        `yaml:"sgld" json:"sgld"`
 }
 
@@ -87,6 +88,7 @@ type Solver struct {
 	Tolerance      float64        `yaml:"tolerance" json:"tolerance"`
 	MaxIterations  Auto[int]      `yaml:"max_iterations" json:"max_iterations"`
 	Precision      string         `yaml:"precision" json:"precision"`
+	Cache          Memory         `yaml:"cache" json:"cache"`
 	Preconditioner Preconditioner `yaml:"preconditioner" json:"preconditioner"`
 	Q              float64        `yaml:"q" json:"q"`
 	Law            string         `yaml:"law" json:"law"`
@@ -121,7 +123,7 @@ func Default() Spec {
 			SGLD: SGLD{A: 4.004, B: 40.04, Gamma: 1, Freeze: 0.002, Batch: 100, Redraw: 20},
 		},
 		Solver: Solver{
-			Method: "pcg", Tolerance: 1e-6, Precision: "float64",
+			Method: "pcg", Tolerance: 1e-6, Precision: "auto",
 			Preconditioner: Preconditioner{Kind: "auto"},
 			Q:              1, Law: "paper", Beta: 1,
 		},

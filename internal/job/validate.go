@@ -12,11 +12,11 @@ import (
 
 // The words that a specification may use.
 var (
-	SamplerMethods    = []string{"sgld", "fisher", "cholesky"}
+	SamplerMethods    = []string{"fisher", "leimkuhler-matthews", "exact", "sgld", "cholesky"}
 	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
-	SolverMethods     = []string{"cg", "pcg", "ulisse"}
-	Precisions        = []string{"float64", "mixed"}
-	Laws              = []string{"paper", "geometric", "decay"}
+	SolverMethods     = []string{"cg", "pcg", "ulisse", "auto"}
+	Precisions        = []string{"auto", "float64", "mixed"}
+	Laws              = []string{"paper", "geometric", "decay", "optimal"}
 	PreconditionerSet = []string{"auto", "none", "nystrom", "fitc", "pitc", "cholesky", "rpcholesky", "svd", "fourier", "blockjacobi", "regularized", "ski"}
 )
 
@@ -78,10 +78,11 @@ func (s *Spec) fault() (path, msg string) {
 		atLeast("sampler.draws", sm.Draws, 4),
 		atLeast("sampler.probes", sm.Probes.Or(2), 2),
 		oneOf("sampler.probe_kind", sm.ProbeKind, ProbeKinds),
-		{sm.Step.Set && !(sm.Step.Value > 0 && sm.Step.Value <= 1), "sampler.step", fmt.Sprintf("%g, but must be above 0 and at most 1", sm.Step.Value)},
+		{sm.Step.Set && !(sm.Step.Value > 0 && sm.Step.Value <= maxStep(sm.Method)), "sampler.step", fmt.Sprintf("%g, but must be above 0 and at most %g", sm.Step.Value, maxStep(sm.Method))},
 		atLeast("sampler.subset", sm.Subset.Or(2), 2),
 		{sm.Subset.Set && sm.Subset.Value > maxDense, "sampler.subset", fmt.Sprintf("%d, but its K is stored: at most %d", sm.Subset.Value, maxDense)},
 		atLeast("sampler.checkpoint", sm.Checkpoint, 1),
+		{sm.Certify && (sm.Method == "exact" || sm.Method == "cholesky"), "sampler.certify", fmt.Sprintf("%s is exact already: there is nothing to certify", sm.Method)},
 		positive("sampler.sgld.a", sm.SGLD.A),
 		positive("sampler.sgld.b", sm.SGLD.B),
 		{!(sm.SGLD.Gamma >= 0 && sm.SGLD.Gamma <= 1), "sampler.sgld.gamma", fmt.Sprintf("%g, but must be from 0 to 1", sm.SGLD.Gamma)},
@@ -93,7 +94,7 @@ func (s *Spec) fault() (path, msg string) {
 		{!(so.Tolerance > 0 && so.Tolerance < 1), "solver.tolerance", fmt.Sprintf("%g, but must be between 0 and 1", so.Tolerance)},
 		atLeast("solver.max_iterations", so.MaxIterations.Or(1), 1),
 		oneOf("solver.precision", so.Precision, Precisions),
-		{so.Method == "ulisse" && so.Precision == "mixed", "solver.precision", "ulisse needs float64: its solutions are not verified"},
+		{(so.Method == "ulisse" || so.Method == "auto") && so.Precision == "mixed", "solver.precision", "stopping early (ulisse, auto) needs float64: its solutions are not verified"},
 		oneOf("solver.preconditioner.kind", so.Preconditioner.Kind, PreconditionerSet),
 		atLeast("solver.preconditioner.rank", so.Preconditioner.Rank.Or(1), 1),
 		{so.Method == "pcg" && so.Preconditioner.Kind == "none", "solver.preconditioner.kind", "pcg needs a preconditioner: use cg"},
@@ -128,6 +129,15 @@ func (s *Spec) fault() (path, msg string) {
 		}
 	}
 	return "", ""
+}
+
+// maxStep returns the largest step of a sampler at which it is stable and its
+// successive draws are not anticorrelated.
+func maxStep(method string) float64 {
+	if method == "leimkuhler-matthews" {
+		return 2
+	}
+	return 1
 }
 
 // Validate checks a specification that was made or changed by a program.

@@ -21,6 +21,8 @@ type Config struct {
 	Driver  *driver.Driver
 	Budget  *parallel.Budget
 	Journal string // path of the journal
+	// Prepare, if set, is called in place of the driver's.
+	Prepare func(context.Context) (*chains.Prepared, error)
 	// Watch, if set, is called with the run after every event, one call at a
 	// time. It must not keep the run.
 	Watch func(View)
@@ -115,7 +117,11 @@ func (r *runner) prepare(ctx context.Context) error {
 		if err := r.Budget.Acquire(ctx); err != nil {
 			return err
 		}
-		prep, err := r.Driver.Prepare(ctx)
+		prepare := r.Prepare
+		if prepare == nil {
+			prepare = r.Driver.Prepare
+		}
+		prep, err := prepare(ctx)
 		r.Budget.Release()
 		if err != nil {
 			return err

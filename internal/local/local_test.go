@@ -46,6 +46,12 @@ func fisherSpec(t testing.TB, chains, draws, maxDraws int) *job.Spec {
 // config returns the configuration of a run with its journal in dir.
 func config(t testing.TB, s *job.Spec, cores int, dir string) Config {
 	t.Helper()
+	return configWith(t, s, cores, dir, func(*cmvp.Operator) {})
+}
+
+// configWith is config with operators that are changed by set.
+func configWith(t testing.TB, s *job.Spec, cores int, dir string, set func(*cmvp.Operator)) Config {
+	t.Helper()
 	budget := parallel.NewBudget(cores)
 	ds, err := s.Load(context.Background(), nil, budget)
 	if err != nil {
@@ -57,7 +63,11 @@ func config(t testing.TB, s *job.Spec, cores int, dir string) Config {
 	}
 	plan := chains.NewPlan(s, p.Model.Names())
 	d := driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+		Operator: func(int) driver.Operator {
+			op := cmvp.New(p.Inputs, p.Model.Family, budget)
+			set(op)
+			return op
+		}})
 	return Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(dir, "journal")}
 }
 
@@ -73,25 +83,31 @@ func run(t testing.TB, c Config) *chains.Run {
 	return r
 }
 
-// Fisher-matched Langevin and the oracle agree on a small posterior: each mean
-// within 0.2 sd plus 4 Monte Carlo errors, each sd within 15 % plus 4.
-func TestFisherAgainstOracle(t *testing.T) {
+// The samplers and the oracle agree on a small posterior: each mean within
+// 0.2 sd plus 4 Monte Carlo errors, each sd within 15 % plus 4. ess is the least
+// number of effective draws for each draw.
+func TestAgainstOracle(t *testing.T) {
 	oracle := run(t, config(t, spec(t, fmt.Sprintf(specText, "cholesky", 4, "auto", 1000, 100, "pcg", "nystrom", 1000)), 2, t.TempDir()))
-	fisher := run(t, config(t, fisherSpec(t, 4, 300, 300), 2, t.TempDir()))
-	for i, name := range fisher.Plan.Names {
-		x, y := fisher.Column(i, fisher.MinDraws()), oracle.Column(i, oracle.MinDraws())
-		mx, sx := moments(x)
-		my, sy := moments(y)
-		t.Logf("%s: fisher %.3f ± %.3f (ESS %.0f), oracle %.3f ± %.3f (ESS %.0f)", name, mx, sx, diagnostics.ESSBulk(x), my, sy, diagnostics.ESSBulk(y))
-		if e := 4 * math.Hypot(diagnostics.MCSEMean(x), diagnostics.MCSEMean(y)); math.Abs(mx-my) > 0.2*sy+e {
-			t.Errorf("%s: mean %v, oracle %v", name, mx, my)
+	for _, c := range []struct {
+		method string
+		ess    float64
+	}{{"fisher", 0.4}, {"leimkuhler-matthews", 0.15}, {"exact", 0.25}} {
+		r := run(t, config(t, spec(t, fmt.Sprintf(specText, c.method, 4, "auto", 300, 10, "pcg", "rpcholesky", 300)), 2, t.TempDir()))
+		for i, name := range r.Plan.Names {
+			x, y := r.Column(i, r.MinDraws()), oracle.Column(i, oracle.MinDraws())
+			mx, sx := moments(x)
+			my, sy := moments(y)
+			t.Logf("%s of %s: %.3f ± %.3f (ESS %.0f), oracle %.3f ± %.3f (ESS %.0f)", name, c.method, mx, sx, diagnostics.ESSBulk(x), my, sy, diagnostics.ESSBulk(y))
+			if e := 4 * math.Hypot(diagnostics.MCSEMean(x), diagnostics.MCSEMean(y)); math.Abs(mx-my) > 0.2*sy+e {
+				t.Errorf("%s of %s: mean %v, oracle %v", name, c.method, mx, my)
+			}
+			if e := 4 * math.Hypot(diagnostics.MCSESD(x), diagnostics.MCSESD(y)); math.Abs(sx-sy) > 0.15*sy+e {
+				t.Errorf("%s of %s: sd %v, oracle %v", name, c.method, sx, sy)
+			}
 		}
-		if e := 4 * math.Hypot(diagnostics.MCSESD(x), diagnostics.MCSESD(y)); math.Abs(sx-sy) > 0.15*sy+e {
-			t.Errorf("%s: sd %v, oracle %v", name, sx, sy)
+		if ess := diagnostics.ESSBulk(r.Column(0, r.MinDraws())); ess < c.ess*1200 {
+			t.Errorf("%s: %v effective draws of 1200", c.method, ess)
 		}
-	}
-	if ess := diagnostics.ESSBulk(fisher.Column(0, fisher.MinDraws())); ess < 0.4*1200 {
-		t.Errorf("%v effective draws of 1200", ess)
 	}
 }
 
@@ -117,7 +133,10 @@ func TestSameDrawsWhateverHappens(t *testing.T) {
 	for _, text := range []string{
 		fmt.Sprintf(specText, "fisher", 3, "20", 30, 10, "pcg", "nystrom", 30),
 		fmt.Sprintf(specText, "fisher", 2, "10", 20, 7, "ulisse", "nystrom", 20),
+		fmt.Sprintf(specText, "fisher", 2, "20", 20, 7, "auto", "nystrom", 20),
+		fmt.Sprintf(specText, "leimkuhler-matthews", 2, "10", 20, 7, "pcg", "nystrom", 20),
 		fmt.Sprintf(specText, "cholesky", 2, "30", 40, 20, "pcg", "nystrom", 40),
+		fmt.Sprintf(specText, "exact", 2, "20", 20, 7, "pcg", "nystrom", 20),
 		fmt.Sprintf(specText, "sgld", 2, "auto", 20, 20, "ulisse", "none", 40) + "seed: 2\n",
 	} {
 		s := spec(t, text)
@@ -142,7 +161,7 @@ func TestSameDrawsWhateverHappens(t *testing.T) {
 			cancel()
 			if err == nil {
 				got = r
-				if stops < 3 {
+				if stops < 2 {
 					t.Errorf("%s: only %d interruptions", s.Sampler.Method, stops)
 				}
 				break
@@ -159,6 +178,36 @@ func TestSameDrawsWhateverHappens(t *testing.T) {
 		}
 		if draws(got) != draws(want) {
 			t.Errorf("%s: the draws depend on interruptions", s.Sampler.Method)
+		}
+	}
+}
+
+// The draws are the same bits when elements of K are kept between products: all
+// of them, or as many as there is memory for.
+func TestSameDrawsWithACache(t *testing.T) {
+	const text = `
+name: cached
+data: {synthetic: {n: 600, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+sampler: {chains: 2, warmup: 5, draws: 10, checkpoint: 5, subset: 100}
+solver: {precision: %s, preconditioner: {rank: 20}}
+stop: {rhat: 9, ess: 1, max_draws: 10}
+`
+	for _, precision := range []string{"float64", "mixed"} {
+		s := spec(t, fmt.Sprintf(text, precision))
+		want := run(t, config(t, s, 2, t.TempDir()))
+		if c := want.Cost(); c.PairsRead != 0 {
+			t.Errorf("read %g pairs without a cache", c.PairsRead)
+		}
+		for _, part := range []int64{1, 2} {
+			got := run(t, configWith(t, s, 3, t.TempDir(), func(op *cmvp.Operator) {
+				op.SetCache(cmvp.CacheBytes(600, false)/part, cmvp.CacheBytes(600, true)/part)
+			}))
+			if draws(got) != draws(want) {
+				t.Errorf("%s: the draws depend on a cache of 1/%d of K", precision, part)
+			}
+			if c := got.Cost(); c.PairsRead < 0.2*c.Pairs || c.PairsRead >= c.Pairs {
+				t.Errorf("%s: read %g of %g pairs from a cache of 1/%d of K", precision, c.PairsRead, c.Pairs, part)
+			}
 		}
 	}
 }

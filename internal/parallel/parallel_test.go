@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -106,5 +107,17 @@ func TestLoopDoesNotAllocate(t *testing.T) {
 	l := NewBudget(2).NewLoop(func(_, _ int) {})
 	if a := testing.AllocsPerRun(100, func() { l.Run(10) }); a > 0.5 {
 		t.Errorf("%v allocations a run", a)
+	}
+}
+
+// GOMAXPROCS follows the CPU limit of a container, and budgets follow
+// GOMAXPROCS.
+func TestBudgetFollowsGOMAXPROCS(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+	if got := NewBudget(0).Cores(); got != 3 {
+		t.Errorf("%d cores, want 3", got)
+	}
+	if got := NewBudget(2).Cores(); got != 2 {
+		t.Errorf("%d cores, want 2", got)
 	}
 }

@@ -218,7 +218,7 @@ func TestAutoRank(t *testing.T) {
 }
 
 // On the pivots of a pivoted Cholesky factor, the preconditioner on fixed rows
-// is that factor's.
+// is that factor's, and FᵀF⁻ᵀ is the identity.
 func TestFixedRows(t *testing.T) {
 	const n, rank = 90, 20
 	op := operator(n, 3, 2, kernel.RBF, 1, 0.1)
@@ -237,6 +237,10 @@ func TestFixedRows(t *testing.T) {
 	}
 	if e := distance(apply(got.Solve, n), apply(want.Solve, n)); e > 1e-9 {
 		t.Errorf("the inverses differ by %v", e)
+	}
+	both := apply(func(dst, v [][]float64) { got.SolveRootTrans(dst, v); got.MulRootTrans(dst, dst) }, n)
+	if e := distance(both, apply(copyColumns, n)); e > 1e-10 {
+		t.Errorf("FᵀF⁻ᵀ is off the identity by %v", e)
 	}
 	if all, err := Pivots(operator(4, 1, 1, kernel.RBF, 1e6, 0.1), 4, key); err != nil || len(all) >= 4 {
 		t.Errorf("%d pivots of a matrix of rank one (%v)", len(all), err)

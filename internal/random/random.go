@@ -26,6 +26,8 @@ const (
 	Accept                         // Metropolis–Hastings proposals and decisions
 	Pivot                          // a preconditioner's random choices
 	Calibration                    // right-hand sides that only measure
+	Auxiliary                      // the auxiliary variable of the exact sampler
+	Provisional                    // draws before the chains have any
 )
 
 // Key names a stream.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
@@ -41,7 +42,7 @@ func testRun(ard bool, draws int) (*job.Spec, *dataset.Info, kernel.Model, *chai
 			}
 			r.Chains[c].Draws = append(r.Chains[c].Draws, psi)
 		}
-		r.Chains[c].Cost = chains.Cost{Gradients: draws, Solves: 5 * draws, Iterations: 50 * draws, Products: 12 * draws, Pairs: 1e6, Seconds: 2}
+		r.Chains[c].Cost = chains.Cost{Gradients: draws, Solves: 5 * draws, Iterations: 50 * draws, Products: 12 * draws, Pairs: 1.025e6, PairsRead: 2.5e4, Seconds: 2}
 		r.Chains[c].Warmup = 7
 	}
 	return &s, d, m, r
@@ -100,11 +101,14 @@ func TestSummary(t *testing.T) {
 	if len(sum.Warnings) != 0 {
 		t.Errorf("warnings %q", sum.Warnings)
 	}
+	sum.Cache = &cmvp.CachePlan{Use: true, Kept: 0.5, Read: 1, Compute: 2, Saving: 0.25}
 	var b bytes.Buffer
 	if err := sum.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"test: converged", "4 chains, 1000 draws kept, 28 warm-up", "ESS_bulk", "R_hat", "Truth", "lengthscale_input[2]", "1000 gradients of 8 ms each", "preconditioner svd of rank 40; solves take 2.5 times the iterations at the mode", "90 s wall"} {
+	for _, want := range []string{"test: converged", "4 chains, 1000 draws kept, 28 warm-up", "ESS_bulk", "R_hat", "Truth", "lengthscale_input[2]", "1000 gradients of 8 ms each", "90 s wall",
+		"preconditioner svd of rank 40; solves take 2.5 times the iterations at the mode",
+		"4e+06 pairs evaluated (portable), 1e+05 read from memory", "cache of K used: with 50 % of K kept"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
 		}

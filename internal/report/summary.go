@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -36,12 +38,17 @@ type Summary struct {
 	Preparation    chains.Cost   `json:"preparation"`
 	Total          chains.Cost   `json:"total"`
 	Settings       *Tuned        `json:"settings,omitempty"`
+	Rank           int           `json:"rank,omitempty"` // of the exact sampler's P
+	Certificate    *Certificate  `json:"certificate,omitempty"`
 	Preconditioner *Precond      `json:"preconditioner,omitempty"`
-	Warnings       []string      `json:"warnings"`
-	WallSeconds    float64       `json:"wall_seconds"`
-	Version        string        `json:"version"`
-	InstructionSet string        `json:"instruction_set"`
-	DrawsSHA256    string        `json:"draws_sha256"`
+	// Cache is what the calibration of the cache of K decided; absent if it is
+	// off, or the run was not on one machine.
+	Cache          *cmvp.CachePlan `json:"cache,omitempty"`
+	Warnings       []string        `json:"warnings"`
+	WallSeconds    float64         `json:"wall_seconds"`
+	Version        string          `json:"version"`
+	InstructionSet string          `json:"instruction_set"`
+	DrawsSHA256    string          `json:"draws_sha256"`
 }
 
 // Parameter summarises one quantity.
@@ -67,6 +74,7 @@ type Chain struct {
 	Draws                int     `json:"draws"`
 	Warmup               int     `json:"warmup"`
 	SolverIterationsMean float64 `json:"solver_iterations_mean"`
+	Acceptance           float64 `json:"acceptance,omitempty"` // of Metropolis–Hastings, after warm-up
 	chains.Cost
 }
 
@@ -75,6 +83,7 @@ type Tuned struct {
 	Probes      int     `json:"probes,omitempty"`
 	Step        float64 `json:"step,omitempty"`
 	NoiseBudget float64 `json:"noise_budget,omitempty"`
+	EarlyStop   bool    `json:"early_stopping,omitempty"` // solves stop early (solver.method: ulisse, or auto's choice)
 }
 
 // Precond is the preconditioner of a run, kept as it was at the mode.
@@ -130,28 +139,29 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 		if c.Cost.Solves > 0 {
 			it = float64(c.Cost.Iterations) / float64(c.Cost.Solves)
 		}
-		sum.Chains = append(sum.Chains, Chain{Draws: len(c.Draws), Warmup: c.Warmup, SolverIterationsMean: it, Cost: c.Cost})
+		out := Chain{Draws: len(c.Draws), Warmup: c.Warmup, SolverIterationsMean: it, Cost: c.Cost}
+		if m := c.State.Metropolis; m != nil && m.Steps > 0 {
+			out.Acceptance = float64(m.Accepted) / float64(m.Steps)
+		}
+		sum.Chains = append(sum.Chains, out)
 	}
 	if r.Prepared != nil {
-		sum.Preparation = r.Prepared.Cost
+		sum.Preparation, sum.Rank = r.Prepared.Cost, r.Prepared.Rank
 		sum.Preconditioner = precondOf(r)
 	}
 	if t := r.Settings; t != nil && t.Probes > 0 {
-		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget}
+		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget, EarlyStop: t.Early}
 	}
 	sum.warn(s, r)
 	return sum
 }
 
 func summarize(name string, x [][]float64) Parameter {
-	var all []float64
-	for _, c := range x {
-		all = append(all, c...)
-	}
+	all := slices.Concat(x...)
 	nan := Number(math.NaN())
 	p := Parameter{Name: name, Mean: nan, SD: nan, MCSEMean: nan}
 	if len(all) > 1 {
-		mean, sd := stat.MeanStdDev(all, nil)
+		mean, sd := moments(x)
 		p.Mean, p.SD, p.MCSEMean = Number(mean), Number(sd), Number(diagnostics.MCSEMean(x))
 	}
 	p.Q5, p.Q50, p.Q95 = Number(diagnostics.Quantile(all, 0.05)), Number(diagnostics.Quantile(all, 0.5)), Number(diagnostics.Quantile(all, 0.95))
@@ -161,10 +171,11 @@ func summarize(name string, x [][]float64) Parameter {
 	return p
 }
 
-// precondOf returns the preconditioner of a run, nil if it had none.
+// precondOf returns the preconditioner of a run, nil if it had none: the exact
+// sampler makes its own for each ψ.
 func precondOf(r *chains.Run) *Precond {
 	p := r.Prepared
-	if p.Preconditioner == nil {
+	if p.Preconditioner == nil || r.Plan.Method == "exact" {
 		return nil
 	}
 	nan := Number(math.NaN())
@@ -180,6 +191,19 @@ func precondOf(r *chains.Run) *Precond {
 		}
 	}
 	return pre
+}
+
+// moments returns the mean and the sd of the draws of all chains.
+func moments(x [][]float64) (mean, sd float64) { return stat.MeanStdDev(slices.Concat(x...), nil) }
+
+// Certify adds a certificate; what it found wrong becomes a warning.
+func (sum *Summary) Certify(c *Certificate) {
+	sum.Certificate = c
+	if !c.Agrees {
+		for _, t := range c.Text {
+			sum.Warnings = append(sum.Warnings, "certificate: "+t)
+		}
+	}
 }
 
 // warn collects what a reader must know before believing the numbers.
@@ -207,7 +231,7 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 	if u := sum.Total.Unconverged; u > 0 {
 		add("%d of %d linear systems did not reach the tolerance %g: raise solver.max_iterations, or the rank of the preconditioner", u, sum.Total.Solves, s.Solver.Tolerance)
 	}
-	if t := r.Settings; t != nil && r.Plan.Method == "fisher" && t.Step < r.Plan.Step-1e-9 {
+	if t := r.Settings; t != nil && r.Plan.Matched() && t.Step < r.Plan.Step-1e-9 {
 		add("the gradient's noise allows a step of %.2f only, not %.2f: allow more probes", t.Step, r.Plan.Step)
 	}
 	if p := r.Prepared; p != nil && p.Asymmetry > 0.1 {
@@ -265,6 +289,9 @@ func (sum *Summary) WriteText(w io.Writer) error {
 	}
 	tw.Flush()
 	sum.cost(&b)
+	if sum.Certificate != nil {
+		sum.Certificate.write(&b)
+	}
 	for _, warning := range sum.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", warning)
 	}
@@ -279,12 +306,29 @@ func (sum *Summary) cost(b *strings.Builder) {
 		fmt.Fprintf(b, "; %d gradients of %s each", t.Gradients, seconds(t.Seconds/float64(t.Gradients)))
 	}
 	if t.Densities > 0 {
-		fmt.Fprintf(b, "; %d dense evaluations", t.Densities)
+		fmt.Fprintf(b, "; %d log densities", t.Densities)
 	}
 	b.WriteString("\n")
 	if t.Products > 0 {
-		fmt.Fprintf(b, "%d solves, %.1f iterations each; %d products with K; %.3g pairs evaluated (%s)\n",
-			t.Solves, float64(t.Iterations)/float64(t.Solves), t.Products, t.Pairs, sum.InstructionSet)
+		fmt.Fprintf(b, "%d solves, %.1f iterations each; %d products with K; %.3g pairs evaluated (%s)",
+			t.Solves, float64(t.Iterations)/float64(t.Solves), t.Products, t.Pairs-t.PairsRead, sum.InstructionSet)
+		if t.PairsRead > 0 {
+			fmt.Fprintf(b, ", %.3g read from memory", t.PairsRead)
+		}
+		b.WriteString("\n")
+	}
+	if sum.Cache != nil {
+		fmt.Fprintf(b, "cache of K %s\n", sum.Cache)
+	}
+	if a := sum.acceptance(); a > 0 {
+		fmt.Fprintf(b, "acceptance %.2f", a)
+		if sum.Rank > 0 {
+			fmt.Fprintf(b, ", preconditioner of rank %d", sum.Rank)
+		}
+		b.WriteString("\n")
+	}
+	if t.Shortened > 0 {
+		fmt.Fprintf(b, "%d gradients of warm-up were shortened: the chains began where the posterior is steep\n", t.Shortened)
 	}
 	if p := sum.Preconditioner; p != nil {
 		fmt.Fprintf(b, "preconditioner %s of rank %d", p.Kind, p.Rank)
@@ -298,8 +342,20 @@ func (sum *Summary) cost(b *strings.Builder) {
 		if s.Step > 0 {
 			fmt.Fprintf(b, ", step %.2f, noise budget left %.2f", s.Step, s.NoiseBudget)
 		}
+		if s.EarlyStop {
+			b.WriteString(", solves stopped early")
+		}
 		b.WriteString("\n")
 	}
+}
+
+// acceptance returns the mean over chains, 0 if there is none.
+func (sum *Summary) acceptance() float64 {
+	total := 0.0
+	for _, c := range sum.Chains {
+		total += c.Acceptance
+	}
+	return total / float64(max(1, len(sum.Chains)))
 }
 
 func seconds(s float64) string {

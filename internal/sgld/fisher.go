@@ -108,11 +108,12 @@ func NoiseRatio(c, s *mat.SymDense) (float64, error) {
 // the error of the measured S does not make Q indefinite.
 const noiseMargin = 0.8
 
-// Tune chooses the number of probes J and the step h, given the covariance v of
+// Tune chooses the number of probes J and the step, given the covariance v of
 // one probe's estimate and w of the rest of the gradient's noise (nil for
 // none): for a wanted step the smallest J ≥ minProbes that affords it; if even
-// maxProbes do not, the largest step that maxProbes afford.
-func Tune(c, v, w *mat.SymDense, step float64, minProbes, maxProbes int) (probes int, h float64, err error) {
+// maxProbes do not, the largest step that maxProbes afford. allows is the
+// sampler's AllowsFisher or AllowsLeimkuhler, which fall as the step grows.
+func Tune(c, v, w *mat.SymDense, allows func(step float64) float64, step float64, minProbes, maxProbes int) (probes int, h float64, err error) {
 	ratio := func(j int) (float64, error) {
 		s := mat.NewSymDense(v.SymmetricDim(), nil)
 		s.ScaleSym(1/float64(j), v)
@@ -126,7 +127,7 @@ func Tune(c, v, w *mat.SymDense, step float64, minProbes, maxProbes int) (probes
 		if err != nil {
 			return 0, 0, err
 		}
-		if allowed := noiseMargin * (2 - step) / step; r <= allowed {
+		if r <= noiseMargin*allows(step) {
 			return j, step, nil
 		}
 	}
@@ -134,6 +135,13 @@ func Tune(c, v, w *mat.SymDense, step float64, minProbes, maxProbes int) (probes
 	if err != nil {
 		return 0, 0, err
 	}
-	// r = margin·(2−h)/h
-	return maxProbes, 2 * noiseMargin / (r + noiseMargin), nil
+	lo, hi := 0.0, step
+	for range 60 {
+		if mid := (lo + hi) / 2; noiseMargin*allows(mid) >= r {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return maxProbes, lo, nil
 }

@@ -15,19 +15,20 @@ import (
 type Metropolis struct {
 	LogDensity func(psi []float64) float64
 	Adapt      bool // warm-up: the random walk's scale learns
-	cov        *mat.TriDense
-	mean       []float64 // nil: random walk only
+	// Independent is the share of independent proposals among all, if there is a
+	// mean; NewMetropolis sets it to two thirds.
+	Independent float64
+	cov         *mat.TriDense
+	mean        []float64 // nil: random walk only
 }
 
 // The proposals' constants: the t's degrees of freedom and its spread over the
-// posterior's, wide enough for its tails; the share of independent proposals;
-// the random walk's target acceptance (Roberts and Rosenthal 2001, for few
+// posterior's, wide enough for its tails; the random walk's target acceptance (Roberts and Rosenthal 2001, for few
 // dimensions).
 const (
-	tDegrees         = 7
-	tSpread          = 1.15
-	independentShare = 2.0 / 3
-	walkAcceptance   = 0.3
+	tDegrees       = 7
+	tSpread        = 1.15
+	walkAcceptance = 0.3
 )
 
 // NewMetropolis returns the kernel for proposals shaped like c, around mean if
@@ -39,7 +40,7 @@ func NewMetropolis(logDensity func([]float64) float64, c *mat.SymDense, mean []f
 	}
 	l := mat.NewTriDense(c.SymmetricDim(), mat.Lower, nil)
 	chol.LTo(l)
-	return &Metropolis{LogDensity: logDensity, Adapt: adapt, cov: l, mean: mean}, true
+	return &Metropolis{LogDensity: logDensity, Adapt: adapt, Independent: 2.0 / 3, cov: l, mean: mean}, true
 }
 
 // MetropolisState is what a chain carries from step to step.
@@ -56,19 +57,17 @@ func (m *Metropolis) Start(psi []float64) MetropolisState {
 	return MetropolisState{LogP: m.LogDensity(psi)}
 }
 
-// Advance moves ψ by one step.
-func (m *Metropolis) Advance(psi []float64, st *MetropolisState, r *rand.Rand) {
+// Advance moves ψ by one step and returns the probability with which it did.
+func (m *Metropolis) Advance(psi []float64, st *MetropolisState, r *rand.Rand) float64 {
 	st.Steps++
-	prop := make([]float64, len(psi))
-	independent := m.mean != nil && r.Float64() < independentShare
+	var prop []float64
+	independent := m.mean != nil && r.Float64() < m.Independent
 	var correction float64
 	if independent {
-		m.offset(prop, tSpread*math.Sqrt(tDegrees/chiSquared(r, tDegrees)), r)
-		for i := range prop {
-			prop[i] += m.mean[i]
-		}
-		correction = m.logT(psi) - m.logT(prop)
+		prop = m.Propose(r)
+		correction = m.LogProposal(psi) - m.LogProposal(prop)
 	} else {
+		prop = make([]float64, len(psi))
 		m.offset(prop, 2.38/math.Sqrt(float64(len(psi)))*math.Exp(st.LogScale), r)
 		for i := range prop {
 			prop[i] += psi[i]
@@ -85,6 +84,28 @@ func (m *Metropolis) Advance(psi []float64, st *MetropolisState, r *rand.Rand) {
 		st.Walks++
 		st.LogScale += (math.Exp(accept) - walkAcceptance) / math.Sqrt(float64(st.Walks))
 	}
+	return math.Exp(accept)
+}
+
+// Propose draws an independent proposal. It panics if there is no mean.
+func (m *Metropolis) Propose(r *rand.Rand) []float64 {
+	prop := make([]float64, len(m.mean))
+	m.offset(prop, tSpread*math.Sqrt(tDegrees/chiSquared(r, tDegrees)), r)
+	for i := range prop {
+		prop[i] += m.mean[i]
+	}
+	return prop
+}
+
+// Normal draws from the normal distribution with the kernel's mean and
+// covariance. It panics if there is no mean.
+func (m *Metropolis) Normal(r *rand.Rand) []float64 {
+	x := make([]float64, len(m.mean))
+	m.offset(x, 1, r)
+	for i := range x {
+		x[i] += m.mean[i]
+	}
+	return x
 }
 
 // offset sets dst to scale·L·z.
@@ -97,8 +118,8 @@ func (m *Metropolis) offset(dst []float64, scale float64, r *rand.Rand) {
 	v.MulVec(m.cov, z)
 }
 
-// logT is the log density of the t proposal, up to a constant.
-func (m *Metropolis) logT(psi []float64) float64 {
+// LogProposal is the log density of an independent proposal, up to a constant.
+func (m *Metropolis) LogProposal(psi []float64) float64 {
 	d := slices.Clone(psi)
 	for i := range d {
 		d[i] -= m.mean[i]

@@ -81,7 +81,7 @@ func TestFisherRefusesTooMuchNoise(t *testing.T) {
 	if _, err := NewFisher(testC, noisy, 1); err == nil {
 		t.Error("a Q that is not positive semi-definite was accepted")
 	}
-	j, h, err := Tune(testC, noisy, nil, 1, 2, 1000)
+	j, h, err := Tune(testC, noisy, nil, AllowsFisher, 1, 2, 1000)
 	if err != nil || h != 1 {
 		t.Fatal(j, h, err)
 	}
@@ -94,11 +94,11 @@ func TestFisherRefusesTooMuchNoise(t *testing.T) {
 	if !check(j, 1) || check(j/2, 1) {
 		t.Errorf("%d probes are not the number that h = 1 needs", j)
 	}
-	j, h, err = Tune(testC, noisy, nil, 1, 2, 8)
+	j, h, err = Tune(testC, noisy, nil, AllowsFisher, 1, 2, 8)
 	if err != nil || j != 8 || h >= 1 || !check(8, h) {
 		t.Errorf("with 8 probes at most: %d probes, h = %v, %v", j, h, err)
 	}
-	if j, h, _ := Tune(testC, testS, testS, 0.8, 5, 8); j != 5 || h != 0.8 {
+	if j, h, _ := Tune(testC, testS, testS, AllowsFisher, 0.8, 5, 8); j != 5 || h != 0.8 {
 		t.Errorf("little noise: %d probes, h = %v", j, h)
 	}
 }

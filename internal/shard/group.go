@@ -22,21 +22,27 @@ type Config struct {
 	// MinRows is the number of rows below which products are not split; 0 means
 	// DefaultMinRows.
 	MinRows int
-	// Units is how many parts a product is cut into for each member; 0 means 4.
-	// With more of them members of different speed finish closer together, and
-	// less of K's symmetry is used.
+	// Units is into how many parts a member's share of a product is cut, the last
+	// of them once more into four; 0 means 4. With more of them members of
+	// different speed finish closer together, and less of K's symmetry is used.
 	Units int
+	// Bandwidth is how many bytes the driver can send in a second; 0 means 1.25e9,
+	// 10 Gb/s. A product is split over fewer members than there are if sending
+	// it to more would take longer than they save.
+	Bandwidth float64
 	// Meter counts the work; nil means that it is not counted.
 	Meter *Meter
 	// Log is told of members that fail; nil means slog.Default.
 	Log *slog.Logger
 }
 
-// DefaultMinRows is where a group of two began to win over one (docs/benchmarks.md).
-const DefaultMinRows = 4000
+// DefaultMinRows is where products last for some milliseconds on a worker of
+// several cores, so that a round trip is not most of it (docs/benchmarks.md).
+const DefaultMinRows = 8000
 
 const (
-	defaultUnits = 4
+	defaultUnits     = 4
+	defaultBandwidth = 1.25e9
 	// depth is how many units a member has: while one is computed the request for
 	// the next is on its way.
 	depth = 2
@@ -68,6 +74,9 @@ func New(c Config) *Group {
 	if c.Units == 0 {
 		c.Units = defaultUnits
 	}
+	if c.Bandwidth == 0 {
+		c.Bandwidth = defaultBandwidth
+	}
 	if c.Meter == nil {
 		c.Meter = &Meter{}
 	}
@@ -76,7 +85,7 @@ func New(c Config) *Group {
 	}
 	self := &local{op: c.Local, meter: c.Meter}
 	return &Group{local: c.Local, conf: c, state: &State{},
-		sched: scheduler{self: self, units: c.Units, depth: depth, meter: c.Meter, log: c.Log}}
+		sched: scheduler{self: self, units: c.Units, depth: depth, bandwidth: c.Bandwidth, meter: c.Meter, log: c.Log}}
 }
 
 // SetMembers changes who shares the products beside the driver, from the next

@@ -70,21 +70,31 @@ func (p *Product) work(u Unit) int64 {
 	return int64(u.Hi-u.Lo) * int64(p.N)
 }
 
-// split cuts the product into some number of units of nearly one size, fewer if
-// there are not so many tiles or tasks.
-func (p *Product) split(parts int) []Unit {
+// split cuts the product into units for some number of members: the first three
+// quarters into some of one size for each, the rest into units of a quarter of
+// that, so that members finish close together. No unit is less than a tile.
+func (p *Product) split(members, coarse int) []Unit {
 	whole, step := cmvp.NewGrid(p.N).Tasks(), 1
 	if p.Kind != Forms {
 		whole, step = cmvp.NewGrid(p.N).Tiles, cmvp.TileRows
 	}
-	parts = max(1, min(parts, whole))
-	units := make([]Unit, parts)
-	for i := range units {
-		lo, hi := i*whole/parts*step, (i+1)*whole/parts*step
-		units[i] = Unit{lo, hi}
+	const fine = 4
+	parts := members * coarse * fine // of the size of the small ones
+	var units []Unit
+	lo := 0
+	for at := 0; at < parts; {
+		if at < parts*3/4 {
+			at = min(at+fine, parts*3/4)
+		} else {
+			at++
+		}
+		if hi := at * whole / parts * step; hi > lo {
+			units = append(units, Unit{lo, hi})
+			lo = hi
+		}
 	}
 	if p.Kind != Forms {
-		units[parts-1].Hi = p.N
+		units[len(units)-1].Hi = p.N
 	}
 	return units
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
 )
 
 const (
-	// patience is how many times the usual time a unit may be out before an idle
-	// member does it again.
+	// patience is how many times the time that an idle member takes for a unit it
+	// may be out before that member does it again.
 	patience = 1.5
 	// grace is added to that, so that units of no work are not done twice.
 	grace = 5 * time.Millisecond
@@ -39,11 +40,28 @@ func (p *peer) bench(now time.Time) {
 
 // scheduler hands out the units of products, one product at a time.
 type scheduler struct {
-	self  Member
-	units int // for each member
-	depth int // units that a peer has at a time: one computed, others waiting
-	meter *Meter
-	log   *slog.Logger
+	self      Member
+	units     int     // for each member
+	depth     int     // units that a peer has at a time: one computed, others waiting
+	bandwidth float64 // bytes a second that the driver sends
+	rate      float64 // elements of K a second that the driver computes; 0 until measured
+	meter     *Meter
+	log       *slog.Logger
+}
+
+// startRate is the rate assumed before one is measured.
+const startRate = 1e10
+
+// limit returns how many members are of use. k of them, as fast as the driver,
+// compute for work/(k·rate), and the driver sends to them for k·bytes/bandwidth:
+// the sum is least where both are equal.
+func (s *scheduler) limit(p *Product) int {
+	rate := s.rate
+	if rate == 0 {
+		rate = startRate
+	}
+	work, bytes := float64(p.N)*float64(p.N), float64(8*p.N*(len(p.V)+len(p.U)))
+	return int(math.Sqrt(work / rate * s.bandwidth / bytes))
 }
 
 // run is one product under way.
@@ -96,6 +114,7 @@ type worker struct {
 	peer      *peer
 	delivered int
 	last      time.Time // when it came back with a unit
+	pace      float64   // what that took for each row or task, in ns
 	overtaken bool      // a unit that it had was done by a later one
 	gone      bool      // it gets no more units
 }
@@ -110,27 +129,32 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	now := time.Now()
 	var workers []*worker
 	for _, m := range peers {
-		if !m.until.After(now) {
+		if !m.until.After(now) && len(workers)+1 < s.limit(p) {
 			workers = append(workers, &worker{Member: m, peer: m})
 		}
 	}
 	r := &run{scheduler: s, p: p, commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
-	for i, u := range p.split(s.units * (1 + len(workers))) {
+	for i, u := range p.split(1+len(workers), s.units) {
 		r.units = append(r.units, unitState{Unit: u})
 		r.todo = append(r.todo, i)
 	}
 	slices.Reverse(r.todo)
 	r.left = len(r.units)
 
+	self := &worker{Member: s.self}
+	first, _, _ := r.next(self) // before others take them all
 	var wg sync.WaitGroup
 	for _, w := range workers {
 		for range min(s.depth, len(r.units)) {
-			wg.Go(func() { r.serve(ctx, w) })
+			wg.Go(func() { r.serve(ctx, w, nil) })
 		}
 	}
-	err := r.serve(ctx, &worker{Member: s.self})
+	err := r.serve(ctx, self, first)
 	cancel()
 	wg.Wait()
+	if self.pace > 0 {
+		s.rate = float64(p.work(Unit{0, 1})) / self.pace * 1e9
+	}
 	for _, w := range workers {
 		if !w.gone && w.delivered > 0 {
 			w.peer.backoff = 0
@@ -139,11 +163,16 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	return err
 }
 
-// serve gives units to a member until none is left for it.
-func (r *run) serve(ctx context.Context, w *worker) error {
+// serve gives units to a member until none is left for it, maybe a first one
+// that it has already.
+func (r *run) serve(ctx context.Context, w *worker, a *attempt) error {
 	var buf []float64
-	for {
-		a, changed, wait := r.next(w)
+	for ; ; a = nil {
+		var changed <-chan struct{}
+		var wait time.Duration
+		if a == nil {
+			a, changed, wait = r.next(w)
+		}
 		if a == nil {
 			if changed == nil {
 				return nil
@@ -201,7 +230,7 @@ func (r *run) idle(ctx context.Context, changed <-chan struct{}, wait time.Durat
 }
 
 // next chooses a unit for a member: one that nobody has, or, if there is none,
-// the one that has been out the longest, if that is longer than usual. If there
+// one that has been out for longer than the member itself takes for it. If there
 // is nothing to do now it returns how long to wait (0 for no limit) and a
 // channel that is closed if there may be something sooner, nil if the member is
 // not needed any more.
@@ -217,38 +246,33 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 		r.todo = r.todo[:k-1]
 		return r.give(w, i, now), nil, 0
 	}
-	limit, known := r.patience()
-	if !known {
-		return nil, r.changed, 0
+	pace := w.pace
+	if pace == 0 {
+		if len(r.pace) == 0 {
+			return nil, r.changed, 0
+		}
+		pace = r.pace[len(r.pace)/2]
 	}
-	oldest, since := -1, now
+	due, at := -1, now // the unit that may be done again first, and when
 	for _, i := range r.out {
 		u := &r.units[i]
 		mine := slices.ContainsFunc(u.attempts, func(a *attempt) bool { return a.by == w })
 		if mine || len(u.attempts) >= maxAttempts && w.peer != nil {
 			continue
 		}
-		if t := u.since(); oldest < 0 || t.Before(since) {
-			oldest, since = i, t
+		t := u.since().Add(time.Duration(patience*pace*float64(u.Hi-u.Lo)) + grace)
+		if due < 0 || t.Before(at) {
+			due, at = i, t
 		}
 	}
-	if oldest < 0 {
+	if due < 0 {
 		return nil, r.changed, 0
 	}
-	if wait := limit - now.Sub(since); wait > 0 {
+	if wait := at.Sub(now); wait > 0 {
 		return nil, r.changed, wait
 	}
 	r.meter.hedges.Add(1)
-	return r.give(w, oldest, now), nil, 0
-}
-
-// patience returns how long a unit may be out before it is done again, once a
-// first one has come back.
-func (r *run) patience() (time.Duration, bool) {
-	if len(r.pace) == 0 {
-		return 0, false
-	}
-	return time.Duration(patience*r.pace[len(r.pace)/2]) + grace, true
+	return r.give(w, due, now), nil, 0
 }
 
 // give notes that a member has a unit.
@@ -292,6 +316,7 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 		}
 		w.delivered++
 		w.last = now
+		w.pace = float64(now.Sub(began)) / float64(u.Hi-u.Lo)
 		if u.done {
 			return false
 		}
@@ -304,9 +329,8 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 				b.cancel()
 			}
 		}
-		took := float64(now.Sub(began))
-		at, _ := slices.BinarySearch(r.pace, took)
-		r.pace = slices.Insert(r.pace, at, took)
+		at, _ := slices.BinarySearch(r.pace, w.pace)
+		r.pace = slices.Insert(r.pace, at, w.pace)
 		if len(r.pace) == 1 {
 			r.wake()
 		}

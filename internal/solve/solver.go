@@ -57,7 +57,9 @@ type Options struct {
 	// Mixed does the iterations' products in single precision. The residual is
 	// replaced by the true one, from a product in double precision, each time
 	// it has fallen by mixedReduction: in single precision the recurrence
-	// reports residuals that the solution does not have.
+	// reports residuals that the solution does not have. A column that makes no
+	// progress so, because K's condition is beyond single precision, goes on
+	// in double precision.
 	Mixed bool
 	// Budget is the cores to use for vector work; nil means one.
 	Budget *parallel.Budget
@@ -72,6 +74,10 @@ const recurrenceMargin = 0.9
 // mixedStall is the number of iterations that do not halve the residual after
 // which a recurrence in single precision is restarted from the true residual.
 const mixedStall = 100
+
+// mixedProgress is the factor by which the true residual must have fallen from
+// one replacement to the next for a column to go on in single precision.
+const mixedProgress = 0.1
 
 // Report says what a solve cost and what it reached.
 type Report struct {
@@ -115,6 +121,8 @@ type Solver struct {
 	// The columns of the current step, gathered.
 	in, out [][]float64
 	active  []*column
+	single  bool            // products in single precision
+	stalled []*column       // those that must go on in double precision
 	ctx     context.Context // of the solve under way, for preconditioners that iterate
 }
 
@@ -127,15 +135,15 @@ type column struct {
 	alpha      float64 // of the last step
 	bnorm      float64
 	rnorm      float64 // of the recurrence
-	delta      float64 // ‖αp‖ of the last step
+	last       Step    // the last step's lengths
 	start      float64 // true residual norm at the last replacement
 	target     float64 // residual norm to reach
 	best       float64 // rnorm when it was last halved
 	bestIter   int     // and the iteration when it was
 	iter       int
-	norms      []float64 // ‖δ‖ of each step, kept for stopping laws
-	sure       bool      // ULISSE: the residual is small enough for the tail to begin
-	tail       *tail     // ULISSE: its state, once it has
+	steps      []Step // of each step, kept for stopping laws
+	sure       bool   // ULISSE: the residual is small enough for the tail to begin
+	tail       *tail  // ULISSE: its state, once it has
 }
 
 // New returns a solver. It panics if Mixed is asked of an operator that has no
@@ -177,6 +185,7 @@ func (s *Solver) Solve(ctx context.Context, x, b [][]float64) (Report, error) {
 			s.active = append(s.active, c)
 		}
 	}
+	s.single, s.stalled = s.opt.Mixed, s.stalled[:0]
 	for len(s.active) > 0 {
 		cycle := append([]*column(nil), s.active...)
 		if err := s.iterate(ctx, &rep); err != nil {
@@ -185,6 +194,9 @@ func (s *Solver) Solve(ctx context.Context, x, b [][]float64) (Report, error) {
 		s.active = cycle
 		if err := s.replace(ctx, &rep); err != nil {
 			return rep, err
+		}
+		if len(s.active) == 0 && s.single {
+			s.single, s.active = false, append(s.active, s.stalled...)
 		}
 	}
 	s.finish(&rep)
@@ -208,7 +220,7 @@ func (s *Solver) start(ctx context.Context, x, b [][]float64, rep *Report) error
 		if len(b[i]) != n || len(x[i]) != n {
 			panic(fmt.Sprintf("solve: column %d has %d and %d rows, want %d", i, len(b[i]), len(x[i]), n))
 		}
-		c.index, c.b, c.x, c.iter, c.sure, c.tail, c.norms = i, b[i], x[i], 0, false, nil, c.norms[:0]
+		c.index, c.b, c.x, c.iter, c.sure, c.tail, c.steps = i, b[i], x[i], 0, false, nil, c.steps[:0]
 		c.bnorm = floats.Norm(c.b, 2)
 		c.target = max(s.opt.Tolerance*c.bnorm, s.opt.AbsTolerance)
 		copy(c.r, c.b)
@@ -255,7 +267,7 @@ func (s *Solver) iterate(ctx context.Context, rep *Report) error {
 // single precision, has fallen as far as it can be trusted, or has stalled.
 func (s *Solver) reached(c *column) bool {
 	return c.rnorm <= recurrenceMargin*c.target ||
-		s.opt.Mixed && (c.rnorm <= mixedReduction*c.start || c.iter-c.bestIter >= mixedStall)
+		s.single && (c.rnorm <= mixedReduction*c.start || c.iter-c.bestIter >= mixedStall)
 }
 
 // step computes q = K·p, the step δ = αp and the new residual of each active
@@ -267,7 +279,7 @@ func (s *Solver) step(ctx context.Context, rep *Report) error {
 		s.in, s.out = append(s.in, c.p), append(s.out, c.q)
 	}
 	mul := s.op.Mul
-	if s.opt.Mixed {
+	if s.single {
 		mul = s.op.(SingleOperator).MulSingle
 		rep.Singles++
 	}
@@ -284,7 +296,7 @@ func (s *Solver) step(ctx context.Context, rep *Report) error {
 		alpha := c.rz / pq
 		c.alpha = alpha
 		c.advance(alpha)
-		c.delta = alpha * floats.Norm(c.p, 2)
+		c.last = Step{Norm: alpha * floats.Norm(c.p, 2), Energy: math.Sqrt(alpha * c.rz)}
 		floats.AddScaled(c.r, -alpha, c.q)
 		c.rnorm = floats.Norm(c.r, 2)
 		c.iter++
@@ -350,7 +362,8 @@ func (s *Solver) apply(p Preconditioner, z, r [][]float64) {
 }
 
 // replace computes the true residuals of the active columns and keeps those
-// active that must go on: above the tolerance, and still falling.
+// active that must go on: above the tolerance, and still falling. In single
+// precision those that do not fall are put aside.
 func (s *Solver) replace(ctx context.Context, rep *Report) error {
 	s.in, s.out = s.in[:0], s.out[:0]
 	for _, c := range s.active {
@@ -364,12 +377,21 @@ func (s *Solver) replace(ctx context.Context, rep *Report) error {
 		floats.SubTo(c.r, c.b, c.q)
 		c.rnorm = floats.Norm(c.r, 2)
 	})
+	progress := 0.5
+	if s.single {
+		progress = mixedProgress
+	}
+	aside := len(s.stalled)
 	s.keep(func(c *column) bool {
-		falling := c.rnorm < 0.5*c.start
+		falling := c.rnorm < progress*c.start
 		c.start = c.rnorm
-		return c.rnorm > c.target && falling && c.iter < s.opt.MaxIter
+		above := c.rnorm > c.target && c.iter < s.opt.MaxIter
+		if above && !falling && s.single {
+			s.stalled = append(s.stalled, c)
+		}
+		return above && falling
 	})
-	rep.Replacements += len(s.active)
+	rep.Replacements += len(s.active) + len(s.stalled) - aside
 	return nil
 }
 

@@ -10,47 +10,18 @@ import (
 
 // Law is the distribution of ULISSE's stopping time. Step 0 of the tail is
 // always added; Prob returns the probability 1/w_j of adding step j ≥ 1 when
-// all before it were added, in (0,1]. norms are the lengths ‖δ‖ of the steps so far, tail included, which
-// a law may use to tell how fast the steps shrink: they do not depend on the
-// random choices, so the estimate stays unbiased.
+// all before it were added, in (0,1]. steps are the steps of CG so far, the
+// tail's 0 to j−1 the last of them, which a law may use to tell how fast they
+// shrink: they do not depend on the random choices, so the estimate stays
+// unbiased.
 type Law interface {
-	Prob(j int, norms []float64) float64
+	Prob(j int, steps []Step) float64
 }
 
-// PaperLaw is the law of Filippone and Engler (2015): w_j = exp(j/β). (Their
-// text says exp(βj), their Figure 3 can only be exp(j/β); β = 1, which they
-// use for SGLD, is the same in both.)
-type PaperLaw struct{ Beta float64 }
-
-// Prob returns exp(−j/β).
-func (l PaperLaw) Prob(j int, _ []float64) float64 { return math.Exp(-float64(j) / l.Beta) }
-
-// GeometricLaw continues with a constant probability.
-type GeometricLaw struct{ P float64 }
-
-// Prob returns P.
-func (l GeometricLaw) Prob(int, []float64) float64 { return l.P }
-
-// DecayLaw minimises the variance of the estimate times its cost. With
-// survival probabilities S_j the variance of the tail is about Σ‖δ_j‖²/S_j and
-// its cost Σ S_j, so that S_j ∝ ‖δ_j‖ is best: the chance to go on is the ratio
-// of consecutive step lengths, here their mean over the last few steps. It
-// stays within [MinProb, MaxProb].
-type DecayLaw struct{ MinProb, MaxProb float64 }
-
-// decayWindow is the number of steps that DecayLaw averages over: CG's steps
-// are erratic one by one.
-const decayWindow = 10
-
-// Prob returns the mean decay of the last steps.
-func (l DecayLaw) Prob(_ int, norms []float64) float64 {
-	m := len(norms) - 1
-	k := min(decayWindow, m)
-	p := l.MaxProb
-	if k > 0 && norms[m-k] > 0 {
-		p = math.Pow(norms[m]/norms[m-k], 1/float64(k))
-	}
-	return min(max(p, l.MinProb), l.MaxProb)
+// Step is the length of a step δ of CG.
+type Step struct {
+	Norm   float64 // ‖δ‖
+	Energy float64 // ‖δ‖_K = (δᵀKδ)^½, which is (αrᵀz)^½, with preconditioner or without
 }
 
 // Early says how to stop early.
@@ -72,7 +43,7 @@ type Early struct {
 type tail struct {
 	law     Law
 	j       int // next step of the tail
-	norms   *[]float64
+	steps   *[]Step
 	streams []tailStream
 }
 
@@ -86,7 +57,7 @@ type tailStream struct {
 // next decides, for each stream, whether to add step j, and reports whether
 // any does.
 func (t *tail) next() bool {
-	p := t.law.Prob(t.j, *t.norms)
+	p := t.law.Prob(t.j, *t.steps)
 	t.j++
 	going := false
 	for i := range t.streams {
@@ -134,7 +105,7 @@ func (s *Solver) Estimate(ctx context.Context, x0, b [][]float64, early Early) (
 	}
 	threshold := early.Q * math.Sqrt(float64(s.op.Len()))
 	begin := func(i int, c *column) {
-		c.tail = &tail{law: early.Law, j: 1, norms: &c.norms, streams: make([]tailStream, early.Streams(i))}
+		c.tail = &tail{law: early.Law, j: 1, steps: &c.steps, streams: make([]tailStream, early.Streams(i))}
 		for k := range c.tail.streams {
 			c.tail.streams[k] = tailStream{extra: make([]float64, s.op.Len()), weight: 1, rand: early.Rand(i, k)}
 		}
@@ -173,7 +144,7 @@ func (s *Solver) Estimate(ctx context.Context, x0, b [][]float64, early Early) (
 		}
 		for _, c := range s.active {
 			if c.rz > 0 {
-				c.norms = append(c.norms, c.delta)
+				c.steps = append(c.steps, c.last)
 			}
 		}
 		s.keep(func(c *column) bool { return c.rz > 0 && goes(c) })

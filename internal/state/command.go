@@ -62,8 +62,10 @@ type Decide struct {
 	Job     string       `json:"job"`
 	Extends int          `json:"extends"` // as the leader saw them
 	Event   chains.Event `json:"event"`
-	// DrawsSHA256 is the hash of the draws that are kept at the end.
+	// DrawsSHA256 is the hash of the draws that are kept at the end, and Final
+	// what they came to.
 	DrawsSHA256 string `json:"draws_sha256,omitempty"`
+	Final       *Final `json:"final,omitempty"`
 }
 
 // Place moves chains of a job to workers.

@@ -62,9 +62,18 @@ type Job struct {
 	Events      uint64        `json:"events"`
 	Extends     int           `json:"extends,omitempty"`
 	Reason      chains.Reason `json:"reason,omitempty"`
+	Final       *Final        `json:"final,omitempty"`
 	DrawsSHA256 string        `json:"draws_sha256,omitempty"`
 	// Version is the index of the last command that changed the job.
 	Version uint64 `json:"version"`
+}
+
+// Final is what a run came to, kept with the job so that a list of jobs does
+// not have to replay them.
+type Final struct {
+	Draws int     `json:"draws"` // of each chain
+	RHat  float64 `json:"rhat"`  // 0 if there is none
+	ESS   float64 `json:"ess"`
 }
 
 // Placement says which worker drives a chain, with whom.

@@ -237,7 +237,7 @@ func (m *Machine) decide(tx *bbolt.Tx, j *Job, run *chains.Run, d *Decide, t tim
 	}
 	if run.Phase == chains.Done {
 		j.release(phaseOf(run), t)
-		j.Reason, j.DrawsSHA256 = run.Stopped.Reason, d.DrawsSHA256
+		j.Reason, j.DrawsSHA256, j.Final = run.Stopped.Reason, d.DrawsSHA256, d.Final
 	} else if j.Phase.AtWork() {
 		j.move(phaseOf(run), t)
 	}
@@ -297,7 +297,7 @@ func (m *Machine) extend(tx *bbolt.Tx, j *Job, run *chains.Run, e *Extend, t tim
 	j.Extends++
 	if j.Phase.Ended() {
 		j.move(Queued, t)
-		j.Reason, j.DrawsSHA256 = "", ""
+		j.Reason, j.DrawsSHA256, j.Final = "", "", nil
 		j.Active = 0 // max_time bounds what it is asked for now
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,6 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
 	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/shard"
 )
 
 // pipeline is how many checkpoints may be under way to the coordinators.
@@ -40,7 +40,8 @@ type drive struct {
 	done    chan struct{}
 
 	mu    sync.Mutex
-	group []*pb.Member
+	group []string     // addresses of the workers that share the products
+	op    *shard.Group // the operator, once there is one
 }
 
 func (d *drive) revoke() { d.once.Do(func() { close(d.revoked) }) }
@@ -58,13 +59,33 @@ func (d *drive) isRevoked() bool {
 func (d *drive) setGroup(g []*pb.Member) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.group = g
+	d.group = nil
+	for _, m := range g {
+		d.group = append(d.group, m.Address)
+	}
+	if d.op != nil {
+		d.op.SetMembers(d.group...)
+	}
 }
 
-func (d *drive) members() []*pb.Member {
+// setOperator hands over the operator whose group the drive keeps up to date.
+func (d *drive) setOperator(op *shard.Group) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.group
+	if d.op != nil {
+		d.op.Close()
+	}
+	d.op = op
+	op.SetMembers(d.group...)
+}
+
+// close parts with the group.
+func (d *drive) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.op != nil {
+		d.op.Close()
+	}
 }
 
 // run drives the chain until it is revoked, replaced, or has no more to do.
@@ -80,6 +101,7 @@ func (d *drive) run() {
 		d.fail(err)
 	}
 	d.cancel(nil)
+	d.close()
 	d.w.jobs.release(d.key.job)
 	close(d.done)
 	d.w.finished(d)
@@ -252,7 +274,5 @@ func (d *drive) compute(ctx context.Context, chain *driver.Chain, t chains.Task)
 		return nil, err
 	}
 	defer d.w.Budget.Release()
-	began := time.Now()
-	defer func() { d.w.load.busy(time.Since(began)) }()
 	return chain.Advance(ctx, t)
 }

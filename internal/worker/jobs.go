@@ -2,9 +2,8 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
+	"io"
 	"sync"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
@@ -14,6 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/shard"
 )
 
 // jobCache keeps the data of jobs that the worker has to do with.
@@ -101,18 +101,19 @@ func (j *loaded) read(ctx context.Context, a *coordinator.Assignment) error {
 	if err != nil {
 		return err
 	}
-	name := spec.Data.Path // as the user knows it
-	if a.Data != "" {
-		if spec.Data.Path, err = j.w.Fetch(ctx, a.Data); err != nil {
-			return fmt.Errorf("fetching the data: %w", err)
+	var table io.ReadCloser
+	if spec.Data.Synthetic == nil {
+		if table, err = j.w.Open(ctx, a.Data, spec.Data.Path); err != nil {
+			return fmt.Errorf("opening the data: %w", err)
 		}
+		defer table.Close()
 	}
 	if err := j.w.Budget.Acquire(ctx); err != nil {
 		return err
 	}
 	defer j.w.Budget.Release()
-	if j.data, err = spec.Load(ctx, nil, j.w.Budget); err != nil {
-		return errors.New(strings.ReplaceAll(err.Error(), spec.Data.Path, name))
+	if j.data, err = spec.Load(ctx, reader(table), j.w.Budget); err != nil {
+		return err
 	}
 	if j.problem, err = spec.Problem(j.data); err != nil {
 		return err
@@ -120,6 +121,14 @@ func (j *loaded) read(ctx context.Context, a *coordinator.Assignment) error {
 	p := chains.NewPlan(spec, j.problem.Model.Names())
 	j.spec, j.plan = spec, &p
 	return nil
+}
+
+// reader returns a reader that is nil if r is.
+func reader(r io.ReadCloser) io.Reader {
+	if r == nil {
+		return nil
+	}
+	return r
 }
 
 // driver returns the job's driver, which all its chains here share.
@@ -135,9 +144,17 @@ func (j *loaded) driver(d *drive) *driver.Driver {
 	return j.drv
 }
 
-// operator returns the operator of a chain.
+// operator returns the operator of a chain, over the group of its driver.
 func (j *loaded) operator(chain int) driver.Operator {
-	return cmvp.New(j.problem.Inputs, j.problem.Model.Family, j.w.Budget)
+	j.mu.Lock()
+	d := j.groups[chain]
+	j.mu.Unlock()
+	family := j.problem.Model.Family
+	data := shard.Data{Address: inputsAddress(j.id, j.data.SHA256), Family: family, ISA: j.w.isa, Rows: j.data.N(), Inputs: j.data.D()}
+	g := shard.New(shard.Config{Local: cmvp.New(j.problem.Inputs, family, j.w.Budget), MinRows: j.w.MinRows, Meter: j.w.Meter, Log: j.w.Logger,
+		Dial: func(address string) shard.Member { return j.w.Peers.Member(address, data) }})
+	d.setOperator(g)
+	return g
 }
 
 // chain returns the driver of a chain of the job.

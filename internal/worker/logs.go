@@ -89,7 +89,6 @@ func (b *logBuffer) flush(ctx context.Context) {
 
 // observe notes what a gradient cost and gave.
 func (w *Worker) observe(job string, o driver.Observation) {
-	w.load.did(o.Pairs)
 	line, err := json.Marshal(struct {
 		Msg string `json:"msg"`
 		driver.Observation

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -26,8 +29,16 @@ type Config struct {
 	Logger       *slog.Logger
 	// Dial connects to a coordinator.
 	Dial func(address string) (*grpc.ClientConn, error)
-	// Fetch returns the path of a file with the data set of an address.
-	Fetch func(ctx context.Context, address string) (string, error)
+	// Open opens a table: that of a content address if one is given, else the one
+	// at a path or URL.
+	Open func(ctx context.Context, address, path string) (io.ReadCloser, error)
+	// Peers connects to the row servers of other workers, Meter counts the work;
+	// of both the defaults serve a worker that works alone.
+	Peers *shard.Pool
+	Meter *shard.Meter
+	// MinRows is the number of rows from which products are split over a group.
+	// Zero means shard.DefaultMinRows.
+	MinRows int
 	// MemoryBytes is what the worker may use, to be shown to users.
 	MemoryBytes int64
 }
@@ -38,7 +49,6 @@ type Worker struct {
 	coords *coordinators
 	jobs   *jobCache
 	logs   *logBuffer
-	load   load
 	isa    string
 
 	mu       sync.Mutex
@@ -65,6 +75,12 @@ func New(c Config) (*Worker, error) {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Meter == nil {
+		c.Meter = &shard.Meter{}
+	}
+	if c.Open == nil {
+		c.Open = func(_ context.Context, _, path string) (io.ReadCloser, error) { return os.Open(path) }
 	}
 	if len(c.Coordinators) == 0 {
 		return nil, errors.New("a worker needs the address of a coordinator")
@@ -189,7 +205,7 @@ func (w *Worker) session(ctx context.Context, speed float64) (left bool, err err
 
 // beat returns a sign of life; the caller holds the lock.
 func (w *Worker) beat() *pb.WorkerMessage {
-	return &pb.WorkerMessage{Message: &pb.WorkerMessage_Beat{Beat: &pb.Beat{Load: w.load.proto(), Draining: w.draining}}}
+	return &pb.WorkerMessage{Message: &pb.WorkerMessage_Beat{Beat: &pb.Beat{Load: w.Meter.Load(), Draining: w.draining}}}
 }
 
 // post sends a message if there is a session; the caller holds the lock. What
@@ -252,6 +268,13 @@ func (w *Worker) finished(d *drive) {
 		delete(w.drives, d.key)
 	}
 	w.post(released(d.key, d.attempt))
+}
+
+// Connected reports whether there is a session with the leader.
+func (w *Worker) Connected() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.send != nil
 }
 
 // Driving returns the number of chains that the worker drives.

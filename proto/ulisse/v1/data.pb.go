@@ -619,7 +619,10 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x04Stat\x12\x16.ulisse.v1.StatRequest\x1a\x0f.ulisse.v1.Blob\x123\n" +
 	"\x06Upload\x12\x16.ulisse.v1.UploadChunk\x1a\x0f.ulisse.v1.Blob(\x01\x12B\n" +
 	"\bDownload\x12\x1a.ulisse.v1.DownloadRequest\x1a\x18.ulisse.v1.DownloadChunk0\x01\x12A\n" +
-	"\x04List\x12\x1b.ulisse.v1.ListBlobsRequest\x1a\x1c.ulisse.v1.ListBlobsResponseB6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"\x04List\x12\x1b.ulisse.v1.ListBlobsRequest\x1a\x1c.ulisse.v1.ListBlobsResponse2h\n" +
+	"\aRecords\x12*\n" +
+	"\x06Record\x12\x0f.ulisse.v1.Blob\x1a\x0f.ulisse.v1.Blob\x121\n" +
+	"\x06Forget\x12\x16.ulisse.v1.StatRequest\x1a\x0f.ulisse.v1.BlobB6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_data_proto_rawDescOnce sync.Once
@@ -647,23 +650,27 @@ var file_ulisse_v1_data_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_ulisse_v1_data_proto_depIdxs = []int32{
-	9, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
-	0, // 1: ulisse.v1.ListBlobsResponse.blobs:type_name -> ulisse.v1.Blob
-	8, // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
-	8, // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
-	1, // 4: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
-	2, // 5: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
-	3, // 6: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
-	5, // 7: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
-	0, // 8: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
-	0, // 9: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
-	4, // 10: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
-	6, // 11: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
-	8, // [8:12] is the sub-list for method output_type
-	4, // [4:8] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	9,  // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
+	0,  // 1: ulisse.v1.ListBlobsResponse.blobs:type_name -> ulisse.v1.Blob
+	8,  // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
+	8,  // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
+	1,  // 4: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 5: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 6: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 7: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
+	0,  // 8: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
+	1,  // 9: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
+	0,  // 10: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
+	0,  // 11: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
+	4,  // 12: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 13: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 14: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
+	0,  // 15: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
+	10, // [10:16] is the sub-list for method output_type
+	4,  // [4:10] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_data_proto_init() }
@@ -679,7 +686,7 @@ func file_ulisse_v1_data_proto_init() {
 			NumEnums:      0,
 			NumMessages:   9,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_ulisse_v1_data_proto_goTypes,
 		DependencyIndexes: file_ulisse_v1_data_proto_depIdxs,

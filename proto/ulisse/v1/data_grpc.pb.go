@@ -244,3 +244,153 @@ var Data_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "ulisse/v1/data.proto",
 }
+
+const (
+	Records_Record_FullMethodName = "/ulisse.v1.Records/Record"
+	Records_Forget_FullMethodName = "/ulisse.v1.Records/Forget"
+)
+
+// RecordsClient is the client API for Records service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Records is what coordinators ask their leader: to note in the replicated state
+// what they hold, and to forget it.
+type RecordsClient interface {
+	// Record adds a blob or replaces what is known of it.
+	Record(ctx context.Context, in *Blob, opts ...grpc.CallOption) (*Blob, error)
+	// Forget removes a blob to which no job refers.
+	Forget(ctx context.Context, in *StatRequest, opts ...grpc.CallOption) (*Blob, error)
+}
+
+type recordsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewRecordsClient(cc grpc.ClientConnInterface) RecordsClient {
+	return &recordsClient{cc}
+}
+
+func (c *recordsClient) Record(ctx context.Context, in *Blob, opts ...grpc.CallOption) (*Blob, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Blob)
+	err := c.cc.Invoke(ctx, Records_Record_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *recordsClient) Forget(ctx context.Context, in *StatRequest, opts ...grpc.CallOption) (*Blob, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Blob)
+	err := c.cc.Invoke(ctx, Records_Forget_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// RecordsServer is the server API for Records service.
+// All implementations must embed UnimplementedRecordsServer
+// for forward compatibility.
+//
+// Records is what coordinators ask their leader: to note in the replicated state
+// what they hold, and to forget it.
+type RecordsServer interface {
+	// Record adds a blob or replaces what is known of it.
+	Record(context.Context, *Blob) (*Blob, error)
+	// Forget removes a blob to which no job refers.
+	Forget(context.Context, *StatRequest) (*Blob, error)
+	mustEmbedUnimplementedRecordsServer()
+}
+
+// UnimplementedRecordsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedRecordsServer struct{}
+
+func (UnimplementedRecordsServer) Record(context.Context, *Blob) (*Blob, error) {
+	return nil, status.Error(codes.Unimplemented, "method Record not implemented")
+}
+func (UnimplementedRecordsServer) Forget(context.Context, *StatRequest) (*Blob, error) {
+	return nil, status.Error(codes.Unimplemented, "method Forget not implemented")
+}
+func (UnimplementedRecordsServer) mustEmbedUnimplementedRecordsServer() {}
+func (UnimplementedRecordsServer) testEmbeddedByValue()                 {}
+
+// UnsafeRecordsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to RecordsServer will
+// result in compilation errors.
+type UnsafeRecordsServer interface {
+	mustEmbedUnimplementedRecordsServer()
+}
+
+func RegisterRecordsServer(s grpc.ServiceRegistrar, srv RecordsServer) {
+	// If the following call panics, it indicates UnimplementedRecordsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Records_ServiceDesc, srv)
+}
+
+func _Records_Record_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Blob)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RecordsServer).Record(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Records_Record_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RecordsServer).Record(ctx, req.(*Blob))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Records_Forget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StatRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RecordsServer).Forget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Records_Forget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RecordsServer).Forget(ctx, req.(*StatRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Records_ServiceDesc is the grpc.ServiceDesc for Records service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Records_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "ulisse.v1.Records",
+	HandlerType: (*RecordsServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Record",
+			Handler:    _Records_Record_Handler,
+		},
+		{
+			MethodName: "Forget",
+			Handler:    _Records_Forget_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "ulisse/v1/data.proto",
+}

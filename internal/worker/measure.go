@@ -2,41 +2,13 @@ package worker
 
 import (
 	"context"
-	"sync"
 	"time"
-
-	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
-
-// load counts what a worker has done.
-type load struct {
-	mu      sync.Mutex
-	pairs   float64
-	seconds float64
-}
-
-func (l *load) did(pairs float64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pairs += pairs
-}
-
-func (l *load) busy(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.seconds += d.Seconds()
-}
-
-func (l *load) proto() *pb.Load {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return &pb.Load{Pairs: l.pairs, BusySeconds: l.seconds}
-}
 
 // measure returns the pairs that the machine evaluates in a second, in products
 // with five vectors over 2,048 rows of eight inputs.

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ulisse-gp/ulisse/internal/dev"
+	"github.com/ulisse-gp/ulisse/internal/server"
+)
+
+// logger returns where a server logs.
+func (a *App) logger(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, badInput(fmt.Errorf("--log-level %q: give debug, info, warn or error", level))
+	}
+	return slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+// hostname is the default id of a process: on Kubernetes, the pod's name.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+func (a *App) coordinatorCommand() *cobra.Command {
+	var s server.Coordinator
+	var level string
+	c := &cobra.Command{
+		Use:   "coordinator",
+		Short: "Run a coordinator",
+		Long: `Run a coordinator: one of the 1, 3 or 5 processes that keep a cluster's jobs,
+draws and data sets. Those that found a cluster together are all given the same
+--bootstrap-expect; later ones are given 0 and join those that --peers names.`,
+		Example: `  ulisse coordinator --dir state
+  ulisse coordinator --id a --dir a --raft 10.0.0.1:7001 --listen 10.0.0.1:7000 \
+    --bootstrap-expect 3 --peers 10.0.0.1:7001,10.0.0.2:7001,10.0.0.3:7001`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			s.ID = cmp.Or(s.ID, hostname())
+			if s.Logger, err = a.logger(level); err != nil {
+				return err
+			}
+			return s.Run(c.Context())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.ID, "id", "", "`name` of this coordinator, for ever (default: the host's)")
+	f.StringVar(&s.Dir, "dir", "ulisse-coordinator", "keep the state in this `folder`")
+	f.StringVar(&s.Listen, "listen", "127.0.0.1:7000", "`address` for RPCs of clients, workers and coordinators")
+	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")
+	f.StringVar(&s.Raft, "raft", "127.0.0.1:7001", "`address` for the replication between coordinators")
+	f.StringVar(&s.RaftAdvertise, "raft-advertise", "", "`address` at which others reach --raft; a name where addresses change")
+	f.StringVar(&s.HTTP, "http", "127.0.0.1:7002", "`address` for the JSON API and probes; empty for none")
+	f.IntVar(&s.BootstrapExpect, "bootstrap-expect", 1, "number of coordinators that found the cluster; 0 to join one")
+	f.StringSliceVar(&s.Peers, "peers", nil, "raft addresses of other coordinators, or a name that stands for all of them")
+	f.DurationVar(&s.Grace, "grace", 10*time.Second, "time that a worker may be silent before its chains are given to others")
+	f.DurationVar(&s.MemberGrace, "member-grace", 0, "time that a coordinator may be silent before it is removed; 0 for never")
+	f.IntVar(&s.SplitRows, "split-rows", 20_000, "rows from which workers that drive no chain share the products of one; -1 for never")
+	f.Int64Var(&s.DiskReserve, "disk-reserve", 1<<30, "`bytes` of the disk that uploads leave free")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	return c
+}
+
+func (a *App) workerCommand() *cobra.Command {
+	var s server.Worker
+	var r remote
+	var level string
+	c := &cobra.Command{
+		Use:   "worker",
+		Short: "Run a worker",
+		Long: `Run a worker: it drives chains and computes rows of products for a cluster. On
+SIGTERM it hands its chains back at their next checkpoints and leaves.`,
+		Example: `  ulisse worker --coordinators 10.0.0.1:7000,10.0.0.2:7000 --listen 10.0.0.9:7010`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var err error
+			s.ID = cmp.Or(s.ID, hostname())
+			if s.Logger, err = a.logger(level); err != nil {
+				return err
+			}
+			if s.Coordinators, err = r.addresses(); err != nil {
+				return badInput(err)
+			}
+			if s.Cores < 0 {
+				return badInput(fmt.Errorf("--cores %d: give a positive number, or 0 for all", s.Cores))
+			}
+			return s.Run(c.Context())
+		},
+	}
+	r.flags(c)
+	f := c.Flags()
+	f.StringVar(&s.ID, "id", "", "`name` of this worker (default: the host's)")
+	f.StringVar(&s.Dir, "dir", "ulisse-worker", "cache data sets in this `folder`")
+	f.StringVar(&s.Listen, "listen", "127.0.0.1:7010", "`address` for the rows that other workers ask for")
+	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")
+	f.StringVar(&s.HTTP, "http", "", "`address` for probes; empty for none")
+	f.IntVar(&s.Cores, "cores", 0, "compute on this many cores; 0 for all (a container's limit is respected)")
+	f.Int64Var(&s.CacheBytes, "cache-bytes", 0, "`bytes` of data sets to keep; 0 for no limit")
+	f.IntVar(&s.MinRows, "min-rows", 0, "rows from which a product is split over a group; 0 for the default")
+	f.StringSliceVar(&s.DataRoots, "data-roots", nil, "`folders` from which jobs may read data by reference")
+	f.StringSliceVar(&s.DataHosts, "data-hosts", nil, "`hosts` from which jobs may read data by reference; * for any")
+	f.DurationVar(&s.DrainTime, "drain-time", 25*time.Second, "time to reach the next checkpoints when told to stop")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	return c
+}
+
+func (a *App) devCommand() *cobra.Command {
+	cfg := dev.Config{Restart: true}
+	var grace time.Duration
+	var splitRows int
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a whole cluster on this machine, to try things out",
+		Long: `Run a whole cluster as child processes until stopped. The folder gets env, whose
+exports point the client at the cluster, processes.json, and a log of each
+process. A process that dies is started again.`,
+		Example: `  ulisse dev --workers 4 --coordinators 3 --dir cluster
+  . cluster/env && ulisse submit --demo --wait`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if cfg.Coordinators < 1 || cfg.Workers < 0 || cfg.Cores < 0 {
+				return badInput(fmt.Errorf("--coordinators %d --workers %d --cores %d: give positive numbers", cfg.Coordinators, cfg.Workers, cfg.Cores))
+			}
+			var err error
+			if cfg.Binary, err = os.Executable(); err != nil {
+				return err
+			}
+			cfg.Logger = slog.New(slog.NewTextHandler(a.Stderr, nil))
+			cfg.CoordinatorArgs = []string{"--grace", grace.String(), "--split-rows", fmt.Sprint(splitRows)}
+			cfg.WorkerArgs = []string{"--data-roots", "/"}
+			return dev.Run(c.Context(), cfg, func(procs []dev.Process) { a.tellDev(cfg, procs) })
+		},
+	}
+	f := c.Flags()
+	f.IntVar(&cfg.Coordinators, "coordinators", 1, "number of coordinators")
+	f.IntVar(&cfg.Workers, "workers", 2, "number of workers")
+	f.IntVar(&cfg.Cores, "cores", 0, "cores of each worker; 0 for all")
+	f.StringVar(&cfg.Dir, "dir", "ulisse-dev", "keep everything in this `folder`")
+	f.BoolVar(&cfg.Restart, "restart", true, "start processes again that die")
+	f.DurationVar(&grace, "grace", 10*time.Second, "as of 'ulisse coordinator'")
+	f.IntVar(&splitRows, "split-rows", 20_000, "as of 'ulisse coordinator'")
+	return c
+}
+
+func (a *App) tellDev(cfg dev.Config, procs []dev.Process) {
+	for _, p := range procs {
+		fmt.Fprintf(a.Stderr, "%-14s  pid %-7d  grpc %-21s  http %s\n", p.Name, p.PID, p.Addresses.GRPC, p.Addresses.HTTP)
+	}
+	fmt.Fprintf(a.Stderr, "\npoint the client at it with:  . %s\nstop it with Ctrl-C; it goes on where it stopped with the same --dir\n", filepath.Join(cfg.Dir, "env"))
+}
+
+// as runs a command under another program's name.
+func (a *App) as(ctx context.Context, command string, args []string) int {
+	return a.Execute(ctx, append([]string{command}, args...))
+}
+
+// ExecuteCoordinator is the main program of cmd/coordinator.
+func (a *App) ExecuteCoordinator(ctx context.Context, args []string) int {
+	return a.as(ctx, "coordinator", args)
+}
+
+// ExecuteWorker is the main program of cmd/worker.
+func (a *App) ExecuteWorker(ctx context.Context, args []string) int {
+	return a.as(ctx, "worker", args)
+}

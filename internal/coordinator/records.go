@@ -1,0 +1,111 @@
+package coordinator
+
+import (
+	"context"
+
+	"go.etcd.io/bbolt"
+	"google.golang.org/grpc"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/blob"
+	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/state"
+)
+
+// records is the Records service.
+type records struct {
+	pb.UnimplementedRecordsServer
+	c *Coordinator
+}
+
+// Record notes a blob.
+func (r *records) Record(ctx context.Context, b *pb.Blob) (*pb.Blob, error) {
+	if err := blob.CheckAddress(b.Sha256); err != nil || b.Size < 0 {
+		return nil, badField("sha256", "this is not a blob's address and size")
+	}
+	_, err := r.c.apply(ctx, state.Command{Blob: &state.Blob{SHA256: b.Sha256, Size: b.Size, Stored: b.Stored.AsTime(), Holders: b.Holders}})
+	return b, err
+}
+
+// Forget removes a blob to which no job refers.
+func (r *records) Forget(ctx context.Context, b *pb.StatRequest) (*pb.Blob, error) {
+	_, err := r.c.apply(ctx, state.Command{Drop: &state.Drop{SHA256: b.Sha256}})
+	return &pb.Blob{Sha256: b.Sha256}, err
+}
+
+// Registry returns the cluster's agreement on blobs as this coordinator sees
+// it; members returns all coordinators.
+func (c *Coordinator) Registry(members func() []blobnet.Peer) blobnet.Registry {
+	return &blobRegistry{c: c, members: members}
+}
+
+type blobRegistry struct {
+	c       *Coordinator
+	members func() []blobnet.Peer
+}
+
+// ask calls the Records service of the leader, which may be here.
+func (r *blobRegistry) ask(ctx context.Context, here func(*records) error, there func(pb.RecordsClient, context.Context) error) error {
+	if r.c.Node.IsLeader() {
+		return here(&records{c: r.c})
+	}
+	conn, err := r.c.leader()
+	if err != nil {
+		return err
+	}
+	return there(pb.NewRecordsClient(conn), forwarded(ctx))
+}
+
+func (r *blobRegistry) Record(ctx context.Context, b blobnet.Blob) error {
+	m := &pb.Blob{Sha256: b.Addr, Size: b.Size, Stored: stamp(b.Stored), Holders: b.Holders}
+	return r.ask(ctx, func(s *records) error { _, err := s.Record(ctx, m); return err },
+		func(s pb.RecordsClient, ctx context.Context) error {
+			_, err := s.Record(ctx, m, grpc.WaitForReady(true))
+			return err
+		})
+}
+
+func (r *blobRegistry) Forget(ctx context.Context, addr string) error {
+	m := &pb.StatRequest{Sha256: addr}
+	return r.ask(ctx, func(s *records) error { _, err := s.Forget(ctx, m); return err },
+		func(s pb.RecordsClient, ctx context.Context) error { _, err := s.Forget(ctx, m); return err })
+}
+
+func (r *blobRegistry) Lookup(addr string) (out blobnet.Blob, ok bool) {
+	err := r.c.Node.View(func(tx *bbolt.Tx) error {
+		b, err := state.GetBlob(tx, addr)
+		if err == nil {
+			out = blobOf(b)
+		}
+		return err
+	})
+	return out, err == nil
+}
+
+func (r *blobRegistry) All() []blobnet.Blob {
+	var out []blobnet.Blob
+	_ = r.c.Node.View(func(tx *bbolt.Tx) error {
+		return state.Blobs(tx, func(b *state.Blob) bool { out = append(out, blobOf(b)); return true })
+	})
+	return out
+}
+
+func (r *blobRegistry) Jobs(addr string) []string {
+	var out []string
+	_ = r.c.Node.View(func(tx *bbolt.Tx) error {
+		return state.Jobs(tx, func(j *state.Job) bool {
+			if j.Data == addr {
+				out = append(out, j.ID)
+			}
+			return true
+		})
+	})
+	return out
+}
+
+func (r *blobRegistry) Peers() []blobnet.Peer { return r.members() }
+
+func blobOf(b *state.Blob) blobnet.Blob {
+	return blobnet.Blob{Addr: b.SHA256, Size: b.Size, Stored: b.Stored, Holders: b.Holders}
+}

@@ -1,0 +1,47 @@
+package driver
+
+import (
+	"context"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+)
+
+// What plans count with where only a run can tell.
+const (
+	AssumedIterations = 40 // of a solve
+	AssumedProbes     = 8  // if warm-up is to choose them
+)
+
+// autoCacheBytes is the memory in which a process may keep elements of K unless
+// the specification says otherwise.
+const autoCacheBytes = 1 << 30
+
+// cacheProducts is the number of products of a gradient that a cache has to pay
+// for itself with: few, as with a good preconditioner.
+const cacheProducts = 10
+
+// PlanCache decides by measurement whether the operators of a run should keep
+// elements of K between the products of a gradient. The memory that the
+// specification allows is shared by one operator for each chain and one for the
+// search of the mode. It returns nil if there is nothing to decide: the cache
+// is off, or K is stored anyway. The only error is that of ctx.
+func PlanCache(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) (*cmvp.CachePlan, error) {
+	bytes := s.Solver.Cache.Or(autoCacheBytes) / int64(CacheOperators(s))
+	if s.Sampler.Method == "cholesky" || bytes == 0 {
+		return nil, nil
+	}
+	theta := p.Model.Params(make([]float64, p.Model.NumParams())) // the cost does not depend on it
+	plan, err := cmvp.PlanCache(ctx, p.Inputs, p.Model.Family, theta, cmvp.CacheWork{
+		Columns:  1 + s.Sampler.Probes.Or(AssumedProbes),
+		Products: cacheProducts,
+		Single:   s.Solver.Mixed(s.Solver.Method == "ulisse"),
+		Bytes:    bytes,
+	}, budget)
+	return &plan, err
+}
+
+// CacheOperators returns the number of operators that share a cache's memory.
+func CacheOperators(s *job.Spec) int { return s.Sampler.Chains + 1 }

@@ -1,0 +1,180 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/sgld"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+// Constants of the exact sampler.
+const (
+	// exactIndependent is the share of independent proposals. What remains is a
+	// random walk, which moves where the independent proposal would stay.
+	exactIndependent = 0.8
+	// exactError bounds the error of a log density that solves may make.
+	exactError = 1e-3
+	// The rank of P begins at precond.AutoRank and is doubled, at most
+	// rankDoublings times, until the acceptance of pilotPairs independent
+	// proposals around the mode is wantAcceptance, or a doubling does not raise
+	// it by rankGain.
+	rankDoublings  = 2
+	pilotPairs     = 16
+	wantAcceptance = 0.5
+	rankGain       = 1.15
+)
+
+// exact drives a chain of the exact sampler: x given ψ by Lanczos, ψ given x by
+// Metropolis–Hastings.
+type exact struct {
+	d   *Driver
+	op  Operator
+	aux *posterior.Auxiliary
+}
+
+// newExact returns the exact sampler of a prepared run, whose P has the pivots
+// of the randomly pivoted Cholesky factor at the mode.
+func (d *Driver) newExact(prep *chains.Prepared, chain int) (*exact, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.rows == nil {
+		rows, err := d.pivots(prep.Psi, prep.Rank)
+		if err != nil {
+			return nil, err
+		}
+		d.rows = rows
+	}
+	return d.exactOn(d.rows, chain), nil
+}
+
+func (d *Driver) pivots(psi []float64, rank int) ([]int, error) {
+	op := cmvp.New(d.Problem.Inputs, d.Problem.Model.Family, d.Budget)
+	op.Set(d.Problem.Model.Params(psi))
+	return precond.Pivots(op, rank, random.Key{Seed: d.Spec.Seed})
+}
+
+func (d *Driver) exactOn(rows []int, chain int) *exact {
+	x := &exact{d: d, op: d.Operator(chain)}
+	n := len(d.Problem.Y)
+	cross := cmvp.New(d.Problem.Inputs, d.Problem.Model.Family, d.Budget)
+	so := &d.Spec.Solver
+	x.aux = posterior.NewAuxiliary(d.Problem, x.op, func(theta kernel.Params) (posterior.Smooth, error) {
+		cross.Set(theta)
+		return precond.OnRows(cross, rows)
+	}, solve.Options{Tolerance: min(so.Tolerance, exactError/float64(n)), MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*n+100)), Budget: d.Budget})
+	return x
+}
+
+// step draws x at ψ and moves ψ by one step of the kernel, whose density is
+// that given x. It returns the probability of acceptance.
+func (x *exact) step(ctx context.Context, kern *sgld.Metropolis, psi []float64, st *sgld.MetropolisState, key random.Key) (float64, chains.Cost, error) {
+	began, before := time.Now(), x.op.Counts()
+	w := make([]float64, len(x.d.Problem.Y))
+	random.Normal(key.Stream(random.Auxiliary, 0), w)
+	var err error
+	var rep solve.Report
+	add := func(r solve.Report) {
+		rep.Iterations, rep.Residuals = append(rep.Iterations, r.Iterations...), append(rep.Residuals, r.Residuals...)
+		rep.Products, rep.Singles, rep.Unconverged = rep.Products+r.Products, rep.Singles+r.Singles, rep.Unconverged+r.Unconverged
+	}
+	var r solve.Report
+	st.LogP, r, err = x.aux.Refresh(ctx, psi, w)
+	add(r)
+	if err != nil {
+		return 0, chains.Cost{}, err
+	}
+	kern.LogDensity = func(prop []float64) float64 {
+		var v float64
+		v, r, err = x.aux.LogDensity(ctx, prop)
+		add(r)
+		return v
+	}
+	accept := kern.Advance(psi, st, key.Stream(random.Accept, 0))
+	if err != nil {
+		return 0, chains.Cost{}, err
+	}
+	if math.IsInf(st.LogP, -1) {
+		return 0, chains.Cost{}, fmt.Errorf("the covariance matrix is numerically singular at log parameters %.4g", psi)
+	}
+	cost := costOf(rep, before, x.op.Counts(), time.Since(began).Seconds())
+	cost.Densities = 1
+	x.d.Observe(Observation{Chain: key.Chain, Iter: key.Iter, N: len(x.d.Problem.Y), Psi: slices.Clone(psi), Acceptance: accept,
+		Iterations: rep.MeanIterations(), Residual: rep.MaxResidual(), Cost: cost})
+	return accept, cost, nil
+}
+
+func (x *exact) stepper(t chains.Task, k *chains.Checkpoint) (func(context.Context, random.Key) error, error) {
+	kern, ok := sgld.NewMetropolis(nil, t.Settings.Metric(), t.Settings.Mean, t.Warmup)
+	if !ok {
+		return nil, fmt.Errorf("the metric is not positive definite")
+	}
+	kern.Independent = exactIndependent
+	if k.State.Metropolis == nil {
+		k.State.Metropolis = &sgld.MetropolisState{}
+	}
+	return func(ctx context.Context, key random.Key) error {
+		_, cost, err := x.step(ctx, kern, k.State.Psi, k.State.Metropolis, key)
+		k.Cost.Add(cost)
+		return err
+	}, nil
+}
+
+// chooseRank fills in the rank of P, the specification's or one that makes the
+// acceptance high enough. All ranks are tried on the same points and with the
+// same random numbers.
+func (d *Driver) chooseRank(ctx context.Context, prep *chains.Prepared) error {
+	n := len(d.Problem.Y)
+	rank := d.Spec.Solver.Preconditioner.Rank.Or(precond.AutoRank(n))
+	for tries := 0; ; tries++ {
+		acceptance, err := d.pilot(ctx, prep, rank)
+		if err != nil {
+			return fmt.Errorf("choosing the rank of the exact sampler: %w", err)
+		}
+		if tries > 0 && acceptance < rankGain*prep.Acceptance {
+			return nil
+		}
+		prep.Rank, prep.Acceptance = rank, acceptance
+		if acceptance >= wantAcceptance || tries == rankDoublings || 2*rank > n/2 || d.Spec.Solver.Preconditioner.Rank.Set {
+			return nil
+		}
+		rank *= 2
+	}
+}
+
+// pilot returns the mean acceptance of independent proposals from points around
+// the mode.
+func (d *Driver) pilot(ctx context.Context, prep *chains.Prepared, rank int) (float64, error) {
+	rows, err := d.pivots(prep.Psi, rank)
+	if err != nil {
+		return 0, err
+	}
+	x := d.exactOn(rows, 0)
+	kern, ok := sgld.NewMetropolis(nil, (&chains.Settings{C: prep.Cov}).Metric(), prep.Psi, false)
+	if !ok {
+		return 0, fmt.Errorf("the covariance at the mode is not positive definite")
+	}
+	kern.Independent = 1
+	sum := 0.0
+	for i := range pilotPairs {
+		// From one point of the proposal to another: the posterior's spread, nearly.
+		psi := kern.Propose(random.Key{Seed: d.Spec.Seed, Iter: -i - 2}.Stream(random.Start, 0))
+		var st sgld.MetropolisState
+		accept, cost, err := x.step(ctx, kern, psi, &st, random.Key{Seed: d.Spec.Seed, Iter: -i - 2})
+		if err != nil {
+			return 0, err
+		}
+		prep.Cost.Add(cost)
+		sum += accept / pilotPairs
+	}
+	return sum, nil
+}

@@ -1,0 +1,205 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/diagnostics"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/sgld"
+)
+
+// Provisional is what can be said of the posterior before the chains have drawn
+// from it.
+type Provisional struct {
+	Note       string           `json:"note"`      // what it is worth
+	Corrected  bool             `json:"corrected"` // by importance weights
+	Draws      int              `json:"draws"`
+	KHat       *Number          `json:"khat,omitempty"` // of the weights: trust them up to 0.7
+	ESS        *Number          `json:"ess,omitempty"`  // 1/Σw²
+	Parameters []ProvisionalRow `json:"parameters"`
+}
+
+// ProvisionalRow is the provisional answer for one quantity.
+type ProvisionalRow struct {
+	Name string `json:"name"`
+	Mean Number `json:"mean"`
+	SD   Number `json:"sd"`
+	Q5   Number `json:"q5"`
+	Q50  Number `json:"q50"`
+	Q95  Number `json:"q95"`
+}
+
+// Constants of the provisional answer: draws of the Laplace approximation; the
+// weighted draws, each of which takes a dense density, and the largest n for
+// which those are computed; the k̂ up to which weights are to be trusted.
+const (
+	laplaceDraws  = 4000
+	weightedDraws = 200
+	weightedRows  = 2000
+	trustedKHat   = 0.7
+)
+
+// Laplace returns the Laplace approximation at the mode.
+func Laplace(p *posterior.Problem, d *dataset.Info, prep *chains.Prepared, seed uint64) (*Provisional, error) {
+	kern, err := proposal(prep)
+	if err != nil {
+		return nil, err
+	}
+	key := random.Key{Seed: seed}
+	draws := make([][]float64, laplaceDraws)
+	weights := make([]float64, laplaceDraws)
+	for i := range draws {
+		key.Iter = i
+		draws[i] = kern.Normal(key.Stream(random.Provisional, 0))
+		weights[i] = 1.0 / laplaceDraws
+	}
+	v := &Provisional{Draws: laplaceDraws, Parameters: rows(p, d, draws, weights),
+		Note: "provisional: the Laplace approximation at the mode, not corrected"}
+	return v, nil
+}
+
+// Weighted corrects the Laplace approximation: draws of a Student t at the mode
+// are weighed with the dense log density. It returns nil where n is too large
+// for that.
+func Weighted(ctx context.Context, p *posterior.Problem, d *dataset.Info, prep *chains.Prepared, seed uint64, budget *parallel.Budget) (*Provisional, error) {
+	if len(p.Y) > weightedRows {
+		return nil, nil
+	}
+	kern, err := proposal(prep)
+	if err != nil {
+		return nil, err
+	}
+	dense := posterior.NewDense(p, budget)
+	key := random.Key{Seed: seed}
+	draws, lw := make([][]float64, weightedDraws), make([]float64, weightedDraws)
+	for i := range draws {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		key.Iter = i
+		draws[i] = kern.Propose(key.Stream(random.Provisional, 1))
+		lw[i] = dense.LogDensity(draws[i]) - kern.LogProposal(draws[i])
+	}
+	weights, khat := diagnostics.PSIS(lw)
+	square := 0.0
+	for _, w := range weights {
+		square += w * w
+	}
+	k, ess := Number(khat), Number(1/square)
+	v := &Provisional{Corrected: true, Draws: weightedDraws, KHat: &k, ESS: &ess, Parameters: rows(p, d, draws, weights)}
+	v.Note = fmt.Sprintf("provisional: %d draws of a Student t at the mode with importance weights, k-hat %.2f: ", v.Draws, khat)
+	if khat <= trustedKHat {
+		v.Note += "to be trusted as far as their number goes"
+	} else {
+		v.Note += "NOT to be trusted (above 0.7), wait for the chains"
+	}
+	return v, nil
+}
+
+func proposal(prep *chains.Prepared) (*sgld.Metropolis, error) {
+	kern, ok := sgld.NewMetropolis(nil, (&chains.Settings{C: prep.Cov}).Metric(), prep.Psi, false)
+	if !ok {
+		return nil, fmt.Errorf("the covariance at the mode is not positive definite")
+	}
+	return kern, nil
+}
+
+// rows summarises the weighted draws.
+func rows(p *posterior.Problem, d *dataset.Info, draws [][]float64, weights []float64) []ProvisionalRow {
+	var out []ProvisionalRow
+	for _, q := range quantities(p.Model, d) {
+		x := make([]float64, len(draws))
+		order := make([]int, len(draws))
+		for i, psi := range draws {
+			x[i], order[i] = q.of(psi), i
+		}
+		slices.SortStableFunc(order, func(a, b int) int {
+			switch {
+			case x[a] < x[b]:
+				return -1
+			case x[a] > x[b]:
+				return 1
+			}
+			return 0
+		})
+		sorted, w := make([]float64, len(x)), make([]float64, len(x))
+		for i, o := range order {
+			sorted[i], w[i] = x[o], weights[o]
+		}
+		mean := stat.Mean(sorted, w)
+		sd := 0.0
+		for i := range sorted {
+			sd += w[i] * (sorted[i] - mean) * (sorted[i] - mean)
+		}
+		quantile := func(at float64) Number { return Number(stat.Quantile(at, stat.Empirical, sorted, w)) }
+		out = append(out, ProvisionalRow{q.name, Number(mean), Number(math.Sqrt(sd)), quantile(0.05), quantile(0.5), quantile(0.95)})
+	}
+	return out
+}
+
+// Line says the provisional answer in one line: mean and sd of the log
+// parameters.
+func (v *Provisional) Line() string {
+	var parts []string
+	for _, r := range v.Parameters {
+		if strings.HasPrefix(r.Name, "log_") {
+			parts = append(parts, fmt.Sprintf("%s %.3f ± %.3f", r.Name, float64(r.Mean), float64(r.SD)))
+		}
+		if len(parts) == 5 {
+			parts = append(parts, "…")
+			break
+		}
+	}
+	return v.Note + ": " + strings.Join(parts, ", ")
+}
+
+// The files of a provisional answer, which go when the results are there.
+var provisionalFiles = []string{"provisional.json", "provisional.txt"}
+
+// Write writes provisional.json and provisional.txt into a directory.
+func (v *Provisional) Write(dir string) error {
+	write := []func(io.Writer) error{
+		func(w io.Writer) error {
+			enc := json.NewEncoder(w)
+			enc.SetIndent("", "  ")
+			return enc.Encode(v)
+		},
+		func(w io.Writer) error {
+			fmt.Fprintf(w, "%s\n\n", v.Note)
+			tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+			fmt.Fprintln(tw, "\tMean\tStdDev\t5%\t50%\t95%\t")
+			for _, r := range v.Parameters {
+				fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Name, sig(r.Mean), sig(r.SD), sig(r.Q5), sig(r.Q50), sig(r.Q95))
+			}
+			return tw.Flush()
+		},
+	}
+	for i, name := range provisionalFiles {
+		if err := WriteFile(filepath.Join(dir, name), write[i]); err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// RemoveProvisional removes them.
+func RemoveProvisional(dir string) {
+	for _, name := range provisionalFiles {
+		os.Remove(filepath.Join(dir, name))
+	}
+}

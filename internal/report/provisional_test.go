@@ -1,0 +1,103 @@
+package report
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/diagnostics"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/mode"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/sgld"
+)
+
+// The weighted draws have the means of the posterior, as a long run of
+// Metropolis–Hastings has them (within 5 of its errors and theirs), where those
+// of the Laplace approximation are off.
+func TestProvisional(t *testing.T) {
+	ctx, budget := context.Background(), parallel.NewBudget(2)
+	s, err := job.Parse(strings.NewReader(`
+name: test
+data: {synthetic: {n: 60, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Load(ctx, nil, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Problem(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pt, err := mode.Dense(ctx, p, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := chains.NewPlan(s, p.Model.Names())
+	prep := &chains.Prepared{}
+	if err := prep.SetPoint(&plan, pt); err != nil {
+		t.Fatal(err)
+	}
+	laplace, err := Laplace(p, &d.Info, prep, 1)
+	if err != nil || laplace.Corrected {
+		t.Fatal(laplace, err)
+	}
+	weighted, err := Weighted(ctx, p, &d.Info, prep, 1, budget)
+	if err != nil || !weighted.Corrected || !(*weighted.KHat < trustedKHat) || !strings.Contains(weighted.Note, "to be trusted") {
+		t.Fatal(weighted, err)
+	}
+
+	dense := posterior.NewDense(p, budget)
+	kern, _ := sgld.NewMetropolis(dense.LogDensity, (&chains.Settings{C: prep.Cov}).Metric(), prep.Psi, false)
+	psi := append([]float64(nil), pt.Psi...)
+	st := kern.Start(psi)
+	draws := make([][][]float64, len(psi))
+	for i := range draws {
+		draws[i] = make([][]float64, 1)
+	}
+	for it := range 5000 {
+		kern.Advance(psi, &st, random.Key{Seed: 9, Iter: it}.Stream(random.Accept, 0))
+		for i := range psi {
+			draws[i][0] = append(draws[i][0], psi[i])
+		}
+	}
+	off := 0.0 // of Laplace, in sds
+	for i := range psi {
+		at := len(weighted.Parameters) - len(psi) + i
+		w, l := weighted.Parameters[at], laplace.Parameters[at]
+		mean, sd := moments(draws[i])
+		e := math.Hypot(diagnostics.MCSEMean(draws[i]), sd/math.Sqrt(float64(*weighted.ESS)))
+		if math.Abs(float64(w.Mean)-mean) > 5*e || math.Abs(float64(w.SD)/sd-1) > 0.3 {
+			t.Errorf("%s: %v ± %v, Metropolis %v ± %v", w.Name, w.Mean, w.SD, mean, sd)
+		}
+		if !(w.Q5 < w.Q50 && w.Q50 < w.Q95) {
+			t.Errorf("%+v", w)
+		}
+		off = max(off, math.Abs(float64(l.Mean)-mean)/sd)
+	}
+	if off < 0.1 {
+		t.Errorf("the Laplace approximation is right to %v sd: this shows nothing", off)
+	}
+
+	dir := t.TempDir()
+	if err := weighted.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "provisional.txt"))
+	if err != nil || !strings.HasPrefix(string(text), "provisional: ") || !strings.Contains(string(text), "log_tau") {
+		t.Errorf("%s, %v", text, err)
+	}
+	RemoveProvisional(dir)
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("%v were left", left)
+	}
+}

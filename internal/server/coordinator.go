@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/blob"
+	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/cluster"
+	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
+	"github.com/ulisse-gp/ulisse/internal/state"
+	"github.com/ulisse-gp/ulisse/internal/version"
+)
+
+// Coordinator configures a coordinator's process.
+type Coordinator struct {
+	ID              string
+	Dir             string
+	Listen          string // RPCs
+	Advertise       string // where others reach them; the address listened on if empty
+	Raft            string
+	RaftAdvertise   string
+	HTTP            string // JSON, health; none if empty
+	BootstrapExpect int
+	Peers           []string // raft addresses of other coordinators, or a name of all
+	Grace           time.Duration
+	MemberGrace     time.Duration
+	SplitRows       int
+	DiskReserve     int64 // bytes of the disk that uploads leave free
+	Logger          *slog.Logger
+	// Ready, if set, is called with the addresses once everything listens.
+	Ready func(grpc, raft, http string)
+}
+
+// stopMost bounds how long calls may take to end when a process stops.
+const stopMost = 5 * time.Second
+
+// Run runs the coordinator until ctx is done.
+func (c Coordinator) Run(ctx context.Context) (err error) {
+	grpcLis, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listening for RPCs: %w", err)
+	}
+	defer grpcLis.Close()
+	raftLis, err := net.Listen("tcp", c.Raft)
+	if err != nil {
+		return fmt.Errorf("listening for other coordinators: %w", err)
+	}
+	advertise := orListener(c.Advertise, grpcLis)
+	httpAddress := ""
+	var httpLis net.Listener
+	if c.HTTP != "" {
+		if httpLis, err = net.Listen("tcp", c.HTTP); err != nil {
+			raftLis.Close()
+			return fmt.Errorf("listening for HTTP: %w", err)
+		}
+		defer httpLis.Close()
+		httpAddress = httpLis.Addr().String()
+	}
+
+	dial := rpc.Dialer(nil)
+	node := &replica{}
+	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, Peers: node.peers,
+		Grace: c.Grace, SplitRows: c.SplitRows})
+	if err != nil {
+		raftLis.Close()
+		return err
+	}
+	defer coord.Close()
+	opened := make(chan struct{})
+	lead := func(ctx context.Context) {
+		<-opened
+		coord.Lead(ctx)
+	}
+	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: state.NewMachine(),
+		Listener: raftLis, Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version,
+		BootstrapExpect: c.BootstrapExpect, Peers: c.Peers, GracePeriod: c.MemberGrace, Lead: lead, Logger: c.Logger})
+	if err != nil {
+		return err
+	}
+	close(opened)
+	defer func() {
+		handOver(node.Node)
+		err = errors.Join(err, node.Node.Close())
+	}()
+
+	store, err := blob.Open(filepath.Join(c.Dir, "data"), blob.Options{Reserve: c.DiskReserve})
+	if err != nil {
+		return fmt.Errorf("opening the data sets: %w", err)
+	}
+	defer store.Close()
+	data, err := blobnet.New(blobnet.Config{Store: store, Self: c.ID, Registry: coord.Registry(node.members), Log: c.Logger,
+		Dial: func(p blobnet.Peer) (pb.DataClient, error) {
+			conn, err := coord.Conn(p.Address)
+			return pb.NewDataClient(conn), err
+		}})
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	s, healthy := rpc.NewServer(nil, func(s *grpc.Server) {
+		coord.Register(s)
+		pb.RegisterDataServer(s, data)
+		coordinator.RegisterCluster(s, node.Node)
+	}, grpc.UnaryInterceptor(coord.Forward), grpc.StreamInterceptor(coord.ForwardStream))
+	var wg sync.WaitGroup
+	failed := make(chan error, 2)
+	wg.Go(func() { failed <- s.Serve(grpcLis) })
+	syncing, cancel := context.WithCancel(ctx)
+	wg.Go(func() { data.Sync(syncing) })
+	defer wg.Wait()
+	defer cancel()
+	defer stop(s, healthy)
+	if httpLis != nil {
+		h := &http.Server{Handler: gateway(ctx, grpcLis.Addr().String(), dial, node), ReadHeaderTimeout: 10 * time.Second}
+		wg.Go(func() { failed <- h.Serve(httpLis) })
+		defer h.Close()
+	}
+	c.Logger.Info("coordinator ready", "id", c.ID, "grpc", advertise, "raft", raftLis.Addr(), "http", httpAddress, "version", version.Version)
+	if c.Ready != nil {
+		c.Ready(grpcLis.Addr().String(), raftLis.Addr().String(), httpAddress)
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// handOver lets another node lead before this one goes.
+func handOver(n *cluster.Node) {
+	if !n.IsLeader() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopMost)
+	defer cancel()
+	_ = n.Transfer(ctx, "") // there may be nobody
+}
+
+// stop lets calls end, for a while.
+func stop(s *grpc.Server, h *health.Server) {
+	h.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	done := make(chan struct{})
+	go func() {
+		s.GracefulStop()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(stopMost):
+		s.Stop()
+		<-done
+	}
+}
+
+// orListener returns an advertised address, that of the listener if none is
+// given.
+func orListener(advertise string, l net.Listener) string {
+	if advertise != "" {
+		return advertise
+	}
+	return l.Addr().String()
+}
+
+// replica is a cluster.Node as a coordinator sees it.
+type replica struct{ *cluster.Node }
+
+// Apply replicates a command.
+func (r *replica) Apply(ctx context.Context, command []byte) (any, error) {
+	out, _, err := r.Node.Apply(ctx, command)
+	return out, err
+}
+
+// Leader returns the leader's id and the address of its RPCs.
+func (r *replica) Leader() (id, grpcAddress string) {
+	l := r.Node.Leader()
+	m, _ := r.Node.Known(l.ID)
+	return l.ID, m.GRPC
+}
+
+// members returns all coordinators.
+func (r *replica) members() []blobnet.Peer {
+	var out []blobnet.Peer
+	for _, m := range r.Node.AllKnown() {
+		out = append(out, blobnet.Peer{ID: m.ID, Address: m.GRPC})
+	}
+	return out
+}
+
+// peers returns the addresses of the other coordinators' RPCs.
+func (r *replica) peers() []string {
+	var out []string
+	for _, m := range r.Node.AllKnown() {
+		if m.ID != r.ID() && m.GRPC != "" {
+			out = append(out, m.GRPC)
+		}
+	}
+	return out
+}

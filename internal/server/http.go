@@ -1,0 +1,60 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// maxBody bounds the body of a request in JSON.
+const maxBody = 4 << 20
+
+// gateway serves the JSON form of the API, its description, and what probes
+// ask: /healthz (the process lives), /readyz (it can answer).
+func gateway(ctx context.Context, address string, dial func(string) (*grpc.ClientConn, error), node *replica) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		id, _ := node.Leader()
+		age := time.Since(node.LastContact())
+		if id == "" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		json.NewEncoder(w).Encode(map[string]any{"leader": id, "applied": node.Applied(), "state_age_seconds": age.Seconds()})
+	})
+	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write(pb.OpenAPI)
+	})
+	api := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.JSONPb{
+		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true},
+		UnmarshalOptions: protojson.UnmarshalOptions{},
+	}))
+	conn, err := dial(address)
+	if err == nil {
+		for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
+			pb.RegisterJobsHandler, pb.RegisterWorkersHandler, pb.RegisterClusterHandler, pb.RegisterDataHandler,
+		} {
+			if err == nil {
+				err = register(ctx, api, conn)
+			}
+		}
+		context.AfterFunc(ctx, func() { conn.Close() })
+	}
+	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		api.ServeHTTP(w, r)
+	})
+	return mux
+}

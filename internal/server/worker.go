@@ -1,0 +1,214 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/blob"
+	"github.com/ulisse-gp/ulisse/internal/blob/ref"
+	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
+	"github.com/ulisse-gp/ulisse/internal/shard"
+	"github.com/ulisse-gp/ulisse/internal/version"
+	"github.com/ulisse-gp/ulisse/internal/worker"
+)
+
+// Worker configures a worker's process.
+type Worker struct {
+	ID           string
+	Dir          string // for the cache of data sets
+	Coordinators []string
+	Listen       string // row server
+	Advertise    string // where other workers reach it; the address listened on if empty
+	HTTP         string // health; none if empty
+	Cores        int    // 0: as many as GOMAXPROCS
+	CacheBytes   int64  // of data sets; 0: no limit
+	MinRows      int
+	// What jobs may read by reference: folders, hosts.
+	DataRoots, DataHosts []string
+	// DrainTime is how long a worker that is told to stop may take to finish the
+	// checkpoints that it is at.
+	DrainTime time.Duration
+	Logger    *slog.Logger
+}
+
+// Run runs the worker until ctx is done and it has been drained, or has had
+// DrainTime to be.
+func (c Worker) Run(ctx context.Context) error {
+	lis, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("listening for other workers: %w", err)
+	}
+	defer lis.Close()
+	store, err := blob.Open(filepath.Join(c.Dir, "data"), blob.Options{})
+	if err != nil {
+		return fmt.Errorf("opening the cache of data sets: %w", err)
+	}
+	defer store.Close()
+	dial := rpc.Dialer(nil)
+	data := &dataSources{dial: dial, coordinators: c.Coordinators, self: orListener(c.Advertise, lis)}
+	defer data.close()
+	cache := blobnet.NewCache(store, c.CacheBytes, data.sources)
+	defer cache.Close()
+	allowed := ref.Options{AllowedRoots: c.DataRoots, AllowedHosts: c.DataHosts}
+
+	budget, meter := parallel.NewBudget(c.Cores), &shard.Meter{}
+	pool := shard.NewPool(meter, grpc.WithTransportCredentials(rpc.Credentials(nil)))
+	defer pool.Close()
+	w, err := worker.New(worker.Config{ID: c.ID, Address: data.self, Coordinators: c.Coordinators, Budget: budget, Logger: c.Logger,
+		Dial: dial, Peers: pool, Meter: meter, MinRows: c.MinRows,
+		Open: func(ctx context.Context, address, path string) (io.ReadCloser, error) {
+			if address != "" {
+				return cache.Get(ctx, address)
+			}
+			return ref.OpenURL(ctx, path, allowed)
+		}})
+	if err != nil {
+		return err
+	}
+	blobs, err := blobnet.New(blobnet.Config{Store: store, Log: c.Logger}) // read-only
+	if err != nil {
+		return err
+	}
+	defer blobs.Close()
+	tiles := shard.NewServer(shard.ServerConfig{Source: w, Budget: budget, Meter: meter})
+	s, healthy := rpc.NewServer(nil, func(s *grpc.Server) {
+		pb.RegisterTilesServer(s, tiles)
+		pb.RegisterDataServer(s, blobs)
+	}, shard.ServerOptions()...)
+	failed := make(chan error, 3)
+	var wg sync.WaitGroup
+	wg.Go(func() { failed <- s.Serve(lis) })
+	defer wg.Wait()
+	defer stop(s, healthy)
+	if c.HTTP != "" {
+		httpLis, err := net.Listen("tcp", c.HTTP)
+		if err != nil {
+			return fmt.Errorf("listening for HTTP: %w", err)
+		}
+		h := &http.Server{Handler: workerHTTP(w), ReadHeaderTimeout: 10 * time.Second}
+		wg.Go(func() { failed <- h.Serve(httpLis) })
+		defer h.Close()
+	}
+
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	ended := make(chan error, 1)
+	wg.Go(func() { ended <- w.Run(work) })
+	c.Logger.Info("worker ready", "id", c.ID, "address", data.self, "cores", budget.Cores(), "version", version.Version)
+	select {
+	case err := <-ended:
+		return err
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	w.Drain()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(c.DrainTime):
+		c.Logger.Warn("not drained in time: others go on from the last checkpoints", "chains", w.Driving())
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+func workerHTTP(w *worker.Worker) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(o http.ResponseWriter, _ *http.Request) { o.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", func(o http.ResponseWriter, _ *http.Request) {
+		if !w.Connected() {
+			o.WriteHeader(http.StatusServiceUnavailable)
+			o.Write([]byte("no session with the leading coordinator\n"))
+			return
+		}
+		o.Write([]byte("ok\n"))
+	})
+	return mux
+}
+
+// dataSources are the nodes that may have a data set: coordinators, then other
+// workers.
+type dataSources struct {
+	dial         func(string) (*grpc.ClientConn, error)
+	coordinators []string
+	self         string
+
+	mu    sync.Mutex
+	conns map[string]*grpc.ClientConn
+}
+
+// askTime bounds the question who else works.
+const askTime = 3 * time.Second
+
+func (d *dataSources) conn(address string) (*grpc.ClientConn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if c := d.conns[address]; c != nil {
+		return c, nil
+	}
+	c, err := d.dial(address)
+	if err != nil {
+		return nil, err
+	}
+	if d.conns == nil {
+		d.conns = map[string]*grpc.ClientConn{}
+	}
+	d.conns[address] = c
+	return c, nil
+}
+
+func (d *dataSources) sources(string) []blobnet.Source {
+	var out []blobnet.Source
+	add := func(address string) {
+		if c, err := d.conn(address); err == nil && address != d.self {
+			out = append(out, blobnet.Source{Name: address, DataClient: pb.NewDataClient(c)})
+		}
+	}
+	var workers []string
+	for _, address := range d.coordinators {
+		add(address)
+		if c, err := d.conn(address); err == nil && workers == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), askTime)
+			list, err := pb.NewWorkersClient(c).List(ctx, &pb.ListWorkersRequest{})
+			cancel()
+			if err != nil {
+				continue
+			}
+			for _, w := range list.Workers {
+				if w.Connected && w.Address != "" {
+					workers = append(workers, w.Address)
+				}
+			}
+		}
+	}
+	for _, address := range workers {
+		add(address)
+	}
+	return out
+}
+
+func (d *dataSources) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.conns {
+		c.Close()
+	}
+}

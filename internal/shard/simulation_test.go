@@ -1,0 +1,295 @@
+package shard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"text/tabwriter"
+	"time"
+)
+
+// line is a resource that serves one after another: a network card, a processor.
+type line struct {
+	mu   sync.Mutex
+	free time.Time
+}
+
+// reserve takes a turn of some length, and returns how long it is to its end.
+func (l *line) reserve(d time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if l.free.Before(now) {
+		l.free = now
+	}
+	l.free = l.free.Add(d)
+	return l.free.Sub(now)
+}
+
+// use waits for a turn, and through it.
+func (l *line) use(ctx context.Context, d time.Duration) error { return sleep(ctx, l.reserve(d)) }
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// simulated is a member that takes the time that computing and sending would
+// take, and computes nothing.
+type simulated struct {
+	rate    float64 // elements of K a second
+	out, in *line   // the driver's network card; nil for the driver itself
+	stuck   bool
+	faulty  float64 // probability that a unit fails
+
+	cpu  line
+	mu   sync.Mutex
+	rnd  *rand.Rand
+	have uint64 // product whose vectors are there
+	sent chan struct{}
+}
+
+const (
+	bandwidth = 1.25e9                 // bytes a second, in each direction: 10 Gb/s
+	latency   = 100 * time.Microsecond // one way
+)
+
+func transfer(numbers int) time.Duration {
+	return time.Duration(8 * float64(numbers) / bandwidth * 1e9)
+}
+
+var errFault = errors.New("a simulated fault")
+
+func (m *simulated) Do(ctx context.Context, p *Product, u Unit, out []float64) error {
+	if m.out != nil {
+		if err := m.receive(ctx, p); err != nil {
+			return err
+		}
+	}
+	if m.stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	m.mu.Lock()
+	fails := m.rnd.Float64() < m.faulty
+	m.mu.Unlock()
+	if err := m.cpu.use(ctx, time.Duration(float64(p.work(u))/m.rate*1e9)); err != nil {
+		return err
+	}
+	if fails {
+		return errFault
+	}
+	if m.in == nil {
+		return nil
+	}
+	if err := sleep(ctx, latency); err != nil {
+		return err
+	}
+	return m.in.use(ctx, transfer(len(out)))
+}
+
+// receive takes the vectors of a product over the driver's network card, once.
+func (m *simulated) receive(ctx context.Context, p *Product) error {
+	m.mu.Lock()
+	if m.have != p.ID {
+		m.have = p.ID
+		sent := make(chan struct{})
+		m.sent = sent
+		wait := m.out.reserve(transfer(p.N * len(p.V)))
+		time.AfterFunc(wait, func() { close(sent) })
+	}
+	sent := m.sent
+	m.mu.Unlock()
+	select {
+	case <-sent:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return sleep(ctx, latency)
+}
+
+func (m *simulated) Close() error { return nil }
+
+// scenario is a simulated cluster and product.
+type scenario struct {
+	n, s, members int
+	rate          float64 // elements of K that a worker computes in a second
+	slow          float64 // share of members at a quarter of the speed
+	stuck         float64 // share of members that never answer
+	faulty        float64 // probability that a unit fails
+}
+
+// outcome is what came of a scenario.
+type outcome struct {
+	times      []time.Duration // of each product
+	efficiency float64         // of the last: work over time and the members' speed, those stuck and slow as they are
+	used       int             // members, the driver among them
+	meter      *Meter
+	peers      []*peer
+	elapsed    time.Duration // real, of all products
+}
+
+// simulate runs products through the scheduler itself, on a simulated clock.
+func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
+	real := realTime()
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(1, uint64(sc.members)))
+		out, in := &line{}, &line{}
+		self := &simulated{rate: sc.rate, rnd: rnd}
+		power := sc.rate
+		for i := range sc.members - 1 {
+			m := &simulated{rate: sc.rate, out: out, in: in, rnd: rand.New(rand.NewPCG(2, uint64(i))), faulty: sc.faulty}
+			switch x := rnd.Float64(); {
+			case x < sc.stuck:
+				m.stuck = true
+			case x < sc.stuck+sc.slow:
+				m.rate /= 4
+			}
+			if !m.stuck {
+				power += m.rate
+			}
+			o.peers = append(o.peers, &peer{Member: m, name: fmt.Sprint(i)})
+		}
+		o.meter = &Meter{}
+		s := scheduler{self: self, units: defaultUnits, depth: depth, bandwidth: bandwidth, meter: o.meter, log: quiet}
+		zero := make([]float64, sc.n)
+		p := Product{N: sc.n, State: &State{Version: 1}}
+		for range sc.s {
+			p.V = append(p.V, zero)
+		}
+		for id := range products {
+			began := time.Now()
+			covered := make([]bool, sc.n)
+			var mu sync.Mutex
+			err := s.run(t.Context(), &Product{ID: uint64(id + 1), N: p.N, State: p.State, V: p.V}, o.peers, func(u Unit, _ []float64) {
+				mu.Lock()
+				defer mu.Unlock()
+				for i := u.Lo; i < u.Hi; i++ {
+					if covered[i] {
+						t.Errorf("row %d is committed twice", i)
+					}
+					covered[i] = true
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, ok := range covered {
+				if !ok {
+					t.Fatalf("row %d is missing", i)
+				}
+			}
+			took := time.Since(began)
+			o.times = append(o.times, took)
+			o.used = min(sc.members, s.limit(&p))
+			o.efficiency = float64(sc.n) * float64(sc.n) / power / took.Seconds()
+		}
+	})
+	o.elapsed = real()
+	return o
+}
+
+// realTime measures time outside the simulation.
+func realTime() func() time.Duration {
+	began := time.Now()
+	return func() time.Duration { return time.Since(began) }
+}
+
+func TestStragglersDoNotHoldAProductUp(t *testing.T) {
+	even := scenario{n: 100_000, s: 5, members: 10, rate: 1e9}
+	if o := even.simulate(t, 2); o.efficiency < 0.85 || o.meter.Load().TileRetries != 0 {
+		t.Errorf("ten equal members: %v, efficiency %.2f, %v", o.times, o.efficiency, o.meter.Load())
+	}
+	bad := even
+	bad.slow, bad.stuck, bad.faulty = 0.2, 0.2, 0.02
+	o := bad.simulate(t, 3)
+	if o.efficiency < 0.6 {
+		t.Errorf("stragglers: %v, efficiency %.2f", o.times, o.efficiency)
+	}
+	for _, p := range o.peers {
+		if p.Member.(*simulated).stuck && p.backoff == 0 {
+			t.Errorf("member %s is stuck and still gets work", p.name)
+		}
+	}
+}
+
+// Members that the driver could not send vectors to in time are left out, so that
+// more of them do not make a product slower.
+func TestMoreMembersThanAreOfUse(t *testing.T) {
+	few := scenario{n: 100_000, s: 17, members: 10, rate: 5.7e9}
+	many := few
+	many.members = 1000
+	a, b := few.simulate(t, 2), many.simulate(t, 2)
+	if b.times[1] > a.times[1] {
+		t.Errorf("10 members take %v, 1000 take %v", a.times[1], b.times[1])
+	}
+}
+
+// A member that failed gets work again after a while, longer each time.
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &simulated{rate: 1e9, rnd: rand.New(rand.NewPCG(1, 1)), faulty: 1}
+		self := &simulated{rate: 1e9, rnd: rand.New(rand.NewPCG(1, 2))}
+		p := &peer{Member: m}
+		s := scheduler{self: self, units: 4, depth: depth, bandwidth: bandwidth, meter: &Meter{}, log: quiet}
+		product := func() {
+			t.Helper()
+			x := &Product{N: 10_000, State: &State{}, V: [][]float64{make([]float64, 10_000)}}
+			if err := s.run(t.Context(), x, []*peer{p}, func(Unit, []float64) {}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+			product()
+			if p.backoff != want*time.Second {
+				t.Fatalf("backoff %v, want %v s", p.backoff, want)
+			}
+			product() // without it
+			if p.backoff != want*time.Second {
+				t.Fatal("it was given work while it was put aside")
+			}
+			time.Sleep(p.backoff)
+		}
+		m.faulty = 0
+		product()
+		if p.backoff != 0 {
+			t.Errorf("backoff %v after it has done well", p.backoff)
+		}
+	})
+}
+
+// The table of docs/benchmarks.md, if ULISSE_SIMULATE is set.
+func TestSimulationTable(t *testing.T) {
+	if os.Getenv("ULISSE_SIMULATE") == "" {
+		t.Skip("set ULISSE_SIMULATE=1 for the table of docs/benchmarks.md")
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "n\ts\tmembers\tused\tproduct s\tefficiency\twith stragglers s\tefficiency\tfirst s\tretries\thedges\treal s a product\t")
+	for _, n := range []int{100_000, 1_000_000} {
+		for _, s := range []int{1, 5, 17} {
+			rate := map[int]float64{1: 1.15e10, 5: 9e9, 17: 5.7e9}[s] // 8 cores, from bench/shard
+			for _, members := range []int{2, 4, 10, 100, 1000} {
+				const products = 4
+				even := scenario{n: n, s: s, members: members, rate: rate}
+				a := even.simulate(t, products)
+				even.slow, even.stuck, even.faulty = 0.05, 0.01, 0.001
+				b := even.simulate(t, products)
+				l := b.meter.Load()
+				fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%.3g\t%.2f\t%.3g\t%.2f\t%.3g\t%d\t%d\t%.2g\t\n", n, s, members, a.used, a.times[products-1].Seconds(), a.efficiency,
+					b.times[products-1].Seconds(), b.efficiency, b.times[0].Seconds(), l.TileRetries, l.Hedges, a.elapsed.Seconds()/products)
+			}
+		}
+	}
+	w.Flush()
+}
