@@ -163,6 +163,24 @@ func TestFewerIterations(t *testing.T) {
 	}
 }
 
+// Eigenvalues far below the largest count where the noise is small: the sketch
+// keeps them, so that svd is as good as pivoted Cholesky there.
+func TestSmallEigenvalues(t *testing.T) {
+	const n, rank = 300, 40
+	op := operator(n, 2, 2, kernel.RBF, 10, 1e-6)
+	its := map[string]float64{}
+	for _, kind := range []string{"svd", "cholesky"} {
+		p, err := Build(kind, op, rank, random.Key{Seed: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		its[kind] = iterationsWith(t, op, p, 1e-5)
+	}
+	if its["svd"] > its["cholesky"]+2 {
+		t.Errorf("iterations %v", its)
+	}
+}
+
 // iterationsWith returns the iterations of a solve with a preconditioner.
 func iterationsWith(t *testing.T, op *cmvp.Operator, p solve.Preconditioner, tol float64) float64 {
 	t.Helper()

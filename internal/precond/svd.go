@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
@@ -32,16 +33,13 @@ func truncatedSVD(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	ym := toMatrix(y, op.Budget())
-	basis, _, err := inverseRoot(ym.Gram(op.Budget()), len(y)) // YᵀY = VSVᵀ
-	if err != nil {
+	if q, err = orthonormal(op, y); err != nil {
 		return parts{}, err
 	}
-	q = times(op, ym, basis) // Q = Y V S^{-1/2}
 	if y, err = latent(op, q); err != nil {
 		return parts{}, err
 	}
-	ym = toMatrix(y, op.Budget())
+	ym := toMatrix(y, op.Budget())
 	qy := dense.TransMul(toMatrix(q, op.Budget()), ym, op.Budget())
 	core := mat.NewSymDense(len(q), nil)
 	for i := range len(q) {
@@ -49,13 +47,13 @@ func truncatedSVD(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
 			core.SetSym(i, j, (qy.At(i, j)+qy.At(j, i))/2)
 		}
 	}
-	root, _, err := inverseRoot(core, len(q))
+	root, _, _, err := inverseRoot(core, len(q))
 	if err != nil {
 		return parts{}, err
 	}
 	l := times(op, ym, root) // K_f ≈ LLᵀ
 	lm := toMatrix(l, op.Budget())
-	_, vectors, err := inverseRoot(lm.Gram(op.Budget()), rank)
+	_, vectors, _, err := inverseRoot(lm.Gram(op.Budget()), rank)
 	if err != nil {
 		return parts{}, err
 	}
@@ -79,25 +77,53 @@ func latent(op *cmvp.Operator, v [][]float64) ([][]float64, error) {
 	return out, nil
 }
 
+// orthonormal returns a basis of the span of y, as far as it is not rounding.
+// YᵀY holds the squares of Y's singular values, so that half of the digits are
+// lost in it: what it cannot tell is projected and looked at again.
+func orthonormal(op *cmvp.Operator, y [][]float64) ([][]float64, error) {
+	var q [][]float64
+	for range 2 {
+		m := toMatrix(y, op.Budget())
+		root, _, rest, err := inverseRoot(m.Gram(op.Budget()), len(y))
+		if err != nil {
+			return nil, err
+		}
+		q = append(q, times(op, m, root)...)
+		if len(rest) == 0 {
+			break
+		}
+		y = times(op, m, rest)
+		qm, w := toMatrix(q, op.Budget()), columns(len(q), len(y))
+		qm.MulTrans(w, y, op.Budget())
+		for _, c := range w {
+			floats.Scale(-1, c)
+		}
+		qm.MulAdd(y, w, op.Budget())
+	}
+	return q, nil
+}
+
 // inverseRoot returns the columns of V·S^{-1/2} and of V for the largest most
-// eigenpairs of a = VSVᵀ that are not rounding.
-func inverseRoot(a *mat.SymDense, most int) (root, vectors [][]float64, err error) {
+// eigenpairs of a = VSVᵀ that are not rounding, and the rest of V.
+func inverseRoot(a *mat.SymDense, most int) (root, vectors, rest [][]float64, err error) {
 	var eig mat.EigenSym
 	if !eig.Factorize(a, true) {
-		return nil, nil, errors.New("the eigenvalues of the sketch did not converge")
+		return nil, nil, nil, errors.New("the eigenvalues of the sketch did not converge")
 	}
 	s := eig.Values(nil)
 	var v mat.Dense
 	eig.VectorsTo(&v)
-	for i := len(s) - 1; i >= 0 && len(root) < most && s[i] > sketchEps*s[len(s)-1]; i-- {
+	for i := len(s) - 1; i >= 0; i-- {
 		col := mat.Col(nil, i, &v)
-		scaled := make([]float64, len(col))
-		for k, x := range col {
-			scaled[k] = x / math.Sqrt(s[i])
+		if len(root) == most || !(s[i] > sketchEps*s[len(s)-1]) {
+			rest = append(rest, col)
+			continue
 		}
+		scaled := make([]float64, len(col))
+		floats.ScaleTo(scaled, 1/math.Sqrt(s[i]), col)
 		root, vectors = append(root, scaled), append(vectors, col)
 	}
-	return root, vectors, nil
+	return root, vectors, rest, nil
 }
 
 // times returns the columns of M·w.
