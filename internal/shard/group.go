@@ -28,7 +28,7 @@ type Config struct {
 	Units int
 	// Bandwidth is how many bytes the driver can send in a second; 0 means 1.25e9,
 	// 10 Gb/s. A product is split over fewer members than there are if sending
-	// it to more would take longer than they save.
+	// it to more would take longer than they save, but over four at the least.
 	Bandwidth float64
 	// Meter counts the work; nil means that it is not counted.
 	Meter *Meter

@@ -49,8 +49,12 @@ type scheduler struct {
 	log       *slog.Logger
 }
 
-// startRate is the rate assumed before one is measured.
-const startRate = 1e10
+const (
+	// startRate is the rate assumed before one is measured.
+	startRate = 1e10
+	// smallGroup is the number of members that are always used.
+	smallGroup = 4
+)
 
 // limit returns how many members are of use. k of them, as fast as the driver,
 // compute for work/(k·rate), and the driver sends to them for k·bytes/bandwidth:
@@ -61,7 +65,7 @@ func (s *scheduler) limit(p *Product) int {
 		rate = startRate
 	}
 	work, bytes := float64(p.N)*float64(p.N), float64(8*p.N*(len(p.V)+len(p.U)))
-	return int(math.Sqrt(work / rate * s.bandwidth / bytes))
+	return max(smallGroup, int(math.Sqrt(work/rate*s.bandwidth/bytes)))
 }
 
 // run is one product under way.

@@ -208,7 +208,7 @@ func newGroup(t testing.TB, p *problem) (*Group, func()) {
 	meter := &Meter{}
 	pool := NewPool(meter, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	d := Data{Address: "x", Family: p.family, ISA: isa, Rows: p.in.Len(), Inputs: p.in.Dim()}
-	g := New(Config{Local: p.operator(), MinRows: 1, Meter: meter, Log: quiet,
+	g := New(Config{Local: p.operator(), MinRows: 1, Bandwidth: 1e15, Meter: meter, Log: quiet,
 		Dial: func(name string) Member { return pool.Member(name, d) }})
 	return g, func() {
 		if err := g.Close(); err != nil {

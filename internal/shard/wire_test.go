@@ -119,7 +119,7 @@ func script(t testing.TB, p *problem, kind ulissev1.TilesKind) [][]byte {
 
 // serveBytes runs a session over frames and returns how it ended and what it
 // answered.
-func serveBytes(c ServerConfig, frames [][]byte) (error, [][]byte) {
+func serveBytes(c ServerConfig, frames [][]byte) ([][]byte, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	p := &pipe{ctx: ctx, in: make(chan []byte, len(frames))}
@@ -130,14 +130,14 @@ func serveBytes(c ServerConfig, frames [][]byte) (error, [][]byte) {
 	err := NewServer(c).serve(p)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return err, p.out
+	return p.out, err
 }
 
 func TestServerRefusesBadRequests(t *testing.T) {
 	p := newProblem(kernel.RBF, 600, 2, 1)
 	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxUnits: 2}
 	good := script(t, p, ulissev1.TilesKind_TILES_KIND_DOUBLE)
-	if err, _ := serveBytes(c, good); err != nil {
+	if _, err := serveBytes(c, good); err != nil {
 		t.Fatalf("a good session: %v", err)
 	}
 	isa, _ := cmvp.ISA()
@@ -187,7 +187,7 @@ func TestServerRefusesBadRequests(t *testing.T) {
 		{"unit order", 4, unit(1, 256, 0), nil, "no part of"},
 		{"unit sign", 4, unit(1, math.MinInt64, 256), nil, "no part of"},
 	} {
-		err, _ := serveBytes(c, append(slices.Clone(good[:x.after]), raw(t, x.m, x.data)))
+		_, err := serveBytes(c, append(slices.Clone(good[:x.after]), raw(t, x.m, x.data)))
 		if err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v, want %q", x.name, err, x.want)
 		}
@@ -199,7 +199,7 @@ func TestServerRefusesBadRequests(t *testing.T) {
 	busy := parallel.NewBudget(1)
 	busy.Acquire(context.Background())
 	c.Budget = busy
-	if err, _ := serveBytes(c, append(slices.Clone(good[:4]), many...)); status.Code(err) != codes.ResourceExhausted {
+	if _, err := serveBytes(c, append(slices.Clone(good[:4]), many...)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("100 units at once: %v", err)
 	}
 }
@@ -263,7 +263,7 @@ func FuzzServer(f *testing.F) {
 		f.Add(join(append(all[:2:2], all[3:]...)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, out := serveBytes(c, frames(b))
+		out, _ := serveBytes(c, frames(b))
 		for _, o := range out {
 			if len(o) > 1<<20 {
 				t.Errorf("an answer of %d bytes", len(o))
