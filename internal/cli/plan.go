@@ -104,8 +104,11 @@ func newEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		if s.Solver.Preconditioner.Kind != "none" {
 			e.PrecondRank = s.Solver.Preconditioner.Rank.Or(precond.MaxRank(int(n)))
 			m := int64(e.PrecondRank)
-			e.PrecondBytes = 8 * (2*n*m + 4*m*m) // while it is built
-			if plan.Method == "exact" {          // two for each chain, and one that is built
+			e.PrecondBytes = 8 * (2*n*m + 4*m*m)                                  // while it is built
+			if pc := s.Solver.Preconditioner; pc.Kind == "auto" && !pc.Rank.Set { // with what it is compared with
+				e.PrecondBytes += 8 * 2 * n * m
+			}
+			if plan.Method == "exact" { // two for each chain, and one that is built
 				e.PrecondBytes += int64(plan.Chains) * 2 * 8 * (n*m + 3*m*m)
 			}
 		}

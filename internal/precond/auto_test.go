@@ -22,6 +22,9 @@ func trialsOf(t *testing.T, cores int, kind string, ell, lambda float64, w Work)
 // The choice is the cheapest candidate, or one of higher rank for little more;
 // it does not depend on threads; and it follows the problem.
 func TestChoose(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many factorisations")
+	}
 	w := Work{Solves: 1000, Columns: 9, Tolerance: 1e-6}
 	long := trialsOf(t, 1, "auto", 3, 1e-3, w)
 	for _, x := range long[1:] {
@@ -67,6 +70,9 @@ func TestChooseLooksNearBy(t *testing.T) {
 // The iterations expected are those of a solve, within a factor of two.
 func TestChooseExtrapolates(t *testing.T) {
 	w := Work{Solves: 1, Columns: 1, Tolerance: 1e-6}
+	if testing.Short() {
+		t.Skip("solves with every rank")
+	}
 	op := operator(800, 3, 2, kernel.Matern32, 1, 1e-2)
 	trials, err := Choose(context.Background(), "rpcholesky", op, op, w, random.Key{Seed: 1})
 	if err != nil {
