@@ -150,7 +150,7 @@ func (c *Coordinator) Pause(ctx context.Context, r *pb.JobActionRequest) (*pb.Jo
 	return c.act(ctx, r.Id, state.Pause)
 }
 
-// Resume lets a paused job go on.
+// Resume lets a paused job go on, and tries a failed one again.
 func (c *Coordinator) Resume(ctx context.Context, r *pb.JobActionRequest) (*pb.Job, error) {
 	return c.act(ctx, r.Id, state.Resume)
 }
@@ -332,6 +332,12 @@ func (c *Coordinator) Watch(r *pb.WatchRequest, s grpc.ServerStreamingServer[pb.
 			return ctx.Err()
 		}
 	}
+}
+
+// Follow calls f with a job now and whenever it has changed, until f returns
+// true or an error, or ctx is done. f must not keep what it is given.
+func (c *Coordinator) Follow(ctx context.Context, id string, f func(*state.Follower) (bool, error)) error {
+	return c.views.wait(ctx, id, f)
 }
 
 // Draws sends the kept draws of a job.

@@ -276,8 +276,9 @@ func (j *Job) act(a Action, run *chains.Run, t time.Time) error {
 	switch {
 	case a == Pause && !j.Phase.Ended() && j.Phase != Paused:
 		j.move(Paused, t)
-	case a == Resume && j.Phase == Paused, a == Preempt && j.Phase.AtWork():
+	case a == Resume && (j.Phase == Paused || j.Phase == Failed), a == Preempt && j.Phase.AtWork():
 		j.release(Queued, t) // whoever still drives it is fenced off
+		j.Message = ""
 	case a == Cancel && !j.Phase.Ended() && run == nil:
 		j.release(Cancelled, t)
 		j.Reason = chains.Cancelled
