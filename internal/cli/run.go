@@ -196,7 +196,7 @@ type runJob struct {
 	plan    chains.Plan
 	budget  *parallel.Budget
 	cache   *cmvp.CachePlan // nil for none
-	piped   []byte // the table, if it came through standard input
+	piped   []byte          // the table, if it came through standard input
 }
 
 func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *parallel.Budget) (*runJob, error) {
