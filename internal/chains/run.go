@@ -138,7 +138,7 @@ type Cost struct {
 	Pairs       float64 `json:"pairs"`                // elements of K ranged over
 	PairsRead   float64 `json:"pairs_read,omitempty"` // those of them that were kept from an earlier product
 	Unconverged int     `json:"unconverged"`
-	Shortened   int     `json:"shortened,omitempty"` // gradients of warm-up that were too steep to be followed
+	Shortened   int     `json:"shortened,omitempty"` // gradients too steep to be followed to the end
 	Seconds     float64 `json:"seconds"`
 }
 
