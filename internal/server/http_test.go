@@ -23,7 +23,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// A server lingers for half a second on a connection whose request it refused
+// before its end.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // web is the HTTP port of a coordinator that has a worker.
 type web struct {
