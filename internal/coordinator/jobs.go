@@ -60,7 +60,8 @@ func (c *Coordinator) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 				return badField("data", fmt.Sprintf("there is no data set %s: upload it first", r.Data))
 			}
 		}
-		return state.Jobs(tx, func(*state.Job) bool { jobs++; return true })
+		jobs = state.CountJobs(tx)
+		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -55,14 +55,7 @@ type leader struct {
 // look brings the cluster one step closer to where it should be.
 func (l *leader) look(ctx context.Context) error {
 	var active []string
-	err := l.Node.View(func(tx *bbolt.Tx) error {
-		return state.Jobs(tx, func(j *state.Job) bool {
-			if !j.Phase.Ended() {
-				active = append(active, j.ID)
-			}
-			return true
-		})
-	})
+	err := l.Node.View(func(tx *bbolt.Tx) error { active = state.Active(tx); return nil })
 	if err != nil {
 		return err
 	}

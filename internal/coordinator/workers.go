@@ -96,8 +96,8 @@ func (c *Coordinator) heard(id string, m *pb.WorkerMessage) {
 		defer c.workers.mu.Unlock()
 		if w := c.workers.byID[id]; w != nil {
 			w.seen, w.load = time.Now(), m.GetBeat().Load
-			if m.GetBeat().Draining && !w.draining {
-				w.draining = true
+			if m.GetBeat().Draining && !w.leaving {
+				w.draining, w.leaving = true, true
 				c.workers.notify()
 			}
 		}
