@@ -225,7 +225,7 @@ func (l *leader) tell(s *schedule, jobs map[string]*state.Job) {
 		}
 		for k, h := range w.holds {
 			j := jobs[k.job]
-			mine := j != nil && k.chain < len(j.Placements) && j.Placements[k.chain].Worker == w.id && j.Placements[k.chain].Attempt == h.attempt
+			mine := j != nil && k.chain >= 0 && k.chain < len(j.Placements) && j.Placements[k.chain].Worker == w.id && j.Placements[k.chain].Attempt == h.attempt
 			if (mine && s.keep[k]) || h.revoked {
 				continue
 			}
