@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
@@ -49,6 +50,7 @@ func main() {
 	draws := flag.Int("draws", 150, "kept draws of each chain of Fisher-matched Langevin; the others in proportion")
 	noSGLD := flag.Bool("skip-sgld", false, "leave out SGLD, which needs thousands of gradients for a few effective draws")
 	oracle := flag.Float64("oracle", 1, "factor on the oracle's draws")
+	known := flag.String("known", "", "take the oracle from this summary.json of a run with method: cholesky (with --only)")
 	rows := flag.Int("power-rows", 3000, "rows of power.csv")
 	flag.Parse()
 	var grid []setting
@@ -65,23 +67,66 @@ func main() {
 	} {
 		if *only == "" || *only == p.name {
 			p.warmup, p.draws = int(*oracle*float64(p.warmup)), int(*oracle*float64(p.draws))
-			if err := p.compare(*draws, *noSGLD); err != nil {
+			if err := p.compare(*draws, *noSGLD, *known); err != nil {
 				log.Fatalf("%s: %v", p.name, err)
 			}
 		}
 	}
 }
 
-func (p *posterior) compare(draws int, noSGLD bool) error {
+// truth are the moments of a log parameter according to the oracle, with their
+// Monte Carlo errors.
+type truth struct{ mean, sd, meanErr, sdErr float64 }
+
+// oracle runs the oracle, or reads what an earlier run of it found.
+func (p *posterior) oracle(known string) ([]truth, error) {
+	var out []truth
+	if known == "" {
+		r, err := p.run(fmt.Sprintf("{method: cholesky, warmup: %d, draws: %d, checkpoint: 100}", p.warmup, p.draws), "{}", p.draws)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Printf("\n%s: oracle with %d draws of each chain, least bulk ESS %.0f\n\n", p.name, r.MinDraws(), leastESS(r))
+		for i := range r.Plan.Names {
+			x := r.Column(i, r.MinDraws())
+			mean, sd := stat.MeanStdDev(slices.Concat(x...), nil)
+			out = append(out, truth{mean, sd, diagnostics.MCSEMean(x), diagnostics.MCSESD(x)})
+		}
+		return out, nil
+	}
+	text, err := os.ReadFile(known)
+	if err != nil {
+		return nil, err
+	}
+	var sum struct {
+		Parameters []struct {
+			Name string  `json:"name"`
+			Mean float64 `json:"mean"`
+			SD   float64 `json:"sd"`
+			ESS  float64 `json:"ess_bulk"`
+		} `json:"parameters"`
+	}
+	if err := json.Unmarshal(text, &sum); err != nil {
+		return nil, fmt.Errorf("%s: %w", known, err)
+	}
+	for _, q := range sum.Parameters {
+		if strings.HasPrefix(q.Name, "log_") {
+			out = append(out, truth{q.Mean, q.SD, q.SD / math.Sqrt(q.ESS), q.SD / math.Sqrt(2*q.ESS)})
+		}
+	}
+	fmt.Printf("\n%s: oracle of %s\n\n", p.name, known)
+	return out, nil
+}
+
+func (p *posterior) compare(draws int, noSGLD bool, known string) error {
 	warm := "auto"
 	if p.name == "concrete-ard" {
 		warm = "100"
 	}
-	oracle, err := p.run(fmt.Sprintf("{method: cholesky, warmup: %d, draws: %d, checkpoint: 100}", p.warmup, p.draws), "{}", p.draws)
+	oracle, err := p.oracle(known)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%s: oracle with %d draws of each chain, least bulk ESS %.0f\n\n", p.name, oracle.MinDraws(), leastESS(oracle))
 	fmt.Println("| sampler | probes | draws | ESS/draw | ESS/1000 products | ESS/s | worst shift of a mean, sd | worst ratio of sds |")
 	fmt.Println("|---|---|---|---|---|---|---|---|")
 
@@ -91,15 +136,17 @@ func (p *posterior) compare(draws int, noSGLD bool) error {
 		draws                 int
 	}
 	entries := []entry{
-		{"SGLD as published", "{method: sgld, probes: 4, checkpoint: 20, draws: %d}", "{method: ulisse, q: 1, law: paper, beta: 1, tolerance: 1e-8, preconditioner: {kind: none}}", 5 * draws},
-		{"SGLD, whitened probes, PCG", "{method: sgld, probes: 4, probe_kind: whitened, sgld: {redraw: 1}, draws: %d}", pcg, 5 * draws},
 		{"Leimkuhler–Matthews, ε = 1", "{method: leimkuhler-matthews, warmup: " + warm + ", draws: %d}", pcg, 2 * draws},
 	}
 	for _, s := range p.fisher {
 		entries = append(entries, entry{fmt.Sprintf("Fisher-matched, h = %g", s.h),
 			fmt.Sprintf("{method: fisher, warmup: %s, step: %g, probes: %s, draws: %%d}", warm, s.h, s.probes), pcg, draws})
 	}
-	entries = append(entries, entry{"exact", "{method: exact, warmup: " + warm + ", draws: %d}", pcg, 2 * draws})
+	entries = append(entries,
+		entry{"exact", "{method: exact, warmup: " + warm + ", draws: %d}", pcg, 2 * draws},
+		entry{"SGLD as published", "{method: sgld, probes: 4, checkpoint: 20, draws: %d}", "{method: ulisse, q: 1, law: paper, beta: 1, tolerance: 1e-8, preconditioner: {kind: none}}", 5 * draws},
+		entry{"SGLD, whitened probes, PCG", "{method: sgld, probes: 4, probe_kind: whitened, sgld: {redraw: 1}, draws: %d}", pcg, 5 * draws},
+	)
 	for _, e := range entries {
 		if noSGLD && strings.Contains(e.sampler, "method: sgld") {
 			continue
@@ -150,7 +197,7 @@ func leastESS(r *chains.Run) float64 {
 	return least
 }
 
-func row(name string, r, oracle *chains.Run) {
+func row(name string, r *chains.Run, oracle []truth) {
 	n, kept := r.MinDraws(), 0
 	var cost chains.Cost
 	iterations := 0
@@ -163,16 +210,15 @@ func row(name string, r, oracle *chains.Run) {
 	var shift, shiftErr, ratio, ratioErr float64 = 0, 0, 1, 0
 	which, whichSD := "", ""
 	for i, p := range r.Plan.Names {
-		x, y := r.Column(i, n), oracle.Column(i, oracle.MinDraws())
+		x, y := r.Column(i, n), oracle[i]
 		mx, sx := stat.MeanStdDev(slices.Concat(x...), nil)
-		my, sy := stat.MeanStdDev(slices.Concat(y...), nil)
-		if s := (mx - my) / sy; math.Abs(s) >= math.Abs(shift) {
+		if s := (mx - y.mean) / y.sd; math.Abs(s) >= math.Abs(shift) {
 			shift, which = s, p
-			shiftErr = math.Hypot(diagnostics.MCSEMean(x), diagnostics.MCSEMean(y)) / sy
+			shiftErr = math.Hypot(diagnostics.MCSEMean(x), y.meanErr) / y.sd
 		}
-		if q := sx / sy; math.Abs(math.Log(q)) >= math.Abs(math.Log(ratio)) {
+		if q := sx / y.sd; math.Abs(math.Log(q)) >= math.Abs(math.Log(ratio)) {
 			ratio, whichSD = q, p
-			ratioErr = q * math.Hypot(diagnostics.MCSESD(x)/sx, diagnostics.MCSESD(y)/sy)
+			ratioErr = q * math.Hypot(diagnostics.MCSESD(x)/sx, y.sdErr/y.sd)
 		}
 	}
 	ess := leastESS(r)

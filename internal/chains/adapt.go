@@ -1,6 +1,7 @@
 package chains
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -55,6 +56,9 @@ func Adapt(r *Run) (*Settings, error) {
 		if err := p.tune(s, noise); err != nil {
 			return nil, err
 		}
+	}
+	if !s.sane(p.Params()) {
+		return nil, errors.New("the statistics of the warm-up are not finite: no metric follows from them")
 	}
 	return s, nil
 }

@@ -2,7 +2,6 @@ package chains
 
 import (
 	"errors"
-	"math"
 	"time"
 
 	"gonum.org/v1/gonum/floats"
@@ -114,15 +113,4 @@ func (p *Plan) Starts(mode []float64, cov *mat.SymDense) ([][]float64, error) {
 		floats.AddScaledTo(starts[c], mode, p.startSpread(), z.RawVector().Data)
 	}
 	return starts, nil
-}
-
-func finite(xs ...[]float64) bool {
-	for _, x := range xs {
-		for _, v := range x {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return false
-			}
-		}
-	}
-	return true
 }

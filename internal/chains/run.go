@@ -148,7 +148,7 @@ type Cost struct {
 	Pairs       float64 `json:"pairs"`                // elements of K ranged over
 	PairsRead   float64 `json:"pairs_read,omitempty"` // those of them that were kept from an earlier product
 	Unconverged int     `json:"unconverged"`
-	Shortened   int     `json:"shortened,omitempty"` // gradients of warm-up that were too steep to be followed
+	Shortened   int     `json:"shortened,omitempty"` // gradients too steep to be followed to the end
 	Seconds     float64 `json:"seconds"`
 }
 
@@ -279,6 +279,9 @@ func New(plan Plan) *Run {
 // Apply changes the run by an event, or returns one of the errors above and
 // changes nothing.
 func (r *Run) Apply(e Event) error {
+	if e.changes() != 1 {
+		return fmt.Errorf("%w: it is not one change", ErrShape)
+	}
 	switch {
 	case e.Prepared != nil:
 		return r.prepared(e.Prepared)
@@ -288,10 +291,8 @@ func (r *Run) Apply(e Event) error {
 		return r.checkpoint(e.Checkpoint)
 	case e.Stop != nil:
 		return r.stop(e.Stop)
-	case e.Extend != nil:
-		return r.extend(e.Extend)
 	}
-	return fmt.Errorf("%w: it is empty", ErrShape)
+	return r.extend(e.Extend)
 }
 
 func (r *Run) prepared(p *Prepared) error {
@@ -299,13 +300,9 @@ func (r *Run) prepared(p *Prepared) error {
 	if r.Phase != Preparing {
 		return ErrPhase
 	}
-	if len(p.Psi) != d || len(p.Cov) != d*d || len(p.Starts) != len(r.Chains) || !finite(p.Psi, p.Cov) {
+	if !point(d, append([][]float64{p.Psi}, p.Starts...)...) || len(p.Starts) != len(r.Chains) || len(p.Cov) != d*d || !finite(p.Cov) ||
+		!square(d, p.ProbeCov, p.SolverCov) || !finite([]float64{p.Asymmetry, p.Acceptance}) || p.Rank < 0 || !p.Cost.sane() {
 		return ErrShape
-	}
-	for _, x := range p.Starts {
-		if len(x) != d || !finite(x) {
-			return ErrShape
-		}
 	}
 	r.Prepared = p
 	r.Phase = Warmup
@@ -317,7 +314,7 @@ func (r *Run) settings(s *Settings) error {
 	if !r.AtBarrier() || s.Window != r.nextWindow() {
 		return ErrPhase
 	}
-	if len(s.C) != d*d || !finite(s.C, s.Mean, s.ProbeCov, s.SolverCov) {
+	if !s.sane(d) {
 		return ErrShape
 	}
 	r.Settings = s
@@ -353,14 +350,10 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 	if !ok || k.FromIter != task.From.Iter {
 		return ErrStale
 	}
-	if k.State.Iter != k.FromIter+task.Iterations || len(k.Draws) != task.Iterations ||
-		k.Discard < 0 || k.Discard > len(k.Draws) || !finite(k.Draws...) || !finite(k.State.Psi) {
+	d := r.Plan.Params()
+	if k.State.Iter != k.FromIter+task.Iterations || len(k.Draws) != task.Iterations || k.Discard < 0 || k.Discard > len(k.Draws) ||
+		!point(d, k.Draws...) || !k.State.sane(&r.Plan) || !k.Stats.sane(d, task.Iterations) || !k.Cost.sane() {
 		return ErrShape
-	}
-	for _, d := range append(k.Draws, k.State.Psi) {
-		if len(d) != r.Plan.Params() {
-			return ErrShape
-		}
 	}
 	c := &r.Chains[k.Chain-1]
 	c.State = k.State

@@ -285,9 +285,10 @@ stop: {rhat: 9, ess: 1, max_draws: 20}
 }
 
 // killed starts the program as a process, kills it with the given signal once
-// its journal has so many lines, and returns its exit code.
-func killed(t *testing.T, sig syscall.Signal, journal string, lines int, args ...string) int {
+// its log has grown by so many lines, and returns its exit code.
+func killed(t *testing.T, sig syscall.Signal, log string, lines int, args ...string) int {
 	t.Helper()
+	lines += countLines(log)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -305,13 +306,17 @@ func killed(t *testing.T, sig syscall.Signal, journal string, lines int, args ..
 			return cmd.ProcessState.ExitCode()
 		case <-time.After(5 * time.Millisecond):
 		}
-		text, _ := os.ReadFile(journal)
-		if bytes.Count(text, []byte("\n")) >= lines {
+		if countLines(log) >= lines {
 			cmd.Process.Signal(sig)
 			<-done
 			return cmd.ProcessState.ExitCode()
 		}
 	}
+}
+
+func countLines(path string) int {
+	text, _ := os.ReadFile(path)
+	return bytes.Count(text, []byte("\n"))
 }
 
 // A real process killed with SIGKILL again and again, and resumed, ends with
@@ -324,13 +329,13 @@ func TestKilledAndResumed(t *testing.T) {
 		t.Fatal(stderr)
 	}
 	out := filepath.Join(dir, "out")
-	journal := filepath.Join(out, "state", "journal.jsonl")
-	if code := killed(t, syscall.SIGKILL, journal, 4, "run", spec, "--out", out); code != -1 {
+	log := filepath.Join(out, "log.jsonl")
+	if code := killed(t, syscall.SIGKILL, log, 30, "run", spec, "--out", out); code != -1 {
 		t.Fatalf("exit %d: it ended before it was killed", code)
 	}
 	kills := 1
-	for lines := 7; ; lines += 3 {
-		code := killed(t, syscall.SIGKILL, journal, lines, "run", "--resume", out)
+	for {
+		code := killed(t, syscall.SIGKILL, log, 45, "run", "--resume", out) // two checkpoints and a bit
 		if code == 0 {
 			break
 		}
@@ -357,8 +362,7 @@ func TestInterrupted(t *testing.T) {
 	done := make(chan int)
 	go func() { done <- a.Execute(ctx, []string{"run", spec, "--out", out, "-q"}) }()
 	for {
-		text, _ := os.ReadFile(filepath.Join(out, "state", "journal.jsonl"))
-		if bytes.Count(text, []byte("\n")) >= 5 {
+		if countLines(filepath.Join(out, "log.jsonl")) >= 60 {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)

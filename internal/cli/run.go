@@ -24,6 +24,8 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/server"
+	"github.com/ulisse-gp/ulisse/internal/worker"
 )
 
 type runFlags struct {
@@ -76,8 +78,7 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	if j.cache, err = driver.PlanCache(ctx, j.spec, j.problem, budget); err != nil {
 		return err
 	}
-	early := &early{job: j, dir: fold.dir}
-	r, wall, err := a.sample(ctx, f, j, fold, j.plan, j.spec, journalFile, nil, early)
+	r, wall, err := a.sample(ctx, f, j, fold)
 	if err != nil {
 		return err
 	}
@@ -142,47 +143,60 @@ func (a *App) conclude(o *outcome, dir string, asJSON bool) error {
 	return nil
 }
 
-// sample runs a schedule to its end in a folder; prepare and early may be nil.
-func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder, plan chains.Plan, spec *job.Spec, journal string,
-	prepare func(context.Context, *driver.Driver) (*chains.Prepared, error), early *early) (*chains.Run, time.Duration, error) {
-	progress, err := a.newProgress(f.quiet, plan, fold.path("log.jsonl"))
+// sample runs the job on a cluster of this process.
+func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) (*chains.Run, time.Duration, error) {
+	progress, err := a.newProgress(f.quiet, j.plan, fold.path("log.jsonl"))
 	if err != nil {
 		return nil, 0, err
 	}
 	defer progress.Close()
-	progress.Started(j.data, spec)
+	progress.Started(j.data, j.spec)
 	progress.Cache(j.cache)
-	d := driver.New(driver.Config{Spec: spec, Problem: j.problem, Plan: &plan, Budget: j.budget, Observe: progress.Observe,
-		Operator: func(int) driver.Operator { return j.operator() }})
-	c := local.Config{Plan: plan, Driver: d, Budget: j.budget, Journal: fold.path(journal), Watch: progress.Watch}
-	if prepare != nil {
-		c.Prepare = func(ctx context.Context) (*chains.Prepared, error) { return prepare(ctx, d) }
-	}
-	if early != nil {
-		c.Watch = func(v local.View) {
+	early := &early{job: j, dir: fold.dir}
+	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget,
+		Job: worker.Preloaded{Spec: j.spec, Data: j.data, Problem: j.problem, Plan: &j.plan, Driver: j.driver(j.spec, &j.plan, progress)},
+		Watch: func(v local.View) {
 			progress.Watch(v)
 			early.watch(ctx, v, progress)
-		}
-	}
-	r, wall, err := local.Run(ctx, c)
+		}}.Run(ctx)
 	early.stop()
 	progress.Finished(r)
-	if local.ErrInterrupted(err) && ctx.Err() != nil {
+	return r, wall, a.interrupted(ctx, fold, err)
+}
+
+// driver returns a driver of the job's data.
+func (j *runJob) driver(spec *job.Spec, plan *chains.Plan, p *progress) *driver.Driver {
+	return driver.New(driver.Config{Spec: spec, Problem: j.problem, Plan: plan, Budget: j.budget, Observe: p.Observe,
+		Operator: func(int) driver.Operator { return j.operator() }})
+}
+
+// interrupted says how to go on after an error.
+func (a *App) interrupted(ctx context.Context, fold *folder, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case local.ErrInterrupted(err) && ctx.Err() != nil:
 		fmt.Fprintf(a.Stderr, "interrupted; go on with: ulisse run --resume %s\n", fold.dir)
-		return nil, 0, &exit{code: ExitInterrupted}
+		return &exit{code: ExitInterrupted}
 	}
-	if err != nil {
-		return nil, 0, fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
-	}
-	return r, wall, nil
+	return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
 }
 
 // certify holds a finished run against a short one of the exact sampler.
 func (a *App) certify(ctx context.Context, f *runFlags, j *runJob, fold *folder, fast *chains.Run) (*report.Certificate, error) {
 	spec := driver.CertifySpec(j.spec)
-	exact, _, err := a.sample(ctx, f, j, fold, chains.NewPlan(spec, j.plan.Names), spec, certifyFile,
-		func(ctx context.Context, d *driver.Driver) (*chains.Prepared, error) { return d.PrepareFrom(ctx, fast) }, nil)
+	plan := chains.NewPlan(spec, j.plan.Names)
+	progress, err := a.newProgress(f.quiet, plan, fold.path("log.jsonl"))
 	if err != nil {
+		return nil, err
+	}
+	defer progress.Close()
+	progress.Started(j.data, spec)
+	d := j.driver(spec, &plan, progress)
+	exact, _, err := local.Run(ctx, local.Config{Plan: plan, Driver: d, Budget: j.budget, Journal: fold.path(certifyFile), Watch: progress.Watch,
+		Prepare: func(ctx context.Context) (*chains.Prepared, error) { return d.PrepareFrom(ctx, fast) }})
+	progress.Finished(exact)
+	if err := a.interrupted(ctx, fold, err); err != nil {
 		return nil, err
 	}
 	return report.NewCertificate(fast, exact), nil
@@ -243,7 +257,6 @@ func (j *runJob) operator() *cmvp.Operator {
 
 // The files of a run that resuming needs.
 const (
-	journalFile = "state/journal.jsonl"
 	certifyFile = "state/certify.jsonl"
 	hashFile    = "state/data.sha256"
 	pipedFile   = "state/data"

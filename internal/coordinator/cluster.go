@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -75,8 +76,11 @@ func (s *clusterServer) ReadIndex(ctx context.Context, _ *pb.ReadIndexRequest) (
 
 // Join adds a coordinator.
 func (s *clusterServer) Join(ctx context.Context, r *pb.JoinRequest) (*pb.MembersResponse, error) {
-	if r.Id == "" || r.RaftAddress == "" {
-		return nil, badField("id", "give the id and the raft address of the coordinator that joins")
+	if !workerForm.MatchString(r.Id) {
+		return nil, badField("id", "a coordinator needs an id of letters, digits, '.', '_' and '-', 100 at most")
+	}
+	if host, port, err := net.SplitHostPort(r.RaftAddress); err != nil || host == "" || port == "" {
+		return nil, badField("raft_address", "give the address at which the others reach the coordinator, host:port")
 	}
 	return s.members(ctx, s.group.Join(ctx, cluster.Server{ID: r.Id, Address: r.RaftAddress}, r.NonVoter))
 }

@@ -60,7 +60,8 @@ func (c *Coordinator) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 				return badField("data", fmt.Sprintf("there is no data set %s: upload it first", r.Data))
 			}
 		}
-		return state.Jobs(tx, func(*state.Job) bool { jobs++; return true })
+		jobs = state.CountJobs(tx)
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func (c *Coordinator) Pause(ctx context.Context, r *pb.JobActionRequest) (*pb.Jo
 	return c.act(ctx, r.Id, state.Pause)
 }
 
-// Resume lets a paused job go on.
+// Resume lets a paused job go on, and tries a failed one again.
 func (c *Coordinator) Resume(ctx context.Context, r *pb.JobActionRequest) (*pb.Job, error) {
 	return c.act(ctx, r.Id, state.Resume)
 }
@@ -332,6 +333,12 @@ func (c *Coordinator) Watch(r *pb.WatchRequest, s grpc.ServerStreamingServer[pb.
 			return ctx.Err()
 		}
 	}
+}
+
+// Follow calls f with a job now and whenever it has changed, until f returns
+// true or an error, or ctx is done. f must not keep what it is given.
+func (c *Coordinator) Follow(ctx context.Context, id string, f func(*state.Follower) (bool, error)) error {
+	return c.views.wait(ctx, id, f)
 }
 
 // Draws sends the kept draws of a job.

@@ -55,14 +55,7 @@ type leader struct {
 // look brings the cluster one step closer to where it should be.
 func (l *leader) look(ctx context.Context) error {
 	var active []string
-	err := l.Node.View(func(tx *bbolt.Tx) error {
-		return state.Jobs(tx, func(j *state.Job) bool {
-			if !j.Phase.Ended() {
-				active = append(active, j.ID)
-			}
-			return true
-		})
-	})
+	err := l.Node.View(func(tx *bbolt.Tx) error { active = state.Active(tx); return nil })
 	if err != nil {
 		return err
 	}
@@ -232,7 +225,7 @@ func (l *leader) tell(s *schedule, jobs map[string]*state.Job) {
 		}
 		for k, h := range w.holds {
 			j := jobs[k.job]
-			mine := j != nil && k.chain < len(j.Placements) && j.Placements[k.chain].Worker == w.id && j.Placements[k.chain].Attempt == h.attempt
+			mine := j != nil && k.chain >= 0 && k.chain < len(j.Placements) && j.Placements[k.chain].Worker == w.id && j.Placements[k.chain].Attempt == h.attempt
 			if (mine && s.keep[k]) || h.revoked {
 				continue
 			}

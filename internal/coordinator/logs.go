@@ -13,10 +13,13 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/bbolt"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
 // logs keeps the log lines of jobs in files, two generations of them for each
@@ -124,6 +127,13 @@ func (c workersServer) Log(ctx context.Context, r *pb.LogRequest) (*pb.LogRespon
 	}
 	if len(r.Lines) > maxLogLines {
 		return nil, badField("lines", "too many lines at once")
+	}
+	err := c.Node.View(func(tx *bbolt.Tx) error {
+		_, err := state.GetJob(tx, r.Job)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
 	var entries []logEntry
 	now := time.Now().UTC()

@@ -28,6 +28,7 @@ type worker struct {
 	seen     time.Time
 	load     *pb.Load
 	draining bool
+	leaving  bool     // it drains because it was told to stop, as it says itself
 	left     bool     // it was told that nothing is left for it to do
 	session  *session // nil while it is not connected
 	// holds are the placements that it has been told to drive, or says that it
@@ -97,6 +98,9 @@ func (r *registry) connect(h *pb.Hello, s *session, now time.Time) *worker {
 	}
 	if w.session != nil {
 		w.session.end()
+	}
+	if w.left || w.leaving { // then this is another process, or it will say so again
+		w.draining, w.leaving, w.left = false, false, false
 	}
 	w.address, w.capacity, w.version, w.seen, w.session = h.Address, h.Capacity, h.Version, now, s
 	if w.capacity == nil {

@@ -24,6 +24,9 @@ import (
 
 var workerForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
+// maxDriving bounds the chains that a worker says it drives.
+const maxDriving = 10_000
+
 // awaitMost bounds how long Await holds a call that has nothing to say.
 const awaitMost = 20 * time.Second
 
@@ -39,6 +42,9 @@ func (c *Coordinator) Connect(s grpc.BidiStreamingServer[pb.WorkerMessage, pb.Co
 	}
 	if !workerForm.MatchString(h.Id) {
 		return badField("id", "a worker needs an id of letters, digits, '.', '_' and '-', 100 at most")
+	}
+	if len(h.Driving) > maxDriving || slices.ContainsFunc(h.Driving, func(p *pb.Placement) bool { return p.Chain < 0 }) {
+		return badField("driving", fmt.Sprintf("a worker drives %d chains at most, which are numbered from 0", maxDriving))
 	}
 	if !c.Node.IsLeader() {
 		return c.notLeader()
@@ -96,8 +102,8 @@ func (c *Coordinator) heard(id string, m *pb.WorkerMessage) {
 		defer c.workers.mu.Unlock()
 		if w := c.workers.byID[id]; w != nil {
 			w.seen, w.load = time.Now(), m.GetBeat().Load
-			if m.GetBeat().Draining && !w.draining {
-				w.draining = true
+			if m.GetBeat().Draining && !w.leaving {
+				w.draining, w.leaving = true, true
 				c.workers.notify()
 			}
 		}
@@ -151,6 +157,9 @@ func (c *Coordinator) loaded(ctx context.Context, r *pb.ReportRequest) error {
 	var l Loaded
 	if err := json.Unmarshal(r.Loaded, &l); err != nil || l.Info == nil {
 		return badField("loaded", "this does not tell what the data are")
+	}
+	if err := l.Info.Check(); err != nil {
+		return badField("loaded", err.Error())
 	}
 	var text string
 	err := c.views.with(r.Job, func(f *state.Follower) error { text = f.Job.Spec; return nil })

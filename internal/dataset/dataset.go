@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -49,6 +50,26 @@ func (i *Info) N() int { return i.Rows }
 
 // D returns the number of inputs.
 func (i *Info) D() int { return len(i.InputNames) }
+
+// Check returns an error if a description that somebody else made is not one
+// that results can be told with.
+func (i *Info) Check() error {
+	usable := func(s Scale) bool { return s.SD > 0 && !math.IsInf(s.SD, 1) && math.Abs(s.Mean) <= math.MaxFloat64 }
+	t := i.Truth
+	switch {
+	case i.Rows < 1 || i.HeldOut < 0:
+		return fmt.Errorf("the data have %d rows and hold out %d", i.Rows, i.HeldOut)
+	case i.D() < 1 || len(i.XScale) != i.D():
+		return fmt.Errorf("the data have %d inputs with %d scales", i.D(), len(i.XScale))
+	case !usable(i.YScale) || slices.ContainsFunc(i.XScale, func(s Scale) bool { return !usable(s) }):
+		return errors.New("a scale of the data is not positive and finite")
+	case t != nil && (len(t.Tau) != 1 && len(t.Tau) != i.D() || slices.ContainsFunc(append([]float64{t.Sigma, t.Lambda}, t.Tau...), func(x float64) bool { return !(x > 0) })):
+		return errors.New("the parameters that the data are said to be made with are not positive, or too few or many")
+	case len(i.SHA256) != 2*sha256.Size:
+		return errors.New("the data have no SHA-256")
+	}
+	return nil
+}
 
 // Dataset is what a posterior is computed from.
 type Dataset struct {

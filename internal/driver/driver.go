@@ -308,22 +308,20 @@ func (c *Chain) matched(t chains.Task, k *chains.Checkpoint, budget float64, adv
 				k.Stats.SolverCov = sum(k.Stats.SolverCov, g.SolverCov)
 			}
 		}
-		if t.Warmup {
-			k.Cost.Shortened += shorten(g.Value, metric)
-		}
+		k.Cost.Shortened += shorten(g.Value, metric)
 		advance(k.State.Psi, g.Value, key)
 		return nil
 	}
 }
 
-// reach is how many posterior standard deviations for each parameter, in the
-// root mean square, C·g may be long in warm-up.
-const reach = 3
+// reach bounds the length of C·g in posterior standard deviations, the root mean
+// square over the parameters. Within the posterior it is about one, √2 with
+// noise: of 10⁷ gradients, one is longer if three parameters are normal.
+const reach = 5
 
-// shorten bounds (gᵀCg/p)^½ by reach. Chains start dispersed, maybe where a
-// skewed posterior is so steep that a step from there would go as far on the
-// other side; within a posterior's spread the length is about one. It returns
-// the number of gradients that it changed, 0 or 1.
+// shorten bounds (gᵀCg/p)^½ by reach: where a skewed posterior is steep, at a
+// dispersed start above all, a step would go as far on the other side. It
+// returns the number of gradients that it changed, 0 or 1.
 func shorten(g []float64, metric *mat.SymDense) int {
 	v := mat.NewVecDense(len(g), g)
 	length := math.Sqrt(mat.Inner(v, metric, v) / float64(len(g)))

@@ -231,6 +231,9 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 	if u := sum.Total.Unconverged; u > 0 {
 		add("%d of %d linear systems did not reach the tolerance %g: raise solver.max_iterations, or the rank of the preconditioner", u, sum.Total.Solves, s.Solver.Tolerance)
 	}
+	if n := sum.Total.Shortened; 100*n > sum.Total.Gradients {
+		add("%d of %d gradients were too steep to be followed: the posterior is far from normal, use method: exact or --certify", n, sum.Total.Gradients)
+	}
 	if t := r.Settings; t != nil && r.Plan.Matched() && t.Step < r.Plan.Step-1e-9 {
 		add("the gradient's noise allows a step of %.2f only, not %.2f: allow more probes", t.Step, r.Plan.Step)
 	}
@@ -328,7 +331,7 @@ func (sum *Summary) cost(b *strings.Builder) {
 		b.WriteString("\n")
 	}
 	if t.Shortened > 0 {
-		fmt.Fprintf(b, "%d gradients of warm-up were shortened: the chains began where the posterior is steep\n", t.Shortened)
+		fmt.Fprintf(b, "%d of %d gradients were shortened, where the posterior is steep\n", t.Shortened, t.Gradients)
 	}
 	if p := sum.Preconditioner; p != nil {
 		fmt.Fprintf(b, "preconditioner %s of rank %d", p.Kind, p.Rank)

@@ -126,7 +126,16 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	defer cancel()
 	defer stop(s, healthy)
 	if httpLis != nil {
-		h := &http.Server{Handler: gateway(ctx, grpcLis.Addr().String(), dial, node), ReadHeaderTimeout: 10 * time.Second}
+		conn, err := dial(grpcLis.Addr().String())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), node)
+		if err != nil {
+			return err
+		}
+		h := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 		wg.Go(func() { failed <- h.Serve(httpLis) })
 		defer h.Close()
 	}

@@ -16,9 +16,10 @@ import (
 // maxBody bounds the body of a request in JSON.
 const maxBody = 4 << 20
 
-// gateway serves the JSON form of the API, its description, and what probes
-// ask: /healthz (the process lives), /readyz (it can answer).
-func gateway(ctx context.Context, address string, dial func(string) (*grpc.ClientConn, error), node *replica) http.Handler {
+// gateway serves the JSON form of the API, its description, uploads, and what
+// probes ask: /healthz (the process lives), /readyz (it can answer). conn leads
+// to this very process.
+func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *replica) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -33,28 +34,25 @@ func gateway(ctx context.Context, address string, dial func(string) (*grpc.Clien
 		w.Header().Set("Content-Type", "application/json")
 		w.Write(pb.OpenAPI)
 	})
-	api := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.JSONPb{
-		MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true},
-		UnmarshalOptions: protojson.UnmarshalOptions{},
-	}))
-	conn, err := dial(address)
-	if err == nil {
-		for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
-			pb.RegisterJobsHandler, pb.RegisterWorkersHandler, pb.RegisterClusterHandler, pb.RegisterDataHandler,
-		} {
-			if err == nil {
-				err = register(ctx, api, conn)
-			}
+	marshaler := &runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}}
+	api := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler))
+	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
+		pb.RegisterJobsHandler, pb.RegisterWorkersHandler, pb.RegisterClusterHandler, pb.RegisterDataHandler,
+	} {
+		if err := register(ctx, api, conn); err != nil {
+			return nil, err
 		}
-		context.AfterFunc(ctx, func() { conn.Close() })
 	}
 	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		api.ServeHTTP(w, r)
 	})
-	return mux
+	up, err := newUploads(spool, pb.NewDataClient(conn), func(w http.ResponseWriter, r *http.Request, err error) {
+		runtime.HTTPError(r.Context(), api, marshaler, w, r, err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("PUT /v1/data", up)
+	return mux, nil
 }

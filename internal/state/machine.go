@@ -29,7 +29,7 @@ func NewMachine() *Machine { return &Machine{runs: map[string]*cached{}} }
 // another state. It runs before the first command and after a restore.
 func (m *Machine) Init(tx *bbolt.Tx) error {
 	clear(m.runs)
-	for _, b := range [][]byte{jobsBucket, clientsBucket, eventsBucket, blobsBucket} {
+	for _, b := range [][]byte{jobsBucket, activeBucket, clientsBucket, eventsBucket, blobsBucket} {
 		if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func (m *Machine) apply(tx *bbolt.Tx, index uint64, c *Command) (*Job, error) {
 		delete(m.runs, j.ID)
 	}
 	j.Version = index
-	return j, put(tx, jobsBucket, j.ID, j)
+	return j, putJob(tx, j)
 }
 
 // run returns a job's run, nil if it has none yet.
@@ -175,7 +175,7 @@ func (m *Machine) submit(tx *bbolt.Tx, index uint64, s *Submit, t time.Time) (*J
 			return nil, err
 		}
 	}
-	return j, put(tx, jobsBucket, j.ID, j)
+	return j, putJob(tx, j)
 }
 
 // fenced reports whether a driver may still speak for a chain.
@@ -276,8 +276,9 @@ func (j *Job) act(a Action, run *chains.Run, t time.Time) error {
 	switch {
 	case a == Pause && !j.Phase.Ended() && j.Phase != Paused:
 		j.move(Paused, t)
-	case a == Resume && j.Phase == Paused, a == Preempt && j.Phase.AtWork():
+	case a == Resume && (j.Phase == Paused || j.Phase == Failed), a == Preempt && j.Phase.AtWork():
 		j.release(Queued, t) // whoever still drives it is fenced off
+		j.Message = ""
 	case a == Cancel && !j.Phase.Ended() && run == nil:
 		j.release(Cancelled, t)
 		j.Reason = chains.Cancelled

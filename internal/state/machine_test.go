@@ -109,6 +109,15 @@ func (r *replica) dump(t fataler) map[string]string {
 	return out
 }
 
+// active returns the jobs that have not ended.
+func (r *replica) active(t fataler) (ids []string) {
+	t.Helper()
+	if err := r.db.View(func(tx *bbolt.Tx) error { ids = Active(tx); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
 func (r *replica) follow(t fataler, f *Follower, id string) {
 	t.Helper()
 	if err := r.db.View(func(tx *bbolt.Tx) error { return f.Update(tx, id) }); err != nil {
@@ -232,6 +241,9 @@ func TestReplicasAgree(t *testing.T) {
 			t.Fatal(diff)
 		}
 		a.follow(t, &f, "a")
+		if active := a.active(t); (len(active) == 1) == f.Job.Phase.Ended() {
+			t.Fatalf("a job that is %s, and %v have not ended", f.Job.Phase, active)
+		}
 		var fresh Follower
 		b.follow(t, &fresh, "a")
 		if diff := cmp.Diff(text(t, f.Run), text(t, fresh.Run)); diff != "" {

@@ -17,6 +17,7 @@ var (
 	jobsBucket    = []byte("jobs")    // id → Job
 	clientsBucket = []byte("clients") // client id → id
 	eventsBucket  = []byte("events")  // id → bucket of number → chains.Event
+	activeBucket  = []byte("active")  // ids of the jobs that have not ended
 	blobsBucket   = []byte("blobs")   // address → Blob
 )
 
@@ -57,6 +58,40 @@ func GetJob(tx *bbolt.Tx, id string) (*Job, error) {
 		return nil, ErrUnknown
 	}
 	return &j, nil
+}
+
+// putJob writes a job, and whether it has ended.
+func putJob(tx *bbolt.Tx, j *Job) error {
+	var err error
+	if j.Phase.Ended() {
+		err = remove(tx, activeBucket, j.ID)
+	} else {
+		err = tx.Bucket(activeBucket).Put([]byte(j.ID), []byte{1})
+	}
+	if err != nil {
+		return err
+	}
+	return put(tx, jobsBucket, j.ID, j)
+}
+
+// Active returns the ids of the jobs that have not ended, in order. It takes no
+// longer for those that have.
+func Active(tx *bbolt.Tx) []string {
+	var out []string
+	c := tx.Bucket(activeBucket).Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		out = append(out, string(k))
+	}
+	return out
+}
+
+// CountJobs returns the number of jobs.
+func CountJobs(tx *bbolt.Tx) (n int) {
+	c := tx.Bucket(jobsBucket).Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		n++
+	}
+	return n
 }
 
 // Jobs calls f with every job, in the order of their ids, until it returns

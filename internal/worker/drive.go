@@ -79,6 +79,13 @@ func (d *drive) setOperator(op *shard.Group) {
 	op.SetMembers(d.group...)
 }
 
+// alone reports whether nobody shares the chain's products.
+func (d *drive) alone() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.group) == 0
+}
+
 // close parts with the group.
 func (d *drive) close() {
 	d.mu.Lock()

@@ -37,6 +37,7 @@ type loaded struct {
 	data    *dataset.Dataset
 	problem *posterior.Problem
 	plan    *chains.Plan
+	cache   *cmvp.CachePlan // nil for none
 
 	mu     sync.Mutex
 	drv    *driver.Driver
@@ -97,6 +98,10 @@ func (c *jobCache) release(string) {
 
 // read reads the data and makes the problem.
 func (j *loaded) read(ctx context.Context, a *coordinator.Assignment) error {
+	if p := j.w.Preloaded; p != nil {
+		j.spec, j.data, j.problem, j.plan, j.drv = p.Spec, p.Data, p.Problem, p.Plan, p.Driver
+		return nil
+	}
 	spec, err := job.ParseString(a.Spec)
 	if err != nil {
 		return err
@@ -120,6 +125,12 @@ func (j *loaded) read(ctx context.Context, a *coordinator.Assignment) error {
 	}
 	p := chains.NewPlan(spec, j.problem.Model.Names())
 	j.spec, j.plan = spec, &p
+	if j.cache, err = driver.PlanCache(ctx, spec, j.problem, j.w.Budget); err != nil {
+		return err
+	}
+	if j.cache != nil {
+		j.w.Logger.Info("cache of K", "job", j.id, "decision", j.cache.String())
+	}
 	return nil
 }
 
@@ -151,7 +162,11 @@ func (j *loaded) operator(chain int) driver.Operator {
 	j.mu.Unlock()
 	family := j.problem.Model.Family
 	data := shard.Data{Address: inputsAddress(j.id, j.data.SHA256), Family: family, ISA: j.w.isa, Rows: j.data.N(), Inputs: j.data.D()}
-	g := shard.New(shard.Config{Local: cmvp.New(j.problem.Inputs, family, j.w.Budget), MinRows: j.w.MinRows, Meter: j.w.Meter, Log: j.w.Logger,
+	own := cmvp.New(j.problem.Inputs, family, j.w.Budget)
+	if j.cache != nil && d.alone() { // members of a group compute other rows each time
+		j.cache.Apply(own)
+	}
+	g := shard.New(shard.Config{Local: own, MinRows: j.w.MinRows, Meter: j.w.Meter, Log: j.w.Logger,
 		Dial: func(address string) shard.Member { return j.w.Peers.Member(address, data) }})
 	d.setOperator(g)
 	return g

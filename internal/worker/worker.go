@@ -14,8 +14,13 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
@@ -39,8 +44,19 @@ type Config struct {
 	// MinRows is the number of rows from which products are split over a group.
 	// Zero means shard.DefaultMinRows.
 	MinRows int
+	// Preloaded is the one job of an embedded cluster: its data are in memory.
+	Preloaded *Preloaded
 	// MemoryBytes is what the worker may use, to be shown to users.
 	MemoryBytes int64
+}
+
+// Preloaded is a job that need not be read.
+type Preloaded struct {
+	Spec    *job.Spec
+	Data    *dataset.Dataset
+	Problem *posterior.Problem
+	Plan    *chains.Plan
+	Driver  *driver.Driver
 }
 
 // Worker drives chains for a cluster.

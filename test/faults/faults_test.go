@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,16 +51,18 @@ seed: %d
 
 // cluster is a cluster of child processes.
 type cluster struct {
-	t    *testing.T
-	dir  string
-	spec string
+	t      *testing.T
+	dir    string
+	prefix []string // of the client's command line
 }
 
 // run runs ulisse and returns what it printed.
 func (c *cluster) run(args ...string) (string, error) {
 	c.t.Helper()
 	var out, errs bytes.Buffer
-	cmd := exec.Command(binary, args...)
+	argv := append(slices.Clone(c.prefix), binary)
+	argv = append(argv, args...)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.Env = c.env()
 	if err := cmd.Run(); err != nil {
@@ -114,18 +117,29 @@ func start(t *testing.T, coordinators, workers int) *cluster {
 		cmd.Wait()
 		if t.Failed() {
 			t.Logf("dev said:\n%s", log.String())
-			logs, _ := filepath.Glob(filepath.Join(c.dir, "*.log"))
-			for _, name := range logs {
-				text, _ := os.ReadFile(name)
-				t.Logf("%s ends with:\n%s", filepath.Base(name), text[max(0, len(text)-3000):])
-			}
+			c.showLogs()
 		}
 	})
+	c.answers()
+	return c
+}
+
+// answers waits until the cluster answers.
+func (c *cluster) answers() {
+	c.t.Helper()
 	c.until("the cluster answers", time.Minute, func() bool {
 		_, err := c.run("jobs", "--json")
 		return err == nil
 	})
-	return c
+}
+
+// showLogs logs the ends of the processes' logs.
+func (c *cluster) showLogs() {
+	logs, _ := filepath.Glob(filepath.Join(c.dir, "*.log"))
+	for _, name := range logs {
+		text, _ := os.ReadFile(name)
+		c.t.Logf("%s ends with:\n%s", filepath.Base(name), text[max(0, len(text)-3000):])
+	}
 }
 
 func (c *cluster) until(what string, most time.Duration, f func() bool) {
@@ -143,7 +157,9 @@ type job struct {
 	State       string `json:"state"`
 	DrawsSHA256 string `json:"draws_sha256"`
 	Chains      []struct {
-		Draws int `json:"draws"`
+		Draws   int    `json:"draws"`
+		Worker  string `json:"worker"`
+		Attempt int64  `json:"attempt"`
 	} `json:"chains"`
 }
 
@@ -158,11 +174,16 @@ func (j job) draws() int {
 // submit submits the specification once, whatever happens to the coordinators.
 func (c *cluster) submit(spec string) string {
 	c.t.Helper()
+	return c.submitAs(c.t.Name(), spec)
+}
+
+func (c *cluster) submitAs(clientID, spec string) string {
+	c.t.Helper()
 	path := filepath.Join(c.t.TempDir(), "spec.yaml")
 	if err := os.WriteFile(path, []byte(spec), 0o600); err != nil {
 		c.t.Fatal(err)
 	}
-	out, err := c.run("submit", path, "--json", "--client-id", c.t.Name())
+	out, err := c.run("submit", path, "--json", "--client-id", clientID)
 	if err != nil {
 		c.t.Fatal(err)
 	}

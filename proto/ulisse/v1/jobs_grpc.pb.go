@@ -46,7 +46,8 @@ type JobsClient interface {
 	Submit(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (*Job, error)
 	Get(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*Job, error)
 	List(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
-	// Pause stops a job's chains at their next checkpoint; Resume lets them go on.
+	// Pause stops a job's chains at their next checkpoint; Resume lets them go on,
+	// and tries a job again that has failed.
 	Pause(ctx context.Context, in *JobActionRequest, opts ...grpc.CallOption) (*Job, error)
 	Resume(ctx context.Context, in *JobActionRequest, opts ...grpc.CallOption) (*Job, error)
 	// Cancel ends a job. Its draws are kept.
@@ -254,7 +255,8 @@ type JobsServer interface {
 	Submit(context.Context, *SubmitRequest) (*Job, error)
 	Get(context.Context, *GetJobRequest) (*Job, error)
 	List(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
-	// Pause stops a job's chains at their next checkpoint; Resume lets them go on.
+	// Pause stops a job's chains at their next checkpoint; Resume lets them go on,
+	// and tries a job again that has failed.
 	Pause(context.Context, *JobActionRequest) (*Job, error)
 	Resume(context.Context, *JobActionRequest) (*Job, error)
 	// Cancel ends a job. Its draws are kept.

@@ -1,0 +1,100 @@
+package chains
+
+import "math"
+
+// What comes from a driver is checked before it changes a run: a driver that is
+// broken, or not one of ours, must not stop those who read it.
+
+// changes returns how many changes an event asks for.
+func (e *Event) changes() int {
+	n := 0
+	for _, is := range []bool{e.Prepared != nil, e.Settings != nil, e.Checkpoint != nil, e.Stop != nil, e.Extend != nil} {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// maxPsi bounds a parameter: e^±700 are still numbers.
+const maxPsi = 700
+
+// point reports whether each of xs is a ψ of d parameters.
+func point(d int, xs ...[]float64) bool {
+	for _, x := range xs {
+		if len(x) != d {
+			return false
+		}
+		for _, v := range x {
+			if !(math.Abs(v) <= maxPsi) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// square reports whether each of xs holds a d×d matrix, or nothing.
+func square(d int, xs ...[]float64) bool {
+	for _, x := range xs {
+		if len(x) != 0 && len(x) != d*d {
+			return false
+		}
+	}
+	return finite(xs...)
+}
+
+func (s *Settings) sane(d int) bool {
+	return len(s.C) == d*d && finite(s.C) && square(d, s.ProbeCov, s.SolverCov) && (len(s.Mean) == 0 || point(d, s.Mean)) &&
+		s.Probes >= 0 && finite([]float64{s.Step, s.Budget, s.Plain})
+}
+
+func (s *State) sane(p *Plan) bool {
+	d := p.Params()
+	if !point(d, s.Psi) || s.SGLD != nil && p.Method != "sgld" {
+		return false
+	}
+	if g := s.SGLD; g != nil {
+		if (len(g.Mean) != 0 && len(g.Mean) != d) || !square(d, g.M2) || len(g.Mean)*d != len(g.M2) || g.Count < 0 ||
+			!finite(g.Mean, []float64{g.Frozen}) {
+			return false
+		}
+	}
+	if m := s.Metropolis; m != nil {
+		return finite([]float64{m.LogP, m.LogScale}) && m.Walks >= 0 && m.Accepted >= 0 && m.Steps >= 0
+	}
+	return true
+}
+
+func (s *Stats) sane(d, iterations int) bool {
+	return square(d, s.ProbeCov, s.SolverCov) && s.Spreads >= 0 && s.Spreads <= iterations && s.Products >= 0
+}
+
+// maxCost bounds what a checkpoint may say to have cost, so that sums stay
+// numbers.
+const maxCost = 1e200
+
+func (c *Cost) sane() bool {
+	for _, n := range []int{c.Gradients, c.Densities, c.Solves, c.Iterations, c.Products, c.Singles, c.Unconverged, c.Shortened} {
+		if n < 0 {
+			return false
+		}
+	}
+	for _, x := range []float64{c.Pairs, c.PairsRead, c.Seconds} {
+		if !(x >= 0 && x <= maxCost) {
+			return false
+		}
+	}
+	return true
+}
+
+func finite(xs ...[]float64) bool {
+	for _, x := range xs {
+		for _, v := range x {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,275 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+)
+
+// params is the number of parameters of the tests' jobs.
+const params = 3
+
+func text(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func diagonal(x float64) []float64 {
+	out := make([]float64, params*params)
+	for i := range params {
+		out[i*params+i] = x
+	}
+	return out
+}
+
+func goodInfo() *dataset.Info {
+	one := dataset.Scale{SD: 1}
+	return &dataset.Info{Rows: 40, Target: "y", InputNames: []string{"a", "b"}, XScale: []dataset.Scale{one, one}, YScale: one, SHA256: strings.Repeat("ab", 32)}
+}
+
+func goodPreparation() *chains.Prepared {
+	psi := make([]float64, params)
+	return &chains.Prepared{Psi: psi, Starts: [][]float64{psi, psi}, Cov: diagonal(0.1), ProbeCov: diagonal(0.01)}
+}
+
+// checkpoint is the answer to a task that a driver might give.
+func checkpoint(task *chains.Task) *chains.Checkpoint {
+	k := &chains.Checkpoint{Chain: task.Chain, FromIter: task.From.Iter, State: chains.State{Iter: task.From.Iter + task.Iterations}}
+	for i := range task.Iterations {
+		x := 0.01 * float64(task.From.Iter+i+10*task.Chain)
+		k.Draws = append(k.Draws, []float64{x, -x, x / 2})
+	}
+	k.State.Psi = slices.Clone(k.Draws[len(k.Draws)-1])
+	if task.Warmup {
+		k.Stats = chains.Stats{Spreads: task.Iterations, ProbeCov: diagonal(0.01 * float64(task.Iterations))}
+	}
+	return k
+}
+
+// assignment asks what a chain is to do.
+func (w *fakeWorker) assignment(p *pb.Placement) *coordinator.Assignment {
+	w.t.Helper()
+	for {
+		r, err := w.workers.Await(w.t.Context(), &pb.AwaitRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if len(r.Assignment) > 0 {
+			var a coordinator.Assignment
+			if err := json.Unmarshal(r.Assignment, &a); err != nil {
+				w.t.Fatal(err)
+			}
+			return &a
+		}
+	}
+}
+
+func (w *fakeWorker) report(p *pb.Placement, events ...[]byte) error {
+	_, err := w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Events: events})
+	return err
+}
+
+func (w *fakeWorker) loaded(p *pb.Placement, loaded []byte) error {
+	_, err := w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Loaded: loaded})
+	return err
+}
+
+// allDraws returns the kept draws of a job, by chain and as sent.
+func allDraws(t *testing.T, r running, id string) string {
+	t.Helper()
+	s, err := pb.NewJobsClient(r.conn).Draws(t.Context(), &pb.DrawsRequest{Id: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out string
+	for {
+		b, err := s.Recv()
+		if err == io.EOF {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out += fmt.Sprintf("%d/%d:%x;", b.Chain, b.First, b.Psi)
+	}
+}
+
+// refused checks that a report was refused, for one of the reasons.
+func refused(t *testing.T, what string, err error, reasons ...codes.Code) {
+	t.Helper()
+	if !slices.Contains(reasons, status.Code(err)) {
+		t.Errorf("%s: %v, want one of %v", what, err, reasons)
+	}
+}
+
+// Whatever a worker answers that is not the next checkpoint of its chain is
+// refused and changes nothing; what is, counts.
+func TestMaliciousReports(t *testing.T) {
+	r := startCoordinator(t)
+	w := newFakeWorker(t, r, "fake", "none")
+	id := submit(t, r, 100)
+	const bad, stale = codes.InvalidArgument, codes.FailedPrecondition
+
+	// The preparation.
+	p := w.driven(id, 0)
+	refused(t, "a preparation before the data", w.report(p, text(t, chains.Event{Prepared: goodPreparation()})), stale)
+	for what, change := range map[string]func(*dataset.Info){
+		"no rows":             func(i *dataset.Info) { i.Rows = -1 },
+		"no inputs":           func(i *dataset.Info) { i.InputNames, i.XScale = nil, nil },
+		"a scale is missing":  func(i *dataset.Info) { i.XScale = i.XScale[:1] },
+		"a scale is zero":     func(i *dataset.Info) { i.YScale.SD = 0 },
+		"a scale is negative": func(i *dataset.Info) { i.XScale[1].SD = -1 },
+		"no hash":             func(i *dataset.Info) { i.SHA256 = "ab" },
+	} {
+		i := goodInfo()
+		change(i)
+		refused(t, what, w.loaded(p, text(t, coordinator.Loaded{Info: i})), bad)
+	}
+	for _, raw := range []string{"null", "[]", "{}", `{"info":null}`, `{"info":{"rows":1e400}}`, `{"info":`, "\xff\xfe", strings.Repeat("[", 100_000)} {
+		refused(t, raw[:min(len(raw), 30)], w.loaded(p, []byte(raw)), bad)
+	}
+	if err := w.loaded(p, text(t, coordinator.Loaded{Info: goodInfo()})); err != nil {
+		t.Fatal(err)
+	}
+	other := goodInfo()
+	other.SHA256 = strings.Repeat("cd", 32)
+	refused(t, "other data", w.loaded(p, text(t, coordinator.Loaded{Info: other})), bad)
+	for what, change := range map[string]func(*chains.Prepared){
+		"a mode of two parameters":     func(p *chains.Prepared) { p.Psi = p.Psi[:2] },
+		"one start":                    func(p *chains.Prepared) { p.Starts = p.Starts[:1] },
+		"a start of one parameter":     func(p *chains.Prepared) { p.Starts = [][]float64{p.Psi, p.Psi[:1]} },
+		"a start where e^ψ is none":    func(p *chains.Prepared) { p.Starts = [][]float64{p.Psi, {1e300, 0, 0}} },
+		"a covariance that is not 3×3": func(p *chains.Prepared) { p.Cov = p.Cov[:8] },
+		"a noise that is not 3×3":      func(p *chains.Prepared) { p.ProbeCov = p.ProbeCov[:2] },
+		"a solver noise of 4×4":        func(p *chains.Prepared) { p.SolverCov = make([]float64, 16) },
+		"a negative cost":              func(p *chains.Prepared) { p.Cost.Solves = -1 },
+		"a cost beyond all numbers":    func(p *chains.Prepared) { p.Cost.Seconds = 1e308 },
+	} {
+		g := goodPreparation()
+		change(g)
+		refused(t, what, w.report(p, text(t, chains.Event{Prepared: g})), bad)
+	}
+	if err := w.report(p, text(t, chains.Event{Prepared: goodPreparation()})); err != nil {
+		t.Fatal(err)
+	}
+
+	// The chains, to the middle of sampling.
+	places := []*pb.Placement{w.driven(id, 1), w.driven(id, 2)}
+	good := func(p *pb.Placement) (task *chains.Task, event []byte) {
+		t.Helper()
+		task = w.assignment(p).Task
+		event = text(t, chains.Event{Checkpoint: checkpoint(task)})
+		if err := w.report(p, event); err != nil {
+			t.Fatal(err)
+		}
+		return task, event
+	}
+	attack := func(phase string) {
+		t.Helper()
+		p := places[0]
+		task := w.assignment(p).Task
+		before := allDraws(t, r, id)
+		for what, change := range map[string]func(*chains.Checkpoint){
+			"a draw too few":            func(k *chains.Checkpoint) { k.Draws = k.Draws[1:] },
+			"a draw too many":           func(k *chains.Checkpoint) { k.Draws = append(k.Draws, k.Draws[0]) },
+			"a parameter too few":       func(k *chains.Checkpoint) { k.Draws[0] = k.Draws[0][:2] },
+			"a draw that is nothing":    func(k *chains.Checkpoint) { k.Draws[1] = nil },
+			"a draw where e^ψ is none":  func(k *chains.Checkpoint) { k.Draws[0][1] = -1e9 },
+			"a state of one parameter":  func(k *chains.Checkpoint) { k.State.Psi = k.State.Psi[:1] },
+			"a state of no parameters":  func(k *chains.Checkpoint) { k.State.Psi = nil },
+			"a state too far":           func(k *chains.Checkpoint) { k.State.Iter++ },
+			"more discarded than drawn": func(k *chains.Checkpoint) { k.Discard = 1000 },
+			"less than none discarded":  func(k *chains.Checkpoint) { k.Discard = -1 },
+			"statistics of 2×2":         func(k *chains.Checkpoint) { k.Stats.ProbeCov = make([]float64, 4) },
+			"statistics of more":        func(k *chains.Checkpoint) { k.Stats.Spreads = 1 << 40 },
+			"statistics of less":        func(k *chains.Checkpoint) { k.Stats.Spreads = -1 },
+			"a negative cost":           func(k *chains.Checkpoint) { k.Cost.Pairs = -1 },
+			"a cost beyond all numbers": func(k *chains.Checkpoint) { k.Cost.Seconds = 1e308 },
+			"chain 0":                   func(k *chains.Checkpoint) { k.Chain = 0 },
+			"the other chain":           func(k *chains.Checkpoint) { k.Chain = 2 },
+			"a chain that is not there": func(k *chains.Checkpoint) { k.Chain = 1 << 40 },
+			"a negative chain":          func(k *chains.Checkpoint) { k.Chain = -1 },
+		} {
+			k := checkpoint(task)
+			change(k)
+			refused(t, phase+": "+what, w.report(p, text(t, chains.Event{Checkpoint: k})), bad)
+		}
+		k := checkpoint(task)
+		k.FromIter--
+		refused(t, phase+": from somewhere else", w.report(p, text(t, chains.Event{Checkpoint: k})), stale)
+		fine := string(text(t, chains.Event{Checkpoint: checkpoint(task)}))
+		settings := fmt.Sprintf(`{"settings":{"window":%d,"c":%s},`, task.Settings.Window+1, text(t, diagonal(1)))
+		for what, event := range map[string]string{
+			"NaN":              strings.Replace(fine, `"draws":[[`, `"draws":[[NaN,`, 1),
+			"infinity":         strings.Replace(fine, `"draws":[[`, `"draws":[[1e999,`, 1),
+			"a text":           strings.Replace(fine, `"draws":[[`, `"draws":[["0",`, 1),
+			"nothing":          `{}`,
+			"null":             `null`,
+			"an end":           `{"stop":{"reason":"converged","draws":0}}`,
+			"more draws":       `{"extend":{"draws":1000}}`,
+			"settings":         settings[:len(settings)-1] + "}",
+			"settings with it": settings + fine[1:],
+			"an end with it":   `{"stop":{"reason":"converged","draws":0},` + fine[1:],
+			"a preparation":    string(text(t, chains.Event{Prepared: goodPreparation()})),
+			"half of it":       fine[:len(fine)/2],
+		} {
+			refused(t, phase+": "+what, w.report(p, []byte(event)), bad)
+		}
+		// One that is good, with one that is bad: neither counts.
+		k = checkpoint(task)
+		k.FromIter += len(k.Draws)
+		k.State.Iter += len(k.Draws)
+		k.Draws = k.Draws[1:]
+		refused(t, phase+": good and bad", w.report(p, []byte(fine), text(t, chains.Event{Checkpoint: k})), bad, stale)
+		// Who is not the driver.
+		for _, q := range []*pb.Placement{
+			{Job: id, Chain: 1, Attempt: p.Attempt - 1}, {Job: id, Chain: 1, Attempt: p.Attempt + 1}, {Job: id, Chain: 2, Attempt: places[1].Attempt},
+			{Job: id, Chain: -1, Attempt: p.Attempt}, {Job: id, Chain: 1 << 30, Attempt: p.Attempt}, {Job: id, Chain: 0, Attempt: p.Attempt},
+			{Job: "../../" + id, Chain: 1, Attempt: p.Attempt},
+		} {
+			refused(t, fmt.Sprintf("%s: as %v", phase, q), w.report(q, []byte(fine)), bad, stale, codes.NotFound)
+		}
+		if allDraws(t, r, id) != before {
+			t.Fatalf("%s: what was refused has changed the draws", phase)
+		}
+		if again := w.assignment(p).Task; again.From.Iter != task.From.Iter {
+			t.Fatalf("%s: what was refused has moved the chain", phase)
+		}
+	}
+	attack("warm-up")
+	for sampling := false; !sampling; {
+		for _, p := range places {
+			task, event := good(p)
+			refused(t, "a late duplicate", w.report(p, event), stale)
+			sampling = !task.Warmup
+			if task.Warmup && task.Left > task.Iterations {
+				good(p)
+			}
+		}
+	}
+	attack("sampling")
+	before := allDraws(t, r, id)
+	good(places[0])
+	if allDraws(t, r, id) == before {
+		t.Error("a good checkpoint did not count")
+	}
+	if j, err := pb.NewJobsClient(r.conn).Get(t.Context(), &pb.GetJobRequest{Id: id}); err != nil || j.State != pb.JobState_JOB_STATE_SAMPLING {
+		t.Errorf("the job is %v (%v) after all that", j.GetState(), err)
+	}
+}

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/blobnet"
+)
+
+// Limits of uploads over HTTP, whose bodies wait on disk until their hash, and
+// so their address, is known. Larger tables, and those that are to be resumed,
+// go through the Data service, as `ulisse data upload` does it.
+const (
+	maxUpload   = 1 << 30 // bytes
+	maxUploads  = 4       // at once
+	uploadIdle  = time.Minute
+	spoolPrefix = "upload-"
+)
+
+// uploads takes data sets as bodies of PUT requests.
+type uploads struct {
+	dir   string // for bodies on their way
+	data  pb.DataClient
+	fail  func(http.ResponseWriter, *http.Request, error)
+	slots chan struct{}
+	most  int64
+}
+
+func newUploads(dir string, data pb.DataClient, fail func(http.ResponseWriter, *http.Request, error)) (*uploads, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of uploads: %w", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, spoolPrefix+"*"))
+	for _, name := range left { // by a process that was killed
+		err = errors.Join(err, os.Remove(name))
+	}
+	return &uploads{dir: dir, data: data, fail: fail, slots: make(chan struct{}, maxUploads), most: maxUpload}, err
+}
+
+// ServeHTTP stores the body and answers its address and size.
+func (u *uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case u.slots <- struct{}{}:
+		defer func() { <-u.slots }()
+	default:
+		u.fail(w, r, status.Errorf(codes.Unavailable, "%d uploads are under way, as many as are taken at once: try again", cap(u.slots)))
+		return
+	}
+	b, err := u.take(r.Context(), http.MaxBytesReader(w, r.Body, u.most), http.NewResponseController(w))
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(map[string]any{"sha256": b.Sha256, "size": b.Size})
+}
+
+func (u *uploads) take(ctx context.Context, body io.Reader, c *http.ResponseController) (*pb.Blob, error) {
+	f, err := os.CreateTemp(u.dir, spoolPrefix+"*")
+	if err != nil {
+		return nil, status.Error(codes.Internal, "the upload could not be kept")
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	h := sha256.New()
+	size, err := io.Copy(io.MultiWriter(f, h), patient{body, c})
+	_ = c.SetReadDeadline(time.Time{})
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, badBody(fmt.Sprintf("it is larger than %d bytes: use 'ulisse data upload'", u.most))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, status.Errorf(codes.DeadlineExceeded, "nothing came for %v", uploadIdle)
+	case err != nil:
+		return nil, status.Errorf(codes.Aborted, "the body ended after %d bytes: %v", size, err)
+	case size == 0:
+		return nil, badBody("it is empty: send the table, as with curl --upload-file")
+	}
+	return blobnet.Send(ctx, u.data, hex.EncodeToString(h.Sum(nil)), size, f, nil)
+}
+
+// badBody refuses a request for its body.
+func badBody(why string) error {
+	s := status.New(codes.InvalidArgument, "the body: "+why)
+	if d, err := s.WithDetails(&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "body", Description: why}}}); err == nil {
+		s = d
+	}
+	return s.Err()
+}
+
+// patient reads a body with a limit on the time between pieces.
+type patient struct {
+	io.Reader
+	c *http.ResponseController
+}
+
+func (p patient) Read(b []byte) (int, error) {
+	_ = p.c.SetReadDeadline(time.Now().Add(uploadIdle))
+	return p.Reader.Read(b)
+}
