@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
@@ -16,9 +15,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const specText = `
+const leakSpec = `
 name: test
 data: {synthetic: {n: 40, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
 sampler: {method: fisher, chains: 2, warmup: 40, draws: %d, checkpoint: 5}
@@ -141,7 +138,7 @@ func (w *fakeWorker) driven(job string, chain int32) *pb.Placement {
 
 func submit(t *testing.T, r running, draws int) string {
 	t.Helper()
-	j, err := pb.NewJobsClient(r.conn).Submit(t.Context(), &pb.SubmitRequest{Spec: fmt.Sprintf(specText, draws, draws)})
+	j, err := pb.NewJobsClient(r.conn).Submit(t.Context(), &pb.SubmitRequest{Spec: fmt.Sprintf(leakSpec, draws, draws)})
 	if err != nil {
 		t.Fatal(err)
 	}
