@@ -144,7 +144,7 @@ func (p *posterior) compare(draws int, noSGLD bool, known string) error {
 	}
 	entries = append(entries,
 		entry{"exact", "{method: exact, warmup: " + warm + ", draws: %d}", pcg, 2 * draws},
-		entry{"SGLD as published", "{method: sgld, probes: 4, checkpoint: 20, draws: %d}", "{method: ulisse, q: 1, law: paper, beta: 1, tolerance: 1e-8, preconditioner: {kind: none}}", 5 * draws},
+		entry{"SGLD as published, q = 0.1", "{method: sgld, probes: 4, checkpoint: 20, draws: %d}", "{method: ulisse, q: 0.1, law: paper, beta: 1, tolerance: 1e-8, preconditioner: {kind: none}}", 5 * draws},
 		entry{"SGLD, whitened probes, PCG", "{method: sgld, probes: 4, probe_kind: whitened, sgld: {redraw: 1}, draws: %d}", pcg, 5 * draws},
 	)
 	for _, e := range entries {
