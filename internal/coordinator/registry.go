@@ -153,13 +153,3 @@ func (r *registry) snapshot(now, since time.Time, grace time.Duration, placed ma
 	slices.SortFunc(out, func(a, b candidate) int { return cmp.Compare(a.id, b.id) })
 	return out
 }
-
-// address returns where a worker serves tiles, empty if it is not known.
-func (r *registry) address(id string) string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if w := r.byID[id]; w != nil {
-		return w.address
-	}
-	return ""
-}

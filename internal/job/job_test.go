@@ -22,7 +22,7 @@ name: concrete
 data: {path: concrete.csv, target: strength, standardize: true, rows: 0, holdout: 0}
 model: {kernel: rbf, ard: false, priors: {sigma: "gamma(1,1)", tau: "gamma(1,1)", lambda: "gamma(1,1)"}}
 sampler: {method: fisher, chains: 4, warmup: auto, draws: 500, probes: auto}
-solver: {method: pcg, tolerance: 1e-6, preconditioner: {kind: auto, rank: auto}}
+solver: {method: pcg, tolerance: 1e-6, preconditioner: {kind: rpcholesky, rank: auto}}
 stop: {rhat: 1.01, ess: 400, max_draws: 5000, max_time: 1h}
 seed: 1
 `

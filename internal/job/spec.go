@@ -124,7 +124,7 @@ func Default() Spec {
 		},
 		Solver: Solver{
 			Method: "pcg", Tolerance: 1e-6, Precision: "auto",
-			Preconditioner: Preconditioner{Kind: "auto"},
+			Preconditioner: Preconditioner{Kind: "rpcholesky"},
 			Q:              1, Law: "paper", Beta: 1,
 		},
 		Stop: Stop{RHat: 1.01, ESS: 400, MaxDraws: 5000, MaxTime: Duration(time.Hour)},

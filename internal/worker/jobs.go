@@ -32,7 +32,6 @@ type loaded struct {
 	id      string
 	ready   chan struct{}
 	err     error
-	users   int
 	spec    *job.Spec
 	data    *dataset.Dataset
 	problem *posterior.Problem
