@@ -375,7 +375,7 @@ func (r *Run) stop(s *Stop) error {
 		return ErrPhase
 	}
 	for _, c := range r.Chains {
-		if len(c.Draws) < s.Draws {
+		if s.Draws < 0 || len(c.Draws) < s.Draws {
 			return ErrShape
 		}
 	}

@@ -130,7 +130,7 @@ func (a *App) clusterCommand() *cobra.Command {
 		})
 		c.AddCommand(sub)
 	}
-	c.AddCommand(a.backupCommand(&r), a.restoreCommand(&r, &asJSON))
+	c.AddCommand(a.backupCommand(&r), a.restoreCommand(&r, &asJSON), a.recoverCommand())
 	return c
 }
 
