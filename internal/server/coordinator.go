@@ -93,10 +93,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	close(opened)
-	defer func() {
-		handOver(node.Node)
-		err = errors.Join(err, node.Node.Close())
-	}()
+	defer func() { err = errors.Join(err, node.Node.Close()) }()
 
 	store, err := blob.Open(filepath.Join(c.Dir, "data"), blob.Options{Reserve: c.DiskReserve})
 	if err != nil {
@@ -145,13 +142,15 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	}
 	select {
 	case <-ctx.Done():
+		handOver(node.Node)
 		return nil
 	case err := <-failed:
 		return err
 	}
 }
 
-// handOver lets another node lead before this one goes.
+// handOver lets another node lead before this one goes. Calls are still taken:
+// they are passed on, and workers leave for the new leader by themselves.
 func handOver(n *cluster.Node) {
 	if !n.IsLeader() {
 		return
