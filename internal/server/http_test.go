@@ -65,7 +65,7 @@ func serve(t *testing.T) *web {
 	case <-time.After(time.Minute):
 		t.Fatal("the coordinator is not ready")
 	}
-	w := Worker{ID: "w1", Dir: filepath.Join(dir, "w1"), Coordinators: []string{at[0]}, Listen: "127.0.0.1:0", Cores: 1, DrainTime: time.Minute, Logger: log}
+	w := Worker{ID: "w1", Dir: filepath.Join(dir, "w1"), Coordinators: []string{at[0]}, Listen: "127.0.0.1:0", Cores: 1, DrainTime: 2 * time.Second, Logger: log}
 	run("worker", w.Run)
 	s := &web{t: t, url: "http://" + at[1], dir: dir}
 	s.until("a leader and a worker", func() bool {

@@ -117,11 +117,18 @@ func (c Worker) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	w.Drain()
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(c.DrainTime):
-		c.Logger.Warn("not drained in time: others go on from the last checkpoints", "chains", w.Driving())
+	late, tick := time.After(c.DrainTime), time.NewTicker(100*time.Millisecond)
+	defer tick.Stop()
+	for waits := true; waits; {
+		select {
+		case err := <-ended:
+			return err
+		case <-tick.C:
+			waits = w.Driving() > 0 || w.Connected() // else nobody is there to take leave of
+		case <-late:
+			c.Logger.Warn("not drained in time: others go on from the last checkpoints", "chains", w.Driving())
+			waits = false
+		}
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
