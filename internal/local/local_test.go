@@ -236,7 +236,7 @@ func TestCorruptJournal(t *testing.T) {
 
 func TestMaxTimeEndsARun(t *testing.T) {
 	s := fisherSpec(t, 2, 1000, 100000)
-	s.Stop.MaxTime = job.Duration(2e9)
+	s.Stop.MaxTime, s.Stop.ESS = job.Duration(2e9), 1e9 // it does not converge
 	r := run(t, config(t, s, 2, t.TempDir()))
 	if r.Stopped.Reason != chains.MaxTime || r.Stopped.Draws != len(r.Chains[0].Draws) || len(r.Chains[0].Draws) != len(r.Chains[1].Draws) {
 		t.Errorf("%+v, %d and %d draws", r.Stopped, len(r.Chains[0].Draws), len(r.Chains[1].Draws))
