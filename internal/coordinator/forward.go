@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 
@@ -14,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // leaderOnly are the calls that only the leader can answer.
@@ -71,16 +74,20 @@ func (c *Coordinator) Forward(ctx context.Context, req any, info *grpc.UnaryServ
 	if err != nil {
 		return nil, err
 	}
-	out := forwarded(ctx)
-	for _, key := range []string{"authorization"} { // whoever asks, asks there too
-		for _, v := range metadata.ValueFromIncomingContext(ctx, key) {
-			out = metadata.AppendToOutgoingContext(out, key, v)
-		}
-	}
-	if err := conn.Invoke(out, info.FullMethod, req, reply); err != nil {
+	if err := conn.Invoke(onward(ctx), info.FullMethod, req, reply); err != nil {
 		return nil, err
 	}
 	return reply, nil
+}
+
+// onward is the context of a call that is passed on: whoever asks, asks there
+// too.
+func onward(ctx context.Context) context.Context {
+	out := forwarded(ctx)
+	for _, v := range metadata.ValueFromIncomingContext(ctx, "authorization") {
+		out = metadata.AppendToOutgoingContext(out, "authorization", v)
+	}
+	return out
 }
 
 // newReply returns an empty answer of a method like /ulisse.v1.Jobs/Get.
@@ -164,7 +171,43 @@ func (p *peers) close() {
 	p.conns = nil
 }
 
-// ForwardStream maps the errors of streaming calls.
-func (c *Coordinator) ForwardStream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return c.status(handler(srv, s))
+// ForwardStream is the interceptor of streaming calls. Of those only Restore has
+// to be passed on to the leader: a worker's session goes there by itself, and
+// the others are answered by every coordinator.
+func (c *Coordinator) ForwardStream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if info.FullMethod != pb.Cluster_Restore_FullMethodName || c.Node.IsLeader() {
+		return c.status(handler(srv, s))
+	}
+	if isForwarded(s.Context()) {
+		return c.notLeader()
+	}
+	return c.forwardRestore(s)
+}
+
+// forwardRestore passes a backup on to the leader as it comes.
+func (c *Coordinator) forwardRestore(s grpc.ServerStream) error {
+	conn, err := c.leader()
+	if err != nil {
+		return err
+	}
+	out, err := pb.NewClusterClient(conn).Restore(onward(s.Context()))
+	if err != nil {
+		return err
+	}
+	for {
+		var chunk pb.BackupChunk
+		if err := s.RecvMsg(&chunk); err == io.EOF {
+			break
+		} else if err != nil {
+			return err
+		}
+		if out.Send(&chunk) != nil {
+			break // the answer says why
+		}
+	}
+	reply, err := out.CloseAndRecv()
+	if err != nil {
+		return err
+	}
+	return s.SendMsg(reply)
 }
