@@ -217,9 +217,6 @@ func attack(t *testing.T, server string, r running, m protoreflect.MethodDescrip
 		most = 100 * time.Millisecond
 		calls = min(calls, 30)
 	}
-	if m.Name() == "Transfer" { // each waits for a successor that there is not
-		calls = min(calls, 30)
-	}
 	codec := raw("proto")
 	if m.Name() == "Session" {
 		codec = "tiles"

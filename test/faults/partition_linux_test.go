@@ -307,6 +307,7 @@ func TestPartitions(t *testing.T) {
 		t.Skip("slow: a minute")
 	}
 	needNamespaces(t)
+	t.Parallel() // it mostly waits
 	draws := 150
 	spec := fmt.Sprintf(partitionSpec, 400, draws, draws)
 	want := undisturbed(t, spec)

@@ -116,6 +116,7 @@ func TestRecover(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: half a minute")
 	}
+	t.Parallel() // it mostly waits
 	short, long := fmt.Sprintf(recoverSpec, "short", 20, 20), fmt.Sprintf(recoverSpec, "long", 400, 400)
 	wantShort, wantLong := undisturbed(t, short), undisturbed(t, long)
 	c := &cluster{t: t, dir: t.TempDir()}
@@ -184,6 +185,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: half a minute")
 	}
+	t.Parallel() // it mostly waits
 	spec := fmt.Sprintf(recoverSpec, "kept", 20, 20)
 	want := undisturbed(t, spec)
 	c := start(t, 3, 1)
