@@ -80,6 +80,9 @@ func (h *hostile) fill(m protoreflect.Message, depth int) {
 		if h.IntN(4) == 0 || depth > 4 {
 			continue
 		}
+		if o := f.ContainingOneof(); o != nil && m.WhichOneof(o) != nil && h.IntN(2) == 0 {
+			continue // whoever was first stays
+		}
 		if f.IsList() {
 			l := m.Mutable(f).List()
 			n := pick(h, 0, 1, 2, 3, 200)

@@ -1,12 +1,14 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -65,8 +67,10 @@ func checkpoint(task *chains.Task) *chains.Checkpoint {
 // assignment asks what a chain is to do.
 func (w *fakeWorker) assignment(p *pb.Placement) *coordinator.Assignment {
 	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
 	for {
-		r, err := w.workers.Await(w.t.Context(), &pb.AwaitRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt})
+		r, err := w.workers.Await(ctx, &pb.AwaitRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -272,4 +276,44 @@ func TestMaliciousReports(t *testing.T) {
 	if j, err := pb.NewJobsClient(r.conn).Get(t.Context(), &pb.GetJobRequest{Id: id}); err != nil || j.State != pb.JobState_JOB_STATE_SAMPLING {
 		t.Errorf("the job is %v (%v) after all that", j.GetState(), err)
 	}
+}
+
+// A worker that says to drive what no job has does not stop the leader.
+func TestMaliciousHello(t *testing.T) {
+	r := startCoordinator(t)
+	id := submit(t, r, 100)
+	s, err := pb.NewWorkersClient(r.conn).Connect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(chain int32) error {
+		t.Helper()
+		s, err := pb.NewWorkersClient(r.conn).Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hello := &pb.Hello{Id: "liar", Driving: []*pb.Placement{{Job: id, Chain: chain, Attempt: 1}, {Job: "nobody", Chain: chain}}}
+		if err := s.Send(&pb.WorkerMessage{Message: &pb.WorkerMessage_Hello{Hello: hello}}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Recv()
+		return err
+	}
+	refused(t, "a negative chain", say(-1), codes.InvalidArgument)
+	if err := say(1 << 30); err != nil { // it is told to let go
+		t.Errorf("a chain that is not there: %v", err)
+	}
+	if err := s.Send(&pb.WorkerMessage{Message: &pb.WorkerMessage_Beat{Beat: &pb.Beat{}}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Recv()
+	refused(t, "no hello", err, codes.InvalidArgument)
+	later := submit(t, r, 100)
+	if _, err := pb.NewJobsClient(r.conn).Cancel(t.Context(), &pb.JobActionRequest{Id: id}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the leader's next decision", func() bool {
+		j, err := pb.NewJobsClient(r.conn).Get(t.Context(), &pb.GetJobRequest{Id: later})
+		return err == nil && j.State == pb.JobState_JOB_STATE_PREPARING
+	})
 }
