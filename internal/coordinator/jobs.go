@@ -91,10 +91,8 @@ func newID() string {
 
 // Get returns a job.
 func (c *Coordinator) Get(ctx context.Context, r *pb.GetJobRequest) (*pb.Job, error) {
-	if !r.Stale {
-		if err := c.catchUp(ctx); err != nil {
-			return nil, err
-		}
+	if err := c.fresh(ctx, r.Stale); err != nil {
+		return nil, err
 	}
 	var out *pb.Job
 	err := c.views.with(r.Id, func(f *state.Follower) error {
@@ -245,10 +243,8 @@ type result struct {
 }
 
 func (c *Coordinator) result(ctx context.Context, r *pb.GetJobRequest) (*result, error) {
-	if !r.Stale {
-		if err := c.catchUp(ctx); err != nil {
-			return nil, err
-		}
+	if err := c.fresh(ctx, r.Stale); err != nil {
+		return nil, err
 	}
 	var out *result
 	err := c.views.with(r.Id, func(f *state.Follower) error {

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
@@ -33,6 +34,9 @@ type Node interface {
 	// and the address of its RPCs, empty if there is none.
 	IsLeader() bool
 	Leader() (id, grpcAddress string)
+	// Age returns how old this node's copy of the state may be: the time since it
+	// has heard of the leader.
+	Age() time.Duration
 }
 
 // Config configures a coordinator.
@@ -140,10 +144,20 @@ func (c *Coordinator) catchUp(ctx context.Context) error {
 
 // read makes a consistent read, or a stale one if that will do.
 func (c *Coordinator) read(ctx context.Context, stale bool, f func(*bbolt.Tx) error) error {
-	if !stale {
-		if err := c.catchUp(ctx); err != nil {
-			return err
-		}
+	if err := c.fresh(ctx, stale); err != nil {
+		return err
 	}
 	return c.Node.View(f)
+}
+
+// ageHeader tells with a stale answer how many seconds old it may be.
+const ageHeader = "ulisse-state-age"
+
+// fresh makes reads consistent; if stale ones will do it says how old they are.
+func (c *Coordinator) fresh(ctx context.Context, stale bool) error {
+	if !stale {
+		return c.catchUp(ctx)
+	}
+	_ = grpc.SetHeader(ctx, metadata.Pairs(ageHeader, fmt.Sprintf("%.3f", c.Node.Age().Seconds()))) // not a call over the wire: nobody to tell
+	return nil
 }

@@ -194,6 +194,9 @@ func (r *replica) Apply(ctx context.Context, command []byte) (any, error) {
 	return out, err
 }
 
+// Age returns the time since the leader was heard of.
+func (r *replica) Age() time.Duration { return time.Since(r.LastContact()) }
+
 // Leader returns the leader's id and the address of its RPCs.
 func (r *replica) Leader() (id, grpcAddress string) {
 	l := r.Node.Leader()

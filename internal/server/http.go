@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
@@ -24,7 +23,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *rep
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		id, _ := node.Leader()
-		age := time.Since(node.LastContact())
+		age := node.Age()
 		if id == "" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
@@ -252,5 +253,19 @@ func TestJobThatCannotGoOn(t *testing.T) {
 	c.wait("failure", func() bool { return c.get(id).State == pb.JobState_JOB_STATE_FAILED })
 	if m := c.get(id).Message; !strings.Contains(m, "/nowhere/table.csv") {
 		t.Errorf("the message is %q", m)
+	}
+}
+
+func TestStaleReadsTellTheirAge(t *testing.T) {
+	c := newCluster(t)
+	id := c.submit(fmt.Sprintf(specText, 10, 10))
+	for _, stale := range []bool{true, false} {
+		var head metadata.MD
+		if _, err := c.jobs.Get(t.Context(), &pb.GetJobRequest{Id: id, Stale: stale}, grpc.Header(&head)); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(head.Get("ulisse-state-age")) == 1; got != stale {
+			t.Errorf("stale %v: header %v", stale, head)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -85,3 +86,6 @@ func (n *Node) IsLeader() bool { return true }
 
 // Leader returns the node.
 func (n *Node) Leader() (id, address string) { return n.ID(), "" }
+
+// Age returns 0.
+func (n *Node) Age() time.Duration { return 0 }
