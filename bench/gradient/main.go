@@ -158,19 +158,9 @@ func (c *config) measure(ctx context.Context) error {
 	var gradients []func(iter int) error
 	for _, threads := range c.threads {
 		budget := parallel.NewBudget(threads)
-		var last driver.Observation
-		var cache *cmvp.CachePlan
-		d := driver.New(driver.Config{Spec: spec, Problem: problem, Plan: &plan, Budget: budget,
-			Observe: func(o driver.Observation) { last = o },
-			Operator: func(int) driver.Operator {
-				op := cmvp.New(problem.Inputs, problem.Model.Family, budget)
-				if cache != nil {
-					cache.Apply(op)
-				}
-				return op
-			}})
 		for _, precision := range c.precisions {
 			for _, memory := range c.caches {
+				spec := *spec
 				spec.Solver.Precision = precision
 				if spec.Solver.Cache, err = job.ParseMemory(memory); err != nil {
 					return err
@@ -178,9 +168,20 @@ func (c *config) measure(ctx context.Context) error {
 				if err := spec.Validate(); err != nil {
 					return err
 				}
-				if cache, err = driver.PlanCache(ctx, spec, problem, budget); err != nil {
+				cache, err := driver.PlanCache(ctx, &spec, problem, budget)
+				if err != nil {
 					return err
 				}
+				var last driver.Observation
+				d := driver.New(driver.Config{Spec: &spec, Problem: problem, Plan: &plan, Budget: budget,
+					Observe: func(o driver.Observation) { last = o },
+					Operator: func(int) driver.Operator {
+						op := cmvp.New(problem.Inputs, problem.Model.Family, budget)
+						if cache != nil {
+							cache.Apply(op)
+						}
+						return op
+					}})
 				ch, err := d.NewChain(&chains.Prepared{Psi: psi}, 1)
 				if err != nil {
 					return err
