@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -118,7 +117,7 @@ func (c *Coordinator) leader() (*grpc.ClientConn, error) {
 	if address == "" {
 		return nil, status.Error(codes.Unavailable, "the coordinators have no leader at the moment: try again")
 	}
-	return c.peers.conn(address)
+	return c.peers.Conn(address)
 }
 
 // notLeader tells a caller where the leader is.
@@ -136,40 +135,7 @@ func (c *Coordinator) notLeader() error {
 }
 
 // Conn returns the connection to another coordinator.
-func (c *Coordinator) Conn(address string) (*grpc.ClientConn, error) { return c.peers.conn(address) }
-
-// peers are connections to other coordinators.
-type peers struct {
-	dial  func(string) (*grpc.ClientConn, error)
-	mu    sync.Mutex
-	conns map[string]*grpc.ClientConn
-}
-
-func (p *peers) conn(address string) (*grpc.ClientConn, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if c := p.conns[address]; c != nil {
-		return c, nil
-	}
-	c, err := p.dial(address)
-	if err != nil {
-		return nil, err
-	}
-	if p.conns == nil {
-		p.conns = map[string]*grpc.ClientConn{}
-	}
-	p.conns[address] = c
-	return c, nil
-}
-
-func (p *peers) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
-}
+func (c *Coordinator) Conn(address string) (*grpc.ClientConn, error) { return c.peers.Conn(address) }
 
 // ForwardStream is the interceptor of streaming calls. Of those only Restore has
 // to be passed on to the leader: a worker's session goes there by itself, and

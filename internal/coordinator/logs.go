@@ -145,7 +145,7 @@ func (c workersServer) Log(ctx context.Context, r *pb.LogRequest) (*pb.LogRespon
 	}
 	if c.Node.IsLeader() && c.Peers != nil {
 		for _, address := range c.Peers() {
-			if conn, err := c.peers.conn(address); err == nil {
+			if conn, err := c.peers.Conn(address); err == nil {
 				go func() { // lines that do not arrive are missed by nobody but readers there
 					ctx, cancel := context.WithTimeout(forwarded(context.Background()), shareLogs)
 					defer cancel()

@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -64,7 +65,7 @@ type Coordinator struct {
 	views   *views
 	workers *registry
 	logs    *logs
-	peers   *peers
+	peers   *rpc.Pool
 
 	pb.UnimplementedJobsServer
 	pb.UnimplementedWorkersServer
@@ -88,7 +89,7 @@ func New(c Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the job logs: %w", err)
 	}
-	return &Coordinator{Config: c, views: newViews(c.Node), workers: newRegistry(), logs: l, peers: &peers{dial: c.Dial}}, nil
+	return &Coordinator{Config: c, views: newViews(c.Node), workers: newRegistry(), logs: l, peers: rpc.NewPool(c.Dial)}, nil
 }
 
 // Register registers the services.
@@ -100,7 +101,7 @@ func (c *Coordinator) Register(s grpc.ServiceRegistrar) {
 
 // Close releases what the coordinator holds.
 func (c *Coordinator) Close() error {
-	c.peers.close()
+	c.peers.Close()
 	return c.logs.close()
 }
 

@@ -59,8 +59,8 @@ func (c Worker) Run(ctx context.Context) error {
 	}
 	defer store.Close()
 	dial := rpc.Dialer(nil)
-	data := &dataSources{dial: dial, coordinators: c.Coordinators, self: orListener(c.Advertise, lis)}
-	defer data.close()
+	data := &dataSources{pool: rpc.NewPool(dial), coordinators: c.Coordinators, self: orListener(c.Advertise, lis)}
+	defer data.pool.Close()
 	cache := blobnet.NewCache(store, c.CacheBytes, data.sources)
 	defer cache.Close()
 	allowed := ref.Options{AllowedRoots: c.DataRoots, AllowedHosts: c.DataHosts}
@@ -154,45 +154,25 @@ func workerHTTP(w *worker.Worker) http.Handler {
 // dataSources are the nodes that may have a data set: coordinators, then other
 // workers.
 type dataSources struct {
-	dial         func(string) (*grpc.ClientConn, error)
+	pool         *rpc.Pool
 	coordinators []string
 	self         string
-
-	mu    sync.Mutex
-	conns map[string]*grpc.ClientConn
 }
 
 // askTime bounds the question who else works.
 const askTime = 3 * time.Second
 
-func (d *dataSources) conn(address string) (*grpc.ClientConn, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c := d.conns[address]; c != nil {
-		return c, nil
-	}
-	c, err := d.dial(address)
-	if err != nil {
-		return nil, err
-	}
-	if d.conns == nil {
-		d.conns = map[string]*grpc.ClientConn{}
-	}
-	d.conns[address] = c
-	return c, nil
-}
-
 func (d *dataSources) sources(string) []blobnet.Source {
 	var out []blobnet.Source
 	add := func(address string) {
-		if c, err := d.conn(address); err == nil && address != d.self {
+		if c, err := d.pool.Conn(address); err == nil && address != d.self {
 			out = append(out, blobnet.Source{Name: address, DataClient: pb.NewDataClient(c)})
 		}
 	}
 	var workers []string
 	for _, address := range d.coordinators {
 		add(address)
-		if c, err := d.conn(address); err == nil && workers == nil {
+		if c, err := d.pool.Conn(address); err == nil && workers == nil {
 			ctx, cancel := context.WithTimeout(context.Background(), askTime)
 			list, err := pb.NewWorkersClient(c).List(ctx, &pb.ListWorkersRequest{})
 			cancel()
@@ -210,12 +190,4 @@ func (d *dataSources) sources(string) []blobnet.Source {
 		add(address)
 	}
 	return out
-}
-
-func (d *dataSources) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.conns {
-		c.Close()
-	}
 }

@@ -11,18 +11,19 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // coordinators are the ways to the cluster: any coordinator passes calls on to
 // the leader, so it is enough to reach one.
 type coordinators struct {
-	dial func(address string) (*grpc.ClientConn, error)
-
-	mu        sync.Mutex
+	pool      *rpc.Pool
 	addresses []string
-	at        int    // the one in use
-	hint      string // the leader, as another coordinator told
-	conns     map[string]*grpc.ClientConn
+
+	mu   sync.Mutex
+	at   int    // the one in use
+	hint string // the leader, as another coordinator told
 }
 
 // Times of calls.
@@ -35,23 +36,12 @@ const (
 // conn returns the connection to use next.
 func (c *coordinators) conn() (*grpc.ClientConn, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	address := c.hint
 	if address == "" {
 		address = c.addresses[c.at%len(c.addresses)]
 	}
-	if conn := c.conns[address]; conn != nil {
-		return conn, nil
-	}
-	conn, err := c.dial(address)
-	if err != nil {
-		return nil, err
-	}
-	if c.conns == nil {
-		c.conns = map[string]*grpc.ClientConn{}
-	}
-	c.conns[address] = conn
-	return conn, nil
+	c.mu.Unlock()
+	return c.pool.Conn(address)
 }
 
 // failed notes that a call did not get through, and where the leader is said
@@ -107,13 +97,4 @@ func (c *coordinators) call(ctx context.Context, f func(context.Context, *grpc.C
 		}
 		wait = min(2*wait, backoffMax)
 	}
-}
-
-func (c *coordinators) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range c.conns {
-		conn.Close()
-	}
-	c.conns = nil
 }

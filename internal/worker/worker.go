@@ -21,6 +21,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
@@ -101,7 +102,7 @@ func New(c Config) (*Worker, error) {
 	if len(c.Coordinators) == 0 {
 		return nil, errors.New("a worker needs the address of a coordinator")
 	}
-	w := &Worker{Config: c, coords: &coordinators{dial: c.Dial, addresses: c.Coordinators}, isa: isa.String(), drives: map[chainKey]*drive{}}
+	w := &Worker{Config: c, coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}, isa: isa.String(), drives: map[chainKey]*drive{}}
 	w.jobs = newJobCache(w)
 	w.logs = &logBuffer{worker: w}
 	return w, nil
@@ -117,7 +118,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.stopAll()
 		cancel()
 		w.wg.Wait()
-		w.coords.close()
+		w.coords.pool.Close()
 	}()
 	wait := backoffMin
 	for {
