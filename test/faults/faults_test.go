@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	_ "github.com/ulisse-gp/ulisse/internal/cli" // what the binary is made of: a cached result is of the same code
 	"github.com/ulisse-gp/ulisse/internal/dev"
 )
 
