@@ -10,11 +10,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +25,8 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
@@ -38,6 +42,7 @@ import (
 type config struct {
 	spec                          string
 	isas, precisions, caches, psi []string
+	tolerances, sds               []string
 	threads                       []int
 	probes, repeat                int
 }
@@ -57,6 +62,8 @@ func main() {
 	list("precision", "float64", "solver precisions", &c.precisions)
 	list("cache", "off", "solver caches", &c.caches)
 	list("psi", "", "log parameters to take the gradient at: the mode of 512 rows if none are given", &c.psi)
+	list("tolerance", "", "solver tolerances: the specification's if none are given", &c.tolerances)
+	list("sd", "", "posterior sds of the log parameters: then the error of a gradient against the least tolerance's is printed as a shift, sd by sd", &c.sds)
 	flag.IntVar(&c.probes, "probes", 8, "trace probes")
 	flag.IntVar(&c.repeat, "repeat", 3, "gradients of each kind to take the median of")
 	worker := flag.Bool("worker", false, "print measurements as JSON for the instruction set of this process")
@@ -89,6 +96,7 @@ type row struct {
 	N, D             int
 	ISA, Precision   string
 	Cache            string
+	Tolerance        float64
 	Threads          int
 	Seconds          float64 // median
 	CPU              float64 // processor seconds of all threads, mean
@@ -97,6 +105,8 @@ type row struct {
 	Singles          int
 	Pairs, Residual  float64
 	Unconverged      int
+	Shift            float64   // largest sd·|error of the mean gradient|, 0 without sds
+	gradient         []float64 // sum over the runs
 	secondsOfEachRun []float64
 }
 
@@ -124,10 +134,10 @@ func (c *config) compare() error {
 			if first == nil {
 				first = &r
 				fmt.Printf("%s: n=%d d=%d, %d probes, median of %d gradients\n\n", c.spec, r.N, r.D, c.probes, c.repeat)
-				fmt.Fprintln(tw, "isa\tprecision\tcache\tthreads\ts/gradient\tfaster\tcpu s\titerations\tproducts\tsingle\tcpu ns/pair\tresidual\tunconverged\t")
+				fmt.Fprintln(tw, "isa\tprecision\tcache\ttolerance\tthreads\ts/gradient\tfaster\tcpu s\titerations\tproducts\tsingle\tcpu ns/pair\tresidual\tunconverged\tshift, sd\t")
 			}
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%d\t%.4g\t%.2f\t%.4g\t%.1f\t%d\t%d\t%.3g\t%.1e\t%d\t\n", r.ISA, r.Precision, r.Cache, r.Threads, r.Seconds, first.Seconds/r.Seconds, r.CPU,
-				r.Iterations, r.Products, r.Singles, 1e9*r.CPU/r.Pairs, r.Residual, r.Unconverged)
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%g\t%d\t%.4g\t%.2f\t%.4g\t%.1f\t%d\t%d\t%.3g\t%.1e\t%d\t%.2g\t\n", r.ISA, r.Precision, r.Cache, r.Tolerance, r.Threads, r.Seconds, first.Seconds/r.Seconds, r.CPU,
+				r.Iterations, r.Products, r.Singles, 1e9*r.CPU/r.Pairs, r.Residual, r.Unconverged, r.Shift)
 		}
 	}
 	return tw.Flush()
@@ -182,28 +192,42 @@ func (c *config) measure(ctx context.Context) error {
 						}
 						return op
 					}})
-				ch, err := d.NewChain(&chains.Prepared{Psi: psi}, 1)
+				tolerances, err := numbers(c.tolerances)
 				if err != nil {
 					return err
 				}
-				r := &row{N: len(problem.Y), D: problem.Inputs.Dim(), ISA: isa, Precision: precision, Cache: memory, Threads: threads}
-				if cache != nil && !cache.Use {
-					r.Cache += " (not used)"
+				if len(tolerances) == 0 {
+					tolerances = []float64{spec.Solver.Tolerance}
 				}
-				rows = append(rows, r)
-				gradients = append(gradients, func(iter int) error {
-					if err := budget.Acquire(ctx); err != nil {
+				for _, tolerance := range tolerances {
+					// The preconditioner is the driver's, whatever the tolerance; a
+					// chain takes it from the specification at its first gradient.
+					ch, err := d.NewChain(&chains.Prepared{Psi: psi}, 1)
+					if err != nil {
 						return err
 					}
-					defer budget.Release()
-					start := cputime.Seconds()
-					_, err := ch.Advance(ctx, chains.Task{Chain: 1, From: chains.State{Psi: slices.Clone(psi), Iter: iter}, Settings: settings, Iterations: 1})
-					r.CPU += (cputime.Seconds() - start) / float64(c.repeat)
-					r.secondsOfEachRun = append(r.secondsOfEachRun, last.Seconds)
-					r.Iterations, r.Products, r.Singles = last.Iterations, last.Products, last.Singles
-					r.Pairs, r.Residual, r.Unconverged = last.Pairs, max(r.Residual, last.Residual), r.Unconverged+last.Unconverged
-					return err
-				})
+					r := &row{N: len(problem.Y), D: problem.Inputs.Dim(), ISA: isa, Precision: precision, Cache: memory,
+						Tolerance: tolerance, Threads: threads, gradient: make([]float64, p)}
+					if cache != nil && !cache.Use {
+						r.Cache += " (not used)"
+					}
+					rows = append(rows, r)
+					gradients = append(gradients, func(iter int) error {
+						if err := budget.Acquire(ctx); err != nil {
+							return err
+						}
+						defer budget.Release()
+						spec.Solver.Tolerance = tolerance
+						start := cputime.Seconds()
+						_, err := ch.Advance(ctx, chains.Task{Chain: 1, From: chains.State{Psi: slices.Clone(psi), Iter: iter}, Settings: settings, Iterations: 1})
+						r.CPU += (cputime.Seconds() - start) / float64(c.repeat)
+						r.secondsOfEachRun = append(r.secondsOfEachRun, last.Seconds)
+						r.Iterations, r.Products, r.Singles = last.Iterations, last.Products, last.Singles
+						r.Pairs, r.Residual, r.Unconverged = last.Pairs, max(r.Residual, last.Residual), r.Unconverged+last.Unconverged
+						floats.Add(r.gradient, last.Gradient)
+						return err
+					})
+				}
 			}
 		}
 	}
@@ -218,7 +242,40 @@ func (c *config) measure(ctx context.Context) error {
 		slices.Sort(r.secondsOfEachRun)
 		r.Seconds = r.secondsOfEachRun[c.repeat/2]
 	}
+	if err := c.shifts(rows); err != nil {
+		return err
+	}
 	return json.NewEncoder(os.Stdout).Encode(rows)
+}
+
+// shifts compares the gradients with those of the least tolerance. Near the mode
+// an error of the gradient moves the posterior by the covariance times it.
+func (c *config) shifts(rows []*row) error {
+	sd, err := numbers(c.sds)
+	if err != nil || len(sd) == 0 {
+		return err
+	}
+	best := slices.MinFunc(rows, func(a, b *row) int { return cmp.Compare(a.Tolerance, b.Tolerance) })
+	if len(sd) != len(best.gradient) {
+		return fmt.Errorf("-sd has %d numbers, the parameters are %d", len(sd), len(best.gradient))
+	}
+	for _, r := range rows {
+		for i, g := range r.gradient {
+			r.Shift = max(r.Shift, sd[i]*math.Abs(g-best.gradient[i])/float64(c.repeat))
+		}
+	}
+	return nil
+}
+
+func numbers(text []string) ([]float64, error) {
+	out := make([]float64, len(text))
+	for i, s := range text {
+		var err error
+		if out[i], err = strconv.ParseFloat(s, 64); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // load reads the specification and its data, which lie beside it.
@@ -251,15 +308,5 @@ func (c *config) at(ctx context.Context, p *posterior.Problem, seed uint64) ([]f
 		}
 		return pt.Psi, nil
 	}
-	psi := make([]float64, len(c.psi))
-	for i, s := range c.psi {
-		var err error
-		if psi[i], err = strconv.ParseFloat(s, 64); err != nil {
-			return nil, err
-		}
-	}
-	if len(psi) != p.Model.NumParams() {
-		return nil, fmt.Errorf("%d log parameters, but the model has %d", len(psi), p.Model.NumParams())
-	}
-	return psi, nil
+	return numbers(c.psi)
 }
