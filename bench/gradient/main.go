@@ -197,7 +197,7 @@ func (c *config) measure(ctx context.Context) error {
 					return err
 				}
 				if len(tolerances) == 0 {
-					tolerances = []float64{spec.Solver.Tolerance}
+					tolerances = []float64{spec.Solver.Tolerance.Or(1e-6)}
 				}
 				for _, tolerance := range tolerances {
 					// The preconditioner is the driver's, whatever the tolerance; a
@@ -217,7 +217,7 @@ func (c *config) measure(ctx context.Context) error {
 							return err
 						}
 						defer budget.Release()
-						spec.Solver.Tolerance = tolerance
+						spec.Solver.Tolerance = job.Fixed(tolerance)
 						start := cputime.Seconds()
 						_, err := ch.Advance(ctx, chains.Task{Chain: 1, From: chains.State{Psi: slices.Clone(psi), Iter: iter}, Settings: settings, Iterations: 1})
 						r.CPU += (cputime.Seconds() - start) / float64(c.repeat)

@@ -57,6 +57,9 @@ type Prepared struct {
 	// a right-hand side took there, to tell its drift by.
 	Preconditioner *Preconditioner `json:"preconditioner,omitempty"`
 	Iterations     float64         `json:"iterations,omitempty"`
+	// Tolerance is the relative residual that solves go to, if it was chosen here
+	// and not by the specification.
+	Tolerance float64 `json:"tolerance,omitempty"`
 	// Rank is that of the exact sampler's P, chosen by the acceptance that was
 	// measured around the mode.
 	Rank       int     `json:"rank,omitempty"`
@@ -301,7 +304,7 @@ func (r *Run) prepared(p *Prepared) error {
 		return ErrPhase
 	}
 	if !point(d, append([][]float64{p.Psi}, p.Starts...)...) || len(p.Starts) != len(r.Chains) || len(p.Cov) != d*d || !finite(p.Cov) ||
-		!square(d, p.ProbeCov, p.SolverCov) || !finite([]float64{p.Asymmetry, p.Acceptance}) || p.Rank < 0 || !p.Cost.sane() {
+		!square(d, p.ProbeCov, p.SolverCov) || !finite([]float64{p.Asymmetry, p.Acceptance}) || !(p.Tolerance >= 0 && p.Tolerance < 1) || p.Rank < 0 || !p.Cost.sane() {
 		return ErrShape
 	}
 	r.Prepared = p

@@ -96,9 +96,9 @@ func (p *progress) Cache(c *cmvp.CachePlan) {
 func (p *progress) Observe(o driver.Observation) {
 	at := []slog.Attr{slog.Int("chain", o.Chain), slog.Int("iter", o.Iter), slog.Int("rows", o.N), slog.Any("psi", o.Psi)}
 	if o.Trials != nil {
-		for _, l := range []*slog.Logger{p.log, p.talk} {
-			l.Info("preconditioner", "kind", o.Trials[0].Kind, "rank", o.Trials[0].Rank, "trials", o.Trials)
-		}
+		chosen := []any{"kind", o.Trials[0].Kind, "rank", o.Trials[0].Rank}
+		p.log.Info("preconditioner", append(chosen, "trials", o.Trials)...)
+		p.talk.Info("preconditioner", append(chosen, "compared", len(o.Trials))...)
 		return
 	}
 	if o.Gradients == 0 { // a step of Metropolis–Hastings
@@ -111,7 +111,7 @@ func (p *progress) Observe(o driver.Observation) {
 		return
 	}
 	p.log.LogAttrs(context.Background(), slog.LevelInfo, "gradient", append(at, slog.Any("gradient", o.Gradient), slog.Int("probes", o.Probes), slog.Int("solves", o.Solves),
-		slog.Float64("solver_iterations", o.Iterations), slog.Float64("residual", o.Residual), slog.Int("unconverged", o.Unconverged),
+		slog.Float64("solver_iterations", o.Iterations), slog.Float64("tolerance", o.Tolerance), slog.Float64("residual", o.Residual), slog.Int("unconverged", o.Unconverged),
 		slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs), slog.Float64("pairs_read", o.PairsRead), slog.Float64("noise_ratio", o.Noise),
 		slog.Float64("noise_budget", o.Budget), slog.Float64("drift", o.Drift), slog.Float64("seconds", o.Seconds))...)
 	p.mu.Lock()

@@ -54,8 +54,9 @@ type Observation struct {
 	Psi        []float64 `json:"psi"`
 	Gradient   []float64 `json:"gradient,omitempty"`
 	Probes     int       `json:"probes,omitempty"`
-	Iterations float64   `json:"iterations"` // mean over right-hand sides
-	Residual   float64   `json:"residual"`   // largest true relative residual
+	Iterations float64   `json:"iterations"`          // mean over right-hand sides
+	Tolerance  float64   `json:"tolerance,omitempty"` // of the relative residual
+	Residual   float64   `json:"residual"`            // largest true relative residual
 	Noise      float64   `json:"noise_ratio,omitempty"`
 	Acceptance float64   `json:"acceptance,omitempty"` // of the proposal of this step
 	Budget     float64   `json:"noise_budget,omitempty"`
@@ -92,15 +93,16 @@ const maxAutoIterations = 5000
 
 // source estimates gradients on some rows and counts what they cost.
 type source struct {
-	op   Operator
-	est  *posterior.Estimator
-	rows int
+	op        Operator
+	est       *posterior.Estimator
+	rows      int
+	tolerance float64
 }
 
 // newSource returns a source over a problem (all rows or a subset) with a
 // preconditioner that may be nil. With early, solves stop early.
 func (d *Driver) newSource(p *posterior.Problem, op Operator, pre precond.P, tolerance float64, early bool) (*source, error) {
-	s := &source{op: op, rows: len(p.Y)}
+	s := &source{op: op, rows: len(p.Y), tolerance: tolerance}
 	so := &d.Spec.Solver
 	kind, err := posterior.ParseProbeKind(d.Spec.ProbeKind())
 	if err != nil {
@@ -158,7 +160,7 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 	cost := costOf(rep, before, s.op.Counts(), g.Seconds)
 	cost.Gradients = 1
 	obs := Observation{Chain: r.key.Chain, Iter: r.key.Iter, N: s.rows, Psi: slices.Clone(r.psi), Gradient: g.Value,
-		Probes: r.probes, Iterations: rep.MeanIterations(), Residual: rep.MaxResidual(), Budget: r.budget, Cost: cost}
+		Probes: r.probes, Iterations: rep.MeanIterations(), Tolerance: s.tolerance, Residual: rep.MaxResidual(), Budget: r.budget, Cost: cost}
 	if r.atMode > 0 {
 		obs.Drift = obs.Iterations / r.atMode
 	}
@@ -184,14 +186,15 @@ func costOf(rep solve.Report, before, after cmvp.Counts, seconds float64) chains
 
 // Chain drives one chain. It is not safe for concurrent use.
 type Chain struct {
-	d      *Driver
-	op     Operator         // gradients: sgld, fisher, leimkuhler-matthews
-	pre    precond.P        // of op
-	source *source          // over op
-	atMode float64          // iterations of a solve at the mode
-	early  bool             // whether its solves stop early
-	dense  *posterior.Dense // cholesky
-	exact  *exact           // exact
+	d         *Driver
+	op        Operator         // gradients: sgld, fisher, leimkuhler-matthews
+	pre       precond.P        // of op
+	source    *source          // over op
+	atMode    float64          // iterations of a solve at the mode
+	tolerance float64          // of its solves
+	early     bool             // whether its solves stop early
+	dense     *posterior.Dense // cholesky
+	exact     *exact           // exact
 }
 
 // NewChain returns the driver of a chain (from 1) of a prepared run.
@@ -207,14 +210,14 @@ func (d *Driver) NewChain(prep *chains.Prepared, chain int) (*Chain, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Chain{d: d, op: d.Operator(chain), pre: pre, atMode: prep.Iterations}, nil
+	return &Chain{d: d, op: d.Operator(chain), pre: pre, atMode: prep.Iterations, tolerance: d.tolerance(prep)}, nil
 }
 
 // use makes the chain's source what the settings ask for.
 func (c *Chain) use(early bool) (err error) {
 	if c.source == nil || c.early != early {
 		c.early = early
-		c.source, err = c.d.newSource(c.d.Problem, c.op, c.pre, c.d.Spec.Solver.Tolerance, early)
+		c.source, err = c.d.newSource(c.d.Problem, c.op, c.pre, c.tolerance, early)
 	}
 	return err
 }

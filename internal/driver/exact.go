@@ -71,7 +71,7 @@ func (d *Driver) exactOn(rows []int, chain int) *exact {
 	x.aux = posterior.NewAuxiliary(d.Problem, x.op, func(theta kernel.Params) (posterior.Smooth, error) {
 		cross.Set(theta)
 		return precond.OnRows(cross, rows)
-	}, solve.Options{Tolerance: min(so.Tolerance, exactError/float64(n)), MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*n+100)), Budget: d.Budget})
+	}, solve.Options{Tolerance: min(so.Tolerance.Or(fineTolerance), exactError/float64(n)), MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*n+100)), Budget: d.Budget})
 	return x
 }
 

@@ -29,7 +29,7 @@ func (d *Driver) precondition(p *posterior.Problem, psi []float64, chosen *chain
 		return nil, nil
 	case chosen != nil:
 		kind, rank = chosen.Kind, chosen.Rank
-	case kind == "auto":
+	case kind == "auto" || kind == "svd": // whose building costs more than a climb
 		kind = "rpcholesky"
 	}
 	return precond.BuildAny(kind, d.cross(p, psi), rank, random.Key{Seed: d.Spec.Seed})
@@ -60,7 +60,7 @@ func (d *Driver) choose(ctx context.Context, prep *chains.Prepared, op Operator,
 		prep.Preconditioner = &chains.Preconditioner{Kind: "rpcholesky", Rank: pc.Rank.Value}
 		return nil
 	}
-	w := precond.Work{Columns: 1 + d.Spec.Sampler.Probes.Or(assumedProbes), Tolerance: d.Spec.Solver.Tolerance}
+	w := precond.Work{Columns: 1 + d.Spec.Sampler.Probes.Or(assumedProbes), Tolerance: d.Spec.Solver.Tolerance.Or(climbResidual)}
 	for _, length := range d.Plan.Windows {
 		w.Solves += d.Plan.Chains * length
 	}

@@ -124,8 +124,13 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 	if err != nil {
 		return err
 	}
+	if d.Plan.Method != "exact" { // whose own bound is tighter
+		if err := d.chooseTolerance(ctx, prep, op, pre, pt.Info, key); err != nil {
+			return fmt.Errorf("choosing the solver's tolerance: %w", err)
+		}
+	}
 	if size0 < n {
-		src, err := d.newSource(d.Problem, op, pre, d.Spec.Solver.Tolerance, false)
+		src, err := d.newSource(d.Problem, op, pre, d.tolerance(prep), false)
 		if err != nil {
 			return err
 		}
@@ -145,7 +150,7 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 
 	// The noise of a gradient at the mode, as the chains will see it.
 	m := d.Spec.Solver.Method
-	src, err := d.newSource(d.Problem, op, pre, d.Spec.Solver.Tolerance, m == "ulisse" || m == "auto")
+	src, err := d.newSource(d.Problem, op, pre, d.tolerance(prep), m == "ulisse" || m == "auto")
 	if err != nil {
 		return err
 	}
@@ -171,7 +176,7 @@ func (d *Driver) climb(ctx context.Context, prep *chains.Prepared, p *posterior.
 		if err != nil {
 			return nil, err
 		}
-		src, err := d.newSource(p, op, pre, max(climbResidual, d.Spec.Solver.Tolerance), false)
+		src, err := d.newSource(p, op, pre, max(climbResidual, d.Spec.Solver.Tolerance.Or(climbResidual)), false)
 		if err != nil {
 			return nil, err
 		}

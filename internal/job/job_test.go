@@ -22,7 +22,7 @@ name: concrete
 data: {path: concrete.csv, target: strength, standardize: true, rows: 0, holdout: 0}
 model: {kernel: rbf, ard: false, priors: {sigma: "gamma(1,1)", tau: "gamma(1,1)", lambda: "gamma(1,1)"}}
 sampler: {method: fisher, chains: 4, warmup: auto, draws: 500, probes: auto}
-solver: {method: pcg, tolerance: 1e-6, preconditioner: {kind: rpcholesky, rank: auto}}
+solver: {method: pcg, tolerance: auto, preconditioner: {kind: rpcholesky, rank: auto}}
 stop: {rhat: 1.01, ess: 400, max_draws: 5000, max_time: 1h}
 seed: 1
 `
@@ -97,7 +97,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "sampler: {warmup: some}\n", `s.yaml: line 3, column 19: sampler.warmup: "some" is not a whole number or auto`},
 		{data + "sampler: {step: big}\n", `s.yaml: line 3, column 17: sampler.step: "big" is not a number or auto`},
 		{data + "model: {ard: maybe}\n", `s.yaml: line 3, column 14: model.ard: "maybe" is not true or false`},
-		{data + "solver: {tolerance: .nan}\n", `s.yaml: line 3, column 21: solver.tolerance: ".nan" is not a number`},
+		{data + "solver: {tolerance: .nan}\n", `s.yaml: line 3, column 21: solver.tolerance: ".nan" is not a number or auto`},
 		{data + "stop: {max_time: 5}\n", `s.yaml: line 3, column 18: stop.max_time: "5" is not a time span: write it as 90s, 30m or 1h30m`},
 		{data + "sampler: fisher\n", `s.yaml: line 3, column 10: sampler: "fisher" stands where fields should`},
 		{"name: [a]\n", `s.yaml: line 1, column 7: name: a list is not text`},

@@ -85,7 +85,7 @@ type SGLD struct {
 // Solver says how to solve with K.
 type Solver struct {
 	Method         string         `yaml:"method" json:"method"`
-	Tolerance      float64        `yaml:"tolerance" json:"tolerance"`
+	Tolerance      Auto[float64]  `yaml:"tolerance" json:"tolerance"`
 	MaxIterations  Auto[int]      `yaml:"max_iterations" json:"max_iterations"`
 	Precision      string         `yaml:"precision" json:"precision"`
 	Cache          Memory         `yaml:"cache" json:"cache"`
@@ -123,7 +123,7 @@ func Default() Spec {
 			SGLD: SGLD{A: 4.004, B: 40.04, Gamma: 1, Freeze: 0.002, Batch: 100, Redraw: 20},
 		},
 		Solver: Solver{
-			Method: "pcg", Tolerance: 1e-6, Precision: "auto",
+			Method: "pcg", Precision: "auto",
 			Preconditioner: Preconditioner{Kind: "rpcholesky"},
 			Q:              1, Law: "paper", Beta: 1,
 		},

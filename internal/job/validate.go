@@ -91,7 +91,7 @@ func (s *Spec) fault() (path, msg string) {
 		atLeast("sampler.sgld.redraw", sm.SGLD.Redraw, 1),
 		{sm.Method == "sgld" && sm.Checkpoint%sm.SGLD.Redraw != 0, "sampler.checkpoint", fmt.Sprintf("%d, but must be a multiple of sampler.sgld.redraw, %d: warm starts end at checkpoints", sm.Checkpoint, sm.SGLD.Redraw)},
 		oneOf("solver.method", so.Method, SolverMethods),
-		{!(so.Tolerance > 0 && so.Tolerance < 1), "solver.tolerance", fmt.Sprintf("%g, but must be between 0 and 1", so.Tolerance)},
+		{!(so.Tolerance.Or(0.5) > 0 && so.Tolerance.Or(0.5) < 1), "solver.tolerance", fmt.Sprintf("%g, but must be between 0 and 1", so.Tolerance.Value)},
 		atLeast("solver.max_iterations", so.MaxIterations.Or(1), 1),
 		oneOf("solver.precision", so.Precision, Precisions),
 		{(so.Method == "ulisse" || so.Method == "auto") && so.Precision == "mixed", "solver.precision", "stopping early (ulisse, auto) needs float64: its solutions are not verified"},

@@ -81,6 +81,7 @@ type Chain struct {
 // Tuned are the settings that warm-up arrived at.
 type Tuned struct {
 	Probes      int     `json:"probes,omitempty"`
+	Tolerance   float64 `json:"tolerance,omitempty"` // of the solves' relative residuals
 	Step        float64 `json:"step,omitempty"`
 	NoiseBudget float64 `json:"noise_budget,omitempty"`
 	EarlyStop   bool    `json:"early_stopping,omitempty"` // solves stop early (solver.method: ulisse, or auto's choice)
@@ -150,7 +151,8 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 		sum.Preconditioner = precondOf(r)
 	}
 	if t := r.Settings; t != nil && t.Probes > 0 {
-		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget, EarlyStop: t.Early}
+		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget, EarlyStop: t.Early,
+			Tolerance: s.Solver.Tolerance.Or(r.Prepared.Tolerance)}
 	}
 	sum.warn(s, r)
 	return sum
@@ -229,7 +231,7 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 		}
 	}
 	if u := sum.Total.Unconverged; u > 0 {
-		add("%d of %d linear systems did not reach the tolerance %g: raise solver.max_iterations, or the rank of the preconditioner", u, sum.Total.Solves, s.Solver.Tolerance)
+		add("%d of %d linear systems did not reach the tolerance: raise solver.max_iterations, or the rank of the preconditioner", u, sum.Total.Solves)
 	}
 	if n := sum.Total.Shortened; 100*n > sum.Total.Gradients {
 		add("%d of %d gradients were too steep to be followed: the posterior is far from normal, use method: exact or --certify", n, sum.Total.Gradients)
@@ -342,6 +344,9 @@ func (sum *Summary) cost(b *strings.Builder) {
 	}
 	if s := sum.Settings; s != nil {
 		fmt.Fprintf(b, "%d probes", s.Probes)
+		if s.Tolerance > 0 {
+			fmt.Fprintf(b, ", tolerance %g", s.Tolerance)
+		}
 		if s.Step > 0 {
 			fmt.Fprintf(b, ", step %.2f, noise budget left %.2f", s.Step, s.NoiseBudget)
 		}
