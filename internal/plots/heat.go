@@ -36,9 +36,13 @@ func HeatMap(w io.Writer, tables []Heat, xlabel, note string, limit float64) err
 	scale.SetMin(-limit)
 	scale.SetMax(limit)
 	colours := scale.Palette(101)
-	var panels []*plot.Plot
-	for _, t := range tables {
+	f := newFigure(tables[0].Title+" — "+note, "Tables of numbers as colours, blue below zero and red above.", nil)
+	f.height = vg.Length(len(tables[0].Rows))*0.5*vg.Centimeter + 3*vg.Centimeter
+	for i, t := range tables {
 		p := newPlot(t.Title, xlabel, "")
+		if i == 0 {
+			p.Title.Text = ""
+		}
 		h := plotter.NewHeatMap(cells{t}, colours)
 		h.Min, h.Max = -limit, limit
 		ends := colours.Colors()
@@ -50,10 +54,9 @@ func HeatMap(w io.Writer, tables []Heat, xlabel, note string, limit float64) err
 		p.X.Tick.Marker, p.Y.Tick.Marker = labels(t.Cols), labels(reversed(t.Rows))
 		p.X.Tick.Length, p.Y.Tick.Length = 0, 0
 		p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = draw.XCenter, draw.YTop
-		panels = append(panels, p)
+		f.add(p)
 	}
-	panels[0].Title.Text += " — " + note
-	return stackOf(w, panels, vg.Length(len(tables[0].Rows))*0.5*vg.Centimeter+3*vg.Centimeter)
+	return f.write(w)
 }
 
 // numbers writes the numbers into the cells.
@@ -72,7 +75,7 @@ func numbers(p *plot.Plot, t Heat) error {
 		return err
 	}
 	for i := range l.TextStyle {
-		l.TextStyle[i].Font = p.X.Tick.Label.Font
+		l.TextStyle[i].Font = p.X.Tick.Label.Font // black, on colours that are the same in the dark
 		l.TextStyle[i].XAlign, l.TextStyle[i].YAlign = draw.XCenter, draw.YCenter
 	}
 	p.Add(l)

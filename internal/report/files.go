@@ -50,8 +50,8 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // WriteAll writes the results of a run into a directory:
-// draws/chain-K.csv, summary.json, summary.txt, trace.svg, density.svg and
-// rhat.svg.
+// draws/chain-K.csv, summary.json, summary.txt, and the plots trace.svg,
+// density.svg, rank.svg, mean.svg, rhat.svg, autocorrelation.svg and pairs.svg.
 func WriteAll(dir string, sum *Summary, d *dataset.Info, m kernel.Model, r *chains.Run) error {
 	if err := os.MkdirAll(filepath.Join(dir, "draws"), 0o755); err != nil {
 		return err
@@ -75,6 +75,10 @@ func WriteAll(dir string, sum *Summary, d *dataset.Info, m kernel.Model, r *chai
 		}
 		files["trace.svg"] = func(w io.Writer) error { return plots.Trace(w, draws) }
 		files["density.svg"] = func(w io.Writer) error { return plots.Density(w, draws, truth) }
+		files["rank.svg"] = func(w io.Writer) error { return plots.Rank(w, draws) }
+		files["mean.svg"] = func(w io.Writer) error { return plots.RunningMean(w, draws) }
+		files["autocorrelation.svg"] = func(w io.Writer) error { return plots.Autocorrelation(w, draws) }
+		files["pairs.svg"] = func(w io.Writer) error { return plots.Pairs(w, draws) }
 		files["rhat.svg"] = func(w io.Writer) error { return plots.RunningRHat(w, draws, r.Plan.RHat) }
 	}
 	for name, write := range files {

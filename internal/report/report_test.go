@@ -198,7 +198,8 @@ func TestCSV(t *testing.T) {
 	if DrawsSHA256(back) == sum.DrawsSHA256 {
 		t.Error("the hash does not see a change of one bit")
 	}
-	for _, name := range []string{"summary.json", "summary.txt", "trace.svg", "density.svg", "rhat.svg"} {
+	for _, name := range []string{"summary.json", "summary.txt", "trace.svg", "density.svg", "rank.svg", "mean.svg", "rhat.svg",
+		"autocorrelation.svg", "pairs.svg"} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
 		}
