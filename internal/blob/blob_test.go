@@ -326,7 +326,7 @@ func TestDiskFull(t *testing.T) {
 	if s.claimed != 0 {
 		t.Errorf("%d bytes are still promised", s.claimed)
 	}
-	if n, err := diskFree(dir); err != nil || n <= 0 {
+	if n, err := DiskFree(dir); err != nil || n <= 0 {
 		t.Errorf("free on this disk: %d, %v", n, err)
 	}
 }

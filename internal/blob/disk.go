@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskFree returns the bytes that are free for this process on the disk of dir.
-func diskFree(dir string) (int64, error) {
+// DiskFree returns the bytes that are free for this process on the disk of dir.
+func DiskFree(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return 0, err

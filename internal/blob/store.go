@@ -42,7 +42,7 @@ type Store struct {
 // process at a time can have it open.
 func Open(dir string, o Options) (*Store, error) {
 	if o.Free == nil {
-		o.Free = diskFree
+		o.Free = DiskFree
 	}
 	if o.Now == nil {
 		o.Now = time.Now

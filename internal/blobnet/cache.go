@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
 )
@@ -18,6 +19,8 @@ type Cache struct {
 	budget  int64 // bytes
 	sources func(addr string) []Source
 	fetches flights
+
+	hits, misses atomic.Int64
 
 	mu     sync.Mutex
 	coming map[string]int64 // sizes of the blobs that are being fetched
@@ -34,9 +37,12 @@ func NewCache(store *blob.Store, budget int64, sources func(addr string) []Sourc
 // blob share one fetch. The blob is not evicted until the reader is closed.
 func (c *Cache) Get(ctx context.Context, addr string) (*blob.Reader, error) {
 	var err error
-	for range 3 { // it may be evicted, or have decayed, before it is opened
+	for try := range 3 { // it may be evicted, or have decayed, before it is opened
 		var r *blob.Reader
 		r, err = c.store.Open(addr)
+		if try == 0 {
+			c.count(err == nil)
+		}
 		if err == nil {
 			return r, nil
 		}
@@ -52,6 +58,18 @@ func (c *Cache) Get(ctx context.Context, addr string) (*blob.Reader, error) {
 	}
 	return nil, err
 }
+
+func (c *Cache) count(hit bool) {
+	if hit {
+		c.hits.Add(1)
+	} else {
+		c.misses.Add(1)
+	}
+}
+
+// Counts returns how many blobs were there when they were asked for, and how
+// many were not.
+func (c *Cache) Counts() (hits, misses int64) { return c.hits.Load(), c.misses.Load() }
 
 // Close waits for fetches to end; the contexts of their callers end them.
 func (c *Cache) Close() { c.fetches.wait() }

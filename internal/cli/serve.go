@@ -33,6 +33,12 @@ func hostname() string {
 	return name
 }
 
+// What coordinators and workers say of their private ports.
+const (
+	metricsUsage = "private `address` for metrics and probes; empty for none"
+	pprofUsage   = "serve profiles under /debug/pprof/ of --metrics"
+)
+
 func (a *App) coordinatorCommand() *cobra.Command {
 	var s server.Coordinator
 	var level string
@@ -63,6 +69,8 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringVar(&s.Raft, "raft", "127.0.0.1:7001", "`address` for the replication between coordinators")
 	f.StringVar(&s.RaftAdvertise, "raft-advertise", "", "`address` at which others reach --raft; a name where addresses change")
 	f.StringVar(&s.HTTP, "http", "127.0.0.1:7002", "`address` for the JSON API and probes; empty for none")
+	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7003", metricsUsage)
+	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
 	f.IntVar(&s.BootstrapExpect, "bootstrap-expect", 1, "number of coordinators that found the cluster; 0 to join one")
 	f.StringSliceVar(&s.Peers, "peers", nil, "raft addresses of other coordinators, or a name that stands for all of them")
 	f.DurationVar(&s.Grace, "grace", 10*time.Second, "time that a worker may be silent before its chains are given to others")
@@ -105,7 +113,8 @@ SIGTERM it hands its chains back at their next checkpoints and leaves.`,
 	f.StringVar(&s.Dir, "dir", "ulisse-worker", "cache data sets in this `folder`")
 	f.StringVar(&s.Listen, "listen", "127.0.0.1:7010", "`address` for the rows that other workers ask for")
 	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")
-	f.StringVar(&s.HTTP, "http", "", "`address` for probes; empty for none")
+	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7013", metricsUsage)
+	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
 	f.IntVar(&s.Cores, "cores", 0, "compute on this many cores; 0 for all (a container's limit is respected)")
 	f.Int64Var(&s.CacheBytes, "cache-bytes", 0, "`bytes` of data sets to keep; 0 for no limit")
 	f.IntVar(&s.MinRows, "min-rows", 0, "rows from which a product is split over a group; 0 for the default")
@@ -156,7 +165,7 @@ process. A process that dies is started again.`,
 
 func (a *App) tellDev(cfg dev.Config, procs []dev.Process) {
 	for _, p := range procs {
-		fmt.Fprintf(a.Stderr, "%-14s  pid %-7d  grpc %-21s  http %s\n", p.Name, p.PID, p.Addresses.GRPC, p.Addresses.HTTP)
+		fmt.Fprintf(a.Stderr, "%-14s  pid %-7d  grpc %-21s  metrics %-21s  %s\n", p.Name, p.PID, p.Addresses.GRPC, p.Addresses.Metrics, p.Addresses.HTTP)
 	}
 	fmt.Fprintf(a.Stderr, "\npoint the client at it with:  . %s\nstop it with Ctrl-C; it goes on where it stopped with the same --dir\n", filepath.Join(cfg.Dir, "env"))
 }

@@ -67,6 +67,10 @@ type Config struct {
 	// regained ends one Lead and begins another.
 	Lead func(ctx context.Context)
 
+	// Applied, if set, is told how long each batch of entries took to enter the
+	// state. It must return at once.
+	Applied func(took time.Duration)
+
 	// Logger takes raft's messages too. Default: slog.Default().
 	Logger *slog.Logger
 

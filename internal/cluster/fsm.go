@@ -2,13 +2,17 @@ package cluster
 
 import (
 	"io"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 )
 
 // fsm is what raft sees of the state.
-type fsm struct{ *state }
+type fsm struct {
+	*state
+	took func(time.Duration) // to apply a batch; nil if nobody asks
+}
 
 var _ raft.BatchingFSM = fsm{}
 
@@ -16,7 +20,12 @@ var _ raft.BatchingFSM = fsm{}
 func (f fsm) Apply(l *raft.Log) any { return f.apply([]*raft.Log{l})[0] }
 
 // ApplyBatch applies entries in one transaction.
-func (f fsm) ApplyBatch(logs []*raft.Log) []any { return f.apply(logs) }
+func (f fsm) ApplyBatch(logs []*raft.Log) []any {
+	if f.took != nil {
+		defer func(began time.Time) { f.took(time.Since(began)) }(time.Now())
+	}
+	return f.apply(logs)
+}
 
 // Snapshot opens a read transaction; the copying is Persist's, beside Apply.
 // After a restart raft hands over again what the state has, and would label a

@@ -157,7 +157,7 @@ func (n *Node) start(d disk) error {
 		// The state on disk is raft's state unless a snapshot is newer.
 		pos, _ := n.state.applied()
 		conf.NoSnapshotRestoreOnStart = pos.covers(newest)
-		n.raft, err = raft.NewRaft(conf, fsm{n.state}, d.cache, d.store, snaps, n.trans)
+		n.raft, err = raft.NewRaft(conf, fsm{n.state, n.cfg.Applied}, d.cache, d.store, snaps, n.trans)
 	}
 	if err != nil {
 		n.cancel()
@@ -206,6 +206,13 @@ func (n *Node) Changed() <-chan struct{} {
 
 // Term returns raft's term.
 func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
+
+// Behind returns the number of entries that this node knows to be committed and
+// has not applied.
+func (n *Node) Behind() uint64 {
+	commit, applied := n.raft.CommitIndex(), n.Applied()
+	return commit - min(applied, commit)
+}
 
 // Leader returns the leader as this node knows it; zero if it knows none.
 func (n *Node) Leader() Server {

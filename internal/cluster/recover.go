@@ -33,7 +33,7 @@ func Recover(cfg Config, servers []Server) (err error) {
 	defer func() { err = errors.Join(err, d.close()) }()
 	_, trans := raft.NewInmemTransport("")
 	defer trans.Close()
-	err = raft.RecoverCluster(cfg.raftConfig(), recovering{fsm{d.state}}, d.cache, d.store, d.snaps, trans, voters(servers))
+	err = raft.RecoverCluster(cfg.raftConfig(), recovering{fsm{state: d.state}}, d.cache, d.store, d.snaps, trans, voters(servers))
 	if err != nil {
 		return fmt.Errorf("cluster: recover %s: %w", cfg.Dir, err)
 	}

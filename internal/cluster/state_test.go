@@ -133,7 +133,7 @@ func TestSnapshotWhileApplying(t *testing.T) {
 	s := tempState(t, &chain{})
 	s.apply(entries(1, "a", "b"))
 	want, _ := stateSum(t, s)
-	snap, err := fsm{s}.Snapshot()
+	snap, err := fsm{state: s}.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestRestoreUnderReaders(t *testing.T) {
 	s.apply(entries(1, "a"))
 	from.apply(entries(1, "a", "b", "c"))
 	old, _ := stateSum(t, s)
-	snap, err := fsm{from}.Snapshot()
+	snap, err := fsm{state: from}.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,11 +235,11 @@ func TestNoSnapshotBeforeCaughtUp(t *testing.T) {
 	}
 	defer s.close()
 	s.apply(all[:2])
-	if _, err := (fsm{s}).Snapshot(); err != raft.ErrNothingNewToSnapshot {
+	if _, err := (fsm{state: s}).Snapshot(); err != raft.ErrNothingNewToSnapshot {
 		t.Errorf("a snapshot in the middle of the replay: %v", err)
 	}
 	s.apply(all[2:])
-	snap, err := fsm{s}.Snapshot()
+	snap, err := fsm{state: s}.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}

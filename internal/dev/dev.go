@@ -3,6 +3,7 @@
 package dev
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,8 +50,10 @@ type Process struct {
 // Addresses are where a process listens.
 type Addresses struct {
 	GRPC string `json:"grpc,omitempty"`
-	HTTP string `json:"http,omitempty"`
-	Raft string `json:"raft,omitempty"`
+	HTTP string `json:"http,omitempty"` // of coordinators
+	Raft string `json:"raft,omitempty"` // of coordinators
+	// Metrics is the private port, for metrics and probes.
+	Metrics string `json:"metrics,omitempty"`
 }
 
 // The files in Dir that others read.
@@ -152,28 +155,29 @@ func (c *cluster) layOut() error {
 			return fmt.Errorf("%s holds a cluster of %d coordinators, not %d: choose another folder", c.Dir, coordinators, c.Coordinators)
 		}
 	}
-	add := func(role, name string, n int) error {
-		a, ok := before[name]
-		if !ok {
-			free, err := freeAddresses(n)
-			if err != nil {
-				return err
-			}
-			a = Addresses{GRPC: free[0], HTTP: free[1]}
-			if n > 2 {
-				a.Raft = free[2]
-			}
+	add := func(role, name string) error {
+		a := before[name]
+		need := []*string{&a.GRPC, &a.Metrics}
+		if role == "coordinator" {
+			need = append(need, &a.HTTP, &a.Raft)
+		}
+		free, err := freeAddresses(len(need))
+		if err != nil {
+			return err
+		}
+		for i, at := range need {
+			*at = cmp.Or(*at, free[i])
 		}
 		c.procs = append(c.procs, &Process{Role: role, Name: name, Addresses: a})
 		return nil
 	}
 	for i := range c.Coordinators {
-		if err := add("coordinator", fmt.Sprintf("coordinator-%d", i+1), 3); err != nil {
+		if err := add("coordinator", fmt.Sprintf("coordinator-%d", i+1)); err != nil {
 			return err
 		}
 	}
 	for i := range c.Workers {
-		if err := add("worker", fmt.Sprintf("worker-%d", i+1), 2); err != nil {
+		if err := add("worker", fmt.Sprintf("worker-%d", i+1)); err != nil {
 			return err
 		}
 	}
@@ -182,9 +186,9 @@ func (c *cluster) layOut() error {
 		raft, grpc = append(raft, p.Addresses.Raft), append(grpc, p.Addresses.GRPC)
 	}
 	for _, p := range c.procs {
-		common := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(c.Dir, p.Name), "--listen", p.Addresses.GRPC, "--http", p.Addresses.HTTP}
+		common := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(c.Dir, p.Name), "--listen", p.Addresses.GRPC, "--metrics", p.Addresses.Metrics}
 		if p.Role == "coordinator" {
-			p.args = slices.Concat(common, []string{"--raft", p.Addresses.Raft, "--bootstrap-expect", strconv.Itoa(c.Coordinators),
+			p.args = slices.Concat(common, []string{"--http", p.Addresses.HTTP, "--raft", p.Addresses.Raft, "--bootstrap-expect", strconv.Itoa(c.Coordinators),
 				"--peers", strings.Join(raft, ",")}, c.CoordinatorArgs)
 		} else {
 			p.args = slices.Concat(common, []string{"--coordinators", strings.Join(grpc, ","), "--cores", strconv.Itoa(c.Cores)}, c.WorkerArgs)

@@ -21,6 +21,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
 	"github.com/ulisse-gp/ulisse/internal/cluster"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/monitor"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 	"github.com/ulisse-gp/ulisse/internal/version"
@@ -35,6 +36,8 @@ type Coordinator struct {
 	Raft            string
 	RaftAdvertise   string
 	HTTP            string // JSON, health; none if empty
+	Metrics         string // metrics and probes; none if empty
+	Pprof           bool   // profiles too, beside metrics
 	BootstrapExpect int
 	Peers           []string // raft addresses of other coordinators, or a name of all
 	Grace           time.Duration
@@ -44,6 +47,9 @@ type Coordinator struct {
 	Logger          *slog.Logger
 	// Ready, if set, is called with the addresses once everything listens.
 	Ready func(grpc, raft, http string)
+	// Monitor, if set, is the private port in place of one at Metrics; the caller
+	// closes it.
+	Monitor *monitor.Server
 }
 
 // stopMost bounds how long calls may take to end when a process stops.
@@ -51,6 +57,11 @@ const stopMost = 5 * time.Second
 
 // Run runs the coordinator until ctx is done.
 func (c Coordinator) Run(ctx context.Context) (err error) {
+	mon, done, err := private(c.Monitor, monitor.Config{Address: c.Metrics, Pprof: c.Pprof})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	grpcLis, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for RPCs: %w", err)
@@ -74,6 +85,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 
 	dial := rpc.Dialer(nil)
 	node := &replica{}
+	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
 	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, Peers: node.peers,
 		Grace: c.Grace, SplitRows: c.SplitRows})
 	if err != nil {
@@ -88,10 +100,12 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	}
 	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: state.NewMachine(),
 		Listener: raftLis, Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version,
-		BootstrapExpect: c.BootstrapExpect, Peers: c.Peers, GracePeriod: c.MemberGrace, Lead: lead, Logger: c.Logger})
+		BootstrapExpect: c.BootstrapExpect, Peers: c.Peers, GracePeriod: c.MemberGrace, Lead: lead, Logger: c.Logger,
+		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) }})
 	if err != nil {
 		return err
 	}
+	node.committed = func(took time.Duration) { measures.commit.Observe(took.Seconds()) }
 	close(opened)
 	defer func() { err = errors.Join(err, node.Node.Close()) }()
 
@@ -136,12 +150,17 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		wg.Go(func() { failed <- h.Serve(httpLis) })
 		defer h.Close()
 	}
-	c.Logger.Info("coordinator ready", "id", c.ID, "grpc", advertise, "raft", raftLis.Addr(), "http", httpAddress, "version", version.Version)
+	mon.Registry.MustRegister(measures, coord)
+	mon.Handle("GET /workers-wanted", http.HandlerFunc(coord.ServeWanted))
+	mon.Started(node.ready)
+	c.Logger.Info("coordinator ready", "id", c.ID, "grpc", advertise, "raft", raftLis.Addr(), "http", httpAddress, "metrics", mon.Address(),
+		"version", version.Version)
 	if c.Ready != nil {
 		c.Ready(grpcLis.Addr().String(), raftLis.Addr().String(), httpAddress)
 	}
 	select {
 	case <-ctx.Done():
+		mon.Stopping()
 		handOver(node.Node)
 		return nil
 	case err := <-failed:
@@ -186,12 +205,27 @@ func orListener(advertise string, l net.Listener) string {
 }
 
 // replica is a cluster.Node as a coordinator sees it.
-type replica struct{ *cluster.Node }
+type replica struct {
+	*cluster.Node
+	committed func(time.Duration) // is told what commands took; nil if nobody asks
+}
 
 // Apply replicates a command.
 func (r *replica) Apply(ctx context.Context, command []byte) (any, error) {
+	began := time.Now()
 	out, _, err := r.Node.Apply(ctx, command)
+	if err == nil && r.committed != nil {
+		r.committed(time.Since(began))
+	}
 	return out, err
+}
+
+// ready says why the node cannot serve, if so.
+func (r *replica) ready() error {
+	if id, _ := r.Leader(); id == "" {
+		return errors.New("the coordinators have no leader at the moment")
+	}
+	return nil
 }
 
 // Age returns the time since the leader was heard of.

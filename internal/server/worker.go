@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/blob/ref"
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/monitor"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/shard"
@@ -33,12 +33,16 @@ type Worker struct {
 	Coordinators []string
 	Listen       string // row server
 	Advertise    string // where other workers reach it; the address listened on if empty
-	HTTP         string // health; none if empty
+	Metrics      string // metrics and probes; none if empty
+	Pprof        bool   // profiles too
 	Cores        int    // 0: as many as GOMAXPROCS
 	CacheBytes   int64  // of data sets; 0: no limit
 	MinRows      int
 	// What jobs may read by reference: folders, hosts.
 	DataRoots, DataHosts []string
+	// Monitor, if set, is the private port in place of one at Metrics; the caller
+	// closes it.
+	Monitor *monitor.Server
 	// DrainTime is how long a worker that is told to stop may take to finish the
 	// checkpoints that it is at.
 	DrainTime time.Duration
@@ -47,7 +51,12 @@ type Worker struct {
 
 // Run runs the worker until ctx is done and it has been drained, or has had
 // DrainTime to be.
-func (c Worker) Run(ctx context.Context) error {
+func (c Worker) Run(ctx context.Context) (err error) {
+	mon, done, err := private(c.Monitor, monitor.Config{Address: c.Metrics, Pprof: c.Pprof})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
 	lis, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for other workers: %w", err)
@@ -69,7 +78,7 @@ func (c Worker) Run(ctx context.Context) error {
 	pool := shard.NewPool(meter, grpc.WithTransportCredentials(rpc.Credentials(nil)))
 	defer pool.Close()
 	w, err := worker.New(worker.Config{ID: c.ID, Address: data.self, Coordinators: c.Coordinators, Budget: budget, Logger: c.Logger,
-		Dial: dial, Peers: pool, Meter: meter, MinRows: c.MinRows,
+		Dial: dial, Peers: pool, Meter: meter, MinRows: c.MinRows, Cached: cache.Counts,
 		Open: func(ctx context.Context, address, path string) (io.ReadCloser, error) {
 			if address != "" {
 				return cache.Get(ctx, address)
@@ -89,26 +98,24 @@ func (c Worker) Run(ctx context.Context) error {
 		pb.RegisterTilesServer(s, tiles)
 		pb.RegisterDataServer(s, blobs)
 	}, shard.ServerOptions()...)
-	failed := make(chan error, 3)
+	failed := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { failed <- s.Serve(lis) })
 	defer wg.Wait()
 	defer stop(s, healthy)
-	if c.HTTP != "" {
-		httpLis, err := net.Listen("tcp", c.HTTP)
-		if err != nil {
-			return fmt.Errorf("listening for HTTP: %w", err)
+	mon.Registry.MustRegister(w)
+	mon.Started(func() error {
+		if !w.Connected() {
+			return errors.New("no session with the leading coordinator")
 		}
-		h := &http.Server{Handler: workerHTTP(w), ReadHeaderTimeout: 10 * time.Second}
-		wg.Go(func() { failed <- h.Serve(httpLis) })
-		defer h.Close()
-	}
+		return nil
+	})
 
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	ended := make(chan error, 1)
 	wg.Go(func() { ended <- w.Run(work) })
-	c.Logger.Info("worker ready", "id", c.ID, "address", data.self, "cores", budget.Cores(), "version", version.Version)
+	c.Logger.Info("worker ready", "id", c.ID, "address", data.self, "metrics", mon.Address(), "cores", budget.Cores(), "version", version.Version)
 	select {
 	case err := <-ended:
 		return err
@@ -116,6 +123,7 @@ func (c Worker) Run(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 	}
+	mon.Stopping()
 	w.Drain()
 	late, tick := time.After(c.DrainTime), time.NewTicker(100*time.Millisecond)
 	defer tick.Stop()
@@ -135,20 +143,6 @@ func (c Worker) Run(ctx context.Context) error {
 		return err
 	}
 	return nil
-}
-
-func workerHTTP(w *worker.Worker) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(o http.ResponseWriter, _ *http.Request) { o.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", func(o http.ResponseWriter, _ *http.Request) {
-		if !w.Connected() {
-			o.WriteHeader(http.StatusServiceUnavailable)
-			o.Write([]byte("no session with the leading coordinator\n"))
-			return
-		}
-		o.Write([]byte("ok\n"))
-	})
-	return mux
 }
 
 // dataSources are the nodes that may have a data set: coordinators, then other

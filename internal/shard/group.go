@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
@@ -210,7 +211,13 @@ func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error 
 }
 
 // alone computes a product on the driver.
-func (g *Group) alone(ctx context.Context, p *Product, dst [][]float64) error {
+func (g *Group) alone(ctx context.Context, p *Product, dst [][]float64) (err error) {
+	began := time.Now()
+	defer func() {
+		if err == nil {
+			g.conf.Meter.computed(int64(p.N)*int64(p.N), time.Since(began), false)
+		}
+	}()
 	switch p.Kind {
 	case Single:
 		return g.local.MulSingle(ctx, dst, p.V)

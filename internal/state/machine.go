@@ -34,7 +34,7 @@ func (m *Machine) Init(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	return nil
+	return initIndex(tx)
 }
 
 // Apply applies a command in a transaction and returns the *Job that it made or
@@ -330,6 +330,9 @@ func (m *Machine) remove(tx *bbolt.Tx, j *Job) error {
 		}
 	}
 	if err := removeEvents(tx, j.ID); err != nil {
+		return err
+	}
+	if err := removeEntry(tx, j); err != nil {
 		return err
 	}
 	return remove(tx, jobsBucket, j.ID)

@@ -19,6 +19,7 @@ var (
 	eventsBucket  = []byte("events")  // id → bucket of number → chains.Event
 	activeBucket  = []byte("active")  // ids of the jobs that have not ended
 	blobsBucket   = []byte("blobs")   // address → Blob
+	orderBucket   = []byte("order")   // time of submission and id → what is searched for
 )
 
 // get reads a value, or returns false.
@@ -69,6 +70,9 @@ func putJob(tx *bbolt.Tx, j *Job) error {
 		err = tx.Bucket(activeBucket).Put([]byte(j.ID), []byte{1})
 	}
 	if err != nil {
+		return err
+	}
+	if err := putEntry(tx, j); err != nil {
 		return err
 	}
 	return put(tx, jobsBucket, j.ID, j)

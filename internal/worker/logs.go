@@ -22,7 +22,8 @@ type logBuffer struct {
 	mu      sync.Mutex
 	lines   map[chainKey][]string
 	size    int
-	dropped int
+	dropped int // not told of yet
+	missing int // dropped in all
 }
 
 // Bounds of the buffer.
@@ -37,6 +38,7 @@ func (b *logBuffer) add(k chainKey, line string) {
 	defer b.mu.Unlock()
 	if b.size+len(line) > logMost {
 		b.dropped++
+		b.missing++
 		return
 	}
 	if b.lines == nil {
@@ -82,13 +84,22 @@ func (b *logBuffer) flush(ctx context.Context) {
 		if err != nil {
 			b.mu.Lock()
 			b.dropped += len(l)
+			b.missing += len(l)
 			b.mu.Unlock()
 		}
 	}
 }
 
+// lost returns the number of lines that were dropped.
+func (b *logBuffer) lost() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.missing
+}
+
 // observe notes what a gradient cost and gave.
 func (w *Worker) observe(job string, o driver.Observation) {
+	w.metrics.note(o)
 	line, err := json.Marshal(struct {
 		Msg string `json:"msg"`
 		driver.Observation

@@ -49,6 +49,9 @@ type Config struct {
 	Preloaded *Preloaded
 	// MemoryBytes is what the worker may use, to be shown to users.
 	MemoryBytes int64
+	// Cached, if set, returns how many tables were there when they were asked
+	// for, and how many had to be fetched.
+	Cached func() (hits, misses int64)
 }
 
 // Preloaded is a job that need not be read.
@@ -67,6 +70,8 @@ type Worker struct {
 	jobs   *jobCache
 	logs   *logBuffer
 	isa    string
+
+	metrics *metrics
 
 	mu       sync.Mutex
 	drives   map[chainKey]*drive
@@ -105,6 +110,7 @@ func New(c Config) (*Worker, error) {
 	w := &Worker{Config: c, coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}, isa: isa.String(), drives: map[chainKey]*drive{}}
 	w.jobs = newJobCache(w)
 	w.logs = &logBuffer{worker: w}
+	w.metrics = newMetrics(w)
 	return w, nil
 }
 
@@ -222,7 +228,16 @@ func (w *Worker) session(ctx context.Context, speed float64) (left bool, err err
 
 // beat returns a sign of life; the caller holds the lock.
 func (w *Worker) beat() *pb.WorkerMessage {
-	return &pb.WorkerMessage{Message: &pb.WorkerMessage_Beat{Beat: &pb.Beat{Load: w.Meter.Load(), Draining: w.draining}}}
+	return &pb.WorkerMessage{Message: &pb.WorkerMessage_Beat{Beat: &pb.Beat{Load: w.load(), Draining: w.draining}}}
+}
+
+// load returns what the worker has done since it started.
+func (w *Worker) load() *pb.Load {
+	l := w.Meter.Load()
+	if w.Cached != nil {
+		l.CacheHits, l.CacheMisses = w.Cached()
+	}
+	return l
 }
 
 // post sends a message if there is a session; the caller holds the lock. What

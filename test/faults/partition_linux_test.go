@@ -104,7 +104,7 @@ func startNetwork(t *testing.T, grace time.Duration) *network {
 			p.Role, p.Name = "worker", fmt.Sprintf("w%d", i-2)
 		}
 		n.plug(p.Name, i)
-		args := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(n.dir, p.Name), "--listen", p.Addresses.GRPC, "--http", ""}
+		args := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(n.dir, p.Name), "--listen", p.Addresses.GRPC, "--metrics", ""}
 		if p.Role == "coordinator" {
 			args = append(args, "--raft", raft[i], "--bootstrap-expect", "3", "--peers", strings.Join(raft, ","), "--grace", grace.String())
 		} else {

@@ -70,7 +70,7 @@ func end(cmd *exec.Cmd) {
 
 func (m *coordinator) start(c *cluster, more ...string) {
 	c.t.Helper()
-	m.cmd = c.background(m.id, append([]string{"coordinator", "--id", m.id, "--dir", m.dir, "--listen", m.grpc, "--raft", m.raft, "--http", "", "--grace", "2s"}, more...)...)
+	m.cmd = c.background(m.id, append([]string{"coordinator", "--id", m.id, "--dir", m.dir, "--listen", m.grpc, "--raft", m.raft, "--http", "", "--metrics", "", "--grace", "2s"}, more...)...)
 }
 
 // use points the client at coordinators.

@@ -1,0 +1,190 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/bbolt"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/monitor"
+	"github.com/ulisse-gp/ulisse/internal/state"
+)
+
+// What the leader measures of the cluster. Other coordinators export none of
+// it, so that sums over all of them are right.
+var (
+	jobsFamily    = monitor.Gauge("jobs", "Jobs by state.", "state")
+	chainsFamily  = monitor.Gauge("chains", "Chains of jobs that are not paused and have not ended, by whether a worker drives them.", "state")
+	workersFamily = monitor.Gauge("workers", "Workers by state. Lost are those that vanished without taking leave, for a day.", "state")
+	coresFamily   = monitor.Gauge("workers_cores", "Cores of the connected workers.")
+	wantedFamily  = monitor.Gauge("workers_wanted", "Workers that the running and queued jobs could use.")
+	dataFamily    = monitor.Gauge("data_sets", "Data sets that are recorded.")
+	dataSize      = monitor.Gauge("data_sets_size_bytes", "Size of the recorded data sets.")
+
+	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, dataFamily, dataSize}
+)
+
+// What the leader measures of each job that is at work, while it is.
+var (
+	jobDraws     = monitor.Gauge("job_draws", "Draws that every chain of a job at work has.", "job", "name")
+	jobWanted    = monitor.Gauge("job_draws_wanted", "Draws of each chain that the job asks for.", "job", "name")
+	jobRHat      = monitor.Gauge("job_rhat", "Largest R-hat over the job's parameters; none before there is one.", "job", "name")
+	jobESS       = monitor.Gauge("job_ess", "Smallest effective sample size over the job's parameters, bulk or tail.", "job", "name")
+	jobPace      = monitor.Gauge("job_ess_per_second", "Effective draws for each second that the job was at work.", "job", "name")
+	jobActive    = monitor.Gauge("job_active_seconds", "Time that the job has been at work.", "job", "name")
+	jobLimit     = monitor.Gauge("job_rhat_limit", "R-hat at which the job counts as converged.", "job", "name")
+	jobGradients = monitor.Counter("job_gradients_total", "Gradients of the job, as its checkpoints say.", "job", "name")
+	jobProducts  = monitor.Counter("job_products_total", "Products of K with a block of vectors.", "job", "name")
+	jobPairs     = monitor.Counter("job_pairs_total", "Elements of K that the job's products ranged over.", "job", "name")
+	jobFailures  = monitor.Counter("job_solves_unconverged_total", "Right-hand sides whose solve stopped before its tolerance.", "job", "name")
+
+	jobFamilies = []monitor.Family{jobDraws, jobWanted, jobRHat, jobESS, jobPace, jobActive, jobLimit, jobGradients, jobProducts, jobPairs, jobFailures}
+)
+
+// maxJobSeries bounds the jobs with metrics of their own: the ones that began
+// last.
+const maxJobSeries = 100
+
+// collectTime bounds what a scrape may take here.
+const collectTime = 5 * time.Second
+
+// Describe implements prometheus.Collector.
+func (c *Coordinator) Describe(ch chan<- *prometheus.Desc) {
+	for _, f := range slices.Concat(clusterFamilies, jobFamilies) {
+		ch <- f.Desc()
+	}
+}
+
+// Collect implements prometheus.Collector: what the leader knows of jobs and
+// workers.
+func (c *Coordinator) Collect(ch chan<- prometheus.Metric) {
+	if !c.Node.IsLeader() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
+	defer cancel()
+	c.collectWorkers(ch)
+	if n, err := c.WorkersWanted(ctx); err == nil {
+		ch <- wantedFamily.At(float64(n))
+	}
+	counts := map[state.Phase]int{}
+	var active []string
+	sets, size := 0, int64(0)
+	err := c.Node.View(func(tx *bbolt.Tx) error {
+		active = state.Active(tx)
+		if err := state.CountPhases(tx, counts); err != nil {
+			return err
+		}
+		return state.Blobs(tx, func(b *state.Blob) bool { sets, size = sets+1, size+b.Size; return true })
+	})
+	if err != nil {
+		return
+	}
+	for p := range jobStates {
+		ch <- jobsFamily.At(float64(counts[p]), string(p))
+	}
+	ch <- dataFamily.At(float64(sets))
+	ch <- dataSize.At(float64(size))
+	c.collectJobs(ch, active)
+}
+
+func (c *Coordinator) collectWorkers(ch chan<- prometheus.Metric) {
+	counts := map[string]int{"connected": 0, "draining": 0, "lost": 0}
+	cores := 0
+	c.workers.mu.Lock()
+	for _, w := range c.workers.byID {
+		switch {
+		case w.session == nil && (w.left || w.leaving):
+		case w.session == nil:
+			counts["lost"]++
+		case w.draining:
+			counts["draining"]++
+		default:
+			counts["connected"]++
+			cores += int(w.capacity.GetCores())
+		}
+	}
+	c.workers.mu.Unlock()
+	for s, n := range counts {
+		ch <- workersFamily.At(float64(n), s)
+	}
+	ch <- coresFamily.At(float64(cores))
+}
+
+// jobSample is what is measured of a job.
+type jobSample struct {
+	id, name string
+	started  time.Time
+	values   []prometheus.Metric
+}
+
+func (c *Coordinator) collectJobs(ch chan<- prometheus.Metric, active []string) {
+	now := time.Now()
+	driven, waiting := 0, 0
+	var samples []jobSample
+	for _, id := range active {
+		_ = c.views.with(id, func(f *state.Follower) error { // one that is gone has no metrics
+			if f.Job.Phase == state.Paused || f.Job.Phase.Ended() {
+				return nil
+			}
+			for _, k := range needs(f) {
+				if f.Job.Placements[k].Worker != "" {
+					driven++
+				} else {
+					waiting++
+				}
+			}
+			if f.Job.Phase.AtWork() {
+				samples = append(samples, sample(f, now))
+			}
+			return nil
+		})
+	}
+	ch <- chainsFamily.At(float64(driven), "driven")
+	ch <- chainsFamily.At(float64(waiting), "waiting")
+	slices.SortFunc(samples, func(a, b jobSample) int { return cmp.Or(b.started.Compare(a.started), cmp.Compare(a.id, b.id)) })
+	for _, s := range samples[:min(len(samples), maxJobSeries)] {
+		for _, m := range s.values {
+			ch <- m
+		}
+	}
+}
+
+// sample measures a job.
+func sample(f *state.Follower, now time.Time) jobSample {
+	j := f.Job
+	s := jobSample{id: j.ID, name: j.Name, started: j.Started}
+	at := func(m monitor.Family, x float64) { s.values = append(s.values, m.At(x, j.ID, j.Name)) }
+	elapsed := j.Elapsed(now).Seconds()
+	at(jobActive, elapsed)
+	r := f.Run
+	if r == nil {
+		return s
+	}
+	var cost chains.Cost
+	if r.Prepared != nil {
+		cost = r.Prepared.Cost
+	}
+	for i := range r.Chains {
+		cost.Add(r.Chains[i].Cost)
+	}
+	at(jobDraws, float64(r.MinDraws()))
+	at(jobWanted, float64(r.Plan.Draws))
+	at(jobLimit, r.Plan.RHat)
+	at(jobGradients, float64(cost.Gradients))
+	at(jobProducts, float64(cost.Products))
+	at(jobPairs, cost.Pairs)
+	at(jobFailures, float64(cost.Unconverged))
+	if v := f.Convergence; v.Draws > 0 && finite(v.RHat) > 0 && finite(v.ESS) > 0 {
+		at(jobRHat, v.RHat)
+		at(jobESS, v.ESS)
+		if elapsed > 0 {
+			at(jobPace, v.ESS/elapsed)
+		}
+	}
+	return s
+}
