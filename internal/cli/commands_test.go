@@ -32,8 +32,11 @@ func TestJobCommands(t *testing.T) {
 		jobs[2]["rhat"] != nil || jobs[2]["submitted"] != "2023-11-14T22:13:21Z" || len(jobs[2]["chains"].([]any)) != 0 {
 		t.Errorf("got %v", jobs)
 	}
-	if out := good(t, "jobs"); strings.Count(out, "\n") != 4 || !strings.HasPrefix(out, "ID ") || !strings.Contains(out, "tiny   queued  7") {
+	if out := good(t, "jobs"); strings.Count(out, "\n") != 4 || !strings.HasPrefix(out, "ID ") || !strings.Contains(out, "tiny   queued  -       7") {
 		t.Errorf("got\n%s", out)
+	}
+	if jobs := asJSON[[]object](t, "jobs", "--limit", "1"); len(jobs) != 1 || jobs[0]["id"] != third {
+		t.Errorf("the newest: %v", jobs)
 	}
 	if jobs := asJSON[[]object](t, "jobs", "--name", "ther", "--state", "queued,paused", "--since", "2023-11-14T22:13:22Z"); len(jobs) != 1 || jobs[0]["id"] != third {
 		t.Errorf("got %v", jobs)

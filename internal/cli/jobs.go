@@ -18,6 +18,7 @@ func (a *App) jobsCommand() *cobra.Command {
 	var r remote
 	var states []string
 	var name, since string
+	var limit int
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "jobs",
@@ -25,9 +26,13 @@ func (a *App) jobsCommand() *cobra.Command {
 		Short:   "List jobs, newest first",
 		Example: `  ulisse jobs
   ulisse jobs --state sampling,queued
+  ulisse jobs --since 24h --state failed --name 'con*' --limit 20
   ulisse jobs --since 24h --json`,
 		Args: cobra.NoArgs,
 		RunE: a.on(&r, func(ctx context.Context, s *session, _ []string) error {
+			if limit < 0 {
+				return badInput(fmt.Errorf("--limit %d: give a positive number, or 0 for all", limit))
+			}
 			req := &pb.ListJobsRequest{Name: name}
 			for _, w := range states {
 				state, err := stateOf(w)
@@ -43,7 +48,7 @@ func (a *App) jobsCommand() *cobra.Command {
 				}
 				req.Since = timestamppb.New(t)
 			}
-			jobs, err := s.Jobs(ctx, req)
+			jobs, err := s.FirstJobs(ctx, req, limit)
 			if err != nil {
 				return err
 			}
@@ -65,17 +70,18 @@ func (a *App) jobsCommand() *cobra.Command {
 				if p.GetDraws() > 0 {
 					draws = fmt.Sprintf("%d/%d", minDraws(p), p.Draws)
 				}
-				rows = append(rows, []string{j.Id, j.Name, stateWord(j.State), strconv.Itoa(int(j.Priority)), draws,
+				rows = append(rows, []string{j.Id, j.Name, stateWord(j.State), healthWord(j), strconv.Itoa(int(j.Priority)), draws,
 					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now())})
 			}
-			return a.table("ID NAME STATE PRIORITY DRAWS R-HAT ESS ETA AGE", rows)
+			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE", rows)
 		}),
 	}
 	r.flags(c)
 	f := c.Flags()
 	f.StringSliceVar(&states, "state", nil, "only jobs in these `states`")
-	f.StringVar(&name, "name", "", "only jobs whose name contains this `text`")
+	f.StringVar(&name, "name", "", "only jobs whose name contains this `text`, or matches it if it has one of * ? [")
 	f.StringVar(&since, "since", "", "only jobs submitted since this `time`: 90m, 24h, 2026-01-31 or RFC 3339")
+	f.IntVar(&limit, "limit", 0, "only the newest so many; 0 for all")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateWords(), cobra.ShellCompDirectiveNoFileComp))
 	return c

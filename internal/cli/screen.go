@@ -69,6 +69,9 @@ func jobLines(j *pb.Job, workers *shares) []string {
 	if j.Message != "" {
 		lines = append(lines, j.Message)
 	}
+	if w := healthWord(j); w != "" {
+		lines = append(lines, w+": "+j.Health.Message)
+	}
 	if p == nil {
 		return lines
 	}

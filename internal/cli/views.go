@@ -20,6 +20,7 @@ type jobView struct {
 	Name        string        `json:"name"`
 	State       string        `json:"state"`
 	Message     string        `json:"message,omitempty"`
+	Health      *healthView   `json:"health,omitempty"` // what is wrong with it, if anything
 	Priority    int32         `json:"priority"`
 	Submitted   *time.Time    `json:"submitted"`
 	Started     *time.Time    `json:"started"`
@@ -46,6 +47,12 @@ type jobView struct {
 	Namespace   string        `json:"namespace,omitempty"`
 }
 
+type healthView struct {
+	Status  string     `json:"status"` // stalled or diverging
+	Message string     `json:"message"`
+	Since   *time.Time `json:"since"`
+}
+
 type chainView struct {
 	Chain            int32    `json:"chain"`
 	Warmup           int32    `json:"warmup"`
@@ -65,6 +72,9 @@ func newJobView(j *pb.Job) jobView {
 		Draws: minDraws(p), DrawsWanted: p.GetDraws(), MaxDraws: p.GetMaxDraws(), RHat: known(p.GetRhat()), ESS: known(p.GetEss()),
 		ESSPerHour: known(essPerHour(p)), Seconds: p.GetActiveSeconds(), Step: p.GetStep(), Probes: p.GetProbes(), NoiseBudget: p.GetNoiseBudget(),
 		Chains: []chainView{}, StopReason: j.StopReason, DrawsSHA256: j.DrawsSha256, Owner: j.Owner, Namespace: j.Namespace}
+	if h := j.GetHealth(); h != nil {
+		v.Health = &healthView{healthWord(j), h.Message, moment(h.Since)}
+	}
 	if left, ok := eta(j); ok {
 		s := left.Seconds()
 		v.ETASeconds = &s
@@ -102,6 +112,14 @@ func moment(t *timestamppb.Timestamp) *time.Time {
 // stateWord is a job's state as users know it.
 func stateWord(s pb.JobState) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
+}
+
+// healthWord is what is wrong with a job, empty if nothing is.
+func healthWord(j *pb.Job) string {
+	if j.GetHealth() == nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(j.Health.Status.String(), "HEALTH_STATUS_"))
 }
 
 // stateOf reads a state.

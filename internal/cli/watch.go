@@ -88,13 +88,13 @@ func (a *App) follow(ctx context.Context, s *session, j *pb.Job, out io.Writer, 
 // its state, and while it samples now and again.
 func (a *App) lines(out io.Writer) func(*pb.Job) {
 	log := slog.New(slog.NewTextHandler(out, nil))
-	state, told := pb.JobState(-1), time.Time{}
+	state, health, told := pb.JobState(-1), "", time.Time{}
 	return func(j *pb.Job) {
 		now := a.Now()
-		if j.State == state && now.Sub(told) < lineEvery {
+		if j.State == state && healthWord(j) == health && now.Sub(told) < lineEvery {
 			return
 		}
-		state, told = j.State, now
+		state, health, told = j.State, healthWord(j), now
 		p := j.GetProgress()
 		args := []any{"job", j.Id, "name", j.Name}
 		if p.GetDraws() > 0 {
@@ -117,6 +117,10 @@ func (a *App) lines(out io.Writer) func(*pb.Job) {
 		}
 		if j.Message != "" {
 			args = append(args, "message", j.Message)
+		}
+		if health != "" {
+			log.Warn(stateWord(j.State)+", "+health, append(args, "health", j.Health.Message)...)
+			return
 		}
 		log.Info(stateWord(j.State), args...)
 	}

@@ -31,15 +31,26 @@ func (c *Client) Get(ctx context.Context, id string) (*pb.Job, error) {
 // Jobs returns the jobs that the request selects, all pages of them, newest
 // first.
 func (c *Client) Jobs(ctx context.Context, req *pb.ListJobsRequest) ([]*pb.Job, error) {
+	return c.FirstJobs(ctx, req, 0)
+}
+
+// FirstJobs returns the first so many of them; 0 means all.
+func (c *Client) FirstJobs(ctx context.Context, req *pb.ListJobsRequest, limit int) ([]*pb.Job, error) {
 	var all []*pb.Job
-	req.PageSize = pageSize
 	for {
+		req.PageSize = pageSize
+		if limit > 0 {
+			req.PageSize = int32(min(pageSize, limit-len(all)))
+		}
 		page, err := unary(ctx, c, pb.NewJobsClient, pb.JobsClient.List, req)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, page.Jobs...)
-		if req.PageToken = page.NextPageToken; req.PageToken == "" {
+		if limit > 0 && len(all) > limit {
+			all = all[:limit]
+		}
+		if req.PageToken = page.NextPageToken; req.PageToken == "" || limit > 0 && len(all) >= limit {
 			return all, nil
 		}
 	}

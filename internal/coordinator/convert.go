@@ -25,11 +25,19 @@ var jobStates = map[state.Phase]pb.JobState{
 	state.Failed:      pb.JobState_JOB_STATE_FAILED,
 }
 
+var healthStatuses = map[state.Status]pb.HealthStatus{
+	state.Stalled:   pb.HealthStatus_HEALTH_STATUS_STALLED,
+	state.Diverging: pb.HealthStatus_HEALTH_STATUS_DIVERGING,
+}
+
 // record returns a job without what its run says.
 func record(j *state.Job) *pb.Job {
 	out := &pb.Job{Id: j.ID, Name: j.Name, State: jobStates[j.Phase], Message: j.Message, Priority: int32(j.Priority),
 		Submitted: stamp(j.Submitted), Started: stamp(j.Started), Ended: stamp(j.Ended), Spec: j.Spec, Data: info(j.Data, j.Info),
 		StopReason: string(j.Reason), DrawsSha256: j.DrawsSHA256, Owner: j.Owner, Namespace: j.Namespace}
+	if h := j.Health; h != nil {
+		out.Health = &pb.Health{Status: healthStatuses[h.Status], Message: h.Message, Since: stamp(h.Since)}
+	}
 	if f := j.Final; f != nil {
 		out.Progress = &pb.Progress{Rhat: f.RHat, Ess: f.ESS, JudgedDraws: int32(f.Draws), ActiveSeconds: j.Active.Seconds()}
 		for c := 1; c < len(j.Placements); c++ {

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -100,48 +99,6 @@ func (c *Coordinator) Get(ctx context.Context, r *pb.GetJobRequest) (*pb.Job, er
 		return nil
 	})
 	return out, err
-}
-
-// List returns jobs, newest first.
-func (c *Coordinator) List(ctx context.Context, r *pb.ListJobsRequest) (*pb.ListJobsResponse, error) {
-	if r.PageSize < 0 || r.PageSize > maxPageSize {
-		return nil, badField("page_size", fmt.Sprintf("a page has at most %d jobs", maxPageSize))
-	}
-	var jobs []*state.Job
-	err := c.read(ctx, r.Stale, func(tx *bbolt.Tx) error {
-		return state.Jobs(tx, func(j *state.Job) bool {
-			if (len(r.States) == 0 || slices.Contains(r.States, jobStates[j.Phase])) && strings.Contains(j.Name, r.Name) &&
-				(r.Since == nil || !j.Submitted.Before(r.Since.AsTime())) {
-				jobs = append(jobs, j)
-			}
-			return true
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(jobs, func(a, b *state.Job) int {
-		return cmp.Or(b.Submitted.Compare(a.Submitted), cmp.Compare(a.ID, b.ID))
-	})
-	if r.PageToken != "" {
-		if i := slices.IndexFunc(jobs, func(j *state.Job) bool { return j.ID == r.PageToken }); i >= 0 {
-			jobs = jobs[i:]
-		}
-	}
-	out := &pb.ListJobsResponse{}
-	size := cmp.Or(int(r.PageSize), maxPageSize)
-	if len(jobs) > size {
-		out.NextPageToken = jobs[size].ID
-		jobs = jobs[:size]
-	}
-	for _, j := range jobs {
-		p := record(j)
-		if !j.Phase.Ended() && j.Phase != state.Queued { // what moves is worth a look
-			_ = c.views.with(j.ID, func(f *state.Follower) error { p = jobOf(f); return nil })
-		}
-		out.Jobs = append(out.Jobs, p)
-	}
-	return out, nil
 }
 
 // Pause stops a job's chains at their next checkpoints.

@@ -25,6 +25,8 @@ const (
 // Lead decides for the cluster until ctx is done. It runs while the node leads.
 func (c *Coordinator) Lead(ctx context.Context) {
 	l := &leader{Coordinator: c, since: time.Now()}
+	l.health = newPhysician(c.pulses, l.since)
+	c.pulses.forget(nil) // what an earlier term heard is old
 	c.Logger.Info("leading the cluster")
 	defer c.Logger.Info("leading the cluster no more")
 	for ctx.Err() == nil {
@@ -49,7 +51,8 @@ func (c *Coordinator) Lead(ctx context.Context) {
 // leader is a term of leadership.
 type leader struct {
 	*Coordinator
-	since time.Time
+	since  time.Time
+	health *physician
 }
 
 // look brings the cluster one step closer to where it should be.
@@ -104,6 +107,9 @@ func (l *leader) look(ctx context.Context) error {
 		}
 	}
 	l.tell(&s, jobs)
+	if err := l.attend(ctx, active); err != nil {
+		return err
+	}
 	l.workers.forget(now, forgetAfter)
 	l.views.sweep()
 	return nil

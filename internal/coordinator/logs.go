@@ -143,6 +143,7 @@ func (c workersServer) Log(ctx context.Context, r *pb.LogRequest) (*pb.LogRespon
 	if err := c.logs.add(r.Job, entries); err != nil {
 		return nil, err
 	}
+	c.pulses.heard(chainKey{r.Job, int(r.Chain)}, now)
 	if c.Node.IsLeader() && c.Peers != nil {
 		for _, address := range c.Peers() {
 			if conn, err := c.peers.Conn(address); err == nil {

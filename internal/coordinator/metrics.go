@@ -22,10 +22,11 @@ var (
 	workersFamily = monitor.Gauge("workers", "Workers by state. Lost are those that vanished without taking leave, for a day.", "state")
 	coresFamily   = monitor.Gauge("workers_cores", "Cores of the connected workers.")
 	wantedFamily  = monitor.Gauge("workers_wanted", "Workers that the running and queued jobs could use.")
+	illFamily     = monitor.Gauge("jobs_unhealthy", "Jobs that are stalled or diverging.", "status")
 	dataFamily    = monitor.Gauge("data_sets", "Data sets that are recorded.")
 	dataSize      = monitor.Gauge("data_sets_size_bytes", "Size of the recorded data sets.")
 
-	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, dataFamily, dataSize}
+	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, illFamily, dataFamily, dataSize}
 )
 
 // What the leader measures of each job that is at work, while it is.
@@ -40,9 +41,10 @@ var (
 	jobGradients = monitor.Counter("job_gradients_total", "Gradients of the job, as its checkpoints say.", "job", "name")
 	jobProducts  = monitor.Counter("job_products_total", "Products of K with a block of vectors.", "job", "name")
 	jobPairs     = monitor.Counter("job_pairs_total", "Elements of K that the job's products ranged over.", "job", "name")
+	jobHealth    = monitor.Gauge("job_unhealthy", "1 for a job at work that is stalled or diverging, as the label status says; else there is none.", "job", "name", "status")
 	jobFailures  = monitor.Counter("job_solves_unconverged_total", "Right-hand sides whose solve stopped before its tolerance.", "job", "name")
 
-	jobFamilies = []monitor.Family{jobDraws, jobWanted, jobRHat, jobESS, jobPace, jobActive, jobLimit, jobGradients, jobProducts, jobPairs, jobFailures}
+	jobFamilies = []monitor.Family{jobDraws, jobWanted, jobRHat, jobESS, jobPace, jobActive, jobLimit, jobGradients, jobProducts, jobPairs, jobFailures, jobHealth}
 )
 
 // maxJobSeries bounds the jobs with metrics of their own: the ones that began
@@ -125,11 +127,15 @@ type jobSample struct {
 func (c *Coordinator) collectJobs(ch chan<- prometheus.Metric, active []string) {
 	now := time.Now()
 	driven, waiting := 0, 0
+	ill := map[state.Status]int{}
 	var samples []jobSample
 	for _, id := range active {
 		_ = c.views.with(id, func(f *state.Follower) error { // one that is gone has no metrics
 			if f.Job.Phase == state.Paused || f.Job.Phase.Ended() {
 				return nil
+			}
+			if f.Job.Health != nil {
+				ill[f.Job.Health.Status]++
 			}
 			for _, k := range needs(f) {
 				if f.Job.Placements[k].Worker != "" {
@@ -143,6 +149,9 @@ func (c *Coordinator) collectJobs(ch chan<- prometheus.Metric, active []string) 
 			}
 			return nil
 		})
+	}
+	for _, s := range []state.Status{state.Stalled, state.Diverging} {
+		ch <- illFamily.At(float64(ill[s]), string(s))
 	}
 	ch <- chainsFamily.At(float64(driven), "driven")
 	ch <- chainsFamily.At(float64(waiting), "waiting")
@@ -161,6 +170,9 @@ func sample(f *state.Follower, now time.Time) jobSample {
 	at := func(m monitor.Family, x float64) { s.values = append(s.values, m.At(x, j.ID, j.Name)) }
 	elapsed := j.Elapsed(now).Seconds()
 	at(jobActive, elapsed)
+	if h := j.Health; h != nil {
+		s.values = append(s.values, jobHealth.At(1, j.ID, j.Name, string(h.Status)))
+	}
 	r := f.Run
 	if r == nil {
 		return s

@@ -64,6 +64,7 @@ type Coordinator struct {
 	Config
 	views   *views
 	workers *registry
+	pulses  *pulses
 	logs    *logs
 	peers   *rpc.Pool
 
@@ -89,7 +90,7 @@ func New(c Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the job logs: %w", err)
 	}
-	return &Coordinator{Config: c, views: newViews(c.Node), workers: newRegistry(), logs: l, peers: rpc.NewPool(c.Dial)}, nil
+	return &Coordinator{Config: c, views: newViews(c.Node), workers: newRegistry(), pulses: newPulses(), logs: l, peers: rpc.NewPool(c.Dial)}, nil
 }
 
 // Register registers the services.

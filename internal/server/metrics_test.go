@@ -98,7 +98,7 @@ func TestMetrics(t *testing.T) {
 	eventually(t, "an R-hat", func() bool { return value(gather(t, cm)["ulisse_job_rhat"], j.Id) > 0.9 })
 	c, w := gather(t, cm), gather(t, wm)
 	for name, want := range map[string]float64{"ulisse_jobs/sampling": 1, "ulisse_jobs/failed": 0, "ulisse_workers/connected": 1, "ulisse_workers_cores": 2,
-		"ulisse_chains/driven": 2, "ulisse_chains/waiting": 0, "ulisse_raft_leader": 1, "ulisse_raft_voters_healthy": 1, "ulisse_workers_wanted": 1} {
+		"ulisse_jobs_unhealthy/stalled": 0, "ulisse_chains/driven": 2, "ulisse_chains/waiting": 0, "ulisse_raft_leader": 1, "ulisse_raft_voters_healthy": 1, "ulisse_workers_wanted": 1} {
 		metric, label, _ := strings.Cut(name, "/")
 		if got := value(c[metric], label); got != want {
 			t.Errorf("%s is %g, want %g", name, got, want)

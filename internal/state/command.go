@@ -25,6 +25,9 @@ type Command struct {
 	Fail   *Fail   `json:"fail,omitempty"`
 	Blob   *Blob   `json:"blob,omitempty"`
 	Drop   *Drop   `json:"drop,omitempty"`
+
+	Diagnose *Diagnose `json:"diagnose,omitempty"`
+	Sent     *Sent     `json:"sent,omitempty"`
 }
 
 // Submit makes a job. A client id that made one before returns that one.
@@ -38,6 +41,8 @@ type Submit struct {
 	Data      string `json:"data,omitempty"`
 	Priority  int    `json:"priority,omitempty"`
 	Chains    int    `json:"chains"`
+
+	Notify *Notify `json:"notify,omitempty"`
 }
 
 // Loaded tells what the data are, and the plan that follows.
@@ -151,7 +156,8 @@ func decode(text []byte) (*Command, error) {
 	}
 	set := 0
 	for _, is := range []bool{c.Submit != nil, c.Loaded != nil, c.Report != nil, c.Decide != nil, c.Place != nil,
-		c.Act != nil, c.Extend != nil, c.Fail != nil, c.Blob != nil, c.Drop != nil} {
+		c.Act != nil, c.Extend != nil, c.Fail != nil, c.Blob != nil, c.Drop != nil,
+		c.Diagnose != nil, c.Sent != nil} {
 		if is {
 			set++
 		}

@@ -64,6 +64,11 @@ type Job struct {
 	Reason      chains.Reason `json:"reason,omitempty"`
 	Final       *Final        `json:"final,omitempty"`
 	DrawsSHA256 string        `json:"draws_sha256,omitempty"`
+	// Health is what is wrong with the job, nil for nothing; Alerted is when
+	// somebody was last told of that. Notify says whom the job wants told.
+	Health  *Health   `json:"health,omitempty"`
+	Alerted time.Time `json:"alerted,omitzero"`
+	Notify  *Notify   `json:"notify,omitempty"`
 	// Version is the index of the last command that changed the job.
 	Version uint64 `json:"version"`
 }
@@ -105,6 +110,9 @@ func (j *Job) move(to Phase, t time.Time) {
 	j.Ended = time.Time{}
 	if to.Ended() {
 		j.Ended = t
+	}
+	if to.Ended() || to == Paused { // nothing is expected of it
+		j.Health = nil
 	}
 	j.Phase = to
 }

@@ -29,7 +29,7 @@ func NewMachine() *Machine { return &Machine{runs: map[string]*cached{}} }
 // another state. It runs before the first command and after a restore.
 func (m *Machine) Init(tx *bbolt.Tx) error {
 	clear(m.runs)
-	for _, b := range [][]byte{jobsBucket, activeBucket, clientsBucket, eventsBucket, blobsBucket} {
+	for _, b := range [][]byte{jobsBucket, activeBucket, clientsBucket, eventsBucket, blobsBucket, noticesBucket} {
 		if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 			return err
 		}
@@ -64,6 +64,10 @@ func (m *Machine) apply(tx *bbolt.Tx, index uint64, c *Command) (*Job, error) {
 		return nil, put(tx, blobsBucket, c.Blob.SHA256, c.Blob)
 	case c.Drop != nil:
 		return nil, dropBlob(tx, c.Drop.SHA256)
+	case c.Sent != nil:
+		return nil, sent(tx, c.Sent)
+	case c.Diagnose != nil:
+		id = c.Diagnose.Job
 	case c.Loaded != nil:
 		id = c.Loaded.Job
 	case c.Report != nil:
@@ -87,7 +91,10 @@ func (m *Machine) apply(tx *bbolt.Tx, index uint64, c *Command) (*Job, error) {
 	if err != nil {
 		return j, err
 	}
+	phase, health := j.Phase, j.Health
 	switch {
+	case c.Diagnose != nil:
+		err = j.diagnose(c.Diagnose.Health)
 	case c.Loaded != nil:
 		err = j.loaded(c.Loaded, run, c.Time)
 	case c.Report != nil:
@@ -110,6 +117,11 @@ func (m *Machine) apply(tx *bbolt.Tx, index uint64, c *Command) (*Job, error) {
 	}
 	if j.Phase.Ended() {
 		delete(m.runs, j.ID)
+	}
+	if kind := happened(phase, health, j, c.Time); kind != "" {
+		if err := addNotice(tx, index, kind, j, c.Time); err != nil {
+			return j, err
+		}
 	}
 	j.Version = index
 	return j, putJob(tx, j)
@@ -169,7 +181,7 @@ func (m *Machine) submit(tx *bbolt.Tx, index uint64, s *Submit, t time.Time) (*J
 		return nil, fmt.Errorf("%w: the id %s is taken", ErrMalformed, s.ID)
 	}
 	j := &Job{ID: s.ID, Name: s.Name, ClientID: s.ClientID, Owner: s.Owner, Namespace: s.Namespace, Spec: s.Spec, Data: s.Data,
-		Priority: s.Priority, Chains: s.Chains, Phase: Queued, Submitted: t, Placements: make([]Placement, s.Chains+1), Version: index}
+		Priority: s.Priority, Chains: s.Chains, Phase: Queued, Submitted: t, Placements: make([]Placement, s.Chains+1), Version: index, Notify: s.Notify}
 	if s.ClientID != "" {
 		if err := put(tx, clientsBucket, s.ClientID, j.ID); err != nil {
 			return nil, err

@@ -166,7 +166,14 @@ func act(t *rapid.T, r *replica, f *Follower, step int) Command {
 	if chain < len(j.Placements) && rapid.IntRange(0, 3).Draw(t, "current") > 0 {
 		attempt = j.Placements[chain].Attempt
 	}
-	switch rapid.IntRange(0, 9).Draw(t, "kind") {
+	switch rapid.IntRange(0, 11).Draw(t, "kind") {
+	case 10:
+		c.Diagnose = &Diagnose{Job: "a"}
+		if s := rapid.SampledFrom([]Status{"", Stalled, Diverging}).Draw(t, "status"); s != "" {
+			c.Diagnose.Health = &Health{Status: s, Message: "why"}
+		}
+	case 11:
+		c.Sent = &Sent{Notice: rapid.Uint64Range(0, 60).Draw(t, "notice"), To: []string{"x"}, Closed: rapid.Bool().Draw(t, "closed")}
 	case 0, 1:
 		c.Place = &Place{Job: "a", Places: []Moved{{Chain: chain, Worker: rapid.SampledFrom([]string{"", "w1", "w2"}).Draw(t, "worker")}}}
 	case 2:
@@ -306,7 +313,13 @@ func TestActiveTime(t *testing.T) {
 	if j = do(Command{Time: at(70), Fail: &Fail{Job: "a", Message: "why"}}); j.Elapsed(at(100)) != 25*time.Second || j.Phase != Failed || j.Message != "why" {
 		t.Errorf("%+v", j)
 	}
-	if do(Command{Time: at(80), Act: &Act{Job: "a", Action: Delete}}); len(r.dump(t)) != 0 {
+	if do(Command{Time: at(80), Act: &Act{Job: "a", Action: Delete}}); r.notices(t)[0].Kind != OnFailed {
+		t.Error("the notice of its failure is lost with the job")
+	}
+	for _, n := range r.notices(t) {
+		do(Command{Time: at(80), Sent: &Sent{Notice: n.Index, Closed: true}})
+	}
+	if len(r.dump(t)) != 0 {
 		t.Errorf("something is left: %v", r.dump(t))
 	}
 }

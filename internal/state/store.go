@@ -19,6 +19,7 @@ var (
 	eventsBucket  = []byte("events")  // id → bucket of number → chains.Event
 	activeBucket  = []byte("active")  // ids of the jobs that have not ended
 	blobsBucket   = []byte("blobs")   // address → Blob
+	noticesBucket = []byte("notices") // index of the command → Notice
 	orderBucket   = []byte("order")   // time of submission and id → what is searched for
 )
 

@@ -92,6 +92,55 @@ func (JobState) EnumDescriptor() ([]byte, []int) {
 	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{0}
 }
 
+type HealthStatus int32
+
+const (
+	HealthStatus_HEALTH_STATUS_UNSPECIFIED HealthStatus = 0
+	HealthStatus_HEALTH_STATUS_STALLED     HealthStatus = 1 // nothing comes from the job
+	HealthStatus_HEALTH_STATUS_DIVERGING   HealthStatus = 2 // what comes from it will not do
+)
+
+// Enum value maps for HealthStatus.
+var (
+	HealthStatus_name = map[int32]string{
+		0: "HEALTH_STATUS_UNSPECIFIED",
+		1: "HEALTH_STATUS_STALLED",
+		2: "HEALTH_STATUS_DIVERGING",
+	}
+	HealthStatus_value = map[string]int32{
+		"HEALTH_STATUS_UNSPECIFIED": 0,
+		"HEALTH_STATUS_STALLED":     1,
+		"HEALTH_STATUS_DIVERGING":   2,
+	}
+)
+
+func (x HealthStatus) Enum() *HealthStatus {
+	p := new(HealthStatus)
+	*p = x
+	return p
+}
+
+func (x HealthStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HealthStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_ulisse_v1_jobs_proto_enumTypes[1].Descriptor()
+}
+
+func (HealthStatus) Type() protoreflect.EnumType {
+	return &file_ulisse_v1_jobs_proto_enumTypes[1]
+}
+
+func (x HealthStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HealthStatus.Descriptor instead.
+func (HealthStatus) EnumDescriptor() ([]byte, []int) {
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{1}
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -109,6 +158,7 @@ type Job struct {
 	DrawsSha256   string                 `protobuf:"bytes,13,opt,name=draws_sha256,json=drawsSha256,proto3" json:"draws_sha256,omitempty"` // of a job that has ended
 	Owner         string                 `protobuf:"bytes,14,opt,name=owner,proto3" json:"owner,omitempty"`
 	Namespace     string                 `protobuf:"bytes,15,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Health        *Health                `protobuf:"bytes,20,opt,name=health,proto3" json:"health,omitempty"` // what is wrong with it while it is at work or queued; unset for nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -248,6 +298,73 @@ func (x *Job) GetNamespace() string {
 	return ""
 }
 
+func (x *Job) GetHealth() *Health {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+type Health struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        HealthStatus           `protobuf:"varint,1,opt,name=status,proto3,enum=ulisse.v1.HealthStatus" json:"status,omitempty"`
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // what was found, in a sentence
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Health) Reset() {
+	*x = Health{}
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Health) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Health) ProtoMessage() {}
+
+func (x *Health) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Health.ProtoReflect.Descriptor instead.
+func (*Health) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Health) GetStatus() HealthStatus {
+	if x != nil {
+		return x.Status
+	}
+	return HealthStatus_HEALTH_STATUS_UNSPECIFIED
+}
+
+func (x *Health) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Health) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 type Progress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chains        []*ChainProgress       `protobuf:"bytes,1,rep,name=chains,proto3" json:"chains,omitempty"`
@@ -266,7 +383,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[1]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -278,7 +395,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[1]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -291,7 +408,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{1}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Progress) GetChains() []*ChainProgress {
@@ -380,7 +497,7 @@ type ChainProgress struct {
 
 func (x *ChainProgress) Reset() {
 	*x = ChainProgress{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[2]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +509,7 @@ func (x *ChainProgress) String() string {
 func (*ChainProgress) ProtoMessage() {}
 
 func (x *ChainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[2]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +522,7 @@ func (x *ChainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainProgress.ProtoReflect.Descriptor instead.
 func (*ChainProgress) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{2}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ChainProgress) GetChain() int32 {
@@ -479,7 +596,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[3]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -491,7 +608,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[3]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -504,7 +621,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{3}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SubmitRequest) GetSpec() string {
@@ -552,7 +669,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[4]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -564,7 +681,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[4]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -577,7 +694,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{4}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -597,7 +714,7 @@ func (x *GetJobRequest) GetStale() bool {
 type ListJobsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	States        []JobState             `protobuf:"varint,1,rep,packed,name=states,proto3,enum=ulisse.v1.JobState" json:"states,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // only names that contain this
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // only names that contain this, or that match it if it has one of * ? [
 	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"` // as in GetJobRequest
 	PageSize      int32                  `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
@@ -608,7 +725,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +737,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +750,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListJobsRequest) GetStates() []JobState {
@@ -678,6 +795,9 @@ func (x *ListJobsRequest) GetPageToken() string {
 	return ""
 }
 
+// ListJobsResponse is a page. It may hold fewer jobs than were asked for, even
+// none, where many had to be passed over: there are more as long as it has a
+// token for the next.
 type ListJobsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"` // newest first
@@ -688,7 +808,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +820,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +833,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -739,7 +859,7 @@ type JobActionRequest struct {
 
 func (x *JobActionRequest) Reset() {
 	*x = JobActionRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +871,7 @@ func (x *JobActionRequest) String() string {
 func (*JobActionRequest) ProtoMessage() {}
 
 func (x *JobActionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +884,7 @@ func (x *JobActionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobActionRequest.ProtoReflect.Descriptor instead.
 func (*JobActionRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JobActionRequest) GetId() string {
@@ -784,7 +904,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +916,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +929,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ExtendRequest) GetId() string {
@@ -834,7 +954,7 @@ type DeleteJobResponse struct {
 
 func (x *DeleteJobResponse) Reset() {
 	*x = DeleteJobResponse{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -846,7 +966,7 @@ func (x *DeleteJobResponse) String() string {
 func (*DeleteJobResponse) ProtoMessage() {}
 
 func (x *DeleteJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +979,7 @@ func (x *DeleteJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobResponse.ProtoReflect.Descriptor instead.
 func (*DeleteJobResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{10}
 }
 
 type SummaryResponse struct {
@@ -871,7 +991,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +1003,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +1016,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SummaryResponse) GetJson() string {
@@ -918,7 +1038,7 @@ type ResultChunk struct {
 
 func (x *ResultChunk) Reset() {
 	*x = ResultChunk{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1050,7 @@ func (x *ResultChunk) String() string {
 func (*ResultChunk) ProtoMessage() {}
 
 func (x *ResultChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1063,7 @@ func (x *ResultChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultChunk.ProtoReflect.Descriptor instead.
 func (*ResultChunk) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResultChunk) GetJson() []byte {
@@ -962,7 +1082,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1094,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1107,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchRequest) GetId() string {
@@ -1007,7 +1127,7 @@ type DrawsRequest struct {
 
 func (x *DrawsRequest) Reset() {
 	*x = DrawsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1139,7 @@ func (x *DrawsRequest) String() string {
 func (*DrawsRequest) ProtoMessage() {}
 
 func (x *DrawsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1152,7 @@ func (x *DrawsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrawsRequest.ProtoReflect.Descriptor instead.
 func (*DrawsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DrawsRequest) GetId() string {
@@ -1062,7 +1182,7 @@ type DrawBatch struct {
 
 func (x *DrawBatch) Reset() {
 	*x = DrawBatch{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1074,7 +1194,7 @@ func (x *DrawBatch) String() string {
 func (*DrawBatch) ProtoMessage() {}
 
 func (x *DrawBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1087,7 +1207,7 @@ func (x *DrawBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrawBatch.ProtoReflect.Descriptor instead.
 func (*DrawBatch) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DrawBatch) GetChain() int32 {
@@ -1130,7 +1250,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1262,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1275,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogsRequest) GetId() string {
@@ -1198,7 +1318,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1330,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1343,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogLine) GetTime() *timestamppb.Timestamp {
@@ -1258,7 +1378,7 @@ var File_ulisse_v1_jobs_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x14ulisse/v1/jobs.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\"\x92\x04\n" +
+	"\x14ulisse/v1/jobs.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\"\xbd\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12)\n" +
@@ -1276,7 +1396,12 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"stopReason\x12!\n" +
 	"\fdraws_sha256\x18\r \x01(\tR\vdrawsSha256\x12\x14\n" +
 	"\x05owner\x18\x0e \x01(\tR\x05owner\x12\x1c\n" +
-	"\tnamespace\x18\x0f \x01(\tR\tnamespace\"\xae\x02\n" +
+	"\tnamespace\x18\x0f \x01(\tR\tnamespace\x12)\n" +
+	"\x06health\x18\x14 \x01(\v2\x11.ulisse.v1.HealthR\x06health\"\x85\x01\n" +
+	"\x06Health\x12/\n" +
+	"\x06status\x18\x01 \x01(\x0e2\x17.ulisse.v1.HealthStatusR\x06status\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xae\x02\n" +
 	"\bProgress\x120\n" +
 	"\x06chains\x18\x01 \x03(\v2\x18.ulisse.v1.ChainProgressR\x06chains\x12\x12\n" +
 	"\x04rhat\x18\x02 \x01(\x01R\x04rhat\x12\x10\n" +
@@ -1358,7 +1483,11 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x13JOB_STATE_CONVERGED\x10\x06\x12\x19\n" +
 	"\x15JOB_STATE_UNCONVERGED\x10\a\x12\x17\n" +
 	"\x13JOB_STATE_CANCELLED\x10\b\x12\x14\n" +
-	"\x10JOB_STATE_FAILED\x10\t2\xec\x05\n" +
+	"\x10JOB_STATE_FAILED\x10\t*e\n" +
+	"\fHealthStatus\x12\x1d\n" +
+	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15HEALTH_STATUS_STALLED\x10\x01\x12\x1b\n" +
+	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xec\x05\n" +
 	"\x04Jobs\x122\n" +
 	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\x12/\n" +
 	"\x03Get\x12\x18.ulisse.v1.GetJobRequest\x1a\x0e.ulisse.v1.Job\x12?\n" +
@@ -1386,73 +1515,78 @@ func file_ulisse_v1_jobs_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_jobs_proto_rawDescData
 }
 
-var file_ulisse_v1_jobs_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ulisse_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_ulisse_v1_jobs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_ulisse_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_ulisse_v1_jobs_proto_goTypes = []any{
 	(JobState)(0),                 // 0: ulisse.v1.JobState
-	(*Job)(nil),                   // 1: ulisse.v1.Job
-	(*Progress)(nil),              // 2: ulisse.v1.Progress
-	(*ChainProgress)(nil),         // 3: ulisse.v1.ChainProgress
-	(*SubmitRequest)(nil),         // 4: ulisse.v1.SubmitRequest
-	(*GetJobRequest)(nil),         // 5: ulisse.v1.GetJobRequest
-	(*ListJobsRequest)(nil),       // 6: ulisse.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 7: ulisse.v1.ListJobsResponse
-	(*JobActionRequest)(nil),      // 8: ulisse.v1.JobActionRequest
-	(*ExtendRequest)(nil),         // 9: ulisse.v1.ExtendRequest
-	(*DeleteJobResponse)(nil),     // 10: ulisse.v1.DeleteJobResponse
-	(*SummaryResponse)(nil),       // 11: ulisse.v1.SummaryResponse
-	(*ResultChunk)(nil),           // 12: ulisse.v1.ResultChunk
-	(*WatchRequest)(nil),          // 13: ulisse.v1.WatchRequest
-	(*DrawsRequest)(nil),          // 14: ulisse.v1.DrawsRequest
-	(*DrawBatch)(nil),             // 15: ulisse.v1.DrawBatch
-	(*LogsRequest)(nil),           // 16: ulisse.v1.LogsRequest
-	(*LogLine)(nil),               // 17: ulisse.v1.LogLine
-	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
-	(*DataInfo)(nil),              // 19: ulisse.v1.DataInfo
+	(HealthStatus)(0),             // 1: ulisse.v1.HealthStatus
+	(*Job)(nil),                   // 2: ulisse.v1.Job
+	(*Health)(nil),                // 3: ulisse.v1.Health
+	(*Progress)(nil),              // 4: ulisse.v1.Progress
+	(*ChainProgress)(nil),         // 5: ulisse.v1.ChainProgress
+	(*SubmitRequest)(nil),         // 6: ulisse.v1.SubmitRequest
+	(*GetJobRequest)(nil),         // 7: ulisse.v1.GetJobRequest
+	(*ListJobsRequest)(nil),       // 8: ulisse.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 9: ulisse.v1.ListJobsResponse
+	(*JobActionRequest)(nil),      // 10: ulisse.v1.JobActionRequest
+	(*ExtendRequest)(nil),         // 11: ulisse.v1.ExtendRequest
+	(*DeleteJobResponse)(nil),     // 12: ulisse.v1.DeleteJobResponse
+	(*SummaryResponse)(nil),       // 13: ulisse.v1.SummaryResponse
+	(*ResultChunk)(nil),           // 14: ulisse.v1.ResultChunk
+	(*WatchRequest)(nil),          // 15: ulisse.v1.WatchRequest
+	(*DrawsRequest)(nil),          // 16: ulisse.v1.DrawsRequest
+	(*DrawBatch)(nil),             // 17: ulisse.v1.DrawBatch
+	(*LogsRequest)(nil),           // 18: ulisse.v1.LogsRequest
+	(*LogLine)(nil),               // 19: ulisse.v1.LogLine
+	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
+	(*DataInfo)(nil),              // 21: ulisse.v1.DataInfo
 }
 var file_ulisse_v1_jobs_proto_depIdxs = []int32{
 	0,  // 0: ulisse.v1.Job.state:type_name -> ulisse.v1.JobState
-	18, // 1: ulisse.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	18, // 2: ulisse.v1.Job.started:type_name -> google.protobuf.Timestamp
-	18, // 3: ulisse.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	19, // 4: ulisse.v1.Job.data:type_name -> ulisse.v1.DataInfo
-	2,  // 5: ulisse.v1.Job.progress:type_name -> ulisse.v1.Progress
-	3,  // 6: ulisse.v1.Progress.chains:type_name -> ulisse.v1.ChainProgress
-	0,  // 7: ulisse.v1.ListJobsRequest.states:type_name -> ulisse.v1.JobState
-	18, // 8: ulisse.v1.ListJobsRequest.since:type_name -> google.protobuf.Timestamp
-	1,  // 9: ulisse.v1.ListJobsResponse.jobs:type_name -> ulisse.v1.Job
-	18, // 10: ulisse.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	4,  // 11: ulisse.v1.Jobs.Submit:input_type -> ulisse.v1.SubmitRequest
-	5,  // 12: ulisse.v1.Jobs.Get:input_type -> ulisse.v1.GetJobRequest
-	6,  // 13: ulisse.v1.Jobs.List:input_type -> ulisse.v1.ListJobsRequest
-	8,  // 14: ulisse.v1.Jobs.Pause:input_type -> ulisse.v1.JobActionRequest
-	8,  // 15: ulisse.v1.Jobs.Resume:input_type -> ulisse.v1.JobActionRequest
-	8,  // 16: ulisse.v1.Jobs.Cancel:input_type -> ulisse.v1.JobActionRequest
-	9,  // 17: ulisse.v1.Jobs.Extend:input_type -> ulisse.v1.ExtendRequest
-	8,  // 18: ulisse.v1.Jobs.Delete:input_type -> ulisse.v1.JobActionRequest
-	5,  // 19: ulisse.v1.Jobs.Summary:input_type -> ulisse.v1.GetJobRequest
-	5,  // 20: ulisse.v1.Jobs.Result:input_type -> ulisse.v1.GetJobRequest
-	13, // 21: ulisse.v1.Jobs.Watch:input_type -> ulisse.v1.WatchRequest
-	14, // 22: ulisse.v1.Jobs.Draws:input_type -> ulisse.v1.DrawsRequest
-	16, // 23: ulisse.v1.Jobs.Logs:input_type -> ulisse.v1.LogsRequest
-	1,  // 24: ulisse.v1.Jobs.Submit:output_type -> ulisse.v1.Job
-	1,  // 25: ulisse.v1.Jobs.Get:output_type -> ulisse.v1.Job
-	7,  // 26: ulisse.v1.Jobs.List:output_type -> ulisse.v1.ListJobsResponse
-	1,  // 27: ulisse.v1.Jobs.Pause:output_type -> ulisse.v1.Job
-	1,  // 28: ulisse.v1.Jobs.Resume:output_type -> ulisse.v1.Job
-	1,  // 29: ulisse.v1.Jobs.Cancel:output_type -> ulisse.v1.Job
-	1,  // 30: ulisse.v1.Jobs.Extend:output_type -> ulisse.v1.Job
-	10, // 31: ulisse.v1.Jobs.Delete:output_type -> ulisse.v1.DeleteJobResponse
-	11, // 32: ulisse.v1.Jobs.Summary:output_type -> ulisse.v1.SummaryResponse
-	12, // 33: ulisse.v1.Jobs.Result:output_type -> ulisse.v1.ResultChunk
-	1,  // 34: ulisse.v1.Jobs.Watch:output_type -> ulisse.v1.Job
-	15, // 35: ulisse.v1.Jobs.Draws:output_type -> ulisse.v1.DrawBatch
-	17, // 36: ulisse.v1.Jobs.Logs:output_type -> ulisse.v1.LogLine
-	24, // [24:37] is the sub-list for method output_type
-	11, // [11:24] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	20, // 1: ulisse.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	20, // 2: ulisse.v1.Job.started:type_name -> google.protobuf.Timestamp
+	20, // 3: ulisse.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	21, // 4: ulisse.v1.Job.data:type_name -> ulisse.v1.DataInfo
+	4,  // 5: ulisse.v1.Job.progress:type_name -> ulisse.v1.Progress
+	3,  // 6: ulisse.v1.Job.health:type_name -> ulisse.v1.Health
+	1,  // 7: ulisse.v1.Health.status:type_name -> ulisse.v1.HealthStatus
+	20, // 8: ulisse.v1.Health.since:type_name -> google.protobuf.Timestamp
+	5,  // 9: ulisse.v1.Progress.chains:type_name -> ulisse.v1.ChainProgress
+	0,  // 10: ulisse.v1.ListJobsRequest.states:type_name -> ulisse.v1.JobState
+	20, // 11: ulisse.v1.ListJobsRequest.since:type_name -> google.protobuf.Timestamp
+	2,  // 12: ulisse.v1.ListJobsResponse.jobs:type_name -> ulisse.v1.Job
+	20, // 13: ulisse.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	6,  // 14: ulisse.v1.Jobs.Submit:input_type -> ulisse.v1.SubmitRequest
+	7,  // 15: ulisse.v1.Jobs.Get:input_type -> ulisse.v1.GetJobRequest
+	8,  // 16: ulisse.v1.Jobs.List:input_type -> ulisse.v1.ListJobsRequest
+	10, // 17: ulisse.v1.Jobs.Pause:input_type -> ulisse.v1.JobActionRequest
+	10, // 18: ulisse.v1.Jobs.Resume:input_type -> ulisse.v1.JobActionRequest
+	10, // 19: ulisse.v1.Jobs.Cancel:input_type -> ulisse.v1.JobActionRequest
+	11, // 20: ulisse.v1.Jobs.Extend:input_type -> ulisse.v1.ExtendRequest
+	10, // 21: ulisse.v1.Jobs.Delete:input_type -> ulisse.v1.JobActionRequest
+	7,  // 22: ulisse.v1.Jobs.Summary:input_type -> ulisse.v1.GetJobRequest
+	7,  // 23: ulisse.v1.Jobs.Result:input_type -> ulisse.v1.GetJobRequest
+	15, // 24: ulisse.v1.Jobs.Watch:input_type -> ulisse.v1.WatchRequest
+	16, // 25: ulisse.v1.Jobs.Draws:input_type -> ulisse.v1.DrawsRequest
+	18, // 26: ulisse.v1.Jobs.Logs:input_type -> ulisse.v1.LogsRequest
+	2,  // 27: ulisse.v1.Jobs.Submit:output_type -> ulisse.v1.Job
+	2,  // 28: ulisse.v1.Jobs.Get:output_type -> ulisse.v1.Job
+	9,  // 29: ulisse.v1.Jobs.List:output_type -> ulisse.v1.ListJobsResponse
+	2,  // 30: ulisse.v1.Jobs.Pause:output_type -> ulisse.v1.Job
+	2,  // 31: ulisse.v1.Jobs.Resume:output_type -> ulisse.v1.Job
+	2,  // 32: ulisse.v1.Jobs.Cancel:output_type -> ulisse.v1.Job
+	2,  // 33: ulisse.v1.Jobs.Extend:output_type -> ulisse.v1.Job
+	12, // 34: ulisse.v1.Jobs.Delete:output_type -> ulisse.v1.DeleteJobResponse
+	13, // 35: ulisse.v1.Jobs.Summary:output_type -> ulisse.v1.SummaryResponse
+	14, // 36: ulisse.v1.Jobs.Result:output_type -> ulisse.v1.ResultChunk
+	2,  // 37: ulisse.v1.Jobs.Watch:output_type -> ulisse.v1.Job
+	17, // 38: ulisse.v1.Jobs.Draws:output_type -> ulisse.v1.DrawBatch
+	19, // 39: ulisse.v1.Jobs.Logs:output_type -> ulisse.v1.LogLine
+	27, // [27:40] is the sub-list for method output_type
+	14, // [14:27] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_jobs_proto_init() }
@@ -1466,8 +1600,8 @@ func file_ulisse_v1_jobs_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_jobs_proto_rawDesc), len(file_ulisse_v1_jobs_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   17,
+			NumEnums:      2,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

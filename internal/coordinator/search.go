@@ -1,0 +1,89 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/state"
+)
+
+// maxScan bounds the entries of the index that are looked at for a page.
+const maxScan = 20_000
+
+// List returns jobs, newest first. It walks an index and reads the records of
+// the jobs that it returns, and no others.
+func (c *Coordinator) List(ctx context.Context, r *pb.ListJobsRequest) (*pb.ListJobsResponse, error) {
+	if r.PageSize < 0 || r.PageSize > maxPageSize {
+		return nil, badField("page_size", fmt.Sprintf("a page has at most %d jobs", maxPageSize))
+	}
+	from, err := base64.RawURLEncoding.DecodeString(r.PageToken)
+	if err != nil {
+		return nil, badField("page_token", "this is not a token that a list gave")
+	}
+	if _, err := path.Match(r.Name, ""); err != nil {
+		return nil, badField("name", fmt.Sprintf("%q is not a pattern: %v", r.Name, err))
+	}
+	var since time.Time
+	if r.Since != nil {
+		since = r.Since.AsTime()
+	}
+	var jobs []*state.Job
+	size, scanned := cmp.Or(int(r.PageSize), maxPageSize), 0
+	out := &pb.ListJobsResponse{}
+	err = c.read(ctx, r.Stale, func(tx *bbolt.Tx) error {
+		var failed error
+		next, err := state.Newest(tx, from, since, func(e state.Entry) bool {
+			if len(jobs) == size || scanned == maxScan {
+				return false
+			}
+			scanned++
+			if !selected(r, &e) {
+				return true
+			}
+			var j *state.Job
+			if j, failed = state.GetJob(tx, e.ID); failed == nil {
+				jobs = append(jobs, j)
+			}
+			return failed == nil
+		})
+		out.NextPageToken = base64.RawURLEncoding.EncodeToString(next)
+		return errors.Join(err, failed)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		p := record(j)
+		if !j.Phase.Ended() && j.Phase != state.Queued { // what moves is worth a look
+			_ = c.views.with(j.ID, func(f *state.Follower) error { p = jobOf(f); return nil })
+		}
+		out.Jobs = append(out.Jobs, p)
+	}
+	return out, nil
+}
+
+// selected reports whether a request asks for a job.
+func selected(r *pb.ListJobsRequest, e *state.Entry) bool {
+	return (len(r.States) == 0 || slices.Contains(r.States, jobStates[e.Phase])) && named(r.Name, e.Name)
+}
+
+// named reports whether a name contains a text, or matches it if it is a
+// pattern.
+func named(pattern, name string) bool {
+	if !strings.ContainsAny(pattern, `*?[\`) {
+		return strings.Contains(name, pattern)
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}

@@ -1,0 +1,79 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// health returns what is wrong with a job, as the client is told.
+func (c *cluster) health(id string) (status, message string) {
+	c.t.Helper()
+	out, err := c.run("jobs", "--json")
+	if err != nil {
+		return "unknown", ""
+	}
+	var all []struct {
+		ID     string `json:"id"`
+		Health struct {
+			Status  string `json:"status"`
+			Message string `json:"message"`
+		} `json:"health"`
+	}
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		c.t.Fatalf("%v: %s", err, out)
+	}
+	for _, j := range all {
+		if j.ID == id {
+			return j.Health.Status, j.Health.Message
+		}
+	}
+	return "unknown", ""
+}
+
+// A job whose only worker is stopped is stalled for all to see within a minute,
+// and when the worker goes on it is well again and ends with the same draws.
+func TestStalledIsSeen(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute of waiting")
+	}
+	spec := fmt.Sprintf(specText, 100, 100, 3)
+	want := undisturbed(t, spec)
+	c := start(t, 1, 1)
+	id := c.submit(spec)
+	c.until("draws", time.Minute, func() bool { j, ok := c.job(id); return ok && j.draws() > 0 })
+	worker := c.processes("worker")[0]
+	if err := syscall.Kill(worker.PID, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(worker.PID, syscall.SIGCONT)
+	var message string
+	c.until("the job is stalled", time.Minute, func() bool {
+		var status string
+		status, message = c.health(id)
+		return status == "stalled"
+	})
+	t.Log(message)
+	r, err := http.Get("http://" + c.processes("coordinator")[0].Addresses.Metrics + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), `ulisse_jobs_unhealthy{status="stalled"} 1`) {
+		t.Error("the metrics do not say that a job is stalled")
+	}
+	if err := syscall.Kill(worker.PID, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	c.until("the job is well", time.Minute, func() bool { status, _ := c.health(id); return status == "" })
+	c.ends(id, want, 3*time.Minute)
+}
