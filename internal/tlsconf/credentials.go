@@ -80,7 +80,7 @@ func (c *creds) Info() credentials.ProtocolInfo {
 	if c.source == nil {
 		return c.plain.Info()
 	}
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", SecurityVersion: "1.3"}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone copies it.
