@@ -142,7 +142,7 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 		c.GroupID = "cluster"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{a.devCommand(), a.coordinatorCommand(), a.workerCommand()} {
+	for _, c := range []*cobra.Command{a.devCommand(), a.coordinatorCommand(), a.workerCommand(), a.certsCommand()} {
 		c.GroupID = "serve"
 		root.AddCommand(c)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
 
 // contextView is a context as --json prints it.
@@ -40,12 +41,15 @@ func (a *App) contextCommand() *cobra.Command {
 		Use:   "context",
 		Short: "Keep the addresses of clusters under names",
 		Long: `Keep the addresses of clusters under names, in $ULISSE_CONFIG or
-ulisse/config.yaml in your folder of configurations.
+ulisse/config.yaml in your folder of configurations, with the certificates and
+the token that they want.
 
 A command talks to the cluster of --coordinators or --context; else of
 $ULISSE_COORDINATORS or $ULISSE_CONTEXT; else of the current context; else to
-` + client.DefaultAddress + `. $ULISSE_TOKEN goes before a context's token.`,
+` + client.DefaultAddress + `. $ULISSE_TOKEN and $ULISSE_TLS_... go before what a
+context holds, and flags before both.`,
 		Example: `  ulisse context add lab 10.0.0.1:7000,10.0.0.2:7000,10.0.0.3:7000
+  ulisse context add far 10.1.0.1 --tls-ca ca.crt --tls-cert ada.crt --tls-key ada.key
   ulisse context use lab`,
 	}
 	group(c)
@@ -133,13 +137,18 @@ func (a *App) contextList() *cobra.Command {
 
 func (a *App) contextAdd() *cobra.Command {
 	var token string
+	var files tlsconf.Files
 	c := &cobra.Command{
 		Use:   "add NAME HOST:PORT[,HOST:PORT…]",
 		Short: "Keep the addresses of a cluster's coordinators; the first context becomes the current one",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.changeContexts(func(f *client.Contexts) error {
-				cfg := client.Config{Addresses: strings.Split(args[1], ","), Token: token}
+				files, err := absolute(orEnv(files))
+				if err != nil {
+					return err
+				}
+				cfg := client.Config{Addresses: strings.Split(args[1], ","), Token: token, TLS: files}
 				cl, err := client.Dial(c.Context(), cfg) // it connects at the first call
 				if err != nil {
 					return err
@@ -148,7 +157,7 @@ func (a *App) contextAdd() *cobra.Command {
 				if args[0] == "" {
 					return errors.New("the context's name is empty")
 				}
-				f.Contexts[args[0]] = client.Context{Coordinators: cl.Addresses(), Token: token}
+				f.Contexts[args[0]] = client.Context{Coordinators: cl.Addresses(), Token: token, TLS: files}
 				if len(f.Contexts) == 1 {
 					f.Current = args[0]
 				}
@@ -156,6 +165,7 @@ func (a *App) contextAdd() *cobra.Command {
 			}, fmt.Sprintf("%s is kept", args[0]))
 		},
 	}
+	tlsFlags(c, c.Flags(), &files)
 	c.Flags().StringVar(&token, "token", "", "`secret` that the cluster asks for (kept in the file)")
 	return c
 }

@@ -46,8 +46,9 @@ func reference() string {
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n```\n%s\n", c.CommandPath(), about, c.UseLine())
 		own := pflag.NewFlagSet("", pflag.ContinueOnError)
+		onCluster := c.Flags().Lookup("coordinators") != nil || c.PersistentFlags().Lookup("coordinators") != nil
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains([]string{"coordinators", "context", "timeout", "help"}, f.Name) {
+			if !slices.Contains([]string{"coordinators", "context", "timeout", "help"}, f.Name) && !(onCluster && strings.HasPrefix(f.Name, "tls-")) {
 				own.AddFlag(f)
 			}
 		})
@@ -70,7 +71,8 @@ A JOB is an id, the beginning of one that no other shares, or a name: the newest
 A command on a cluster talks to the coordinators of ` + "`--coordinators` or `--context`; else of\n`$ULISSE_COORDINATORS` or `$ULISSE_CONTEXT`" + `; else of the current context; else to
 ` + client.DefaultAddress + `. Any coordinator will do, and any of them may be lost meanwhile. Without an
 answer a command gives up after ` + "`--timeout`" + ` (10s); one that follows a job does not, once it has begun.
-These three flags of all those commands are not repeated below.
+` + "With `--tls-ca`, `--tls-cert` and `--tls-key`, or `$ULISSE_TLS_CA`, `$ULISSE_TLS_CERT` and `$ULISSE_TLS_KEY`, or files that" + `
+the context names, it speaks TLS. These flags of all those commands, and of the worker, are not repeated below.
 
 Exit codes: 0 done, or converged; 1 failure; 2 bad input; 3 ended without converging; 130 interrupted.
 `

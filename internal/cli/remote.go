@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -21,6 +22,7 @@ type remote struct {
 	coordinators []string
 	context      string
 	timeout      time.Duration
+	tls          tlsconf.Files
 }
 
 // flags adds the flags that choose a cluster.
@@ -29,14 +31,19 @@ func (r *remote) flags(c *cobra.Command) {
 	f.StringSliceVar(&r.coordinators, "coordinators", nil, "talk to the cluster of these coordinators, `host:port`,... ($"+client.EnvCoordinators+")")
 	f.StringVar(&r.context, "context", "", "talk to the cluster of this context (`name`, $"+client.EnvContext+")")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Second, "give up after this time without an answer")
+	tlsFlags(c, f, &r.tls)
 	c.RegisterFlagCompletionFunc("context", completeContexts)
 	c.RegisterFlagCompletionFunc("coordinators", cobra.NoFileCompletions)
 }
 
-// addresses returns those of the coordinators.
-func (r *remote) addresses() ([]string, error) {
+// resolve returns how to reach the cluster that the command line, the
+// environment and the file of contexts name.
+func (r *remote) resolve() (client.Config, error) {
 	cfg, err := client.Resolve(r.coordinators, r.context)
-	return cfg.Addresses, err
+	if r.tls.Set() {
+		cfg.TLS = orEnv(r.tls)
+	}
+	return cfg, err
 }
 
 // session is a cluster that a command talks to.
@@ -45,13 +52,12 @@ type session struct {
 	*trouble
 }
 
-// dial connects to the cluster that the command line, the environment and the
-// file of contexts name.
+// dial connects to the cluster.
 func (r *remote) dial(ctx context.Context, a *App) (*session, error) {
 	if r.timeout <= 0 {
 		return nil, badInput(fmt.Errorf("--timeout %v: give a positive time", r.timeout))
 	}
-	cfg, err := client.Resolve(r.coordinators, r.context)
+	cfg, err := r.resolve()
 	if err != nil {
 		return nil, badInput(err)
 	}

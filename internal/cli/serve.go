@@ -58,6 +58,7 @@ draws and data sets. Those that found a cluster together are all given the same
 			if s.Logger, err = a.logger(level); err != nil {
 				return err
 			}
+			s.Files = orEnv(s.Files)
 			return s.Run(c.Context())
 		},
 	}
@@ -68,7 +69,7 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")
 	f.StringVar(&s.Raft, "raft", "127.0.0.1:7001", "`address` for the replication between coordinators")
 	f.StringVar(&s.RaftAdvertise, "raft-advertise", "", "`address` at which others reach --raft; a name where addresses change")
-	f.StringVar(&s.HTTP, "http", "127.0.0.1:7002", "`address` for the JSON API and probes; empty for none")
+	f.StringVar(&s.HTTP, "http", "127.0.0.1:7002", "`address` for the JSON API and probes, with TLS if --tls-cert is given; empty for none")
 	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7003", metricsUsage)
 	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
 	f.IntVar(&s.BootstrapExpect, "bootstrap-expect", 1, "number of coordinators that found the cluster; 0 to join one")
@@ -76,6 +77,10 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.DurationVar(&s.Grace, "grace", 10*time.Second, "time that a worker may be silent before its chains are given to others")
 	f.DurationVar(&s.MemberGrace, "member-grace", 0, "time that a coordinator may be silent before it is removed; 0 for never")
 	f.IntVar(&s.SplitRows, "split-rows", 20_000, "rows from which workers that drive no chain share the products of one; -1 for never")
+	tlsFlags(c, f, &s.Files)
+	f.StringVar(&s.HTTPFiles.Cert, "http-cert", "", "show the certificate of this `file` at --http, if not --tls-cert")
+	f.StringVar(&s.HTTPFiles.Key, "http-key", "", "`file` with the private key of --http-cert")
+	serverFlags(f, &s.Security)
 	f.Int64Var(&s.DiskReserve, "disk-reserve", 1<<30, "`bytes` of the disk that uploads leave free")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return c
@@ -98,9 +103,11 @@ SIGTERM it hands its chains back at their next checkpoints and leaves.`,
 			if s.Logger, err = a.logger(level); err != nil {
 				return err
 			}
-			if s.Coordinators, err = r.addresses(); err != nil {
+			cfg, err := r.resolve()
+			if err != nil {
 				return badInput(err)
 			}
+			s.Coordinators, s.Files = cfg.Addresses, cfg.TLS
 			if s.Cores < 0 {
 				return badInput(fmt.Errorf("--cores %d: give a positive number, or 0 for all", s.Cores))
 			}
@@ -115,6 +122,7 @@ SIGTERM it hands its chains back at their next checkpoints and leaves.`,
 	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")
 	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7013", metricsUsage)
 	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
+	serverFlags(f, &s.Security)
 	f.IntVar(&s.Cores, "cores", 0, "compute on this many cores; 0 for all (a container's limit is respected)")
 	f.Int64Var(&s.CacheBytes, "cache-bytes", 0, "`bytes` of data sets to keep; 0 for no limit")
 	f.IntVar(&s.MinRows, "min-rows", 0, "rows from which a product is split over a group; 0 for the default")
@@ -157,6 +165,7 @@ process. A process that dies is started again.`,
 	f.IntVar(&cfg.Workers, "workers", 2, "number of workers")
 	f.IntVar(&cfg.Cores, "cores", 0, "cores of each worker; 0 for all")
 	f.StringVar(&cfg.Dir, "dir", "ulisse-dev", "keep everything in this `folder`")
+	f.BoolVar(&cfg.TLS, "tls", false, "speak TLS, with certificates made for the purpose in tls/ of the folder; else plaintext on loopback")
 	f.BoolVar(&cfg.Restart, "restart", true, "start processes again that die")
 	f.DurationVar(&grace, "grace", 10*time.Second, "as of 'ulisse coordinator'")
 	f.IntVar(&splitRows, "split-rows", 20_000, "as of 'ulisse coordinator'")

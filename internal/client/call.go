@@ -39,6 +39,9 @@ func (c *Client) attempts(ctx context.Context, patience time.Duration, again fun
 			return c.explain(err)
 		}
 		c.leave(i)
+		if c.certs != nil {
+			_ = c.certs.Reload() // new ones may be the remedy; bad ones are not used
+		}
 		if c.cfg.OnRetry != nil {
 			c.cfg.OnRetry(c.explain(err))
 		}

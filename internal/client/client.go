@@ -10,7 +10,6 @@ package client
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -21,7 +20,9 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
 
 // DefaultPort is where coordinators listen unless told otherwise.
@@ -36,9 +37,9 @@ const (
 
 // Config says how to reach a cluster.
 type Config struct {
-	Addresses []string    // host:port of coordinators; the port may be left out
-	TLS       *tls.Config // nil: no encryption
-	Token     string      // sent with every call; over TLS or to this machine only
+	Addresses []string      // host:port of coordinators; the port may be left out
+	TLS       tlsconf.Files // without CA: no encryption
+	Token     string        // sent with every call; over TLS or to this machine only
 	// Patience is how long a call goes on without any answer; 0 means until
 	// its context is done.
 	Patience time.Duration
@@ -50,6 +51,7 @@ type Config struct {
 // Client is a connection to a cluster. It may be used by many goroutines.
 type Client struct {
 	cfg   Config
+	certs *tlsconf.Source // nil: no encryption
 	conns []*grpc.ClientConn
 
 	mu  sync.Mutex
@@ -63,8 +65,17 @@ func Dial(_ context.Context, cfg Config) (*Client, error) {
 		return nil, errors.New("no coordinator's address is given")
 	}
 	c := &Client{cfg: cfg}
+	if err := cfg.TLS.Check(true); err != nil {
+		return nil, err
+	}
+	if cfg.TLS.Set() {
+		var err error
+		if c.certs, err = tlsconf.Load(cfg.TLS, tlsconf.Options{}); err != nil {
+			return nil, fmt.Errorf("the certificates: %w", err)
+		}
+	}
 	c.cfg.Addresses = slices.Clone(cfg.Addresses)
-	dial, err := dialer(cfg)
+	dial, err := dialer(cfg, c.certs)
 	if err != nil {
 		return nil, err
 	}
@@ -85,15 +96,15 @@ func Dial(_ context.Context, cfg Config) (*Client, error) {
 }
 
 // dialer returns what connects to a coordinator.
-func dialer(cfg Config) (func(string) (*grpc.ClientConn, error), error) {
+func dialer(cfg Config, certs *tlsconf.Source) (func(string) (*grpc.ClientConn, error), error) {
 	opts := cfg.DialOptions
 	if cfg.Token != "" {
-		if cfg.TLS == nil && slices.ContainsFunc(cfg.Addresses, func(a string) bool { return !isLocal(a) }) {
+		if !cfg.TLS.Set() && slices.ContainsFunc(cfg.Addresses, func(a string) bool { return !isLocal(a) }) {
 			return nil, errors.New("a token goes over TLS or to this machine only: the cluster's address is neither")
 		}
 		opts = append(slices.Clone(opts), grpc.WithPerRPCCredentials(token(cfg.Token)))
 	}
-	return rpc.Dialer(cfg.TLS, opts...), nil
+	return rpc.Dialer(certs.Credentials(identity.Coordinator), opts...), nil
 }
 
 // withPort completes an address.

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
 
 // The environment of a client.
@@ -22,6 +24,9 @@ const (
 	EnvContext      = "ULISSE_CONTEXT"      // name of the context to use
 	EnvCoordinators = "ULISSE_COORDINATORS" // host:port of coordinators, separated by commas
 	EnvToken        = "ULISSE_TOKEN"
+	EnvTLSCert      = "ULISSE_TLS_CERT" // files, as of tlsconf.Files
+	EnvTLSKey       = "ULISSE_TLS_KEY"
+	EnvTLSCA        = "ULISSE_TLS_CA"
 )
 
 // DefaultAddress is the coordinator to talk to if nothing names another.
@@ -29,8 +34,9 @@ const DefaultAddress = "127.0.0.1:" + DefaultPort
 
 // Context is a cluster that a user works with.
 type Context struct {
-	Coordinators []string `yaml:"coordinators,flow" json:"coordinators"`
-	Token        string   `yaml:"token,omitempty" json:"-"`
+	Coordinators []string      `yaml:"coordinators,flow" json:"coordinators"`
+	Token        string        `yaml:"token,omitempty" json:"-"`
+	TLS          tlsconf.Files `yaml:"tls,omitempty" json:"-"`
 }
 
 // Contexts is the file of a user's contexts.
@@ -119,17 +125,18 @@ func (f *Contexts) Get(name string) (Context, error) {
 // current context of the file; else on this machine.
 func Resolve(coordinators []string, context string) (Config, error) {
 	token := os.Getenv(EnvToken)
+	files := tlsconf.Files{Cert: os.Getenv(EnvTLSCert), Key: os.Getenv(EnvTLSKey), CA: os.Getenv(EnvTLSCA)}
 	if len(coordinators) > 0 {
-		return Config{Addresses: coordinators, Token: token}, nil
+		return Config{Addresses: coordinators, Token: token, TLS: files}, nil
 	}
 	if env := os.Getenv(EnvCoordinators); context == "" && env != "" {
-		return Config{Addresses: strings.Split(env, ","), Token: token}, nil
+		return Config{Addresses: strings.Split(env, ","), Token: token, TLS: files}, nil
 	}
 	name := cmp.Or(context, os.Getenv(EnvContext))
 	path, err := ContextsPath()
 	if err != nil {
 		if name == "" {
-			return Config{Addresses: []string{DefaultAddress}, Token: token}, nil
+			return Config{Addresses: []string{DefaultAddress}, Token: token, TLS: files}, nil
 		}
 		return Config{}, err
 	}
@@ -138,8 +145,8 @@ func Resolve(coordinators []string, context string) (Config, error) {
 		return Config{}, err
 	}
 	if name = cmp.Or(name, f.Current); name == "" {
-		return Config{Addresses: []string{DefaultAddress}, Token: token}, nil
+		return Config{Addresses: []string{DefaultAddress}, Token: token, TLS: files}, nil
 	}
 	c, err := f.Get(name)
-	return Config{Addresses: c.Coordinators, Token: cmp.Or(token, c.Token)}, err
+	return Config{Addresses: c.Coordinators, Token: cmp.Or(token, c.Token), TLS: cmp.Or(files, c.TLS)}, err
 }

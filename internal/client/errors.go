@@ -89,7 +89,7 @@ func (c *Client) explain(err error) error {
 }
 
 // transport matches what gRPC says around the reason of a broken connection.
-var transport = regexp.MustCompile(`connection error: |desc = |transport: |Error while dialing: |error reading from server: |error reading server preface: |dial tcp [^ ]*: |(read|write) tcp [^ ]*: |connect: |"`)
+var transport = regexp.MustCompile(`connection error: |desc = |transport: |authentication handshake failed: |Error while dialing: |error reading from server: |error reading server preface: |dial tcp [^ ]*: |(read|write) tcp [^ ]*: |connect: |"`)
 
 // plain reduces a transport's error to its reason.
 func plain(msg string) string {

@@ -137,3 +137,10 @@ func (n *Node) answer(ctx context.Context, r request) response {
 	}
 	return resp
 }
+
+// Refusal is what a listener in front of a node's may answer a node that it
+// refuses before the first byte: the asker gets it as the error.
+func Refusal(reason string) []byte {
+	text, _ := json.Marshal(response{Error: reason}) // a string: cannot fail
+	return append(text, '\n')
+}

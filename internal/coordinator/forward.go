@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/identity"
 )
 
 // leaderOnly are the calls that only the leader can answer.
@@ -82,7 +84,7 @@ func (c *Coordinator) Forward(ctx context.Context, req any, info *grpc.UnaryServ
 // onward is the context of a call that is passed on: whoever asks, asks there
 // too.
 func onward(ctx context.Context) context.Context {
-	out := forwarded(ctx)
+	out := identity.OnBehalf(forwarded(ctx), ctx)
 	for _, v := range metadata.ValueFromIncomingContext(ctx, "authorization") {
 		out = metadata.AppendToOutgoingContext(out, "authorization", v)
 	}

@@ -33,6 +33,7 @@ type Config struct {
 	Workers      int
 	Cores        int // of each worker; 0: as many as there are, divided by the workers
 	Restart      bool
+	TLS          bool // with certificates made for the purpose; else plaintext
 	Logger       *slog.Logger
 	// More arguments for all coordinators and workers.
 	CoordinatorArgs, WorkerArgs []string
@@ -185,8 +186,17 @@ func (c *cluster) layOut() error {
 	for _, p := range c.procs[:c.Coordinators] {
 		raft, grpc = append(raft, p.Addresses.Raft), append(grpc, p.Addresses.GRPC)
 	}
+	keys := filepath.Join(c.Dir, tlsFolder)
+	if c.TLS {
+		if err := certificates(keys, "127.0.0.1"); err != nil {
+			return err
+		}
+	}
 	for _, p := range c.procs {
 		common := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(c.Dir, p.Name), "--listen", p.Addresses.GRPC, "--metrics", p.Addresses.Metrics}
+		if c.TLS {
+			common = append(common, tlsArgs(keys, p.Role)...)
+		}
 		if p.Role == "coordinator" {
 			p.args = slices.Concat(common, []string{"--http", p.Addresses.HTTP, "--raft", p.Addresses.Raft, "--bootstrap-expect", strconv.Itoa(c.Coordinators),
 				"--peers", strings.Join(raft, ",")}, c.CoordinatorArgs)
@@ -266,6 +276,9 @@ func (c *cluster) write() error {
 		grpc = append(grpc, p.Addresses.GRPC)
 	}
 	env := fmt.Sprintf("export ULISSE_COORDINATORS=%s\n", strings.Join(grpc, ","))
+	if c.TLS {
+		env += tlsEnv(filepath.Join(c.Dir, tlsFolder))
+	}
 	for name, text := range map[string][]byte{processesFile: append(text, '\n'), envFile: []byte(env)} {
 		err := report.WriteFile(filepath.Join(c.Dir, name), func(w io.Writer) error {
 			_, err := w.Write(text)

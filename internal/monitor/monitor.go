@@ -46,6 +46,7 @@ type Server struct {
 
 	mu    sync.Mutex
 	ready func() error // nil until Started
+	note  string
 }
 
 // errStarting is why a process is not ready at first.
@@ -68,9 +69,14 @@ func Serve(c Config) (*Server, error) {
 	s.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if ready := s.probe(); ready != nil {
 			answer(w, ready())
-			return
+		} else {
+			answer(w, errStarting)
 		}
-		answer(w, errStarting)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.note != "" {
+			fmt.Fprintln(w, s.note)
+		}
 	})
 	s.mux.Handle("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{Registry: s.Registry, MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
 	if c.Pprof {
@@ -105,6 +111,13 @@ func (s *Server) Handle(pattern string, h http.Handler) { s.mux.Handle(pattern, 
 
 // ServeHTTP answers a request, as the port does.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Note adds a line to what /readyz answers.
+func (s *Server) Note(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note = line
+}
 
 // Started says that the process has opened what it keeps and listens. From now
 // on ready tells whether it can serve: nil, or why not, in a sentence.

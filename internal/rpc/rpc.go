@@ -3,7 +3,6 @@
 package rpc
 
 import (
-	"crypto/tls"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,18 +27,19 @@ const (
 	connectMost = 2 * time.Second // between attempts to connect
 )
 
-// Credentials are those of both ends; nil config means none.
-func Credentials(c *tls.Config) credentials.TransportCredentials {
+// orNone returns credentials, of none if c is nil.
+func orNone(c credentials.TransportCredentials) credentials.TransportCredentials {
 	if c == nil {
 		return insecure.NewCredentials()
 	}
-	return credentials.NewTLS(c)
+	return c
 }
 
 // Dialer returns a function that connects to an address, when it is first used.
-func Dialer(c *tls.Config, more ...grpc.DialOption) func(address string) (*grpc.ClientConn, error) {
+// Without credentials it speaks plaintext.
+func Dialer(c credentials.TransportCredentials, more ...grpc.DialOption) func(address string) (*grpc.ClientConn, error) {
 	opts := append([]grpc.DialOption{
-		grpc.WithTransportCredentials(Credentials(c)),
+		grpc.WithTransportCredentials(orNone(c)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingTimeout, PermitWithoutStream: true}),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: connectMost}}),
@@ -49,10 +49,10 @@ func Dialer(c *tls.Config, more ...grpc.DialOption) func(address string) (*grpc.
 }
 
 // NewServer returns a server with the health and reflection services. register
-// is called with it.
-func NewServer(c *tls.Config, register func(*grpc.Server), more ...grpc.ServerOption) (*grpc.Server, *health.Server) {
+// is called with it. Without credentials it speaks plaintext.
+func NewServer(c credentials.TransportCredentials, register func(*grpc.Server), more ...grpc.ServerOption) (*grpc.Server, *health.Server) {
 	opts := append([]grpc.ServerOption{
-		grpc.Creds(Credentials(c)),
+		grpc.Creds(orNone(c)),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.MaxConcurrentStreams(10_000),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAfter / 2, PermitWithoutStream: true}),

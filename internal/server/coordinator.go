@@ -21,9 +21,11 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
 	"github.com/ulisse-gp/ulisse/internal/cluster"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -45,6 +47,10 @@ type Coordinator struct {
 	SplitRows       int
 	DiskReserve     int64 // bytes of the disk that uploads leave free
 	Logger          *slog.Logger
+	Security
+	// HTTPFiles are those of a certificate for the HTTP port that is not the one of
+	// the other ports: for browsers. Its CA is that of the others.
+	HTTPFiles tlsconf.Files
 	// Ready, if set, is called with the addresses once everything listens.
 	Ready func(grpc, raft, http string)
 	// Monitor, if set, is the private port in place of one at Metrics; the caller
@@ -57,17 +63,25 @@ const stopMost = 5 * time.Second
 
 // Run runs the coordinator until ctx is done.
 func (c Coordinator) Run(ctx context.Context) (err error) {
+	src, err := c.open(identity.Coordinator, c.Logger, c.Listen, c.Raft, c.HTTP)
+	if err != nil {
+		return err
+	}
+	httpSrc, err := c.openHTTP(src)
+	if err != nil {
+		return err
+	}
 	mon, done, err := private(c.Monitor, monitor.Config{Address: c.Metrics, Pprof: c.Pprof})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	grpcLis, err := net.Listen("tcp", c.Listen)
+	grpcLis, err := c.listen(c.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for RPCs: %w", err)
 	}
 	defer grpcLis.Close()
-	raftLis, err := net.Listen("tcp", c.Raft)
+	raftLis, err := c.listen(c.Raft)
 	if err != nil {
 		return fmt.Errorf("listening for other coordinators: %w", err)
 	}
@@ -75,7 +89,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	httpAddress := ""
 	var httpLis net.Listener
 	if c.HTTP != "" {
-		if httpLis, err = net.Listen("tcp", c.HTTP); err != nil {
+		if httpLis, err = c.listen(c.HTTP); err != nil {
 			raftLis.Close()
 			return fmt.Errorf("listening for HTTP: %w", err)
 		}
@@ -83,7 +97,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		httpAddress = httpLis.Addr().String()
 	}
 
-	dial := rpc.Dialer(nil)
+	dial := rpc.Dialer(src.Credentials(identity.Coordinator))
 	node := &replica{}
 	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
 	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, Peers: node.peers,
@@ -99,7 +113,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		coord.Lead(ctx)
 	}
 	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: state.NewMachine(),
-		Listener: raftLis, Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version,
+		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version,
 		BootstrapExpect: c.BootstrapExpect, Peers: c.Peers, GracePeriod: c.MemberGrace, Lead: lead, Logger: c.Logger,
 		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) }})
 	if err != nil {
@@ -123,38 +137,47 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer data.Close()
-	s, healthy := rpc.NewServer(nil, func(s *grpc.Server) {
+	unsafe := c.unsafe(src, c.Listen, c.Raft, c.HTTP)
+	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
 		coordinator.RegisterCluster(s, node.Node)
-	}, grpc.UnaryInterceptor(coord.Forward), grpc.StreamInterceptor(coord.ForwardStream))
+	}, gated(src, identity.Gate{}, []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	wg.Go(func() { failed <- s.Serve(grpcLis) })
 	syncing, cancel := context.WithCancel(ctx)
 	wg.Go(func() { data.Sync(syncing) })
+	wg.Go(func() { c.watch(syncing, src, unsafe, c.Logger) })
+	if httpSrc != src {
+		wg.Go(func() { httpSrc.Watch(syncing) })
+	}
 	defer wg.Wait()
 	defer cancel()
 	defer stop(s, healthy)
 	if httpLis != nil {
-		conn, err := dial(grpcLis.Addr().String())
+		here := newWithin()
+		defer here.Close()
+		wg.Go(func() { failed <- s.Serve(here) })
+		conn, err := here.dial()
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), node)
+		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), node, word(src, unsafe))
 		if err != nil {
 			return err
 		}
-		h := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-		wg.Go(func() { failed <- h.Serve(httpLis) })
+		h := newHTTP(identity.HTTP(handler), httpSrc, c.Logger)
+		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
 		defer h.Close()
 	}
-	mon.Registry.MustRegister(measures, coord)
+	mon.Registry.MustRegister(measures, coord, certMetrics{src, httpSrc})
+	mon.Note("security: " + word(src, unsafe))
 	mon.Handle("GET /workers-wanted", http.HandlerFunc(coord.ServeWanted))
 	mon.Started(node.ready)
 	c.Logger.Info("coordinator ready", "id", c.ID, "grpc", advertise, "raft", raftLis.Addr(), "http", httpAddress, "metrics", mon.Address(),
-		"version", version.Version)
+		"security", word(src, unsafe), "version", version.Version)
 	if c.Ready != nil {
 		c.Ready(grpcLis.Addr().String(), raftLis.Addr().String(), httpAddress)
 	}

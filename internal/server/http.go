@@ -18,7 +18,7 @@ const maxBody = 4 << 20
 // gateway serves the JSON form of the API, its description, uploads, and what
 // probes ask: /healthz (the process lives), /readyz (it can answer). conn leads
 // to this very process.
-func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *replica) (http.Handler, error) {
+func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *replica, security string) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -27,7 +27,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *rep
 		if id == "" {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		json.NewEncoder(w).Encode(map[string]any{"leader": id, "applied": node.Applied(), "state_age_seconds": age.Seconds()})
+		json.NewEncoder(w).Encode(map[string]any{"leader": id, "applied": node.Applied(), "state_age_seconds": age.Seconds(), "security": security})
 	})
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,8 +22,10 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/certs/certstest"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
 	"github.com/ulisse-gp/ulisse/internal/coordinator/coordinatortest"
+	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/worker"
@@ -79,13 +82,18 @@ func TestMetrics(t *testing.T) {
 	if code, _ := probe(cm, "/startupz"); code != http.StatusServiceUnavailable {
 		t.Errorf("a coordinator that has not begun: %d", code)
 	}
-	ready := make(chan string, 1)
+	ready, ca := make(chan string, 1), certstest.New(t)
 	start(t, Coordinator{ID: "alone", Dir: t.TempDir(), Listen: "127.0.0.1:0", Raft: "127.0.0.1:0", BootstrapExpect: 1, Monitor: cm,
-		DiskReserve: 1, Logger: log, Ready: func(grpc, _, _ string) { ready <- grpc }}.Run)
-	r := connect(t, <-ready)
-	start(t, Worker{ID: "w1", Dir: t.TempDir(), Coordinators: []string{r.address}, Listen: "127.0.0.1:0", Cores: 2, Monitor: wm, Logger: log}.Run)
+		DiskReserve: 1, Logger: log, Security: Security{Files: ca.Files("coordinator", "c")}, Ready: func(grpc, _, _ string) { ready <- grpc }}.Run)
+	address := <-ready
+	r := running{address, dialAs(t, ca.Source("client", "ada"), address, identity.Coordinator)}
+	start(t, Worker{ID: "w1", Dir: t.TempDir(), Coordinators: []string{address}, Listen: "127.0.0.1:0", Cores: 2, Monitor: wm, Logger: log,
+		Security: Security{Files: ca.Files("worker", "w1")}}.Run)
 	for name, m := range map[string]*monitor.Server{"coordinator": cm, "worker": wm} {
 		eventually(t, name+" ready", func() bool { code, _ := probe(m, "/readyz"); return code == http.StatusOK })
+		if _, text := probe(m, "/readyz"); !strings.Contains(text, "security: tls") {
+			t.Errorf("%s: /readyz does not say that it is safe: %q", name, text)
+		}
 		if code, _ := probe(m, "/startupz"); code != http.StatusOK {
 			t.Errorf("%s: not started, but ready", name)
 		}
@@ -106,6 +114,13 @@ func TestMetrics(t *testing.T) {
 	}
 	if code, n := probe(cm, "/workers-wanted"); code != 200 || n != "1" {
 		t.Errorf("/workers-wanted: %d %q", code, n)
+	}
+	for name, f := range map[string]*dto.MetricFamily{"coordinator": c["ulisse_certificate_expiry_timestamp_seconds"], "worker": w["ulisse_certificate_expiry_timestamp_seconds"]} {
+		for _, kind := range []string{"certificate", "authority"} {
+			if at := int64(value(f, kind)); at < time.Now().Unix() || at > time.Now().AddDate(0, 0, 101).Unix() {
+				t.Errorf("%s: the %s ends at %d", name, kind, at)
+			}
+		}
 	}
 	for _, m := range []string{"ulisse_raft_apply_duration_seconds", "ulisse_raft_commit_duration_seconds", "ulisse_raft_term", "ulisse_disk_free_bytes", "ulisse_state_size_bytes"} {
 		if !(value(c[m], "") > 0) {
@@ -188,6 +203,7 @@ runtime and of the process (` + "`go_…`, `process_…`" + `). A test keeps thi
 		{"The cluster, exported by the leading coordinator", coord},
 		{"A coordinator", newNodeMetrics(&replica{}, "", 0)},
 		{"A worker", work},
+		{"Both, with TLS", certMetrics{}},
 	} {
 		fmt.Fprintf(&b, "## %s\n\n| metric | type | labels | what |\n|---|---|---|---|\n", part.title)
 		ch := make(chan *prometheus.Desc, 100)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/blob/ref"
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
@@ -47,17 +47,23 @@ type Worker struct {
 	// checkpoints that it is at.
 	DrainTime time.Duration
 	Logger    *slog.Logger
+	Security
 }
 
 // Run runs the worker until ctx is done and it has been drained, or has had
 // DrainTime to be.
 func (c Worker) Run(ctx context.Context) (err error) {
+	src, err := c.open(identity.Worker, c.Logger, c.Listen)
+	if err != nil {
+		return err
+	}
+	unsafe := c.unsafe(src, c.Listen)
 	mon, done, err := private(c.Monitor, monitor.Config{Address: c.Metrics, Pprof: c.Pprof})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	lis, err := net.Listen("tcp", c.Listen)
+	lis, err := c.listen(c.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for other workers: %w", err)
 	}
@@ -67,15 +73,15 @@ func (c Worker) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the cache of data sets: %w", err)
 	}
 	defer store.Close()
-	dial := rpc.Dialer(nil)
-	data := &dataSources{pool: rpc.NewPool(dial), coordinators: c.Coordinators, self: orListener(c.Advertise, lis)}
+	dial := rpc.Dialer(src.Credentials(identity.Coordinator))
+	data := &dataSources{pool: rpc.NewPool(rpc.Dialer(src.Credentials(identity.Coordinator, identity.Worker))), coordinators: c.Coordinators, self: orListener(c.Advertise, lis)}
 	defer data.pool.Close()
 	cache := blobnet.NewCache(store, c.CacheBytes, data.sources)
 	defer cache.Close()
 	allowed := ref.Options{AllowedRoots: c.DataRoots, AllowedHosts: c.DataHosts}
 
 	budget, meter := parallel.NewBudget(c.Cores), &shard.Meter{}
-	pool := shard.NewPool(meter, grpc.WithTransportCredentials(rpc.Credentials(nil)))
+	pool := shard.NewPool(meter, grpc.WithTransportCredentials(src.Credentials(identity.Worker)))
 	defer pool.Close()
 	w, err := worker.New(worker.Config{ID: c.ID, Address: data.self, Coordinators: c.Coordinators, Budget: budget, Logger: c.Logger,
 		Dial: dial, Peers: pool, Meter: meter, MinRows: c.MinRows, Cached: cache.Counts,
@@ -94,16 +100,17 @@ func (c Worker) Run(ctx context.Context) (err error) {
 	}
 	defer blobs.Close()
 	tiles := shard.NewServer(shard.ServerConfig{Source: w, Budget: budget, Meter: meter})
-	s, healthy := rpc.NewServer(nil, func(s *grpc.Server) {
+	s, healthy := rpc.NewServer(src.Credentials(identity.Worker), func(s *grpc.Server) {
 		pb.RegisterTilesServer(s, tiles)
 		pb.RegisterDataServer(s, blobs)
-	}, shard.ServerOptions()...)
+	}, append(shard.ServerOptions(), gated(src, identity.Gate{NodesOnly: true}, nil, nil)...)...)
 	failed := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { failed <- s.Serve(lis) })
 	defer wg.Wait()
 	defer stop(s, healthy)
-	mon.Registry.MustRegister(w)
+	mon.Registry.MustRegister(w, certMetrics{src, nil})
+	mon.Note("security: " + word(src, unsafe))
 	mon.Started(func() error {
 		if !w.Connected() {
 			return errors.New("no session with the leading coordinator")
@@ -115,7 +122,9 @@ func (c Worker) Run(ctx context.Context) (err error) {
 	defer cancel()
 	ended := make(chan error, 1)
 	wg.Go(func() { ended <- w.Run(work) })
-	c.Logger.Info("worker ready", "id", c.ID, "address", data.self, "metrics", mon.Address(), "cores", budget.Cores(), "version", version.Version)
+	wg.Go(func() { c.watch(work, src, unsafe, c.Logger) })
+	c.Logger.Info("worker ready", "id", c.ID, "address", data.self, "metrics", mon.Address(), "cores", budget.Cores(),
+		"security", word(src, unsafe), "version", version.Version)
 	select {
 	case err := <-ended:
 		return err

@@ -75,7 +75,9 @@ func (c *cluster) run(args ...string) (string, error) {
 func (c *cluster) env() []string {
 	env := os.Environ()
 	if text, err := os.ReadFile(filepath.Join(c.dir, "env")); err == nil {
-		env = append(env, strings.TrimPrefix(strings.TrimSpace(string(text)), "export "))
+		for line := range strings.Lines(string(text)) {
+			env = append(env, strings.TrimPrefix(strings.TrimSpace(line), "export "))
+		}
 	}
 	return env
 }
@@ -99,13 +101,16 @@ func (c *cluster) processes(role string) []dev.Process {
 	return out
 }
 
+// withTLS says that clusters speak TLS. TestPartitions's always do.
+var withTLS = os.Getenv("ULISSE_TLS") == "1"
+
 // start runs a cluster until the test ends.
 func start(t *testing.T, coordinators, workers int) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, binary, "dev", "--dir", c.dir, "--coordinators", strconv.Itoa(coordinators),
-		"--workers", strconv.Itoa(workers), "--cores", "1", "--grace", "2s")
+		"--workers", strconv.Itoa(workers), "--cores", "1", "--grace", "2s", "--tls="+strconv.FormatBool(withTLS))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	var log bytes.Buffer

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/certs/certstest"
 	"github.com/ulisse-gp/ulisse/internal/dev"
 )
 
@@ -96,6 +97,15 @@ func startNetwork(t *testing.T, grace time.Duration) *network {
 	for i := range 3 {
 		raft, grpc = append(raft, address(i)+":7001"), append(grpc, address(i)+":7000")
 	}
+	var hosts []string
+	for i := range 6 {
+		hosts = append(hosts, address(i))
+	}
+	keys := certstest.New(t)
+	tls := func(role string) []string {
+		f := keys.FilesFor(role, "net", time.Now(), 1, hosts...)
+		return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key}
+	}
 	var argv [][]string
 	for i := range 6 {
 		p := dev.Process{Role: "coordinator", Name: fmt.Sprintf("c%d", i+1)}
@@ -110,7 +120,7 @@ func startNetwork(t *testing.T, grace time.Duration) *network {
 		} else {
 			args = append(args, "--coordinators", strings.Join(grpc, ","), "--cores", "1")
 		}
-		argv = append(argv, args)
+		argv = append(argv, append(args, tls(p.Role)...))
 		n.procs = append(n.procs, p)
 	}
 	n.plug(theClient, len(n.procs))
@@ -121,6 +131,8 @@ func startNetwork(t *testing.T, grace time.Duration) *network {
 		t.Fatal(err)
 	}
 	env := "export ULISSE_COORDINATORS=" + strings.Join(grpc, ",") + "\n"
+	mine := keys.Files("client", "tester")
+	env += "export ULISSE_TLS_CA=" + mine.CA + "\nexport ULISSE_TLS_CERT=" + mine.Cert + "\nexport ULISSE_TLS_KEY=" + mine.Key + "\n"
 	for name, text := range map[string][]byte{"processes.json": text, "env": []byte(env)} {
 		if err := os.WriteFile(filepath.Join(n.dir, name), text, 0o600); err != nil {
 			t.Fatal(err)

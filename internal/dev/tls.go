@@ -1,0 +1,56 @@
+package dev
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/certs"
+	"github.com/ulisse-gp/ulisse/internal/identity"
+)
+
+// Certificates of a cluster for trying: an authority, a certificate for all
+// processes of a role, and the user's.
+const (
+	tlsFolder = "tls"
+	tlsDays   = 30
+)
+
+// certificates makes certificates in a folder, as long as it has none, for
+// processes that are dialled at the hosts.
+func certificates(dir string, hosts ...string) error {
+	ca, err := certs.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if ca, err = certs.NewAuthority(certs.AuthorityRequest{Name: "ulisse dev", From: time.Now(), Days: 3650}); err == nil {
+			err = ca.Save(dir)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, role := range identity.Roles {
+		p, err := ca.Issue(certs.Request{Peer: identity.Peer{Role: role, Name: "dev"}, Hosts: hosts, From: time.Now(), Days: tlsDays})
+		if err == nil {
+			err = p.Save(dir, string(role), true)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return os.Chmod(dir, 0o700)
+}
+
+// tlsArgs are the arguments by which a process of a role finds its
+// certificate.
+func tlsArgs(dir, role string) []string {
+	base := filepath.Join(dir, role)
+	return []string{"--tls-ca", filepath.Join(dir, "ca.crt"), "--tls-cert", base + ".crt", "--tls-key", base + ".key"}
+}
+
+// tlsEnv is what the client's environment holds.
+func tlsEnv(dir string) string {
+	base := filepath.Join(dir, string(identity.Client))
+	return "export ULISSE_TLS_CA=" + filepath.Join(dir, "ca.crt") + "\nexport ULISSE_TLS_CERT=" + base + ".crt\nexport ULISSE_TLS_KEY=" + base + ".key\n"
+}

@@ -1,0 +1,4 @@
+package identity
+
+// NumRules returns the number of rules.
+func NumRules() int { return len(rules) }

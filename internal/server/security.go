@@ -1,0 +1,217 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/ulisse-gp/ulisse/internal/cluster"
+	"github.com/ulisse-gp/ulisse/internal/identity"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
+)
+
+// Security is how a process protects its connections.
+type Security struct {
+	// Files of the process's certificate; without them everything is plaintext.
+	Files tlsconf.Files
+	// Insecure permits to listen in plaintext beyond this machine.
+	Insecure bool
+	// MaxConnections bounds the connections that each port holds at a time. Zero
+	// means 4096.
+	MaxConnections int
+}
+
+// reminder is how often a process says again that it is not safe.
+const reminder = time.Hour
+
+// open reads the certificate, which has to be for a role, and refuses to be
+// unsafe unless told to. The Source is nil for plaintext.
+func (s Security) open(role identity.Role, log *slog.Logger, addresses ...string) (*tlsconf.Source, error) {
+	if err := s.Files.Check(false); err != nil {
+		return nil, err
+	}
+	if s.Files.Set() {
+		src, err := tlsconf.Load(s.Files, tlsconf.Options{Role: role, Logger: log})
+		if err != nil {
+			return nil, fmt.Errorf("the certificates: %w", err)
+		}
+		return src, nil
+	}
+	for _, a := range addresses {
+		if !s.Insecure && a != "" && !loopback(a) {
+			return nil, fmt.Errorf("%s would be open to others in plaintext: give --tls-cert, --tls-key and --tls-ca (see 'ulisse certs --help'), "+
+				"or --insecure on a network where everybody is trusted", a)
+		}
+	}
+	return nil, nil
+}
+
+// unsafe reports whether a process without TLS listens beyond this machine.
+func (s Security) unsafe(src *tlsconf.Source, addresses ...string) bool {
+	if src != nil {
+		return false
+	}
+	for _, a := range addresses {
+		if a != "" && !loopback(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// watch keeps the certificates fresh, or reminds of their lack, until ctx is
+// done.
+func (s Security) watch(ctx context.Context, src *tlsconf.Source, unsafe bool, log *slog.Logger) {
+	if src != nil {
+		src.Watch(ctx)
+		return
+	}
+	tick := time.NewTicker(reminder)
+	defer tick.Stop()
+	for unsafe {
+		log.Warn("INSECURE: no TLS, and open beyond this machine: whoever reaches a port can read data, submit jobs and change the cluster")
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// word tells how a process is protected, in its log and its probes.
+func word(src *tlsconf.Source, unsafe bool) string {
+	switch {
+	case src != nil:
+		return "tls"
+	case unsafe:
+		return "insecure: plaintext beyond this machine"
+	}
+	return "plaintext on loopback"
+}
+
+// loopback reports whether an address to listen on is of this machine alone.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// listen listens on an address for a bounded number of connections.
+func (s Security) listen(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	most := s.MaxConnections
+	if most <= 0 {
+		most = 4096
+	}
+	return netutil.LimitListener(l, most), nil
+}
+
+// gated returns the interceptors of a server: the gate, if there is TLS, then
+// what follows it.
+func gated(src *tlsconf.Source, g identity.Gate, unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor) []grpc.ServerOption {
+	if src != nil {
+		unary = append([]grpc.UnaryServerInterceptor{g.Unary}, unary...)
+		stream = append([]grpc.StreamServerInterceptor{g.Stream}, stream...)
+	}
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...)}
+}
+
+// within is a listener within this process.
+type within struct{ *bufconn.Listener }
+
+func newWithin() within { return within{bufconn.Listen(256 << 10)} }
+
+// Accept marks the connection as one that needs no certificate.
+func (l within) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return identity.LocalConn{Conn: c}, nil
+}
+
+// dial returns a connection to the server that serves the listener, for calls on
+// behalf of those who send requests of HTTP.
+func (l within) dial() (*grpc.ClientConn, error) {
+	opts := append(identity.DialOptions(), grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	return rpc.Dialer(nil, opts...)("passthrough:///this-process")
+}
+
+// openHTTP reads the certificate of the HTTP port, that of the others unless
+// another is given.
+func (c Coordinator) openHTTP(src *tlsconf.Source) (*tlsconf.Source, error) {
+	f := c.HTTPFiles
+	if !f.Set() {
+		return src, nil
+	}
+	if src == nil {
+		return nil, errors.New("--http-cert needs --tls-cert, --tls-key and --tls-ca for the other ports")
+	}
+	if f.CA = c.Files.CA; f.Cert == "" || f.Key == "" {
+		return nil, errors.New("--http-cert and --http-key belong together: give both")
+	}
+	out, err := tlsconf.Load(f, tlsconf.Options{Foreign: true, Logger: c.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("the certificate for HTTP: %w", err)
+	}
+	return out, nil
+}
+
+// secureRaft lets a listener take other coordinators only.
+func secureRaft(src *tlsconf.Source, l net.Listener) net.Listener {
+	if src == nil {
+		return l
+	}
+	return src.Listen(l, cluster.Refusal, identity.Coordinator)
+}
+
+// dialRaft connects to other coordinators; nil is plaintext.
+func dialRaft(src *tlsconf.Source) func(context.Context, string) (net.Conn, error) {
+	if src == nil {
+		return nil
+	}
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		return src.Dial(ctx, address, identity.Coordinator)
+	}
+}
+
+// Limits of the HTTP ports. Bodies and answers may be long: for them there are
+// deadlines from piece to piece.
+const (
+	headerTime  = 10 * time.Second
+	idleTime    = 2 * time.Minute
+	headerBytes = 64 << 10
+)
+
+// newHTTP returns a server, with TLS if there are certificates.
+func newHTTP(h http.Handler, src *tlsconf.Source, log *slog.Logger) *http.Server {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	if src != nil {
+		s.TLSConfig = src.Server([]string{"h2", "http/1.1"})
+	}
+	return s
+}
+
+// serveHTTP serves a listener until the server is closed.
+func serveHTTP(s *http.Server, l net.Listener) error {
+	if s.TLSConfig != nil {
+		return s.ServeTLS(l, "", "")
+	}
+	return s.Serve(l)
+}
