@@ -36,6 +36,11 @@ func Credentials(c *tls.Config) credentials.TransportCredentials {
 	return credentials.NewTLS(c)
 }
 
+// Target is what grpc.NewClient is to be given for host:port. The host is looked
+// up at each connection: gRPC's own resolver would keep the address of a pod
+// that was replaced for half a minute.
+func Target(address string) string { return "passthrough:///" + address }
+
 // Dialer returns a function that connects to an address, when it is first used.
 func Dialer(c *tls.Config, more ...grpc.DialOption) func(address string) (*grpc.ClientConn, error) {
 	opts := append([]grpc.DialOption{
@@ -45,7 +50,7 @@ func Dialer(c *tls.Config, more ...grpc.DialOption) func(address string) (*grpc.
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: connectMost}}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
 	}, more...)
-	return func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(address, opts...) }
+	return func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(Target(address), opts...) }
 }
 
 // NewServer returns a server with the health and reflection services. register
