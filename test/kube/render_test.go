@@ -31,7 +31,7 @@ const deploy = "../../deploy/k8s"
 func overlays(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob(filepath.Join(deploy, "overlays", "*"))
-	if err != nil || len(dirs) < 3 {
+	if err != nil || len(dirs) < 4 {
 		t.Fatalf("overlays in %s: %v, %v", deploy, dirs, err)
 	}
 	for i, d := range dirs {

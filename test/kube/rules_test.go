@@ -99,7 +99,7 @@ func TestProbes(t *testing.T) {
 					t.Errorf("%s: the %s probe asks port %s, which is not there", w.name, kind, p.HTTPGet.Port.String())
 				}
 			}
-			if c.LivenessProbe.HTTPGet.Path != "/healthz" || c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.StartupProbe.HTTPGet.Path != "/healthz" {
+			if c.LivenessProbe.HTTPGet.Path != "/livez" || c.ReadinessProbe.HTTPGet.Path != "/readyz" || c.StartupProbe.HTTPGet.Path != "/startupz" {
 				t.Errorf("%s: probes ask %v", w.name, paths)
 			}
 			if d := time.Duration(c.LivenessProbe.PeriodSeconds*c.LivenessProbe.FailureThreshold) * time.Second; d < 30*time.Second {
@@ -237,7 +237,6 @@ func TestBudgetsAndPolicies(t *testing.T) {
 				for _, rule := range p.Spec.Ingress {
 					for _, port := range rule.Ports {
 						if port.Port.Type == intstr.String && !slices.ContainsFunc(w.pod.Containers[0].Ports, func(c corev1.ContainerPort) bool { return c.Name == port.Port.StrVal }) {
-							// A policy of all pods may name a port that only some have.
 							t.Errorf("policy %s opens port %s, which %s does not have", p.Name, port.Port.StrVal, w.name)
 						}
 					}
