@@ -2,6 +2,7 @@ package kube
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -287,4 +288,21 @@ func TestFlags(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestExamples: what is there to copy is decoded as strictly.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(deploy, "examples", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := decode(t, b); len(o.all)+len(o.foreign) == 0 {
+			t.Errorf("%s holds nothing", f)
+		}
+	}
 }
