@@ -8,6 +8,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	// Root certificates for where there are none: the image holds nothing else.
+	_ "golang.org/x/crypto/x509roots/fallback"
+
 	"github.com/ulisse-gp/ulisse/internal/cli"
 )
 

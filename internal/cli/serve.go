@@ -73,6 +73,7 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7003", metricsUsage)
 	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
 	f.IntVar(&s.BootstrapExpect, "bootstrap-expect", 1, "number of coordinators that found the cluster; 0 to join one")
+	f.IntVar(&s.BootstrapIndex, "bootstrap-index", 0, "place of this one among the coordinators, from 0: those from --bootstrap-expect on join (a pod's ordinal)")
 	f.StringSliceVar(&s.Peers, "peers", nil, "raft addresses of other coordinators, or a name that stands for all of them")
 	f.DurationVar(&s.Grace, "grace", 10*time.Second, "time that a worker may be silent before its chains are given to others")
 	f.DurationVar(&s.MemberGrace, "member-grace", 0, "time that a coordinator may be silent before it is removed; 0 for never")

@@ -67,7 +67,7 @@ func (n *Node) keepMembership() {
 // discover asks the peers once, and founds or joins where it can.
 func (n *Node) discover() {
 	empty := len(n.configuration()) == 0
-	if empty && n.cfg.BootstrapExpect == 1 {
+	if empty && n.cfg.BootstrapExpect == 1 && len(n.cfg.Peers) == 0 {
 		n.found([]Server{{n.cfg.ID, n.cfg.Advertise}})
 		return
 	}
@@ -87,6 +87,7 @@ func (n *Node) discover() {
 				n.joinAt(resp.Leader)
 			}
 			return
+		case resp.Joins: // no founder: not to be waited for
 		case !n.view.add(resp.From):
 			n.log.Error("two nodes have one id", "id", resp.From.ID, "address", resp.From.Address)
 			return

@@ -33,9 +33,10 @@ type Config struct {
 	GRPC, HTTP, Version string
 
 	// BootstrapExpect is the number of nodes that found the cluster together;
-	// all must be given the same. 0: this node waits for a cluster to join. It
-	// has no effect on a node that has a log. Never give a new node of an old
-	// cluster 1: it would found a cluster of its own.
+	// all must be given the same. 0: this node waits for a cluster to join, and
+	// founders do not count it. It has no effect on a node that has a log. Never
+	// give a new node of an old cluster 1: unless it reaches one of Peers that
+	// has a cluster, it founds one of its own.
 	BootstrapExpect int
 	// Peers are host:port of other nodes. A host that is the name of several
 	// (a headless service) stands for all of them.

@@ -45,6 +45,7 @@ type response struct {
 	From      Server   `json:"from,omitzero"`
 	Servers   []Server `json:"servers,omitempty"` // the members, where there is a cluster
 	View      []Server `json:"view,omitempty"`    // whom it has seen, where there is none
+	Joins     bool     `json:"joins,omitempty"`   // it founds nothing, it waits for a cluster
 	Members   []Member `json:"members,omitempty"`
 }
 
@@ -116,7 +117,7 @@ func (n *Node) answer(ctx context.Context, r request) response {
 	var err error
 	switch r.Op {
 	case opStatus:
-		resp.Servers, resp.View = n.servers(), n.view.list()
+		resp.Servers, resp.View, resp.Joins = n.servers(), n.view.list(), n.cfg.BootstrapExpect == 0
 	case opBeat:
 		err = n.heard(ctx, r)
 	case opJoin:

@@ -35,6 +35,11 @@ func orNone(c credentials.TransportCredentials) credentials.TransportCredentials
 	return c
 }
 
+// Target is what grpc.NewClient is to be given for host:port. The host is looked
+// up at each connection: gRPC's own resolver would keep the address of a pod
+// that was replaced for half a minute.
+func Target(address string) string { return "passthrough:///" + address }
+
 // Dialer returns a function that connects to an address, when it is first used.
 // Without credentials it speaks plaintext.
 func Dialer(c credentials.TransportCredentials, more ...grpc.DialOption) func(address string) (*grpc.ClientConn, error) {
@@ -45,7 +50,7 @@ func Dialer(c credentials.TransportCredentials, more ...grpc.DialOption) func(ad
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: connectMost}}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
 	}, more...)
-	return func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(address, opts...) }
+	return func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(Target(address), opts...) }
 }
 
 // NewServer returns a server with the health and reflection services. register

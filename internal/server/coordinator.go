@@ -41,6 +41,7 @@ type Coordinator struct {
 	Metrics         string // metrics and probes; none if empty
 	Pprof           bool   // profiles too, beside metrics
 	BootstrapExpect int
+	BootstrapIndex  int      // from BootstrapExpect on the node joins
 	Peers           []string // raft addresses of other coordinators, or a name of all
 	Grace           time.Duration
 	MemberGrace     time.Duration
@@ -114,7 +115,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	}
 	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: state.NewMachine(),
 		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version,
-		BootstrapExpect: c.BootstrapExpect, Peers: c.Peers, GracePeriod: c.MemberGrace, Lead: lead, Logger: c.Logger,
+		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, Lead: lead, Logger: c.Logger,
 		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) }})
 	if err != nil {
 		return err
@@ -189,6 +190,14 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	case err := <-failed:
 		return err
 	}
+}
+
+// founders is how many nodes found the cluster, this one among them; else 0.
+func (c Coordinator) founders() int {
+	if c.BootstrapIndex >= c.BootstrapExpect {
+		return 0
+	}
+	return c.BootstrapExpect
 }
 
 // handOver lets another node lead before this one goes. Calls are still taken:
