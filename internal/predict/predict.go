@@ -25,11 +25,8 @@ import (
 	"slices"
 	"sync"
 
-	"gonum.org/v1/gonum/floats"
-
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
@@ -63,22 +60,55 @@ type Config struct {
 	Rank    int
 	MaxIter int  // of a solve; 0 for as many as a run allows itself
 	Mixed   bool // precision of the products
+	// Solutions, if not nil, keeps K⁻¹y from one predictor to the next.
+	Solutions *Solutions
+}
+
+// Options say what to predict, and how exactly.
+type Options struct {
 	// Tolerance bounds the relative error of each standard deviation, of the
 	// target's, or if Latent of the latent function's. 0 means DefaultTolerance.
 	Tolerance float64
-	Latent    bool
+	Latent    bool     // predict the latent function, without the noise
 	Variance  Variance // "" means Exact
-	// Solutions, if not nil, keeps K⁻¹y from one predictor to the next.
-	Solutions *Solutions
-	// Progress, if not nil, is told of solves done: of K⁻¹y, then of batches.
+	// Progress, if not nil, is told of solves done: of K⁻¹y, then of rows.
 	Progress func(Progress)
 }
 
+// Check returns an error if the options are not usable, else fills in defaults.
+func (o *Options) Check() error {
+	if o.Tolerance == 0 {
+		o.Tolerance = DefaultTolerance
+	}
+	if o.Variance == "" {
+		o.Variance = Exact
+	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	if !(o.Tolerance >= minTolerance && o.Tolerance <= 0.1) {
+		return fmt.Errorf("a tolerance of %g for standard deviations: use %g to 0.1", o.Tolerance, minTolerance)
+	}
+	if o.Variance != Exact && o.Variance != Surface {
+		return fmt.Errorf("unknown way to compute variances %q: use exact or surface", o.Variance)
+	}
+	return nil
+}
+
+// minTolerance is the least tolerance that rounding allows.
+const minTolerance = 1e-10
+
 // Progress is how far a predictor is.
 type Progress struct {
-	Stage       string // "solutions" or "rows"
-	Done, Total int    // draws, or rows times draws
+	Stage       string
+	Done, Total int // draws, or rows times draws
 }
+
+// The stages: first K⁻¹y, unless that is kept, then rows.
+const (
+	SolutionsStage = "solutions"
+	RowsStage      = "rows"
+)
 
 // FromSpec returns the configuration that a specification asks for.
 func FromSpec(s *job.Spec, p *posterior.Problem, draws [][]float64, budget *parallel.Budget) Config {
@@ -89,13 +119,15 @@ func FromSpec(s *job.Spec, p *posterior.Problem, draws [][]float64, budget *para
 
 // Stats are what predictions cost and how sure their variances are.
 type Stats struct {
-	Draws       int     `json:"draws"`
-	Rows        int     `json:"rows"`
-	Solves      int     `json:"solves"`
-	Iterations  int     `json:"iterations"`
-	Unconverged int     `json:"unconverged"` // solves that did not reach their tolerance
-	Clipped     int     `json:"clipped"`     // variances that rounding made not positive
-	Bound       float64 `json:"bound"`       // on the relative error of an sd, the largest
+	Draws       int `json:"draws"`
+	Rows        int `json:"rows"`
+	Solves      int `json:"solves"`
+	Iterations  int `json:"iterations"`
+	Unconverged int `json:"unconverged"` // solves that did not reach their tolerance
+	// MeansUnconverged are those of K⁻¹y, which all rows share.
+	MeansUnconverged int     `json:"means_unconverged"`
+	Clipped          int     `json:"clipped"` // variances that rounding made not positive
+	Bound            float64 `json:"bound"`   // on the relative error of an sd, the largest
 	// SurfaceError is the largest relative difference from an exact sd that the
 	// surface was found to have, at the draw farthest from its centre.
 	SurfaceError float64 `json:"surface_error,omitempty"`
@@ -108,6 +140,7 @@ func (s *Stats) Add(o Stats) {
 	s.Solves += o.Solves
 	s.Iterations += o.Iterations
 	s.Unconverged += o.Unconverged
+	s.MeansUnconverged = max(s.MeansUnconverged, o.MeansUnconverged)
 	s.Clipped += o.Clipped
 	s.Bound = max(s.Bound, o.Bound)
 	s.SurfaceError = max(s.SurfaceError, o.SurfaceError)
@@ -119,12 +152,19 @@ type Predictor struct {
 	Config
 	order []int // in which draws are visited
 
-	mu      sync.Mutex
-	op      *cmvp.Operator
-	solver  *solve.Solver
-	alphas  [][]float64 // K⁻¹y of each draw
-	surface *surface    // nil unless wanted
-	stats   Stats       // of K⁻¹y
+	mu          sync.Mutex
+	op          *cmvp.Operator
+	solver      *solve.Solver
+	alphas      [][]float64 // K⁻¹y of each draw
+	unconverged int         // of them
+	surface     *surface
+}
+
+// Bytes returns the memory that the predictor takes, about, once it has
+// predicted.
+func (p *Predictor) Bytes() int64 {
+	n := int64(len(p.Problem.Y))
+	return 8 * n * (int64(len(p.Draws)) + int64(p.rank()) + 7*int64(Batch(int(n))))
 }
 
 // maxIterations bounds the iterations of a solve, as a run's.
@@ -141,56 +181,45 @@ func New(c Config) (*Predictor, error) {
 			return nil, fmt.Errorf("the draw %.4g is not one of a model with %d parameters", psi, p.Model.NumParams())
 		}
 	}
-	if c.Tolerance == 0 {
-		c.Tolerance = DefaultTolerance
-	}
-	if c.Variance == "" {
-		c.Variance = Exact
-	}
-	if c.Variance != Exact && c.Variance != Surface {
-		return nil, fmt.Errorf("unknown way to compute variances %q: use exact or surface", c.Variance)
-	}
 	if c.MaxIter == 0 {
 		c.MaxIter = min(maxIterations, 10*len(p.Y)+100)
 	}
-	if c.Progress == nil {
-		c.Progress = func(Progress) {}
+	s, err := newSurface(c.Draws)
+	if err != nil {
+		return nil, err
 	}
-	return &Predictor{Config: c, order: path(c.Draws)}, nil
+	return &Predictor{Config: c, order: path(c.Draws), surface: s}, nil
 }
 
 // rankFactor is how many times the automatic rank of a run a predictor's
 // preconditioner has: it is built once for many more right-hand sides.
 const rankFactor = 2
 
+// rank returns that of the preconditioner, 0 where the kind has its own way.
+func (p *Predictor) rank() int {
+	if n := len(p.Problem.Y); p.Rank == 0 && precond.HasFactor(p.Kind) {
+		return min(rankFactor*precond.AutoRank(n), max(1, n/2))
+	}
+	return p.Rank
+}
+
 // precondition returns the preconditioner at the middle of the draws, nil for
 // none.
 func (p *Predictor) precondition() (precond.P, error) {
-	kind, rank := p.Kind, p.Rank
+	kind := p.Kind
 	switch kind {
 	case "none":
 		return nil, nil
 	case "", "auto":
 		kind = "rpcholesky"
 	}
-	n := len(p.Problem.Y)
-	if rank == 0 && precond.HasFactor(kind) {
-		rank = min(rankFactor*precond.AutoRank(n), max(1, n/2))
-	}
 	op := cmvp.New(p.Problem.Inputs, p.Problem.Model.Family, p.Budget)
 	op.Set(p.Problem.Model.Params(mean(p.Draws)))
-	return precond.BuildAny(kind, op, rank, random.Key{Seed: p.Seed})
+	return precond.BuildAny(kind, op, p.rank(), random.Key{Seed: p.Seed})
 }
 
-// Prepare computes K⁻¹y of every draw, or reads them where they are kept.
-// Predict does it if it has not been done.
-func (p *Predictor) Prepare(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.prepare(ctx)
-}
-
-func (p *Predictor) prepare(ctx context.Context) error {
+// prepare computes K⁻¹y of every draw, or reads them where they are kept.
+func (p *Predictor) prepare(ctx context.Context, progress func(Progress)) error {
 	if p.alphas != nil {
 		return nil
 	}
@@ -211,14 +240,13 @@ func (p *Predictor) prepare(ctx context.Context) error {
 		p.solver = solve.New(p.op, opt)
 	}
 	n := len(p.Problem.Y)
-	alphas, stats := p.Solutions.load(p.solutionsKey(), len(p.Draws), n)
+	alphas, unconverged := p.Solutions.load(p.solutionsKey(), len(p.Draws), n)
 	if alphas == nil {
-		stats = Stats{}
 		alphas = columns(n, len(p.Draws))
 		p.solver.SetTargets(nil)
 		var before []float64
 		for done, t := range p.order {
-			p.Progress(Progress{"solutions", done, len(p.order)})
+			progress(Progress{SolutionsStage, done, len(p.order)})
 			if before != nil { // the draw visited before is near
 				copy(alphas[t], before)
 			}
@@ -226,29 +254,14 @@ func (p *Predictor) prepare(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			stats.count(rep)
+			unconverged += rep.Unconverged
 			before = alphas[t]
 		}
-		p.Progress(Progress{"solutions", len(p.order), len(p.order)})
-		p.Solutions.save(p.solutionsKey(), alphas, stats)
+		progress(Progress{SolutionsStage, len(p.order), len(p.order)})
+		p.Solutions.save(p.solutionsKey(), alphas, unconverged)
 	}
-	if p.Variance == Surface && len(p.Draws) > surfacePoints(p.Problem.Model.NumParams()) {
-		var err error
-		if p.surface, err = newSurface(p.Draws); err != nil {
-			return err
-		}
-	}
-	p.alphas, p.stats = alphas, stats
+	p.alphas, p.unconverged = alphas, unconverged
 	return nil
-}
-
-// count adds what a solve cost.
-func (s *Stats) count(rep solve.Report) {
-	s.Solves += len(rep.Iterations)
-	s.Unconverged += rep.Unconverged
-	for _, it := range rep.Iterations {
-		s.Iterations += it
-	}
 }
 
 // solveAt solves K(ψ)·x = b on one core of the budget and those that are free.
@@ -294,15 +307,18 @@ const (
 func Batch(n int) int { return max(8, min(batchRows, batchBytes/(8*8*n))) }
 
 // Predict returns the distributions at the given points, which are standardised
-// as the training data are. The only errors are those of ctx and of a K that
-// cannot be solved with.
-func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs) (*Moments, Stats, error) {
+// as the training data are. The errors are those of the options, of ctx, and of a
+// K that cannot be solved with.
+func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs, o Options) (*Moments, Stats, error) {
+	if err := o.Check(); err != nil {
+		return nil, Stats{}, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if points.Dim() != p.Problem.Model.Dim {
 		panic(fmt.Sprintf("predict: points of dimension %d, training data of %d", points.Dim(), p.Problem.Model.Dim))
 	}
-	if err := p.prepare(ctx); err != nil {
+	if err := p.prepare(ctx, o.Progress); err != nil {
 		return nil, Stats{}, err
 	}
 	m, draws := points.Len(), len(p.Draws)
@@ -310,7 +326,7 @@ func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs) (*Moments,
 	for _, psi := range p.Draws {
 		out.Noise = append(out.Noise, math.Exp(psi[len(psi)-1]))
 	}
-	stats := Stats{Draws: draws, Rows: m, Unconverged: p.stats.Unconverged}
+	stats := Stats{Draws: draws, Rows: m, MeansUnconverged: p.unconverged}
 	size := Batch(len(p.Problem.Y))
 	for lo := 0; lo < m; lo += size {
 		hi := min(m, lo+size)
@@ -318,8 +334,8 @@ func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs) (*Moments,
 		for i := range rows {
 			rows[i] = lo + i
 		}
-		b := &batch{p: p, points: points.Select(rows), stats: &stats, done: func(t int) {
-			p.Progress(Progress{"rows", lo*draws + (hi-lo)*t, m * draws})
+		b := &batch{p: p, Options: o, points: points.Select(rows), stats: &stats, done: func(t int) {
+			o.Progress(Progress{RowsStage, lo*draws + (hi-lo)*t, m * draws})
 		}}
 		for t := range draws {
 			b.mean, b.variance = append(b.mean, out.Mean[t][lo:hi]), append(b.variance, out.Var[t][lo:hi])
@@ -340,7 +356,7 @@ func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs) (*Moments,
 			}
 		}
 	}
-	p.Progress(Progress{"rows", m * draws, m * draws})
+	o.Progress(Progress{RowsStage, m * draws, m * draws})
 	return out, stats, nil
 }
 
@@ -355,121 +371,4 @@ func columns(n, s int) [][]float64 {
 		cols[c] = buf[c*n : (c+1)*n : (c+1)*n]
 	}
 	return cols
-}
-
-// batch is the prediction of some rows.
-type batch struct {
-	p              *Predictor
-	points         *cmvp.Inputs
-	mean, variance [][]float64 // draws × rows
-	x              [][]float64 // K⁻¹k* of the last draw, to begin the next from
-	scale          []float64   // variances that were last found
-	stats          *Stats
-	done           func(draws int)
-}
-
-func (b *batch) run(ctx context.Context) error {
-	if b.p.surface != nil {
-		return b.interpolate(ctx)
-	}
-	for done, t := range b.p.order {
-		if err := b.solve(ctx, b.p.Draws[t], b.p.alphas[t], b.mean[t], b.variance[t]); err != nil {
-			return err
-		}
-		b.done(done + 1)
-	}
-	return nil
-}
-
-// maxRounds bounds how often a batch is solved for with tighter targets at one
-// draw, until all bounds hold.
-const maxRounds = 4
-
-// solve computes the rows' variances at ψ, and if alpha is K⁻¹y their means.
-func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64) error {
-	p, m := b.p, b.points.Len()
-	theta := p.Problem.Model.Params(psi)
-	k, err := b.cross(ctx, psi)
-	if err != nil {
-		return err
-	}
-	if alpha != nil {
-		b.each(func(i int) { mean[i] = floats.Dot(k[i], alpha) })
-	}
-	if b.x == nil {
-		b.x = columns(len(p.Problem.Y), m)
-		b.scale = make([]float64, m)
-	}
-	// A row's variance is off by ‖r‖²/λ at most: small beside the noise, or
-	// beside what the latent variance is found to be.
-	targets, wanted := make([]float64, m), make([]float64, m)
-	for i := range wanted {
-		wanted[i] = theta.Lambda
-		if p.Latent && b.scale[i] > 0 {
-			wanted[i] = min(wanted[i], 0.5*b.scale[i])
-		}
-	}
-	bound := make([]float64, m) // on what each variance is too large by
-	for round, again := 0, true; again && round < maxRounds; round++ {
-		for i, v := range wanted {
-			targets[i] = math.Sqrt(2 * p.Tolerance * theta.Lambda * v)
-		}
-		p.solver.SetTargets(targets)
-		rep, err := p.solveAt(ctx, psi, b.x, k)
-		if err != nil {
-			return err
-		}
-		for _, it := range rep.Iterations {
-			b.stats.Iterations += it
-		}
-		b.each(func(i int) {
-			r := p.solver.Residual(i)
-			variance[i] = theta.Sigma - floats.Dot(k[i], b.x[i]) - floats.Dot(r, b.x[i])
-			bound[i] = floats.Dot(r, r) / theta.Lambda
-		})
-		again = false
-		for i := range wanted {
-			reached := bound[i] <= targets[i]*targets[i]/theta.Lambda
-			if least := b.least(variance[i], bound[i], theta); reached && 0.5*bound[i] > p.Tolerance*least {
-				wanted[i], again = 0.5*least, true
-			}
-		}
-	}
-	b.stats.Solves += m
-	for i, v := range variance {
-		if bound[i] > targets[i]*targets[i]/theta.Lambda {
-			b.stats.Unconverged++
-		}
-		b.stats.Bound = max(b.stats.Bound, 0.5*bound[i]/b.least(v, bound[i], theta))
-	}
-	copy(b.scale, variance)
-	return nil
-}
-
-// least returns the least that a variance can be which was found to be v, of the
-// latent function, and is too large by bound at most: of the latent function, or
-// that of the target.
-func (b *batch) least(v, bound float64, theta kernel.Params) float64 {
-	if !b.p.Latent {
-		return max(v-bound, 0) + theta.Lambda
-	}
-	return max(v-bound, floor*theta.Sigma)
-}
-
-// floor is the least variance that bounds are held against, in units of σ.
-const floor = 1e-9
-
-// cross returns K_f(X*,X) at ψ, a column of n for each row.
-func (b *batch) cross(ctx context.Context, psi []float64) ([][]float64, error) {
-	if err := b.p.Budget.Acquire(ctx); err != nil {
-		return nil, err
-	}
-	defer b.p.Budget.Release()
-	b.p.op.Set(b.p.Problem.Model.Params(psi))
-	return b.p.op.CrossMatrix(b.points), ctx.Err()
-}
-
-// each runs f on the batch's rows, on several cores.
-func (b *batch) each(f func(i int)) {
-	b.p.Budget.NewLoop(func(_, i int) { f(i) }).Run(b.points.Len())
 }

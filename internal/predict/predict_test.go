@@ -79,13 +79,13 @@ func dense(t *testing.T, p *posterior.Problem, psi []float64, points *cmvp.Input
 	return mean, variance
 }
 
-func predict(t *testing.T, c Config, points *cmvp.Inputs) (*Moments, Stats) {
+func predict(t *testing.T, c Config, o Options, points *cmvp.Inputs) (*Moments, Stats) {
 	t.Helper()
 	p, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, stats, err := p.Predict(t.Context(), points)
+	m, stats, err := p.Predict(t.Context(), points, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,8 +97,9 @@ func TestAgainstDense(t *testing.T) {
 		for _, mixed := range []bool{false, true} {
 			for _, latent := range []bool{false, true} {
 				c, points := example(f, mixed, 300, 3, 20, 3)
-				c.Mixed, c.Latent = mixed, latent
-				got, stats := predict(t, c, points)
+				c.Mixed = mixed
+				o := Options{Latent: latent}
+				got, stats := predict(t, c, o, points)
 				if stats.Unconverged > 0 || stats.Clipped > 0 {
 					t.Errorf("%v: %+v", f, stats)
 				}
@@ -132,8 +133,8 @@ func TestTolerance(t *testing.T) {
 	c.Kind, c.Rank = "rpcholesky", 20
 	iterations := 0
 	for _, tol := range []float64{1e-7, 1e-4, 1e-2} {
-		c.Tolerance = tol
-		got, stats := predict(t, c, points)
+		o := Options{Tolerance: tol}
+		got, stats := predict(t, c, o, points)
 		if stats.Bound > 1.01*tol {
 			t.Errorf("tolerance %g: bound %g", tol, stats.Bound)
 		}
@@ -158,8 +159,9 @@ func TestSameBitsHoweverSplit(t *testing.T) {
 	for _, mixed := range []bool{false, true} {
 		for _, v := range []Variance{Exact, Surface} {
 			c, points := example(kernel.RBF, false, 700, 2, 150, 9)
-			c.Mixed, c.Variance, c.Latent, c.Rank = mixed, v, mixed, 30
-			whole, _ := predict(t, c, points)
+			c.Mixed, c.Rank = mixed, 30
+			o := Options{Variance: v, Latent: mixed}
+			whole, _ := predict(t, c, o, points)
 			at := 0
 			for i, size := range []int{1, 3, 64, 82} {
 				c.Budget = parallel.NewBudget(1 + i%3)
@@ -167,7 +169,7 @@ func TestSameBitsHoweverSplit(t *testing.T) {
 				for k := range rows {
 					rows[k] = at + k
 				}
-				part, _ := predict(t, c, points.Select(rows))
+				part, _ := predict(t, c, o, points.Select(rows))
 				for s := range c.Draws {
 					if !slices.Equal(part.Mean[s], whole.Mean[s][at:at+size]) || !slices.Equal(part.Var[s], whole.Var[s][at:at+size]) {
 						t.Fatalf("mixed %v, %s: rows %d to %d, alone, are predicted otherwise", mixed, v, at, at+size)
@@ -181,11 +183,12 @@ func TestSameBitsHoweverSplit(t *testing.T) {
 
 func TestSurface(t *testing.T) {
 	c, points := example(kernel.RBF, true, 400, 3, 30, 40)
-	exact, _ := predict(t, c, points)
-	c.Variance = Surface
-	fast, stats := predict(t, c, points)
-	if stats.Solves != surfacePoints(5)*30 {
-		t.Errorf("%d solves of 30 rows, want %d each", stats.Solves, surfacePoints(5))
+	var o Options
+	exact, _ := predict(t, c, o, points)
+	o.Variance = Surface
+	fast, stats := predict(t, c, o, points)
+	if stats.Solves != 12*30 {
+		t.Errorf("%d solves of 30 rows, want 12 each", stats.Solves)
 	}
 	var worst float64
 	for s := range c.Draws {
@@ -211,9 +214,10 @@ func TestSurface(t *testing.T) {
 // With fewer draws than the surface has points, all are solved for.
 func TestSurfaceOfFewDraws(t *testing.T) {
 	c, points := example(kernel.RBF, false, 100, 2, 5, 8)
-	exact, _ := predict(t, c, points)
-	c.Variance = Surface
-	fast, _ := predict(t, c, points)
+	var o Options
+	exact, _ := predict(t, c, o, points)
+	o.Variance = Surface
+	fast, _ := predict(t, c, o, points)
 	for s := range c.Draws {
 		if !slices.Equal(exact.Var[s], fast.Var[s]) {
 			t.Fatal("the surface was used")
@@ -224,14 +228,15 @@ func TestSurfaceOfFewDraws(t *testing.T) {
 func TestSolutionsAreKept(t *testing.T) {
 	c, points := example(kernel.RBF, false, 200, 2, 5, 3)
 	c.Solutions = &Solutions{Dir: filepath.Join(t.TempDir(), "kept")}
-	first, _ := predict(t, c, points)
+	var o Options
+	first, _ := predict(t, c, o, points)
 	solved := 0
-	c.Progress = func(p Progress) {
+	o.Progress = func(p Progress) {
 		if p.Stage == "solutions" {
 			solved++
 		}
 	}
-	second, _ := predict(t, c, points)
+	second, _ := predict(t, c, o, points)
 	if solved != 0 {
 		t.Error("K⁻¹y was solved for again")
 	}
@@ -247,7 +252,7 @@ func TestSolutionsAreKept(t *testing.T) {
 	if err := os.WriteFile(files[0], text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	third, _ := predict(t, c, points)
+	third, _ := predict(t, c, o, points)
 	if solved == 0 {
 		t.Error("a decayed file was believed")
 	}
@@ -258,12 +263,12 @@ func TestSolutionsAreKept(t *testing.T) {
 	}
 	c.Draws = c.Draws[:2]
 	solved = 0
-	if predict(t, c, points); solved == 0 {
+	if predict(t, c, o, points); solved == 0 {
 		t.Error("solutions for other draws were used")
 	}
 	c.Solutions.Most = int64(len(text))
 	c.Draws = c.Draws[:1]
-	predict(t, c, points)
+	predict(t, c, o, points)
 	if files, _ = filepath.Glob(filepath.Join(c.Solutions.Dir, "*")); len(files) != 1 {
 		t.Errorf("%d files are kept within a bound of one", len(files))
 	}
@@ -272,24 +277,23 @@ func TestSolutionsAreKept(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	c, points := example(kernel.RBF, false, 300, 2, 20, 5)
 	ctx, cancel := context.WithCancel(t.Context())
-	c.Progress = func(p Progress) {
+	o := Options{Progress: func(p Progress) {
 		if p.Stage == "rows" {
 			cancel()
 		}
-	}
+	}}
 	p, err := New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := p.Predict(ctx, points); !errors.Is(err, context.Canceled) {
+	if _, _, err := p.Predict(ctx, points, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	m, _, err := p.Predict(t.Context(), points) // the predictor is as good as new
+	m, _, err := p.Predict(t.Context(), points, Options{}) // the predictor is as good as new
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Progress = nil
-	want, _ := predict(t, c, points)
+	want, _ := predict(t, c, Options{}, points)
 	if !slices.Equal(m.Var[0], want.Var[0]) {
 		t.Error("a cancelled prediction changed the next")
 	}
@@ -308,7 +312,20 @@ func TestBadDraws(t *testing.T) {
 func TestUnconvergedIsTold(t *testing.T) {
 	c, points := example(kernel.RBF, false, 300, 3, 7, 2)
 	c.Kind, c.MaxIter = "none", 2
-	if _, stats := predict(t, c, points); stats.Unconverged < 14 || stats.Bound < DefaultTolerance {
+	if _, stats := predict(t, c, Options{}, points); stats.Unconverged != 14 || stats.MeansUnconverged != 2 || stats.Bound < DefaultTolerance {
 		t.Errorf("two iterations were enough: %+v", stats)
+	}
+}
+
+func TestBadOptions(t *testing.T) {
+	c, points := example(kernel.RBF, false, 50, 2, 1, 1)
+	p, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{Tolerance: -1}, {Tolerance: 1}, {Tolerance: math.NaN()}, {Variance: "no"}} {
+		if _, _, err := p.Predict(t.Context(), points, o); err == nil {
+			t.Errorf("options %+v were taken", o)
+		}
 	}
 }

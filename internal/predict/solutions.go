@@ -55,18 +55,18 @@ func (p *Predictor) solutionsKey() string {
 }
 
 // load returns what was kept under a name, nil if there is nothing whole.
-func (s *Solutions) load(key string, draws, n int) ([][]float64, Stats) {
+func (s *Solutions) load(key string, draws, n int) (alphas [][]float64, unconverged int) {
 	if s == nil {
-		return nil, Stats{}
+		return nil, 0
 	}
 	path := filepath.Join(s.Dir, key+solutionsSuffix)
 	text, err := os.ReadFile(path)
 	if err != nil || len(text) != 8*(1+draws*n)+sha256.Size {
-		return nil, Stats{}
+		return nil, 0
 	}
 	body, sum := text[:len(text)-sha256.Size], text[len(text)-sha256.Size:]
 	if got := sha256.Sum256(body); !bytes.Equal(got[:], sum) {
-		return nil, Stats{}
+		return nil, 0
 	}
 	now := time.Now()
 	_ = os.Chtimes(path, now, now) // it is of use: keep it longer
@@ -76,16 +76,16 @@ func (s *Solutions) load(key string, draws, n int) ([][]float64, Stats) {
 			out[t][i] = math.Float64frombits(binary.LittleEndian.Uint64(body[8*(1+t*n+i):]))
 		}
 	}
-	return out, Stats{Unconverged: int(binary.LittleEndian.Uint64(body))}
+	return out, int(binary.LittleEndian.Uint64(body))
 }
 
 // save keeps solutions under a name: the number of unconverged solves, then the
 // solutions, then the SHA-256 of both.
-func (s *Solutions) save(key string, alphas [][]float64, stats Stats) {
+func (s *Solutions) save(key string, alphas [][]float64, unconverged int) {
 	if s == nil || os.MkdirAll(s.Dir, 0o755) != nil {
 		return
 	}
-	body := binary.LittleEndian.AppendUint64(nil, uint64(stats.Unconverged))
+	body := binary.LittleEndian.AppendUint64(nil, uint64(unconverged))
 	for _, a := range alphas {
 		for _, v := range a {
 			body = binary.LittleEndian.AppendUint64(body, math.Float64bits(v))

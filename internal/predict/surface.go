@@ -25,15 +25,15 @@ type surface struct {
 // deviations of the draws.
 const axisReach = 1.5
 
-// surfacePoints returns the number of solves of a row for p parameters: at the
-// design's points, and at a draw to check with.
-func surfacePoints(p int) int { return 2*p + 2 }
-
 func newSurface(draws [][]float64) (*surface, error) {
 	p, centre := len(draws[0]), mean(draws)
 	x := mat.NewDense(len(draws), p, nil)
 	for t, psi := range draws {
 		x.SetRow(t, psi)
+	}
+	s := &surface{points: [][]float64{centre}, at: make([][]float64, len(draws))}
+	if len(draws) < 2 {
+		return s, nil
 	}
 	var cov mat.SymDense
 	stat.CovarianceMatrix(&cov, x, nil)
@@ -44,7 +44,6 @@ func newSurface(draws [][]float64) (*surface, error) {
 	var vec mat.Dense
 	eig.VectorsTo(&vec)
 	values := eig.Values(nil)
-	s := &surface{points: [][]float64{centre}, at: make([][]float64, len(draws))}
 	for i, v := range values {
 		reach, axis := axisReach*math.Sqrt(max(0, v)), mat.Col(nil, i, &vec)
 		if v <= 1e-12*floats.Max(values) { // the draws do not move along it
@@ -119,7 +118,7 @@ func (b *batch) interpolate(ctx context.Context) error {
 // the difference.
 func (b *batch) check(ctx context.Context, t int) error {
 	noise := math.Exp(b.p.Draws[t][len(b.p.Draws[t])-1])
-	if b.p.Latent {
+	if b.Latent {
 		noise = 0
 	}
 	guess := slices.Clone(b.variance[t])
