@@ -75,9 +75,6 @@ which it checks. The result depends on neither threads nor the order of rows.`,
 	fl.StringVar(&f.variance, "variance", string(predict.Exact), "how to compute variances: exact or surface")
 	fl.Float64Var(&f.tol, "tolerance", predict.DefaultTolerance, "relative error of a standard deviation, at most")
 	fl.IntVar(&f.threads, "threads", 0, "compute on this many cores (default: all)")
-	c.MarkFlagsMutuallyExclusive("data", "holdout")
-	c.MarkFlagsOneRequired("data", "holdout")
-	c.MarkFlagsMutuallyExclusive("noise", "latent")
 	c.RegisterFlagCompletionFunc("variance", cobra.FixedCompletions([]string{"exact", "surface"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -95,6 +92,10 @@ func (f *predictFlags) options() (predict.Options, error) {
 		return o, badInput(fmt.Errorf("--quantiles: %w", err))
 	}
 	switch {
+	case (f.data != "") == f.holdout:
+		return o, badInput(errors.New("say which rows: give a table with --data, or --holdout"))
+	case f.noise && f.latent:
+		return o, badInput(errors.New("--noise and --latent: give one of them"))
 	case f.draws < 0:
 		return o, badInput(fmt.Errorf("--draws %d: give a positive number", f.draws))
 	case f.threads < 0:
