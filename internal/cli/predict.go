@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,7 +32,8 @@ type predictFlags struct {
 	draws    int
 	noise    bool
 	latent   bool
-	probs    []float64
+	quantile []string
+	probs    []float64 // of quantile
 	variance string
 	tol      float64
 	threads  int
@@ -71,7 +73,7 @@ which it checks. The result depends on neither threads nor the order of rows.`,
 	fl.IntVar(&f.draws, "draws", 0, fmt.Sprintf("average over this `number` of draws (default: as many as are independent, %d at most)", predict.MaxAutoDraws))
 	fl.BoolVar(&f.noise, "noise", false, "predict the target, noise and all (the default)")
 	fl.BoolVar(&f.latent, "latent", false, "predict the latent function, without the noise")
-	fl.Float64SliceVar(&f.probs, "quantiles", []float64{0.025, 0.5, 0.975}, "write the quantiles of these `probabilities`")
+	fl.StringSliceVar(&f.quantile, "quantiles", []string{"0.025", "0.5", "0.975"}, "write the quantiles of these `probabilities`")
 	fl.StringVar(&f.variance, "variance", string(predict.Exact), "how to compute variances: exact or surface")
 	fl.Float64Var(&f.tol, "tolerance", predict.DefaultTolerance, "relative error of a standard deviation, at most")
 	fl.IntVar(&f.threads, "threads", 0, "compute on this many cores (default: all)")
@@ -88,8 +90,13 @@ func (f *predictFlags) options() (predict.Options, error) {
 	if err := o.Check(); err != nil {
 		return o, badInput(err)
 	}
-	if err := predict.CheckProbs(f.probs); err != nil {
-		return o, badInput(fmt.Errorf("--quantiles: %w", err))
+	f.probs = nil
+	for _, text := range f.quantile {
+		p, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(p > 0 && p < 1) {
+			return o, badInput(fmt.Errorf("--quantiles: %q is not a probability between 0 and 1", text))
+		}
+		f.probs = append(f.probs, p)
 	}
 	switch {
 	case (f.data != "") == f.holdout:

@@ -143,7 +143,7 @@ func TestPredictBadInput(t *testing.T) {
 		`there is no column "x1", which inputs: names`: {dir, "--data", other},
 		"cannot read the data":                         {dir, "--data", dir + "/none.csv"},
 		"need to know the targets":                     {dir, "--data", table, "--scores"},
-		"1.5 is not a probability":                     {dir, "--data", table, "--quantiles", "1.5"},
+		`"1.5" is not a probability`:                   {dir, "--data", table, "--quantiles", "1.5"},
 		`unknown way to compute variances "guess"`:     {dir, "--data", table, "--variance", "guess"},
 		"a tolerance of -1":                            {dir, "--data", table, "--tolerance", "0"},
 		"--draws -3":                                   {dir, "--data", table, "--draws", "-3"},

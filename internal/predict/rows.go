@@ -3,7 +3,6 @@ package predict
 import (
 	"context"
 	"encoding/csv"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -102,15 +101,4 @@ func WriteCSV(w io.Writer, rows []Row, probs []float64, numbers []int) error {
 	}
 	cw.Flush()
 	return cw.Error()
-}
-
-// CheckProbs returns an error unless all are probabilities strictly between 0
-// and 1.
-func CheckProbs(probs []float64) error {
-	for _, p := range probs {
-		if !(p > 0 && p < 1) {
-			return fmt.Errorf("%g is not a probability between 0 and 1", p)
-		}
-	}
-	return nil
 }
