@@ -208,8 +208,8 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 	j := &runJob{budget: budget}
 	var err error
 	if f.resume != "" {
-		if len(args) > 0 || f.demo || f.data != "" || f.hasSeed || f.out != "" {
-			return nil, badInput(errors.New("--resume goes on with what is in its folder: give no specification, --demo, --data, --seed or --out with it"))
+		if len(args) > 0 || f.demo || f.data != "" || f.hasSeed || f.holdout != 0 || f.out != "" {
+			return nil, badInput(errors.New("--resume goes on with what is in its folder: give no specification, --demo, --data, --seed, --holdout or --out with it"))
 		}
 		j.spec, err = (&source{}).spec([]string{filepath.Join(f.resume, "spec.yaml")})
 	} else {

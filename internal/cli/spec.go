@@ -29,6 +29,7 @@ type source struct {
 	data    string
 	seed    uint64
 	hasSeed bool
+	holdout float64
 	threads int
 }
 
@@ -44,6 +45,7 @@ func (s *source) specFlags(c *cobra.Command) {
 	f.BoolVar(&s.demo, "demo", false, "use built-in data with known parameters instead of SPEC")
 	f.StringVar(&s.data, "data", "", "read the table from this `path` instead of the specification's (- for standard input)")
 	f.Uint64Var(&s.seed, "seed", 0, "use this seed instead of the specification's")
+	f.Float64Var(&s.holdout, "holdout", 0, "hold out this `fraction` of the rows, chosen by the seed, to predict them later")
 	c.PreRunE = func(c *cobra.Command, args []string) error {
 		s.hasSeed = c.Flags().Changed("seed")
 		if s.threads < 0 {
@@ -94,6 +96,12 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 	}
 	if s.hasSeed {
 		spec.Seed = s.seed
+	}
+	if s.holdout != 0 {
+		spec.Data.Holdout = s.holdout
+		if err := spec.Validate(); err != nil {
+			return nil, badInput(err)
+		}
 	}
 	return spec, nil
 }

@@ -51,6 +51,22 @@ func (i *Info) N() int { return i.Rows }
 // D returns the number of inputs.
 func (i *Info) D() int { return len(i.InputNames) }
 
+// Standardize returns points in original units, row by row, as the training rows
+// are. It panics if a row does not have D inputs.
+func (i *Info) Standardize(rows [][]float64) *cmvp.Inputs {
+	d := i.D()
+	x := make([]float64, 0, len(rows)*d)
+	for _, row := range rows {
+		if len(row) != d {
+			panic(fmt.Sprintf("dataset: a point of %d inputs, want %d", len(row), d))
+		}
+		for k, v := range row {
+			x = append(x, i.XScale[k].Apply(v))
+		}
+	}
+	return cmvp.NewInputs(len(rows), d, x)
+}
+
 // Check returns an error if a description that somebody else made is not one
 // that results can be told with.
 func (i *Info) Check() error {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,6 +150,41 @@ func TestParquet(t *testing.T) {
 		if _, err := Read(bytes.NewReader(data[:cut]), "t.parquet", sel, DefaultLimits); err == nil {
 			t.Errorf("%d of %d bytes were read without an error", cut, len(data))
 		}
+	}
+}
+
+// Rows to predict at need no target, and need not vary.
+func TestPoints(t *testing.T) {
+	sel := Select{Target: "y", Inputs: []string{"b", "a"}, Points: true}
+	type bare struct {
+		A float64 `parquet:"a"`
+		B float64 `parquet:"b"`
+	}
+	for _, c := range []struct {
+		data []byte
+		y    []float64
+	}{
+		{[]byte("a,z,b\n1,text,2\n1,text,2\n"), nil},
+		{[]byte("a,y,b\n1,5,2\n1,5,2\n"), []float64{5, 5}},
+		{parquetBytes(t, []bare{{1, 2}, {1, 2}}), nil},
+		{parquetBytes(t, []parquetRow{{1, 2, 5, "x"}, {1, 2, 5, "x"}}), []float64{5, 5}},
+	} {
+		got, err := Read(bytes.NewReader(c.data), "t", sel, DefaultLimits)
+		if err != nil || got.Rows() != 2 || !slices.Equal(got.Row(1), []float64{2, 1}) || !slices.Equal(got.Y, c.y) || (got.Y == nil) != (c.y == nil) {
+			t.Errorf("%.20q: %+v, %v", c.data, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"a,b\n":      "t: there are no rows of data",
+		"a,c\n1,2\n": `t: line 1: there is no column "b", which inputs: names; the columns are a, c`,
+	} {
+		if _, err := Read(strings.NewReader(text), "t", sel, DefaultLimits); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	sel.Rows = 1
+	if got, err := Read(strings.NewReader("a,b\n1,2\n3,4\n"), "t", sel, DefaultLimits); err != nil || got.Rows() != 1 {
+		t.Errorf("one row: %+v, %v", got, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -48,17 +49,21 @@ func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t 
 	if err != nil {
 		return nil, err
 	}
-	if !numericField(fields[target]) {
-		return nil, &Error{File: file, Column: header[target], Msg: "the target does not hold numbers"}
+	t = &Table{Target: sel.Target}
+	read := inputs
+	if target >= 0 {
+		if !numericField(fields[target]) {
+			return nil, &Error{File: file, Column: header[target], Msg: "the target does not hold numbers"}
+		}
+		read = append(slices.Clone(inputs), target)
 	}
-	t = &Table{Target: header[target]}
 	for _, c := range inputs {
 		if !numericField(fields[c]) {
 			return nil, &Error{File: file, Column: header[c], Msg: fmt.Sprintf("it does not hold numbers: leave the column out with exclude: [%s]", yamlName(header[c]))}
 		}
 		t.Inputs = append(t.Inputs, header[c])
 	}
-	for _, c := range append(inputs, target) {
+	for _, c := range read {
 		leaf, ok := pf.Schema().Lookup(header[c])
 		if !ok {
 			return nil, &Error{File: file, Column: header[c], Msg: "nested columns are not read"}
@@ -73,8 +78,10 @@ func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t 
 		}
 		t.X = append(t.X, x)
 	}
-	t.X, t.Y = t.X[:len(inputs)], t.X[len(inputs)]
-	return t, t.check(file)
+	if target >= 0 {
+		t.X, t.Y = t.X[:len(inputs)], t.X[len(inputs)]
+	}
+	return t, t.check(file, sel.Points)
 }
 
 func randomAccess(r, buffered io.Reader, lim Limits) (io.ReaderAt, int64, error) {

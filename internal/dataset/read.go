@@ -109,11 +109,11 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 		return nil, err
 	}
 
-	t := &Table{Target: header[target], X: make([][]float64, len(inputs))}
+	t := &Table{Target: sel.Target, X: make([][]float64, len(inputs))}
 	for _, c := range inputs {
 		t.Inputs = append(t.Inputs, header[c])
 	}
-	for sel.Rows == 0 || len(t.Y) < sel.Rows {
+	for sel.Rows == 0 || t.Rows() < sel.Rows {
 		rec, err := cr.Read()
 		if err == io.EOF {
 			break
@@ -125,10 +125,10 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 		if len(rec) != len(header) {
 			return nil, &Error{File: file, Line: line, Msg: fmt.Sprintf("%d fields, but the header has %d", len(rec), len(header))}
 		}
-		if len(t.Y) == lim.Rows {
+		if t.Rows() == lim.Rows {
 			return nil, &Error{File: file, Line: line, Msg: fmt.Sprintf("more than the limit of %d rows", lim.Rows)}
 		}
-		if len(t.Y) == 0 {
+		if t.Rows() == 0 {
 			if err := textColumns(file, line, header, inputs, rec); err != nil {
 				return nil, err
 			}
@@ -140,13 +140,16 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 			}
 			t.X[i] = append(t.X[i], x)
 		}
+		if target < 0 {
+			continue
+		}
 		y, err := parseField(rec[target])
 		if err != nil {
 			return nil, &Error{File: file, Line: line, Column: header[target], Field: target + 1, Msg: err.Error()}
 		}
 		t.Y = append(t.Y, y)
 	}
-	return t, t.check(file)
+	return t, t.check(file, sel.Points)
 }
 
 // separator guesses the separator from the header line: of comma, tab and

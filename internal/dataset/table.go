@@ -22,12 +22,28 @@ type Table struct {
 	Y      []float64
 }
 
+// Rows returns the number of rows.
+func (t *Table) Rows() int { return len(t.X[0]) }
+
+// Row returns the inputs of row i.
+func (t *Table) Row(i int) []float64 {
+	x := make([]float64, len(t.X))
+	for k := range x {
+		x[k] = t.X[k][i]
+	}
+	return x
+}
+
 // Select says which columns of a table to read.
 type Select struct {
 	Target  string   // name of the target; required
 	Inputs  []string // names of the inputs; empty means all but the target and Exclude
 	Exclude []string
 	Rows    int // read the first Rows rows only; 0 means all
+	// Points says that the rows are to be predicted at, not to learn from: the
+	// target may be missing, which leaves Y nil, a single row will do, and columns
+	// may be constant.
+	Points bool
 }
 
 // Limits bound what is read from a table.
@@ -113,11 +129,13 @@ func (sel Select) columns(file string, header []string) (target int, inputs []in
 	if sel.Target == "" {
 		return fail("no target: name one of the columns %s under target:", list(header))
 	}
-	if err := known("target", sel.Target); err != nil {
-		return 0, nil, err
+	target = -1
+	drop := map[int]bool{}
+	if i, ok := at[sel.Target]; ok {
+		target, drop[i] = i, true
+	} else if !sel.Points {
+		return 0, nil, known("target", sel.Target)
 	}
-	target = at[sel.Target]
-	drop := map[int]bool{target: true}
 	for _, name := range sel.Exclude {
 		if err := known("exclude", name); err != nil {
 			return 0, nil, err
@@ -176,8 +194,15 @@ func yamlName(name string) string {
 	return name
 }
 
-// check refuses tables that no posterior can be computed from.
-func (t *Table) check(file string) error {
+// check refuses tables that no posterior can be computed from, or, of points,
+// that have none.
+func (t *Table) check(file string, points bool) error {
+	if points {
+		if t.Rows() == 0 {
+			return &Error{File: file, Msg: "there are no rows of data"}
+		}
+		return nil
+	}
 	if len(t.Y) < 2 {
 		return &Error{File: file, Msg: fmt.Sprintf("%d rows of data: at least two are needed", len(t.Y))}
 	}

@@ -83,6 +83,7 @@ func TestPicturesHaveTheirLabels(t *testing.T) {
 			return Autocorrelation(w, Draws{Names: []string{"a"}, X: [][][]float64{{{1, 1, 1, 1, 1}}}})
 		}, []string{"lag"}},
 		"none at all": {func(w io.Writer) error { return Pairs(w, Draws{}) }, nil},
+		"calibration": {func(w io.Writer) error { return Calibration(w, []float64{0.1, 0.5, 1, 0, 0.7}) }, []string{"level of the central interval", "observed", "PIT"}},
 		"few draws":   {func(w io.Writer) error { return Trace(w, testDraws(2, 1)) }, []string{"draw"}},
 		"heat map": {func(w io.Writer) error {
 			return HeatMap(w, []Heat{{Title: "a table", Rows: []string{"first", "second"}, Cols: []string{"1", "2"}, Z: [][]float64{{-0.3, math.NaN()}, {7, -0.01}}}}, "columns", "what", 1)

@@ -118,6 +118,8 @@ type Solver struct {
 	pool []*column // workspaces, as many as the widest block so far
 	cols []*column // those of the current block
 
+	targets []float64 // residual norms to reach, in place of the tolerances; nil for none
+
 	// The columns of the current step, gathered.
 	in, out [][]float64
 	active  []*column
@@ -169,6 +171,14 @@ func (s *Solver) SetPrecond(p Preconditioner) { s.opt.Precond = p }
 
 // SetTolerance changes the relative tolerance.
 func (s *Solver) SetTolerance(tol float64) { s.opt.Tolerance = tol }
+
+// SetTargets gives each column of the solves that follow the norm of the residual
+// that it is to reach, in place of the tolerances. nil takes that back.
+func (s *Solver) SetTargets(norms []float64) { s.targets = norms }
+
+// Residual returns b−Kx of a column of the last Solve, computed in double
+// precision from the x that it returned: to read, until the next.
+func (s *Solver) Residual(c int) []float64 { return s.cols[c].r }
 
 // Solve solves K·x[c] = b[c], starting from the x given (a warm start; zeros
 // are recognised and cost nothing). Every residual reported is that of the x
@@ -223,6 +233,9 @@ func (s *Solver) start(ctx context.Context, x, b [][]float64, rep *Report) error
 		c.index, c.b, c.x, c.iter, c.sure, c.tail, c.steps = i, b[i], x[i], 0, false, nil, c.steps[:0]
 		c.bnorm = floats.Norm(c.b, 2)
 		c.target = max(s.opt.Tolerance*c.bnorm, s.opt.AbsTolerance)
+		if s.targets != nil {
+			c.target = s.targets[i]
+		}
 		copy(c.r, c.b)
 		if floats.Norm(c.x, math.Inf(1)) > 0 {
 			s.in, s.out = append(s.in, c.x), append(s.out, c.q)

@@ -1,0 +1,393 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/predict"
+	"github.com/ulisse-gp/ulisse/internal/report"
+)
+
+type predictFlags struct {
+	data     string
+	holdout  bool
+	train    string
+	out      string
+	plot     string
+	scores   bool
+	json     bool
+	quiet    bool
+	draws    int
+	noise    bool
+	latent   bool
+	quantile []string
+	probs    []float64 // of quantile
+	variance string
+	tol      float64
+	threads  int
+}
+
+func (a *App) predictCommand() *cobra.Command {
+	var f predictFlags
+	c := &cobra.Command{
+		Use:   "predict FOLDER",
+		Short: "Predict rows from a posterior, averaged over its draws",
+		Long: `Predict rows from the results of 'ulisse run' in a folder, averaged over the
+draws of the covariance parameters: each draw gives a normal distribution for
+the target, and the prediction is their mixture. A CSV table is written with its
+mean, standard deviation and quantiles, in the units of the target; and, where
+the rows' targets are known, with their log density, CRPS and PIT (the
+probability of what lies below).
+
+The rows come from a table with the columns of the inputs (--data), or are those
+that the specification held out (--holdout). Variances are exact to --tolerance,
+by a linear solve for each row and draw; --variance surface solves at a few
+points of the posterior only and takes the variance to be smooth in between,
+which it checks. The result depends on neither threads nor the order of rows.`,
+		Example: `  ulisse predict concrete --data new.csv --out pred.csv
+  ulisse predict concrete --holdout --out pred.csv --scores --plot calibration.svg`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error { return a.predict(c.Context(), &f, args[0]) },
+	}
+	fl := c.Flags()
+	fl.StringVar(&f.data, "data", "", "predict the rows of the table at this `path` (- for standard input)")
+	fl.BoolVar(&f.holdout, "holdout", false, "predict the rows that the specification held out")
+	fl.StringVar(&f.train, "train", "", "read the training table from this `path` instead of the specification's")
+	fl.StringVarP(&f.out, "out", "o", "-", "write predictions into this `file` (- for standard output)")
+	fl.StringVar(&f.plot, "plot", "", "draw the calibration of the predictions into this SVG `file`")
+	fl.BoolVar(&f.scores, "scores", false, "print how well the targets were predicted")
+	fl.BoolVar(&f.json, "json", false, "print what was done, and the scores, as JSON")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
+	fl.IntVar(&f.draws, "draws", 0, fmt.Sprintf("average over this `number` of draws (default: as many as are independent, %d at most)", predict.MaxAutoDraws))
+	fl.BoolVar(&f.noise, "noise", false, "predict the target, noise and all (the default)")
+	fl.BoolVar(&f.latent, "latent", false, "predict the latent function, without the noise")
+	fl.StringSliceVar(&f.quantile, "quantiles", []string{"0.025", "0.5", "0.975"}, "write the quantiles of these `probabilities`")
+	fl.StringVar(&f.variance, "variance", string(predict.Exact), "how to compute variances: exact or surface")
+	fl.Float64Var(&f.tol, "tolerance", predict.DefaultTolerance, "relative error of a standard deviation, at most")
+	fl.IntVar(&f.threads, "threads", 0, "compute on this many cores (default: all)")
+	c.RegisterFlagCompletionFunc("variance", cobra.FixedCompletions([]string{"exact", "surface"}, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// options returns what to predict; a mistake in the flags is bad input.
+func (f *predictFlags) options() (predict.Options, error) {
+	o := predict.Options{Tolerance: f.tol, Latent: f.latent, Variance: predict.Variance(f.variance)}
+	if f.tol == 0 {
+		o.Tolerance = -1 // said, not left out
+	}
+	if err := o.Check(); err != nil {
+		return o, badInput(err)
+	}
+	f.probs = nil
+	for _, text := range f.quantile {
+		p, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(p > 0 && p < 1) {
+			return o, badInput(fmt.Errorf("--quantiles: %q is not a probability between 0 and 1", text))
+		}
+		f.probs = append(f.probs, p)
+	}
+	switch {
+	case (f.data != "") == f.holdout:
+		return o, badInput(errors.New("say which rows: give a table with --data, or --holdout"))
+	case f.noise && f.latent:
+		return o, badInput(errors.New("--noise and --latent: give one of them"))
+	case f.draws < 0:
+		return o, badInput(fmt.Errorf("--draws %d: give a positive number", f.draws))
+	case f.threads < 0:
+		return o, badInput(fmt.Errorf("--threads %d: give a positive number", f.threads))
+	case f.json && f.out == "-":
+		return o, badInput(errors.New("--json: the table would go to standard output too: give it a file with --out"))
+	}
+	return o, nil
+}
+
+// oracle predicts rows, here or elsewhere.
+type oracle interface {
+	// about returns what the rows' columns are called.
+	about() *dataset.Info
+	// heldOut returns the rows that the specification held out: inputs and
+	// targets in original units, and their numbers in the table, from 1.
+	heldOut(ctx context.Context) (*points, error)
+	// predict predicts all rows and tells how many draws it averages over.
+	predict(ctx context.Context, pts *points, o predict.Options, probs []float64) ([]predict.Row, predict.Stats, error)
+}
+
+// points are rows to predict.
+type points struct {
+	x       [][]float64
+	y       []float64 // nil if not known
+	numbers []int     // nil for 1, 2, …
+}
+
+// predictView is what --json prints.
+type predictView struct {
+	predict.Stats
+	Latent   bool             `json:"latent"`
+	Variance predict.Variance `json:"variance"`
+	Seconds  float64          `json:"seconds"`
+	Scores   *predict.Scores  `json:"scores,omitempty"`
+	Warnings []string         `json:"warnings"`
+}
+
+func (a *App) predict(ctx context.Context, f *predictFlags, arg string) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	from, err := a.openFolder(ctx, f, arg)
+	if err != nil {
+		return err
+	}
+	return a.predictFrom(ctx, f, o, from)
+}
+
+// predictFrom predicts what the flags ask for and writes it.
+func (a *App) predictFrom(ctx context.Context, f *predictFlags, o predict.Options, from oracle) error {
+	pts, err := a.points(ctx, f, from)
+	if err != nil {
+		return err
+	}
+	if pts.y == nil && (f.scores || f.plot != "") {
+		return badInput(fmt.Errorf("--scores and --plot need to know the targets: the table has no column %q", from.about().Target))
+	}
+	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
+	o.Progress = show.at
+	began := time.Now()
+	rows, stats, err := from.predict(ctx, pts, o, f.probs)
+	show.end()
+	if err != nil {
+		return err
+	}
+	if err := a.output(f.out, func(w io.Writer) error { return predict.WriteCSV(w, rows, f.probs, pts.numbers) }); err != nil {
+		return err
+	}
+	if f.plot != "" {
+		pit := make([]float64, len(rows))
+		for i, r := range rows {
+			pit[i] = r.PIT
+		}
+		if err := report.WriteFile(f.plot, func(w io.Writer) error { return plots.Calibration(w, pit) }); err != nil {
+			return err
+		}
+	}
+	v := predictView{Stats: stats, Latent: o.Latent, Variance: o.Variance, Seconds: time.Since(began).Seconds(), Warnings: predictWarnings(stats, o)}
+	if pts.y != nil && (f.scores || f.json) {
+		v.Scores = predict.Score(rows)
+	}
+	return a.tellPredicted(f, &v)
+}
+
+// tellPredicted prints what was done: where the table goes to standard output,
+// beside it.
+func (a *App) tellPredicted(f *predictFlags, v *predictView) error {
+	if f.json {
+		return a.printJSON(v)
+	}
+	for _, w := range v.Warnings {
+		fmt.Fprintln(a.Stderr, "warning:", w)
+	}
+	if !f.quiet {
+		fmt.Fprintf(a.Stderr, "%d rows predicted from %d draws in %s\n", v.Rows, v.Draws, time.Duration(v.Seconds*float64(time.Second)).Round(time.Millisecond))
+	}
+	if !f.scores {
+		return nil
+	}
+	w := a.Stdout
+	if f.out == "-" {
+		w = a.Stderr
+	}
+	return v.Scores.WriteText(w)
+}
+
+// predictWarnings says what must be known before believing predictions.
+func predictWarnings(s predict.Stats, o predict.Options) []string {
+	w := []string{}
+	if s.Unconverged > 0 {
+		w = append(w, fmt.Sprintf("%d linear systems did not reach their tolerance: standard deviations may be off by a part in %.0f", s.Unconverged, 1/s.Bound))
+	}
+	if s.MeansUnconverged > 0 {
+		w = append(w, fmt.Sprintf("the targets were not solved for to the tolerance at %d draws: means may be off; allow more solver.max_iterations", s.MeansUnconverged))
+	}
+	if s.Clipped > 0 {
+		w = append(w, fmt.Sprintf("%d variances of the latent function are less than rounding: they are too small to tell", s.Clipped))
+	}
+	if s.SurfaceError > surfaceWarning {
+		w = append(w, fmt.Sprintf("at the draw farthest out the surface is off by %.2g of a standard deviation: use --variance exact", s.SurfaceError))
+	}
+	return w
+}
+
+// surfaceWarning is the error of a surface at one draw, the worst, from which on
+// a user is told: the prediction, a mean over draws, is off by much less.
+const surfaceWarning = 0.05
+
+// points reads the rows to predict.
+func (a *App) points(ctx context.Context, f *predictFlags, from oracle) (*points, error) {
+	if f.holdout {
+		return from.heldOut(ctx)
+	}
+	info := from.about()
+	var in io.Reader
+	if f.data == dataset.Stdin {
+		in = a.Stdin
+	}
+	t, err := dataset.ReadFile(f.data, in, dataset.Select{Target: info.Target, Inputs: info.InputNames, Points: true}, dataset.DefaultLimits)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	p := &points{y: t.Y, x: make([][]float64, t.Rows())}
+	for i := range p.x {
+		p.x[i] = t.Row(i)
+	}
+	return p, nil
+}
+
+// heldOut returns the rows that a data set holds out.
+func heldOut(d *dataset.Dataset) (*points, error) {
+	if d.HeldOut == 0 {
+		return nil, badInput(errors.New("--holdout: the specification holds no rows out: say holdout: 0.1 under data: and run it, or give rows with --data"))
+	}
+	p := &points{}
+	for i, y := range d.HoldoutY {
+		x := make([]float64, d.D())
+		for k, v := range d.HoldoutX.Row(i) {
+			x[k] = d.XScale[k].Undo(v)
+		}
+		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.YScale.Undo(y)), append(p.numbers, d.HoldoutRows[i]+1)
+	}
+	return p, nil
+}
+
+// folderOracle predicts here, from a folder of results.
+type folderOracle struct {
+	data *dataset.Dataset
+	p    *predict.Predictor
+}
+
+func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (oracle, error) {
+	spec, err := (&source{}).spec([]string{filepath.Join(dir, "spec.yaml")})
+	if err != nil {
+		return nil, err
+	}
+	if f.train != "" {
+		if spec.Data.Synthetic != nil {
+			return nil, badInput(errors.New("--train: the specification generates its data"))
+		}
+		spec.Data.Path = f.train
+	}
+	budget := (&source{threads: f.threads}).budget()
+	data, problem, err := a.load(ctx, spec, budget)
+	if err != nil {
+		return nil, err
+	}
+	if want, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(hashFile))); err == nil && strings.TrimSpace(string(want)) != data.SHA256 {
+		return nil, badInput(fmt.Errorf("the data at %s are not those that the run in %s learnt from", spec.Data.Path, dir))
+	}
+	chains, err := report.ReadDraws(dir, problem.Model)
+	if err != nil {
+		return nil, badInput(err)
+	}
+	c := predict.FromSpec(spec, problem, predict.Thin(chains, f.draws), budget)
+	c.Solutions = &predict.Solutions{Dir: filepath.Join(dir, "state", "predict")}
+	p, err := predict.New(c)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("%s: %w", dir, err))
+	}
+	return &folderOracle{data, p}, nil
+}
+
+func (o *folderOracle) about() *dataset.Info { return &o.data.Info }
+
+func (o *folderOracle) heldOut(context.Context) (*points, error) { return heldOut(o.data) }
+
+// chunkRows is the number of rows whose distributions are held at once.
+const chunkRows = 1024
+
+func (o *folderOracle) predict(ctx context.Context, pts *points, opt predict.Options, probs []float64) (rows []predict.Row, stats predict.Stats, err error) {
+	tell := opt.Progress
+	for lo := 0; lo < len(pts.x); lo += chunkRows {
+		hi := min(len(pts.x), lo+chunkRows)
+		opt.Progress = func(p predict.Progress) {
+			if p.Stage == predict.RowsStage {
+				p.Done, p.Total = lo*len(o.p.Draws)+p.Done, len(pts.x)*len(o.p.Draws)
+			}
+			tell(p)
+		}
+		r := predict.Request{X: pts.x[lo:hi], Probs: probs}
+		if pts.y != nil {
+			r.Targets = pts.y[lo:hi]
+		}
+		some, s, err := o.p.Rows(ctx, &o.data.Info, r, opt)
+		if err != nil {
+			return nil, stats, err
+		}
+		rows = append(rows, some...)
+		stats.Add(s)
+	}
+	return rows, stats, nil
+}
+
+// predictProgress tells how far predictions are: a line that is written over on a
+// terminal, or else one now and then.
+type predictProgress struct {
+	app   *App
+	quiet bool
+	began time.Time
+
+	mu   sync.Mutex
+	last time.Time
+	line bool // one is there to be written over
+}
+
+// Times between two tellings.
+const (
+	showEvery = 200 * time.Millisecond
+	barWidth  = 30
+)
+
+func (p *predictProgress) at(at predict.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.app.Now()
+	every := lineEvery
+	if p.app.TTY {
+		every = showEvery
+	}
+	if p.quiet || at.Total == 0 || now.Sub(p.last) < every || now.Sub(p.began) < every {
+		return
+	}
+	p.last = now
+	share := float64(at.Done) / float64(at.Total)
+	text := fmt.Sprintf("%3.0f %%  rows", 100*share)
+	if at.Stage == predict.SolutionsStage {
+		text = fmt.Sprintf("%3.0f %%  solving for the targets, once", 100*share)
+	}
+	if !p.app.TTY {
+		fmt.Fprintln(p.app.Stderr, "predicting:", text)
+		return
+	}
+	p.line = true
+	full := int(share * barWidth)
+	fmt.Fprintf(p.app.Stderr, "\r\x1b[Kpredicting %s%s %s, %s", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), text, now.Sub(p.began).Round(time.Second))
+}
+
+// end removes the line.
+func (p *predictProgress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.line {
+		fmt.Fprint(p.app.Stderr, "\r\x1b[K")
+	}
+}

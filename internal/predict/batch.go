@@ -1,0 +1,129 @@
+package predict
+
+import (
+	"context"
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+)
+
+// batch is the prediction of some rows.
+type batch struct {
+	Options
+	p              *Predictor
+	points         *cmvp.Inputs
+	mean, variance [][]float64 // draws × rows
+	x              [][]float64 // K⁻¹k* of the last draw, to begin the next from
+	scale          []float64   // variances that were last found
+	stats          *Stats
+	done           func(draws int)
+}
+
+func (b *batch) run(ctx context.Context) error {
+	if b.Variance == Surface && len(b.p.Draws) > len(b.p.surface.points)+1 {
+		return b.interpolate(ctx)
+	}
+	for done, t := range b.p.order {
+		if err := b.solve(ctx, b.p.Draws[t], b.p.alphas[t], b.mean[t], b.variance[t]); err != nil {
+			return err
+		}
+		b.done(done + 1)
+	}
+	return nil
+}
+
+// maxRounds bounds how often a batch is solved for with tighter targets at one
+// draw, until all bounds hold.
+const maxRounds = 4
+
+// solve computes the rows' variances at ψ, and if alpha is K⁻¹y their means.
+func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64) error {
+	p, m := b.p, b.points.Len()
+	theta := p.Problem.Model.Params(psi)
+	k, err := b.cross(ctx, psi)
+	if err != nil {
+		return err
+	}
+	if alpha != nil {
+		b.each(func(i int) { mean[i] = floats.Dot(k[i], alpha) })
+	}
+	if b.x == nil {
+		b.x = columns(len(p.Problem.Y), m)
+		b.scale = make([]float64, m)
+	}
+	// A row's variance is off by ‖r‖²/λ at most: small beside the noise, or
+	// beside what the latent variance is found to be.
+	targets, wanted := make([]float64, m), make([]float64, m)
+	for i := range wanted {
+		wanted[i] = theta.Lambda
+		if b.Latent && b.scale[i] > 0 {
+			wanted[i] = min(wanted[i], 0.5*b.scale[i])
+		}
+	}
+	bound := make([]float64, m) // on what each variance is too large by
+	for round, again := 0, true; again && round < maxRounds; round++ {
+		for i, v := range wanted {
+			targets[i] = math.Sqrt(2 * b.Tolerance * theta.Lambda * v)
+		}
+		p.solver.SetTargets(targets)
+		rep, err := p.solveAt(ctx, psi, b.x, k)
+		if err != nil {
+			return err
+		}
+		for _, it := range rep.Iterations {
+			b.stats.Iterations += it
+		}
+		b.each(func(i int) {
+			r := p.solver.Residual(i)
+			variance[i] = theta.Sigma - floats.Dot(k[i], b.x[i]) - floats.Dot(r, b.x[i])
+			bound[i] = floats.Dot(r, r) / theta.Lambda
+		})
+		again = false
+		for i := range wanted {
+			reached := bound[i] <= targets[i]*targets[i]/theta.Lambda
+			if least := b.least(variance[i], bound[i], theta); reached && 0.5*bound[i] > b.Tolerance*least {
+				wanted[i], again = 0.5*least, true
+			}
+		}
+	}
+	b.stats.Solves += m
+	for i, v := range variance {
+		if bound[i] > targets[i]*targets[i]/theta.Lambda {
+			b.stats.Unconverged++
+		}
+		b.stats.Bound = max(b.stats.Bound, 0.5*bound[i]/b.least(v, bound[i], theta))
+	}
+	copy(b.scale, variance)
+	return nil
+}
+
+// least returns the least that a variance can be which was found to be v, of the
+// latent function, and is too large by bound at most: of the latent function, or
+// that of the target.
+func (b *batch) least(v, bound float64, theta kernel.Params) float64 {
+	if !b.Latent {
+		return max(v-bound, 0) + theta.Lambda
+	}
+	return max(v-bound, floor*theta.Sigma)
+}
+
+// floor is the least variance that bounds are held against, in units of σ.
+const floor = 1e-9
+
+// cross returns K_f(X*,X) at ψ, a column of n for each row.
+func (b *batch) cross(ctx context.Context, psi []float64) ([][]float64, error) {
+	if err := b.p.Budget.Acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer b.p.Budget.Release()
+	b.p.op.Set(b.p.Problem.Model.Params(psi))
+	return b.p.op.CrossMatrix(b.points), ctx.Err()
+}
+
+// each runs f on the batch's rows, on several cores.
+func (b *batch) each(f func(i int)) {
+	b.p.Budget.NewLoop(func(_, i int) { f(i) }).Run(b.points.Len())
+}

@@ -1,0 +1,374 @@
+// Package predict computes what a posterior says of rows that were not learnt
+// from: for each draw θ of the covariance parameters the normal distribution of
+// the latent function and of the target, and their mixture over the draws.
+//
+//	mean(θ)     = k*ᵀK⁻¹y           one solve a draw, kept (Solutions)
+//	variance(θ) = k** − k*ᵀK⁻¹k*    one solve a draw and row
+//
+// K is never stored: solves are by preconditioned conjugate gradients, the rows
+// of a batch side by side. From a solution x with residual r = k* − Kx the
+// variance is k** − k*ᵀx − rᵀx, too large by rᵀK⁻¹r, which lies between 0 and
+// ‖r‖²/λ: the error is the square of the residual's, and bounded. Each row is
+// solved for until that bound is small beside its own variance.
+//
+// The prediction of a row is a function of (data, model, draws, row, options)
+// alone, to the last bit on one instruction set: not of threads, nor of the rows
+// beside it. So rows can be split over workers, and a batch that was lost be
+// computed anywhere.
+package predict
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+// Variance says how variances are computed.
+type Variance string
+
+// The ways.
+const (
+	Exact   Variance = "exact"   // a solve for each draw and row
+	Surface Variance = "surface" // solves at 2p+2 points, a quadratic between them
+)
+
+// DefaultTolerance is the bound on the relative error of a standard deviation.
+const DefaultTolerance = 1e-4
+
+// meanTolerance is the relative residual of K⁻¹y.
+const meanTolerance = 1e-9
+
+// Config says what to predict from.
+type Config struct {
+	Problem *posterior.Problem
+	Draws   [][]float64 // ψ = log θ
+	Budget  *parallel.Budget
+	Seed    uint64 // of the preconditioner
+	// Kind and Rank are the preconditioner's; rank 0 leaves it to the program.
+	Kind    string
+	Rank    int
+	MaxIter int  // of a solve; 0 for as many as a run allows itself
+	Mixed   bool // precision of the products
+	// Solutions, if not nil, keeps K⁻¹y from one predictor to the next.
+	Solutions *Solutions
+}
+
+// Options say what to predict, and how exactly.
+type Options struct {
+	// Tolerance bounds the relative error of each standard deviation, of the
+	// target's, or if Latent of the latent function's. 0 means DefaultTolerance.
+	Tolerance float64
+	Latent    bool     // predict the latent function, without the noise
+	Variance  Variance // "" means Exact
+	// Progress, if not nil, is told of solves done: of K⁻¹y, then of rows.
+	Progress func(Progress)
+}
+
+// Check returns an error if the options are not usable, else fills in defaults.
+func (o *Options) Check() error {
+	if o.Tolerance == 0 {
+		o.Tolerance = DefaultTolerance
+	}
+	if o.Variance == "" {
+		o.Variance = Exact
+	}
+	if o.Progress == nil {
+		o.Progress = func(Progress) {}
+	}
+	if !(o.Tolerance >= minTolerance && o.Tolerance <= 0.1) {
+		return fmt.Errorf("a tolerance of %g for standard deviations: use %g to 0.1", o.Tolerance, minTolerance)
+	}
+	if o.Variance != Exact && o.Variance != Surface {
+		return fmt.Errorf("unknown way to compute variances %q: use exact or surface", o.Variance)
+	}
+	return nil
+}
+
+// minTolerance is the least tolerance that rounding allows.
+const minTolerance = 1e-10
+
+// Progress is how far a predictor is.
+type Progress struct {
+	Stage       string
+	Done, Total int // draws, or rows times draws
+}
+
+// The stages: first K⁻¹y, unless that is kept, then rows.
+const (
+	SolutionsStage = "solutions"
+	RowsStage      = "rows"
+)
+
+// FromSpec returns the configuration that a specification asks for.
+func FromSpec(s *job.Spec, p *posterior.Problem, draws [][]float64, budget *parallel.Budget) Config {
+	so := &s.Solver
+	return Config{Problem: p, Draws: draws, Budget: budget, Seed: s.Seed, Kind: so.Preconditioner.Kind, Rank: so.Preconditioner.Rank.Or(0),
+		MaxIter: so.MaxIterations.Or(0), Mixed: so.Mixed(false)}
+}
+
+// Stats are what predictions cost and how sure their variances are.
+type Stats struct {
+	Draws       int `json:"draws"`
+	Rows        int `json:"rows"`
+	Solves      int `json:"solves"`
+	Iterations  int `json:"iterations"`
+	Unconverged int `json:"unconverged"` // solves that did not reach their tolerance
+	// MeansUnconverged are those of K⁻¹y, which all rows share.
+	MeansUnconverged int     `json:"means_unconverged"`
+	Clipped          int     `json:"clipped"` // variances that rounding made not positive
+	Bound            float64 `json:"bound"`   // on the relative error of an sd, the largest
+	// SurfaceError is the largest relative difference from an exact sd that the
+	// surface was found to have, at the draw farthest from its centre.
+	SurfaceError float64 `json:"surface_error,omitempty"`
+}
+
+// Add adds the statistics of other rows.
+func (s *Stats) Add(o Stats) {
+	s.Draws = max(s.Draws, o.Draws)
+	s.Rows += o.Rows
+	s.Solves += o.Solves
+	s.Iterations += o.Iterations
+	s.Unconverged += o.Unconverged
+	s.MeansUnconverged = max(s.MeansUnconverged, o.MeansUnconverged)
+	s.Clipped += o.Clipped
+	s.Bound = max(s.Bound, o.Bound)
+	s.SurfaceError = max(s.SurfaceError, o.SurfaceError)
+}
+
+// Predictor predicts from one posterior. Its methods may be called
+// concurrently; they take turns.
+type Predictor struct {
+	Config
+	order []int // in which draws are visited
+
+	mu          sync.Mutex
+	op          *cmvp.Operator
+	solver      *solve.Solver
+	alphas      [][]float64 // K⁻¹y of each draw
+	unconverged int         // of them
+	surface     *surface
+}
+
+// Bytes returns the memory that the predictor takes, about, once it has
+// predicted.
+func (p *Predictor) Bytes() int64 {
+	n := int64(len(p.Problem.Y))
+	return 8 * n * (int64(len(p.Draws)) + int64(p.rank()) + 7*int64(Batch(int(n))))
+}
+
+// maxIterations bounds the iterations of a solve, as a run's.
+const maxIterations = 5000
+
+// New returns a predictor. It computes nothing yet.
+func New(c Config) (*Predictor, error) {
+	p := c.Problem
+	if len(c.Draws) == 0 {
+		return nil, errors.New("there are no draws to predict from")
+	}
+	for _, psi := range c.Draws {
+		if len(psi) != p.Model.NumParams() || slices.ContainsFunc(psi, func(x float64) bool { return math.IsNaN(x) || math.IsInf(math.Exp(x), 0) || math.Exp(x) == 0 }) {
+			return nil, fmt.Errorf("the draw %.4g is not one of a model with %d parameters", psi, p.Model.NumParams())
+		}
+	}
+	if c.MaxIter == 0 {
+		c.MaxIter = min(maxIterations, 10*len(p.Y)+100)
+	}
+	s, err := newSurface(c.Draws)
+	if err != nil {
+		return nil, err
+	}
+	return &Predictor{Config: c, order: path(c.Draws), surface: s}, nil
+}
+
+// rankFactor is how many times the automatic rank of a run a predictor's
+// preconditioner has: it is built once for many more right-hand sides.
+const rankFactor = 2
+
+// rank returns that of the preconditioner, 0 where the kind has its own way.
+func (p *Predictor) rank() int {
+	if n := len(p.Problem.Y); p.Rank == 0 && precond.HasFactor(p.Kind) {
+		return min(rankFactor*precond.AutoRank(n), max(1, n/2))
+	}
+	return p.Rank
+}
+
+// precondition returns the preconditioner at the middle of the draws, nil for
+// none.
+func (p *Predictor) precondition() (precond.P, error) {
+	kind := p.Kind
+	switch kind {
+	case "none":
+		return nil, nil
+	case "", "auto":
+		kind = "rpcholesky"
+	}
+	op := cmvp.New(p.Problem.Inputs, p.Problem.Model.Family, p.Budget)
+	op.Set(p.Problem.Model.Params(mean(p.Draws)))
+	return precond.BuildAny(kind, op, p.rank(), random.Key{Seed: p.Seed})
+}
+
+// prepare computes K⁻¹y of every draw, or reads them where they are kept.
+func (p *Predictor) prepare(ctx context.Context, progress func(Progress)) error {
+	if p.alphas != nil {
+		return nil
+	}
+	if p.solver == nil {
+		if err := p.Budget.Acquire(ctx); err != nil {
+			return err
+		}
+		pre, err := p.precondition()
+		p.Budget.Release()
+		if err != nil {
+			return err
+		}
+		p.op = cmvp.New(p.Problem.Inputs, p.Problem.Model.Family, p.Budget)
+		opt := solve.Options{Tolerance: meanTolerance, MaxIter: p.MaxIter, Mixed: p.Mixed, Budget: p.Budget}
+		if pre != nil {
+			opt.Precond, opt.Flexible = pre, !precond.HasFactor(pre.Kind())
+		}
+		p.solver = solve.New(p.op, opt)
+	}
+	n := len(p.Problem.Y)
+	alphas, unconverged := p.Solutions.load(p.solutionsKey(), len(p.Draws), n)
+	if alphas == nil {
+		alphas = columns(n, len(p.Draws))
+		p.solver.SetTargets(nil)
+		var before []float64
+		for done, t := range p.order {
+			progress(Progress{SolutionsStage, done, len(p.order)})
+			if before != nil { // the draw visited before is near
+				copy(alphas[t], before)
+			}
+			rep, err := p.solveAt(ctx, p.Draws[t], alphas[t:t+1], [][]float64{p.Problem.Y})
+			if err != nil {
+				return err
+			}
+			unconverged += rep.Unconverged
+			before = alphas[t]
+		}
+		progress(Progress{SolutionsStage, len(p.order), len(p.order)})
+		p.Solutions.save(p.solutionsKey(), alphas, unconverged)
+	}
+	p.alphas, p.unconverged = alphas, unconverged
+	return nil
+}
+
+// solveAt solves K(ψ)·x = b on one core of the budget and those that are free.
+func (p *Predictor) solveAt(ctx context.Context, psi []float64, x, b [][]float64) (solve.Report, error) {
+	if err := p.Budget.Acquire(ctx); err != nil {
+		return solve.Report{}, err
+	}
+	defer p.Budget.Release()
+	p.op.Set(p.Problem.Model.Params(psi))
+	return p.solver.Solve(ctx, x, b)
+}
+
+// Moments are the distributions of the latent function at some rows, in the
+// units of the (standardised) training data: of each draw and row.
+type Moments struct {
+	Mean, Var [][]float64 // draws × rows
+	Noise     []float64   // λ of each draw
+}
+
+// Mixture returns the distribution at row i: of the latent function, or with
+// the noise that of the target.
+func (m *Moments) Mixture(i int, latent bool) Mixture {
+	out := Mixture{make([]float64, len(m.Mean)), make([]float64, len(m.Mean))}
+	for t := range m.Mean {
+		v := m.Var[t][i]
+		if !latent {
+			v += m.Noise[t]
+		}
+		out.Mean[t], out.SD[t] = m.Mean[t][i], math.Sqrt(v)
+	}
+	return out
+}
+
+// Rows solved for side by side: enough for the kernels to be at their best, and
+// within batchBytes of workspace.
+const (
+	batchRows  = 128
+	batchBytes = 512 << 20
+)
+
+// Batch returns the number of rows that are solved for side by side when n are
+// learnt from.
+func Batch(n int) int { return max(8, min(batchRows, batchBytes/(8*8*n))) }
+
+// Predict returns the distributions at the given points, which are standardised
+// as the training data are. The errors are those of the options, of ctx, and of a
+// K that cannot be solved with.
+func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs, o Options) (*Moments, Stats, error) {
+	if err := o.Check(); err != nil {
+		return nil, Stats{}, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if points.Dim() != p.Problem.Model.Dim {
+		panic(fmt.Sprintf("predict: points of dimension %d, training data of %d", points.Dim(), p.Problem.Model.Dim))
+	}
+	if err := p.prepare(ctx, o.Progress); err != nil {
+		return nil, Stats{}, err
+	}
+	m, draws := points.Len(), len(p.Draws)
+	out := &Moments{Mean: columns(m, draws), Var: columns(m, draws)}
+	for _, psi := range p.Draws {
+		out.Noise = append(out.Noise, math.Exp(psi[len(psi)-1]))
+	}
+	stats := Stats{Draws: draws, Rows: m, MeansUnconverged: p.unconverged}
+	size := Batch(len(p.Problem.Y))
+	for lo := 0; lo < m; lo += size {
+		hi := min(m, lo+size)
+		rows := make([]int, hi-lo)
+		for i := range rows {
+			rows[i] = lo + i
+		}
+		b := &batch{p: p, Options: o, points: points.Select(rows), stats: &stats, done: func(t int) {
+			o.Progress(Progress{RowsStage, lo*draws + (hi-lo)*t, m * draws})
+		}}
+		for t := range draws {
+			b.mean, b.variance = append(b.mean, out.Mean[t][lo:hi]), append(b.variance, out.Var[t][lo:hi])
+		}
+		if err := b.run(ctx); err != nil {
+			return nil, stats, err
+		}
+	}
+	for t := range draws {
+		tiny := minVariance * math.Exp(p.Draws[t][0])
+		for i, v := range out.Var[t] {
+			if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(out.Mean[t][i]) {
+				return nil, stats, fmt.Errorf("the covariance matrix cannot be solved with at log parameters %.4g", p.Draws[t])
+			}
+			if v < tiny {
+				out.Var[t][i] = tiny
+				stats.Clipped++
+			}
+		}
+	}
+	o.Progress(Progress{RowsStage, m * draws, m * draws})
+	return out, stats, nil
+}
+
+// minVariance is the least variance of the latent function, in units of σ: less
+// is rounding.
+const minVariance = 1e-14
+
+func columns(n, s int) [][]float64 {
+	buf := make([]float64, n*s)
+	cols := make([][]float64, s)
+	for c := range cols {
+		cols[c] = buf[c*n : (c+1)*n : (c+1)*n]
+	}
+	return cols
+}
