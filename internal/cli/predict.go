@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -277,6 +276,10 @@ type folderOracle struct {
 }
 
 func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (oracle, error) {
+	rec, err := report.ReadFolder(dir)
+	if err != nil {
+		return nil, badInput(err)
+	}
 	spec, err := (&source{}).spec([]string{filepath.Join(dir, "spec.yaml")})
 	if err != nil {
 		return nil, err
@@ -292,12 +295,12 @@ func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (orac
 	if err != nil {
 		return nil, err
 	}
-	if want, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(hashFile))); err == nil && strings.TrimSpace(string(want)) != data.SHA256 {
+	if rec.Data.SHA256 != data.SHA256 {
 		return nil, badInput(fmt.Errorf("the data at %s are not those that the run in %s learnt from", spec.Data.Path, dir))
 	}
-	chains, err := report.ReadDraws(dir, problem.Model)
-	if err != nil {
-		return nil, badInput(err)
+	chains := make([][][]float64, len(rec.Run.Chains))
+	for i, c := range rec.Run.Chains {
+		chains[i] = c.Draws
 	}
 	c := predict.FromSpec(spec, problem, predict.Thin(chains, f.draws), budget)
 	c.Solutions = &predict.Solutions{Dir: filepath.Join(dir, "state", "predict")}

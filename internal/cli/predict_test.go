@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/ulisse-gp/ulisse/internal/predict"
+	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 // predictions reads a table of predictions by column.
@@ -150,31 +151,27 @@ func TestPredictBadInput(t *testing.T) {
 		"give it a file with --out":                    {dir, "--data", table, "--json"},
 		"give one of them":                             {dir, "--data", table, "--noise", "--latent"},
 		"the specification generates its data":         {dir, "--data", table, "--train", table},
-		"cannot read the specification":                {t.TempDir(), "--data", table},
+		"there are no results in":                      {t.TempDir(), "--data", table},
 	} {
 		code, _, stderr := ulisse(t, "", append([]string{"predict"}, args...)...)
 		if code != ExitBadInput || !strings.Contains(stderr, want) {
 			t.Errorf("predict %v: code %d, %q; want %q", args[1:], code, stderr, want)
 		}
 	}
-	hash := filepath.Join(dir, filepath.FromSlash(hashFile))
-	text, err := os.ReadFile(hash)
-	if err == nil {
-		err = os.WriteFile(hash, []byte("0000\n"), 0o600)
-	}
+	result := filepath.Join(dir, "result.json")
+	text, err := os.ReadFile(result)
 	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := report.ReadFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.ReplaceAll(string(text), rec.Data.SHA256, strings.Repeat("0", len(rec.Data.SHA256)))
+	if err := os.WriteFile(result, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, stderr := ulisse(t, "", "predict", dir, "--data", table); code != ExitBadInput || !strings.Contains(stderr, "are not those that the run") {
 		t.Errorf("other data: code %d: %s", code, stderr)
-	}
-	if err := os.WriteFile(hash, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.RemoveAll(filepath.Join(dir, "draws")); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, stderr := ulisse(t, "", "predict", dir, "--data", table); code != ExitBadInput || !strings.Contains(stderr, "there are no draws") {
-		t.Errorf("code %d: %s", code, stderr)
 	}
 }
