@@ -58,7 +58,7 @@ func (p *posterior) oracle(known string) ([]truth, error) {
 		return nil, fmt.Errorf("the covariance of the pilot's draws is not positive definite")
 	}
 
-	s, err := p.spec("{}", "{}", 1)
+	s, err := p.spec("{}", "{}", 500)
 	if err != nil {
 		return nil, err
 	}
