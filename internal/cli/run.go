@@ -19,12 +19,12 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/server"
+	"github.com/ulisse-gp/ulisse/internal/version"
 	"github.com/ulisse-gp/ulisse/internal/worker"
 )
 
@@ -82,45 +82,36 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	o := &outcome{spec: j.spec, data: &j.data.Info, model: j.problem.Model, run: r, wall: wall, isa: instructionSet(), cache: j.cache}
+	rec, err := j.record(a, r, wall)
+	if err != nil {
+		return err
+	}
 	if j.spec.Sampler.Certify {
-		if o.certificate, err = a.certify(ctx, f, j, fold, r); err != nil {
+		if rec.Certificate, err = a.certify(ctx, f, j, fold, r); err != nil {
 			return err
 		}
 	}
-	return a.conclude(o, fold.dir, f.json)
+	return a.conclude(rec, fold.dir, f.json)
 }
 
-// outcome is a run that is over, with what it takes to tell of it.
-type outcome struct {
-	spec        *job.Spec
-	data        *dataset.Info
-	model       kernel.Model
-	run         *chains.Run
-	wall        time.Duration
-	isa         string
-	cache       *cmvp.CachePlan     // nil if that is off, or not known here
-	certificate *report.Certificate // nil for none
-}
-
-func (o *outcome) summary() *report.Summary {
-	sum := report.Summarize(o.spec, o.data, o.model, o.run, o.wall, o.isa)
-	sum.Cache = o.cache
-	switch {
-	case o.certificate != nil:
-		sum.Certify(o.certificate)
-	case o.spec.Sampler.Certify:
-		sum.Warnings = append(sum.Warnings, "there is no certificate: only ulisse run makes one")
+// record returns the record of a run that is over.
+func (j *runJob) record(a *App, r *chains.Run, wall time.Duration) (*report.Record, error) {
+	text, err := j.spec.YAML()
+	if err != nil {
+		return nil, err
 	}
-	return sum
+	host, _ := os.Hostname() // provenance for people: none will do
+	rec := &report.Record{SpecText: string(text), Data: j.data.Info, Run: r, WallSeconds: wall.Seconds(), InstructionSet: instructionSet(), Cache: j.cache,
+		Origin: report.Origin{Version: version.Version, Host: host, Threads: j.budget.Cores(), Ended: a.Now().UTC()}}
+	return rec, rec.Open()
 }
 
 // conclude writes the results into a folder, if one is given, prints the
 // summary and returns the exit of the run.
-func (a *App) conclude(o *outcome, dir string, asJSON bool) error {
-	sum := o.summary()
+func (a *App) conclude(rec *report.Record, dir string, asJSON bool) error {
+	sum := rec.Summary()
 	if dir != "" {
-		if err := report.WriteAll(dir, sum, o.data, o.model, o.run); err != nil {
+		if err := report.WriteAll(dir, rec, sum); err != nil {
 			return err
 		}
 		report.RemoveProvisional(dir)

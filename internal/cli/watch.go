@@ -185,7 +185,7 @@ func (v *liveView) update(change func()) {
 // fetch gets the results of a job that has ended, writes them into a folder if
 // one is given, prints the summary, and returns the exit of the run.
 func (a *App) fetch(ctx context.Context, s *session, j *pb.Job, dir string, asJSON bool) error {
-	o, text, err := a.outcome(ctx, s, j)
+	rec, err := a.record(ctx, s, j)
 	if client.Unavailable(err) {
 		return fmt.Errorf("job %s is %s, but its results did not come: %w; fetch them with 'ulisse results %s'", j.Id, stateWord(j.State), err, j.Id)
 	}
@@ -193,11 +193,11 @@ func (a *App) fetch(ctx context.Context, s *session, j *pb.Job, dir string, asJS
 		return err
 	}
 	if dir != "" {
-		if err := a.keep(ctx, s, j, dir, text); err != nil {
+		if err := a.keep(ctx, s, j, dir, rec.SpecText); err != nil {
 			return err
 		}
 	}
-	err = a.conclude(o, dir, asJSON)
+	err = a.conclude(rec, dir, asJSON)
 	var e *exit
 	if errors.As(err, &e) && e.err == nil && j.State == pb.JobState_JOB_STATE_CONVERGED {
 		return fmt.Errorf("job %s is called converged, but its results are not: they are of another version", j.Id)

@@ -77,6 +77,17 @@ func ESSMean(chains [][]float64) float64 {
 	return ess(split(chains))
 }
 
+// MAD returns the median absolute deviation from the median, times 1.4826: of
+// normal draws, an estimate of the standard deviation.
+func MAD(x []float64) float64 {
+	mid := Quantile(x, 0.5)
+	off := make([]float64, len(x))
+	for i, v := range x {
+		off[i] = math.Abs(v - mid)
+	}
+	return 1.4826 * Quantile(off, 0.5)
+}
+
 // MCSEMean returns the Monte Carlo standard error of the mean.
 func MCSEMean(chains [][]float64) float64 {
 	return stat.StdDev(flatten(chains), nil) / math.Sqrt(ESSMean(chains))
@@ -143,7 +154,11 @@ func Quantile(x []float64, p float64) float64 {
 	h := p * float64(len(s)-1)
 	lo := int(math.Floor(h))
 	hi := min(lo+1, len(s)-1)
-	return s[lo] + (h-float64(lo))*(s[hi]-s[lo])
+	if s[lo] == s[hi] {
+		return s[lo]
+	}
+	f := h - float64(lo) // as R rounds: the two draws beside a median are equally far from it
+	return (1-f)*s[lo] + f*s[hi]
 }
 
 // Autocorrelation returns the autocorrelations of a chain at lags 0 to maxLag.

@@ -122,11 +122,11 @@ func proposal(prep *chains.Prepared) (*sgld.Metropolis, error) {
 // rows summarises the weighted draws.
 func rows(p *posterior.Problem, d *dataset.Info, draws [][]float64, weights []float64) []ProvisionalRow {
 	var out []ProvisionalRow
-	for _, q := range quantities(p.Model, d) {
+	for _, q := range Quantities(p.Model, d) {
 		x := make([]float64, len(draws))
 		order := make([]int, len(draws))
 		for i, psi := range draws {
-			x[i], order[i] = q.of(psi), i
+			x[i], order[i] = q.Of(psi), i
 		}
 		slices.SortStableFunc(order, func(a, b int) int {
 			switch {
@@ -147,7 +147,7 @@ func rows(p *posterior.Problem, d *dataset.Info, draws [][]float64, weights []fl
 			sd += w[i] * (sorted[i] - mean) * (sorted[i] - mean)
 		}
 		quantile := func(at float64) Number { return Number(stat.Quantile(at, stat.Empirical, sorted, w)) }
-		out = append(out, ProvisionalRow{q.name, Number(mean), Number(math.Sqrt(sd)), quantile(0.05), quantile(0.5), quantile(0.95)})
+		out = append(out, ProvisionalRow{q.Name, Number(mean), Number(math.Sqrt(sd)), quantile(0.05), quantile(0.5), quantile(0.95)})
 	}
 	return out
 }

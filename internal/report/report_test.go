@@ -107,6 +107,7 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"test: converged", "4 chains, 1000 draws kept, 28 warm-up", "ESS_bulk", "R_hat", "Truth", "lengthscale_input[2]", "1000 gradients of 8 ms each", "90 s wall",
+		"MAD", "ESS_bulk/s",
 		"preconditioner svd of rank 40; solves take 2.5 times the iterations at the mode",
 		"4e+06 pairs evaluated (portable), 1e+05 read from memory", "cache of K used: with 50 % of K kept"} {
 		if !strings.Contains(b.String(), want) {
@@ -150,10 +151,10 @@ func TestWarnings(t *testing.T) {
 // Draws survive the trip through the CSV file to the last bit, and the hash can
 // be recomputed from it.
 func TestCSV(t *testing.T) {
-	s, d, m, r := testRun(true, 20)
-	sum := Summarize(s, d, m, r, time.Second, "portable")
+	rec := testRecord(t, true, 20)
+	sum, r := rec.Summary(), rec.Run
 	dir := t.TempDir()
-	if err := WriteAll(dir, sum, d, m, r); err != nil {
+	if err := WriteAll(dir, rec, sum); err != nil {
 		t.Fatal(err)
 	}
 	back := chains.New(r.Plan)
@@ -198,7 +199,7 @@ func TestCSV(t *testing.T) {
 	if DrawsSHA256(back) == sum.DrawsSHA256 {
 		t.Error("the hash does not see a change of one bit")
 	}
-	for _, name := range []string{"summary.json", "summary.txt", "trace.svg", "density.svg", "rank.svg", "mean.svg", "rhat.svg",
+	for _, name := range []string{"result.json", "summary.json", "summary.txt", "trace.svg", "density.svg", "rank.svg", "mean.svg", "rhat.svg",
 		"autocorrelation.svg", "pairs.svg"} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Size() == 0 {
 			t.Errorf("%s: %v", name, err)

@@ -6,11 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"gonum.org/v1/gonum/stat"
@@ -56,15 +53,18 @@ type Parameter struct {
 	Name     string `json:"name"`
 	Mean     Number `json:"mean"`
 	SD       Number `json:"sd"`
+	MAD      Number `json:"mad"` // median absolute deviation, times 1.4826
 	Q5       Number `json:"q5"`
 	Q50      Number `json:"q50"`
 	Q95      Number `json:"q95"`
 	MCSEMean Number `json:"mcse_mean"`
 	ESSBulk  Number `json:"ess_bulk"`
 	ESSTail  Number `json:"ess_tail"`
-	RHat     Number `json:"rhat"`
-	PSRF     Number `json:"psrf"`
-	PSRF975  Number `json:"psrf_97.5"`
+	// ESSPerSecond is the bulk ESS over the time of all chains added up.
+	ESSPerSecond Number `json:"ess_bulk_per_second"`
+	RHat         Number `json:"rhat"`
+	PSRF         Number `json:"psrf"`
+	PSRF975      Number `json:"psrf_97.5"`
 	// Truth is the value that generated data were made with.
 	Truth *Number `json:"truth,omitempty"`
 }
@@ -115,6 +115,16 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(n))
 }
 
+// UnmarshalJSON reads a parameter. What an earlier version did not write is NaN.
+func (p *Parameter) UnmarshalJSON(text []byte) error {
+	type plain Parameter
+	nan := Number(math.NaN())
+	read := plain{MAD: nan, ESSPerSecond: nan}
+	err := json.Unmarshal(text, &read)
+	*p = Parameter(read)
+	return err
+}
+
 // Summarize computes the summary of a finished run.
 func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
 	sum := &Summary{Name: s.Name, Seed: s.Seed, N: d.N(), D: d.D(), Total: r.Cost(), WallSeconds: wall.Seconds(),
@@ -127,10 +137,11 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 	if d.Truth != nil {
 		truth = m.Psi(*d.Truth)
 	}
-	for _, q := range quantities(m, d) {
-		p := summarize(q.name, q.values(r))
+	for _, q := range Quantities(m, d) {
+		p := summarize(q.Name, q.Values(r))
+		p.ESSPerSecond = p.ESSBulk / Number(chainSeconds(r))
 		if truth != nil {
-			v := Number(q.of(truth))
+			v := Number(q.Of(truth))
 			p.Truth = &v
 		}
 		sum.Parameters = append(sum.Parameters, p)
@@ -161,16 +172,27 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 func summarize(name string, x [][]float64) Parameter {
 	all := slices.Concat(x...)
 	nan := Number(math.NaN())
-	p := Parameter{Name: name, Mean: nan, SD: nan, MCSEMean: nan}
+	p := Parameter{Name: name, Mean: nan, SD: nan, MAD: nan, MCSEMean: nan}
 	if len(all) > 1 {
 		mean, sd := moments(x)
 		p.Mean, p.SD, p.MCSEMean = Number(mean), Number(sd), Number(diagnostics.MCSEMean(x))
+		p.MAD = Number(diagnostics.MAD(all))
 	}
 	p.Q5, p.Q50, p.Q95 = Number(diagnostics.Quantile(all, 0.05)), Number(diagnostics.Quantile(all, 0.5)), Number(diagnostics.Quantile(all, 0.95))
 	p.ESSBulk, p.ESSTail, p.RHat = Number(diagnostics.ESSBulk(x)), Number(diagnostics.ESSTail(x)), Number(diagnostics.RHat(x))
 	psrf, upper := diagnostics.PSRF(x)
 	p.PSRF, p.PSRF975 = Number(psrf), Number(upper)
 	return p
+}
+
+// chainSeconds returns the time of all chains added up, which Stan's ESS per
+// second is of.
+func chainSeconds(r *chains.Run) float64 {
+	s := 0.0
+	for _, c := range r.Chains {
+		s += c.Cost.Seconds
+	}
+	return s
 }
 
 // precondOf returns the preconditioner of a run, nil if it had none: the exact
@@ -259,140 +281,4 @@ func DrawsSHA256(r *chains.Run) string {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// WriteText writes the summary as the table that Stan's users know, followed by
-// what it cost and the warnings.
-func (sum *Summary) WriteText(w io.Writer) error {
-	var b strings.Builder
-	kept, warm := 0, 0
-	for _, c := range sum.Chains {
-		kept, warm = kept+c.Draws, warm+c.Warmup
-	}
-	state := "converged"
-	switch {
-	case sum.StopReason == "":
-		state = "not ended yet"
-	case !sum.Converged:
-		state = fmt.Sprintf("NOT converged (ended by %s)", sum.StopReason)
-	}
-	fmt.Fprintf(&b, "%s: %s\n%d rows, %d inputs; %d chains, %d draws kept, %d warm-up\n\n", sum.Name, state, sum.N, sum.D, len(sum.Chains), kept, warm)
-	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	withTruth := len(sum.Parameters) > 0 && sum.Parameters[0].Truth != nil
-	fmt.Fprint(tw, "\tMean\tMCSE\tStdDev\t5%\t50%\t95%\tESS_bulk\tESS_tail\tR_hat\t")
-	if withTruth {
-		fmt.Fprint(tw, "Truth\t")
-	}
-	fmt.Fprintln(tw)
-	for _, p := range sum.Parameters {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", p.Name, sig(p.Mean), sig(p.MCSEMean), sig(p.SD), sig(p.Q5), sig(p.Q50), sig(p.Q95),
-			whole(p.ESSBulk), whole(p.ESSTail), fixed(p.RHat))
-		if withTruth {
-			fmt.Fprintf(tw, "%s\t", sig(*p.Truth))
-		}
-		fmt.Fprintln(tw)
-	}
-	tw.Flush()
-	sum.cost(&b)
-	if sum.Certificate != nil {
-		sum.Certificate.write(&b)
-	}
-	for _, warning := range sum.Warnings {
-		fmt.Fprintf(&b, "warning: %s\n", warning)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func (sum *Summary) cost(b *strings.Builder) {
-	t := sum.Total
-	fmt.Fprintf(b, "\n%s wall, %s of chain time", seconds(sum.WallSeconds), seconds(t.Seconds))
-	if t.Gradients > 0 {
-		fmt.Fprintf(b, "; %d gradients of %s each", t.Gradients, seconds(t.Seconds/float64(t.Gradients)))
-	}
-	if t.Densities > 0 {
-		fmt.Fprintf(b, "; %d log densities", t.Densities)
-	}
-	b.WriteString("\n")
-	if t.Products > 0 {
-		fmt.Fprintf(b, "%d solves, %.1f iterations each; %d products with K; %.3g pairs evaluated (%s)",
-			t.Solves, float64(t.Iterations)/float64(t.Solves), t.Products, t.Pairs-t.PairsRead, sum.InstructionSet)
-		if t.PairsRead > 0 {
-			fmt.Fprintf(b, ", %.3g read from memory", t.PairsRead)
-		}
-		b.WriteString("\n")
-	}
-	if sum.Cache != nil {
-		fmt.Fprintf(b, "cache of K %s\n", sum.Cache)
-	}
-	if a := sum.acceptance(); a > 0 {
-		fmt.Fprintf(b, "acceptance %.2f", a)
-		if sum.Rank > 0 {
-			fmt.Fprintf(b, ", preconditioner of rank %d", sum.Rank)
-		}
-		b.WriteString("\n")
-	}
-	if t.Shortened > 0 {
-		fmt.Fprintf(b, "%d of %d gradients were shortened, where the posterior is steep\n", t.Shortened, t.Gradients)
-	}
-	if p := sum.Preconditioner; p != nil {
-		fmt.Fprintf(b, "preconditioner %s of rank %d", p.Kind, p.Rank)
-		if p.Drift > 0 {
-			fmt.Fprintf(b, "; solves take %.1f times the iterations at the mode", float64(p.Drift))
-		}
-		b.WriteString("\n")
-	}
-	if s := sum.Settings; s != nil {
-		fmt.Fprintf(b, "%d probes", s.Probes)
-		if s.Tolerance > 0 {
-			fmt.Fprintf(b, ", tolerance %g", s.Tolerance)
-		}
-		if s.Step > 0 {
-			fmt.Fprintf(b, ", step %.2f, noise budget left %.2f", s.Step, s.NoiseBudget)
-		}
-		if s.EarlyStop {
-			b.WriteString(", solves stopped early")
-		}
-		b.WriteString("\n")
-	}
-}
-
-// acceptance returns the mean over chains, 0 if there is none.
-func (sum *Summary) acceptance() float64 {
-	total := 0.0
-	for _, c := range sum.Chains {
-		total += c.Acceptance
-	}
-	return total / float64(max(1, len(sum.Chains)))
-}
-
-func seconds(s float64) string {
-	switch {
-	case s < 1:
-		return fmt.Sprintf("%.3g ms", 1000*s)
-	case s < 120:
-		return fmt.Sprintf("%.3g s", s)
-	}
-	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
-}
-
-func sig(x Number) string {
-	if math.IsNaN(float64(x)) {
-		return "-"
-	}
-	return fmt.Sprintf("%.4g", float64(x))
-}
-
-func whole(x Number) string {
-	if math.IsNaN(float64(x)) {
-		return "-"
-	}
-	return fmt.Sprintf("%.0f", float64(x))
-}
-
-func fixed(x Number) string {
-	if math.IsNaN(float64(x)) {
-		return "-"
-	}
-	return fmt.Sprintf("%.4f", float64(x))
 }

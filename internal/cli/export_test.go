@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/report"
+)
+
+// What a job and a folder hold is the same, in every format.
+func TestDrawsOfJobAndFolder(t *testing.T) {
+	cluster(t)
+	dir := t.TempDir()
+	spec := write(t, dir, "s.yaml", tinySpec)
+	folder := filepath.Join(dir, "tiny")
+	good(t, "run", spec, "--out", folder, "-q")
+	good(t, "submit", spec, "--wait", "-q")
+	at := func(name string) string { return filepath.Join(dir, name) }
+	for _, format := range []string{"csv", "parquet", "npz", "zarr.zip"} {
+		good(t, "draws", folder, "--out", at("a."+format))
+		good(t, "draws", "tiny", "--out", at("b."+format))
+	}
+	a, _ := os.ReadFile(at("a.csv"))
+	b, _ := os.ReadFile(at("b.csv"))
+	if !bytes.Equal(a, b) || !strings.HasPrefix(string(a), "chain__,draw__,sigma,") {
+		t.Errorf("of the folder\n%s\nof the job\n%s", a, b)
+	}
+	for _, format := range []string{"npz", "zarr.zip"} {
+		a, b := members(t, at("a."+format)), members(t, at("b."+format))
+		compared := 0
+		for name, text := range a {
+			if strings.Contains(name, "sample_stats") || strings.HasPrefix(filepath.Base(name), ".z") || name == "metadata.npy" {
+				continue // times; where and when
+			}
+			if compared++; !bytes.Equal(text, b[name]) {
+				t.Errorf("%s: %s of the job is not that of the folder", format, name)
+			}
+		}
+		if compared < 12 {
+			t.Errorf("%s: compared %d arrays", format, compared)
+		}
+	}
+	files := at("chains")
+	good(t, "draws", folder, "--format", "cmdstan", "--out", files)
+	text, err := os.ReadFile(filepath.Join(files, "tiny-2.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := csv.NewReader(bytes.NewReader(text))
+	r.Comment = '#'
+	rows, err := r.ReadAll()
+	if err != nil || len(rows) != 21 || strings.Join(rows[0][:7], " ") != "probes__ solver_iterations__ residual__ unconverged__ products__ seconds__ sigma" {
+		t.Fatal(err, rows)
+	}
+	for _, row := range rows[1:] {
+		if row[0] == "nan" || row[1] == "nan" || row[1] == "0" {
+			t.Errorf("statistics %v", row)
+		}
+	}
+	if a, b := good(t, "draws", folder, "--chain", "2"), good(t, "draws", "tiny", "--chain", "2"); strings.Count(a, "\n") != strings.Count(b, "\n") {
+		t.Errorf("got\n%s\nand\n%s", a, b)
+	}
+	if a, b := good(t, "summary", folder), good(t, "summary", "tiny"); !strings.HasPrefix(a, "tiny: converged\n") || strings.Split(a, "\n")[3] != strings.Split(b, "\n")[3] || !strings.Contains(a, "MAD") {
+		t.Errorf("got\n%s\nand\n%s", a, b)
+	}
+	if a := asJSON[object](t, "summary", folder); a["draws_sha256"] != summaryHash(t, folder) {
+		t.Error(a)
+	}
+	if out := good(t, "summary", folder, "--csv"); !strings.HasPrefix(out, "name,Mean,MCSE,StdDev,MAD,5%,50%,95%,ESS_bulk,ESS_tail,ESS_bulk/s,R_hat\nsigma,") {
+		t.Error(out)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"draws", folder, "--format", "hdf6", "--out", at("x")}, `there is no format "hdf6"`},
+		{[]string{"draws", folder, "--format", "npz"}, "give a path with --out"},
+		{[]string{"draws", folder, "--format", "npz", "--out", at("x"), "--chain", "1"}, "--chain is for --format csv only"},
+		{[]string{"draws", folder, "--format", "cmdstan", "--out", files}, "is not empty"},
+		{[]string{"draws", folder, "--chain", "3"}, "there are chains 1 to 2"},
+		{[]string{"draws", dir}, "there are no results in " + dir},
+		{[]string{"summary", folder, "--csv", "--json"}, "not both"},
+	} {
+		if code, _, stderr := ulisse(t, "", c.args...); code != ExitBadInput || !strings.Contains(stderr, c.want) {
+			t.Errorf("%v: exit %d, %s", c.args, code, stderr)
+		}
+	}
+
+	// Data that are gone, or others, are left out with a word.
+	changed := strings.ReplaceAll(string(must(os.ReadFile(filepath.Join(folder, "result.json")))), "seed: 3", "seed: 4")
+	write(t, folder, "result.json", changed)
+	code, _, stderr := ulisse(t, "", "draws", folder, "--out", at("c.npz"))
+	if code != 0 || !strings.Contains(stderr, "the data are left out") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	if m := members(t, at("c.npz")); m["observed_data/y.npy"] != nil || m["sigma.npy"] == nil {
+		t.Error("other data were written")
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// members returns the files in a zip file.
+func members(t *testing.T, path string) map[string][]byte {
+	t.Helper()
+	z, err := zip.OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	out := map[string][]byte{}
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if _, err := b.ReadFrom(r); err != nil {
+			t.Fatal(err)
+		}
+		r.Close()
+		out[f.Name] = b.Bytes()
+	}
+	return out
+}
+
+// Statistics come from the lines of workers too, which have names of their own.
+func TestStatsOfWorkers(t *testing.T) {
+	r := &chains.Run{Chains: []chains.Chain{{Warmup: 3, Draws: [][]float64{{1}, {2}}}}}
+	for method, want := range map[string]map[string]float64{
+		"fisher": {"probes": 5, "solver_iterations": 7.5, "residual": 1e-8, "unconverged": 1, "products": 9, "seconds": 0.5},
+		"exact":  {report.AcceptanceRate: 0.25, "solver_iterations": 7.5, "residual": 1e-8, "unconverged": 1, "products": 9, "seconds": 0.5},
+	} {
+		r.Plan.Method = method
+		o := driver.Observation{Chain: 1, Iter: 5, Probes: 5, Iterations: 7.5, Residual: 1e-8, Acceptance: 0.25, Cost: chains.Cost{Unconverged: 1, Products: 9, Seconds: 0.5}}
+		line, err := json.Marshal(struct { // as internal/worker does
+			Msg string `json:"msg"`
+			driver.Observation
+		}{"gradient", o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := report.NewStats(r)
+		s.Add(r, line)
+		if len(s.Names) != len(want) {
+			t.Errorf("%s: %v", method, s.Names)
+		}
+		for name, x := range want {
+			if got := s.X[name][0]; !math.IsNaN(got[0]) || got[1] != x {
+				t.Errorf("%s, %s: %v, want %v", method, name, got, x)
+			}
+		}
+	}
+}

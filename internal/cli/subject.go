@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/report"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// subject is a run that a command tells of: a job of a cluster, or the run in a
+// folder.
+type subject struct {
+	app     *App
+	dir     string   // of a folder
+	session *session // of a job
+	job     *pb.Job
+}
+
+// about makes the body of a command on a JOB or FOLDER. A folder with results
+// goes before a job of its name; nothing is asked of a cluster then.
+func (a *App) about(r *remote, f func(ctx context.Context, s *subject) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		if isPath(args[0]) || report.IsFolder(args[0]) {
+			return f(c.Context(), &subject{app: a, dir: args[0]})
+		}
+		return a.on(r, func(ctx context.Context, s *session, args []string) error {
+			j, err := a.find(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			return f(ctx, &subject{app: a, session: s, job: j})
+		})(c, args)
+	}
+}
+
+// isPath reports whether an argument can be no job's name.
+func isPath(arg string) bool {
+	return strings.ContainsAny(arg, "/"+string(os.PathSeparator)) || arg == "." || arg == ".."
+}
+
+// completeAbout completes jobs, and folders.
+func (a *App) completeAbout(r *remote) cobra.CompletionFunc {
+	jobs := a.completeJobs(r)
+	return func(c *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if isPath(word) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		}
+		return jobs(c, args, word)
+	}
+}
+
+// record returns all that is known of the run.
+func (s *subject) record(ctx context.Context) (*report.Record, error) {
+	if s.dir == "" {
+		return s.app.record(ctx, s.session, s.job)
+	}
+	rec, err := report.ReadFolder(s.dir)
+	return rec, badInput(err)
+}
+
+// stats returns what the log tells of the iterations, nil if it tells nothing,
+// and the workers that it names.
+func (s *subject) stats(ctx context.Context, rec *report.Record) (*report.Stats, error) {
+	if s.dir != "" {
+		return report.ReadStats(s.dir, rec.Run)
+	}
+	st := report.NewStats(rec.Run)
+	err := s.session.Logs(ctx, &pb.LogsRequest{Id: s.job.Id}, func(l *pb.LogLine) error {
+		st.Add(rec.Run, []byte(l.Text))
+		if o := &rec.Origin; l.Worker != "" && !slices.Contains(o.Workers, l.Worker) {
+			o.Workers = append(o.Workers, l.Worker)
+			slices.Sort(o.Workers)
+		}
+		return nil
+	})
+	if err != nil && ctx.Err() == nil { // logs are not replicated; results are
+		s.app.note("the log did not come (%v): without statistics of the iterations", err)
+		return nil, nil
+	}
+	if !st.Known() {
+		return nil, err
+	}
+	return st, err
+}
+
+// data returns the data of the run, or nil, with a word to the user, if they are
+// not at hand, or not those that it was of.
+func (s *subject) data(ctx context.Context, rec *report.Record) (*dataset.Dataset, error) {
+	spec := *rec.Spec
+	if s.job.GetData().GetBlob() != "" {
+		tmp, err := os.CreateTemp("", "ulisse-*")
+		if err != nil {
+			return nil, err
+		}
+		defer os.Remove(tmp.Name())
+		_, err = s.session.Download(ctx, s.job.Data.Blob, tmp)
+		if cerr := tmp.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return nil, err
+		}
+		spec.Data.Path = tmp.Name()
+	}
+	d, err := spec.Load(ctx, nil, parallel.NewBudget(0))
+	if err == nil && d.SHA256 != rec.Data.SHA256 {
+		err = fmt.Errorf("%s does not hold the data that the run was of", spec.Data.Path)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		s.app.note("%v: the data are left out", err)
+		return nil, nil
+	}
+	return d, nil
+}
+
+// note tells the user something that is no failure.
+func (a *App) note(format string, args ...any) {
+	fmt.Fprintf(a.Stderr, "ulisse: "+format+"\n", args...)
+}

@@ -1,0 +1,137 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/version"
+)
+
+// Record is all that is known of a run: what its summary, its files and its
+// exports are made of, and what result.json in its folder holds.
+type Record struct {
+	SpecText       string          `json:"spec"` // YAML, with every default
+	Data           dataset.Info    `json:"data"`
+	Run            *chains.Run     `json:"run"`
+	WallSeconds    float64         `json:"wall_seconds"`
+	InstructionSet string          `json:"instruction_set"`
+	Origin         Origin          `json:"origin"`
+	Cache          *cmvp.CachePlan `json:"cache,omitempty"`       // nil if that is off, or not known
+	Certificate    *Certificate    `json:"certificate,omitempty"` // nil for none
+	DrawsSHA256    string          `json:"draws_sha256"`
+	Spec           *job.Spec       `json:"-"`
+	Model          kernel.Model    `json:"-"`
+}
+
+// Origin says where and by what a run was computed.
+type Origin struct {
+	Version string    `json:"version"`           // of the program that wrote the record
+	Host    string    `json:"host,omitempty"`    // of ulisse run
+	Threads int       `json:"threads,omitempty"` // of ulisse run
+	Job     string    `json:"job,omitempty"`     // its id in a cluster
+	Workers []string  `json:"workers,omitempty"` // of a cluster, those that had the chains last
+	Ended   time.Time `json:"ended,omitzero"`
+}
+
+// recordFile is the name of a record in the folder of a run.
+const recordFile = "result.json"
+
+// Open makes a record that was filled in or read usable: it reads the
+// specification, and checks that the parts fit.
+func (r *Record) Open() error {
+	if r.Run == nil || r.Run.Prepared == nil || len(r.Run.Chains) == 0 {
+		return errors.New("there are no draws yet")
+	}
+	if err := r.Data.Check(); err != nil {
+		return err
+	}
+	var err error
+	if r.Spec, err = job.Parse(strings.NewReader(r.SpecText), "the specification"); err != nil {
+		return err
+	}
+	if r.Model, err = r.Spec.KernelModel(r.Data.D()); err != nil {
+		return err
+	}
+	want := len(r.Model.Names())
+	if len(r.Run.Plan.Names) != want {
+		return fmt.Errorf("%d parameters, where the model has %d", len(r.Run.Plan.Names), want)
+	}
+	for c, ch := range r.Run.Chains {
+		for t, psi := range ch.Draws {
+			if len(psi) != want {
+				return fmt.Errorf("draw %d of chain %d has %d numbers, where the model has %d parameters", t+1, c+1, len(psi), want)
+			}
+		}
+	}
+	if r.Origin.Version == "" {
+		r.Origin.Version = version.Version
+	}
+	return nil
+}
+
+// Summary returns the summary of the run.
+func (r *Record) Summary() *Summary {
+	sum := Summarize(r.Spec, &r.Data, r.Model, r.Run, time.Duration(r.WallSeconds*float64(time.Second)), r.InstructionSet)
+	sum.Cache = r.Cache
+	switch {
+	case r.Certificate != nil:
+		sum.Certify(r.Certificate)
+	case r.Spec.Sampler.Certify:
+		sum.Warnings = append(sum.Warnings, "there is no certificate: only ulisse run makes one")
+	}
+	return sum
+}
+
+// write writes the record without what is of use to the sampler only.
+func (r *Record) write(w io.Writer) error {
+	out, run := *r, *r.Run
+	run.Chains = make([]chains.Chain, len(r.Run.Chains))
+	for c, ch := range r.Run.Chains {
+		ch.Beyond, ch.Windows = nil, nil
+		run.Chains[c] = ch
+	}
+	out.Run, out.DrawsSHA256 = &run, DrawsSHA256(&run)
+	return json.NewEncoder(w).Encode(&out)
+}
+
+// IsFolder reports whether a path is the folder of a run that has results.
+func IsFolder(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, recordFile))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// ReadFolder returns the record of the run in a folder, and refuses one whose
+// draws are not those that were written.
+func ReadFolder(dir string) (*Record, error) {
+	f, err := os.Open(filepath.Join(dir, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there are no results in %s (no %s): its run has not ended, or an earlier version wrote it; 'ulisse run --resume %s' brings it to its end and writes them: %w", dir, recordFile, dir, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := &Record{}
+	if err = json.NewDecoder(f).Decode(r); err == nil {
+		err = r.Open()
+	}
+	if err == nil && r.DrawsSHA256 != DrawsSHA256(r.Run) {
+		err = errors.New("the draws are not those of its draws_sha256: the file was changed or is damaged")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", f.Name(), err)
+	}
+	return r, nil
+}

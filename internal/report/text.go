@@ -1,0 +1,198 @@
+package report
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// columns are those of Stan's stansummary, in its order, each with the text of
+// a value for people.
+var columns = []struct {
+	name string
+	of   func(*Parameter) Number
+	text func(Number) string
+}{
+	{"Mean", func(p *Parameter) Number { return p.Mean }, sig},
+	{"MCSE", func(p *Parameter) Number { return p.MCSEMean }, sig},
+	{"StdDev", func(p *Parameter) Number { return p.SD }, sig},
+	{"MAD", func(p *Parameter) Number { return p.MAD }, sig},
+	{"5%", func(p *Parameter) Number { return p.Q5 }, sig},
+	{"50%", func(p *Parameter) Number { return p.Q50 }, sig},
+	{"95%", func(p *Parameter) Number { return p.Q95 }, sig},
+	{"ESS_bulk", func(p *Parameter) Number { return p.ESSBulk }, whole},
+	{"ESS_tail", func(p *Parameter) Number { return p.ESSTail }, whole},
+	{"ESS_bulk/s", func(p *Parameter) Number { return p.ESSPerSecond }, sig},
+	{"R_hat", func(p *Parameter) Number { return p.RHat }, fixed},
+}
+
+// WriteCSV writes the table of Stan's stansummary as its --csv_filename does:
+// a name and its columns a row, values exact, nan where there is none.
+func (sum *Summary) WriteCSV(w io.Writer) error {
+	cw := csv.NewWriter(w)
+	row := []string{"name"}
+	for _, c := range columns {
+		row = append(row, c.name)
+	}
+	cw.Write(row)
+	for i := range sum.Parameters {
+		p := &sum.Parameters[i]
+		row = append(row[:0], p.Name)
+		for _, c := range columns {
+			row = append(row, exactText(float64(c.of(p))))
+		}
+		cw.Write(row)
+	}
+	cw.Flush()
+	return cw.Error()
+}
+
+// WriteText writes the summary as the table that Stan's users know, followed by
+// what it cost and the warnings.
+func (sum *Summary) WriteText(w io.Writer) error {
+	var b strings.Builder
+	kept, warm := 0, 0
+	for _, c := range sum.Chains {
+		kept, warm = kept+c.Draws, warm+c.Warmup
+	}
+	state := "converged"
+	switch {
+	case sum.StopReason == "":
+		state = "not ended yet"
+	case !sum.Converged:
+		state = fmt.Sprintf("NOT converged (ended by %s)", sum.StopReason)
+	}
+	fmt.Fprintf(&b, "%s: %s\n%d rows, %d inputs; %d chains, %d draws kept, %d warm-up\n\n", sum.Name, state, sum.N, sum.D, len(sum.Chains), kept, warm)
+	sum.table(&b)
+	sum.cost(&b)
+	if sum.Certificate != nil {
+		sum.Certificate.write(&b)
+	}
+	for _, warning := range sum.Warnings {
+		fmt.Fprintf(&b, "warning: %s\n", warning)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// table writes the table of stansummary.
+func (sum *Summary) table(b *strings.Builder) {
+	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	withTruth := len(sum.Parameters) > 0 && sum.Parameters[0].Truth != nil
+	for _, c := range columns {
+		fmt.Fprintf(tw, "\t%s", c.name)
+	}
+	if withTruth {
+		fmt.Fprint(tw, "\tTruth")
+	}
+	fmt.Fprintln(tw, "\t")
+	for i := range sum.Parameters {
+		p := &sum.Parameters[i]
+		fmt.Fprint(tw, p.Name)
+		for _, c := range columns {
+			fmt.Fprintf(tw, "\t%s", c.text(c.of(p)))
+		}
+		if withTruth {
+			fmt.Fprintf(tw, "\t%s", sig(*p.Truth))
+		}
+		fmt.Fprintln(tw, "\t")
+	}
+	tw.Flush()
+}
+
+func (sum *Summary) cost(b *strings.Builder) {
+	t := sum.Total
+	fmt.Fprintf(b, "\n%s wall, %s of chain time", seconds(sum.WallSeconds), seconds(t.Seconds))
+	if t.Gradients > 0 {
+		fmt.Fprintf(b, "; %d gradients of %s each", t.Gradients, seconds(t.Seconds/float64(t.Gradients)))
+	}
+	if t.Densities > 0 {
+		fmt.Fprintf(b, "; %d log densities", t.Densities)
+	}
+	b.WriteString("\n")
+	if t.Products > 0 {
+		fmt.Fprintf(b, "%d solves, %.1f iterations each; %d products with K; %.3g pairs evaluated (%s)",
+			t.Solves, float64(t.Iterations)/float64(t.Solves), t.Products, t.Pairs-t.PairsRead, sum.InstructionSet)
+		if t.PairsRead > 0 {
+			fmt.Fprintf(b, ", %.3g read from memory", t.PairsRead)
+		}
+		b.WriteString("\n")
+	}
+	if sum.Cache != nil {
+		fmt.Fprintf(b, "cache of K %s\n", sum.Cache)
+	}
+	if a := sum.acceptance(); a > 0 {
+		fmt.Fprintf(b, "acceptance %.2f", a)
+		if sum.Rank > 0 {
+			fmt.Fprintf(b, ", preconditioner of rank %d", sum.Rank)
+		}
+		b.WriteString("\n")
+	}
+	if t.Shortened > 0 {
+		fmt.Fprintf(b, "%d of %d gradients were shortened, where the posterior is steep\n", t.Shortened, t.Gradients)
+	}
+	if p := sum.Preconditioner; p != nil {
+		fmt.Fprintf(b, "preconditioner %s of rank %d", p.Kind, p.Rank)
+		if p.Drift > 0 {
+			fmt.Fprintf(b, "; solves take %.1f times the iterations at the mode", float64(p.Drift))
+		}
+		b.WriteString("\n")
+	}
+	if s := sum.Settings; s != nil {
+		fmt.Fprintf(b, "%d probes", s.Probes)
+		if s.Tolerance > 0 {
+			fmt.Fprintf(b, ", tolerance %g", s.Tolerance)
+		}
+		if s.Step > 0 {
+			fmt.Fprintf(b, ", step %.2f, noise budget left %.2f", s.Step, s.NoiseBudget)
+		}
+		if s.EarlyStop {
+			b.WriteString(", solves stopped early")
+		}
+		b.WriteString("\n")
+	}
+}
+
+// acceptance returns the mean over chains, 0 if there is none.
+func (sum *Summary) acceptance() float64 {
+	total := 0.0
+	for _, c := range sum.Chains {
+		total += c.Acceptance
+	}
+	return total / float64(max(1, len(sum.Chains)))
+}
+
+func seconds(s float64) string {
+	switch {
+	case s < 1:
+		return fmt.Sprintf("%.3g ms", 1000*s)
+	case s < 120:
+		return fmt.Sprintf("%.3g s", s)
+	}
+	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
+}
+
+func sig(x Number) string {
+	if math.IsNaN(float64(x)) {
+		return "-"
+	}
+	return fmt.Sprintf("%.4g", float64(x))
+}
+
+func whole(x Number) string {
+	if math.IsNaN(float64(x)) {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f", float64(x))
+}
+
+func fixed(x Number) string {
+	if math.IsNaN(float64(x)) {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f", float64(x))
+}
