@@ -166,3 +166,29 @@ func TestStatsOfWorkers(t *testing.T) {
 		}
 	}
 }
+
+// The page of a job tells who computed it, that of a folder where.
+func TestReport(t *testing.T) {
+	cluster(t)
+	dir := t.TempDir()
+	spec := write(t, dir, "s.yaml", tinySpec)
+	folder := filepath.Join(dir, "run")
+	good(t, "run", spec, "--out", folder, "-q")
+	good(t, "submit", spec, "--wait", "-q")
+	host, _ := os.Hostname()
+	page := filepath.Join(dir, "page.html")
+	if out := good(t, "report", "tiny", "-o", page); out != page+"\n" {
+		t.Error(out)
+	}
+	ofJob := string(must(os.ReadFile(page)))
+	ofFolder := good(t, "report", folder, "-o", "-")
+	written := string(must(os.ReadFile(filepath.Join(folder, "report.html"))))
+	for what, text := range map[string]string{"w-alpha": ofJob, host: ofFolder, "Instruction set</th><td>" + instructionSet(): written} {
+		if !strings.Contains(text, what) || !strings.Contains(text, "<h1>tiny</h1>") || strings.Count(text, "<svg") < 3 || !strings.Contains(text, summaryHash(t, folder)) {
+			t.Errorf("%s is not on the page, or it is not whole:\n%.3000s", what, text)
+		}
+	}
+	if code, _, stderr := ulisse(t, "", "report", dir); code != ExitBadInput || !strings.Contains(stderr, "there are no results") {
+		t.Error(code, stderr)
+	}
+}

@@ -7,8 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-
-	"github.com/ulisse-gp/ulisse/internal/plots"
+	"time"
 )
 
 // WriteFile writes a file so that it is there whole or not at all.
@@ -43,9 +42,9 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 }
 
 // WriteAll writes the results of a run into a directory: result.json,
-// draws/chain-K.csv, summary.json, summary.txt, and the plots trace.svg,
-// density.svg, rank.svg, mean.svg, rhat.svg, autocorrelation.svg and pairs.svg.
-// sum is the record's summary.
+// draws/chain-K.csv, summary.json, summary.txt, report.html, and the plots
+// trace.svg, density.svg, rank.svg, mean.svg, rhat.svg, autocorrelation.svg and
+// pairs.svg. sum is the record's summary.
 func WriteAll(dir string, rec *Record, sum *Summary) error {
 	r := rec.Run
 	if err := os.MkdirAll(filepath.Join(dir, "draws"), 0o755); err != nil {
@@ -63,20 +62,17 @@ func WriteAll(dir string, rec *Record, sum *Summary) error {
 	for c := range r.Chains {
 		files[fmt.Sprintf("draws/chain-%d.csv", c+1)] = func(w io.Writer) error { return WriteCSV(w, rec, nil, c) }
 	}
-	if r.MinDraws() > 1 {
-		draws := PlotDraws(r)
-		var truth []float64
-		if rec.Data.Truth != nil {
-			truth = rec.Model.Psi(*rec.Data.Truth)
-		}
-		files["trace.svg"] = func(w io.Writer) error { return plots.Trace(w, draws) }
-		files["density.svg"] = func(w io.Writer) error { return plots.Density(w, draws, truth) }
-		files["rank.svg"] = func(w io.Writer) error { return plots.Rank(w, draws) }
-		files["mean.svg"] = func(w io.Writer) error { return plots.RunningMean(w, draws) }
-		files["autocorrelation.svg"] = func(w io.Writer) error { return plots.Autocorrelation(w, draws) }
-		files["pairs.svg"] = func(w io.Writer) error { return plots.Pairs(w, draws) }
-		files["rhat.svg"] = func(w io.Writer) error { return plots.RunningRHat(w, draws, r.Plan.RHat) }
+	pics, err := pictures(rec)
+	if err != nil {
+		return err
 	}
+	for _, p := range pics {
+		files[p.Name+".svg"] = func(w io.Writer) error {
+			_, err := w.Write(p.SVG)
+			return err
+		}
+	}
+	files["report.html"] = func(w io.Writer) error { return writePage(w, rec, sum, pics, time.Now()) }
 	for name, write := range files {
 		if err := WriteFile(filepath.Join(dir, name), write); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)

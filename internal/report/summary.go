@@ -245,6 +245,10 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 		if !isParam[p.Name] {
 			continue
 		}
+		if math.IsNaN(float64(p.RHat)) {
+			add("R-hat of %s cannot be told from %d draws of each chain: run longer", p.Name, r.MinDraws())
+			continue
+		}
 		if !(float64(p.RHat) <= s.Stop.RHat) {
 			add("R-hat of %s is %.3f, above %g: run longer", p.Name, float64(p.RHat), s.Stop.RHat)
 		}

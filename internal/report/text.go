@@ -59,14 +59,7 @@ func (sum *Summary) WriteText(w io.Writer) error {
 	for _, c := range sum.Chains {
 		kept, warm = kept+c.Draws, warm+c.Warmup
 	}
-	state := "converged"
-	switch {
-	case sum.StopReason == "":
-		state = "not ended yet"
-	case !sum.Converged:
-		state = fmt.Sprintf("NOT converged (ended by %s)", sum.StopReason)
-	}
-	fmt.Fprintf(&b, "%s: %s\n%d rows, %d inputs; %d chains, %d draws kept, %d warm-up\n\n", sum.Name, state, sum.N, sum.D, len(sum.Chains), kept, warm)
+	fmt.Fprintf(&b, "%s: %s\n%d rows, %d inputs; %d chains, %d draws kept, %d warm-up\n\n", sum.Name, sum.state(), sum.N, sum.D, len(sum.Chains), kept, warm)
 	sum.table(&b)
 	sum.cost(&b)
 	if sum.Certificate != nil {
@@ -77,6 +70,17 @@ func (sum *Summary) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// state says in words how the run stands.
+func (sum *Summary) state() string {
+	switch {
+	case sum.StopReason == "":
+		return "not ended yet"
+	case !sum.Converged:
+		return fmt.Sprintf("NOT converged (ended by %s)", sum.StopReason)
+	}
+	return "converged"
 }
 
 // table writes the table of stansummary.

@@ -1,0 +1,225 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/plots"
+)
+
+//go:embed report.html
+var pageText string
+
+var page = template.Must(template.New("report").Parse(pageText))
+
+// picture is a plot of a run.
+type picture struct {
+	Name string // of its file
+	Text string // how to read it
+	SVG  []byte
+}
+
+// pictures draws the plots of a run that has draws enough.
+func pictures(rec *Record) ([]picture, error) {
+	r := rec.Run
+	if r.MinDraws() < 2 {
+		return nil, nil
+	}
+	draws := PlotDraws(r)
+	var truth []float64
+	if rec.Data.Truth != nil {
+		truth = rec.Model.Psi(*rec.Data.Truth)
+	}
+	list := []struct {
+		name, text string
+		draw       func(io.Writer) error
+	}{
+		{"trace", "Every chain's draws in their order. Chains that have converged wander over the same range and cannot be told apart.",
+			func(w io.Writer) error { return plots.Trace(w, draws) }},
+		{"density", "The marginal posterior of each log parameter: all chains pooled (thick), and each chain (thin), which should lie on one another.",
+			func(w io.Writer) error { return plots.Density(w, draws, truth) }},
+		{"rank", "The ranks of each chain's draws among those of all. Chains that have converged have flat histograms, within the band.",
+			func(w io.Writer) error { return plots.Rank(w, draws) }},
+		{"mean", "The mean of the first draws up to each point, with two standard deviations. It should settle.",
+			func(w io.Writer) error { return plots.RunningMean(w, draws) }},
+		{"rhat", "R-hat, and the potential scale reduction factor with its upper bound, of the first draws up to each point. They should fall to 1 and stay there.",
+			func(w io.Writer) error { return plots.RunningRHat(w, draws, r.Plan.RHat) }},
+		{"autocorrelation", "The correlation of draws that are so many iterations apart. The sooner it is near 0, the more a draw is worth.",
+			func(w io.Writer) error { return plots.Autocorrelation(w, draws) }},
+		{"pairs", "Draws of each two parameters against one another: what the data cannot tell apart lies along a line.",
+			func(w io.Writer) error { return plots.Pairs(w, draws) }},
+	}
+	var out []picture
+	for _, p := range list {
+		var b bytes.Buffer
+		if err := p.draw(&b); err != nil {
+			return nil, fmt.Errorf("drawing %s: %w", p.name, err)
+		}
+		out = append(out, picture{p.name, p.text, b.Bytes()})
+	}
+	return out, nil
+}
+
+// inline returns a picture as part of a page. It has its name and description
+// in itself.
+func (p picture) inline() (template.HTML, error) {
+	at := bytes.Index(p.SVG, []byte("<svg "))
+	if at < 0 {
+		return "", fmt.Errorf("the picture %s is no SVG", p.Name)
+	}
+	return template.HTML(p.SVG[at:]), nil
+}
+
+// pageData is what the page is made of.
+type pageData struct {
+	Name, Verdict      string
+	Good               bool
+	Lead               string
+	Warnings, Cost     []string
+	Columns            []string
+	Rows               []pageRow
+	Truth              bool
+	ChainColumns       []string
+	Chains             []pageRow
+	Certificate        *Certificate
+	Figures            []pageFigure
+	Meaning, Made      [][2]string
+	Spec, Version, Now string
+}
+
+type pageRow struct {
+	Name  string
+	Cells []string
+}
+
+type pageFigure struct {
+	Text string
+	SVG  template.HTML
+}
+
+// WriteHTML writes the report: one page that needs nothing beside it. sum is the
+// record's summary, now the time that it is made at.
+func WriteHTML(w io.Writer, rec *Record, sum *Summary, now time.Time) error {
+	pics, err := pictures(rec)
+	if err != nil {
+		return err
+	}
+	return writePage(w, rec, sum, pics, now)
+}
+
+func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.Time) error {
+	d := pageData{Name: sum.Name, Good: sum.Converged, Warnings: sum.Warnings,
+		Certificate: sum.Certificate, Spec: rec.SpecText, Version: sum.Version, Now: now.UTC().Format(time.RFC3339), Meaning: meaning(rec), Made: made(rec, sum)}
+	d.Verdict = sum.state()
+	d.Lead = fmt.Sprintf("The covariance parameters of an exact Gaussian process (kernel %s%s), sampled by %s from %d rows with %d inputs.",
+		rec.Model.Family, map[bool]string{true: ", one length-scale for each input"}[rec.Model.ARD], rec.Run.Plan.Method, sum.N, sum.D)
+	var cost strings.Builder
+	sum.cost(&cost)
+	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
+	for _, c := range columns {
+		d.Columns = append(d.Columns, c.name)
+	}
+	for i := range sum.Parameters {
+		p := &sum.Parameters[i]
+		row := pageRow{Name: p.Name}
+		for _, c := range columns {
+			row.Cells = append(row.Cells, c.text(c.of(p)))
+		}
+		if p.Truth != nil {
+			d.Truth = true
+			row.Cells = append(row.Cells, sig(*p.Truth))
+		}
+		d.Rows = append(d.Rows, row)
+	}
+	if d.Truth {
+		d.Columns = append(d.Columns, "Truth")
+	}
+	d.chains(sum)
+	for _, p := range pics {
+		svg, err := p.inline()
+		if err != nil {
+			return err
+		}
+		d.Figures = append(d.Figures, pageFigure{p.Text, svg})
+	}
+	return page.Execute(w, d)
+}
+
+// chains fills in the table of chains.
+func (d *pageData) chains(sum *Summary) {
+	d.ChainColumns = []string{"Chain", "Draws", "Warm-up", "Gradients", "Solver iterations", "Acceptance", "Time"}
+	orDash := func(format string, x float64) string {
+		if x == 0 {
+			return "-"
+		}
+		return fmt.Sprintf(format, x)
+	}
+	for i, c := range sum.Chains {
+		d.Chains = append(d.Chains, pageRow{strconv.Itoa(i + 1), []string{strconv.Itoa(c.Draws), strconv.Itoa(c.Warmup), orDash("%.0f", float64(c.Gradients)),
+			orDash("%.1f", c.SolverIterationsMean), orDash("%.2f", c.Acceptance), seconds(c.Seconds)}})
+	}
+}
+
+// meaning explains the quantities.
+func meaning(rec *Record) [][2]string {
+	tau, each := "tau", "of all inputs"
+	if rec.Model.ARD {
+		tau, each = "tau[k]", "of input k"
+	}
+	units := "of the standardised data"
+	if rec.Data.YScale.SD == 1 && rec.Data.YScale.Mean == 0 {
+		units = "of the data"
+	}
+	m := [][2]string{
+		{"sigma", "marginal variance of the function, in units " + units},
+		{tau, "inverse squared length-scale 1/(2ℓ²) " + each},
+		{"lambda", "variance of the noise, in units " + units},
+		{strings.Replace(tau, "tau", "lengthscale", 1), "ℓ = 1/√(2τ): the distance over which the function changes"},
+	}
+	for k, name := range rec.Data.InputNames {
+		m = append(m, [2]string{fmt.Sprintf("lengthscale_input[%d]", k+1), "ℓ in the units of " + name})
+	}
+	m = append(m, [2]string{"noise_sd", "√λ in the units of " + rec.Data.Target}, [2]string{"log_…", "logarithms, on which sampling and diagnostics work"})
+	return m
+}
+
+// made says where the numbers come from.
+func made(rec *Record, sum *Summary) [][2]string {
+	var m [][2]string
+	add := func(name, value string) {
+		if value != "" {
+			m = append(m, [2]string{name, value})
+		}
+	}
+	o := rec.Origin
+	add("Program", "ulisse "+o.Version)
+	if !o.Ended.IsZero() {
+		add("Ended", o.Ended.UTC().Format(time.RFC3339))
+	}
+	add("Stopped by", string(sum.StopReason))
+	add("Seed", strconv.FormatUint(sum.Seed, 10))
+	add("Job", o.Job)
+	add("Workers", strings.Join(o.Workers, ", "))
+	add("Host", o.Host)
+	if o.Threads > 0 {
+		add("Threads", strconv.Itoa(o.Threads))
+	}
+	add("Instruction set", sum.InstructionSet)
+	source := rec.Spec.Data.Path
+	if source == "" {
+		source = "generated by the specification"
+	}
+	add("Data", source)
+	add("Rows", fmt.Sprintf("%d (%d held out)", rec.Data.Rows, rec.Data.HeldOut))
+	add("Target", rec.Data.Target)
+	add("Inputs", strings.Join(rec.Data.InputNames, ", "))
+	add("SHA-256 of the data", rec.Data.SHA256)
+	add("SHA-256 of the draws", sum.DrawsSHA256)
+	return m
+}
