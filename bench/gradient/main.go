@@ -302,7 +302,7 @@ func (c *config) load(ctx context.Context) (*job.Spec, *posterior.Problem, error
 // at returns where to take gradients.
 func (c *config) at(ctx context.Context, p *posterior.Problem, seed uint64) ([]float64, error) {
 	if len(c.psi) == 0 {
-		pt, err := mode.Dense(ctx, p.Subset(mode.Subset(len(p.Y), min(len(p.Y), 512), random.Key{Seed: seed})), parallel.NewBudget(0))
+		pt, _, err := mode.Dense(ctx, p.Subset(mode.Subset(len(p.Y), min(len(p.Y), 512), random.Key{Seed: seed})), parallel.NewBudget(0))
 		if err != nil {
 			return nil, err
 		}

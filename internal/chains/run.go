@@ -27,6 +27,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ulisse-gp/ulisse/internal/mode"
 	"github.com/ulisse-gp/ulisse/internal/sgld"
 )
 
@@ -53,6 +54,10 @@ type Prepared struct {
 	SolverCov []float64 `json:"solver_cov,omitempty"`
 	// Asymmetry is how far the measured information was from symmetric.
 	Asymmetry float64 `json:"asymmetry"`
+	// Others are further maxima of the log posterior, of OthersRows rows, that
+	// the search for the mode came upon.
+	Others     []mode.Local `json:"others,omitempty"`
+	OthersRows int          `json:"others_rows,omitempty"`
 	// Preconditioner is the one that was chosen at the mode, and Iterations what
 	// a right-hand side took there, to tell its drift by.
 	Preconditioner *Preconditioner `json:"preconditioner,omitempty"`

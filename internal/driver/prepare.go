@@ -39,11 +39,11 @@ func (d *Driver) Prepare(ctx context.Context) (*chains.Prepared, error) {
 	}
 	size = min(n, d.Spec.Sampler.Subset.Or(size))
 	key := random.Key{Seed: d.Spec.Seed}
-	pt, err := mode.Dense(ctx, d.Problem.Subset(mode.Subset(n, size, key)), d.Budget)
+	pt, others, err := mode.Dense(ctx, d.Problem.Subset(mode.Subset(n, size, key)), d.Budget)
 	if err != nil {
 		return nil, fmt.Errorf("finding the mode on %d rows: %w", size, err)
 	}
-	prep := &chains.Prepared{}
+	prep := &chains.Prepared{Others: others, OthersRows: size}
 	switch d.Plan.Method {
 	case "cholesky":
 		err = d.prepareDense(ctx, prep, pt, size)

@@ -4,6 +4,7 @@
 package mode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,16 @@ type Point struct {
 	Psi  []float64
 	Info *mat.SymDense
 }
+
+// Local is a local maximum of the log posterior.
+type Local struct {
+	Psi   []float64 `json:"psi"`
+	Below float64   `json:"below"` // the highest found, in log density
+}
+
+// apart is how far another maximum is at least, in standard deviations at the
+// highest: what is nearer is where one search has stopped short.
+const apart = 3
 
 // Covariance returns the inverse of the information.
 func (p *Point) Covariance() (*mat.SymDense, error) {
@@ -67,8 +78,9 @@ func starts(m kernel.Model) [][]float64 {
 }
 
 // Dense finds the mode of a small problem with its Cholesky factor: the best of
-// several searches.
-func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (*Point, error) {
+// several searches. The other maxima that these came to, if any, are returned
+// too, the highest first.
+func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (*Point, []Local, error) {
 	d := posterior.NewDense(p, budget)
 	prob := optimize.Problem{
 		Func: func(x []float64) float64 { return -d.LogDensity(x) },
@@ -89,11 +101,12 @@ func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (
 		},
 	}
 	var best []float64
+	var ends []Local // Below is minus the log density until the highest is known
 	value := math.Inf(1)
 	for _, x := range starts(p.Model) {
 		res, err := optimize.Minimize(prob, x, &optimize.Settings{GradientThreshold: 1e-5 * math.Sqrt(float64(len(p.Y))), MajorIterations: 200}, &optimize.BFGS{})
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 		// A search that ends early (a line search that finds no decrease, at the
 		// limit of rounding) has still found its best point.
@@ -103,17 +116,36 @@ func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (
 		if res.F < value {
 			best, value = res.X, res.F
 		}
+		if res.Status == optimize.GradientThreshold {
+			ends = append(ends, Local{res.X, res.F})
+		}
 	}
 	if best == nil {
-		return nil, fmt.Errorf("no mode was found on %d rows: the covariance matrix is singular everywhere", len(p.Y))
+		return nil, nil, fmt.Errorf("no mode was found on %d rows: the covariance matrix is singular everywhere", len(p.Y))
 	}
 	info, ok := d.Information(best)
 	if !ok {
-		return nil, fmt.Errorf("the covariance matrix is numerically singular at the mode of %d rows", len(p.Y))
+		return nil, nil, fmt.Errorf("the covariance matrix is numerically singular at the mode of %d rows", len(p.Y))
 	}
-	pt := &Point{Psi: best, Info: info}
-	pt.Info = positive(info)
-	return pt, nil
+	pt := &Point{Psi: best, Info: positive(info)}
+	return pt, others(pt, value, ends), nil
+}
+
+// others returns the ends of searches that are maxima of their own.
+func others(highest *Point, value float64, ends []Local) []Local {
+	var out []Local
+	slices.SortStableFunc(ends, func(a, b Local) int { return cmp.Compare(a.Below, b.Below) })
+	for _, e := range ends {
+		distinct := func(psi []float64) bool {
+			diff := mat.NewVecDense(len(psi), nil)
+			diff.SubVec(mat.NewVecDense(len(psi), e.Psi), mat.NewVecDense(len(psi), psi))
+			return mat.Inner(diff, highest.Info, diff) > apart*apart
+		}
+		if distinct(highest.Psi) && !slices.ContainsFunc(out, func(o Local) bool { return !distinct(o.Psi) }) {
+			out = append(out, Local{e.Psi, e.Below - value})
+		}
+	}
+	return out
 }
 
 // positive returns a symmetric matrix with its eigenvalues replaced by their

@@ -38,7 +38,7 @@ func problem(t *testing.T, n, d int, ard bool) *posterior.Problem {
 func TestDense(t *testing.T) {
 	for _, ard := range []bool{false, true} {
 		p := problem(t, 150, 2, ard)
-		pt, err := Dense(context.Background(), p, parallel.NewBudget(2))
+		pt, _, err := Dense(context.Background(), p, parallel.NewBudget(2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,8 +56,40 @@ func TestDense(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := Dense(ctx, problem(t, 100, 1, false), parallel.NewBudget(1)); !errors.Is(err, context.Canceled) {
+	if _, _, err := Dense(ctx, problem(t, 100, 1, false), parallel.NewBudget(1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A ripple on a slow wave is signal to a short length-scale and noise to a long
+// one (Rasmussen and Williams 2006, figure 5.5): both modes are reported. Many
+// points of one scale have one.
+func TestOtherModes(t *testing.T) {
+	prior, err := posterior.ParsePrior("gamma(1,1)", posterior.Variance)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 30
+	x, y := make([]float64, n), make([]float64, n)
+	for i := range x {
+		u := float64(i)
+		x[i] = 3.4*(u+0.4*math.Sin(7*u))/n - 1.7
+		y[i] = math.Sin(1.2*x[i]) + 0.4*math.Sin(10*x[i]+0.3) + 0.05*math.Sin(1000*u)
+	}
+	p := posterior.NewProblem(kernel.Model{Family: kernel.RBF, Dim: 1}, posterior.Priors{Sigma: prior, Tau: prior, Lambda: prior}, cmvp.NewInputs(n, 1, x), y)
+	best, others, err := Dense(context.Background(), p, parallel.NewBudget(1))
+	if err != nil || len(others) == 0 {
+		t.Fatalf("modes besides %v: %v, %v", best.Psi, others, err)
+	}
+	d := posterior.NewDense(p, parallel.NewBudget(1))
+	for _, o := range others {
+		g, ok := d.Gradient(o.Psi)
+		if diff := d.LogDensity(best.Psi) - d.LogDensity(o.Psi); !ok || floats.Norm(g, 2) > 1e-3 || diff < 0 || math.Abs(diff-o.Below) > 1e-9 {
+			t.Errorf("at %v: gradient %v, %g below, reported %g", o.Psi, g, diff, o.Below)
+		}
+	}
+	if _, others, err := Dense(context.Background(), problem(t, 150, 2, false), parallel.NewBudget(2)); err != nil || len(others) != 0 {
+		t.Errorf("many points: %v, %v", others, err)
 	}
 }
 
@@ -67,12 +99,12 @@ func TestClimbAndInformation(t *testing.T) {
 	ctx := context.Background()
 	p := problem(t, 300, 2, false)
 	budget := parallel.NewBudget(2)
-	want, err := Dense(ctx, p, budget)
+	want, _, err := Dense(ctx, p, budget)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := Subset(300, 40, random.Key{Seed: 1})
-	start, err := Dense(ctx, p.Subset(rows), budget)
+	start, _, err := Dense(ctx, p.Subset(rows), budget)
 	if err != nil {
 		t.Fatal(err)
 	}

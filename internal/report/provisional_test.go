@@ -38,7 +38,7 @@ data: {synthetic: {n: 60, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	pt, err := mode.Dense(ctx, p, budget)
+	pt, _, err := mode.Dense(ctx, p, budget)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -230,6 +230,10 @@ func (sum *Summary) Certify(c *Certificate) {
 	}
 }
 
+// likelyMode is how much lower, in log density, another mode may be and still
+// hold some of the posterior's mass.
+const likelyMode = 7
+
 // warn collects what a reader must know before believing the numbers.
 func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 	add := func(format string, args ...any) { sum.Warnings = append(sum.Warnings, fmt.Sprintf(format, args...)) }
@@ -264,6 +268,13 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 	}
 	if t := r.Settings; t != nil && r.Plan.Matched() && t.Step < r.Plan.Step-1e-9 {
 		add("the gradient's noise allows a step of %.2f only, not %.2f: allow more probes", t.Step, r.Plan.Step)
+	}
+	if p := r.Prepared; p != nil {
+		for _, o := range p.Others {
+			if o.Below < likelyMode {
+				add("the posterior may have a second mode: on %d rows there is one at log parameters %.3g, lower by %.1f in log density; compare with a run from other rows (sampler.subset) or with method: exact", p.OthersRows, o.Psi, o.Below)
+			}
+		}
 	}
 	if p := r.Prepared; p != nil && p.Asymmetry > 0.1 {
 		add("the curvature at the mode was measured with noise (asymmetry %.2f): the metric rests on the warm-up draws", p.Asymmetry)
