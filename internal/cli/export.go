@@ -34,9 +34,11 @@ that other programs read. Values are exact.
   parquet  one table with chain, iteration and draw
   npz      NumPy arrays, chain × draw
   zarr     ArviZ's InferenceData as a folder, or a file if --out ends in .zip
+  netcdf   ArviZ's InferenceData as a netCDF-4 file
 
 Where --format is not given the end of --out says it (.parquet, .npz, .zarr,
-.zarr.zip), else it is csv. The last two hold the data too, if they are at hand.`,
+.zarr.zip, .nc), else it is csv. The last three hold the data too, if they are at
+hand. See docs/python.md and docs/r.md.`,
 		Example: `  ulisse draws concrete --out draws.csv
   ulisse draws concrete --out draws.zarr
   ulisse draws ./concrete --format cmdstan --out chains

@@ -53,6 +53,7 @@ var formats = []format{
 	{"parquet", []string{".parquet"}, false, file(writeParquet)},
 	{"npz", []string{".npz"}, true, file(writeNPZ)},
 	{"zarr", []string{".zarr", ".zarr.zip"}, true, writeZarr},
+	{"netcdf", []string{".nc", ".netcdf"}, true, file(writeNetCDF)},
 }
 
 // Formats returns the names of the formats.

@@ -404,6 +404,49 @@ func TestZarr(t *testing.T) {
 	}
 }
 
+const netcdfReader = `
+import netCDF4, h5py, xarray as xr
+def read(path):
+    out = {}
+    with netCDF4.Dataset(path) as f, h5py.File(path) as h:
+        assert f.getncattr("inference_library") == "ulisse"
+        assert list(f.groups)[0] == "posterior", list(f.groups)
+        for name, g in f.groups.items():
+            with xr.open_dataset(path, group=name, engine="netcdf4") as x:
+                out[name] = xgroup(x.load())
+            for key, v in g.variables.items():   # as netCDF sees it, and as HDF5
+                assert v.dimensions == x[key].dims, (key, v.dimensions)
+                s = h[name][key]
+                a = s.asstr()[...] if s.dtype.kind == "O" else s[...]
+                assert np.array_equal(a, x[key].values, equal_nan=s.dtype.kind == "f"), key
+                if key not in x.dims:
+                    for i, dim in enumerate(x[key].dims):   # the scales are attached, both ways
+                        assert s.dims[i][0].name == "/%s/%s" % (name, dim)
+                        assert h5py.h5ds.is_attached(s.id, h[name][dim].id, i), (key, dim)
+    return out
+`
+
+func TestNetCDF(t *testing.T) {
+	sources, paths := written(t, "netcdf", "x.nc")
+	odd := source(t, true) // a dimension without a coordinate, an empty array, an empty text, a long attribute
+	odd.Record.Data.InputNames[0] = ""
+	odd.Predictive = &Group{Attrs: []Attr{{"long", strings.Repeat("ü", 20000)}, {"empty", ""}, {"number", 0.1}, {"count", int64(-3)}}, Vars: []Array{
+		{Name: "plain", Dims: []string{"row", "two"}, Shape: []int{3, 2}, Data: []float64{1, 2, 3, 4, 5, 6}},
+		{Name: "none", Dims: []string{"row", "zero"}, Shape: []int{3, 0}, Data: []float64{}}}}
+	path := filepath.Join(t.TempDir(), "odd.nc")
+	if err := Write("netcdf", path, odd); err != nil {
+		t.Fatal(err)
+	}
+	sources, paths = append(sources, odd), append(paths, path)
+	for i, saw := range python(t, "netCDF4, h5py, xarray", netcdfReader, paths...) {
+		same(t, sources[i], saw)
+	}
+	odd.Predictive.Attrs[0].Value = strings.Repeat("x", 70000)
+	if err := Write("netcdf", path, odd); err == nil || !strings.Contains(err.Error(), "more than an HDF5 message holds") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A path that is taken by something else stays as it is, and so does one where
 // writing fails.
 func TestWrite(t *testing.T) {
@@ -433,6 +476,19 @@ func TestWrite(t *testing.T) {
 	for path, want := range map[string]string{"a.csv": "csv", "-": "csv", "x": "csv", "A.NPZ": "npz", "a.zarr": "zarr", "a.zarr.zip": "zarr", "a.parquet": "parquet"} {
 		if got := ByName(path); got != want {
 			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
+// The checksum is lookup3's, by the value that its author gives.
+func TestChecksum(t *testing.T) {
+	text := []byte("Four score and seven years ago")
+	if got := binary.LittleEndian.Uint32(checked(text)[len(text):]); got != 0x17770551 {
+		t.Errorf("%x", got)
+	}
+	for n := range 26 { // also where the text ends with a block
+		if b := checked(text[:n]); len(b) != n+4 {
+			t.Errorf("%d bytes of %d", len(b), n)
 		}
 	}
 }
