@@ -144,6 +144,9 @@ cat(if (length(left)) jsonlite::toJSON(left, auto_unbox = TRUE) else "{}", "\n",
 // document carries out the blocks of a document. may are the packages that its
 // blocks may lack.
 func document(t *testing.T, name string, command []string, may ...string) {
+	if testing.Short() {
+		t.Skip("other people's programs, which take their time")
+	}
 	env := served(t)
 	dir := t.TempDir()
 	path := filepath.Join("..", "..", "docs", name)
