@@ -53,6 +53,10 @@ type Config struct {
 	// 0: never. Shorter than a machine's reboot, members leave in vain.
 	GracePeriod time.Duration
 
+	// HandshakeTimeout is how long a connection may stay without its first byte.
+	// Default 10 s.
+	HandshakeTimeout time.Duration
+
 	// SnapshotInterval is how often the need of a snapshot is looked at (up to
 	// twice that); default 120 s. SnapshotThreshold is how many entries make
 	// one needed; default 8192. TrailingLogs is how many entries stay behind
@@ -109,6 +113,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Logger = c.Logger.With("node", c.ID)
 	orElse(&c.HeartbeatTimeout, time.Second)
+	orElse(&c.HandshakeTimeout, 10*time.Second)
 	orElse(&c.SnapshotInterval, 120*time.Second)
 	orElse(&c.SnapshotThreshold, 8192)
 	orElse(&c.TrailingLogs, 10240)

@@ -131,7 +131,7 @@ func Open(cfg Config) (*Node, error) {
 func (n *Node) start(d disk) error {
 	// The exchange answers once raft is there.
 	ready := make(chan struct{})
-	n.mux = newMux(n.cfg.Listener, n.cfg.Advertise, n.cfg.Dial, connHandler(func(ctx context.Context, r request) response {
+	n.mux = newMux(n.cfg.Listener, n.cfg.Advertise, n.cfg.HandshakeTimeout, n.cfg.Dial, connHandler(func(ctx context.Context, r request) response {
 		select {
 		case <-ready:
 			return n.answer(ctx, r)
