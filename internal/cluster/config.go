@@ -26,7 +26,8 @@ type Config struct {
 	// Advertise is host:port at which the others reach Listener. Give a name
 	// where addresses change (a pod's): it is looked up at each connection.
 	Advertise string
-	// Dial opens a connection to host:port. Default: TCP.
+	// Dial opens a connection to host:port; Host says which host that is, where
+	// certificates are checked. Default: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 
 	// GRPC, HTTP and Version are what the other members shall know of this one.

@@ -33,7 +33,8 @@ type Node struct {
 	changing sync.Mutex    // held while the leader changes the membership
 	peers    peers
 	view     candidates
-	refused  string // why the last attempt to join failed; keepMembership only
+	refused  string            // why the last attempt to join failed; keepMembership only
+	troubles map[string]string // why peers could not be asked, by address; keepMembership only
 
 	closeOnce sync.Once
 	closeErr  error
@@ -117,7 +118,7 @@ func Open(cfg Config) (*Node, error) {
 		cfg.Listener.Close()
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, store: d.store, state: d.state, snaps: d.snaps}
+	n := &Node{cfg: cfg, log: cfg.Logger, store: d.store, state: d.state, snaps: d.snaps, troubles: map[string]string{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.init()
 	n.view.init(Server{cfg.ID, cfg.Advertise})

@@ -188,6 +188,6 @@ func dialRaft(src *tlsconf.Source) func(context.Context, string) (net.Conn, erro
 		return nil
 	}
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		return src.Dial(ctx, address, identity.Coordinator)
+		return src.Dial(ctx, address, cluster.Host(ctx, address), identity.Coordinator)
 	}
 }
