@@ -73,8 +73,8 @@ func NewAuthority(r AuthorityRequest) (*Authority, error) {
 	if len(r.Permit) > 0 && len(t.PermittedIPRanges) == 0 { // else every address would be
 		t.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
 	}
-	if len(r.Permit) > 0 && len(t.PermittedDNSDomains) == 0 {
-		t.PermittedDNSDomains = []string{"invalid"} // no real name
+	if len(r.Permit) > 0 {
+		t.PermittedDNSDomains = append(t.PermittedDNSDomains, identity.AnyWorker) // no real name
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
 	if err != nil {
@@ -87,7 +87,7 @@ func NewAuthority(r AuthorityRequest) (*Authority, error) {
 // Request says what a certificate shall be.
 type Request struct {
 	Peer  identity.Peer
-	Hosts []string // names and addresses at which a node is dialled
+	Hosts []string // names and addresses at which a node is dialled; a worker's may be missing: then wherever it is
 	From  time.Time
 	Days  int
 }
@@ -99,7 +99,11 @@ type Pair struct{ Cert, Key []byte }
 // of a connection, that of a client for dialling only.
 func (a *Authority) Issue(r Request) (Pair, error) {
 	node := r.Peer.Role != identity.Client
-	if node && len(r.Hosts) == 0 {
+	switch {
+	case len(r.Hosts) > 0:
+	case r.Peer.Role == identity.Worker:
+		r.Hosts = []string{identity.AnyWorker}
+	case node:
 		return Pair{}, fmt.Errorf("a %s's certificate needs the hosts at which it is dialled", r.Peer.Role)
 	}
 	t, err := template(r.Peer.String(), r.From, r.Days)

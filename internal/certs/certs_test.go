@@ -73,7 +73,8 @@ func TestIssueRefuses(t *testing.T) {
 		r      certs.Request
 		want   string
 	}{
-		{nil, certs.Request{Peer: node, Days: 1}, "needs the hosts"},
+		{nil, certs.Request{Peer: identity.Peer{Role: identity.Coordinator, Name: "c"}, Days: 1}, "needs the hosts"},
+		{[]string{"10.0.0.0/8"}, certs.Request{Peer: node, Days: 1}, ""}, // a worker anywhere
 		{nil, certs.Request{Peer: node, Hosts: []string{"h"}, Days: 0}, "positive"},
 		{nil, certs.Request{Peer: node, Hosts: []string{"h"}, Days: 101}, "beyond the end of the authority"},
 		{nil, certs.Request{Peer: node, Hosts: []string{"h:7000"}, Days: 1}, "neither"},
@@ -128,5 +129,32 @@ func TestSave(t *testing.T) {
 	}
 	if _, err := certs.Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "certs init") {
 		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// A certificate is for its hosts; that of a worker without hosts is for a worker
+// anywhere, and no other role can have such a one.
+func TestCheckHost(t *testing.T) {
+	a := authority(t)
+	for _, c := range []struct {
+		role  identity.Role
+		hosts []string
+		host  string
+		ok    bool
+	}{
+		{identity.Worker, nil, "10.1.2.3", true},
+		{identity.Worker, nil, "w.lab", true},
+		{identity.Worker, []string{"w.lab"}, "w.lab", true},
+		{identity.Worker, []string{"w.lab"}, "10.1.2.3", false},
+		{identity.Coordinator, []string{identity.AnyWorker}, "c.lab", false},
+		{identity.Coordinator, []string{"*.c.lab"}, "a.c.lab", true},
+	} {
+		p, err := a.Issue(certs.Request{Peer: identity.Peer{Role: c.role, Name: "n"}, Hosts: c.hosts, From: time.Now(), Days: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := identity.CheckHost(parse(t, p.Cert), c.host); (err == nil) != c.ok {
+			t.Errorf("%s of %v at %s: %v", c.role, c.hosts, c.host, err)
+		}
 	}
 }

@@ -30,6 +30,7 @@ it can be anybody.`,
 		Example: `  ulisse certs init --dir ca
   ulisse certs issue --dir ca --role coordinator --name a --host a.lab --host 10.0.0.1
   ulisse certs issue --dir ca --role worker --name w1 --host w1.lab --days 90
+  ulisse certs issue --dir ca --role worker --name pool
   ulisse certs issue --dir ca --role client --name ada
   ulisse coordinator --tls-ca ca/ca.crt --tls-cert ca/a.crt --tls-key ca/a.key --listen 10.0.0.1:7000`,
 	}
@@ -77,8 +78,8 @@ func (a *App) certsIssue() *cobra.Command {
 		Short: "Sign a certificate",
 		Long: `Sign a certificate, with a new key, as NAME.crt and NAME.key. Those of
 coordinators and workers need every name and address at which others dial them
-(--advertise, --raft-advertise, and localhost or 127.0.0.1 for those on the same
-machine). To renew one give --replace: the processes notice.`,
+(--advertise, --raft-advertise, --peers, and localhost or 127.0.0.1 for those on
+the same machine); without any a worker's is good wherever the worker is. To renew one give --replace: the processes notice.`,
 		Example: `  ulisse certs issue --dir ca --role worker --name w1 --host w1.lab --ip 10.0.0.9`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

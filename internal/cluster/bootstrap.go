@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -72,10 +73,11 @@ func (n *Node) discover() {
 		return
 	}
 	views := map[string][]Server{}
-	for _, address := range n.peerAddresses() {
-		ctx, cancel := context.WithTimeout(n.ctx, n.silence())
-		resp, err := n.ask(ctx, address, request{Op: opStatus})
+	for _, p := range n.peerAddresses() {
+		ctx, cancel := context.WithTimeout(withHost(n.ctx, p.host), n.silence())
+		resp, err := n.ask(ctx, p.address, request{Op: opStatus})
 		cancel()
+		n.tell(p.address, errors.Join(err, resp.err()))
 		switch {
 		case err != nil || resp.err() != nil || resp.From.ID == n.cfg.ID && resp.From.Address == n.cfg.Advertise:
 		case resp.From.ID == n.cfg.ID:
@@ -145,13 +147,48 @@ func (n *Node) joinAt(leader Server) {
 	n.log.Info("joined", "leader", leader.ID)
 }
 
+// tell logs why a peer does not answer, when that changes. That it is not there
+// yet is nothing to worry about.
+func (n *Node) tell(address string, err error) {
+	var absent *net.OpError
+	text := ""
+	if err != nil && !errors.As(err, &absent) && n.ctx.Err() == nil {
+		text = err.Error()
+	}
+	if text != "" && text != n.troubles[address] {
+		n.log.Warn("a peer cannot be asked", "address", address, "error", text)
+	}
+	n.troubles[address] = text
+}
+
+// A peer is an address that Peers names, or one of those that a name of Peers
+// stands for.
+type peer struct{ address, host string }
+
+// hostKey is where a context carries the host of Peers that was looked up.
+type hostKey struct{}
+
+func withHost(ctx context.Context, host string) context.Context {
+	return context.WithValue(ctx, hostKey{}, host)
+}
+
+// Host returns the host that Config.Dial is to find at an address: the name in
+// Peers that led to it, or the address's own.
+func Host(ctx context.Context, address string) string {
+	if h, ok := ctx.Value(hostKey{}).(string); ok {
+		return h
+	}
+	h, _, _ := net.SplitHostPort(address)
+	return h
+}
+
 // peerAddresses looks the peers' names up: one may stand for many nodes.
-func (n *Node) peerAddresses() []string {
-	var out []string
+func (n *Node) peerAddresses() []peer {
+	var out []peer
 	for _, p := range n.cfg.Peers {
 		host, port, _ := net.SplitHostPort(p) // checked in withDefaults
 		if net.ParseIP(host) != nil {
-			out = append(out, p)
+			out = append(out, peer{p, host})
 			continue
 		}
 		ips, err := n.cfg.Resolve(n.ctx, host)
@@ -160,9 +197,11 @@ func (n *Node) peerAddresses() []string {
 			continue
 		}
 		for _, ip := range ips {
-			out = append(out, net.JoinHostPort(ip, port))
+			out = append(out, peer{net.JoinHostPort(ip, port), host})
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	slices.SortFunc(out, func(a, b peer) int {
+		return cmp.Or(strings.Compare(a.address, b.address), strings.Compare(a.host, b.host))
+	})
+	return slices.CompactFunc(out, func(a, b peer) bool { return a.address == b.address })
 }

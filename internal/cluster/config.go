@@ -26,7 +26,8 @@ type Config struct {
 	// Advertise is host:port at which the others reach Listener. Give a name
 	// where addresses change (a pod's): it is looked up at each connection.
 	Advertise string
-	// Dial opens a connection to host:port. Default: TCP.
+	// Dial opens a connection to host:port; Host says which host that is, where
+	// certificates are checked. Default: TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 
 	// GRPC, HTTP and Version are what the other members shall know of this one.
@@ -52,6 +53,10 @@ type Config struct {
 	// GracePeriod is how long a member may be silent before it is removed.
 	// 0: never. Shorter than a machine's reboot, members leave in vain.
 	GracePeriod time.Duration
+
+	// HandshakeTimeout is how long a connection may stay without its first byte.
+	// Default 10 s.
+	HandshakeTimeout time.Duration
 
 	// SnapshotInterval is how often the need of a snapshot is looked at (up to
 	// twice that); default 120 s. SnapshotThreshold is how many entries make
@@ -109,6 +114,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Logger = c.Logger.With("node", c.ID)
 	orElse(&c.HeartbeatTimeout, time.Second)
+	orElse(&c.HandshakeTimeout, 10*time.Second)
 	orElse(&c.SnapshotInterval, 120*time.Second)
 	orElse(&c.SnapshotThreshold, 8192)
 	orElse(&c.TrailingLogs, 10240)

@@ -18,9 +18,6 @@ const (
 	streamExchange byte = 'X'
 )
 
-// handshakeTimeout bounds how long a connection may stay without its first byte.
-const handshakeTimeout = 10 * time.Second
-
 // mux shares one listener between raft and the exchange. It knows every
 // connection, in and out, and closes them all at the end: raft reads snapshots
 // without a deadline and would wait for ever.
@@ -28,6 +25,7 @@ type mux struct {
 	ln        net.Listener
 	advertise string
 	dialer    func(ctx context.Context, address string) (net.Conn, error)
+	handshake time.Duration  // a connection's first byte may take
 	exchange  func(net.Conn) // serves a connection of the exchange
 	raft      chan net.Conn
 	done      chan struct{}
@@ -37,9 +35,9 @@ type mux struct {
 	conns map[net.Conn]struct{} // nil once closed
 }
 
-func newMux(ln net.Listener, advertise string, dialer func(context.Context, string) (net.Conn, error), exchange func(net.Conn)) *mux {
+func newMux(ln net.Listener, advertise string, handshake time.Duration, dialer func(context.Context, string) (net.Conn, error), exchange func(net.Conn)) *mux {
 	m := &mux{
-		ln: ln, advertise: advertise, dialer: dialer, exchange: exchange,
+		ln: ln, advertise: advertise, handshake: handshake, dialer: dialer, exchange: exchange,
 		raft: make(chan net.Conn), done: make(chan struct{}),
 		conns: map[net.Conn]struct{}{},
 	}
@@ -70,7 +68,7 @@ func (m *mux) accept() {
 // route reads the first byte and hands the connection to whom it is for.
 func (m *mux) route(c net.Conn) {
 	var first [1]byte
-	c.SetDeadline(time.Now().Add(handshakeTimeout))
+	c.SetDeadline(time.Now().Add(m.handshake))
 	if _, err := c.Read(first[:]); err != nil {
 		c.Close()
 		return

@@ -33,7 +33,8 @@ type Node struct {
 	changing sync.Mutex    // held while the leader changes the membership
 	peers    peers
 	view     candidates
-	refused  string // why the last attempt to join failed; keepMembership only
+	refused  string            // why the last attempt to join failed; keepMembership only
+	troubles map[string]string // why peers could not be asked, by address; keepMembership only
 
 	closeOnce sync.Once
 	closeErr  error
@@ -117,7 +118,7 @@ func Open(cfg Config) (*Node, error) {
 		cfg.Listener.Close()
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, store: d.store, state: d.state, snaps: d.snaps}
+	n := &Node{cfg: cfg, log: cfg.Logger, store: d.store, state: d.state, snaps: d.snaps, troubles: map[string]string{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.init()
 	n.view.init(Server{cfg.ID, cfg.Advertise})
@@ -131,7 +132,7 @@ func Open(cfg Config) (*Node, error) {
 func (n *Node) start(d disk) error {
 	// The exchange answers once raft is there.
 	ready := make(chan struct{})
-	n.mux = newMux(n.cfg.Listener, n.cfg.Advertise, n.cfg.Dial, connHandler(func(ctx context.Context, r request) response {
+	n.mux = newMux(n.cfg.Listener, n.cfg.Advertise, n.cfg.HandshakeTimeout, n.cfg.Dial, connHandler(func(ctx context.Context, r request) response {
 		select {
 		case <-ready:
 			return n.answer(ctx, r)

@@ -115,7 +115,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	}
 	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: state.NewMachine(),
 		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version,
-		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, Lead: lead, Logger: c.Logger,
+		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, HandshakeTimeout: c.waits().handshake, Lead: lead, Logger: c.Logger,
 		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) }})
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
 		coordinator.RegisterCluster(s, node.Node)
-	}, gated(src, identity.Gate{}, []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
+	}, c.gated(src, identity.Gate{}, []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup
 	failed := make(chan error, 3)
 	wg.Go(func() { failed <- s.Serve(grpcLis) })
@@ -165,11 +165,11 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 			return err
 		}
 		defer conn.Close()
-		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), node, word(src, unsafe))
+		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), node, c.waits(), word(src, unsafe))
 		if err != nil {
 			return err
 		}
-		h := newHTTP(identity.HTTP(handler), httpSrc, c.Logger)
+		h := newHTTP(identity.HTTP(handler), httpSrc, c.waits(), c.Logger)
 		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
 		defer h.Close()
 	}

@@ -18,7 +18,7 @@ const maxBody = 4 << 20
 // gateway serves the JSON form of the API, its description, uploads, and what
 // probes ask: /healthz (the process lives), /readyz (it can answer). conn leads
 // to this very process.
-func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *replica, security string) (http.Handler, error) {
+func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *replica, waits patience, security string) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -42,13 +42,11 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *rep
 			return nil, err
 		}
 	}
-	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		api.ServeHTTP(w, r)
-	})
-	up, err := newUploads(spool, pb.NewDataClient(conn), func(w http.ResponseWriter, r *http.Request, err error) {
+	fail := func(w http.ResponseWriter, r *http.Request, err error) {
 		runtime.HTTPError(r.Context(), api, marshaler, w, r, err)
-	})
+	}
+	mux.Handle("/v1/", waits.bodies(api, fail))
+	up, err := newUploads(spool, pb.NewDataClient(conn), fail)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -28,6 +27,8 @@ type Security struct {
 	// MaxConnections bounds the connections that each port holds at a time. Zero
 	// means 4096.
 	MaxConnections int
+
+	patience patience // zero: usual
 }
 
 // reminder is how often a process says again that it is not safe.
@@ -123,12 +124,13 @@ func (s Security) listen(address string) (net.Listener, error) {
 
 // gated returns the interceptors of a server: the gate, if there is TLS, then
 // what follows it.
-func gated(src *tlsconf.Source, g identity.Gate, unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor) []grpc.ServerOption {
+func (s Security) gated(src *tlsconf.Source, g identity.Gate, unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor) []grpc.ServerOption {
 	if src != nil {
 		unary = append([]grpc.UnaryServerInterceptor{g.Unary}, unary...)
 		stream = append([]grpc.StreamServerInterceptor{g.Stream}, stream...)
 	}
-	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...)}
+	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...),
+		grpc.ConnectionTimeout(s.waits().handshake)}
 }
 
 // within is a listener within this process.
@@ -186,32 +188,6 @@ func dialRaft(src *tlsconf.Source) func(context.Context, string) (net.Conn, erro
 		return nil
 	}
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		return src.Dial(ctx, address, identity.Coordinator)
+		return src.Dial(ctx, address, cluster.Host(ctx, address), identity.Coordinator)
 	}
-}
-
-// Limits of the HTTP ports. Bodies and answers may be long: for them there are
-// deadlines from piece to piece.
-const (
-	headerTime  = 10 * time.Second
-	idleTime    = 2 * time.Minute
-	headerBytes = 64 << 10
-)
-
-// newHTTP returns a server, with TLS if there are certificates.
-func newHTTP(h http.Handler, src *tlsconf.Source, log *slog.Logger) *http.Server {
-	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
-	if src != nil {
-		s.TLSConfig = src.Server([]string{"h2", "http/1.1"})
-	}
-	return s
-}
-
-// serveHTTP serves a listener until the server is closed.
-func serveHTTP(s *http.Server, l net.Listener) error {
-	if s.TLSConfig != nil {
-		return s.ServeTLS(l, "", "")
-	}
-	return s.Serve(l)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -157,7 +159,7 @@ func tiles(ctx context.Context, conn *grpc.ClientConn) error {
 // raft asks for the status of a coordinator as others do.
 func raft(ctx context.Context, src *tlsconf.Source, address string) error {
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
-		return src.Dial(ctx, address, identity.Coordinator)
+		return src.Dial(ctx, address, hostOf(address), identity.Coordinator)
 	}
 	if src == nil {
 		dial = func(ctx context.Context, address string) (net.Conn, error) { return net.Dial("tcp", address) }
@@ -247,7 +249,7 @@ func TestDialersRefuse(t *testing.T) {
 			continue
 		}
 		address := strings.Replace(c.address, port(s.grpc), port(s.raft), 1)
-		if conn, err := c.src.Dial(t.Context(), address, c.role); err == nil || !strings.Contains(err.Error(), c.want) && c.name != "a worker for a coordinator" {
+		if conn, err := c.src.Dial(t.Context(), address, hostOf(address), c.role); err == nil || !strings.Contains(err.Error(), c.want) && c.name != "a worker for a coordinator" {
 			t.Errorf("%s, at the raft port: %v, want %q", c.name, err, c.want)
 			if err == nil {
 				conn.Close()
@@ -255,6 +257,8 @@ func TestDialersRefuse(t *testing.T) {
 		}
 	}
 }
+
+func hostOf(address string) string { h, _, _ := net.SplitHostPort(address); return h }
 
 // loadAt loads a certificate some days from now, and uses it later.
 func loadAt(t *testing.T, f tlsconf.Files, ahead, then int) *tlsconf.Source {
@@ -265,4 +269,47 @@ func loadAt(t *testing.T, f tlsconf.Files, ahead, then int) *tlsconf.Source {
 	}
 	ahead = then
 	return src
+}
+
+// A coordinator that the others refuse says so in its log, and each problem once.
+func TestPeersAreToldOf(t *testing.T) {
+	s := startSecured(t)
+	stranger := certstest.New(t)
+	var l logBuffer
+	c := Coordinator{ID: "b", Dir: t.TempDir(), Listen: "127.0.0.1:0", Raft: "127.0.0.1:0", Peers: []string{s.raft, strings.Replace(s.raft, "127.0.0.1", "localhost", 1)},
+		DiskReserve: 1, Logger: slog.New(slog.NewTextHandler(&l, nil)), Security: Security{Files: stranger.Files("coordinator", "b")}}
+	start(t, c.Run)
+	eventually(t, "the reason", func() bool { return strings.Contains(l.String(), "is signed by an authority that --tls-ca") })
+
+	var named logBuffer
+	c.Dir, c.ID, c.Files = t.TempDir(), "c", s.ca.Files("coordinator", "c")
+	c.Peers = []string{strings.Replace(s.raft, "127.0.0.1", "localhost", 1)}
+	c.Logger = slog.New(slog.NewTextHandler(&named, nil))
+	start(t, c.Run)
+	// It is the name of --peers that counts, not the address that it stands for.
+	eventually(t, "the name", func() bool {
+		return strings.Contains(named.String(), "its certificate is for 127.0.0.1 and not for localhost")
+	})
+	time.Sleep(2 * time.Second) // a few more attempts
+	if n := strings.Count(named.String(), "not for localhost"); n > 2 {
+		t.Errorf("the same trouble was told %d times", n)
+	}
+}
+
+// logBuffer collects what is logged.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
 }

@@ -103,7 +103,7 @@ func (c Worker) Run(ctx context.Context) (err error) {
 	s, healthy := rpc.NewServer(src.Credentials(identity.Worker), func(s *grpc.Server) {
 		pb.RegisterTilesServer(s, tiles)
 		pb.RegisterDataServer(s, blobs)
-	}, append(shard.ServerOptions(), gated(src, identity.Gate{NodesOnly: true}, nil, nil)...)...)
+	}, append(shard.ServerOptions(), c.gated(src, identity.Gate{NodesOnly: true}, nil, nil)...)...)
 	failed := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { failed <- s.Serve(lis) })

@@ -2,6 +2,7 @@ package tlsconf
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
 
@@ -52,16 +53,38 @@ func (s *Source) server(protocols []string, roles ...identity.Role) *tls.Config 
 func (s *Source) client(host string, protocols []string, roles ...identity.Role) *tls.Config {
 	m := s.now.Load()
 	c := s.base()
-	c.RootCAs = m.pool
 	c.ServerName = host
 	c.NextProtos = protocols
-	c.VerifyConnection = check(roles)
+	// crypto/tls's own verification but for the host, which identity decides.
+	c.InsecureSkipVerify = true
+	c.VerifyConnection = func(state tls.ConnectionState) error {
+		if err := s.verify(m, state.PeerCertificates, host); err != nil {
+			return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+		}
+		return check(roles)(state)
+	}
 	if m.cert != nil {
 		// Shown whatever authorities the other end names: it says more clearly
 		// what is wrong with a certificate than with none.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.cert, nil }
 	}
 	return c
+}
+
+// verify verifies the certificates that a server shows.
+func (s *Source) verify(m *material, shown []*x509.Certificate, host string) error {
+	if len(shown) == 0 {
+		return errors.New("it showed no certificate")
+	}
+	o := x509.VerifyOptions{Roots: m.pool, Intermediates: x509.NewCertPool(), CurrentTime: s.Now(),
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	for _, c := range shown[1:] {
+		o.Intermediates.AddCert(c)
+	}
+	if _, err := shown[0].Verify(o); err != nil {
+		return err
+	}
+	return identity.CheckHost(shown[0], host)
 }
 
 // check returns a check of the peer's role.

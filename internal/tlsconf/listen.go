@@ -73,8 +73,9 @@ func (c *serverConn) Write(p []byte) (int, error) {
 // handshakeTime bounds a handshake that the context does not bound.
 const handshakeTime = 10 * time.Second
 
-// Dial connects to the replication of a peer that has to have one of the roles.
-func (s *Source) Dial(ctx context.Context, address string, roles ...identity.Role) (net.Conn, error) {
+// Dial connects to the replication of a peer that has to have one of the roles,
+// and a certificate for the host.
+func (s *Source) Dial(ctx context.Context, address, host string, roles ...identity.Role) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	var d net.Dialer
@@ -82,7 +83,7 @@ func (s *Source) Dial(ctx context.Context, address string, roles ...identity.Rol
 	if err != nil {
 		return nil, err
 	}
-	c := tls.Client(raw, s.client(hostOf(address), raftProtocol, roles...))
+	c := tls.Client(raw, s.client(host, raftProtocol, roles...))
 	if err := c.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, fmt.Errorf("%s %s: %w", roles[0], address, s.explain(err))

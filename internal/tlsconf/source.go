@@ -84,7 +84,7 @@ type material struct {
 // pollEvery is the time between looks at the files, warnEvery between warnings
 // that a certificate is about to expire.
 const (
-	pollEvery = 5 * time.Second
+	pollEvery = 2 * time.Second
 	warnEvery = 6 * time.Hour
 )
 

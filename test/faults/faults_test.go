@@ -102,15 +102,20 @@ func (c *cluster) processes(role string) []dev.Process {
 }
 
 // withTLS says that clusters speak TLS. TestPartitions's always do.
-var withTLS = os.Getenv("ULISSE_TLS") == "1"
+var withTLS = os.Getenv("ULISSE_FAULTS_TLS") == "1"
 
 // start runs a cluster until the test ends.
 func start(t *testing.T, coordinators, workers int) *cluster {
 	t.Helper()
+	return startTLS(t, coordinators, workers, withTLS)
+}
+
+func startTLS(t *testing.T, coordinators, workers int, tls bool) *cluster {
+	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, binary, "dev", "--dir", c.dir, "--coordinators", strconv.Itoa(coordinators),
-		"--workers", strconv.Itoa(workers), "--cores", "1", "--grace", "2s", "--tls="+strconv.FormatBool(withTLS))
+		"--workers", strconv.Itoa(workers), "--cores", "1", "--grace", "2s", "--tls="+strconv.FormatBool(tls))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	var log bytes.Buffer
