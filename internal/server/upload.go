@@ -14,12 +14,14 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
 // Limits of uploads over HTTP, whose bodies wait on disk until their hash, and
@@ -36,12 +38,13 @@ const (
 type uploads struct {
 	dir   string // for bodies on their way
 	data  pb.DataClient
+	users pb.UsersClient
 	fail  func(http.ResponseWriter, *http.Request, error)
 	slots chan struct{}
 	most  int64
 }
 
-func newUploads(dir string, data pb.DataClient, fail func(http.ResponseWriter, *http.Request, error)) (*uploads, error) {
+func newUploads(dir string, conn grpc.ClientConnInterface, fail func(http.ResponseWriter, *http.Request, error)) (*uploads, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of uploads: %w", err)
 	}
@@ -49,7 +52,7 @@ func newUploads(dir string, data pb.DataClient, fail func(http.ResponseWriter, *
 	for _, name := range left { // by a process that was killed
 		err = errors.Join(err, os.Remove(name))
 	}
-	return &uploads{dir: dir, data: data, fail: fail, slots: make(chan struct{}, maxUploads), most: maxUpload}, err
+	return &uploads{dir: dir, data: pb.NewDataClient(conn), users: pb.NewUsersClient(conn), fail: fail, slots: make(chan struct{}, maxUploads), most: maxUpload}, err
 }
 
 // ServeHTTP stores the body and answers its address and size.
@@ -61,13 +64,27 @@ func (u *uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.fail(w, r, status.Errorf(codes.Unavailable, "%d uploads are under way, as many as are taken at once: try again", cap(u.slots)))
 		return
 	}
-	b, err := u.take(r.Context(), http.MaxBytesReader(w, r.Body, u.most), http.NewResponseController(w))
+	ctx := outgoing(r)
+	if err := u.may(ctx); err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	b, err := u.take(ctx, http.MaxBytesReader(w, r.Body, u.most), http.NewResponseController(w))
 	if err != nil {
 		u.fail(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(map[string]any{"sha256": b.Sha256, "size": b.Size})
+}
+
+// may refuses those who may not upload before they have filled the disk.
+func (u *uploads) may(ctx context.Context) error {
+	who, err := u.users.WhoAmI(ctx, &pb.WhoAmIRequest{})
+	if err == nil && state.Role(who.Role) == state.Viewer {
+		err = status.Error(codes.PermissionDenied, "an upload takes the role submitter, and this token has the role viewer")
+	}
+	return err
 }
 
 func (u *uploads) take(ctx context.Context, body io.Reader, c *http.ResponseController) (*pb.Blob, error) {

@@ -175,7 +175,7 @@ func (m *Machine) add(tx *bbolt.Tx, j *Job, run *chains.Run, e *chains.Event) er
 }
 
 func (m *Machine) submit(tx *bbolt.Tx, index uint64, s *Submit, t time.Time) (*Job, error) {
-	if s.ID == "" || s.Chains < 1 || s.Chains > maxChains || s.Keeps < 0 {
+	if s.ID == "" || s.Chains < 1 || s.Chains > maxChains || s.Keeps < 0 || s.Keeps > maxKeeps {
 		return nil, ErrMalformed
 	}
 	if s.ClientID != "" {
@@ -403,6 +403,9 @@ func dropBlob(tx *bbolt.Tx, sha256 string) error {
 	}
 	return remove(tx, blobsBucket, sha256)
 }
+
+// maxKeeps bounds the draws of a job.
+const maxKeeps = 1 << 48
 
 // clientKey is that of a client's id, which is the client's own in its namespace.
 func clientKey(namespace, id string) string {
