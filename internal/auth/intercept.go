@@ -39,7 +39,11 @@ func (g *Guard) begin(ctx context.Context, method string) (id *Identity, rule Ru
 		return &Identity{From: "unknown"}, rule, noRule(method)
 	}
 	id, err = g.who(ctx)
-	if limited := g.Limits.Call(id.key(), g.Now()); limited != nil {
+	key := id.key()
+	if id.open && len(rule.Nodes) > 0 {
+		key = "" // it may be a node's
+	}
+	if limited := g.Limits.Call(key, g.Now()); limited != nil {
 		return id, rule, limited
 	}
 	if rule.Public {

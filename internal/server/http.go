@@ -50,12 +50,13 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *rep
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		api.ServeHTTP(w, r)
 	})
-	up, err := newUploads(spool, conn, func(w http.ResponseWriter, r *http.Request, err error) {
+	up, err := newUploads(spool, pb.NewDataClient(conn), func(w http.ResponseWriter, r *http.Request, err error) {
 		runtime.HTTPError(r.Context(), api, marshaler, w, r, err)
 	})
 	if err != nil {
 		return nil, err
 	}
+	up.may = submitters(pb.NewUsersClient(conn))
 	mux.Handle("PUT /v1/data", up)
 	return mux, nil
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -38,13 +37,13 @@ const (
 type uploads struct {
 	dir   string // for bodies on their way
 	data  pb.DataClient
-	users pb.UsersClient
+	may   func(context.Context) error // refuses who may not upload; nil: nobody
 	fail  func(http.ResponseWriter, *http.Request, error)
 	slots chan struct{}
 	most  int64
 }
 
-func newUploads(dir string, conn grpc.ClientConnInterface, fail func(http.ResponseWriter, *http.Request, error)) (*uploads, error) {
+func newUploads(dir string, data pb.DataClient, fail func(http.ResponseWriter, *http.Request, error)) (*uploads, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of uploads: %w", err)
 	}
@@ -52,7 +51,7 @@ func newUploads(dir string, conn grpc.ClientConnInterface, fail func(http.Respon
 	for _, name := range left { // by a process that was killed
 		err = errors.Join(err, os.Remove(name))
 	}
-	return &uploads{dir: dir, data: pb.NewDataClient(conn), users: pb.NewUsersClient(conn), fail: fail, slots: make(chan struct{}, maxUploads), most: maxUpload}, err
+	return &uploads{dir: dir, data: data, fail: fail, slots: make(chan struct{}, maxUploads), most: maxUpload}, err
 }
 
 // ServeHTTP stores the body and answers its address and size.
@@ -65,9 +64,11 @@ func (u *uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx := outgoing(r)
-	if err := u.may(ctx); err != nil {
-		u.fail(w, r, err)
-		return
+	if u.may != nil { // before the disk is filled
+		if err := u.may(ctx); err != nil {
+			u.fail(w, r, err)
+			return
+		}
 	}
 	b, err := u.take(ctx, http.MaxBytesReader(w, r.Body, u.most), http.NewResponseController(w))
 	if err != nil {
@@ -78,13 +79,15 @@ func (u *uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(map[string]any{"sha256": b.Sha256, "size": b.Size})
 }
 
-// may refuses those who may not upload before they have filled the disk.
-func (u *uploads) may(ctx context.Context) error {
-	who, err := u.users.WhoAmI(ctx, &pb.WhoAmIRequest{})
-	if err == nil && state.Role(who.Role) == state.Viewer {
-		err = status.Error(codes.PermissionDenied, "an upload takes the role submitter, and this token has the role viewer")
+// submitters returns what refuses who may not upload.
+func submitters(users pb.UsersClient) func(context.Context) error {
+	return func(ctx context.Context) error {
+		who, err := users.WhoAmI(ctx, &pb.WhoAmIRequest{})
+		if err == nil && state.Role(who.Role) == state.Viewer {
+			err = status.Error(codes.PermissionDenied, "Upload takes the role submitter, and this token has the role viewer")
+		}
+		return err
 	}
-	return err
 }
 
 func (u *uploads) take(ctx context.Context, body io.Reader, c *http.ResponseController) (*pb.Blob, error) {
