@@ -30,8 +30,11 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/certs/certstest"
+	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
 
 // guarded is a cluster that asks who calls.
@@ -41,13 +44,19 @@ type guarded struct {
 	grpc  []string
 	http  []string
 	admin *grpc.ClientConn
-	root  string // the administrator's token
+	root  string          // the administrator's token
+	src   *tlsconf.Source // what users trust; nil: plaintext
 }
 
 // startGuarded runs n coordinators that ask for tokens.
 func startGuarded(t *testing.T, n int, more func(*Coordinator)) *guarded {
 	t.Helper()
-	g := &guarded{t: t, dir: t.TempDir()}
+	return startGuardedOver(t, nil, n, more)
+}
+
+func startGuardedOver(t *testing.T, src *tlsconf.Source, n int, more func(*Coordinator)) *guarded {
+	t.Helper()
+	g := &guarded{t: t, dir: t.TempDir(), src: src}
 	g.root, _ = auth.NewToken()
 	file := filepath.Join(g.dir, "root")
 	if err := os.WriteFile(file, []byte(g.root+"\n"), 0o600); err != nil {
@@ -87,7 +96,7 @@ func startGuarded(t *testing.T, n int, more func(*Coordinator)) *guarded {
 // as connects with a token.
 func (g *guarded) as(i int, token string) *grpc.ClientConn {
 	g.t.Helper()
-	conn, err := rpc.Dialer(nil, rpc.WithCaller(token, "", false))(g.grpc[i])
+	conn, err := rpc.Dialer(g.src.Credentials(identity.Coordinator), rpc.WithCaller(token, "", g.src != nil))(g.grpc[i])
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -607,11 +616,62 @@ func TestRates(t *testing.T) {
 func TestUnsafeSettings(t *testing.T) {
 	for _, c := range []Coordinator{
 		{Listen: "127.0.0.1:0", Users: Users{Auth: "some"}},
-		{Listen: "0.0.0.0:0", Users: Users{Auth: AuthTokens}},
+		{Listen: "0.0.0.0:0", Security: Security{Insecure: true}, Users: Users{Auth: AuthTokens}},
 	} {
 		c.ID, c.Dir, c.Raft, c.Logger = "c", t.TempDir(), "127.0.0.1:0", slog.New(slog.DiscardHandler)
 		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--auth") {
 			t.Errorf("%+v: %v", c.Users, err)
+		}
+	}
+}
+
+// With TLS a token takes the place of a client's certificate, but not of a
+// node's; nor does a certificate take the place of a token.
+func TestTokensOverTLS(t *testing.T) {
+	ca := certstest.New(t)
+	g := startGuardedOver(t, certstest.Load(t, tlsconf.Files{CA: ca.CA()}), 2, func(c *Coordinator) {
+		c.Files = ca.FilesFor("coordinator", c.ID, time.Now(), 1, "127.0.0.1")
+	})
+	w := Worker{ID: "w", Dir: t.TempDir(), Coordinators: g.grpc, Listen: "127.0.0.1:0", Cores: 1, Logger: slog.New(slog.DiscardHandler),
+		Security: Security{Files: ca.FilesFor("worker", "w", time.Now(), 1, "127.0.0.1")}}
+	start(t, w.Run)
+	ctx := t.Context()
+	ann := g.token("ann", "submitter", "default").Secret
+	for i := range 2 { // of which one passes the call on
+		conn := g.as(i, ann)
+		if _, err := upload(ctx, conn, fmt.Appendf(nil, "x,y\n1,%d\n", i)); err != nil {
+			t.Errorf("an upload to %d: %v", i, err)
+		}
+		j, err := pb.NewJobsClient(conn).Submit(ctx, &pb.SubmitRequest{Spec: tinySpec})
+		if err != nil || j.Owner != "ann" {
+			t.Fatalf("%v, %v", j, err)
+		}
+		if i == 0 {
+			eventually(t, "a worker's result", func() bool {
+				j, err := pb.NewJobsClient(conn).Get(ctx, &pb.GetJobRequest{Id: j.Id})
+				return err == nil && j.State >= pb.JobState_JOB_STATE_CONVERGED
+			})
+		}
+		_, err = pb.NewRecordsClient(conn).Record(ctx, &pb.Blob{})
+		wantCode(t, "a user's call as a node", err, codes.Unauthenticated, "no certificate was shown")
+		marked := metadata.AppendToOutgoingContext(ctx, "ulisse-node-only", "1")
+		_, err = pb.NewDataClient(conn).List(marked, &pb.ListBlobsRequest{})
+		wantCode(t, "a user's call with a node's mark", err, codes.PermissionDenied, "comes from")
+		_, err = pb.NewJobsClient(g.as(i, "")).List(ctx, &pb.ListJobsRequest{})
+		wantCode(t, "neither token nor certificate", err, codes.Unauthenticated, "no token was sent")
+
+		client := dialAs(t, ca.Source("client", "ada"), g.grpc[i], identity.Coordinator)
+		_, err = pb.NewJobsClient(client).List(ctx, &pb.ListJobsRequest{})
+		wantCode(t, "a client's certificate without a token", err, codes.Unauthenticated, "no token was sent")
+		worker := dialAs(t, ca.Source("worker", "x"), g.grpc[i], identity.Coordinator)
+		_, err = pb.NewUsersClient(worker).CreateToken(ctx, &pb.CreateTokenRequest{Name: "x", Role: "admin"})
+		wantCode(t, "a worker's certificate", err, codes.PermissionDenied, "that of worker x")
+		// Even a coordinator is not believed that a user is somebody.
+		other := dialAs(t, ca.Source("coordinator", "x"), g.grpc[i], identity.Coordinator)
+		lie := metadata.AppendToOutgoingContext(ctx, "ulisse-forwarded", "1", "ulisse-on-behalf", "client/admin")
+		_, err = pb.NewUsersClient(other).CreateToken(lie, &pb.CreateTokenRequest{Name: "x", Role: "admin", Namespaces: []string{"*"}})
+		if status.Code(err) == codes.OK {
+			t.Error("a coordinator made a token for a user without one")
 		}
 	}
 }
