@@ -33,6 +33,9 @@ type Blob struct {
 	Size    int64
 	Stored  time.Time // when it was last uploaded
 	Holders []string  // IDs of coordinators
+	// Namespaces are those whose data it is. Record adds them to those that it
+	// had.
+	Namespaces []string
 }
 
 // Registry is the cluster's agreement on blobs. It is what jobs are checked

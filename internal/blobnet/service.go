@@ -24,6 +24,7 @@ type Config struct {
 	Store    *blob.Store
 	Self     string   // ID of this coordinator among Registry.Peers
 	Registry Registry // nil: read-only, as a worker serves what it has cached
+	Access   Access   // nil: every caller may do everything
 	// Dial returns a client of a peer. It is called for every use, so it is to
 	// return a connection that it keeps.
 	Dial func(Peer) (ulissev1.DataClient, error)
@@ -98,8 +99,11 @@ func (s *Service) Stat(ctx context.Context, req *ulissev1.StatRequest) (*ulissev
 		}
 		return local(in), nil
 	}
-	if e, ok := s.Registry.Lookup(addr); ok {
-		return s.recorded(e), nil
+	switch e, known, mine := s.lookup(ctx, addr); {
+	case mine:
+		return s.recorded(ctx, e), nil
+	case known:
+		return nil, notThere(addr)
 	}
 	b := local(in)
 	b.Complete = false
@@ -109,7 +113,7 @@ func (s *Service) Stat(ctx context.Context, req *ulissev1.StatRequest) (*ulissev
 		}
 	}
 	if b.Present == 0 {
-		return nil, status.Errorf(codes.NotFound, "no coordinator has blob %s: upload it", addr)
+		return nil, notThere(addr)
 	}
 	return b, nil
 }
@@ -125,7 +129,7 @@ func (s *Service) List(ctx context.Context, _ *ulissev1.ListBlobsRequest) (*ulis
 	for _, in := range here {
 		if s.own(ctx) {
 			out.Blobs = append(out.Blobs, local(in))
-		} else if _, ok := s.Registry.Lookup(in.Addr); !ok {
+		} else if _, ok := s.Registry.Lookup(in.Addr); !ok && s.Access == nil {
 			b := local(in)
 			b.Complete = false
 			out.Blobs = append(out.Blobs, b)
@@ -133,7 +137,9 @@ func (s *Service) List(ctx context.Context, _ *ulissev1.ListBlobsRequest) (*ulis
 	}
 	if !s.own(ctx) {
 		for _, e := range s.Registry.All() {
-			out.Blobs = append(out.Blobs, s.recorded(e))
+			if e, _, mine := s.lookup(ctx, e.Addr); mine {
+				out.Blobs = append(out.Blobs, s.recorded(ctx, e))
+			}
 		}
 	}
 	slices.SortFunc(out.Blobs, func(a, b *ulissev1.Blob) int { return cmp.Compare(a.Sha256, b.Sha256) })
@@ -150,10 +156,10 @@ func local(in blob.Info) *ulissev1.Blob {
 }
 
 // recorded is what the cluster has agreed on about a blob, as a message.
-func (s *Service) recorded(e Blob) *ulissev1.Blob {
+func (s *Service) recorded(ctx context.Context, e Blob) *ulissev1.Blob {
 	return &ulissev1.Blob{
 		Sha256: e.Addr, Size: e.Size, Present: e.Size, Complete: true,
-		Holders: e.Holders, Stored: timestamppb.New(e.Stored), Jobs: s.Registry.Jobs(e.Addr),
+		Holders: e.Holders, Stored: timestamppb.New(e.Stored), Jobs: s.jobs(ctx, e.Addr), Namespaces: e.Namespaces,
 	}
 }
 
@@ -164,7 +170,13 @@ func (s *Service) Download(req *ulissev1.DownloadRequest, stream grpc.ServerStre
 	if off < 0 {
 		return badField("offset", "%d is negative", off)
 	}
-	var err error
+	if err := blob.CheckAddress(addr); err != nil {
+		return wireError(addr, err)
+	}
+	err := s.reading(ctx, addr)
+	if err != nil {
+		return err
+	}
 	for range 3 { // copies that decay under our eyes
 		off, err = s.send(ctx, addr, off, stream)
 		if s.own(ctx) || !errors.Is(err, blob.ErrCorrupt) && !errors.Is(err, blob.ErrNotFound) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -66,8 +67,21 @@ func (s *Service) take(ctx context.Context, first *ulissev1.UploadChunk, in *rec
 	if err != nil && !errors.Is(err, blob.ErrNotFound) {
 		return nil, err
 	}
+	namespace, prior := "", false
+	if !isMarked(ctx) && s.Access != nil {
+		e, known, _ := s.lookup(ctx, addr)
+		if namespace, err = s.Access.Upload(ctx, addr, size); err != nil {
+			return nil, err
+		}
+		prior = known && !slices.Contains(e.Namespaces, namespace)
+	}
 	if have.Complete && have.Size != size {
 		return nil, badField("size", "%d, but the blob of this address has %d bytes", size, have.Size)
+	}
+	if have.Complete && prior {
+		if present, err := prove(first, in); err != nil || present < size {
+			return &ulissev1.Blob{Sha256: addr, Size: size}, err
+		}
 	}
 	if !have.Complete {
 		if !isMarked(ctx) && first.GetOffset() > have.Present {
@@ -85,7 +99,7 @@ func (s *Service) take(ctx context.Context, first *ulissev1.UploadChunk, in *rec
 		s.Store.Touch(addr)
 		return &ulissev1.Blob{Sha256: addr, Size: size, Present: size, Complete: true}, nil
 	}
-	return s.publish(ctx, addr, size)
+	return s.publish(ctx, addr, size, namespace)
 }
 
 // bring copies the bytes from have to want of a partial blob from the peer that
@@ -147,10 +161,10 @@ func (s *Service) write(msg *ulissev1.UploadChunk, in *receiver) (present int64,
 }
 
 // publish copies a whole blob to a majority and records it.
-func (s *Service) publish(ctx context.Context, addr string, size int64) (*ulissev1.Blob, error) {
+func (s *Service) publish(ctx context.Context, addr string, size int64, namespace string) (*ulissev1.Blob, error) {
 	s.Store.Touch(addr)
-	if e, ok := s.Registry.Lookup(addr); ok && s.Now().Sub(e.Stored) < s.Grace/2 {
-		return s.recorded(e), nil
+	if e, ok := s.Registry.Lookup(addr); ok && s.Now().Sub(e.Stored) < s.Grace/2 && (namespace == "" || slices.Contains(e.Namespaces, namespace)) {
+		return s.recorded(ctx, e), nil
 	}
 	holders, err := s.replicate(ctx, addr, size)
 	if err != nil {
@@ -160,13 +174,16 @@ func (s *Service) publish(ctx context.Context, addr string, size int64) (*ulisse
 		holders = append(holders, old.Holders...)
 	}
 	e := Blob{Addr: addr, Size: size, Stored: s.Now(), Holders: joint(holders, s.Self, s.Registry.Peers())}
+	if namespace != "" {
+		e.Namespaces = []string{namespace}
+	}
 	if err := s.Registry.Record(ctx, e); err != nil {
 		if _, ok := status.FromError(err); ok {
 			return nil, err
 		}
 		return nil, status.Errorf(codes.Unavailable, "blob %s is on a majority but could not be recorded: %v: try again, nothing needs to be sent twice", addr, err)
 	}
-	return s.recorded(e), nil
+	return s.recorded(ctx, e), nil
 }
 
 // replicate copies a blob to all peers and returns when a majority, this node

@@ -138,7 +138,7 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 	for _, c := range []*cobra.Command{a.submitCommand(), a.jobsCommand(), a.watchCommand(), a.logsCommand(),
 		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.deleteCommand(), a.extendCommand(),
 		a.drawsCommand(), a.summaryCommand(), a.reportCommand(), a.resultsCommand(), a.workersCommand(), a.drainCommand(),
-		a.dataCommand(), a.clusterCommand(), a.contextCommand()} {
+		a.dataCommand(), a.clusterCommand(), a.contextCommand(), a.tokensCommand(), a.namespacesCommand(), a.whoamiCommand()} {
 		c.GroupID = "cluster"
 		root.AddCommand(c)
 	}

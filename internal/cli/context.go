@@ -136,7 +136,7 @@ func (a *App) contextList() *cobra.Command {
 }
 
 func (a *App) contextAdd() *cobra.Command {
-	var token string
+	var token, tokenFile, namespace string
 	var files tlsconf.Files
 	c := &cobra.Command{
 		Use:   "add NAME HOST:PORT[,HOST:PORT…]",
@@ -148,7 +148,11 @@ func (a *App) contextAdd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				cfg := client.Config{Addresses: strings.Split(args[1], ","), Token: token, TLS: files}
+				kept, err := keepContext(strings.Split(args[1], ","), token, tokenFile, namespace)
+				if err != nil {
+					return err
+				}
+				cfg := client.Config{Addresses: kept.Coordinators, Token: kept.Token, Namespace: namespace, TLS: files}
 				cl, err := client.Dial(c.Context(), cfg) // it connects at the first call
 				if err != nil {
 					return err
@@ -157,7 +161,8 @@ func (a *App) contextAdd() *cobra.Command {
 				if args[0] == "" {
 					return errors.New("the context's name is empty")
 				}
-				f.Contexts[args[0]] = client.Context{Coordinators: cl.Addresses(), Token: token, TLS: files}
+				kept.Coordinators, kept.TLS = cl.Addresses(), files
+				f.Contexts[args[0]] = kept
 				if len(f.Contexts) == 1 {
 					f.Current = args[0]
 				}
@@ -167,5 +172,7 @@ func (a *App) contextAdd() *cobra.Command {
 	}
 	tlsFlags(c, c.Flags(), &files)
 	c.Flags().StringVar(&token, "token", "", "`secret` that the cluster asks for (kept in the file)")
+	c.Flags().StringVar(&tokenFile, "token-file", "", "`file` with the token (it is kept in the file of contexts)")
+	c.Flags().StringVar(&namespace, "namespace", "", "`name` of the namespace to work in")
 	return c
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,9 @@ import (
 type remote struct {
 	coordinators []string
 	context      string
+	token        string
+	tokenFile    string
+	namespace    string
 	timeout      time.Duration
 	tls          tlsconf.Files
 }
@@ -30,6 +34,9 @@ func (r *remote) flags(c *cobra.Command) {
 	f := c.PersistentFlags()
 	f.StringSliceVar(&r.coordinators, "coordinators", nil, "talk to the cluster of these coordinators, `host:port`,... ($"+client.EnvCoordinators+")")
 	f.StringVar(&r.context, "context", "", "talk to the cluster of this context (`name`, $"+client.EnvContext+")")
+	f.StringVar(&r.token, "token", "", "show this `token` ($"+client.EnvToken+"; others on this machine see the command line)")
+	f.StringVar(&r.tokenFile, "token-file", "", "show the token in this `file`")
+	f.StringVar(&r.namespace, "namespace", "", "work in this namespace (`name`, $"+client.EnvNamespace+")")
 	f.DurationVar(&r.timeout, "timeout", 10*time.Second, "give up after this time without an answer")
 	tlsFlags(c, f, &r.tls)
 	c.RegisterFlagCompletionFunc("context", completeContexts)
@@ -43,6 +50,15 @@ func (r *remote) resolve() (client.Config, error) {
 	if r.tls.Set() {
 		cfg.TLS = orEnv(r.tls)
 	}
+	switch {
+	case err != nil:
+		return cfg, err
+	case r.token != "" && r.tokenFile != "":
+		return cfg, errors.New("--token and --token-file: give one of them")
+	case r.tokenFile != "":
+		cfg.Token, err = client.ReadToken(r.tokenFile)
+	}
+	cfg.Token, cfg.Namespace = cmp.Or(r.token, cfg.Token), cmp.Or(r.namespace, cfg.Namespace)
 	return cfg, err
 }
 

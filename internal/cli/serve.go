@@ -83,6 +83,7 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringVar(&s.HTTPFiles.Key, "http-key", "", "`file` with the private key of --http-cert")
 	serverFlags(f, &s.Security)
 	f.Int64Var(&s.DiskReserve, "disk-reserve", 1<<30, "`bytes` of the disk that uploads leave free")
+	usersFlags(f, &s.Users)
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return c
 }
@@ -108,7 +109,7 @@ SIGTERM it hands its chains back at their next checkpoints and leaves.`,
 			if err != nil {
 				return badInput(err)
 			}
-			s.Coordinators, s.Files = cfg.Addresses, cfg.TLS
+			s.Coordinators, s.Files, s.Token = cfg.Addresses, cfg.TLS, cfg.Token
 			if s.Cores < 0 {
 				return badInput(fmt.Errorf("--cores %d: give a positive number, or 0 for all", s.Cores))
 			}

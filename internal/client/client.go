@@ -40,6 +40,7 @@ type Config struct {
 	Addresses []string      // host:port of coordinators; the port may be left out
 	TLS       tlsconf.Files // without CA: no encryption
 	Token     string        // sent with every call; over TLS or to this machine only
+	Namespace string        // to work in; empty: that of the token, or the default
 	// Patience is how long a call goes on without any answer; 0 means until
 	// its context is done.
 	Patience time.Duration
@@ -102,7 +103,9 @@ func dialer(cfg Config, certs *tlsconf.Source) (func(string) (*grpc.ClientConn, 
 		if !cfg.TLS.Set() && slices.ContainsFunc(cfg.Addresses, func(a string) bool { return !isLocal(a) }) {
 			return nil, errors.New("a token goes over TLS or to this machine only: the cluster's address is neither")
 		}
-		opts = append(slices.Clone(opts), grpc.WithPerRPCCredentials(token(cfg.Token)))
+	}
+	if cfg.Token != "" || cfg.Namespace != "" {
+		opts = append(slices.Clone(opts), rpc.WithCaller(cfg.Token, cfg.Namespace, cfg.Token != "" && cfg.TLS.Set()))
 	}
 	return rpc.Dialer(certs.Credentials(identity.Coordinator), opts...), nil
 }
@@ -129,16 +132,6 @@ func isLocal(a string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
-
-// token is sent as a bearer token.
-type token string
-
-func (t token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + string(t)}, nil
-}
-
-// RequireTransportSecurity is false because Dial has seen to it.
-func (token) RequireTransportSecurity() bool { return false }
 
 // Addresses returns the coordinators' addresses.
 func (c *Client) Addresses() []string { return c.cfg.Addresses }

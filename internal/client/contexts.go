@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -24,7 +25,8 @@ const (
 	EnvContext      = "ULISSE_CONTEXT"      // name of the context to use
 	EnvCoordinators = "ULISSE_COORDINATORS" // host:port of coordinators, separated by commas
 	EnvToken        = "ULISSE_TOKEN"
-	EnvTLSCert      = "ULISSE_TLS_CERT" // files, as of tlsconf.Files
+	EnvNamespace    = "ULISSE_NAMESPACE" // to work in
+	EnvTLSCert      = "ULISSE_TLS_CERT"  // files, as of tlsconf.Files
 	EnvTLSKey       = "ULISSE_TLS_KEY"
 	EnvTLSCA        = "ULISSE_TLS_CA"
 )
@@ -36,6 +38,7 @@ const DefaultAddress = "127.0.0.1:" + DefaultPort
 type Context struct {
 	Coordinators []string      `yaml:"coordinators,flow" json:"coordinators"`
 	Token        string        `yaml:"token,omitempty" json:"-"`
+	Namespace    string        `yaml:"namespace,omitempty" json:"namespace,omitempty"`
 	TLS          tlsconf.Files `yaml:"tls,omitempty" json:"-"`
 }
 
@@ -124,19 +127,19 @@ func (f *Contexts) Get(name string) (Context, error) {
 // by a context given on the command line; else by the environment; else by the
 // current context of the file; else on this machine.
 func Resolve(coordinators []string, context string) (Config, error) {
-	token := os.Getenv(EnvToken)
+	token, namespace := os.Getenv(EnvToken), os.Getenv(EnvNamespace)
 	files := tlsconf.Files{Cert: os.Getenv(EnvTLSCert), Key: os.Getenv(EnvTLSKey), CA: os.Getenv(EnvTLSCA)}
 	if len(coordinators) > 0 {
-		return Config{Addresses: coordinators, Token: token, TLS: files}, nil
+		return Config{Addresses: coordinators, Token: token, Namespace: namespace, TLS: files}, nil
 	}
 	if env := os.Getenv(EnvCoordinators); context == "" && env != "" {
-		return Config{Addresses: strings.Split(env, ","), Token: token, TLS: files}, nil
+		return Config{Addresses: strings.Split(env, ","), Token: token, Namespace: namespace, TLS: files}, nil
 	}
 	name := cmp.Or(context, os.Getenv(EnvContext))
 	path, err := ContextsPath()
 	if err != nil {
 		if name == "" {
-			return Config{Addresses: []string{DefaultAddress}, Token: token, TLS: files}, nil
+			return Config{Addresses: []string{DefaultAddress}, Token: token, Namespace: namespace, TLS: files}, nil
 		}
 		return Config{}, err
 	}
@@ -145,8 +148,34 @@ func Resolve(coordinators []string, context string) (Config, error) {
 		return Config{}, err
 	}
 	if name = cmp.Or(name, f.Current); name == "" {
-		return Config{Addresses: []string{DefaultAddress}, Token: token, TLS: files}, nil
+		return Config{Addresses: []string{DefaultAddress}, Token: token, Namespace: namespace, TLS: files}, nil
 	}
 	c, err := f.Get(name)
-	return Config{Addresses: c.Coordinators, Token: cmp.Or(token, c.Token), TLS: cmp.Or(files, c.TLS)}, err
+	return Config{Addresses: c.Coordinators, Token: cmp.Or(token, c.Token), Namespace: cmp.Or(namespace, c.Namespace), TLS: cmp.Or(files, c.TLS)}, err
 }
+
+// ReadToken returns the token in a file, which nobody but its owner may read.
+func ReadToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err == nil && runtime.GOOS != "windows" && st.Mode().IsRegular() && st.Mode().Perm()&0o007 != 0 {
+		return "", fmt.Errorf("everybody on this machine can read the token in %s: chmod 600 %s", path, path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxToken+1))
+	token := strings.TrimSpace(string(text))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	case token == "" || len(text) > maxToken || strings.ContainsAny(token, " \t\r\n"):
+		return "", fmt.Errorf("the file %s holds no token", path)
+	}
+	return token, nil
+}
+
+// maxToken bounds a file with a token, in bytes: those of OpenID Connect are
+// long.
+const maxToken = 16 << 10

@@ -33,8 +33,10 @@ func (c *Coordinator) status(err error) error {
 		code = codes.Unavailable
 	case errors.Is(err, cluster.ErrNoMember):
 		code = codes.NotFound
-	case errors.Is(err, state.ErrUnknown):
+	case errors.Is(err, state.ErrUnknown), errors.Is(err, state.ErrNamespace), errors.Is(err, state.ErrToken):
 		code = codes.NotFound
+	case errors.Is(err, state.ErrQuota):
+		code = codes.ResourceExhausted
 	case errors.Is(err, state.ErrFenced), errors.Is(err, chains.ErrStale), errors.Is(err, state.ErrPhase), errors.Is(err, chains.ErrPhase):
 		code = codes.FailedPrecondition
 	case errors.Is(err, state.ErrMalformed), errors.Is(err, chains.ErrShape):

@@ -17,31 +17,36 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 )
 
 // leaderOnly are the calls that only the leader can answer.
 var leaderOnly = map[string]bool{
-	"/ulisse.v1.Jobs/Submit":       true,
-	"/ulisse.v1.Jobs/Pause":        true,
-	"/ulisse.v1.Jobs/Resume":       true,
-	"/ulisse.v1.Jobs/Cancel":       true,
-	"/ulisse.v1.Jobs/Extend":       true,
-	"/ulisse.v1.Jobs/Delete":       true,
-	"/ulisse.v1.Workers/Report":    true,
-	"/ulisse.v1.Workers/Await":     true,
-	"/ulisse.v1.Workers/Log":       true,
-	"/ulisse.v1.Workers/List":      true,
-	"/ulisse.v1.Workers/Drain":     true,
-	"/ulisse.v1.Records/Record":    true,
-	"/ulisse.v1.Records/Forget":    true,
-	"/ulisse.v1.Cluster/Join":      true,
-	"/ulisse.v1.Cluster/Remove":    true,
-	"/ulisse.v1.Cluster/Promote":   true,
-	"/ulisse.v1.Cluster/Demote":    true,
-	"/ulisse.v1.Cluster/Transfer":  true,
-	"/ulisse.v1.Cluster/Members":   true,
-	"/ulisse.v1.Cluster/ReadIndex": true,
+	"/ulisse.v1.Jobs/Submit":           true,
+	"/ulisse.v1.Jobs/Pause":            true,
+	"/ulisse.v1.Jobs/Resume":           true,
+	"/ulisse.v1.Jobs/Cancel":           true,
+	"/ulisse.v1.Jobs/Extend":           true,
+	"/ulisse.v1.Jobs/Delete":           true,
+	"/ulisse.v1.Workers/Report":        true,
+	"/ulisse.v1.Workers/Await":         true,
+	"/ulisse.v1.Workers/Log":           true,
+	"/ulisse.v1.Workers/List":          true,
+	"/ulisse.v1.Workers/Drain":         true,
+	"/ulisse.v1.Records/Record":        true,
+	"/ulisse.v1.Records/Forget":        true,
+	"/ulisse.v1.Users/CreateToken":     true,
+	"/ulisse.v1.Users/RevokeToken":     true,
+	"/ulisse.v1.Users/SetNamespace":    true,
+	"/ulisse.v1.Users/DeleteNamespace": true,
+	"/ulisse.v1.Cluster/Join":          true,
+	"/ulisse.v1.Cluster/Remove":        true,
+	"/ulisse.v1.Cluster/Promote":       true,
+	"/ulisse.v1.Cluster/Demote":        true,
+	"/ulisse.v1.Cluster/Transfer":      true,
+	"/ulisse.v1.Cluster/Members":       true,
+	"/ulisse.v1.Cluster/ReadIndex":     true,
 }
 
 // forwardKey marks a call that a coordinator has passed on: it is not passed on
@@ -85,8 +90,10 @@ func (c *Coordinator) Forward(ctx context.Context, req any, info *grpc.UnaryServ
 // too.
 func onward(ctx context.Context) context.Context {
 	out := identity.OnBehalf(forwarded(ctx), ctx)
-	for _, v := range metadata.ValueFromIncomingContext(ctx, "authorization") {
-		out = metadata.AppendToOutgoingContext(out, "authorization", v)
+	for _, k := range []string{"authorization", auth.NamespaceKey} {
+		for _, v := range metadata.ValueFromIncomingContext(ctx, k) {
+			out = metadata.AppendToOutgoingContext(out, k, v)
+		}
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -33,6 +34,7 @@ const (
 	chunkBytes   = 512 << 10
 	drawsAMsg    = 1000
 	maxPriority  = 1000
+	maxDraws     = 1 << 30
 	summaryAtMax = 1 << 20 // draws
 )
 
@@ -47,16 +49,23 @@ func (c *Coordinator) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 		return nil, badField("client_id", fmt.Sprintf("a client id has at most %d characters", maxClientID))
 	case r.Priority < -maxPriority || r.Priority > maxPriority:
 		return nil, badField("priority", fmt.Sprintf("a priority is between -%d and %d", maxPriority, maxPriority))
+	case spec.Stop.MaxDraws > maxDraws:
+		return nil, badField("spec.stop.max_draws", fmt.Sprintf("a chain keeps %d draws at most", maxDraws))
 	case r.Data != "" && spec.Data.Synthetic != nil:
 		return nil, badField("data", "the specification generates its data")
 	case r.Data == "" && spec.Data.Path == dataset.Stdin:
 		return nil, badField("spec.data.path", "workers have no standard input: upload the table")
 	}
+	who := auth.From(ctx)
+	namespace := who.Namespace(r.Namespace)
+	if !who.Sees(namespace) {
+		return nil, fmt.Errorf("%w: %q", state.ErrNamespace, namespace)
+	}
 	jobs := 0
 	err = c.Node.View(func(tx *bbolt.Tx) error {
 		if r.Data != "" {
-			if _, err := state.GetBlob(tx, r.Data); err != nil {
-				return badField("data", fmt.Sprintf("there is no data set %s: upload it first", r.Data))
+			if b, err := state.GetBlob(tx, r.Data); err != nil || !slices.Contains(b.Spaces(), namespace) {
+				return badField("data", fmt.Sprintf("there is no data set %s in the namespace %s: upload it first", r.Data, namespace))
 			}
 		}
 		jobs = state.CountJobs(tx)
@@ -72,8 +81,8 @@ func (c *Coordinator) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 	if err != nil {
 		return nil, err
 	}
-	j, err := c.apply(ctx, state.Command{Submit: &state.Submit{ID: newID(), Name: spec.Name, ClientID: r.ClientId, Namespace: r.Namespace,
-		Spec: string(text), Data: r.Data, Priority: int(r.Priority), Chains: spec.Sampler.Chains}})
+	j, err := c.apply(ctx, state.Command{Submit: &state.Submit{ID: newID(), Name: spec.Name, ClientID: r.ClientId, Owner: who.User, Namespace: namespace,
+		Spec: string(text), Data: r.Data, Priority: int(r.Priority), Chains: spec.Sampler.Chains, Keeps: int64(spec.Sampler.Chains) * int64(spec.Stop.MaxDraws)}})
 	if err != nil {
 		return nil, err
 	}

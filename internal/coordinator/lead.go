@@ -19,7 +19,8 @@ import (
 const (
 	lookEvery    = time.Second // though nothing changed: for limits of time
 	applyTimeout = 10 * time.Second
-	forgetAfter  = 24 * time.Hour // of a worker that is gone
+	beginEvery   = 10 * time.Second // where nobody could be made administrator
+	forgetAfter  = 24 * time.Hour   // of a worker that is gone
 )
 
 // Lead decides for the cluster until ctx is done. It runs while the node leads.
@@ -53,10 +54,21 @@ type leader struct {
 	*Coordinator
 	since  time.Time
 	health *physician
+	// began says that there is an administrator, as far as callers are asked who
+	// they are; until then it is tried at this time.
+	began bool
+	begin time.Time
 }
 
 // look brings the cluster one step closer to where it should be.
 func (l *leader) look(ctx context.Context) error {
+	if l.TokenFile != "" && !l.began && !time.Now().Before(l.begin) {
+		err := l.firstToken(ctx)
+		if err != nil && ctx.Err() == nil {
+			l.Logger.Error("nobody is administrator", "error", err)
+		}
+		l.began, l.begin = err == nil, time.Now().Add(beginEvery)
+	}
 	var active []string
 	err := l.Node.View(func(tx *bbolt.Tx) error { active = state.Active(tx); return nil })
 	if err != nil {

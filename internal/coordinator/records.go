@@ -2,12 +2,15 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 	"google.golang.org/grpc"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
 	"github.com/ulisse-gp/ulisse/internal/state"
@@ -24,7 +27,7 @@ func (r *records) Record(ctx context.Context, b *pb.Blob) (*pb.Blob, error) {
 	if err := blob.CheckAddress(b.Sha256); err != nil || b.Size < 0 {
 		return nil, badField("sha256", "this is not a blob's address and size")
 	}
-	_, err := r.c.apply(ctx, state.Command{Blob: &state.Blob{SHA256: b.Sha256, Size: b.Size, Stored: b.Stored.AsTime(), Holders: b.Holders}})
+	_, err := r.c.apply(ctx, state.Command{Blob: &state.Blob{SHA256: b.Sha256, Size: b.Size, Stored: b.Stored.AsTime(), Holders: b.Holders, Namespaces: b.Namespaces}})
 	return b, err
 }
 
@@ -58,10 +61,13 @@ func (r *blobRegistry) ask(ctx context.Context, here func(*records) error, there
 }
 
 func (r *blobRegistry) Record(ctx context.Context, b blobnet.Blob) error {
-	m := &pb.Blob{Sha256: b.Addr, Size: b.Size, Stored: stamp(b.Stored), Holders: b.Holders}
+	m := &pb.Blob{Sha256: b.Addr, Size: b.Size, Stored: stamp(b.Stored), Holders: b.Holders, Namespaces: b.Namespaces}
 	return r.ask(ctx, func(s *records) error { _, err := s.Record(ctx, m); return err },
 		func(s pb.RecordsClient, ctx context.Context) error {
 			_, err := s.Record(ctx, m, grpc.WaitForReady(true))
+			if err == nil {
+				_ = r.c.catchUp(ctx) // so that it is known here too; it is recorded in any case
+			}
 			return err
 		})
 }
@@ -107,5 +113,46 @@ func (r *blobRegistry) Jobs(addr string) []string {
 func (r *blobRegistry) Peers() []blobnet.Peer { return r.members() }
 
 func blobOf(b *state.Blob) blobnet.Blob {
-	return blobnet.Blob{Addr: b.SHA256, Size: b.Size, Stored: b.Stored, Holders: b.Holders}
+	return blobnet.Blob{Addr: b.SHA256, Size: b.Size, Stored: b.Stored, Holders: b.Holders, Namespaces: b.Spaces()}
+}
+
+// Access returns which blobs callers may know of, and where theirs belong.
+func (c *Coordinator) Access() blobnet.Access { return blobAccess{c} }
+
+type blobAccess struct{ c *Coordinator }
+
+// Spaces returns those of a blob's namespaces that the caller sees.
+func (blobAccess) Spaces(ctx context.Context, b blobnet.Blob) []string {
+	who := auth.From(ctx)
+	return slices.DeleteFunc(slices.Clone(b.Namespaces), func(n string) bool { return !who.Shows(n) })
+}
+
+// Jobs returns the caller's jobs that refer to a blob.
+func (a blobAccess) Jobs(ctx context.Context, addr string) []string {
+	var out []string
+	who := auth.From(ctx)
+	_ = a.c.Node.View(func(tx *bbolt.Tx) error {
+		return state.Jobs(tx, func(j *state.Job) bool {
+			if j.Data == addr && who.Sees(j.Space()) {
+				out = append(out, j.ID)
+			}
+			return true
+		})
+	})
+	return out
+}
+
+// Upload returns the namespace in which the caller works, if it has room.
+func (a blobAccess) Upload(ctx context.Context, addr string, size int64) (string, error) {
+	who := auth.From(ctx)
+	namespace := who.Namespace("")
+	if !who.Sees(namespace) {
+		return "", a.c.status(fmt.Errorf("%w: %q", state.ErrNamespace, namespace))
+	}
+	return namespace, a.c.status(a.c.Node.View(func(tx *bbolt.Tx) error {
+		if b, err := state.GetBlob(tx, addr); err == nil && slices.Contains(b.Spaces(), namespace) {
+			size = 0
+		}
+		return state.Room(tx, namespace, size)
+	}))
 }

@@ -15,6 +15,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -38,13 +39,21 @@ func (c *Coordinator) List(ctx context.Context, r *pb.ListJobsRequest) (*pb.List
 	if r.Since != nil {
 		since = r.Since.AsTime()
 	}
+	who := auth.From(ctx)
 	var jobs []*state.Job
 	size, scanned := cmp.Or(int(r.PageSize), maxPageSize), 0
 	out := &pb.ListJobsResponse{}
 	err = c.read(ctx, r.Stale, func(tx *bbolt.Tx) error {
 		var failed error
 		next, err := state.Newest(tx, from, since, func(e state.Entry) bool {
-			if len(jobs) == size || scanned == maxScan {
+			if scanned == maxScan {
+				return false
+			}
+			if !who.Shows(e.Namespace) { // nor may the next page's token tell of it
+				scanned++
+				return true
+			}
+			if len(jobs) == size {
 				return false
 			}
 			scanned++

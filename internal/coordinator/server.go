@@ -57,6 +57,9 @@ type Config struct {
 	SplitRows int
 	// MaxJobs bounds the jobs that are kept. Zero means 100,000.
 	MaxJobs int
+	// TokenFile has the first administrator's token, and gets one if it is not
+	// there. Empty means that callers are not asked who they are.
+	TokenFile string
 }
 
 // Coordinator serves the RPCs of a coordinator, and leads when its node does.
@@ -98,6 +101,7 @@ func (c *Coordinator) Register(s grpc.ServiceRegistrar) {
 	pb.RegisterJobsServer(s, c)
 	pb.RegisterWorkersServer(s, workersServer{c})
 	pb.RegisterRecordsServer(s, &records{c: c})
+	pb.RegisterUsersServer(s, users{Coordinator: c})
 }
 
 // Close releases what the coordinator holds.

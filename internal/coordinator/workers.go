@@ -16,6 +16,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -268,8 +269,18 @@ func byChain(a, b *pb.Placement) int {
 type workersServer struct{ *Coordinator }
 
 // List returns the workers.
-func (s workersServer) List(context.Context, *pb.ListWorkersRequest) (*pb.ListWorkersResponse, error) {
-	return &pb.ListWorkersResponse{Workers: s.list()}, nil
+func (s workersServer) List(ctx context.Context, _ *pb.ListWorkersRequest) (*pb.ListWorkersResponse, error) {
+	all := s.list()
+	if who := auth.From(ctx); !who.All() {
+		hidden := func(p *pb.Placement) bool {
+			namespace, _, err := s.Job(ctx, p.Job)
+			return err != nil || !who.Sees(namespace)
+		}
+		for _, w := range all {
+			w.Driving, w.Serving = slices.DeleteFunc(w.Driving, hidden), slices.DeleteFunc(w.Serving, hidden)
+		}
+	}
+	return &pb.ListWorkersResponse{Workers: all}, nil
 }
 
 // planOf returns the plan of a specification for d inputs.

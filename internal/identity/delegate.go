@@ -54,6 +54,13 @@ func onWire(ctx context.Context) wire {
 	return wire{}
 }
 
+// Wire returns the holder of the verified certificate at the other end of the
+// connection, whomever it speaks for; false if there is none.
+func Wire(ctx context.Context) (Peer, bool) {
+	w := onWire(ctx)
+	return w.peer, w.known
+}
+
 // FromContext returns for whom a call is made whose context it is given: the
 // holder of the verified certificate at the other end of the connection, or, if
 // that is a coordinator or this process's HTTP port, whoever asked there. It is

@@ -62,6 +62,14 @@ var rules = map[string][]Role{
 	"/ulisse.v1.Records/Forget": coordinators,
 
 	"/ulisse.v1.Tiles/Session": nodes,
+
+	"/ulisse.v1.Users/WhoAmI":          users,
+	"/ulisse.v1.Users/CreateToken":     users,
+	"/ulisse.v1.Users/ListTokens":      users,
+	"/ulisse.v1.Users/RevokeToken":     users,
+	"/ulisse.v1.Users/SetNamespace":    users,
+	"/ulisse.v1.Users/ListNamespaces":  users,
+	"/ulisse.v1.Users/DeleteNamespace": users,
 }
 
 // Public reports whether everybody may make a call: to ask for the health.

@@ -49,6 +49,7 @@ type Coordinator struct {
 	DiskReserve     int64 // bytes of the disk that uploads leave free
 	Logger          *slog.Logger
 	Security
+	Users
 	// HTTPFiles are those of a certificate for the HTTP port that is not the one of
 	// the other ports: for browsers. Its CA is that of the others.
 	HTTPFiles tlsconf.Files
@@ -98,11 +99,16 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		httpAddress = httpLis.Addr().String()
 	}
 
-	dial := rpc.Dialer(src.Credentials(identity.Coordinator))
+	if err := c.check(c.Dir, src == nil, grpcLis, raftLis, httpLis); err != nil {
+		raftLis.Close()
+		return err
+	}
+	var coord *coordinator.Coordinator
+	dial := rpc.Dialer(src.Credentials(identity.Coordinator), c.dialOptions(src == nil, func() string { return coord.NodeKey() })...)
 	node := &replica{}
 	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
-	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, Peers: node.peers,
-		Grace: c.Grace, SplitRows: c.SplitRows})
+	coord, err = coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, Peers: node.peers,
+		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile})
 	if err != nil {
 		raftLis.Close()
 		return err
@@ -129,7 +135,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the data sets: %w", err)
 	}
 	defer store.Close()
-	data, err := blobnet.New(blobnet.Config{Store: store, Self: c.ID, Registry: coord.Registry(node.members), Log: c.Logger,
+	data, err := blobnet.New(blobnet.Config{Store: store, Self: c.ID, Registry: coord.Registry(node.members), Access: coord.Access(), Log: c.Logger,
 		Dial: func(p blobnet.Peer) (pb.DataClient, error) {
 			conn, err := coord.Conn(p.Address)
 			return pb.NewDataClient(conn), err
@@ -139,16 +145,23 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	}
 	defer data.Close()
 	unsafe := c.unsafe(src, c.Listen, c.Raft, c.HTTP)
+	guard, closeGuard, err := c.guard(coord, src == nil, c.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeGuard()) }()
 	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
 		coordinator.RegisterCluster(s, node.Node)
-	}, c.gated(src, identity.Gate{}, []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
+	}, c.gated(src, identity.Gate{Anonymous: c.Auth == AuthTokens}, []grpc.UnaryServerInterceptor{guard.Unary, coord.Forward},
+		[]grpc.StreamServerInterceptor{guard.Stream, coord.ForwardStream})...)
 	var wg sync.WaitGroup
 	failed := make(chan error, 3)
 	wg.Go(func() { failed <- s.Serve(grpcLis) })
 	syncing, cancel := context.WithCancel(ctx)
 	wg.Go(func() { data.Sync(syncing) })
+	wg.Go(func() { guard.Run(syncing) })
 	wg.Go(func() { c.watch(syncing, src, unsafe, c.Logger) })
 	if httpSrc != src {
 		wg.Go(func() { httpSrc.Watch(syncing) })

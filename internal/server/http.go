@@ -3,13 +3,17 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/auth"
 )
 
 // maxBody bounds the body of a request in JSON.
@@ -34,9 +38,9 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *rep
 		w.Write(pb.OpenAPI)
 	})
 	marshaler := &runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}}
-	api := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler))
+	api := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler), runtime.WithIncomingHeaderMatcher(header))
 	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
-		pb.RegisterJobsHandler, pb.RegisterWorkersHandler, pb.RegisterClusterHandler, pb.RegisterDataHandler,
+		pb.RegisterJobsHandler, pb.RegisterWorkersHandler, pb.RegisterClusterHandler, pb.RegisterDataHandler, pb.RegisterUsersHandler,
 	} {
 		if err := register(ctx, api, conn); err != nil {
 			return nil, err
@@ -50,6 +54,35 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *rep
 	if err != nil {
 		return nil, err
 	}
+	up.may = submitters(pb.NewUsersClient(conn))
 	mux.Handle("PUT /v1/data", up)
 	return mux, nil
+}
+
+// namespaceHeader names the namespace that a request works in.
+const namespaceHeader = "Ulisse-Namespace"
+
+// header passes on no header but the one of ours: not those by which nodes mark
+// calls. The gateway itself passes on who asks, and from where.
+func header(key string) (string, bool) {
+	if key == namespaceHeader {
+		return auth.NamespaceKey, true
+	}
+	return "", false
+}
+
+// outgoing is the context of a call for a request that the gateway has no hand
+// in, with what the gateway would pass on.
+func outgoing(r *http.Request) context.Context {
+	md := metadata.MD{}
+	if v := r.Header.Values("Authorization"); len(v) > 0 {
+		md.Set("authorization", v...)
+	}
+	if v := r.Header.Values(namespaceHeader); len(v) > 0 {
+		md.Set(auth.NamespaceKey, v...)
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		md.Set("x-forwarded-for", host)
+	}
+	return metadata.NewOutgoingContext(r.Context(), md)
 }

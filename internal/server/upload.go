@@ -20,6 +20,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
 // Limits of uploads over HTTP, whose bodies wait on disk until their hash, and
@@ -36,6 +37,7 @@ const (
 type uploads struct {
 	dir   string // for bodies on their way
 	data  pb.DataClient
+	may   func(context.Context) error // refuses who may not upload; nil: nobody
 	fail  func(http.ResponseWriter, *http.Request, error)
 	slots chan struct{}
 	most  int64
@@ -61,13 +63,31 @@ func (u *uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.fail(w, r, status.Errorf(codes.Unavailable, "%d uploads are under way, as many as are taken at once: try again", cap(u.slots)))
 		return
 	}
-	b, err := u.take(r.Context(), http.MaxBytesReader(w, r.Body, u.most), http.NewResponseController(w))
+	ctx := outgoing(r)
+	if u.may != nil { // before the disk is filled
+		if err := u.may(ctx); err != nil {
+			u.fail(w, r, err)
+			return
+		}
+	}
+	b, err := u.take(ctx, http.MaxBytesReader(w, r.Body, u.most), http.NewResponseController(w))
 	if err != nil {
 		u.fail(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(map[string]any{"sha256": b.Sha256, "size": b.Size})
+}
+
+// submitters returns what refuses who may not upload.
+func submitters(users pb.UsersClient) func(context.Context) error {
+	return func(ctx context.Context) error {
+		who, err := users.WhoAmI(ctx, &pb.WhoAmIRequest{})
+		if err == nil && state.Role(who.Role) == state.Viewer {
+			err = status.Error(codes.PermissionDenied, "Upload takes the role submitter, and this token has the role viewer")
+		}
+		return err
+	}
 }
 
 func (u *uploads) take(ctx context.Context, body io.Reader, c *http.ResponseController) (*pb.Blob, error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/shard"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 	"github.com/ulisse-gp/ulisse/internal/version"
 	"github.com/ulisse-gp/ulisse/internal/worker"
 )
@@ -31,6 +33,7 @@ type Worker struct {
 	ID           string
 	Dir          string // for the cache of data sets
 	Coordinators []string
+	Token        string // that coordinators ask for where there are no certificates
 	Listen       string // row server
 	Advertise    string // where other workers reach it; the address listened on if empty
 	Metrics      string // metrics and probes; none if empty
@@ -73,8 +76,16 @@ func (c Worker) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the cache of data sets: %w", err)
 	}
 	defer store.Close()
-	dial := rpc.Dialer(src.Credentials(identity.Coordinator))
-	data := &dataSources{pool: rpc.NewPool(rpc.Dialer(src.Credentials(identity.Coordinator, identity.Worker))), coordinators: c.Coordinators, self: orListener(c.Advertise, lis)}
+	dial, err := c.dialer(src)
+	if err != nil {
+		return err
+	}
+	data := &dataSources{pool: rpc.NewPool(func(address string) (*grpc.ClientConn, error) {
+		if slices.Contains(c.Coordinators, address) {
+			return dial(address)
+		}
+		return rpc.Dialer(src.Credentials(identity.Coordinator, identity.Worker))(address) // which has no business with the token
+	}), coordinators: c.Coordinators, self: orListener(c.Advertise, lis)}
 	defer data.pool.Close()
 	cache := blobnet.NewCache(store, c.CacheBytes, data.sources)
 	defer cache.Close()
@@ -152,6 +163,17 @@ func (c Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	return nil
+}
+
+// dialer returns what connects to coordinators.
+func (c *Worker) dialer(src *tlsconf.Source) (func(string) (*grpc.ClientConn, error), error) {
+	if c.Token == "" {
+		return rpc.Dialer(src.Credentials(identity.Coordinator)), nil
+	}
+	if src == nil && slices.ContainsFunc(c.Coordinators, func(a string) bool { return !loopback(a) }) {
+		return nil, errors.New("a token goes over TLS or to this machine only: the coordinators' address is neither")
+	}
+	return rpc.Dialer(src.Credentials(identity.Coordinator), rpc.WithCaller(c.Token, "", src != nil)), nil
 }
 
 // dataSources are the nodes that may have a data set: coordinators, then other

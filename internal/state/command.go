@@ -26,8 +26,13 @@ type Command struct {
 	Blob   *Blob   `json:"blob,omitempty"`
 	Drop   *Drop   `json:"drop,omitempty"`
 
-	Diagnose *Diagnose `json:"diagnose,omitempty"`
-	Sent     *Sent     `json:"sent,omitempty"`
+	Diagnose      *Diagnose      `json:"diagnose,omitempty"`
+	Sent          *Sent          `json:"sent,omitempty"`
+	Token         *Token         `json:"token,omitempty"`
+	Revoke        *Revoke        `json:"revoke,omitempty"`
+	SetNamespace  *SetNamespace  `json:"set_namespace,omitempty"`
+	DropNamespace *DropNamespace `json:"drop_namespace,omitempty"`
+	NodeKey       *NodeKey       `json:"node_key,omitempty"`
 }
 
 // Submit makes a job. A client id that made one before returns that one.
@@ -43,6 +48,7 @@ type Submit struct {
 	Chains    int    `json:"chains"`
 
 	Notify *Notify `json:"notify,omitempty"`
+	Keeps  int64   `json:"keeps,omitempty"` // draws at most, of all chains
 }
 
 // Loaded tells what the data are, and the plan that follows.
@@ -124,6 +130,8 @@ type Blob struct {
 	Size    int64     `json:"size"`
 	Stored  time.Time `json:"stored"`
 	Holders []string  `json:"holders"`
+	// Namespaces are those whose data it is; none means the default one.
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // Drop forgets a data set.
@@ -157,7 +165,8 @@ func decode(text []byte) (*Command, error) {
 	set := 0
 	for _, is := range []bool{c.Submit != nil, c.Loaded != nil, c.Report != nil, c.Decide != nil, c.Place != nil,
 		c.Act != nil, c.Extend != nil, c.Fail != nil, c.Blob != nil, c.Drop != nil,
-		c.Diagnose != nil, c.Sent != nil} {
+		c.Diagnose != nil, c.Sent != nil,
+		c.Token != nil, c.Revoke != nil, c.SetNamespace != nil, c.DropNamespace != nil, c.NodeKey != nil} {
 		if is {
 			set++
 		}

@@ -44,6 +44,7 @@ type Job struct {
 	Data      string    `json:"data,omitempty"` // address of the table
 	Priority  int       `json:"priority,omitempty"`
 	Chains    int       `json:"chains"`
+	Keeps     int64     `json:"keeps,omitempty"` // draws at most, of all chains
 	Phase     Phase     `json:"phase"`
 	Message   string    `json:"message,omitempty"`
 	Submitted time.Time `json:"submitted"`

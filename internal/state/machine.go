@@ -29,12 +29,17 @@ func NewMachine() *Machine { return &Machine{runs: map[string]*cached{}} }
 // another state. It runs before the first command and after a restore.
 func (m *Machine) Init(tx *bbolt.Tx) error {
 	clear(m.runs)
-	for _, b := range [][]byte{jobsBucket, activeBucket, clientsBucket, eventsBucket, blobsBucket, noticesBucket} {
+	counted := tx.Bucket(usageBucket) != nil
+	for _, b := range [][]byte{jobsBucket, activeBucket, clientsBucket, eventsBucket, blobsBucket, noticesBucket,
+		tokensBucket, namespacesBucket, usageBucket, secretsBucket} {
 		if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 			return err
 		}
 	}
-	return initIndex(tx)
+	if err := initIndex(tx); err != nil || counted {
+		return err
+	}
+	return count(tx)
 }
 
 // Apply applies a command in a transaction and returns the *Job that it made or
@@ -61,13 +66,23 @@ func (m *Machine) apply(tx *bbolt.Tx, index uint64, c *Command) (*Job, error) {
 	case c.Submit != nil:
 		return m.submit(tx, index, c.Submit, c.Time)
 	case c.Blob != nil:
-		return nil, put(tx, blobsBucket, c.Blob.SHA256, c.Blob)
+		return nil, putBlob(tx, c.Blob)
 	case c.Drop != nil:
 		return nil, dropBlob(tx, c.Drop.SHA256)
 	case c.Sent != nil:
 		return nil, sent(tx, c.Sent)
 	case c.Diagnose != nil:
 		id = c.Diagnose.Job
+	case c.Token != nil:
+		return nil, createToken(tx, c.Token, c.Time)
+	case c.Revoke != nil:
+		return nil, revokeToken(tx, c.Revoke.ID, c.Time)
+	case c.SetNamespace != nil:
+		return nil, setNamespace(tx, c.SetNamespace)
+	case c.DropNamespace != nil:
+		return nil, dropNamespace(tx, c.DropNamespace.Name, c.Time)
+	case c.NodeKey != nil:
+		return nil, put(tx, secretsBucket, "node", c.NodeKey)
 	case c.Loaded != nil:
 		id = c.Loaded.Job
 	case c.Report != nil:
@@ -160,12 +175,12 @@ func (m *Machine) add(tx *bbolt.Tx, j *Job, run *chains.Run, e *chains.Event) er
 }
 
 func (m *Machine) submit(tx *bbolt.Tx, index uint64, s *Submit, t time.Time) (*Job, error) {
-	if s.ID == "" || s.Chains < 1 || s.Chains > maxChains {
+	if s.ID == "" || s.Chains < 1 || s.Chains > maxChains || s.Keeps < 0 || s.Keeps > maxKeeps {
 		return nil, ErrMalformed
 	}
 	if s.ClientID != "" {
 		var id string
-		ok, err := get(tx, clientsBucket, s.ClientID, &id)
+		ok, err := get(tx, clientsBucket, clientKey(s.Namespace, s.ClientID), &id)
 		if err != nil {
 			return nil, err
 		}
@@ -181,11 +196,14 @@ func (m *Machine) submit(tx *bbolt.Tx, index uint64, s *Submit, t time.Time) (*J
 		return nil, fmt.Errorf("%w: the id %s is taken", ErrMalformed, s.ID)
 	}
 	j := &Job{ID: s.ID, Name: s.Name, ClientID: s.ClientID, Owner: s.Owner, Namespace: s.Namespace, Spec: s.Spec, Data: s.Data,
-		Priority: s.Priority, Chains: s.Chains, Phase: Queued, Submitted: t, Placements: make([]Placement, s.Chains+1), Version: index, Notify: s.Notify}
+		Priority: s.Priority, Chains: s.Chains, Keeps: s.Keeps, Phase: Queued, Submitted: t, Placements: make([]Placement, s.Chains+1), Version: index, Notify: s.Notify}
 	if s.ClientID != "" {
-		if err := put(tx, clientsBucket, s.ClientID, j.ID); err != nil {
+		if err := put(tx, clientsBucket, clientKey(j.Namespace, s.ClientID), j.ID); err != nil {
 			return nil, err
 		}
+	}
+	if err := use(tx, j.Space(), Usage{Draws: j.Keeps}); err != nil {
+		return nil, err
 	}
 	return j, putJob(tx, j)
 }
@@ -307,6 +325,11 @@ func (m *Machine) extend(tx *bbolt.Tx, j *Job, run *chains.Run, e *Extend, t tim
 	if err := m.add(tx, j, run, &chains.Event{Extend: &chains.Extend{Draws: e.Draws}}); err != nil {
 		return err
 	}
+	more := int64(e.Draws) * int64(j.Chains)
+	if err := use(tx, j.Space(), Usage{Draws: more}); err != nil {
+		return err
+	}
+	j.Keeps += more
 	j.Extends++
 	if j.Phase.Ended() {
 		j.move(Queued, t)
@@ -337,9 +360,12 @@ func (m *Machine) remove(tx *bbolt.Tx, j *Job) error {
 	}
 	delete(m.runs, j.ID)
 	if j.ClientID != "" {
-		if err := remove(tx, clientsBucket, j.ClientID); err != nil {
+		if err := remove(tx, clientsBucket, clientKey(j.Namespace, j.ClientID)); err != nil {
 			return err
 		}
+	}
+	if err := use(tx, j.Space(), Usage{Draws: -j.Keeps}); err != nil {
+		return err
 	}
 	if err := removeEvents(tx, j.ID); err != nil {
 		return err
@@ -363,7 +389,30 @@ func dropBlob(tx *bbolt.Tx, sha256 string) error {
 	if used {
 		return fmt.Errorf("%w: a job refers to the data", ErrPhase)
 	}
+	b, err := GetBlob(tx, sha256)
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, n := range b.Spaces() {
+		if err := use(tx, n, Usage{Bytes: -b.Size}); err != nil {
+			return err
+		}
+	}
 	return remove(tx, blobsBucket, sha256)
+}
+
+// maxKeeps bounds the draws of a job.
+const maxKeeps = 1 << 48
+
+// clientKey is that of a client's id, which is the client's own in its namespace.
+func clientKey(namespace, id string) string {
+	if n := space(namespace); n != DefaultNamespace || id[0] == 0 {
+		return "\x00" + n + "\x00" + id
+	}
+	return id
 }
 
 // maxChains bounds the chains of a job.

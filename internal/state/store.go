@@ -62,13 +62,17 @@ func GetJob(tx *bbolt.Tx, id string) (*Job, error) {
 	return &j, nil
 }
 
-// putJob writes a job, and whether it has ended.
+// putJob writes a job, and whether it has ended, which its namespace's quota
+// counts.
 func putJob(tx *bbolt.Tx, j *Job) error {
 	var err error
-	if j.Phase.Ended() {
-		err = remove(tx, activeBucket, j.ID)
-	} else {
-		err = tx.Bucket(activeBucket).Put([]byte(j.ID), []byte{1})
+	was := tx.Bucket(activeBucket).Get([]byte(j.ID)) != nil
+	one := Usage{Jobs: 1, Chains: int64(j.Chains)}
+	switch {
+	case was && j.Phase.Ended():
+		err = errors.Join(remove(tx, activeBucket, j.ID), use(tx, j.Space(), Usage{Jobs: -one.Jobs, Chains: -one.Chains}))
+	case !was && !j.Phase.Ended():
+		err = errors.Join(tx.Bucket(activeBucket).Put([]byte(j.ID), []byte{1}), use(tx, j.Space(), one))
 	}
 	if err != nil {
 		return err

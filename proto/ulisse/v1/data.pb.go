@@ -30,7 +30,8 @@ type Blob struct {
 	Complete      bool                   `protobuf:"varint,4,opt,name=complete,proto3" json:"complete,omitempty"` // whole, verified and replicated
 	Holders       []string               `protobuf:"bytes,5,rep,name=holders,proto3" json:"holders,omitempty"`    // coordinators that have it
 	Stored        *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=stored,proto3" json:"stored,omitempty"`
-	Jobs          []string               `protobuf:"bytes,7,rep,name=jobs,proto3" json:"jobs,omitempty"` // that refer to it
+	Jobs          []string               `protobuf:"bytes,7,rep,name=jobs,proto3" json:"jobs,omitempty"`             // that refer to it
+	Namespaces    []string               `protobuf:"bytes,8,rep,name=namespaces,proto3" json:"namespaces,omitempty"` // whose data it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -110,6 +111,13 @@ func (x *Blob) GetStored() *timestamppb.Timestamp {
 func (x *Blob) GetJobs() []string {
 	if x != nil {
 		return x.Jobs
+	}
+	return nil
+}
+
+func (x *Blob) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
 	}
 	return nil
 }
@@ -576,7 +584,7 @@ var File_ulisse_v1_data_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\n" +
-	"\x14ulisse/v1/data.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xca\x01\n" +
+	"\x14ulisse/v1/data.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xea\x01\n" +
 	"\x04Blob\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12\x18\n" +
@@ -584,7 +592,10 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\bcomplete\x18\x04 \x01(\bR\bcomplete\x12\x18\n" +
 	"\aholders\x18\x05 \x03(\tR\aholders\x122\n" +
 	"\x06stored\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x06stored\x12\x12\n" +
-	"\x04jobs\x18\a \x03(\tR\x04jobs\"%\n" +
+	"\x04jobs\x18\a \x03(\tR\x04jobs\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\b \x03(\tR\n" +
+	"namespaces\"%\n" +
 	"\vStatRequest\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\"e\n" +
 	"\vUploadChunk\x12\x16\n" +

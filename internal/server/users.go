@@ -1,0 +1,106 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ulisse-gp/ulisse/internal/audit"
+	"github.com/ulisse-gp/ulisse/internal/auth"
+	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/identity"
+)
+
+// What --auth says of callers.
+const (
+	AuthNone   = "none"   // they are not asked who they are
+	AuthTokens = "tokens" // they show a token
+)
+
+// Users says who may do what at a coordinator.
+type Users struct {
+	Auth string // AuthNone if empty
+	// TokenFile has the first administrator's token; admin-token in the
+	// coordinator's folder if empty.
+	TokenFile string
+	Audit     string  // file of the audit log; none if empty
+	Rate      float64 // calls a second of each caller; 0 for no limit
+	Streams   int     // of each caller at a time; 0 for no limit
+}
+
+// check refuses settings that are not safe. plain says that there is no TLS.
+func (u *Users) check(dir string, plain bool, listeners ...net.Listener) error {
+	switch u.Auth = cmp.Or(u.Auth, AuthNone); u.Auth {
+	case AuthNone:
+		u.TokenFile = ""
+		return nil
+	case AuthTokens:
+	default:
+		return fmt.Errorf("--auth %q: give none or tokens", u.Auth)
+	}
+	u.TokenFile = cmp.Or(u.TokenFile, filepath.Join(dir, "admin-token"))
+	for _, l := range listeners {
+		if l == nil || !plain {
+			continue
+		}
+		if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {
+			return fmt.Errorf("--auth tokens: tokens would travel in plaintext over %s: listen on the loopback interface", a)
+		}
+	}
+	return nil
+}
+
+// guard returns the guard of a coordinator, and what to call at the end.
+func (u *Users) guard(coord *coordinator.Coordinator, plain bool, log *slog.Logger) (g *auth.Guard, end func() error, err error) {
+	cfg := auth.Config{Required: u.Auth == AuthTokens, Source: coord, Limits: auth.NewLimits(u.Rate, u.Streams)}
+	if !plain {
+		cfg.Peer = func(ctx context.Context) (string, bool) {
+			p, ok := identity.Wire(ctx)
+			return string(p.Role), ok
+		}
+	}
+	end = func() error { return nil }
+	if u.Audit != "" {
+		l, err := audit.Open(u.Audit)
+		if err != nil {
+			return nil, nil, err
+		}
+		end = l.Close
+		cfg.Audit = func(e auth.Event) {
+			if err := l.Append(e); err != nil {
+				log.Error("a call is missing in the audit log", "error", err, "method", e.Method, "user", e.User, "from", e.From)
+			}
+		}
+	}
+	return auth.NewGuard(cfg), end, nil
+}
+
+// dialOptions let a coordinator without certificates say to others what it is.
+func (u *Users) dialOptions(plain bool, key func() string) []grpc.DialOption {
+	if u.Auth != AuthTokens || !plain {
+		return nil
+	}
+	return []grpc.DialOption{grpc.WithPerRPCCredentials(nodeKey(key))}
+}
+
+// nodeKey shows the key that the coordinators share.
+type nodeKey func() string
+
+func (k nodeKey) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	key := k()
+	if key == "" {
+		return nil, status.Error(codes.Unavailable, "this coordinator has not heard of the others' key yet: try again")
+	}
+	return map[string]string{auth.NodeKeyHeader: key}, nil
+}
+
+// RequireTransportSecurity is false: check has seen to it that plaintext stays
+// on this machine.
+func (nodeKey) RequireTransportSecurity() bool { return false }
