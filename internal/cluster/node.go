@@ -35,6 +35,8 @@ type Node struct {
 	view     candidates
 	refused  string // why the last attempt to join failed; keepMembership only
 
+	pending atomic.Int64 // functions that await runs
+
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -177,6 +179,7 @@ func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		n.cancel()
 		n.wg.Wait()
+		n.settle()
 		err := n.trans.Close()
 		err = errors.Join(err, n.mux.close(), n.raft.Shutdown().Error())
 		n.closeErr = errors.Join(err, n.state.close(), n.store.Close())
@@ -246,7 +249,11 @@ func (n *Node) Snapshot(ctx context.Context) error {
 // returns or ctx or the node ends.
 func (n *Node) await(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- f() }()
+	n.pending.Add(1)
+	go func() {
+		defer n.pending.Add(-1)
+		done <- f()
+	}()
 	select {
 	case err := <-done:
 		return err
@@ -254,5 +261,16 @@ func (n *Node) await(ctx context.Context, f func() error) error {
 		return ctx.Err()
 	case <-n.ctx.Done():
 		return raft.ErrRaftShutdown
+	}
+}
+
+// settleMost bounds how long a node that closes waits for what it has proposed.
+const settleMost = 500 * time.Millisecond
+
+// settle waits for futures: raft does not answer those whose entries it has
+// committed and not handed to the state when it shuts down.
+func (n *Node) settle() {
+	for end := time.Now().Add(settleMost); n.pending.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 }
