@@ -33,6 +33,12 @@ const (
 // Roles are all roles.
 var Roles = []Role{Coordinator, Worker, Client}
 
+// AnyHost is the host that stands in a certificate which is good wherever a
+// process of the role is dialled: for processes that share one and whose
+// addresses nobody knows beforehand, such as pods. A certificate without it is
+// good for its own hosts alone.
+func (r Role) AnyHost() string { return string(r) + ".ulisse.internal" }
+
 // scheme is that of the URI in a certificate.
 const scheme = "ulisse"
 
