@@ -51,10 +51,13 @@ func TestKubeScore(t *testing.T) {
 func TestServerSide(t *testing.T) {
 	p := startPlane(t)
 	p.do("", "create", "-f", "testdata/crds.yaml")
-	p.do("", "create", "namespace", "ulisse")
-	p.do("", "label", "namespace", "ulisse", "pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
+	namespace, err := os.ReadFile(filepath.Join(deploy, "base", "namespace.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.do(string(namespace), "apply", "-f", "-")
 	p.wait("the kinds", func() error {
-		_, err := p.try("", "get", "podmonitors", "-A")
+		_, err := p.try("", "get", "podmonitors,issuers,certificates", "-A")
 		return err
 	})
 	dry := []string{"apply", "--dry-run=server", "--validate=strict", "-f", "-"}
