@@ -74,7 +74,7 @@ func NewAuthority(r AuthorityRequest) (*Authority, error) {
 		t.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
 	}
 	if len(r.Permit) > 0 {
-		t.PermittedDNSDomains = append(t.PermittedDNSDomains, identity.AnyWorker) // no real name
+		t.PermittedDNSDomains = append(t.PermittedDNSDomains, identity.Worker.AnyHost(), identity.Coordinator.AnyHost()) // no real names
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
 	if err != nil {
@@ -102,7 +102,7 @@ func (a *Authority) Issue(r Request) (Pair, error) {
 	switch {
 	case len(r.Hosts) > 0:
 	case r.Peer.Role == identity.Worker:
-		r.Hosts = []string{identity.AnyWorker}
+		r.Hosts = []string{identity.Worker.AnyHost()}
 	case node:
 		return Pair{}, fmt.Errorf("a %s's certificate needs the hosts at which it is dialled", r.Peer.Role)
 	}

@@ -131,30 +131,3 @@ func TestSave(t *testing.T) {
 		t.Errorf("an empty folder: %v", err)
 	}
 }
-
-// A certificate is for its hosts; that of a worker without hosts is for a worker
-// anywhere, and no other role can have such a one.
-func TestCheckHost(t *testing.T) {
-	a := authority(t)
-	for _, c := range []struct {
-		role  identity.Role
-		hosts []string
-		host  string
-		ok    bool
-	}{
-		{identity.Worker, nil, "10.1.2.3", true},
-		{identity.Worker, nil, "w.lab", true},
-		{identity.Worker, []string{"w.lab"}, "w.lab", true},
-		{identity.Worker, []string{"w.lab"}, "10.1.2.3", false},
-		{identity.Coordinator, []string{identity.AnyWorker}, "c.lab", false},
-		{identity.Coordinator, []string{"*.c.lab"}, "a.c.lab", true},
-	} {
-		p, err := a.Issue(certs.Request{Peer: identity.Peer{Role: c.role, Name: "n"}, Hosts: c.hosts, From: time.Now(), Days: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := identity.CheckHost(parse(t, p.Cert), c.host); (err == nil) != c.ok {
-			t.Errorf("%s of %v at %s: %v", c.role, c.hosts, c.host, err)
-		}
-	}
-}

@@ -33,6 +33,12 @@ const (
 // Roles are all roles.
 var Roles = []Role{Coordinator, Worker, Client}
 
+// AnyHost is the host that stands in a certificate which is good wherever a
+// process of the role is dialled: for processes that share one and whose
+// addresses nobody knows beforehand, such as pods. A certificate without it is
+// good for its own hosts alone.
+func (r Role) AnyHost() string { return string(r) + ".ulisse.internal" }
+
 // scheme is that of the URI in a certificate.
 const scheme = "ulisse"
 
@@ -91,22 +97,6 @@ func Of(c *x509.Certificate) (Peer, error) {
 		return Peer{}, errNoRole
 	}
 	return NewPeer(found.Host, strings.TrimPrefix(found.Path, "/"))
-}
-
-// AnyWorker is the host in the certificate of workers whose addresses nobody
-// knows beforehand: it is good for a worker wherever it is.
-const AnyWorker = "any.worker.ulisse"
-
-// CheckHost returns an error of crypto/x509 if a certificate is not for a host.
-func CheckHost(c *x509.Certificate, host string) error {
-	err := c.VerifyHostname(host)
-	if err == nil {
-		return nil
-	}
-	if p, e := Of(c); e == nil && p.Role == Worker && c.VerifyHostname(AnyWorker) == nil {
-		return nil
-	}
-	return err
 }
 
 // list returns roles as people write them.

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/identity"
 )
@@ -55,13 +56,14 @@ func (s *Source) client(host string, protocols []string, roles ...identity.Role)
 	c := s.base()
 	c.ServerName = host
 	c.NextProtos = protocols
-	// crypto/tls's own verification but for the host, which identity decides.
+	// What crypto/tls would verify is verified here: the host may also be one that
+	// stands for all of a role.
 	c.InsecureSkipVerify = true
-	c.VerifyConnection = func(state tls.ConnectionState) error {
-		if err := s.verify(m, state.PeerCertificates, host); err != nil {
-			return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
+	c.VerifyConnection = func(cs tls.ConnectionState) error {
+		if err := verify(cs, m.pool, s.Now(), host, roles); err != nil {
+			return &tls.CertificateVerificationError{UnverifiedCertificates: cs.PeerCertificates, Err: err}
 		}
-		return check(roles)(state)
+		return check(roles)(cs)
 	}
 	if m.cert != nil {
 		// Shown whatever authorities the other end names: it says more clearly
@@ -71,20 +73,28 @@ func (s *Source) client(host string, protocols []string, roles ...identity.Role)
 	return c
 }
 
-// verify verifies the certificates that a server shows.
-func (s *Source) verify(m *material, shown []*x509.Certificate, host string) error {
-	if len(shown) == 0 {
+// verify holds a server's certificate against the authorities and the host that
+// was dialled.
+func verify(cs tls.ConnectionState, pool *x509.CertPool, now time.Time, host string, roles []identity.Role) error {
+	if len(cs.PeerCertificates) == 0 {
 		return errors.New("it showed no certificate")
 	}
-	o := x509.VerifyOptions{Roots: m.pool, Intermediates: x509.NewCertPool(), CurrentTime: s.Now(),
-		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
-	for _, c := range shown[1:] {
+	o := x509.VerifyOptions{Roots: pool, CurrentTime: now, DNSName: host, Intermediates: x509.NewCertPool()}
+	for _, c := range cs.PeerCertificates[1:] {
 		o.Intermediates.AddCert(c)
 	}
-	if _, err := shown[0].Verify(o); err != nil {
+	_, err := cs.PeerCertificates[0].Verify(o)
+	var other x509.HostnameError
+	if !errors.As(err, &other) {
 		return err
 	}
-	return identity.CheckHost(shown[0], host)
+	for _, r := range roles {
+		if o.DNSName = r.AnyHost(); cs.PeerCertificates[0].VerifyHostname(o.DNSName) == nil {
+			_, err := cs.PeerCertificates[0].Verify(o)
+			return err
+		}
+	}
+	return err
 }
 
 // check returns a check of the peer's role.

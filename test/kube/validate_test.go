@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // program returns the path of one of the binaries that hack/kubebox.sh builds, or
@@ -42,5 +43,61 @@ func TestKubeScore(t *testing.T) {
 		if err != nil || checks < 20 {
 			t.Errorf("%s: %d checks passed, %v", overlay, checks, err)
 		}
+	}
+}
+
+// TestServerSide is tier 1: a real API server takes every overlay, as strictly as
+// it can, without a warning; and refuses what is wrong with them on purpose.
+func TestServerSide(t *testing.T) {
+	p := startPlane(t)
+	p.do("", "create", "-f", "testdata/crds.yaml")
+	namespace, err := os.ReadFile(filepath.Join(deploy, "base", "namespace.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.do(string(namespace), "apply", "-f", "-")
+	p.wait("the kinds", func() error {
+		_, err := p.try("", "get", "podmonitors,issuers,certificates", "-A")
+		return err
+	})
+	dry := []string{"apply", "--dry-run=server", "--validate=strict", "-f", "-"}
+	for _, overlay := range overlays(t) {
+		began := time.Now()
+		out, err := p.try(string(render(t, overlay)), dry...)
+		if err != nil {
+			t.Errorf("%s: %v", overlay, err)
+		}
+		if n := strings.Count(out, "(server dry run)"); n < 8 {
+			t.Errorf("%s: %d objects taken:\n%s", overlay, n, out)
+		}
+		p.since(overlay, began)
+	}
+	for _, example := range []string{"ingress.yaml", "backup.yaml"} {
+		b, err := os.ReadFile(filepath.Join(deploy, "examples", example))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.try(string(b), append(dry, "-n", "ulisse")...); err != nil {
+			t.Errorf("%s: %v", example, err)
+		}
+	}
+	good := string(render(t, "ha"))
+	for from, to := range map[string]string{
+		"podManagementPolicy":             "podManagmentPolicy",
+		"containerPort: 7000":             "containerPort: 99999",
+		"whenUnsatisfiable":               "whenUnsatisfied",
+		"allowPrivilegeEscalation: false": "allowPrivilegeEscalation: 7",
+		"clusterIP: None":                 "clusterIP: Never",
+	} {
+		if bad := strings.Replace(good, from, to, 1); bad == good {
+			t.Errorf("there is no %s to be spoilt", from)
+		} else if _, err := p.try(bad, dry...); err == nil {
+			t.Errorf("the server takes %s for %s", to, from)
+		}
+	}
+	// A pod that may run as root is warned of.
+	bad := strings.ReplaceAll(good, "runAsNonRoot: true", "runAsNonRoot: false")
+	if _, err := p.try(bad, dry...); err == nil || !strings.Contains(err.Error(), "runAsNonRoot") {
+		t.Errorf("pods that may be root pass without a warning: %v", err)
 	}
 }
