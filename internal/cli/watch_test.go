@@ -102,7 +102,13 @@ func TestLiveView(t *testing.T) {
 	a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, OutTTY: true, Now: time.Now}
 	s.Hold = true
 	id := strings.TrimSpace(good(t, "submit", write(t, t.TempDir(), "s.yaml", tinySpec), "-q"))
+	shows := func(text string) {
+		for !strings.Contains(stdout.String(), text) {
+			time.Sleep(time.Millisecond)
+		}
+	}
 	code := wait(t, s, a, context.Background(), func(string) {
+		shows("waits for workers")
 		s.Change(id, func(j *pb.Job) {
 			j.State, j.Message = pb.JobState_JOB_STATE_SAMPLING, ""
 			j.Progress = &pb.Progress{Rhat: 1.02, Ess: 100, JudgedDraws: 5, Draws: 20, MaxDraws: 20, ActiveSeconds: 36, Step: 0.8, Probes: 8,
@@ -110,9 +116,7 @@ func TestLiveView(t *testing.T) {
 					{Chain: 1, Warmup: 10, Draws: 5, SolverIterations: 12, Worker: "w-alpha", Group: []string{"w-alpha", "w-beta"}},
 					{Chain: 2, Warmup: 10, Draws: 5, Worker: "w-alpha"}}}
 		})
-		for !strings.Contains(stdout.String(), "of the") {
-			time.Sleep(time.Millisecond)
-		}
+		shows("of the")
 		s.Stop()
 		s.Start()
 		s.Run(id)
