@@ -11,14 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/export"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 type drawsFlags struct {
 	remote
-	format string
-	out    string
-	chain  int
+	format     string
+	out        string
+	chain      int
+	predictive int
 }
 
 func (a *App) drawsCommand() *cobra.Command {
@@ -38,10 +41,13 @@ that other programs read. Values are exact.
 
 Where --format is not given the end of --out says it (.parquet, .npz, .zarr,
 .zarr.zip, .nc), else it is csv. The last three hold the data too, if they are at
-hand. See docs/python.md and docs/r.md.`,
+hand, and with --predictive values of the target that the posterior predicts for
+the rows that it learnt from, computed here, to hold against those observed. See
+docs/python.md and docs/r.md.`,
 		Example: `  ulisse draws concrete --out draws.csv
   ulisse draws concrete --out draws.zarr
   ulisse draws ./concrete --format cmdstan --out chains
+  ulisse draws ./concrete --out draws.nc --predictive 25
   ulisse draws concrete --chain 1 > chain-1.csv`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -50,6 +56,7 @@ hand. See docs/python.md and docs/r.md.`,
 	c.Flags().StringVarP(&f.out, "out", "o", "-", "write to this `path` (- for standard output: csv only)")
 	c.Flags().StringVar(&f.format, "format", "", "write this `format`: "+strings.Join(export.Formats(), ", "))
 	c.Flags().IntVar(&f.chain, "chain", 0, "only this `chain`, as CmdStan writes it (csv)")
+	c.Flags().IntVar(&f.predictive, "predictive", 0, "predict the rows from so many `draws` of each chain (npz, zarr, netcdf)")
 	c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Formats(), cobra.ShellCompDirectiveNoFileComp))
 	c.ValidArgsFunction = a.completeAbout(&f.remote)
 	return c
@@ -65,6 +72,10 @@ func (f *drawsFlags) check() error {
 		return badInput(errors.New("--out: the path is empty"))
 	case f.format != "csv" && f.chain != 0:
 		return badInput(errors.New("--chain is for --format csv only: the other formats hold all chains"))
+	case f.predictive < 0:
+		return badInput(fmt.Errorf("--predictive %d: give a positive number", f.predictive))
+	case f.predictive > 0 && !export.HoldsData(f.format):
+		return badInput(fmt.Errorf("--predictive: a file of format %s holds draws alone", f.format))
 	case f.format != "csv" && f.out == "-":
 		return badInput(fmt.Errorf("--format %s: give a path with --out", f.format))
 	case f.format == "csv" && f.out == "-":
@@ -101,7 +112,31 @@ func (a *App) draws(ctx context.Context, s *subject, f *drawsFlags) error {
 			return err
 		}
 	}
+	if f.predictive > 0 {
+		if src.Data == nil {
+			return badInput(errors.New("--predictive: there are no data to predict from"))
+		}
+		if err := a.predictive(ctx, src, f.predictive); err != nil {
+			return err
+		}
+	}
 	return export.Write(f.format, f.out, src)
+}
+
+// predictive adds the group posterior_predictive.
+func (a *App) predictive(ctx context.Context, src *export.Source, draws int) error {
+	show := &predictProgress{app: a, began: a.Now()}
+	var stats predict.Stats
+	var err error
+	src.Predictive, stats, err = export.Predictive(ctx, src, draws, parallel.NewBudget(0), show.at)
+	show.end()
+	if err != nil {
+		return err
+	}
+	for _, w := range predictWarnings(stats, predict.Options{}) {
+		fmt.Fprintln(a.Stderr, "warning:", w)
+	}
+	return nil
 }
 
 func (a *App) summaryCommand() *cobra.Command {

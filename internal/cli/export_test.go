@@ -49,6 +49,12 @@ func TestDrawsOfJobAndFolder(t *testing.T) {
 			t.Errorf("%s: compared %d arrays", format, compared)
 		}
 	}
+	good(t, "draws", folder, "--out", at("pa.npz"), "--predictive", "2")
+	good(t, "draws", "tiny", "--out", at("pb.npz"), "--predictive", "2")
+	pa, pb := members(t, at("pa.npz"))["posterior_predictive/y.npy"], members(t, at("pb.npz"))["posterior_predictive/y.npy"]
+	if len(pa) != 128+8*2*2*40 || !bytes.Equal(pa, pb) || !bytes.Contains(pa, []byte("(2, 2, 40,)")) {
+		t.Errorf("predicted %d bytes of a folder, %d of the job: %.128q", len(pa), len(pb), pa)
+	}
 	files := at("chains")
 	good(t, "draws", folder, "--format", "cmdstan", "--out", files)
 	text, err := os.ReadFile(filepath.Join(files, "tiny-2.csv"))
@@ -84,6 +90,8 @@ func TestDrawsOfJobAndFolder(t *testing.T) {
 	}{
 		{[]string{"draws", folder, "--format", "hdf6", "--out", at("x")}, `there is no format "hdf6"`},
 		{[]string{"draws", folder, "--format", "npz"}, "give a path with --out"},
+		{[]string{"draws", folder, "--predictive", "2"}, "a file of format csv holds draws alone"},
+		{[]string{"draws", folder, "--predictive", "-2", "--out", at("x.npz")}, "give a positive number"},
 		{[]string{"draws", folder, "--format", "npz", "--out", at("x"), "--chain", "1"}, "--chain is for --format csv only"},
 		{[]string{"draws", folder, "--format", "cmdstan", "--out", files}, "is not empty"},
 		{[]string{"draws", folder, "--chain", "3"}, "there are chains 1 to 2"},
@@ -100,6 +108,9 @@ func TestDrawsOfJobAndFolder(t *testing.T) {
 	write(t, folder, "result.json", changed)
 	code, _, stderr := ulisse(t, "", "draws", folder, "--out", at("c.npz"))
 	if code != 0 || !strings.Contains(stderr, "the data are left out") {
+		t.Errorf("exit %d, %s", code, stderr)
+	}
+	if code, _, stderr := ulisse(t, "", "draws", folder, "--out", at("d.npz"), "--predictive", "2"); code != ExitBadInput || !strings.Contains(stderr, "no data to predict from") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 	if m := members(t, at("c.npz")); m["observed_data/y.npy"] != nil || m["sigma.npy"] == nil {

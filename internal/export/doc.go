@@ -11,8 +11,9 @@
 // job goes on, and its chains are of different lengths, the last three hold as
 // many draws of each as the shortest has.
 //
-// Values are the float64 of the run, to the last bit. Whoever has predictions
-// hands them in as a group (Source.Predictive).
+// Values are the float64 of the run, to the last bit. InferenceData's group
+// posterior_predictive is there if it is handed in (Source.Predictive), as
+// Predictive computes it.
 package export
 
 import (

@@ -28,6 +28,7 @@ const (
 	Calibration                    // right-hand sides that only measure
 	Auxiliary                      // the auxiliary variable of the exact sampler
 	Provisional                    // draws before the chains have any
+	Predictive                     // values of the target drawn from the posterior
 )
 
 // Key names a stream.
