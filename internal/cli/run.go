@@ -18,6 +18,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/hooks"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
@@ -30,6 +31,7 @@ import (
 
 type runFlags struct {
 	source
+	hooks   hookFlags
 	out     string
 	resume  string
 	certify bool
@@ -55,6 +57,7 @@ Exit code: 0 converged; 3 ended without converging; 2 bad input; 1 failure;
 		RunE: func(c *cobra.Command, args []string) error { return a.run(c.Context(), &f, args) },
 	}
 	f.flags(c)
+	f.hooks.flags(c)
 	c.Flags().StringVarP(&f.out, "out", "o", "", "write results into this `folder`")
 	c.Flags().StringVar(&f.resume, "resume", "", "go on with the run in this `folder`")
 	c.Flags().BoolVar(&f.certify, "certify", false, "hold the draws against a short run of the exact sampler")
@@ -65,10 +68,18 @@ Exit code: 0 converged; 3 ended without converging; 2 bad input; 1 failure;
 
 func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	budget := f.budget()
+	told, err := f.hooks.hooks()
+	if err != nil {
+		return err
+	}
 	j, err := a.newJob(ctx, f, args, budget)
 	if err != nil {
 		return err
 	}
+	if err := allowed(told, j.spec); err != nil {
+		return err
+	}
+	j.hooks = told
 	fold, err := j.folder(f)
 	if err != nil {
 		return err
@@ -144,8 +155,9 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 	progress.Started(j.data, j.spec)
 	progress.Cache(j.cache)
 	early := &early{job: j, dir: fold.dir}
-	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget,
-		Job: worker.Preloaded{Spec: j.spec, Data: j.data, Problem: j.problem, Plan: &j.plan, Driver: j.driver(j.spec, &j.plan, progress)},
+	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget, Hooks: j.hooks,
+		Untold: func(err error) { progress.Say("hooks", err.Error()+": ulisse run --resume tries again") },
+		Job:    worker.Preloaded{Spec: j.spec, Data: j.data, Problem: j.problem, Plan: &j.plan, Driver: j.driver(j.spec, &j.plan, progress)},
 		Watch: func(v local.View) {
 			progress.Watch(v)
 			early.watch(ctx, v, progress)
@@ -202,6 +214,7 @@ type runJob struct {
 	budget  *parallel.Budget
 	cache   *cmvp.CachePlan // nil for none
 	piped   []byte          // the table, if it came through standard input
+	hooks   *hooks.Hooks    // nil for none
 }
 
 func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *parallel.Budget) (*runJob, error) {

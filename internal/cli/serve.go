@@ -41,6 +41,7 @@ const (
 
 func (a *App) coordinatorCommand() *cobra.Command {
 	var s server.Coordinator
+	var told hookFlags
 	var level string
 	c := &cobra.Command{
 		Use:   "coordinator",
@@ -59,6 +60,9 @@ draws and data sets. Those that found a cluster together are all given the same
 				return err
 			}
 			s.Files = orEnv(s.Files)
+			if s.Hooks, err = told.hooks(); err != nil {
+				return err
+			}
 			return s.Run(c.Context())
 		},
 	}
@@ -72,6 +76,7 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringVar(&s.HTTP, "http", "127.0.0.1:7002", "`address` for the JSON API and probes, with TLS if --tls-cert is given; empty for none")
 	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7003", metricsUsage)
 	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
+	told.flags(c)
 	f.IntVar(&s.BootstrapExpect, "bootstrap-expect", 1, "number of coordinators that found the cluster; 0 to join one")
 	f.IntVar(&s.BootstrapIndex, "bootstrap-index", 0, "place of this one among the coordinators, from 0: those from --bootstrap-expect on join (a pod's ordinal)")
 	f.StringSliceVar(&s.Peers, "peers", nil, "raft addresses of other coordinators, or a name that stands for all of them")

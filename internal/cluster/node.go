@@ -36,6 +36,8 @@ type Node struct {
 	refused  string            // why the last attempt to join failed; keepMembership only
 	troubles map[string]string // why peers could not be asked, by address; keepMembership only
 
+	pending atomic.Int64 // functions that await runs
+
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -178,6 +180,7 @@ func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		n.cancel()
 		n.wg.Wait()
+		n.settle()
 		err := n.trans.Close()
 		err = errors.Join(err, n.mux.close(), n.raft.Shutdown().Error())
 		n.closeErr = errors.Join(err, n.state.close(), n.store.Close())
@@ -247,7 +250,11 @@ func (n *Node) Snapshot(ctx context.Context) error {
 // returns or ctx or the node ends.
 func (n *Node) await(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- f() }()
+	n.pending.Add(1)
+	go func() {
+		defer n.pending.Add(-1)
+		done <- f()
+	}()
 	select {
 	case err := <-done:
 		return err
@@ -255,5 +262,16 @@ func (n *Node) await(ctx context.Context, f func() error) error {
 		return ctx.Err()
 	case <-n.ctx.Done():
 		return raft.ErrRaftShutdown
+	}
+}
+
+// settleMost bounds how long a node that closes waits for what it has proposed.
+const settleMost = 500 * time.Millisecond
+
+// settle waits for futures: raft does not answer those whose entries it has
+// committed and not handed to the state when it shuts down.
+func (n *Node) settle() {
+	for end := time.Now().Add(settleMost); n.pending.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
 	}
 }

@@ -61,6 +61,10 @@ func (c *Coordinator) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 	if !who.Sees(namespace) {
 		return nil, fmt.Errorf("%w: %q", state.ErrNamespace, namespace)
 	}
+	notify, err := c.notify(spec)
+	if err != nil {
+		return nil, err
+	}
 	jobs := 0
 	err = c.Node.View(func(tx *bbolt.Tx) error {
 		if r.Data != "" {
@@ -82,12 +86,29 @@ func (c *Coordinator) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 		return nil, err
 	}
 	j, err := c.apply(ctx, state.Command{Submit: &state.Submit{ID: newID(), Name: spec.Name, ClientID: r.ClientId, Owner: who.User, Namespace: namespace,
-		Spec: string(text), Data: r.Data, Priority: int(r.Priority), Chains: spec.Sampler.Chains, Keeps: int64(spec.Sampler.Chains) * int64(spec.Stop.MaxDraws)}})
+		Spec: string(text), Data: r.Data, Priority: int(r.Priority), Chains: spec.Sampler.Chains, Keeps: int64(spec.Sampler.Chains) * int64(spec.Stop.MaxDraws), Notify: notify}})
 	if err != nil {
 		return nil, err
 	}
 	c.Logger.Info("job submitted", "job", j.ID, "name", j.Name)
 	return record(j), nil
+}
+
+// notify returns whom a job wants told, if the operator allows it.
+func (c *Coordinator) notify(s *job.Spec) (*state.Notify, error) {
+	if s.Notify == nil {
+		return nil, nil
+	}
+	n := &state.Notify{Webhooks: s.Notify.Webhooks}
+	for i, u := range n.Webhooks {
+		if err := c.Hooks.Allowed(u); err != nil {
+			return nil, badField(fmt.Sprintf("spec.notify.webhooks[%d]", i), err.Error())
+		}
+	}
+	for _, k := range s.Notify.On {
+		n.On = append(n.On, state.Kind(k))
+	}
+	return n, nil
 }
 
 // newID returns a new job's id: ten letters and digits, by chance unique.

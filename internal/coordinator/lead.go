@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -30,6 +31,9 @@ func (c *Coordinator) Lead(ctx context.Context) {
 	c.pulses.forget(nil) // what an earlier term heard is old
 	c.Logger.Info("leading the cluster")
 	defer c.Logger.Info("leading the cluster no more")
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { newCourier(l).run(ctx) })
 	for ctx.Err() == nil {
 		changed, workers := c.Node.Changed(), c.workers.Changed()
 		if err := l.look(ctx); err != nil && ctx.Err() == nil {

@@ -26,7 +26,10 @@ var (
 	dataFamily    = monitor.Gauge("data_sets", "Data sets that are recorded.")
 	dataSize      = monitor.Gauge("data_sets_size_bytes", "Size of the recorded data sets.")
 
-	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, illFamily, dataFamily, dataSize}
+	noticeFamily = monitor.Gauge("notices_pending", "Notices of events that hooks have not been told of yet.")
+	sentFamily   = monitor.Counter("notices_total", "Attempts to tell a hook of an event, by what became of them; and notices that were given up.", "result")
+
+	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, illFamily, dataFamily, dataSize, noticeFamily, sentFamily}
 )
 
 // What the leader measures of each job that is at work, while it is.
@@ -76,9 +79,14 @@ func (c *Coordinator) Collect(ch chan<- prometheus.Metric) {
 	counts := map[state.Phase]int{}
 	var active []string
 	sets, size := 0, int64(0)
+	var notices []*state.Notice
 	err := c.Node.View(func(tx *bbolt.Tx) error {
 		active = state.Active(tx)
 		if err := state.CountPhases(tx, counts); err != nil {
+			return err
+		}
+		var err error
+		if notices, err = state.Notices(tx); err != nil {
 			return err
 		}
 		return state.Blobs(tx, func(b *state.Blob) bool { sets, size = sets+1, size+b.Size; return true })
@@ -89,6 +97,10 @@ func (c *Coordinator) Collect(ch chan<- prometheus.Metric) {
 	for p := range jobStates {
 		ch <- jobsFamily.At(float64(counts[p]), string(p))
 	}
+	ch <- noticeFamily.At(float64(len(notices)))
+	ch <- sentFamily.At(float64(c.deliveries.sent.Load()), "sent")
+	ch <- sentFamily.At(float64(c.deliveries.failed.Load()), "failed")
+	ch <- sentFamily.At(float64(c.deliveries.givenUp.Load()), "given_up")
 	ch <- dataFamily.At(float64(sets))
 	ch <- dataSize.At(float64(size))
 	c.collectJobs(ch, active)

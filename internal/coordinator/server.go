@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/hooks"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -55,6 +56,8 @@ type Config struct {
 	// SplitRows is the number of rows from which idle workers share a chain's
 	// products. Zero means 20,000; negative never.
 	SplitRows int
+	// Hooks are told what happens to jobs; nil for nobody.
+	Hooks *hooks.Hooks
 	// MaxJobs bounds the jobs that are kept. Zero means 100,000.
 	MaxJobs int
 	// TokenFile has the first administrator's token, and gets one if it is not
@@ -70,6 +73,8 @@ type Coordinator struct {
 	pulses  *pulses
 	logs    *logs
 	peers   *rpc.Pool
+
+	deliveries deliveries
 
 	pb.UnimplementedJobsServer
 	pb.UnimplementedWorkersServer

@@ -19,6 +19,13 @@ type Spec struct {
 	Solver  Solver  `yaml:"solver" json:"solver"`
 	Stop    Stop    `yaml:"stop" json:"stop"`
 	Seed    uint64  `yaml:"seed" json:"seed"`
+	Notify  *Notify `yaml:"notify,omitempty" json:"notify,omitempty"`
+}
+
+// Notify says whom to tell what happens to the job.
+type Notify struct {
+	Webhooks []string `yaml:"webhooks,flow" json:"webhooks"`         // URLs
+	On       []string `yaml:"on,flow,omitempty" json:"on,omitempty"` // NoticeKinds; none: all but cancelled and recovered
 }
 
 // Data says what to learn from.

@@ -17,6 +17,7 @@ var (
 	SolverMethods     = []string{"cg", "pcg", "ulisse", "auto"}
 	Precisions        = []string{"auto", "float64", "mixed"}
 	Laws              = []string{"paper", "geometric", "decay", "optimal"}
+	NoticeKinds       = []string{"converged", "unconverged", "cancelled", "failed", "stalled", "diverging", "recovered"}
 	PreconditionerSet = []string{"auto", "none", "nystrom", "fitc", "pitc", "cholesky", "rpcholesky", "svd", "fourier", "blockjacobi", "regularized", "ski"}
 )
 
@@ -28,6 +29,12 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // maxDense is the largest n that the dense oracle takes: 800 MB for K.
 const maxDense = 10_000
+
+// Bounds of whom a job wants told.
+const (
+	maxWebhooks = 10
+	maxURL      = 2000
+)
 
 // fault returns the path of the first field that makes no sense and why, or
 // empty strings.
@@ -121,6 +128,17 @@ func (s *Spec) fault() (path, msg string) {
 		)
 		for _, t := range g.Tau {
 			checks = append(checks, positive("data.synthetic.tau", t))
+		}
+	}
+	if n := s.Notify; n != nil {
+		checks = append(checks, check{len(n.Webhooks) == 0, "notify.webhooks", "no URL to tell: give one, or leave notify out"},
+			check{len(n.Webhooks) > maxWebhooks, "notify.webhooks", fmt.Sprintf("%d URLs, but at most %d", len(n.Webhooks), maxWebhooks)})
+		for _, u := range n.Webhooks {
+			web := strings.HasPrefix(u, "https://") || strings.HasPrefix(u, "http://")
+			checks = append(checks, check{!web || len(u) > maxURL, "notify.webhooks", fmt.Sprintf("%.100q is not a URL that begins with https:// or http://, of at most %d characters", u, maxURL)})
+		}
+		for _, k := range n.On {
+			checks = append(checks, oneOf("notify.on", k, NoticeKinds))
 		}
 	}
 	for _, c := range checks {

@@ -22,6 +22,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cluster"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
 	"github.com/ulisse-gp/ulisse/internal/identity"
+	"github.com/ulisse-gp/ulisse/internal/hooks"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
@@ -46,7 +47,8 @@ type Coordinator struct {
 	Grace           time.Duration
 	MemberGrace     time.Duration
 	SplitRows       int
-	DiskReserve     int64 // bytes of the disk that uploads leave free
+	DiskReserve     int64        // bytes of the disk that uploads leave free
+	Hooks           *hooks.Hooks // are told what happens to jobs; nil for nobody
 	Logger          *slog.Logger
 	Security
 	Users
@@ -108,7 +110,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	node := &replica{}
 	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
 	coord, err = coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, Peers: node.peers,
-		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile})
+		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks})
 	if err != nil {
 		raftLis.Close()
 		return err

@@ -19,6 +19,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cluster"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/hooks"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
@@ -35,7 +36,11 @@ type Embedded struct {
 	Job    worker.Preloaded
 	Budget *parallel.Budget
 	// Watch, if set, is told how the run stands, as local.Config's is.
-	Watch  func(local.View)
+	Watch func(local.View)
+	// Hooks are told of the job's end, and of stalls; nil for nobody.
+	Hooks *hooks.Hooks
+	// Untold, if set, is called if hooks could not be told of something in time.
+	Untold func(error)
 	Logger *slog.Logger
 }
 
@@ -44,6 +49,7 @@ const (
 	embeddedID        = "run"
 	embeddedHeartbeat = 100 * time.Millisecond // nobody else can lead
 	embeddedLine      = 64 << 10
+	embeddedNotices   = 15 * time.Second // for hooks to be told of the end
 )
 
 // Run runs the job to its end and returns its run. If ctx is done first it
@@ -59,7 +65,7 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 	defer lis.Close()
 	dial := rpc.Dialer(nil)
 	node := &replica{}
-	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: e.Dir, Logger: e.Logger, Dial: dial, SplitRows: -1})
+	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: e.Dir, Logger: e.Logger, Dial: dial, SplitRows: -1, Hooks: e.Hooks})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -112,6 +118,13 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 		run = f.Run
 		return f.Job.Phase.Ended(), nil
 	})
+	if e.Hooks != nil && ctx.Err() == nil {
+		telling, stop := context.WithTimeout(ctx, embeddedNotices)
+		defer stop()
+		if late := coord.AwaitNotices(telling); late != nil && e.Untold != nil {
+			e.Untold(late)
+		}
+	}
 	return run, elapsed, err
 }
 
