@@ -64,6 +64,9 @@ var Rules = map[string]Rule{
 
 	pb.Tiles_Session_FullMethodName: {Nodes: []Node{Worker}},
 
+	pb.Predictions_Predict_FullMethodName: {Role: state.Viewer, Job: job},
+	pb.Posteriors_Compute_FullMethodName:  {Nodes: []Node{Coordinator}},
+
 	pb.Records_Record_FullMethodName: {Nodes: []Node{Coordinator}},
 	pb.Records_Forget_FullMethodName: {Nodes: []Node{Coordinator}},
 

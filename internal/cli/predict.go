@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 )
 
 type predictFlags struct {
+	remote
 	data     string
 	holdout  bool
 	train    string
@@ -41,25 +43,48 @@ type predictFlags struct {
 func (a *App) predictCommand() *cobra.Command {
 	var f predictFlags
 	c := &cobra.Command{
-		Use:   "predict FOLDER",
+		Use:   "predict FOLDER|JOB",
 		Short: "Predict rows from a posterior, averaged over its draws",
-		Long: `Predict rows from the results of 'ulisse run' in a folder, averaged over the
-draws of the covariance parameters: each draw gives a normal distribution for
-the target, and the prediction is their mixture. A CSV table is written with its
-mean, standard deviation and quantiles, in the units of the target; and, where
-the rows' targets are known, with their log density, CRPS and PIT (the
-probability of what lies below).
+		Long: `Predict rows from the results of 'ulisse run' in a folder, on this machine, or
+from a job that has ended, on its cluster, where batches of rows are split over
+the workers. The prediction is averaged over the draws of the covariance
+parameters: each draw gives a normal distribution for the target, and the
+prediction is their mixture. A CSV table is written with its mean, standard
+deviation and quantiles, in the units of the target; and, where the rows'
+targets are known, with their log density, CRPS and PIT (the probability of
+what lies below).
 
 The rows come from a table with the columns of the inputs (--data), or are those
 that the specification held out (--holdout). Variances are exact to --tolerance,
 by a linear solve for each row and draw; --variance surface solves at a few
 points of the posterior only and takes the variance to be smooth in between,
-which it checks. The result depends on neither threads nor the order of rows.`,
+which it checks. The result depends on neither threads, nor workers, nor the
+order of rows.`,
 		Example: `  ulisse predict concrete --data new.csv --out pred.csv
   ulisse predict concrete --holdout --out pred.csv --scores --plot calibration.svg`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error { return a.predict(c.Context(), &f, args[0]) },
+		RunE: func(c *cobra.Command, args []string) error {
+			o, err := f.options()
+			if err != nil {
+				return err
+			}
+			if isResults(args[0]) {
+				from, err := a.openFolder(c.Context(), &f, args[0])
+				if err != nil {
+					return err
+				}
+				return a.predict(c.Context(), &f, o, from)
+			}
+			return a.on(&f.remote, func(ctx context.Context, s *session, args []string) error {
+				from, err := a.openJob(ctx, s, &f, args[0])
+				if err != nil {
+					return err
+				}
+				return a.predict(ctx, &f, o, from)
+			})(c, args)
+		},
 	}
+	f.remote.flags(c)
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "predict the rows of the table at this `path` (- for standard input)")
 	fl.BoolVar(&f.holdout, "holdout", false, "predict the rows that the specification held out")
@@ -76,6 +101,7 @@ which it checks. The result depends on neither threads nor the order of rows.`,
 	fl.StringVar(&f.variance, "variance", string(predict.Exact), "how to compute variances: exact or surface")
 	fl.Float64Var(&f.tol, "tolerance", predict.DefaultTolerance, "relative error of a standard deviation, at most")
 	fl.IntVar(&f.threads, "threads", 0, "compute on this many cores (default: all)")
+	c.ValidArgsFunction = a.completeJobs(&f.remote)
 	c.RegisterFlagCompletionFunc("variance", cobra.FixedCompletions([]string{"exact", "surface"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -140,20 +166,14 @@ type predictView struct {
 	Warnings []string         `json:"warnings"`
 }
 
-func (a *App) predict(ctx context.Context, f *predictFlags, arg string) error {
-	o, err := f.options()
-	if err != nil {
-		return err
-	}
-	from, err := a.openFolder(ctx, f, arg)
-	if err != nil {
-		return err
-	}
-	return a.predictFrom(ctx, f, o, from)
+// isResults reports whether an argument is a folder of results, not a job.
+func isResults(arg string) bool {
+	st, err := os.Stat(arg)
+	return err == nil && st.IsDir()
 }
 
-// predictFrom predicts what the flags ask for and writes it.
-func (a *App) predictFrom(ctx context.Context, f *predictFlags, o predict.Options, from oracle) error {
+// predict predicts what the flags ask for and writes it.
+func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, from oracle) error {
 	pts, err := a.points(ctx, f, from)
 	if err != nil {
 		return err

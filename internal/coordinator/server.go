@@ -48,6 +48,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Dial connects to another coordinator.
 	Dial func(address string) (*grpc.ClientConn, error)
+	// DialWorker connects to a worker. nil means Dial.
+	DialWorker func(address string) (*grpc.ClientConn, error)
 	// Peers returns the addresses of the other coordinators' RPCs.
 	Peers func() []string
 	// Grace is how long a worker may be silent before its chains are given to
@@ -73,6 +75,8 @@ type Coordinator struct {
 	pulses  *pulses
 	logs    *logs
 	peers   *rpc.Pool
+	// toWorkers are the connections to workers, which predict.
+	toWorkers *rpc.Pool
 
 	deliveries deliveries
 
@@ -91,6 +95,9 @@ func New(c Config) (*Coordinator, error) {
 	if c.MaxJobs == 0 {
 		c.MaxJobs = 100_000
 	}
+	if c.DialWorker == nil {
+		c.DialWorker = c.Dial
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -98,7 +105,7 @@ func New(c Config) (*Coordinator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the job logs: %w", err)
 	}
-	return &Coordinator{Config: c, views: newViews(c.Node), workers: newRegistry(), pulses: newPulses(), logs: l, peers: rpc.NewPool(c.Dial)}, nil
+	return &Coordinator{Config: c, views: newViews(c.Node), workers: newRegistry(), pulses: newPulses(), logs: l, peers: rpc.NewPool(c.Dial), toWorkers: rpc.NewPool(c.DialWorker)}, nil
 }
 
 // Register registers the services.
@@ -107,11 +114,13 @@ func (c *Coordinator) Register(s grpc.ServiceRegistrar) {
 	pb.RegisterWorkersServer(s, workersServer{c})
 	pb.RegisterRecordsServer(s, &records{c: c})
 	pb.RegisterUsersServer(s, users{Coordinator: c})
+	pb.RegisterPredictionsServer(s, newPredictions(c))
 }
 
 // Close releases what the coordinator holds.
 func (c *Coordinator) Close() error {
 	c.peers.Close()
+	c.toWorkers.Close()
 	return c.logs.close()
 }
 

@@ -70,6 +70,9 @@ var rules = map[string][]Role{
 	"/ulisse.v1.Users/SetNamespace":    users,
 	"/ulisse.v1.Users/ListNamespaces":  users,
 	"/ulisse.v1.Users/DeleteNamespace": users,
+
+	"/ulisse.v1.Predictions/Predict": users,
+	"/ulisse.v1.Posteriors/Compute":  coordinators,
 }
 
 // Public reports whether everybody may make a call: to ask for the health.

@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -152,7 +151,7 @@ type Predictor struct {
 	Config
 	order []int // in which draws are visited
 
-	mu          sync.Mutex
+	turn        chan struct{} // full while somebody computes
 	op          *cmvp.Operator
 	solver      *solve.Solver
 	alphas      [][]float64 // K⁻¹y of each draw
@@ -188,7 +187,7 @@ func New(c Config) (*Predictor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Predictor{Config: c, order: path(c.Draws), surface: s}, nil
+	return &Predictor{Config: c, turn: make(chan struct{}, 1), order: path(c.Draws), surface: s}, nil
 }
 
 // rankFactor is how many times the automatic rank of a run a predictor's
@@ -313,8 +312,12 @@ func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs, o Options)
 	if err := o.Check(); err != nil {
 		return nil, Stats{}, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, Stats{}, ctx.Err()
+	}
 	if points.Dim() != p.Problem.Model.Dim {
 		panic(fmt.Sprintf("predict: points of dimension %d, training data of %d", points.Dim(), p.Problem.Model.Dim))
 	}

@@ -109,7 +109,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	dial := rpc.Dialer(src.Credentials(identity.Coordinator), c.dialOptions(src == nil, func() string { return coord.NodeKey() })...)
 	node := &replica{}
 	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
-	coord, err = coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, Peers: node.peers,
+	coord, err = coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
 		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks})
 	if err != nil {
 		raftLis.Close()

@@ -41,6 +41,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *rep
 	api := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler), runtime.WithIncomingHeaderMatcher(header))
 	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
 		pb.RegisterJobsHandler, pb.RegisterWorkersHandler, pb.RegisterClusterHandler, pb.RegisterDataHandler, pb.RegisterUsersHandler,
+		pb.RegisterPredictionsHandler,
 	} {
 		if err := register(ctx, api, conn); err != nil {
 			return nil, err

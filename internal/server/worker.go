@@ -21,6 +21,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
@@ -111,9 +112,11 @@ func (c Worker) Run(ctx context.Context) (err error) {
 	}
 	defer blobs.Close()
 	tiles := shard.NewServer(shard.ServerConfig{Source: w, Budget: budget, Meter: meter})
+	posteriors := worker.NewPosteriors(w, &predict.Solutions{Dir: filepath.Join(c.Dir, "predict"), Most: worker.SolutionsDiskBytes})
 	s, healthy := rpc.NewServer(src.Credentials(identity.Worker), func(s *grpc.Server) {
 		pb.RegisterTilesServer(s, tiles)
 		pb.RegisterDataServer(s, blobs)
+		pb.RegisterPosteriorsServer(s, posteriors)
 	}, append(shard.ServerOptions(), c.gated(src, identity.Gate{NodesOnly: true}, nil, nil)...)...)
 	failed := make(chan error, 1)
 	var wg sync.WaitGroup

@@ -22,6 +22,16 @@ func inputsAddress(job, sha256 string) string { return job + "/" + sha256 }
 // what the row server computes with.
 func (w *Worker) Inputs(ctx context.Context, address string) (*cmvp.Inputs, error) {
 	id, sha256, _ := strings.Cut(address, "/")
+	l, err := w.dataOf(ctx, id, sha256)
+	if err != nil {
+		return nil, err
+	}
+	return l.problem.Inputs, nil
+}
+
+// dataOf returns a job with its data, which must have the given hash, reading
+// them if need be.
+func (w *Worker) dataOf(ctx context.Context, id, sha256 string) (*loaded, error) {
 	var j *pb.Job
 	err := w.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 		j, err = pb.NewJobsClient(conn).Get(ctx, &pb.GetJobRequest{Id: id, Stale: true})
@@ -37,5 +47,5 @@ func (w *Worker) Inputs(ctx context.Context, address string) (*cmvp.Inputs, erro
 	if l.data.SHA256 != sha256 {
 		return nil, fmt.Errorf("%w: the data of job %s have the hash %s, not %s", fs.ErrNotExist, id, l.data.SHA256, sha256)
 	}
-	return l.problem.Inputs, nil
+	return l, nil
 }

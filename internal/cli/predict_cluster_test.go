@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/server"
+)
+
+// background runs f until the function returned is called, or the test ends.
+func background(t *testing.T, f func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	ended := false
+	stop = func() {
+		if cancel(); !ended {
+			ended = true
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// liveCluster is a coordinator and workers in this process.
+type liveCluster struct {
+	address, http string
+	stop          []func() // of the workers
+}
+
+func newLiveCluster(t *testing.T, workers ...string) *liveCluster {
+	t.Helper()
+	c := &liveCluster{}
+	ready := make(chan struct{})
+	coord := server.Coordinator{ID: "c", Dir: t.TempDir(), Listen: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0", BootstrapExpect: 1,
+		Grace: time.Minute, DiskReserve: 1, Logger: slog.New(slog.DiscardHandler),
+		Ready: func(grpc, _, http string) { c.address, c.http = grpc, http; close(ready) }}
+	background(t, coord.Run)
+	<-ready
+	for _, id := range workers {
+		w := server.Worker{ID: id, Dir: t.TempDir(), Coordinators: []string{c.address}, Listen: "127.0.0.1:0", Cores: 1, Logger: slog.New(slog.DiscardHandler)}
+		c.stop = append(c.stop, background(t, w.Run))
+	}
+	return c
+}
+
+// A cluster predicts what one machine does from the same draws, to the last bit,
+// also when a worker is lost.
+func TestPredictOnACluster(t *testing.T) {
+	c := newLiveCluster(t, "w1", "w2")
+	dir := t.TempDir()
+	spec := write(t, dir, "s.yaml", smallSpec)
+	results := filepath.Join(dir, "results")
+	code, _, stderr := ulisse(t, "", "submit", spec, "--holdout", "0.25", "--coordinators", c.address, "--wait", "--out", results, "--quiet")
+	if code != ExitConverged {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	here, there := filepath.Join(dir, "here.csv"), filepath.Join(dir, "there.csv")
+	if code, _, stderr = ulisse(t, "", "predict", results, "--holdout", "--out", here); code != 0 {
+		t.Fatal(stderr)
+	}
+	want, err := os.ReadFile(here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round, stop := range append([]func(){func() {}}, c.stop[0]) {
+		stop()
+		code, stdout, stderr := ulisse(t, "", "predict", "small", "--holdout", "--out", there, "--coordinators", c.address, "--json")
+		var v predictView
+		if err := json.Unmarshal([]byte(stdout), &v); code != 0 || err != nil {
+			t.Fatal(code, stderr, err)
+		}
+		if got, err := os.ReadFile(there); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("with %d workers gone the cluster predicts otherwise: %v\n%.300s\n%.300s", round, err, got, want)
+		}
+		if v.Rows != 30 || v.Scores == nil {
+			t.Errorf("%+v", v)
+		}
+	}
+	if code, _, stderr = ulisse(t, "", "predict", "small", "--holdout", "--threads", "3", "--coordinators", c.address); code != ExitBadInput || !strings.Contains(stderr, "workers compute") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+	if code, _, stderr = ulisse(t, "", "predict", "nobody", "--holdout", "--coordinators", c.address); code != ExitBadInput || !strings.Contains(stderr, `there is no job "nobody"`) {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+	predictRPC(t, c, predictions(t, there))
+}
+
+// predictRPC makes calls as a program would that speaks HTTP.
+func predictRPC(t *testing.T, c *liveCluster, known map[string][]float64) {
+	post := func(job, body string) (int, string) {
+		t.Helper()
+		r, err := http.Post("http://"+c.http+"/v1/jobs/"+job+":predict", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.StatusCode, string(text)
+	}
+	_, out, _ := ulisse(t, "", "jobs", "--json", "--coordinators", c.address)
+	var jobs []struct{ ID string }
+	if err := json.Unmarshal([]byte(out), &jobs); err != nil || len(jobs) != 1 {
+		t.Fatal(err, out)
+	}
+	id := jobs[0].ID
+	status, text := post(id, `{"rows": [{"inputs": [0.5, -0.5]}, {"inputs": [0, 0]}], "targets": [0.1, 0.2], "quantiles": [0.9], "latent": true}`)
+	var answer struct {
+		Result struct {
+			Rows []struct {
+				Mean, SD, CRPS, PIT *float64
+				Quantiles           []float64
+			}
+			Stats struct{ Draws int }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &answer); status != 200 || err != nil || len(answer.Result.Rows) != 2 || answer.Result.Stats.Draws < 10 {
+		t.Fatal(status, text, err)
+	}
+	for _, r := range answer.Result.Rows {
+		if *r.SD <= 0 || *r.SD >= known["sd"][0] || len(r.Quantiles) != 1 || r.Quantiles[0] <= *r.Mean || *r.CRPS <= 0 || *r.PIT <= 0 {
+			t.Errorf("%s", text)
+		}
+	}
+	for body, want := range map[string]string{
+		`{}`:                                 "0 rows",
+		`{"rows": [{"inputs": [1]}]}`:        "row 1 has 1 inputs, the job's data have 2",
+		`{"rows": [{"inputs": [1, "NaN"]}]}`: "not finite",
+		`{"rows": [{"inputs": [1, 2]}], "targets": [1, 2]}`:                                 "2 targets for 1 rows",
+		`{"rows": [{"inputs": [1, 2]}], "quantiles": [2]}`:                                  "not a probability",
+		`{"rows": [{"inputs": [1, 2]}], "variance": "x"}`:                                   "unknown way",
+		`{"rows": [{"inputs": [1, 2]}], "tolerance": 7}`:                                    "a tolerance of 7",
+		`{"rows": [{"inputs": [1, 2]}], "draws": 1000000}`:                                  "1000000 draws",
+		`{"rows": [` + strings.Repeat(`{"inputs": [1, 2]},`, 1024) + `{"inputs": [1, 2]}]}`: "1025 rows",
+	} {
+		if status, text := post(id, body); status != 400 || !strings.Contains(text, want) {
+			t.Errorf("%.60s: %d, %s; want %s", body, status, text, want)
+		}
+	}
+	if status, text := post("nobody", `{"rows": [{"inputs": [1, 2]}]}`); status != 404 {
+		t.Error(status, text)
+	}
+	if code, _, stderr := ulisse(t, "", "submit", write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(smallSpec, "40", "4000")), "--coordinators", c.address); code != 0 {
+		t.Fatal(stderr)
+	}
+	_, out, _ = ulisse(t, "", "jobs", "--json", "--coordinators", c.address)
+	if err := json.Unmarshal([]byte(out), &jobs); err != nil || len(jobs) != 2 {
+		t.Fatal(err, out)
+	}
+	if status, text := post(jobs[0].ID, `{"rows": [{"inputs": [1, 2]}]}`); status != 400 || !strings.Contains(text, "jobs that have ended") {
+		t.Error(status, text)
+	}
+	if code, _, stderr := ulisse(t, "", "predict", jobs[0].ID, "--holdout", "--coordinators", c.address); code != ExitFailure || !strings.Contains(stderr, "jobs that have ended") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+}

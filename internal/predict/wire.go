@@ -1,0 +1,155 @@
+package predict
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// Bounds on what a request over the wire may ask for.
+const (
+	MaxRows      = 1024
+	MaxQuantiles = 50
+	MaxDraws     = 1000
+)
+
+// CheckRequest returns an error, with the field at fault, unless a request can be
+// answered for data of d inputs.
+func CheckRequest(r *pb.PredictRequest, d int) (field string, err error) {
+	o := options(r)
+	switch {
+	case len(r.Rows) == 0 || len(r.Rows) > MaxRows:
+		return "rows", fmt.Errorf("%d rows: send 1 to %d at a time", len(r.Rows), MaxRows)
+	case len(r.Targets) > 0 && len(r.Targets) != len(r.Rows):
+		return "targets", fmt.Errorf("%d targets for %d rows: send all or none", len(r.Targets), len(r.Rows))
+	case len(r.Quantiles) > MaxQuantiles:
+		return "quantiles", fmt.Errorf("%d quantiles, more than %d", len(r.Quantiles), MaxQuantiles)
+	case r.Draws < 0 || r.Draws > MaxDraws:
+		return "draws", fmt.Errorf("%d draws: average over 1 to %d, or 0 for as many as are independent", r.Draws, MaxDraws)
+	}
+	if err := o.Check(); err != nil {
+		return "variance", err
+	}
+	for i, p := range r.Rows {
+		if len(p.GetInputs()) != d {
+			return "rows", fmt.Errorf("row %d has %d inputs, the job's data have %d", i+1, len(p.GetInputs()), d)
+		}
+		for _, x := range p.Inputs {
+			if math.IsNaN(x) || math.IsInf(x, 0) {
+				return "rows", fmt.Errorf("row %d has an input that is not finite", i+1)
+			}
+		}
+	}
+	for i, y := range r.Targets {
+		if math.IsNaN(y) || math.IsInf(y, 0) {
+			return "targets", fmt.Errorf("the target of row %d is not finite", i+1)
+		}
+	}
+	for _, p := range r.Quantiles {
+		if !(p > 0 && p < 1) {
+			return "quantiles", fmt.Errorf("%g is not a probability between 0 and 1", p)
+		}
+	}
+	return "", nil
+}
+
+func options(r *pb.PredictRequest) Options {
+	return Options{Tolerance: r.Tolerance, Latent: r.Latent, Variance: Variance(r.Variance)}
+}
+
+// Decode returns what a request that was checked asks for.
+func Decode(r *pb.PredictRequest) (Request, Options) {
+	out := Request{Targets: r.Targets, Probs: r.Quantiles}
+	if len(r.Targets) == 0 {
+		out.Targets = nil
+	}
+	for _, p := range r.Rows {
+		out.X = append(out.X, p.Inputs)
+	}
+	return out, options(r)
+}
+
+// Encode returns a request as it travels.
+func Encode(job string, r Request, o Options, draws int) *pb.PredictRequest {
+	out := &pb.PredictRequest{Id: job, Targets: r.Targets, Quantiles: r.Probs, Latent: o.Latent, Draws: int32(draws), Variance: string(o.Variance),
+		Tolerance: o.Tolerance, Progress: o.Progress != nil}
+	for _, x := range r.X {
+		out.Rows = append(out.Rows, &pb.Point{Inputs: x})
+	}
+	return out
+}
+
+// Answer returns predictions as they travel.
+func Answer(rows []Row, s Stats, draws [][]float64) *pb.PredictResponse {
+	out := &pb.PredictResponse{DrawsSha256: DrawsSHA256(draws), Stats: &pb.PredictStats{Draws: int32(s.Draws), Rows: int64(s.Rows), Solves: int64(s.Solves),
+		Iterations: int64(s.Iterations), Unconverged: int64(s.Unconverged), MeansUnconverged: int64(s.MeansUnconverged), Clipped: int64(s.Clipped),
+		Bound: s.Bound, SurfaceError: s.SurfaceError}}
+	for _, r := range rows {
+		p := &pb.PredictedRow{Mean: r.Mean, Sd: r.SD, Quantiles: r.Quantiles}
+		if !math.IsNaN(r.Target) {
+			p.LogDensity, p.Crps, p.Pit = &r.LogDensity, &r.CRPS, &r.PIT
+		}
+		out.Rows = append(out.Rows, p)
+	}
+	return out
+}
+
+// Answered returns the predictions of an answer to a request.
+func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
+	if len(m.Rows) != len(r.X) {
+		return nil, Stats{}, fmt.Errorf("%d rows came back of %d", len(m.Rows), len(r.X))
+	}
+	var rows []Row
+	nan := math.NaN()
+	for i, p := range m.Rows {
+		row := Row{Mean: p.Mean, SD: p.Sd, Quantiles: p.Quantiles, Target: nan, LogDensity: nan, CRPS: nan, PIT: nan}
+		if len(p.Quantiles) != len(r.Probs) {
+			return nil, Stats{}, fmt.Errorf("%d quantiles came back of %d", len(p.Quantiles), len(r.Probs))
+		}
+		if r.Targets != nil {
+			row.Target, row.LogDensity, row.CRPS, row.PIT = r.Targets[i], p.GetLogDensity(), p.GetCrps(), p.GetPit()
+		}
+		rows = append(rows, row)
+	}
+	s := m.Stats
+	return rows, Stats{Draws: int(s.GetDraws()), Rows: int(s.GetRows()), Solves: int(s.GetSolves()), Iterations: int(s.GetIterations()),
+		Unconverged: int(s.GetUnconverged()), MeansUnconverged: int(s.GetMeansUnconverged()), Clipped: int(s.GetClipped()),
+		Bound: s.GetBound(), SurfaceError: s.GetSurfaceError()}, nil
+}
+
+// EncodeDraws returns draws of ψ as little-endian float64, and DecodeDraws reads
+// those of p parameters back.
+func EncodeDraws(draws [][]float64) []byte {
+	var b []byte
+	for _, psi := range draws {
+		for _, x := range psi {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
+		}
+	}
+	return b
+}
+
+// DecodeDraws reads what EncodeDraws wrote.
+func DecodeDraws(b []byte, p int) ([][]float64, error) {
+	if len(b) == 0 || len(b)%(8*p) != 0 || len(b) > 8*p*MaxDraws {
+		return nil, errors.New("these are not draws of the model's parameters, or too many")
+	}
+	draws := columns(p, len(b)/(8*p))
+	for t := range draws {
+		for i := range draws[t] {
+			draws[t][i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*(t*p+i):]))
+		}
+	}
+	return draws, nil
+}
+
+// DrawsSHA256 returns the hash of draws in hex.
+func DrawsSHA256(draws [][]float64) string {
+	sum := sha256.Sum256(EncodeDraws(draws))
+	return hex.EncodeToString(sum[:])
+}
