@@ -34,18 +34,18 @@ var (
 
 // What the leader measures of each job that is at work, while it is.
 var (
-	jobDraws     = monitor.Gauge("job_draws", "Draws that every chain of a job at work has.", "job", "name")
-	jobWanted    = monitor.Gauge("job_draws_wanted", "Draws of each chain that the job asks for.", "job", "name")
-	jobRHat      = monitor.Gauge("job_rhat", "Largest R-hat over the job's parameters; none before there is one.", "job", "name")
-	jobESS       = monitor.Gauge("job_ess", "Smallest effective sample size over the job's parameters, bulk or tail.", "job", "name")
-	jobPace      = monitor.Gauge("job_ess_per_second", "Effective draws for each second that the job was at work.", "job", "name")
-	jobActive    = monitor.Gauge("job_active_seconds", "Time that the job has been at work.", "job", "name")
-	jobLimit     = monitor.Gauge("job_rhat_limit", "R-hat at which the job counts as converged.", "job", "name")
-	jobGradients = monitor.Counter("job_gradients_total", "Gradients of the job, as its checkpoints say.", "job", "name")
-	jobProducts  = monitor.Counter("job_products_total", "Products of K with a block of vectors.", "job", "name")
-	jobPairs     = monitor.Counter("job_pairs_total", "Elements of K that the job's products ranged over.", "job", "name")
-	jobHealth    = monitor.Gauge("job_unhealthy", "1 for a job at work that is stalled or diverging, as the label status says; else there is none.", "job", "name", "status")
-	jobFailures  = monitor.Counter("job_solves_unconverged_total", "Right-hand sides whose solve stopped before its tolerance.", "job", "name")
+	jobDraws     = monitor.Gauge("job_draws", "Draws that every chain of a job at work has.", "id", "name")
+	jobWanted    = monitor.Gauge("job_draws_wanted", "Draws of each chain that the job asks for.", "id", "name")
+	jobRHat      = monitor.Gauge("job_rhat", "Largest R-hat over the job's parameters; none before there is one.", "id", "name")
+	jobESS       = monitor.Gauge("job_ess", "Smallest effective sample size over the job's parameters, bulk or tail.", "id", "name")
+	jobPace      = monitor.Gauge("job_ess_per_second", "Effective draws for each second that the job was at work.", "id", "name")
+	jobActive    = monitor.Gauge("job_active_seconds", "Time that the job has been at work.", "id", "name")
+	jobLimit     = monitor.Gauge("job_rhat_limit", "R-hat at which the job counts as converged.", "id", "name")
+	jobGradients = monitor.Counter("job_gradients_total", "Gradients of the job, as its checkpoints say.", "id", "name")
+	jobProducts  = monitor.Counter("job_products_total", "Products of K with a block of vectors.", "id", "name")
+	jobPairs     = monitor.Counter("job_pairs_total", "Elements of K that the job's products ranged over.", "id", "name")
+	jobHealth    = monitor.Gauge("job_unhealthy", "1 for a job at work that is stalled or diverging, as the label status says; else there is none.", "id", "name", "status")
+	jobFailures  = monitor.Counter("job_solves_unconverged_total", "Right-hand sides whose solve stopped before its tolerance.", "id", "name")
 
 	jobFamilies = []monitor.Family{jobDraws, jobWanted, jobRHat, jobESS, jobPace, jobActive, jobLimit, jobGradients, jobProducts, jobPairs, jobFailures, jobHealth}
 )

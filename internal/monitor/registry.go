@@ -3,6 +3,7 @@ package monitor
 import (
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -21,15 +22,21 @@ func NewRegistry() *prometheus.Registry {
 	return r
 }
 
-// buildInfo is a 1 with the versions as labels.
+// buildInfo is a 1 with the versions as labels, and the process's clock.
 type buildInfo struct{}
+
+var clock = Gauge("clock_timestamp_seconds", "What the process's clock shows, since 1970: its distance from the time of the scrape is the clock's error.")
 
 var buildDesc = prometheus.NewDesc(Namespace+"_build_info", "Always 1; its labels say which version runs.", []string{"version", "go_version", "architecture"}, nil)
 
-func (buildInfo) Describe(ch chan<- *prometheus.Desc) { ch <- buildDesc }
+func (buildInfo) Describe(ch chan<- *prometheus.Desc) {
+	ch <- buildDesc
+	ch <- clock.desc
+}
 
 func (buildInfo) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(buildDesc, prometheus.GaugeValue, 1, version.Version, strings.TrimPrefix(runtime.Version(), "go"), runtime.GOARCH)
+	ch <- clock.At(float64(time.Now().UnixMilli()) / 1e3)
 }
 
 // Family is a metric whose value is read when it is asked for.

@@ -237,7 +237,7 @@ runtime and of the process (` + "`go_…`, `process_…`" + `). A test keeps thi
 		slices.Sort(rows)
 		b.WriteString(strings.Join(rows, "") + "\n")
 	}
-	b.WriteString("All processes export `ulisse_build_info`, a 1 with the labels version, go_version and architecture.\n")
+	b.WriteString("All processes export `ulisse_build_info`, a 1 with the labels version, go_version and architecture, and\n`ulisse_clock_timestamp_seconds`, what their clock shows: its distance from the time of the scrape is its error.\n")
 	return b.Bytes()
 }
 
