@@ -77,6 +77,7 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7003", metricsUsage)
 	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
 	told.flags(c)
+	f.Int64Var(&s.LogBytes, "log-bytes", 1<<30, "`bytes` of the logs of all jobs that are kept; the oldest make room")
 	f.IntVar(&s.BootstrapExpect, "bootstrap-expect", 1, "number of coordinators that found the cluster; 0 to join one")
 	f.IntVar(&s.BootstrapIndex, "bootstrap-index", 0, "place of this one among the coordinators, from 0: those from --bootstrap-expect on join (a pod's ordinal)")
 	f.StringSliceVar(&s.Peers, "peers", nil, "raft addresses of other coordinators, or a name that stands for all of them")

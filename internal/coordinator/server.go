@@ -60,6 +60,8 @@ type Config struct {
 	SplitRows int
 	// Hooks are told what happens to jobs; nil for nobody.
 	Hooks *hooks.Hooks
+	// LogBytes bounds the logs of all jobs: the oldest make room. Zero means 1 GiB.
+	LogBytes int64
 	// MaxJobs bounds the jobs that are kept. Zero means 100,000.
 	MaxJobs int
 	// TokenFile has the first administrator's token, and gets one if it is not
@@ -92,6 +94,9 @@ func New(c Config) (*Coordinator, error) {
 	if c.SplitRows == 0 {
 		c.SplitRows = 20_000
 	}
+	if c.LogBytes == 0 {
+		c.LogBytes = 1 << 30
+	}
 	if c.MaxJobs == 0 {
 		c.MaxJobs = 100_000
 	}
@@ -101,7 +106,7 @@ func New(c Config) (*Coordinator, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	l, err := openLogs(c.Dir)
+	l, err := openLogs(c.Dir, c.LogBytes)
 	if err != nil {
 		return nil, fmt.Errorf("opening the job logs: %w", err)
 	}

@@ -48,6 +48,7 @@ type Coordinator struct {
 	MemberGrace     time.Duration
 	SplitRows       int
 	DiskReserve     int64        // bytes of the disk that uploads leave free
+	LogBytes        int64        // of the logs of all jobs; 0: 1 GiB
 	Hooks           *hooks.Hooks // are told what happens to jobs; nil for nobody
 	Logger          *slog.Logger
 	Security
@@ -110,7 +111,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	node := &replica{}
 	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
 	coord, err = coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
-		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks})
+		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks, LogBytes: c.LogBytes})
 	if err != nil {
 		raftLis.Close()
 		return err

@@ -1213,11 +1213,13 @@ func (x *AwaitResponse) GetAssignment() []byte {
 }
 
 type LogRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
-	Worker        string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
-	Lines         []string               `protobuf:"bytes,4,rep,name=lines,proto3" json:"lines,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Chain  int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	Worker string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
+	Lines  []string               `protobuf:"bytes,4,rep,name=lines,proto3" json:"lines,omitempty"`
+	// received is when the leader took the lines, as it tells other coordinators.
+	Received      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=received,proto3" json:"received,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1276,6 +1278,13 @@ func (x *LogRequest) GetWorker() string {
 func (x *LogRequest) GetLines() []string {
 	if x != nil {
 		return x.Lines
+	}
+	return nil
+}
+
+func (x *LogRequest) GetReceived() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Received
 	}
 	return nil
 }
@@ -1538,13 +1547,14 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\rAwaitResponse\x12\x1e\n" +
 	"\n" +
 	"assignment\x18\x01 \x01(\fR\n" +
-	"assignment\"b\n" +
+	"assignment\"\x9a\x01\n" +
 	"\n" +
 	"LogRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x16\n" +
 	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x14\n" +
-	"\x05lines\x18\x04 \x03(\tR\x05lines\"\r\n" +
+	"\x05lines\x18\x04 \x03(\tR\x05lines\x126\n" +
+	"\breceived\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\breceived\"\r\n" +
 	"\vLogResponse\"*\n" +
 	"\x12ListWorkersRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"B\n" +
@@ -1616,24 +1626,25 @@ var file_ulisse_v1_workers_proto_depIdxs = []int32{
 	11, // 14: ulisse.v1.CoordinatorMessage.revoke:type_name -> ulisse.v1.Revoke
 	12, // 15: ulisse.v1.CoordinatorMessage.leave:type_name -> ulisse.v1.Leave
 	3,  // 16: ulisse.v1.Drive.placement:type_name -> ulisse.v1.Placement
-	0,  // 17: ulisse.v1.ListWorkersResponse.workers:type_name -> ulisse.v1.Worker
-	5,  // 18: ulisse.v1.Workers.Connect:input_type -> ulisse.v1.WorkerMessage
-	13, // 19: ulisse.v1.Workers.Report:input_type -> ulisse.v1.ReportRequest
-	15, // 20: ulisse.v1.Workers.Await:input_type -> ulisse.v1.AwaitRequest
-	17, // 21: ulisse.v1.Workers.Log:input_type -> ulisse.v1.LogRequest
-	19, // 22: ulisse.v1.Workers.List:input_type -> ulisse.v1.ListWorkersRequest
-	21, // 23: ulisse.v1.Workers.Drain:input_type -> ulisse.v1.DrainRequest
-	9,  // 24: ulisse.v1.Workers.Connect:output_type -> ulisse.v1.CoordinatorMessage
-	14, // 25: ulisse.v1.Workers.Report:output_type -> ulisse.v1.ReportResponse
-	16, // 26: ulisse.v1.Workers.Await:output_type -> ulisse.v1.AwaitResponse
-	18, // 27: ulisse.v1.Workers.Log:output_type -> ulisse.v1.LogResponse
-	20, // 28: ulisse.v1.Workers.List:output_type -> ulisse.v1.ListWorkersResponse
-	0,  // 29: ulisse.v1.Workers.Drain:output_type -> ulisse.v1.Worker
-	24, // [24:30] is the sub-list for method output_type
-	18, // [18:24] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	22, // 17: ulisse.v1.LogRequest.received:type_name -> google.protobuf.Timestamp
+	0,  // 18: ulisse.v1.ListWorkersResponse.workers:type_name -> ulisse.v1.Worker
+	5,  // 19: ulisse.v1.Workers.Connect:input_type -> ulisse.v1.WorkerMessage
+	13, // 20: ulisse.v1.Workers.Report:input_type -> ulisse.v1.ReportRequest
+	15, // 21: ulisse.v1.Workers.Await:input_type -> ulisse.v1.AwaitRequest
+	17, // 22: ulisse.v1.Workers.Log:input_type -> ulisse.v1.LogRequest
+	19, // 23: ulisse.v1.Workers.List:input_type -> ulisse.v1.ListWorkersRequest
+	21, // 24: ulisse.v1.Workers.Drain:input_type -> ulisse.v1.DrainRequest
+	9,  // 25: ulisse.v1.Workers.Connect:output_type -> ulisse.v1.CoordinatorMessage
+	14, // 26: ulisse.v1.Workers.Report:output_type -> ulisse.v1.ReportResponse
+	16, // 27: ulisse.v1.Workers.Await:output_type -> ulisse.v1.AwaitResponse
+	18, // 28: ulisse.v1.Workers.Log:output_type -> ulisse.v1.LogResponse
+	20, // 29: ulisse.v1.Workers.List:output_type -> ulisse.v1.ListWorkersResponse
+	0,  // 30: ulisse.v1.Workers.Drain:output_type -> ulisse.v1.Worker
+	25, // [25:31] is the sub-list for method output_type
+	19, // [19:25] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_workers_proto_init() }
