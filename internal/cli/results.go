@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -32,10 +31,10 @@ func (a *App) record(ctx context.Context, s *session, j *pb.Job) (*report.Record
 		rec.Origin.Ended = j.Ended.AsTime()
 	}
 	for _, c := range j.GetProgress().GetChains() {
-		rec.Origin.Workers = append(append(rec.Origin.Workers, c.Worker), c.Group...)
+		for _, w := range append([]string{c.Worker}, c.Group...) {
+			rec.Origin.Saw(w)
+		}
 	}
-	slices.Sort(rec.Origin.Workers)
-	rec.Origin.Workers = slices.DeleteFunc(slices.Compact(rec.Origin.Workers), func(w string) bool { return w == "" })
 	if err := rec.Open(); err != nil {
 		return nil, fmt.Errorf("the result of job %s cannot be read: %w", j.Id, err)
 	}
@@ -43,12 +42,14 @@ func (a *App) record(ctx context.Context, s *session, j *pb.Job) (*report.Record
 }
 
 // keep writes what report.WriteAll does not: the specification and the log.
-func (a *App) keep(ctx context.Context, s *session, j *pb.Job, dir, spec string) error {
-	if err := writeBytes(filepath.Join(dir, "spec.yaml"), []byte(spec)); err != nil {
+// The log tells who computed the job.
+func (a *App) keep(ctx context.Context, s *session, j *pb.Job, dir string, rec *report.Record) error {
+	if err := writeBytes(filepath.Join(dir, "spec.yaml"), []byte(rec.SpecText)); err != nil {
 		return err
 	}
 	err := report.WriteFile(filepath.Join(dir, "log.jsonl"), func(w io.Writer) error {
 		return s.Logs(ctx, &pb.LogsRequest{Id: j.Id}, func(l *pb.LogLine) error {
+			rec.Origin.Saw(l.Worker)
 			line, err := logLine(l)
 			if err == nil {
 				_, err = w.Write(append(line, '\n'))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,10 +74,7 @@ func (s *subject) stats(ctx context.Context, rec *report.Record) (*report.Stats,
 	st := report.NewStats(rec.Run)
 	err := s.session.Logs(ctx, &pb.LogsRequest{Id: s.job.Id}, func(l *pb.LogLine) error {
 		st.Add(rec.Run, []byte(l.Text))
-		if o := &rec.Origin; l.Worker != "" && !slices.Contains(o.Workers, l.Worker) {
-			o.Workers = append(o.Workers, l.Worker)
-			slices.Sort(o.Workers)
-		}
+		rec.Origin.Saw(l.Worker)
 		return nil
 	})
 	if err != nil && ctx.Err() == nil { // logs are not replicated; results are

@@ -197,7 +197,7 @@ func (a *App) fetch(ctx context.Context, s *session, j *pb.Job, dir string, asJS
 		return err
 	}
 	if dir != "" {
-		if err := a.keep(ctx, s, j, dir, rec.SpecText); err != nil {
+		if err := a.keep(ctx, s, j, dir, rec); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +42,15 @@ type Origin struct {
 	Host    string    `json:"host,omitempty"`    // of ulisse run
 	Threads int       `json:"threads,omitempty"` // of ulisse run
 	Job     string    `json:"job,omitempty"`     // its id in a cluster
-	Workers []string  `json:"workers,omitempty"` // of a cluster, those that had the chains last
+	Workers []string  `json:"workers,omitempty"` // of a cluster, as far as is known; sorted
 	Ended   time.Time `json:"ended,omitzero"`
+}
+
+// Saw notes a worker that had a part in the run.
+func (o *Origin) Saw(worker string) {
+	if i, there := slices.BinarySearch(o.Workers, worker); worker != "" && !there {
+		o.Workers = slices.Insert(o.Workers, i, worker)
+	}
 }
 
 // recordFile is the name of a record in the folder of a run.
