@@ -46,6 +46,7 @@ const (
 // the overlay ha, on nodes whose pods do nothing. The metric that scales the
 // workers is that of a real coordinator.
 func TestFakeNodes(t *testing.T) {
+	needTier(t, 2)
 	kwok := program(t, "kwok")
 	program(t, "kube-controller-manager")
 	program(t, "kube-scheduler")
@@ -78,6 +79,13 @@ func TestFakeNodes(t *testing.T) {
 	t.Run("coordinators", p.scalesCoordinators)
 }
 
+// in returns the plane as a part of the test uses it.
+func (p *plane) in(t *testing.T) *plane {
+	q := *p
+	q.t = t
+	return &q
+}
+
 // zones counts the pods of a component by zone.
 func (p *plane) zones(component string) map[string]int {
 	p.t.Helper()
@@ -101,6 +109,7 @@ func (p *plane) number(object, path string) int {
 
 // autoscales: jobs come and go at a coordinator, and workers follow, 3, 12, 3.
 func (p *plane) autoscales(t *testing.T) {
+	p = p.in(t)
 	binary := filepath.Join(p.dir, "ulisse")
 	build := exec.Command("go", "build", "-o", binary, "./cmd/ulisse")
 	build.Dir = "../.."
@@ -256,6 +265,7 @@ func (p *plane) watch() (stop func() (fewest, looks int)) {
 // drains: every node in turn is emptied, under the disruption budgets, and a
 // majority of coordinators is there all the time.
 func (p *plane) drains(t *testing.T) {
+	p = p.in(t)
 	began := time.Now()
 	stop := p.watch()
 	for i := range fakeNodes {
@@ -286,6 +296,7 @@ func (p *plane) settled() {
 // upgrades: a new image replaces one coordinator at a time, and workers without
 // one less.
 func (p *plane) upgrades(t *testing.T) {
+	p = p.in(t)
 	began := time.Now()
 	stop := p.watch()
 	next := strings.ReplaceAll(string(render(t, "ha")), "ghcr.io/ulisse-gp/ulisse:"+release, "ghcr.io/ulisse-gp/ulisse:0.2.0")
@@ -306,6 +317,7 @@ func (p *plane) upgrades(t *testing.T) {
 
 // scalesCoordinators: five for three, and no pod is restarted for it.
 func (p *plane) scalesCoordinators(t *testing.T) {
+	p = p.in(t)
 	uids := func() string {
 		return p.do("", "-n", "ulisse", "get", "pods", "ulisse-coordinator-0", "ulisse-coordinator-1", "ulisse-coordinator-2", "-o", "jsonpath={.items[*].metadata.uid}")
 	}
