@@ -81,7 +81,7 @@ for f in "$stages"/{node/fast/node-initialize,node/heartbeat-with-lease/node-hea
 done >"$bin/stages.yaml"
 [ "$set_" = fake ] && exit
 # A node's own: as installed, or unpacked here.
-if ! { command -v containerd && command -v runc && [ -x /usr/lib/cni/bridge ]; } >/dev/null && command -v apt-get >/dev/null; then
+if [ ! -x "$bin/debian/usr/sbin/runc" ] && ! { command -v containerd && command -v runc && [ -x /usr/lib/cni/bridge ]; } >/dev/null && command -v apt-get >/dev/null; then
   mkdir "$work/debian" && cd "$work/debian"
   apt-get -qq download containerd runc containernetworking-plugins
   for package in *.deb; do dpkg -x "$package" "$bin/debian"; done
