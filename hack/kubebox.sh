@@ -6,15 +6,16 @@
 #   KUBEBOX_BIN=~/.cache/kubebox hack/kubebox.sh validate   what tier 1 needs
 #
 # Sets: validate = etcd, kube-apiserver, kubectl, kube-score; fake = and the controller
-# manager, the scheduler, kwok; pods (the default) = and kubelet, CoreDNS. What
+# manager, the scheduler, kwok; pods (the default) = and kubelet. What
 # is there already in the wanted version is not built again. From nothing: about
-# 10 minutes of two cores, 5 GB of build cache, 4 GB of modules.
+# 10 minutes of two cores, 5 GB of build cache, 4 GB of modules. containerd, runc
+# and the CNI plugins, for pods, are unpacked from Debian's packages if they are not
+# installed.
 set -euo pipefail
 
 kubernetes=1.34.4
 etcd=3.6.16
 kwok=0.8.0
-coredns=1.15.0
 kubescore=1.20.0
 
 : "${KUBEBOX_BIN:?names the folder for the binaries}"
@@ -72,5 +73,17 @@ from etcd go.etcd.io/etcd/server/v3 $etcd go.etcd.io/etcd/server/v3
 from kube-score github.com/zegl/kube-score $kubescore github.com/zegl/kube-score/cmd/kube-score
 [ "$set_" = validate ] && exit
 from kwok sigs.k8s.io/kwok $kwok sigs.k8s.io/kwok/cmd/kwok
+# What kwok's nodes and pods do, quickly: in its module.
+stages=$(go mod download -json sigs.k8s.io/kwok@v$kwok | sed -n 's/.*"Dir": "\(.*\)",*/\1/p')/kustomize/stage
+for f in "$stages"/{node/fast/node-initialize,node/heartbeat-with-lease/node-heartbeat-with-lease,pod/fast/pod-ready,pod/fast/pod-complete,pod/fast/pod-delete}.yaml; do
+  echo ---
+  cat "$f"
+done >"$bin/stages.yaml"
 [ "$set_" = fake ] && exit
-from coredns github.com/coredns/coredns $coredns github.com/coredns/coredns
+# A node's own: as installed, or unpacked here.
+if [ ! -x "$bin/debian/usr/sbin/runc" ] && ! { command -v containerd && command -v runc && [ -x /usr/lib/cni/bridge ]; } >/dev/null && command -v apt-get >/dev/null; then
+  mkdir "$work/debian" && cd "$work/debian"
+  apt-get -qq download containerd runc containernetworking-plugins
+  for package in *.deb; do dpkg -x "$package" "$bin/debian"; done
+  say "containerd, runc and CNI plugins from Debian, in $bin/debian"
+fi

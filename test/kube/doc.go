@@ -8,7 +8,7 @@
 //   - Tier 3: real pods in a real kubelet run a job while they are deleted and
 //     cut off.
 //
-// Tiers 1 to 3 run where $KUBEBOX_BIN names the binaries that hack/kubebox.sh
-// builds; tier 3 needs root, containerd, runc and the CNI plugins besides. The
-// module is one of its own, so that ulisse's has nothing of Kubernetes.
+// Tiers run where $KUBEBOX_BIN names the binaries that hack/kubebox.sh builds, 2
+// and 3 if $KUBE_TIER is that or more; tier 3 needs root besides, and is then in
+// namespaces of its own. The module is one of its own, so that ulisse's has nothing of Kubernetes.
 package kube

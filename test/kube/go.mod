@@ -3,6 +3,7 @@ module github.com/ulisse-gp/ulisse/test/kube
 go 1.26.0
 
 require (
+	golang.org/x/net v0.38.0
 	k8s.io/api v0.34.4
 	k8s.io/apimachinery v0.34.4
 	sigs.k8s.io/kustomize/api v0.21.2
@@ -39,7 +40,6 @@ require (
 	github.com/xlab/treeprint v1.2.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
-	golang.org/x/net v0.38.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 	golang.org/x/text v0.23.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect

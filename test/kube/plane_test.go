@@ -38,7 +38,11 @@ const patience = 3 * time.Minute
 // startPlane starts etcd and an API server.
 func startPlane(t *testing.T) *plane {
 	t.Helper()
-	p := &plane{t: t, dir: t.TempDir(), bin: func(name string) string { return program(t, name) }}
+	dir := os.Getenv("KUBE_DIR") // of a test in namespaces of its own
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	p := &plane{t: t, dir: dir, bin: func(name string) string { return program(t, name) }}
 	apiserver, etcd := p.bin("kube-apiserver"), p.bin("etcd")
 	p.bin("kubectl")
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -205,3 +209,16 @@ func get(url string) ([]byte, error) {
 	}
 	return b.Bytes(), nil
 }
+
+// job is what 'ulisse jobs --json' tells of one.
+type job struct {
+	ID, State, Message string
+	DrawsSHA256        string `json:"draws_sha256"`
+	Chains             []struct {
+		Draws  int
+		Worker string
+	}
+}
+
+// release is the version of the image that the manifests name.
+const release = "0.1.0"

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,14 @@ func program(t *testing.T, name string) string {
 		t.Skipf("%v: build it with hack/kubebox.sh", err)
 	}
 	return path
+}
+
+// needTier skips a test unless $KUBE_TIER allows it.
+func needTier(t *testing.T, n int) {
+	t.Helper()
+	if allowed, _ := strconv.Atoi(os.Getenv("KUBE_TIER")); allowed < n {
+		t.Skipf("tier %d: set KUBE_TIER=%d", n, n)
+	}
 }
 
 // TestKubeScore: the checker's advice is followed, or refused in an annotation
