@@ -10,11 +10,12 @@
 //	alone    cmvp.Operator.Mul on -cores cores
 //	cut      MulRows over some units as a group has, in process: the cost of
 //	         evaluating elements twice that are equal by symmetry
-//	group k  a driver and k−1 members behind gRPC
+//	group k  a driver and k−1 members behind gRPC, with TLS if -tls is given
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -31,12 +32,15 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 
+	"github.com/ulisse-gp/ulisse/internal/certs"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/shard"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -48,13 +52,18 @@ func main() {
 	d := flag.Int("d", 8, "inputs")
 	cores := flag.Int("cores", 1, "cores of each member")
 	reps := flag.Int("reps", 5, "repetitions")
+	secure := flag.Bool("tls", false, "mutual TLS between the members")
 	forms := flag.Bool("forms", false, "gradient forms in place of products")
 	flag.Parse()
 	isa, err := cmvp.ISA()
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s, rbf, d=%d, %d cores a member; of %d runs the least seconds taken and the least processor seconds relative to alone\n", isa, *d, *cores, *reps)
+	src, err := certificate(*secure)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s, rbf, d=%d, %d cores a member, tls %v; of %d runs the least seconds taken and the least processor seconds relative to alone\n", isa, *d, *cores, *secure, *reps)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(w, "n\ts\talone\tcpu\tcut\tcpu\t")
 	for _, g := range list(*gs) {
@@ -63,12 +72,33 @@ func main() {
 	fmt.Fprintln(w)
 	for _, n := range list(*ns) {
 		for _, s := range list(*ss) {
-			b := newBench(n, *d, s, *cores, *forms)
+			b := newBench(n, *d, s, *cores, *forms, src.Credentials(identity.Worker))
 			b.row(w, list(*gs), *reps)
 			w.Flush()
 			b.close()
 		}
 	}
+}
+
+// certificate makes one for all members, or none for plaintext.
+func certificate(secure bool) (*tlsconf.Source, error) {
+	if !secure {
+		return nil, nil
+	}
+	dir, err := os.MkdirTemp("", "shard-certs")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	ca, err := certs.NewAuthority(certs.AuthorityRequest{Name: "bench", From: time.Now(), Days: 2})
+	if err != nil {
+		return nil, err
+	}
+	p, err := ca.Issue(certs.Request{Peer: identity.Peer{Role: identity.Worker, Name: "bench"}, From: time.Now(), Days: 1})
+	if err = errors.Join(err, ca.Save(dir), p.Save(dir, "worker", false)); err != nil {
+		return nil, err
+	}
+	return tlsconf.Load(tlsconf.Files{Cert: dir + "/worker.crt", Key: dir + "/worker.key", CA: dir + "/ca.crt"}, tlsconf.Options{})
 }
 
 func list(s string) []int {
@@ -93,10 +123,11 @@ type bench struct {
 	meter       *shard.Meter
 	pool        *shard.Pool
 	isa         string
+	creds       credentials.TransportCredentials
 	closers     []func()
 }
 
-func newBench(n, d, s, cores int, forms bool) *bench {
+func newBench(n, d, s, cores int, forms bool, creds credentials.TransportCredentials) *bench {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	normal := func(n int) []float64 {
 		x := make([]float64, n)
@@ -105,12 +136,12 @@ func newBench(n, d, s, cores int, forms bool) *bench {
 		}
 		return x
 	}
-	b := &bench{n: n, s: s, cores: cores, forms: forms, in: cmvp.NewInputs(n, d, normal(n*d)), meter: &shard.Meter{}, group: make([]int, s)}
+	b := &bench{n: n, s: s, cores: cores, forms: forms, creds: creds, in: cmvp.NewInputs(n, d, normal(n*d)), meter: &shard.Meter{}, group: make([]int, s)}
 	for range s {
 		b.v, b.dst = append(b.v, normal(n)), append(b.dst, make([]float64, n))
 	}
 	b.isa, _ = cmvp.ISA()
-	b.pool = shard.NewPool(b.meter, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	b.pool = shard.NewPool(b.meter, grpc.WithTransportCredentials(creds))
 	return b
 }
 
@@ -166,7 +197,7 @@ func (b *bench) distributed(size int) func() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		s := grpc.NewServer(shard.ServerOptions()...)
+		s := grpc.NewServer(append(shard.ServerOptions(), grpc.Creds(b.creds))...)
 		ulissev1.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: b, Budget: parallel.NewBudget(b.cores)}))
 		go s.Serve(l)
 		b.closers = append(b.closers, s.Stop)
