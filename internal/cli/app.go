@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -187,9 +188,9 @@ func strict(c *cobra.Command) {
 
 // instructionSet returns the name of the instruction set that products use.
 func instructionSet() string {
-	isa, err := tile.Default()
+	isa, err := cmvp.ISA()
 	if err != nil {
 		return err.Error()
 	}
-	return isa.String()
+	return isa
 }

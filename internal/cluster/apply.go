@@ -14,7 +14,7 @@ const enqueueTimeout = 10 * time.Second
 // the command its error comes back as it is, and nothing was changed. With
 // ErrUnknownOutcome the command may have been applied, or may yet be.
 func (n *Node) Apply(ctx context.Context, cmd []byte) (result any, index uint64, err error) {
-	return n.propose(ctx, append([]byte{cmdUser}, cmd...))
+	return n.ApplyFormat(ctx, 1, cmd)
 }
 
 func (n *Node) propose(ctx context.Context, entry []byte) (result any, index uint64, err error) {

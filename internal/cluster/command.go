@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ const (
 	cmdUser   byte = 1 // the caller's, for Machine.Apply
 	cmdMember byte = 2 // JSON memberRecord: what is known of a member
 	cmdForget byte = 3 // the rest is the id of a member to forget
+	cmdFormat byte = 4 // uvarint: the format of the command; the rest is as cmdUser's
 
 	mayIgnore byte = 0x80
 )
@@ -31,6 +33,7 @@ type memberRecord struct {
 	GRPC    string `json:"grpc,omitempty"`
 	HTTP    string `json:"http,omitempty"`
 	Version string `json:"version,omitempty"`
+	Format  uint64 `json:"format,omitempty"`  // Config.Format; 0 is 1
 	Voter   bool   `json:"voter,omitempty"`   // it shall vote once it has caught up
 	Removed bool   `json:"removed,omitempty"` // taken out by hand: it may not come back by itself
 }
@@ -48,7 +51,8 @@ func forgetCommand(id string) []byte { return append([]byte{cmdForget}, id...) }
 // command is a decoded log entry.
 type command struct {
 	kind   byte
-	user   []byte       // cmdUser
+	user   []byte       // cmdUser, cmdFormat
+	format uint64       // cmdFormat
 	member memberRecord // cmdMember
 	forget string       // cmdForget
 }
@@ -62,6 +66,12 @@ func decodeCommand(b []byte) (command, error) {
 	case c.kind == cmdNoop || c.kind&mayIgnore != 0:
 	case c.kind == cmdUser:
 		c.user = rest
+	case c.kind == cmdFormat:
+		f, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return c, errors.New("cluster: command without a format")
+		}
+		c.format, c.user = f, rest[n:]
 	case c.kind == cmdMember:
 		if err := json.Unmarshal(rest, &c.member); err != nil {
 			return c, fmt.Errorf("cluster: member record: %w", err)

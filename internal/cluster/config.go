@@ -33,6 +33,10 @@ type Config struct {
 	// GRPC, HTTP and Version are what the other members shall know of this one.
 	GRPC, HTTP, Version string
 
+	// Format is the newest format of commands that Machine knows (format.go).
+	// Default 1.
+	Format uint64
+
 	// BootstrapExpect is the number of nodes that found the cluster together;
 	// all must be given the same. 0: this node waits for a cluster to join, and
 	// founders do not count it. It has no effect on a node that has a log. Never
@@ -114,6 +118,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Logger = c.Logger.With("node", c.ID)
 	orElse(&c.HeartbeatTimeout, time.Second)
+	orElse(&c.Format, 1)
 	orElse(&c.HandshakeTimeout, 10*time.Second)
 	orElse(&c.SnapshotInterval, 120*time.Second)
 	orElse(&c.SnapshotThreshold, 8192)

@@ -32,6 +32,7 @@ type request struct {
 	GRPC     string   `json:"grpc,omitempty"`
 	HTTP     string   `json:"http,omitempty"`
 	Version  string   `json:"version,omitempty"`
+	Format   uint64   `json:"format,omitempty"`
 	Applied  uint64   `json:"applied,omitempty"`
 	NonVoter bool     `json:"non_voter,omitempty"`
 	Auto     bool     `json:"auto,omitempty"` // joining by itself, not by somebody's will
@@ -86,7 +87,7 @@ func (n *Node) ask(ctx context.Context, address string, r request) (response, er
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	r.From = Server{n.cfg.ID, n.cfg.Advertise}
-	r.GRPC, r.HTTP, r.Version = n.cfg.GRPC, n.cfg.HTTP, n.cfg.Version
+	r.GRPC, r.HTTP, r.Version, r.Format = n.cfg.GRPC, n.cfg.HTTP, n.cfg.Version, n.cfg.Format
 	if err := json.NewEncoder(c).Encode(r); err != nil {
 		return response{}, fmt.Errorf("cluster: ask %s: %w", address, err)
 	}

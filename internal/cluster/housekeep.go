@@ -131,7 +131,7 @@ func (n *Node) record(ctx context.Context, r request) error {
 	}
 	old, known := records[r.From.ID]
 	now := old
-	now.ID, now.GRPC, now.HTTP, now.Version = r.From.ID, r.GRPC, r.HTTP, r.Version
+	now.ID, now.GRPC, now.HTTP, now.Version, now.Format = r.From.ID, r.GRPC, r.HTTP, r.Version, r.Format
 	now.Voter = old.Voter || !known && s.Suffrage == raft.Voter
 	if now == old {
 		return nil
@@ -142,7 +142,7 @@ func (n *Node) record(ctx context.Context, r request) error {
 
 // housekeep gives votes to those who have caught up and removes the dead.
 func (n *Node) housekeep(ctx context.Context) {
-	me := request{From: Server{n.cfg.ID, n.cfg.Advertise}, GRPC: n.cfg.GRPC, HTTP: n.cfg.HTTP, Version: n.cfg.Version}
+	me := request{From: Server{n.cfg.ID, n.cfg.Advertise}, GRPC: n.cfg.GRPC, HTTP: n.cfg.HTTP, Version: n.cfg.Version, Format: n.cfg.Format}
 	for {
 		err := n.record(ctx, me)
 		if err == nil {

@@ -117,11 +117,14 @@ func (n *Node) join(ctx context.Context, r request) error {
 	if err != nil {
 		return err
 	}
+	if used := n.state.format(); r.Auto && max(r.Format, 1) < used {
+		return fmt.Errorf("cluster: %s is of a version (%s) that does not know commands of this cluster (format %d, it knows %d): upgrade it", id, r.Version, used, max(r.Format, 1))
+	}
 	old, known := records[id]
 	if r.Auto && known && old.Removed {
 		return fmt.Errorf("cluster: %s was removed; only a join by hand brings it back", id)
 	}
-	record := memberRecord{ID: id, GRPC: r.GRPC, HTTP: r.HTTP, Version: r.Version, Voter: !r.NonVoter}
+	record := memberRecord{ID: id, GRPC: r.GRPC, HTTP: r.HTTP, Version: r.Version, Format: r.Format, Voter: !r.NonVoter}
 	member := false
 	for _, s := range n.configuration() {
 		switch {
@@ -129,7 +132,7 @@ func (n *Node) join(ctx context.Context, r request) error {
 			member = true
 			record.Voter = record.Voter || s.Suffrage == raft.Voter
 			if r.GRPC == "" && r.HTTP == "" && r.Version == "" {
-				record.GRPC, record.HTTP, record.Version = old.GRPC, old.HTTP, old.Version
+				record.GRPC, record.HTTP, record.Version, record.Format = old.GRPC, old.HTTP, old.Version, old.Format
 			}
 		case string(s.ID) == n.cfg.ID && (string(s.ID) == id || string(s.Address) == address):
 			return fmt.Errorf("cluster: %s at %s is the leader itself: transfer the leadership first", s.ID, s.Address)

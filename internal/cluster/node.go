@@ -66,7 +66,7 @@ func openDisk(cfg Config) (d disk, err error) {
 	if d.cache, err = raft.NewLogCache(512, d.store); err != nil {
 		return d, err
 	}
-	if d.state, err = openState(filepath.Join(cfg.Dir, "state.db"), cfg.Machine); err != nil {
+	if d.state, err = openState(filepath.Join(cfg.Dir, "state.db"), cfg.Machine, cfg.Format); err != nil {
 		return d, err
 	}
 	if d.files, err = raft.NewFileSnapshotStoreWithLogger(cfg.Dir, 2, newRaftLogger(cfg.Logger)); err != nil {

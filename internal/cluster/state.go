@@ -63,6 +63,7 @@ type state struct {
 	pos     position
 	changed chan struct{}
 
+	knows   uint64         // the newest format of commands
 	handed  uint64         // last entry that raft handed over; its goroutine only
 	retired sync.WaitGroup // generations whose last readers are awaited
 }
@@ -76,8 +77,8 @@ type generation struct {
 	readers sync.WaitGroup
 }
 
-func openState(path string, m Machine) (*state, error) {
-	s := &state{path: path, machine: m, changed: make(chan struct{})}
+func openState(path string, m Machine, knows uint64) (*state, error) {
+	s := &state{path: path, machine: m, knows: knows, changed: make(chan struct{})}
 	db, pos, err := s.open(path, position{})
 	if err != nil {
 		return nil, err
@@ -103,6 +104,9 @@ func (s *state) open(path string, floor position) (*bbolt.DB, position, error) {
 			return err
 		}
 		if pos, err = readPosition(tx); err != nil {
+			return err
+		}
+		if err := s.known(usedFormat(tx)); err != nil {
 			return err
 		}
 		if floor.index > pos.index {
@@ -243,6 +247,14 @@ func (s *state) applyOne(tx *bbolt.Tx, l *raft.Log) any {
 	case err != nil:
 		return err
 	case c.kind == cmdUser:
+		return s.machine.Apply(tx, l.Index, c.user)
+	case c.kind == cmdFormat:
+		if err := s.known(c.format); err != nil {
+			panic(fmt.Errorf("entry %d: %w", l.Index, err)) // to go on would make this state differ
+		}
+		if err := useFormat(tx, c.format); err != nil {
+			return err
+		}
 		return s.machine.Apply(tx, l.Index, c.user)
 	case c.kind == cmdMember || c.kind == cmdForget:
 		if err := applyMember(tx.Bucket(ownBucket).Bucket(membersBucket), c); err != nil {

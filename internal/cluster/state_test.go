@@ -15,7 +15,7 @@ import (
 
 func tempState(t *testing.T, m Machine) *state {
 	t.Helper()
-	s, err := openState(filepath.Join(t.TempDir(), "state.db"), m)
+	s, err := openState(filepath.Join(t.TempDir(), "state.db"), m, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,14 +72,14 @@ func TestFailedCommandChangesNothing(t *testing.T) {
 func TestNothingIsAppliedTwice(t *testing.T) {
 	m := &chain{}
 	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := openState(path, m)
+	s, err := openState(path, m, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := entries(1, "a", "b", "c", "d", "e")
 	s.apply(all[:3])
 	s.close()
-	if s, err = openState(path, m); err != nil {
+	if s, err = openState(path, m, 1); err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()
@@ -223,14 +223,14 @@ func TestRestoreUnderReaders(t *testing.T) {
 // not be labelled with less than it holds.
 func TestNoSnapshotBeforeCaughtUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := openState(path, &chain{})
+	s, err := openState(path, &chain{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := entries(1, "a", "b", "c")
 	s.apply(all)
 	s.close()
-	if s, err = openState(path, &chain{}); err != nil {
+	if s, err = openState(path, &chain{}, 1); err != nil {
 		t.Fatal(err)
 	}
 	defer s.close()

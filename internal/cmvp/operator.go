@@ -8,6 +8,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
 // Operator is K(θ) = K_f(θ) + diag(noise) over a set of inputs. It is not safe
@@ -73,10 +74,16 @@ func newOperator(in *Inputs, f kernel.Family, budget *parallel.Budget, isa tile.
 // ISA returns the name of the instruction set that products are computed
 // with: avx512, avx2 or portable, the best that the machine has or the one
 // that the environment variable ULISSE_ISA names. It is an error if that is
-// unknown or the machine does not have it.
+// unknown or the machine does not have it. Versions whose bits differ from those
+// of the first add the name of their arithmetic (avx512/2): whoever compares the
+// names keeps apart what must not be mixed.
 func ISA() (string, error) {
 	isa, err := tile.Default()
-	return isa.String(), err
+	name := isa.String()
+	if version.Arithmetic != "1" {
+		name += "/" + version.Arithmetic
+	}
+	return name, err
 }
 
 // Set changes θ. The noise is λ on the whole diagonal.

@@ -124,7 +124,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		coord.Lead(ctx)
 	}
 	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: state.NewMachine(),
-		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version,
+		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version, Format: state.Format,
 		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, HandshakeTimeout: c.waits().handshake, Lead: lead, Logger: c.Logger,
 		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) }})
 	if err != nil {
@@ -269,7 +269,7 @@ type replica struct {
 // Apply replicates a command.
 func (r *replica) Apply(ctx context.Context, command []byte) (any, error) {
 	began := time.Now()
-	out, _, err := r.Node.Apply(ctx, command)
+	out, _, err := r.Node.ApplyFormat(ctx, state.FormatOf(command), command)
 	if err == nil && r.committed != nil {
 		r.committed(time.Since(began))
 	}

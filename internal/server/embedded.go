@@ -72,7 +72,7 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 	defer coord.Close()
 	opened := make(chan struct{})
 	node.Node, err = cluster.Open(cluster.Config{ID: embeddedID, Dir: filepath.Join(e.Dir, "raft"), Machine: state.NewMachine(),
-		Listener: bufconn.Listen(embeddedLine), Advertise: "embedded:1", GRPC: lis.Addr().String(), Version: version.Version,
+		Listener: bufconn.Listen(embeddedLine), Advertise: "embedded:1", GRPC: lis.Addr().String(), Version: version.Version, Format: state.Format,
 		BootstrapExpect: 1, HeartbeatTimeout: embeddedHeartbeat, Logger: e.Logger,
 		Lead: func(ctx context.Context) {
 			<-opened

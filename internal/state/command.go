@@ -13,7 +13,8 @@ import (
 
 // Command is a change of the state: Time and exactly one other field are set.
 type Command struct {
-	Time time.Time `json:"time"`
+	Format uint64    `json:"format,omitempty"` // first, for FormatOf; see there
+	Time   time.Time `json:"time"`
 
 	Submit *Submit `json:"submit,omitempty"`
 	Loaded *Loaded `json:"loaded,omitempty"`

@@ -10,6 +10,11 @@ import (
 // Version is the release, set by the linker in release builds.
 var Version = "0.1.0-dev"
 
+// Arithmetic names how this version rounds: two programs of one arithmetic and one
+// instruction set compute the same draws, to the last bit. A release that changes
+// a bit of them takes another name (the next number).
+var Arithmetic = "1"
+
 // Commit returns the revision that the binary was built from, if it is known.
 func Commit() string {
 	info, ok := debug.ReadBuildInfo()

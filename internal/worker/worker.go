@@ -15,7 +15,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -91,7 +91,7 @@ const beatEvery = time.Second
 
 // New returns a worker.
 func New(c Config) (*Worker, error) {
-	isa, err := tile.Default()
+	isa, err := cmvp.ISA()
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func New(c Config) (*Worker, error) {
 	if len(c.Coordinators) == 0 {
 		return nil, errors.New("a worker needs the address of a coordinator")
 	}
-	w := &Worker{Config: c, coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}, isa: isa.String(), drives: map[chainKey]*drive{}}
+	w := &Worker{Config: c, coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}, isa: isa, drives: map[chainKey]*drive{}}
 	w.jobs = newJobCache(w)
 	w.logs = &logBuffer{worker: w}
 	w.metrics = newMetrics(w)

@@ -112,9 +112,14 @@ func start(t *testing.T, coordinators, workers int) *cluster {
 
 func startTLS(t *testing.T, coordinators, workers int, tls bool) *cluster {
 	t.Helper()
+	return startProgram(t, binary, coordinators, workers, tls)
+}
+
+func startProgram(t *testing.T, program string, coordinators, workers int, tls bool) *cluster {
+	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, binary, "dev", "--dir", c.dir, "--coordinators", strconv.Itoa(coordinators),
+	cmd := exec.CommandContext(ctx, program, "dev", "--dir", c.dir, "--coordinators", strconv.Itoa(coordinators),
 		"--workers", strconv.Itoa(workers), "--cores", "1", "--grace", "2s", "--tls="+strconv.FormatBool(tls))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second

@@ -1,0 +1,31 @@
+package state
+
+import "bytes"
+
+// Format is the newest format of commands that this program knows. While a
+// cluster is upgraded its members are of two versions, and what the older ones
+// do not know must not be in the log: package cluster holds such commands back
+// until all members know their format.
+//
+// A release whose commands have a field or a meaning that the release before
+// would not know raises Format, and sets Command.Format to it in the commands
+// that use it, and in no others.
+const Format = 1
+
+var formatField = []byte(`{"format":`)
+
+// FormatOf returns the format of an encoded command.
+func FormatOf(command []byte) uint64 {
+	rest, ok := bytes.CutPrefix(command, formatField)
+	if !ok {
+		return 1
+	}
+	var n uint64
+	for _, c := range rest {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = 10*n + uint64(c-'0')
+	}
+	return max(n, 1)
+}
