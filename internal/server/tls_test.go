@@ -90,7 +90,7 @@ func TestRefusals(t *testing.T) {
 		plain     = "this port speaks TLS"
 	)
 	for _, c := range []caller{
-		{name: "coordinator", src: s.ca.Source("coordinator", "b"), node: "is for workers: the certificate shown is that of coordinator b"},
+		{name: "coordinator", src: s.ca.Source("coordinator", "b"), user: "List is not for a coordinator", node: "is for workers: the certificate shown is that of coordinator b"},
 		{name: "worker", src: s.ca.Source("worker", "x"), user: "is for clients and coordinators: the certificate shown is that of worker x",
 			raft: "it refuses the certificate shown to it (worker x,", http: "that of worker x"},
 		{name: "client", src: s.ca.Source("client", "ada"), node: "is for workers: the certificate shown is that of client ada",
