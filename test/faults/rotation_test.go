@@ -19,7 +19,7 @@ func TestRotation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: half a minute")
 	}
-	draws := 150
+	draws := 200
 	spec := fmt.Sprintf(specText, draws, draws, 7)
 	want := undisturbed(t, spec)
 	c := startTLS(t, 3, 2, true)
@@ -40,7 +40,7 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.until("the chains run", time.Minute, func() bool { j, ok := c.job(id); return ok && j.draws() > 0 })
+	c.until("the chains run", time.Minute, func() bool { j, ok := c.job(id); return ok && (j.State == "warmup" || j.State == "sampling") })
 
 	trust := func(text []byte) {
 		t.Helper()

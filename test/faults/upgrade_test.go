@@ -89,7 +89,7 @@ func TestRollingUpgrade(t *testing.T) {
 		return ready == 2 && v["worker-1"] == "0.8.0" && v["coordinator-1"] == "0.8.0"
 	})
 	id := c.submit(spec)
-	c.until("the chains run", time.Minute, func() bool { j, ok := c.job(id); return ok && j.draws() > 0 })
+	c.until("the chains run", time.Minute, func() bool { j, ok := c.job(id); return ok && (j.State == "warmup" || j.State == "sampling") })
 
 	// One of the wrong arithmetic, on the side.
 	args := []string{"worker", "--id", "other", "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--metrics", "", "--cores", "1"}
