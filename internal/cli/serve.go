@@ -36,6 +36,7 @@ func hostname() string {
 // What coordinators and workers say of their private ports.
 const (
 	metricsUsage = "private `address` for metrics and probes; empty for none"
+	otlpUsage    = "send OpenTelemetry traces to this `URL` (OTLP over gRPC; default: $OTEL_EXPORTER_OTLP_ENDPOINT, else nowhere)"
 	pprofUsage   = "serve profiles under /debug/pprof/ of --metrics"
 )
 
@@ -76,6 +77,7 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringVar(&s.HTTP, "http", "127.0.0.1:7002", "`address` for the JSON API and probes, with TLS if --tls-cert is given; empty for none")
 	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7003", metricsUsage)
 	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
+	f.StringVar(&s.OTLP, "otlp", "", otlpUsage)
 	told.flags(c)
 	f.Int64Var(&s.LogBytes, "log-bytes", 1<<30, "`bytes` of the logs of all jobs that are kept; the oldest make room")
 	f.IntVar(&s.BootstrapExpect, "bootstrap-expect", 1, "number of coordinators that found the cluster; 0 to join one")
@@ -130,6 +132,7 @@ SIGTERM it hands its chains back at their next checkpoints and leaves.`,
 	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")
 	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7013", metricsUsage)
 	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
+	f.StringVar(&s.OTLP, "otlp", "", otlpUsage)
 	serverFlags(f, &s.Security)
 	f.IntVar(&s.Cores, "cores", 0, "compute on this many cores; 0 for all (a container's limit is respected)")
 	f.Int64Var(&s.CacheBytes, "cache-bytes", 0, "`bytes` of data sets to keep; 0 for no limit")

@@ -40,6 +40,7 @@ const (
 
 // Submit accepts a job.
 func (c *Coordinator) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job, error) {
+	began := time.Now()
 	spec, err := job.Parse(strings.NewReader(r.Spec), "")
 	if err != nil {
 		return nil, err
@@ -90,6 +91,7 @@ func (c *Coordinator) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 	if err != nil {
 		return nil, err
 	}
+	c.Tracer.Submit(j.ID, j.Name, began)
 	c.Logger.Info("job submitted", "job", j.ID, "name", j.Name)
 	return record(j), nil
 }

@@ -116,6 +116,11 @@ func (l *leader) look(ctx context.Context) error {
 			return err
 		}
 		jobs[id] = j
+		for _, m := range s.places[id] {
+			if m.Worker != "" {
+				l.Tracer.Placement(id, m.Chain, j.Placements[m.Chain].Attempt, m.Worker, now)
+			}
+		}
 	}
 	for _, id := range s.preempt {
 		if _, err := l.propose(ctx, state.Command{Act: &state.Act{Job: id, Action: state.Preempt}}); err != nil && !errors.Is(err, state.ErrPhase) {

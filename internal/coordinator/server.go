@@ -15,6 +15,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/hooks"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
+	"github.com/ulisse-gp/ulisse/internal/tracing"
 )
 
 // Node is the replicated state, as package cluster keeps it.
@@ -60,6 +61,8 @@ type Config struct {
 	SplitRows int
 	// Hooks are told what happens to jobs; nil for nobody.
 	Hooks *hooks.Hooks
+	// Tracer follows jobs; nil for none.
+	Tracer *tracing.Tracer
 	// LogBytes bounds the logs of all jobs: the oldest make room. Zero means 1 GiB.
 	LogBytes int64
 	// MaxJobs bounds the jobs that are kept. Zero means 100,000.

@@ -44,6 +44,9 @@ type Config struct {
 	// Observe, if set, is told of every gradient and every exact step. It must
 	// be safe for concurrent use.
 	Observe func(Observation)
+	// Trace, if set, is told of each iteration before it begins. It returns the
+	// context to do it in, and a function that is called when it is done.
+	Trace func(ctx context.Context, chain, iter int) (context.Context, func())
 }
 
 // Observation is what one gradient cost and gave.
@@ -251,7 +254,13 @@ func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint,
 	st := &k.State
 	for range t.Iterations {
 		st.Iter++
-		if err := step(ctx, random.Key{Seed: c.d.Plan.Seed, Chain: t.Chain, Iter: st.Iter}); err != nil {
+		within, end := ctx, func() {}
+		if c.d.Trace != nil {
+			within, end = c.d.Trace(ctx, t.Chain, st.Iter)
+		}
+		err := step(within, random.Key{Seed: c.d.Plan.Seed, Chain: t.Chain, Iter: st.Iter})
+		end()
+		if err != nil {
 			return nil, err
 		}
 		for _, x := range st.Psi {

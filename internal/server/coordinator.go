@@ -28,6 +28,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
+	"github.com/ulisse-gp/ulisse/internal/tracing"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -42,6 +43,7 @@ type Coordinator struct {
 	HTTP            string // JSON, health; none if empty
 	Metrics         string // metrics and probes; none if empty
 	Pprof           bool   // profiles too, beside metrics
+	OTLP            string // where traces go; nowhere if empty
 	BootstrapExpect int
 	BootstrapIndex  int      // from BootstrapExpect on the node joins
 	Peers           []string // raft addresses of other coordinators, or a name of all
@@ -62,6 +64,8 @@ type Coordinator struct {
 	// Monitor, if set, is the private port in place of one at Metrics; the caller
 	// closes it.
 	Monitor *monitor.Server
+	// Tracer, if set, is used in place of one for OTLP; the caller closes it.
+	Tracer *tracing.Tracer
 }
 
 // stopMost bounds how long calls may take to end when a process stops.
@@ -82,6 +86,11 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	tracer, untrace, err := traces(ctx, c.Tracer, c.OTLP, "coordinator", c.ID)
+	if err != nil {
+		return err
+	}
+	defer untrace()
 	grpcLis, err := c.listen(c.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for RPCs: %w", err)
@@ -112,7 +121,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	node := &replica{}
 	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
 	coord, err = coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
-		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks, LogBytes: c.LogBytes})
+		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks, LogBytes: c.LogBytes, Tracer: tracer})
 	if err != nil {
 		raftLis.Close()
 		return err

@@ -7,9 +7,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
+	"github.com/ulisse-gp/ulisse/internal/shard"
+	"github.com/ulisse-gp/ulisse/internal/tracing"
 )
 
 // nodeMetrics is what a coordinator measures of the replication and of its
@@ -114,4 +117,27 @@ func private(given *monitor.Server, c monitor.Config) (*monitor.Server, func() e
 		return nil, nil, err
 	}
 	return s, s.Close, nil
+}
+
+// traces returns the tracer of a process, and what closes it.
+func traces(ctx context.Context, given *tracing.Tracer, endpoint, role, id string) (*tracing.Tracer, func(), error) {
+	if given != nil {
+		return given, func() {}, nil
+	}
+	t, err := tracing.Open(ctx, endpoint, role, id)
+	return t, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopMost)
+		defer cancel()
+		_ = t.Close(ctx) // what could not be sent is lost
+	}, err
+}
+
+// traced returns what tells a tracer of units that were computed for others.
+func traced(t *tracing.Tracer) func([]byte, time.Time, shard.Unit) {
+	if t == nil {
+		return nil
+	}
+	return func(from []byte, began time.Time, u shard.Unit) {
+		t.Remote(from, "tile", began, attribute.Int("ulisse.from", u.Lo), attribute.Int("ulisse.to", u.Hi))
+	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
+	"github.com/ulisse-gp/ulisse/internal/tracing"
 	"github.com/ulisse-gp/ulisse/internal/version"
 	"github.com/ulisse-gp/ulisse/internal/worker"
 )
@@ -39,6 +40,7 @@ type Worker struct {
 	Advertise    string // where other workers reach it; the address listened on if empty
 	Metrics      string // metrics and probes; none if empty
 	Pprof        bool   // profiles too
+	OTLP         string // where traces go; nowhere if empty
 	Cores        int    // 0: as many as GOMAXPROCS
 	CacheBytes   int64  // of data sets; 0: no limit
 	MinRows      int
@@ -47,6 +49,8 @@ type Worker struct {
 	// Monitor, if set, is the private port in place of one at Metrics; the caller
 	// closes it.
 	Monitor *monitor.Server
+	// Tracer, if set, is used in place of one for OTLP; the caller closes it.
+	Tracer *tracing.Tracer
 	// DrainTime is how long a worker that is told to stop may take to finish the
 	// checkpoints that it is at.
 	DrainTime time.Duration
@@ -67,6 +71,11 @@ func (c Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	tracer, untrace, err := traces(ctx, c.Tracer, c.OTLP, "worker", c.ID)
+	if err != nil {
+		return err
+	}
+	defer untrace()
 	lis, err := c.listen(c.Listen)
 	if err != nil {
 		return fmt.Errorf("listening for other workers: %w", err)
@@ -96,7 +105,7 @@ func (c Worker) Run(ctx context.Context) (err error) {
 	pool := shard.NewPool(meter, grpc.WithTransportCredentials(src.Credentials(identity.Worker)))
 	defer pool.Close()
 	w, err := worker.New(worker.Config{ID: c.ID, Address: data.self, Coordinators: c.Coordinators, Budget: budget, Logger: c.Logger,
-		Dial: dial, Peers: pool, Meter: meter, MinRows: c.MinRows, Cached: cache.Counts,
+		Dial: dial, Peers: pool, Meter: meter, MinRows: c.MinRows, Cached: cache.Counts, Tracer: tracer,
 		Open: func(ctx context.Context, address, path string) (io.ReadCloser, error) {
 			if address != "" {
 				return cache.Get(ctx, address)
@@ -111,10 +120,10 @@ func (c Worker) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer blobs.Close()
-	tiles := shard.NewServer(shard.ServerConfig{Source: w, Budget: budget, Meter: meter})
+	rows := shard.NewServer(shard.ServerConfig{Source: w, Budget: budget, Meter: meter, Traced: traced(tracer)})
 	posteriors := worker.NewPosteriors(w, &predict.Solutions{Dir: filepath.Join(c.Dir, "predict"), Most: worker.SolutionsDiskBytes})
 	s, healthy := rpc.NewServer(src.Credentials(identity.Worker), func(s *grpc.Server) {
-		pb.RegisterTilesServer(s, tiles)
+		pb.RegisterTilesServer(s, rows)
 		pb.RegisterDataServer(s, blobs)
 		pb.RegisterPosteriorsServer(s, posteriors)
 	}, append(shard.ServerOptions(), c.gated(src, identity.Gate{NodesOnly: true}, nil, nil)...)...)

@@ -99,5 +99,8 @@ func (v *serving) work(r *request) bool {
 		return false
 	}
 	v.conf.Meter.computed(r.product.work(r.Unit), time.Since(began), true)
+	if v.conf.Traced != nil && len(r.product.Trace) > 0 {
+		v.conf.Traced(r.product.Trace, began, r.Unit)
+	}
 	return true
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/tracing"
 )
 
 // Config says how a group computes.
@@ -203,10 +204,13 @@ func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error 
 	}
 	g.last++
 	p.ID, p.State, p.N = g.last, g.state, n
+	ctx, end := tracing.Within(ctx, "product")
+	defer end()
 	if len(peers) == 0 || n < g.conf.MinRows || len(p.V) == 0 {
 		return g.alone(ctx, p, dst)
 	}
 	defer p.free()
+	p.Trace = tracing.Carry(ctx)
 	return g.sched.run(ctx, p, peers, func(u Unit, out []float64) { p.commit(dst, g.sums, u, out) })
 }
 

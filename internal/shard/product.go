@@ -36,6 +36,8 @@ type Product struct {
 	// The groups of the pairs of columns, for Forms (see cmvp.Operator.Forms).
 	Group  []int
 	Groups int
+	// Trace tells members of the span that the product is; empty for none.
+	Trace []byte
 
 	once  sync.Once
 	wire  [][]float64 // V, then U

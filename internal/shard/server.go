@@ -31,6 +31,9 @@ type ServerConfig struct {
 	Budget *parallel.Budget
 	// Meter counts the work; nil means that it is not counted.
 	Meter *Meter
+	// Traced, if set, is told of the units of products that are followed, with
+	// what the driver said of their span, and when they began.
+	Traced func(from []byte, began time.Time, u Unit)
 	// MaxSessions is how many chains are served at a time; 0 means 64.
 	MaxSessions int
 	// MaxColumns is how many right-hand sides a product may have; 0 means 4096.

@@ -146,7 +146,7 @@ func (v *serving) begin(m *ulissev1.TilesProduct) error {
 	if s < 1 || s > int64(v.conf.MaxColumns) {
 		return invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
 	}
-	p := &Product{ID: m.Id, State: &v.state, N: int(n)}
+	p := &Product{ID: m.Id, State: &v.state, N: int(n), Trace: m.Trace}
 	sides, answer := int64(1), n*s
 	switch m.Kind {
 	case ulissev1.TilesKind_TILES_KIND_DOUBLE:

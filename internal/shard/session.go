@@ -108,7 +108,7 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 		s.product = 0
 	}
 	if s.product != p.ID {
-		m := &ulissev1.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups)}
+		m := &ulissev1.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups), Trace: p.Trace}
 		for _, g := range p.Group {
 			m.Group = append(m.Group, int32(g))
 		}

@@ -149,9 +149,21 @@ func (j *loaded) driver(d *drive) *driver.Driver {
 	if j.drv == nil {
 		j.drv = driver.New(driver.Config{Spec: j.spec, Problem: j.problem, Plan: j.plan, Budget: j.w.Budget,
 			Observe:  func(o driver.Observation) { j.w.observe(j.id, o) },
+			Trace:    j.trace,
 			Operator: func(chain int) driver.Operator { return j.operator(chain) }})
 	}
 	return j.drv
+}
+
+// trace follows an iteration of a chain, if it is time.
+func (j *loaded) trace(ctx context.Context, chain, iter int) (context.Context, func()) {
+	if j.w.Tracer == nil {
+		return ctx, func() {}
+	}
+	j.mu.Lock()
+	d := j.groups[chain]
+	j.mu.Unlock()
+	return j.w.Tracer.Iteration(ctx, j.id, chain, d.attempt, iter)
 }
 
 // operator returns the operator of a chain, over the group of its driver.

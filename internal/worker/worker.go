@@ -23,6 +23,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/shard"
+	"github.com/ulisse-gp/ulisse/internal/tracing"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -49,6 +50,8 @@ type Config struct {
 	Preloaded *Preloaded
 	// MemoryBytes is what the worker may use, to be shown to users.
 	MemoryBytes int64
+	// Tracer follows iterations; nil for none.
+	Tracer *tracing.Tracer
 	// Cached, if set, returns how many tables were there when they were asked
 	// for, and how many had to be fetched.
 	Cached func() (hits, misses int64)

@@ -519,6 +519,7 @@ type TilesProduct struct {
 	Columns       int32                  `protobuf:"varint,4,opt,name=columns,proto3" json:"columns,omitempty"`
 	Groups        int32                  `protobuf:"varint,5,opt,name=groups,proto3" json:"groups,omitempty"`      // of column pairs, for forms
 	Group         []int32                `protobuf:"varint,6,rep,packed,name=group,proto3" json:"group,omitempty"` // of each column pair
+	Trace         []byte                 `protobuf:"bytes,7,opt,name=trace,proto3" json:"trace,omitempty"`         // identifiers of the trace and span that it belongs to, 24 bytes; empty for none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -591,6 +592,13 @@ func (x *TilesProduct) GetGroups() int32 {
 func (x *TilesProduct) GetGroup() []int32 {
 	if x != nil {
 		return x.Group
+	}
+	return nil
+}
+
+func (x *TilesProduct) GetTrace() []byte {
+	if x != nil {
+		return x.Trace
 	}
 	return nil
 }
@@ -881,14 +889,15 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\x05sigma\x18\x02 \x01(\x01R\x05sigma\x12\x16\n" +
 	"\x06lambda\x18\x03 \x01(\x01R\x06lambda\x12\x10\n" +
 	"\x03tau\x18\x04 \x03(\x01R\x03tau\x12\x14\n" +
-	"\x05noise\x18\x05 \x01(\bR\x05noise\"\xaa\x01\n" +
+	"\x05noise\x18\x05 \x01(\bR\x05noise\"\xc0\x01\n" +
 	"\fTilesProduct\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12(\n" +
 	"\x04kind\x18\x03 \x01(\x0e2\x14.ulisse.v1.TilesKindR\x04kind\x12\x18\n" +
 	"\acolumns\x18\x04 \x01(\x05R\acolumns\x12\x16\n" +
 	"\x06groups\x18\x05 \x01(\x05R\x06groups\x12\x14\n" +
-	"\x05group\x18\x06 \x03(\x05R\x05group\"<\n" +
+	"\x05group\x18\x06 \x03(\x05R\x05group\x12\x14\n" +
+	"\x05trace\x18\a \x01(\fR\x05trace\"<\n" +
 	"\n" +
 	"TilesBlock\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x16\n" +
