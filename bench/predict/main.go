@@ -4,7 +4,7 @@
 // to answer.
 //
 //	go run ./bench/predict -data DIR [-only concrete,power] [-power-rows 3000] [-draws 100] [-dense 5]
-//	go run ./bench/predict -data DIR -only house8l -house-rows 22784 -draws 2 -test-rows 128
+//	go run ./bench/predict -data DIR -only house8l -draws 1 -test-rows 64 -predictions exact
 //	go run ./bench/predict -coordinators host:port -job ID -calls 200 [-batch 1]
 //
 // DIR holds concrete.csv, power.csv and house8l.csv.gz with a header line. The draws of
@@ -19,6 +19,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,6 +51,7 @@ func main() {
 	house := flag.Int("house-rows", 0, "rows of house8l.csv.gz, 0 for all")
 	draws := flag.Int("draws", 0, "draws to average over, 0 for as many as are independent, 100 at most")
 	test := flag.Int("test-rows", 0, "rows held out that are predicted, 0 for all")
+	which := flag.String("predictions", "exact,surface,plug-in mode", "comma-separated: some of these")
 	dense := flag.Int("dense", 5, "draws at which dense predictions are computed beside, 0 for none")
 	var l latency
 	l.flags()
@@ -72,7 +74,7 @@ func main() {
 	} {
 		for _, name := range strings.Split(*only, ",") {
 			if name == s.name {
-				if err := s.run(ctx, *draws, *test, *dense); err != nil {
+				if err := s.run(ctx, *draws, *test, *dense, *which); err != nil {
 					log.Fatalf("%s: %v", s.name, err)
 				}
 			}
@@ -85,7 +87,7 @@ func table(dir, file, target string, rows int) string {
 	return fmt.Sprintf("{path: %q, target: %s, rows: %d, holdout: 0.1}", filepath.Join(dir, file), target, rows)
 }
 
-func (s *study) run(ctx context.Context, want, test, dense int) error {
+func (s *study) run(ctx context.Context, want, test, dense int, which string) error {
 	spec, err := job.Parse(strings.NewReader(fmt.Sprintf("name: %s\ndata: %s\nmodel: %s\nsampler: {warmup: 100, draws: 250}\nsolver: {tolerance: 1e-4}\nstop: {max_time: 0s}\n", s.name, s.data, s.model)), s.name)
 	if err != nil {
 		return err
@@ -121,6 +123,9 @@ func (s *study) run(ctx context.Context, want, test, dense int) error {
 		{"surface", draws, predict.Options{Variance: predict.Surface}},
 		{"plug-in mode", [][]float64{mode}, predict.Options{}},
 	} {
+		if !slices.Contains(strings.Split(which, ","), c.name) {
+			continue
+		}
 		if err := e.row(ctx, c.name, c.draws, c.o, dense); err != nil {
 			return err
 		}

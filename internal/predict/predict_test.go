@@ -93,10 +93,14 @@ func predict(t *testing.T, c Config, o Options, points *cmvp.Inputs) (*Moments, 
 }
 
 func TestAgainstDense(t *testing.T) {
-	for _, f := range kernel.Families() {
+	families := kernel.Families()
+	if testing.Short() {
+		families = families[:2]
+	}
+	for _, f := range families {
 		for _, mixed := range []bool{false, true} {
 			for _, latent := range []bool{false, true} {
-				c, points := example(f, mixed, 300, 3, 20, 3)
+				c, points := example(f, mixed, 250, 3, 20, 3)
 				c.Mixed = mixed
 				o := Options{Latent: latent}
 				got, stats := predict(t, c, o, points)
@@ -158,12 +162,12 @@ func TestTolerance(t *testing.T) {
 func TestSameBitsHoweverSplit(t *testing.T) {
 	for _, mixed := range []bool{false, true} {
 		for _, v := range []Variance{Exact, Surface} {
-			c, points := example(kernel.RBF, false, 700, 2, 150, 9)
+			c, points := example(kernel.RBF, false, 600, 2, 140, 9)
 			c.Mixed, c.Rank = mixed, 30
 			o := Options{Variance: v, Latent: mixed}
 			whole, _ := predict(t, c, o, points)
 			at := 0
-			for i, size := range []int{1, 3, 64, 82} {
+			for i, size := range []int{1, 3, 64, 72} {
 				c.Budget = parallel.NewBudget(1 + i%3)
 				rows := make([]int, size)
 				for k := range rows {
