@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -63,12 +64,12 @@ func (a *App) jobsCommand() *cobra.Command {
 			for _, j := range jobs {
 				p := j.GetProgress()
 				left := ""
-				if d, ok := eta(j); ok {
+				if d, ok := client.ETA(j); ok {
 					left = d.Round(time.Second).String()
 				}
 				draws := ""
 				if p.GetDraws() > 0 {
-					draws = fmt.Sprintf("%d/%d", minDraws(p), p.Draws)
+					draws = fmt.Sprintf("%d/%d", client.MinDraws(p), p.Draws)
 				}
 				rows = append(rows, []string{j.Id, j.Name, stateWord(j.State), healthWord(j), strconv.Itoa(int(j.Priority)), draws,
 					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now())})

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -62,7 +63,7 @@ func jobLines(j *pb.Job, workers *shares) []string {
 	if p.GetActiveSeconds() > 0 {
 		head += "  " + span(p.ActiveSeconds)
 	}
-	if left, ok := eta(j); ok {
+	if left, ok := client.ETA(j); ok {
 		head += fmt.Sprintf("  ETA %s", left.Round(time.Second))
 	}
 	lines := []string{head}
@@ -76,7 +77,7 @@ func jobLines(j *pb.Job, workers *shares) []string {
 		return lines
 	}
 	lines = append(lines, convergence(j))
-	warm := warmup(j)
+	warm := client.Warmup(j)
 	for _, c := range p.Chains {
 		n, of, what := int(c.Draws), int(p.Draws), "draws"
 		switch {
@@ -110,7 +111,7 @@ func convergence(j *pb.Job) string {
 	if spec, err := job.Parse(strings.NewReader(j.Spec), ""); err == nil {
 		s = fmt.Sprintf("R-hat %.3f of %g  ESS %.0f of %g", p.Rhat, spec.Stop.RHat, p.Ess, spec.Stop.ESS)
 	}
-	s += fmt.Sprintf("  ESS/h %.0f  at %d draws", essPerHour(p), p.JudgedDraws)
+	s += fmt.Sprintf("  ESS/h %.0f  at %d draws", client.ESSPerHour(p), p.JudgedDraws)
 	if p.Step > 0 {
 		s += fmt.Sprintf("  step %.2f  %d probes", p.Step, p.Probes)
 	}

@@ -8,8 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -69,13 +68,13 @@ func newJobView(j *pb.Job) jobView {
 	v := jobView{ID: j.Id, Name: j.Name, State: stateWord(j.State), Message: j.Message, Priority: j.Priority,
 		Submitted: moment(j.Submitted), Started: moment(j.Started), Ended: moment(j.Ended),
 		N: d.GetN(), D: d.GetD(), Target: d.GetTarget(), Data: d.GetBlob(),
-		Draws: minDraws(p), DrawsWanted: p.GetDraws(), MaxDraws: p.GetMaxDraws(), RHat: known(p.GetRhat()), ESS: known(p.GetEss()),
-		ESSPerHour: known(essPerHour(p)), Seconds: p.GetActiveSeconds(), Step: p.GetStep(), Probes: p.GetProbes(), NoiseBudget: p.GetNoiseBudget(),
+		Draws: client.MinDraws(p), DrawsWanted: p.GetDraws(), MaxDraws: p.GetMaxDraws(), RHat: known(p.GetRhat()), ESS: known(p.GetEss()),
+		ESSPerHour: known(client.ESSPerHour(p)), Seconds: p.GetActiveSeconds(), Step: p.GetStep(), Probes: p.GetProbes(), NoiseBudget: p.GetNoiseBudget(),
 		Chains: []chainView{}, StopReason: j.StopReason, DrawsSHA256: j.DrawsSha256, Owner: j.Owner, Namespace: j.Namespace}
 	if h := j.GetHealth(); h != nil {
 		v.Health = &healthView{healthWord(j), h.Message, moment(h.Since)}
 	}
-	if left, ok := eta(j); ok {
+	if left, ok := client.ETA(j); ok {
 		s := left.Seconds()
 		v.ETASeconds = &s
 	}
@@ -136,57 +135,6 @@ func stateWords() []string {
 		words = append(words, stateWord(s))
 	}
 	return words
-}
-
-// minDraws is the number of draws that every chain has.
-func minDraws(p *pb.Progress) int {
-	least := 0
-	for i, c := range p.GetChains() {
-		if n := int(c.Draws); i == 0 || n < least {
-			least = n
-		}
-	}
-	return least
-}
-
-func essPerHour(p *pb.Progress) float64 {
-	if p.GetActiveSeconds() <= 0 {
-		return 0
-	}
-	return p.GetEss() / (p.GetActiveSeconds() / 3600)
-}
-
-// eta returns when the draws asked for will be there, if that can be told: a
-// job may end later than that, if it has not converged by then.
-func eta(j *pb.Job) (time.Duration, bool) {
-	p := j.GetProgress()
-	if j.State != pb.JobState_JOB_STATE_WARMUP && j.State != pb.JobState_JOB_STATE_SAMPLING {
-		return 0, false
-	}
-	warm := warmup(j)
-	done, all := 0, len(p.GetChains())*(warm+int(p.GetDraws()))
-	for _, c := range p.GetChains() {
-		done += min(int(c.Warmup), warm) + min(int(c.Draws), int(p.Draws))
-	}
-	if done == 0 || done >= all {
-		return 0, false
-	}
-	left := p.GetActiveSeconds() * float64(all-done) / float64(done)
-	return time.Duration(left * float64(time.Second)), true
-}
-
-// warmup returns the iterations of a job's warm-up, as far as they are known
-// beforehand.
-func warmup(j *pb.Job) int {
-	s, err := job.Parse(strings.NewReader(j.Spec), "")
-	if err != nil {
-		return 0
-	}
-	n := 0
-	for _, w := range chains.NewPlan(s, nil).Windows {
-		n += w
-	}
-	return n
 }
 
 // age tells how long ago a moment was, in its largest unit.

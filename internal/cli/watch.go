@@ -98,10 +98,10 @@ func (a *App) lines(out io.Writer) func(*pb.Job) {
 		p := j.GetProgress()
 		args := []any{"job", j.Id, "name", j.Name}
 		if p.GetDraws() > 0 {
-			args = append(args, "draws", minDraws(p), "wanted", p.Draws)
+			args = append(args, "draws", client.MinDraws(p), "wanted", p.Draws)
 		}
 		if r := known(p.GetRhat()); !math.IsNaN(float64(r)) {
-			args = append(args, "rhat", round(p.Rhat, 4), "ess", round(p.Ess, 0), "ess_per_hour", round(essPerHour(p), 0))
+			args = append(args, "rhat", round(p.Rhat, 4), "ess", round(p.Ess, 0), "ess_per_hour", round(client.ESSPerHour(p), 0))
 		}
 		if p.GetStep() > 0 {
 			args = append(args, "step", round(p.Step, 3), "probes", p.Probes, "noise_budget", round(p.NoiseBudget, 3))
@@ -109,7 +109,7 @@ func (a *App) lines(out io.Writer) func(*pb.Job) {
 		if p.GetActiveSeconds() > 0 {
 			args = append(args, "elapsed", span(p.ActiveSeconds))
 		}
-		if left, ok := eta(j); ok {
+		if left, ok := client.ETA(j); ok {
 			args = append(args, "eta", left.Round(time.Second).String())
 		}
 		if j.StopReason != "" {
