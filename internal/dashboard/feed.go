@@ -1,0 +1,351 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/plots"
+)
+
+// feed follows a job for all who look at it.
+type feed struct {
+	id    string
+	jobs  pb.JobsClient
+	every time.Duration // between two versions of the plots, at least
+	stop  context.CancelFunc
+
+	mu      sync.Mutex
+	job     *pb.Job // not to be changed
+	err     error   // why there is no more
+	names   []string
+	truth   []float64 // log parameters that the data were made with, if known
+	rhat    float64   // that counts as converged
+	series  *series
+	changed chan struct{}
+	users   int
+	left    time.Time // when the last user left
+
+	shown   int           // draws of each chain that plots show
+	shownAt time.Time     // since when
+	spent   time.Duration // on plots of that many draws
+
+	sum struct {
+		sync.Mutex
+		text  []byte
+		draws int
+		state pb.JobState
+		next  time.Time // not before
+	}
+}
+
+// ended reports whether a job has.
+func ended(s pb.JobState) bool { return s >= pb.JobState_JOB_STATE_CONVERGED }
+
+// Times of a feed.
+const (
+	retryAfter = time.Second
+	lookAgain  = 3 * time.Second // at a job that has ended: it may be extended
+)
+
+// run follows the job until ctx is done or there is no such job any more.
+func (f *feed) run(ctx context.Context, log *slog.Logger) {
+	for {
+		err := f.follow(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case status.Code(err) == codes.NotFound:
+			f.update(func() { f.err = err })
+			return
+		case err != nil:
+			log.Debug("following a job", "job", f.id, "error", err)
+		}
+		for {
+			wait := retryAfter
+			if err == nil {
+				wait = lookAgain
+			}
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return
+			}
+			j, again := f.jobs.Get(ctx, &pb.GetJobRequest{Id: f.id, Stale: true})
+			if err != nil || again != nil || !ended(j.State) {
+				break
+			}
+		}
+	}
+}
+
+// follow follows the job to its end.
+func (f *feed) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watch, err := f.jobs.Watch(ctx, &pb.WatchRequest{Id: f.id})
+	if err != nil {
+		return err
+	}
+	j, err := watch.Recv()
+	if err != nil {
+		return err
+	}
+	f.see(j)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	drawn := make(chan error, 1)
+	wg.Go(func() { drawn <- f.draws(ctx, len(j.GetProgress().GetChains())) })
+	for {
+		j, err := watch.Recv()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			cancel()
+			return err
+		}
+		f.see(j)
+	}
+	err = <-drawn
+	f.update(func() {}) // the last draws are there
+	return err
+}
+
+// draws takes the job's draws.
+func (f *feed) draws(ctx context.Context, chains int) error {
+	in, err := f.jobs.Draws(ctx, &pb.DrawsRequest{Id: f.id, Follow: true})
+	if err != nil {
+		return err
+	}
+	for {
+		b, err := in.Recv()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		f.mu.Lock()
+		if f.series == nil {
+			f.series = newSeries(max(chains, int(b.Chain)), int(b.Params))
+		}
+		err = f.series.add(b)
+		f.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		f.update(func() {})
+	}
+}
+
+// see takes a new state of the job.
+func (f *feed) see(j *pb.Job) {
+	names, truth, rhat := f.names, f.truth, f.rhat
+	if names == nil && j.GetData().GetD() > 0 {
+		names, rhat = parameters(j)
+		if t := j.Data.Truth; len(t) == len(names) {
+			truth = t
+		}
+	}
+	f.update(func() { f.job, f.names, f.truth, f.rhat, f.err = j, names, truth, rhat, nil })
+}
+
+// parameters returns the names of a job's log parameters and the R-hat that it
+// is to reach.
+func parameters(j *pb.Job) (names []string, rhat float64) {
+	spec, err := job.ParseString(j.Spec)
+	if err != nil {
+		return nil, 0
+	}
+	m, err := spec.KernelModel(int(j.Data.D))
+	if err != nil {
+		return nil, 0
+	}
+	for _, n := range m.Names() {
+		names = append(names, "log "+n)
+	}
+	return names, spec.Stop.RHat
+}
+
+// update changes the feed and wakes who waits for that.
+func (f *feed) update(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// state returns the job, nil if it is not known yet, and a channel that is
+// closed at the next change.
+func (f *feed) state() (*pb.Job, <-chan struct{}, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.job, f.changed, f.err
+}
+
+// version returns the number of draws that plots show. It grows now and then:
+// the longer plots took to draw, the more seldom.
+func (f *feed) version(now time.Time) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.series == nil || f.job == nil {
+		return 0
+	}
+	most := 0
+	if ended(f.job.State) { // those beyond the end do not count
+		most = client.MinDraws(f.job.Progress)
+		if most == 0 {
+			return 0
+		}
+	}
+	n := f.series.draws(most)
+	if n != f.shown && (f.shown == 0 || now.Sub(f.shownAt) >= max(f.every, 10*f.spent) || ended(f.job.State)) {
+		f.shown, f.shownAt, f.spent = n, now, 0
+	}
+	return f.shown
+}
+
+// took notes how long a plot took.
+func (f *feed) took(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.spent += d
+}
+
+// picture returns the draws to plot, all or the latest, with what else plots
+// want to know.
+func (f *feed) picture(latest bool, from, to int) (d plots.Draws, truth []float64, rhat float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.series == nil || len(f.names) != f.series.params || f.shown == 0 {
+		return d, nil, f.rhat
+	}
+	if d = f.series.all(f.names, f.shown); latest {
+		d = f.series.last(f.names, f.shown)
+	}
+	from = min(max(0, from), len(d.Names))
+	to = min(max(from, to), len(d.Names))
+	d.Names, d.X = d.Names[from:to], d.X[from:to]
+	if f.truth != nil {
+		truth = f.truth[from:to]
+	}
+	return d, truth, f.rhat
+}
+
+// summary returns the job's summary as JSON, which is not asked for more often
+// than is worth what it takes.
+func (f *feed) summary(ctx context.Context, j *pb.Job, draws int) []byte {
+	f.sum.Lock()
+	defer f.sum.Unlock()
+	now := time.Now()
+	if draws == 0 || f.sum.draws == draws && f.sum.state == j.State || now.Before(f.sum.next) && j.State == f.sum.state {
+		return f.sum.text
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	r, err := f.jobs.Summary(ctx, &pb.GetJobRequest{Id: f.id, Stale: true})
+	f.sum.next = time.Now().Add(max(5*f.every, 10*time.Since(now)))
+	f.sum.draws, f.sum.state = draws, j.State
+	if err == nil {
+		f.sum.text = []byte(r.Json)
+	}
+	return f.sum.text
+}
+
+// feeds are the jobs that are looked at.
+type feeds struct {
+	ctx   context.Context
+	wg    *sync.WaitGroup
+	jobs  pb.JobsClient
+	every time.Duration
+	log   *slog.Logger
+	mu    sync.Mutex
+	byID  map[string]*feed
+}
+
+func newFeeds(ctx context.Context, wg *sync.WaitGroup, conn grpc.ClientConnInterface, every time.Duration, log *slog.Logger) *feeds {
+	return &feeds{ctx: ctx, wg: wg, jobs: pb.NewJobsClient(conn), every: every, log: log, byID: map[string]*feed{}}
+}
+
+var errBusy = errors.New("so many jobs are looked at that this coordinator follows no more of them: close some pages, or look at another coordinator's")
+
+// open returns the feed of a job, to be handed back with close.
+func (s *feeds) open(id string) (*feed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep(time.Now())
+	f := s.byID[id]
+	if f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.err == nil {
+			f.users++
+			return f, nil
+		}
+		f.stop() // there was no such job; there may be one now
+		delete(s.byID, id)
+	}
+	if len(s.byID) >= maxFeeds {
+		return nil, errBusy
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	f = &feed{id: id, jobs: s.jobs, every: 2 * s.every, stop: cancel, changed: make(chan struct{}), users: 1}
+	s.byID[id] = f
+	s.wg.Go(func() { f.run(ctx, s.log) })
+	return f, nil
+}
+
+// close hands a feed back. It goes on for a while, for who comes next.
+func (s *feeds) close(f *feed) {
+	f.mu.Lock()
+	f.users--
+	f.left = time.Now()
+	idle := f.users == 0
+	f.mu.Unlock()
+	if idle {
+		time.AfterFunc(feedIdle+time.Second, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.sweep(time.Now())
+		})
+	}
+}
+
+// sweep ends feeds that nobody looks at: those that were left long ago, and if
+// there are too many those that were left first. s.mu is held.
+func (s *feeds) sweep(now time.Time) {
+	for {
+		var oldest *feed
+		for id, f := range s.byID {
+			f.mu.Lock()
+			users, left := f.users, f.left
+			f.mu.Unlock()
+			switch {
+			case users > 0:
+			case now.Sub(left) > feedIdle:
+				f.stop()
+				delete(s.byID, id)
+			case oldest == nil || left.Before(oldest.left):
+				oldest = f
+			}
+		}
+		if len(s.byID) < maxFeeds || oldest == nil {
+			return
+		}
+		oldest.stop()
+		delete(s.byID, oldest.id)
+	}
+}
