@@ -206,9 +206,10 @@ type Checkpoint struct {
 	Draws    [][]float64 `json:"draws"` // ψ after each iteration
 	// Discard is the number of leading draws that are still warm-up: those of
 	// SGLD before its step is frozen.
-	Discard int   `json:"discard,omitempty"`
-	Stats   Stats `json:"stats"`
-	Cost    Cost  `json:"cost"`
+	Discard int    `json:"discard,omitempty"`
+	Stats   Stats  `json:"stats"`
+	Cost    Cost   `json:"cost"`
+	Vitals  Vitals `json:"vitals,omitzero"`
 }
 
 // Stop ends a run.
@@ -263,6 +264,8 @@ type Run struct {
 	Settings *Settings `json:"settings,omitempty"`
 	Chains   []Chain   `json:"chains"`
 	Stopped  *Stop     `json:"stop,omitempty"`
+	// Tuned are the settings so far.
+	Tuned []Tuned `json:"tuned,omitempty"`
 }
 
 // Chain is what is known of a chain.
@@ -277,6 +280,8 @@ type Chain struct {
 	// The windows so far: draws by window, and the noise of the current one.
 	Windows [][][]float64 `json:"windows,omitempty"`
 	Stats   Stats         `json:"stats"`
+	// Course is how the gradients went, in bounded detail.
+	Course []Mark `json:"course,omitempty"`
 }
 
 // New returns a run at its beginning.
@@ -326,6 +331,7 @@ func (r *Run) settings(s *Settings) error {
 		return ErrShape
 	}
 	r.Settings = s
+	r.tuned(s)
 	if s.Window == 0 {
 		for c := range r.Chains {
 			r.Chains[c].State = State{Psi: slices.Clone(r.Prepared.Starts[c])}
@@ -360,13 +366,15 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 	}
 	d := r.Plan.Params()
 	if k.State.Iter != k.FromIter+task.Iterations || len(k.Draws) != task.Iterations || k.Discard < 0 || k.Discard > len(k.Draws) ||
-		!point(d, k.Draws...) || !k.State.sane(&r.Plan) || !k.Stats.sane(d, task.Iterations) || !k.Cost.sane() {
+		!point(d, k.Draws...) || !k.State.sane(&r.Plan) || !k.Stats.sane(d, task.Iterations) || !k.Cost.sane() ||
+		!k.Vitals.sane(task.Iterations) {
 		return ErrShape
 	}
 	c := &r.Chains[k.Chain-1]
 	c.State = k.State
 	c.Cost.Add(k.Cost)
 	c.Stats.add(k.Stats)
+	c.mark(k)
 	if task.Warmup {
 		w := len(c.Windows) - 1
 		c.Windows[w] = append(c.Windows[w], k.Draws...)

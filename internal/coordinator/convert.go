@@ -65,6 +65,9 @@ func jobOf(f *state.Follower) *pb.Job {
 	}
 	p.Draws, p.MaxDraws = int32(r.Plan.Draws), int32(r.Plan.MaxDraws)
 	p.JudgedDraws, p.Rhat, p.Ess = int32(f.Convergence.Draws), finite(f.Convergence.RHat), finite(f.Convergence.ESS)
+	if e := f.Job.Final; e != nil { // which a follower that came later has not computed
+		p.JudgedDraws, p.Rhat, p.Ess = int32(e.Draws), e.RHat, e.ESS
+	}
 	for c := range r.Chains {
 		ch, to := &r.Chains[c], p.Chains[c]
 		to.Warmup, to.Draws, to.Seconds = int32(ch.Warmup), int32(len(ch.Draws)), ch.Cost.Seconds

@@ -16,6 +16,7 @@ type registry struct {
 	mu      sync.Mutex
 	byID    map[string]*worker
 	changed chan struct{}
+	activity
 }
 
 // worker is a worker as the leader knows it.
@@ -27,6 +28,7 @@ type worker struct {
 	joined   time.Time
 	seen     time.Time
 	load     *pb.Load
+	course   course
 	draining bool
 	leaving  bool     // it drains because it was told to stop, as it says itself
 	left     bool     // it was told that nothing is left for it to do
@@ -60,7 +62,7 @@ type session struct {
 func (s *session) end() { s.once.Do(func() { close(s.done) }) }
 
 func newRegistry() *registry {
-	return &registry{byID: map[string]*worker{}, changed: make(chan struct{})}
+	return &registry{byID: map[string]*worker{}, changed: make(chan struct{}), activity: activity{since: time.Now()}}
 }
 
 // notify wakes whoever waits for changes; the caller holds the lock.
@@ -110,6 +112,7 @@ func (r *registry) connect(h *pb.Hello, s *session, now time.Time) *worker {
 	for _, p := range h.Driving {
 		w.holds[chainKey{p.Job, int(p.Chain)}] = &held{attempt: p.Attempt, restated: true}
 	}
+	r.activity.add(now, h.Id, workerJoined)
 	r.notify()
 	return w
 }
@@ -120,6 +123,11 @@ func (r *registry) disconnect(id string, s *session, now time.Time) {
 	defer r.mu.Unlock()
 	if w := r.byID[id]; w != nil && w.session == s {
 		w.session, w.seen = nil, now
+		how := workerLost
+		if w.left {
+			how = workerLeft
+		}
+		r.activity.add(now, id, how)
 		r.notify()
 	}
 }

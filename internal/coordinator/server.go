@@ -117,6 +117,7 @@ func New(c Config) (*Coordinator, error) {
 func (c *Coordinator) Register(s grpc.ServiceRegistrar) {
 	pb.RegisterJobsServer(s, c)
 	pb.RegisterWorkersServer(s, workersServer{c})
+	pb.RegisterHistoryServer(s, &historyServer{c: c})
 	pb.RegisterRecordsServer(s, &records{c: c})
 	pb.RegisterUsersServer(s, users{Coordinator: c})
 	pb.RegisterPredictionsServer(s, newPredictions(c))

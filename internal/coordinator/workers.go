@@ -103,7 +103,9 @@ func (c *Coordinator) heard(id string, m *pb.WorkerMessage) {
 		defer c.workers.mu.Unlock()
 		if w := c.workers.byID[id]; w != nil {
 			w.seen, w.load = time.Now(), m.GetBeat().Load
+			w.course.see(w.seen, w.load)
 			if m.GetBeat().Draining && !w.leaving {
+				c.workers.activity.add(w.seen, id, workerDraining)
 				w.draining, w.leaving = true, true
 				c.workers.notify()
 			}
@@ -222,7 +224,12 @@ func (c *Coordinator) Await(ctx context.Context, r *pb.AwaitRequest) (*pb.AwaitR
 // Drain takes all work from a worker.
 func (c *Coordinator) Drain(_ context.Context, r *pb.DrainRequest) (*pb.Worker, error) {
 	found := false
-	c.workers.update(r.Id, func(w *worker) { w.draining, found = true, true })
+	c.workers.update(r.Id, func(w *worker) {
+		if !w.draining {
+			c.workers.activity.add(time.Now(), r.Id, workerDraining)
+		}
+		w.draining, found = true, true
+	})
 	if !found {
 		return nil, status.Errorf(codes.NotFound, "there is no worker %q", r.Id)
 	}

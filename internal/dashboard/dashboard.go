@@ -43,8 +43,9 @@ const (
 	feedIdle    = time.Minute
 	slowest     = 15 * time.Second // for a browser to take an update
 	callTimeout = 10 * time.Second
-	pageSize    = 100 // jobs
-	logTail     = 200 // lines
+	pageSize    = 100  // jobs
+	shortTail   = 12   // lines of a log on the page of its job
+	logTail     = 2000 // on its own
 )
 
 // Dashboard serves the pages.
@@ -53,6 +54,7 @@ type Dashboard struct {
 	jobs    pb.JobsClient
 	workers pb.WorkersClient
 	cluster pb.ClusterClient
+	history pb.HistoryClient
 
 	pages    *template.Template
 	feeds    *feeds
@@ -76,7 +78,7 @@ func New(c Config) (*Dashboard, error) {
 		c.Shared = c.Conn
 	}
 	c.Every = cmp.Or(c.Every, time.Second)
-	d := &Dashboard{Config: c, jobs: pb.NewJobsClient(c.Conn), workers: pb.NewWorkersClient(c.Conn), cluster: pb.NewClusterClient(c.Conn),
+	d := &Dashboard{Config: c, jobs: pb.NewJobsClient(c.Conn), workers: pb.NewWorkersClient(c.Conn), cluster: pb.NewClusterClient(c.Conn), history: pb.NewHistoryClient(c.Conn),
 		pictures: newPictures(maxPictures), streams: make(chan struct{}, maxStreams)}
 	var err error
 	if d.pages, err = template.New("").Funcs(functions).ParseFS(files, "templates/*.html"); err != nil {

@@ -12,9 +12,10 @@ import (
 )
 
 // message is what a stream sends: HTML for the element with an id, or the
-// version of the plots.
+// version of the plots. An element that has the message's key has its HTML.
 type message struct {
 	ID    string `json:"id,omitempty"`
+	Key   string `json:"key,omitempty"`
 	HTML  string `json:"html,omitempty"`
 	Plots string `json:"plots,omitempty"`
 }

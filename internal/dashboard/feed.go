@@ -21,10 +21,11 @@ import (
 
 // feed follows a job for all who look at it.
 type feed struct {
-	id    string
-	jobs  pb.JobsClient
-	every time.Duration // between two versions of the plots, at least
-	stop  context.CancelFunc
+	id      string
+	jobs    pb.JobsClient
+	history pb.HistoryClient
+	every   time.Duration // between two versions of the plots, at least
+	stop    context.CancelFunc
 
 	mu      sync.Mutex
 	job     *pb.Job // not to be changed
@@ -41,13 +42,37 @@ type feed struct {
 	shownAt time.Time     // since when
 	spent   time.Duration // on plots of that many draws
 
-	sum struct {
-		sync.Mutex
-		text  []byte
-		draws int
-		state pb.JobState
-		next  time.Time // not before
+	summaries remembered[[]byte]
+	courses   remembered[*pb.RunHistory]
+	logs      remembered[[]logLine]
+}
+
+// remembered is an answer that is asked for anew when something has changed, but
+// not more often than is worth what it takes.
+type remembered[T any] struct {
+	mu    sync.Mutex
+	value T
+	of    any       // what it depends on
+	next  time.Time // not before
+}
+
+// get returns the answer, asking for it if it is of something else, which can be
+// compared, and not before its time. After an error the old answer stays.
+func (m *remembered[T]) get(ctx context.Context, of any, every time.Duration, ask func(context.Context) (T, error)) T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	began := time.Now()
+	if m.of == of || began.Before(m.next) {
+		return m.value
 	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	v, err := ask(ctx)
+	m.next = time.Now().Add(max(every, 10*time.Since(began)))
+	if err == nil {
+		m.value, m.of = v, of
+	}
+	return m.value
 }
 
 // ended reports whether a job has.
@@ -56,6 +81,7 @@ func ended(s pb.JobState) bool { return s >= pb.JobState_JOB_STATE_CONVERGED }
 // Times of a feed.
 const (
 	retryAfter = time.Second
+	arriveMost = 3 * time.Second
 	lookAgain  = 3 * time.Second // at a job that has ended: it may be extended
 )
 
@@ -218,6 +244,26 @@ func (f *feed) version(now time.Time) int {
 	return f.shown
 }
 
+// arrive waits for the draws that a job has, for a while: a feed that was just
+// opened has none yet.
+func (f *feed) arrive(ctx context.Context, j *pb.Job) {
+	ctx, cancel := context.WithTimeout(ctx, arriveMost)
+	defer cancel()
+	for want := client.MinDraws(j.GetProgress()); want > 0 && ctx.Err() == nil; {
+		f.mu.Lock()
+		there := f.err != nil || f.series != nil && f.series.draws(0) >= want
+		changed := f.changed
+		f.mu.Unlock()
+		if there {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // took notes how long a plot took.
 func (f *feed) took(d time.Duration) {
 	f.mu.Lock()
@@ -245,31 +291,59 @@ func (f *feed) picture(latest bool, from, to int) (d plots.Draws, truth []float6
 	return d, truth, f.rhat
 }
 
-// summary returns the job's summary as JSON, which is not asked for more often
-// than is worth what it takes.
+// model returns the names of the log parameters, and the R-hat that counts as
+// converged.
+func (f *feed) model() (names []string, rhat float64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.names, f.rhat
+}
+
+// stage is what answers about a job depend on.
+type stage struct {
+	state pb.JobState
+	draws int
+	work  int32 // iterations of all chains
+}
+
+func stageOf(j *pb.Job, draws int) stage {
+	s := stage{state: j.State, draws: draws}
+	for _, c := range j.GetProgress().GetChains() {
+		s.work += c.Warmup + c.Draws
+	}
+	return s
+}
+
+// summary returns the job's summary as JSON, at about that many draws.
 func (f *feed) summary(ctx context.Context, j *pb.Job, draws int) []byte {
-	f.sum.Lock()
-	defer f.sum.Unlock()
-	now := time.Now()
-	if draws == 0 || f.sum.draws == draws && f.sum.state == j.State || now.Before(f.sum.next) && j.State == f.sum.state {
-		return f.sum.text
+	if draws == 0 {
+		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	r, err := f.jobs.Summary(ctx, &pb.GetJobRequest{Id: f.id, Stale: true})
-	f.sum.next = time.Now().Add(max(5*f.every, 10*time.Since(now)))
-	f.sum.draws, f.sum.state = draws, j.State
-	if err == nil {
-		f.sum.text = []byte(r.Json)
-	}
-	return f.sum.text
+	return f.summaries.get(ctx, stage{state: j.State, draws: draws}, 3*f.every, func(ctx context.Context) ([]byte, error) {
+		r, err := f.jobs.Summary(ctx, &pb.GetJobRequest{Id: f.id, Stale: true})
+		return []byte(r.GetJson()), err
+	})
+}
+
+// course returns how the job's computation went. It may be nil.
+func (f *feed) course(ctx context.Context, j *pb.Job) *pb.RunHistory {
+	return f.courses.get(ctx, stageOf(j, len(j.GetProgress().GetChains())), f.every, func(ctx context.Context) (*pb.RunHistory, error) {
+		return f.history.Run(ctx, &pb.RunHistoryRequest{Id: f.id, Stale: true})
+	})
+}
+
+// log returns the last lines of the job's log.
+func (f *feed) log(ctx context.Context, j *pb.Job) []logLine {
+	return f.logs.get(ctx, stageOf(j, 0), 3*f.every, func(ctx context.Context) ([]logLine, error) {
+		return readLog(ctx, f.jobs, f.id, 0, shortTail)
+	})
 }
 
 // feeds are the jobs that are looked at.
 type feeds struct {
 	ctx   context.Context
 	wg    *sync.WaitGroup
-	jobs  pb.JobsClient
+	conn  grpc.ClientConnInterface
 	every time.Duration
 	log   *slog.Logger
 	mu    sync.Mutex
@@ -277,7 +351,7 @@ type feeds struct {
 }
 
 func newFeeds(ctx context.Context, wg *sync.WaitGroup, conn grpc.ClientConnInterface, every time.Duration, log *slog.Logger) *feeds {
-	return &feeds{ctx: ctx, wg: wg, jobs: pb.NewJobsClient(conn), every: every, log: log, byID: map[string]*feed{}}
+	return &feeds{ctx: ctx, wg: wg, conn: conn, every: every, log: log, byID: map[string]*feed{}}
 }
 
 var errBusy = errors.New("so many jobs are looked at that this coordinator follows no more of them: close some pages, or look at another coordinator's")
@@ -302,7 +376,7 @@ func (s *feeds) open(id string) (*feed, error) {
 		return nil, errBusy
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	f = &feed{id: id, jobs: s.jobs, every: 2 * s.every, stop: cancel, changed: make(chan struct{}), users: 1}
+	f = &feed{id: id, jobs: pb.NewJobsClient(s.conn), history: pb.NewHistoryClient(s.conn), every: 2 * s.every, stop: cancel, changed: make(chan struct{}), users: 1}
 	s.byID[id] = f
 	s.wg.Go(func() { f.run(ctx, s.log) })
 	return f, nil

@@ -65,9 +65,6 @@ func (d *Dashboard) text(name string, v any) string {
 	return b.String()
 }
 
-// render makes the content of a template for html/template: see layout.html.
-func (p page) Is(content string) bool { return p.Content == content }
-
 // fail shows what went wrong.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, err error) {
 	d.page(w, r, httpStatus(err), page{Title: "Not possible"}, "problem", plain(err))
@@ -232,6 +229,7 @@ func (d *Dashboard) jobPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer d.feeds.close(f)
+	f.arrive(r.Context(), j)
 	v := d.jobNow(r.Context(), f, j, paramsOf(r))
 	v.Stale, v.Done = old, actionOf(r.URL.Query().Get("done"))
 	d.page(w, r, http.StatusOK, page{Title: title(j), Section: "jobs", Events: "/events/jobs/" + j.Id + "?" + r.URL.RawQuery}, "job", v)
@@ -255,7 +253,7 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 			j = now
 		}
 		v := d.jobNow(ctx, f, j, paramsOf(r))
-		m := []message{{ID: "plots", Plots: v.Version}}
+		m := []message{{ID: "figures", Key: v.Key, HTML: d.text("figures", v.Figures)}, {ID: "plots", Plots: v.Version}}
 		for _, id := range []string{"state", "progress", "summary", "events", "log"} {
 			m = append(m, message{ID: id, HTML: d.text("job-"+id, v)})
 		}
@@ -280,26 +278,27 @@ func (d *Dashboard) logsPage(w http.ResponseWriter, r *http.Request) {
 	}
 	v := logsView{Job: newJobView(j)}
 	fmt.Sscan(r.URL.Query().Get("chain"), &v.Chain)
-	v.Lines = d.log(ctx, d.jobs, j.Id, v.Chain, 10*logTail)
+	if v.Lines, err = readLog(ctx, d.jobs, j.Id, v.Chain, logTail); err != nil {
+		d.fail(w, r, err)
+		return
+	}
 	d.page(w, r, http.StatusOK, page{Title: "Log of " + title(j), Section: "jobs"}, "logs", v)
 }
 
-// log returns the last lines of a job's log.
-func (d *Dashboard) log(ctx context.Context, c pb.JobsClient, id string, chain, tail int) []logLine {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+// readLog returns the last lines of a job's log.
+func readLog(ctx context.Context, c pb.JobsClient, id string, chain, tail int) ([]logLine, error) {
 	in, err := c.Logs(ctx, &pb.LogsRequest{Id: id, Chain: int32(max(0, chain)), Tail: int32(tail)})
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	var out []logLine
 	for {
 		l, err := in.Recv()
+		if err == io.EOF {
+			return out, nil
+		}
 		if err != nil {
-			if err != io.EOF {
-				d.Logger.Debug("reading a log", "job", id, "error", err)
-			}
-			return out
+			return out, err
 		}
 		out = append(out, newLogLine(l))
 	}

@@ -138,10 +138,11 @@ type request struct {
 	psi    []float64
 	key    random.Key
 	probes int
-	spread bool          // measure its noise
-	metric *mat.SymDense // to compare the noise with; nil for none
-	budget float64       // λ_min(Q) of the step that it is for
-	atMode float64       // iterations at the mode; 0 for none
+	spread bool           // measure its noise
+	metric *mat.SymDense  // to compare the noise with; nil for none
+	budget float64        // λ_min(Q) of the step that it is for
+	atMode float64        // iterations at the mode; 0 for none
+	vitals *chains.Vitals // to tell of it, if not nil
 }
 
 // gradient estimates a gradient and reports it.
@@ -168,6 +169,9 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 		if obs.Noise, err = sgld.NoiseRatio(r.metric, g.Covariance()); err != nil {
 			return nil, cost, err
 		}
+	}
+	if r.vitals != nil {
+		r.vitals.Add(obs.Residual, obs.Noise)
 	}
 	d.Observe(obs)
 	return g, cost, nil
@@ -298,7 +302,7 @@ func (c *Chain) matched(t chains.Task, k *chains.Checkpoint, budget float64, adv
 	return func(ctx context.Context, key random.Key) error {
 		spread := t.Warmup || key.Iter%spreadEvery == 0
 		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes,
-			spread: spread, metric: metric, budget: budget, atMode: c.atMode})
+			spread: spread, metric: metric, budget: budget, atMode: c.atMode, vitals: &k.Vitals})
 		if err != nil {
 			return err
 		}
@@ -353,7 +357,7 @@ func (c *Chain) sgld(t chains.Task, k *chains.Checkpoint) (func(context.Context,
 		k.State.SGLD = &sgld.SGLDState{}
 	}
 	return func(ctx context.Context, key random.Key) error {
-		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes, atMode: c.atMode})
+		g, cost, err := c.d.gradient(ctx, c.source, request{psi: k.State.Psi, key: key, probes: t.Settings.Probes, atMode: c.atMode, vitals: &k.Vitals})
 		if err != nil {
 			return err
 		}

@@ -40,6 +40,8 @@ type exact struct {
 	d   *Driver
 	op  Operator
 	aux *posterior.Auxiliary
+	// vitals, if not nil, is told of the steps.
+	vitals *chains.Vitals
 }
 
 // newExact returns the exact sampler of a prepared run, whose P has the pivots
@@ -108,6 +110,9 @@ func (x *exact) step(ctx context.Context, kern *sgld.Metropolis, psi []float64, 
 	}
 	cost := costOf(rep, before, x.op.Counts(), time.Since(began).Seconds())
 	cost.Densities = 1
+	if x.vitals != nil {
+		x.vitals.Add(rep.MaxResidual(), 0)
+	}
 	x.d.Observe(Observation{Chain: key.Chain, Iter: key.Iter, N: len(x.d.Problem.Y), Psi: slices.Clone(psi), Acceptance: accept,
 		Iterations: rep.MeanIterations(), Residual: rep.MaxResidual(), Cost: cost})
 	return accept, cost, nil
@@ -119,6 +124,7 @@ func (x *exact) stepper(t chains.Task, k *chains.Checkpoint) (func(context.Conte
 		return nil, fmt.Errorf("the metric is not positive definite")
 	}
 	kern.Independent = exactIndependent
+	x.vitals = &k.Vitals
 	if k.State.Metropolis == nil {
 		k.State.Metropolis = &sgld.MetropolisState{}
 	}

@@ -34,7 +34,7 @@ type Panel struct {
 // says in a sentence what is to be seen.
 func Course(w io.Writer, title, desc string, panels []Panel, opts ...Option) error {
 	f := newFigure(title, desc, opts)
-	f.height = 3.6 * vg.Centimeter
+	f.height = 3.9 * vg.Centimeter
 	for _, in := range panels {
 		p := newPlot("", in.X, in.Y)
 		if in.Time {
@@ -163,7 +163,7 @@ func Timeline(w io.Writer, title, desc string, rows []string, spans []Span, mark
 		at[r] = float64(len(rows) - 1 - i)
 	}
 	p.X.Tick.Marker, p.Y.Tick.Marker = clock{}, labels(reversed(rows))
-	p.Y.Tick.Length = 0
+	p.Y.Tick.LineStyle.Width = 0
 	for _, s := range spans {
 		y, ok := at[s.Row]
 		if !ok {

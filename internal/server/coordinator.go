@@ -21,6 +21,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
 	"github.com/ulisse-gp/ulisse/internal/cluster"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/dashboard"
 	"github.com/ulisse-gp/ulisse/internal/hooks"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
@@ -185,6 +186,12 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger})
+		if err != nil {
+			return err
+		}
+		defer pages.Close()
+		handler.Handle("/", pages)
 		h := newHTTP(identity.HTTP(handler), httpSrc, c.waits(), c.Logger)
 		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
 		defer h.Close()

@@ -22,7 +22,7 @@ const maxBody = 4 << 20
 // gateway serves the JSON form of the API, its description, uploads, and what
 // probes ask: /healthz (the process lives), /readyz (it can answer). conn leads
 // to this very process.
-func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *replica, waits patience, security string) (http.Handler, error) {
+func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *replica, waits patience, security string) (*http.ServeMux, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -41,7 +41,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *rep
 	api := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler), runtime.WithIncomingHeaderMatcher(header))
 	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
 		pb.RegisterJobsHandler, pb.RegisterWorkersHandler, pb.RegisterClusterHandler, pb.RegisterDataHandler, pb.RegisterUsersHandler,
-		pb.RegisterPredictionsHandler,
+		pb.RegisterPredictionsHandler, pb.RegisterHistoryHandler,
 	} {
 		if err := register(ctx, api, conn); err != nil {
 			return nil, err

@@ -30,7 +30,7 @@ func NewMachine() *Machine { return &Machine{runs: map[string]*cached{}} }
 func (m *Machine) Init(tx *bbolt.Tx) error {
 	clear(m.runs)
 	counted := tx.Bucket(usageBucket) != nil
-	for _, b := range [][]byte{jobsBucket, activeBucket, clientsBucket, eventsBucket, blobsBucket, noticesBucket,
+	for _, b := range [][]byte{jobsBucket, activeBucket, clientsBucket, eventsBucket, blobsBucket, noticesBucket, notesBucket,
 		tokensBucket, namespacesBucket, usageBucket, secretsBucket} {
 		if _, err := tx.CreateBucketIfNotExists(b); err != nil {
 			return err
@@ -106,7 +106,7 @@ func (m *Machine) apply(tx *bbolt.Tx, index uint64, c *Command) (*Job, error) {
 	if err != nil {
 		return j, err
 	}
-	phase, health := j.Phase, j.Health
+	before := *j
 	switch {
 	case c.Diagnose != nil:
 		err = j.diagnose(c.Diagnose.Health)
@@ -133,12 +133,15 @@ func (m *Machine) apply(tx *bbolt.Tx, index uint64, c *Command) (*Job, error) {
 	if j.Phase.Ended() {
 		delete(m.runs, j.ID)
 	}
-	if kind := happened(phase, health, j, c.Time); kind != "" {
+	if kind := happened(before.Phase, before.Health, j, c.Time); kind != "" {
 		if err := addNotice(tx, index, kind, j, c.Time); err != nil {
 			return j, err
 		}
 	}
 	j.Version = index
+	if err := addNotes(tx, j.ID, notes(&before, j, c)); err != nil {
+		return j, err
+	}
 	return j, putJob(tx, j)
 }
 
@@ -203,6 +206,9 @@ func (m *Machine) submit(tx *bbolt.Tx, index uint64, s *Submit, t time.Time) (*J
 		}
 	}
 	if err := use(tx, j.Space(), Usage{Draws: j.Keeps}); err != nil {
+		return nil, err
+	}
+	if err := addNotes(tx, j.ID, notes(nil, j, &Command{Time: t})); err != nil {
 		return nil, err
 	}
 	return j, putJob(tx, j)
@@ -367,7 +373,7 @@ func (m *Machine) remove(tx *bbolt.Tx, j *Job) error {
 	if err := use(tx, j.Space(), Usage{Draws: -j.Keeps}); err != nil {
 		return err
 	}
-	if err := removeEvents(tx, j.ID); err != nil {
+	if err := errors.Join(removeEvents(tx, j.ID), removeNotes(tx, j.ID)); err != nil {
 		return err
 	}
 	if err := removeEntry(tx, j); err != nil {

@@ -20,6 +20,7 @@ var (
 	activeBucket  = []byte("active")  // ids of the jobs that have not ended
 	blobsBucket   = []byte("blobs")   // address → Blob
 	noticesBucket = []byte("notices") // index of the command → Notice
+	notesBucket   = []byte("notes")   // id → bucket of number → Note
 	orderBucket   = []byte("order")   // time of submission and id → what is searched for
 )
 
