@@ -47,8 +47,8 @@ var jobPlots = []jobPlot{
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.Autocorrelation(w, s.Draws, o...) }},
 	{"pairs", "Pairs of parameters", "Draws of every two parameters against each other, with their correlation.", true, false,
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.Pairs(w, s.Draws, o...) }},
-	{"noise", "The gradient's noise", "The gradient noise ratio of each chain, and the noise budget, the smallest eigenvalue of Q, against iterations.", false, false, noisePlot},
 	{"solver", "Solver", "Iterations and residuals of the linear solves and seconds for an iteration, of each chain, against iterations.", false, false, solverPlot},
+	{"noise", "The gradient's noise", "The gradient noise ratio of each chain, and the noise budget, the smallest eigenvalue of Q, against iterations.", false, false, noisePlot},
 }
 
 // lines returns a line for each chain.
