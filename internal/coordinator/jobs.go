@@ -261,6 +261,10 @@ func (c *Coordinator) Summary(ctx context.Context, r *pb.GetJobRequest) (*pb.Sum
 	if res.Run.MinDraws()*len(res.Run.Chains) > summaryAtMax {
 		return nil, fmt.Errorf("%w: more than %d draws: fetch them, and summarise them there", state.ErrPhase, summaryAtMax)
 	}
+	least := res.Run.MinDraws() // chains at work are not equally far
+	for i := range res.Run.Chains {
+		res.Run.Chains[i].Draws = res.Run.Chains[i].Draws[:least]
+	}
 	wall := time.Duration(res.WallSeconds * float64(time.Second))
 	text, err := json.Marshal(report.Summarize(spec, res.Data, m, res.Run, wall, res.InstructionSet))
 	if err != nil {

@@ -21,8 +21,9 @@ type Config struct {
 	// Conn leads to a coordinator; calls that a viewer causes are made on it, with
 	// the context of his request.
 	Conn grpc.ClientConnInterface
-	// Shared is for what viewers share, the feeds of jobs. Nil means Conn.
-	Shared grpc.ClientConnInterface
+	// Background is the context of calls for what viewers share, the feeds of jobs:
+	// it tells that this coordinator asks. Nil means context.Background().
+	Background context.Context
 	// Protect, if set, wraps the handlers of all pages: it refuses who may not
 	// look, and adds to the context what RPCs need to tell who asks.
 	Protect func(http.Handler) http.Handler
@@ -74,8 +75,8 @@ func New(c Config) (*Dashboard, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Shared == nil {
-		c.Shared = c.Conn
+	if c.Background == nil {
+		c.Background = context.Background()
 	}
 	c.Every = cmp.Or(c.Every, time.Second)
 	d := &Dashboard{Config: c, jobs: pb.NewJobsClient(c.Conn), workers: pb.NewWorkersClient(c.Conn), cluster: pb.NewClusterClient(c.Conn), history: pb.NewHistoryClient(c.Conn),
@@ -84,8 +85,8 @@ func New(c Config) (*Dashboard, error) {
 	if d.pages, err = template.New("").Funcs(functions).ParseFS(files, "templates/*.html"); err != nil {
 		return nil, err
 	}
-	d.ctx, d.cancel = context.WithCancel(context.Background())
-	d.feeds = newFeeds(d.ctx, &d.wg, c.Shared, c.Every, c.Logger)
+	d.ctx, d.cancel = context.WithCancel(c.Background)
+	d.feeds = newFeeds(d.ctx, &d.wg, c.Conn, c.Every, c.Logger)
 	static, err := fs.Sub(files, "static")
 	if err != nil {
 		return nil, err

@@ -123,6 +123,11 @@ func TestPages(t *testing.T) {
 	if text := s.want("/jobs/j2", 200, "Extend…"); strings.Contains(text, "Pause…") {
 		t.Error("a job that has ended can be paused")
 	}
+	s.change("j1", func(j *pb.Job) {
+		j.Health = &pb.Health{Status: pb.HealthStatus_HEALTH_STATUS_STALLED, Message: "nothing has come from chain 2 for 70 s"}
+	}, 0)
+	s.want("/jobs", 200, ">stalled<")
+	s.want("/jobs/j1", 200, "<b>stalled</b>: nothing has come from chain 2 for 70 s")
 	s.want("/jobs/none", 404, "There is no job")
 	s.want("/nothing", 404, "There is no such page")
 	s.want("/workers", 200, "w1", "10.0.0.1:7010", "at work", "3 Gpairs/s", "100 %", "3.0 of 8 cores", "lost", "chain 1", "/workers/plots/presence.svg")
@@ -188,6 +193,11 @@ func TestPlots(t *testing.T) {
 	s.want("/workers/plots/work.svg", 200, "pairs / s")
 	s.want("/workers/plots/other.svg", 404)
 
+}
+
+// A plot is sent again when it has changed.
+func TestVersionsOfPlots(t *testing.T) {
+	s := newSite(t, Config{})
 	r, _ := http.NewRequest("GET", s.url+"/jobs/j1/plots/trace.svg", nil)
 	r.Header.Set("Accept-Encoding", "gzip")
 	resp, err := s.client.Do(r)

@@ -21,6 +21,7 @@ import (
 
 // feed follows a job for all who look at it.
 type feed struct {
+	ctx     context.Context // of its calls: it is done when the feed ends
 	id      string
 	jobs    pb.JobsClient
 	history pb.HistoryClient
@@ -58,16 +59,17 @@ type remembered[T any] struct {
 
 // get returns the answer, asking for it if it is of something else, which can be
 // compared, and not before its time. After an error the old answer stays.
-func (m *remembered[T]) get(ctx context.Context, of any, every time.Duration, ask func(context.Context) (T, error)) T {
+func (m *remembered[T]) get(ctx, feed context.Context, of any, every time.Duration, ask func(context.Context) (T, error)) T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	began := time.Now()
 	if m.of == of || began.Before(m.next) {
 		return m.value
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	asking, cancel := context.WithTimeout(feed, callTimeout)
 	defer cancel()
-	v, err := ask(ctx)
+	defer context.AfterFunc(ctx, cancel)()
+	v, err := ask(asking)
 	m.next = time.Now().Add(max(every, 10*time.Since(began)))
 	if err == nil {
 		m.value, m.of = v, of
@@ -319,7 +321,7 @@ func (f *feed) summary(ctx context.Context, j *pb.Job, draws int) []byte {
 	if draws == 0 {
 		return nil
 	}
-	return f.summaries.get(ctx, stage{state: j.State, draws: draws}, 3*f.every, func(ctx context.Context) ([]byte, error) {
+	return f.summaries.get(ctx, f.ctx, stage{state: j.State, draws: draws}, 3*f.every, func(ctx context.Context) ([]byte, error) {
 		r, err := f.jobs.Summary(ctx, &pb.GetJobRequest{Id: f.id, Stale: true})
 		return []byte(r.GetJson()), err
 	})
@@ -327,14 +329,14 @@ func (f *feed) summary(ctx context.Context, j *pb.Job, draws int) []byte {
 
 // course returns how the job's computation went. It may be nil.
 func (f *feed) course(ctx context.Context, j *pb.Job) *pb.RunHistory {
-	return f.courses.get(ctx, stageOf(j, len(j.GetProgress().GetChains())), f.every, func(ctx context.Context) (*pb.RunHistory, error) {
+	return f.courses.get(ctx, f.ctx, stageOf(j, len(j.GetProgress().GetChains())), f.every, func(ctx context.Context) (*pb.RunHistory, error) {
 		return f.history.Run(ctx, &pb.RunHistoryRequest{Id: f.id, Stale: true})
 	})
 }
 
 // log returns the last lines of the job's log.
 func (f *feed) log(ctx context.Context, j *pb.Job) []logLine {
-	return f.logs.get(ctx, stageOf(j, 0), 3*f.every, func(ctx context.Context) ([]logLine, error) {
+	return f.logs.get(ctx, f.ctx, stageOf(j, 0), 3*f.every, func(ctx context.Context) ([]logLine, error) {
 		return readLog(ctx, f.jobs, f.id, 0, shortTail)
 	})
 }
@@ -376,7 +378,7 @@ func (s *feeds) open(id string) (*feed, error) {
 		return nil, errBusy
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	f = &feed{id: id, jobs: pb.NewJobsClient(s.conn), history: pb.NewHistoryClient(s.conn), every: 2 * s.every, stop: cancel, changed: make(chan struct{}), users: 1}
+	f = &feed{id: id, ctx: ctx, jobs: pb.NewJobsClient(s.conn), history: pb.NewHistoryClient(s.conn), every: 2 * s.every, stop: cancel, changed: make(chan struct{}), users: 1}
 	s.byID[id] = f
 	s.wg.Go(func() { f.run(ctx, s.log) })
 	return f, nil

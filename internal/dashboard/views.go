@@ -69,6 +69,13 @@ type jobView struct {
 	SHA256                                string
 	Chains                                []chainView
 	Over                                  bool
+	Health                                *healthView
+}
+
+// healthView is what is wrong with a job.
+type healthView struct {
+	Word, Text string
+	Since      time.Time
 }
 
 // chainView is a chain.
@@ -86,6 +93,9 @@ func newJobView(j *pb.Job) jobView {
 		RHat: number("%.3f", p.GetRhat()), ESS: number("%.0f", p.GetEss()), ESSPerHour: number("%.0f", client.ESSPerHour(p)),
 		Step: number("%.3g", p.GetStep()), Budget: number("%.3g", p.GetNoiseBudget()), Submitted: when(j.Submitted), Started: when(j.Started),
 		Ended: when(j.Ended), Age: age(when(j.Submitted)), SHA256: j.DrawsSha256, Over: ended(j.State)}
+	if h := j.GetHealth(); h != nil {
+		v.Health = &healthView{Word: strings.ToLower(strings.TrimPrefix(h.Status.String(), "HEALTH_STATUS_")), Text: h.Message, Since: when(h.Since)}
+	}
 	if v.StopReason == v.State {
 		v.StopReason = ""
 	}

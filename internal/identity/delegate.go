@@ -104,6 +104,10 @@ func HTTP(h http.Handler) http.Handler {
 	})
 }
 
+// As lets calls over a connection that is made with DialOptions be made for a
+// peer, not for the sender of a request.
+func As(ctx context.Context, p Peer) context.Context { return context.WithValue(ctx, httpKey{}, p) }
+
 // DialOptions are those of a connection within this process over which requests
 // of HTTP become calls: each is made for whoever sent the request.
 func DialOptions() []grpc.DialOption {

@@ -58,6 +58,9 @@ var rules = map[string][]Role{
 	"/ulisse.v1.Data/Download": usersWorkers,
 	"/ulisse.v1.Data/List":     users,
 
+	"/ulisse.v1.History/Run":     users,
+	"/ulisse.v1.History/Workers": users,
+
 	"/ulisse.v1.Records/Record": coordinators,
 	"/ulisse.v1.Records/Forget": coordinators,
 

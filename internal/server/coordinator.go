@@ -186,7 +186,8 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger})
+		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger,
+			Background: identity.As(context.Background(), identity.Peer{Role: identity.Coordinator, Name: c.ID})})
 		if err != nil {
 			return err
 		}

@@ -29,6 +29,7 @@ const (
 	NotePlaced    NoteKind = "placed"
 	NoteTuned     NoteKind = "tuned"
 	NoteExtended  NoteKind = "extended"
+	NoteHealth    NoteKind = "health"
 )
 
 // maxNotes bounds the notes of a job: the oldest are dropped.
@@ -76,6 +77,12 @@ func notes(before, j *Job, c *Command) []Note {
 		} else {
 			add(NoteTuned, "window %d begins", s.Window+1)
 		}
+	}
+	switch h := j.Health; {
+	case h == nil && before.Health != nil:
+		add(NoteHealth, "well again")
+	case h != nil && (before.Health == nil || before.Health.Status != h.Status):
+		add(NoteHealth, "%s: %s", h.Status, h.Message)
 	}
 	if j.Phase != before.Phase {
 		text := string(j.Phase)
