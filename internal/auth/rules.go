@@ -33,22 +33,26 @@ func job(m proto.Message) string {
 	return ""
 }
 
-// Rules are the rules of all RPCs. A method that has none is refused, and a test
+// Rules are the rules of all RPCs. What a coordinator may read of jobs, its
+// dashboard shows to users whom it has asked for on their own behalf. A method that has none is refused, and a test
 // over all that are registered fails.
 var Rules = map[string]Rule{
 	pb.Jobs_Submit_FullMethodName:  {Role: state.Submitter, Change: true},
-	pb.Jobs_Get_FullMethodName:     {Role: state.Viewer, Job: job},
+	pb.Jobs_Get_FullMethodName:     {Role: state.Viewer, Job: job, Nodes: []Node{Coordinator}},
 	pb.Jobs_List_FullMethodName:    {Role: state.Viewer}, // those of the caller's namespaces
 	pb.Jobs_Pause_FullMethodName:   {Role: state.Submitter, Job: job, Own: true, Change: true},
 	pb.Jobs_Resume_FullMethodName:  {Role: state.Submitter, Job: job, Own: true, Change: true},
 	pb.Jobs_Cancel_FullMethodName:  {Role: state.Submitter, Job: job, Own: true, Change: true},
 	pb.Jobs_Extend_FullMethodName:  {Role: state.Submitter, Job: job, Own: true, Change: true},
 	pb.Jobs_Delete_FullMethodName:  {Role: state.Submitter, Job: job, Own: true, Change: true},
-	pb.Jobs_Summary_FullMethodName: {Role: state.Viewer, Job: job},
+	pb.Jobs_Summary_FullMethodName: {Role: state.Viewer, Job: job, Nodes: []Node{Coordinator}},
 	pb.Jobs_Result_FullMethodName:  {Role: state.Viewer, Job: job},
-	pb.Jobs_Watch_FullMethodName:   {Role: state.Viewer, Job: job},
-	pb.Jobs_Draws_FullMethodName:   {Role: state.Viewer, Job: job},
-	pb.Jobs_Logs_FullMethodName:    {Role: state.Viewer, Job: job},
+	pb.Jobs_Watch_FullMethodName:   {Role: state.Viewer, Job: job, Nodes: []Node{Coordinator}},
+	pb.Jobs_Draws_FullMethodName:   {Role: state.Viewer, Job: job, Nodes: []Node{Coordinator}},
+	pb.Jobs_Logs_FullMethodName:    {Role: state.Viewer, Job: job, Nodes: []Node{Coordinator}},
+
+	pb.History_Run_FullMethodName:     {Role: state.Viewer, Job: job, Nodes: []Node{Coordinator}},
+	pb.History_Workers_FullMethodName: {Role: state.Viewer},
 
 	pb.Data_Stat_FullMethodName:     {Role: state.Viewer, Nodes: []Node{Coordinator, Worker}},
 	pb.Data_Upload_FullMethodName:   {Role: state.Submitter, Nodes: []Node{Coordinator}, Change: true},

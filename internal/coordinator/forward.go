@@ -34,7 +34,7 @@ var leaderOnly = map[string]bool{
 	"/ulisse.v1.Workers/Log":           true,
 	"/ulisse.v1.Workers/List":          true,
 	"/ulisse.v1.Workers/Drain":         true,
-	"/ulisse.v1.History/Workers":        true,
+	"/ulisse.v1.History/Workers":       true,
 	"/ulisse.v1.Records/Record":        true,
 	"/ulisse.v1.Records/Forget":        true,
 	"/ulisse.v1.Users/CreateToken":     true,

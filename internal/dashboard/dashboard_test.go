@@ -130,7 +130,7 @@ func TestPages(t *testing.T) {
 	s.want("/jobs/j1", 200, "<b>stalled</b>: nothing has come from chain 2 for 70 s")
 	s.want("/jobs/none", 404, "There is no job")
 	s.want("/nothing", 404, "There is no such page")
-	s.want("/workers", 200, "w1", "10.0.0.1:7010", "at work", "3 Gpairs/s", "100 %", "3.0 of 8 cores", "lost", "chain 1", "/workers/plots/presence.svg")
+	s.want("/workers", 200, "w1", "10.0.0.1:7010", "at work", "3 Gpairs/s", "100 %", "3.0 / 8 cores", "lost", "chain 1", "/workers/plots/presence.svg")
 	s.want("/cluster", 200, "c2", "2 of 3 voters answer: the loss of one more stops decisions.", "silent", "leader", "0.2 s ago", "never")
 	s.want("/jobs/j1/logs", 200, "There are no lines")
 	for _, path := range []string{"/static/live.js", "/static/style.css", "/static/icon.svg"} {

@@ -22,6 +22,7 @@ import (
 // feed follows a job for all who look at it.
 type feed struct {
 	ctx     context.Context // of its calls: it is done when the feed ends
+	wg      *sync.WaitGroup // of all that feeds started
 	id      string
 	jobs    pb.JobsClient
 	history pb.HistoryClient
@@ -53,26 +54,46 @@ type feed struct {
 type remembered[T any] struct {
 	mu    sync.Mutex
 	value T
-	of    any       // what it depends on
-	next  time.Time // not before
+	of    any           // what it depends on
+	next  time.Time     // not before
+	busy  chan struct{} // closed when what was asked is answered; nil if nothing was
 }
 
-// get returns the answer, asking for it if it is of something else, which can be
-// compared, and not before its time. After an error the old answer stays.
-func (m *remembered[T]) get(ctx, feed context.Context, of any, every time.Duration, ask func(context.Context) (T, error)) T {
+// patience is how long a page waits for an answer; then it goes without, and the
+// page's stream brings it.
+const patience = 300 * time.Millisecond
+
+// get returns the answer. If it is of something else than of, which can be
+// compared, it is asked for on the feed's behalf, not before its time. After an
+// error the old answer stays.
+func (m *remembered[T]) get(f *feed, of any, every time.Duration, ask func(context.Context) (T, error)) T {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	began := time.Now()
-	if m.of == of || began.Before(m.next) {
-		return m.value
+	if m.busy == nil && f.ctx.Err() == nil && m.of != of && !time.Now().Before(m.next) {
+		busy := make(chan struct{})
+		m.busy = busy
+		f.wg.Go(func() {
+			began := time.Now()
+			ctx, cancel := context.WithTimeout(f.ctx, answerMost)
+			defer cancel()
+			v, err := ask(ctx)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if err == nil {
+				m.value, m.of = v, of
+			}
+			m.next, m.busy = time.Now().Add(max(every, 10*time.Since(began))), nil
+			close(busy)
+			f.update(func() {})
+		})
 	}
-	asking, cancel := context.WithTimeout(feed, callTimeout)
-	defer cancel()
-	defer context.AfterFunc(ctx, cancel)()
-	v, err := ask(asking)
-	m.next = time.Now().Add(max(every, 10*time.Since(began)))
-	if err == nil {
-		m.value, m.of = v, of
+	if busy := m.busy; busy != nil {
+		m.mu.Unlock()
+		select {
+		case <-busy:
+		case <-time.After(min(patience, 10*every)):
+		}
+		m.mu.Lock()
 	}
 	return m.value
 }
@@ -84,6 +105,7 @@ func ended(s pb.JobState) bool { return s >= pb.JobState_JOB_STATE_CONVERGED }
 const (
 	retryAfter = time.Second
 	arriveMost = 3 * time.Second
+	answerMost = time.Minute
 	lookAgain  = 3 * time.Second // at a job that has ended: it may be extended
 )
 
@@ -317,26 +339,26 @@ func stageOf(j *pb.Job, draws int) stage {
 }
 
 // summary returns the job's summary as JSON, at about that many draws.
-func (f *feed) summary(ctx context.Context, j *pb.Job, draws int) []byte {
+func (f *feed) summary(j *pb.Job, draws int) []byte {
 	if draws == 0 {
 		return nil
 	}
-	return f.summaries.get(ctx, f.ctx, stage{state: j.State, draws: draws}, 3*f.every, func(ctx context.Context) ([]byte, error) {
+	return f.summaries.get(f, stage{state: j.State, draws: draws}, 3*f.every, func(ctx context.Context) ([]byte, error) {
 		r, err := f.jobs.Summary(ctx, &pb.GetJobRequest{Id: f.id, Stale: true})
 		return []byte(r.GetJson()), err
 	})
 }
 
 // course returns how the job's computation went. It may be nil.
-func (f *feed) course(ctx context.Context, j *pb.Job) *pb.RunHistory {
-	return f.courses.get(ctx, f.ctx, stageOf(j, len(j.GetProgress().GetChains())), f.every, func(ctx context.Context) (*pb.RunHistory, error) {
+func (f *feed) course(j *pb.Job) *pb.RunHistory {
+	return f.courses.get(f, stageOf(j, len(j.GetProgress().GetChains())), f.every, func(ctx context.Context) (*pb.RunHistory, error) {
 		return f.history.Run(ctx, &pb.RunHistoryRequest{Id: f.id, Stale: true})
 	})
 }
 
 // log returns the last lines of the job's log.
-func (f *feed) log(ctx context.Context, j *pb.Job) []logLine {
-	return f.logs.get(ctx, f.ctx, stageOf(j, 0), 3*f.every, func(ctx context.Context) ([]logLine, error) {
+func (f *feed) log(j *pb.Job) []logLine {
+	return f.logs.get(f, stageOf(j, 0), 3*f.every, func(ctx context.Context) ([]logLine, error) {
 		return readLog(ctx, f.jobs, f.id, 0, shortTail)
 	})
 }
@@ -378,7 +400,7 @@ func (s *feeds) open(id string) (*feed, error) {
 		return nil, errBusy
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
-	f = &feed{id: id, ctx: ctx, jobs: pb.NewJobsClient(s.conn), history: pb.NewHistoryClient(s.conn), every: 2 * s.every, stop: cancel, changed: make(chan struct{}), users: 1}
+	f = &feed{id: id, ctx: ctx, wg: s.wg, jobs: pb.NewJobsClient(s.conn), history: pb.NewHistoryClient(s.conn), every: 2 * s.every, stop: cancel, changed: make(chan struct{}), users: 1}
 	s.byID[id] = f
 	s.wg.Go(func() { f.run(ctx, s.log) })
 	return f, nil

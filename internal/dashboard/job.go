@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -58,12 +57,12 @@ func paramsOf(r *http.Request) int {
 }
 
 // jobNow returns the page of a job as it is now.
-func (d *Dashboard) jobNow(ctx context.Context, f *feed, j *pb.Job, from int) *jobPage {
+func (d *Dashboard) jobNow(f *feed, j *pb.Job, from int) *jobPage {
 	draws := f.version(time.Now())
-	h := f.course(ctx, j)
+	h := f.course(j)
 	names, rhat := f.model()
 	v := &jobPage{Job: newJobView(j), Actions: allowed(j.State), Spec: j.Spec, Version: fmt.Sprintf("%d-%d", draws, marks(h)),
-		Summary: newSummary(f.summary(ctx, j, draws), rhat, draws), Log: f.log(ctx, j)}
+		Summary: newSummary(f.summary(j, draws), rhat, draws), Log: f.log(j)}
 	for _, n := range h.GetNotes() {
 		v.Notes = append([]noteView{{when(n.Time), n.Kind, n.Text}}, v.Notes...) // the latest first
 	}

@@ -143,7 +143,7 @@ func (d *Dashboard) plot(w http.ResponseWriter, r *http.Request) {
 	version := strconv.Itoa(f.version(time.Now()))
 	var h *pb.RunHistory
 	if !p.draws {
-		h = f.course(r.Context(), j)
+		h = f.course(j)
 		version = strconv.Itoa(marks(h))
 	}
 	d.picture(w, r, "job/"+j.Id+"/"+name+"/"+strconv.Itoa(from), version, func(w io.Writer, o ...plots.Option) error {

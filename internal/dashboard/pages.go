@@ -230,7 +230,7 @@ func (d *Dashboard) jobPage(w http.ResponseWriter, r *http.Request) {
 	}
 	defer d.feeds.close(f)
 	f.arrive(r.Context(), j)
-	v := d.jobNow(r.Context(), f, j, paramsOf(r))
+	v := d.jobNow(f, j, paramsOf(r))
 	v.Stale, v.Done = old, actionOf(r.URL.Query().Get("done"))
 	d.page(w, r, http.StatusOK, page{Title: title(j), Section: "jobs", Events: "/events/jobs/" + j.Id + "?" + r.URL.RawQuery}, "job", v)
 }
@@ -252,7 +252,7 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 		if now != nil {
 			j = now
 		}
-		v := d.jobNow(ctx, f, j, paramsOf(r))
+		v := d.jobNow(f, j, paramsOf(r))
 		m := []message{{ID: "figures", Key: v.Key, HTML: d.text("figures", v.Figures)}, {ID: "plots", Plots: v.Version}}
 		for _, id := range []string{"state", "progress", "summary", "events", "log"} {
 			m = append(m, message{ID: id, HTML: d.text("job-"+id, v)})

@@ -313,7 +313,7 @@ func newWorkers(workers []*pb.Worker, h *pb.WorkersHistory) []workerView {
 		}
 		if r := rate[w.Id]; r > 0 {
 			v.Rate, v.Share = big(r)+"pairs/s", fmt.Sprintf("%.0f %%", 100*r/total)
-			v.Busy = fmt.Sprintf("%.1f of %d cores", busy[w.Id], v.Cores)
+			v.Busy = fmt.Sprintf("%.1f / %d cores", busy[w.Id], v.Cores)
 		}
 		if l := w.Load; l != nil {
 			v.Sent, v.Received = big(float64(l.BytesSent))+"B", big(float64(l.BytesReceived))+"B"

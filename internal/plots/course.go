@@ -163,7 +163,7 @@ func Timeline(w io.Writer, title, desc string, rows []string, spans []Span, mark
 		at[r] = float64(len(rows) - 1 - i)
 	}
 	p.X.Tick.Marker, p.Y.Tick.Marker = clock{}, labels(reversed(rows))
-	p.Y.Tick.LineStyle.Width = 0
+	p.Y.Tick.Length, p.Y.Tick.LineStyle.Width = vg.Points(7), 0
 	for _, s := range spans {
 		y, ok := at[s.Row]
 		if !ok {
