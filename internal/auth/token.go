@@ -33,7 +33,7 @@ func ParseToken(text string) (id string, err error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	id, secret, two := strings.Cut(rest, "_")
 	b, bad := base64.RawURLEncoding.Strict().DecodeString(secret)
-	if !ok || !two || len(id) != idLen || bad != nil || len(b) != secretBytes || strings.ContainsFunc(id, notInID) {
+	if !ok || !two || len(id) != idLen || bad != nil || len(b) != secretBytes || strings.ContainsFunc(id, notInID) || strings.ContainsAny(secret, "\r\n") {
 		return "", errors.New("this is not a token of ulisse: they begin with " + tokenPrefix)
 	}
 	return id, nil

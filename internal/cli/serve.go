@@ -136,6 +136,7 @@ SIGTERM it hands its chains back at their next checkpoints and leaves.`,
 	serverFlags(f, &s.Security)
 	f.IntVar(&s.Cores, "cores", 0, "compute on this many cores; 0 for all (a container's limit is respected)")
 	f.Int64Var(&s.CacheBytes, "cache-bytes", 0, "`bytes` of data sets to keep; 0 for no limit")
+	f.Int64Var(&s.DiskReserve, "disk-reserve", 1<<30, "`bytes` of the disk that the cache leaves free")
 	f.IntVar(&s.MinRows, "min-rows", 0, "rows from which a product is split over a group; 0 for the default")
 	f.StringSliceVar(&s.DataRoots, "data-roots", nil, "`folders` from which jobs may read data by reference")
 	f.StringSliceVar(&s.DataHosts, "data-hosts", nil, "`hosts` from which jobs may read data by reference; * for any")

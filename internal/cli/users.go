@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/server"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -21,6 +22,11 @@ import (
 func usersFlags(f *pflag.FlagSet, u *server.Users) {
 	f.StringVar(&u.Auth, "auth", server.AuthNone, "who may call: none (everybody may everything) or tokens")
 	f.StringVar(&u.TokenFile, "bootstrap-token-file", "", "`file` with the first administrator's token, written if it is not there (default: admin-token in --dir)")
+	u.OIDC = &auth.OIDC{}
+	f.StringVar(&u.OIDC.Issuer, "oidc-issuer", "", "take tokens of this OpenID Connect provider, too (`URL`)")
+	f.StringVar(&u.OIDC.ClientID, "oidc-client-id", "", "`audience` that these tokens are for")
+	f.StringVar(&u.OIDC.GroupsClaim, "oidc-groups-claim", "groups", "`name` of the claim with a user's groups")
+	f.StringArrayVar(&u.Grants, "oidc-grant", nil, "what a group may do, `GROUP=ROLE:NAMESPACE[,NAMESPACE]` (again for more)")
 	f.StringVar(&u.Audit, "audit", "", "append what changes something, and what is refused, to this `file`")
 	f.Float64Var(&u.Rate, "rate", 500, "calls a second of each caller; 0 for no limit")
 	f.IntVar(&u.Streams, "streams", 1000, "open streams of each caller; 0 for no limit")

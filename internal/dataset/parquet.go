@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,9 @@ func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t 
 	if err != nil {
 		return nil, &Error{File: file, Msg: err.Error()}
 	}
+	if err := checkFooter(ra, size); err != nil {
+		return nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
+	}
 	pf, err := parquet.OpenFile(ra, size)
 	if err != nil {
 		return nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
@@ -48,6 +52,16 @@ func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t 
 	target, inputs, err := sel.columns(file, header)
 	if err != nil {
 		return nil, err
+	}
+	if err := lim.cells(rows, len(inputs)+1); err != nil {
+		return nil, &Error{File: file, Msg: err.Error()}
+	}
+	for _, g := range pf.Metadata().RowGroups {
+		for _, c := range g.Columns {
+			if n := c.MetaData.TotalUncompressedSize; n > lim.Bytes || n > ratioFrom && n/maxRatio > size {
+				return nil, &Error{File: file, Msg: errBomb.Error()}
+			}
+		}
 	}
 	t = &Table{Target: sel.Target}
 	read := inputs
@@ -82,6 +96,23 @@ func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t 
 		t.X, t.Y = t.X[:len(inputs)], t.X[len(inputs)]
 	}
 	return t, t.check(file, sel.Points)
+}
+
+// checkFooter looks at the length that a file gives for its footer, for which the
+// library makes room without a look at the file's size.
+func checkFooter(r io.ReaderAt, size int64) error {
+	const ends = 12 // the first four bytes, and the last eight
+	var tail [8]byte
+	if size < ends {
+		return fmt.Errorf("%d bytes are too few", size)
+	}
+	if _, err := r.ReadAt(tail[:], size-int64(len(tail))); err != nil && err != io.EOF {
+		return err
+	}
+	if n := int64(binary.LittleEndian.Uint32(tail[:])); n > size-ends {
+		return fmt.Errorf("a footer of %d bytes in a file of %d", n, size)
+	}
+	return nil
 }
 
 func randomAccess(r, buffered io.Reader, lim Limits) (io.ReaderAt, int64, error) {

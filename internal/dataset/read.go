@@ -34,45 +34,93 @@ func Read(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 	case bytes.HasPrefix(head, magicParquet):
 		return readParquet(raw, br, file, sel, lim)
 	case bytes.HasPrefix(head, magicGzip):
-		z, err := gzip.NewReader(br)
+		c := &counted{r: br}
+		z, err := gzip.NewReader(c)
 		if err != nil {
 			return nil, &Error{File: file, Msg: fmt.Sprintf("broken gzip: %v", err)}
 		}
 		defer z.Close()
-		return readCSV(z, file, sel, lim)
+		return readCSV(&inflated{r: z, from: c}, file, sel, lim)
 	case bytes.HasPrefix(head, magicZstd):
-		z, err := zstd.NewReader(br, zstd.WithDecoderConcurrency(1))
+		c := &counted{r: br}
+		z, err := zstd.NewReader(c, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, &Error{File: file, Msg: fmt.Sprintf("broken Zstandard: %v", err)}
 		}
 		defer z.Close()
-		return readCSV(z, file, sel, lim)
+		return readCSV(&inflated{r: z, from: c}, file, sel, lim)
 	}
 	return readCSV(br, file, sel, lim)
 }
 
-// bounded fails, rather than ends, when more than n bytes are read.
+// bounded fails, rather than ends, when more than n bytes are read, or too many
+// since record was last set to 0, when a record had been read.
 type bounded struct {
+	r      io.Reader
+	n      int64
+	record int64
+}
+
+var (
+	errTooLarge = errors.New("too large")
+	errRecord   = fmt.Errorf("a line of more than %d bytes, or a quote that is not closed", maxRecord)
+	errBomb     = fmt.Errorf("it inflates to more than %d times its size: no table does", maxRatio)
+)
+
+// Limits of what a file may cost to read, whatever its size.
+const (
+	maxRecord = 16 << 20  // bytes of a line
+	maxWindow = 128 << 20 // memory of Zstandard
+	maxRatio  = 500       // bytes out of one that is compressed
+	ratioFrom = 64 << 20  // bytes out, before which the ratio does not matter
+)
+
+// counted counts what is read.
+type counted struct {
 	r io.Reader
 	n int64
 }
 
-var errTooLarge = errors.New("too large")
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// inflated fails when what comes out is out of proportion to what went in.
+type inflated struct {
+	r    io.Reader
+	from *counted
+	n    int64
+}
+
+func (i *inflated) Read(p []byte) (int, error) {
+	n, err := i.r.Read(p)
+	if i.n += int64(n); i.n > ratioFrom && i.n/maxRatio > i.from.n {
+		return 0, errBomb
+	}
+	return n, err
+}
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.n <= 0 {
 		return 0, errTooLarge
+	}
+	if b.record > maxRecord {
+		return 0, errRecord
 	}
 	if int64(len(p)) > b.n {
 		p = p[:b.n]
 	}
 	n, err := b.r.Read(p)
 	b.n -= int64(n)
+	b.record += int64(n)
 	return n, err
 }
 
 func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
-	br := bufio.NewReaderSize(&bounded{r, lim.Bytes + 1}, 1<<16)
+	bound := &bounded{r: r, n: lim.Bytes + 1}
+	br := bufio.NewReaderSize(bound, 1<<16)
 	if b, _ := br.Peek(3); bytes.Equal(b, utf8BOM) {
 		br.Discard(3)
 	}
@@ -114,6 +162,7 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 		t.Inputs = append(t.Inputs, header[c])
 	}
 	for sel.Rows == 0 || t.Rows() < sel.Rows {
+		bound.record = 0
 		rec, err := cr.Read()
 		if err == io.EOF {
 			break
@@ -127,6 +176,9 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 		}
 		if t.Rows() == lim.Rows {
 			return nil, &Error{File: file, Line: line, Msg: fmt.Sprintf("more than the limit of %d rows", lim.Rows)}
+		}
+		if err := lim.cells(int64(t.Rows())+1, len(inputs)+1); err != nil {
+			return nil, &Error{File: file, Line: line, Msg: err.Error()}
 		}
 		if t.Rows() == 0 {
 			if err := textColumns(file, line, header, inputs, rec); err != nil {

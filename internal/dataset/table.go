@@ -52,6 +52,15 @@ type Limits struct {
 	Bytes         int64 // after decompression
 }
 
+// cells returns an error if a table's numbers would take more bytes than a file
+// may have: a small file may say that it is large.
+func (l Limits) cells(rows int64, columns int) error {
+	if rows*8 > l.Bytes/int64(max(1, columns)) {
+		return fmt.Errorf("%d rows of %d columns of numbers, more than the limit of %d bytes", rows, columns, l.Bytes)
+	}
+	return nil
+}
+
 // DefaultLimits are generous for one machine.
 var DefaultLimits = Limits{Rows: 10_000_000, Columns: 10_000, Bytes: 16 << 30}
 

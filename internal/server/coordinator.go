@@ -191,18 +191,20 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 			return err
 		}
 		defer conn.Close()
-		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), node, c.waits(), word(src, unsafe))
+		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), c.DiskReserve, node, c.waits(), word(src, unsafe))
 		if err != nil {
 			return err
 		}
-		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger,
+		in := newSignIn(pb.NewUsersClient(conn))
+		in.register(handler)
+		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger, Protect: in.protect, Viewer: viewer,
 			Background: identity.As(context.Background(), identity.Peer{Role: identity.Coordinator, Name: c.ID})})
 		if err != nil {
 			return err
 		}
 		defer pages.Close()
 		handler.Handle("/", pages)
-		h := newHTTP(identity.HTTP(handler), httpSrc, c.waits(), c.Logger)
+		h := newHTTP(identity.HTTP(in.sessions(handler)), httpSrc, c.waits(), c.Logger)
 		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
 		defer h.Close()
 	}

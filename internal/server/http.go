@@ -22,7 +22,7 @@ const maxBody = 4 << 20
 // gateway serves the JSON form of the API, its description, uploads, and what
 // probes ask: /healthz (the process lives), /readyz (it can answer). conn leads
 // to this very process.
-func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *replica, waits patience, security string) (*http.ServeMux, error) {
+func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve int64, node *replica, waits patience, security string) (*http.ServeMux, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -55,6 +55,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, node *rep
 	if err != nil {
 		return nil, err
 	}
+	up.reserve = reserve
 	up.may = submitters(pb.NewUsersClient(conn))
 	mux.Handle("PUT /v1/data", up)
 	return mux, nil

@@ -19,6 +19,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -41,6 +42,8 @@ type uploads struct {
 	fail  func(http.ResponseWriter, *http.Request, error)
 	slots chan struct{}
 	most  int64
+	// reserve are the bytes of the disk that bodies on their way leave free.
+	reserve int64
 }
 
 func newUploads(dir string, data pb.DataClient, fail func(http.ResponseWriter, *http.Request, error)) (*uploads, error) {
@@ -98,12 +101,14 @@ func (u *uploads) take(ctx context.Context, body io.Reader, c *http.ResponseCont
 	defer os.Remove(f.Name())
 	defer f.Close()
 	h := sha256.New()
-	size, err := io.Copy(io.MultiWriter(f, h), patient{body, c})
+	size, err := io.Copy(io.MultiWriter(&sparing{f, u.dir, u.reserve}, h), patient{body, c})
 	_ = c.SetReadDeadline(time.Time{})
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return nil, badBody(fmt.Sprintf("it is larger than %d bytes: use 'ulisse data upload'", u.most))
+	case errors.Is(err, blob.ErrDiskFull):
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, status.Errorf(codes.DeadlineExceeded, "nothing came for %v", uploadIdle)
 	case err != nil:
@@ -112,6 +117,21 @@ func (u *uploads) take(ctx context.Context, body io.Reader, c *http.ResponseCont
 		return nil, badBody("it is empty: send the table, as with curl --upload-file")
 	}
 	return blobnet.Send(ctx, u.data, hex.EncodeToString(h.Sum(nil)), size, f, nil)
+}
+
+// sparing writes as long as that leaves bytes of the disk free.
+type sparing struct {
+	io.Writer
+	dir     string
+	reserve int64
+}
+
+func (s *sparing) Write(p []byte) (int, error) {
+	free, err := blob.DiskFree(s.dir)
+	if err == nil && free-int64(len(p)) < s.reserve {
+		return 0, fmt.Errorf("%w: %d bytes are free, %d are kept free", blob.ErrDiskFull, free, s.reserve)
+	}
+	return s.Writer.Write(p)
 }
 
 // badBody refuses a request for its body.

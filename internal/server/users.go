@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -33,17 +34,27 @@ type Users struct {
 	Audit     string  // file of the audit log; none if empty
 	Rate      float64 // calls a second of each caller; 0 for no limit
 	Streams   int     // of each caller at a time; 0 for no limit
+	// OIDC, if its issuer is set, says whose tokens are taken besides the
+	// cluster's own; Grants are those of its groups, as auth.ParseGrant reads them.
+	OIDC   *auth.OIDC
+	Grants []string
 }
 
 // check refuses settings that are not safe. plain says that there is no TLS.
 func (u *Users) check(dir string, plain bool, listeners ...net.Listener) error {
 	switch u.Auth = cmp.Or(u.Auth, AuthNone); u.Auth {
 	case AuthNone:
+		if u.OIDC != nil && u.OIDC.Issuer != "" {
+			return errors.New("--oidc-issuer needs --auth tokens: otherwise nobody is asked for a token")
+		}
 		u.TokenFile = ""
 		return nil
 	case AuthTokens:
 	default:
 		return fmt.Errorf("--auth %q: give none or tokens", u.Auth)
+	}
+	if err := u.checkOIDC(); err != nil {
+		return err
 	}
 	u.TokenFile = cmp.Or(u.TokenFile, filepath.Join(dir, "admin-token"))
 	for _, l := range listeners {
@@ -57,9 +68,31 @@ func (u *Users) check(dir string, plain bool, listeners ...net.Listener) error {
 	return nil
 }
 
+func (u *Users) checkOIDC() error {
+	o := u.OIDC
+	if o == nil || o.Issuer == "" {
+		u.OIDC = nil
+		return nil
+	}
+	if o.ClientID == "" || len(u.Grants) == 0 {
+		return errors.New("--oidc-issuer needs --oidc-client-id, whom its tokens are for, and --oidc-grant, what its groups may do")
+	}
+	for _, s := range u.Grants {
+		g, err := auth.ParseGrant(s)
+		if err != nil {
+			return fmt.Errorf("--oidc-grant %w", err)
+		}
+		o.Grants = append(o.Grants, g)
+	}
+	return nil
+}
+
 // guard returns the guard of a coordinator, and what to call at the end.
 func (u *Users) guard(coord *coordinator.Coordinator, plain bool, log *slog.Logger) (g *auth.Guard, end func() error, err error) {
 	cfg := auth.Config{Required: u.Auth == AuthTokens, Source: coord, Limits: auth.NewLimits(u.Rate, u.Streams)}
+	if u.OIDC != nil {
+		cfg.Foreign = u.OIDC.Verify
+	}
 	if !plain {
 		cfg.Peer = func(ctx context.Context) (string, bool) {
 			p, ok := identity.Wire(ctx)

@@ -43,6 +43,7 @@ type Worker struct {
 	OTLP         string // where traces go; nowhere if empty
 	Cores        int    // 0: as many as GOMAXPROCS
 	CacheBytes   int64  // of data sets; 0: no limit
+	DiskReserve  int64  // bytes of the disk that the cache leaves free
 	MinRows      int
 	// What jobs may read by reference: folders, hosts.
 	DataRoots, DataHosts []string
@@ -81,7 +82,7 @@ func (c Worker) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("listening for other workers: %w", err)
 	}
 	defer lis.Close()
-	store, err := blob.Open(filepath.Join(c.Dir, "data"), blob.Options{})
+	store, err := blob.Open(filepath.Join(c.Dir, "data"), blob.Options{Reserve: c.DiskReserve})
 	if err != nil {
 		return fmt.Errorf("opening the cache of data sets: %w", err)
 	}

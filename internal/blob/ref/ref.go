@@ -12,12 +12,16 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
 )
@@ -144,6 +148,9 @@ func openHTTP(ctx context.Context, u *url.URL, o Options) (io.ReadCloser, int64,
 		return nil, 0, err
 	}
 	client := *cmp.Or(o.Client, &http.Client{})
+	if client.Transport == nil {
+		client.Transport = transport(u, o)
+	}
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
 		if len(via) >= 10 {
 			return errors.New("too many redirects")
@@ -169,6 +176,51 @@ func openHTTP(ctx context.Context, u *url.URL, o Options) (io.ReadCloser, int64,
 		return nil, 0, fmt.Errorf("the server answers %s", res.Status)
 	}
 	return res.Body, res.ContentLength, nil
+}
+
+// transport connects to allowed addresses only, whatever names resolve to.
+func transport(u *url.URL, o Options) http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DisableKeepAlives = true
+	if p, err := http.ProxyFromEnvironment(&http.Request{URL: u}); p != nil || err != nil {
+		return t // which decides where it connects to
+	}
+	t.Proxy = nil
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		listed := allowHost(&url.URL{Host: address}, Options{AllowedHosts: slices.DeleteFunc(slices.Clone(o.AllowedHosts), func(h string) bool { return h == "*" })}) == nil
+		d := net.Dialer{Timeout: connectTime, Control: func(_, resolved string, _ syscall.RawConn) error { return allowAddress(address, resolved, listed) }}
+		return d.DialContext(ctx, network, address)
+	}
+	return t
+}
+
+const connectTime = 30 * time.Second
+
+// shared is the address range that providers use among themselves (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// allowAddress refuses addresses of the worker's own surroundings for hosts that
+// are allowed only as any is, and those of a machine's link, where clouds keep
+// their secrets, also for names that are listed: a name may resolve to anything.
+func allowAddress(named, resolved string, listed bool) error {
+	a, err := netip.ParseAddrPort(resolved)
+	if err != nil {
+		return err
+	}
+	ip := a.Addr().Unmap()
+	literal := false
+	if host, _, err := net.SplitHostPort(named); err == nil {
+		is, err := netip.ParseAddr(host)
+		literal = err == nil && is.Unmap() == ip
+	}
+	switch {
+	case listed && literal:
+		return nil
+	case ip.IsLinkLocalUnicast(), ip.IsUnspecified(), ip.IsMulticast(),
+		!listed && (ip.IsPrivate() || ip.IsLoopback() || shared.Contains(ip)):
+		return fmt.Errorf("the address %s: %w", ip, ErrNotAllowed)
+	}
+	return nil
 }
 
 func allowHost(u *url.URL, o Options) error {

@@ -155,3 +155,42 @@ func TestSchemes(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a name resolves to, a job reaches no address of the worker's
+// surroundings unless it is listed.
+func TestAddresses(t *testing.T) {
+	for _, c := range []struct {
+		named, resolved string
+		listed, ok      bool
+	}{
+		{"example.org:443", "93.184.216.34:443", false, true},
+		{"example.org:443", "127.0.0.1:443", false, false},
+		{"example.org:443", "10.1.2.3:443", false, false},
+		{"example.org:443", "100.64.0.1:443", false, false},
+		{"example.org:443", "[::1]:443", false, false},
+		{"example.org:443", "[fd00::1]:443", false, false},
+		{"example.org:443", "[::ffff:127.0.0.1]:443", false, false},
+		{"example.org:80", "169.254.169.254:80", false, false},
+		{"files.lab:80", "10.1.2.3:80", true, true},
+		{"files.lab:80", "127.0.0.1:80", true, true},
+		{"files.lab:80", "169.254.169.254:80", true, false},
+		{"files.lab:80", "[fe80::1]:80", true, false},
+		{"files.lab:80", "0.0.0.0:80", true, false},
+		{"169.254.169.254:80", "169.254.169.254:80", true, true},
+		{"169.254.169.254:80", "169.254.169.254:80", false, false},
+	} {
+		if err := allowAddress(c.named, c.resolved, c.listed); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrNotAllowed) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("secret")) }))
+	defer s.Close()
+	if _, err := OpenURL(t.Context(), s.URL, Options{AllowedHosts: []string{"*"}}); !errors.Is(err, ErrNotAllowed) {
+		t.Errorf("this machine, where any host is allowed: %v", err)
+	}
+	r, err := OpenURL(t.Context(), s.URL, Options{AllowedHosts: []string{"*", "127.0.0.1"}})
+	if err != nil {
+		t.Fatalf("this machine, which is listed: %v", err)
+	}
+	r.Close()
+}

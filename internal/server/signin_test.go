@@ -1,0 +1,119 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// A token makes a session, which counts as the token until it is revoked; no
+// page of another site can use it.
+func TestSignIn(t *testing.T) {
+	g := startGuarded(t, 1, nil)
+	ann := g.token("ann", "submitter", "default")
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	t.Cleanup(client.CloseIdleConnections)
+	do := func(method, path, body string, headers ...string) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, g.http[0]+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body != "" {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
+	}
+	if r := do("GET", "/login", ""); r.StatusCode != 200 || !strings.Contains(r.Header.Get("Content-Security-Policy"), "form-action 'self'") {
+		t.Errorf("the form: %d", r.StatusCode)
+	}
+	for token, code := range map[string]int{"": 400, "a b": 400, "sesame": 401, "a;b": 400} {
+		if r := do("POST", "/login", url.Values{"token": {token}}.Encode()); r.StatusCode != code || len(r.Cookies()) != 0 {
+			t.Errorf("signing in with %q: %d, %v", token, r.StatusCode, r.Cookies())
+		}
+	}
+	form := url.Values{"token": {ann.Secret}, "next": {"//evil.example/"}}.Encode()
+	if r := do("POST", "/login", form, "Sec-Fetch-Site", "cross-site"); r.StatusCode != http.StatusForbidden {
+		t.Errorf("signing in from another site: %d", r.StatusCode)
+	}
+	r := do("POST", "/login", form, "Sec-Fetch-Site", "same-origin")
+	if r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/" || len(r.Cookies()) != 1 {
+		t.Fatalf("signing in: %d %q %v", r.StatusCode, r.Header.Get("Location"), r.Cookies())
+	}
+	c := r.Cookies()[0]
+	if !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" || c.MaxAge <= 0 {
+		t.Errorf("the cookie: %+v", c)
+	}
+	cookie := c.Name + "=" + c.Value
+	if r := do("GET", "/v1/whoami", "", "Cookie", cookie); r.StatusCode != 200 || r.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("with the cookie: %d", r.StatusCode)
+	}
+	for _, h := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}} {
+		if r := do("POST", "/v1/jobs/x:cancel", "{}", append(h, "Cookie", cookie)...); r.StatusCode != http.StatusForbidden {
+			t.Errorf("another site's page with the cookie, %v: %d", h, r.StatusCode)
+		}
+	}
+	if r := do("POST", "/v1/jobs/x:cancel", "{}", "Sec-Fetch-Site", "same-origin", "Cookie", cookie); r.StatusCode != http.StatusNotFound {
+		t.Errorf("our own page with the cookie: %d", r.StatusCode)
+	}
+	if r := do("POST", "/logout", "", "Cookie", cookie); len(r.Cookies()) != 1 || r.Cookies()[0].MaxAge >= 0 {
+		t.Errorf("signing out: %v", r.Cookies())
+	}
+	if _, err := pb.NewUsersClient(g.admin).RevokeToken(t.Context(), &pb.RevokeTokenRequest{Id: ann.Token.Id}); err != nil {
+		t.Fatal(err)
+	}
+	if r := do("GET", "/v1/whoami", "", "Cookie", cookie); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the cookie of a revoked token: %d", r.StatusCode)
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if r := do("GET", path, ""); r.StatusCode != 200 {
+			t.Errorf("%s without a token: %d", path, r.StatusCode)
+		}
+	}
+}
+
+// Pages lead those who are unknown to the sign-in, and know their viewer.
+func TestProtectedPages(t *testing.T) {
+	g := startGuarded(t, 1, nil)
+	s := newSignIn(pb.NewUsersClient(g.as(0, "")))
+	seen := ""
+	h := s.sessions(s.protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = viewer(r) })))
+	ask := func(method string, headers ...string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(method, "/jobs?x=1", nil)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	if w := ask("GET"); w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?next=%2Fjobs%3Fx%3D1" {
+		t.Errorf("a page for somebody unknown: %d %q", w.Code, w.Header().Get("Location"))
+	}
+	if w := ask("GET", "Accept", "text/event-stream"); w.Code != http.StatusUnauthorized {
+		t.Errorf("a stream for somebody unknown: %d", w.Code)
+	}
+	if w := ask("POST"); w.Code != http.StatusUnauthorized {
+		t.Errorf("a form of somebody unknown: %d", w.Code)
+	}
+	if w := ask("GET", "Cookie", sessionCookie+"="+g.token("ann", "viewer", "default").Secret); w.Code != 200 || seen != "ann" {
+		t.Errorf("a page: %d, seen by %q", w.Code, seen)
+	}
+	for next, want := range map[string]string{"/jobs/a?b=c": "/jobs/a?b=c", "": "/", "https://evil.example/": "/", "//evil.example": "/", `/\evil.example`: "/", "jobs": "/"} {
+		if got := inside(next); got != want {
+			t.Errorf("%q leads to %q, not %q", next, got, want)
+		}
+	}
+}
