@@ -88,7 +88,7 @@ func (g *Guard) who(ctx context.Context) (*Identity, error) {
 		id.Node = g.node(ctx, md)
 	}
 	if !g.Required {
-		if id.Node == Worker {
+		if id.Node != "" && len(md.Get(markForwarded)) == 0 {
 			return id, nil
 		}
 		user := Anybody()
