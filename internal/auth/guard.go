@@ -3,6 +3,7 @@ package auth
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -29,6 +30,10 @@ const (
 	// The gateway tells by this where a request came from.
 	forwardedForKey = "x-forwarded-for"
 )
+
+// insideKey carries a secret of this process: what it asks itself, for pages that
+// several look at, is not asked by any of them.
+const insideKey = "ulisse-inside"
 
 // marks are the metadata by which nodes mark calls among themselves.
 var marks = []string{"ulisse-forwarded", "ulisse-node-only", NodeKeyHeader}
@@ -61,6 +66,7 @@ type Config struct {
 // Guard is what stands before the RPCs of a server.
 type Guard struct {
 	Config
+	secret  string
 	streams streams
 }
 
@@ -70,7 +76,13 @@ func NewGuard(c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Guard{Config: c}
+	return &Guard{Config: c, secret: rand.Text()}
+}
+
+// Inside returns the context of calls that this process makes for itself over the
+// connection within it: they are a coordinator's.
+func (g *Guard) Inside(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, insideKey, g.secret)
 }
 
 // who returns who calls.
@@ -86,6 +98,8 @@ func (g *Guard) who(ctx context.Context) (*Identity, error) {
 	}
 	if !within {
 		id.Node = g.node(ctx, md)
+	} else if sent := md.Get(insideKey); len(sent) == 1 && same(g.secret, sent[0]) {
+		id.Node = Coordinator
 	}
 	if !g.Required {
 		if id.Node != "" && len(md.Get(markForwarded)) == 0 {
@@ -269,6 +283,11 @@ func (g *Guard) allowJob(ctx context.Context, id *Identity, rule *Rule, req any)
 func (g *Guard) clean(ctx context.Context, id *Identity) context.Context {
 	ctx = With(ctx, id)
 	md, _ := metadata.FromIncomingContext(ctx)
+	if len(md.Get(insideKey)) > 0 {
+		md = md.Copy()
+		md.Delete(insideKey)
+		ctx = metadata.NewIncomingContext(ctx, md)
+	}
 	if id.Node != "" || id.open || !slices.ContainsFunc(marks, func(k string) bool { return len(md.Get(k)) > 0 }) {
 		return ctx
 	}

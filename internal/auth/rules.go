@@ -33,9 +33,10 @@ func job(m proto.Message) string {
 	return ""
 }
 
-// Rules are the rules of all RPCs. What a coordinator may read of jobs, its
-// dashboard shows to users whom it has asked for on their own behalf. A method that has none is refused, and a test
-// over all that are registered fails.
+// Rules are the rules of all RPCs. A method that has none is refused, and a test
+// over all that are registered fails. What a coordinator may read of jobs is for
+// its dashboard, which follows a job once for all who look at it, and asks for
+// each of them whether they may.
 var Rules = map[string]Rule{
 	pb.Jobs_Submit_FullMethodName:  {Role: state.Submitter, Change: true},
 	pb.Jobs_Get_FullMethodName:     {Role: state.Viewer, Job: job, Nodes: []Node{Coordinator}},

@@ -244,6 +244,10 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 	defer d.feeds.close(f)
 	var changed <-chan struct{}
 	d.stream(w, r, func(ctx context.Context) ([]message, error) {
+		// Whoever looks may have lost the right to, since.
+		if _, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true}); status.Code(err) == codes.NotFound || status.Code(err) == codes.Unauthenticated || status.Code(err) == codes.PermissionDenied {
+			return nil, err
+		}
 		now, c, err := f.state()
 		changed = c
 		if err != nil {

@@ -198,7 +198,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		in := newSignIn(pb.NewUsersClient(conn))
 		in.register(handler)
 		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger, Protect: in.protect, Viewer: viewer,
-			Background: identity.As(context.Background(), identity.Peer{Role: identity.Coordinator, Name: c.ID})})
+			Background: guard.Inside(identity.As(context.Background(), identity.Peer{Role: identity.Coordinator, Name: c.ID}))})
 		if err != nil {
 			return err
 		}

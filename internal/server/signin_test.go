@@ -1,11 +1,14 @@
 package server
 
 import (
+	"bufio"
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -115,5 +118,65 @@ func TestProtectedPages(t *testing.T) {
 		if got := inside(next); got != want {
 			t.Errorf("%q leads to %q, not %q", next, got, want)
 		}
+	}
+}
+
+// The page of a job is live for whom it is, and ends for whose token is revoked;
+// who is of another namespace does not learn that there is such a job.
+func TestLivePagesWithTokens(t *testing.T) {
+	g := startGuarded(t, 1, nil)
+	g.namespace("elsewhere", nil)
+	ann, eve := g.token("ann", "submitter", "default"), g.token("eve", "viewer", "elsewhere")
+	jobs := pb.NewJobsClient(g.as(0, ann.Secret))
+	j, err := jobs.Submit(t.Context(), &pb.SubmitRequest{Spec: tinySpec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	listen := func(token string) *http.Response {
+		r, err := http.NewRequestWithContext(ctx, "GET", g.http[0]+"/events/jobs/"+j.Id, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Accept", "text/event-stream")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { resp.Body.Close() })
+		return resp
+	}
+	if r := listen(eve.Secret); r.StatusCode != http.StatusNotFound {
+		t.Errorf("another namespace's job: %d", r.StatusCode)
+	}
+	r := listen(ann.Secret)
+	if r.StatusCode != 200 {
+		t.Fatalf("her own job: %d", r.StatusCode)
+	}
+	lines := bufio.NewScanner(r.Body)
+	lines.Buffer(nil, 1<<20)
+	until := func(text string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), text) {
+				return
+			}
+		}
+		t.Fatalf("the stream ended without %q: %v", text, lines.Err())
+	}
+	until("queued")
+	if _, err := jobs.Cancel(t.Context(), &pb.JobActionRequest{Id: j.Id}); err != nil {
+		t.Fatal(err)
+	}
+	until("cancelled")
+	if _, err := pb.NewUsersClient(g.admin).RevokeToken(t.Context(), &pb.RevokeTokenRequest{Id: ann.Token.Id}); err != nil {
+		t.Fatal(err)
+	}
+	until("was revoked")
+	// The word that the process gives itself is not to be had from outside.
+	if code, _ := g.web(0, "GET", "/v1/jobs/"+j.Id, "", nil, "Grpc-Metadata-Ulisse-Inside", "x"); code != http.StatusUnauthorized {
+		t.Errorf("with a guessed word: %d", code)
 	}
 }
