@@ -19,7 +19,7 @@ func TestRotation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: half a minute")
 	}
-	draws := 200
+	draws := 800
 	spec := fmt.Sprintf(specText, draws, draws, 7)
 	want := undisturbed(t, spec)
 	c := startTLS(t, 3, 2, true)

@@ -64,7 +64,7 @@ func TestRollingUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: a minute")
 	}
-	draws := 250
+	draws := 900
 	spec := fmt.Sprintf(specText, draws, draws, 11)
 	want := undisturbed(t, spec)
 	first, second, third := build(t, "0.8.0", "1"), build(t, "0.9.0", "1"), build(t, "0.9.1", "2")
