@@ -38,7 +38,10 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 func (f fsm) snapshot() (raft.FSMSnapshot, error) {
-	g := f.acquire()
+	g, err := f.acquire()
+	if err != nil {
+		return nil, err
+	}
 	tx, err := g.db.Begin(false)
 	if err != nil {
 		g.readers.Done()

@@ -62,6 +62,7 @@ type state struct {
 	cur     *generation
 	pos     position
 	changed chan struct{}
+	closed  bool // there are no more readers
 
 	knows   uint64         // the newest format of commands
 	handed  uint64         // last entry that raft handed over; its goroutine only
@@ -142,22 +143,32 @@ func writePosition(tx *bbolt.Tx, p position) error {
 
 // close waits for readers and closes the file.
 func (s *state) close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
 	s.retired.Wait()
 	s.cur.readers.Wait()
 	return s.cur.db.Close()
 }
 
-// acquire returns the current generation, held open until readers.Done.
-func (s *state) acquire() *generation {
+// acquire returns the current generation, held open until readers.Done, or
+// ErrClosed.
+func (s *state) acquire() (*generation, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, ErrClosed
+	}
 	s.cur.readers.Add(1)
-	return s.cur
+	return s.cur, nil
 }
 
 // view runs f in a read transaction.
 func (s *state) view(f func(*bbolt.Tx) error) error {
-	g := s.acquire()
+	g, err := s.acquire()
+	if err != nil {
+		return err
+	}
 	defer g.readers.Done()
 	return g.db.View(f)
 }

@@ -111,6 +111,13 @@ func (g *guarded) token(name, role string, namespaces ...string) *pb.CreateToken
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	for i := range g.grpc { // followers hear of it a moment later
+		conn := g.as(i, r.Secret)
+		eventually(g.t, "a coordinator to know the token", func() bool {
+			_, err := pb.NewUsersClient(conn).WhoAmI(g.t.Context(), &pb.WhoAmIRequest{})
+			return err == nil || !strings.Contains(err.Error(), "not one of this cluster's")
+		})
+	}
 	return r
 }
 
