@@ -32,7 +32,7 @@ func TestOf(t *testing.T) {
 		{nil, identity.Peer{}, "names no role"},
 		{[]string{"spiffe://x/worker"}, identity.Peer{}, "names no role"},
 		{[]string{"ulisse://worker/w1", "ulisse://coordinator/w1"}, identity.Peer{}, "two roles"},
-		{[]string{"ulisse://root/w1"}, identity.Peer{}, "no role"},
+		{[]string{"ulisse://boss/w1"}, identity.Peer{}, "no role"},
 		{[]string{"ulisse://worker/a/b"}, identity.Peer{}, "the name"},
 		{[]string{"ulisse://worker/a b"}, identity.Peer{}, "the name"},
 	} {
