@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -68,7 +67,7 @@ order of rows.`,
 			if err != nil {
 				return err
 			}
-			if isResults(args[0]) {
+			if isPath(args[0]) || report.IsFolder(args[0]) {
 				from, err := a.openFolder(c.Context(), &f, args[0])
 				if err != nil {
 					return err
@@ -164,12 +163,6 @@ type predictView struct {
 	Seconds  float64          `json:"seconds"`
 	Scores   *predict.Scores  `json:"scores,omitempty"`
 	Warnings []string         `json:"warnings"`
-}
-
-// isResults reports whether an argument is a folder of results, not a job.
-func isResults(arg string) bool {
-	st, err := os.Stat(arg)
-	return err == nil && st.IsDir()
 }
 
 // predict predicts what the flags ask for and writes it.
