@@ -186,6 +186,15 @@ func TestJobOverHTTP(t *testing.T) {
 	if messages < 2 || last.Result["state"] != "JOB_STATE_UNCONVERGED" || last.Result["stop_reason"] != "max_draws" {
 		t.Errorf("after %d messages: %v", messages, last.Result)
 	}
+	log, err := http.Get(s.url + "/v1/jobs/" + id + "/logs") // at once: draws do not come before their lines
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Body.Close()
+	text, err := io.ReadAll(log.Body)
+	if n := bytes.Count(text, []byte(`\"gradient\"`)); err != nil || n < 2*(20+40) {
+		t.Errorf("%d lines of gradients in the log of 120 iterations: %v", n, err)
+	}
 	got := s.want("GET", "/v1/jobs/"+id, nil)
 	if got["draws_sha256"] == "" || got["draws_sha256"] != last.Result["draws_sha256"] {
 		t.Errorf("the hash of the draws is %v, watched %v", got["draws_sha256"], last.Result["draws_sha256"])

@@ -233,6 +233,7 @@ func (d *drive) advance(chain *driver.Chain, j *loaded, t chains.Task) error {
 			for len(batch) < pipeline && len(reports) > 0 {
 				batch = append(batch, <-reports)
 			}
+			d.w.logs.handIn(d.ctx, d.key) // whoever sees draws sees what made them, too
 			if err := d.report(&pb.ReportRequest{Events: batch}); err != nil {
 				cancel(fmt.Errorf("%w: %w", errRefused, err))
 				for range reports { // whatever follows is void

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,10 +17,11 @@ import (
 )
 
 // logBuffer collects log lines of jobs and hands them to the coordinators now
-// and then. Lines are a convenience: if they cannot be handed in they are
+// and then, and before draws are reported. Lines are a convenience: if they cannot be handed in they are
 // dropped, and counted.
 type logBuffer struct {
 	worker  *Worker
+	sending sync.Mutex // one request at a time, so that lines stay in order
 	mu      sync.Mutex
 	lines   map[chainKey][]string
 	size    int
@@ -65,28 +68,47 @@ func (b *logBuffer) run(ctx context.Context) {
 	}
 }
 
+// flush hands in the lines of all chains.
 func (b *logBuffer) flush(ctx context.Context) {
 	b.mu.Lock()
-	lines, dropped := b.lines, b.dropped
-	b.lines, b.size, b.dropped = nil, 0, 0
+	keys := slices.Collect(maps.Keys(b.lines))
 	b.mu.Unlock()
+	for _, k := range keys {
+		b.handIn(ctx, k)
+	}
+}
+
+// handIn hands in the lines of a chain, after those that are under way.
+func (b *logBuffer) handIn(ctx context.Context, k chainKey) {
+	b.sending.Lock()
+	defer b.sending.Unlock()
+	b.mu.Lock()
+	l, dropped := b.lines[k], b.dropped
+	delete(b.lines, k)
+	for _, line := range l {
+		b.size -= len(line)
+	}
+	if len(l) > 0 {
+		b.dropped = 0
+	}
+	b.mu.Unlock()
+	if len(l) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	for k, l := range lines {
-		if dropped > 0 {
-			l = append(l, fmt.Sprintf(`{"msg":"lines dropped","count":%d}`, dropped))
-			dropped = 0
-		}
-		err := b.worker.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-			_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.chain), Worker: b.worker.ID, Lines: l})
-			return err
-		})
-		if err != nil {
-			b.mu.Lock()
-			b.dropped += len(l)
-			b.missing += len(l)
-			b.mu.Unlock()
-		}
+	if dropped > 0 {
+		l = append(l, fmt.Sprintf(`{"msg":"lines dropped","count":%d}`, dropped))
+	}
+	err := b.worker.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.chain), Worker: b.worker.ID, Lines: l})
+		return err
+	})
+	if err != nil {
+		b.mu.Lock()
+		b.dropped += len(l)
+		b.missing += len(l)
+		b.mu.Unlock()
 	}
 }
 
