@@ -51,7 +51,13 @@ docs/python.md and docs/r.md.`,
   ulisse draws concrete --chain 1 > chain-1.csv`,
 		Args: cobra.ExactArgs(1),
 	}
-	c.RunE = a.about(&f.remote, func(ctx context.Context, s *subject) error { return a.draws(ctx, s, &f) })
+	run := a.about(&f.remote, func(ctx context.Context, s *subject) error { return a.draws(ctx, s, &f) })
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := f.check(); err != nil { // before anything is fetched
+			return err
+		}
+		return run(c, args)
+	}
 	f.remote.flags(c)
 	c.Flags().StringVarP(&f.out, "out", "o", "-", "write to this `path` (- for standard output: csv only)")
 	c.Flags().StringVar(&f.format, "format", "", "write this `format`: "+strings.Join(export.Formats(), ", "))
@@ -85,9 +91,6 @@ func (f *drawsFlags) check() error {
 }
 
 func (a *App) draws(ctx context.Context, s *subject, f *drawsFlags) error {
-	if err := f.check(); err != nil {
-		return err
-	}
 	rec, err := s.record(ctx)
 	if err != nil {
 		return err

@@ -94,6 +94,7 @@ func TestDrawsOfJobAndFolder(t *testing.T) {
 		{[]string{"draws", folder, "--predictive", "-2", "--out", at("x.npz")}, "give a positive number"},
 		{[]string{"draws", folder, "--format", "npz", "--out", at("x"), "--chain", "1"}, "--chain is for --format csv only"},
 		{[]string{"draws", folder, "--format", "cmdstan", "--out", files}, "is not empty"},
+		{[]string{"draws", "a-job", "--format", "xlsx", "--out", at("x")}, "xlsx"}, // before a cluster is asked
 		{[]string{"draws", folder, "--chain", "3"}, "there are chains 1 to 2"},
 		{[]string{"draws", dir}, "there are no results in " + dir},
 		{[]string{"summary", folder, "--csv", "--json"}, "not both"},

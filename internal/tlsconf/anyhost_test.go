@@ -25,6 +25,7 @@ func TestAnyHost(t *testing.T) {
 		age        int // days
 		want       string
 	}{
+		{"no host dialled", ca, "worker", "127.0.0.1", 0, "names no host"},
 		{"its host", ca, "worker", "127.0.0.1", 0, ""},
 		{"any host", ca, "worker", anyWorker, 0, ""},
 		{"another host", ca, "worker", "w1.lab", 0, strings.Replace(another, "%s", "w1.lab", 1)},
@@ -52,7 +53,11 @@ func TestAnyHost(t *testing.T) {
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			conn, err := ca.Source("worker", "dialer").Dial(ctx, l.Addr().String(), "127.0.0.1", identity.Worker)
+			dialled := "127.0.0.1"
+			if c.name == "no host dialled" {
+				dialled = ""
+			}
+			conn, err := ca.Source("worker", "dialer").Dial(ctx, l.Addr().String(), dialled, identity.Worker)
 			switch {
 			case c.want == "" && err != nil:
 				t.Error(err)

@@ -79,6 +79,9 @@ func verify(cs tls.ConnectionState, pool *x509.CertPool, now time.Time, host str
 	if len(cs.PeerCertificates) == 0 {
 		return errors.New("it showed no certificate")
 	}
+	if host == "" { // x509 would take any
+		return errors.New("the address that was dialled names no host to hold the certificate against")
+	}
 	o := x509.VerifyOptions{Roots: pool, CurrentTime: now, DNSName: host, Intermediates: x509.NewCertPool()}
 	for _, c := range cs.PeerCertificates[1:] {
 		o.Intermediates.AddCert(c)
