@@ -17,6 +17,7 @@ const (
 	oversample = 10    // columns of the sketch beyond the rank
 	sketchCols = 32    // columns of a product
 	sketchEps  = 1e-13 // eigenvalues below it, relative to the largest, are rounding
+	sketchCond = 1e-11 // 1 / the largest condition number of what a Cholesky factor whitens
 )
 
 // truncatedSVD is P = D + AΛAᵀ with the leading eigenpairs of K_f from a random
@@ -47,7 +48,7 @@ func truncatedSVD(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
 			core.SetSym(i, j, (qy.At(i, j)+qy.At(j, i))/2)
 		}
 	}
-	root, _, _, err := inverseRoot(core, len(q))
+	root, _, err := whitener(core)
 	if err != nil {
 		return parts{}, err
 	}
@@ -84,7 +85,7 @@ func orthonormal(op *cmvp.Operator, y [][]float64) ([][]float64, error) {
 	var q [][]float64
 	for range 2 {
 		m := toMatrix(y, op.Budget())
-		root, _, rest, err := inverseRoot(m.Gram(op.Budget()), len(y))
+		root, rest, err := whitener(m.Gram(op.Budget()))
 		if err != nil {
 			return nil, err
 		}
@@ -101,6 +102,25 @@ func orthonormal(op *cmvp.Operator, y [][]float64) ([][]float64, error) {
 		qm.MulAdd(y, w, op.Budget())
 	}
 	return q, nil
+}
+
+// whitener returns the columns of W with WᵀaW = I: the inverse of a's Cholesky
+// factor, which costs a tenth of eigenpairs, or if rounding would tell in it the
+// scaled eigenvectors, and those that are only rounding as the rest.
+func whitener(a *mat.SymDense) (w, rest [][]float64, err error) {
+	var chol mat.Cholesky
+	if chol.Factorize(a) && chol.Cond()*sketchCond < 1 {
+		var u, inverse mat.TriDense
+		chol.UTo(&u)
+		if err := inverse.InverseTri(&u); err == nil {
+			for i := range a.SymmetricDim() {
+				w = append(w, mat.Col(nil, i, &inverse))
+			}
+			return w, nil, nil
+		}
+	}
+	w, _, rest, err = inverseRoot(a, a.SymmetricDim())
+	return w, rest, err
 }
 
 // inverseRoot returns the columns of V·S^{-1/2} and of V for the largest most
