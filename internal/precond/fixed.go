@@ -3,6 +3,8 @@ package precond
 import (
 	"fmt"
 
+	"gonum.org/v1/gonum/blas"
+
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
@@ -31,7 +33,7 @@ func OnRows(op *cmvp.Operator, rows []int) (*LowRank, error) {
 func (p *LowRank) MulRootTrans(dst, v [][]float64) {
 	p.base.mulTrans(dst, v)
 	p.update(dst, 1, func(w [][]float64) [][]float64 {
-		solveTri(p.ic, true, w)
+		p.solveTri(p.ic, blas.Trans, w)
 		return w
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
@@ -130,7 +132,7 @@ func (p *LowRank) Solve(dst, v [][]float64) {
 func (p *LowRank) MulRoot(dst, v [][]float64) {
 	copyColumns(dst, v)
 	p.update(dst, 1, func(w [][]float64) [][]float64 {
-		solveTri(p.ic, false, w)
+		p.solveTri(p.ic, blas.NoTrans, w)
 		return w
 	})
 	p.base.mul(dst, dst)
@@ -140,8 +142,8 @@ func (p *LowRank) MulRoot(dst, v [][]float64) {
 func (p *LowRank) SolveRoot(dst, v [][]float64) {
 	p.base.solve(dst, v)
 	p.update(dst, -1, func(w [][]float64) [][]float64 {
-		solveTri(p.c, false, w)
-		solveTri(p.ic, true, w)
+		p.solveTri(p.c, blas.NoTrans, w)
+		p.solveTri(p.ic, blas.Trans, w)
 		return w
 	})
 }
@@ -150,8 +152,8 @@ func (p *LowRank) SolveRoot(dst, v [][]float64) {
 func (p *LowRank) SolveRootTrans(dst, v [][]float64) {
 	copyColumns(dst, v)
 	p.update(dst, -1, func(w [][]float64) [][]float64 {
-		solveTri(p.ic, false, w)
-		solveTri(p.c, true, w)
+		p.solveTri(p.ic, blas.NoTrans, w)
+		p.solveTri(p.c, blas.Trans, w)
 		return w
 	})
 	p.base.solveTrans(dst, dst)
@@ -175,16 +177,13 @@ func (p *LowRank) update(x [][]float64, sign float64, f func(w [][]float64) [][]
 	p.l.MulAdd(x, w, p.budget)
 }
 
-// solveTri solves with a triangular matrix in place.
-func solveTri(t *mat.TriDense, trans bool, w [][]float64) {
-	for _, c := range w {
-		v := mat.NewVecDense(len(c), c)
-		if trans {
-			_ = v.SolveVec(t.T(), v)
-		} else {
-			_ = v.SolveVec(t, v)
-		}
-	}
+// solveTri solves with a triangular matrix in place. Not by mat's own methods:
+// they compute the condition number with every solve, which costs several more.
+func (p *LowRank) solveTri(t *mat.TriDense, trans blas.Transpose, w [][]float64) {
+	raw := t.RawTriangular()
+	p.budget.NewLoop(func(_, c int) {
+		blas64.Trsv(trans, raw, blas64.Vector{N: len(w[c]), Data: w[c], Inc: 1})
+	}).Run(len(w))
 }
 
 // toMatrix returns the matrix of the given columns.

@@ -25,26 +25,24 @@ const (
 // and Tropp 2011, algorithm 5.5; Cutajar et al. 2016, section 3.2). It costs two
 // products with K of rank + 10 columns.
 func truncatedSVD(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
-	n := op.Len()
-	q := columns(n, min(n, rank+oversample))
-	for c := range q {
-		random.Normal(key.Stream(random.Pivot, c), q[c])
-	}
-	y, err := latent(op, q)
+	size := min(op.Len(), rank+oversample)
+	y, err := latent(op, size, func(c int, v []float64) { random.Normal(key.Stream(random.Pivot, c), v) })
 	if err != nil {
 		return parts{}, err
 	}
-	if q, err = orthonormal(op, y); err != nil {
+	q, err := orthonormal(op, y)
+	if err != nil {
 		return parts{}, err
 	}
-	if y, err = latent(op, q); err != nil {
+	_, size = q.Dims()
+	if y, err = latent(op, size, func(c int, v []float64) { q.Col(v, c) }); err != nil {
 		return parts{}, err
 	}
-	ym := toMatrix(y, op.Budget())
-	qy := dense.TransMul(toMatrix(q, op.Budget()), ym, op.Budget())
-	core := mat.NewSymDense(len(q), nil)
-	for i := range len(q) {
-		for j := i; j < len(q); j++ {
+	qy := dense.TransMul(q, y, op.Budget())
+	q = nil // as large as L: its memory is wanted
+	core := mat.NewSymDense(size, nil)
+	for i := range size {
+		for j := i; j < size; j++ {
 			core.SetSym(i, j, (qy.At(i, j)+qy.At(j, i))/2)
 		}
 	}
@@ -52,56 +50,61 @@ func truncatedSVD(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	l := times(op, ym, root) // K_f ≈ LLᵀ
-	lm := toMatrix(l, op.Budget())
-	_, vectors, _, err := inverseRoot(lm.Gram(op.Budget()), rank)
+	y.MulRight(root, op.Budget()) // K_f ≈ YYᵀ
+	_, vectors, _, err := inverseRoot(y.Gram(op.Budget()), rank)
 	if err != nil {
 		return parts{}, err
 	}
-	return parts{newDiagonal(op.Noise(), op.Budget()), times(op, lm, vectors)}, nil
+	return parts{newDiagonal(op.Noise(), op.Budget()), times(op, y, vectors)}, nil
 }
 
-// latent returns K_f·v, a few columns at a time.
-func latent(op *cmvp.Operator, v [][]float64) ([][]float64, error) {
-	out := columns(op.Len(), len(v))
-	for lo := 0; lo < len(v); lo += sketchCols {
-		hi := min(lo+sketchCols, len(v))
-		if err := op.Mul(context.Background(), out[lo:hi], v[lo:hi]); err != nil {
+// latent returns K_f·V, a few of V's columns at a time.
+func latent(op *cmvp.Operator, cols int, v func(c int, dst []float64)) (*dense.Matrix, error) {
+	out := dense.New(op.Len(), cols)
+	in, product := columns(op.Len(), min(cols, sketchCols)), columns(op.Len(), min(cols, sketchCols))
+	for lo := 0; lo < cols; lo += sketchCols {
+		k := min(sketchCols, cols-lo)
+		for c := range k {
+			v(lo+c, in[c])
+		}
+		if err := op.Mul(context.Background(), product[:k], in[:k]); err != nil {
 			return nil, err
 		}
-	}
-	for c, x := range out {
-		for i, d := range op.Noise() {
-			x[i] -= d * v[c][i]
+		for c, x := range product[:k] {
+			for i, d := range op.Noise() {
+				x[i] -= d * in[c][i]
+			}
+			out.SetCol(lo+c, x)
 		}
 	}
 	return out, nil
 }
 
-// orthonormal returns a basis of the span of y, as far as it is not rounding.
-// YᵀY holds the squares of Y's singular values, so that half of the digits are
-// lost in it: what it cannot tell is projected and looked at again.
-func orthonormal(op *cmvp.Operator, y [][]float64) ([][]float64, error) {
-	var q [][]float64
-	for range 2 {
-		m := toMatrix(y, op.Budget())
-		root, rest, err := whitener(m.Gram(op.Budget()))
-		if err != nil {
-			return nil, err
-		}
-		q = append(q, times(op, m, root)...)
-		if len(rest) == 0 {
-			break
-		}
-		y = times(op, m, rest)
-		qm, w := toMatrix(q, op.Budget()), columns(len(q), len(y))
-		qm.MulTrans(w, y, op.Budget())
-		for _, c := range w {
-			floats.Scale(-1, c)
-		}
-		qm.MulAdd(y, w, op.Budget())
+// orthonormal returns a basis of the span of y, as far as it is not rounding,
+// and overwrites y. YᵀY holds the squares of Y's singular values, so that half
+// of the digits are lost in it: what it cannot tell is projected and looked at
+// again.
+func orthonormal(op *cmvp.Operator, y *dense.Matrix) (*dense.Matrix, error) {
+	w, rest, err := whitener(y.Gram(op.Budget()))
+	if err != nil {
+		return nil, err
 	}
-	return q, nil
+	if len(rest) == 0 {
+		y.MulRight(w, op.Budget())
+		return y, nil
+	}
+	q, left := times(op, y, w), times(op, y, rest)
+	qm, coef := toMatrix(q, op.Budget()), columns(len(q), len(left))
+	qm.MulTrans(coef, left, op.Budget())
+	for _, c := range coef {
+		floats.Scale(-1, c)
+	}
+	qm.MulAdd(left, coef, op.Budget())
+	m := toMatrix(left, op.Budget())
+	if w, _, err = whitener(m.Gram(op.Budget())); err != nil {
+		return nil, err
+	}
+	return toMatrix(append(q, times(op, m, w)...), op.Budget()), nil
 }
 
 // whitener returns the columns of W with WᵀaW = I: the inverse of a's Cholesky

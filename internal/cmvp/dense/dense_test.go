@@ -103,6 +103,18 @@ func testProducts(t *testing.T, isa tile.ISA) {
 			want.Reset()
 			want.Mul(a.T(), o)
 			checkClose(t, "AᵀB", TransMul(m, other, b), &want, tol)
+
+			var aw mat.Dense
+			aw.Mul(a, dense(w))
+			m.MulRight(w, b)
+			cols := columns(rnd, sh.rows, sh.s)
+			for j := range cols {
+				m.Col(cols[j], j)
+			}
+			checkClose(t, "MW in place", dense(cols), &aw, tol)
+			want.Reset()
+			want.Mul(aw.T(), &aw)
+			checkClose(t, "(MW)ᵀMW", m.Gram(b), &want, tol*float64(sh.cols)) // of what it keeps alone
 		})
 	}
 }

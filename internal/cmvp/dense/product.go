@@ -60,8 +60,41 @@ func (m *Matrix) MulTrans(dst, v [][]float64, b *parallel.Budget) {
 // MulAdd adds M·w[c] to dst[c]: columns of rows numbers from columns of cols.
 // The columns of M are summed in increasing order.
 func (m *Matrix) MulAdd(dst, w [][]float64, b *parallel.Budget) {
-	s := len(w)
 	m.checkProduct(dst, m.rows, w, m.cols)
+	m.mulTiles(w, b, func(_ int, y []float64, lo, hi int) {
+		for c, d := range dst {
+			d = d[lo:hi]
+			for i, x := range y[c*tile.Size:][:hi-lo] {
+				d[i] += x
+			}
+		}
+	})
+}
+
+// MulRight sets M to M·W, in place and so with the memory of M alone. W is given
+// by its columns, of cols numbers each and cols of them at most: M keeps as many.
+// A matrix that shares M's elements is void after it.
+func (m *Matrix) MulRight(w [][]float64, b *parallel.Budget) {
+	s := len(w)
+	if s < 1 || s > m.cols {
+		panic(fmt.Sprintf("dense: %d columns in the place of %d", s, m.cols))
+	}
+	for c, wc := range w {
+		if len(wc) != m.cols {
+			panic(fmt.Sprintf("dense: column %d has %d rows, want %d", c, len(wc), m.cols))
+		}
+	}
+	m.mulTiles(w, b, func(t int, y []float64, _, _ int) {
+		data, _, _ := m.tile(t)
+		clear(data[copy(data, y):]) // a tile is stored column by column, as y is
+	})
+	m.cols = s
+}
+
+// mulTiles computes M·W tile by tile, and hands over each with its number and
+// its rows [lo,hi): columns of tile.Size numbers.
+func (m *Matrix) mulTiles(w [][]float64, b *parallel.Budget, take func(t int, y []float64, lo, hi int)) {
+	s := len(w)
 	ws := newSpace(b.MaxWorkers()*s*tile.Size + s*m.ld)
 	defer ws.free()
 	wp := ws.buf[b.MaxWorkers()*s*tile.Size:]
@@ -77,12 +110,7 @@ func (m *Matrix) MulAdd(dst, w [][]float64, b *parallel.Budget) {
 			k, next := strips(data, j)
 			m.kern.Trans(y, k, next, wp[j:], m.ld, s, tile.Panels(hi-lo))
 		}
-		for c, d := range dst {
-			d = d[lo:hi]
-			for i, x := range y[c*tile.Size:][:hi-lo] {
-				d[i] += x
-			}
-		}
+		take(t, y, lo, hi)
 	}).Run(tiles(m.rows))
 }
 
