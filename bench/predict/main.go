@@ -5,10 +5,12 @@
 //
 //	go run ./bench/predict -data DIR [-only concrete,power] [-power-rows 3000] [-draws 100] [-dense 5]
 //	go run ./bench/predict -data DIR -only house8l -draws 1 -test-rows 64 -predictions exact
+//	go run ./bench/predict -run FOLDER -draws 8 -test-rows 256
 //	go run ./bench/predict -coordinators host:port -job ID -calls 200 [-batch 1]
 //
 // DIR holds concrete.csv, power.csv and house8l.csv.gz with a header line. The draws of
-// house8l are not sampled but scattered around where its posterior is.
+// house8l are not sampled but scattered around where its posterior is; those of a run
+// that held rows out come from its FOLDER.
 package main
 
 import (
@@ -34,6 +36,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 // study is a data set with a model.
@@ -42,6 +45,7 @@ type study struct {
 	// psi and sd, if there, stand in for the posterior: draws are scattered with
 	// these sds around psi.
 	psi, sd []float64
+	run     *report.Record // whose draws they are; nil: sampled here
 }
 
 func main() {
@@ -51,6 +55,7 @@ func main() {
 	house := flag.Int("house-rows", 0, "rows of house8l.csv.gz, 0 for all")
 	draws := flag.Int("draws", 0, "draws to average over, 0 for as many as are independent, 100 at most")
 	test := flag.Int("test-rows", 0, "rows held out that are predicted, 0 for all")
+	folder := flag.String("run", "", "folder of a run with data.holdout: take its draws, in place of -only")
 	which := flag.String("predictions", "exact,surface,plug-in mode", "comma-separated: some of these")
 	dense := flag.Int("dense", 5, "draws at which dense predictions are computed beside, 0 for none")
 	var l latency
@@ -65,6 +70,17 @@ func main() {
 	}
 	fmt.Println("| data | rows, predicted | prediction | draws | RMSE | MLPD | CRPS | in 50 % | in 90 % | in 95 % | sd off by, at most | processor s per 1,000 rows |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|")
+	if *folder != "" {
+		rec, err := report.ReadFolder(*folder)
+		if err != nil {
+			log.Fatal(err)
+		}
+		s := study{name: rec.Spec.Name, run: rec}
+		if err := s.predict(ctx, rec.Spec, *draws, *test, *dense, *which); err != nil {
+			log.Fatalf("%s: %v", s.name, err)
+		}
+		return
+	}
 	for _, s := range []study{
 		{name: "concrete", data: table(*dir, "concrete.csv", "strength", 0), model: "{}"},
 		{name: "concrete-ard", data: table(*dir, "concrete.csv", "strength", 0), model: "{ard: true}"},
@@ -74,7 +90,7 @@ func main() {
 	} {
 		for _, name := range strings.Split(*only, ",") {
 			if name == s.name {
-				if err := s.run(ctx, *draws, *test, *dense, *which); err != nil {
+				if err := s.sample(ctx, *draws, *test, *dense, *which); err != nil {
 					log.Fatalf("%s: %v", s.name, err)
 				}
 			}
@@ -87,11 +103,15 @@ func table(dir, file, target string, rows int) string {
 	return fmt.Sprintf("{path: %q, target: %s, rows: %d, holdout: 0.1}", filepath.Join(dir, file), target, rows)
 }
 
-func (s *study) run(ctx context.Context, want, test, dense int, which string) error {
+func (s *study) sample(ctx context.Context, want, test, dense int, which string) error {
 	spec, err := job.Parse(strings.NewReader(fmt.Sprintf("name: %s\ndata: %s\nmodel: %s\nsampler: {warmup: 100, draws: 250}\nsolver: {tolerance: 1e-4}\nstop: {max_time: 0s}\n", s.name, s.data, s.model)), s.name)
 	if err != nil {
 		return err
 	}
+	return s.predict(ctx, spec, want, test, dense, which)
+}
+
+func (s *study) predict(ctx context.Context, spec *job.Spec, want, test, dense int, which string) error {
 	budget := parallel.NewBudget(0)
 	d, err := spec.Load(ctx, nil, budget)
 	if err != nil {
@@ -136,6 +156,12 @@ func (s *study) run(ctx context.Context, want, test, dense int, which string) er
 // draws returns the draws of a run, chain by chain, and the mode; or what stands
 // in for them.
 func (s *study) draws(ctx context.Context, spec *job.Spec, p *posterior.Problem, budget *parallel.Budget) (kept [][][]float64, mode []float64, err error) {
+	if s.run != nil {
+		for _, c := range s.run.Run.Chains {
+			kept = append(kept, c.Draws[:s.run.Run.MinDraws()])
+		}
+		return kept, s.run.Run.Prepared.Psi, nil
+	}
 	if s.psi != nil {
 		kept = make([][][]float64, 4)
 		for c := range kept {
