@@ -81,7 +81,7 @@ func Choose(ctx context.Context, kind string, op *cmvp.Operator, k solve.Operato
 		for _, c := range []struct {
 			kind string
 			most int
-		}{{"rpcholesky", maxLadder}, {"svd", 8}, {"pitc", 2}} {
+		}{{"rpcholesky", maxLadder}, {"svd", maxLadder}, {"pitc", 2}} {
 			if err = add(c.kind, ladder(n, c.most)); err != nil {
 				return nil, err
 			}
