@@ -64,7 +64,7 @@ func main() {
 			grid = append(grid, setting{h, probes})
 		}
 	}
-	few := []setting{{0.8, "auto"}, {1, "16"}}
+	few := []setting{{0.5, "auto"}, {0.8, "auto"}, {1, "16"}}
 	for _, p := range []posterior{
 		{"concrete", fmt.Sprintf("{path: %q, target: strength}", filepath.Join(*dir, "concrete.csv")), "{}", 10000, grid},
 		{"concrete-ard", fmt.Sprintf("{path: %q, target: strength}", filepath.Join(*dir, "concrete.csv")), "{ard: true}", 20000, few},
