@@ -3,7 +3,6 @@ package faults
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,9 +18,7 @@ func TestRotation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: half a minute")
 	}
-	draws := 800
-	spec := fmt.Sprintf(specText, draws, draws, 7)
-	want := undisturbed(t, spec)
+	spec, want, draws := lasting(t, 800, 7)
 	c := startTLS(t, 3, 2, true)
 	id := c.submit(spec)
 	keys, fresh := filepath.Join(c.dir, "tls"), filepath.Join(t.TempDir(), "ca2")
@@ -86,6 +83,7 @@ func TestRotation(t *testing.T) {
 	if !ok {
 		t.Fatal("the cluster does not answer")
 	}
+	t.Logf("%d of %d draws when the certificates were replaced", j.draws(), 4*draws)
 	if j.DrawsSHA256 != "" {
 		t.Error("the job was over before the certificates were replaced: make it longer")
 	}

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,9 +63,7 @@ func TestRollingUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: a minute")
 	}
-	draws := 900
-	spec := fmt.Sprintf(specText, draws, draws, 11)
-	want := undisturbed(t, spec)
+	spec, want, draws := lasting(t, 900, 11)
 	first, second, third := build(t, "0.8.0", "1"), build(t, "0.9.0", "1"), build(t, "0.9.1", "2")
 	installed := filepath.Join(t.TempDir(), "ulisse")
 	install := func(program string) {
@@ -132,6 +129,7 @@ func TestRollingUpgrade(t *testing.T) {
 	if !ok {
 		t.Fatal("the cluster does not answer")
 	}
+	t.Logf("%d of %d draws when the upgrade was over", j.draws(), 4*draws)
 	if j.DrawsSHA256 != "" {
 		t.Error("the job was over before the upgrade was: make it longer")
 	}
