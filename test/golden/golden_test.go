@@ -1,0 +1,319 @@
+// Package golden pins the bits of draws and predictions: a table of their hashes
+// for each sampler, covariance, precision, preconditioner and instruction set.
+//
+// A hash that changes is a promise broken (docs/architecture.md, The invariant):
+// draws would no longer be those of the last release, and a cluster that is being
+// upgraded would mix two arithmetics in one job. If the change is meant, raise
+// version.Arithmetic and write the table anew:
+//
+//	go test ./test/golden -update
+package golden
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"hash"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/cpu"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/local"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/predict"
+	"github.com/ulisse-gp/ulisse/internal/version"
+)
+
+var update = flag.Bool("update", false, "write testdata/bits.json anew")
+
+const tableFile = "testdata/bits.json"
+
+// table is what testdata/bits.json holds: hashes by case and instruction set.
+type table struct {
+	Arithmetic string                       `json:"arithmetic"`
+	Hashes     map[string]map[string]string `json:"hashes"`
+}
+
+// golden is a specification whose draws are pinned.
+type golden struct {
+	name, text string
+	predict    predict.Variance // not "": predictions from the draws are, too
+}
+
+// data of 150 rows; what follows is merged into the specification.
+const small = `
+name: golden
+data: {synthetic: {n: 150, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+stop: {max_draws: 12}
+`
+
+func sampler(method string) string {
+	return fmt.Sprintf("{method: %s, chains: 2, warmup: 10, draws: 12, checkpoint: 6}", method)
+}
+
+// with returns the small specification with the given sections.
+func with(model, sampler, solver string) string {
+	return small + "model: " + model + "\nsampler: " + sampler + "\nsolver: " + solver + "\n"
+}
+
+func cases() []golden {
+	const rbf, float64s = "{kernel: rbf}", "{precision: float64}"
+	var all []golden
+	add := func(name, model, sampler, solver string) {
+		all = append(all, golden{name: name, text: with(model, sampler, solver)})
+	}
+	for _, method := range []string{"fisher", "leimkuhler-matthews", "exact", "cholesky"} {
+		add(method, rbf, sampler(method), float64s)
+	}
+	for _, method := range []string{"fisher", "leimkuhler-matthews"} {
+		add(method+"/mixed", rbf, sampler(method), "{precision: mixed}")
+		add(method+"/ulisse", rbf, sampler(method), "{method: ulisse, law: optimal, q: 0.1}")
+		add(method+"/auto", rbf, sampler(method), "{method: auto}")
+	}
+	const sgld = "{method: sgld, chains: 2, draws: 12, checkpoint: 6, sgld: {a: 0.4, batch: 10, freeze: 1e6, redraw: 3}}"
+	add("sgld", rbf, sgld, "{method: cg, preconditioner: {kind: none}, precision: float64}")
+	add("sgld/mixed", rbf, sgld, "{method: pcg, preconditioner: {kind: nystrom}, precision: mixed}")
+	for _, law := range []string{"paper", "geometric", "decay", "optimal"} {
+		add("sgld/ulisse/"+law, rbf, sgld, "{method: ulisse, preconditioner: {kind: none}, q: 0.1, beta: 0.5, law: "+law+"}")
+	}
+	for _, family := range []string{"matern12", "matern32", "matern52"} {
+		for _, precision := range []string{"float64", "mixed"} {
+			add("fisher/"+family+"/"+precision, "{kernel: "+family+"}", sampler("fisher"), "{precision: "+precision+"}")
+		}
+		add("cholesky/"+family, "{kernel: "+family+"}", sampler("cholesky"), "{}")
+		add("exact/"+family, "{kernel: "+family+"}", sampler("exact"), "{}")
+	}
+	for _, family := range []string{"rbf", "matern12", "matern32", "matern52"} {
+		add("fisher/ard/"+family, "{kernel: "+family+", ard: true}", sampler("fisher"), float64s)
+	}
+	add("cholesky/ard", "{kernel: rbf, ard: true}", sampler("cholesky"), "{}")
+	add("exact/ard", "{kernel: rbf, ard: true}", sampler("exact"), "{}")
+	for _, kind := range []string{"rademacher", "pathwise"} {
+		add("fisher/"+kind, rbf, strings.Replace(sampler("fisher"), "{", "{probe_kind: "+kind+", ", 1), float64s)
+	}
+	for _, kind := range []string{"auto", "nystrom", "fitc", "pitc", "cholesky", "rpcholesky", "svd", "fourier", "blockjacobi", "regularized", "ski"} {
+		add("preconditioner/"+kind, rbf, sampler("fisher"), "{precision: float64, preconditioner: {kind: "+kind+"}}")
+	}
+	add("priors", "{kernel: rbf, priors: {sigma: 'pc(3,0.1)', tau: 'lognormal(-1,1)', lambda: 'invgamma(2,0.5)'}}", sampler("fisher"), float64s)
+	add("priors/rate", "{kernel: rbf, priors: {sigma: 'halfnormal(2)', tau: 'pc(0.5,0.1)'}}", sampler("fisher"), float64s)
+	// More rows than the first search for the mode takes, and several tasks.
+	all = append(all, golden{name: "rows", text: `
+name: golden
+data: {synthetic: {n: 900, d: 3, sigma: 1, tau: 0.3, lambda: 0.1, seed: 5}}
+model: {kernel: rbf, ard: true}
+sampler: {chains: 2, warmup: 4, draws: 4, checkpoint: 4, subset: 200}
+stop: {max_draws: 4}
+`})
+	for _, v := range []predict.Variance{predict.Exact, predict.Surface} {
+		all = append(all, golden{name: "predict/" + string(v), text: with(rbf, sampler("fisher"), "{}"), predict: v})
+	}
+	return all
+}
+
+// bits runs a case and returns the hash of its draws, or of its predictions.
+func bits(t *testing.T, c golden) string {
+	t.Helper()
+	ctx := context.Background()
+	spec, err := job.ParseString(c.text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget := parallel.NewBudget(2)
+	data, err := spec.Load(ctx, nil, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := spec.Problem(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := chains.NewPlan(spec, p.Model.Names())
+	d := driver.New(driver.Config{Spec: spec, Problem: p, Plan: &plan, Budget: budget,
+		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+	run, _, err := local.Run(ctx, local.Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(t.TempDir(), "journal")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.New()
+	var draws [][]float64
+	for _, ch := range run.Chains {
+		draws = append(draws, ch.Draws...)
+	}
+	if len(draws) == 0 {
+		t.Fatal("the run has no draws")
+	}
+	if c.predict == "" {
+		for _, psi := range draws {
+			write(sum, psi...)
+		}
+		return hex.EncodeToString(sum.Sum(nil))
+	}
+	writePredictions(t, sum, spec, p, draws, c.predict, budget)
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func write(h hash.Hash, x ...float64) {
+	for _, v := range x {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], math.Float64bits(v))
+		h.Write(b[:])
+	}
+}
+
+func writePredictions(t *testing.T, h hash.Hash, spec *job.Spec, p *posterior.Problem, draws [][]float64, v predict.Variance, budget *parallel.Budget) {
+	t.Helper()
+	pr, err := predict.New(predict.FromSpec(spec, p, draws[:8], budget))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := pr.Predict(context.Background(), cmvp.NewInputs(3, 2, []float64{0, 0, 0.5, -1, 3, 3}), predict.Options{Variance: v})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		for _, latent := range []bool{false, true} {
+			mean, sd := m.Mixture(i, latent).Moments()
+			write(h, mean, sd)
+		}
+	}
+}
+
+const childVariable = "ULISSE_GOLDEN_CHILD"
+
+// TestBits compares every case with the table, each instruction set in a process
+// of its own.
+func TestBits(t *testing.T) {
+	if runtime.GOARCH != "amd64" || !cpu.X86.HasFMA {
+		t.Skip("the table is that of amd64 with FMA")
+	}
+	if testing.Short() {
+		t.Skip("slow: half a minute")
+	}
+	if file := os.Getenv(childVariable); file != "" {
+		child(t, file)
+		return
+	}
+	want := readTable(t)
+	got := map[string]map[string]string{}
+	for _, isa := range tile.Available() {
+		for name, hash := range inProcess(t, isa) {
+			if got[name] == nil {
+				got[name] = map[string]string{}
+			}
+			got[name][isa.String()] = hash
+		}
+	}
+	if *update {
+		writeTable(t, want, got)
+		return
+	}
+	if want.Arithmetic != version.Arithmetic {
+		t.Fatalf("version.Arithmetic is %s, the table is of %s: go test ./test/golden -update", version.Arithmetic, want.Arithmetic)
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		for isa, hash := range got[name] {
+			switch want.Hashes[name][isa] {
+			case hash:
+			case "":
+				t.Errorf("%s on %s is not in the table: go test ./test/golden -update", name, isa)
+			default:
+				t.Errorf("%s on %s has changed its bits", name, isa)
+			}
+		}
+	}
+	for name := range want.Hashes {
+		if got[name] == nil {
+			t.Errorf("%s is in the table and not among the cases", name)
+		}
+	}
+}
+
+// inProcess runs the cases in a process that computes with an instruction set.
+func inProcess(t *testing.T, isa tile.ISA) map[string]string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "hashes.json")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestBits$")
+	cmd.Env = append(os.Environ(), tile.ISAVariable+"="+isa.String(), childVariable+"="+file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", isa, err, out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hashes map[string]string
+	if err := json.Unmarshal(text, &hashes); err != nil {
+		t.Fatal(err)
+	}
+	return hashes
+}
+
+func child(t *testing.T, file string) {
+	hashes := map[string]string{}
+	for _, c := range cases() {
+		t.Run(c.name, func(t *testing.T) { hashes[c.name] = bits(t, c) })
+	}
+	text, err := json.Marshal(hashes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func readTable(t *testing.T) table {
+	t.Helper()
+	tab := table{Hashes: map[string]map[string]string{}}
+	text, err := os.ReadFile(tableFile)
+	if os.IsNotExist(err) && *update {
+		return tab
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &tab)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tab
+}
+
+// writeTable writes the table: of instruction sets that this machine lacks, as
+// far as the arithmetic is the same, what it held.
+func writeTable(t *testing.T, old table, got map[string]map[string]string) {
+	t.Helper()
+	if old.Arithmetic == version.Arithmetic {
+		for name, hashes := range got {
+			for isa, hash := range old.Hashes[name] {
+				if hashes[isa] == "" {
+					hashes[isa] = hash
+				}
+			}
+		}
+	}
+	text, err := json.MarshalIndent(table{Arithmetic: version.Arithmetic, Hashes: got}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(tableFile, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
