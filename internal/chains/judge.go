@@ -53,13 +53,36 @@ func (p *Plan) Met(c Convergence) bool { return c.RHat <= p.RHat && c.ESS >= p.E
 // chain and then at every further checkpoint, always at equal numbers of draws,
 // so that the decision is a function of the draws alone.
 type Judge struct {
-	seen int // draws at the last look
-	Last Convergence
+	seen        int // draws at the last look
+	Last        Convergence
+	certificate *Judge // of the run that certifies
 }
 
-// Decide returns the end of the run, or nil if it is to go on. elapsed is the
-// time that the run has been at work.
-func (j *Judge) Decide(r *Run, elapsed time.Duration) *Stop {
+// Decide returns the end of the run, or of the run that certifies it, or nil if
+// it is to go on. elapsed is the time that the run has been at work: sampling, and
+// again the certificate, may take the plan's MaxTime.
+func (j *Judge) Decide(r *Run, elapsed time.Duration) *Event {
+	if r.Phase == Certifying {
+		if j.certificate == nil {
+			j.certificate = &Judge{}
+		}
+		e := j.certificate.Decide(r.Certificate, elapsed-seconds(r.Stopped.Elapsed))
+		if e != nil {
+			e.Certificate = true
+		}
+		return e
+	}
+	s := j.stop(r, elapsed)
+	if s == nil {
+		return nil
+	}
+	s.Elapsed = elapsed.Seconds()
+	return &Event{Stop: s}
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func (j *Judge) stop(r *Run, elapsed time.Duration) *Stop {
 	if r.Phase == Done {
 		return nil
 	}
@@ -79,10 +102,29 @@ func (j *Judge) Decide(r *Run, elapsed time.Duration) *Stop {
 			}
 		}
 	}
-	if r.Plan.MaxTime > 0 && elapsed >= r.Plan.MaxTime {
-		return &Stop{Reason: MaxTime, Draws: r.MinDraws()}
+	if e := r.TimedOut(elapsed); e != nil {
+		return e.Stop
 	}
 	return nil
+}
+
+// TimedOut returns the end of a run, or of the run that certifies it, that has been
+// at work for as long as its plan allows, nil if it may go on.
+func (r *Run) TimedOut(elapsed time.Duration) *Event {
+	limit := r.Plan.MaxTime
+	switch {
+	case r.Phase == Done || limit == 0:
+		return nil
+	case r.Phase == Certifying:
+		e := r.Certificate.TimedOut(elapsed - seconds(r.Stopped.Elapsed))
+		if e != nil {
+			e.Certificate = true
+		}
+		return e
+	case elapsed < limit:
+		return nil
+	}
+	return &Event{Stop: &Stop{Reason: MaxTime, Draws: r.MinDraws(), Elapsed: elapsed.Seconds()}}
 }
 
 // next returns the number of draws to look at next. Before Plan.Draws the looks
