@@ -288,15 +288,16 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 }
 
 // DrawsSHA256 hashes the little-endian float64 values of all kept draws, chain
-// by chain, draw by draw, parameter by parameter (σ, τ…, λ on the natural
-// scale), and nothing else. Equal hashes mean bit-identical draws.
+// by chain, draw by draw, parameter by parameter, and nothing else: of the log
+// parameters, which are what is sampled and kept, so that the hash does not depend
+// on who computes an exponential. Equal hashes mean bit-identical draws.
 func DrawsSHA256(r *chains.Run) string {
 	h := sha256.New()
 	var b [8]byte
 	for _, c := range r.Chains {
 		for _, psi := range c.Draws {
 			for _, x := range psi {
-				binary.LittleEndian.PutUint64(b[:], math.Float64bits(math.Exp(x)))
+				binary.LittleEndian.PutUint64(b[:], math.Float64bits(x))
 				h.Write(b[:])
 			}
 		}
