@@ -46,13 +46,13 @@ func filled(t testing.TB, g grid, isa tile.ISA, k *mat.SymDense, b *parallel.Bud
 }
 
 func refill(t testing.TB, m *Matrix, k *mat.SymDense, b *parallel.Budget) {
-	err := m.Fill(ctx, b, func(_ int, s []float64, iLo, iHi, jLo, jHi int) {
+	err := m.Fill(ctx, b, func(p Strip, s []float64) {
 		for e := range s {
 			s[e] = math.NaN()
 		}
-		for j := jLo; j < jHi; j++ {
-			for i := iLo; i < iHi; i++ {
-				s[(j-jLo)*tile.Size+i-iLo] = k.At(i, j)
+		for j := p.JLo; j < p.JHi; j++ {
+			for i := p.ILo; i < p.IHi; i++ {
+				s[(j-p.JLo)*tile.Size+i-p.ILo] = k.At(i, j)
 			}
 		}
 	})
@@ -64,10 +64,10 @@ func refill(t testing.TB, m *Matrix, k *mat.SymDense, b *parallel.Budget) {
 // elements reads a symmetric matrix back.
 func elements(t *testing.T, m *Matrix, b *parallel.Budget) *mat.SymDense {
 	out := mat.NewSymDense(m.n, nil)
-	if err := m.Each(ctx, b, func(_ int, s []float64, iLo, iHi, jLo, jHi int) {
-		for j := jLo; j < jHi; j++ {
-			for i := max(iLo, j); i < iHi; i++ {
-				out.SetSym(i, j, s[(j-jLo)*tile.Size+i-iLo])
+	if err := m.Each(ctx, b, func(p Strip, s []float64) {
+		for j := p.JLo; j < p.JHi; j++ {
+			for i := max(p.ILo, j); i < p.IHi; i++ {
+				out.SetSym(i, j, s[(j-p.JLo)*tile.Size+i-p.ILo])
 			}
 		}
 	}); err != nil {
@@ -264,7 +264,7 @@ func TestCancel(t *testing.T) {
 	if err := m.Factor(done, b); err != context.Canceled {
 		t.Errorf("Factor: %v", err)
 	}
-	if err := m.Fill(done, b, func(int, []float64, int, int, int, int) {}); err != context.Canceled {
+	if err := m.Fill(done, b, func(Strip, []float64) {}); err != context.Canceled {
 		t.Errorf("Fill: %v", err)
 	}
 	m = filled(t, newGrid(300), tile.Available()[0], k, b)

@@ -139,40 +139,78 @@ func (m *Matrix) want(c content, what string) {
 	}
 }
 
-// Strip evaluates or looks at elements (i,j), iLo ≤ i < iHi, jLo ≤ j < jHi, of a
-// matrix: element (i,j) is k[(j−jLo)·tile.Size+i−iLo]. There are at most tile.Size
-// rows, iLo a multiple of tile.Panel, and tile.Strip columns; what k holds beyond is
-// to be ignored. Blocks on the diagonal are whole, others below it. worker is as in
-// parallel.Loop.
-type Strip func(worker int, k []float64, iLo, iHi, jLo, jHi int)
+// Strip is a place in a matrix: rows ILo ≤ i < IHi, at most tile.Size of them and ILo a
+// multiple of tile.Panel, of columns JLo ≤ j < JHi, at most tile.Strip. Strips on the
+// diagonal cover both triangles, the others the lower one alone.
+type Strip struct {
+	ILo, IHi, JLo, JHi int
+	Block              int // that it is in, below Blocks
+	Worker             int // who works on it, as in parallel.Loop
+}
 
-// Fill sets the matrix to what eval computes, strip by strip. The only error is that
-// of ctx, which leaves the matrix without content.
-func (m *Matrix) Fill(ctx context.Context, b *parallel.Budget, eval Strip) error {
-	m.content = nothing
-	spaces := workspaces(b, tile.Strip*tile.Size)
+// Diagonal reports whether the strip's block is on the diagonal.
+func (s Strip) Diagonal() bool { return s.ILo <= s.JLo }
+
+// Blocks returns the number of blocks that strips belong to. One worker visits the
+// strips of a block, in a fixed order.
+func (g grid) Blocks() int { return index(g.count, 0) }
+
+// each visits all strips of the lower triangle until ctx is done.
+func (m *Matrix) each(ctx context.Context, b *parallel.Budget, visit func(s Strip)) error {
 	b.NewLoop(func(worker, at int) {
 		i, j := pair(at)
-		block, k := m.blocks[at], spaces[worker]
-		iLo, iHi := m.rows(i)
+		s := Strip{Block: at, Worker: worker}
+		s.ILo, s.IHi = m.rows(i)
 		lo, hi := m.rows(j)
-		for jLo := lo; jLo < hi && ctx.Err() == nil; jLo += tile.Strip {
-			jHi := min(jLo+tile.Strip, hi)
-			eval(worker, k, iLo, iHi, jLo, jHi)
-			for c := range jHi - jLo {
-				m.putColumn(block, jLo-lo+c, k[c*tile.Size:][:iHi-iLo])
+		for s.JLo = lo; s.JLo < hi && ctx.Err() == nil; s.JLo += tile.Strip {
+			s.JHi = min(s.JLo+tile.Strip, hi)
+			visit(s)
+		}
+	}).Run(m.Blocks())
+	return ctx.Err()
+}
+
+// Fill sets the matrix to what eval computes: element (i,j) of a strip into
+// k[(j−JLo)·tile.Size+i−ILo]. What k holds beyond is ignored. The only error is that
+// of ctx, which leaves the matrix without content.
+func (m *Matrix) Fill(ctx context.Context, b *parallel.Budget, eval func(s Strip, k []float64)) error {
+	m.content = nothing
+	spaces := workspaces(b, tile.Strip*tile.Size)
+	err := m.each(ctx, b, func(s Strip) {
+		block, k := m.blocks[s.Block], spaces[s.Worker]
+		eval(s, k)
+		for j := s.JLo; j < s.JHi; j++ {
+			m.putColumn(block, j%m.edge, k[(j-s.JLo)*tile.Size:][:s.IHi-s.ILo])
+		}
+		for j := m.n; s.JHi == m.n && j < pad(m.n); j++ { // the identity beyond n
+			m.putColumn(block, j%m.edge, nil)
+			block[m.at(j%m.edge, j%m.edge)] = 1
+		}
+	})
+	if err == nil {
+		m.content = symmetric
+	}
+	return err
+}
+
+// Each shows the elements of the matrix, or of its inverse after Invert, as Fill takes
+// them. The only error is that of ctx.
+func (m *Matrix) Each(ctx context.Context, b *parallel.Budget, look func(s Strip, k []float64)) error {
+	if m.content != symmetric && m.content != inverse {
+		panic("cholesky: no symmetric matrix to look at")
+	}
+	spaces := workspaces(b, tile.Strip*tile.Size)
+	return m.each(ctx, b, func(s Strip) {
+		block, k := m.blocks[s.Block], spaces[s.Worker]
+		for j := s.JLo; j < s.JHi; j++ {
+			from := j % m.edge * tile.Strip
+			for i := 0; i < s.IHi-s.ILo; i += tile.Strip {
+				copy(k[(j-s.JLo)*tile.Size+i:][:tile.Strip], block[from:])
+				from += m.ld()
 			}
 		}
-		for c := hi - lo; c < m.size(j); c++ { // the identity beyond n, in the last block
-			m.putColumn(block, c, nil)
-			block[m.at(c, c)] = 1
-		}
-	}).Run(len(m.blocks))
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	m.content = symmetric
-	return nil
+		look(s, k)
+	})
 }
 
 // putColumn sets column c of a block, zero beyond col.
@@ -182,30 +220,6 @@ func (m *Matrix) putColumn(block []float64, c int, col []float64) {
 		clear(block[at+n : at+tile.Strip])
 		col = col[n:]
 	}
-}
-
-// Each looks at the elements of the matrix, or of its inverse after Invert, strip by
-// strip. The only error is that of ctx.
-func (m *Matrix) Each(ctx context.Context, b *parallel.Budget, look Strip) error {
-	if m.content != symmetric && m.content != inverse {
-		panic("cholesky: no symmetric matrix to look at")
-	}
-	spaces := workspaces(b, tile.Strip*tile.Size)
-	b.NewLoop(func(worker, at int) {
-		i, j := pair(at)
-		block, k := m.blocks[at], spaces[worker]
-		iLo, iHi := m.rows(i)
-		lo, hi := m.rows(j)
-		for jLo := lo; jLo < hi && ctx.Err() == nil; jLo += tile.Strip {
-			for c := range tile.Strip {
-				for s := range m.strips(i) {
-					copy(k[c*tile.Size+s*tile.Strip:][:tile.Strip], block[s*m.ld()+(jLo-lo+c)*tile.Strip:])
-				}
-			}
-			look(worker, k, iLo, iHi, jLo, min(jLo+tile.Strip, hi))
-		}
-	}).Run(len(m.blocks))
-	return ctx.Err()
 }
 
 func workspaces(b *parallel.Budget, n int) [][]float64 {
