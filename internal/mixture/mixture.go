@@ -143,21 +143,33 @@ func (m *Mixture) Shares(dst, x []float64) float64 {
 	return total
 }
 
+// Spread sets dst to R·z, R the lower factor of the scale of component k.
+func (m *Mixture) Spread(k int, dst, z []float64) {
+	mat.NewVecDense(m.dim, dst).MulVec(m.comps[k].root, mat.NewVecDense(m.dim, z))
+}
+
+// Distance returns (x−μ)ᵀS⁻¹(x−μ) for component k, and the logarithm of |S|.
+func (m *Mixture) Distance(k int, x []float64) (distance, logDet float64) {
+	c := &m.comps[k]
+	for i := range m.dim {
+		logDet += 2 * math.Log(c.root.At(i, i))
+	}
+	return c.distance(x), logDet
+}
+
 // Draw sets dst to a draw.
 func (m *Mixture) Draw(r *rand.Rand, dst []float64) {
 	u, k := r.Float64(), 0
 	for ; k < len(m.comps)-1 && u >= m.comps[k].Weight; k++ {
 		u -= m.comps[k].Weight
 	}
-	c := &m.comps[k]
 	chi := distuv.ChiSquared{K: m.degrees, Src: r}.Rand()
 	z := make([]float64, m.dim)
 	for i := range z {
 		z[i] = r.NormFloat64() * math.Sqrt(m.degrees/chi)
 	}
-	v := mat.NewVecDense(m.dim, dst)
-	v.MulVec(c.root, mat.NewVecDense(m.dim, z))
-	floats.Add(dst, c.Mean)
+	m.Spread(k, dst, z)
+	floats.Add(dst, m.comps[k].Mean)
 }
 
 // Moments returns the mean and the covariance of the mixture. It panics unless there
