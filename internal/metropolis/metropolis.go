@@ -21,7 +21,7 @@ type Proposals struct {
 
 // Propose draws count proposals, number i from stream(i); their targets are NaN, to be
 // computed.
-func Propose(m *mixture.Mixture, count int, stream func(index int) *rand.Rand) *Proposals {
+func Propose(m mixture.Distribution, count int, stream func(index int) *rand.Rand) *Proposals {
 	p := &Proposals{X: make([][]float64, count), Target: make([]float64, count), Proposal: make([]float64, count)}
 	for i := range p.X {
 		p.X[i] = make([]float64, m.Dim())

@@ -37,7 +37,7 @@ func (o Options) defaults() Options {
 
 const (
 	steps     = 200  // of EM at most
-	tolerance = 1e-5 // gain in log density a draw that ends it
+	tolerance = 1e-4 // gain in log density a draw that ends it
 	patience  = 2    // numbers of components tried beyond the best
 )
 

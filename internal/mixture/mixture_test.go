@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -133,6 +134,65 @@ func TestDefend(t *testing.T) {
 	x := []float64{60, 60}
 	if d.LogDensity(x) < m.LogDensity(x)+1 {
 		t.Error("the tails are not heavier")
+	}
+}
+
+// A tabulated distribution is normalised and its draws follow it: Kolmogorov's statistic is
+// above 1.95 with probability 0.001.
+func TestIndependent(t *testing.T) {
+	logGamma := func(x float64) float64 { return 3 + x - math.Exp(x) } // log of an exponential
+	normal := func(x float64) float64 { return -x * x / 2 }
+	d, err := NewIndependent(-30, 30, 6000, []func(float64) float64{logGamma, normal})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range [][]float64{{-5, 0}, {0.5, -1}, {1, 3}} {
+		want := logGamma(x[0]) - 3 + normal(x[1]) - math.Log(2*math.Pi)/2
+		if got := d.LogDensity(x); math.Abs(got-want) > 0.05 { // half a cell beside its middle
+			t.Errorf("log density at %v is %v, want %v", x, got, want)
+		}
+	}
+	if v := d.LogDensity([]float64{0, 31}); !math.IsInf(v, -1) {
+		t.Errorf("log density beyond the grid is %v", v)
+	}
+	const n = 10_000
+	r := random.Key{Seed: 8}.Stream(random.Start, 0)
+	u := make([]float64, n)
+	x := make([]float64, 2)
+	for i := range u {
+		d.Draw(r, x)
+		u[i] = 1 - math.Exp(-math.Exp(x[0]))
+	}
+	slices.Sort(u)
+	var most float64
+	for i, v := range u {
+		most = max(most, math.Abs(v-(float64(i)+0.5)/n))
+	}
+	if k := most * math.Sqrt(n); k > 1.95 {
+		t.Errorf("Kolmogorov's statistic is %v", k)
+	}
+	if _, err := NewIndependent(-1, 1, 10, []func(float64) float64{func(float64) float64 { return math.NaN() }}); err == nil {
+		t.Error("a density that is nowhere is taken")
+	}
+}
+
+// Blend's density is the sum of its parts', and it draws from both.
+func TestBlend(t *testing.T) {
+	a := must(t, 7, Component{1, []float64{0}, sym(1, 1)})
+	b := must(t, 7, Component{1, []float64{100}, sym(1, 1)})
+	m := Blend(a, b, 0.2)
+	if got, want := m.LogDensity([]float64{100}), math.Log(0.2)+b.LogDensity([]float64{100}); math.Abs(got-want) > 1e-6 {
+		t.Errorf("log density %v, want %v", got, want)
+	}
+	r := random.Key{Seed: 8}.Stream(random.Start, 1)
+	far, x := 0, make([]float64, 1)
+	for range 10_000 {
+		if m.Draw(r, x); x[0] > 50 {
+			far++
+		}
+	}
+	if math.Abs(float64(far)-2000) > 5*40 { // five standard errors
+		t.Errorf("%d of 10,000 draws are of the second part, want 2,000", far)
 	}
 }
 
