@@ -37,12 +37,14 @@ import (
 type options struct {
 	draws, starts int
 	seed          uint64
+	prior         float64
 }
 
 func main() {
 	var o options
 	flag.IntVar(&o.draws, "draws", 50_000, "proposals of all chains together")
 	flag.IntVar(&o.starts, "starts", 40, "climbs in search of modes")
+	flag.Float64Var(&o.prior, "prior", 0.05, "share of proposals from the prior; more for few data")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of starts, proposals and decisions")
 	out := flag.String("out", "", "file to write instead of standard output")
 	flag.Parse()
@@ -71,8 +73,8 @@ func main() {
 // stages number the streams of random numbers.
 const (
 	search = iota
-	pilot
 	sampling
+	pilot // and those of its rounds
 )
 
 func (o options) stream(purpose random.Purpose, stage int) func(index int) *rand.Rand {
@@ -117,16 +119,16 @@ func reference(ctx context.Context, path string, o options) (*Summary, error) {
 	log.Printf("%d maxima by %d gradients in %.0f s", len(peaks), s.Gradients, s.SecondsSearch)
 
 	began = time.Now()
-	m, fit, err := e.proposal(ctx, peaks, o)
+	a, err := e.proposal(ctx, peaks, o)
 	if err != nil {
 		return nil, err
 	}
-	list := metropolis.Propose(m, o.draws, o.stream(random.Accept, sampling))
+	list := metropolis.Propose(a.Proposal, o.draws, o.stream(random.Accept, sampling))
 	if err := e.evaluate(ctx, list); err != nil {
 		return nil, err
 	}
 	s.Densities, s.Seconds = e.values(), time.Since(began).Seconds()
-	return s, s.fill(problem, peaks, fit, list, o)
+	return s, s.fill(problem, peaks, a.Fit, list, o)
 }
 
 // modes returns the maxima, the one with the most mass first.
@@ -172,60 +174,37 @@ func (e *exact) modes(ctx context.Context, o options) ([]*maxima.Maximum, error)
 	return found, ctx.Err()
 }
 
-// The pilot's rounds: proposals for each parameter in the first, factors from one to the
-// next, and their number; the weight and the width of the wide component, the weight of the
-// prior's, and the degrees of freedom of all.
+// The pilot's rounds: proposals for each parameter in the first, and their number; the weight
+// and the width of the wide component; degrees of freedom.
 const (
-	firstRound, growth, rounds = 100, 2, 4
-	wide, width                = 0.05, 2
-	priorShare                 = 0.05
-	degrees                    = 7
+	firstRound, rounds = 100, 4
+	wide, width        = 0.05, 2
+	degrees            = 7
 )
 
-// proposal returns what the chains propose from, and the mixture in it. Each round's draws are
-// weighed as draws of all rounds' mixtures together (Cornuet, Marin, Mira and Robert,
-// Scandinavian Journal of Statistics 2012), and the next mixture is fitted to them.
-func (e *exact) proposal(ctx context.Context, peaks []*maxima.Maximum, o options) (mixture.Distribution, *mixture.Mixture, error) {
-	m, err := e.laplace(peaks)
+// proposal returns what the chains propose from, and the mixture in it.
+func (e *exact) proposal(ctx context.Context, peaks []*maxima.Maximum, o options) (*metropolis.Adapted, error) {
+	m, err := e.laplace(peaks, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var used []mixture.Distribution
-	var sizes []float64
-	all := &metropolis.Proposals{}
-	var last *mixture.Mixture
-	size := firstRound * m.Dim()
-	for round := range rounds {
-		list := metropolis.Propose(m, size, o.stream(random.Accept, pilot+10*(1+round)))
-		if err := e.evaluate(ctx, list); err != nil {
-			return nil, nil, err
-		}
-		used, sizes = append(used, m), append(sizes, float64(size))
-		all.X, all.Target = append(all.X, list.X...), append(all.Target, list.Target...)
-		all.Proposal = make([]float64, len(all.X))
-		for i, x := range all.X {
-			all.Proposal[i] = together(used, sizes, x)
-		}
-		w, err := metropolis.Weigh(all)
-		if err != nil {
-			return nil, nil, err
-		}
-		fit, err := mixture.Fit(w.X, w.W, mixture.Options{Most: 12, Stream: o.stream(random.Start, pilot+10*(1+round))}, e.budget)
-		if err != nil {
-			return nil, nil, err
-		}
-		log.Printf("round %d: %d draws count as %.0f, k-hat %.2f; %d components", round+1, len(all.X), w.ESS, w.KHat, fit.Len())
-		if m, err = e.defend(fit); err != nil {
-			return nil, nil, err
-		}
-		last = fit
-		size *= growth
+	a := metropolis.Adaptation{
+		Evaluate: e.evaluate,
+		Defend:   func(m *mixture.Mixture) (mixture.Distribution, error) { return e.defend(m, o) },
+		Stream: func(round, kind, i int) *rand.Rand {
+			return random.Key{Seed: o.seed, Chain: pilot + 2*round + kind, Iter: i}.Stream(random.Accept, 0)
+		},
+		First: firstRound * m.Dim(), Rounds: rounds, Most: 12,
 	}
-	return m, last, nil
+	out, err := a.Run(ctx, m, e.budget)
+	if err == nil {
+		log.Printf("%d draws count as %.0f, k-hat %.2f; %d components", len(out.All.X), out.Weighted.ESS, out.Weighted.KHat, out.Fit.Len())
+	}
+	return out, err
 }
 
 // laplace is the mixture of the normal approximations, none of weight below 5 %.
-func (e *exact) laplace(peaks []*maxima.Maximum) (mixture.Distribution, error) {
+func (e *exact) laplace(peaks []*maxima.Maximum, o options) (mixture.Distribution, error) {
 	var comps []mixture.Component
 	for _, p := range peaks {
 		cov, _ := p.Covariance()
@@ -235,12 +214,12 @@ func (e *exact) laplace(peaks []*maxima.Maximum) (mixture.Distribution, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.defend(m)
+	return e.defend(m, o)
 }
 
 // defend adds a wide component, and the prior: in the tails of a posterior of few data there is
 // nothing else.
-func (e *exact) defend(m *mixture.Mixture) (mixture.Distribution, error) {
+func (e *exact) defend(m *mixture.Mixture, o options) (mixture.Distribution, error) {
 	wider, err := m.Defend(wide, width)
 	if err != nil {
 		return nil, err
@@ -259,21 +238,5 @@ func (e *exact) defend(m *mixture.Mixture) (mixture.Distribution, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mixture.Blend(wider, prior, priorShare), nil
-}
-
-// together is the log density of draws of several mixtures.
-func together(ms []mixture.Distribution, sizes []float64, x []float64) float64 {
-	var sum, total float64
-	top := math.Inf(-1)
-	logs := make([]float64, len(ms))
-	for i, m := range ms {
-		logs[i] = m.LogDensity(x)
-		top = max(top, logs[i])
-		total += sizes[i]
-	}
-	for i, l := range logs {
-		sum += sizes[i] / total * math.Exp(l-top)
-	}
-	return top + math.Log(sum)
+	return mixture.Blend(wider, prior, o.prior), nil
 }
