@@ -32,6 +32,9 @@ func (f *steps) update(c, a, b []float64, i, j, k int) {
 // product subtracts A·Bᵀ from C, for strips of A and of B with the given number of
 // columns.
 func (f *steps) product(c, a, b []float64, stripsA, stripsB, cols int) {
+	if stripsA == 0 {
+		return // no right-hand sides
+	}
 	ld := f.ld()
 	for s := range stripsB {
 		f.kern.Update(c[s*stripBlock:], a, b[s*ld:], ld, stripsA, cols)
@@ -95,6 +98,9 @@ func (f *steps) below(c, l []float64, strips, j int) {
 // triangle multiplies strips of c by the inverse of a transposed lower triangle l of
 // count strips, inv the reciprocals of its diagonal.
 func (f *steps) triangle(c, l, inv []float64, strips, count int) {
+	if strips == 0 {
+		return
+	}
 	ld := f.ld()
 	for s := range count {
 		if s > 0 {

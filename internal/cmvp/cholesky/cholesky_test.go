@@ -123,8 +123,8 @@ func testAgainstGonum(t *testing.T, g grid, isa tile.ISA) {
 	rnd := rand.New(rand.NewPCG(2, 2))
 	var l mat.TriDense
 	chol.LTo(&l)
-	for _, s := range []int{1, 9, 70} {
-		rhs := mat.NewDense(g.n, s, nil)
+	for _, s := range []int{0, 1, 9, 70} {
+		rhs := mat.NewDense(g.n, s+1, nil)
 		rhs.Apply(func(_, _ int, _ float64) float64 { return rnd.NormFloat64() }, rhs)
 		for _, solve := range []struct {
 			name string

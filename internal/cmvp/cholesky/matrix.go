@@ -158,6 +158,9 @@ func (g grid) Blocks() int { return index(g.count, 0) }
 // each visits all strips of the lower triangle until ctx is done.
 func (m *Matrix) each(ctx context.Context, b *parallel.Budget, visit func(s Strip)) error {
 	b.NewLoop(func(worker, at int) {
+		if m.blocks[at] == nil {
+			return // another member's of a group
+		}
 		i, j := pair(at)
 		s := Strip{Block: at, Worker: worker}
 		s.ILo, s.IHi = m.rows(i)
