@@ -3,6 +3,7 @@ package surrogate
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -105,9 +106,20 @@ func (l *lifted) GradientCov(psi []float64) *mat.SymDense {
 }
 
 func (l *lifted) Variances(points [][]float64, w [][]float64) []float64 {
-	x := make([][]float64, len(points))
-	for i, psi := range points {
+	return l.Model.Variances(l.points(points), w)
+}
+
+func (l *lifted) Deviations(points [][]float64, draws int, stream func(index int) *rand.Rand) [][]float64 {
+	return l.Model.Deviations(l.points(points), draws, stream)
+}
+
+func (l *lifted) points(psis [][]float64) [][]float64 {
+	x := make([][]float64, len(psis))
+	for i, psi := range psis {
 		x[i] = l.r.Point(psi)
 	}
-	return l.Model.Variances(x, w)
+	return x
 }
+
+// Push returns the covariance of Aψ from that of ψ.
+func (r *Reduction) Push(c *mat.SymDense) *mat.SymDense { return congruent(r.a, c) }

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -41,6 +42,10 @@ type Model interface {
 	// If no value was observed, weights that do not sum to zero add the centre's value with
 	// the opposite weight.
 	Variances(points [][]float64, w [][]float64) []float64
+	// Deviations returns draws of the model's error at points: draws × points numbers, of
+	// which stream returns the streams of random numbers. If no value was observed they are
+	// relative to the error at the centre.
+	Deviations(points [][]float64, draws int, stream func(index int) *rand.Rand) [][]float64
 	// Name says what the model is, for logs and summaries.
 	Name() string
 }
