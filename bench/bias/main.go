@@ -152,7 +152,7 @@ func (p *posterior) run(sampler, solver string, draws int) (*chains.Run, error) 
 	plan := chains.NewPlan(s, pr.Model.Names())
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Driver: driver.New(driver.Config{Spec: s, Problem: pr, Plan: &plan, Budget: budget,
-			Operator: func(int) driver.Operator { return cmvp.New(pr.Inputs, pr.Model.Family, budget) }})})
+			Operator: func(int) driver.Operator { return cmvp.New(pr.Inputs, pr.Covariance, budget) }})})
 	return r, err
 }
 

@@ -99,8 +99,8 @@ func BenchmarkProduct(b *testing.B) {
 							name := fmt.Sprintf("isa=%v/prec=%s/form=%s/kernel=%v/d=%d/s=%d", isa, prec, form, f, d, s)
 							b.Run(name, func(b *testing.B) {
 								p := newProblem(f, benchRows, d, s, false)
-								o := newOperator(p.in, f, oneCore(), isa)
-								o.Set(p.params)
+								o := newOperator(p.in, p.cov, oneCore(), isa)
+								o.Set(p.theta, []float64{0.3})
 								dst := zeros(benchRows, s)
 								pairs, work := float64(benchRows)*benchRows, vectorWork(isa, prec, f, d)
 								mul, eval := o.Mul, pairs
@@ -146,8 +146,8 @@ func BenchmarkForms(b *testing.B) {
 						name := fmt.Sprintf("isa=%v/kernel=%v/ard=%v/d=8/s=%d/groups=%d", isa, f, ard, s, groups)
 						b.Run(name, func(b *testing.B) {
 							p := newProblem(f, benchRows, 8, s, ard)
-							o := newOperator(p.in, f, oneCore(), isa)
-							o.Set(p.params)
+							o := newOperator(p.in, p.cov, oneCore(), isa)
+							o.Set(p.theta, []float64{0.3})
 							group := make([]int, s)
 							for c := range group {
 								group[c] = c % groups

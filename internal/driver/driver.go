@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"gonum.org/v1/gonum/mat"
@@ -29,6 +28,7 @@ import (
 type Operator interface {
 	posterior.Operator
 	solve.SingleOperator
+	precond.Covariance
 	Counts() cmvp.Counts
 }
 
@@ -76,10 +76,8 @@ type Observation struct {
 type Driver struct {
 	Config
 
-	mu    sync.Mutex
-	pre   precond.P // the preconditioner at the mode
-	preAt []float64 // the mode
-	rows  []int     // the pivots of the exact sampler there
+	pre  once[precond.P] // the preconditioner at the mode
+	rows once[[]int]     // the pivots of the exact sampler there
 }
 
 // New returns a driver.
@@ -87,7 +85,7 @@ func New(c Config) *Driver {
 	if c.Observe == nil {
 		c.Observe = func(Observation) {}
 	}
-	return &Driver{Config: c}
+	return &Driver{Config: c, pre: newOnce[precond.P](), rows: newOnce[[]int]()}
 }
 
 // maxAutoIterations bounds the solver's iterations if the specification does
@@ -205,19 +203,20 @@ type Chain struct {
 }
 
 // NewChain returns the driver of a chain (from 1) of a prepared run.
-func (d *Driver) NewChain(prep *chains.Prepared, chain int) (*Chain, error) {
+func (d *Driver) NewChain(ctx context.Context, prep *chains.Prepared, chain int) (*Chain, error) {
 	if d.Plan.Method == "cholesky" {
 		return &Chain{d: d, dense: posterior.NewDense(d.Problem, d.Budget)}, nil
 	}
 	if d.Plan.Method == "exact" {
-		x, err := d.newExact(prep, chain)
+		x, err := d.newExact(ctx, prep, chain)
 		return &Chain{d: d, exact: x}, err
 	}
-	pre, err := d.atMode(prep)
+	op := d.Operator(chain)
+	pre, err := d.atMode(ctx, prep, op)
 	if err != nil {
 		return nil, err
 	}
-	return &Chain{d: d, op: d.Operator(chain), pre: pre, atMode: prep.Iterations, tolerance: d.tolerance(prep)}, nil
+	return &Chain{d: d, op: op, pre: pre, atMode: prep.Iterations, tolerance: d.tolerance(prep)}, nil
 }
 
 // use makes the chain's source what the settings ask for.

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -46,33 +44,28 @@ type exact struct {
 
 // newExact returns the exact sampler of a prepared run, whose P has the pivots
 // of the randomly pivoted Cholesky factor at the mode.
-func (d *Driver) newExact(prep *chains.Prepared, chain int) (*exact, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.rows == nil {
-		rows, err := d.pivots(prep.Psi, prep.Rank)
-		if err != nil {
-			return nil, err
-		}
-		d.rows = rows
+func (d *Driver) newExact(ctx context.Context, prep *chains.Prepared, chain int) (*exact, error) {
+	op := d.Operator(chain)
+	rows, err := d.rows.get(ctx, append(slices.Clone(prep.Psi), float64(prep.Rank)), func() ([]int, error) {
+		return d.pivots(ctx, op, prep.Psi, prep.Rank)
+	})
+	if err != nil {
+		return nil, err
 	}
-	return d.exactOn(d.rows, chain), nil
+	return d.exactOn(op, rows), nil
 }
 
-func (d *Driver) pivots(psi []float64, rank int) ([]int, error) {
-	op := cmvp.New(d.Problem.Inputs, d.Problem.Model.Family, d.Budget)
-	op.Set(d.Problem.Model.Params(psi))
-	return precond.Pivots(op, rank, random.Key{Seed: d.Spec.Seed})
+func (d *Driver) pivots(ctx context.Context, op Operator, psi []float64, rank int) ([]int, error) {
+	op.Set(d.Problem.At(psi))
+	return precond.Pivots(ctx, op, rank, random.Key{Seed: d.Spec.Seed})
 }
 
-func (d *Driver) exactOn(rows []int, chain int) *exact {
-	x := &exact{d: d, op: d.Operator(chain)}
+func (d *Driver) exactOn(op Operator, rows []int) *exact {
+	x := &exact{d: d, op: op}
 	n := len(d.Problem.Y)
-	cross := cmvp.New(d.Problem.Inputs, d.Problem.Model.Family, d.Budget)
 	so := &d.Spec.Solver
-	x.aux = posterior.NewAuxiliary(d.Problem, x.op, func(theta kernel.Params) (posterior.Smooth, error) {
-		cross.Set(theta)
-		return precond.OnRows(cross, rows)
+	x.aux = posterior.NewAuxiliary(d.Problem, op, func(ctx context.Context) (posterior.Smooth, error) {
+		return precond.OnRows(ctx, op, rows)
 	}, solve.Options{Tolerance: min(so.Tolerance.Or(fineTolerance), exactError/float64(n)), MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*n+100)), Budget: d.Budget})
 	return x
 }
@@ -84,21 +77,16 @@ func (x *exact) step(ctx context.Context, kern *sgld.Metropolis, psi []float64, 
 	w := make([]float64, len(x.d.Problem.Y))
 	random.Normal(key.Stream(random.Auxiliary, 0), w)
 	var err error
-	var rep solve.Report
-	add := func(r solve.Report) {
-		rep.Iterations, rep.Residuals = append(rep.Iterations, r.Iterations...), append(rep.Residuals, r.Residuals...)
-		rep.Products, rep.Singles, rep.Unconverged = rep.Products+r.Products, rep.Singles+r.Singles, rep.Unconverged+r.Unconverged
-	}
-	var r solve.Report
+	var rep, r solve.Report
 	st.LogP, r, err = x.aux.Refresh(ctx, psi, w)
-	add(r)
+	rep.Add(r)
 	if err != nil {
 		return 0, chains.Cost{}, err
 	}
 	kern.LogDensity = func(prop []float64) float64 {
 		var v float64
 		v, r, err = x.aux.LogDensity(ctx, prop)
-		add(r)
+		rep.Add(r)
 		return v
 	}
 	accept := kern.Advance(psi, st, key.Stream(random.Accept, 0))
@@ -160,11 +148,12 @@ func (d *Driver) chooseRank(ctx context.Context, prep *chains.Prepared) error {
 // pilot returns the mean acceptance of independent proposals from points around
 // the mode.
 func (d *Driver) pilot(ctx context.Context, prep *chains.Prepared, rank int) (float64, error) {
-	rows, err := d.pivots(prep.Psi, rank)
+	op := d.Operator(0)
+	rows, err := d.pivots(ctx, op, prep.Psi, rank)
 	if err != nil {
 		return 0, err
 	}
-	x := d.exactOn(rows, 0)
+	x := d.exactOn(op, rows)
 	kern, ok := sgld.NewMetropolis(nil, (&chains.Settings{C: prep.Cov}).Metric(), prep.Psi, false)
 	if !ok {
 		return 0, fmt.Errorf("the covariance at the mode is not positive definite")

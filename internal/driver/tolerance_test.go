@@ -38,7 +38,7 @@ func prepared(t *testing.T, solver string) (*Driver, *chains.Prepared) {
 	}
 	plan := chains.NewPlan(s, p.Model.Names())
 	d := New(Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func(int) Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+		Operator: func(int) Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
 	prep, err := d.Prepare(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestChosenTolerance(t *testing.T) {
 		t.Fatalf("tolerance %g", prep.Tolerance)
 	}
 	cov := (&chains.Settings{C: prep.Cov}).Metric()
-	pre, err := d.atMode(prep)
+	pre, err := d.atMode(t.Context(), prep, d.Operator(1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,7 +151,7 @@ func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, chain int
 			defer r.Budget.Release()
 			if ch == nil {
 				var err error
-				if ch, err = r.Driver.NewChain(r.run.Prepared, chain); err != nil {
+				if ch, err = r.Driver.NewChain(ctx, r.run.Prepared, chain); err != nil {
 					return nil, err
 				}
 			}

@@ -19,15 +19,14 @@ import (
 func testAuxiliary(t *testing.T, p *Problem, rank int) *Auxiliary {
 	t.Helper()
 	budget := parallel.NewBudget(2)
-	op := cmvp.New(p.Inputs, p.Model.Family, budget)
-	op.Set(p.Model.Params(testPsi(p.Model)))
-	rows, err := precond.Pivots(op, rank, random.Key{Seed: 1})
+	op := cmvp.New(p.Inputs, p.Covariance, budget)
+	op.Set(p.At(testPsi(p.Model)))
+	rows, err := precond.Pivots(t.Context(), op, rank, random.Key{Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewAuxiliary(p, op, func(theta kernel.Params) (Smooth, error) {
-		op.Set(theta)
-		return precond.OnRows(op, rows)
+	return NewAuxiliary(p, op, func(ctx context.Context) (Smooth, error) {
+		return precond.OnRows(ctx, op, rows)
 	}, solve.Options{Tolerance: 1e-10, Budget: budget})
 }
 
@@ -62,12 +61,12 @@ func TestAuxiliaryMarginalIsThePosterior(t *testing.T) {
 				t.Errorf("%v: log density %v at the x that was drawn, want %v", f, got, want)
 			}
 
-			m, cols := mat.NewDense(n, n, nil), newColumns(n, n)
+			m, cols := mat.NewDense(n, n, nil), solve.Columns(n, n)
 			for c := range cols {
 				cols[c][c] = 1
 			}
 			pt.pre.SolveRootTrans(cols, cols)
-			kcols := newColumns(n, n)
+			kcols := solve.Columns(n, n)
 			if err := a.op.Mul(ctx, kcols, cols); err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
@@ -16,8 +17,16 @@ import (
 
 // What is solved with is the formula: P⁻¹v against dense algebra.
 func TestInnerFormulas(t *testing.T) {
+	testInnerFormulas(t, operator(70, 2, 2, kernel.RBF, 0.9, 0.05))
+	c, err := kernel.Parse("a*rbf(1:u)*rbf(1-2:v)", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testInnerFormulas(t, operatorOf(c, 70, 2, 0.05, 1.5, 0.3, 0.4))
+}
+
+func testInnerFormulas(t *testing.T, op *cmvp.Operator) {
 	const n, d = 70, 2
-	op := operator(n, d, 2, kernel.RBF, 0.9, 0.05)
 	in, noise := op.Inputs(), op.Noise()
 	want := map[string]*mat.SymDense{"regularized": latentCovariance(op)}
 	for i := range n {
@@ -61,7 +70,7 @@ func TestInnerFormulas(t *testing.T) {
 			x := 0.0
 			for a, u := range wi {
 				for b, v := range weights(in.Row(j)) {
-					x += u * v * op.Params().Sigma * kernel.RBF.Value(op.Params().Dist(point(a), point(b)))
+					x += u * v * op.Function().Value(point(a), point(b))
 				}
 			}
 			ski.SetSym(i, j, x)
@@ -95,11 +104,11 @@ func TestInnerFormulas(t *testing.T) {
 func TestInnerInFlexibleCG(t *testing.T) {
 	const n = 400
 	op := operator(n, 2, 2, kernel.RBF, 1, 1e-2)
-	b := columns(n, 1)
+	b := solve.Columns(n, 1)
 	random.Normal(random.Key{Seed: 3}.Stream(random.Calibration, 0), b[0])
 	solveWith := func(opt solve.Options) solve.Report {
 		opt.Tolerance = 1e-6
-		rep, err := solve.New(op, opt).Solve(context.Background(), columns(n, 1), b)
+		rep, err := solve.New(op, opt).Solve(context.Background(), solve.Columns(n, 1), b)
 		if err != nil || rep.Unconverged > 0 {
 			t.Fatal(rep, err)
 		}
@@ -116,7 +125,7 @@ func TestInnerInFlexibleCG(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := p.SolveContext(ctx, columns(n, 1), b); err != context.Canceled {
+		if err := p.SolveContext(ctx, solve.Columns(n, 1), b); err != context.Canceled {
 			t.Errorf("%s: %v, want that the context was cancelled", kind, err)
 		}
 	}
@@ -131,7 +140,7 @@ func TestInnerBitsDoNotDependOnThreads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, v := columns(n, 2), columns(n, 2)
+			got, v := solve.Columns(n, 2), solve.Columns(n, 2)
 			for c := range v {
 				random.Normal(random.Key{}.Stream(random.Calibration, c), v[c])
 			}
@@ -148,8 +157,12 @@ func TestInnerBitsDoNotDependOnThreads(t *testing.T) {
 	}
 }
 
-func TestGridsAreForFewInputs(t *testing.T) {
-	_, err := BuildInner("ski", operator(20, 5, 1, kernel.RBF, 1, 1), 0)
+func TestGridsAreForFewInputsAndProducts(t *testing.T) {
+	_, err := BuildInner("ski", composite(t, 20, 1), 0)
+	if want := "ski preconditioner: a grid needs a covariance that is a product over the inputs, not a sum of terms: choose another kind"; fmt.Sprint(err) != want {
+		t.Errorf("got %v", err)
+	}
+	_, err = BuildInner("ski", operator(20, 5, 1, kernel.RBF, 1, 1), 0)
 	if want := "ski preconditioner: a grid over 5 inputs has too many points: it is for 4 inputs at most"; fmt.Sprint(err) != want {
 		t.Errorf("got %v", err)
 	}

@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 const (
@@ -24,21 +24,24 @@ const (
 // sketch: Q spans K_f·Ω, and K_f ≈ Y(QᵀY)⁻¹Yᵀ with Y = K_f·Q (Halko, Martinsson
 // and Tropp 2011, algorithm 5.5; Cutajar et al. 2016, section 3.2). It costs two
 // products with K of rank + 10 columns.
-func truncatedSVD(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
-	size := min(op.Len(), rank+oversample)
-	y, err := latent(op, size, func(c int, v []float64) { random.Normal(key.Stream(random.Pivot, c), v) })
+func truncatedSVD(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error) {
+	size := min(k.Len(), rank+oversample)
+	y, err := latent(ctx, k, size, func(c int, v []float64) { random.Normal(key.Stream(random.Pivot, c), v) })
 	if err != nil {
 		return parts{}, err
 	}
-	q, err := orthonormal(op, y)
+	q, err := orthonormal(ctx, k, y)
 	if err != nil {
 		return parts{}, err
 	}
 	_, size = q.Dims()
-	if y, err = latent(op, size, func(c int, v []float64) { q.Col(v, c) }); err != nil {
+	if y, err = latent(ctx, k, size, func(c int, v []float64) { q.Col(v, c) }); err != nil {
 		return parts{}, err
 	}
-	qy := dense.TransMul(q, y, op.Budget())
+	qy, err := dense.TransMul(ctx, q, y, k.Budget())
+	if err != nil {
+		return parts{}, err
+	}
 	q = nil // as large as L: its memory is wanted
 	core := mat.NewSymDense(size, nil)
 	for i := range size {
@@ -50,28 +53,35 @@ func truncatedSVD(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	y.MulRight(root, op.Budget()) // K_f ≈ YYᵀ
-	_, vectors, _, err := inverseRoot(y.Gram(op.Budget()), rank)
+	if err = y.MulRight(ctx, root, k.Budget()); err != nil { // K_f ≈ YYᵀ
+		return parts{}, err
+	}
+	gram, err := y.Gram(ctx, k.Budget())
 	if err != nil {
 		return parts{}, err
 	}
-	return parts{newDiagonal(op.Noise(), op.Budget()), times(op, y, vectors)}, nil
+	_, vectors, _, err := inverseRoot(gram, rank)
+	if err != nil {
+		return parts{}, err
+	}
+	cols, err := times(ctx, k, y, vectors)
+	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, err
 }
 
 // latent returns K_f·V, a few of V's columns at a time.
-func latent(op *cmvp.Operator, cols int, v func(c int, dst []float64)) (*dense.Matrix, error) {
-	out := dense.New(op.Len(), cols)
-	in, product := columns(op.Len(), min(cols, sketchCols)), columns(op.Len(), min(cols, sketchCols))
+func latent(ctx context.Context, k Covariance, cols int, v func(c int, dst []float64)) (*dense.Matrix, error) {
+	out := dense.New(k.Len(), cols)
+	in, product := solve.Columns(k.Len(), min(cols, sketchCols)), solve.Columns(k.Len(), min(cols, sketchCols))
 	for lo := 0; lo < cols; lo += sketchCols {
-		k := min(sketchCols, cols-lo)
-		for c := range k {
+		some := min(sketchCols, cols-lo)
+		for c := range some {
 			v(lo+c, in[c])
 		}
-		if err := op.Mul(context.Background(), product[:k], in[:k]); err != nil {
+		if err := k.Mul(ctx, product[:some], in[:some]); err != nil {
 			return nil, err
 		}
-		for c, x := range product[:k] {
-			for i, d := range op.Noise() {
+		for c, x := range product[:some] {
+			for i, d := range k.Noise() {
 				x[i] -= d * in[c][i]
 			}
 			out.SetCol(lo+c, x)
@@ -84,27 +94,56 @@ func latent(op *cmvp.Operator, cols int, v func(c int, dst []float64)) (*dense.M
 // and overwrites y. YᵀY holds the squares of Y's singular values, so that half
 // of the digits are lost in it: what it cannot tell is projected and looked at
 // again.
-func orthonormal(op *cmvp.Operator, y *dense.Matrix) (*dense.Matrix, error) {
-	w, rest, err := whitener(y.Gram(op.Budget()))
+func orthonormal(ctx context.Context, k Covariance, y *dense.Matrix) (*dense.Matrix, error) {
+	gram, err := y.Gram(ctx, k.Budget())
+	if err != nil {
+		return nil, err
+	}
+	w, rest, err := whitener(gram)
 	if err != nil {
 		return nil, err
 	}
 	if len(rest) == 0 {
-		y.MulRight(w, op.Budget())
-		return y, nil
+		return y, y.MulRight(ctx, w, k.Budget())
 	}
-	q, left := times(op, y, w), times(op, y, rest)
-	qm, coef := toMatrix(q, op.Budget()), columns(len(q), len(left))
-	qm.MulTrans(coef, left, op.Budget())
+	q, err := times(ctx, k, y, w)
+	if err != nil {
+		return nil, err
+	}
+	left, err := times(ctx, k, y, rest)
+	if err != nil {
+		return nil, err
+	}
+	more, err := remainder(ctx, k, q, left)
+	if err != nil {
+		return nil, err
+	}
+	return toMatrix(append(q, more...), k.Budget()), nil
+}
+
+// remainder returns a basis of what is left of some columns beside the span of q,
+// as far as it is not rounding. It overwrites them.
+func remainder(ctx context.Context, k Covariance, q, left [][]float64) ([][]float64, error) {
+	qm, coef := toMatrix(q, k.Budget()), solve.Columns(len(q), len(left))
+	if err := qm.MulTrans(ctx, coef, left, k.Budget()); err != nil {
+		return nil, err
+	}
 	for _, c := range coef {
 		floats.Scale(-1, c)
 	}
-	qm.MulAdd(left, coef, op.Budget())
-	m := toMatrix(left, op.Budget())
-	if w, _, err = whitener(m.Gram(op.Budget())); err != nil {
+	if err := qm.MulAdd(ctx, left, coef, k.Budget()); err != nil {
 		return nil, err
 	}
-	return toMatrix(append(q, times(op, m, w)...), op.Budget()), nil
+	m := toMatrix(left, k.Budget())
+	gram, err := m.Gram(ctx, k.Budget())
+	if err != nil {
+		return nil, err
+	}
+	w, _, err := whitener(gram)
+	if err != nil {
+		return nil, err
+	}
+	return times(ctx, k, m, w)
 }
 
 // whitener returns the columns of W with WᵀaW = I: the inverse of a's Cholesky
@@ -150,8 +189,7 @@ func inverseRoot(a *mat.SymDense, most int) (root, vectors, rest [][]float64, er
 }
 
 // times returns the columns of M·w.
-func times(op *cmvp.Operator, m *dense.Matrix, w [][]float64) [][]float64 {
-	out := columns(op.Len(), len(w))
-	m.MulAdd(out, w, op.Budget())
-	return out
+func times(ctx context.Context, k Covariance, m *dense.Matrix, w [][]float64) ([][]float64, error) {
+	out := solve.Columns(k.Len(), len(w))
+	return out, m.MulAdd(ctx, out, w, k.Budget())
 }

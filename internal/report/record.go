@@ -16,7 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -33,7 +33,7 @@ type Record struct {
 	Certificate    *Certificate    `json:"certificate,omitempty"` // nil for none
 	DrawsSHA256    string          `json:"draws_sha256"`
 	Spec           *job.Spec       `json:"-"`
-	Model          kernel.Model    `json:"-"`
+	Model          posterior.Model `json:"-"`
 }
 
 // Origin says where and by what a run was computed.
@@ -72,7 +72,7 @@ func (r *Record) Open() error {
 	if r.Model, err = r.Spec.KernelModel(r.Data.D()); err != nil {
 		return err
 	}
-	want := len(r.Model.Names())
+	want := r.Model.NumParams()
 	if len(r.Run.Plan.Names) != want {
 		return fmt.Errorf("%d parameters, where the model has %d", len(r.Run.Plan.Names), want)
 	}

@@ -133,7 +133,9 @@ func (s *Solver) Estimate(ctx context.Context, x0, b [][]float64, early Early) (
 		return true
 	}
 	s.keep(goes)
-	s.precondition()
+	if err := s.precondition(ctx); err != nil {
+		return nil, rep, err
+	}
 	for _, c := range s.active {
 		copy(c.p, c.z)
 		c.rz = floats.Dot(c.r, c.z)
@@ -148,7 +150,9 @@ func (s *Solver) Estimate(ctx context.Context, x0, b [][]float64, early Early) (
 			}
 		}
 		s.keep(func(c *column) bool { return c.rz > 0 && goes(c) })
-		s.directions()
+		if err := s.directions(ctx); err != nil {
+			return nil, rep, err
+		}
 	}
 
 	estimates = make([][][]float64, len(s.cols))

@@ -35,6 +35,8 @@ func main() {
 		g.direct()
 		g.trans()
 		g.addition()
+		g.multiply()
+		g.addScaled()
 		if elem == 8 {
 			g.weigh(true)
 			g.weigh(false)

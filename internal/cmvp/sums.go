@@ -1,0 +1,135 @@
+package cmvp
+
+import "github.com/ulisse-gp/ulisse/internal/kernel"
+
+// Sums lists the sums that gradient forms are made of. With P_t the product of a
+// term's leaves and D_ℓ the sum over the places where a leaf occurs of what it is
+// multiplied by, both in units of the scale, they are, over all pairs of rows with
+// weights w = Σ u_r v_j + v_r u_j:
+//
+//	Σ w·P_t                   for the variance of a term
+//	Σ w·D_ℓ·u·g'              for a rate that all features of a leaf share
+//	Σ w·D_ℓ·g'·(z_rk−z_jk)²   for the rate of one feature
+//
+// A pass over the weights takes a strip that is summed up with another, or with the
+// spread of the features of a leaf. The first passes are those of spreads.
+type Sums struct {
+	cov    *kernel.Covariance
+	slots  []slot
+	passes []pass
+}
+
+// slot is one of the sums.
+type slot struct {
+	param int           // that it belongs to; -1 for a sum that is of no use
+	term  int           // whose variance it is the sum of; -1 for none
+	unit  kernel.Family // whose squared distances it is a sum of, if spread
+	// spread says that it is over squared differences of scaled features.
+	spread bool
+}
+
+// source is a strip that is weighed and summed up: P of a term, or D of a leaf.
+type source struct {
+	leaf bool
+	at   int
+}
+
+// pass sums two strips, k and h, into the slots from first on. If spread is set, h
+// is D of a leaf, and its spread takes a slot for each feature.
+type pass struct {
+	k, h   source
+	first  int
+	spread bool
+}
+
+func newSums(c *kernel.Covariance) *Sums {
+	s := &Sums{cov: c}
+	var dots []source
+	var spreads []int
+	for t := range c.Terms() {
+		dots = append(dots, source{at: t})
+	}
+	for l := range c.Leaves() {
+		if shared(c, l) {
+			dots = append(dots, source{leaf: true, at: l})
+		} else {
+			spreads = append(spreads, l)
+		}
+	}
+	for _, l := range spreads {
+		d := source{leaf: true, at: l}
+		p := pass{k: d, h: d, first: len(s.slots), spread: true}
+		if len(dots) > 0 {
+			p.k, dots = dots[0], dots[1:]
+			s.add(p.k)
+		} else {
+			s.slots = append(s.slots, slot{param: -1, term: -1})
+		}
+		family := c.Leaves()[l].(*kernel.Stationary).Family
+		for _, at := range c.LeafParams(l) {
+			s.slots = append(s.slots, slot{param: at, term: -1, unit: family, spread: true})
+		}
+		s.passes = append(s.passes, p)
+	}
+	for len(dots) > 0 {
+		p := pass{k: dots[0], h: dots[0], first: len(s.slots)}
+		s.add(dots[0])
+		if len(dots) > 1 {
+			p.h = dots[1]
+			s.add(dots[1])
+		} else {
+			s.slots = append(s.slots, slot{param: -1, term: -1})
+		}
+		dots = dots[min(2, len(dots)):]
+		s.passes = append(s.passes, p)
+	}
+	return s
+}
+
+// shared reports whether all features of a leaf have one rate.
+func shared(c *kernel.Covariance, leaf int) bool { return len(c.LeafParams(leaf)) == 1 }
+
+// add adds the slot of a strip.
+func (s *Sums) add(d source) {
+	if d.leaf {
+		s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[0], term: -1})
+		return
+	}
+	s.slots = append(s.slots, slot{param: s.cov.Terms()[d.at].Variance, term: d.at})
+}
+
+// Len returns how many sums there are for a task and a group.
+func (s *Sums) Len() int { return len(s.slots) }
+
+// factor returns what turns a sum into a form: σ, or for a spread σ·q, since
+// τ_k Δ_k² = q·(Δz_k)².
+func (s *Sums) factor(f *kernel.Function, at slot) float64 {
+	switch {
+	case at.term >= 0:
+		return f.Theta()[at.param]
+	case at.spread:
+		return f.Scale() * unscale(at.unit)
+	}
+	return f.Scale()
+}
+
+// reduce returns the forms of each group that the sums of all tasks, in their
+// order, add up to.
+func (s *Sums) reduce(f *kernel.Function, sums []float64, tasks, groups int) [][]float64 {
+	per, params := len(s.slots), len(s.cov.Params())
+	out, all := make([][]float64, groups), make([]float64, groups*params)
+	for g := range out {
+		out[g] = all[g*params : (g+1)*params : (g+1)*params]
+		for i, at := range s.slots {
+			if at.param < 0 {
+				continue
+			}
+			var sum float64
+			for t := range tasks {
+				sum += sums[(t*groups+g)*per+i]
+			}
+			out[g][at.param] += s.factor(f, at) * sum
+		}
+	}
+	return out
+}
