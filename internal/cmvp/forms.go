@@ -28,7 +28,7 @@ type formEngine struct {
 
 // formSpace is the workspace of one worker.
 type formSpace struct {
-	leaves, terms []float64 // strips: g and D of each leaf, P of each term, two more
+	leaves, terms []float64 // strips: g and the derivative of each leaf, P of each term, two more
 	m             []float64 // a strip
 	sums          []float64 // of one tile pair, by group and slot
 }
@@ -158,8 +158,8 @@ func (e *formEngine) strip(ws *formSpace, d source) []float64 {
 	return strip(ws.terms, d.at)
 }
 
-// evaluate fills in the strips of the leaves and of the terms: g and D of each
-// leaf, P of each term that is a product.
+// evaluate fills in the strips of the leaves and of the terms: of each leaf g and its
+// derivative times D, P of each term that is a product.
 func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	st := &e.mul.strips
 	for i := range st.leaves {
@@ -186,12 +186,18 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	}
 }
 
-// multiply turns the derivative of a leaf into D: by the product rule, the sum
-// over the places where the leaf occurs of its derivative times all that it is
-// multiplied by there.
+// multiply multiplies the derivative of a leaf by its D.
 func (e *formEngine) multiply(ws *formSpace, leaf int) {
 	st := &e.mul.strips
 	deriv := strip(ws.leaves, 2*leaf+1)
+	if t := e.sum.only[leaf]; t >= 0 {
+		for _, l := range st.terms[t].Leaves {
+			if l != leaf {
+				st.kern.Multiply(deriv, deriv, strip(ws.leaves, 2*l), stripSize)
+			}
+		}
+		return
+	}
 	sum, product := strip(ws.terms, len(st.terms)), strip(ws.terms, len(st.terms)+1)
 	clear(sum)
 	for t, term := range st.terms {

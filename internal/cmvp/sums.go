@@ -3,13 +3,16 @@ package cmvp
 import "github.com/ulisse-gp/ulisse/internal/kernel"
 
 // Sums lists the sums that gradient forms are made of. With P_t the product of a
-// term's leaves and D_ℓ the sum over the places where a leaf occurs of what it is
-// multiplied by, both in units of the scale, they are, over all pairs of rows with
-// weights w = Σ u_r v_j + v_r u_j:
+// term's leaves and D_ℓ what the derivative of a leaf is multiplied by, they are, over
+// all pairs of rows with weights w = Σ u_r v_j + v_r u_j:
 //
 //	Σ w·P_t                   for the variance of a term
 //	Σ w·D_ℓ·u·g'              for a rate that all features of a leaf share
 //	Σ w·D_ℓ·g'·(z_rk−z_jk)²   for the rate of one feature
+//
+// Where a leaf occurs once, D is the product of the term's other leaves; else it is
+// the sum of these over the places where it occurs, weighted by the terms' shares of
+// the scale.
 //
 // A pass over the weights takes a strip that is summed up with another, or with the
 // spread of the features of a leaf. The first passes are those of spreads.
@@ -17,25 +20,28 @@ type Sums struct {
 	cov    *kernel.Covariance
 	slots  []slot
 	passes []pass
+	only   []int // of each leaf, the term in which it occurs; -1 if it occurs more than once
 }
 
 // slot is one of the sums.
 type slot struct {
-	param int           // that it belongs to; -1 for a sum that is of no use
-	term  int           // whose variance it is the sum of; -1 for none
-	unit  kernel.Family // whose squared distances it is a sum of, if spread
-	// spread says that it is over squared differences of scaled features.
+	param int // that it belongs to; -1 for a sum that is of no use
+	term  int // whose variance it is in units of; -1 for the scale
+	// spread says that it is over squared differences of features that are scaled for
+	// a family.
 	spread bool
+	family kernel.Family
 }
 
-// source is a strip that is weighed and summed up: P of a term, or D of a leaf.
+// source is a strip that is weighed and summed up: P of a term, or the derivative of
+// a leaf times its D.
 type source struct {
 	leaf bool
 	at   int
 }
 
 // pass sums two strips, k and h, into the slots from first on. If spread is set, h
-// is D of a leaf, and its spread takes a slot for each feature.
+// is a leaf's, and its spread takes a slot for each feature.
 type pass struct {
 	k, h   source
 	first  int
@@ -43,7 +49,7 @@ type pass struct {
 }
 
 func newSums(c *kernel.Covariance) *Sums {
-	s := &Sums{cov: c}
+	s := &Sums{cov: c, only: occurrences(c)}
 	var dots []source
 	var spreads []int
 	for t := range c.Terms() {
@@ -67,7 +73,7 @@ func newSums(c *kernel.Covariance) *Sums {
 		}
 		family := c.Leaves()[l].(*kernel.Stationary).Family
 		for _, at := range c.LeafParams(l) {
-			s.slots = append(s.slots, slot{param: at, term: -1, unit: family, spread: true})
+			s.slots = append(s.slots, slot{param: at, term: s.only[l], spread: true, family: family})
 		}
 		s.passes = append(s.passes, p)
 	}
@@ -89,10 +95,28 @@ func newSums(c *kernel.Covariance) *Sums {
 // shared reports whether all features of a leaf have one rate.
 func shared(c *kernel.Covariance, leaf int) bool { return len(c.LeafParams(leaf)) == 1 }
 
+// occurrences returns for each leaf the term in which it occurs, -1 if it occurs more
+// than once.
+func occurrences(c *kernel.Covariance) []int {
+	only, times := make([]int, len(c.Leaves())), make([]int, len(c.Leaves()))
+	for t, term := range c.Terms() {
+		for _, l := range term.Leaves {
+			times[l]++
+			only[l] = t
+		}
+	}
+	for l, n := range times {
+		if n > 1 {
+			only[l] = -1
+		}
+	}
+	return only
+}
+
 // add adds the slot of a strip.
 func (s *Sums) add(d source) {
 	if d.leaf {
-		s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[0], term: -1})
+		s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[0], term: s.only[d.at]})
 		return
 	}
 	s.slots = append(s.slots, slot{param: s.cov.Terms()[d.at].Variance, term: d.at})
@@ -101,16 +125,17 @@ func (s *Sums) add(d source) {
 // Len returns how many sums there are for a task and a group.
 func (s *Sums) Len() int { return len(s.slots) }
 
-// factor returns what turns a sum into a form: σ, or for a spread σ·q, since
+// factor returns what turns a sum into a form: σ, and for a spread σ·q, since
 // τ_k Δ_k² = q·(Δz_k)².
 func (s *Sums) factor(f *kernel.Function, at slot) float64 {
-	switch {
-	case at.term >= 0:
-		return f.Theta()[at.param]
-	case at.spread:
-		return f.Scale() * unscale(at.unit)
+	x := f.Scale()
+	if at.term >= 0 {
+		x = f.Theta()[s.cov.Terms()[at.term].Variance]
 	}
-	return f.Scale()
+	if at.spread {
+		x *= unscale(at.family)
+	}
+	return x
 }
 
 // reduce returns the forms of each group that the sums of all tasks, in their

@@ -45,8 +45,7 @@ func names[T any](m map[string]T) []string {
 
 // Build builds a preconditioner of the given kind and rank for K(θ) as it stands.
 // Random choices come from the key, so that the same arguments give the same bits.
-// It ends soon after ctx is done, with its error, but for factorisations of m×m
-// matrices, which it does not interrupt.
+// It ends within a fraction of a second after ctx is done, with its error.
 func Build(ctx context.Context, kind string, k Covariance, rank int, key random.Key) (*LowRank, error) {
 	build, ok := kinds[kind]
 	if !ok {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -36,6 +37,10 @@ type parts struct {
 	cols [][]float64 // of L
 }
 
+// someCols is the number of columns of L that are worked on between two looks at a
+// context.
+const someCols = 16
+
 // newLowRank overwrites the columns of L.
 func newLowRank(ctx context.Context, kind string, pt parts, budget *parallel.Budget) (*LowRank, error) {
 	p := &LowRank{kind: kind, base: pt.base, logDet: pt.base.logDet(), budget: budget}
@@ -43,7 +48,12 @@ func newLowRank(ctx context.Context, kind string, pt parts, budget *parallel.Bud
 	if m == 0 {
 		return p, nil
 	}
-	p.base.solve(pt.cols, pt.cols)
+	for some := range slices.Chunk(pt.cols, someCols) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p.base.solve(some, some)
+	}
 	p.l = toMatrix(pt.cols, budget)
 	gram, err := p.l.Gram(ctx, budget)
 	if err != nil {
@@ -52,13 +62,37 @@ func newLowRank(ctx context.Context, kind string, pt parts, budget *parallel.Bud
 	for i := range m {
 		gram.SetSym(i, i, 1+gram.At(i, i))
 	}
-	var chol mat.Cholesky
-	if !chol.Factorize(gram) {
-		return nil, errors.New("the preconditioner is numerically singular")
+	return within(ctx, func() (*LowRank, error) {
+		var chol mat.Cholesky
+		if !chol.Factorize(gram) {
+			return nil, errors.New("the preconditioner is numerically singular")
+		}
+		var c mat.TriDense
+		chol.LTo(&c)
+		return p, p.setFactor(&c)
+	})
+}
+
+// within returns what f returns, or, once ctx is done, its error. f is a
+// factorisation of an m×m matrix by gonum, which cannot be interrupted: it then goes
+// on to its end by itself, and what it returns is dropped.
+func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
 	}
-	var c mat.TriDense
-	chol.LTo(&c)
-	return p, p.setFactor(&c)
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
 }
 
 // setFactor takes C, and adds to log |P| what is C's.

@@ -81,6 +81,9 @@ func blockCholesky(ctx context.Context, k Covariance, rank int, propose func(res
 			return nil, nil, err
 		}
 		k.Budget().Chunks(n, 1024, func(_, lo, hi int) { // times C⁻ᵀ
+			if ctx.Err() != nil {
+				return
+			}
 			for i := range block {
 				x := block[i][lo:hi]
 				for j := range i {

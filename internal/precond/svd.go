@@ -49,7 +49,7 @@ func truncatedSVD(ctx context.Context, k Covariance, rank int, key random.Key) (
 			core.SetSym(i, j, (qy.At(i, j)+qy.At(j, i))/2)
 		}
 	}
-	root, _, err := whitener(core)
+	root, _, err := whitener(ctx, core)
 	if err != nil {
 		return parts{}, err
 	}
@@ -60,11 +60,11 @@ func truncatedSVD(ctx context.Context, k Covariance, rank int, key random.Key) (
 	if err != nil {
 		return parts{}, err
 	}
-	_, vectors, _, err := inverseRoot(gram, rank)
+	leading, err := within(ctx, func() (eigenpairs, error) { return inverseRoot(gram, rank) })
 	if err != nil {
 		return parts{}, err
 	}
-	cols, err := times(ctx, k, y, vectors)
+	cols, err := times(ctx, k, y, leading.vectors)
 	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, err
 }
 
@@ -99,7 +99,7 @@ func orthonormal(ctx context.Context, k Covariance, y *dense.Matrix) (*dense.Mat
 	if err != nil {
 		return nil, err
 	}
-	w, rest, err := whitener(gram)
+	w, rest, err := whitener(ctx, gram)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func remainder(ctx context.Context, k Covariance, q, left [][]float64) ([][]floa
 	if err != nil {
 		return nil, err
 	}
-	w, _, err := whitener(gram)
+	w, _, err := whitener(ctx, gram)
 	if err != nil {
 		return nil, err
 	}
@@ -149,43 +149,59 @@ func remainder(ctx context.Context, k Covariance, q, left [][]float64) ([][]floa
 // whitener returns the columns of W with WᵀaW = I: the inverse of a's Cholesky
 // factor, which costs a tenth of eigenpairs, or if rounding would tell in it the
 // scaled eigenvectors, and those that are only rounding as the rest.
-func whitener(a *mat.SymDense) (w, rest [][]float64, err error) {
-	var chol mat.Cholesky
-	if chol.Factorize(a) && chol.Cond()*sketchCond < 1 {
-		var u, inverse mat.TriDense
-		chol.UTo(&u)
-		if err := inverse.InverseTri(&u); err == nil {
-			for i := range a.SymmetricDim() {
-				w = append(w, mat.Col(nil, i, &inverse))
-			}
-			return w, nil, nil
+func whitener(ctx context.Context, a *mat.SymDense) (w, rest [][]float64, err error) {
+	e, err := within(ctx, func() (eigenpairs, error) {
+		if w := inverseFactor(a); w != nil {
+			return eigenpairs{root: w}, nil
 		}
-	}
-	w, _, rest, err = inverseRoot(a, a.SymmetricDim())
-	return w, rest, err
+		return inverseRoot(a, a.SymmetricDim())
+	})
+	return e.root, e.rest, err
 }
 
-// inverseRoot returns the columns of V·S^{-1/2} and of V for the largest most
-// eigenpairs of a = VSVᵀ that are not rounding, and the rest of V.
-func inverseRoot(a *mat.SymDense, most int) (root, vectors, rest [][]float64, err error) {
+// inverseFactor returns the columns of the inverse of a's Cholesky factor U, nil if
+// rounding would tell in it.
+func inverseFactor(a *mat.SymDense) (w [][]float64) {
+	var chol mat.Cholesky
+	if !chol.Factorize(a) || !(chol.Cond()*sketchCond < 1) {
+		return nil
+	}
+	var u, inverse mat.TriDense
+	chol.UTo(&u)
+	if inverse.InverseTri(&u) != nil {
+		return nil
+	}
+	for i := range a.SymmetricDim() {
+		w = append(w, mat.Col(nil, i, &inverse))
+	}
+	return w
+}
+
+// eigenpairs are the largest of a matrix VSVᵀ: the columns of V·S^{-1/2} and of V,
+// and the rest of V.
+type eigenpairs struct{ root, vectors, rest [][]float64 }
+
+// inverseRoot returns at most so many eigenpairs, of those that are not rounding.
+func inverseRoot(a *mat.SymDense, most int) (eigenpairs, error) {
 	var eig mat.EigenSym
 	if !eig.Factorize(a, true) {
-		return nil, nil, nil, errors.New("the eigenvalues of the sketch did not converge")
+		return eigenpairs{}, errors.New("the eigenvalues of the sketch did not converge")
 	}
 	s := eig.Values(nil)
 	var v mat.Dense
 	eig.VectorsTo(&v)
+	var e eigenpairs
 	for i := len(s) - 1; i >= 0; i-- {
 		col := mat.Col(nil, i, &v)
-		if len(root) == most || !(s[i] > sketchEps*s[len(s)-1]) {
-			rest = append(rest, col)
+		if len(e.root) == most || !(s[i] > sketchEps*s[len(s)-1]) {
+			e.rest = append(e.rest, col)
 			continue
 		}
 		scaled := make([]float64, len(col))
 		floats.ScaleTo(scaled, 1/math.Sqrt(s[i]), col)
-		root, vectors = append(root, scaled), append(vectors, col)
+		e.root, e.vectors = append(e.root, scaled), append(e.vectors, col)
 	}
-	return root, vectors, rest, nil
+	return e, nil
 }
 
 // times returns the columns of M·w.
