@@ -126,7 +126,7 @@ func (n *node) fill(i, nchains, draws int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plan := chains.NewPlan(s, m.Names())
+	plan := s.Plan(m.Names(), 1000)
 	info := &dataset.Info{Rows: 1000, SHA256: id, InputNames: []string{"a", "b", "c"}, XScale: make([]dataset.Scale, 3), YScale: dataset.Scale{SD: 1}, Target: "y"}
 	places := []state.Moved{{Chain: 0, Worker: "w"}}
 	for c := range nchains {

@@ -3,7 +3,6 @@ package client
 import (
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -35,7 +34,7 @@ func Warmup(j *pb.Job) int {
 		return 0
 	}
 	n := 0
-	for _, w := range chains.NewPlan(s, nil).Windows {
+	for _, w := range s.Plan(nil, 0).Windows {
 		n += w
 	}
 	return n

@@ -18,6 +18,7 @@ var jobStates = map[state.Phase]pb.JobState{
 	state.Preparing:   pb.JobState_JOB_STATE_PREPARING,
 	state.Warmup:      pb.JobState_JOB_STATE_WARMUP,
 	state.Sampling:    pb.JobState_JOB_STATE_SAMPLING,
+	state.Certifying:  pb.JobState_JOB_STATE_CERTIFYING,
 	state.Paused:      pb.JobState_JOB_STATE_PAUSED,
 	state.Converged:   pb.JobState_JOB_STATE_CONVERGED,
 	state.Unconverged: pb.JobState_JOB_STATE_UNCONVERGED,
@@ -121,6 +122,9 @@ func copyRun(r *chains.Run) *chains.Run {
 	for i := range c.Chains {
 		ch := &c.Chains[i]
 		ch.Windows, ch.Beyond, ch.Stats = nil, nil, chains.Stats{}
+	}
+	if r.Certificate != nil {
+		c.Certificate = copyRun(r.Certificate)
 	}
 	return &c
 }

@@ -35,7 +35,7 @@ func FuzzLoaded(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := chains.New(chains.NewPlan(spec, m.Names()))
+		r := chains.New(spec.Plan(m.Names(), 1000))
 		for c := range r.Chains {
 			for range 4 {
 				r.Chains[c].Draws = append(r.Chains[c].Draws, make([]float64, m.NumParams()))

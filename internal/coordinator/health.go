@@ -267,14 +267,13 @@ func (p *physician) rest(f *state.Follower, now time.Time) {
 // silent finds a chain of which nothing is heard though it has something to do.
 func (p *physician) silent(f *state.Follower, who crew, now time.Time) *state.Health {
 	j := f.Job
-	preparing := f.Run == nil || f.Run.Phase == chains.Preparing
 	var found *state.Health
 	for c := range j.Placements {
-		busy, iter := preparing && c == 0, 0
-		if !preparing && c > 0 {
-			_, busy = f.Run.Task(c)
+		busy, iter := f.Run == nil && c == 0, 0
+		if f.Run != nil {
+			_, busy = f.Run.Work(c)
 			busy = busy && f.Due == nil
-			iter = f.Run.Chains[c-1].State.Iter
+			iter = f.Run.Iter(c)
 		}
 		silent, usual := p.pulses.look(chainKey{j.ID, c}, iter, busy, now)
 		if !busy || found != nil {
@@ -282,7 +281,7 @@ func (p *physician) silent(f *state.Follower, who crew, now time.Time) *state.He
 		}
 		name := fmt.Sprintf("chain %d", c)
 		if c == 0 {
-			name = "the search for the mode"
+			name = "the preparation"
 		}
 		at := j.Placements[c].Worker
 		heard, known := who.heard[at]

@@ -173,7 +173,7 @@ func (c *Coordinator) Cancel(ctx context.Context, r *pb.JobActionRequest) (*pb.J
 	var decide *state.Decide
 	err := c.views.with(r.Id, func(f *state.Follower) error {
 		if f.Run != nil && !f.Job.Phase.Ended() {
-			decide = ending(f, &chains.Stop{Reason: chains.Cancelled, Draws: f.Run.MinDraws()})
+			decide = ending(f, &chains.Event{Stop: &chains.Stop{Reason: chains.Cancelled, Draws: f.Run.MinDraws()}})
 		}
 		return nil
 	})
@@ -190,23 +190,46 @@ func (c *Coordinator) Cancel(ctx context.Context, r *pb.JobActionRequest) (*pb.J
 	return record(j), nil
 }
 
-// ending returns the command that ends a run.
-func ending(f *state.Follower, stop *chains.Stop) *state.Decide {
+// ending returns the command that ends the sampling of a run, or its certificate.
+func ending(f *state.Follower, end *chains.Event) *state.Decide {
+	e := *end
+	stop := *e.Stop
+	stop.Elapsed = f.Job.Elapsed(time.Now()).Seconds()
+	e.Stop = &stop
+	d := &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: e}
+	if f.Run.Stopped != nil {
+		return d
+	}
 	kept := copyRun(f.Run)
 	for i := range kept.Chains {
 		kept.Chains[i].Draws = kept.Chains[i].Draws[:stop.Draws]
 	}
 	c := kept.Diagnose(stop.Draws)
-	return &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: chains.Event{Stop: stop}, DrawsSHA256: report.DrawsSHA256(kept),
-		Final: &state.Final{Draws: stop.Draws, RHat: finite(c.RHat), ESS: finite(c.ESS)}}
+	d.DrawsSHA256 = report.DrawsSHA256(kept)
+	d.Final = &state.Final{Draws: stop.Draws, RHat: finite(c.RHat), ESS: finite(c.ESS)}
+	return d
 }
 
-// Extend lets a job draw more.
+// Extend lets a job draw more, or be certified.
 func (c *Coordinator) Extend(ctx context.Context, r *pb.ExtendRequest) (*pb.Job, error) {
-	if r.Draws <= 0 || r.Draws > maxExtend {
+	if r.Draws < 0 || r.Draws > maxExtend || r.Draws == 0 && !r.Certify {
 		return nil, badField("draws", fmt.Sprintf("give a number of draws between 1 and %d", maxExtend))
 	}
-	j, err := c.apply(ctx, state.Command{Extend: &state.Extend{Job: r.Id, Draws: int(r.Draws)}})
+	cmd := &state.Extend{Job: r.Id, Draws: int(r.Draws)}
+	if r.Certify {
+		var done *pb.Job
+		err := c.views.with(r.Id, func(f *state.Follower) (err error) {
+			if f.Run != nil && f.Run.Certificate != nil && r.Draws == 0 {
+				done = record(f.Job) // which is what was asked for
+			}
+			cmd.Certificate, err = certificateOf(f.Job)
+			return err
+		})
+		if err != nil || done != nil {
+			return done, err
+		}
+	}
+	j, err := c.apply(ctx, state.Command{Extend: cmd})
 	if err != nil {
 		return nil, c.explain(r.Id, "extend", err)
 	}

@@ -13,6 +13,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -174,29 +175,25 @@ func (l *leader) due(f *state.Follower) *state.Command {
 	if f.Due != nil {
 		return &state.Command{Decide: ending(f, f.Due)}
 	}
-	if limit := f.Run.Plan.MaxTime; limit > 0 && f.Job.Elapsed(time.Now()) >= limit {
-		return &state.Command{Decide: ending(f, &chains.Stop{Reason: chains.MaxTime, Draws: f.Run.MinDraws()})}
+	if e := f.Run.TimedOut(f.Job.Elapsed(time.Now())); e != nil {
+		return &state.Command{Decide: ending(f, e)}
 	}
 	if !f.Run.AtBarrier() {
 		return nil
 	}
-	s, err := chains.Adapt(f.Run)
+	e, err := sampler.Adapt(f.Run)
 	if err != nil {
 		return &state.Command{Fail: &state.Fail{Job: f.Job.ID, Message: err.Error()}}
 	}
-	return &state.Command{Decide: &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: chains.Event{Settings: s}}}
+	return &state.Command{Decide: &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: *e}}
 }
 
-// needs returns the chains of a job that want a driver.
+// needs returns the lanes of a job that want a driver.
 func needs(f *state.Follower) []int {
-	if f.Run == nil || f.Run.Phase == chains.Preparing {
+	if f.Run == nil {
 		return []int{0}
 	}
-	out := make([]int, f.Job.Chains)
-	for i := range out {
-		out[i] = i + 1
-	}
-	return out
+	return f.Run.Lanes()
 }
 
 // lost takes chains away from workers that did not come back in time, and from

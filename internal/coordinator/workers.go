@@ -169,7 +169,7 @@ func (c *Coordinator) loaded(ctx context.Context, r *pb.ReportRequest) error {
 	if err != nil {
 		return err
 	}
-	plan, err := planOf(text, l.Info.D())
+	plan, err := planOf(text, l.Info)
 	if err != nil {
 		return err
 	}
@@ -182,9 +182,9 @@ type Assignment struct {
 	Spec     string           `json:"spec"`
 	Data     string           `json:"data,omitempty"` // address of the table
 	Info     *dataset.Info    `json:"info,omitempty"`
-	Plan     *chains.Plan     `json:"plan,omitempty"`
+	Plan     *chains.Plan     `json:"plan,omitempty"` // none until the data have been read
 	Prepared *chains.Prepared `json:"prepared,omitempty"`
-	Task     *chains.Task     `json:"task,omitempty"` // none for the preparation
+	Work     *chains.Work     `json:"work,omitempty"` // none until the data have been read
 }
 
 // Await returns what a driver is to do, once there is something.
@@ -201,15 +201,15 @@ func (c *Coordinator) Await(ctx context.Context, r *pb.AwaitRequest) (*pb.AwaitR
 			return false, state.ErrFenced
 		}
 		a := Assignment{Spec: j.Spec, Data: j.Data, Info: j.Info, Plan: j.Plan}
-		if r.Chain > 0 {
+		if r.Chain > 0 || f.Run != nil {
 			if f.Run == nil || f.Due != nil {
 				return false, nil
 			}
-			t, ok := f.Run.Task(int(r.Chain))
+			w, ok := f.Run.Work(int(r.Chain))
 			if !ok {
 				return false, nil
 			}
-			a.Prepared, a.Task = f.Run.Prepared, &t
+			a.Prepared, a.Work = f.Run.PreparedFor(w), &w
 		}
 		var err error
 		out, err = json.Marshal(a)
@@ -290,16 +290,41 @@ func (s workersServer) List(ctx context.Context, _ *pb.ListWorkersRequest) (*pb.
 	return &pb.ListWorkersResponse{Workers: all}, nil
 }
 
-// planOf returns the plan of a specification for d inputs.
-func planOf(text string, d int) (*chains.Plan, error) {
-	spec, err := job.ParseString(text)
-	if err != nil {
-		return nil, fmt.Errorf("the job's specification: %w", err)
-	}
-	m, err := spec.KernelModel(d)
+// planOf returns the plan of a specification for a data set.
+func planOf(text string, data *dataset.Info) (*chains.Plan, error) {
+	spec, names, err := modelOf(text, data)
 	if err != nil {
 		return nil, err
 	}
-	p := chains.NewPlan(spec, m.Names())
+	p := spec.Plan(names, data.N())
 	return &p, nil
+}
+
+// certificateOf returns the plan of a run that certifies that of a job.
+func certificateOf(j *state.Job) (*chains.Plan, error) {
+	if j.Info == nil {
+		return nil, fmt.Errorf("%w: there are no draws yet", state.ErrPhase)
+	}
+	spec, names, err := modelOf(j.Spec, j.Info)
+	if err != nil {
+		return nil, err
+	}
+	spec.Sampler.Certify = true
+	if err := spec.Validate(); err != nil {
+		return nil, badField("certify", err.Error())
+	}
+	return spec.Plan(names, j.Info.N()).Certificate, nil
+}
+
+// modelOf returns a specification and the names of its parameters for a data set.
+func modelOf(text string, data *dataset.Info) (*job.Spec, []string, error) {
+	spec, err := job.ParseString(text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the job's specification: %w", err)
+	}
+	m, err := spec.KernelModel(data.D())
+	if err != nil {
+		return nil, nil, err
+	}
+	return spec, m.Names(), nil
 }

@@ -177,7 +177,7 @@ func TestMaliciousReports(t *testing.T) {
 	places := []*pb.Placement{w.driven(id, 1), w.driven(id, 2)}
 	good := func(p *pb.Placement) (task *chains.Task, event []byte) {
 		t.Helper()
-		task = w.assignment(p).Task
+		task = w.assignment(p).Work.Advance
 		event = text(t, chains.Event{Checkpoint: checkpoint(task)})
 		if err := w.report(p, event); err != nil {
 			t.Fatal(err)
@@ -187,7 +187,7 @@ func TestMaliciousReports(t *testing.T) {
 	attack := func(phase string) {
 		t.Helper()
 		p := places[0]
-		task := w.assignment(p).Task
+		task := w.assignment(p).Work.Advance
 		before := allDraws(t, r, id)
 		for what, change := range map[string]func(*chains.Checkpoint){
 			"a draw too few":            func(k *chains.Checkpoint) { k.Draws = k.Draws[1:] },
@@ -252,7 +252,7 @@ func TestMaliciousReports(t *testing.T) {
 		if allDraws(t, r, id) != before {
 			t.Fatalf("%s: what was refused has changed the draws", phase)
 		}
-		if again := w.assignment(p).Task; again.From.Iter != task.From.Iter {
+		if again := w.assignment(p).Work.Advance; again.From.Iter != task.From.Iter {
 			t.Fatalf("%s: what was refused has moved the chain", phase)
 		}
 	}

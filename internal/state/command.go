@@ -111,10 +111,11 @@ type Act struct {
 	Action Action `json:"action"`
 }
 
-// Extend lets a job draw more.
+// Extend lets a job draw more, or be certified.
 type Extend struct {
-	Job   string `json:"job"`
-	Draws int    `json:"draws"`
+	Job         string       `json:"job"`
+	Draws       int          `json:"draws"`
+	Certificate *chains.Plan `json:"certificate,omitempty"` // nil for none
 }
 
 // Fail ends a job that cannot go on.

@@ -17,6 +17,7 @@ const (
 	Preparing   Phase = "preparing"
 	Warmup      Phase = "warmup"
 	Sampling    Phase = "sampling"
+	Certifying  Phase = "certifying"
 	Paused      Phase = "paused"
 	Converged   Phase = "converged"
 	Unconverged Phase = "unconverged"
@@ -31,7 +32,9 @@ func (p Phase) Ended() bool {
 }
 
 // AtWork reports whether the time of a job in this phase counts.
-func (p Phase) AtWork() bool { return p == Preparing || p == Warmup || p == Sampling }
+func (p Phase) AtWork() bool {
+	return p == Preparing || p == Warmup || p == Sampling || p == Certifying
+}
 
 // Job is the record of a job.
 type Job struct {
@@ -142,6 +145,8 @@ func phaseOf(r *chains.Run) Phase {
 		return Warmup
 	case chains.Sampling:
 		return Sampling
+	case chains.Certifying:
+		return Certifying
 	case chains.Done:
 		switch r.Stopped.Reason {
 		case chains.Converged:

@@ -251,7 +251,7 @@ func (m *Machine) report(tx *bbolt.Tx, j *Job, run *chains.Run, r *Report, t tim
 	}
 	for i := range r.Events {
 		e := &r.Events[i]
-		if r.Chain == 0 && e.Prepared == nil || r.Chain > 0 && (e.Checkpoint == nil || e.Checkpoint.Chain != r.Chain) {
+		if r.Chain == 0 && e.Prepared == nil && e.Provisional == nil || r.Chain > 0 && (e.Checkpoint == nil || e.Checkpoint.Chain != r.Chain) {
 			return ErrMalformed
 		}
 		if err := m.add(tx, j, run, e); err != nil {
@@ -268,12 +268,15 @@ func (m *Machine) decide(tx *bbolt.Tx, j *Job, run *chains.Run, d *Decide, t tim
 	if run == nil || j.Phase.Ended() || d.Extends != j.Extends || d.Event.Settings == nil && d.Event.Stop == nil {
 		return ErrPhase
 	}
+	sampled := run.Stopped != nil
 	if err := m.add(tx, j, run, &d.Event); err != nil {
 		return err
 	}
+	if run.Stopped != nil && !sampled {
+		j.Reason, j.DrawsSHA256, j.Final = run.Stopped.Reason, d.DrawsSHA256, d.Final
+	}
 	if run.Phase == chains.Done {
 		j.release(phaseOf(run), t)
-		j.Reason, j.DrawsSHA256, j.Final = run.Stopped.Reason, d.DrawsSHA256, d.Final
 	} else if j.Phase.AtWork() {
 		j.move(phaseOf(run), t)
 	}
@@ -328,7 +331,7 @@ func (m *Machine) extend(tx *bbolt.Tx, j *Job, run *chains.Run, e *Extend, t tim
 	if run == nil || j.Phase == Failed {
 		return ErrPhase
 	}
-	if err := m.add(tx, j, run, &chains.Event{Extend: &chains.Extend{Draws: e.Draws}}); err != nil {
+	if err := m.add(tx, j, run, &chains.Event{Extend: &chains.Extend{Draws: e.Draws, Certificate: e.Certificate}}); err != nil {
 		return err
 	}
 	more := int64(e.Draws) * int64(j.Chains)
@@ -337,9 +340,11 @@ func (m *Machine) extend(tx *bbolt.Tx, j *Job, run *chains.Run, e *Extend, t tim
 	}
 	j.Keeps += more
 	j.Extends++
+	if run.Stopped == nil {
+		j.Reason, j.DrawsSHA256, j.Final = "", "", nil
+	}
 	if j.Phase.Ended() {
 		j.move(Queued, t)
-		j.Reason, j.DrawsSHA256, j.Final = "", "", nil
 		j.Active = 0 // max_time bounds what it is asked for now
 	}
 	return nil

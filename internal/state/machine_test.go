@@ -15,6 +15,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // replica is a machine with its database.
@@ -195,11 +196,11 @@ func act(t *rapid.T, r *replica, f *Follower, step int) Command {
 		}
 	case 7:
 		if f.Run != nil && f.Run.AtBarrier() {
-			s, err := chains.Adapt(f.Run)
+			e, err := sampler.Adapt(f.Run)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.Decide = &Decide{Job: "a", Extends: j.Extends, Event: chains.Event{Settings: s}}
+			c.Decide = &Decide{Job: "a", Extends: j.Extends, Event: *e}
 		} else if f.Run != nil {
 			c.Decide = &Decide{Job: "a", Extends: j.Extends, Event: chains.Event{Stop: &chains.Stop{Reason: chains.MaxTime, Draws: f.Run.MinDraws()}}, DrawsSHA256: "h"}
 		} else {

@@ -158,6 +158,7 @@ func (d *drive) loop() error {
 		}
 	}()
 	var chain *driver.Chain
+	certificate := false // what chain is of
 	for {
 		a, err := d.await(idle)
 		if d.isRevoked() || d.ctx.Err() != nil {
@@ -173,38 +174,46 @@ func (d *drive) loop() error {
 		if err != nil {
 			return err
 		}
-		if d.key.chain == 0 {
-			return d.prepare(j)
-		}
-		if chain == nil {
-			if chain, err = j.chain(d, a.Prepared); err != nil {
-				return err
+		switch w := a.Work; {
+		case w == nil:
+			err = d.tell(j)
+		case w.Advance == nil:
+			err = d.prepare(j, *w)
+		default:
+			if chain == nil || certificate != w.Certificate {
+				if chain, err = j.chain(d, *w, a.Prepared); err != nil {
+					return err
+				}
+				certificate = w.Certificate
 			}
+			err = d.advance(chain, j, *w)
 		}
-		if err := d.advance(chain, j, *a.Task); err != nil && !refused(err) {
+		if err != nil && !refused(err) {
 			return err
 		}
 	}
 }
 
-// prepare reads the data and finds the mode.
-func (d *drive) prepare(j *loaded) error {
+// tell tells what the data are.
+func (d *drive) tell(j *loaded) error {
 	text, err := json.Marshal(coordinator.Loaded{Info: &j.data.Info, InstructionSet: d.w.isa})
 	if err != nil {
 		return err
 	}
-	if err := d.report(&pb.ReportRequest{Loaded: text}); err != nil {
-		return err
-	}
+	return d.report(&pb.ReportRequest{Loaded: text})
+}
+
+// prepare does the work of lane 0.
+func (d *drive) prepare(j *loaded, w chains.Work) error {
 	if err := d.w.Budget.Acquire(d.ctx); err != nil {
 		return err
 	}
-	prep, err := j.driver(d).Prepare(d.ctx)
+	e, err := j.driver(d).Event(d.ctx, w)
 	d.w.Budget.Release()
 	if err != nil {
 		return err
 	}
-	text, err = json.Marshal(chains.Event{Prepared: prep})
+	text, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
@@ -222,7 +231,8 @@ func (d *drive) report(r *pb.ReportRequest) error {
 // advance carries out a task and those that follow from it, while a reporter
 // hands in the checkpoints, and returns when all are durable. errRefused means
 // that the run has moved otherwise: ask anew.
-func (d *drive) advance(chain *driver.Chain, j *loaded, t chains.Task) error {
+func (d *drive) advance(chain *driver.Chain, j *loaded, w chains.Work) error {
+	t, plan := *w.Advance, j.driver(d).For(w).Plan
 	ctx, cancel := context.WithCancelCause(d.ctx)
 	defer cancel(nil)
 	reports := make(chan []byte, pipeline)
@@ -248,7 +258,7 @@ func (d *drive) advance(chain *driver.Chain, j *loaded, t chains.Task) error {
 			if err != nil {
 				return err
 			}
-			text, err := json.Marshal(chains.Event{Checkpoint: k})
+			text, err := json.Marshal(chains.Event{Certificate: w.Certificate, Checkpoint: k})
 			if err != nil {
 				return fmt.Errorf("chain %d: %w", t.Chain, err)
 			}
@@ -257,7 +267,7 @@ func (d *drive) advance(chain *driver.Chain, j *loaded, t chains.Task) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			t, ok = t.Next(j.plan, k)
+			t, ok = t.Next(plan, k)
 		}
 		return nil
 	}()
@@ -282,5 +292,9 @@ func (d *drive) compute(ctx context.Context, chain *driver.Chain, t chains.Task)
 		return nil, err
 	}
 	defer d.w.Budget.Release()
-	return chain.Advance(ctx, t)
+	k, err := chain.Advance(ctx, t)
+	if err == nil {
+		d.w.metrics.shortened.Add(float64(k.Cost.Shortened))
+	}
+	return k, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 )
 
@@ -122,7 +123,7 @@ func (j *loaded) read(ctx context.Context, a *coordinator.Assignment) error {
 	if j.problem, err = spec.Problem(j.data); err != nil {
 		return err
 	}
-	p := chains.NewPlan(spec, j.problem.Model.Names())
+	p := spec.Plan(j.problem.Model.Names(), j.data.N())
 	j.spec, j.plan = spec, &p
 	if j.cache, err = driver.PlanCache(ctx, spec, j.problem, j.w.Budget); err != nil {
 		return err
@@ -148,7 +149,7 @@ func (j *loaded) driver(d *drive) *driver.Driver {
 	j.groups[d.key.chain] = d
 	if j.drv == nil {
 		j.drv = driver.New(driver.Config{Spec: j.spec, Problem: j.problem, Plan: j.plan, Budget: j.w.Budget,
-			Observe:  func(o driver.Observation) { j.w.observe(j.id, o) },
+			Observe:  func(o runlog.Observation) { j.w.observe(j.id, o) },
 			Trace:    j.trace,
 			Operator: func(chain int) driver.Operator { return j.operator(chain) }})
 	}
@@ -183,8 +184,8 @@ func (j *loaded) operator(chain int) driver.Operator {
 }
 
 // chain returns the driver of a chain of the job.
-func (j *loaded) chain(d *drive, prep *chains.Prepared) (*driver.Chain, error) {
-	drv := j.driver(d)
+func (j *loaded) chain(d *drive, w chains.Work, prep *chains.Prepared) (*driver.Chain, error) {
+	drv := j.driver(d).For(w)
 	if err := j.w.Budget.Acquire(d.ctx); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +12,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
-	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 )
 
 // logBuffer collects log lines of jobs and hands them to the coordinators now
@@ -119,14 +118,8 @@ func (b *logBuffer) lost() int {
 	return b.missing
 }
 
-// observe notes what a gradient cost and gave.
-func (w *Worker) observe(job string, o driver.Observation) {
+// observe notes what a driver observed.
+func (w *Worker) observe(job string, o runlog.Observation) {
 	w.metrics.note(o)
-	line, err := json.Marshal(struct {
-		Msg string `json:"msg"`
-		driver.Observation
-	}{"gradient", o})
-	if err == nil {
-		w.logs.add(chainKey{job, o.Chain}, string(line))
-	}
+	w.logs.add(chainKey{job, o.Chain}, o.Line())
 }

@@ -3,8 +3,8 @@ package worker
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 )
 
 // metrics is what a worker measures. Counts of rows and tiles are the meter's
@@ -66,9 +66,9 @@ func newMetrics(w *Worker) *metrics {
 	return m
 }
 
-// note counts what a gradient cost.
-func (m *metrics) note(o driver.Observation) {
-	if o.Trials != nil {
+// note counts what a gradient, or a step, cost.
+func (m *metrics) note(o runlog.Observation) {
+	if o.Kind == runlog.Trials {
 		return
 	}
 	m.solves.Add(float64(o.Solves))
@@ -76,9 +76,8 @@ func (m *metrics) note(o driver.Observation) {
 	m.products.WithLabelValues("double").Add(float64(o.Products - o.Singles))
 	m.products.WithLabelValues("single").Add(float64(o.Singles))
 	m.elements.Add(o.PairsRead)
-	m.gradients.Add(float64(o.Gradients))
-	m.shortened.Add(float64(o.Shortened))
-	if o.Gradients > 0 {
+	if o.Kind == runlog.Gradient {
+		m.gradients.Inc()
 		m.seconds.Observe(o.Seconds)
 	}
 	if o.Solves > 0 {
