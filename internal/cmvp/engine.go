@@ -35,8 +35,8 @@ type Engine interface {
 	// Rows computes the rows [lo,hi) of K·v[c] for each column of n numbers, into
 	// columns of hi−lo. The bounds are multiples of TileRows, or n.
 	Rows(ctx context.Context, dst, v [][]float64, lo, hi int, p Precision) error
-	// Forms computes the sums of the tasks [lo,hi) of the gradient forms, task by
-	// task, group by group and, for each, those that the covariance's Sums list.
+	// Forms computes the sums of the tasks [lo,hi) of the gradient forms: task by
+	// task, group by group and, for each, those that formSums lists.
 	Forms(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error
 	// Cross computes K_f(X*,X)·v[c], without noise, for the m points X*: columns of
 	// m numbers from columns of n. A row's columns are added in increasing order of

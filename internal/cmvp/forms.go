@@ -12,7 +12,7 @@ import (
 type formEngine struct {
 	mul  *multiplier[float64] // the packed features
 	kern *tile.FormKernels
-	sum  *Sums
+	sum  *formSums
 	loop *parallel.Loop
 	ws   []formSpace // by worker
 
@@ -33,7 +33,7 @@ type formSpace struct {
 	sums          []float64 // of one tile pair, by group and slot
 }
 
-func newFormEngine(mul *multiplier[float64], sums *Sums, budget *parallel.Budget, isa tile.ISA) *formEngine {
+func newFormEngine(mul *multiplier[float64], sums *formSums, budget *parallel.Budget, isa tile.ISA) *formEngine {
 	e := &formEngine{mul: mul, kern: tile.FormsFor(isa), sum: sums, ws: make([]formSpace, budget.MaxWorkers())}
 	e.loop = budget.NewLoop(e.task)
 	return e

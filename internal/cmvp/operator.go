@@ -20,7 +20,7 @@ type Operator struct {
 	cov    *kernel.Covariance
 	budget *parallel.Budget
 	engine Engine
-	sum    *Sums
+	sum    *formSums
 
 	f     *kernel.Function
 	noise []float64

@@ -2,7 +2,7 @@ package cmvp
 
 import "github.com/ulisse-gp/ulisse/internal/kernel"
 
-// Sums lists the sums that gradient forms are made of. With P_t the product of a
+// formSums lists the sums that gradient forms are made of. With P_t the product of a
 // term's leaves and D_ℓ what the derivative of a leaf is multiplied by, they are, over
 // all pairs of rows with weights w = Σ u_r v_j + v_r u_j:
 //
@@ -16,7 +16,7 @@ import "github.com/ulisse-gp/ulisse/internal/kernel"
 //
 // A pass over the weights takes a strip that is summed up with another, or with the
 // spread of the features of a leaf. The first passes are those of spreads.
-type Sums struct {
+type formSums struct {
 	cov    *kernel.Covariance
 	slots  []slot
 	passes []pass
@@ -48,8 +48,8 @@ type pass struct {
 	spread bool
 }
 
-func newSums(c *kernel.Covariance) *Sums {
-	s := &Sums{cov: c, only: occurrences(c)}
+func newSums(c *kernel.Covariance) *formSums {
+	s := &formSums{cov: c, only: occurrences(c)}
 	var dots []source
 	var spreads []int
 	for t := range c.Terms() {
@@ -114,7 +114,7 @@ func occurrences(c *kernel.Covariance) []int {
 }
 
 // add adds the slot of a strip.
-func (s *Sums) add(d source) {
+func (s *formSums) add(d source) {
 	if d.leaf {
 		s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[0], term: s.only[d.at]})
 		return
@@ -123,11 +123,11 @@ func (s *Sums) add(d source) {
 }
 
 // Len returns how many sums there are for a task and a group.
-func (s *Sums) Len() int { return len(s.slots) }
+func (s *formSums) Len() int { return len(s.slots) }
 
 // factor returns what turns a sum into a form: σ, and for a spread σ·q, since
 // τ_k Δ_k² = q·(Δz_k)².
-func (s *Sums) factor(f *kernel.Function, at slot) float64 {
+func (s *formSums) factor(f *kernel.Function, at slot) float64 {
 	x := f.Scale()
 	if at.term >= 0 {
 		x = f.Theta()[s.cov.Terms()[at.term].Variance]
@@ -140,7 +140,7 @@ func (s *Sums) factor(f *kernel.Function, at slot) float64 {
 
 // reduce returns the forms of each group that the sums of all tasks, in their
 // order, add up to.
-func (s *Sums) reduce(f *kernel.Function, sums []float64, tasks, groups int) [][]float64 {
+func (s *formSums) reduce(f *kernel.Function, sums []float64, tasks, groups int) [][]float64 {
 	per, params := len(s.slots), len(s.cov.Params())
 	out, all := make([][]float64, groups), make([]float64, groups*params)
 	for g := range out {

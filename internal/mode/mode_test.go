@@ -36,6 +36,42 @@ func problem(t *testing.T, n, d int, ard bool) *posterior.Problem {
 	return posterior.NewProblem(m, kernel.NewInputs(n, d, x), y)
 }
 
+// Starts know parameters by their roles: terms share a variance of one, and the
+// inputs of a term a squared distance.
+func TestStartsByRole(t *testing.T) {
+	for _, x := range []struct {
+		c    *kernel.Covariance
+		want []float64
+	}{
+		{kernel.Single(kernel.RBF, 4, false), []float64{1, 0.125, 0.1}},
+		{kernel.Single(kernel.RBF, 2, true), []float64{1, 0.25, 0.25, 0.1}},
+	} {
+		m := posterior.NewModel(x.c, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
+		for i, psi := range starts(m.Params)[0] {
+			if math.Abs(math.Exp(psi)-x.want[i]) > 1e-15 {
+				t.Errorf("%v: %s starts at %v, want %v", x.c, m.Params[i].Name(), math.Exp(psi), x.want[i])
+			}
+		}
+	}
+	a := param.Param{Term: "trend", Symbol: "sigma", Role: param.Variance}
+	b := param.Param{Term: "short", Symbol: "sigma", Role: param.Variance}
+	rate := func(term, index string) param.Param {
+		return param.Param{Term: term, Symbol: "tau", Index: index, Role: param.Rate}
+	}
+	c, err := kernel.New(3, kernel.Term{Variance: a, Leaves: []kernel.Leaf{&kernel.Stationary{Family: kernel.RBF, Inputs: []int{0}, Rates: []param.Param{rate("trend", "")}}}},
+		kernel.Term{Variance: b, Leaves: []kernel.Leaf{&kernel.Stationary{Family: kernel.RBF, Inputs: []int{1, 2}, Rates: []param.Param{rate("short", "y"), rate("short", "z")}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := posterior.NewModel(c, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
+	want := map[string]float64{"trend.sigma": 0.5, "trend.tau": 0.5, "short.sigma": 0.5, "short.tau[y]": 0.25, "short.tau[z]": 0.25, "lambda": 0.1}
+	for i, psi := range starts(m.Params)[0] {
+		if name := m.Params[i].Name(); math.Abs(math.Exp(psi)-want[name]) > 1e-15 {
+			t.Errorf("%s starts at %v, want %v", name, math.Exp(psi), want[name])
+		}
+	}
+}
+
 func TestDense(t *testing.T) {
 	for _, ard := range []bool{false, true} {
 		p := problem(t, 150, 2, ard)

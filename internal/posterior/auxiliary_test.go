@@ -37,8 +37,17 @@ func testAuxiliary(t *testing.T, p *Problem, rank int) *Auxiliary {
 func TestAuxiliaryMarginalIsThePosterior(t *testing.T) {
 	const n, rank = 50, 12
 	ctx := context.Background()
+	var problems []*Problem
 	for _, f := range kernel.Families() {
-		p := testProblem(t, f, n, 2, true)
+		problems = append(problems, testProblem(t, f, n, 2, true))
+	}
+	sum, err := kernel.Parse("a*rbf(1:u)*matern32(2:v)+b*matern12(1-2:w)", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems = append(problems, NewProblem(testModel(t, sum), problems[0].Inputs, problems[0].Y))
+	for _, p := range problems {
+		f := p.Covariance
 		a := testAuxiliary(t, p, rank)
 		oracle := NewDense(p, parallel.NewBudget(1))
 		w := make([]float64, n)

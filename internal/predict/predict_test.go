@@ -23,7 +23,12 @@ import (
 // example returns n training rows of a smooth function with noise, m test rows,
 // and draws around plausible parameters.
 func example(f kernel.Family, ard bool, n, d, m, draws int) (Config, *kernel.Inputs) {
-	r := rand.New(rand.NewPCG(1, uint64(f)))
+	return exampleOf(kernel.Single(f, d, ard), n, m, draws)
+}
+
+func exampleOf(cov *kernel.Covariance, n, m, draws int) (Config, *kernel.Inputs) {
+	d := cov.Dim()
+	r := rand.New(rand.NewPCG(1, uint64(d)))
 	points := func(n int) *kernel.Inputs {
 		x := make([]float64, n*d)
 		for i := range x {
@@ -37,7 +42,7 @@ func example(f kernel.Family, ard bool, n, d, m, draws int) (Config, *kernel.Inp
 		x := in.Row(i)
 		y[i] = math.Sin(2*x[0]) + x[d-1] + 0.2*r.NormFloat64()
 	}
-	model := posterior.NewModel(kernel.Single(f, d, ard), likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
+	model := posterior.NewModel(cov, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
 	c := Config{Problem: posterior.NewProblem(model, in, y), Budget: parallel.NewBudget(2), Seed: 1}
 	c.Operator = cmvp.New(in, model.Covariance, c.Budget)
 	for range draws {
@@ -97,37 +102,42 @@ func predict(t *testing.T, c Config, o Options, points *kernel.Inputs) (*Moments
 }
 
 func TestAgainstDense(t *testing.T) {
-	families := kernel.Families()
-	if testing.Short() {
-		families = families[:2]
+	sum, err := kernel.Parse("a*rbf(1:u)*matern32(2:v)+b*matern52(1-3:w)", 3)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, f := range families {
-		for _, mixed := range []bool{false, true} {
-			for _, latent := range []bool{false, true} {
-				c, points := example(f, mixed, 250, 3, 20, 3)
-				c.Mixed = mixed
-				o := Options{Latent: latent}
-				got, stats := predict(t, c, o, points)
-				if stats.Unconverged > 0 || stats.Clipped > 0 {
-					t.Errorf("%v: %+v", f, stats)
-				}
-				if stats.Bound > 1.01*DefaultTolerance {
-					t.Errorf("%v, mixed %v, latent %v: sds are known to %g only", f, mixed, latent, stats.Bound)
-				}
-				for s, psi := range c.Draws {
-					mean, variance := dense(t, c.Problem, psi, points)
-					for i := range mean {
-						noise := math.Exp(psi[len(psi)-1])
-						if latent {
-							noise = 0
-						}
-						sd, want := math.Sqrt(got.Var[s][i]+noise), math.Sqrt(variance[i]+noise)
-						if math.Abs(sd/want-1) > DefaultTolerance {
-							t.Errorf("%v, mixed %v, latent %v, draw %d, row %d: sd %g, want %g", f, mixed, latent, s, i, sd, want)
-						}
-						if math.Abs(got.Mean[s][i]-mean[i]) > 1e-6*want {
-							t.Errorf("%v, mixed %v, draw %d, row %d: mean %g, want %g", f, mixed, s, i, got.Mean[s][i], mean[i])
-						}
+	covariances := []*kernel.Covariance{sum}
+	for i, f := range kernel.Families() {
+		if !testing.Short() || i < 2 {
+			covariances = append(covariances, kernel.Single(f, 3, false), kernel.Single(f, 3, true))
+		}
+	}
+	for i, f := range covariances {
+		mixed := i%2 == 0
+		for _, latent := range []bool{false, true} {
+			c, points := exampleOf(f, 250, 20, 3)
+			c.Mixed = mixed
+			o := Options{Latent: latent}
+			got, stats := predict(t, c, o, points)
+			if stats.Unconverged > 0 || stats.Clipped > 0 {
+				t.Errorf("%v: %+v", f, stats)
+			}
+			if stats.Bound > 1.01*DefaultTolerance {
+				t.Errorf("%v, mixed %v, latent %v: sds are known to %g only", f, mixed, latent, stats.Bound)
+			}
+			for s, psi := range c.Draws {
+				mean, variance := dense(t, c.Problem, psi, points)
+				for i := range mean {
+					noise := math.Exp(psi[len(psi)-1])
+					if latent {
+						noise = 0
+					}
+					sd, want := math.Sqrt(got.Var[s][i]+noise), math.Sqrt(variance[i]+noise)
+					if math.Abs(sd/want-1) > DefaultTolerance {
+						t.Errorf("%v, mixed %v, latent %v, draw %d, row %d: sd %g, want %g", f, mixed, latent, s, i, sd, want)
+					}
+					if math.Abs(got.Mean[s][i]-mean[i]) > 1e-6*want {
+						t.Errorf("%v, mixed %v, draw %d, row %d: mean %g, want %g", f, mixed, s, i, got.Mean[s][i], mean[i])
 					}
 				}
 			}

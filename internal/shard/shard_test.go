@@ -20,6 +20,8 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/param"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -258,5 +260,31 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 	}
 	if l := served.Load(); l.Tiles == 0 || l.Pairs == 0 || l.BusySeconds == 0 || l.BytesSent == 0 || l.BytesReceived == 0 {
 		t.Errorf("the members did nothing: %v", l)
+	}
+}
+
+// A preconditioner is built through the group's products, and is the same as that of
+// the driver alone.
+func TestPreconditionerOverAGroup(t *testing.T) {
+	p := newProblem(kernel.RBF, 1100, 3, 1)
+	served := &Meter{}
+	g, _, _ := cluster(t, p, 2, ServerConfig{Meter: served})
+	g.Set(p.theta, []float64{0.3})
+	alone := p.operator()
+	alone.Set(p.theta, []float64{0.3})
+	for _, kind := range []string{"svd", "rpcholesky"} {
+		var solved [2][][]float64
+		for i, k := range []precond.Covariance{g, alone} {
+			pre, err := precond.Build(t.Context(), kind, k, 40, random.Key{Seed: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			solved[i] = solve.Columns(1100, 1)
+			pre.Solve(solved[i], p.v)
+		}
+		equal(t, solved[0], solved[1])
+		if kind == "svd" && served.Load().Tiles == 0 {
+			t.Error("the members computed nothing")
+		}
 	}
 }
