@@ -143,7 +143,7 @@ func (s *settings) cell(ctx context.Context, op *cmvp.Operator, y []float64, kin
 		if precond.HasFactor(kind) {
 			continue
 		}
-		p, err := precond.BuildInner(kind, op, 0)
+		p, err := precond.BuildInner(ctx, kind, op, 0)
 		if err != nil { // too many inputs
 			its[kind] = 0
 			continue

@@ -67,7 +67,8 @@ func New(dim int, terms ...Term) (*Covariance, error) {
 		return nil, errors.New("a covariance needs a term")
 	}
 	c := &Covariance{dim: dim}
-	seen := map[string]int{} // leaves by their text
+	names := map[string]int{} // of parameters: their places
+	seen := map[string]int{}  // leaves by their text
 	for _, t := range terms {
 		if len(t.Leaves) == 0 {
 			return nil, fmt.Errorf("the term of %s has no leaf", t.Variance.Name())
@@ -75,7 +76,7 @@ func New(dim int, terms ...Term) (*Covariance, error) {
 		if t.Variance.Role != param.Variance {
 			return nil, fmt.Errorf("the variance %s of a term has another role", t.Variance.Name())
 		}
-		v, err := c.add(t.Variance)
+		v, err := c.add(names, t.Variance)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +85,7 @@ func New(dim int, terms ...Term) (*Covariance, error) {
 			if err := l.check(dim); err != nil {
 				return nil, err
 			}
-			places, err := c.addAll(l.Params())
+			places, err := c.addAll(names, l.Params())
 			if err != nil {
 				return nil, err
 			}
@@ -102,21 +103,23 @@ func New(dim int, terms ...Term) (*Covariance, error) {
 }
 
 // add returns the place of a parameter.
-func (c *Covariance) add(p param.Param) (int, error) {
+func (c *Covariance) add(names map[string]int, p param.Param) (int, error) {
 	if p.Symbol == "" {
 		return 0, errors.New("a parameter of the covariance has no name")
 	}
-	for i, q := range c.params {
-		if q.Name() == p.Name() {
-			if q.Role != p.Role {
-				return 0, fmt.Errorf("the parameter %s has two roles", p.Name())
-			}
-			c.params[i].Inputs = union(q.Inputs, p.Inputs)
-			return i, nil
-		}
+	i, ok := names[p.Name()]
+	if !ok {
+		i = len(c.params)
+		names[p.Name()] = i
+		c.params = append(c.params, p)
+		return i, nil
 	}
-	c.params = append(c.params, p)
-	return len(c.params) - 1, nil
+	q := &c.params[i]
+	if q.Role != p.Role {
+		return 0, fmt.Errorf("the parameter %s has two roles", p.Name())
+	}
+	q.Inputs = union(q.Inputs, p.Inputs)
+	return i, nil
 }
 
 // union returns the elements of both in increasing order.
@@ -126,11 +129,11 @@ func union(a, b []int) []int {
 	return slices.Compact(all)
 }
 
-func (c *Covariance) addAll(ps []param.Param) ([]int, error) {
+func (c *Covariance) addAll(names map[string]int, ps []param.Param) ([]int, error) {
 	at := make([]int, len(ps))
 	for i, p := range ps {
 		var err error
-		if at[i], err = c.add(p); err != nil {
+		if at[i], err = c.add(names, p); err != nil {
 			return nil, err
 		}
 	}

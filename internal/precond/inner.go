@@ -36,7 +36,7 @@ type Inner struct {
 var _ solve.VariablePreconditioner = (*Inner)(nil)
 
 // innerKinds are the preconditioners with an inner CG, by name.
-var innerKinds = map[string]func(k Covariance, rank int) (operator func() solve.Operator, size int, err error){
+var innerKinds = map[string]func(ctx context.Context, k Covariance, rank int) (operator func() solve.Operator, size int, err error){
 	"regularized": regularized,
 	"ski":         gridInterpolation,
 }
@@ -49,12 +49,12 @@ func HasFactor(kind string) bool { _, inner := innerKinds[kind]; return !inner }
 
 // BuildInner builds a preconditioner with an inner CG for K(θ) as it stands. The rank is the number of grid points of ski, or 0 for as many as
 // there are rows; regularized has none.
-func BuildInner(kind string, k Covariance, rank int) (*Inner, error) {
+func BuildInner(ctx context.Context, kind string, k Covariance, rank int) (*Inner, error) {
 	build, ok := innerKinds[kind]
 	if !ok {
 		return nil, fmt.Errorf("unknown preconditioner %q: use one of %s", kind, strings.Join(InnerKinds(), ", "))
 	}
-	operator, size, err := build(k, rank)
+	operator, size, err := build(ctx, k, rank)
 	if err != nil {
 		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 	}
@@ -114,7 +114,7 @@ type P interface {
 // the automatic one.
 func BuildAny(ctx context.Context, kind string, k Covariance, rank int, key random.Key) (P, error) {
 	if slices.Contains(InnerKinds(), kind) {
-		return BuildInner(kind, k, rank)
+		return BuildInner(ctx, kind, k, rank)
 	}
 	if rank == 0 {
 		rank = AutoRank(k.Len())

@@ -2,6 +2,7 @@ package precond
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -80,7 +81,7 @@ func testInnerFormulas(t *testing.T, op *cmvp.Operator) {
 	want["ski"] = ski
 
 	for _, kind := range InnerKinds() {
-		p, err := BuildInner(kind, op, per*per)
+		p, err := BuildInner(t.Context(), kind, op, per*per)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +117,7 @@ func TestInnerInFlexibleCG(t *testing.T) {
 	}
 	plain := solveWith(solve.Options{}).Iterations[0]
 	for kind, share := range map[string]float64{"ski": 0.2, "regularized": 0.9} {
-		p, err := BuildInner(kind, op, 0)
+		p, err := BuildInner(t.Context(), kind, op, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,6 +126,9 @@ func TestInnerInFlexibleCG(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
+		if _, err := BuildInner(ctx, "ski", op, 0); !errors.Is(err, context.Canceled) {
+			t.Errorf("ski: %v, want that the context was cancelled", err)
+		}
 		if err := p.SolveContext(ctx, solve.Columns(n, 1), b); err != context.Canceled {
 			t.Errorf("%s: %v, want that the context was cancelled", kind, err)
 		}
@@ -136,7 +140,7 @@ func TestInnerBitsDoNotDependOnThreads(t *testing.T) {
 	for _, kind := range InnerKinds() {
 		var want [][]float64
 		for _, cores := range []int{1, 4} {
-			p, err := BuildInner(kind, operator(n, 2, cores, kernel.Matern52, 1, 0.1), 0)
+			p, err := BuildInner(t.Context(), kind, operator(n, 2, cores, kernel.Matern52, 1, 0.1), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,15 +162,15 @@ func TestInnerBitsDoNotDependOnThreads(t *testing.T) {
 }
 
 func TestGridsAreForFewInputsAndProducts(t *testing.T) {
-	_, err := BuildInner("ski", composite(t, 20, 1), 0)
+	_, err := BuildInner(t.Context(), "ski", composite(t, 20, 1), 0)
 	if want := "ski preconditioner: a grid needs a covariance that is a product over the inputs, not a sum of terms: choose another kind"; fmt.Sprint(err) != want {
 		t.Errorf("got %v", err)
 	}
-	_, err = BuildInner("ski", operator(20, 5, 1, kernel.RBF, 1, 1), 0)
+	_, err = BuildInner(t.Context(), "ski", operator(20, 5, 1, kernel.RBF, 1, 1), 0)
 	if want := "ski preconditioner: a grid over 5 inputs has too many points: it is for 4 inputs at most"; fmt.Sprint(err) != want {
 		t.Errorf("got %v", err)
 	}
-	if _, err := BuildInner("nystrom", operator(20, 2, 1, kernel.RBF, 1, 1), 0); err == nil {
+	if _, err := BuildInner(t.Context(), "nystrom", operator(20, 2, 1, kernel.RBF, 1, 1), 0); err == nil {
 		t.Error("nystrom has no inner CG")
 	}
 }

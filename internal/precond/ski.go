@@ -36,7 +36,7 @@ type grid struct {
 	budget  *parallel.Budget
 }
 
-func gridInterpolation(k Covariance, points int) (func() solve.Operator, int, error) {
+func gridInterpolation(ctx context.Context, k Covariance, points int) (func() solve.Operator, int, error) {
 	in, f := k.Inputs(), k.Function()
 	n, d := in.Len(), in.Dim()
 	if len(f.Covariance().Terms()) > 1 {
@@ -77,7 +77,11 @@ func gridInterpolation(k Covariance, points int) (func() solve.Operator, int, er
 				g.weight[at] *= w
 			}
 		}
-		g.size, g.along = append(g.size, per), append(g.along, correlations(f, d, q, per, step))
+		a, err := correlations(ctx, f, d, q, per, step)
+		if err != nil {
+			return nil, 0, err
+		}
+		g.size, g.along = append(g.size, per), append(g.along, a)
 		total *= per
 	}
 	floats.Scale(f.Scale(), g.along[0].Data)
@@ -85,16 +89,19 @@ func gridInterpolation(k Covariance, points int) (func() solve.Operator, int, er
 }
 
 // correlations returns those between equidistant points along an input.
-func correlations(f *kernel.Function, dim, input, points int, step float64) blas64.General {
+func correlations(ctx context.Context, f *kernel.Function, dim, input, points int, step float64) (blas64.General, error) {
 	a := blas64.General{Rows: points, Cols: points, Stride: points, Data: make([]float64, points*points)}
 	origin, x := make([]float64, dim), make([]float64, dim)
 	for i := range points {
+		if err := ctx.Err(); err != nil {
+			return a, err
+		}
 		for j := range points {
 			x[input] = float64(i-j) * step
 			a.Data[i*points+j] = f.Correlation(x, origin)
 		}
 	}
-	return a
+	return a, nil
 }
 
 // Len returns n.

@@ -59,10 +59,12 @@ type Operator interface {
 
 // Config says what to predict from.
 type Config struct {
-	Problem  *posterior.Problem
-	Operator Operator    // over the problem's inputs; the predictor sets its θ
-	Draws    [][]float64 // of ψ
-	Budget   *parallel.Budget
+	Problem *posterior.Problem
+	Draws   [][]float64 // of ψ
+	Budget  *parallel.Budget
+	// Operator is over the problem's inputs; the predictor sets its θ. nil means one
+	// on the cores of the budget.
+	Operator Operator
 	Seed     uint64 // of the preconditioner
 	// Kind and Rank are the preconditioner's; rank 0 leaves it to the program.
 	Kind    string
@@ -122,7 +124,7 @@ const (
 // FromSpec returns the configuration that a specification asks for.
 func FromSpec(s *job.Spec, p *posterior.Problem, draws [][]float64, budget *parallel.Budget) Config {
 	so := &s.Solver
-	return Config{Problem: p, Operator: cmvp.New(p.Inputs, p.Covariance, budget), Draws: draws, Budget: budget, Seed: s.Seed, Kind: so.Preconditioner.Kind, Rank: so.Preconditioner.Rank.Or(0),
+	return Config{Problem: p, Draws: draws, Budget: budget, Seed: s.Seed, Kind: so.Preconditioner.Kind, Rank: so.Preconditioner.Rank.Or(0),
 		MaxIter: so.MaxIterations.Or(0), Mixed: so.Mixed(false)}
 }
 
@@ -191,6 +193,9 @@ func New(c Config) (*Predictor, error) {
 	}
 	if c.MaxIter == 0 {
 		c.MaxIter = min(maxIterations, 10*len(p.Y)+100)
+	}
+	if c.Operator == nil {
+		c.Operator = cmvp.New(p.Inputs, p.Covariance, c.Budget)
 	}
 	s, err := newSurface(c.Draws)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
@@ -44,7 +43,6 @@ func exampleOf(cov *kernel.Covariance, n, m, draws int) (Config, *kernel.Inputs)
 	}
 	model := posterior.NewModel(cov, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
 	c := Config{Problem: posterior.NewProblem(model, in, y), Budget: parallel.NewBudget(2), Seed: 1}
-	c.Operator = cmvp.New(in, model.Covariance, c.Budget)
 	for range draws {
 		psi := make([]float64, model.NumParams())
 		for i := range psi {
