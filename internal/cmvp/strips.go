@@ -90,12 +90,18 @@ type strips[T tile.Real] struct {
 	leaves []leaf[T]
 	terms  []kernel.TermAt
 	weight []T // of each term: its share of the scale
+
+	one      func(k, zi, zj []T, d, panels int) // what evaluates K_f that is one leaf; else nil
+	features int                                // of that leaf
 }
 
 func newStrips[T tile.Real](c *kernel.Covariance, kern *tile.Kernels[T]) strips[T] {
 	s := strips[T]{kern: kern, terms: c.Terms(), weight: make([]T, len(c.Terms()))}
 	for i, l := range c.Leaves() {
 		s.leaves = append(s.leaves, newLeaf(l, c.LeafParams(i), kern))
+	}
+	if len(s.terms) == 1 && len(s.terms[0].Leaves) == 1 {
+		s.one, s.features = s.leaves[0].eval, s.leaves[0].features()
 	}
 	return s
 }
@@ -133,7 +139,7 @@ func (s *strips[T]) scratch(buf []T) []T {
 }
 
 // single reports whether K_f is one leaf, whose strips are those of K_f.
-func (s *strips[T]) single() bool { return len(s.terms) == 1 && len(s.terms[0].Leaves) == 1 }
+func (s *strips[T]) single() bool { return s.one != nil }
 
 // strip returns strip i of a workspace.
 func strip[T tile.Real](ws []T, i int) []T { return ws[i*stripSize:][:stripSize:stripSize] }
@@ -141,11 +147,15 @@ func strip[T tile.Real](ws []T, i int) []T { return ws[i*stripSize:][:stripSize:
 // eval sets the strip k to rows from row on of the points zi against panels of the
 // points zj from column col on.
 func (s *strips[T]) eval(k, ws []T, zi [][]T, row int, zj [][]T, col, panels int) {
-	if s.single() {
-		d := s.leaves[0].features()
-		s.leaves[0].eval(k, rowPack(zi[0], row, d), zj[0][col*d:], d, panels)
+	if s.one != nil {
+		s.one(k, rowPack(zi[0], row, s.features), zj[0][col*s.features:], s.features, panels)
 		return
 	}
+	s.combine(k, ws, zi, row, zj, col, panels)
+}
+
+// combine is eval for a K_f of several leaves.
+func (s *strips[T]) combine(k, ws []T, zi [][]T, row int, zj [][]T, col, panels int) {
 	for i := range s.leaves {
 		d := s.leaves[i].features()
 		s.leaves[i].eval(strip(ws, i), rowPack(zi[i], row, d), zj[i][col*d:], d, panels)
