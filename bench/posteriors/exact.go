@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ulisse-gp/ulisse/internal/evidence"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/metropolis"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -41,17 +42,21 @@ func newExact(p *posterior.Problem, b *parallel.Budget) *exact {
 	if len(p.Y) > alone {
 		n, own = 1, func() *parallel.Budget { return b }
 	}
+	leaf := p.Covariance.Leaves()[0].(*kernel.Stationary)
 	var x []float64
 	for i := range p.Y {
 		x = append(x, p.Inputs.Row(i)...)
 	}
 	for range n {
 		budget := own()
-		cov := evidence.NewStationary(p.Model.Family, p.Model.ARD, p.Model.Dim, x, budget)
+		cov := evidence.NewStationary(leaf.Family, ard(p), p.Inputs.Dim(), x, budget)
 		e.workers = append(e.workers, &worker{problem: p, cov: cov, ev: evidence.New(cov, p.Y, budget)})
 	}
 	return e
 }
+
+// ard reports whether a problem has a length-scale for each input.
+func ard(p *posterior.Problem) bool { return len(p.Covariance.LeafParams(0)) > 1 }
 
 // each runs body for i in [0,n), on as many cores as there are workers for.
 func (e *exact) each(n int, body func(w *worker, i int)) {

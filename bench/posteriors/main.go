@@ -107,8 +107,8 @@ func reference(ctx context.Context, path string, o options) (*Summary, error) {
 	if err := e.check(posterior.NewDense(problem, budget)); err != nil {
 		return nil, err
 	}
-	s := &Summary{Rows: len(problem.Y), Inputs: problem.Model.Dim, Kernel: problem.Model.Family.String(),
-		ARD: problem.Model.ARD, Priors: spec.Model.Priors, DataSHA256: data.SHA256, Seed: o.seed}
+	s := &Summary{Rows: len(problem.Y), Inputs: problem.Inputs.Dim(), Kernel: spec.Model.Kernel,
+		ARD: spec.Model.ARD, Priors: spec.Model.Priors, DataSHA256: data.SHA256, Seed: o.seed}
 
 	began := time.Now()
 	peaks, err := e.modes(ctx, o)
@@ -139,8 +139,8 @@ func (e *exact) modes(ctx context.Context, o options) ([]*maxima.Maximum, error)
 	}
 	roles[0], roles[len(roles)-1] = maxima.Variance, maxima.Noise
 	inputs := 1
-	if !e.problem.Model.ARD {
-		inputs = e.problem.Model.Dim
+	if !ard(e.problem) {
+		inputs = e.problem.Inputs.Dim()
 	}
 	starts := maxima.Starts(roles, inputs, o.starts, o.stream(random.Start, search))
 	climbs := make([]*maxima.Climb, len(starts))

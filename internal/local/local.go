@@ -155,7 +155,7 @@ func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, lane int)
 			}
 			if chain == nil || certificate != w.Certificate {
 				var err error
-				if chain, err = r.Driver.For(w).NewChain(prep, lane); err != nil {
+				if chain, err = r.Driver.For(w).NewChain(ctx, prep, lane); err != nil {
 					return nil, err
 				}
 				certificate = w.Certificate

@@ -46,10 +46,15 @@ func FitPolynomial(ctx context.Context, w *Whitening, obs []Observation, degree 
 	}
 	p := &Polynomial{white: w, basis: newBasis(w.Dim(), degree), constant: o.values, budget: b}
 	rows, y := p.design(o)
-	gram := rows.Gram(b)
+	gram, err := rows.Gram(ctx, b)
+	if err != nil {
+		return nil, err
+	}
 	right := make([][]float64, 1)
 	right[0] = make([]float64, p.size())
-	rows.MulTrans(right, [][]float64{y}, b)
+	if err := rows.MulTrans(ctx, right, [][]float64{y}, b); err != nil {
+		return nil, err
+	}
 	p.sd = make([]float64, degree+1)
 	for d := range p.sd {
 		p.sd[d] = flatSD

@@ -4523,6 +4523,95 @@ l80:
 	VZEROUPPER
 	RET
 
+// func avx2MultiplyF64(dst []float64, a []float64, b []float64, n int)
+// Requires: AVX
+TEXT ·avx2MultiplyF64(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ a_base+24(FP), CX
+	MOVQ b_base+48(FP), DX
+	MOVQ n+72(FP), BX
+	SHRQ $0x05, BX
+	JZ   l82
+
+l83:
+	VMOVUPD (CX), Y0
+	VMULPD  (DX), Y0, Y0
+	VMOVUPD Y0, (AX)
+	VMOVUPD 32(CX), Y0
+	VMULPD  32(DX), Y0, Y0
+	VMOVUPD Y0, 32(AX)
+	VMOVUPD 64(CX), Y0
+	VMULPD  64(DX), Y0, Y0
+	VMOVUPD Y0, 64(AX)
+	VMOVUPD 96(CX), Y0
+	VMULPD  96(DX), Y0, Y0
+	VMOVUPD Y0, 96(AX)
+	VMOVUPD 128(CX), Y0
+	VMULPD  128(DX), Y0, Y0
+	VMOVUPD Y0, 128(AX)
+	VMOVUPD 160(CX), Y0
+	VMULPD  160(DX), Y0, Y0
+	VMOVUPD Y0, 160(AX)
+	VMOVUPD 192(CX), Y0
+	VMULPD  192(DX), Y0, Y0
+	VMOVUPD Y0, 192(AX)
+	VMOVUPD 224(CX), Y0
+	VMULPD  224(DX), Y0, Y0
+	VMOVUPD Y0, 224(AX)
+	ADDQ    $0x00000100, AX
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000100, DX
+	DECQ    BX
+	JNZ     l83
+
+l82:
+	VZEROUPPER
+	RET
+
+// func avx2AddScaledF64(y []float64, x []float64, c float64, n int)
+// Requires: AVX, FMA3
+TEXT ·avx2AddScaledF64(SB), NOSPLIT, $0-64
+	MOVQ         y_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	VBROADCASTSD c+48(FP), Y0
+	MOVQ         n+56(FP), DX
+	SHRQ         $0x05, DX
+	JZ           l84
+
+l85:
+	VMOVUPD     (AX), Y1
+	VFMADD231PD (CX), Y0, Y1
+	VMOVUPD     Y1, (AX)
+	VMOVUPD     32(AX), Y1
+	VFMADD231PD 32(CX), Y0, Y1
+	VMOVUPD     Y1, 32(AX)
+	VMOVUPD     64(AX), Y1
+	VFMADD231PD 64(CX), Y0, Y1
+	VMOVUPD     Y1, 64(AX)
+	VMOVUPD     96(AX), Y1
+	VFMADD231PD 96(CX), Y0, Y1
+	VMOVUPD     Y1, 96(AX)
+	VMOVUPD     128(AX), Y1
+	VFMADD231PD 128(CX), Y0, Y1
+	VMOVUPD     Y1, 128(AX)
+	VMOVUPD     160(AX), Y1
+	VFMADD231PD 160(CX), Y0, Y1
+	VMOVUPD     Y1, 160(AX)
+	VMOVUPD     192(AX), Y1
+	VFMADD231PD 192(CX), Y0, Y1
+	VMOVUPD     Y1, 192(AX)
+	VMOVUPD     224(AX), Y1
+	VFMADD231PD 224(CX), Y0, Y1
+	VMOVUPD     Y1, 224(AX)
+	ADDQ        $0x00000100, AX
+	ADDQ        $0x00000100, CX
+	DECQ        DX
+	JNZ         l85
+
+l84:
+	VZEROUPPER
+	RET
+
 // func avx2WeighF64(sum []float64, m []float64, k []float64, h []float64, ui []float64, vi []float64, uj []float64, vj []float64, s int, ld int, panels int)
 // Requires: AVX, FMA3
 TEXT ·avx2WeighF64(SB), NOSPLIT, $0-216
@@ -4542,10 +4631,10 @@ TEXT ·avx2WeighF64(SB), NOSPLIT, $0-216
 	VXORPD Y0, Y0, Y0
 	VXORPD Y1, Y1, Y1
 
-l82:
+l86:
 	MOVQ $0x00000004, R12
 
-l83:
+l87:
 	VXORPD Y1, Y1, Y1
 	VXORPD Y2, Y2, Y2
 	VXORPD Y3, Y3, Y3
@@ -4556,7 +4645,7 @@ l83:
 	VXORPD Y8, Y8, Y8
 	XORQ   R13, R13
 
-l84:
+l88:
 	VMOVUPD      (SI)(R13*1), Y9
 	VMOVUPD      (DI)(R13*1), Y11
 	VMOVUPD      32(SI)(R13*1), Y10
@@ -4587,7 +4676,7 @@ l84:
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         $0x00000100, R13
 	CMPQ         R13, R8
-	JNE          l84
+	JNE          l88
 	VFMADD231PD  (AX), Y1, Y0
 	VMULPD       (CX), Y1, Y1
 	VMOVUPD      Y1, (R10)
@@ -4622,7 +4711,7 @@ l84:
 	VXORPD       Y8, Y8, Y8
 	XORQ         R13, R13
 
-l85:
+l89:
 	VMOVUPD      (SI)(R13*1), Y9
 	VMOVUPD      (DI)(R13*1), Y11
 	VMOVUPD      32(SI)(R13*1), Y10
@@ -4653,7 +4742,7 @@ l85:
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         $0x00000100, R13
 	CMPQ         R13, R8
-	JNE          l85
+	JNE          l89
 	VFMADD231PD  8192(AX), Y1, Y0
 	VMULPD       8192(CX), Y1, Y1
 	VMOVUPD      Y1, 8192(R10)
@@ -4684,11 +4773,11 @@ l85:
 	ADDQ         $0x00000040, DI
 	ADDQ         $0x00000040, R10
 	DECQ         R12
-	JNZ          l83
+	JNZ          l87
 	ADDQ         R11, SI
 	ADDQ         R11, DI
 	DECQ         R9
-	JNZ          l82
+	JNZ          l86
 	MOVQ         sum_base+0(FP), AX
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPD       X1, X0, X0
@@ -4717,10 +4806,10 @@ TEXT ·avx2SumsF64(SB), NOSPLIT, $0-192
 	VXORPD Y0, Y0, Y0
 	VXORPD Y1, Y1, Y1
 
-l86:
+l90:
 	MOVQ $0x00000004, R11
 
-l87:
+l91:
 	VXORPD Y2, Y2, Y2
 	VXORPD Y3, Y3, Y3
 	VXORPD Y4, Y4, Y4
@@ -4731,7 +4820,7 @@ l87:
 	VXORPD Y9, Y9, Y9
 	XORQ   R12, R12
 
-l88:
+l92:
 	VMOVUPD      (SI)(R12*1), Y10
 	VMOVUPD      (DI)(R12*1), Y12
 	VMOVUPD      32(SI)(R12*1), Y11
@@ -4762,7 +4851,7 @@ l88:
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         $0x00000100, R12
 	CMPQ         R12, R8
-	JNE          l88
+	JNE          l92
 	VFMADD231PD  (AX), Y2, Y0
 	VFMADD231PD  (CX), Y2, Y1
 	VFMADD231PD  32(AX), Y3, Y0
@@ -4789,7 +4878,7 @@ l88:
 	VXORPD       Y9, Y9, Y9
 	XORQ         R12, R12
 
-l89:
+l93:
 	VMOVUPD      (SI)(R12*1), Y10
 	VMOVUPD      (DI)(R12*1), Y12
 	VMOVUPD      32(SI)(R12*1), Y11
@@ -4820,7 +4909,7 @@ l89:
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         $0x00000100, R12
 	CMPQ         R12, R8
-	JNE          l89
+	JNE          l93
 	VFMADD231PD  8192(AX), Y2, Y0
 	VFMADD231PD  8192(CX), Y2, Y1
 	VFMADD231PD  8224(AX), Y3, Y0
@@ -4842,11 +4931,11 @@ l89:
 	ADDQ         $0x00000040, SI
 	ADDQ         $0x00000040, DI
 	DECQ         R11
-	JNZ          l87
+	JNZ          l91
 	ADDQ         R10, SI
 	ADDQ         R10, DI
 	DECQ         R9
-	JNZ          l86
+	JNZ          l90
 	MOVQ         sum_base+0(FP), AX
 	VEXTRACTF128 $0x01, Y0, X2
 	VADDPD       X2, X0, X0
@@ -4875,7 +4964,7 @@ TEXT ·avx2SpreadF64(SB), NOSPLIT, $0-112
 	MOVQ SI, R8
 	SHLQ $0x08, R8
 
-l90:
+l94:
 	VXORPD       Y8, Y8, Y8
 	VXORPD       Y9, Y9, Y9
 	VXORPD       Y10, Y10, Y10
@@ -4892,7 +4981,7 @@ l90:
 	MOVQ         BX, R10
 	MOVQ         DI, R11
 
-l91:
+l95:
 	VMOVUPD      (R10), Y12
 	VSUBPD       Y12, Y0, Y13
 	VMULPD       (R9), Y13, Y14
@@ -5096,7 +5185,7 @@ l91:
 	ADDQ         $0x00000100, R9
 	ADDQ         R8, R10
 	DECQ         R11
-	JNZ          l91
+	JNZ          l95
 	VADDPD       Y10, Y8, Y8
 	VADDPD       Y11, Y9, Y9
 	VADDPD       Y9, Y8, Y8
@@ -5110,7 +5199,7 @@ l91:
 	ADDQ         $0x00000100, DX
 	ADDQ         $0x00000100, BX
 	DECQ         SI
-	JNZ          l90
+	JNZ          l94
 	VZEROUPPER
 	RET
 
@@ -5132,7 +5221,7 @@ TEXT ·avx2PeakF64(SB), NOSPLIT, $0-8
 	VXORPD  Y11, Y11, Y11
 	VMOVUPD avx2Const64<>+800(SB), Y12
 
-l92:
+l96:
 	VFMADD231PD Y12, Y12, Y0
 	VFMADD231PD Y12, Y12, Y1
 	VFMADD231PD Y12, Y12, Y2
@@ -5150,7 +5239,7 @@ l92:
 	VFMADD231PD Y12, Y12, Y2
 	VFMADD231PD Y12, Y12, Y3
 	DECQ        AX
-	JNZ         l92
+	JNZ         l96
 	VZEROUPPER
 	RET
 
@@ -5246,16 +5335,16 @@ TEXT ·avx2EvalRBFF32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l93:
+l97:
 	MOVQ CX, DI
 	MOVQ $0x00000002, R8
 
-l94:
+l98:
 	MOVQ zi_base+24(FP), R9
 	MOVQ AX, R10
 	MOVQ $0x00000002, R11
 
-l95:
+l99:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5268,7 +5357,7 @@ l95:
 	MOVQ   DI, R13
 	MOVQ   DX, R14
 
-l96:
+l100:
 	VMOVUPS      (R13), Y8
 	VMOVUPS      32(R13), Y9
 	VBROADCASTSS (R12), Y10
@@ -5294,7 +5383,7 @@ l96:
 	ADDQ         $0x00000080, R12
 	ADDQ         $0x00000080, R13
 	DECQ         R14
-	JNZ          l96
+	JNZ          l100
 	VMOVUPS      Y0, (R10)
 	VMOVUPS      Y1, 32(R10)
 	VMOVUPS      Y2, 1024(R10)
@@ -5306,22 +5395,22 @@ l96:
 	ADDQ         $0x00001000, R10
 	ADDQ         $0x00000010, R9
 	DECQ         R11
-	JNZ          l95
+	JNZ          l99
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DI
 	DECQ         R8
-	JNZ          l94
+	JNZ          l98
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l93
+	JNZ          l97
 	MOVQ         k_base+0(FP), AX
 	MOVQ         panels+80(FP), CX
 
-l97:
+l101:
 	MOVQ AX, DX
 	MOVQ $0x00000008, BX
 
-l98:
+l102:
 	VMOVUPS     (DX), Y0
 	VMOVUPS     32(DX), Y1
 	VMOVUPS     64(DX), Y2
@@ -5385,10 +5474,10 @@ l98:
 	VMOVUPS     Y11, 96(DX)
 	ADDQ        $0x00000400, DX
 	DECQ        BX
-	JNZ         l98
+	JNZ         l102
 	ADDQ        $0x00000080, AX
 	DECQ        CX
-	JNZ         l97
+	JNZ         l101
 	VZEROUPPER
 	RET
 
@@ -5402,16 +5491,16 @@ TEXT ·avx2EvalMatern12F32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l99:
+l103:
 	MOVQ CX, DI
 	MOVQ $0x00000002, R8
 
-l100:
+l104:
 	MOVQ zi_base+24(FP), R9
 	MOVQ AX, R10
 	MOVQ $0x00000002, R11
 
-l101:
+l105:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5424,7 +5513,7 @@ l101:
 	MOVQ   DI, R13
 	MOVQ   DX, R14
 
-l102:
+l106:
 	VMOVUPS      (R13), Y8
 	VMOVUPS      32(R13), Y9
 	VBROADCASTSS (R12), Y10
@@ -5450,7 +5539,7 @@ l102:
 	ADDQ         $0x00000080, R12
 	ADDQ         $0x00000080, R13
 	DECQ         R14
-	JNZ          l102
+	JNZ          l106
 	VSQRTPS      Y0, Y0
 	VSQRTPS      Y2, Y2
 	VSQRTPS      Y4, Y4
@@ -5466,22 +5555,22 @@ l102:
 	ADDQ         $0x00001000, R10
 	ADDQ         $0x00000010, R9
 	DECQ         R11
-	JNZ          l101
+	JNZ          l105
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DI
 	DECQ         R8
-	JNZ          l100
+	JNZ          l104
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l99
+	JNZ          l103
 	MOVQ         k_base+0(FP), AX
 	MOVQ         panels+80(FP), CX
 
-l103:
+l107:
 	MOVQ AX, DX
 	MOVQ $0x00000008, BX
 
-l104:
+l108:
 	VMOVUPS     (DX), Y0
 	VMOVUPS     32(DX), Y1
 	VSQRTPS     Y1, Y1
@@ -5560,10 +5649,10 @@ l104:
 	VMOVUPS     Y5, 96(DX)
 	ADDQ        $0x00000400, DX
 	DECQ        BX
-	JNZ         l104
+	JNZ         l108
 	ADDQ        $0x00000080, AX
 	DECQ        CX
-	JNZ         l103
+	JNZ         l107
 	VZEROUPPER
 	RET
 
@@ -5577,16 +5666,16 @@ TEXT ·avx2EvalMatern32F32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l105:
+l109:
 	MOVQ CX, DI
 	MOVQ $0x00000002, R8
 
-l106:
+l110:
 	MOVQ zi_base+24(FP), R9
 	MOVQ AX, R10
 	MOVQ $0x00000002, R11
 
-l107:
+l111:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5599,7 +5688,7 @@ l107:
 	MOVQ   DI, R13
 	MOVQ   DX, R14
 
-l108:
+l112:
 	VMOVUPS      (R13), Y8
 	VMOVUPS      32(R13), Y9
 	VBROADCASTSS (R12), Y10
@@ -5625,7 +5714,7 @@ l108:
 	ADDQ         $0x00000080, R12
 	ADDQ         $0x00000080, R13
 	DECQ         R14
-	JNZ          l108
+	JNZ          l112
 	VSQRTPS      Y0, Y0
 	VSQRTPS      Y2, Y2
 	VSQRTPS      Y4, Y4
@@ -5641,22 +5730,22 @@ l108:
 	ADDQ         $0x00001000, R10
 	ADDQ         $0x00000010, R9
 	DECQ         R11
-	JNZ          l107
+	JNZ          l111
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DI
 	DECQ         R8
-	JNZ          l106
+	JNZ          l110
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l105
+	JNZ          l109
 	MOVQ         k_base+0(FP), AX
 	MOVQ         panels+80(FP), CX
 
-l109:
+l113:
 	MOVQ AX, DX
 	MOVQ $0x00000008, BX
 
-l110:
+l114:
 	VMOVUPS     (DX), Y0
 	VMOVUPS     32(DX), Y1
 	VSQRTPS     Y1, Y1
@@ -5747,10 +5836,10 @@ l110:
 	VMOVUPS     Y0, 96(DX)
 	ADDQ        $0x00000400, DX
 	DECQ        BX
-	JNZ         l110
+	JNZ         l114
 	ADDQ        $0x00000080, AX
 	DECQ        CX
-	JNZ         l109
+	JNZ         l113
 	VZEROUPPER
 	RET
 
@@ -5764,16 +5853,16 @@ TEXT ·avx2EvalMatern52F32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l111:
+l115:
 	MOVQ CX, DI
 	MOVQ $0x00000002, R8
 
-l112:
+l116:
 	MOVQ zi_base+24(FP), R9
 	MOVQ AX, R10
 	MOVQ $0x00000002, R11
 
-l113:
+l117:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5786,7 +5875,7 @@ l113:
 	MOVQ   DI, R13
 	MOVQ   DX, R14
 
-l114:
+l118:
 	VMOVUPS      (R13), Y8
 	VMOVUPS      32(R13), Y9
 	VBROADCASTSS (R12), Y10
@@ -5812,7 +5901,7 @@ l114:
 	ADDQ         $0x00000080, R12
 	ADDQ         $0x00000080, R13
 	DECQ         R14
-	JNZ          l114
+	JNZ          l118
 	VSQRTPS      Y0, Y0
 	VSQRTPS      Y2, Y2
 	VSQRTPS      Y4, Y4
@@ -5828,22 +5917,22 @@ l114:
 	ADDQ         $0x00001000, R10
 	ADDQ         $0x00000010, R9
 	DECQ         R11
-	JNZ          l113
+	JNZ          l117
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DI
 	DECQ         R8
-	JNZ          l112
+	JNZ          l116
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l111
+	JNZ          l115
 	MOVQ         k_base+0(FP), AX
 	MOVQ         panels+80(FP), CX
 
-l115:
+l119:
 	MOVQ AX, DX
 	MOVQ $0x00000008, BX
 
-l116:
+l120:
 	VMOVUPS     (DX), Y0
 	VMOVUPS     32(DX), Y1
 	VSQRTPS     Y1, Y1
@@ -5938,10 +6027,10 @@ l116:
 	VMOVUPS     Y0, 96(DX)
 	ADDQ        $0x00000400, DX
 	DECQ        BX
-	JNZ         l116
+	JNZ         l120
 	ADDQ        $0x00000080, AX
 	DECQ        CX
-	JNZ         l115
+	JNZ         l119
 	VZEROUPPER
 	RET
 
@@ -5957,9 +6046,9 @@ TEXT ·avx2DirectF32(SB), NOSPLIT, $0-120
 	MOVQ panels+112(FP), DI
 	MOVQ next_base+56(FP), R8
 
-l117:
+l121:
 	CMPQ   SI, $0x01
-	JLT    l118
+	JLT    l122
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5972,7 +6061,7 @@ l117:
 	MOVQ   BX, R9
 	MOVQ   DI, R10
 
-l119:
+l123:
 	VMOVUPS      (R9), Y8
 	VFMADD231PS  (R8), Y8, Y0
 	VFMADD231PS  1024(R8), Y8, Y1
@@ -6012,7 +6101,7 @@ l119:
 	ADDQ         $0x00000080, R8
 	ADDQ         $0x00000080, R9
 	DECQ         R10
-	JNZ          l119
+	JNZ          l123
 	VUNPCKLPS    Y1, Y0, Y8
 	VUNPCKHPS    Y1, Y0, Y0
 	VADDPS       Y0, Y8, Y8
@@ -6045,9 +6134,9 @@ l119:
 	ADDQ         CX, AX
 	ADDQ         $0x00000400, BX
 	SUBQ         $0x01, SI
-	JMP          l117
+	JMP          l121
 
-l118:
+l122:
 	VZEROUPPER
 	RET
 
@@ -6063,13 +6152,13 @@ TEXT ·avx2TransF32(SB), NOSPLIT, $0-120
 	MOVQ  panels+112(FP), DI
 	MOVQ  next_base+48(FP), R8
 	TESTQ R8, R8
-	JZ    l120
+	JZ    l124
 	ADDQ  $0x00001000, R8
 
-l120:
-l121:
+l124:
+l125:
 	CMPQ         SI, $0x01
-	JLT          l122
+	JLT          l126
 	VBROADCASTSS (DX), Y0
 	VBROADCASTSS 4(DX), Y1
 	VBROADCASTSS 8(DX), Y2
@@ -6083,7 +6172,7 @@ l121:
 	MOVQ         AX, R9
 	MOVQ         DI, R10
 
-l123:
+l127:
 	VMOVUPS     (R9), Y8
 	VFMADD231PS (R8), Y0, Y8
 	VFMADD231PS 1024(R8), Y1, Y8
@@ -6127,12 +6216,12 @@ l123:
 	ADDQ        $0x00000080, R8
 	ADDQ        $0x00000080, R9
 	DECQ        R10
-	JNZ         l123
+	JNZ         l127
 	ADDQ        $0x00000400, AX
 	SUBQ        $0x01, SI
-	JMP         l121
+	JMP         l125
 
-l122:
+l126:
 	VZEROUPPER
 	RET
 
@@ -6143,9 +6232,9 @@ TEXT ·avx2AddF32(SB), NOSPLIT, $0-56
 	MOVQ x_base+24(FP), CX
 	MOVQ n+48(FP), DX
 	SHRQ $0x05, DX
-	JZ   l124
+	JZ   l128
 
-l125:
+l129:
 	VCVTPS2PD (CX), Y0
 	VADDPD    (AX), Y0, Y0
 	VMOVUPD   Y0, (AX)
@@ -6173,9 +6262,74 @@ l125:
 	ADDQ      $0x00000100, AX
 	ADDQ      $0x00000080, CX
 	DECQ      DX
-	JNZ       l125
+	JNZ       l129
 
-l124:
+l128:
+	VZEROUPPER
+	RET
+
+// func avx2MultiplyF32(dst []float32, a []float32, b []float32, n int)
+// Requires: AVX
+TEXT ·avx2MultiplyF32(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ a_base+24(FP), CX
+	MOVQ b_base+48(FP), DX
+	MOVQ n+72(FP), BX
+	SHRQ $0x05, BX
+	JZ   l130
+
+l131:
+	VMOVUPS (CX), Y0
+	VMULPS  (DX), Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS 32(CX), Y0
+	VMULPS  32(DX), Y0, Y0
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS 64(CX), Y0
+	VMULPS  64(DX), Y0, Y0
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS 96(CX), Y0
+	VMULPS  96(DX), Y0, Y0
+	VMOVUPS Y0, 96(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	DECQ    BX
+	JNZ     l131
+
+l130:
+	VZEROUPPER
+	RET
+
+// func avx2AddScaledF32(y []float32, x []float32, c float32, n int)
+// Requires: AVX, FMA3
+TEXT ·avx2AddScaledF32(SB), NOSPLIT, $0-64
+	MOVQ         y_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	VBROADCASTSS c+48(FP), Y0
+	MOVQ         n+56(FP), DX
+	SHRQ         $0x05, DX
+	JZ           l132
+
+l133:
+	VMOVUPS     (AX), Y1
+	VFMADD231PS (CX), Y0, Y1
+	VMOVUPS     Y1, (AX)
+	VMOVUPS     32(AX), Y1
+	VFMADD231PS 32(CX), Y0, Y1
+	VMOVUPS     Y1, 32(AX)
+	VMOVUPS     64(AX), Y1
+	VFMADD231PS 64(CX), Y0, Y1
+	VMOVUPS     Y1, 64(AX)
+	VMOVUPS     96(AX), Y1
+	VFMADD231PS 96(CX), Y0, Y1
+	VMOVUPS     Y1, 96(AX)
+	ADDQ        $0x00000080, AX
+	ADDQ        $0x00000080, CX
+	DECQ        DX
+	JNZ         l133
+
+l132:
 	VZEROUPPER
 	RET
 
@@ -6190,9 +6344,9 @@ TEXT ·avx2UpdateF64(SB), NOSPLIT, $0-96
 	MOVQ strips+80(FP), SI
 	MOVQ k+88(FP), DI
 
-l126:
+l134:
 	CMPQ    SI, $0x01
-	JLT     l127
+	JLT     l135
 	VMOVUPD (AX), Y0
 	VMOVUPD 64(AX), Y1
 	VMOVUPD 128(AX), Y2
@@ -6206,7 +6360,7 @@ l126:
 	MOVQ    DI, R10
 	SHRQ    $0x02, R10
 
-l128:
+l136:
 	VMOVUPD      (R8), Y8
 	VMOVUPD      32(R8), Y9
 	VBROADCASTSD (R9), Y10
@@ -6266,7 +6420,7 @@ l128:
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x00000100, R9
 	DECQ         R10
-	JNZ          l128
+	JNZ          l136
 	VMOVUPD      Y0, (AX)
 	VMOVUPD      Y1, 64(AX)
 	VMOVUPD      Y2, 128(AX)
@@ -6288,7 +6442,7 @@ l128:
 	MOVQ         DI, R10
 	SHRQ         $0x02, R10
 
-l129:
+l137:
 	VMOVUPD      (R8), Y8
 	VMOVUPD      32(R8), Y9
 	VBROADCASTSD 32(R9), Y10
@@ -6348,7 +6502,7 @@ l129:
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x00000100, R9
 	DECQ         R10
-	JNZ          l129
+	JNZ          l137
 	VMOVUPD      Y0, 256(AX)
 	VMOVUPD      Y1, 320(AX)
 	VMOVUPD      Y2, 384(AX)
@@ -6360,9 +6514,9 @@ l129:
 	ADDQ         BX, CX
 	ADDQ         BX, AX
 	SUBQ         $0x01, SI
-	JMP          l126
+	JMP          l134
 
-l127:
+l135:
 	VZEROUPPER
 	RET
 
@@ -6376,9 +6530,9 @@ TEXT ·avx2SolveF64(SB), NOSPLIT, $0-88
 	SHLQ $0x03, BX
 	MOVQ strips+80(FP), SI
 
-l130:
+l138:
 	CMPQ         SI, $0x01
-	JLT          l131
+	JLT          l139
 	VMOVUPD      (AX), Y0
 	VBROADCASTSD (DX), Y1
 	VMULPD       Y1, Y0, Y0
@@ -6557,8 +6711,8 @@ l130:
 	VMOVUPD      Y7, 480(AX)
 	ADDQ         BX, AX
 	SUBQ         $0x01, SI
-	JMP          l130
+	JMP          l138
 
-l131:
+l139:
 	VZEROUPPER
 	RET

@@ -4190,6 +4190,71 @@ l74:
 	VZEROUPPER
 	RET
 
+// func avx512MultiplyF64(dst []float64, a []float64, b []float64, n int)
+// Requires: AVX, AVX512F
+TEXT ·avx512MultiplyF64(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ a_base+24(FP), CX
+	MOVQ b_base+48(FP), DX
+	MOVQ n+72(FP), BX
+	SHRQ $0x05, BX
+	JZ   l76
+
+l77:
+	VMOVUPD (CX), Z0
+	VMULPD  (DX), Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMOVUPD 64(CX), Z0
+	VMULPD  64(DX), Z0, Z0
+	VMOVUPD Z0, 64(AX)
+	VMOVUPD 128(CX), Z0
+	VMULPD  128(DX), Z0, Z0
+	VMOVUPD Z0, 128(AX)
+	VMOVUPD 192(CX), Z0
+	VMULPD  192(DX), Z0, Z0
+	VMOVUPD Z0, 192(AX)
+	ADDQ    $0x00000100, AX
+	ADDQ    $0x00000100, CX
+	ADDQ    $0x00000100, DX
+	DECQ    BX
+	JNZ     l77
+
+l76:
+	VZEROUPPER
+	RET
+
+// func avx512AddScaledF64(y []float64, x []float64, c float64, n int)
+// Requires: AVX, AVX512F
+TEXT ·avx512AddScaledF64(SB), NOSPLIT, $0-64
+	MOVQ         y_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	VBROADCASTSD c+48(FP), Z0
+	MOVQ         n+56(FP), DX
+	SHRQ         $0x05, DX
+	JZ           l78
+
+l79:
+	VMOVUPD     (AX), Z1
+	VFMADD231PD (CX), Z0, Z1
+	VMOVUPD     Z1, (AX)
+	VMOVUPD     64(AX), Z1
+	VFMADD231PD 64(CX), Z0, Z1
+	VMOVUPD     Z1, 64(AX)
+	VMOVUPD     128(AX), Z1
+	VFMADD231PD 128(CX), Z0, Z1
+	VMOVUPD     Z1, 128(AX)
+	VMOVUPD     192(AX), Z1
+	VFMADD231PD 192(CX), Z0, Z1
+	VMOVUPD     Z1, 192(AX)
+	ADDQ        $0x00000100, AX
+	ADDQ        $0x00000100, CX
+	DECQ        DX
+	JNZ         l79
+
+l78:
+	VZEROUPPER
+	RET
+
 // func avx512WeighF64(sum []float64, m []float64, k []float64, h []float64, ui []float64, vi []float64, uj []float64, vj []float64, s int, ld int, panels int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·avx512WeighF64(SB), NOSPLIT, $0-216
@@ -4211,7 +4276,7 @@ TEXT ·avx512WeighF64(SB), NOSPLIT, $0-216
 	VXORPD Z2, Z2, Z2
 	VXORPD Z2, Z2, Z2
 
-l76:
+l80:
 	VXORPD Z2, Z2, Z2
 	VXORPD Z3, Z3, Z3
 	VXORPD Z4, Z4, Z4
@@ -4230,7 +4295,7 @@ l76:
 	VXORPD Z17, Z17, Z17
 	XORQ   R12, R12
 
-l77:
+l81:
 	VMOVUPD      (SI)(R12*1), Z18
 	VMOVUPD      (DI)(R12*1), Z22
 	VMOVUPD      64(SI)(R12*1), Z19
@@ -4281,7 +4346,7 @@ l77:
 	VFMADD231PD  Z21, Z22, Z17
 	ADDQ         $0x00000100, R12
 	CMPQ         R12, R8
-	JNE          l77
+	JNE          l81
 	VFMADD231PD  (AX), Z2, Z0
 	VMULPD       (CX), Z2, Z2
 	VMOVUPD      Z2, (R10)
@@ -4348,7 +4413,7 @@ l77:
 	VXORPD       Z17, Z17, Z17
 	XORQ         R12, R12
 
-l78:
+l82:
 	VMOVUPD       (SI)(R12*1), Z18
 	VMOVUPD       (DI)(R12*1), Z22
 	VMOVUPD       64(SI)(R12*1), Z19
@@ -4399,7 +4464,7 @@ l78:
 	VFMADD231PD   Z21, Z22, Z17
 	ADDQ          $0x00000100, R12
 	CMPQ          R12, R8
-	JNE           l78
+	JNE           l82
 	VFMADD231PD   8192(AX), Z2, Z0
 	VMULPD        8192(CX), Z2, Z2
 	VMOVUPD       Z2, 8192(R10)
@@ -4456,7 +4521,7 @@ l78:
 	ADDQ          R11, SI
 	ADDQ          R11, DI
 	DECQ          R9
-	JNZ           l76
+	JNZ           l80
 	MOVQ          sum_base+0(FP), AX
 	VADDPD        Z1, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
@@ -4490,7 +4555,7 @@ TEXT ·avx512SumsF64(SB), NOSPLIT, $0-192
 	VXORPD Z2, Z2, Z2
 	VXORPD Z3, Z3, Z3
 
-l79:
+l83:
 	VXORPD Z4, Z4, Z4
 	VXORPD Z5, Z5, Z5
 	VXORPD Z6, Z6, Z6
@@ -4509,7 +4574,7 @@ l79:
 	VXORPD Z19, Z19, Z19
 	XORQ   R11, R11
 
-l80:
+l84:
 	VMOVUPD      (SI)(R11*1), Z20
 	VMOVUPD      (DI)(R11*1), Z24
 	VMOVUPD      64(SI)(R11*1), Z21
@@ -4560,7 +4625,7 @@ l80:
 	VFMADD231PD  Z23, Z24, Z19
 	ADDQ         $0x00000100, R11
 	CMPQ         R11, R8
-	JNE          l80
+	JNE          l84
 	VFMADD231PD  (AX), Z4, Z0
 	VFMADD231PD  (CX), Z4, Z2
 	VFMADD231PD  64(AX), Z5, Z1
@@ -4611,7 +4676,7 @@ l80:
 	VXORPD       Z19, Z19, Z19
 	XORQ         R11, R11
 
-l81:
+l85:
 	VMOVUPD       (SI)(R11*1), Z20
 	VMOVUPD       (DI)(R11*1), Z24
 	VMOVUPD       64(SI)(R11*1), Z21
@@ -4662,7 +4727,7 @@ l81:
 	VFMADD231PD   Z23, Z24, Z19
 	ADDQ          $0x00000100, R11
 	CMPQ          R11, R8
-	JNE           l81
+	JNE           l85
 	VFMADD231PD   8192(AX), Z4, Z0
 	VFMADD231PD   8192(CX), Z4, Z2
 	VFMADD231PD   8256(AX), Z5, Z1
@@ -4702,7 +4767,7 @@ l81:
 	ADDQ          R10, SI
 	ADDQ          R10, DI
 	DECQ          R9
-	JNZ           l79
+	JNZ           l83
 	MOVQ          sum_base+0(FP), AX
 	VADDPD        Z1, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
@@ -4737,7 +4802,7 @@ TEXT ·avx512SpreadF64(SB), NOSPLIT, $0-112
 	MOVQ SI, R8
 	SHLQ $0x08, R8
 
-l82:
+l86:
 	VXORPD       Z8, Z8, Z8
 	VXORPD       Z9, Z9, Z9
 	VXORPD       Z10, Z10, Z10
@@ -4754,7 +4819,7 @@ l82:
 	MOVQ         BX, R10
 	MOVQ         DI, R11
 
-l83:
+l87:
 	VMOVUPD       (R10), Z12
 	VSUBPD        Z12, Z0, Z13
 	VMULPD        (R9), Z13, Z14
@@ -4858,7 +4923,7 @@ l83:
 	ADDQ          $0x00000100, R9
 	ADDQ          R8, R10
 	DECQ          R11
-	JNZ           l83
+	JNZ           l87
 	VADDPD        Z10, Z8, Z8
 	VADDPD        Z11, Z9, Z9
 	VADDPD        Z9, Z8, Z8
@@ -4874,7 +4939,7 @@ l83:
 	ADDQ          $0x00000100, DX
 	ADDQ          $0x00000100, BX
 	DECQ          SI
-	JNZ           l82
+	JNZ           l86
 	VZEROUPPER
 	RET
 
@@ -4896,7 +4961,7 @@ TEXT ·avx512PeakF64(SB), NOSPLIT, $0-8
 	VXORPD       Z11, Z11, Z11
 	VBROADCASTSD avx512Const64<>+224(SB), Z12
 
-l84:
+l88:
 	VFMADD231PD Z12, Z12, Z0
 	VFMADD231PD Z12, Z12, Z1
 	VFMADD231PD Z12, Z12, Z2
@@ -4914,7 +4979,7 @@ l84:
 	VFMADD231PD Z12, Z12, Z2
 	VFMADD231PD Z12, Z12, Z3
 	DECQ        AX
-	JNZ         l84
+	JNZ         l88
 	VZEROUPPER
 	RET
 
@@ -4943,7 +5008,7 @@ TEXT ·avx512EvalRBFF32(SB), NOSPLIT, $0-88
 	VBROADCASTSS avx512Const32<>+16(SB), Z4
 	MOVQ         panels+80(FP), SI
 
-l85:
+l89:
 	MOVQ   CX, DI
 	MOVQ   zi_base+24(FP), R8
 	MOVQ   AX, R9
@@ -4967,7 +5032,7 @@ l85:
 	MOVQ   DI, R11
 	MOVQ   DX, R12
 
-l86:
+l90:
 	VMOVUPS      (R11), Z21
 	VMOVUPS      64(R11), Z22
 	VBROADCASTSS (R10), Z23
@@ -5013,7 +5078,7 @@ l86:
 	ADDQ         $0x00000080, R10
 	ADDQ         $0x00000080, R11
 	DECQ         R12
-	JNZ          l86
+	JNZ          l90
 	VREDUCEPS    $0x01, Z5, Z21
 	VREDUCEPS    $0x01, Z6, Z22
 	VREDUCEPS    $0x01, Z7, Z23
@@ -5164,197 +5229,13 @@ l86:
 	ADDQ         $0x00000080, DI
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l85
+	JNZ          l89
 	VZEROUPPER
 	RET
 
 // func avx512EvalMatern12F32(k []float32, zi []float32, zj []float32, d int, panels int)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·avx512EvalMatern12F32(SB), NOSPLIT, $0-88
-	MOVQ k_base+0(FP), AX
-	MOVQ zj_base+48(FP), CX
-	MOVQ d+72(FP), DX
-	MOVQ DX, BX
-	SHLQ $0x07, BX
-	MOVQ panels+80(FP), SI
-
-l87:
-	MOVQ   CX, DI
-	MOVQ   zi_base+24(FP), R8
-	MOVQ   AX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	MOVQ   R8, R10
-	MOVQ   DI, R11
-	MOVQ   DX, R12
-
-l88:
-	VMOVUPS      (R11), Z16
-	VMOVUPS      64(R11), Z17
-	VBROADCASTSS (R10), Z18
-	VSUBPS       Z16, Z18, Z19
-	VFMADD231PS  Z19, Z19, Z0
-	VSUBPS       Z17, Z18, Z18
-	VFMADD231PS  Z18, Z18, Z1
-	VBROADCASTSS 4(R10), Z18
-	VSUBPS       Z16, Z18, Z19
-	VFMADD231PS  Z19, Z19, Z2
-	VSUBPS       Z17, Z18, Z18
-	VFMADD231PS  Z18, Z18, Z3
-	VBROADCASTSS 8(R10), Z18
-	VSUBPS       Z16, Z18, Z19
-	VFMADD231PS  Z19, Z19, Z4
-	VSUBPS       Z17, Z18, Z18
-	VFMADD231PS  Z18, Z18, Z5
-	VBROADCASTSS 12(R10), Z18
-	VSUBPS       Z16, Z18, Z19
-	VFMADD231PS  Z19, Z19, Z6
-	VSUBPS       Z17, Z18, Z18
-	VFMADD231PS  Z18, Z18, Z7
-	VBROADCASTSS 16(R10), Z18
-	VSUBPS       Z16, Z18, Z19
-	VFMADD231PS  Z19, Z19, Z8
-	VSUBPS       Z17, Z18, Z18
-	VFMADD231PS  Z18, Z18, Z9
-	VBROADCASTSS 20(R10), Z18
-	VSUBPS       Z16, Z18, Z19
-	VFMADD231PS  Z19, Z19, Z10
-	VSUBPS       Z17, Z18, Z18
-	VFMADD231PS  Z18, Z18, Z11
-	VBROADCASTSS 24(R10), Z18
-	VSUBPS       Z16, Z18, Z19
-	VFMADD231PS  Z19, Z19, Z12
-	VSUBPS       Z17, Z18, Z18
-	VFMADD231PS  Z18, Z18, Z13
-	VBROADCASTSS 28(R10), Z18
-	VSUBPS       Z16, Z18, Z16
-	VFMADD231PS  Z16, Z16, Z14
-	VSUBPS       Z17, Z18, Z16
-	VFMADD231PS  Z16, Z16, Z15
-	ADDQ         $0x00000080, R10
-	ADDQ         $0x00000080, R11
-	DECQ         R12
-	JNZ          l88
-	VSQRTPS      Z0, Z0
-	VSQRTPS      Z2, Z2
-	VSQRTPS      Z4, Z4
-	VSQRTPS      Z6, Z6
-	VSQRTPS      Z8, Z8
-	VSQRTPS      Z10, Z10
-	VSQRTPS      Z12, Z12
-	VSQRTPS      Z14, Z14
-	VMOVUPS      Z0, (R9)
-	VMOVUPS      Z1, 64(R9)
-	VMOVUPS      Z2, 1024(R9)
-	VMOVUPS      Z3, 1088(R9)
-	VMOVUPS      Z4, 2048(R9)
-	VMOVUPS      Z5, 2112(R9)
-	VMOVUPS      Z6, 3072(R9)
-	VMOVUPS      Z7, 3136(R9)
-	VMOVUPS      Z8, 4096(R9)
-	VMOVUPS      Z9, 4160(R9)
-	VMOVUPS      Z10, 5120(R9)
-	VMOVUPS      Z11, 5184(R9)
-	VMOVUPS      Z12, 6144(R9)
-	VMOVUPS      Z13, 6208(R9)
-	VMOVUPS      Z14, 7168(R9)
-	VMOVUPS      Z15, 7232(R9)
-	ADDQ         $0x00002000, R9
-	ADDQ         $0x00000020, R8
-	ADDQ         $0x00000080, AX
-	ADDQ         $0x00000080, DI
-	ADDQ         BX, CX
-	DECQ         SI
-	JNZ          l87
-	MOVQ         k_base+0(FP), AX
-	VBROADCASTSS avx512Const32<>+0(SB), Z0
-	VBROADCASTSS avx512Const32<>+4(SB), Z1
-	VBROADCASTSS avx512Const32<>+8(SB), Z2
-	VBROADCASTSS avx512Const32<>+12(SB), Z3
-	VBROADCASTSS avx512Const32<>+16(SB), Z4
-	MOVQ         panels+80(FP), CX
-
-l89:
-	MOVQ AX, DX
-	MOVQ $0x00000004, BX
-
-l90:
-	VMOVUPS      (DX), Z5
-	VMOVUPS      64(DX), Z6
-	VMOVUPS      1024(DX), Z7
-	VMOVUPS      1088(DX), Z8
-	VSQRTPS      Z6, Z6
-	VSQRTPS      Z8, Z8
-	VXORPS       Z9, Z9, Z9
-	VXORPS       Z10, Z10, Z10
-	VXORPS       Z11, Z11, Z11
-	VXORPS       Z12, Z12, Z12
-	VSUBPS       Z5, Z9, Z9
-	VSUBPS       Z6, Z10, Z10
-	VSUBPS       Z7, Z11, Z11
-	VSUBPS       Z8, Z12, Z12
-	VREDUCEPS    $0x01, Z9, Z5
-	VREDUCEPS    $0x01, Z10, Z6
-	VREDUCEPS    $0x01, Z11, Z7
-	VREDUCEPS    $0x01, Z12, Z8
-	VBROADCASTSS avx512Const32<>+20(SB), Z13
-	VBROADCASTSS avx512Const32<>+20(SB), Z14
-	VBROADCASTSS avx512Const32<>+20(SB), Z15
-	VBROADCASTSS avx512Const32<>+20(SB), Z16
-	VFMADD213PS  Z4, Z5, Z13
-	VFMADD213PS  Z4, Z6, Z14
-	VFMADD213PS  Z4, Z7, Z15
-	VFMADD213PS  Z4, Z8, Z16
-	VFMADD213PS  Z3, Z5, Z13
-	VFMADD213PS  Z3, Z6, Z14
-	VFMADD213PS  Z3, Z7, Z15
-	VFMADD213PS  Z3, Z8, Z16
-	VFMADD213PS  Z2, Z5, Z13
-	VFMADD213PS  Z2, Z6, Z14
-	VFMADD213PS  Z2, Z7, Z15
-	VFMADD213PS  Z2, Z8, Z16
-	VFMADD213PS  Z1, Z5, Z13
-	VFMADD213PS  Z1, Z6, Z14
-	VFMADD213PS  Z1, Z7, Z15
-	VFMADD213PS  Z1, Z8, Z16
-	VFMADD213PS  Z0, Z5, Z13
-	VFMADD213PS  Z0, Z6, Z14
-	VFMADD213PS  Z0, Z7, Z15
-	VFMADD213PS  Z0, Z8, Z16
-	VSCALEFPS    Z9, Z13, Z13
-	VSCALEFPS    Z10, Z14, Z14
-	VSCALEFPS    Z11, Z15, Z15
-	VSCALEFPS    Z12, Z16, Z16
-	VMOVUPS      Z13, (DX)
-	VMOVUPS      Z14, 64(DX)
-	VMOVUPS      Z15, 1024(DX)
-	VMOVUPS      Z16, 1088(DX)
-	ADDQ         $0x00000800, DX
-	DECQ         BX
-	JNZ          l90
-	ADDQ         $0x00000080, AX
-	DECQ         CX
-	JNZ          l89
-	VZEROUPPER
-	RET
-
-// func avx512EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int)
-// Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalMatern32F32(SB), NOSPLIT, $0-88
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -5477,80 +5358,68 @@ l93:
 	MOVQ $0x00000004, BX
 
 l94:
-	VMOVUPS          (DX), Z5
-	VMOVUPS          64(DX), Z6
-	VMOVUPS          1024(DX), Z7
-	VMOVUPS          1088(DX), Z8
-	VSQRTPS          Z6, Z6
-	VSQRTPS          Z8, Z8
-	VXORPS           Z9, Z9, Z9
-	VXORPS           Z10, Z10, Z10
-	VXORPS           Z11, Z11, Z11
-	VXORPS           Z12, Z12, Z12
-	VSUBPS           Z5, Z9, Z9
-	VSUBPS           Z6, Z10, Z10
-	VSUBPS           Z7, Z11, Z11
-	VSUBPS           Z8, Z12, Z12
-	VREDUCEPS        $0x01, Z9, Z13
-	VREDUCEPS        $0x01, Z10, Z14
-	VREDUCEPS        $0x01, Z11, Z15
-	VREDUCEPS        $0x01, Z12, Z16
-	VBROADCASTSS     avx512Const32<>+20(SB), Z17
-	VBROADCASTSS     avx512Const32<>+20(SB), Z18
-	VBROADCASTSS     avx512Const32<>+20(SB), Z19
-	VBROADCASTSS     avx512Const32<>+20(SB), Z20
-	VFMADD213PS      Z4, Z13, Z17
-	VFMADD213PS      Z4, Z14, Z18
-	VFMADD213PS      Z4, Z15, Z19
-	VFMADD213PS      Z4, Z16, Z20
-	VFMADD213PS      Z3, Z13, Z17
-	VFMADD213PS      Z3, Z14, Z18
-	VFMADD213PS      Z3, Z15, Z19
-	VFMADD213PS      Z3, Z16, Z20
-	VFMADD213PS      Z2, Z13, Z17
-	VFMADD213PS      Z2, Z14, Z18
-	VFMADD213PS      Z2, Z15, Z19
-	VFMADD213PS      Z2, Z16, Z20
-	VFMADD213PS      Z1, Z13, Z17
-	VFMADD213PS      Z1, Z14, Z18
-	VFMADD213PS      Z1, Z15, Z19
-	VFMADD213PS      Z1, Z16, Z20
-	VFMADD213PS      Z0, Z13, Z17
-	VFMADD213PS      Z0, Z14, Z18
-	VFMADD213PS      Z0, Z15, Z19
-	VFMADD213PS      Z0, Z16, Z20
-	VSCALEFPS        Z9, Z17, Z17
-	VSCALEFPS        Z10, Z18, Z18
-	VSCALEFPS        Z11, Z19, Z19
-	VSCALEFPS        Z12, Z20, Z20
-	VBROADCASTSS     avx512Const32<>+24(SB), Z9
-	VFMADD213PS.BCST avx512Const32<>+0(SB), Z5, Z9
-	VMULPS           Z17, Z9, Z9
-	VMOVUPS          Z9, (DX)
-	VBROADCASTSS     avx512Const32<>+24(SB), Z5
-	VFMADD213PS.BCST avx512Const32<>+0(SB), Z6, Z5
-	VMULPS           Z18, Z5, Z5
-	VMOVUPS          Z5, 64(DX)
-	VBROADCASTSS     avx512Const32<>+24(SB), Z5
-	VFMADD213PS.BCST avx512Const32<>+0(SB), Z7, Z5
-	VMULPS           Z19, Z5, Z5
-	VMOVUPS          Z5, 1024(DX)
-	VBROADCASTSS     avx512Const32<>+24(SB), Z5
-	VFMADD213PS.BCST avx512Const32<>+0(SB), Z8, Z5
-	VMULPS           Z20, Z5, Z5
-	VMOVUPS          Z5, 1088(DX)
-	ADDQ             $0x00000800, DX
-	DECQ             BX
-	JNZ              l94
-	ADDQ             $0x00000080, AX
-	DECQ             CX
-	JNZ              l93
+	VMOVUPS      (DX), Z5
+	VMOVUPS      64(DX), Z6
+	VMOVUPS      1024(DX), Z7
+	VMOVUPS      1088(DX), Z8
+	VSQRTPS      Z6, Z6
+	VSQRTPS      Z8, Z8
+	VXORPS       Z9, Z9, Z9
+	VXORPS       Z10, Z10, Z10
+	VXORPS       Z11, Z11, Z11
+	VXORPS       Z12, Z12, Z12
+	VSUBPS       Z5, Z9, Z9
+	VSUBPS       Z6, Z10, Z10
+	VSUBPS       Z7, Z11, Z11
+	VSUBPS       Z8, Z12, Z12
+	VREDUCEPS    $0x01, Z9, Z5
+	VREDUCEPS    $0x01, Z10, Z6
+	VREDUCEPS    $0x01, Z11, Z7
+	VREDUCEPS    $0x01, Z12, Z8
+	VBROADCASTSS avx512Const32<>+20(SB), Z13
+	VBROADCASTSS avx512Const32<>+20(SB), Z14
+	VBROADCASTSS avx512Const32<>+20(SB), Z15
+	VBROADCASTSS avx512Const32<>+20(SB), Z16
+	VFMADD213PS  Z4, Z5, Z13
+	VFMADD213PS  Z4, Z6, Z14
+	VFMADD213PS  Z4, Z7, Z15
+	VFMADD213PS  Z4, Z8, Z16
+	VFMADD213PS  Z3, Z5, Z13
+	VFMADD213PS  Z3, Z6, Z14
+	VFMADD213PS  Z3, Z7, Z15
+	VFMADD213PS  Z3, Z8, Z16
+	VFMADD213PS  Z2, Z5, Z13
+	VFMADD213PS  Z2, Z6, Z14
+	VFMADD213PS  Z2, Z7, Z15
+	VFMADD213PS  Z2, Z8, Z16
+	VFMADD213PS  Z1, Z5, Z13
+	VFMADD213PS  Z1, Z6, Z14
+	VFMADD213PS  Z1, Z7, Z15
+	VFMADD213PS  Z1, Z8, Z16
+	VFMADD213PS  Z0, Z5, Z13
+	VFMADD213PS  Z0, Z6, Z14
+	VFMADD213PS  Z0, Z7, Z15
+	VFMADD213PS  Z0, Z8, Z16
+	VSCALEFPS    Z9, Z13, Z13
+	VSCALEFPS    Z10, Z14, Z14
+	VSCALEFPS    Z11, Z15, Z15
+	VSCALEFPS    Z12, Z16, Z16
+	VMOVUPS      Z13, (DX)
+	VMOVUPS      Z14, 64(DX)
+	VMOVUPS      Z15, 1024(DX)
+	VMOVUPS      Z16, 1088(DX)
+	ADDQ         $0x00000800, DX
+	DECQ         BX
+	JNZ          l94
+	ADDQ         $0x00000080, AX
+	DECQ         CX
+	JNZ          l93
 	VZEROUPPER
 	RET
 
-// func avx512EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int)
+// func avx512EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalMatern52F32(SB), NOSPLIT, $0-88
+TEXT ·avx512EvalMatern32F32(SB), NOSPLIT, $0-88
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -5719,6 +5588,202 @@ l98:
 	VSCALEFPS        Z10, Z18, Z18
 	VSCALEFPS        Z11, Z19, Z19
 	VSCALEFPS        Z12, Z20, Z20
+	VBROADCASTSS     avx512Const32<>+24(SB), Z9
+	VFMADD213PS.BCST avx512Const32<>+0(SB), Z5, Z9
+	VMULPS           Z17, Z9, Z9
+	VMOVUPS          Z9, (DX)
+	VBROADCASTSS     avx512Const32<>+24(SB), Z5
+	VFMADD213PS.BCST avx512Const32<>+0(SB), Z6, Z5
+	VMULPS           Z18, Z5, Z5
+	VMOVUPS          Z5, 64(DX)
+	VBROADCASTSS     avx512Const32<>+24(SB), Z5
+	VFMADD213PS.BCST avx512Const32<>+0(SB), Z7, Z5
+	VMULPS           Z19, Z5, Z5
+	VMOVUPS          Z5, 1024(DX)
+	VBROADCASTSS     avx512Const32<>+24(SB), Z5
+	VFMADD213PS.BCST avx512Const32<>+0(SB), Z8, Z5
+	VMULPS           Z20, Z5, Z5
+	VMOVUPS          Z5, 1088(DX)
+	ADDQ             $0x00000800, DX
+	DECQ             BX
+	JNZ              l98
+	ADDQ             $0x00000080, AX
+	DECQ             CX
+	JNZ              l97
+	VZEROUPPER
+	RET
+
+// func avx512EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512EvalMatern52F32(SB), NOSPLIT, $0-88
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x07, BX
+	MOVQ panels+80(FP), SI
+
+l99:
+	MOVQ   CX, DI
+	MOVQ   zi_base+24(FP), R8
+	MOVQ   AX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   R8, R10
+	MOVQ   DI, R11
+	MOVQ   DX, R12
+
+l100:
+	VMOVUPS      (R11), Z16
+	VMOVUPS      64(R11), Z17
+	VBROADCASTSS (R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z0
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z1
+	VBROADCASTSS 4(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z2
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z3
+	VBROADCASTSS 8(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z4
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z5
+	VBROADCASTSS 12(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z6
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z7
+	VBROADCASTSS 16(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z8
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z9
+	VBROADCASTSS 20(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z10
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z11
+	VBROADCASTSS 24(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z12
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z13
+	VBROADCASTSS 28(R10), Z18
+	VSUBPS       Z16, Z18, Z16
+	VFMADD231PS  Z16, Z16, Z14
+	VSUBPS       Z17, Z18, Z16
+	VFMADD231PS  Z16, Z16, Z15
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x00000080, R11
+	DECQ         R12
+	JNZ          l100
+	VSQRTPS      Z0, Z0
+	VSQRTPS      Z2, Z2
+	VSQRTPS      Z4, Z4
+	VSQRTPS      Z6, Z6
+	VSQRTPS      Z8, Z8
+	VSQRTPS      Z10, Z10
+	VSQRTPS      Z12, Z12
+	VSQRTPS      Z14, Z14
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 1024(R9)
+	VMOVUPS      Z3, 1088(R9)
+	VMOVUPS      Z4, 2048(R9)
+	VMOVUPS      Z5, 2112(R9)
+	VMOVUPS      Z6, 3072(R9)
+	VMOVUPS      Z7, 3136(R9)
+	VMOVUPS      Z8, 4096(R9)
+	VMOVUPS      Z9, 4160(R9)
+	VMOVUPS      Z10, 5120(R9)
+	VMOVUPS      Z11, 5184(R9)
+	VMOVUPS      Z12, 6144(R9)
+	VMOVUPS      Z13, 6208(R9)
+	VMOVUPS      Z14, 7168(R9)
+	VMOVUPS      Z15, 7232(R9)
+	ADDQ         $0x00002000, R9
+	ADDQ         $0x00000020, R8
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, DI
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l99
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSS avx512Const32<>+0(SB), Z0
+	VBROADCASTSS avx512Const32<>+4(SB), Z1
+	VBROADCASTSS avx512Const32<>+8(SB), Z2
+	VBROADCASTSS avx512Const32<>+12(SB), Z3
+	VBROADCASTSS avx512Const32<>+16(SB), Z4
+	MOVQ         panels+80(FP), CX
+
+l101:
+	MOVQ AX, DX
+	MOVQ $0x00000004, BX
+
+l102:
+	VMOVUPS          (DX), Z5
+	VMOVUPS          64(DX), Z6
+	VMOVUPS          1024(DX), Z7
+	VMOVUPS          1088(DX), Z8
+	VSQRTPS          Z6, Z6
+	VSQRTPS          Z8, Z8
+	VXORPS           Z9, Z9, Z9
+	VXORPS           Z10, Z10, Z10
+	VXORPS           Z11, Z11, Z11
+	VXORPS           Z12, Z12, Z12
+	VSUBPS           Z5, Z9, Z9
+	VSUBPS           Z6, Z10, Z10
+	VSUBPS           Z7, Z11, Z11
+	VSUBPS           Z8, Z12, Z12
+	VREDUCEPS        $0x01, Z9, Z13
+	VREDUCEPS        $0x01, Z10, Z14
+	VREDUCEPS        $0x01, Z11, Z15
+	VREDUCEPS        $0x01, Z12, Z16
+	VBROADCASTSS     avx512Const32<>+20(SB), Z17
+	VBROADCASTSS     avx512Const32<>+20(SB), Z18
+	VBROADCASTSS     avx512Const32<>+20(SB), Z19
+	VBROADCASTSS     avx512Const32<>+20(SB), Z20
+	VFMADD213PS      Z4, Z13, Z17
+	VFMADD213PS      Z4, Z14, Z18
+	VFMADD213PS      Z4, Z15, Z19
+	VFMADD213PS      Z4, Z16, Z20
+	VFMADD213PS      Z3, Z13, Z17
+	VFMADD213PS      Z3, Z14, Z18
+	VFMADD213PS      Z3, Z15, Z19
+	VFMADD213PS      Z3, Z16, Z20
+	VFMADD213PS      Z2, Z13, Z17
+	VFMADD213PS      Z2, Z14, Z18
+	VFMADD213PS      Z2, Z15, Z19
+	VFMADD213PS      Z2, Z16, Z20
+	VFMADD213PS      Z1, Z13, Z17
+	VFMADD213PS      Z1, Z14, Z18
+	VFMADD213PS      Z1, Z15, Z19
+	VFMADD213PS      Z1, Z16, Z20
+	VFMADD213PS      Z0, Z13, Z17
+	VFMADD213PS      Z0, Z14, Z18
+	VFMADD213PS      Z0, Z15, Z19
+	VFMADD213PS      Z0, Z16, Z20
+	VSCALEFPS        Z9, Z17, Z17
+	VSCALEFPS        Z10, Z18, Z18
+	VSCALEFPS        Z11, Z19, Z19
+	VSCALEFPS        Z12, Z20, Z20
 	VBROADCASTSS     avx512Const32<>+28(SB), Z9
 	VFMADD213PS.BCST avx512Const32<>+24(SB), Z5, Z9
 	VFMADD213PS.BCST avx512Const32<>+0(SB), Z5, Z9
@@ -5741,10 +5806,10 @@ l98:
 	VMOVUPS          Z5, 1088(DX)
 	ADDQ             $0x00000800, DX
 	DECQ             BX
-	JNZ              l98
+	JNZ              l102
 	ADDQ             $0x00000080, AX
 	DECQ             CX
-	JNZ              l97
+	JNZ              l101
 	VZEROUPPER
 	RET
 
@@ -5760,9 +5825,9 @@ TEXT ·avx512DirectF32(SB), NOSPLIT, $0-120
 	MOVQ panels+112(FP), DI
 	MOVQ next_base+56(FP), R8
 
-l99:
+l103:
 	CMPQ   SI, $0x03
-	JLT    l100
+	JLT    l104
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -5791,9 +5856,9 @@ l99:
 	MOVQ   BX, R10
 	MOVQ   DI, R11
 
-l101:
+l105:
 	TESTQ      R8, R8
-	JZ         l102
+	JZ         l106
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -5804,7 +5869,7 @@ l101:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l102:
+l106:
 	VMOVUPS     (R10), Z24
 	VMOVUPS     1024(R10), Z25
 	VMOVUPS     2048(R10), Z26
@@ -5878,7 +5943,7 @@ l102:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l101
+	JNZ         l105
 	VUNPCKLPS   Z1, Z0, Z24
 	VUNPCKHPS   Z1, Z0, Z0
 	VADDPS      Z0, Z24, Z24
@@ -5965,11 +6030,11 @@ l102:
 	ADDQ        CX, AX
 	ADDQ        $0x00000c00, BX
 	SUBQ        $0x03, SI
-	JMP         l99
+	JMP         l103
 
-l100:
+l104:
 	CMPQ   SI, $0x02
-	JLT    l103
+	JLT    l107
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -5990,9 +6055,9 @@ l100:
 	MOVQ   BX, R10
 	MOVQ   DI, R11
 
-l104:
+l108:
 	TESTQ      R8, R8
-	JZ         l105
+	JZ         l109
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -6003,7 +6068,7 @@ l104:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l105:
+l109:
 	VMOVUPS     (R10), Z16
 	VMOVUPS     1024(R10), Z17
 	VMOVUPS     (R9), Z18
@@ -6059,7 +6124,7 @@ l105:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l104
+	JNZ         l108
 	VUNPCKLPS   Z1, Z0, Z16
 	VUNPCKHPS   Z1, Z0, Z0
 	VADDPS      Z0, Z16, Z16
@@ -6118,11 +6183,11 @@ l105:
 	ADDQ        CX, AX
 	ADDQ        $0x00000800, BX
 	SUBQ        $0x02, SI
-	JMP         l99
+	JMP         l103
 
-l103:
+l107:
 	CMPQ   SI, $0x01
-	JLT    l106
+	JLT    l110
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -6135,7 +6200,7 @@ l103:
 	MOVQ   BX, R10
 	MOVQ   DI, R11
 
-l107:
+l111:
 	VMOVUPS     (R10), Z8
 	VFMADD231PS (R9), Z8, Z0
 	VFMADD231PS 1024(R9), Z8, Z1
@@ -6157,7 +6222,7 @@ l107:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l107
+	JNZ         l111
 	VUNPCKLPS   Z1, Z0, Z8
 	VUNPCKHPS   Z1, Z0, Z0
 	VADDPS      Z0, Z8, Z8
@@ -6188,9 +6253,9 @@ l107:
 	ADDQ        CX, AX
 	ADDQ        $0x00000400, BX
 	SUBQ        $0x01, SI
-	JMP         l99
+	JMP         l103
 
-l106:
+l110:
 	VZEROUPPER
 	RET
 
@@ -6206,13 +6271,13 @@ TEXT ·avx512TransF32(SB), NOSPLIT, $0-120
 	MOVQ  panels+112(FP), DI
 	MOVQ  next_base+48(FP), R8
 	TESTQ R8, R8
-	JZ    l108
+	JZ    l112
 	ADDQ  $0x00001000, R8
 
-l108:
-l109:
+l112:
+l113:
 	CMPQ         SI, $0x03
-	JLT          l110
+	JLT          l114
 	VBROADCASTSS (DX), Z0
 	VBROADCASTSS 4(DX), Z1
 	VBROADCASTSS 8(DX), Z2
@@ -6244,9 +6309,9 @@ l109:
 	MOVQ         AX, R10
 	MOVQ         DI, R11
 
-l111:
+l115:
 	TESTQ      R8, R8
-	JZ         l112
+	JZ         l116
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -6257,7 +6322,7 @@ l111:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l112:
+l116:
 	VMOVUPS     (R10), Z24
 	VMOVUPS     1024(R10), Z25
 	VMOVUPS     2048(R10), Z26
@@ -6337,14 +6402,14 @@ l112:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l111
+	JNZ         l115
 	ADDQ        $0x00000c00, AX
 	SUBQ        $0x03, SI
-	JMP         l109
+	JMP         l113
 
-l110:
+l114:
 	CMPQ         SI, $0x02
-	JLT          l113
+	JLT          l117
 	VBROADCASTSS (DX), Z0
 	VBROADCASTSS 4(DX), Z1
 	VBROADCASTSS 8(DX), Z2
@@ -6367,9 +6432,9 @@ l110:
 	MOVQ         AX, R10
 	MOVQ         DI, R11
 
-l114:
+l118:
 	TESTQ      R8, R8
-	JZ         l115
+	JZ         l119
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -6380,7 +6445,7 @@ l114:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l115:
+l119:
 	VMOVUPS     (R10), Z16
 	VMOVUPS     1024(R10), Z17
 	VMOVUPS     (R9), Z18
@@ -6440,14 +6505,14 @@ l115:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l114
+	JNZ         l118
 	ADDQ        $0x00000800, AX
 	SUBQ        $0x02, SI
-	JMP         l109
+	JMP         l113
 
-l113:
+l117:
 	CMPQ         SI, $0x01
-	JLT          l116
+	JLT          l120
 	VBROADCASTSS (DX), Z0
 	VBROADCASTSS 4(DX), Z1
 	VBROADCASTSS 8(DX), Z2
@@ -6461,7 +6526,7 @@ l113:
 	MOVQ         AX, R10
 	MOVQ         DI, R11
 
-l117:
+l121:
 	VMOVUPS     (R10), Z8
 	VFMADD231PS (R9), Z0, Z8
 	VFMADD231PS 1024(R9), Z1, Z8
@@ -6485,12 +6550,12 @@ l117:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l117
+	JNZ         l121
 	ADDQ        $0x00000400, AX
 	SUBQ        $0x01, SI
-	JMP         l109
+	JMP         l113
 
-l116:
+l120:
 	VZEROUPPER
 	RET
 
@@ -6501,9 +6566,9 @@ TEXT ·avx512AddF32(SB), NOSPLIT, $0-56
 	MOVQ x_base+24(FP), CX
 	MOVQ n+48(FP), DX
 	SHRQ $0x05, DX
-	JZ   l118
+	JZ   l122
 
-l119:
+l123:
 	VCVTPS2PD (CX), Z0
 	VADDPD    (AX), Z0, Z0
 	VMOVUPD   Z0, (AX)
@@ -6519,9 +6584,62 @@ l119:
 	ADDQ      $0x00000100, AX
 	ADDQ      $0x00000080, CX
 	DECQ      DX
-	JNZ       l119
+	JNZ       l123
 
-l118:
+l122:
+	VZEROUPPER
+	RET
+
+// func avx512MultiplyF32(dst []float32, a []float32, b []float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·avx512MultiplyF32(SB), NOSPLIT, $0-80
+	MOVQ dst_base+0(FP), AX
+	MOVQ a_base+24(FP), CX
+	MOVQ b_base+48(FP), DX
+	MOVQ n+72(FP), BX
+	SHRQ $0x05, BX
+	JZ   l124
+
+l125:
+	VMOVUPS (CX), Z0
+	VMULPS  (DX), Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMOVUPS 64(CX), Z0
+	VMULPS  64(DX), Z0, Z0
+	VMOVUPS Z0, 64(AX)
+	ADDQ    $0x00000080, AX
+	ADDQ    $0x00000080, CX
+	ADDQ    $0x00000080, DX
+	DECQ    BX
+	JNZ     l125
+
+l124:
+	VZEROUPPER
+	RET
+
+// func avx512AddScaledF32(y []float32, x []float32, c float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·avx512AddScaledF32(SB), NOSPLIT, $0-64
+	MOVQ         y_base+0(FP), AX
+	MOVQ         x_base+24(FP), CX
+	VBROADCASTSS c+48(FP), Z0
+	MOVQ         n+56(FP), DX
+	SHRQ         $0x05, DX
+	JZ           l126
+
+l127:
+	VMOVUPS     (AX), Z1
+	VFMADD231PS (CX), Z0, Z1
+	VMOVUPS     Z1, (AX)
+	VMOVUPS     64(AX), Z1
+	VFMADD231PS 64(CX), Z0, Z1
+	VMOVUPS     Z1, 64(AX)
+	ADDQ        $0x00000080, AX
+	ADDQ        $0x00000080, CX
+	DECQ        DX
+	JNZ         l127
+
+l126:
 	VZEROUPPER
 	RET
 
@@ -6536,9 +6654,9 @@ TEXT ·avx512UpdateF64(SB), NOSPLIT, $0-96
 	MOVQ strips+80(FP), SI
 	MOVQ k+88(FP), DI
 
-l120:
+l128:
 	CMPQ    SI, $0x02
-	JLT     l121
+	JLT     l129
 	VMOVUPD (AX), Z0
 	VMOVUPD 64(AX), Z1
 	VMOVUPD 128(AX), Z2
@@ -6560,7 +6678,7 @@ l120:
 	MOVQ    DI, R10
 	SHRQ    $0x02, R10
 
-l122:
+l130:
 	VMOVUPD      (R8), Z16
 	VMOVUPD      (R8)(BX*1), Z17
 	VBROADCASTSD (R9), Z18
@@ -6668,7 +6786,7 @@ l122:
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x00000100, R9
 	DECQ         R10
-	JNZ          l122
+	JNZ          l130
 	VMOVUPD      Z0, (AX)
 	VMOVUPD      Z1, 64(AX)
 	VMOVUPD      Z2, 128(AX)
@@ -6690,11 +6808,11 @@ l122:
 	ADDQ         BX, CX
 	ADDQ         BX, AX
 	SUBQ         $0x02, SI
-	JMP          l120
+	JMP          l128
 
-l121:
+l129:
 	CMPQ    SI, $0x01
-	JLT     l123
+	JLT     l131
 	VMOVUPD (AX), Z0
 	VMOVUPD 64(AX), Z1
 	VMOVUPD 128(AX), Z2
@@ -6708,7 +6826,7 @@ l121:
 	MOVQ    DI, R10
 	SHRQ    $0x02, R10
 
-l124:
+l132:
 	VMOVUPD      (R8), Z8
 	VBROADCASTSD (R9), Z9
 	VFNMADD231PD Z9, Z8, Z0
@@ -6780,7 +6898,7 @@ l124:
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x00000100, R9
 	DECQ         R10
-	JNZ          l124
+	JNZ          l132
 	VMOVUPD      Z0, (AX)
 	VMOVUPD      Z1, 64(AX)
 	VMOVUPD      Z2, 128(AX)
@@ -6792,9 +6910,9 @@ l124:
 	ADDQ         BX, CX
 	ADDQ         BX, AX
 	SUBQ         $0x01, SI
-	JMP          l120
+	JMP          l128
 
-l123:
+l131:
 	VZEROUPPER
 	RET
 
@@ -6808,9 +6926,9 @@ TEXT ·avx512SolveF64(SB), NOSPLIT, $0-88
 	SHLQ $0x03, BX
 	MOVQ strips+80(FP), SI
 
-l125:
+l133:
 	CMPQ         SI, $0x01
-	JLT          l126
+	JLT          l134
 	VMOVUPD      (AX), Z0
 	VBROADCASTSD (DX), Z1
 	VMULPD       Z1, Z0, Z0
@@ -6901,8 +7019,8 @@ l125:
 	VMOVUPD      Z7, 448(AX)
 	ADDQ         BX, AX
 	SUBQ         $0x01, SI
-	JMP          l125
+	JMP          l133
 
-l126:
+l134:
 	VZEROUPPER
 	RET

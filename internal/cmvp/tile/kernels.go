@@ -2,11 +2,8 @@ package tile
 
 import "github.com/ulisse-gp/ulisse/internal/kernel"
 
-// families is the number of covariance families; the kernels that depend on
-// the family are indexed by it.
-const families = int(kernel.Matern52) + 1
-
-// Kernels are the loops of products, for one instruction set and precision.
+// Kernels are the loops of products, for one instruction set and precision. Those
+// that depend on the covariance family are indexed by it.
 type Kernels[T Real] struct {
 	// Eval sets the strip k to g(u), evaluated from the squared distance w of
 	// packed inputs scaled so that
@@ -16,7 +13,7 @@ type Kernels[T Real] struct {
 	//
 	// zi begins at the first row of the strip in its panel, zj at the panel of
 	// the first column.
-	Eval [families]func(k, zi, zj []T, d, panels int)
+	Eval [kernel.NumFamilies]func(k, zi, zj []T, d, panels int)
 
 	// Direct adds a strip times s columns of vectors to y:
 	//
@@ -36,6 +33,12 @@ type Kernels[T Real] struct {
 
 	// Add adds the first n elements of x to y; n is a multiple of Panel.
 	Add func(y []float64, x []T, n int)
+
+	// Multiply sets the first n elements of dst to those of a times those of b, and
+	// AddScaled adds those of x times c to y: what strips of sums and products of
+	// leaves are made with. n is a multiple of Panel. dst may be a.
+	Multiply  func(dst, a, b []T, n int)
+	AddScaled func(y, x []T, c T, n int)
 }
 
 // FormKernels are the loops of gradient forms, for one instruction set.
@@ -43,7 +46,7 @@ type FormKernels struct {
 	// Deriv sets the strips k and h to g(u) and g'(u), ScaledDeriv to g(u) and
 	// u·g'(u). Where the g' of Matérn 1/2 is infinite it is a large number,
 	// whose product with any u that goes with it is negligible.
-	Deriv, ScaledDeriv [families]func(k, h, zi, zj []float64, d, panels int)
+	Deriv, ScaledDeriv [kernel.NumFamilies]func(k, h, zi, zj []float64, d, panels int)
 
 	// Sums adds Σ w·k to sum[0] and Σ w·h to sum[1], over strips k and h with
 	// weights

@@ -1,5 +1,7 @@
 package tile
 
+import "github.com/ulisse-gp/ulisse/internal/kernel"
+
 //go:generate go run -C gen . -isa avx512 -out ../avx512_amd64.s -stubs ../avx512_amd64.go -pkg tile
 //go:generate go run -C gen . -isa avx2 -out ../avx2_amd64.s -stubs ../avx2_amd64.go -pkg tile
 
@@ -26,8 +28,8 @@ func peakLoop(isa ISA) func(n int) {
 
 // Indexed by family.
 type (
-	evals[T Real] = [families]func(k, zi, zj []T, d, panels int)
-	derivs        = [families]func(k, h, zi, zj []float64, d, panels int)
+	evals[T Real] = [kernel.NumFamilies]func(k, zi, zj []T, d, panels int)
+	derivs        = [kernel.NumFamilies]func(k, h, zi, zj []float64, d, panels int)
 )
 
 var (
@@ -36,12 +38,18 @@ var (
 		Direct: avx512DirectF64,
 		Trans:  avx512TransF64,
 		Add:    avx512AddF64,
+
+		Multiply:  avx512MultiplyF64,
+		AddScaled: avx512AddScaledF64,
 	}
 	avx512KernelsF32 = Kernels[float32]{
 		Eval:   evals[float32]{avx512EvalRBFF32, avx512EvalMatern12F32, avx512EvalMatern32F32, avx512EvalMatern52F32},
 		Direct: avx512DirectF32,
 		Trans:  avx512TransF32,
 		Add:    avx512AddF32,
+
+		Multiply:  avx512MultiplyF32,
+		AddScaled: avx512AddScaledF32,
 	}
 	avx512Factors = FactorKernels{Update: avx512UpdateF64, Solve: avx512SolveF64}
 	avx512Forms   = FormKernels{
@@ -56,12 +64,18 @@ var (
 		Direct: avx2DirectF64,
 		Trans:  avx2TransF64,
 		Add:    avx2AddF64,
+
+		Multiply:  avx2MultiplyF64,
+		AddScaled: avx2AddScaledF64,
 	}
 	avx2KernelsF32 = Kernels[float32]{
 		Eval:   evals[float32]{avx2EvalRBFF32, avx2EvalMatern12F32, avx2EvalMatern32F32, avx2EvalMatern52F32},
 		Direct: avx2DirectF32,
 		Trans:  avx2TransF32,
 		Add:    avx2AddF32,
+
+		Multiply:  avx2MultiplyF32,
+		AddScaled: avx2AddScaledF32,
 	}
 	avx2Factors = FactorKernels{Update: avx2UpdateF64, Solve: avx2SolveF64}
 	avx2Forms   = FormKernels{

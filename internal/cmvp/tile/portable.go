@@ -8,7 +8,8 @@ import (
 
 // portable returns the kernels in plain Go.
 func portable[T Real]() *Kernels[T] {
-	k := &Kernels[T]{Direct: directPortable[T], Trans: transPortable[T], Add: addPortable[T]}
+	k := &Kernels[T]{Direct: directPortable[T], Trans: transPortable[T], Add: addPortable[T],
+		Multiply: multiplyPortable[T], AddScaled: addScaledPortable[T]}
 	for _, f := range kernel.Families() {
 		k.Eval[f] = func(k, zi, zj []T, d, panels int) {
 			evalPortable(k, zi, zj, d, panels, func(row []T) { valuesPortable(f, row) })
@@ -140,6 +141,20 @@ func addPortable[T Real](y []float64, x []T, n int) {
 	y = y[:n]
 	for i, v := range x[:n] {
 		y[i] += float64(v)
+	}
+}
+
+func multiplyPortable[T Real](dst, a, b []T, n int) {
+	dst, b = dst[:n], b[:n]
+	for i, x := range a[:n] {
+		dst[i] = x * b[i]
+	}
+}
+
+func addScaledPortable[T Real](y, x []T, c T, n int) {
+	y = y[:n]
+	for i, v := range x[:n] {
+		y[i] += c * v
 	}
 }
 

@@ -36,6 +36,8 @@ func main() {
 		g.direct()
 		g.trans()
 		g.addition()
+		g.multiply()
+		g.addScaled()
 		if elem == 8 {
 			double = g
 			g.weigh(true)
