@@ -28,6 +28,7 @@ func main() {
 	flag.IntVar(&c.Gradients, "gradients", c.Gradients, "gradients that the unknown function is learned from")
 	flag.IntVar(&c.Draws, "draws", c.Draws, "draws of all chains")
 	flag.Float64Var(&c.Noise, "noise", c.Noise, "standard deviation of a probe, in units of the posterior's")
+	flag.BoolVar(&c.Known, "known", false, "do not learn but know the function: the error of the draws alone")
 	flag.Parse()
 	b := parallel.NewBudget(0)
 	fmt.Println("| posterior | estimate | rms of error over stated error | shares of the stated variance: draws, density | bias in stated errors |")

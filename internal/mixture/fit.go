@@ -49,7 +49,8 @@ var degrees = []float64{15, Heavy, 30}
 // Computing 2000) from several random starts, for 1, 2, … components, all of the same degrees
 // of freedom, as long as the Bayesian information criterion gains. Weighted draws count
 // as their effective number, (Σw)²/Σw². Scales are drawn towards what all have in common by
-// one draw's worth, and a component with fewer draws than 2(p+1) dies. The result depends on
+// one draw's worth; a fit with a component of fewer draws than 2(p+1), by their effective
+// number, does not count. The result depends on
 // the arguments alone, not on the budget.
 func Fit(draws [][]float64, weights []float64, o Options, b *parallel.Budget) (*Mixture, error) {
 	o = o.defaults()
@@ -58,19 +59,16 @@ func Fit(draws [][]float64, weights []float64, o Options, b *parallel.Budget) (*
 		return nil, err
 	}
 	var best *Mixture
-	bestValue, since := math.Inf(-1), 0
+	bestValue := math.Inf(-1)
 	try := func(m *Mixture, value float64) {
 		if m != nil && value > bestValue {
-			best, bestValue, since = m, value, 0
-			return
+			best, bestValue = m, value
 		}
-		since++
 	}
 	for _, m := range o.Starts {
 		try(f.refine(f.climb(m)))
 	}
-	since = 0
-	for k := 1; k <= o.Most && since < patience; k++ {
+	for k := 1; k <= o.Most && (best == nil || k <= best.Len()+patience); k++ {
 		try(f.restarts(k, o, b))
 	}
 	if best == nil {
@@ -243,6 +241,7 @@ func (f *fitter) step(m *Mixture) (*Mixture, float64) {
 	p, k := m.dim, len(m.comps)
 	type sums struct {
 		share, pull float64 // Σ w·s, Σ w·s·u
+		heaviest    float64 // Σ (w·s)²
 		mean        []float64
 		square      []float64 // lower triangle
 	}
@@ -271,6 +270,7 @@ func (f *fitter) step(m *Mixture) (*Mixture, float64) {
 			u := s * (nu + float64(p)) / (nu + dist[c])
 			a := &acc[c]
 			a.share += s
+			a.heaviest += s * s
 			a.pull += u
 			// Around the old mean, so that nothing cancels.
 			floats.SubTo(off, x, m.comps[c].Mean)
@@ -288,7 +288,7 @@ func (f *fitter) step(m *Mixture) (*Mixture, float64) {
 	common := make([]float64, p*(p+1)/2)
 	for c := range acc {
 		a := &acc[c]
-		if a.share*f.size < float64(2*(p+1)) && k > 1 {
+		if k > 1 && a.share*a.share/a.heaviest < float64(2*(p+1)) {
 			return nil, value
 		}
 		floats.Scale(1/a.pull, a.mean)

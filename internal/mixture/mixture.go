@@ -200,16 +200,20 @@ func (m *Mixture) Moments() ([]float64, *mat.SymDense) {
 	return mean, cov
 }
 
-// Defend returns the mixture with a wide, heavy component of the given weight besides: the
-// mixture's own mean and its covariance times spread². It bounds the importance weights
-// where the fit has missed something.
+// Defend returns the mixture with heavier tails, which bound the importance weights where the
+// fit has missed something: to half of the given weight its components again with their scales
+// times spread², and to the other half one of the mixture's own mean and of its covariance
+// times spread².
 func (m *Mixture) Defend(weight, spread float64) (*Mixture, error) {
 	mean, cov := m.Moments()
 	cov.ScaleSym(spread*spread*(Heavy-2.0)/Heavy, cov)
-	comps := []Component{{Weight: weight, Mean: mean, Scale: cov}}
+	comps := []Component{{Weight: weight / 2, Mean: mean, Scale: cov}}
 	for _, c := range m.comps {
-		c.Weight *= 1 - weight
-		comps = append(comps, c.Component)
+		wide := mat.NewSymDense(m.dim, nil)
+		wide.ScaleSym(spread*spread, c.Scale)
+		comps = append(comps,
+			Component{(1 - weight) * c.Weight, c.Degrees, c.Mean, c.Scale},
+			Component{Weight: weight / 2 * c.Weight, Mean: c.Mean, Scale: wide})
 	}
 	return New(comps)
 }

@@ -115,9 +115,12 @@ func TestDraw(t *testing.T) {
 
 func TestDefend(t *testing.T) {
 	m := three(t)
-	d, err := m.Defend(0.1, 3)
+	d, err := m.Defend(0.2, 3)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if d.Len() != 1+2*m.Len() {
+		t.Fatalf("%d components of %d", d.Len(), m.Len())
 	}
 	mean, cov := m.Moments()
 	dMean, dCov := d.Moments()
@@ -125,8 +128,19 @@ func TestDefend(t *testing.T) {
 		if math.Abs(dMean[i]-mean[i]) > 1e-12 {
 			t.Errorf("mean %d is %v, want %v", i, dMean[i], mean[i])
 		}
+	}
+	// A tenth of the mixture has nine times its covariance, a tenth nine times that within the
+	// components, and so 8 times it more than the mixture.
+	within := mat.NewSymDense(2, nil)
+	for k := range m.Len() {
+		c := m.Component(k)
+		var part mat.SymDense
+		part.ScaleSym(c.Weight*7/5, c.Scale)
+		within.AddSym(within, &part)
+	}
+	for i := range mean {
 		for j := range mean {
-			if want := (0.9 + 0.1*9) * cov.At(i, j); math.Abs(dCov.At(i, j)-want) > 1e-12 {
+			if want := 1.8*cov.At(i, j) + 0.8*within.At(i, j); math.Abs(dCov.At(i, j)-want) > 1e-12 {
 				t.Errorf("covariance (%d,%d) is %v, want %v", i, j, dCov.At(i, j), want)
 			}
 		}

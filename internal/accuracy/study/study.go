@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/floats"
@@ -26,6 +25,7 @@ type Config struct {
 	Noise     float64 // standard deviation of one probe, in units of the posterior's own
 	Fresh     int     // gradients that the model is verified by
 	Draws     int     // of all chains
+	Known     bool    // L is not learned but known: the error of the draws alone
 }
 
 // Default is a run in which the error of L and that of the draws are about as large.
@@ -36,6 +36,7 @@ type Result struct {
 	Name            string // such as "mean 1"
 	Estimate, Truth float64
 	Errors          accuracy.Errors
+	estimate        accuracy.Estimate
 }
 
 // Z is the true error over the stated one.
@@ -46,15 +47,27 @@ func Run(ctx context.Context, t *Target, c Config, seed uint64, b *parallel.Budg
 	r := &run{Target: t, Config: c, budget: b, stream: func(kind, i int) *rand.Rand {
 		return random.Key{Seed: seed, Chain: kind, Iter: i}.Stream(random.Start, 0)
 	}}
+	if c.Known {
+		draws, err := r.draw(ctx, unknown)
+		return r.compare(draws), err
+	}
 	model, inflate, err := r.learn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	draws, err := r.draw(ctx, model)
+	draws, err := r.draw(ctx, model.Value)
 	if err != nil {
 		return nil, err
 	}
-	return r.compare(model, inflate, draws), nil
+	results := r.compare(draws)
+	var estimates []accuracy.Estimate
+	for _, e := range results {
+		estimates = append(estimates, e.estimate)
+	}
+	for q, e := range accuracy.Density(model, -0.5, draws, estimates) {
+		results[q].Errors.Density = e * math.Sqrt(inflate)
+	}
+	return results, nil
 }
 
 type run struct {
@@ -108,24 +121,7 @@ func (r *run) learn(ctx context.Context) (surrogate.Model, float64, error) {
 	for i := range obs {
 		obs[i].GradCov = noise[i]
 	}
-	var model surrogate.Model
-	var tried []surrogate.Candidate
-	switch os.Getenv("FIT") {
-	case "gp":
-		model, err = surrogate.FitProcess(ctx, w, obs[:r.Gradients], surrogate.Gaussian, 2, r.budget)
-	case "p3":
-		model, err = surrogate.FitPolynomial(ctx, w, obs[:r.Gradients], 3, r.budget)
-	case "p4":
-		model, err = surrogate.FitPolynomial(ctx, w, obs[:r.Gradients], 4, r.budget)
-	default:
-		model, tried, err = surrogate.Choose(ctx, w, obs[:r.Gradients], r.budget)
-		if os.Getenv("FIT") == "log" {
-			for _, c := range tried {
-				fmt.Printf("%s %.3f %.3f; ", c.Name, c.Score, c.Error)
-			}
-			fmt.Println("->", model.Name())
-		}
-	}
+	model, _, err := surrogate.Choose(ctx, w, obs[:r.Gradients], r.budget)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -159,10 +155,10 @@ func (r *run) observe(x, grad []float64, root *mat.TriDense, rnd *rand.Rand) (su
 const chains = 4
 
 // draw returns the draws of independence chains on the density with L as the model has it.
-func (r *run) draw(ctx context.Context, model surrogate.Model) ([][][]float64, error) {
+func (r *run) draw(ctx context.Context, logDet func(x []float64) float64) ([][][]float64, error) {
 	evaluate := func(_ context.Context, p *metropolis.Proposals) error {
 		r.budget.NewLoop(func(_, i int) {
-			p.Target[i] = -(r.known(p.X[i]) + model.Value(p.X[i])) / 2
+			p.Target[i] = -(r.known(p.X[i]) + logDet(p.X[i])) / 2
 		}).Run(len(p.X))
 		return nil
 	}
@@ -171,8 +167,8 @@ func (r *run) draw(ctx context.Context, model surrogate.Model) ([][][]float64, e
 		return nil, err
 	}
 	a := metropolis.Adaptation{
-		Evaluate: evaluate, First: 300, Rounds: 3,
-		Defend: func(m *mixture.Mixture) (mixture.Distribution, error) { return m.Defend(0.1, 2) },
+		Evaluate: evaluate, First: 300, Rounds: 4,
+		Defend: func(m *mixture.Mixture) (mixture.Distribution, error) { return m.Defend(0.2, 2) },
 		Stream: func(round, kind, i int) *rand.Rand { return r.stream(rounds+2*round+kind, i) },
 	}
 	adapted, err := a.Run(ctx, rough, r.budget)
@@ -195,13 +191,12 @@ func (r *run) draw(ctx context.Context, model surrogate.Model) ([][][]float64, e
 	return draws, nil
 }
 
-// compare returns the estimates with errors and truths.
-func (r *run) compare(model surrogate.Model, inflate float64, draws [][][]float64) []Result {
+// compare returns the estimates with the errors of the draws, and truths.
+func (r *run) compare(draws [][][]float64) []Result {
 	var out []Result
-	var estimates []accuracy.Estimate
 	add := func(name string, e accuracy.Estimate, truth float64) {
-		out = append(out, Result{Name: name, Estimate: e.Value, Truth: truth, Errors: accuracy.Errors{MonteCarlo: e.MonteCarlo()}})
-		estimates = append(estimates, e)
+		out = append(out, Result{Name: name, Estimate: e.Value, Truth: truth, estimate: e,
+			Errors: accuracy.Errors{MonteCarlo: e.MonteCarlo()}})
 	}
 	column := func(of func(x []float64) float64) accuracy.Draws {
 		d := accuracy.Draws{X: make([][]float64, len(draws))}
@@ -228,9 +223,6 @@ func (r *run) compare(model surrogate.Model, inflate float64, draws [][][]float6
 			return 0
 		})
 		add("mass of the second mode", d.Mean(), r.mass)
-	}
-	for q, e := range accuracy.Density(model, -0.5, draws, estimates) {
-		out[q].Errors.Density = e * math.Sqrt(inflate)
 	}
 	return out
 }
