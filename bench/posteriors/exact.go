@@ -70,15 +70,23 @@ func (e *exact) gradients() (n int64) {
 	return n
 }
 
-// at returns the log density, and its gradient if it is asked for; −∞ where K is
-// numerically singular.
+// evidence returns log|K| and yᵀK⁻¹y, nil where K is numerically singular or ctx is done.
+func (w *worker) evidence(ctx context.Context, psi []float64, gradients bool) *posterior.Evidence {
+	v, err := w.stored.At(ctx, psi, gradients)
+	if err != nil {
+		return nil
+	}
+	return v
+}
+
+// at returns the log density, and its gradient if it is asked for; −∞ where there is none.
 func (w *worker) at(ctx context.Context, psi []float64, gradient bool) (float64, []float64) {
 	prior, grad := w.problem.LogPrior(psi)
 	if math.IsInf(prior, 0) || math.IsNaN(prior) {
 		return math.Inf(-1), nil
 	}
-	v, err := w.stored.At(ctx, psi, gradient)
-	if v == nil || err != nil {
+	v := w.evidence(ctx, psi, gradient)
+	if v == nil {
 		return math.Inf(-1), nil
 	}
 	for i := range v.LogDetGrad {
@@ -95,10 +103,8 @@ func (w *worker) gradient(ctx context.Context, psi []float64) (float64, []float6
 // evaluate computes the targets of proposals.
 func (e *exact) evaluate(ctx context.Context, p *metropolis.Proposals) error {
 	e.each(len(p.X), func(w *worker, i int) {
-		if ctx.Err() == nil {
-			w.values.Add(1)
-			p.Target[i], _ = w.at(ctx, p.X[i], false)
-		}
+		w.values.Add(1)
+		p.Target[i], _ = w.at(ctx, p.X[i], false)
 	})
 	return ctx.Err()
 }

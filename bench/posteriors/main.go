@@ -8,6 +8,11 @@
 // The modes are searched from many starts on all rows; a mixture of Student t
 // distributions is fitted to importance-weighted draws; four chains of independent
 // proposals from it follow, the same proposals weighed by importance sampling beside them.
+//
+//	go run ./bench/posteriors -learn 400 [-noise 1] -against FILE SPEC
+//
+// learns log|K| from so many gradients, with noise, in place of computing it, and prints how
+// far the means and standard deviations are off beside the errors that are stated for them.
 package main
 
 import (
@@ -36,6 +41,9 @@ import (
 
 type options struct {
 	draws, starts int
+	learn         int
+	noise         float64
+	against       string
 	seed          uint64
 	prior         float64
 }
@@ -46,6 +54,9 @@ func main() {
 	flag.IntVar(&o.starts, "starts", 40, "climbs in search of modes")
 	flag.Float64Var(&o.prior, "prior", 0.05, "share of proposals from the prior; more for few data")
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of starts, proposals and decisions")
+	flag.IntVar(&o.learn, "learn", 0, "learn log|K| from so many gradients and compare with the reference of -against, in place of making one")
+	flag.Float64Var(&o.noise, "noise", 0, "with -learn: standard deviation of a gradient of log|K|, in units of the posterior's uncertainty")
+	flag.StringVar(&o.against, "against", "", "with -learn: reference, a file that -out wrote")
 	out := flag.String("out", "", "file to write instead of standard output")
 	flag.Parse()
 	if flag.NArg() != 1 {
@@ -56,6 +67,9 @@ func main() {
 	summary, err := reference(ctx, flag.Arg(0), o)
 	if err != nil {
 		log.Fatal(err)
+	}
+	if summary == nil {
+		return
 	}
 	text, err := json.MarshalIndent(summary, "", "  ")
 	if err != nil {
@@ -118,6 +132,9 @@ func reference(ctx context.Context, path string, o options) (*Summary, error) {
 	s.Gradients, s.SecondsSearch = e.gradients(), time.Since(began).Seconds()
 	log.Printf("%d maxima by %d gradients in %.0f s", len(peaks), s.Gradients, s.SecondsSearch)
 
+	if o.learn > 0 {
+		return nil, learn(ctx, e, peaks, o)
+	}
 	began = time.Now()
 	a, err := e.proposal(ctx, peaks, o)
 	if err != nil {
@@ -166,46 +183,50 @@ func (e *exact) modes(ctx context.Context, o options) ([]*maxima.Maximum, error)
 }
 
 // The pilot's rounds: proposals for each parameter in the first, and their number; the weight
-// and the width of the wide component; degrees of freedom.
+// and the width of the wide component.
 const (
 	firstRound, rounds = 100, 4
 	wide, width        = 0.05, 2
-	degrees            = 7
 )
 
 // proposal returns what the chains propose from, and the mixture in it.
 func (e *exact) proposal(ctx context.Context, peaks []*maxima.Maximum, o options) (*metropolis.Adapted, error) {
-	m, err := e.laplace(peaks, o)
+	m, err := laplace(peaks)
 	if err != nil {
 		return nil, err
 	}
-	a := metropolis.Adaptation{
-		Evaluate: e.evaluate,
-		Defend:   func(m *mixture.Mixture) (mixture.Distribution, error) { return e.defend(m, o) },
-		Stream: func(round, kind, i int) *rand.Rand {
-			return random.Key{Seed: o.seed, Chain: pilot + 2*round + kind, Iter: i}.Stream(random.Accept, 0)
-		},
-		First: firstRound * m.Dim(), Rounds: rounds, Most: 12,
+	first, err := e.defend(m, o)
+	if err != nil {
+		return nil, err
 	}
-	out, err := a.Run(ctx, m, e.budget)
+	a := e.adaptation(o, pilot, m)
+	a.Evaluate = e.evaluate
+	out, err := a.Run(ctx, first, e.budget)
 	if err == nil {
 		log.Printf("%d draws count as %.0f, k-hat %.2f; %d components", len(out.All.X), out.Weighted.ESS, out.Weighted.KHat, out.Fit.Len())
 	}
 	return out, err
 }
 
+// adaptation returns the rounds of a pilot, whose streams begin with the given stage.
+func (e *exact) adaptation(o options, stage int, modes *mixture.Mixture) metropolis.Adaptation {
+	return metropolis.Adaptation{
+		Defend: func(m *mixture.Mixture) (mixture.Distribution, error) { return e.defend(m, o) },
+		Stream: func(round, kind, i int) *rand.Rand {
+			return random.Key{Seed: o.seed, Chain: stage + 2*round + kind, Iter: i}.Stream(random.Accept, 0)
+		},
+		First: firstRound * e.problem.Model.NumParams(), Rounds: rounds, Most: 12, Modes: modes,
+	}
+}
+
 // laplace is the mixture of the normal approximations, none of weight below 5 %.
-func (e *exact) laplace(peaks []*maxima.Maximum, o options) (mixture.Distribution, error) {
+func laplace(peaks []*maxima.Maximum) (*mixture.Mixture, error) {
 	var comps []mixture.Component
 	for _, p := range peaks {
 		cov, _ := p.Covariance()
 		comps = append(comps, mixture.Component{Weight: max(0.05, math.Exp(p.LogMass()-peaks[0].LogMass())), Mean: p.X, Scale: cov})
 	}
-	m, err := mixture.New(degrees, comps)
-	if err != nil {
-		return nil, err
-	}
-	return e.defend(m, o)
+	return mixture.New(comps)
 }
 
 // defend adds a wide component, and the prior: in the tails of a posterior of few data there is

@@ -89,21 +89,9 @@ func (s *Summary) fill(p *posterior.Problem, peaks []*maxima.Maximum, m *mixture
 	}
 	s.KHat, s.Components, s.Draws = w.KHat, m.Len(), len(list.X)
 	s.LogEvidence = Number{w.LogConstant, w.Error}
-	per := len(list.X) / chains
-	draws := make([][][]float64, chains)
-	for c := range draws {
-		part := list.Slice(c*per, (c+1)*per)
-		state, rate := metropolis.Scan(part.LogWeights(), o.stream(random.Accept, sampling)(-1-c))
-		s.Acceptance += rate / chains
-		s.LongestStay = max(s.LongestStay, metropolis.LongestStay(state))
-		for _, at := range state {
-			if at >= 0 {
-				draws[c] = append(draws[c], part.X[at])
-			}
-		}
-		if len(draws[c]) != per {
-			return fmt.Errorf("chain %d began after %d proposals only", c+1, per-len(draws[c]))
-		}
+	var draws [][][]float64
+	if draws, s.Acceptance, s.LongestStay, err = scan(list, o); err != nil {
+		return err
 	}
 	for i, name := range p.Model.Names() {
 		q := accuracy.Draws{X: column(draws, i)}
@@ -120,6 +108,27 @@ func (s *Summary) fill(p *posterior.Problem, peaks []*maxima.Maximum, m *mixture
 	s.fillModes(peaks, m, draws)
 	log.Printf("acceptance %.2f, k-hat %.2f, R-hat %.4f, %.0f s", s.Acceptance, s.KHat, s.RHat, s.Seconds)
 	return nil
+}
+
+// scan returns the draws of the chains over a list of proposals.
+func scan(list *metropolis.Proposals, o options) (draws [][][]float64, acceptance float64, longest int, err error) {
+	per := len(list.X) / chains
+	draws = make([][][]float64, chains)
+	for c := range draws {
+		part := list.Slice(c*per, (c+1)*per)
+		state, rate := metropolis.Scan(part.LogWeights(), o.stream(random.Accept, sampling)(-1-c))
+		acceptance += rate / chains
+		longest = max(longest, metropolis.LongestStay(state))
+		for _, at := range state {
+			if at >= 0 {
+				draws[c] = append(draws[c], part.X[at])
+			}
+		}
+		if len(draws[c]) != per {
+			return nil, 0, 0, fmt.Errorf("chain %d began after %d proposals only", c+1, per-len(draws[c]))
+		}
+	}
+	return draws, acceptance, longest, nil
 }
 
 func (s *Summary) fillModes(found []*maxima.Maximum, m *mixture.Mixture, draws [][][]float64) {
@@ -163,7 +172,7 @@ func (s *Summary) fillModes(found []*maxima.Maximum, m *mixture.Mixture, draws [
 		for i, x := range all {
 			if label[i] == k {
 				for j := range x {
-					md.SD[j] += (x[j] - md.Mean[j]) * (x[j] - md.Mean[j]) / count
+					md.SD[j] += (x[j] - md.Mean[j]) * (x[j] - md.Mean[j]) / max(1, count)
 				}
 			}
 		}

@@ -104,9 +104,14 @@ func (d Draws) Quantile(p float64) Estimate {
 		return (1-f)*x[order[i-1]] + f*x[order[i]]
 	}
 	q := at(p)
-	h := min(bandwidth(p, d.size()), p/2, (1-p)/2)
-	gap := (at(p+h) - at(p-h)) / (2 * h) // of the quantile with p: one over the density
-	share := 0.0                         // below q, which ties may put off p
+	// The slope of the quantile with p, one over the density. Where a chain stood still for
+	// long, draws are equal within the bandwidth.
+	var gap float64
+	for h := min(bandwidth(p, d.size()), p/2, (1-p)/2); gap == 0 && h < 1; h *= 2 {
+		lo, hi := max(0, p-h), min(1, p+h)
+		gap = (at(hi) - at(lo)) / (hi - lo)
+	}
+	share := 0.0 // below q, which ties may put off p
 	for i, o := range order {
 		if x[o] > q {
 			break

@@ -23,7 +23,8 @@ type Adaptation struct {
 	Stream func(round, kind, i int) *rand.Rand
 	First  int // proposals of the first round; each has twice those of the one before
 	Rounds int
-	Most   int // components of a fit
+	Most   int              // components of a fit
+	Modes  *mixture.Mixture // known modes, where fits begin too; nil: none
 }
 
 // Kinds of streams of a round.
@@ -63,7 +64,13 @@ func (a Adaptation) Run(ctx context.Context, first mixture.Distribution, b *para
 		if out.Weighted, err = Weigh(all); err != nil {
 			return nil, err
 		}
-		out.Fit, err = mixture.Fit(all.X, out.Weighted.W, mixture.Options{Most: a.Most,
+		var starts []*mixture.Mixture
+		for _, m := range []*mixture.Mixture{a.Modes, out.Fit} {
+			if m != nil {
+				starts = append(starts, m)
+			}
+		}
+		out.Fit, err = mixture.Fit(all.X, out.Weighted.W, mixture.Options{Most: a.Most, Starts: starts,
 			Stream: func(i int) *rand.Rand { return a.Stream(round, FitStream, i) }}, b)
 		if err != nil {
 			return nil, err

@@ -24,7 +24,7 @@ func line(t testing.TB, comps ...[3]float64) *mixture.Mixture { // weight, mean,
 	for _, c := range comps {
 		cs = append(cs, mixture.Component{Weight: c[0], Mean: c[1:2], Scale: mat.NewSymDense(1, []float64{c[2] * c[2]})})
 	}
-	m, err := mixture.New(7, cs)
+	m, err := mixture.New(cs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,18 +14,16 @@ import (
 
 // Options say how Fit searches.
 type Options struct {
-	Degrees  float64 // of freedom; 7 if 0
-	Most     int     // components at most; 8 if 0
-	Restarts int     // for each number of components; 4 if 0
+	Most     int // components at most; 8 if 0
+	Restarts int // for each number of components; 4 if 0
 	// Stream returns the stream of random numbers of a restart; each index is asked for
 	// once.
 	Stream func(index int) *rand.Rand
+	// Starts are mixtures to begin with besides random ones, such as one of known modes.
+	Starts []*Mixture
 }
 
 func (o Options) defaults() Options {
-	if o.Degrees == 0 {
-		o.Degrees = 7
-	}
 	if o.Most == 0 {
 		o.Most = 8
 	}
@@ -41,28 +39,37 @@ const (
 	patience  = 2    // numbers of components tried beyond the best
 )
 
+// degrees are the degrees of freedom that fits are made with. In many dimensions few of them
+// cost acceptance: at ten parameters 15 % between 7 and 30. The first are those of the
+// restarts.
+var degrees = []float64{15, Heavy, 30}
+
 // Fit returns the mixture that draws, with the given weights or, if they are nil, equal
-// ones, are most likely from: EM for t distributions of known degrees of freedom (Peel
-// and McLachlan, Statistics and Computing 2000) from several random starts, for 1, 2, …
-// components as long as the Bayesian information criterion gains. Weighted draws count
+// ones, are most likely from: EM for t distributions (Peel and McLachlan, Statistics and
+// Computing 2000) from several random starts, for 1, 2, … components, all of the same degrees
+// of freedom, as long as the Bayesian information criterion gains. Weighted draws count
 // as their effective number, (Σw)²/Σw². Scales are drawn towards what all have in common by
-// one draw's worth, and a component with fewer draws than 2(p+1) dies. The result depends on
+// one draw's worth; a fit with a component of fewer draws than 2(p+1), by their effective
+// number, does not count. The result depends on
 // the arguments alone, not on the budget.
 func Fit(draws [][]float64, weights []float64, o Options, b *parallel.Budget) (*Mixture, error) {
 	o = o.defaults()
-	f, err := newFitter(draws, weights, o.Degrees)
+	f, err := newFitter(draws, weights)
 	if err != nil {
 		return nil, err
 	}
 	var best *Mixture
-	bestValue, since := math.Inf(-1), 0
-	for k := 1; k <= o.Most && since < patience; k++ {
-		m, value := f.restarts(k, o, b)
+	bestValue := math.Inf(-1)
+	try := func(m *Mixture, value float64) {
 		if m != nil && value > bestValue {
-			best, bestValue, since = m, value, 0
-			continue
+			best, bestValue = m, value
 		}
-		since++
+	}
+	for _, m := range o.Starts {
+		try(f.refine(f.climb(m)))
+	}
+	for k := 1; k <= o.Most && (best == nil || k <= best.Len()+patience); k++ {
+		try(f.restarts(k, o, b))
 	}
 	if best == nil {
 		return nil, errors.New("mixture: no fit: the draws lie in a plane")
@@ -72,20 +79,19 @@ func Fit(draws [][]float64, weights []float64, o Options, b *parallel.Budget) (*
 
 // fitter holds what all fits to the same draws share.
 type fitter struct {
-	x       [][]float64
-	w       []float64 // sum 1
-	size    float64   // effective number of draws
-	degrees float64
-	pooled  *mat.SymDense // covariance of all
-	start   *Mixture      // one component
+	x      [][]float64
+	w      []float64     // sum 1
+	size   float64       // effective number of draws
+	pooled *mat.SymDense // covariance of all
+	start  *Mixture      // one component
 }
 
-func newFitter(draws [][]float64, weights []float64, degrees float64) (*fitter, error) {
+func newFitter(draws [][]float64, weights []float64) (*fitter, error) {
 	if len(draws) == 0 {
 		return nil, errors.New("mixture: no draws to fit to")
 	}
 	p := len(draws[0])
-	f := &fitter{x: draws, w: make([]float64, len(draws)), degrees: degrees}
+	f := &fitter{x: draws, w: make([]float64, len(draws))}
 	for i, x := range draws {
 		f.w[i] = 1
 		if weights != nil {
@@ -118,7 +124,7 @@ func newFitter(draws [][]float64, weights []float64, degrees float64) (*fitter, 
 		f.pooled.SetSym(i, i, f.pooled.At(i, i)*(1+1e-6)+1e-12)
 	}
 	var err error
-	f.start, err = New(degrees, []Component{{1, mean, f.pooled}})
+	f.start, err = New([]Component{{Weight: 1, Degrees: degrees[0], Mean: mean, Scale: f.pooled}})
 	return f, err
 }
 
@@ -145,8 +151,23 @@ func (f *fitter) restarts(k int, o Options, b *parallel.Budget) (*Mixture, float
 			best, most = m, values[i]
 		}
 	}
-	p := float64(f.start.dim)
-	parameters := float64(k)*(1+p+p*(p+1)/2) - 1
+	return f.refine(best, most)
+}
+
+// refine tries other degrees of freedom for a fit, and returns the best with its information
+// criterion.
+func (f *fitter) refine(best *Mixture, most float64) (*Mixture, float64) {
+	if best == nil {
+		return nil, most
+	}
+	from := best
+	for _, nu := range degrees {
+		if m, value := f.climb(from.with(nu)); value > most {
+			best, most = m, value
+		}
+	}
+	p, k := float64(f.start.dim), float64(len(best.comps))
+	parameters := k*(1+p+p*(p+1)/2) - 1
 	return best, 2*f.size*most - parameters*math.Log(f.size)
 }
 
@@ -169,8 +190,8 @@ func (f *fitter) random(k int, r *rand.Rand) *Mixture {
 		for ; at < len(chance)-1 && u >= chance[at]; at++ {
 			u -= chance[at]
 		}
-		comps = append(comps, Component{1, f.x[at], scale})
-		near, err := New(f.degrees, []Component{{1, f.x[at], f.pooled}})
+		comps = append(comps, Component{Weight: 1, Degrees: degrees[0], Mean: f.x[at], Scale: scale})
+		near, err := New([]Component{{Weight: 1, Mean: f.x[at], Scale: f.pooled}})
 		if err != nil {
 			return nil
 		}
@@ -179,11 +200,25 @@ func (f *fitter) random(k int, r *rand.Rand) *Mixture {
 			chance[i] = f.w[i] * least[i]
 		}
 	}
-	m, err := New(f.degrees, comps)
+	m, err := New(comps)
 	if err != nil {
 		return nil
 	}
 	return m
+}
+
+// with returns the mixture with other degrees of freedom.
+func (m *Mixture) with(nu float64) *Mixture {
+	comps := make([]Component, len(m.comps))
+	for k, c := range m.comps {
+		comps[k] = c.Component
+		comps[k].Degrees = nu
+	}
+	out, err := New(comps)
+	if err != nil {
+		panic(err) // the scales are those of m
+	}
+	return out
 }
 
 // climb runs EM from m and returns the fit with its mean log density.
@@ -206,6 +241,7 @@ func (f *fitter) step(m *Mixture) (*Mixture, float64) {
 	p, k := m.dim, len(m.comps)
 	type sums struct {
 		share, pull float64 // Σ w·s, Σ w·s·u
+		heaviest    float64 // Σ (w·s)²
 		mean        []float64
 		square      []float64 // lower triangle
 	}
@@ -230,9 +266,11 @@ func (f *fitter) step(m *Mixture) (*Mixture, float64) {
 			if s < 1e-12*f.w[i] {
 				continue
 			}
-			u := s * (f.degrees + float64(p)) / (f.degrees + dist[c])
+			nu := m.comps[c].Degrees
+			u := s * (nu + float64(p)) / (nu + dist[c])
 			a := &acc[c]
 			a.share += s
+			a.heaviest += s * s
 			a.pull += u
 			// Around the old mean, so that nothing cancels.
 			floats.SubTo(off, x, m.comps[c].Mean)
@@ -250,7 +288,7 @@ func (f *fitter) step(m *Mixture) (*Mixture, float64) {
 	common := make([]float64, p*(p+1)/2)
 	for c := range acc {
 		a := &acc[c]
-		if a.share*f.size < float64(2*(p+1)) && k > 1 {
+		if k > 1 && a.share*a.share/a.heaviest < float64(2*(p+1)) {
 			return nil, value
 		}
 		floats.Scale(1/a.pull, a.mean)
@@ -277,9 +315,9 @@ func (f *fitter) step(m *Mixture) (*Mixture, float64) {
 			scale.SetSym(r, r, scale.At(r, r)+1e-9*f.pooled.At(r, r))
 		}
 		floats.Add(a.mean, m.comps[c].Mean)
-		comps = append(comps, Component{a.share, a.mean, scale})
+		comps = append(comps, Component{a.share, m.comps[c].Degrees, a.mean, scale})
 	}
-	next, err := New(f.degrees, comps)
+	next, err := New(comps)
 	if err != nil {
 		return nil, value
 	}

@@ -15,21 +15,24 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Mixture is a mixture of multivariate t distributions of the same degrees of freedom.
-// Its methods may be called concurrently.
+// Mixture is a mixture of multivariate t distributions. Its methods may be called
+// concurrently.
 type Mixture struct {
-	degrees float64
-	dim     int
-	comps   []component
+	dim   int
+	comps []component
 }
 
-// Component is one of the distributions: its weight in the mixture, its mean, and its
-// scale matrix S (for ν > 2 degrees of freedom the covariance is S·ν/(ν−2)).
+// Component is one of the distributions: its weight in the mixture, its degrees of freedom ν,
+// its mean, and its scale matrix S (for ν > 2 the covariance is S·ν/(ν−2)).
 type Component struct {
-	Weight float64
-	Mean   []float64
-	Scale  *mat.SymDense
+	Weight  float64
+	Degrees float64 // Heavy if 0
+	Mean    []float64
+	Scale   *mat.SymDense
 }
+
+// Heavy are degrees of freedom that make tails heavy enough to be safe.
+const Heavy = 7
 
 // component is a Component ready for use.
 type component struct {
@@ -42,18 +45,21 @@ type component struct {
 // New returns the mixture of the components, whose weights it scales to a sum of 1.
 // It is an error if a weight is not positive, or a scale is not positive definite. It
 // panics if dimensions differ.
-func New(degrees float64, comps []Component) (*Mixture, error) {
-	if len(comps) == 0 || !(degrees > 0) {
-		return nil, fmt.Errorf("mixture: %d components with %g degrees of freedom", len(comps), degrees)
+func New(comps []Component) (*Mixture, error) {
+	if len(comps) == 0 {
+		return nil, errors.New("mixture: no components")
 	}
-	m := &Mixture{degrees: degrees, dim: len(comps[0].Mean)}
+	m := &Mixture{dim: len(comps[0].Mean)}
 	var total float64
 	for _, c := range comps {
 		total += c.Weight
 	}
 	for i, c := range comps {
-		if !(c.Weight > 0) || math.IsInf(total, 0) {
-			return nil, fmt.Errorf("mixture: component %d has weight %g", i+1, c.Weight)
+		if c.Degrees == 0 {
+			c.Degrees = Heavy
+		}
+		if !(c.Weight > 0) || math.IsInf(total, 0) || !(c.Degrees > 0) {
+			return nil, fmt.Errorf("mixture: component %d has weight %g and %g degrees of freedom", i+1, c.Weight, c.Degrees)
 		}
 		if len(c.Mean) != m.dim || c.Scale.SymmetricDim() != m.dim {
 			panic("mixture: components of different dimensions")
@@ -87,7 +93,7 @@ func (m *Mixture) prepare(c Component) (component, error) {
 			out.inverse = append(out.inverse, inv.At(i, j))
 		}
 	}
-	p, nu := float64(m.dim), m.degrees
+	p, nu := float64(m.dim), c.Degrees
 	a, _ := math.Lgamma((nu + p) / 2)
 	b, _ := math.Lgamma(nu / 2)
 	out.logNorm = math.Log(c.Weight) + a - b - p/2*math.Log(nu*math.Pi) - chol.LogDet()/2
@@ -121,7 +127,7 @@ func (c *component) distance(x []float64) float64 {
 // logDensity returns the log of the component's share of the density, given the
 // distance.
 func (m *Mixture) logDensity(c *component, distance float64) float64 {
-	return c.logNorm - (m.degrees+float64(m.dim))/2*math.Log1p(distance/m.degrees)
+	return c.logNorm - (c.Degrees+float64(m.dim))/2*math.Log1p(distance/c.Degrees)
 }
 
 // LogDensity returns the log density at x.
@@ -163,21 +169,19 @@ func (m *Mixture) Draw(r *rand.Rand, dst []float64) {
 	for ; k < len(m.comps)-1 && u >= m.comps[k].Weight; k++ {
 		u -= m.comps[k].Weight
 	}
-	chi := distuv.ChiSquared{K: m.degrees, Src: r}.Rand()
+	nu := m.comps[k].Degrees
+	stretch := math.Sqrt(nu / distuv.ChiSquared{K: nu, Src: r}.Rand())
 	z := make([]float64, m.dim)
 	for i := range z {
-		z[i] = r.NormFloat64() * math.Sqrt(m.degrees/chi)
+		z[i] = stretch * r.NormFloat64()
 	}
 	m.Spread(k, dst, z)
 	floats.Add(dst, m.comps[k].Mean)
 }
 
-// Moments returns the mean and the covariance of the mixture. It panics unless there
-// are more than 2 degrees of freedom.
+// Moments returns the mean and the covariance of the mixture. It panics unless all
+// components have more than 2 degrees of freedom.
 func (m *Mixture) Moments() ([]float64, *mat.SymDense) {
-	if m.degrees <= 2 {
-		panic("mixture: no covariance")
-	}
 	mean, cov := make([]float64, m.dim), mat.NewSymDense(m.dim, nil)
 	for _, c := range m.comps {
 		floats.AddScaled(mean, c.Weight, c.Mean)
@@ -186,23 +190,30 @@ func (m *Mixture) Moments() ([]float64, *mat.SymDense) {
 	for _, c := range m.comps {
 		floats.SubTo(off, c.Mean, mean)
 		cov.SymRankOne(cov, c.Weight, mat.NewVecDense(m.dim, off))
+		if c.Degrees <= 2 {
+			panic("mixture: no covariance")
+		}
 		var part mat.SymDense
-		part.ScaleSym(c.Weight*m.degrees/(m.degrees-2), c.Scale)
+		part.ScaleSym(c.Weight*c.Degrees/(c.Degrees-2), c.Scale)
 		cov.AddSym(cov, &part)
 	}
 	return mean, cov
 }
 
-// Defend returns the mixture with a wide component of the given weight besides: the
-// mixture's own mean and its covariance times spread². It bounds the importance weights
-// where the fit has missed something.
+// Defend returns the mixture with heavier tails, which bound the importance weights where the
+// fit has missed something: to half of the given weight its components again with their scales
+// times spread², and to the other half one of the mixture's own mean and of its covariance
+// times spread².
 func (m *Mixture) Defend(weight, spread float64) (*Mixture, error) {
 	mean, cov := m.Moments()
-	cov.ScaleSym(spread*spread*(m.degrees-2)/m.degrees, cov)
-	comps := []Component{{Weight: weight, Mean: mean, Scale: cov}}
+	cov.ScaleSym(spread*spread*(Heavy-2.0)/Heavy, cov)
+	comps := []Component{{Weight: weight / 2, Mean: mean, Scale: cov}}
 	for _, c := range m.comps {
-		c.Weight *= 1 - weight
-		comps = append(comps, c.Component)
+		wide := mat.NewSymDense(m.dim, nil)
+		wide.ScaleSym(spread*spread, c.Scale)
+		comps = append(comps,
+			Component{(1 - weight) * c.Weight, c.Degrees, c.Mean, c.Scale},
+			Component{Weight: weight / 2 * c.Weight, Mean: c.Mean, Scale: wide})
 	}
-	return New(m.degrees, comps)
+	return New(comps)
 }

@@ -18,9 +18,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func must(t testing.TB, degrees float64, comps ...Component) *Mixture {
+func must(t testing.TB, comps ...Component) *Mixture {
 	t.Helper()
-	m, err := New(degrees, comps)
+	m, err := New(comps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,10 +35,10 @@ func streams(seed uint64) func(int) *rand.Rand {
 
 // three is a mixture whose components overlap a little.
 func three(t testing.TB) *Mixture {
-	return must(t, 7,
-		Component{3, []float64{0, 0}, sym(2, 1, 0.8, 0.8, 1)},
-		Component{1, []float64{5, -4}, sym(2, 0.3, -0.1, -0.1, 0.2)},
-		Component{1, []float64{-4, 5}, sym(2, 2, 0, 0, 0.1)})
+	return must(t,
+		Component{Weight: 3, Mean: []float64{0, 0}, Scale: sym(2, 1, 0.8, 0.8, 1)},
+		Component{Weight: 1, Mean: []float64{5, -4}, Scale: sym(2, 0.3, -0.1, -0.1, 0.2)},
+		Component{Weight: 1, Mean: []float64{-4, 5}, Scale: sym(2, 2, 0, 0, 0.1)})
 }
 
 // One component against gonum's Student t, all of them against its integral.
@@ -46,7 +46,7 @@ func TestLogDensity(t *testing.T) {
 	m := three(t)
 	for k := range m.Len() {
 		c := m.Component(k)
-		one := must(t, 7, c)
+		one := must(t, c)
 		ref, ok := distmv.NewStudentsT(c.Mean, c.Scale, 7, nil)
 		if !ok {
 			t.Fatal("no reference")
@@ -57,7 +57,7 @@ func TestLogDensity(t *testing.T) {
 			}
 		}
 	}
-	line := must(t, 7, Component{2, []float64{1}, sym(1, 0.5)}, Component{1, []float64{-3}, sym(1, 2)})
+	line := must(t, Component{Weight: 2, Mean: []float64{1}, Scale: sym(1, 0.5)}, Component{Weight: 1, Mean: []float64{-3}, Scale: sym(1, 2)})
 	total := quad.Fixed(func(u float64) float64 { // x = u/(1−u²) brings the line into (−1,1)
 		d := 1 - u*u
 		return math.Exp(line.LogDensity([]float64{u / d})) * (1 + u*u) / (d * d)
@@ -73,7 +73,7 @@ func TestShares(t *testing.T) {
 	total := m.Shares(share, x)
 	for k := range share {
 		c := m.Component(k)
-		want := c.Weight * math.Exp(must(t, 7, c).LogDensity(x)-total)
+		want := c.Weight * math.Exp(must(t, c).LogDensity(x)-total)
 		if math.Abs(share[k]-want) > 1e-14 {
 			t.Errorf("share %d is %v, want %v", k, share[k], want)
 		}
@@ -115,9 +115,12 @@ func TestDraw(t *testing.T) {
 
 func TestDefend(t *testing.T) {
 	m := three(t)
-	d, err := m.Defend(0.1, 3)
+	d, err := m.Defend(0.2, 3)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if d.Len() != 1+2*m.Len() {
+		t.Fatalf("%d components of %d", d.Len(), m.Len())
 	}
 	mean, cov := m.Moments()
 	dMean, dCov := d.Moments()
@@ -125,8 +128,19 @@ func TestDefend(t *testing.T) {
 		if math.Abs(dMean[i]-mean[i]) > 1e-12 {
 			t.Errorf("mean %d is %v, want %v", i, dMean[i], mean[i])
 		}
+	}
+	// A tenth of the mixture has nine times its covariance, a tenth nine times that within the
+	// components, and so 8 times it more than the mixture.
+	within := mat.NewSymDense(2, nil)
+	for k := range m.Len() {
+		c := m.Component(k)
+		var part mat.SymDense
+		part.ScaleSym(c.Weight*7/5, c.Scale)
+		within.AddSym(within, &part)
+	}
+	for i := range mean {
 		for j := range mean {
-			if want := (0.9 + 0.1*9) * cov.At(i, j); math.Abs(dCov.At(i, j)-want) > 1e-12 {
+			if want := 1.8*cov.At(i, j) + 0.8*within.At(i, j); math.Abs(dCov.At(i, j)-want) > 1e-12 {
 				t.Errorf("covariance (%d,%d) is %v, want %v", i, j, dCov.At(i, j), want)
 			}
 		}
@@ -178,8 +192,8 @@ func TestIndependent(t *testing.T) {
 
 // Blend's density is the sum of its parts', and it draws from both.
 func TestBlend(t *testing.T) {
-	a := must(t, 7, Component{1, []float64{0}, sym(1, 1)})
-	b := must(t, 7, Component{1, []float64{100}, sym(1, 1)})
+	a := must(t, Component{Weight: 1, Mean: []float64{0}, Scale: sym(1, 1)})
+	b := must(t, Component{Weight: 1, Mean: []float64{100}, Scale: sym(1, 1)})
 	m := Blend(a, b, 0.2)
 	if got, want := m.LogDensity([]float64{100}), math.Log(0.2)+b.LogDensity([]float64{100}); math.Abs(got-want) > 1e-6 {
 		t.Errorf("log density %v, want %v", got, want)
@@ -314,12 +328,12 @@ func TestFitOfLittle(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	for _, c := range []Component{{0, []float64{0}, sym(1, 1)}, {1, []float64{0}, sym(1, -1)}, {math.NaN(), []float64{0}, sym(1, 1)}} {
-		if _, err := New(7, []Component{c}); err == nil {
+	for _, c := range []Component{{Mean: []float64{0}, Scale: sym(1, 1)}, {Weight: 1, Mean: []float64{0}, Scale: sym(1, -1)}, {Weight: math.NaN(), Mean: []float64{0}, Scale: sym(1, 1)}, {Weight: 1, Degrees: -1, Mean: []float64{0}, Scale: sym(1, 1)}} {
+		if _, err := New([]Component{c}); err == nil {
 			t.Errorf("%+v is taken", c)
 		}
 	}
-	if _, err := New(7, nil); err == nil {
+	if _, err := New(nil); err == nil {
 		t.Error("a mixture of nothing")
 	}
 }
@@ -334,9 +348,9 @@ func BenchmarkFit(b *testing.B) {
 			mean[i] = 5 * float64(k) * float64(i%3-1)
 			scale.SetSym(i, i, 1+float64(i)/10)
 		}
-		comps = append(comps, Component{float64(k + 1), mean, scale})
+		comps = append(comps, Component{Weight: float64(k + 1), Mean: mean, Scale: scale})
 	}
-	truth := must(b, 7, comps...)
+	truth := must(b, comps...)
 	r := random.Key{Seed: 5}.Stream(random.Start, 0)
 	draws := make([][]float64, 4000)
 	for i := range draws {

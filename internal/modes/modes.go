@@ -88,7 +88,6 @@ const rounds = 50
 // made those of their draws, until nothing changes, so that a skewed mode keeps its tails.
 // Peaks that no draw comes to keep their own. Weights may be nil.
 func Assign(draws [][]float64, weights []float64, peaks []Peak, mode []int) []int {
-	const degrees = 7
 	comps := make([]mixture.Component, len(peaks))
 	top := math.Inf(-1)
 	for _, p := range peaks {
@@ -99,7 +98,7 @@ func Assign(draws [][]float64, weights []float64, peaks []Peak, mode []int) []in
 	}
 	label, share := make([]int, len(draws)), make([]float64, len(peaks))
 	for round := range rounds {
-		m, err := mixture.New(degrees, comps)
+		m, err := mixture.New(comps)
 		if err != nil {
 			break // the last assignment stands
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/maxima"
-	"github.com/ulisse-gp/ulisse/internal/metropolis"
 	"github.com/ulisse-gp/ulisse/internal/mixture"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -52,7 +51,6 @@ type conductor struct {
 	climbs []*maxima.Climb
 	learnt []record // all evaluations with a density, in the order of stages
 	peaks  []*peak
-	pilots *metropolis.Proposals // of the last pilot stage
 	checks []record
 	count  map[string]int // stages of each kind
 	last   *chains.Staging
@@ -85,7 +83,7 @@ func reductions(m Model) (logDet, logQuad *surrogate.Reduction) {
 		}
 	}
 	if len(noises) == 1 && len(variances) > 0 {
-		return surrogate.ScaleFree(p, variances, noises[0], m.Rows), surrogate.ScaleFree(p, variances, noises[0], -1)
+		return surrogate.ScaleFree(p, variances, noises[0], float64(m.Rows)), surrogate.ScaleFree(p, variances, noises[0], -1)
 	}
 	identity := mat.NewDense(p, p, nil)
 	for i := range p {
@@ -273,17 +271,35 @@ func (k *conductor) curve() error {
 	return nil
 }
 
-// first returns the mixture of t distributions at the peaks, weighed by Laplace's
-// approximation, none below a hundredth.
+// first returns the mixture of t distributions at the peaks, all of one weight: Laplace's
+// approximation may be off by a factor of e³.
 func (k *conductor) first() (*mixture.Mixture, error) {
 	var comps []mixture.Component
 	for _, p := range k.peaks {
 		var scale mat.SymDense
-		scale.ScaleSym((degrees-2.0)/degrees, p.cov)
-		comps = append(comps, mixture.Component{Weight: max(0.01, math.Exp(p.LogMass()-k.peaks[0].LogMass())), Mean: p.X, Scale: &scale})
+		scale.ScaleSym((mixture.Heavy-2.0)/mixture.Heavy, p.cov)
+		comps = append(comps, mixture.Component{Weight: 1, Mean: p.X, Scale: &scale})
 	}
-	return mixture.New(degrees, comps)
+	return mixture.New(comps)
 }
 
-// degrees of freedom of the proposals.
-const degrees = 7
+// with returns the mixture with the peaks beside, of the given share: a peak is not left out
+// before the density itself has said that it holds nothing.
+func (k *conductor) with(m *mixture.Mixture, share float64) (*mixture.Mixture, error) {
+	first, err := k.first()
+	if err != nil {
+		return nil, err
+	}
+	var comps []mixture.Component
+	for _, part := range []struct {
+		*mixture.Mixture
+		share float64
+	}{{m, 1 - share}, {first, share}} {
+		for i := range part.Len() {
+			c := part.Component(i)
+			c.Weight *= part.share
+			comps = append(comps, c)
+		}
+	}
+	return mixture.New(comps)
+}

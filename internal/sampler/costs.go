@@ -25,6 +25,7 @@ const (
 	// perColumn to multiply with a column.
 	perPair, perColumn = 10, 1
 	solveIterations    = 15
+	farIterations      = 20 // of a quadratic term far from the basis
 	// learnProbes are the probes that a determinant takes to be learnt from noisy gradients.
 	learnProbes = 1500
 )
@@ -39,12 +40,16 @@ func newCosts(m Model, p int, density string) costs {
 	byFactor := 3 * float64(c.wanted) * gradient
 	bySolves := learnProbes / float64(c.probes) * solves
 	c.factor = m.Rows <= smallRows || m.Rows <= factorRows && byFactor <= bySolves
-	c.evaluation, c.target = solves, 2*product(8)
+	// With two parameters the basis has nearly the solution, and a determinant is learnt to a
+	// thousandth; with ten it takes iterations, and is learnt to a tenth.
+	c.evaluation, c.target = solves, product(basisPoints)+product(1)
+	if q > 2 {
+		c.target += farIterations * product(1)
+	}
 	if c.factor {
 		c.evaluation = gradient
 	}
-	// With two parameters a determinant is learnt to a thousandth; with ten to a tenth.
-	proposals := 4000.0
+	const proposals = 4000
 	c.exact = m.Rows <= factorRows && q > 2 && proposals*factor <= 2*(10*q*c.evaluation+proposals*c.target)
 	switch density {
 	case exactDensity:

@@ -20,11 +20,13 @@ import (
 // Constants of drawing.
 const (
 	defaultError  = 0.05 // that is aimed at if the specification asks for none
+	learnPeaks    = 0.3  // of the points of a round of learning are at the peaks
 	learningShare = 0.5  // of the error that not knowing the determinant may have
 	pilotEach     = 60   // pilot proposals for each parameter
 	mostPilots    = 3
 	pilotKHat     = 0.6 // of a pilot that needs no other
 	pilotESS      = 0.4 // of its proposals
+	pilotPeaks    = 0.2 // of the pilot's proposals are from the peaks
 	basisPoints   = 8   // whose solutions the quadratic term is computed from
 	checkPoints   = 24
 	deviations    = 64  // draws of the determinant's error
@@ -58,13 +60,20 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 			return nil, err
 		}
 		if k.count[learnStage] < maxRounds && k.shortfall(b, a) > learningShare*k.wanted() {
-			m, err := wider(a.Fit)
+			m, err := k.with(a.Fit, learnPeaks)
+			if err == nil {
+				m, err = wider(m)
+			}
 			if err != nil {
 				return nil, err
 			}
 			return k.learning(m), nil
 		}
-		return k.piloting(a.Fit, k.spread(a.Weighted))
+		m, err := k.with(a.Fit, pilotPeaks)
+		if err != nil {
+			return nil, err
+		}
+		return k.piloting(m, k.spread(a.Weighted))
 	}
 	return k.piloted(ctx, b)
 }
@@ -138,7 +147,7 @@ func (k *conductor) shared(m *mixture.Mixture, basis [][]float64) [][]float64 {
 	out := append([][]float64{how, k.peaks[0].X}, basis...)
 	for i := range m.Len() {
 		c := m.Component(i)
-		out = append(out, slices.Concat([]float64{c.Weight}, c.Mean, chains.Flat(c.Scale)))
+		out = append(out, slices.Concat([]float64{c.Weight, c.Degrees}, c.Mean, chains.Flat(c.Scale)))
 	}
 	return out
 }
@@ -151,12 +160,12 @@ func proposed(s *chains.Stage, p int) (*mixture.Mixture, [][]float64, error) {
 	from := 2 + int(s.Shared[0][1])
 	var comps []mixture.Component
 	for _, x := range s.Shared[from:] {
-		if len(x) != 1+p+p*p {
+		if len(x) != 2+p+p*p {
 			return nil, nil, errors.New("a stage of proposals does not say what they were drawn from")
 		}
-		comps = append(comps, mixture.Component{Weight: x[0], Mean: x[1 : 1+p], Scale: chains.Symmetric(x[1+p:])})
+		comps = append(comps, mixture.Component{Weight: x[0], Degrees: x[1], Mean: x[2 : 2+p], Scale: chains.Symmetric(x[2+p:])})
 	}
-	m, err := mixture.New(degrees, comps)
+	m, err := mixture.New(comps)
 	return m, s.Shared[2:from], err
 }
 
@@ -196,7 +205,8 @@ func (k *conductor) piloted(ctx context.Context, b *belief) (*chains.Event, erro
 	if w.KHat <= pilotKHat && w.ESS >= pilotESS*float64(len(w.X)) {
 		return k.propose(proposeStage, m, basis, k.plan.Chains, 0, k.plan.Draws)
 	}
-	fit, err := mixture.Fit(w.X, w.W, mixture.Options{Degrees: degrees, Most: components, Stream: k.stream(random.Imagine, 1<<20+k.last.Number)}, k.env.Budget())
+	// The density has spoken: what is proposed is fitted to it.
+	fit, err := mixture.Fit(w.X, w.W, mixture.Options{Most: components, Starts: []*mixture.Mixture{m}, Stream: k.stream(random.Imagine, 1<<20+k.last.Number)}, k.env.Budget())
 	if err != nil {
 		fit = m // too few draws have a weight
 	}

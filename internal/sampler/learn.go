@@ -146,7 +146,7 @@ func (k *conductor) imagine(ctx context.Context, b *belief, stage int) (*metropo
 	if err != nil {
 		return nil, err
 	}
-	a := metropolis.Adaptation{First: firstSample, Rounds: sampleRound, Most: components,
+	a := metropolis.Adaptation{First: firstSample, Rounds: sampleRound, Most: components, Modes: first,
 		Evaluate: func(ctx context.Context, p *metropolis.Proposals) error {
 			k.env.Budget().NewLoop(func(_, i int) { p.Target[i] = k.logDensity(b, p.X[i]) }).Run(len(p.X))
 			return ctx.Err()
@@ -203,7 +203,7 @@ func wider(m *mixture.Mixture) (*mixture.Mixture, error) {
 		c := m.Component(i)
 		var scale mat.SymDense
 		scale.ScaleSym(widen*widen, c.Scale)
-		comps = append(comps, mixture.Component{Weight: c.Weight, Mean: c.Mean, Scale: &scale})
+		comps = append(comps, mixture.Component{Weight: c.Weight, Degrees: c.Degrees, Mean: c.Mean, Scale: &scale})
 	}
-	return mixture.New(degrees, comps)
+	return mixture.New(comps)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -31,23 +32,22 @@ func NewReduction(a *mat.Dense, b []float64) (*Reduction, error) {
 	return &Reduction{a: a, pinv: &pinv, b: b}, nil
 }
 
-// ScaleFree is the reduction of log|K| for K = Σ_t σ_t K_t + λ·1 of n rows, as a function of
-// logarithms: K = λ·(Σ_t (σ_t/λ) K_t + 1), so that only log σ_t − log λ and the other
-// parameters matter, and n·log λ adds to it. variances are the coordinates of log σ_t, noise
-// that of log λ.
-func ScaleFree(p int, variances []int, noise, n int) *Reduction {
+// ScaleFree is the reduction of a function of K = Σ_t σ_t K_t + λ·1 that takes a factor on K
+// as so many log λ, as a function of logarithms: K = λ·(Σ_t (σ_t/λ) K_t + 1), so that only
+// log σ_t − log λ and the other parameters matter, and coefficient·log λ adds to it. The
+// coefficient is n for log|K|, and −1 for log yᵀK⁻¹y. variances are the coordinates of log σ_t,
+// noise that of log λ.
+func ScaleFree(p int, variances []int, noise int, coefficient float64) *Reduction {
 	a, b := mat.NewDense(p-1, p, nil), make([]float64, p)
-	b[noise] = float64(n)
+	b[noise] = coefficient
 	at := 0
 	for k := range p {
 		if k == noise {
 			continue
 		}
 		a.Set(at, k, 1)
-		for _, v := range variances {
-			if v == k {
-				a.Set(at, noise, -1)
-			}
+		if slices.Contains(variances, k) {
+			a.Set(at, noise, -1)
 		}
 		at++
 	}
