@@ -89,6 +89,9 @@ type Placement struct {
 	Group   []string `json:"group,omitempty"`  // further workers that share its products
 }
 
+// NamespaceName returns the namespace of a job.
+func (j *Job) NamespaceName() string { return orDefault(j.Namespace) }
+
 // Elapsed returns the time that the job has been at work at t.
 func (j *Job) Elapsed(t time.Time) time.Duration {
 	if j.Since.IsZero() || t.Before(j.Since) {
@@ -97,7 +100,7 @@ func (j *Job) Elapsed(t time.Time) time.Duration {
 	return j.Active + t.Sub(j.Since)
 }
 
-// move changes the phase and keeps the books of time.
+// move changes the phase, and counts the time at work.
 func (j *Job) move(to Phase, t time.Time) {
 	if j.Phase.AtWork() && !to.AtWork() {
 		j.Active, j.Since = j.Elapsed(t), time.Time{}
@@ -125,6 +128,25 @@ func (j *Job) place(chain int, worker string, group []string) {
 		p.Attempt++
 	}
 	p.Worker, p.Group = worker, slices.Clone(group)
+}
+
+// release moves a job to a phase in which nobody drives it.
+func (j *Job) release(to Phase, t time.Time) {
+	j.move(to, t)
+	for c := range j.Placements {
+		j.place(c, "", nil)
+	}
+}
+
+// fence returns an error if a driver may not speak for a chain any more.
+func (j *Job) fence(chain int, attempt int64) error {
+	if chain < 0 || chain >= len(j.Placements) {
+		return ErrMalformed
+	}
+	if p := &j.Placements[chain]; p.Worker == "" || p.Attempt != attempt || j.Phase.Ended() {
+		return ErrFenced
+	}
+	return nil
 }
 
 // Placed reports whether any chain has a driver.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,66 +34,26 @@ const (
 // maxNotes bounds the notes of a job: the oldest are dropped.
 const maxNotes = 300
 
-// notes returns what a command did to a job that was as before says.
-func notes(before, j *Job, c *Command) []Note {
-	var out []Note
-	add := func(k NoteKind, format string, args ...any) {
-		out = append(out, Note{Time: c.Time, Kind: k, Text: fmt.Sprintf(format, args...)})
-	}
-	if before == nil {
-		add(NoteSubmitted, "submitted with %d chains", j.Chains)
-		return out
-	}
-	if c.Place != nil {
-		var where []string
-		for _, m := range c.Place.Places {
-			p := &j.Placements[m.Chain]
-			who := fmt.Sprintf("chain %d", m.Chain)
-			if m.Chain == 0 {
-				who = "preparation"
-			}
-			switch {
-			case p.Worker == "":
-				where = append(where, who+" waits for a worker")
-			case len(p.Group) > 0:
-				where = append(where, fmt.Sprintf("%s on %s with %s", who, p.Worker, strings.Join(p.Group, ", ")))
-			default:
-				where = append(where, who+" on "+p.Worker)
-			}
-		}
-		if len(where) > 8 {
-			where = append(slices.Clone(where[:8]), fmt.Sprintf("and %d more", len(where)-8))
-		}
-		add(NotePlaced, "%s", strings.Join(where, "; "))
-	}
-	if c.Extend != nil {
-		add(NoteExtended, "%d more draws of each chain", c.Extend.Draws)
-	}
-	if c.Decide != nil && c.Decide.Event.Settings != nil {
-		s := c.Decide.Event.Settings
-		if s.Step > 0 {
-			add(NoteTuned, "window %d: step %.3g, %d probes, λ_min(Q) %.3g", s.Window+1, s.Step, s.Probes, s.Budget)
-		} else {
-			add(NoteTuned, "window %d begins", s.Window+1)
-		}
-	}
+// noteChange adds notes of what became of the job's health and phase.
+func (u *jobUpdate) noteChange(before *Job) {
+	j := u.job
 	switch h := j.Health; {
 	case h == nil && before.Health != nil:
-		add(NoteHealth, "well again")
+		u.note(NoteHealth, "well again")
 	case h != nil && (before.Health == nil || before.Health.Status != h.Status):
-		add(NoteHealth, "%s: %s", h.Status, h.Message)
+		u.note(NoteHealth, "%s: %s", h.Status, h.Message)
 	}
-	if j.Phase != before.Phase {
-		text := string(j.Phase)
-		switch {
-		case j.Phase == Failed && j.Message != "":
-			text += ": " + j.Message[:min(len(j.Message), 500)]
-		case j.Phase == Unconverged && j.Reason != "":
-			text += ": " + string(j.Reason)
-		}
-		add(NoteState, "%s", strings.ToValidUTF8(text, ""))
+	if j.Phase == before.Phase {
+		return
 	}
-	return out
+	text := string(j.Phase)
+	switch {
+	case j.Phase == Failed && j.Message != "":
+		text += ": " + j.Message[:min(len(j.Message), 500)]
+	case j.Phase == Unconverged && j.Reason != "":
+		text += ": " + string(j.Reason)
+	}
+	u.note(NoteState, "%s", strings.ToValidUTF8(text, ""))
 }
 
 // addNotes keeps notes of a job.
@@ -115,11 +74,11 @@ func addNotes(tx *bbolt.Tx, job string, notes []Note) error {
 		if err != nil {
 			return err
 		}
-		if err := b.Put(number(at), text); err != nil {
+		if err := b.Put(numberKey(at), text); err != nil {
 			return err
 		}
 		if at > maxNotes {
-			if err := b.Delete(number(at - maxNotes)); err != nil {
+			if err := b.Delete(numberKey(at - maxNotes)); err != nil {
 				return err
 			}
 		}

@@ -13,9 +13,9 @@ func TestNotes(t *testing.T) {
 	steps := 0
 	do := func(c Command) {
 		t.Helper()
-		c.Time = epoch.Add(time.Duration(steps) * time.Second)
+		at := epoch.Add(time.Duration(steps) * time.Second)
 		steps++
-		if _, err := r.apply(t, c); err != nil {
+		if _, err := r.apply(t, at, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -26,10 +26,10 @@ func TestNotes(t *testing.T) {
 		}
 		return out
 	}
-	do(Command{Submit: &Submit{ID: "a", Chains: 2, ClientID: "c"}})
-	do(Command{Submit: &Submit{ID: "b", Chains: 2, ClientID: "c"}}) // the same again: nothing happens
-	do(Command{Place: &Place{Job: "a", Places: []Moved{{Chain: 0, Worker: "w1", Group: []string{"w2"}}}}})
-	do(Command{Fail: &Fail{Job: "a", Message: "no such file"}})
+	do(&Submit{ID: "a", Chains: 2, ClientID: "c"})
+	do(&Submit{ID: "b", Chains: 2, ClientID: "c"}) // the same again: nothing happens
+	do(&Place{Job: "a", Places: []Move{{Chain: 0, Worker: "w1", Group: []string{"w2"}}}})
+	do(&Fail{Job: "a", Message: "no such file"})
 	var got []string
 	for _, n := range read() {
 		got = append(got, string(n.Kind)+": "+n.Text)
@@ -38,9 +38,9 @@ func TestNotes(t *testing.T) {
 	if s := strings.Join(got, ", "); s != want {
 		t.Errorf("%s, not %s", s, want)
 	}
-	do(Command{Act: &Act{Job: "a", Action: Resume}})
+	do(&Act{Job: "a", Action: Resume})
 	for range maxNotes {
-		do(Command{Place: &Place{Job: "a", Places: []Moved{{Chain: 0, Worker: "w1"}}}})
+		do(&Place{Job: "a", Places: []Move{{Chain: 0, Worker: "w1"}}})
 	}
 	n := read()
 	if len(n) != maxNotes || !n[len(n)-1].Time.Equal(epoch.Add(time.Duration(steps-1)*time.Second)) {

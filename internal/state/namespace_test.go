@@ -24,8 +24,8 @@ func (r *replica) usage(t fataler, name string) (u Usage) {
 	return u
 }
 
-func testToken(id string, role Role, namespaces ...string) *Token {
-	return &Token{ID: id, Name: "alice", Role: role, Namespaces: namespaces, Hash: strings.Repeat("0", 64), Created: epoch}
+func testToken(id string, role Role, namespaces ...string) *CreateToken {
+	return &CreateToken{Token{ID: id, Name: "alice", Role: role, Namespaces: namespaces, Hash: strings.Repeat("0", 64), Created: epoch}}
 }
 
 // What a namespace uses is what its jobs and data say, whatever happened to
@@ -35,41 +35,41 @@ func TestUsage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r.clear(t)
 		quota := Quota{Jobs: 3, Chains: 5, Draws: 100, Bytes: 50}
-		if _, err := r.apply(t, Command{Time: epoch, SetNamespace: &SetNamespace{Name: "lab", Quota: quota, Fresh: true}}); err != nil {
+		if _, err := r.apply(t, epoch, &SetNamespace{Name: "lab", Quota: quota, Fresh: true}); err != nil {
 			t.Fatal(err)
 		}
 		job := func() string { return fmt.Sprint("j", rapid.IntRange(0, 5).Draw(t, "job")) }
 		for range rapid.IntRange(1, 15).Draw(t, "steps") {
-			c := Command{Time: epoch}
+			var c Command
 			switch rapid.IntRange(0, 5).Draw(t, "kind") {
 			case 0, 1:
-				c.Submit = &Submit{ID: job(), Name: "n", Spec: "s", Chains: rapid.IntRange(1, 3).Draw(t, "chains"),
+				c = &Submit{ID: job(), Name: "n", Spec: "s", Chains: rapid.IntRange(1, 3).Draw(t, "chains"),
 					Keeps: rapid.Int64Range(0, 60).Draw(t, "keeps"), Namespace: rapid.SampledFrom([]string{"", "lab"}).Draw(t, "namespace")}
 			case 2:
-				c.Act = &Act{Job: job(), Action: rapid.SampledFrom([]Action{Cancel, Delete, Pause, Resume}).Draw(t, "action")}
+				c = &Act{Job: job(), Action: rapid.SampledFrom([]Action{Cancel, Delete, Pause, Resume}).Draw(t, "action")}
 			case 3:
-				c.Fail = &Fail{Job: job(), Message: "m"}
+				c = &Fail{Job: job(), Message: "m"}
 			case 4:
-				c.Blob = &Blob{SHA256: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "blob"), Size: 20,
-					Namespaces: rapid.SampledFrom([][]string{nil, {"lab"}, {"default", "lab"}}).Draw(t, "spaces")}
+				c = &RecordBlob{Blob{SHA256: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "blob"), Size: 20,
+					Namespaces: rapid.SampledFrom([][]string{nil, {"lab"}, {"default", "lab"}}).Draw(t, "namespaces")}}
 			case 5:
-				c.Drop = &Drop{SHA256: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "blob")}
+				c = &ForgetBlob{SHA256: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "blob")}
 			}
-			_, err := r.apply(t, c)
-			if err != nil && !errors.Is(err, ErrQuota) && !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrPhase) && !errors.Is(err, ErrMalformed) {
+			_, err := r.apply(t, epoch, c)
+			if err != nil && !errors.Is(err, ErrQuota) && !errors.Is(err, ErrUnknownJob) && !errors.Is(err, ErrPhase) && !errors.Is(err, ErrMalformed) {
 				t.Fatal(err)
 			}
 			want := map[string]*Usage{"lab": {}, "default": {}}
 			err = r.db.View(func(tx *bbolt.Tx) error {
 				return errors.Join(Jobs(tx, func(j *Job) bool {
-					u := want[j.Space()]
+					u := want[j.NamespaceName()]
 					u.Draws += j.Keeps
 					if !j.Phase.Ended() {
 						u.Jobs, u.Chains = u.Jobs+1, u.Chains+int64(j.Chains)
 					}
 					return true
 				}), Blobs(tx, func(b *Blob) bool {
-					for _, n := range b.Spaces() {
+					for _, n := range b.NamespaceNames() {
 						want[n].Bytes += b.Size
 					}
 					return true
@@ -103,14 +103,14 @@ func TestUsage(t *testing.T) {
 
 func TestQuotaSentence(t *testing.T) {
 	r := newReplica(t)
-	if _, err := r.apply(t, Command{Time: epoch, SetNamespace: &SetNamespace{Name: "lab", Quota: Quota{Draws: 10}, Fresh: true}}); err != nil {
+	if _, err := r.apply(t, epoch, &SetNamespace{Name: "lab", Quota: Quota{Draws: 10}, Fresh: true}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := r.apply(t, Command{Time: epoch, Submit: &Submit{ID: "a", Chains: 2, Keeps: 11, Namespace: "lab"}})
+	_, err := r.apply(t, epoch, &Submit{ID: "a", Chains: 2, Keeps: 11, Namespace: "lab"})
 	if want := `the namespace's quota is used up: "lab" may have 10 draws that its jobs may keep, has 0, and this needs 11`; err == nil || err.Error() != want {
 		t.Errorf("%v, not %s", err, want)
 	}
-	if _, err := r.apply(t, Command{Time: epoch, Submit: &Submit{ID: "a", Chains: 2, Namespace: "nowhere"}}); !errors.Is(err, ErrNamespace) {
+	if _, err := r.apply(t, epoch, &Submit{ID: "a", Chains: 2, Namespace: "nowhere"}); !errors.Is(err, ErrNamespace) {
 		t.Errorf("a namespace that there is not: %v", err)
 	}
 }
@@ -118,12 +118,12 @@ func TestQuotaSentence(t *testing.T) {
 // The same client id in two namespaces is two jobs.
 func TestClientIDsOfNamespaces(t *testing.T) {
 	r := newReplica(t)
-	if _, err := r.apply(t, Command{Time: epoch, SetNamespace: &SetNamespace{Name: "lab", Fresh: true}}); err != nil {
+	if _, err := r.apply(t, epoch, &SetNamespace{Name: "lab", Fresh: true}); err != nil {
 		t.Fatal(err)
 	}
 	for i, namespace := range []string{"", "lab"} {
 		id := fmt.Sprint("j", i)
-		j, err := r.apply(t, Command{Time: epoch, Submit: &Submit{ID: id, Spec: "s", Chains: 1, ClientID: "c", Namespace: namespace}})
+		j, err := r.apply(t, epoch, &Submit{ID: id, Spec: "s", Chains: 1, ClientID: "c", Namespace: namespace})
 		if err != nil || j.ID != id {
 			t.Errorf("%q: %+v, %v", namespace, j, err)
 		}
@@ -132,40 +132,40 @@ func TestClientIDsOfNamespaces(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	r := newReplica(t)
-	apply := func(c Command) error { t.Helper(); _, err := r.apply(t, c); return err }
+	apply := func(at time.Time, c Command) error { t.Helper(); _, err := r.apply(t, at, c); return err }
 	get := func(id string) (k *Token, err error) {
 		_ = r.db.View(func(tx *bbolt.Tx) error { k, err = GetToken(tx, id); return nil })
 		return k, err
 	}
 	short := testToken("a", Viewer, "default")
 	short.Expires = epoch.Add(time.Hour)
-	if err := apply(Command{Time: epoch, Token: short}); err != nil {
+	if err := apply(epoch, short); err != nil {
 		t.Fatal(err)
 	}
-	if err := apply(Command{Time: epoch, Token: testToken("a", Admin, AllNamespaces)}); !errors.Is(err, ErrMalformed) {
+	if err := apply(epoch, testToken("a", Admin, AllNamespaces)); !errors.Is(err, ErrMalformed) {
 		t.Errorf("an id twice: %v", err)
 	}
-	if err := apply(Command{Time: epoch, Token: testToken("b", Admin, "nowhere")}); !errors.Is(err, ErrNamespace) {
+	if err := apply(epoch, testToken("b", Admin, "nowhere")); !errors.Is(err, ErrNamespace) {
 		t.Errorf("a namespace that there is not: %v", err)
 	}
-	if err := apply(Command{Time: epoch, Token: testToken("b", "king", "default")}); !errors.Is(err, ErrMalformed) {
+	if err := apply(epoch, testToken("b", "king", "default")); !errors.Is(err, ErrMalformed) {
 		t.Errorf("a role that there is not: %v", err)
 	}
 	if k, err := get("a"); err != nil || !k.Live(epoch) || k.Live(short.Expires) {
 		t.Errorf("%+v, %v", k, err)
 	}
 	for _, at := range []time.Duration{time.Minute, 2 * time.Minute} { // the second changes nothing
-		if err := apply(Command{Time: epoch.Add(at), Revoke: &Revoke{ID: "a"}}); err != nil {
+		if err := apply(epoch.Add(at), &RevokeToken{ID: "a"}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if k, _ := get("a"); k.Live(epoch) || !k.Revoked.Equal(epoch.Add(time.Minute)) {
 		t.Errorf("revoked: %+v", k)
 	}
-	if err := apply(Command{Time: epoch, Revoke: &Revoke{ID: "z"}}); !errors.Is(err, ErrToken) {
+	if err := apply(epoch, &RevokeToken{ID: "z"}); !errors.Is(err, ErrToken) {
 		t.Errorf("revoking nothing: %v", err)
 	}
-	if err := apply(Command{Time: epoch.Add(forgetTokens + time.Hour), Token: testToken("b", Admin, AllNamespaces)}); err != nil {
+	if err := apply(epoch.Add(forgetTokens+time.Hour), testToken("b", Admin, AllNamespaces)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := get("a"); !errors.Is(err, ErrToken) {
@@ -175,16 +175,16 @@ func TestTokens(t *testing.T) {
 
 func TestDropNamespace(t *testing.T) {
 	r := newReplica(t)
-	apply := func(c Command) error { t.Helper(); c.Time = epoch; _, err := r.apply(t, c); return err }
-	drop := Command{DropNamespace: &DropNamespace{Name: "lab"}}
+	apply := func(c Command) error { t.Helper(); _, err := r.apply(t, epoch, c); return err }
+	drop := &DropNamespace{Name: "lab"}
 	if err := apply(drop); !errors.Is(err, ErrNamespace) {
 		t.Errorf("one that there is not: %v", err)
 	}
-	if err := apply(Command{SetNamespace: &SetNamespace{Name: "lab"}}); !errors.Is(err, ErrNamespace) {
+	if err := apply(&SetNamespace{Name: "lab"}); !errors.Is(err, ErrNamespace) {
 		t.Errorf("changing one that there is not: %v", err)
 	}
-	for _, c := range []Command{{SetNamespace: &SetNamespace{Name: "lab", Fresh: true}}, {Token: testToken("a", Viewer, "lab")},
-		{Submit: &Submit{ID: "j", Chains: 1, Namespace: "lab"}}} {
+	for _, c := range []Command{&SetNamespace{Name: "lab", Fresh: true}, testToken("a", Viewer, "lab"),
+		&Submit{ID: "j", Chains: 1, Namespace: "lab"}} {
 		if err := apply(c); err != nil {
 			t.Fatal(err)
 		}
@@ -193,20 +193,20 @@ func TestDropNamespace(t *testing.T) {
 		t.Errorf("one with a job: %v", err)
 	}
 	for _, a := range []Action{Cancel, Delete} {
-		if err := apply(Command{Act: &Act{Job: "j", Action: a}}); err != nil {
+		if err := apply(&Act{Job: "j", Action: a}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := apply(drop); !errors.Is(err, ErrPhase) {
 		t.Errorf("one with a token: %v", err)
 	}
-	if err := apply(Command{Revoke: &Revoke{ID: "a"}}); err != nil {
+	if err := apply(&RevokeToken{ID: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := apply(drop); err != nil {
 		t.Error(err)
 	}
-	if err := apply(Command{DropNamespace: &DropNamespace{Name: DefaultNamespace}}); !errors.Is(err, ErrPhase) {
+	if err := apply(&DropNamespace{Name: DefaultNamespace}); !errors.Is(err, ErrPhase) {
 		t.Errorf("the default one: %v", err)
 	}
 }
