@@ -13,6 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -33,37 +36,36 @@ type Event struct {
 }
 
 // begin decides about a call as far as that can be told without its request.
-func (g *Guard) begin(ctx context.Context, method string) (id *Identity, rule Rule, err error) {
-	rule, ok := Rules[method]
-	if !ok {
-		return &Identity{From: "unknown"}, rule, noRule(method)
-	}
+func (g *Guard) begin(ctx context.Context, method string) (id *Identity, rule *pb.Rule, err error) {
 	id, err = g.who(ctx)
+	if rule = rpc.RuleOf(method); rule == nil && !rpc.Public(method) {
+		return id, rule, noRule(method)
+	}
 	key := id.key()
-	if id.open && len(rule.Nodes) > 0 {
+	if id.open && len(rule.GetNodes()) > 0 {
 		key = "" // it may be a node's
 	}
 	if limited := g.Limits.Call(key, g.Now()); limited != nil {
 		return id, rule, limited
 	}
-	if rule.Public {
-		return id, rule, nil
+	if rule == nil {
+		return id, rule, nil // everybody may
 	}
 	if err == nil {
-		err = g.allow(id, &rule, method)
+		err = g.allow(id, rule, method)
 	}
 	return id, rule, err
 }
 
 // note keeps a call that changed something, or was not allowed.
-func (g *Guard) note(ctx context.Context, id *Identity, rule *Rule, method, what string, start time.Time, err error) {
+func (g *Guard) note(ctx context.Context, id *Identity, rule *pb.Rule, method, what string, start time.Time, err error) {
 	code := status.Code(err)
-	if g.Audit == nil || !(rule.Change && !id.IsNode() || code == codes.Unauthenticated || code == codes.PermissionDenied) {
+	if g.Audit == nil || !(rule.GetChange() && !id.IsNode() || code == codes.Unauthenticated || code == codes.PermissionDenied) {
 		return
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	e := Event{Time: start.UTC(), User: id.User, Token: id.Token, Role: id.Role, Node: id.Node, From: id.From, Method: method, What: what,
-		Passed: id.Node != "" && len(md.Get(markForwarded)) > 0, Outcome: code.String(), Took: g.Now().Sub(start)}
+		Passed: id.Node != "" && len(md.Get(rpc.Forwarded)) > 0, Outcome: code.String(), Took: g.Now().Sub(start)}
 	if err != nil {
 		e.Error = short(status.Convert(err).Message())
 	}
@@ -75,12 +77,12 @@ func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	start := g.Now()
 	id, rule, err := g.begin(ctx, info.FullMethod)
 	if err == nil {
-		err = g.allowJob(ctx, id, &rule, req)
+		err = g.allowJob(ctx, id, rule, req)
 	}
 	if err == nil {
 		resp, err = handler(g.clean(ctx, id), req)
 	}
-	g.note(ctx, id, &rule, info.FullMethod, named(req), start, err)
+	g.note(ctx, id, rule, info.FullMethod, named(req), start, err)
 	return resp, err
 }
 
@@ -88,11 +90,11 @@ func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 func (g *Guard) Stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	start := g.Now()
 	id, rule, err := g.begin(s.Context(), info.FullMethod)
-	guarded := &stream{ServerStream: s, check: func(ctx context.Context, req any) error { return g.allowJob(ctx, id, &rule, req) }}
+	guarded := &stream{ServerStream: s, check: func(ctx context.Context, req any) error { return g.allowJob(ctx, id, rule, req) }}
 	if err == nil {
 		err = g.serve(srv, guarded, id, handler)
 	}
-	g.note(s.Context(), id, &rule, info.FullMethod, guarded.what, start, err)
+	g.note(s.Context(), id, rule, info.FullMethod, guarded.what, start, err)
 	return err
 }
 

@@ -31,7 +31,7 @@ func ParseGrant(s string) (g Grant, err error) {
 	}
 	role, names, ok := strings.Cut(s[i+1:], ":")
 	g = Grant{Group: s[:i], Role: state.Role(role), Namespaces: strings.Split(names, ",")}
-	if !ok || rank[g.Role] == 0 {
+	if !ok || roles[g.Role] == 0 {
 		return g, fmt.Errorf("%q: the role is viewer, submitter or admin, with namespaces after a colon", s)
 	}
 	for _, n := range g.Namespaces {
@@ -122,10 +122,10 @@ func (o *OIDC) Verify(ctx context.Context, text string) (*Identity, error) {
 	id := &Identity{User: "oidc:" + name, Expires: t.Expiry}
 	groups := texts(claims[orDefault(o.GroupsClaim, "groups")])
 	for _, g := range o.Grants {
-		if !slices.Contains(groups, g.Group) || rank[g.Role] < rank[id.Role] {
+		if !slices.Contains(groups, g.Group) || roles[g.Role] < roles[id.Role] {
 			continue
 		}
-		if rank[g.Role] > rank[id.Role] {
+		if roles[g.Role] > roles[id.Role] {
 			id.Role, id.Namespaces = g.Role, nil
 		}
 		id.Namespaces = append(id.Namespaces, g.Namespaces...)

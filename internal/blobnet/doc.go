@@ -15,8 +15,7 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -62,16 +61,10 @@ type Source struct {
 	ulissev1.DataClient
 }
 
-// markKey marks calls that are for the called node alone.
-const markKey = "ulisse-node-only"
+// marked marks calls that are for the called node alone.
+func marked(ctx context.Context) context.Context { return rpc.Mark(ctx, rpc.NodeOnly) }
 
-func marked(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, markKey, "1")
-}
-
-func isMarked(ctx context.Context) bool {
-	return len(metadata.ValueFromIncomingContext(ctx, markKey)) > 0
-}
+func isMarked(ctx context.Context) bool { return rpc.Marked(ctx, rpc.NodeOnly) }
 
 // allHold is the number of coordinators up to which each holds every blob.
 const allHold = 5

@@ -179,14 +179,11 @@ func (c *Coordinator) read(ctx context.Context, stale bool, f func(*bbolt.Tx) er
 	return c.Node.View(f)
 }
 
-// ageHeader tells with a stale answer how many seconds old it may be.
-const ageHeader = "ulisse-state-age"
-
 // fresh makes reads consistent; if stale ones will do it says how old they are.
 func (c *Coordinator) fresh(ctx context.Context, stale bool) error {
 	if !stale {
 		return c.catchUp(ctx)
 	}
-	_ = grpc.SetHeader(ctx, metadata.Pairs(ageHeader, fmt.Sprintf("%.3f", c.Node.Age().Seconds()))) // not a call over the wire: nobody to tell
+	_ = grpc.SetHeader(ctx, metadata.Pairs(rpc.StateAge, fmt.Sprintf("%.3f", c.Node.Age().Seconds()))) // not a call over the wire: nobody to tell
 	return nil
 }

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // page is what all pages have.
@@ -112,16 +114,13 @@ func httpStatus(err error) int {
 	return http.StatusInternalServerError
 }
 
-// stateAge is the header of answers that may be old: how many seconds.
-const stateAge = "ulisse-state-age"
-
 // staleFrom is the age from which a page says that it shows what was.
 const staleFrom = 5 * time.Second
 
 // stale says so if an answer with this header is old.
 func stale(h metadata.MD) string {
 	var seconds float64
-	for _, v := range h.Get(stateAge) {
+	for _, v := range h.Get(rpc.StateAge) {
 		fmt.Sscan(v, &seconds)
 	}
 	if age := time.Duration(seconds * float64(time.Second)); age > staleFrom {

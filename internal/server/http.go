@@ -13,7 +13,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
-	"github.com/ulisse-gp/ulisse/internal/auth"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // maxBody bounds the body of a request in JSON.
@@ -68,7 +68,7 @@ const namespaceHeader = "Ulisse-Namespace"
 // calls. The gateway itself passes on who asks, and from where.
 func header(key string) (string, bool) {
 	if key == namespaceHeader {
-		return auth.NamespaceKey, true
+		return rpc.Namespace, true
 	}
 	return "", false
 }
@@ -78,13 +78,13 @@ func header(key string) (string, bool) {
 func outgoing(r *http.Request) context.Context {
 	md := metadata.MD{}
 	if v := r.Header.Values("Authorization"); len(v) > 0 {
-		md.Set("authorization", v...)
+		md.Set(rpc.Authorization, v...)
 	}
 	if v := r.Header.Values(namespaceHeader); len(v) > 0 {
-		md.Set(auth.NamespaceKey, v...)
+		md.Set(rpc.Namespace, v...)
 	}
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		md.Set("x-forwarded-for", host)
+		md.Set(rpc.ForwardedFor, host)
 	}
 	return metadata.NewOutgoingContext(r.Context(), md)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/audit"
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
-	"github.com/ulisse-gp/ulisse/internal/identity"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // What --auth says of callers.
@@ -89,15 +89,9 @@ func (u *Users) checkOIDC() error {
 
 // guard returns the guard of a coordinator, and what to call at the end.
 func (u *Users) guard(coord *coordinator.Coordinator, plain bool, log *slog.Logger) (g *auth.Guard, end func() error, err error) {
-	cfg := auth.Config{Required: u.Auth == AuthTokens, Source: coord, Limits: auth.NewLimits(u.Rate, u.Streams)}
+	cfg := auth.Config{Required: u.Auth == AuthTokens, Source: coord, Certificates: !plain, Limits: auth.NewLimits(u.Rate, u.Streams)}
 	if u.OIDC != nil {
 		cfg.Foreign = u.OIDC.Verify
-	}
-	if !plain {
-		cfg.Peer = func(ctx context.Context) (string, bool) {
-			p, ok := identity.Wire(ctx)
-			return string(p.Role), ok
-		}
 	}
 	end = func() error { return nil }
 	if u.Audit != "" {
@@ -131,7 +125,7 @@ func (k nodeKey) GetRequestMetadata(context.Context, ...string) (map[string]stri
 	if key == "" {
 		return nil, status.Error(codes.Unavailable, "this coordinator has not heard of the others' key yet: try again")
 	}
-	return map[string]string{auth.NodeKeyHeader: key}, nil
+	return map[string]string{rpc.NodeKey: key}, nil
 }
 
 // RequireTransportSecurity is false: check has seen to it that plaintext stays

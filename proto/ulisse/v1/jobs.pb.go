@@ -1378,7 +1378,7 @@ var File_ulisse_v1_jobs_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x14ulisse/v1/jobs.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\"\xbd\x04\n" +
+	"\x14ulisse/v1/jobs.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\x1a\x14ulisse/v1/rule.proto\"\xbd\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12)\n" +
@@ -1487,21 +1487,24 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\fHealthStatus\x12\x1d\n" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15HEALTH_STATUS_STALLED\x10\x01\x12\x1b\n" +
-	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xec\x05\n" +
-	"\x04Jobs\x122\n" +
-	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\x12/\n" +
-	"\x03Get\x12\x18.ulisse.v1.GetJobRequest\x1a\x0e.ulisse.v1.Job\x12?\n" +
-	"\x04List\x12\x1a.ulisse.v1.ListJobsRequest\x1a\x1b.ulisse.v1.ListJobsResponse\x124\n" +
-	"\x05Pause\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\x125\n" +
-	"\x06Resume\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\x125\n" +
-	"\x06Cancel\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\x122\n" +
-	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\x12C\n" +
-	"\x06Delete\x12\x1b.ulisse.v1.JobActionRequest\x1a\x1c.ulisse.v1.DeleteJobResponse\x12?\n" +
-	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\x12<\n" +
-	"\x06Result\x12\x18.ulisse.v1.GetJobRequest\x1a\x16.ulisse.v1.ResultChunk0\x01\x122\n" +
-	"\x05Watch\x12\x17.ulisse.v1.WatchRequest\x1a\x0e.ulisse.v1.Job0\x01\x128\n" +
-	"\x05Draws\x12\x17.ulisse.v1.DrawsRequest\x1a\x14.ulisse.v1.DrawBatch0\x01\x124\n" +
-	"\x04Logs\x12\x16.ulisse.v1.LogsRequest\x1a\x12.ulisse.v1.LogLine0\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xb2\a\n" +
+	"\x04Jobs\x12>\n" +
+	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\"\n" +
+	"\x8a\xe3\x18\x06\b\x020\x018\x01\x12?\n" +
+	"\x03Get\x12\x18.ulisse.v1.GetJobRequest\x1a\x0e.ulisse.v1.Job\"\x0e\x8a\xe3\x18\n" +
+	"\b\x01\x1a\x02\x01\x02\"\x02id\x12G\n" +
+	"\x04List\x12\x1a.ulisse.v1.ListJobsRequest\x1a\x1b.ulisse.v1.ListJobsResponse\"\x06\x8a\xe3\x18\x02\b\x01\x12F\n" +
+	"\x05Pause\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12G\n" +
+	"\x06Resume\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12G\n" +
+	"\x06Cancel\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12D\n" +
+	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12U\n" +
+	"\x06Delete\x12\x1b.ulisse.v1.JobActionRequest\x1a\x1c.ulisse.v1.DeleteJobResponse\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12N\n" +
+	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id\x12H\n" +
+	"\x06Result\x12\x18.ulisse.v1.GetJobRequest\x1a\x16.ulisse.v1.ResultChunk\"\n" +
+	"\x8a\xe3\x18\x06\b\x01\"\x02id0\x01\x12A\n" +
+	"\x05Watch\x12\x17.ulisse.v1.WatchRequest\x1a\x0e.ulisse.v1.Job\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id0\x01\x12G\n" +
+	"\x05Draws\x12\x17.ulisse.v1.DrawsRequest\x1a\x14.ulisse.v1.DrawBatch\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id0\x01\x12C\n" +
+	"\x04Logs\x12\x16.ulisse.v1.LogsRequest\x1a\x12.ulisse.v1.LogLine\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id0\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_jobs_proto_rawDescOnce sync.Once
@@ -1595,6 +1598,7 @@ func file_ulisse_v1_jobs_proto_init() {
 		return
 	}
 	file_ulisse_v1_data_proto_init()
+	file_ulisse_v1_rule_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

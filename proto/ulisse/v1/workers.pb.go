@@ -1461,7 +1461,7 @@ var File_ulisse_v1_workers_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/workers.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x03\n" +
+	"\x17ulisse/v1/workers.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/rule.proto\"\xa9\x03\n" +
 	"\x06Worker\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12/\n" +
@@ -1561,14 +1561,15 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x13ListWorkersResponse\x12+\n" +
 	"\aworkers\x18\x01 \x03(\v2\x11.ulisse.v1.WorkerR\aworkers\"\x1e\n" +
 	"\fDrainRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id2\xfe\x02\n" +
-	"\aWorkers\x12F\n" +
-	"\aConnect\x12\x18.ulisse.v1.WorkerMessage\x1a\x1d.ulisse.v1.CoordinatorMessage(\x010\x01\x12=\n" +
-	"\x06Report\x12\x18.ulisse.v1.ReportRequest\x1a\x19.ulisse.v1.ReportResponse\x12:\n" +
-	"\x05Await\x12\x17.ulisse.v1.AwaitRequest\x1a\x18.ulisse.v1.AwaitResponse\x124\n" +
-	"\x03Log\x12\x15.ulisse.v1.LogRequest\x1a\x16.ulisse.v1.LogResponse\x12E\n" +
-	"\x04List\x12\x1d.ulisse.v1.ListWorkersRequest\x1a\x1e.ulisse.v1.ListWorkersResponse\x123\n" +
-	"\x05Drain\x12\x17.ulisse.v1.DrainRequest\x1a\x11.ulisse.v1.WorkerB6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"\x02id\x18\x01 \x01(\tR\x02id2\xc5\x03\n" +
+	"\aWorkers\x12O\n" +
+	"\aConnect\x12\x18.ulisse.v1.WorkerMessage\x1a\x1d.ulisse.v1.CoordinatorMessage\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01\x12H\n" +
+	"\x06Report\x12\x18.ulisse.v1.ReportRequest\x1a\x19.ulisse.v1.ReportResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x028\x01\x12E\n" +
+	"\x05Await\x12\x17.ulisse.v1.AwaitRequest\x1a\x18.ulisse.v1.AwaitResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x028\x01\x12@\n" +
+	"\x03Log\x12\x15.ulisse.v1.LogRequest\x1a\x16.ulisse.v1.LogResponse\"\n" +
+	"\x8a\xe3\x18\x06\x1a\x02\x02\x018\x01\x12S\n" +
+	"\x04List\x12\x1d.ulisse.v1.ListWorkersRequest\x1a\x1e.ulisse.v1.ListWorkersResponse\"\f\x8a\xe3\x18\b\b\x01\x1a\x02\x02\x018\x01\x12A\n" +
+	"\x05Drain\x12\x17.ulisse.v1.DrainRequest\x1a\x11.ulisse.v1.Worker\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_workers_proto_rawDescOnce sync.Once
@@ -1652,6 +1653,7 @@ func file_ulisse_v1_workers_proto_init() {
 	if File_ulisse_v1_workers_proto != nil {
 		return
 	}
+	file_ulisse_v1_rule_proto_init()
 	file_ulisse_v1_workers_proto_msgTypes[5].OneofWrappers = []any{
 		(*WorkerMessage_Hello)(nil),
 		(*WorkerMessage_Beat)(nil),
