@@ -8,7 +8,6 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -30,13 +29,13 @@ var healthStatuses = map[state.Status]pb.HealthStatus{
 	state.Diverging: pb.HealthStatus_HEALTH_STATUS_DIVERGING,
 }
 
-// record returns a job without what its run says.
-func record(j *state.Job) *pb.Job {
+// pbRecord returns a job without what its run says.
+func pbRecord(j *state.Job) *pb.Job {
 	out := &pb.Job{Id: j.ID, Name: j.Name, State: jobStates[j.Phase], Message: j.Message, Priority: int32(j.Priority),
-		Submitted: stamp(j.Submitted), Started: stamp(j.Started), Ended: stamp(j.Ended), Spec: j.Spec, Data: info(j.Data, j.Info),
+		Submitted: pbTime(j.Submitted), Started: pbTime(j.Started), Ended: pbTime(j.Ended), Spec: j.Spec, Data: pbInfo(j.Data, j.Info),
 		StopReason: string(j.Reason), DrawsSha256: j.DrawsSHA256, Owner: j.Owner, Namespace: j.Namespace}
 	if h := j.Health; h != nil {
-		out.Health = &pb.Health{Status: healthStatuses[h.Status], Message: h.Message, Since: stamp(h.Since)}
+		out.Health = &pb.Health{Status: healthStatuses[h.Status], Message: h.Message, Since: pbTime(h.Since)}
 	}
 	if f := j.Final; f != nil {
 		out.Progress = &pb.Progress{Rhat: f.RHat, Ess: f.ESS, JudgedDraws: int32(f.Draws), ActiveSeconds: j.Active.Seconds()}
@@ -50,9 +49,9 @@ func record(j *state.Job) *pb.Job {
 	return out
 }
 
-// jobOf returns a job with the progress of its run.
-func jobOf(f *state.Follower) *pb.Job {
-	j := record(f.Job)
+// pbJob returns a job with the progress of its run.
+func pbJob(f *state.Follower) *pb.Job {
+	j := pbRecord(f.Job)
 	p := &pb.Progress{ActiveSeconds: f.Job.Elapsed(time.Now()).Seconds()}
 	j.Progress = p
 	for c := 1; c < len(f.Job.Placements); c++ {
@@ -89,21 +88,21 @@ func finite(x float64) float64 {
 	return x
 }
 
-func stamp(t time.Time) *timestamppb.Timestamp {
+func pbTime(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}
 	return timestamppb.New(t)
 }
 
-func info(blob string, i *dataset.Info) *pb.DataInfo {
+func pbInfo(blob string, i *dataset.Info) *pb.DataInfo {
 	if i == nil {
 		return &pb.DataInfo{Blob: blob}
 	}
 	d := &pb.DataInfo{Blob: blob, Sha256: i.SHA256, N: int64(i.Rows), D: int32(i.D()), Target: i.Target, Inputs: i.InputNames,
-		TargetScale: scale(i.YScale), HeldOut: int64(i.HeldOut)}
+		TargetScale: pbScale(i.YScale), HeldOut: int64(i.HeldOut)}
 	for _, s := range i.XScale {
-		d.InputScales = append(d.InputScales, scale(s))
+		d.InputScales = append(d.InputScales, pbScale(s))
 	}
 	if t := i.Truth; t != nil {
 		d.Truth = append(append([]float64{math.Log(t.Sigma)}, logAll(t.Tau)...), math.Log(t.Lambda))
@@ -119,16 +118,4 @@ func logAll(x []float64) []float64 {
 	return out
 }
 
-func scale(s dataset.Scale) *pb.Scale { return &pb.Scale{Mean: s.Mean, Sd: s.SD} }
-
-// copyRun returns what results need of a run, which does not change when the
-// run does: draws that are there stay what they are.
-func copyRun(r *chains.Run) *chains.Run {
-	c := *r
-	c.Chains = append([]chains.Chain(nil), r.Chains...)
-	for i := range c.Chains {
-		ch := &c.Chains[i]
-		ch.Windows, ch.Beyond, ch.Stats = nil, nil, chains.Stats{}
-	}
-	return &c
-}
+func pbScale(s dataset.Scale) *pb.Scale { return &pb.Scale{Mean: s.Mean, Sd: s.SD} }

@@ -33,7 +33,7 @@ func (c *Coordinator) status(err error) error {
 		code = codes.Unavailable
 	case errors.Is(err, cluster.ErrNoMember):
 		code = codes.NotFound
-	case errors.Is(err, state.ErrUnknown), errors.Is(err, state.ErrNamespace), errors.Is(err, state.ErrToken):
+	case errors.Is(err, state.ErrUnknownJob), errors.Is(err, state.ErrUnknownBlob), errors.Is(err, state.ErrNamespace), errors.Is(err, state.ErrToken):
 		code = codes.NotFound
 	case errors.Is(err, state.ErrQuota):
 		code = codes.ResourceExhausted

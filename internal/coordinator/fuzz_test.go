@@ -44,6 +44,6 @@ func FuzzLoaded(f *testing.F) {
 		if _, err := json.Marshal(report.Summarize(spec, l.Info, m, r, time.Second, l.InstructionSet)); err != nil {
 			t.Fatal(err)
 		}
-		info("", l.Info)
+		pbInfo("", l.Info)
 	})
 }

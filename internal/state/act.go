@@ -115,7 +115,7 @@ func (f *Fail) apply(x *transaction) (*Job, error) {
 	return x.update(f.Job, func(u *jobUpdate) error {
 		j := u.job
 		if f.Attempt != 0 {
-			if err := j.fence(f.Chain, f.Attempt); err != nil {
+			if err := j.Fence(f.Chain, f.Attempt); err != nil {
 				return err
 			}
 		}

@@ -138,8 +138,8 @@ func (j *Job) release(to Phase, t time.Time) {
 	}
 }
 
-// fence returns an error if a driver may not speak for a chain any more.
-func (j *Job) fence(chain int, attempt int64) error {
+// Fence returns an error if the driver of an attempt may not speak for a chain any more.
+func (j *Job) Fence(chain int, attempt int64) error {
 	if chain < 0 || chain >= len(j.Placements) {
 		return ErrMalformed
 	}

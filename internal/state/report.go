@@ -22,7 +22,7 @@ func (l *Loaded) apply(x *transaction) (*Job, error) {
 		if l.Info == nil || l.Plan == nil || l.Plan.Chains != j.Chains || l.Plan.Checkpoint < 1 || len(l.Plan.Names) == 0 {
 			return ErrMalformed
 		}
-		if err := j.fence(0, l.Attempt); err != nil {
+		if err := j.Fence(0, l.Attempt); err != nil {
 			return err
 		}
 		if j.Plan != nil { // a second driver of the preparation
@@ -48,7 +48,7 @@ func (r *Report) format() uint64 { return 2 }
 
 func (r *Report) apply(x *transaction) (*Job, error) {
 	return x.update(r.Job, func(u *jobUpdate) error {
-		if err := u.job.fence(r.Chain, r.Attempt); err != nil {
+		if err := u.job.Fence(r.Chain, r.Attempt); err != nil {
 			return err
 		}
 		if u.run() == nil {

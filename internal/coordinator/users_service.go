@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"crypto/rand"
 
 	"go.etcd.io/bbolt"
 	"google.golang.org/grpc/codes"
@@ -22,16 +21,16 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
-// users is the Users service.
-type users struct {
+// usersService is the Users service.
+type usersService struct {
 	pb.UnimplementedUsersServer
-	*Coordinator
+	c *Coordinator
 }
 
 // WhoAmI tells the caller who it is.
-func (users) WhoAmI(ctx context.Context, _ *pb.WhoAmIRequest) (*pb.Identity, error) {
+func (s *usersService) WhoAmI(ctx context.Context, _ *pb.WhoAmIRequest) (*pb.Identity, error) {
 	id := auth.From(ctx)
-	return &pb.Identity{User: id.User, Role: string(id.Role), Namespaces: id.Namespaces, Token: id.Token, Expires: stamp(id.Expires)}, nil
+	return &pb.Identity{User: id.User, Role: string(id.Role), Namespaces: id.Namespaces, Token: id.Token, Expires: pbTime(id.Expires)}, nil
 }
 
 // covers returns an error if somebody is to be given, or to lose, more than the
@@ -46,7 +45,7 @@ func covers(id *auth.Identity, namespaces []string) error {
 }
 
 // CreateToken makes a token.
-func (u users) CreateToken(ctx context.Context, r *pb.CreateTokenRequest) (*pb.CreateTokenResponse, error) {
+func (s *usersService) CreateToken(ctx context.Context, r *pb.CreateTokenRequest) (*pb.CreateTokenResponse, error) {
 	id := auth.From(ctx)
 	if len(r.Namespaces) == 0 {
 		r.Namespaces = []string{id.Namespace("")}
@@ -75,25 +74,25 @@ func (u users) CreateToken(ctx context.Context, r *pb.CreateTokenRequest) (*pb.C
 		}
 		k.Expires = now.Add(d)
 	}
-	if _, err := u.apply(ctx, state.Command{Token: k}); err != nil {
+	if _, err := s.c.apply(ctx, &state.CreateToken{Token: *k}); err != nil {
 		return nil, err
 	}
-	return &pb.CreateTokenResponse{Token: tokenOf(k), Secret: text}, nil
+	return &pb.CreateTokenResponse{Token: pbToken(k), Secret: text}, nil
 }
 
-func tokenOf(k *state.Token) *pb.Token {
-	return &pb.Token{Id: k.ID, Name: k.Name, Role: string(k.Role), Namespaces: k.Namespaces, Created: stamp(k.Created),
-		Expires: stamp(k.Expires), Revoked: stamp(k.Revoked), CreatedBy: k.CreatedBy}
+func pbToken(k *state.Token) *pb.Token {
+	return &pb.Token{Id: k.ID, Name: k.Name, Role: string(k.Role), Namespaces: k.Namespaces, Created: pbTime(k.Created),
+		Expires: pbTime(k.Expires), Revoked: pbTime(k.Revoked), CreatedBy: k.CreatedBy}
 }
 
 // ListTokens returns the tokens for the caller's namespaces.
-func (u users) ListTokens(ctx context.Context, _ *pb.ListTokensRequest) (*pb.ListTokensResponse, error) {
+func (s *usersService) ListTokens(ctx context.Context, _ *pb.ListTokensRequest) (*pb.ListTokensResponse, error) {
 	id := auth.From(ctx)
 	out := &pb.ListTokensResponse{}
-	err := u.read(ctx, false, func(tx *bbolt.Tx) error {
+	err := s.c.read(ctx, false, func(tx *bbolt.Tx) error {
 		return state.Tokens(tx, func(k *state.Token) bool {
 			if covers(id, k.Namespaces) == nil {
-				out.Tokens = append(out.Tokens, tokenOf(k))
+				out.Tokens = append(out.Tokens, pbToken(k))
 			}
 			return true
 		})
@@ -103,9 +102,9 @@ func (u users) ListTokens(ctx context.Context, _ *pb.ListTokensRequest) (*pb.Lis
 }
 
 // RevokeToken ends a token's validity.
-func (u users) RevokeToken(ctx context.Context, r *pb.RevokeTokenRequest) (*pb.Token, error) {
+func (s *usersService) RevokeToken(ctx context.Context, r *pb.RevokeTokenRequest) (*pb.Token, error) {
 	token := func() (k *state.Token, err error) {
-		err = u.Node.View(func(tx *bbolt.Tx) error { k, err = state.GetToken(tx, r.Id); return err })
+		err = s.c.node.View(func(tx *bbolt.Tx) error { k, err = state.GetToken(tx, r.Id); return err })
 		return k, err
 	}
 	k, err := token()
@@ -115,50 +114,50 @@ func (u users) RevokeToken(ctx context.Context, r *pb.RevokeTokenRequest) (*pb.T
 	if err != nil {
 		return nil, err
 	}
-	if _, err := u.apply(ctx, state.Command{Revoke: &state.Revoke{ID: r.Id}}); err != nil {
+	if _, err := s.c.apply(ctx, &state.RevokeToken{ID: r.Id}); err != nil {
 		return nil, err
 	}
 	if k, err = token(); err != nil {
 		return nil, err
 	}
-	return tokenOf(k), nil
+	return pbToken(k), nil
 }
 
 // SetNamespace makes or changes a namespace.
-func (u users) SetNamespace(ctx context.Context, r *pb.SetNamespaceRequest) (*pb.Namespace, error) {
+func (s *usersService) SetNamespace(ctx context.Context, r *pb.SetNamespaceRequest) (*pb.Namespace, error) {
 	q := r.GetQuota()
-	cmd := state.Command{SetNamespace: &state.SetNamespace{Name: r.Name, Fresh: r.Fresh,
-		Quota: state.Quota{Jobs: q.GetJobs(), Chains: q.GetChains(), Draws: q.GetDraws(), Bytes: q.GetBytes()}}}
-	if _, err := u.apply(ctx, cmd); err != nil {
+	cmd := &state.SetNamespace{Name: r.Name, Fresh: r.Fresh,
+		Quota: state.Quota{Jobs: q.GetJobs(), Chains: q.GetChains(), Draws: q.GetDraws(), Bytes: q.GetBytes()}}
+	if _, err := s.c.apply(ctx, cmd); err != nil {
 		return nil, err
 	}
 	var out *pb.Namespace
-	err := u.Node.View(func(tx *bbolt.Tx) (err error) {
-		out, err = namespaceOf(tx, r.Name)
+	err := s.c.node.View(func(tx *bbolt.Tx) (err error) {
+		out, err = pbNamespace(tx, r.Name)
 		return err
 	})
 	return out, err
 }
 
-func namespaceOf(tx *bbolt.Tx, name string) (*pb.Namespace, error) {
+func pbNamespace(tx *bbolt.Tx, name string) (*pb.Namespace, error) {
 	q, used, err := state.GetNamespace(tx, name)
-	return &pb.Namespace{Name: name, Quota: quotaOf(q), Used: quotaOf(state.Quota(used))}, err
+	return &pb.Namespace{Name: name, Quota: pbQuota(q), Used: pbQuota(state.Quota(used))}, err
 }
 
-func quotaOf(q state.Quota) *pb.Quota {
+func pbQuota(q state.Quota) *pb.Quota {
 	return &pb.Quota{Jobs: q.Jobs, Chains: q.Chains, Draws: q.Draws, Bytes: q.Bytes}
 }
 
 // ListNamespaces returns the caller's namespaces.
-func (u users) ListNamespaces(ctx context.Context, _ *pb.ListNamespacesRequest) (*pb.ListNamespacesResponse, error) {
+func (s *usersService) ListNamespaces(ctx context.Context, _ *pb.ListNamespacesRequest) (*pb.ListNamespacesResponse, error) {
 	id := auth.From(ctx)
 	out := &pb.ListNamespacesResponse{}
-	err := u.read(ctx, false, func(tx *bbolt.Tx) error {
+	err := s.c.read(ctx, false, func(tx *bbolt.Tx) error {
 		for _, name := range state.Namespaces(tx) {
 			if !id.Sees(name) {
 				continue
 			}
-			n, err := namespaceOf(tx, name)
+			n, err := pbNamespace(tx, name)
 			if err != nil {
 				return err
 			}
@@ -170,14 +169,14 @@ func (u users) ListNamespaces(ctx context.Context, _ *pb.ListNamespacesRequest) 
 }
 
 // DeleteNamespace removes a namespace.
-func (u users) DeleteNamespace(ctx context.Context, r *pb.DeleteNamespaceRequest) (*pb.DeleteNamespaceResponse, error) {
-	_, err := u.apply(ctx, state.Command{DropNamespace: &state.DropNamespace{Name: r.Name}})
+func (s *usersService) DeleteNamespace(ctx context.Context, r *pb.DeleteNamespaceRequest) (*pb.DeleteNamespaceResponse, error) {
+	_, err := s.c.apply(ctx, &state.DropNamespace{Name: r.Name})
 	return &pb.DeleteNamespaceResponse{}, err
 }
 
 // Token returns a token as this coordinator knows it.
 func (c *Coordinator) Token(id string) (k *state.Token, err error) {
-	err = c.Node.View(func(tx *bbolt.Tx) error { k, err = state.GetToken(tx, id); return err })
+	err = c.node.View(func(tx *bbolt.Tx) error { k, err = state.GetToken(tx, id); return err })
 	return k, err
 }
 
@@ -187,16 +186,16 @@ func (c *Coordinator) Job(ctx context.Context, id string) (namespace, owner stri
 	look := func(tx *bbolt.Tx) error {
 		j, err := state.GetJob(tx, id)
 		if err == nil {
-			namespace, owner = j.Space(), j.Owner
+			namespace, owner = j.NamespaceName(), j.Owner
 		}
 		return err
 	}
-	if err = c.Node.View(look); errors.Is(err, state.ErrUnknown) {
+	if err = c.node.View(look); errors.Is(err, state.ErrUnknownJob) {
 		if err = c.catchUp(ctx); err == nil {
-			err = c.Node.View(look)
+			err = c.node.View(look)
 		}
 	}
-	if err != nil && !errors.Is(err, state.ErrUnknown) {
+	if err != nil && !errors.Is(err, state.ErrUnknownJob) {
 		err = c.status(err)
 	}
 	return namespace, owner, err
@@ -204,7 +203,7 @@ func (c *Coordinator) Job(ctx context.Context, id string) (namespace, owner stri
 
 // NodeKey returns the key that the coordinators share.
 func (c *Coordinator) NodeKey() (key string) {
-	_ = c.Node.View(func(tx *bbolt.Tx) (err error) { key, err = state.GetNodeKey(tx); return err })
+	_ = c.node.View(func(tx *bbolt.Tx) (err error) { key, err = state.GetNodeKey(tx); return err })
 	return key
 }
 
@@ -213,12 +212,12 @@ func (c *Coordinator) NodeKey() (key string) {
 // file becomes one. A file that is not there is written.
 func (c *Coordinator) firstToken(ctx context.Context) error {
 	if c.NodeKey() == "" {
-		if _, err := c.apply(ctx, state.Command{NodeKey: &state.NodeKey{Key: rand.Text() + rand.Text()}}); err != nil {
+		if _, err := c.apply(ctx, &state.SetNodeKey{Key: rand.Text() + rand.Text()}); err != nil {
 			return err
 		}
 	}
 	found := false
-	err := c.Node.View(func(tx *bbolt.Tx) error {
+	err := c.node.View(func(tx *bbolt.Tx) error {
 		return state.Tokens(tx, func(k *state.Token) bool {
 			found = k.Role == state.Admin && slices.Contains(k.Namespaces, state.AllNamespaces) && k.Live(time.Now())
 			return !found
@@ -227,21 +226,21 @@ func (c *Coordinator) firstToken(ctx context.Context) error {
 	if err != nil || found {
 		return err
 	}
-	text, err := readOrMake(c.TokenFile)
+	text, err := readOrMake(c.cfg.TokenFile)
 	if err != nil {
 		return err
 	}
 	id, err := auth.ParseToken(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.TokenFile, err)
+		return fmt.Errorf("%s: %w", c.cfg.TokenFile, err)
 	}
-	_, err = c.apply(ctx, state.Command{Token: &state.Token{ID: id, Name: "admin", Role: state.Admin, Namespaces: []string{state.AllNamespaces},
+	_, err = c.apply(ctx, &state.CreateToken{Token: state.Token{ID: id, Name: "admin", Role: state.Admin, Namespaces: []string{state.AllNamespaces},
 		Hash: auth.Hash(text), Created: time.Now().UTC(), CreatedBy: "bootstrap"}})
 	if errors.Is(err, state.ErrMalformed) {
-		return fmt.Errorf("the token in %s was revoked or has expired: delete the file for a new one", c.TokenFile)
+		return fmt.Errorf("the token in %s was revoked or has expired: delete the file for a new one", c.cfg.TokenFile)
 	}
 	if err == nil {
-		c.Logger.Warn("nobody was administrator: the token in this file is one now; make your own, then revoke it", "file", c.TokenFile, "token", id)
+		c.log.Warn("nobody was administrator: the token in this file is one now; make your own, then revoke it", "file", c.cfg.TokenFile, "token", id)
 	}
 	return err
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
-// records is the Records service.
-type records struct {
+// recordsService is the Records service.
+type recordsService struct {
 	pb.UnimplementedRecordsServer
 	c *Coordinator
 }
 
 // Record notes a blob.
-func (r *records) Record(ctx context.Context, b *pb.Blob) (*pb.Blob, error) {
+func (s *recordsService) Record(ctx context.Context, b *pb.Blob) (*pb.Blob, error) {
 	if err := blob.CheckAddress(b.Sha256); err != nil || b.Size < 0 {
 		return nil, badField("sha256", "this is not a blob's address and size")
 	}
-	_, err := r.c.apply(ctx, state.Command{Blob: &state.Blob{SHA256: b.Sha256, Size: b.Size, Stored: b.Stored.AsTime(), Holders: b.Holders, Namespaces: b.Namespaces}})
+	_, err := s.c.apply(ctx, &state.RecordBlob{Blob: state.Blob{SHA256: b.Sha256, Size: b.Size, Stored: b.Stored.AsTime(), Holders: b.Holders, Namespaces: b.Namespaces}})
 	return b, err
 }
 
 // Forget removes a blob to which no job refers.
-func (r *records) Forget(ctx context.Context, b *pb.StatRequest) (*pb.Blob, error) {
-	_, err := r.c.apply(ctx, state.Command{Drop: &state.Drop{SHA256: b.Sha256}})
+func (s *recordsService) Forget(ctx context.Context, b *pb.StatRequest) (*pb.Blob, error) {
+	_, err := s.c.apply(ctx, &state.ForgetBlob{SHA256: b.Sha256})
 	return &pb.Blob{Sha256: b.Sha256}, err
 }
 
@@ -49,9 +49,9 @@ type blobRegistry struct {
 }
 
 // ask calls the Records service of the leader, which may be here.
-func (r *blobRegistry) ask(ctx context.Context, here func(*records) error, there func(pb.RecordsClient, context.Context) error) error {
-	if r.c.Node.IsLeader() {
-		return here(&records{c: r.c})
+func (r *blobRegistry) ask(ctx context.Context, here func(*recordsService) error, there func(pb.RecordsClient, context.Context) error) error {
+	if r.c.node.IsLeader() {
+		return here(&recordsService{c: r.c})
 	}
 	conn, err := r.c.leader()
 	if err != nil {
@@ -61,8 +61,8 @@ func (r *blobRegistry) ask(ctx context.Context, here func(*records) error, there
 }
 
 func (r *blobRegistry) Record(ctx context.Context, b blobnet.Blob) error {
-	m := &pb.Blob{Sha256: b.Addr, Size: b.Size, Stored: stamp(b.Stored), Holders: b.Holders, Namespaces: b.Namespaces}
-	return r.ask(ctx, func(s *records) error { _, err := s.Record(ctx, m); return err },
+	m := &pb.Blob{Sha256: b.Addr, Size: b.Size, Stored: pbTime(b.Stored), Holders: b.Holders, Namespaces: b.Namespaces}
+	return r.ask(ctx, func(s *recordsService) error { _, err := s.Record(ctx, m); return err },
 		func(s pb.RecordsClient, ctx context.Context) error {
 			_, err := s.Record(ctx, m, grpc.WaitForReady(true))
 			if err == nil {
@@ -74,12 +74,12 @@ func (r *blobRegistry) Record(ctx context.Context, b blobnet.Blob) error {
 
 func (r *blobRegistry) Forget(ctx context.Context, addr string) error {
 	m := &pb.StatRequest{Sha256: addr}
-	return r.ask(ctx, func(s *records) error { _, err := s.Forget(ctx, m); return err },
+	return r.ask(ctx, func(s *recordsService) error { _, err := s.Forget(ctx, m); return err },
 		func(s pb.RecordsClient, ctx context.Context) error { _, err := s.Forget(ctx, m); return err })
 }
 
 func (r *blobRegistry) Lookup(addr string) (out blobnet.Blob, ok bool) {
-	err := r.c.Node.View(func(tx *bbolt.Tx) error {
+	err := r.c.node.View(func(tx *bbolt.Tx) error {
 		b, err := state.GetBlob(tx, addr)
 		if err == nil {
 			out = blobOf(b)
@@ -91,7 +91,7 @@ func (r *blobRegistry) Lookup(addr string) (out blobnet.Blob, ok bool) {
 
 func (r *blobRegistry) All() []blobnet.Blob {
 	var out []blobnet.Blob
-	_ = r.c.Node.View(func(tx *bbolt.Tx) error {
+	_ = r.c.node.View(func(tx *bbolt.Tx) error {
 		return state.Blobs(tx, func(b *state.Blob) bool { out = append(out, blobOf(b)); return true })
 	})
 	return out
@@ -99,7 +99,7 @@ func (r *blobRegistry) All() []blobnet.Blob {
 
 func (r *blobRegistry) Jobs(addr string) []string {
 	var out []string
-	_ = r.c.Node.View(func(tx *bbolt.Tx) error {
+	_ = r.c.node.View(func(tx *bbolt.Tx) error {
 		return state.Jobs(tx, func(j *state.Job) bool {
 			if j.Data == addr {
 				out = append(out, j.ID)
@@ -113,7 +113,7 @@ func (r *blobRegistry) Jobs(addr string) []string {
 func (r *blobRegistry) Peers() []blobnet.Peer { return r.members() }
 
 func blobOf(b *state.Blob) blobnet.Blob {
-	return blobnet.Blob{Addr: b.SHA256, Size: b.Size, Stored: b.Stored, Holders: b.Holders, Namespaces: b.Spaces()}
+	return blobnet.Blob{Addr: b.SHA256, Size: b.Size, Stored: b.Stored, Holders: b.Holders, Namespaces: b.NamespaceNames()}
 }
 
 // Access returns which blobs callers may know of, and where theirs belong.
@@ -131,9 +131,9 @@ func (blobAccess) Spaces(ctx context.Context, b blobnet.Blob) []string {
 func (a blobAccess) Jobs(ctx context.Context, addr string) []string {
 	var out []string
 	who := auth.From(ctx)
-	_ = a.c.Node.View(func(tx *bbolt.Tx) error {
+	_ = a.c.node.View(func(tx *bbolt.Tx) error {
 		return state.Jobs(tx, func(j *state.Job) bool {
-			if j.Data == addr && who.Sees(j.Space()) {
+			if j.Data == addr && who.Sees(j.NamespaceName()) {
 				out = append(out, j.ID)
 			}
 			return true
@@ -149,10 +149,10 @@ func (a blobAccess) Upload(ctx context.Context, addr string, size int64) (string
 	if !who.Sees(namespace) {
 		return "", a.c.status(fmt.Errorf("%w: %q", state.ErrNamespace, namespace))
 	}
-	return namespace, a.c.status(a.c.Node.View(func(tx *bbolt.Tx) error {
-		if b, err := state.GetBlob(tx, addr); err == nil && slices.Contains(b.Spaces(), namespace) {
+	return namespace, a.c.status(a.c.node.View(func(tx *bbolt.Tx) error {
+		if b, err := state.GetBlob(tx, addr); err == nil && slices.Contains(b.NamespaceNames(), namespace) {
 			size = 0
 		}
-		return state.Room(tx, namespace, size)
+		return state.CheckRoom(tx, namespace, size)
 	}))
 }

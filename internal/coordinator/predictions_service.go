@@ -19,16 +19,15 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
-// predictions hands rows to workers to predict. It keeps nothing but the draws
-// that were last averaged over.
-type predictions struct {
+// predictionsService is the Predictions service: it hands rows to workers to
+// predict. It keeps nothing but the draws that were last averaged over.
+type predictionsService struct {
+	pb.UnimplementedPredictionsServer
 	c *Coordinator
 
 	mu    sync.Mutex
 	busy  map[string]int // predictions under way, by worker
 	draws []*thinned     // used last first
-
-	pb.UnimplementedPredictionsServer
 }
 
 // thinned are the draws of a job that predictions are averaged over.
@@ -41,16 +40,18 @@ type thinned struct {
 // maxThinned bounds the choices of draws that are kept.
 const maxThinned = 16
 
-func newPredictions(c *Coordinator) *predictions { return &predictions{c: c, busy: map[string]int{}} }
+func newPredictionsService(c *Coordinator) *predictionsService {
+	return &predictionsService{c: c, busy: map[string]int{}}
+}
 
 // Predict has rows predicted by a worker, or by the next one if that is lost.
-func (s *predictions) Predict(r *pb.PredictRequest, out grpc.ServerStreamingServer[pb.PredictResponse]) error {
+func (s *predictionsService) Predict(r *pb.PredictRequest, out grpc.ServerStreamingServer[pb.PredictResponse]) error {
 	ctx := out.Context()
 	req, isa, err := s.request(ctx, r)
 	if err != nil {
 		return err
 	}
-	workers, err := s.workers(ctx)
+	workers, err := s.c.knownWorkers(onward(ctx))
 	if err != nil {
 		return err
 	}
@@ -76,18 +77,18 @@ func (s *predictions) Predict(r *pb.PredictRequest, out grpc.ServerStreamingServ
 		case codes.InvalidArgument, codes.FailedPrecondition: // another would say the same
 			return err
 		}
-		s.c.Logger.Warn("a worker did not predict", "job", r.Id, "worker", w.Id, "error", err)
+		s.c.log.Warn("a worker did not predict", "job", r.Id, "worker", w.Id, "error", err)
 		last = err
 	}
 }
 
 // request checks a request and adds the draws.
-func (s *predictions) request(ctx context.Context, r *pb.PredictRequest) (req *pb.ComputeRequest, isa string, err error) {
+func (s *predictionsService) request(ctx context.Context, r *pb.PredictRequest) (req *pb.ComputeRequest, isa string, err error) {
 	if err := s.c.fresh(ctx, false); err != nil {
 		return nil, "", err
 	}
 	req = &pb.ComputeRequest{Request: r}
-	err = s.c.views.with(r.Id, func(f *state.Follower) error {
+	err = s.c.jobs.with(r.Id, func(f *followed) error {
 		j := f.Job
 		if !j.Phase.Ended() || f.Run == nil || f.Run.MinDraws() == 0 || j.Info == nil {
 			return fmt.Errorf("%w: job %s is %s: predictions are made from the draws of jobs that have ended", state.ErrPhase, r.Id, j.Phase)
@@ -96,14 +97,14 @@ func (s *predictions) request(ctx context.Context, r *pb.PredictRequest) (req *p
 			return badField(field, err.Error())
 		}
 		req.Sha256, isa = j.Info.SHA256, j.InstructionSet
-		req.Psi = predict.EncodeDraws(s.thin(f, int(r.Draws)))
+		req.Psi = predict.EncodeDraws(s.thin(&f.Follower, int(r.Draws)))
 		return nil
 	})
 	return req, isa, err
 }
 
 // thin returns the draws of a job that has ended, as many as are wanted.
-func (s *predictions) thin(f *state.Follower, want int) [][]float64 {
+func (s *predictionsService) thin(f *state.Follower, want int) [][]float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, t := range s.draws {
@@ -122,24 +123,11 @@ func (s *predictions) thin(f *state.Follower, want int) [][]float64 {
 	return t.psi
 }
 
-// workers returns those that the leader knows.
-func (s *predictions) workers(ctx context.Context) ([]*pb.Worker, error) {
-	if s.c.Node.IsLeader() {
-		return s.c.list(), nil
-	}
-	conn, err := s.c.leader()
-	if err != nil {
-		return nil, err
-	}
-	l, err := pb.NewWorkersClient(conn).List(onward(ctx), &pb.ListWorkersRequest{})
-	return l.GetWorkers(), err
-}
-
 // choose returns the worker to ask next, nil if all have been tried, and counts
 // it as busy: one with the instruction set that the job was computed with, if
 // there is one, whose bits are the same; of these the least busy, and then always
 // the same for a job, since it keeps what it has computed.
-func (s *predictions) choose(workers []*pb.Worker, job, isa string, tried map[string]bool) *pb.Worker {
+func (s *predictionsService) choose(workers []*pb.Worker, job, isa string, tried map[string]bool) *pb.Worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var best *pb.Worker
@@ -157,7 +145,7 @@ func (s *predictions) choose(workers []*pb.Worker, job, isa string, tried map[st
 	return best
 }
 
-func (s *predictions) compare(a, b *pb.Worker, job, isa string) int {
+func (s *predictionsService) compare(a, b *pb.Worker, job, isa string) int {
 	other := func(w *pb.Worker) int {
 		if w.Capacity.GetInstructionSet() == isa {
 			return 0
@@ -174,7 +162,7 @@ func affinity(job, worker string) uint64 {
 	return h.Sum64()
 }
 
-func (s *predictions) release(worker string) {
+func (s *predictionsService) release(worker string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[worker]--; s.busy[worker] == 0 {
@@ -183,7 +171,7 @@ func (s *predictions) release(worker string) {
 }
 
 // compute asks a worker, passes its progress on, and returns its answer.
-func (s *predictions) compute(ctx context.Context, address string, req *pb.ComputeRequest, out grpc.ServerStreamingServer[pb.PredictResponse]) (*pb.PredictResponse, error) {
+func (s *predictionsService) compute(ctx context.Context, address string, req *pb.ComputeRequest, out grpc.ServerStreamingServer[pb.PredictResponse]) (*pb.PredictResponse, error) {
 	conn, err := s.c.toWorkers.Conn(address)
 	if err != nil {
 		return nil, err

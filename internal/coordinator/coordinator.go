@@ -1,9 +1,11 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -12,7 +14,10 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/health"
 	"github.com/ulisse-gp/ulisse/internal/hooks"
+	"github.com/ulisse-gp/ulisse/internal/joblog"
+	"github.com/ulisse-gp/ulisse/internal/notify"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 	"github.com/ulisse-gp/ulisse/internal/tracing"
@@ -44,14 +49,18 @@ type Node interface {
 
 // Config configures a coordinator.
 type Config struct {
-	Node   Node
-	Dir    string // for logs
-	Logger *slog.Logger
+	Node Node
+	// Machine is the one that the node applies commands with: its runs need not be
+	// rebuilt. nil rebuilds them.
+	Machine *state.Machine
+	Dir     string // for logs
+	Logger  *slog.Logger
 	// Dial connects to another coordinator.
 	Dial func(address string) (*grpc.ClientConn, error)
 	// DialWorker connects to a worker. nil means Dial.
 	DialWorker func(address string) (*grpc.ClientConn, error)
-	// Peers returns the addresses of the other coordinators' RPCs.
+	// Peers returns the addresses of the other coordinators' RPCs. nil means that
+	// there are none.
 	Peers func() []string
 	// Grace is how long a worker may be silent before its chains are given to
 	// others. Zero means 10 s.
@@ -72,78 +81,83 @@ type Config struct {
 	TokenFile string
 }
 
-// Coordinator serves the RPCs of a coordinator, and leads when its node does.
+// Coordinator serves the RPCs of a coordinator, and leads when its node does. Its
+// parts are of one idea each; it passes between them what none of them knows.
 type Coordinator struct {
-	Config
-	views   *views
-	workers *registry
-	pulses  *pulses
-	logs    *logs
-	peers   *rpc.Pool
+	cfg  Config
+	node Node
+	log  *slog.Logger
+
+	jobs     *followers       // what is known of jobs
+	workers  *registry        // what the leader knows of workers
+	checker  *health.Checker  // what the leader knows of the jobs' health
+	notifier *notify.Notifier // tells hooks, while this node leads
+	logs     *joblog.Store
+	copier   *joblog.Copier // hands log lines on to the other coordinators
+	peers    *rpc.Pool
 	// toWorkers are the connections to workers, which predict.
 	toWorkers *rpc.Pool
-
-	deliveries deliveries
-
-	pb.UnimplementedJobsServer
-	pb.UnimplementedWorkersServer
 }
 
 // New returns a coordinator.
-func New(c Config) (*Coordinator, error) {
-	if c.Grace == 0 {
-		c.Grace = 10 * time.Second
+func New(cfg Config) (*Coordinator, error) {
+	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
+	cfg.SplitRows = cmp.Or(cfg.SplitRows, 20_000)
+	cfg.LogBytes = cmp.Or(cfg.LogBytes, 1<<30)
+	cfg.MaxJobs = cmp.Or(cfg.MaxJobs, 100_000)
+	if cfg.DialWorker == nil {
+		cfg.DialWorker = cfg.Dial
 	}
-	if c.SplitRows == 0 {
-		c.SplitRows = 20_000
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.LogBytes == 0 {
-		c.LogBytes = 1 << 30
+	if cfg.Peers == nil {
+		cfg.Peers = func() []string { return nil }
 	}
-	if c.MaxJobs == 0 {
-		c.MaxJobs = 100_000
-	}
-	if c.DialWorker == nil {
-		c.DialWorker = c.Dial
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	l, err := openLogs(c.Dir, c.LogBytes)
+	logs, err := joblog.Open(filepath.Join(cfg.Dir, "logs"), cfg.LogBytes)
 	if err != nil {
 		return nil, fmt.Errorf("opening the job logs: %w", err)
 	}
-	return &Coordinator{Config: c, views: newViews(c.Node), workers: newRegistry(), pulses: newPulses(), logs: l, peers: rpc.NewPool(c.Dial), toWorkers: rpc.NewPool(c.DialWorker)}, nil
+	c := &Coordinator{cfg: cfg, node: cfg.Node, log: cfg.Logger, jobs: newFollowers(cfg.Node, cfg.Machine), workers: newRegistry(),
+		checker: health.NewChecker(time.Now()), logs: logs, peers: rpc.NewPool(cfg.Dial), toWorkers: rpc.NewPool(cfg.DialWorker)}
+	c.copier = joblog.NewCopier(c.sendLog)
+	c.notifier = notify.New(notify.Config{Store: notices{c}, Hooks: cfg.Hooks, Logger: cfg.Logger})
+	return c, nil
 }
 
 // Register registers the services.
 func (c *Coordinator) Register(s grpc.ServiceRegistrar) {
-	pb.RegisterJobsServer(s, c)
-	pb.RegisterWorkersServer(s, workersServer{c})
-	pb.RegisterHistoryServer(s, &historyServer{c: c})
-	pb.RegisterRecordsServer(s, &records{c: c})
-	pb.RegisterUsersServer(s, users{Coordinator: c})
-	pb.RegisterPredictionsServer(s, newPredictions(c))
+	pb.RegisterJobsServer(s, c.Jobs())
+	pb.RegisterWorkersServer(s, &workersService{c: c})
+	pb.RegisterHistoryServer(s, &historyService{c: c})
+	pb.RegisterRecordsServer(s, &recordsService{c: c})
+	pb.RegisterUsersServer(s, &usersService{c: c})
+	pb.RegisterPredictionsServer(s, newPredictionsService(c))
 }
 
+// Jobs returns the Jobs service, for who is in the same process.
+func (c *Coordinator) Jobs() pb.JobsServer { return &jobsService{c: c} }
+
 // Close releases what the coordinator holds.
-func (c *Coordinator) Close() error {
+func (c *Coordinator) Close() {
+	c.copier.Close()
 	c.peers.Close()
 	c.toWorkers.Close()
-	return c.logs.close()
 }
+
+// maxCommand bounds an entry of the log, in bytes.
+const maxCommand = 8 << 20
 
 // apply replicates a command and returns the job that it made or changed.
 func (c *Coordinator) apply(ctx context.Context, cmd state.Command) (*state.Job, error) {
-	cmd.Time = time.Now().UTC()
-	text, err := cmd.Encode()
+	text, err := state.Encode(time.Now().UTC(), cmd)
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > maxCommand {
 		return nil, fmt.Errorf("%w: %d bytes, more than the log takes in one entry", state.ErrMalformed, len(text))
 	}
-	r, err := c.Node.Apply(ctx, text)
+	r, err := c.node.Apply(ctx, text)
 	if err != nil {
 		return nil, err
 	}
@@ -151,13 +165,10 @@ func (c *Coordinator) apply(ctx context.Context, cmd state.Command) (*state.Job,
 	return j, nil
 }
 
-// maxCommand bounds an entry of the log.
-const maxCommand = 8 << 20
-
 // catchUp makes reads of this node's state consistent.
 func (c *Coordinator) catchUp(ctx context.Context) error {
-	if c.Node.IsLeader() {
-		_, err := c.Node.ReadIndex(ctx)
+	if c.node.IsLeader() {
+		_, err := c.node.ReadIndex(ctx)
 		return err
 	}
 	conn, err := c.leader()
@@ -168,15 +179,7 @@ func (c *Coordinator) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.Node.WaitApplied(ctx, r.Index)
-}
-
-// read makes a consistent read, or a stale one if that will do.
-func (c *Coordinator) read(ctx context.Context, stale bool, f func(*bbolt.Tx) error) error {
-	if err := c.fresh(ctx, stale); err != nil {
-		return err
-	}
-	return c.Node.View(f)
+	return c.node.WaitApplied(ctx, r.Index)
 }
 
 // fresh makes reads consistent; if stale ones will do it says how old they are.
@@ -184,6 +187,20 @@ func (c *Coordinator) fresh(ctx context.Context, stale bool) error {
 	if !stale {
 		return c.catchUp(ctx)
 	}
-	_ = grpc.SetHeader(ctx, metadata.Pairs(rpc.StateAge, fmt.Sprintf("%.3f", c.Node.Age().Seconds()))) // not a call over the wire: nobody to tell
+	_ = grpc.SetHeader(ctx, metadata.Pairs(rpc.StateAge, fmt.Sprintf("%.3f", c.node.Age().Seconds()))) // not a call over the wire: nobody to tell
 	return nil
+}
+
+// read makes a consistent read, or a stale one if that will do.
+func (c *Coordinator) read(ctx context.Context, stale bool, f func(*bbolt.Tx) error) error {
+	if err := c.fresh(ctx, stale); err != nil {
+		return err
+	}
+	return c.node.View(f)
+}
+
+// Follow calls f with a job now and whenever it has changed, until f returns
+// true or an error, or ctx is done. f must not keep what it is given.
+func (c *Coordinator) Follow(ctx context.Context, id string, f func(*state.Follower) (bool, error)) error {
+	return c.jobs.wait(ctx, id, func(j *followed) (bool, error) { return f(&j.Follower) })
 }

@@ -29,18 +29,18 @@ type Group interface {
 	ReadIndex(ctx context.Context) (uint64, error)
 }
 
-// clusterServer is the Cluster service.
-type clusterServer struct {
+// clusterService is the Cluster service.
+type clusterService struct {
 	pb.UnimplementedClusterServer
 	group Group
 }
 
 // RegisterCluster registers the Cluster service of a group.
 func RegisterCluster(s grpc.ServiceRegistrar, g Group) {
-	pb.RegisterClusterServer(s, &clusterServer{group: g})
+	pb.RegisterClusterServer(s, &clusterService{group: g})
 }
 
-func (s *clusterServer) members(ctx context.Context, err error) (*pb.MembersResponse, error) {
+func (s *clusterService) members(ctx context.Context, err error) (*pb.MembersResponse, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -64,19 +64,19 @@ func (s *clusterServer) members(ctx context.Context, err error) (*pb.MembersResp
 }
 
 // Members returns the members.
-func (s *clusterServer) Members(ctx context.Context, _ *pb.MembersRequest) (*pb.MembersResponse, error) {
+func (s *clusterService) Members(ctx context.Context, _ *pb.MembersRequest) (*pb.MembersResponse, error) {
 	return s.members(ctx, nil)
 }
 
 // ReadIndex returns the index that a consistent read has to have seen.
-func (s *clusterServer) ReadIndex(ctx context.Context, _ *pb.ReadIndexRequest) (*pb.ReadIndexResponse, error) {
+func (s *clusterService) ReadIndex(ctx context.Context, _ *pb.ReadIndexRequest) (*pb.ReadIndexResponse, error) {
 	i, err := s.group.ReadIndex(ctx)
 	return &pb.ReadIndexResponse{Index: i}, err
 }
 
 // Join adds a coordinator.
-func (s *clusterServer) Join(ctx context.Context, r *pb.JoinRequest) (*pb.MembersResponse, error) {
-	if !workerForm.MatchString(r.Id) {
+func (s *clusterService) Join(ctx context.Context, r *pb.JoinRequest) (*pb.MembersResponse, error) {
+	if !nodeName.MatchString(r.Id) {
 		return nil, badField("id", "a coordinator needs an id of letters, digits, '.', '_' and '-', 100 at most")
 	}
 	if host, port, err := net.SplitHostPort(r.RaftAddress); err != nil || host == "" || port == "" {
@@ -86,32 +86,32 @@ func (s *clusterServer) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Member
 }
 
 // Remove takes a coordinator out.
-func (s *clusterServer) Remove(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
+func (s *clusterService) Remove(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
 	return s.members(ctx, s.group.Remove(ctx, r.Id))
 }
 
 // Promote gives a coordinator a vote.
-func (s *clusterServer) Promote(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
+func (s *clusterService) Promote(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
 	return s.members(ctx, s.group.Promote(ctx, r.Id))
 }
 
 // Demote takes a coordinator's vote.
-func (s *clusterServer) Demote(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
+func (s *clusterService) Demote(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
 	return s.members(ctx, s.group.Demote(ctx, r.Id))
 }
 
 // Transfer hands over leadership.
-func (s *clusterServer) Transfer(ctx context.Context, r *pb.TransferRequest) (*pb.MembersResponse, error) {
+func (s *clusterService) Transfer(ctx context.Context, r *pb.TransferRequest) (*pb.MembersResponse, error) {
 	return s.members(ctx, s.group.Transfer(ctx, r.Id))
 }
 
 // Backup sends a consistent copy of this node's state.
-func (s *clusterServer) Backup(_ *pb.BackupRequest, out grpc.ServerStreamingServer[pb.BackupChunk]) error {
+func (s *clusterService) Backup(_ *pb.BackupRequest, out grpc.ServerStreamingServer[pb.BackupChunk]) error {
 	return s.group.Backup(&chunkWriter{send: func(b []byte) error { return out.Send(&pb.BackupChunk{Data: b}) }})
 }
 
 // Restore replaces the state by a backup.
-func (s *clusterServer) Restore(in grpc.ClientStreamingServer[pb.BackupChunk, pb.MembersResponse]) error {
+func (s *clusterService) Restore(in grpc.ClientStreamingServer[pb.BackupChunk, pb.MembersResponse]) error {
 	r, w := io.Pipe()
 	go func() {
 		for {

@@ -1,58 +1,53 @@
 package coordinator
 
 import (
-	"cmp"
 	"context"
-	"slices"
 
 	"go.etcd.io/bbolt"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
-// historyServer is the History service.
-type historyServer struct {
+// historyService is the History service.
+type historyService struct {
 	pb.UnimplementedHistoryServer
 	c *Coordinator
 }
 
 // Run returns how a job's computation went.
-func (s *historyServer) Run(ctx context.Context, r *pb.RunHistoryRequest) (*pb.RunHistory, error) {
+func (s *historyService) Run(ctx context.Context, r *pb.RunHistoryRequest) (*pb.RunHistory, error) {
 	if err := s.c.fresh(ctx, r.Stale); err != nil {
 		return nil, err
 	}
 	out := &pb.RunHistory{}
-	var spec string
-	err := s.c.views.with(r.Id, func(f *state.Follower) error {
-		spec = f.Job.Spec
-		if f.Run != nil {
-			courseOf(out, f.Run)
+	err := s.c.jobs.with(r.Id, func(j *followed) error {
+		if spec, err := j.Spec(); err == nil {
+			out.Tolerance = spec.Solver.Tolerance.Or(0)
+		}
+		if j.Run != nil {
+			addCourse(out, j.Run)
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if parsed, err := job.ParseString(spec); err == nil && out.Tolerance == 0 {
-		out.Tolerance = parsed.Solver.Tolerance.Or(0)
-	}
-	err = s.c.Node.View(func(tx *bbolt.Tx) error {
+	err = s.c.node.View(func(tx *bbolt.Tx) error {
 		notes, err := state.Notes(tx, r.Id)
 		for _, n := range notes {
-			out.Notes = append(out.Notes, &pb.JobNote{Time: stamp(n.Time), Kind: string(n.Kind), Text: n.Text})
+			out.Notes = append(out.Notes, &pb.JobNote{Time: pbTime(n.Time), Kind: string(n.Kind), Text: n.Text})
 		}
 		return err
 	})
 	return out, err
 }
 
-// courseOf fills in what a run tells.
-func courseOf(out *pb.RunHistory, r *chains.Run) {
-	if r.Prepared != nil {
+// addCourse fills in what a run tells.
+func addCourse(out *pb.RunHistory, r *chains.Run) {
+	if r.Prepared != nil && r.Prepared.Tolerance != 0 {
 		out.Tolerance = r.Prepared.Tolerance
 	}
 	for _, t := range r.Tuned {
@@ -81,8 +76,6 @@ func ratio(sum float64, n int) float64 {
 }
 
 // Workers returns which workers came and went, and what they did.
-func (s *historyServer) Workers(context.Context, *pb.WorkersHistoryRequest) (*pb.WorkersHistory, error) {
-	out := s.c.workers.history()
-	slices.SortFunc(out.Workers, func(a, b *pb.WorkerCourse) int { return cmp.Compare(a.Worker, b.Worker) })
-	return out, nil
+func (s *historyService) Workers(context.Context, *pb.WorkersHistoryRequest) (*pb.WorkersHistory, error) {
+	return s.c.workers.history(), nil
 }
