@@ -37,8 +37,8 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 	if err != nil {
 		return nil, err
 	}
-	if !client.Ended(j) || j.DrawsSha256 == "" {
-		return nil, fmt.Errorf("job %s is %s: predictions are made from the draws of jobs that have ended", j.Id, stateWord(j.State))
+	if !client.Ended(j.State) || j.DrawsSha256 == "" {
+		return nil, fmt.Errorf("job %s is %s: predictions are made from the draws of jobs that have ended", j.Id, client.StateWord(j.State))
 	}
 	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws,
 		info: dataset.Info{Rows: int(j.Data.N), HeldOut: int(j.Data.HeldOut), Target: j.Data.Target, InputNames: j.Data.Inputs}}, nil

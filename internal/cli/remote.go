@@ -203,10 +203,10 @@ func (a *App) completeJobs(r *remote) cobra.CompletionFunc {
 		var list []cobra.Completion
 		seen := map[string]bool{}
 		for _, j := range jobs {
-			list = append(list, cobra.CompletionWithDesc(j.Id, j.Name+", "+stateWord(j.State)))
+			list = append(list, cobra.CompletionWithDesc(j.Id, j.Name+", "+client.StateWord(j.State)))
 			if !seen[j.Name] {
 				seen[j.Name] = true
-				list = append(list, cobra.CompletionWithDesc(j.Name, stateWord(j.State)))
+				list = append(list, cobra.CompletionWithDesc(j.Name, client.StateWord(j.State)))
 			}
 		}
 		return list, err

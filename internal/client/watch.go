@@ -30,7 +30,7 @@ func (c *Client) Watch(ctx context.Context, id string, each func(*pb.Job)) (*pb.
 		if each != nil {
 			each(j)
 		}
-		if Ended(j) {
+		if Ended(j.State) {
 			return io.EOF
 		}
 		return nil

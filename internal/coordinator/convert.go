@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -43,7 +44,7 @@ func pbRecord(j *state.Job) *pb.Job {
 			out.Progress.Chains = append(out.Progress.Chains, &pb.ChainProgress{Chain: int32(c), Draws: int32(f.Draws)})
 		}
 		if j.Plan != nil {
-			out.Progress.Draws, out.Progress.MaxDraws = int32(j.Plan.Draws), int32(j.Plan.MaxDraws)
+			addPlan(out.Progress, j.Plan)
 		}
 	}
 	return out
@@ -62,7 +63,11 @@ func pbJob(f *state.Follower) *pb.Job {
 	if r == nil {
 		return j
 	}
-	p.Draws, p.MaxDraws = int32(r.Plan.Draws), int32(r.Plan.MaxDraws)
+	addPlan(p, &r.Plan)
+	if f.Job.Phase == state.Warmup || f.Job.Phase == state.Sampling {
+		left, _ := r.Remaining(f.Job.Elapsed(time.Now()))
+		p.EtaSeconds = left.Seconds()
+	}
 	p.JudgedDraws, p.Rhat, p.Ess = int32(f.Convergence.Draws), finite(f.Convergence.RHat), finite(f.Convergence.ESS)
 	if e := f.Job.Final; e != nil { // which a follower that came later has not computed
 		p.JudgedDraws, p.Rhat, p.Ess = int32(e.Draws), e.RHat, e.ESS
@@ -78,6 +83,12 @@ func pbJob(f *state.Follower) *pb.Job {
 		p.Step, p.Probes, p.NoiseBudget = s.Step, int32(s.Probes), s.Budget
 	}
 	return j
+}
+
+// addPlan fills in what a run is asked for.
+func addPlan(p *pb.Progress, plan *chains.Plan) {
+	p.Draws, p.MaxDraws, p.Warmup = int32(plan.Draws), int32(plan.MaxDraws), int32(plan.Warmup())
+	p.RhatWanted, p.EssWanted, p.Parameters = plan.RHat, plan.ESS, plan.Names
 }
 
 // finite returns 0 for what is not known yet.

@@ -62,6 +62,9 @@ func TestLifeOfAJob(t *testing.T) {
 	if len(p.Chains) != 2 || p.Chains[0].Draws != 40 || p.Chains[0].Warmup != 10 || p.Chains[0].SolverIterations != 10 || client.MinDraws(p) != 40 || p.JudgedDraws != 40 {
 		t.Errorf("%+v", p)
 	}
+	if p.Warmup != 10 || p.RhatWanted != 1.2 || p.EssWanted != 10 || p.EtaSeconds != 0 || !slices.Equal(p.Parameters, []string{"sigma", "tau", "lambda"}) {
+		t.Errorf("%+v", p)
+	}
 	if !j.Started.IsValid() || !j.Ended.IsValid() || j.Started.AsTime().Before(j.Submitted.AsTime()) || j.Ended.AsTime().Before(j.Started.AsTime()) {
 		t.Errorf("submitted %v, started %v, ended %v", j.Submitted, j.Started, j.Ended)
 	}
@@ -171,6 +174,7 @@ func TestActions(t *testing.T) {
 	act(resume, codes.FailedPrecondition, "resume", "queued")
 	connect(t, s.workers, hello("w1")).work()
 	s.awaitState(id, pb.JobState_JOB_STATE_SAMPLING)
+	within(t, "an ETA", func() bool { return s.get(id).Progress.EtaSeconds > 0 })
 	act(pause, codes.OK)
 	act(pause, codes.FailedPrecondition, "pause", "paused")
 	within(t, "the chains are released", func() bool {
@@ -179,6 +183,9 @@ func TestActions(t *testing.T) {
 	})
 	act(remove, codes.FailedPrecondition, "delete", "paused")
 	before := s.get(id)
+	if before.Progress.EtaSeconds != 0 {
+		t.Errorf("a paused job is at its end in %v s", before.Progress.EtaSeconds)
+	}
 	time.Sleep(20 * time.Millisecond)
 	if now := s.get(id); client.MinDraws(now.Progress) != client.MinDraws(before.Progress) || now.Progress.ActiveSeconds != before.Progress.ActiveSeconds {
 		t.Errorf("a paused job works: %v, before %v", now.Progress, before.Progress)

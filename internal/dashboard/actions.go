@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/client"
 )
 
 // action is something that a user does to a job.
@@ -25,7 +27,7 @@ type action struct {
 
 var actions = []action{
 	{Name: "pause", Word: "Pause", Explain: "The chains stop at their next checkpoints. Nothing is lost: resume the job and it goes on to the same draws.",
-		allowed: func(s pb.JobState) bool { return !ended(s) && s != pb.JobState_JOB_STATE_PAUSED },
+		allowed: func(s pb.JobState) bool { return !client.Ended(s) && s != pb.JobState_JOB_STATE_PAUSED },
 		do: func(ctx context.Context, c pb.JobsClient, id string, _ int32) error {
 			_, err := c.Pause(ctx, &pb.JobActionRequest{Id: id})
 			return err
@@ -47,7 +49,7 @@ var actions = []action{
 			return err
 		}},
 	{Name: "cancel", Word: "Cancel", Explain: "The job ends for good. Its draws so far are kept.", Danger: true,
-		allowed: func(s pb.JobState) bool { return !ended(s) },
+		allowed: func(s pb.JobState) bool { return !client.Ended(s) },
 		do: func(ctx context.Context, c pb.JobsClient, id string, _ int32) error {
 			_, err := c.Cancel(ctx, &pb.JobActionRequest{Id: id})
 			return err

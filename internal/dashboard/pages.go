@@ -19,6 +19,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
@@ -164,7 +165,7 @@ func (d *Dashboard) jobsNow(ctx context.Context, q query) (*jobsView, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	req := &pb.ListJobsRequest{Name: q.Name, PageSize: pageSize, PageToken: q.Page, Stale: true}
-	v := &jobsView{Query: q, States: stateWords()}
+	v := &jobsView{Query: q, States: client.StateWords()}
 	if i := slices.Index(v.States, q.State); i >= 0 {
 		req.States = []pb.JobState{pb.JobState(i + 1)}
 	} else if q.State == "active" {

@@ -377,6 +377,15 @@ type Progress struct {
 	Step          float64                `protobuf:"fixed64,8,opt,name=step,proto3" json:"step,omitempty"`
 	Probes        int32                  `protobuf:"varint,9,opt,name=probes,proto3" json:"probes,omitempty"`
 	NoiseBudget   float64                `protobuf:"fixed64,10,opt,name=noise_budget,json=noiseBudget,proto3" json:"noise_budget,omitempty"`
+	// warmup is the number of iterations of each chain's warm-up, as far as that is
+	// known beforehand.
+	Warmup int32 `protobuf:"varint,11,opt,name=warmup,proto3" json:"warmup,omitempty"`
+	// eta_seconds is the time until the draws wanted are there, at the pace so far;
+	// 0 if that cannot be told. The job may go on for longer, if it has not converged.
+	EtaSeconds    float64  `protobuf:"fixed64,12,opt,name=eta_seconds,json=etaSeconds,proto3" json:"eta_seconds,omitempty"`
+	RhatWanted    float64  `protobuf:"fixed64,13,opt,name=rhat_wanted,json=rhatWanted,proto3" json:"rhat_wanted,omitempty"` // at most
+	EssWanted     float64  `protobuf:"fixed64,14,opt,name=ess_wanted,json=essWanted,proto3" json:"ess_wanted,omitempty"`    // at least
+	Parameters    []string `protobuf:"bytes,15,rep,name=parameters,proto3" json:"parameters,omitempty"`                     // names, in the order of a draw, which has their logarithms
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -479,6 +488,41 @@ func (x *Progress) GetNoiseBudget() float64 {
 		return x.NoiseBudget
 	}
 	return 0
+}
+
+func (x *Progress) GetWarmup() int32 {
+	if x != nil {
+		return x.Warmup
+	}
+	return 0
+}
+
+func (x *Progress) GetEtaSeconds() float64 {
+	if x != nil {
+		return x.EtaSeconds
+	}
+	return 0
+}
+
+func (x *Progress) GetRhatWanted() float64 {
+	if x != nil {
+		return x.RhatWanted
+	}
+	return 0
+}
+
+func (x *Progress) GetEssWanted() float64 {
+	if x != nil {
+		return x.EssWanted
+	}
+	return 0
+}
+
+func (x *Progress) GetParameters() []string {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
 }
 
 type ChainProgress struct {
@@ -1401,7 +1445,7 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x06Health\x12/\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x17.ulisse.v1.HealthStatusR\x06status\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xae\x02\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc7\x03\n" +
 	"\bProgress\x120\n" +
 	"\x06chains\x18\x01 \x03(\v2\x18.ulisse.v1.ChainProgressR\x06chains\x12\x12\n" +
 	"\x04rhat\x18\x02 \x01(\x01R\x04rhat\x12\x10\n" +
@@ -1413,7 +1457,17 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04step\x18\b \x01(\x01R\x04step\x12\x16\n" +
 	"\x06probes\x18\t \x01(\x05R\x06probes\x12!\n" +
 	"\fnoise_budget\x18\n" +
-	" \x01(\x01R\vnoiseBudget\"\xe2\x01\n" +
+	" \x01(\x01R\vnoiseBudget\x12\x16\n" +
+	"\x06warmup\x18\v \x01(\x05R\x06warmup\x12\x1f\n" +
+	"\veta_seconds\x18\f \x01(\x01R\n" +
+	"etaSeconds\x12\x1f\n" +
+	"\vrhat_wanted\x18\r \x01(\x01R\n" +
+	"rhatWanted\x12\x1d\n" +
+	"\n" +
+	"ess_wanted\x18\x0e \x01(\x01R\tessWanted\x12\x1e\n" +
+	"\n" +
+	"parameters\x18\x0f \x03(\tR\n" +
+	"parameters\"\xe2\x01\n" +
 	"\rChainProgress\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x16\n" +
 	"\x06warmup\x18\x02 \x01(\x05R\x06warmup\x12\x14\n" +
