@@ -21,6 +21,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/server"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -85,7 +86,7 @@ func (n *node) job(ctx context.Context, id string, draws, batch int) error {
 	if err != nil {
 		return err
 	}
-	plan := chains.NewPlan(spec, []string{"sigma", "tau", "lambda"})
+	plan := spec.Plan([]string{"sigma", "tau", "lambda"}, 1000)
 	run := chains.New(plan)
 	apply := func(c state.Command) error {
 		text, err := state.Encode(time.Now().UTC(), c)
@@ -128,15 +129,14 @@ func (n *node) job(ctx context.Context, id string, draws, batch int) error {
 	}
 	for run.Phase == chains.Warmup || run.MinDraws() < draws {
 		if run.AtBarrier() {
-			s, err := chains.Adapt(run)
+			e, err := sampler.Adapt(run)
 			if err != nil {
 				return err
 			}
-			e := chains.Event{Settings: s}
-			if err := run.Apply(e); err != nil {
+			if err := run.Apply(*e); err != nil {
 				return err
 			}
-			if err := decide(e, ""); err != nil {
+			if err := decide(*e, ""); err != nil {
 				return err
 			}
 		}

@@ -125,7 +125,7 @@ func (n *node) fill(i, nchains, draws int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plan := chains.NewPlan(s, m.Names())
+	plan := s.Plan(m.Names(), 1000)
 	info := &dataset.Info{Rows: 1000, SHA256: id, InputNames: []string{"a", "b", "c"}, XScale: make([]dataset.Scale, 3), YScale: dataset.Scale{SD: 1}, Target: "y"}
 	places := []state.Move{{Chain: 0, Worker: "w"}}
 	for c := range nchains {
@@ -147,7 +147,7 @@ func (n *node) fill(i, nchains, draws int) (string, error) {
 	run := chains.New(plan)
 	report := func(c int, e chains.Event) error {
 		text, err := e.Encode()
-		return errors.Join(err, run.Apply(e), n.do(&state.Report{Job: id, Chain: c, Attempt: 1, Events: []state.Event{text}}))
+		return errors.Join(err, run.Apply(e), n.do(&state.Report{Job: id, Chain: c, Attempt: 1, Events: [][]byte{text}}))
 	}
 	if err := report(0, chains.Event{Prepared: prep}); err != nil {
 		return "", err

@@ -25,7 +25,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
@@ -181,7 +180,7 @@ func (s *study) draws(ctx context.Context, spec *job.Spec, p *posterior.Problem,
 		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
-	plan := chains.NewPlan(spec, p.Model.Names())
+	plan := spec.Plan(p.Model.Names(), len(p.Y))
 	drv := driver.New(driver.Config{Spec: spec, Problem: p, Plan: &plan, Budget: budget,
 		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Driver: drv, Budget: budget, Journal: filepath.Join(dir, "journal")})

@@ -86,6 +86,12 @@ func TestRealCluster(t *testing.T) {
 	if sum := asJSON[object](t, "summary", id); sum["draws_sha256"] != summaryHash(t, more) {
 		t.Error("the draws of the extended job are not those of a longer run")
 	}
+	good(t, "extend", id, "--certify")
+	good(t, "watch", id)
+	sum := asJSON[object](t, "summary", id)
+	if c, ok := sum["certificate"].(object); !ok || c["draws"] != 250. || sum["draws_sha256"] != summaryHash(t, more) {
+		t.Errorf("the certificate of the job is %v", sum["certificate"])
+	}
 	good(t, "delete", id)
 	if jobs := asJSON[[]object](t, "jobs"); len(jobs) != 0 {
 		t.Errorf("got %v", jobs)

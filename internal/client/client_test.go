@@ -122,11 +122,11 @@ func TestRetry(t *testing.T) {
 
 	// What must not be done twice is not.
 	s.Fail("Extend", 1)
-	_, err := c.Extend(ctx, j.Id, 10)
+	_, err := c.Extend(ctx, j.Id, 10, false)
 	if status.Code(err) != codes.Unavailable || !strings.HasSuffix(err.Error(), "there is no leader; it may have been done all the same: look before you repeat it") {
 		t.Error(err)
 	}
-	if j, err := c.Extend(ctx, j.Id, 10); err != nil || j.Progress.Draws != 10 {
+	if j, err := c.Extend(ctx, j.Id, 10, false); err != nil || j.Progress.Draws != 10 {
 		t.Error(j, err)
 	}
 

@@ -124,10 +124,10 @@ func (c *Client) Cancel(ctx context.Context, id string) (*pb.Job, error) {
 	return unary(ctx, c, pb.NewJobsClient, pb.JobsClient.Cancel, &pb.JobActionRequest{Id: id})
 }
 
-// Extend lets a job, finished or not, draw more of each chain. It is not
+// Extend lets a job, finished or not, draw more of each chain, or be certified. It is not
 // repeated: twice is twice as many.
-func (c *Client) Extend(ctx context.Context, id string, draws int) (*pb.Job, error) {
-	return once(ctx, c, pb.NewJobsClient, pb.JobsClient.Extend, &pb.ExtendRequest{Id: id, Draws: int32(draws)})
+func (c *Client) Extend(ctx context.Context, id string, draws int, certify bool) (*pb.Job, error) {
+	return once(ctx, c, pb.NewJobsClient, pb.JobsClient.Extend, &pb.ExtendRequest{Id: id, Draws: int32(draws), Certify: certify})
 }
 
 // Delete removes a job that has ended.

@@ -36,7 +36,7 @@ func TestJobViewJSON(t *testing.T) {
 func TestStateWords(t *testing.T) {
 	ended := map[string]bool{"converged": true, "unconverged": true, "cancelled": true, "failed": true}
 	words := StateWords()
-	if len(words) != len(pb.JobState_name)-1 || words[0] != "queued" || words[8] != "failed" {
+	if len(words) != len(pb.JobState_name)-1 || words[0] != "queued" || words[8] != "failed" || words[9] != "certifying" {
 		t.Errorf("%v", words)
 	}
 	for i, w := range words {

@@ -9,7 +9,6 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -18,6 +17,7 @@ var jobStates = map[state.Phase]pb.JobState{
 	state.Preparing:   pb.JobState_JOB_STATE_PREPARING,
 	state.Warmup:      pb.JobState_JOB_STATE_WARMUP,
 	state.Sampling:    pb.JobState_JOB_STATE_SAMPLING,
+	state.Certifying:  pb.JobState_JOB_STATE_CERTIFYING,
 	state.Paused:      pb.JobState_JOB_STATE_PAUSED,
 	state.Converged:   pb.JobState_JOB_STATE_CONVERGED,
 	state.Unconverged: pb.JobState_JOB_STATE_UNCONVERGED,
@@ -33,14 +33,14 @@ var healthStatuses = map[state.Status]pb.HealthStatus{
 // pbRecord returns a job without what its run says.
 func pbRecord(j *state.Job) *pb.Job {
 	out := &pb.Job{Id: j.ID, Name: j.Name, State: jobStates[j.Phase], Message: j.Message, Priority: int32(j.Priority),
-		Submitted: pbTime(j.Submitted), Started: pbTime(j.Started), Ended: pbTime(j.Ended), Spec: j.Spec, Data: pbInfo(j.Data, j.Info),
+		Submitted: pbTime(j.Submitted), Started: pbTime(j.Started), Ended: pbTime(j.Ended), Spec: j.Spec, Data: j.Info.Wire(j.Data),
 		StopReason: string(j.Reason), DrawsSha256: j.DrawsSHA256, Owner: j.Owner, Namespace: j.Namespace}
 	if h := j.Health; h != nil {
 		out.Health = &pb.Health{Status: healthStatuses[h.Status], Message: h.Message, Since: pbTime(h.Since)}
 	}
 	if f := j.Final; f != nil {
 		out.Progress = &pb.Progress{Rhat: f.RHat, Ess: f.ESS, JudgedDraws: int32(f.Draws), ActiveSeconds: j.Active.Seconds()}
-		for c := 1; c < len(j.Placements); c++ {
+		for c := 1; c <= j.Chains; c++ {
 			out.Progress.Chains = append(out.Progress.Chains, &pb.ChainProgress{Chain: int32(c), Draws: int32(f.Draws)})
 		}
 		if j.Plan != nil {
@@ -55,7 +55,7 @@ func pbJob(f *state.Follower) *pb.Job {
 	j := pbRecord(f.Job)
 	p := &pb.Progress{ActiveSeconds: f.Job.Elapsed(time.Now()).Seconds()}
 	j.Progress = p
-	for c := 1; c < len(f.Job.Placements); c++ {
+	for c := 1; c <= f.Job.Chains; c++ {
 		at := &f.Job.Placements[c]
 		p.Chains = append(p.Chains, &pb.ChainProgress{Chain: int32(c), Worker: at.Worker, Group: at.Group, Attempt: at.Attempt})
 	}
@@ -105,28 +105,3 @@ func pbTime(t time.Time) *timestamppb.Timestamp {
 	}
 	return timestamppb.New(t)
 }
-
-func pbInfo(blob string, i *dataset.Info) *pb.DataInfo {
-	if i == nil {
-		return &pb.DataInfo{Blob: blob}
-	}
-	d := &pb.DataInfo{Blob: blob, Sha256: i.SHA256, N: int64(i.Rows), D: int32(i.D()), Target: i.Target, Inputs: i.InputNames,
-		TargetScale: pbScale(i.YScale), HeldOut: int64(i.HeldOut)}
-	for _, s := range i.XScale {
-		d.InputScales = append(d.InputScales, pbScale(s))
-	}
-	if t := i.Truth; t != nil {
-		d.Truth = append(append([]float64{math.Log(t.Sigma)}, logAll(t.Tau)...), math.Log(t.Lambda))
-	}
-	return d
-}
-
-func logAll(x []float64) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = math.Log(v)
-	}
-	return out
-}
-
-func pbScale(s dataset.Scale) *pb.Scale { return &pb.Scale{Mean: s.Mean, Sd: s.SD} }

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -24,9 +25,10 @@ type followers struct {
 // followed is a job that somebody looks at.
 type followed struct {
 	state.Follower
-	mu   sync.Mutex // guards Follower and spec
-	spec *job.Spec  // nil until somebody asks
-	used time.Time  // guarded by followers.mu
+	mu    sync.Mutex        // guards Follower, spec and items
+	spec  *job.Spec         // nil until somebody asks
+	items chains.Dispatcher // of stages, where this is the leader
+	used  time.Time         // guarded by followers.mu
 }
 
 // followIdle is how long a job that nobody asks for is kept.

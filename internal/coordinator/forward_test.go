@@ -23,7 +23,6 @@ func pair(t *testing.T) (leader, follower *served) {
 	return serve(t, Config{Node: n}), serve(t, Config{Node: n.Follower("b")})
 }
 
-
 // What only the leader can do a follower passes on, and it says so where it may
 // not: of a call that was passed on already.
 func TestForward(t *testing.T) {

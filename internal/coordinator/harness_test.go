@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -25,6 +24,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -83,6 +83,12 @@ func serve(t *testing.T, cfg Config) *served {
 		c.Close()
 	})
 	node, _ := cfg.Node.(*coordinatortest.Node)
+	if b, ok := cfg.Node.(*broken); ok {
+		node = b.Node
+		if node.IsLeader() {
+			node.Lead(lis.Addr().String())
+		}
+	}
 	return &served{Coordinator: c, t: t, node: node, conn: conn, address: lis.Addr().String(), jobs: pb.NewJobsClient(conn), workers: pb.NewWorkersClient(conn),
 		users: pb.NewUsersClient(conn), predictions: pb.NewPredictionsClient(conn), history: pb.NewHistoryClient(conn)}
 }
@@ -204,7 +210,7 @@ func referenceRun(t *testing.T, text string, draws int) *chains.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := chains.New(chains.NewPlan(spec, m.Names()))
+	r := chains.New(spec.Plan(m.Names(), testInfo().N()))
 	apply := func(e chains.Event) {
 		t.Helper()
 		if err := r.Apply(e); err != nil {
@@ -214,11 +220,11 @@ func referenceRun(t *testing.T, text string, draws int) *chains.Run {
 	apply(chains.Event{Prepared: testPreparation()})
 	for r.MinDraws() < draws {
 		if r.AtBarrier() {
-			s, err := chains.Adapt(r)
+			e, err := sampler.Adapt(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			apply(chains.Event{Settings: s})
+			apply(*e)
 		}
 		for c := range r.Chains {
 			if task, ok := r.Task(c + 1); ok && len(r.Chains[c].Draws) < draws {
@@ -312,25 +318,37 @@ func (w *testWorker) release(p *pb.Placement) {
 	w.send(&pb.WorkerMessage{Message: &pb.WorkerMessage_Release{Release: &pb.Release{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt}}})
 }
 
-// await asks what to do until there is something.
-func (w *testWorker) await(ctx context.Context, p *pb.Placement) (*Assignment, error) {
+// await asks what to do until there is something: nil means to tell what the data
+// are.
+func (w *testWorker) await(ctx context.Context, p *pb.Placement) (*chains.Work, error) {
 	for {
 		r, err := w.workers.Await(ctx, &pb.AwaitRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt})
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if len(r.Assignment) > 0 {
-			a := &Assignment{}
-			return a, json.Unmarshal(r.Assignment, a)
+		case r.Assignment == nil:
+		case r.Assignment.Work == nil:
+			return nil, nil
+		default:
+			return chains.WorkOf(r.Assignment.Work)
 		}
 	}
+}
+
+// awaitTask asks for a chain's next task.
+func (w *testWorker) awaitTask(ctx context.Context, p *pb.Placement) (*chains.Task, error) {
+	work, err := w.await(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return work.Advance, nil
 }
 
 // report hands in events.
 func (w *testWorker) report(ctx context.Context, p *pb.Placement, events ...chains.Event) error {
 	r := &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Worker: w.id}
-	for _, e := range events {
-		text, err := e.Encode()
+	for i := range events {
+		text, err := events[i].Encode()
 		if err != nil {
 			return err
 		}
@@ -340,29 +358,32 @@ func (w *testWorker) report(ctx context.Context, p *pb.Placement, events ...chai
 	return err
 }
 
-// prepare does what the driver of chain 0 does.
+// loaded tells what the data are.
+func (w *testWorker) loaded(ctx context.Context, p *pb.Placement) error {
+	_, err := w.workers.Report(ctx, &pb.ReportRequest{Job: p.Job, Attempt: p.Attempt, Worker: w.id,
+		Loaded: &pb.Loaded{Data: testInfo().Wire(""), InstructionSet: "avx2"}})
+	return err
+}
+
+// prepare does what the driver of lane 0 does first.
 func (w *testWorker) prepare(ctx context.Context, p *pb.Placement) error {
-	if _, err := w.await(ctx, p); err != nil {
-		return err
+	for {
+		work, err := w.await(ctx, p)
+		switch {
+		case err != nil:
+			return err
+		case work != nil:
+			return w.report(ctx, p, chains.Event{Prepared: testPreparation()})
+		}
+		if err := w.loaded(ctx, p); err != nil {
+			return err
+		}
 	}
-	text, err := json.Marshal(Loaded{Info: testInfo(), InstructionSet: "avx2"})
-	if err != nil {
-		return err
-	}
-	r := &pb.ReportRequest{Job: p.Job, Attempt: p.Attempt, Worker: w.id, Loaded: text}
-	if _, err := w.workers.Report(ctx, r); err != nil {
-		return err
-	}
-	return w.report(ctx, p, chains.Event{Prepared: testPreparation()})
 }
 
 // drive carries out a placement until it is fenced off, revoked or at its end.
 func (w *testWorker) drive(ctx context.Context, p *pb.Placement, revoked <-chan struct{}) {
 	defer w.release(p)
-	if p.Chain == 0 {
-		_ = w.prepare(ctx, p) // which is repeated if it was refused
-		return
-	}
 	idle, cancel := context.WithCancel(ctx) // a revoked driver waits no more
 	defer cancel()
 	go func() {
@@ -373,11 +394,26 @@ func (w *testWorker) drive(ctx context.Context, p *pb.Placement, revoked <-chan 
 		}
 	}()
 	for {
-		a, err := w.await(idle, p)
-		if err != nil {
+		work, err := w.await(idle, p)
+		if err != nil || work == nil && w.loaded(ctx, p) != nil {
 			return
 		}
-		if w.report(ctx, p, chains.Event{Checkpoint: checkpointOf(a.Task)}) != nil {
+		if work == nil {
+			continue
+		}
+		e := chains.Event{Certificate: work.Certificate}
+		switch {
+		case work.Prepare != nil && work.Prepare.From != nil: // of the certificate
+			prep := *work.Prepare.From
+			e.Prepared = &prep
+		case work.Prepare != nil:
+			e.Prepared = testPreparation()
+		case work.Weigh != nil:
+			e.Provisional = &chains.Provisional{LogDensities: make([]float64, chains.ProvisionalDraws)}
+		default:
+			e.Checkpoint = checkpointOf(work.Advance)
+		}
+		if w.report(ctx, p, e) != nil {
 			return
 		}
 	}

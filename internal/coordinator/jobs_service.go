@@ -185,7 +185,7 @@ func (s *jobsService) Cancel(ctx context.Context, r *pb.JobActionRequest) (*pb.J
 	var cmd state.Command = &state.Act{Job: r.Id, Action: state.Cancel}
 	err := s.c.jobs.with(r.Id, func(j *followed) (err error) {
 		if j.Run != nil && !j.Job.Phase.Ended() {
-			cmd, err = ending(&j.Follower, &chains.Stop{Reason: chains.Cancelled, Draws: j.Run.MinDraws()})
+			cmd, err = ending(&j.Follower, &chains.Event{Stop: &chains.Stop{Reason: chains.Cancelled, Draws: j.Run.MinDraws()}}, time.Now())
 		}
 		return err
 	})
@@ -195,12 +195,57 @@ func (s *jobsService) Cancel(ctx context.Context, r *pb.JobActionRequest) (*pb.J
 	return s.change(ctx, r.Id, "cancel", cmd)
 }
 
-// Extend lets a job draw more.
+// Extend lets a job draw more, or be certified.
 func (s *jobsService) Extend(ctx context.Context, r *pb.ExtendRequest) (*pb.Job, error) {
-	if r.Draws <= 0 || r.Draws > maxExtend {
+	if r.Draws < 0 || r.Draws > maxExtend || r.Draws == 0 && !r.Certify {
 		return nil, badField("draws", fmt.Sprintf("give a number of draws between 1 and %d", maxExtend))
 	}
-	return s.change(ctx, r.Id, "extend", &state.Extend{Job: r.Id, Draws: int(r.Draws)})
+	cmd := &state.Extend{Job: r.Id, Draws: int(r.Draws)}
+	if r.Certify {
+		var done *pb.Job
+		err := s.c.jobs.with(r.Id, func(j *followed) (err error) {
+			if j.Run != nil && j.Run.Certificate != nil && r.Draws == 0 {
+				done = pbRecord(j.Job) // which is what was asked for
+			}
+			cmd.Certificate, err = certificatePlan(j)
+			return err
+		})
+		if err != nil || done != nil {
+			return done, err
+		}
+	}
+	return s.change(ctx, r.Id, "extend", cmd)
+}
+
+// certificatePlan returns the plan of a run that certifies that of a job.
+func certificatePlan(j *followed) (*chains.Plan, error) {
+	if j.Job.Info == nil {
+		return nil, fmt.Errorf("%w: there are no draws yet", state.ErrPhase)
+	}
+	spec, err := j.Spec()
+	if err != nil {
+		return nil, err
+	}
+	certified := *spec
+	certified.Sampler.Certify = true
+	if err := certified.Validate(); err != nil {
+		return nil, badField("certify", err.Error())
+	}
+	plan, err := planOf(&certified, j.Job.Info)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Certificate, nil
+}
+
+// planOf returns the plan of a specification for a data set.
+func planOf(spec *job.Spec, data *dataset.Info) (*chains.Plan, error) {
+	m, err := spec.KernelModel(data.D())
+	if err != nil {
+		return nil, err
+	}
+	p := spec.Plan(m.Names(), data.N())
+	return &p, nil
 }
 
 // Delete removes a job that has ended.

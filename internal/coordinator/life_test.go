@@ -14,8 +14,11 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/chains/chainstest"
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
 // A job goes from its submission to its end: the draws that its workers made, and
@@ -276,5 +279,102 @@ func TestSubmitIsChecked(t *testing.T) {
 	s.cfg.MaxJobs = 10
 	if again, err := s.jobs.Submit(t.Context(), &pb.SubmitRequest{Spec: synthetic, ClientId: "c"}); err != nil || again.Id != first.Id {
 		t.Errorf("submitted again: %v %v, want %s", again, err, first.Id)
+	}
+}
+
+// A job that has ended is certified on request: its draws stay what they are, and
+// the run of the exact sampler comes with its result.
+func TestCertify(t *testing.T) {
+	s := serve(t, Config{})
+	s.lead()
+	connect(t, s.workers, hello("w1")).work()
+	text := testSpec(40, 60, 10)
+	id := s.submit(text)
+	j := s.awaitState(id, pb.JobState_JOB_STATE_CONVERGED)
+	sha256 := j.DrawsSha256
+	_, err := s.jobs.Extend(t.Context(), &pb.ExtendRequest{Id: id})
+	wantCode(t, "extended by nothing", err, codes.InvalidArgument)
+	if _, err := s.jobs.Extend(t.Context(), &pb.ExtendRequest{Id: id, Certify: true}); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the certificate", func() bool {
+		j = s.get(id)
+		return j.State == pb.JobState_JOB_STATE_CONVERGED && s.result(id).Run.Certificate != nil
+	})
+	if j.DrawsSha256 != sha256 || sha256 != report.DrawsSHA256(referenceRun(t, text, 40)) {
+		t.Errorf("draws %s, before %s", j.DrawsSha256, sha256)
+	}
+	c := s.result(id).Run.Certificate
+	if c.Plan.Method != "exact" || c.Phase != chains.Done || c.MinDraws() < c.Plan.Draws {
+		t.Errorf("a certificate by %s, %s, of %d draws", c.Plan.Method, c.Phase, c.MinDraws())
+	}
+	if again, err := s.jobs.Extend(t.Context(), &pb.ExtendRequest{Id: id, Certify: true}); err != nil || again.State != pb.JobState_JOB_STATE_CONVERGED {
+		t.Errorf("certified again: %v %v", again, err)
+	}
+	fresh := serve(t, Config{}) // where nobody reads the data
+	_, err = fresh.jobs.Extend(t.Context(), &pb.ExtendRequest{Id: fresh.submit(text), Certify: true})
+	wantCode(t, "before there are draws", err, codes.FailedPrecondition)
+}
+
+// The items of a stage go to the lanes, each to one, until one has been out for
+// long; what a lane was given it is given again.
+func TestAssignmentsOfStages(t *testing.T) {
+	plan := chainstest.StagedPlan()
+	j := &followed{}
+	j.Job = &state.Job{ID: "a", Phase: state.Warmup, Chains: plan.Chains, Info: testInfo()}
+	for range plan.Lanes + 1 {
+		j.Job.Placements = append(j.Job.Placements, state.Placement{Worker: "w", Attempt: 1})
+	}
+	j.Run = chains.New(plan)
+	next := func(lane int) *chains.Work {
+		t.Helper()
+		a, err := j.assignment(lane, 1, epoch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a == nil {
+			return nil
+		}
+		w, err := chains.WorkOf(a.Work)
+		if err != nil || a.DataSha256 != testInfo().SHA256 {
+			t.Fatal(err)
+		}
+		return w
+	}
+	apply := func(w *chains.Work) {
+		t.Helper()
+		if err := j.Run.Apply(chainstest.Event(plan, *w, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w := next(1); w != nil {
+		t.Errorf("before the preparation: %+v", w)
+	}
+	apply(next(0)) // prepared
+	apply(next(0)) // the first stage
+	if w := next(0); w != nil {
+		t.Errorf("while a stage is open: %+v", w)
+	}
+	items := map[int]bool{}
+	for lane := 1; lane <= plan.Lanes; lane++ {
+		w := next(lane)
+		if again := next(lane); again.Evaluate.Item != w.Evaluate.Item {
+			t.Errorf("lane %d is given item %d, then %d", lane, w.Evaluate.Item, again.Evaluate.Item)
+		}
+		if items[w.Evaluate.Item] {
+			t.Errorf("item %d is given twice", w.Evaluate.Item)
+		}
+		items[w.Evaluate.Item] = true
+	}
+	for range 100 {
+		if w := next(1); w != nil {
+			apply(w)
+		}
+	}
+	if n := j.Run.Stages[0].Left; n != plan.Lanes-1 {
+		t.Errorf("%d items are left, want those of the other lanes", n)
+	}
+	if _, err := j.assignment(plan.Lanes+1, 1, epoch); err == nil {
+		t.Error("a lane that there is not")
 	}
 }

@@ -134,7 +134,7 @@ func (c *Coordinator) collectJobs(ch chan<- prometheus.Metric, active []string) 
 			if f.Job.Health != nil {
 				unhealthy[f.Job.Health.Status]++
 			}
-			for _, k := range activeChains(&f.Follower) {
+			for _, k := range lanes(&f.Follower) {
 				if f.Job.Placements[k].Worker != "" {
 					driven++
 				} else {

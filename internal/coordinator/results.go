@@ -61,6 +61,10 @@ func copyRun(r *chains.Run) *chains.Run {
 		ch := &c.Chains[i]
 		ch.Windows, ch.Beyond, ch.Stats = nil, nil, chains.Stats{}
 	}
+	c.Stages = nil
+	if c.Certificate != nil {
+		c.Certificate = copyRun(c.Certificate)
+	}
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/schedule"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -107,16 +108,21 @@ func (c *Coordinator) propose(ctx context.Context, cmd state.Command) (*state.Jo
 }
 
 // decideAll takes the decisions that are due in jobs, and returns what those that
-// have not ended need.
+// have not ended need. A job whose events cannot be read fails: it must not keep the
+// others waiting.
 func (t *term) decideAll(ctx context.Context, active []string) ([]schedule.Job, error) {
 	var out []schedule.Job
 	for _, id := range active {
 		j, err := t.decide(ctx, id)
+		if errors.Is(err, state.ErrDamaged) {
+			t.c.log.Error("a job cannot be read", "job", id, "error", err)
+			_, err = t.c.propose(ctx, &state.Fail{Job: id, Message: err.Error()})
+		}
 		switch {
 		case errors.Is(err, state.ErrUnknownJob):
 		case err != nil:
 			return nil, err
-		case !j.Phase.Ended():
+		case j.Job != nil && !j.Phase.Ended():
 			out = append(out, j)
 		}
 	}
@@ -129,7 +135,7 @@ func (t *term) decide(ctx context.Context, id string) (schedule.Job, error) {
 		var due state.Command
 		var out schedule.Job
 		err := t.c.jobs.with(id, func(j *followed) (err error) {
-			out = schedule.Job{Job: j.Job, Active: activeChains(&j.Follower)}
+			out = schedule.Job{Job: j.Job, Active: lanes(&j.Follower)}
 			if j.Job.Info != nil {
 				out.Rows = j.Job.Info.Rows
 			}
@@ -151,44 +157,45 @@ func dueIn(f *state.Follower, now time.Time) (state.Command, error) {
 		return nil, nil
 	}
 	if f.Due != nil {
-		return ending(f, f.Due)
+		return ending(f, f.Due, now)
 	}
-	if limit := f.Run.Plan.MaxTime; limit > 0 && f.Job.Elapsed(now) >= limit {
-		return ending(f, &chains.Stop{Reason: chains.MaxTime, Draws: f.Run.MinDraws()})
+	if e := f.Run.TimedOut(f.Job.Elapsed(now)); e != nil {
+		return ending(f, e, now)
 	}
 	if !f.Run.AtBarrier() {
 		return nil, nil
 	}
-	s, err := chains.Adapt(f.Run)
+	e, err := sampler.Adapt(f.Run)
 	if err != nil {
 		return &state.Fail{Job: f.Job.ID, Message: err.Error()}, nil
 	}
-	text, err := chains.Event{Settings: s}.Encode()
+	text, err := e.Encode()
 	return &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: text}, err
 }
 
-// ending returns the command that ends a run.
-func ending(f *state.Follower, stop *chains.Stop) (state.Command, error) {
-	text, err := chains.Event{Stop: stop}.Encode()
-	if err != nil {
-		return nil, err
+// ending returns the command that ends the sampling of a run, or its certificate.
+func ending(f *state.Follower, end *chains.Event, now time.Time) (state.Command, error) {
+	stop := *end.Stop
+	stop.Elapsed = f.Job.Elapsed(now).Seconds()
+	e := chains.Event{Certificate: end.Certificate, Stop: &stop}
+	text, err := e.Encode()
+	d := &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: text}
+	if err != nil || f.Run.Stopped != nil { // the draws are what they were
+		return d, err
 	}
 	kept := keptDraws(f.Run, stop.Draws)
 	c := kept.Diagnose(stop.Draws)
-	return &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: text, DrawsSHA256: report.DrawsSHA256(kept),
-		Final: &state.Final{Draws: stop.Draws, RHat: finite(c.RHat), ESS: finite(c.ESS)}}, nil
+	d.DrawsSHA256 = report.DrawsSHA256(kept)
+	d.Final = &state.Final{Draws: stop.Draws, RHat: finite(c.RHat), ESS: finite(c.ESS)}
+	return d, nil
 }
 
-// activeChains returns the chains of a job that want a driver.
-func activeChains(f *state.Follower) []int {
-	if f.Run == nil || f.Run.Phase == chains.Preparing {
+// lanes returns the lanes of a job that want a driver.
+func lanes(f *state.Follower) []int {
+	if f.Run == nil {
 		return []int{0}
 	}
-	out := make([]int, f.Job.Chains)
-	for i := range out {
-		out[i] = i + 1
-	}
-	return out
+	return f.Run.Lanes()
 }
 
 // placed returns the workers that jobs have chains at.
@@ -253,7 +260,7 @@ func (t *term) checkHealth(ctx context.Context, active []string) error {
 			changed = causeOf(found) != causeOf(j.Job.Health) && !j.Job.Phase.Ended() && j.Job.Phase != state.Paused
 			return nil
 		})
-		if errors.Is(err, state.ErrUnknownJob) {
+		if errors.Is(err, state.ErrUnknownJob) || errors.Is(err, state.ErrDamaged) { // which was told when it failed
 			continue
 		}
 		if err != nil {

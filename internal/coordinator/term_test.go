@@ -30,7 +30,7 @@ func decided(t *testing.T, c state.Command) chains.Event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e
+	return *e
 }
 
 // What is due in a job: nothing while its chains work, settings at a barrier, the
@@ -60,10 +60,10 @@ func TestDecisions(t *testing.T) {
 		t.Errorf("at a barrier: %+v", e)
 	}
 	end := follower(30)
-	end.Due = &chains.Stop{Reason: chains.MaxDraws, Draws: 25}
+	end.Due = &chains.Event{Stop: &chains.Stop{Reason: chains.MaxDraws, Draws: 25}}
 	c := due(end)
 	d := c.(*state.Decide)
-	if e := decided(t, c); e.Stop == nil || *e.Stop != *end.Due || d.Extends != 3 || d.Final.Draws != 25 || d.DrawsSHA256 != report.DrawsSHA256(referenceRun(t, text, 25)) {
+	if e := decided(t, c); e.Stop == nil || e.Stop.Reason != chains.MaxDraws || e.Stop.Draws != 25 || e.Stop.Elapsed != 60 || d.Extends != 3 || d.Final.Draws != 25 || d.DrawsSHA256 != report.DrawsSHA256(referenceRun(t, text, 25)) {
 		t.Errorf("at the end: %+v %+v", d, e.Stop)
 	}
 	if n := len(end.Run.Chains[0].Draws); n != 30 {
@@ -110,6 +110,37 @@ func TestLookIsRepeated(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if err := k.look(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A job whose events cannot be read fails, and keeps no other from going on.
+func TestDamagedJob(t *testing.T) {
+	s := serve(t, Config{})
+	stop := s.lead()
+	w := connect(t, s.workers, hello("w"))
+	w.work()
+	bad := s.submit(testSpec(1_000_000, 10_000_000, never))
+	s.awaitState(bad, pb.JobState_JOB_STATE_SAMPLING)
+	stop()
+	err := s.node.Break(func(tx *bbolt.Tx) error {
+		events := tx.Bucket([]byte("events")).Bucket([]byte(bad))
+		k, _ := events.Cursor().First()
+		return events.Put(k, []byte("damaged"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := serve(t, Config{Node: &broken{Node: s.node}}) // which has nothing in its memory
+	next.lead()
+	connect(t, next.workers, hello("v")).work()
+	good := next.submit(testSpec(40, 60, 10))
+	next.awaitState(good, pb.JobState_JOB_STATE_CONVERGED)
+	list, err := next.jobs.List(t.Context(), &pb.ListJobsRequest{States: []pb.JobState{pb.JobState_JOB_STATE_FAILED}})
+	if err != nil || len(list.Jobs) != 1 || list.Jobs[0].Id != bad || !strings.Contains(list.Jobs[0].Message, "event 1") {
+		t.Errorf("%v %v", list, err)
+	}
+	if _, err := next.jobs.Delete(t.Context(), &pb.JobActionRequest{Id: bad}); err != nil {
 		t.Error(err)
 	}
 }

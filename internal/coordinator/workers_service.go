@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
@@ -137,97 +136,75 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 	if len(r.Events) == 0 {
 		return &pb.ReportResponse{}, nil
 	}
-	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt}
-	for _, e := range r.Events {
-		cmd.Events = append(cmd.Events, e)
-	}
+	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Events: r.Events}
 	_, err := s.c.apply(ctx, cmd)
 	return &pb.ReportResponse{}, err
 }
 
-// Loaded is what the driver of the preparation tells of the data.
-type Loaded struct {
-	Info           *dataset.Info `json:"info"`
-	InstructionSet string        `json:"instruction_set"`
-}
-
-// loaded takes what the driver of the preparation tells of the data, from which
-// the plan follows.
+// loaded takes what the first driver tells of the data, from which the plan
+// follows.
 func (s *workersService) loaded(ctx context.Context, r *pb.ReportRequest) error {
-	var l Loaded
-	if err := json.Unmarshal(r.Loaded, &l); err != nil || l.Info == nil {
-		return badField("loaded", "this does not tell what the data are")
-	}
-	if err := l.Info.Check(); err != nil {
+	info := dataset.InfoOf(r.Loaded.GetData())
+	if err := info.Check(); err != nil {
 		return badField("loaded", err.Error())
 	}
-	var plan chains.Plan
+	var plan *chains.Plan
 	err := s.c.jobs.with(r.Job, func(j *followed) error {
 		spec, err := j.Spec()
 		if err != nil {
 			return err
 		}
-		m, err := spec.KernelModel(l.Info.D())
-		if err != nil {
-			return err
-		}
-		plan = chains.NewPlan(spec, m.Names())
-		return nil
+		plan, err = planOf(spec, info)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	_, err = s.c.apply(ctx, &state.Loaded{Job: r.Job, Attempt: r.Attempt, Info: l.Info, Plan: &plan, InstructionSet: l.InstructionSet})
+	_, err = s.c.apply(ctx, &state.Loaded{Job: r.Job, Attempt: r.Attempt, Info: info, Plan: plan, InstructionSet: r.Loaded.InstructionSet})
 	return err
-}
-
-// Assignment is what Await answers.
-type Assignment struct {
-	Spec     string           `json:"spec"`
-	Data     string           `json:"data,omitempty"` // address of the table
-	Info     *dataset.Info    `json:"info,omitempty"`
-	Plan     *chains.Plan     `json:"plan,omitempty"`
-	Prepared *chains.Prepared `json:"prepared,omitempty"`
-	Task     *chains.Task     `json:"task,omitempty"` // none for the preparation
 }
 
 // Await returns what a driver is to do, once there is something.
 func (s *workersService) Await(ctx context.Context, r *pb.AwaitRequest) (*pb.AwaitResponse, error) {
 	short, cancel := context.WithTimeout(ctx, awaitMost)
 	defer cancel()
-	var out []byte
-	err := s.c.jobs.wait(short, r.Job, func(j *followed) (bool, error) {
-		a, err := assignment(&j.Follower, int(r.Chain), r.Attempt)
-		if err != nil || a == nil {
-			return false, err
-		}
-		out, err = json.Marshal(a)
-		return true, err
+	out := &pb.AwaitResponse{}
+	err := s.c.jobs.wait(short, r.Job, func(j *followed) (done bool, err error) {
+		out.Assignment, err = j.assignment(int(r.Chain), r.Attempt, time.Now())
+		return out.Assignment != nil, err
 	})
 	if short.Err() != nil && ctx.Err() == nil {
 		return &pb.AwaitResponse{}, nil
 	}
-	return &pb.AwaitResponse{Assignment: out}, err
+	return out, err
 }
 
-// assignment returns what the driver of a chain is to do, nil for nothing yet.
-func assignment(f *state.Follower, chain int, attempt int64) (*Assignment, error) {
-	j := f.Job
-	if err := j.Fence(chain, attempt); err != nil {
+// assignment returns what the driver of a lane is to do, nil for nothing yet.
+func (j *followed) assignment(lane int, attempt int64, now time.Time) (*pb.Assignment, error) {
+	if err := j.Job.Fence(lane, attempt); err != nil {
 		return nil, err
 	}
-	a := &Assignment{Spec: j.Spec, Data: j.Data, Info: j.Info, Plan: j.Plan}
-	if chain == 0 {
+	a := &pb.Assignment{Spec: j.Job.Spec, Data: j.Job.Data}
+	if j.Job.Info != nil {
+		a.DataSha256 = j.Job.Info.SHA256
+	}
+	if j.Run == nil {
+		if lane > 0 {
+			return nil, nil
+		}
 		return a, nil
 	}
-	if f.Run == nil || f.Due != nil {
+	if j.Due != nil {
 		return nil, nil
 	}
-	t, ok := f.Run.Task(chain)
+	w, ok := j.Run.Work(lane)
+	if !ok && lane > 0 {
+		w, ok = j.items.Next(j.Run, lane, now)
+	}
 	if !ok {
 		return nil, nil
 	}
-	a.Prepared, a.Task = f.Run.Prepared, &t
+	a.Work, a.Prepared = w.Wire(), j.Run.PreparedFor(w).Wire()
 	return a, nil
 }
 

@@ -142,7 +142,7 @@ func TestFencing(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := a.nextDrive()
-	if _, err := a.await(t.Context(), p); err != nil {
+	if _, err := a.awaitTask(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 
@@ -153,11 +153,11 @@ func TestFencing(t *testing.T) {
 	h.Driving = []*pb.Placement{p}
 	a = connect(t, s.workers, h)
 	within(t, "it is back", func() bool { return s.Coordinator.workers.list()[0].Connected })
-	assigned, err := a.await(t.Context(), p)
+	task, err := a.awaitTask(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := chains.Event{Checkpoint: checkpointOf(assigned.Task)}
+	k := chains.Event{Checkpoint: checkpointOf(task)}
 
 	// It is cut off for good: b gets its chains under another attempt.
 	a.cancel()
@@ -228,9 +228,10 @@ func TestReportIsChecked(t *testing.T) {
 		return err
 	}
 	version := s.get(id).Progress.String()
-	wantCode(t, "data that say nothing", report(&pb.ReportRequest{Loaded: []byte("{}")}), codes.InvalidArgument)
-	wantCode(t, "data that are no JSON", report(&pb.ReportRequest{Loaded: []byte("x")}), codes.InvalidArgument)
-	wantCode(t, "data that cannot be", report(&pb.ReportRequest{Loaded: []byte(`{"info":{"rows":-1}}`)}), codes.InvalidArgument)
+	wantCode(t, "data that say nothing", report(&pb.ReportRequest{Loaded: &pb.Loaded{}}), codes.InvalidArgument)
+	bad := testInfo().Wire("")
+	bad.N = -1
+	wantCode(t, "data that cannot be", report(&pb.ReportRequest{Loaded: &pb.Loaded{Data: bad}}), codes.InvalidArgument)
 	wantCode(t, "events before the data", w.report(t.Context(), p, chains.Event{Prepared: testPreparation()}), codes.FailedPrecondition)
 	if err := w.prepare(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -241,15 +242,15 @@ func TestReportIsChecked(t *testing.T) {
 	}
 	wantCode(t, "no event", report(&pb.ReportRequest{Events: [][]byte{[]byte("x")}}), codes.InvalidArgument)
 	wantCode(t, "an event of another kind", w.report(t.Context(), p, chains.Event{Stop: &chains.Stop{}}), codes.InvalidArgument)
-	a, err := w.await(t.Context(), p)
+	task, err := w.awaitTask(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := checkpointOf(a.Task)
+	k := checkpointOf(task)
 	k.Chain = 3 - int(p.Chain)
 	wantCode(t, "another chain's checkpoint", w.report(t.Context(), p, chains.Event{Checkpoint: k}), codes.InvalidArgument)
-	large := checkpointOf(a.Task)
-	for range 140_000 {
+	large := checkpointOf(task)
+	for range 280_000 {
 		large.Draws = append(large.Draws, draw(1, 1))
 	}
 	wantCode(t, "a checkpoint that is too large", w.report(t.Context(), p, chains.Event{Checkpoint: large}), codes.InvalidArgument, "more than the log takes")
@@ -275,9 +276,9 @@ func TestAwaitWaits(t *testing.T) {
 	second := w.nextDrive()
 	finish := func(p *pb.Placement) { // the window of a tenth of the warm-up
 		t.Helper()
-		a, err := w.await(t.Context(), p)
+		task, err := w.awaitTask(t.Context(), p)
 		if err == nil {
-			err = w.report(t.Context(), p, chains.Event{Checkpoint: checkpointOf(a.Task)})
+			err = w.report(t.Context(), p, chains.Event{Checkpoint: checkpointOf(task)})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -286,13 +287,13 @@ func TestAwaitWaits(t *testing.T) {
 	finish(first)
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if a, err := w.await(short, first); err == nil {
-		t.Errorf("a chain at a barrier is to do %+v", a.Task)
+	if task, err := w.awaitTask(short, first); err == nil {
+		t.Errorf("a chain at a barrier is to do %+v", task)
 	}
 	done := make(chan error, 1)
 	go func() {
-		a, err := w.await(t.Context(), first)
-		if err == nil && a.Task.Settings.Window != 1 {
+		task, err := w.awaitTask(t.Context(), first)
+		if err == nil && task.Settings.Window != 1 {
 			err = errors.New("the task is of another window")
 		}
 		done <- err

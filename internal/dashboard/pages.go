@@ -169,8 +169,10 @@ func (d *Dashboard) jobsNow(ctx context.Context, q query) (*jobsView, error) {
 	if i := slices.Index(v.States, q.State); i >= 0 {
 		req.States = []pb.JobState{pb.JobState(i + 1)}
 	} else if q.State == "active" {
-		for s := pb.JobState_JOB_STATE_QUEUED; s <= pb.JobState_JOB_STATE_PAUSED; s++ {
-			req.States = append(req.States, s)
+		for s := range pb.JobState_name {
+			if s != 0 && !client.Ended(pb.JobState(s)) {
+				req.States = append(req.States, pb.JobState(s))
+			}
 		}
 	}
 	var h metadata.MD

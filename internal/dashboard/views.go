@@ -205,7 +205,7 @@ func newLogLine(l *pb.LogLine) logLine {
 	}
 	var b strings.Builder
 	fmt.Fprint(&b, fields["msg"])
-	for _, k := range []string{"iter", "n", "iterations", "residual", "noise_ratio", "noise_budget", "acceptance", "seconds", "unconverged", "error", "count"} {
+	for _, k := range []string{"iter", "rows", "solver_iterations", "residual", "noise_ratio", "noise_budget", "acceptance", "seconds", "unconverged", "error", "count"} {
 		switch x := fields[k].(type) {
 		case float64:
 			fmt.Fprintf(&b, " %s=%.4g", k, x)

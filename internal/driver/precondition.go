@@ -12,6 +12,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 )
 
 // assumedProbes is the number of probes that a preconditioner is chosen for if
@@ -72,7 +73,8 @@ func (d *Driver) choose(ctx context.Context, prep *chains.Prepared, op Operator,
 		return err
 	}
 	prep.Preconditioner = &chains.Preconditioner{Kind: trials[0].Kind, Rank: trials[0].Rank}
-	d.Observe(Observation{N: len(d.Problem.Y), Psi: slices.Clone(prep.Psi), Trials: trials})
+	d.Observe(runlog.Observation{Kind: runlog.Trials, Rows: len(d.Problem.Y), Psi: slices.Clone(prep.Psi),
+		Preconditioner: trials[0].Kind, Rank: trials[0].Rank, Trials: trials})
 	return nil
 }
 

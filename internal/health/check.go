@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -140,14 +139,13 @@ func (c *Checker) look(k state.ChainKey, iteration int, busy bool, now time.Time
 // do.
 func (c *Checker) silentChain(f *state.Follower, w Workers, now time.Time) *state.Health {
 	j := f.Job
-	preparing := f.Run == nil || f.Run.Phase == chains.Preparing
 	var found *state.Health
 	for chain := range j.Placements {
-		busy, iteration := preparing && chain == 0, 0
-		if !preparing && chain > 0 {
-			_, busy = f.Run.Task(chain)
+		busy, iteration := f.Run == nil && chain == 0, 0
+		if f.Run != nil {
+			_, busy = f.Run.Work(chain)
 			busy = busy && f.Due == nil
-			iteration = f.Run.Chains[chain-1].State.Iter
+			iteration = f.Run.Iter(chain)
 		}
 		silent, usual := c.look(state.ChainKey{Job: j.ID, Chain: chain}, iteration, busy, now)
 		if busy && found == nil {
@@ -161,7 +159,7 @@ func (c *Checker) silentChain(f *state.Follower, w Workers, now time.Time) *stat
 func silence(j *state.Job, chain int, w Workers, silent, usual time.Duration, now time.Time) *state.Health {
 	name := fmt.Sprintf("chain %d", chain)
 	if chain == 0 {
-		name = "the search for the mode"
+		name = "the preparation"
 	}
 	at := j.Placements[chain].Worker
 	seen, known := w.Seen[at]

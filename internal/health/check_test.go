@@ -138,13 +138,13 @@ func TestPreparing(t *testing.T) {
 	p.f.Run, p.f.Job.Phase = nil, state.Preparing
 	p.f.Job.Placements[0].Worker = "w1"
 	p.want(p.pass(9*time.Minute, nil), "")
-	p.want(p.pass(2*time.Minute, nil), state.Stalled, "the search for the mode")
+	p.want(p.pass(2*time.Minute, nil), state.Stalled, "the preparation")
 }
 
 // Chains at a barrier wait, and are not silent.
 func TestWaitingIsNoStall(t *testing.T) {
 	p := newSubject(t)
-	p.f.Due = &chains.Stop{}
+	p.f.Due = &chains.Event{Stop: &chains.Stop{}}
 	p.want(p.pass(time.Hour, nil), "")
 }
 

@@ -70,8 +70,8 @@ func (s *Spec) KernelModel(d int) (kernel.Model, error) {
 
 // Problem returns the posterior that the specification asks for on a data set.
 func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
-	if s.Sampler.Method == "cholesky" && d.N() > maxDense {
-		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("cholesky stores the %d×%d covariance matrix: at most %d rows", d.N(), d.N(), maxDense)}
+	if s.Needs().Dense && d.N() > maxDense {
+		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("%s stores the %d×%d covariance matrix: at most %d rows", s.Sampler.Method, d.N(), d.N(), maxDense)}
 	}
 	if s.Solver.Preconditioner.Kind == "ski" && d.D() > precond.MaxGridDim {
 		return nil, &FieldError{Path: "solver.preconditioner.kind", Msg: fmt.Sprintf("ski interpolates on a grid: it is for %d inputs at most, not %d", precond.MaxGridDim, d.D())}

@@ -141,7 +141,9 @@ func TestHTML(t *testing.T) {
 	}
 	rec.Run.Stopped.Reason = chains.MaxTime
 	rec.Data.Truth = &kernel.Params{Sigma: 1, Tau: []float64{0.5, 0.25}, Lambda: 0.1}
-	rec.Certificate = &Certificate{Draws: 250, Rank: 40, Parameters: []Certified{{Name: "log_sigma", Shift: -0.02, ShiftError: 0.03, SDRatio: 1.01, SDRatioError: 0.04}}, Agrees: true, Text: []string{"means and sds agree"}}
+	exact := testRecord(t, true, 60).Run
+	exact.Phase, exact.Prepared = chains.Done, &chains.Prepared{Rank: 40}
+	rec.Run.Certificate = exact
 	text, sum := render(t, rec)
 	checkPage(t, text)
 	nodes := elements(t, text)

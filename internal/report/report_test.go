@@ -29,7 +29,7 @@ func testRun(ard bool, draws int) (*job.Spec, *dataset.Info, kernel.Model, *chai
 	m := kernel.Model{Dim: 2, ARD: ard}
 	d := &dataset.Info{Rows: 3, Target: "y", InputNames: []string{"a", "b"},
 		XScale: []dataset.Scale{{Mean: 1, SD: 2}, {Mean: 0, SD: 10}}, YScale: dataset.Scale{Mean: 5, SD: 3}}
-	plan := chains.NewPlan(&s, m.Names())
+	plan := s.Plan(m.Names(), 1000)
 	r := chains.New(plan)
 	r.Phase = chains.Done
 	r.Stopped = &chains.Stop{Reason: chains.Converged, Draws: draws}

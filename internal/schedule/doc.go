@@ -14,7 +14,8 @@
 // Chains come before rows. Each chain gets the worker with the fewest chains for
 // its cores, and stays there, unless its worker has others too and another worker
 // has nothing to do. Workers that drive nothing join the groups of chains with
-// many rows, whose products they share.
+// many rows, whose products they share. Further lanes of staged runs (package chains)
+// take the cores that chains leave over, one each, and give them up when chains come.
 //
 // # How a chain moves
 //

@@ -27,8 +27,9 @@ type Worker struct {
 type Job struct {
 	*state.Job
 	Rows int // 0 if not known yet
-	// Active are the chains that have, or will have, something to do; 0 is the
-	// preparation.
+	// Active are the lanes that have, or will have, something to do: 0 is that of the
+	// preparation, and those beyond the chains, of staged runs, are content with cores
+	// that are left over.
 	Active []int
 }
 
@@ -56,7 +57,18 @@ func Plan(jobs []Job, workers []Worker, splitRows int) Schedule {
 	for i := range jobs {
 		if j := &jobs[i]; p.admitted[j.ID] {
 			for _, chain := range j.Active {
-				p.place(j, chain)
+				if chain <= j.Chains {
+					p.place(j, chain)
+				}
+			}
+		}
+	}
+	for i := range jobs {
+		if j := &jobs[i]; p.admitted[j.ID] {
+			for _, lane := range j.Active {
+				if lane > j.Chains {
+					p.placeFurther(j, lane)
+				}
 			}
 		}
 	}
@@ -162,14 +174,34 @@ func (p *planner) place(j *Job, chain int) {
 		p.driven = append(p.driven, drivenChain{j, chain, at})
 		return
 	}
-	w := p.least(j)
-	if w == nil {
-		return
+	if w := p.least(j); w != nil {
+		p.give(j, chain, w)
 	}
+}
+
+// give places a chain that has no place.
+func (p *planner) give(j *Job, chain int, w *Worker) {
 	p.load[w.ID]++
 	p.driven = append(p.driven, drivenChain{j, chain, w.ID})
-	p.out.Keep[key] = true
+	p.out.Keep[state.ChainKey{Job: j.ID, Chain: chain}] = true
 	p.out.Places[j.ID] = append(p.out.Places[j.ID], state.Move{Chain: chain, Worker: w.ID})
+}
+
+// placeFurther finds a core for a lane beyond the chains, or lets it keep the one that
+// it has, as long as no chain needs it.
+func (p *planner) placeFurther(j *Job, lane int) {
+	if w := p.byID[j.Placements[lane].Worker]; w != nil {
+		if !w.Draining && fits(j, w) && p.load[w.ID] <= w.Cores {
+			p.out.Keep[state.ChainKey{Job: j.ID, Chain: lane}] = true
+			p.driven = append(p.driven, drivenChain{j, lane, w.ID})
+		} else {
+			p.load[w.ID]-- // it is to let go
+		}
+		return
+	}
+	if w := p.least(j); w != nil && p.load[w.ID] < w.Cores {
+		p.give(j, lane, w)
+	}
 }
 
 // fits reports whether a worker computes the same bits as the job began with.

@@ -225,6 +225,49 @@ func TestChainsAreReleasedFirst(t *testing.T) {
 	}
 }
 
+// Further lanes of a staged run take the cores that are left over, and give them up
+// when chains need them.
+func TestFurtherLanes(t *testing.T) {
+	staged := newJob("s", 2, 100, 0)
+	staged.Placements = make([]state.Placement, 12)
+	staged.Active = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	jobs, workers := []Job{staged}, newWorkers(2, 3)
+	settle(t, jobs, workers, 1)
+	if p := places(jobs[0]); p["w000"] != 3 || p["w001"] != 3 {
+		t.Errorf("alone on six cores: %v", p)
+	}
+	for lane, p := range jobs[0].Placements {
+		if lane <= 2 && lane > 0 && p.Worker == "" {
+			t.Errorf("chain %d has no place", lane)
+		}
+	}
+	jobs = append(jobs, newJob("b", 4, 100, 0))
+	settle(t, jobs, workers, 1)
+	for _, j := range jobs {
+		for lane := 1; lane <= j.Chains; lane++ {
+			if j.Placements[lane].Worker == "" {
+				t.Errorf("%s/%d has no place", j.ID, lane)
+			}
+		}
+	}
+	a, b := places(jobs[0]), places(jobs[1])
+	for _, w := range workers {
+		if a[w.ID]+b[w.ID] > 3 {
+			t.Errorf("%s drives %d and %d on three cores", w.ID, a[w.ID], b[w.ID])
+		}
+	}
+	jobs[1].Phase = state.Paused
+	settle(t, jobs, append(workers, newWorkers(3, 3)[2]), 1)
+	if p := places(jobs[0]); p["w000"]+p["w001"]+p["w002"] != 9 {
+		t.Errorf("alone on nine cores: %v", p)
+	}
+	workers[0].Draining = true
+	settle(t, jobs, workers, 1)
+	if p := places(jobs[0]); p["w000"] != 0 || p["w001"] != 3 {
+		t.Errorf("on three cores, with one that drains: %v", p)
+	}
+}
+
 func TestOtherInstructionSetsAreLeftAlone(t *testing.T) {
 	jobs := []Job{newJob("a", 2, 100, 0)}
 	jobs[0].InstructionSet = "avx512"

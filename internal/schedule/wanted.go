@@ -58,6 +58,9 @@ func DemandOf(f *state.Follower, now time.Time) (Demand, bool) {
 		d.Rows = j.Info.Rows
 	}
 	r := f.Run
+	if r != nil && r.Plan.Staged {
+		d.Chains = max(j.Chains, len(r.Lanes()))
+	}
 	if r == nil || r.Plan.MaxTime == 0 || r.Phase == chains.Preparing {
 		return d, true
 	}

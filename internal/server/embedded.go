@@ -35,6 +35,8 @@ type Embedded struct {
 	Dir    string // of the state: a job that was stopped goes on from it
 	Job    worker.Preloaded
 	Budget *parallel.Budget
+	// Certify asks for a certificate that the specification does not ask for.
+	Certify bool
 	// Watch, if set, is told how the run stands, as local.Config's is.
 	Watch func(local.View)
 	// Hooks are told of the job's end, and of stalls; nil for nobody.
@@ -131,9 +133,7 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 
 // submit submits the job, or finds it where it was left.
 func (e *Embedded) submit(ctx context.Context, coord *coordinator.Coordinator) (string, error) {
-	spec := *e.Job.Spec
-	spec.Sampler.Certify = false // made of the result, and asked for later too
-	text, err := spec.YAML()
+	text, err := e.Job.Spec.YAML()
 	if err != nil {
 		return "", err
 	}
@@ -141,6 +141,10 @@ func (e *Embedded) submit(ctx context.Context, coord *coordinator.Coordinator) (
 		j, err := coord.Jobs().Submit(ctx, &pb.SubmitRequest{Spec: string(text), ClientId: embeddedID})
 		if err == nil && j.State == pb.JobState_JOB_STATE_FAILED {
 			j, err = coord.Jobs().Resume(ctx, &pb.JobActionRequest{Id: j.Id}) // maybe its cause is gone
+		}
+		if err == nil && e.Certify {
+			e.Certify = false
+			j, err = coord.Jobs().Extend(ctx, &pb.ExtendRequest{Id: j.Id, Certify: true})
 		}
 		switch {
 		case err == nil:

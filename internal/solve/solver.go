@@ -101,6 +101,16 @@ func (r Report) MeanIterations() float64 {
 	return float64(sum) / float64(len(r.Iterations))
 }
 
+// Add adds what further solves took.
+func (r *Report) Add(o Report) {
+	r.Iterations = append(r.Iterations, o.Iterations...)
+	r.Residuals = append(r.Residuals, o.Residuals...)
+	r.Products += o.Products
+	r.Singles += o.Singles
+	r.Replacements += o.Replacements
+	r.Unconverged += o.Unconverged
+}
+
 // MaxResidual returns the largest residual.
 func (r Report) MaxResidual() float64 {
 	var m float64

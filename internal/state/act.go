@@ -36,7 +36,7 @@ func (a *Act) apply(x *transaction) (*Job, error) {
 		case a.Action == Resume && (j.Phase == Paused || j.Phase == Failed), a.Action == Preempt && j.Phase.AtWork():
 			j.release(Queued, u.time) // whoever still drives it is fenced off
 			j.Message = ""
-		case a.Action == Cancel && !j.Phase.Ended() && u.run() == nil:
+		case a.Action == Cancel && !j.Phase.Ended() && j.Plan == nil:
 			j.release(Cancelled, u.time)
 			j.Reason = chains.Cancelled
 		default:
@@ -67,19 +67,24 @@ func (x *transaction) deleteJob(id string) (*Job, error) {
 	return j, errors.Join(removeEvents(x.Tx, id), removeNotes(x.Tx, id), removeEntry(x.Tx, j), deleteKey(x.Tx, jobsBucket, id))
 }
 
-// Extend lets a job draw more.
+// Extend lets a job draw more, or be certified.
 type Extend struct {
-	Job   string `json:"job"`
-	Draws int    `json:"draws"`
+	Job         string       `json:"job"`
+	Draws       int          `json:"draws"`
+	Certificate *chains.Plan `json:"certificate,omitempty"` // nil for none
 }
 
 func (e *Extend) apply(x *transaction) (*Job, error) {
 	return x.update(e.Job, func(u *jobUpdate) error {
 		j := u.job
-		if u.run() == nil || j.Phase == Failed {
+		if j.Phase == Failed {
 			return ErrPhase
 		}
-		more := chains.Event{Extend: &chains.Extend{Draws: e.Draws}}
+		run, err := u.run()
+		if err != nil {
+			return err
+		}
+		more := &chains.Event{Extend: &chains.Extend{Draws: e.Draws, Certificate: e.Certificate}}
 		text, err := more.Encode()
 		if err == nil {
 			err = u.add(text, more)
@@ -93,10 +98,17 @@ func (e *Extend) apply(x *transaction) (*Job, error) {
 		}
 		j.Keeps += keeps
 		j.Extends++
-		u.note(NoteExtended, "%d more draws of each chain", e.Draws)
+		if e.Draws > 0 {
+			u.note(NoteExtended, "%d more draws of each chain", e.Draws)
+		}
+		if e.Certificate != nil {
+			u.note(NoteExtended, "to be certified")
+		}
+		if run.Stopped == nil {
+			j.Reason, j.DrawsSHA256, j.Final = "", "", nil
+		}
 		if j.Phase.Ended() {
 			j.move(Queued, u.time)
-			j.Reason, j.DrawsSHA256, j.Final = "", "", nil
 			j.Active = 0 // max_time bounds what it is asked for now
 		}
 		return nil

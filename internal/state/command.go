@@ -61,6 +61,8 @@ var (
 	ErrFenced = errors.New("another driver has taken over the chain")
 	// ErrPhase is returned for an action that the job's phase does not allow.
 	ErrPhase = errors.New("the job's state does not allow it")
+	// ErrDamaged is returned for a job whose events cannot be read.
+	ErrDamaged = errors.New("the events of the job cannot be read")
 	// ErrMalformed is returned for a command that makes no sense.
 	ErrMalformed = errors.New("the command is malformed")
 )

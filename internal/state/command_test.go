@@ -4,12 +4,10 @@ import (
 	"errors"
 	"reflect"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/dataset"
 )
 
 // Every command is read back as it was written, with its time.
@@ -70,41 +68,5 @@ func TestMalformedCommands(t *testing.T) {
 		if _, _, err := decode([]byte(text)); !errors.Is(err, ErrMalformed) {
 			t.Errorf("%s: %v", text, err)
 		}
-	}
-}
-
-// A log of the format before, whose events were JSON, leaves the same state as
-// the same commands do now. The lines were written by a program of that format.
-func TestLogsOfFormatOne(t *testing.T) {
-	old, now := newReplica(t), newReplica(t)
-	apply := func(line string, c Command) {
-		t.Helper()
-		if _, err := old.applyText([]byte(line)); err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		if _, err := now.apply(t, time.Date(2026, 1, 1, 0, 0, 5, 0, time.UTC), c); err != nil {
-			t.Fatalf("%+v: %v", c, err)
-		}
-	}
-	plan := &chains.Plan{Method: "fisher", Names: []string{"s", "l"}, Chains: 1, Checkpoint: 2, Windows: []int{2}, Draws: 4, MaxDraws: 4}
-	prep := &chains.Prepared{Psi: []float64{0.5, -1}, Starts: [][]float64{{0, 0}}, Cov: []float64{1, 0, 0, 1}}
-	const at = `{"time":"2026-01-01T00:00:05Z",`
-	apply(at+`"submit":{"id":"a","name":"n","spec":"s","chains":1}}`, &Submit{ID: "a", Name: "n", Spec: "s", Chains: 1})
-	apply(at+`"place":{"job":"a","places":[{"chain":0,"worker":"w"}]}}`, &Place{Job: "a", Places: []Move{{Chain: 0, Worker: "w"}}})
-	apply(at+`"loaded":{"job":"a","attempt":1,"info":{"rows":3,"held_out":0,"target":"","inputs":null,"input_scales":null,"target_scale":{"mean":0,"sd":0},"sha256":"x"},`+
-		`"plan":{"method":"fisher","names":["s","l"],"chains":1,"windows":[2],"checkpoint":2,"draws":4,"max_draws":4,"rhat":0,"ess":0,"max_time":0,"seed":0,"step":0,"probes":0,"max_probes":0,"solver":""},"instruction_set":"avx2"}}`,
-		&Loaded{Job: "a", Attempt: 1, Info: &dataset.Info{Rows: 3, SHA256: "x"}, Plan: plan, InstructionSet: "avx2"})
-	apply(at+`"report":{"job":"a","chain":0,"attempt":1,"events":[{"prepared":{"psi":[0.5,-1],"starts":[[0,0]],"cov":[1,0,0,1],"asymmetry":0,`+
-		`"cost":{"gradients":0,"solves":0,"iterations":0,"products":0,"single_products":0,"pairs":0,"unconverged":0,"seconds":0}}}]}}`,
-		&Report{Job: "a", Attempt: 1, Events: encoded(t, chains.Event{Prepared: prep})})
-	apply(at+`"decide":{"job":"a","extends":0,"event":{"settings":{"window":0,"c":[1,0,0,1]}}}}`,
-		&Decide{Job: "a", Event: encoded(t, chains.Event{Settings: &chains.Settings{C: []float64{1, 0, 0, 1}}})[0]})
-	if diff := cmp.Diff(old.dump(t), now.dump(t)); diff != "" {
-		t.Error(diff)
-	}
-	var f Follower
-	old.follow(t, &f, "a")
-	if f.Run == nil || f.Run.Phase != chains.Warmup || f.Job.Events != 2 || f.Job.Phase != Warmup {
-		t.Errorf("%+v %+v", f.Job, f.Run)
 	}
 }

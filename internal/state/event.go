@@ -1,8 +1,6 @@
 package state
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,32 +10,20 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 )
 
-// Event is an encoded event of a run (chains.Event), kept as it was received.
-type Event []byte
-
-// UnmarshalJSON reads base64, or an event in JSON as logs of format 1 hold it.
-func (e *Event) UnmarshalJSON(text []byte) error {
-	if bytes.HasPrefix(text, []byte("{")) {
-		*e = bytes.Clone(text)
-		return nil
-	}
-	return json.Unmarshal(text, (*[]byte)(e))
-}
-
 // EncodeEvents returns events as commands hold them.
-func EncodeEvents(events ...chains.Event) ([]Event, error) {
-	out := make([]Event, len(events))
-	for i, e := range events {
+func EncodeEvents(events ...chains.Event) ([][]byte, error) {
+	out := make([][]byte, len(events))
+	for i := range events {
 		var err error
-		if out[i], err = e.Encode(); err != nil {
+		if out[i], err = events[i].Encode(); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// addEvent appends an event to a job's.
-func addEvent(tx *bbolt.Tx, j *Job, e Event) error {
+// addEvent appends an encoded event to a job's.
+func addEvent(tx *bbolt.Tx, j *Job, e []byte) error {
 	b, err := tx.Bucket(eventsBucket).CreateBucketIfNotExists([]byte(j.ID))
 	if err != nil {
 		return err
@@ -58,10 +44,10 @@ func replay(tx *bbolt.Tx, id string, n uint64, r *chains.Run) (uint64, error) {
 	for k, text := c.Seek(numberKey(n + 1)); k != nil; k, text = c.Next() {
 		e, err := chains.DecodeEvent(text)
 		if err == nil {
-			err = r.Apply(e)
+			err = r.Apply(*e)
 		}
 		if err != nil {
-			return n, fmt.Errorf("event %d of job %s: %w", n+1, id, err)
+			return n, fmt.Errorf("%w: event %d of %s: %v", ErrDamaged, n+1, id, err)
 		}
 		n++
 	}

@@ -17,7 +17,7 @@ type Follower struct {
 	// Convergence is what Run's draws say, and Due the end that they call for,
 	// if any.
 	Convergence chains.Convergence
-	Due         *chains.Stop
+	Due         *chains.Event
 
 	judge chains.Judge
 	db    *bbolt.DB // that has the events of Run
@@ -45,6 +45,9 @@ func (f *Follower) Update(tx *bbolt.Tx, id string) error {
 	}
 	if err := f.catchUp(tx); err != nil {
 		return err
+	}
+	if f.Due != nil && !f.Due.Certificate && f.Run.Stopped != nil {
+		f.Due = nil // it has come; that of the certificate may follow
 	}
 	if f.Due == nil {
 		f.Due = f.judge.Decide(f.Run, 0)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // sampling brings job "a" of two chains into the sampling phase.
@@ -29,11 +30,11 @@ func sampling(t fataler, r *replica) {
 	var f Follower
 	for r.follow(t, &f, "a"); f.Run.Phase != chains.Sampling; r.follow(t, &f, "a") {
 		if f.Run.AtBarrier() {
-			s, err := chains.Adapt(f.Run)
+			e, err := sampler.Adapt(f.Run)
 			if err != nil {
 				t.Fatal(err)
 			}
-			do(&Decide{Job: "a", Event: encoded(t, chains.Event{Settings: s})[0]})
+			do(&Decide{Job: "a", Event: encoded(t, *e)[0]})
 			continue
 		}
 		for c := 1; c <= 2; c++ {

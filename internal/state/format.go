@@ -11,7 +11,7 @@ import "bytes"
 // would not know raises Format. The commands that use it, and no others, say so
 // by a method format() uint64.
 //
-// Format 2: Report and Decide hold encoded events, in base64.
+// Format 2: Report and Decide hold events as proto messages, in base64.
 const Format = 2
 
 var formatField = []byte(`{"format":`)

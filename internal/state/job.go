@@ -17,6 +17,7 @@ const (
 	Preparing   Phase = "preparing"
 	Warmup      Phase = "warmup"
 	Sampling    Phase = "sampling"
+	Certifying  Phase = "certifying"
 	Paused      Phase = "paused"
 	Converged   Phase = "converged"
 	Unconverged Phase = "unconverged"
@@ -31,7 +32,9 @@ func (p Phase) Ended() bool {
 }
 
 // AtWork reports whether the time of a job in this phase counts.
-func (p Phase) AtWork() bool { return p == Preparing || p == Warmup || p == Sampling }
+func (p Phase) AtWork() bool {
+	return p == Preparing || p == Warmup || p == Sampling || p == Certifying
+}
 
 // Job is the record of a job.
 type Job struct {
@@ -57,7 +60,8 @@ type Job struct {
 	Info           *dataset.Info `json:"info,omitempty"`
 	Plan           *chains.Plan  `json:"plan,omitempty"`
 	InstructionSet string        `json:"instruction_set,omitempty"`
-	// Placements are those of the preparation (0) and of the chains.
+	// Placements are those of the run's lanes: of the preparation (0) and of the chains;
+	// of staged runs there may be more.
 	Placements []Placement `json:"placements"`
 	// Events counts those of the run, Extends the times that it was extended.
 	Events      uint64        `json:"events"`
@@ -156,14 +160,13 @@ func (j *Job) Placed() bool {
 
 // phaseOf returns the phase of a job at work on a run.
 func phaseOf(r *chains.Run) Phase {
-	if r == nil {
-		return Preparing
-	}
 	switch r.Phase {
 	case chains.Warmup:
 		return Warmup
 	case chains.Sampling:
 		return Sampling
+	case chains.Certifying:
+		return Certifying
 	case chains.Done:
 		switch r.Stopped.Reason {
 		case chains.Converged:

@@ -76,12 +76,9 @@ func (m *Machine) Snapshot(tx *bbolt.Tx, j *Job) *chains.Run {
 	return nil
 }
 
-// run returns a job's run, nil if it has none yet. A run that is not that of the
+// run returns the run of a job that has a plan. A run that is not that of the
 // transaction is rebuilt.
 func (m *Machine) run(tx *bbolt.Tx, j *Job) (*cachedRun, error) {
-	if j.Plan == nil {
-		return nil, nil
-	}
 	m.mu.Lock()
 	c := m.runs[j.ID]
 	m.mu.Unlock()
@@ -94,7 +91,7 @@ func (m *Machine) run(tx *bbolt.Tx, j *Job) (*cachedRun, error) {
 		return nil, err
 	}
 	if c.events != j.Events {
-		return nil, fmt.Errorf("job %s has %d events, not %d", j.ID, c.events, j.Events)
+		return nil, fmt.Errorf("%w: %s has %d of them, not %d", ErrDamaged, j.ID, c.events, j.Events)
 	}
 	m.mu.Lock()
 	m.runs[j.ID] = c
@@ -121,7 +118,7 @@ type transaction struct {
 type jobUpdate struct {
 	*transaction
 	job    *Job
-	cached *cachedRun // nil if the job has no run yet
+	cached *cachedRun // nil until somebody asks for the run
 	notes  []Note
 }
 
@@ -134,9 +131,6 @@ func (x *transaction) update(id string, f func(*jobUpdate) error) (*Job, error) 
 	}
 	before := *j
 	u := &jobUpdate{transaction: x, job: j}
-	if u.cached, err = x.machine.run(x.Tx, j); err != nil {
-		return nil, err
-	}
 	if err = f(u); err == nil {
 		err = u.keep(&before)
 	}
@@ -165,18 +159,36 @@ func (u *jobUpdate) keep(before *Job) error {
 	return putJob(u.Tx, j)
 }
 
-// run returns the job's run, nil if it has none yet.
-func (u *jobUpdate) run() *chains.Run {
-	if u.cached == nil {
-		return nil
+// run returns the job's run, or ErrPhase if it has none yet.
+func (u *jobUpdate) run() (*chains.Run, error) {
+	if u.job.Plan == nil {
+		return nil, ErrPhase
 	}
-	return u.cached.run
+	if u.cached == nil {
+		var err error
+		if u.cached, err = u.machine.run(u.Tx, u.job); err != nil {
+			return nil, err
+		}
+	}
+	return u.cached.run, nil
 }
 
-// add applies an event to the run and keeps it.
-func (u *jobUpdate) add(text Event, e chains.Event) error {
+// workPhase returns the phase of the job where somebody works on it.
+func (u *jobUpdate) workPhase() (Phase, error) {
+	if u.job.Plan == nil {
+		return Preparing, nil
+	}
+	r, err := u.run()
+	if err != nil {
+		return "", err
+	}
+	return phaseOf(r), nil
+}
+
+// add applies an event to the run and keeps it, as it was encoded.
+func (u *jobUpdate) add(text []byte, e *chains.Event) error {
 	u.machine.mu.Lock()
-	err := u.cached.run.Apply(e)
+	err := u.cached.run.Apply(*e)
 	if err == nil {
 		u.cached.events++
 	}

@@ -14,7 +14,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/chains/chainstest"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // replica is a machine with its database.
@@ -152,42 +154,61 @@ func testPlan() *chains.Plan {
 		Windows: []int{5, 10}, RHat: 1.05, ESS: 1e9, Seed: 1, Step: 0.8, MaxProbes: 16}
 }
 
-var identity = []float64{1, 0, 0, 0, 1, 0, 0, 0, 1}
-
-func prepared() *chains.Prepared {
-	return &chains.Prepared{Psi: []float64{0.1, 0.2, 0.3}, Cov: identity, ProbeCov: identity, Starts: [][]float64{{0, 0, 0}, {1, 1, 1}}}
-}
+func prepared() *chains.Prepared { return chainstest.Prepared(*testPlan()) }
 
 // checkpoint carries out a task: draws are a function of chain and iteration.
-func checkpoint(t chains.Task) *chains.Checkpoint {
-	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
-	for range t.Iterations {
-		k.State.Iter++
-		i := float64(k.State.Iter)
-		k.State.Psi = []float64{float64(t.Chain), i, 1 / i}
-		k.Draws = append(k.Draws, k.State.Psi)
-		if t.Warmup {
-			k.Stats.Spreads++
-		}
-	}
-	if t.Warmup {
-		k.Stats.ProbeCov = identity
-	}
-	return k
+func checkpoint(t chains.Task) *chains.Checkpoint { return chainstest.Checkpoint(t, 0) }
+
+// testPlans are plans of runs of every kind: with a certificate, and staged.
+func testPlans() []chains.Plan {
+	certified, exact := *testPlan(), *testPlan()
+	exact.Method, exact.Windows = "exact", []int{5}
+	certified.Certificate, certified.Provisional = &exact, true
+	return []chains.Plan{*testPlan(), certified, chainstest.StagedPlan()}
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// actor comes up with commands.
+type actor struct {
+	plan  chains.Plan
+	items chains.Dispatcher
+}
+
 // act returns a command that a cluster might come up with: sensible, stale, or
 // senseless.
-func act(t *rapid.T, f *Follower) Command {
+func (a *actor) act(t *rapid.T, f *Follower) Command {
 	j := f.Job
-	chain := rapid.IntRange(0, 3).Draw(t, "chain")
+	lane := rapid.IntRange(0, len(j.Placements)).Draw(t, "lane")
 	attempt := rapid.Int64Range(0, 4).Draw(t, "attempt")
-	if chain < len(j.Placements) && rapid.IntRange(0, 3).Draw(t, "current") > 0 {
-		attempt = j.Placements[chain].Attempt
+	if lane < len(j.Placements) && rapid.IntRange(0, 3).Draw(t, "current") > 0 {
+		attempt = j.Placements[lane].Attempt
 	}
-	switch rapid.IntRange(0, 11).Draw(t, "kind") {
+	switch rapid.IntRange(0, 12).Draw(t, "kind") {
+	case 0, 1, 2:
+		return &Place{Job: "a", Places: []Move{{Chain: lane, Worker: rapid.SampledFrom([]string{"", "w1", "w2", "w2"}).Draw(t, "worker")}}}
+	case 3:
+		return &Loaded{Job: "a", Attempt: j.Placements[0].Attempt, Info: &dataset.Info{Rows: 10, SHA256: "x"}, Plan: &a.plan, InstructionSet: "portable"}
+	case 4, 5, 6, 7:
+		return &Report{Job: "a", Chain: lane, Attempt: attempt, Events: a.work(t, f, lane)}
+	case 8:
+		if f.Run != nil && f.Run.AtBarrier() {
+			e, err := sampler.Adapt(f.Run)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return &Decide{Job: "a", Extends: j.Extends, Event: encoded(t, *e)[0]}
+		}
+		if f.Due != nil {
+			return &Decide{Job: "a", Extends: j.Extends, DrawsSHA256: "h", Event: encoded(t, *f.Due)[0]}
+		}
+		if f.Run != nil {
+			return &Decide{Job: "a", Extends: j.Extends, DrawsSHA256: "h",
+				Event: encoded(t, chains.Event{Stop: &chains.Stop{Reason: chains.MaxTime, Draws: f.Run.MinDraws()}})[0]}
+		}
+		return &Decide{Job: "a"}
+	case 9:
+		return &Act{Job: "a", Action: rapid.SampledFrom([]Action{Pause, Resume, Preempt, "dance"}).Draw(t, "action")}
 	case 10:
 		d := &Diagnose{Job: "a"}
 		if s := rapid.SampledFrom([]Status{"", Stalled, Diverging}).Draw(t, "status"); s != "" {
@@ -196,46 +217,43 @@ func act(t *rapid.T, f *Follower) Command {
 		return d
 	case 11:
 		return &Sent{Notice: rapid.Uint64Range(0, 60).Draw(t, "notice"), To: []string{"x"}, Closed: rapid.Bool().Draw(t, "closed")}
-	case 0, 1:
-		return &Place{Job: "a", Places: []Move{{Chain: chain, Worker: rapid.SampledFrom([]string{"", "w1", "w2"}).Draw(t, "worker")}}}
-	case 2:
-		return &Loaded{Job: "a", Attempt: j.Placements[0].Attempt, Info: &dataset.Info{Rows: 10, SHA256: "x"}, Plan: testPlan(), InstructionSet: "portable"}
-	case 3:
-		return &Report{Job: "a", Chain: 0, Attempt: attempt, Events: encoded(t, chains.Event{Prepared: prepared()})}
-	case 4, 5, 6:
-		report := &Report{Job: "a", Chain: chain, Attempt: attempt}
-		if f.Run != nil && chain >= 1 && chain <= 2 {
-			if task, ok := f.Run.Task(chain); ok {
-				for range rapid.IntRange(1, 3).Draw(t, "checkpoints") {
-					k := checkpoint(task)
-					report.Events = append(report.Events, encoded(t, chains.Event{Checkpoint: k})...)
-					if task, ok = task.Next(&f.Run.Plan, k); !ok {
-						break
-					}
-				}
-			}
-		}
-		return report
-	case 7:
-		if f.Run != nil && f.Run.AtBarrier() {
-			s, err := chains.Adapt(f.Run)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return &Decide{Job: "a", Extends: j.Extends, Event: encoded(t, chains.Event{Settings: s})[0]}
-		} else if f.Run != nil {
-			return &Decide{Job: "a", Extends: j.Extends, DrawsSHA256: "h",
-				Event: encoded(t, chains.Event{Stop: &chains.Stop{Reason: chains.MaxTime, Draws: f.Run.MinDraws()}})[0]}
-		}
-		return &Decide{Job: "a"}
-	case 8:
-		return &Act{Job: "a", Action: rapid.SampledFrom([]Action{Pause, Resume, Preempt, "dance"}).Draw(t, "action")}
 	}
 	return &Extend{Job: "a", Draws: rapid.IntRange(-1, 10).Draw(t, "draws")}
 }
 
+// work returns what a lane might report: what comes of its work, and of the tasks
+// that follow.
+func (a *actor) work(t *rapid.T, f *Follower, lane int) [][]byte {
+	if f.Run == nil {
+		return encoded(t, chains.Event{Prepared: prepared()})
+	}
+	if lane >= len(f.Job.Placements) {
+		return nil
+	}
+	w, ok := f.Run.Work(lane)
+	if !ok && lane > 0 {
+		w, ok = a.items.Next(f.Run, lane, epoch)
+	}
+	if !ok {
+		return nil
+	}
+	events := []chains.Event{chainstest.Event(a.plan, w, 0)}
+	for range rapid.IntRange(0, 2).Draw(t, "more") {
+		if w.Advance == nil {
+			break
+		}
+		next, ok := w.Advance.Next(&a.plan, events[len(events)-1].Checkpoint)
+		if !ok {
+			break
+		}
+		w.Advance = &next
+		events = append(events, chainstest.Event(a.plan, w, 0))
+	}
+	return encoded(t, events...)
+}
+
 // encoded returns events as commands hold them.
-func encoded(t fataler, events ...chains.Event) []Event {
+func encoded(t fataler, events ...chains.Event) [][]byte {
 	t.Helper()
 	out, err := EncodeEvents(events...)
 	if err != nil {
@@ -254,22 +272,23 @@ func TestReplicasAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a.clear(t)
 		b.clear(t)
-		submit := &Submit{ID: "a", Name: "n", Spec: "s", Chains: 2, ClientID: "c"}
+		who := &actor{plan: rapid.SampledFrom(testPlans()).Draw(t, "plan")}
+		submit := &Submit{ID: "a", Name: "n", Spec: "s", Chains: who.plan.Chains, ClientID: "c"}
 		for _, r := range []*replica{a, b} {
 			if _, err := r.apply(t, epoch, submit); err != nil {
 				t.Fatal(err)
 			}
 		}
 		f, shared := Follower{}, Follower{Machine: a.m}
-		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
+		for step := range rapid.IntRange(1, 100).Draw(t, "steps") {
 			a.follow(t, &f, "a")
 			a.follow(t, &shared, "a")
 			if diff := cmp.Diff(text(t, f.Run), text(t, shared.Run)); diff != "" || f.Convergence != shared.Convergence {
 				t.Fatalf("a follower of the machine's run sees\n%s", diff)
 			}
-			c, at := act(t, &f), epoch.Add(time.Duration(step)*time.Second)
+			c, at := who.act(t, &f), epoch.Add(time.Duration(step)*time.Second)
 			if rapid.IntRange(0, 4).Draw(t, "rolled back") == 0 {
-				a.rollBack(t, at, c, act(t, &f))
+				a.rollBack(t, at, c, who.act(t, &f))
 			}
 			_, errA := a.apply(t, at, c)
 			if rapid.IntRange(0, 4).Draw(t, "restart") == 0 {
@@ -367,7 +386,7 @@ func TestActiveTime(t *testing.T) {
 func FuzzApply(f *testing.F) {
 	for _, c := range []Command{
 		&Submit{ID: "a", Chains: 1},
-		&Report{Job: "a", Events: []Event{Event(text(f, chains.Event{Prepared: prepared()}))}},
+		&Report{Job: "a", Events: encoded(f, chains.Event{Prepared: prepared()})},
 		&Place{Job: "a", Places: []Move{{Chain: 7}}},
 		&RecordBlob{Blob{SHA256: "x"}}, &ForgetBlob{SHA256: "x"},
 	} {

@@ -19,7 +19,8 @@ type Move struct {
 	Group  []string `json:"group,omitempty"`
 }
 
-// ChainKey names a chain of a job; chain 0 is the preparation.
+// ChainKey names a chain of a job, or another lane (package chains); 0 is that of the
+// run as a whole.
 type ChainKey struct {
 	Job   string
 	Chain int
@@ -32,7 +33,7 @@ func (p *Place) apply(x *transaction) (*Job, error) {
 			return ErrPhase
 		}
 		for _, m := range p.Places {
-			if m.Chain < 0 || m.Chain > j.Chains {
+			if m.Chain < 0 || m.Chain >= len(j.Placements) {
 				return ErrMalformed
 			}
 			if m.Worker != "" && j.Phase == Paused {
@@ -42,7 +43,11 @@ func (p *Place) apply(x *transaction) (*Job, error) {
 		}
 		u.note(NotePlaced, "%s", p.describe(j))
 		if j.Placed() && j.Phase == Queued {
-			j.move(phaseOf(u.run()), u.time)
+			to, err := u.workPhase()
+			if err != nil {
+				return err
+			}
+			j.move(to, u.time)
 			j.Message = ""
 		}
 		return nil

@@ -18,7 +18,7 @@ func measure(budget *parallel.Budget) float64 {
 	random.Normal(random.Key{}.Stream(random.Noise, 0), x)
 	op := cmvp.New(cmvp.NewInputs(n, d, x), kernel.RBF, budget)
 	op.Set(kernel.Params{Sigma: 1, Tau: []float64{0.1}, Lambda: 0.1})
-	v, dst := columns(s, n), columns(s, n)
+	v, dst := vectors(s, n), vectors(s, n)
 	best := time.Hour
 	for range 5 {
 		began := time.Now()
@@ -30,8 +30,9 @@ func measure(budget *parallel.Budget) float64 {
 	return n * n / best.Seconds()
 }
 
-func columns(s, n int) [][]float64 {
-	out := make([][]float64, s)
+// vectors returns so many vectors of length n.
+func vectors(count, n int) [][]float64 {
+	out := make([][]float64, count)
 	for j := range out {
 		out[j] = make([]float64, n)
 	}

@@ -16,7 +16,6 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
 	"github.com/ulisse-gp/ulisse/internal/coordinator/coordinatortest"
@@ -53,7 +52,7 @@ func undisturbed(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := chains.NewPlan(s, p.Model.Names())
+	plan := s.Plan(p.Model.Names(), len(p.Y))
 	d := driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
 		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
 	r, _, err := local.Run(t.Context(), local.Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(t.TempDir(), "journal")})

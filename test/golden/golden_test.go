@@ -30,7 +30,6 @@ import (
 
 	"golang.org/x/sys/cpu"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/driver"
@@ -145,7 +144,8 @@ func bits(t *testing.T, c golden) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := chains.NewPlan(spec, p.Model.Names())
+	plan := spec.Plan(p.Model.Names(), data.N())
+	plan.Provisional = false // 200 dense densities, which change no draw
 	d := driver.New(driver.Config{Spec: spec, Problem: p, Plan: &plan, Budget: budget,
 		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
 	run, _, err := local.Run(ctx, local.Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(t.TempDir(), "journal")})

@@ -24,6 +24,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -131,8 +132,8 @@ func (s *Server) sample(j *job) error {
 	s.mu.Lock()
 	j.data, j.model = &ds.Info, p.Model
 	s.mu.Unlock()
-	plan := chains.NewPlan(&spec, p.Model.Names())
-	d := driver.New(driver.Config{Spec: &spec, Problem: p, Plan: &plan, Budget: budget, Observe: func(o driver.Observation) {
+	plan := spec.Plan(p.Model.Names(), ds.N())
+	d := driver.New(driver.Config{Spec: &spec, Problem: p, Plan: &plan, Budget: budget, Observe: func(o runlog.Observation) {
 		s.AddLog(j.view.Id, &pb.LogLine{Time: timestamppb.Now(), Chain: int32(o.Chain), Worker: "w-alpha",
 			Text: fmt.Sprintf(`{"msg":"gradient","chain":%d,"iter":%d}`, o.Chain, o.Iter)})
 	}, Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})

@@ -99,6 +99,9 @@ func (n *Node) Apply(_ context.Context, command []byte) (any, error) {
 // View reads the state.
 func (n *Node) View(f func(*bbolt.Tx) error) error { return n.db.View(f) }
 
+// Break changes the state beside all commands, as a disk may do.
+func (n *Node) Break(f func(*bbolt.Tx) error) error { return n.db.Update(f) }
+
 // Changed returns a channel that is closed when the state next changes.
 func (n *Node) Changed() <-chan struct{} {
 	n.mu.Lock()

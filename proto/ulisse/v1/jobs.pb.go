@@ -35,21 +35,23 @@ const (
 	JobState_JOB_STATE_UNCONVERGED JobState = 7 // ended by max_draws or max_time
 	JobState_JOB_STATE_CANCELLED   JobState = 8
 	JobState_JOB_STATE_FAILED      JobState = 9
+	JobState_JOB_STATE_CERTIFYING  JobState = 10 // its draws are compared with those of an exact sampler
 )
 
 // Enum value maps for JobState.
 var (
 	JobState_name = map[int32]string{
-		0: "JOB_STATE_UNSPECIFIED",
-		1: "JOB_STATE_QUEUED",
-		2: "JOB_STATE_PREPARING",
-		3: "JOB_STATE_WARMUP",
-		4: "JOB_STATE_SAMPLING",
-		5: "JOB_STATE_PAUSED",
-		6: "JOB_STATE_CONVERGED",
-		7: "JOB_STATE_UNCONVERGED",
-		8: "JOB_STATE_CANCELLED",
-		9: "JOB_STATE_FAILED",
+		0:  "JOB_STATE_UNSPECIFIED",
+		1:  "JOB_STATE_QUEUED",
+		2:  "JOB_STATE_PREPARING",
+		3:  "JOB_STATE_WARMUP",
+		4:  "JOB_STATE_SAMPLING",
+		5:  "JOB_STATE_PAUSED",
+		6:  "JOB_STATE_CONVERGED",
+		7:  "JOB_STATE_UNCONVERGED",
+		8:  "JOB_STATE_CANCELLED",
+		9:  "JOB_STATE_FAILED",
+		10: "JOB_STATE_CERTIFYING",
 	}
 	JobState_value = map[string]int32{
 		"JOB_STATE_UNSPECIFIED": 0,
@@ -62,6 +64,7 @@ var (
 		"JOB_STATE_UNCONVERGED": 7,
 		"JOB_STATE_CANCELLED":   8,
 		"JOB_STATE_FAILED":      9,
+		"JOB_STATE_CERTIFYING":  10,
 	}
 )
 
@@ -941,7 +944,8 @@ func (x *JobActionRequest) GetId() string {
 type ExtendRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Draws         int32                  `protobuf:"varint,2,opt,name=draws,proto3" json:"draws,omitempty"` // more, of each chain
+	Draws         int32                  `protobuf:"varint,2,opt,name=draws,proto3" json:"draws,omitempty"`     // more, of each chain
+	Certify       bool                   `protobuf:"varint,3,opt,name=certify,proto3" json:"certify,omitempty"` // compare the draws with a short run of the exact sampler; draws may be 0 then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -988,6 +992,13 @@ func (x *ExtendRequest) GetDraws() int32 {
 		return x.Draws
 	}
 	return 0
+}
+
+func (x *ExtendRequest) GetCertify() bool {
+	if x != nil {
+		return x.Certify
+	}
+	return false
 }
 
 type DeleteJobResponse struct {
@@ -1498,10 +1509,11 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x0e.ulisse.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\"\n" +
 	"\x10JobActionRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"5\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"O\n" +
 	"\rExtendRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05draws\x18\x02 \x01(\x05R\x05draws\"\x13\n" +
+	"\x05draws\x18\x02 \x01(\x05R\x05draws\x12\x18\n" +
+	"\acertify\x18\x03 \x01(\bR\acertify\"\x13\n" +
 	"\x11DeleteJobResponse\"%\n" +
 	"\x0fSummaryResponse\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\tR\x04json\"!\n" +
@@ -1526,7 +1538,7 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x16\n" +
 	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text*\xfb\x01\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text*\x95\x02\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10JOB_STATE_QUEUED\x10\x01\x12\x17\n" +
@@ -1537,7 +1549,9 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x13JOB_STATE_CONVERGED\x10\x06\x12\x19\n" +
 	"\x15JOB_STATE_UNCONVERGED\x10\a\x12\x17\n" +
 	"\x13JOB_STATE_CANCELLED\x10\b\x12\x14\n" +
-	"\x10JOB_STATE_FAILED\x10\t*e\n" +
+	"\x10JOB_STATE_FAILED\x10\t\x12\x18\n" +
+	"\x14JOB_STATE_CERTIFYING\x10\n" +
+	"*e\n" +
 	"\fHealthStatus\x12\x1d\n" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15HEALTH_STATUS_STALLED\x10\x01\x12\x1b\n" +

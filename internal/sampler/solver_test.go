@@ -1,6 +1,12 @@
-package chains
+package sampler_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/chains/chainstest"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
+)
 
 // With solver.method: auto the second window stops early; whether the others
 // do is decided by its products and noise, and kept.
@@ -14,32 +20,33 @@ func TestAutoChoosesTheSolver(t *testing.T) {
 		"no fewer products":            {100, 99, 0.9, false}, // the noise takes more probes
 		"noise beyond the budget":      {100, 40, 5, false},
 	} {
-		p := testPlan("fisher")
+		p := chainstest.Plan("fisher")
 		p.Solver = "auto"
-		r := New(p)
-		if err := r.Apply(Event{Prepared: testPrepared(p)}); err != nil {
+		r := chains.New(p)
+		if err := r.Apply(chains.Event{Prepared: chainstest.Prepared(p)}); err != nil {
 			t.Fatal(err)
 		}
 		var early []bool
-		for r.Phase == Warmup {
-			s, err := Adapt(r)
+		for r.Phase == chains.Warmup {
+			e, err := sampler.Adapt(r)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Apply(Event{Settings: s}); err != nil {
+			if err := r.Apply(*e); err != nil {
 				t.Fatal(err)
 			}
+			s := e.Settings
 			early = append(early, s.Early)
 			if s.Early != (s.SolverCov != nil) && s.Window != 1 {
 				t.Errorf("%s: window %d counts with noise that it does not have, or not with what it has", name, s.Window)
 			}
-			for chain := 1; chain <= p.Chains && r.Phase == Warmup; chain++ {
+			for chain := 1; chain <= p.Chains && r.Phase == chains.Warmup; chain++ {
 				for {
 					task, ok := r.Task(chain)
 					if !ok {
 						break
 					}
-					k := fake(task, 0)
+					k := chainstest.Checkpoint(task, 0)
 					products := c.plain
 					if task.Settings.Early {
 						products = c.early
@@ -49,7 +56,7 @@ func TestAutoChoosesTheSolver(t *testing.T) {
 						}
 					}
 					k.Stats.Products = products * task.Iterations
-					if err := r.Apply(Event{Checkpoint: k}); err != nil {
+					if err := r.Apply(chains.Event{Checkpoint: k}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -1,6 +1,8 @@
-package sgld
+package chains
 
 import (
+	"slices"
+
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 )
@@ -34,4 +36,28 @@ func Pool(chains [][][]float64, guess *mat.SymDense, weight float64) (mean []flo
 		}
 	}
 	return mean, cov
+}
+
+// Symmetric returns a p×p matrix from its elements, nil from none.
+func Symmetric(x []float64) *mat.SymDense {
+	if len(x) == 0 {
+		return nil
+	}
+	p := 1
+	for p*p < len(x) {
+		p++
+	}
+	return mat.NewSymDense(p, slices.Clone(x))
+}
+
+// Flat returns the elements of a symmetric matrix, all p×p of them.
+func Flat(a *mat.SymDense) []float64 {
+	p := a.SymmetricDim()
+	x := make([]float64, 0, p*p)
+	for i := range p {
+		for j := range p {
+			x = append(x, a.At(i, j))
+		}
+	}
+	return x
 }
