@@ -131,3 +131,13 @@ func avx512TransF32(y []float32, k []float32, next []float32, v []float32, ldv i
 //
 //go:noescape
 func avx512AddF32(y []float64, x []float32, n int)
+
+// avx512UpdateF64 subtracts the product of strips of a and the strip b, transposed, from strips of c.
+//
+//go:noescape
+func avx512UpdateF64(c []float64, a []float64, b []float64, ld int, strips int, k int)
+
+// avx512SolveF64 multiplies strips of c by the inverse of the triangle l, transposed.
+//
+//go:noescape
+func avx512SolveF64(c []float64, l []float64, inv []float64, ld int, strips int)

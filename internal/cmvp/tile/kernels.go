@@ -64,6 +64,24 @@ type FormKernels struct {
 	Spread func(dst, m, zi, zj []float64, d, panels int)
 }
 
+// FactorKernels are the loops of factors of stored matrices, for one instruction
+// set. Their strips hold Strip rows column by column: element (r,j) of a strip is
+// at j*Strip+r, and the strips of a matrix are ld elements apart.
+type FactorKernels struct {
+	// Update subtracts the product of strips of a with the strip b, transposed,
+	// over k columns, a positive multiple of 4, from Strip columns of strips of c:
+	//
+	//	c[s*ld+i*Strip+r] −= Σ_j a[s*ld+j*Strip+r]·b[j*Strip+i]
+	//
+	// It subtracts one product after the other, the columns j in increasing order.
+	Update func(c, a, b []float64, ld, strips, k int)
+
+	// Solve multiplies Strip columns of strips of c by the inverse of the
+	// transposed lower triangle in the first Strip columns of the strip l, by
+	// substitution. inv holds the reciprocals of its diagonal.
+	Solve func(c, l, inv []float64, ld, strips int)
+}
+
 // For returns the kernels for an available instruction set.
 func For[T Real](isa ISA) *Kernels[T] {
 	if isa == Portable {
@@ -83,4 +101,12 @@ func FormsFor(isa ISA) *FormKernels {
 		return portableForms()
 	}
 	return assemblyForms(isa)
+}
+
+// FactorsFor returns the kernels of factors for an available instruction set.
+func FactorsFor(isa ISA) *FactorKernels {
+	if isa == Portable {
+		return &FactorKernels{Update: updatePortable, Solve: solvePortable}
+	}
+	return assemblyFactors(isa)
 }

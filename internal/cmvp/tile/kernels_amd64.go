@@ -15,6 +15,10 @@ func assemblyForms(isa ISA) *FormKernels {
 	return map[ISA]*FormKernels{AVX2: &avx2Forms, AVX512: &avx512Forms}[isa]
 }
 
+func assemblyFactors(isa ISA) *FactorKernels {
+	return map[ISA]*FactorKernels{AVX2: &avx2Factors, AVX512: &avx512Factors}[isa]
+}
+
 // peakLoop returns the loop of 16·n multiply-adds, or nil.
 func peakLoop(isa ISA) func(n int) {
 	return map[ISA]func(int){AVX2: avx2PeakF64, AVX512: avx512PeakF64}[isa]
@@ -39,7 +43,8 @@ var (
 		Trans:  avx512TransF32,
 		Add:    avx512AddF32,
 	}
-	avx512Forms = FormKernels{
+	avx512Factors = FactorKernels{Update: avx512UpdateF64, Solve: avx512SolveF64}
+	avx512Forms   = FormKernels{
 		Deriv:       derivs{avx512DerivRBFF64, avx512DerivMatern12F64, avx512DerivMatern32F64, avx512DerivMatern52F64},
 		ScaledDeriv: derivs{avx512ScaledDerivRBFF64, avx512ScaledDerivMatern12F64, avx512ScaledDerivMatern32F64, avx512ScaledDerivMatern52F64},
 		Sums:        avx512SumsF64,
@@ -58,7 +63,8 @@ var (
 		Trans:  avx2TransF32,
 		Add:    avx2AddF32,
 	}
-	avx2Forms = FormKernels{
+	avx2Factors = FactorKernels{Update: avx2UpdateF64, Solve: avx2SolveF64}
+	avx2Forms   = FormKernels{
 		Deriv:       derivs{avx2DerivRBFF64, avx2DerivMatern12F64, avx2DerivMatern32F64, avx2DerivMatern52F64},
 		ScaledDeriv: derivs{avx2ScaledDerivRBFF64, avx2ScaledDerivMatern12F64, avx2ScaledDerivMatern32F64, avx2ScaledDerivMatern52F64},
 		Sums:        avx2SumsF64,

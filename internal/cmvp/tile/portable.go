@@ -191,3 +191,34 @@ func spreadPortable(dst, m, zi, zj []float64, d, panels int) {
 		dst[k] += sum
 	}
 }
+
+func updatePortable(c, a, b []float64, ld, strips, k int) {
+	for s := range strips {
+		for i := range Strip {
+			col := c[s*ld+i*Strip:][:Strip]
+			for j := range k {
+				y := b[j*Strip+i]
+				for r, x := range a[s*ld+j*Strip:][:len(col)] {
+					col[r] -= x * y
+				}
+			}
+		}
+	}
+}
+
+func solvePortable(c, l, inv []float64, ld, strips int) {
+	for s := range strips {
+		for i := range Strip {
+			col := c[s*ld+i*Strip:][:Strip]
+			for j := range i {
+				y := l[j*Strip+i]
+				for r, x := range c[s*ld+j*Strip:][:len(col)] {
+					col[r] -= x * y
+				}
+			}
+			for r := range col {
+				col[r] *= inv[i]
+			}
+		}
+	}
+}
