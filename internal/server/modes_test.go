@@ -106,6 +106,7 @@ func TestRowsAreShared(t *testing.T) {
 			if testing.Short() && m != (mode{true, true}) {
 				t.Skip("the one with all")
 			}
+			t.Parallel() // it mostly waits
 			conns := startMode(t, m)
 			jobs := pb.NewJobsClient(conns[1])
 			j, err := jobs.Submit(t.Context(), &pb.SubmitRequest{Spec: fmt.Sprintf(sharedSpec, 20, 20)})
