@@ -75,6 +75,7 @@ func (g *Guard) note(ctx context.Context, id *Identity, rule *pb.Rule, method, w
 // Unary is the interceptor of calls with one request and one answer.
 func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	start := g.Now()
+	received(ctx)
 	id, rule, err := g.begin(ctx, info.FullMethod)
 	if err == nil {
 		err = g.allowJob(ctx, id, rule, req)
@@ -90,6 +91,7 @@ func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 func (g *Guard) Stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	start := g.Now()
 	id, rule, err := g.begin(s.Context(), info.FullMethod)
+	defer received(s.Context()) // also if no message comes
 	guarded := &stream{ServerStream: s, check: func(ctx context.Context, req any) error { return g.allowJob(ctx, id, rule, req) }}
 	if err == nil {
 		err = g.serve(srv, guarded, id, handler)
@@ -135,6 +137,7 @@ func (s *stream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil || s.seen {
 		return err
 	}
+	received(s.Context())
 	s.seen, s.what = true, named(m)
 	return s.check(s.ctx, m)
 }

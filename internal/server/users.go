@@ -41,7 +41,7 @@ type Users struct {
 }
 
 // check refuses settings that are not safe. plain says that there is no TLS.
-func (u *Users) check(dir string, plain bool, listeners ...net.Listener) error {
+func (u *Users) check(dir string, plain bool, listeners ...*door) error {
 	switch u.Auth = cmp.Or(u.Auth, AuthNone); u.Auth {
 	case AuthNone:
 		if u.OIDC != nil && u.OIDC.Issuer != "" {

@@ -525,14 +525,14 @@ func TestAudit(t *testing.T) {
 		if e.From != "127.0.0.1" {
 			t.Errorf("from %q: %s", e.From, line)
 		}
-		got = append(got, fmt.Sprintf("%s %s %s %s", e.User, e.Method[strings.LastIndex(e.Method, "/")+1:], e.What, e.Outcome))
+		got = append(got, fmt.Sprintf("%s %s %s %s", e.User, strings.TrimPrefix(e.Method, "/ulisse.v1."), e.What, e.Outcome))
 	}
 	want := []string{
-		"admin CreateToken name=ann role=submitter OK",
-		"ann Submit client_id=mine OK",
-		"ann Pause id=" + j.Id + " OK",
-		"ann CreateToken name=eve role=admin PermissionDenied",
-		" List  Unauthenticated",
+		"admin Users/CreateToken name=ann role=submitter OK",
+		"ann Jobs/Submit client_id=mine OK",
+		"ann Jobs/Pause id=" + j.Id + " OK",
+		"ann Users/CreateToken name=eve role=admin PermissionDenied",
+		" GET /v1/jobs  Unauthenticated",
 	}
 	for _, w := range want {
 		found := false
