@@ -56,7 +56,7 @@ type Guard struct {
 	Config
 	secret    string
 	streams   streams
-	receiving receiving
+	receiving *rpc.Share
 }
 
 // NewGuard returns a guard. Its Run has to be running for tokens that are
@@ -65,7 +65,7 @@ func NewGuard(c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Guard{Config: c, secret: rand.Text()}
+	return &Guard{Config: c, secret: rand.Text(), receiving: &rpc.Share{Each: receiveEach, All: receiveAll}}
 }
 
 // Inside returns the context of calls that this process makes for itself over the

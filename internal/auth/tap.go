@@ -2,11 +2,12 @@ package auth
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // Tap judges a call by its headers, before a byte of its message is read: nobody
@@ -19,7 +20,7 @@ func (g *Guard) Tap(ctx context.Context, method string) (context.Context, *Ident
 		g.Refused(ctx, id, method, err)
 		return ctx, id, err
 	}
-	ctx, err = g.receiving.begin(ctx, id.key())
+	ctx, err = g.begun(ctx, id.key())
 	return ctx, id, err
 }
 
@@ -35,58 +36,37 @@ func (g *Guard) Refused(ctx context.Context, id *Identity, method string, err er
 
 // Receive counts a message, or a body, of a caller that is being received, until
 // the function returned is called.
-func (g *Guard) Receive(id *Identity) (end func(), err error) { return g.receiving.take(id.key()) }
+func (g *Guard) Receive(id *Identity) (end func(), err error) { return g.receive(id.key()) }
 
-// receiving bounds what is being received of users: a message is kept whole
-// before anybody looks at it.
-type receiving struct {
-	mu    sync.Mutex
-	total int
-	by    map[string]int
-}
-
-// Bounds of messages that are being received: of one user, of all, and how long
-// one may take.
+// Bounds of messages that are being received, since they are kept whole before
+// anybody looks at them: of one user, of all, and how long one may take.
 const (
 	receiveEach = 16
 	receiveAll  = 32
 	receiveMost = 30 * time.Second
 )
 
-func (r *receiving) take(key string) (end func(), err error) {
+// receive counts a message of a caller that is being received. Those of nodes are
+// not counted.
+func (g *Guard) receive(key string) (end func(), err error) {
 	if key == "" {
-		return func() {}, nil // a node's
+		return func() {}, nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.by[key] >= receiveEach:
-		return nil, status.Errorf(codes.ResourceExhausted, "%d requests are being sent, as many as one caller may at once: slow down", receiveEach)
-	case r.total >= receiveAll:
-		return nil, status.Error(codes.Unavailable, "too many requests are being sent at once: try again")
+	switch end, err = g.receiving.Take(key); err {
+	case nil:
+		return end, nil
+	case rpc.ErrEach:
+		return nil, status.Errorf(codes.ResourceExhausted, "%d requests are being sent, %v: slow down", receiveEach, err)
 	}
-	if r.by == nil {
-		r.by = map[string]int{}
-	}
-	r.by[key]++
-	r.total++
-	return sync.OnceFunc(func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.total--; r.by[key] == 1 {
-			delete(r.by, key)
-		} else {
-			r.by[key]--
-		}
-	}), nil
+	return nil, status.Errorf(codes.Unavailable, "%d requests are being sent, %v: try again", receiveAll, err)
 }
 
 type receivedKey struct{}
 
-// begin counts the first message of a call until received is called. A message
+// begun counts the first message of a call until received is called. A message
 // that takes too long ends the call.
-func (r *receiving) begin(ctx context.Context, key string) (context.Context, error) {
-	end, err := r.take(key)
+func (g *Guard) begun(ctx context.Context, key string) (context.Context, error) {
+	end, err := g.receive(key)
 	if err != nil || key == "" {
 		return ctx, err
 	}
