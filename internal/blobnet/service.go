@@ -66,7 +66,11 @@ func New(c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Service{Config: c, uploads: &rpc.Share{Each: max(1, c.MaxUploads/4), All: c.MaxUploads}, kick: make(chan struct{}, 1)}
+	each := c.MaxUploads
+	if c.Access != nil { // callers are told from each other
+		each = max(1, c.MaxUploads/4)
+	}
+	s := &Service{Config: c, uploads: &rpc.Share{Each: each, All: c.MaxUploads}, kick: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
