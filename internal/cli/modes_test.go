@@ -309,6 +309,12 @@ func (s *script) jobs() {
 	s.on("extend", j.ID, "--draws", "10")
 	s.on("watch", j.ID)
 
+	outside := s.file("outside.yaml", strings.Replace(modesSpec, "{path: table.csv, target: y}", "{path: "+filepath.Join(s.dir, "table.csv")+", target: y}", 1))
+	s.on("submit", outside, "--by-reference", "--client-id", "outside") // not under --data-roots of 'ulisse dev'
+	s.until("a refusal to read what nobody has permitted", func(out string) bool {
+		return strings.Contains(out, `"failed"`) && strings.Contains(out, "outside the directories of data")
+	}, "jobs", "--state", "failed", "--json")
+
 	other := strings.TrimSpace(s.on("submit", s.file("other.yaml", sharedSpec)))
 	s.until("rows that are computed for others", func(string) bool { return s.tiles() > 0 }, "workers", "--json")
 	s.on("pause", other)

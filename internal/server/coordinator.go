@@ -40,10 +40,11 @@ type Coordinator struct {
 	Advertise       string // where others reach them; the address listened on if empty
 	Raft            string
 	RaftAdvertise   string
-	HTTP            string // JSON, health; none if empty
-	Metrics         string // metrics and probes; none if empty
-	Pprof           bool   // profiles too, beside metrics
-	OTLP            string // where traces go; nowhere if empty
+	HTTP            string   // JSON, health; none if empty
+	HTTPHosts       []string // names under which HTTP is reached in plaintext, besides its own
+	Metrics         string   // metrics and probes; none if empty
+	Pprof           bool     // profiles too, beside metrics
+	OTLP            string   // where traces go; nowhere if empty
 	BootstrapExpect int
 	BootstrapIndex  int      // from BootstrapExpect on the node joins
 	Peers           []string // raft addresses of other coordinators, or a name of all
@@ -207,7 +208,8 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		}
 		defer pages.Close()
 		handler.Handle("/", pages)
-		h := newHTTP(identity.HTTP(sign.sessions(in.web(handler))), httpSrc, c.waits(), c.Logger)
+		ours := newSites(httpSrc == nil, []string{c.HTTP, c.Advertise, c.RaftAdvertise}, c.HTTPHosts)
+		h := newHTTP(ours.only(identity.HTTP(sign.sessions(in.web(handler)))), httpSrc, c.waits(), c.Logger)
 		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
 		defer h.Close()
 	}
