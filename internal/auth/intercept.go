@@ -41,6 +41,9 @@ func (g *Guard) begin(ctx context.Context, method string) (id *Identity, rule *p
 	if rule = rpc.RuleOf(method); rule == nil && !rpc.Public(method) {
 		return id, rule, noRule(method)
 	}
+	if err != nil && rule != nil {
+		return id, rule, err // before the rate: others' calls from an address do not hide that a token was revoked
+	}
 	key := id.key()
 	if id.open && len(rule.GetNodes()) > 0 {
 		key = "" // it may be a node's
@@ -51,10 +54,7 @@ func (g *Guard) begin(ctx context.Context, method string) (id *Identity, rule *p
 	if rule == nil {
 		return id, rule, nil // everybody may
 	}
-	if err == nil {
-		err = g.allow(id, rule, method)
-	}
-	return id, rule, err
+	return id, rule, g.allow(id, rule, method)
 }
 
 // note keeps a call that changed something, or was not allowed.
@@ -106,15 +106,25 @@ func (g *Guard) serve(srv any, s *stream, id *Identity, handler grpc.StreamHandl
 		return err
 	}
 	defer end()
-	ctx, cancel := context.WithCancelCause(g.clean(s.Context(), id))
-	defer cancel(nil)
-	defer g.streams.add(id, cancel)()
+	ctx, done := g.Valid(g.clean(s.Context(), id), id)
+	defer done()
 	s.ctx = ctx
 	err = handler(srv, s)
 	if cause, ok := context.Cause(ctx).(ended); ok {
 		return cause.error
 	}
 	return err
+}
+
+// Valid returns a context that ends, with the reason as its cause, when the
+// caller's token is revoked or expires. done is to be called at the end.
+func (g *Guard) Valid(ctx context.Context, id *Identity) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	remove := g.streams.add(id, cancel)
+	return ctx, func() {
+		remove()
+		cancel(nil)
+	}
 }
 
 // stream is a stream whose first message is checked.
@@ -144,6 +154,8 @@ func (s *stream) RecvMsg(m any) error {
 
 // ended is why a stream was ended: the token is not valid any more.
 type ended struct{ error }
+
+func (e ended) Unwrap() error { return e.error }
 
 // streams are those that are under way, by the token that they were opened with.
 type streams struct {

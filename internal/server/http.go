@@ -127,7 +127,13 @@ func (in ways) web(h http.Handler) http.Handler {
 				s.err = status.Error(codes.Unavailable, err.Error())
 			}
 		}
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), senderKey{}, s)))
+		ctx = context.WithValue(r.Context(), senderKey{}, s)
+		if s.err == nil {
+			var done func()
+			ctx, done = in.guard.Valid(ctx, s.id)
+			defer done()
+		}
+		h.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
