@@ -48,7 +48,10 @@ type Config struct {
 	Foreign func(ctx context.Context, text string) (*Identity, error)
 	Limits  *Limits     // none if nil
 	Audit   func(Event) // what is to be kept of calls; not if nil
-	Now     func() time.Time
+	// AuditStrangers is what is to be kept of callers who are not known; Audit if nil.
+	AuditStrangers func(Event)
+	AuditReads     bool // also calls that take data or draws are kept
+	Now            func() time.Time
 }
 
 // Guard is what stands before the RPCs of a server.
@@ -57,6 +60,7 @@ type Guard struct {
 	secret    string
 	streams   streams
 	receiving *rpc.Share
+	refusals  refusals
 }
 
 // NewGuard returns a guard. Its Run has to be running for tokens that are

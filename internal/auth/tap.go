@@ -31,7 +31,7 @@ func (g *Guard) Knows(ctx context.Context) (*Identity, error) { return g.who(ctx
 // Refused keeps in the audit log that somebody was refused for who they are before
 // it was seen what they want.
 func (g *Guard) Refused(ctx context.Context, id *Identity, method string, err error) {
-	g.note(ctx, id, nil, method, "", g.Now(), err)
+	g.note(ctx, id, nil, method, "", "", g.Now(), err)
 }
 
 // Receive counts a message, or a body, of a caller that is being received, until
