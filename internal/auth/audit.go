@@ -34,7 +34,7 @@ type Event struct {
 	Made    string        `json:"made,omitempty"`  // what the answer names
 	Outcome string        `json:"outcome"`         // OK, or the code of the error
 	Error   string        `json:"error,omitempty"` // why it was refused
-	More    int           `json:"more,omitempty"`  // of the kind since the line before, which have none
+	More    int           `json:"more,omitempty"`  // refusals of the caller since the line before, which have none
 	Took    time.Duration `json:"took_ns,omitzero"`
 }
 
