@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/time/rate"
 
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -61,11 +62,29 @@ type OIDC struct {
 var signatures = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA}
 
 // askTime bounds a question to the provider, askAgain the pause after one that
-// failed.
+// failed, and between those for new keys: whoever shows a token of an unknown key
+// makes us ask. askAtOnce is how many may come at once.
 const (
-	askTime  = 10 * time.Second
-	askAgain = 5 * time.Second
+	askTime   = 10 * time.Second
+	askAgain  = 5 * time.Second
+	askAtOnce = 4
 )
+
+// seldom asks at most so often.
+type seldom struct {
+	http.RoundTripper // the default one if nil
+	limit             *rate.Limiter
+}
+
+func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !s.limit.Allow() {
+		return nil, errors.New("it was asked a moment ago")
+	}
+	if s.RoundTripper == nil {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	return s.RoundTripper.RoundTrip(r)
+}
 
 var subjectForm = regexp.MustCompile(`^[!-~]{1,200}$`)
 
@@ -78,10 +97,11 @@ func (o *OIDC) get() (*oidc.IDTokenVerifier, error) {
 	if time.Since(o.failed) < askAgain {
 		return nil, errors.New("the identity provider did not answer a moment ago")
 	}
-	client := o.Client
-	if client == nil {
-		client = &http.Client{Timeout: askTime}
+	client := &http.Client{Timeout: askTime}
+	if o.Client != nil {
+		*client = *o.Client
 	}
+	client.Transport = &seldom{client.Transport, rate.NewLimiter(rate.Every(askAgain), askAtOnce)}
 	// The provider's keys are fetched later, with this context.
 	p, err := oidc.NewProvider(oidc.ClientContext(context.Background(), client), o.Issuer)
 	if err != nil {

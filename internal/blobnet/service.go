@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -34,7 +35,7 @@ type Config struct {
 	Grace      time.Duration // how long a blob to which no job refers is kept; 24 h
 	PartialAge time.Duration // how long an upload can be resumed; 24 h
 	Idle       time.Duration // how long an upload may wait for its next chunk; 1 min
-	MaxUploads int           // at once, those of peers not counted; 16
+	MaxUploads int           // at once, those of peers not counted; 16, of one caller a quarter
 	Now        func() time.Time
 }
 
@@ -46,7 +47,8 @@ type Service struct {
 	cancel  context.CancelFunc
 	pushes  sync.WaitGroup
 	fetches flights
-	uploads chan struct{}
+	uploads *rpc.Share
+	shown   shown
 	kick    chan struct{}
 }
 
@@ -64,7 +66,11 @@ func New(c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Service{Config: c, uploads: make(chan struct{}, c.MaxUploads), kick: make(chan struct{}, 1)}
+	each := c.MaxUploads
+	if c.Access != nil { // callers are told from each other
+		each = max(1, c.MaxUploads/4)
+	}
+	s := &Service{Config: c, uploads: &rpc.Share{Each: each, All: c.MaxUploads}, kick: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -86,6 +92,14 @@ func (s *Service) Stat(ctx context.Context, req *ulissev1.StatRequest) (*ulissev
 	if err := blob.CheckAddress(addr); err != nil {
 		return nil, wireError(addr, err)
 	}
+	owner, err := s.owner(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if owner != "" && s.own(ctx) { // another node's question about an upload
+		n, err := s.Store.Of(owner).Present(addr)
+		return &ulissev1.Blob{Sha256: addr, Present: n}, wireError(addr, err)
+	}
 	in, err := s.Store.Stat(addr)
 	if err != nil && !errors.Is(err, blob.ErrNotFound) {
 		return nil, wireError(addr, err)
@@ -99,18 +113,17 @@ func (s *Service) Stat(ctx context.Context, req *ulissev1.StatRequest) (*ulissev
 		}
 		return local(in), nil
 	}
-	switch e, known, mine := s.lookup(ctx, addr); {
-	case mine:
+	if e, _, mine := s.lookup(ctx, addr); mine {
 		return s.recorded(ctx, e), nil
-	case known:
-		return nil, notThere(addr)
 	}
-	b := local(in)
-	b.Complete = false
-	for _, other := range s.ask(ctx, addr) {
-		if other.Present > b.Present {
-			b.Present, b.Size = other.Present, other.Size
-		}
+	b := &ulissev1.Blob{Sha256: addr}
+	if in.Complete && s.shown.lately(owner, addr, s.Now(), s.Grace) {
+		b.Present = in.Size // nothing needs to be sent again
+	} else if b.Present, err = s.Store.Of(owner).Present(addr); err != nil {
+		return nil, wireError(addr, err)
+	}
+	for _, other := range s.ask(ctx, addr, owner) {
+		b.Present = max(b.Present, other.Present)
 	}
 	if b.Present == 0 {
 		return nil, notThere(addr)
@@ -127,7 +140,7 @@ func (s *Service) List(ctx context.Context, _ *ulissev1.ListBlobsRequest) (*ulis
 	}
 	out := &ulissev1.ListBlobsResponse{}
 	for _, in := range here {
-		if s.own(ctx) {
+		if s.own(ctx) && in.Owner == "" {
 			out.Blobs = append(out.Blobs, local(in))
 		} else if _, ok := s.Registry.Lookup(in.Addr); !ok && s.Access == nil {
 			b := local(in)
@@ -191,9 +204,20 @@ func (s *Service) Download(req *ulissev1.DownloadRequest, stream grpc.ServerStre
 
 // send sends what this node has from off on, and returns how far it came.
 func (s *Service) send(ctx context.Context, addr string, off int64, stream grpc.ServerStreamingServer[ulissev1.DownloadChunk]) (int64, error) {
-	read := func(p []byte, off int64) (int, error) { return s.Store.ReadPartial(addr, p, off) }
+	owner := ""
+	if s.own(ctx) {
+		var err error
+		if owner, err = s.owner(ctx); err != nil {
+			return off, err
+		}
+	}
+	read := func(p []byte, off int64) (int, error) { return s.Store.Of(owner).ReadPartial(addr, p, off) }
 	r, err := s.Store.Open(addr)
 	switch {
+	case owner != "": // an upload moves on
+		if err == nil {
+			r.Close()
+		}
 	case err == nil:
 		defer r.Close()
 		if off > r.Size() {
@@ -271,10 +295,10 @@ func (s *Service) sources(holders []string) []Source {
 	return append(first, then...)
 }
 
-// ask returns what the other coordinators have of a blob, of those that answer
-// within two seconds, by ID.
-func (s *Service) ask(ctx context.Context, addr string) map[string]*ulissev1.Blob {
-	ctx, cancel := context.WithTimeout(marked(ctx), 2*time.Second)
+// ask returns what the other coordinators have of an owner's upload of a blob, of
+// those that answer within two seconds, by ID.
+func (s *Service) ask(ctx context.Context, addr, owner string) map[string]*ulissev1.Blob {
+	ctx, cancel := context.WithTimeout(marked(owned(ctx, owner)), 2*time.Second)
 	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup

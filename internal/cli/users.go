@@ -27,7 +27,8 @@ func usersFlags(f *pflag.FlagSet, u *server.Users) {
 	f.StringVar(&u.OIDC.ClientID, "oidc-client-id", "", "`audience` that these tokens are for")
 	f.StringVar(&u.OIDC.GroupsClaim, "oidc-groups-claim", "groups", "`name` of the claim with a user's groups")
 	f.StringArrayVar(&u.Grants, "oidc-grant", nil, "what a group may do, `GROUP=ROLE:NAMESPACE[,NAMESPACE]` (again for more)")
-	f.StringVar(&u.Audit, "audit", "", "append what changes something, and what is refused, to this `file`")
+	f.StringVar(&u.Audit, "audit", "", "append what changes something, and what is refused, to this `file`; of strangers to one of its name and .strangers")
+	f.BoolVar(&u.AuditReads, "audit-reads", false, "keep in --audit also who took data, draws or predictions")
 	f.Float64Var(&u.Rate, "rate", 500, "calls a second of each caller; 0 for no limit")
 	f.IntVar(&u.Streams, "streams", 1000, "open streams of each caller; 0 for no limit")
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -127,6 +128,15 @@ func (blobAccess) Spaces(ctx context.Context, b blobnet.Blob) []string {
 	return slices.DeleteFunc(slices.Clone(b.Namespaces), func(n string) bool { return !who.Shows(n) })
 }
 
+// Caller returns who calls, and the namespace in which they work.
+func (a blobAccess) Caller(ctx context.Context) (name, namespace string, err error) {
+	who := auth.From(ctx)
+	if namespace = who.Namespace(""); !who.Sees(namespace) {
+		err = a.c.status(fmt.Errorf("%w: %q", state.ErrNamespace, namespace))
+	}
+	return cmp.Or(who.User, who.From), namespace, err
+}
+
 // Jobs returns the caller's jobs that refer to a blob.
 func (a blobAccess) Jobs(ctx context.Context, addr string) []string {
 	var out []string
@@ -144,10 +154,9 @@ func (a blobAccess) Jobs(ctx context.Context, addr string) []string {
 
 // Upload returns the namespace in which the caller works, if it has room.
 func (a blobAccess) Upload(ctx context.Context, addr string, size int64) (string, error) {
-	who := auth.From(ctx)
-	namespace := who.Namespace("")
-	if !who.Sees(namespace) {
-		return "", a.c.status(fmt.Errorf("%w: %q", state.ErrNamespace, namespace))
+	_, namespace, err := a.Caller(ctx)
+	if err != nil {
+		return "", err
 	}
 	return namespace, a.c.status(a.c.node.View(func(tx *bbolt.Tx) error {
 		if b, err := state.GetBlob(tx, addr); err == nil && slices.Contains(b.NamespaceNames(), namespace) {

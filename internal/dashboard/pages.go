@@ -247,7 +247,7 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 	var changed <-chan struct{}
 	d.stream(w, r, func(ctx context.Context) ([]message, error) {
 		// Whoever looks may have lost the right to, since.
-		if _, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true}); status.Code(err) == codes.NotFound || status.Code(err) == codes.Unauthenticated || status.Code(err) == codes.PermissionDenied {
+		if _, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true}); err != nil && status.Code(err) != codes.Unavailable {
 			return nil, err
 		}
 		now, c, err := f.state()

@@ -107,18 +107,33 @@ func HTTP(h http.Handler) http.Handler {
 // peer, not for the sender of a request.
 func As(ctx context.Context, p Peer) context.Context { return context.WithValue(ctx, httpKey{}, p) }
 
+// onBehalf returns the metadata of a call that the sender of a request makes,
+// besides others.
+func onBehalf(ctx context.Context, md metadata.MD) metadata.MD {
+	who := nobody
+	if p, ok := ctx.Value(httpKey{}).(Peer); ok {
+		who = string(p.Role) + "/" + p.Name
+	}
+	md = md.Copy()
+	md.Set(rpc.OnBehalf, who) // nothing that came as a header
+	return md
+}
+
+// Incoming returns the context of a call of the sender of a request as the server
+// of a connection made with DialOptions sees it. ctx is what such a call would be
+// made with.
+func Incoming(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	ctx = peer.NewContext(ctx, &peer.Peer{AuthInfo: Local{}})
+	return metadata.NewIncomingContext(ctx, onBehalf(ctx, md))
+}
+
 // DialOptions are those of a connection within this process over which requests
 // of HTTP become calls: each is made for whoever sent the request.
 func DialOptions() []grpc.DialOption {
 	behalf := func(ctx context.Context) context.Context {
-		who := nobody
-		if p, ok := ctx.Value(httpKey{}).(Peer); ok {
-			who = string(p.Role) + "/" + p.Name
-		}
 		md, _ := metadata.FromOutgoingContext(ctx)
-		md = md.Copy()
-		md.Set(rpc.OnBehalf, who) // nothing that came as a header
-		return metadata.NewOutgoingContext(ctx, md)
+		return metadata.NewOutgoingContext(ctx, onBehalf(ctx, md))
 	}
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {

@@ -40,10 +40,11 @@ type Coordinator struct {
 	Advertise       string // where others reach them; the address listened on if empty
 	Raft            string
 	RaftAdvertise   string
-	HTTP            string // JSON, health; none if empty
-	Metrics         string // metrics and probes; none if empty
-	Pprof           bool   // profiles too, beside metrics
-	OTLP            string // where traces go; nowhere if empty
+	HTTP            string   // JSON, health; none if empty
+	HTTPHosts       []string // names under which HTTP is reached in plaintext, besides its own
+	Metrics         string   // metrics and probes; none if empty
+	Pprof           bool     // profiles too, beside metrics
+	OTLP            string   // where traces go; nowhere if empty
 	BootstrapExpect int
 	BootstrapIndex  int      // from BootstrapExpect on the node joins
 	Peers           []string // raft addresses of other coordinators, or a name of all
@@ -102,7 +103,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	}
 	advertise := orListener(c.Advertise, grpcLis)
 	httpAddress := ""
-	var httpLis net.Listener
+	var httpLis *door
 	if c.HTTP != "" {
 		if httpLis, err = c.listen(c.HTTP); err != nil {
 			raftLis.Close()
@@ -164,12 +165,15 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeGuard()) }()
+	in := ways{door: grpcLis, guard: guard, trusting: src == nil && c.Auth == AuthNone}
+	if src != nil {
+		in.gate = &identity.Gate{Anonymous: c.Auth == AuthTokens}
+	}
 	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
 		coordinator.RegisterCluster(s, node.Node)
-	}, c.gated(src, identity.Gate{Anonymous: c.Auth == AuthTokens}, []grpc.UnaryServerInterceptor{guard.Unary, coord.Forward},
-		[]grpc.StreamServerInterceptor{guard.Stream, coord.ForwardStream})...)
+	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup
 	failed := make(chan error, 3)
 	wg.Go(func() { failed <- s.Serve(grpcLis) })
@@ -192,20 +196,21 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 			return err
 		}
 		defer conn.Close()
-		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), c.DiskReserve, node, c.waits(), word(src, unsafe))
+		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), c.DiskReserve, node, c.waits(), in, word(src, unsafe))
 		if err != nil {
 			return err
 		}
-		in := newSignIn(pb.NewUsersClient(conn))
-		in.register(handler)
-		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger, Protect: in.protect, Viewer: viewer,
+		sign := newSignIn(pb.NewUsersClient(conn))
+		sign.register(handler)
+		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger, Protect: sign.protect, Viewer: viewer,
 			Background: guard.Inside(identity.As(context.Background(), identity.Peer{Role: identity.Coordinator, Name: c.ID}))})
 		if err != nil {
 			return err
 		}
 		defer pages.Close()
 		handler.Handle("/", pages)
-		h := newHTTP(identity.HTTP(in.sessions(handler)), httpSrc, c.waits(), c.Logger)
+		ours := newSites(httpSrc == nil, []string{c.HTTP, c.Advertise, c.RaftAdvertise}, c.HTTPHosts)
+		h := newHTTP(ours.only(identity.HTTP(sign.sessions(in.web(handler)))), httpSrc, c.waits(), c.Logger)
 		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
 		defer h.Close()
 	}

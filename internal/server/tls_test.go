@@ -259,8 +259,6 @@ func TestDialersRefuse(t *testing.T) {
 	}
 }
 
-func hostOf(address string) string { h, _, _ := net.SplitHostPort(address); return h }
-
 // loadAt loads a certificate some days from now, and uses it later.
 func loadAt(t *testing.T, f tlsconf.Files, ahead, then int) *tlsconf.Source {
 	t.Helper()

@@ -31,9 +31,11 @@ type Users struct {
 	// TokenFile has the first administrator's token; admin-token in the
 	// coordinator's folder if empty.
 	TokenFile string
-	Audit     string  // file of the audit log; none if empty
-	Rate      float64 // calls a second of each caller; 0 for no limit
-	Streams   int     // of each caller at a time; 0 for no limit
+	Audit     string // file of the audit log; none if empty
+	// AuditReads keeps also who took data or draws.
+	AuditReads bool
+	Rate       float64 // calls a second of each caller; 0 for no limit
+	Streams    int     // of each caller at a time; 0 for no limit
 	// OIDC, if its issuer is set, says whose tokens are taken besides the
 	// cluster's own; Grants are those of its groups, as auth.ParseGrant reads them.
 	OIDC   *auth.OIDC
@@ -41,7 +43,7 @@ type Users struct {
 }
 
 // check refuses settings that are not safe. plain says that there is no TLS.
-func (u *Users) check(dir string, plain bool, listeners ...net.Listener) error {
+func (u *Users) check(dir string, plain bool, listeners ...*door) error {
 	switch u.Auth = cmp.Or(u.Auth, AuthNone); u.Auth {
 	case AuthNone:
 		if u.OIDC != nil && u.OIDC.Issuer != "" {
@@ -93,21 +95,31 @@ func (u *Users) guard(coord *coordinator.Coordinator, plain bool, log *slog.Logg
 	if u.OIDC != nil {
 		cfg.Foreign = u.OIDC.Verify
 	}
-	end = func() error { return nil }
-	if u.Audit != "" {
-		l, err := audit.Open(u.Audit)
-		if err != nil {
-			return nil, nil, err
-		}
-		end = l.Close
-		cfg.Audit = func(e auth.Event) {
+	if u.Audit == "" {
+		return auth.NewGuard(cfg), func() error { return nil }, nil
+	}
+	l, err := audit.Open(u.Audit)
+	if err != nil {
+		return nil, nil, err
+	}
+	strangers, err := audit.Open(u.Audit + strangersSuffix)
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	to := func(l *audit.Log) func(auth.Event) {
+		return func(e auth.Event) {
 			if err := l.Append(e); err != nil {
 				log.Error("a call is missing in the audit log", "error", err, "method", e.Method, "user", e.User, "from", e.From)
 			}
 		}
 	}
-	return auth.NewGuard(cfg), end, nil
+	cfg.Audit, cfg.AuditStrangers, cfg.AuditReads = to(l), to(strangers), u.AuditReads
+	return auth.NewGuard(cfg), func() error { return errors.Join(l.Close(), strangers.Close()) }, nil
 }
+
+// strangersSuffix is what the file's name ends with that keeps who was refused
+// without its being known who that was.
+const strangersSuffix = ".strangers"
 
 // dialOptions let a coordinator without certificates say to others what it is.
 func (u *Users) dialOptions(plain bool, key func() string) []grpc.DialOption {

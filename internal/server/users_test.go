@@ -490,58 +490,126 @@ func TestMaliciousMetadata(t *testing.T) {
 	}
 }
 
-// What changes something, and what is refused, is in the audit log, with who and
-// from where, and never a token.
-func TestAudit(t *testing.T) {
-	g := startGuarded(t, 1, nil)
-	ann := g.token("ann", "submitter", "default")
-	j, err := pb.NewJobsClient(g.as(0, ann.Secret)).Submit(t.Context(), &pb.SubmitRequest{Spec: tinySpec, ClientId: "mine"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.web(0, "POST", "/v1/jobs/"+j.Id+":pause", ann.Secret, nil, "X-Forwarded-For", "1.2.3.4")
-	g.web(0, "POST", "/v1/tokens", ann.Secret, strings.NewReader(`{"name": "eve", "role": "admin"}`))
-	g.web(0, "GET", "/v1/jobs", "sesame", nil)
-	path := filepath.Join(g.dir, "audit0.jsonl")
-	st, err := os.Stat(path)
-	if err != nil || st.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", st.Mode(), err)
-	}
+// events returns what an audit log holds.
+func events(t *testing.T, path string) (out []auth.Event) {
+	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{ann.Secret, g.root, "sesame", auth.Hash(ann.Secret)} {
-		if bytes.Contains(text, []byte(secret)) {
-			t.Errorf("a secret is in the audit log:\n%s", text)
-		}
-	}
-	var got []string
 	for line := range strings.Lines(string(text)) {
 		var e auth.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// What changes something, and what is refused, is in the audit log, with who and
+// from where and what came of it, and never a token. Reads are if that is asked
+// for.
+func TestAudit(t *testing.T) {
+	g := startGuarded(t, 1, func(c *Coordinator) { c.AuditReads = true })
+	ann := g.token("ann", "submitter", "default")
+	conn := g.as(0, ann.Secret)
+	j, err := pb.NewJobsClient(conn).Submit(t.Context(), &pb.SubmitRequest{Spec: tinySpec, ClientId: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := upload(t.Context(), conn, []byte("x,y\n1,2\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := pb.NewDataClient(conn).Download(t.Context(), &pb.DownloadRequest{Sha256: addr}); err == nil {
+		_, err = d.Recv()
+	} else {
+		t.Fatal(err)
+	}
+	g.namespace("lab", &pb.Quota{Jobs: 3})
+	g.web(0, "POST", "/v1/jobs/"+j.Id+":pause", ann.Secret, nil, "X-Forwarded-For", "1.2.3.4")
+	g.web(0, "POST", "/v1/tokens", ann.Secret, strings.NewReader(`{"name": "eve", "role": "admin"}`))
+	for range 50 {
+		g.web(0, "GET", "/v1/jobs", "sesame", nil)
+	}
+	path := filepath.Join(g.dir, "audit0.jsonl")
+	count := func(all []auth.Event, line string) (n int) {
+		for _, e := range all {
+			if strings.TrimSpace(fmt.Sprintf("%s %s %s > %s %s", e.User, strings.TrimPrefix(e.Method, "/ulisse.v1."), e.What, e.Made, e.Outcome)) == line {
+				n++
+			}
+		}
+		return n
+	}
+	strangers := "GET /v1/jobs  >  Unauthenticated"
+	eventually(t, "all refusals", func() bool {
+		n, all := 0, events(t, path+strangersSuffix)
+		for _, e := range all {
+			n += 1 + e.More
+		}
+		return n >= 50 && len(all) < 20
+	})
+	all := events(t, path)
+	for _, want := range []string{
+		"admin Users/CreateToken name=ann role=submitter namespaces=default > token=(id=" + ann.Token.Id + ") OK",
+		"admin Users/SetNamespace name=lab quota=(jobs=3) >  OK",
+		"ann Jobs/Submit client_id=mine > id=" + j.Id + " OK",
+		"ann Data/Upload sha256=" + addr + " > sha256=" + addr + " OK",
+		"ann Data/Download sha256=" + addr + " >  OK",
+		"ann Jobs/Pause id=" + j.Id + " > id=" + j.Id + " OK",
+		"ann Users/CreateToken name=eve role=admin >  PermissionDenied",
+	} {
+		if count(all, want) != 1 {
+			t.Errorf("%q is not there: %+v", want, all)
+		}
+	}
+	if count(all, strangers) > 0 {
+		t.Error("strangers are in the log of those who are known")
+	}
+	for _, name := range []string{path, path + strangersSuffix} {
+		st, err := os.Stat(name)
+		if err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", st.Mode(), err)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if e.From != "127.0.0.1" {
-			t.Errorf("from %q: %s", e.From, line)
+		for _, secret := range []string{ann.Secret, g.root, "sesame", auth.Hash(ann.Secret)} {
+			if bytes.Contains(text, []byte(secret)) {
+				t.Errorf("a secret is in the audit log:\n%s", text)
+			}
 		}
-		got = append(got, fmt.Sprintf("%s %s %s %s", e.User, e.Method[strings.LastIndex(e.Method, "/")+1:], e.What, e.Outcome))
+		for _, e := range events(t, name) {
+			if e.From != "127.0.0.1" {
+				t.Errorf("from %q: %+v", e.From, e)
+			}
+		}
 	}
-	want := []string{
-		"admin CreateToken name=ann role=submitter OK",
-		"ann Submit client_id=mine OK",
-		"ann Pause id=" + j.Id + " OK",
-		"ann CreateToken name=eve role=admin PermissionDenied",
-		" List  Unauthenticated",
+}
+
+// Where certificates say who calls, the log and jobs have their names.
+func TestAuditOfCertificates(t *testing.T) {
+	ca := certstest.New(t)
+	ready := make(chan string, 1)
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	start(t, Coordinator{ID: "alone", Dir: t.TempDir(), Listen: "127.0.0.1:0", Raft: "127.0.0.1:0", BootstrapExpect: 1, Grace: time.Minute, DiskReserve: 1,
+		Logger: slog.New(slog.DiscardHandler), Users: Users{Audit: path}, Security: Security{Files: ca.Files("coordinator", "alone")},
+		Ready: func(grpc, _, _ string) { ready <- grpc }}.Run)
+	jobs := pb.NewJobsClient(dialAs(t, ca.Source("client", "ada"), <-ready, identity.Coordinator))
+	var j *pb.Job
+	eventually(t, "a leader", func() (ok bool) {
+		var err error
+		j, err = jobs.Submit(t.Context(), &pb.SubmitRequest{Spec: tinySpec, ClientId: "x"})
+		return err == nil
+	})
+	if j.Owner != "cert:ada" {
+		t.Errorf("the job is %q's", j.Owner)
 	}
-	for _, w := range want {
-		found := false
-		for _, line := range got {
-			found = found || line == w
-		}
-		if !found {
-			t.Errorf("%q is not among %q", w, got)
-		}
+	all := events(t, path)
+	if last := all[len(all)-1]; last.User != "cert:ada" || last.Made != "id="+j.Id {
+		t.Errorf("%+v", last)
 	}
 }
 

@@ -1555,7 +1555,7 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\fHealthStatus\x12\x1d\n" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15HEALTH_STATUS_STALLED\x10\x01\x12\x1b\n" +
-	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xb2\a\n" +
+	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xb8\a\n" +
 	"\x04Jobs\x12>\n" +
 	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\"\n" +
 	"\x8a\xe3\x18\x06\b\x020\x018\x01\x12?\n" +
@@ -1566,12 +1566,11 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x06Resume\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12G\n" +
 	"\x06Cancel\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12D\n" +
 	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12U\n" +
-	"\x06Delete\x12\x1b.ulisse.v1.JobActionRequest\x1a\x1c.ulisse.v1.DeleteJobResponse\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12N\n" +
-	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id\x12H\n" +
-	"\x06Result\x12\x18.ulisse.v1.GetJobRequest\x1a\x16.ulisse.v1.ResultChunk\"\n" +
-	"\x8a\xe3\x18\x06\b\x01\"\x02id0\x01\x12A\n" +
-	"\x05Watch\x12\x17.ulisse.v1.WatchRequest\x1a\x0e.ulisse.v1.Job\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id0\x01\x12G\n" +
-	"\x05Draws\x12\x17.ulisse.v1.DrawsRequest\x1a\x14.ulisse.v1.DrawBatch\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id0\x01\x12C\n" +
+	"\x06Delete\x12\x1b.ulisse.v1.JobActionRequest\x1a\x1c.ulisse.v1.DeleteJobResponse\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12P\n" +
+	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\"\x0f\x8a\xe3\x18\v\b\x01\x1a\x01\x01\"\x02id@\x01\x12J\n" +
+	"\x06Result\x12\x18.ulisse.v1.GetJobRequest\x1a\x16.ulisse.v1.ResultChunk\"\f\x8a\xe3\x18\b\b\x01\"\x02id@\x010\x01\x12A\n" +
+	"\x05Watch\x12\x17.ulisse.v1.WatchRequest\x1a\x0e.ulisse.v1.Job\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id0\x01\x12I\n" +
+	"\x05Draws\x12\x17.ulisse.v1.DrawsRequest\x1a\x14.ulisse.v1.DrawBatch\"\x0f\x8a\xe3\x18\v\b\x01\x1a\x01\x01\"\x02id@\x010\x01\x12C\n" +
 	"\x04Logs\x12\x16.ulisse.v1.LogsRequest\x1a\x12.ulisse.v1.LogLine\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id0\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (

@@ -609,10 +609,9 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\x0eComputeRequest\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x10\n" +
 	"\x03psi\x18\x02 \x01(\fR\x03psi\x123\n" +
-	"\arequest\x18\x03 \x01(\v2\x19.ulisse.v1.PredictRequestR\arequest2]\n" +
-	"\vPredictions\x12N\n" +
-	"\aPredict\x12\x19.ulisse.v1.PredictRequest\x1a\x1a.ulisse.v1.PredictResponse\"\n" +
-	"\x8a\xe3\x18\x06\b\x01\"\x02id0\x012Y\n" +
+	"\arequest\x18\x03 \x01(\v2\x19.ulisse.v1.PredictRequestR\arequest2_\n" +
+	"\vPredictions\x12P\n" +
+	"\aPredict\x12\x19.ulisse.v1.PredictRequest\x1a\x1a.ulisse.v1.PredictResponse\"\f\x8a\xe3\x18\b\b\x01\"\x02id@\x010\x012Y\n" +
 	"\n" +
 	"Posteriors\x12K\n" +
 	"\aCompute\x12\x19.ulisse.v1.ComputeRequest\x1a\x1a.ulisse.v1.PredictResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x010\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"

@@ -134,9 +134,10 @@ type Rule struct {
 	// job is the field of the request that names a job, which has to be in a
 	// namespace of the caller's.
 	Job           string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
-	Own           bool   `protobuf:"varint,5,opt,name=own,proto3" json:"own,omitempty"`       // the job has to be the caller's own, or the caller an admin
-	Change        bool   `protobuf:"varint,6,opt,name=change,proto3" json:"change,omitempty"` // something changes: the audit log has the call also if it was allowed
-	Leader        bool   `protobuf:"varint,7,opt,name=leader,proto3" json:"leader,omitempty"` // only the leader can answer: others pass the call on to it
+	Own           bool   `protobuf:"varint,5,opt,name=own,proto3" json:"own,omitempty"`           // the job has to be the caller's own, or the caller an admin
+	Change        bool   `protobuf:"varint,6,opt,name=change,proto3" json:"change,omitempty"`     // something changes: the audit log has the call also if it was allowed
+	Leader        bool   `protobuf:"varint,7,opt,name=leader,proto3" json:"leader,omitempty"`     // only the leader can answer: others pass the call on to it
+	Contents      bool   `protobuf:"varint,8,opt,name=contents,proto3" json:"contents,omitempty"` // data or draws are read: the audit log can have the call
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -220,6 +221,13 @@ func (x *Rule) GetLeader() bool {
 	return false
 }
 
+func (x *Rule) GetContents() bool {
+	if x != nil {
+		return x.Contents
+	}
+	return false
+}
+
 var file_ulisse_v1_rule_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
@@ -241,7 +249,7 @@ var File_ulisse_v1_rule_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_rule_proto_rawDesc = "" +
 	"\n" +
-	"\x14ulisse/v1/rule.proto\x12\tulisse.v1\x1a google/protobuf/descriptor.proto\"\xad\x02\n" +
+	"\x14ulisse/v1/rule.proto\x12\tulisse.v1\x1a google/protobuf/descriptor.proto\"\xc9\x02\n" +
 	"\x04Rule\x12(\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x14.ulisse.v1.Rule.RoleR\x04role\x12\x14\n" +
 	"\x05whole\x18\x02 \x01(\bR\x05whole\x12*\n" +
@@ -249,7 +257,8 @@ const file_ulisse_v1_rule_proto_rawDesc = "" +
 	"\x03job\x18\x04 \x01(\tR\x03job\x12\x10\n" +
 	"\x03own\x18\x05 \x01(\bR\x03own\x12\x16\n" +
 	"\x06change\x18\x06 \x01(\bR\x06change\x12\x16\n" +
-	"\x06leader\x18\a \x01(\bR\x06leader\"6\n" +
+	"\x06leader\x18\a \x01(\bR\x06leader\x12\x1a\n" +
+	"\bcontents\x18\b \x01(\bR\bcontents\"6\n" +
 	"\x04Role\x12\b\n" +
 	"\x04NONE\x10\x00\x12\n" +
 	"\n" +
