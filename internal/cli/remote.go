@@ -79,7 +79,7 @@ func (r *remote) dial(ctx context.Context, a *App) (*session, error) {
 	}
 	t := &trouble{now: a.Now, tell: func(msg string) { fmt.Fprintln(a.Stderr, "ulisse:", msg) }}
 	cfg.Patience, cfg.OnRetry = r.timeout, t.retry
-	cl, err := client.Dial(ctx, cfg)
+	cl, err := client.Dial(cfg)
 	if err != nil {
 		return nil, badInput(err)
 	}

@@ -9,7 +9,6 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -29,10 +28,10 @@ import (
 const DefaultPort = "7000"
 
 const (
-	connectTime = 2 * time.Second
-	callTime    = 15 * time.Second      // for one attempt
-	firstPause  = 50 * time.Millisecond // between rounds over all coordinators
-	lastPause   = 2 * time.Second
+	connectTime  = 2 * time.Second
+	callTime     = 15 * time.Second      // for one attempt
+	firstPause   = 50 * time.Millisecond // between rounds over all coordinators
+	longestPause = 2 * time.Second
 )
 
 // Config says how to reach a cluster.
@@ -61,7 +60,7 @@ type Client struct {
 
 // Dial returns a client of the cluster. It does not wait for a connection: calls
 // do.
-func Dial(_ context.Context, cfg Config) (*Client, error) {
+func Dial(cfg Config) (*Client, error) {
 	if len(cfg.Addresses) == 0 {
 		return nil, errors.New("no coordinator's address is given")
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
@@ -24,7 +27,6 @@ import (
 const (
 	maxClientID = 200
 	maxPageSize = 1000
-	maxExtend   = 1 << 24
 	maxPriority = 1000
 	maxDraws    = 1 << 30
 )
@@ -174,10 +176,17 @@ func (s *jobsService) change(ctx context.Context, id, action string, cmd state.C
 		}
 		return err
 	})
-	if phase != "" {
-		err = fmt.Errorf("cannot %s job %s, which is %s: %w", action, id, phase, err)
+	if phase == "" {
+		return nil, err
 	}
-	return nil, err
+	what := fmt.Sprintf("cannot %s job %s, which is %s", action, id, phase)
+	switch {
+	case !errors.Is(err, state.ErrPhase):
+		return nil, fmt.Errorf("%s: %w", what, err)
+	case action == string(state.Delete):
+		what += ": cancel it first"
+	}
+	return nil, status.Error(codes.FailedPrecondition, what)
 }
 
 // Cancel ends a job; its draws are kept.
@@ -197,8 +206,8 @@ func (s *jobsService) Cancel(ctx context.Context, r *pb.JobActionRequest) (*pb.J
 
 // Extend lets a job draw more, or be certified.
 func (s *jobsService) Extend(ctx context.Context, r *pb.ExtendRequest) (*pb.Job, error) {
-	if r.Draws < 0 || r.Draws > maxExtend || r.Draws == 0 && !r.Certify {
-		return nil, badField("draws", fmt.Sprintf("give a number of draws between 1 and %d", maxExtend))
+	if r.Draws < 0 || r.Draws > chains.MaxExtend || r.Draws == 0 && !r.Certify {
+		return nil, badField("draws", fmt.Sprintf("give a number of draws between 1 and %d", chains.MaxExtend))
 	}
 	cmd := &state.Extend{Job: r.Id, Draws: int(r.Draws)}
 	if r.Certify {
@@ -220,7 +229,7 @@ func (s *jobsService) Extend(ctx context.Context, r *pb.ExtendRequest) (*pb.Job,
 // certificatePlan returns the plan of a run that certifies that of a job.
 func certificatePlan(j *followed) (*chains.Plan, error) {
 	if j.Job.Info == nil {
-		return nil, fmt.Errorf("%w: there are no draws yet", state.ErrPhase)
+		return nil, status.Errorf(codes.FailedPrecondition, "job %s has no draws yet: it is %s", j.Job.ID, j.Job.Phase)
 	}
 	spec, err := j.Spec()
 	if err != nil {

@@ -3,7 +3,6 @@ package coordinator
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash/fnv"
 	"io"
 	"slices"
@@ -91,7 +90,7 @@ func (s *predictionsService) request(ctx context.Context, r *pb.PredictRequest) 
 	err = s.c.jobs.with(r.Id, func(f *followed) error {
 		j := f.Job
 		if !j.Phase.Ended() || f.Run == nil || f.Run.MinDraws() == 0 || j.Info == nil {
-			return fmt.Errorf("%w: job %s is %s: predictions are made from the draws of jobs that have ended", state.ErrPhase, r.Id, j.Phase)
+			return status.Errorf(codes.FailedPrecondition, "job %s is %s: predictions are made from the draws of jobs that have ended", r.Id, j.Phase)
 		}
 		if field, err := predict.CheckRequest(r, j.Info.D()); err != nil {
 			return badField(field, err.Error())

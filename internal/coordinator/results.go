@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
@@ -17,7 +18,6 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/report"
-	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
 // Bounds of what is sent.
@@ -44,7 +44,7 @@ func (s *jobsService) result(ctx context.Context, r *pb.GetJobRequest) (out *res
 	}
 	err = s.c.jobs.with(r.Id, func(j *followed) (err error) {
 		if j.Run == nil {
-			return fmt.Errorf("%w: job %s has not read its data yet", state.ErrPhase, r.Id)
+			return status.Errorf(codes.FailedPrecondition, "job %s has no draws yet: it is %s", r.Id, j.Job.Phase)
 		}
 		out = &result{Spec: j.Job.Spec, Data: j.Job.Info, Run: copyRun(j.Run), WallSeconds: j.Job.Elapsed(time.Now()).Seconds(), InstructionSet: j.Job.InstructionSet}
 		spec, err = j.Spec()
@@ -90,7 +90,7 @@ func (s *jobsService) Summary(ctx context.Context, r *pb.GetJobRequest) (*pb.Sum
 	}
 	least := res.Run.MinDraws() // chains at work are not equally far
 	if least*len(res.Run.Chains) > maxSummaryDraws {
-		return nil, fmt.Errorf("%w: more than %d draws: fetch them, and summarise them there", state.ErrPhase, maxSummaryDraws)
+		return nil, status.Errorf(codes.FailedPrecondition, "more than %d draws: fetch them, and summarise them there", maxSummaryDraws)
 	}
 	wall := time.Duration(res.WallSeconds * float64(time.Second))
 	text, err := json.Marshal(report.Summarize(spec, res.Data, m, keptDraws(res.Run, least), wall, res.InstructionSet))

@@ -45,7 +45,7 @@ func (c *cluster) workerToken(ctx context.Context) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	cl, err := client.Dial(ctx, client.Config{Addresses: c.addresses(), Token: c.token})
+	cl, err := client.Dial(client.Config{Addresses: c.addresses(), Token: c.token})
 	if err != nil {
 		return err
 	}

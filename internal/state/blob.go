@@ -2,7 +2,6 @@ package state
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -85,7 +84,7 @@ func (f *ForgetBlob) apply(x *transaction) (*Job, error) {
 		return nil, err
 	}
 	if used {
-		return nil, fmt.Errorf("%w: a job refers to the data", ErrPhase)
+		return nil, conflictf("a job refers to the data")
 	}
 	b, err := GetBlob(x.Tx, f.SHA256)
 	if errors.Is(err, ErrUnknownBlob) {

@@ -61,11 +61,21 @@ var (
 	ErrFenced = errors.New("another driver has taken over the chain")
 	// ErrPhase is returned for an action that the job's phase does not allow.
 	ErrPhase = errors.New("the job's state does not allow it")
+	// ErrConflict is returned for what contradicts something that is there.
+	ErrConflict = errors.New("it conflicts with what there is")
 	// ErrDamaged is returned for a job whose events cannot be read.
 	ErrDamaged = errors.New("the events of the job cannot be read")
 	// ErrMalformed is returned for a command that makes no sense.
 	ErrMalformed = errors.New("the command is malformed")
 )
+
+// conflict is an ErrConflict that says with what.
+type conflict string
+
+func conflictf(format string, args ...any) error { return conflict(fmt.Sprintf(format, args...)) }
+
+func (c conflict) Error() string        { return string(c) }
+func (c conflict) Is(target error) bool { return target == ErrConflict }
 
 // header is what the log holds of every command. In its JSON the command
 // follows, under its name.

@@ -339,7 +339,7 @@ func TestSubmitTwice(t *testing.T) {
 	}
 	other := again
 	other.Spec = "t"
-	if _, err := r.apply(t, epoch, &other); !errors.Is(err, ErrPhase) {
+	if _, err := r.apply(t, epoch, &other); !errors.Is(err, ErrConflict) {
 		t.Errorf("another job under the same client id: %v", err)
 	}
 	if _, err := r.apply(t, epoch, &Submit{ID: "a", Chains: 1}); !errors.Is(err, ErrMalformed) {

@@ -93,7 +93,7 @@ func (s *SetNamespace) apply(x *transaction) (*Job, error) {
 	_, _, err := GetNamespace(x.Tx, s.Name)
 	if s.Fresh {
 		if err == nil {
-			return nil, fmt.Errorf("%w: there is a namespace %q already", ErrPhase, s.Name)
+			return nil, conflictf("there is a namespace %q already", s.Name)
 		}
 		if n := len(Namespaces(x.Tx)); n >= maxNamespaces {
 			return nil, fmt.Errorf("%w: there are %d namespaces", ErrQuota, n)
@@ -115,7 +115,7 @@ func (d *DropNamespace) apply(x *transaction) (*Job, error) {
 		return nil, err
 	}
 	if d.Name == DefaultNamespace {
-		return nil, fmt.Errorf("%w: the namespace %q is always there", ErrPhase, d.Name)
+		return nil, conflictf("the namespace %q is always there", d.Name)
 	}
 	held := u.Bytes > 0
 	err = Jobs(x.Tx, func(j *Job) bool { held = held || j.NamespaceName() == d.Name; return !held })
@@ -123,14 +123,14 @@ func (d *DropNamespace) apply(x *transaction) (*Job, error) {
 		return nil, err
 	}
 	if held {
-		return nil, fmt.Errorf("%w: the namespace %q has jobs or data: delete the jobs; data go a day after the last job", ErrPhase, d.Name)
+		return nil, conflictf("the namespace %q has jobs or data: delete the jobs; data go a day after the last job", d.Name)
 	}
 	bound, err := hasTokens(x.Tx, d.Name, x.time)
 	if err != nil {
 		return nil, err
 	}
 	if bound {
-		return nil, fmt.Errorf("%w: there are tokens for the namespace %q: revoke them", ErrPhase, d.Name)
+		return nil, conflictf("there are tokens for the namespace %q: revoke them", d.Name)
 	}
 	return nil, errors.Join(deleteKey(x.Tx, usageBucket, d.Name), deleteKey(x.Tx, namespacesBucket, d.Name))
 }

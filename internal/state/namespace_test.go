@@ -56,7 +56,7 @@ func TestUsage(t *testing.T) {
 				c = &ForgetBlob{SHA256: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "blob")}
 			}
 			_, err := r.apply(t, epoch, c)
-			if err != nil && !errors.Is(err, ErrQuota) && !errors.Is(err, ErrUnknownJob) && !errors.Is(err, ErrPhase) && !errors.Is(err, ErrMalformed) {
+			if err != nil && !errors.Is(err, ErrQuota) && !errors.Is(err, ErrUnknownJob) && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrPhase) && !errors.Is(err, ErrMalformed) {
 				t.Fatal(err)
 			}
 			want := map[string]*Usage{"lab": {}, "default": {}}
@@ -189,7 +189,7 @@ func TestDropNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := apply(drop); !errors.Is(err, ErrPhase) {
+	if err := apply(drop); !errors.Is(err, ErrConflict) {
 		t.Errorf("one with a job: %v", err)
 	}
 	for _, a := range []Action{Cancel, Delete} {
@@ -197,7 +197,7 @@ func TestDropNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := apply(drop); !errors.Is(err, ErrPhase) {
+	if err := apply(drop); !errors.Is(err, ErrConflict) {
 		t.Errorf("one with a token: %v", err)
 	}
 	if err := apply(&RevokeToken{ID: "a"}); err != nil {
@@ -206,7 +206,7 @@ func TestDropNamespace(t *testing.T) {
 	if err := apply(drop); err != nil {
 		t.Error(err)
 	}
-	if err := apply(&DropNamespace{Name: DefaultNamespace}); !errors.Is(err, ErrPhase) {
+	if err := apply(&DropNamespace{Name: DefaultNamespace}); !errors.Is(err, ErrConflict) {
 		t.Errorf("the default one: %v", err)
 	}
 }

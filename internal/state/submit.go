@@ -68,7 +68,7 @@ func (s *Submit) earlier(tx *bbolt.Tx) (*Job, error) {
 	}
 	j, err := GetJob(tx, id)
 	if err == nil && (j.Spec != s.Spec || j.Data != s.Data) {
-		return nil, fmt.Errorf("%w: the client id %q made job %s, which is another", ErrPhase, s.ClientID, id)
+		return nil, conflictf("the client id %q made job %s, which is another", s.ClientID, id)
 	}
 	return j, err
 }
