@@ -69,7 +69,7 @@ type session struct {
 }
 
 // dial connects to the cluster.
-func (r *remote) dial(ctx context.Context, a *App) (*session, error) {
+func (r *remote) dial(a *App) (*session, error) {
 	if r.timeout <= 0 {
 		return nil, badInput(fmt.Errorf("--timeout %v: give a positive time", r.timeout))
 	}
@@ -130,7 +130,7 @@ func (t *trouble) divert(tell func(string)) (back func()) {
 // on makes the body of a command that talks to a cluster.
 func (a *App) on(r *remote, f func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		s, err := r.dial(c.Context(), a)
+		s, err := r.dial(a)
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (a *App) completion(r *remote, words func(ctx context.Context, s *session) 
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
 		defer cancel()
-		s, err := r.dial(ctx, a)
+		s, err := r.dial(a)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/version"
@@ -48,7 +49,7 @@ func (a *App) keep(ctx context.Context, s *session, j *pb.Job, dir string, rec *
 	if err := writeBytes(filepath.Join(dir, "spec.yaml"), []byte(rec.SpecText)); err != nil {
 		return err
 	}
-	err := report.WriteFile(filepath.Join(dir, "log.jsonl"), func(w io.Writer) error {
+	err := atomicfile.Write(filepath.Join(dir, "log.jsonl"), 0o644, func(w io.Writer) error {
 		return s.Logs(ctx, &pb.LogsRequest{Id: j.Id}, func(l *pb.LogLine) error {
 			rec.Origin.Saw(l.Worker)
 			line, err := logLine(l)
@@ -126,5 +127,5 @@ func (a *App) output(path string, write func(io.Writer) error) error {
 	case "-":
 		return write(a.Stdout)
 	}
-	return report.WriteFile(path, write)
+	return atomicfile.Write(path, 0o644, write)
 }

@@ -99,7 +99,7 @@ func Dial(cfg Config) (*Client, error) {
 func dialer(cfg Config, certs *tlsconf.Source) (func(string) (*grpc.ClientConn, error), error) {
 	opts := cfg.DialOptions
 	if cfg.Token != "" {
-		if !cfg.TLS.Set() && slices.ContainsFunc(cfg.Addresses, func(a string) bool { return !isLocal(a) }) {
+		if !cfg.TLS.Set() && slices.ContainsFunc(cfg.Addresses, func(a string) bool { return !rpc.Loopback(a) }) {
 			return nil, errors.New("a token goes over TLS or to this machine only: the cluster's address is neither")
 		}
 	}
@@ -121,15 +121,6 @@ func withPort(a string) (string, error) {
 		return a, nil
 	}
 	return net.JoinHostPort(strings.Trim(a, "[]"), DefaultPort), nil
-}
-
-func isLocal(a string) bool {
-	host, _, err := net.SplitHostPort(a)
-	if err != nil {
-		host = a
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Addresses returns the coordinators' addresses.

@@ -77,9 +77,6 @@ func allowed(s pb.JobState) []action {
 	return out
 }
 
-// maxDraws bounds what one extension may ask for, as the coordinator does.
-const maxDraws = 1 << 24
-
 // tokenCookie holds the token that a form has to repeat: a page from elsewhere
 // cannot read it, and the browser does not send it with what such a page asks.
 const tokenCookie = "ulisse_form"
@@ -144,10 +141,10 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		d.ask(w, r, http.StatusForbidden, "This form is too old, or did not come from this page, or the browser keeps no cookies. Try again.")
 		return
 	}
-	draws := 0
-	if a.Draws {
-		if draws, err = strconv.Atoi(strings.TrimSpace(r.PostFormValue("draws"))); err != nil || draws < 1 || draws > maxDraws {
-			d.ask(w, r, http.StatusBadRequest, "Give a whole number of draws, from 1 to "+strconv.Itoa(maxDraws)+".")
+	var draws int64
+	if a.Draws { // how many are too many is for the coordinator to say
+		if draws, err = strconv.ParseInt(strings.TrimSpace(r.PostFormValue("draws")), 10, 32); err != nil || draws < 1 {
+			d.ask(w, r, http.StatusBadRequest, "Give a positive whole number of draws.")
 			return
 		}
 	}

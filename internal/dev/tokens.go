@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/state"
@@ -65,18 +66,7 @@ func (c *cluster) workerToken(ctx context.Context) error {
 	}
 }
 
-// writeSecret writes a file for its owner's eyes only.
+// writeSecret writes a line into a file for its owner's eyes only.
 func writeSecret(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return atomicfile.WriteBytes(path, 0o600, []byte(text+"\n"))
 }
