@@ -72,7 +72,7 @@ func gradients(t *testing.T, log []byte) map[[2]int]float64 {
 		var line struct {
 			Msg         string
 			Chain, Iter int
-			Iterations  float64
+			Iterations  float64 `json:"solver_iterations"`
 		}
 		if err := json.Unmarshal(text, &line); err != nil {
 			t.Fatalf("%v in the log line %q", err, text)

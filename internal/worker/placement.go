@@ -204,8 +204,10 @@ func (p *placement) newChain(ctx context.Context, j *jobData, w *chains.Work, pr
 	return p.driver(j).For(*w).NewChain(prep, p.key.lane)
 }
 
-// report hands in what must be durable before the driver goes on.
+// report hands in what must be durable before the driver goes on, after the log
+// lines of how it came about.
 func (p *placement) report(ctx context.Context, r *pb.ReportRequest) error {
+	p.w.logs.handIn(ctx, p.key)
 	r.Job, r.Chain, r.Attempt, r.Worker = p.key.job, int32(p.key.lane), p.attempt, p.w.ID
 	return p.w.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
 		_, err := pb.NewWorkersClient(conn).Report(ctx, r)
@@ -285,7 +287,6 @@ func (p *placement) reportAll(ctx context.Context, reports <-chan []byte, cancel
 			text := <-reports
 			batch, size = append(batch, text), size+len(text)
 		}
-		p.w.logs.handIn(ctx, p.key) // whoever sees draws sees what made them, too
 		if err := p.report(ctx, &pb.ReportRequest{Events: batch}); err != nil {
 			cancel(fmt.Errorf("%w: %w", errRefused, err))
 			for range reports { // whatever follows is void
