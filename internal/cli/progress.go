@@ -206,7 +206,7 @@ func (p *progress) tail(c int) string {
 }
 
 // Finished ends the lines.
-func (p *progress) Finished(r *chains.Run) {
+func (p *progress) Finished() {
 	if p.bars == nil {
 		return
 	}

@@ -158,7 +158,7 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 			progress.Watch(v)
 			early.watch(v, progress)
 		}}.Run(ctx)
-	progress.Finished(r)
+	progress.Finished()
 	return r, wall, a.interrupted(ctx, fold, err)
 }
 

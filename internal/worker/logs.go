@@ -31,9 +31,10 @@ type logBuffer struct {
 
 // Bounds of the buffer.
 const (
-	logEvery   = time.Second
-	logMost    = 4 << 20 // bytes
-	logTimeout = 5 * time.Second
+	logEvery    = time.Second
+	logMost     = 4 << 20 // bytes
+	linesAtOnce = 5000    // a coordinator takes 10,000
+	logTimeout  = 5 * time.Second
 )
 
 func (b *logBuffer) add(k laneKey, line string) {
@@ -100,15 +101,20 @@ func (b *logBuffer) handIn(ctx context.Context, k laneKey) {
 	if dropped > 0 {
 		l = append(l, fmt.Sprintf(`{"msg":"lines dropped","count":%d}`, dropped))
 	}
-	err := b.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.lane), Worker: b.worker, Lines: l})
-		return err
-	})
-	if err != nil {
-		b.mu.Lock()
-		b.dropped += len(l)
-		b.missing += len(l)
-		b.mu.Unlock()
+	var err error // of a batch: those that follow are dropped with it
+	for batch := range slices.Chunk(l, linesAtOnce) {
+		if err == nil {
+			err = b.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+				_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.lane), Worker: b.worker, Lines: batch})
+				return err
+			})
+		}
+		if err != nil {
+			b.mu.Lock()
+			b.dropped += len(batch)
+			b.missing += len(batch)
+			b.mu.Unlock()
+		}
 	}
 }
 
