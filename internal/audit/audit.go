@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"time"
 )
 
 // The file, and those before it, which are called FILE.1, the newest, to FILE.N.
@@ -24,7 +25,11 @@ type Log struct {
 	mu       sync.Mutex
 	f        *os.File
 	size     int64
+	sync     *time.Timer // is to run soon, if it is set
 }
+
+// syncAfter is how long what was appended may be with the operating system alone.
+const syncAfter = time.Second
 
 // Open opens a log, which may be there already.
 func Open(path string) (*Log, error) { return open(path, MaxBytes) }
@@ -53,7 +58,8 @@ func (l *Log) reopen() error {
 	return nil
 }
 
-// Append writes an event. When it returns the operating system has it.
+// Append writes an event. When it returns the operating system has it, and the disk
+// a second later.
 func (l *Log) Append(event any) error {
 	line, err := json.Marshal(event)
 	if err != nil {
@@ -72,7 +78,20 @@ func (l *Log) Append(event any) error {
 	}
 	n, err := l.f.Write(line)
 	l.size += int64(n)
+	if l.sync == nil {
+		l.sync = time.AfterFunc(syncAfter, l.flush)
+	}
 	return err
+}
+
+// flush lets the disk have what was appended.
+func (l *Log) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sync = nil
+	if l.f != nil {
+		_ = l.f.Sync() // what follows will say so, too
+	}
 }
 
 // rotate gives the file another name and begins a new one.
@@ -90,7 +109,7 @@ func (l *Log) rotate() error {
 	if err := l.reopen(); err != nil {
 		return err
 	}
-	return old.Close()
+	return errors.Join(old.Sync(), old.Close())
 }
 
 // Close closes the log.
@@ -102,5 +121,8 @@ func (l *Log) Close() error {
 	}
 	f := l.f
 	l.f = nil
+	if l.sync != nil {
+		l.sync.Stop()
+	}
 	return errors.Join(f.Sync(), f.Close())
 }

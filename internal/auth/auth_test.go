@@ -2,6 +2,10 @@ package auth
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -9,11 +13,15 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/identity"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -34,7 +42,7 @@ func (f *fakeState) Token(id string) (*state.Token, error) {
 
 func (f *fakeState) Job(_ context.Context, id string) (namespace, owner string, err error) {
 	if id != "j" {
-		return "", "", state.ErrUnknown
+		return "", "", state.ErrUnknownJob
 	}
 	return "lab", "ann", nil
 }
@@ -71,15 +79,65 @@ func TestTokenText(t *testing.T) {
 func TestNodeKey(t *testing.T) {
 	for _, c := range []struct{ key, sent, role string }{{"k", "k", "coordinator"}, {"k", "x", ""}, {"k", "", ""}, {"", "", ""}, {"", "k", ""}} {
 		g := NewGuard(Config{Required: true, Source: &fakeState{key: c.key}})
-		id, err := g.who(incoming(NodeKeyHeader, c.sent))
+		id, err := g.who(incoming(rpc.NodeKey, c.sent))
 		if string(id.Node) != c.role || (err == nil) != (c.role != "") {
 			t.Errorf("%+v: %+v, %v", c, id, err)
 		}
 	}
 	// Where there are certificates, they say all.
-	g := NewGuard(Config{Required: true, Source: &fakeState{key: "k"}, Peer: func(context.Context) (string, bool) { return "", false }})
-	if id, err := g.who(incoming(NodeKeyHeader, "k")); err == nil || id.Node != "" {
+	g := NewGuard(Config{Required: true, Source: &fakeState{key: "k"}, Certificates: true})
+	if id, err := g.who(incoming(rpc.NodeKey, "k")); err == nil || id.Node != "" {
 		t.Errorf("a key over TLS: %+v, %v", id, err)
+	}
+}
+
+// holder returns the context of a call by the holder of a certificate.
+func holder(role identity.Role, name string, kv ...string) context.Context {
+	c := &x509.Certificate{URIs: []*url.URL{identity.Peer{Role: role, Name: name}.URI()}}
+	info := credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{c}}}}
+	return peer.NewContext(incoming(kv...), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, AuthInfo: info})
+}
+
+// Who calls over TLS, for itself or through a coordinator, with and without
+// tokens.
+func TestCertificates(t *testing.T) {
+	text, id := NewToken()
+	s := &fakeState{token: &state.Token{ID: id, Name: "ann", Role: state.Submitter, Namespaces: []string{"lab"}, Hash: Hash(text)}}
+	behalf := func(who string, more ...string) []string {
+		return append([]string{rpc.Forwarded, "1", rpc.OnBehalf, who}, more...)
+	}
+	bearer := []string{rpc.Authorization, "Bearer " + text}
+	for name, c := range map[string]struct {
+		ctx          context.Context
+		none, tokens string // node/name or user: who it is without and with tokens; empty: refused
+	}{
+		"a worker":                     {holder("worker", "w"), "worker w", "worker w"},
+		"a worker, passed on":          {holder("coordinator", "c", behalf("worker/w")...), "worker w", "worker w"},
+		"a coordinator":                {holder("coordinator", "c"), "coordinator c", "coordinator c"},
+		"a coordinator's own, marked":  {holder("coordinator", "c", rpc.Forwarded, "1"), "coordinator c", "coordinator c"},
+		"a client":                     {holder("client", "ada"), "cert:ada by ", ""},
+		"a client, passed on":          {holder("coordinator", "c", behalf("client/ada")...), "cert:ada by coordinator", ""},
+		"nobody, passed on":            {holder("coordinator", "c", behalf("-")...), " by coordinator", ""},
+		"a client with a token":        {holder("client", "ada", bearer...), "cert:ada by ", "ann by "},
+		"a token, passed on":           {holder("coordinator", "c", behalf("-", bearer...)...), " by coordinator", "ann by coordinator"},
+		"a worker's lie":               {holder("worker", "w", behalf("coordinator/c")...), "worker w", "worker w"},
+		"a client's lie":               {holder("client", "ada", behalf("coordinator/c")...), "cert:ada by ", ""},
+		"a coordinator's key over TLS": {holder("client", "ada", rpc.NodeKey, "k"), "cert:ada by ", ""},
+	} {
+		for required, want := range map[bool]string{false: c.none, true: c.tokens} {
+			who, err := NewGuard(Config{Required: required, Source: s, Certificates: true}).who(c.ctx)
+			got := ""
+			switch {
+			case err != nil:
+			case who.IsNode():
+				got = string(who.Node) + " " + who.Name
+			default:
+				got = who.User + " by " + string(who.Node)
+			}
+			if got != want {
+				t.Errorf("%s, tokens %v: %q, %v, not %q", name, required, got, err, want)
+			}
+		}
 	}
 }
 
@@ -91,8 +149,8 @@ func TestMarksAreTakenOff(t *testing.T) {
 	for _, c := range []struct {
 		more []string
 		kept bool
-	}{{nil, false}, {[]string{NodeKeyHeader, "wrong"}, false}, {[]string{NodeKeyHeader, "k"}, true}} {
-		ctx := incoming(append([]string{"authorization", "Bearer " + text, "ulisse-node-only", "1", "ulisse-forwarded", "1", "other", "x"}, c.more...)...)
+	}{{nil, false}, {[]string{rpc.NodeKey, "wrong"}, false}, {[]string{rpc.NodeKey, "k"}, true}} {
+		ctx := incoming(append([]string{"authorization", "Bearer " + text, rpc.NodeOnly, "1", rpc.Forwarded, "1", "other", "x"}, c.more...)...)
 		var got context.Context
 		_, err := g.Unary(ctx, &pb.ListJobsRequest{}, &grpc.UnaryServerInfo{FullMethod: pb.Jobs_List_FullMethodName}, func(ctx context.Context, _ any) (any, error) {
 			got = ctx
@@ -101,7 +159,7 @@ func TestMarksAreTakenOff(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := len(metadata.ValueFromIncomingContext(got, "ulisse-node-only")) > 0 && len(metadata.ValueFromIncomingContext(got, "ulisse-forwarded")) > 0
+		kept := len(metadata.ValueFromIncomingContext(got, rpc.NodeOnly)) > 0 && len(metadata.ValueFromIncomingContext(got, rpc.Forwarded)) > 0
 		if kept != c.kept || len(metadata.ValueFromIncomingContext(got, "other")) != 1 {
 			t.Errorf("%v: the marks are there: %v", c.more, kept)
 		}
@@ -166,7 +224,7 @@ func FuzzWho(f *testing.F) {
 	f.Add("bearer uls_aaaaaaaaaa_", "", "")
 	f.Add("Basic x", "*", "k ")
 	f.Fuzz(func(t *testing.T, authorization, namespace, key string) {
-		who, err := g.who(incoming("authorization", authorization, NamespaceKey, namespace, NodeKeyHeader, key))
+		who, err := g.who(incoming("authorization", authorization, rpc.Namespace, namespace, rpc.NodeKey, key))
 		if err == nil && (who.User != "ann" || !strings.HasSuffix(authorization, text)) {
 			t.Errorf("%q is taken for %+v", authorization, who)
 		}

@@ -17,32 +17,21 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/identity"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
-// Metadata that calls carry.
-const (
-	authorizationKey = "authorization"
-	// NodeKeyHeader carries the key that coordinators share.
-	NodeKeyHeader = "ulisse-node-key"
-	// NamespaceKey names the namespace that a user works in.
-	NamespaceKey = "ulisse-namespace"
-	// The gateway tells by this where a request came from.
-	forwardedForKey = "x-forwarded-for"
-)
-
-// insideKey carries a secret of this process: what it asks itself, for pages that
-// several look at, is not asked by any of them.
-const insideKey = "ulisse-inside"
-
 // marks are the metadata by which nodes mark calls among themselves.
-var marks = []string{"ulisse-forwarded", "ulisse-node-only", NodeKeyHeader}
+var marks = []string{rpc.Forwarded, rpc.NodeOnly, rpc.NodeKey}
 
 // Source is the replicated state, as far as it says who may do what.
 type Source interface {
 	// Token returns a token, or state.ErrToken.
 	Token(id string) (*state.Token, error)
-	// Job returns the namespace and the owner of a job, or state.ErrUnknown.
+	// Job returns the namespace and the owner of a job, or state.ErrUnknownJob.
 	Job(ctx context.Context, id string) (namespace, owner string, err error)
 	// NodeKey returns the key that coordinators share.
 	NodeKey() string
@@ -53,21 +42,25 @@ type Config struct {
 	// Required: callers have to say who they are. Otherwise all are administrators.
 	Required bool
 	Source   Source
-	// Peer returns the role in a caller's certificate, verified; false where the
-	// connection has none.
-	Peer func(context.Context) (role string, ok bool)
+	// Certificates: nodes are known by them (package identity), not by a key.
+	Certificates bool
 	// Foreign verifies tokens that are not the cluster's own; nil refuses them.
 	Foreign func(ctx context.Context, text string) (*Identity, error)
 	Limits  *Limits     // none if nil
 	Audit   func(Event) // what is to be kept of calls; not if nil
-	Now     func() time.Time
+	// AuditStrangers is what is to be kept of callers who are not known; Audit if nil.
+	AuditStrangers func(Event)
+	AuditReads     bool // also calls that take data or draws are kept
+	Now            func() time.Time
 }
 
 // Guard is what stands before the RPCs of a server.
 type Guard struct {
 	Config
-	secret  string
-	streams streams
+	secret    string
+	streams   streams
+	receiving *rpc.Share
+	refusals  refusals
 }
 
 // NewGuard returns a guard. Its Run has to be running for tokens that are
@@ -76,13 +69,13 @@ func NewGuard(c Config) *Guard {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Guard{Config: c, secret: rand.Text()}
+	return &Guard{Config: c, secret: rand.Text(), receiving: &rpc.Share{Each: receiveEach, All: receiveAll}}
 }
 
 // Inside returns the context of calls that this process makes for itself over the
 // connection within it: they are a coordinator's.
 func (g *Guard) Inside(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, insideKey, g.secret)
+	return metadata.AppendToOutgoingContext(ctx, rpc.Inside, g.secret)
 }
 
 // who returns who calls.
@@ -90,27 +83,26 @@ func (g *Guard) who(ctx context.Context) (*Identity, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	within := isWithin(ctx)
 	id := &Identity{From: from(ctx, md, within)}
-	if n := md.Get(NamespaceKey); len(n) > 0 {
+	if n := md.Get(rpc.Namespace); len(n) > 0 {
 		if len(n) > 1 || state.CheckName(n[0]) != nil {
-			return id, status.Error(codes.InvalidArgument, "the metadata "+NamespaceKey+" is not the name of one namespace")
+			return id, status.Error(codes.InvalidArgument, "the metadata "+rpc.Namespace+" is not the name of one namespace")
 		}
 		id.Working = n[0]
 	}
-	if !within {
-		id.Node = g.node(ctx, md)
-	} else if sent := md.Get(insideKey); len(sent) == 1 && same(g.secret, sent[0]) {
-		id.Node = Coordinator
-	}
+	by := g.node(ctx, md, within, id)
 	if !g.Required {
-		if id.Node != "" && len(md.Get(markForwarded)) == 0 {
+		if id.Node != "" {
 			return id, nil
 		}
 		user := Anybody()
-		user.open = !within && g.Peer == nil
-		user.From, user.Working, user.Node = id.From, id.Working, id.Node
+		user.open = !within && !g.Certificates
+		if p, ok := identity.FromContext(ctx); ok && p.Name != "" {
+			user.User = "cert:" + p.Name
+		}
+		user.From, user.Working, user.Node = id.From, id.Working, by
 		return user, nil
 	}
-	sent := md.Get(authorizationKey)
+	sent := md.Get(rpc.Authorization)
 	switch {
 	case len(sent) > 1:
 		return id, status.Error(codes.Unauthenticated, "more than one token was sent")
@@ -129,25 +121,27 @@ func (g *Guard) who(ctx context.Context) (*Identity, error) {
 	}
 	user.From, user.Working = id.From, id.Working
 	if user.Node == "" {
-		user.Node = id.Node // who passes it on
+		user.Node = by
 	}
 	return user, nil
 }
-
-const markForwarded = "ulisse-forwarded"
 
 // isWithin reports whether a call comes over a connection within this process:
 // from its gateway to JSON, which tells where requests came from. Nodes do not
 // call there.
 func isWithin(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
-	return ok && p.Addr.Network() == "bufconn"
+	if !ok {
+		return false
+	}
+	_, ok = p.AuthInfo.(identity.Local)
+	return ok
 }
 
 // from returns a caller's address, without its port.
 func from(ctx context.Context, md metadata.MD, within bool) string {
 	if within { // the last of the list is what the gateway itself saw
-		if f := md.Get(forwardedForKey); len(f) > 0 {
+		if f := md.Get(rpc.ForwardedFor); len(f) > 0 {
 			list := strings.Split(f[len(f)-1], ",")
 			return strings.TrimSpace(list[len(list)-1])
 		}
@@ -163,22 +157,28 @@ func from(ctx context.Context, md metadata.MD, within bool) string {
 	return "unknown"
 }
 
-// node returns the role of a node that calls.
-func (g *Guard) node(ctx context.Context, md metadata.MD) Node {
-	if g.Peer != nil {
-		if role, ok := g.Peer(ctx); ok {
-			if n := Node(role); n == Coordinator || n == Worker {
-				return n
-			}
+// node notes in id which node a call is made for, if it is one, and returns the
+// node that makes it: for itself, or for whoever asked there.
+func (g *Guard) node(ctx context.Context, md metadata.MD, within bool, id *Identity) (by Node) {
+	switch sent := md.Get(rpc.Inside); {
+	case within && len(sent) == 1 && same(g.secret, sent[0]):
+		id.Node = Coordinator
+		return Coordinator
+	case g.Certificates:
+		if p, ok := identity.FromContext(ctx); ok && p.Role != identity.Client {
+			id.Node, id.Name = Node(p.Role), p.Name
 		}
-		return "" // where there are certificates they say all
+		if p, ok := identity.Wire(ctx); ok && p.Role != identity.Client {
+			by = Node(p.Role)
+		}
+		return by // where there are certificates they say all
 	}
-	if sent := md.Get(NodeKeyHeader); len(sent) == 1 && g.Source != nil {
+	if sent := md.Get(rpc.NodeKey); len(sent) == 1 && !within && g.Source != nil {
 		if key := g.Source.NodeKey(); key != "" && same(key, sent[0]) {
-			return Coordinator
+			id.Node = Coordinator
 		}
 	}
-	return ""
+	return id.Node
 }
 
 // user returns whose token this is.
@@ -225,51 +225,58 @@ func (g *Guard) live(k *state.Token) error {
 	return nil
 }
 
+// roles are those of users, as rules name them.
+var roles = map[state.Role]pb.Rule_Role{state.Viewer: pb.Rule_VIEWER, state.Submitter: pb.Rule_SUBMITTER, state.Admin: pb.Rule_ADMIN}
+
+// nodes are those of the cluster, as rules name them.
+var nodes = map[Node]pb.Rule_Node{Coordinator: pb.Rule_COORDINATOR, Worker: pb.Rule_WORKER}
+
 // allow returns an error for a call that the rule does not allow, as far as that
 // can be told without the request.
-func (g *Guard) allow(id *Identity, rule *Rule, method string) error {
-	if rule.Public || slices.Contains(rule.Nodes, id.Node) || id.open && len(rule.Nodes) > 0 {
+func (g *Guard) allow(id *Identity, rule *pb.Rule, method string) error {
+	if id.Role == "" && id.Node != "" && slices.Contains(rule.Nodes, nodes[id.Node]) || id.open && len(rule.Nodes) > 0 {
 		return nil
 	}
 	name := method[strings.LastIndexByte(method, '/')+1:]
 	switch {
-	case rule.Role == "":
+	case rule.Role == pb.Rule_NONE:
 		return status.Errorf(codes.PermissionDenied, "%s is for the cluster's own nodes: %s", name, listNodes(rule.Nodes))
-	case id.Role == "" && id.Node != "":
+	case id.IsNode():
 		return status.Errorf(codes.PermissionDenied, "%s is not for a %s", name, id.Node)
-	case !id.at(rule.Role):
-		return status.Errorf(codes.PermissionDenied, "%s takes the role %s, and this token has the role %s", name, rule.Role, cmp.Or(id.Role, "none"))
+	case roles[id.Role] < rule.Role:
+		return status.Errorf(codes.PermissionDenied, "%s takes the role %s, and this token has the role %s", name,
+			strings.ToLower(rule.Role.String()), cmp.Or(id.Role, "none"))
 	case rule.Whole && !id.All():
 		return status.Errorf(codes.PermissionDenied, "%s concerns the whole cluster, and this token is for the namespaces %s", name, strings.Join(id.Namespaces, ", "))
 	}
 	return nil
 }
 
-func listNodes(nodes []Node) string {
+func listNodes(nodes []pb.Rule_Node) string {
 	var s []string
 	for _, n := range nodes {
-		s = append(s, string(n)+"s")
+		s = append(s, strings.ToLower(n.String())+"s")
 	}
 	return strings.Join(s, " and ")
 }
 
 // allowJob returns an error for a request that names a job that is not the
 // caller's to see, or to change.
-func (g *Guard) allowJob(ctx context.Context, id *Identity, rule *Rule, req any) error {
-	if rule.Job == nil || id.All() && (!rule.Own || id.at(state.Admin)) {
+func (g *Guard) allowJob(ctx context.Context, id *Identity, rule *pb.Rule, req any) error {
+	if rule.GetJob() == "" || id.All() && (!rule.Own || id.at(state.Admin)) {
 		return nil // there may be no such job: the handler says so
 	}
 	m, ok := req.(proto.Message)
 	if !ok {
 		return status.Error(codes.Internal, "a request that is no message")
 	}
-	namespace, owner, err := g.Source.Job(ctx, rule.Job(m))
+	namespace, owner, err := g.Source.Job(ctx, rpc.Job(rule, m))
 	if err == nil && !id.Sees(namespace) {
-		err = state.ErrUnknown
+		err = state.ErrUnknownJob
 	}
 	switch {
-	case errors.Is(err, state.ErrUnknown):
-		return status.Error(codes.NotFound, state.ErrUnknown.Error())
+	case errors.Is(err, state.ErrUnknownJob):
+		return status.Error(codes.NotFound, state.ErrUnknownJob.Error())
 	case err != nil:
 		return err
 	case rule.Own && owner != id.User && !id.at(state.Admin):
@@ -283,9 +290,9 @@ func (g *Guard) allowJob(ctx context.Context, id *Identity, rule *Rule, req any)
 func (g *Guard) clean(ctx context.Context, id *Identity) context.Context {
 	ctx = With(ctx, id)
 	md, _ := metadata.FromIncomingContext(ctx)
-	if len(md.Get(insideKey)) > 0 {
+	if len(md.Get(rpc.Inside)) > 0 {
 		md = md.Copy()
-		md.Delete(insideKey)
+		md.Delete(rpc.Inside)
 		ctx = metadata.NewIncomingContext(ctx, md)
 	}
 	if id.Node != "" || id.open || !slices.ContainsFunc(marks, func(k string) bool { return len(md.Get(k)) > 0 }) {

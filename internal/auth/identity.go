@@ -19,12 +19,13 @@ const (
 
 // Identity is who calls.
 type Identity struct {
-	User       string // empty where nobody is asked, and of nodes
+	User       string // empty of nodes, and where nobody is asked and shows no certificate
 	Role       state.Role
 	Namespaces []string // state.AllNamespaces stands for all
 	Token      string   // id
 	Expires    time.Time
 	Node       Node   // what the caller, or who passes its call on, is
+	Name       string // of a node, as its certificate has it; empty where several share one
 	From       string // its address
 	Working    string // the namespace that it wants to work in, if it says so
 
@@ -104,8 +105,7 @@ func (i *Identity) Shows(namespace string) bool {
 	return i.Sees(namespace) && (i.Working == "" || i.Working == namespace)
 }
 
-// rank orders the roles of users.
-var rank = map[state.Role]int{state.Viewer: 1, state.Submitter: 2, state.Admin: 3}
-
 // at reports whether the caller is a user of a role, or of one above.
-func (i *Identity) at(least state.Role) bool { return rank[i.Role] > 0 && rank[i.Role] >= rank[least] }
+func (i *Identity) at(least state.Role) bool {
+	return roles[i.Role] > 0 && roles[i.Role] >= roles[least]
+}

@@ -2,85 +2,53 @@ package auth
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
-// Event is a call as the audit log keeps it.
-type Event struct {
-	Time    time.Time     `json:"time"`
-	User    string        `json:"user,omitempty"`
-	Token   string        `json:"token,omitempty"` // id
-	Role    state.Role    `json:"role,omitempty"`
-	Node    Node          `json:"node,omitempty"` // that called, or passed the call on
-	From    string        `json:"from"`           // address
-	Passed  bool          `json:"passed_on,omitempty"`
-	Method  string        `json:"method"`
-	What    string        `json:"what,omitempty"` // what the request names
-	Outcome string        `json:"outcome"`        // OK, or the code of the error
-	Error   string        `json:"error,omitempty"`
-	Took    time.Duration `json:"took_ns"`
-}
-
 // begin decides about a call as far as that can be told without its request.
-func (g *Guard) begin(ctx context.Context, method string) (id *Identity, rule Rule, err error) {
-	rule, ok := Rules[method]
-	if !ok {
-		return &Identity{From: "unknown"}, rule, noRule(method)
-	}
+func (g *Guard) begin(ctx context.Context, method string) (id *Identity, rule *pb.Rule, err error) {
 	id, err = g.who(ctx)
+	if rule = rpc.RuleOf(method); rule == nil && !rpc.Public(method) {
+		return id, rule, noRule(method)
+	}
+	if err != nil && rule != nil {
+		return id, rule, err // before the rate: others' calls from an address do not hide that a token was revoked
+	}
 	key := id.key()
-	if id.open && len(rule.Nodes) > 0 {
+	if id.open && len(rule.GetNodes()) > 0 {
 		key = "" // it may be a node's
 	}
 	if limited := g.Limits.Call(key, g.Now()); limited != nil {
 		return id, rule, limited
 	}
-	if rule.Public {
-		return id, rule, nil
+	if rule == nil {
+		return id, rule, nil // everybody may
 	}
-	if err == nil {
-		err = g.allow(id, &rule, method)
-	}
-	return id, rule, err
-}
-
-// note keeps a call that changed something, or was not allowed.
-func (g *Guard) note(ctx context.Context, id *Identity, rule *Rule, method, what string, start time.Time, err error) {
-	code := status.Code(err)
-	if g.Audit == nil || !(rule.Change && !id.IsNode() || code == codes.Unauthenticated || code == codes.PermissionDenied) {
-		return
-	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	e := Event{Time: start.UTC(), User: id.User, Token: id.Token, Role: id.Role, Node: id.Node, From: id.From, Method: method, What: what,
-		Passed: id.Node != "" && len(md.Get(markForwarded)) > 0, Outcome: code.String(), Took: g.Now().Sub(start)}
-	if err != nil {
-		e.Error = short(status.Convert(err).Message())
-	}
-	g.Audit(e)
+	return id, rule, g.allow(id, rule, method)
 }
 
 // Unary is the interceptor of calls with one request and one answer.
 func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	start := g.Now()
+	received(ctx)
 	id, rule, err := g.begin(ctx, info.FullMethod)
 	if err == nil {
-		err = g.allowJob(ctx, id, &rule, req)
+		err = g.allowJob(ctx, id, rule, req)
 	}
 	if err == nil {
 		resp, err = handler(g.clean(ctx, id), req)
 	}
-	g.note(ctx, id, &rule, info.FullMethod, named(req), start, err)
+	g.note(ctx, id, rule, info.FullMethod, named(req, inRequests), named(resp, inAnswers), start, err)
 	return resp, err
 }
 
@@ -88,11 +56,12 @@ func (g *Guard) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 func (g *Guard) Stream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	start := g.Now()
 	id, rule, err := g.begin(s.Context(), info.FullMethod)
-	guarded := &stream{ServerStream: s, check: func(ctx context.Context, req any) error { return g.allowJob(ctx, id, &rule, req) }}
+	defer received(s.Context()) // also if no message comes
+	guarded := &stream{ServerStream: s, check: func(ctx context.Context, req any) error { return g.allowJob(ctx, id, rule, req) }}
 	if err == nil {
 		err = g.serve(srv, guarded, id, handler)
 	}
-	g.note(s.Context(), id, &rule, info.FullMethod, guarded.what, start, err)
+	g.note(s.Context(), id, rule, info.FullMethod, guarded.what, guarded.made, start, err)
 	return err
 }
 
@@ -102,15 +71,25 @@ func (g *Guard) serve(srv any, s *stream, id *Identity, handler grpc.StreamHandl
 		return err
 	}
 	defer end()
-	ctx, cancel := context.WithCancelCause(g.clean(s.Context(), id))
-	defer cancel(nil)
-	defer g.streams.add(id, cancel)()
+	ctx, done := g.Valid(g.clean(s.Context(), id), id)
+	defer done()
 	s.ctx = ctx
 	err = handler(srv, s)
 	if cause, ok := context.Cause(ctx).(ended); ok {
 		return cause.error
 	}
 	return err
+}
+
+// Valid returns a context that ends, with the reason as its cause, when the
+// caller's token is revoked or expires. done is to be called at the end.
+func (g *Guard) Valid(ctx context.Context, id *Identity) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	remove := g.streams.add(id, cancel)
+	return ctx, func() {
+		remove()
+		cancel(nil)
+	}
 }
 
 // stream is a stream whose first message is checked.
@@ -120,6 +99,9 @@ type stream struct {
 	check func(ctx context.Context, req any) error
 	seen  bool
 	what  string
+
+	answered bool
+	made     string
 }
 
 func (s *stream) Context() context.Context {
@@ -133,12 +115,22 @@ func (s *stream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil || s.seen {
 		return err
 	}
-	s.seen, s.what = true, named(m)
+	received(s.Context())
+	s.seen, s.what = true, named(m, inRequests)
 	return s.check(s.ctx, m)
+}
+
+func (s *stream) SendMsg(m any) error {
+	if !s.answered {
+		s.answered, s.made = true, named(m, inAnswers)
+	}
+	return s.ServerStream.SendMsg(m)
 }
 
 // ended is why a stream was ended: the token is not valid any more.
 type ended struct{ error }
+
+func (e ended) Unwrap() error { return e.error }
 
 // streams are those that are under way, by the token that they were opened with.
 type streams struct {
@@ -174,17 +166,19 @@ func (s *streams) add(id *Identity, cancel context.CancelCauseFunc) (remove func
 // recheckEvery is how long a stream may outlive its token.
 const recheckEvery = 500 * time.Millisecond
 
-// Run ends streams whose token has been revoked, or has expired, until ctx is
-// done.
+// Run ends streams whose token has been revoked, or has expired, and keeps the
+// audit log whole, until ctx is done.
 func (g *Guard) Run(ctx context.Context) {
 	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			g.refusals.flush(g, g.Now().Add(refusalEvery))
 			return
 		case <-tick.C:
 			g.recheck()
+			g.refusals.flush(g, g.Now())
 		}
 	}
 }
@@ -214,39 +208,4 @@ func (g *Guard) recheck() {
 			o.cancel(ended{err})
 		}
 	}
-}
-
-// named returns what a request names: its short texts of these names. Contents
-// and secrets have others.
-func named(req any) string {
-	m, ok := req.(proto.Message)
-	if !ok {
-		return ""
-	}
-	out := ""
-	fields := m.ProtoReflect().Descriptor().Fields()
-	for i := range fields.Len() {
-		f := fields.Get(i)
-		switch f.Name() {
-		case "id", "name", "job", "sha256", "namespace", "client_id", "role", "data":
-		default:
-			continue
-		}
-		if f.Kind() != protoreflect.StringKind || f.IsList() || !m.ProtoReflect().Has(f) {
-			continue
-		}
-		if out != "" {
-			out += " "
-		}
-		out += fmt.Sprintf("%s=%s", f.Name(), short(m.ProtoReflect().Get(f).String()))
-	}
-	return out
-}
-
-// short bounds a text.
-func short(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/time/rate"
 
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -31,7 +32,7 @@ func ParseGrant(s string) (g Grant, err error) {
 	}
 	role, names, ok := strings.Cut(s[i+1:], ":")
 	g = Grant{Group: s[:i], Role: state.Role(role), Namespaces: strings.Split(names, ",")}
-	if !ok || rank[g.Role] == 0 {
+	if !ok || roles[g.Role] == 0 {
 		return g, fmt.Errorf("%q: the role is viewer, submitter or admin, with namespaces after a colon", s)
 	}
 	for _, n := range g.Namespaces {
@@ -61,11 +62,29 @@ type OIDC struct {
 var signatures = []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA}
 
 // askTime bounds a question to the provider, askAgain the pause after one that
-// failed.
+// failed, and between those for new keys: whoever shows a token of an unknown key
+// makes us ask. askAtOnce is how many may come at once.
 const (
-	askTime  = 10 * time.Second
-	askAgain = 5 * time.Second
+	askTime   = 10 * time.Second
+	askAgain  = 5 * time.Second
+	askAtOnce = 4
 )
+
+// seldom asks at most so often.
+type seldom struct {
+	http.RoundTripper // the default one if nil
+	limit             *rate.Limiter
+}
+
+func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !s.limit.Allow() {
+		return nil, errors.New("it was asked a moment ago")
+	}
+	if s.RoundTripper == nil {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	return s.RoundTripper.RoundTrip(r)
+}
 
 var subjectForm = regexp.MustCompile(`^[!-~]{1,200}$`)
 
@@ -78,10 +97,11 @@ func (o *OIDC) get() (*oidc.IDTokenVerifier, error) {
 	if time.Since(o.failed) < askAgain {
 		return nil, errors.New("the identity provider did not answer a moment ago")
 	}
-	client := o.Client
-	if client == nil {
-		client = &http.Client{Timeout: askTime}
+	client := &http.Client{Timeout: askTime}
+	if o.Client != nil {
+		*client = *o.Client
 	}
+	client.Transport = &seldom{client.Transport, rate.NewLimiter(rate.Every(askAgain), askAtOnce)}
 	// The provider's keys are fetched later, with this context.
 	p, err := oidc.NewProvider(oidc.ClientContext(context.Background(), client), o.Issuer)
 	if err != nil {
@@ -122,10 +142,10 @@ func (o *OIDC) Verify(ctx context.Context, text string) (*Identity, error) {
 	id := &Identity{User: "oidc:" + name, Expires: t.Expiry}
 	groups := texts(claims[orDefault(o.GroupsClaim, "groups")])
 	for _, g := range o.Grants {
-		if !slices.Contains(groups, g.Group) || rank[g.Role] < rank[id.Role] {
+		if !slices.Contains(groups, g.Group) || roles[g.Role] < roles[id.Role] {
 			continue
 		}
-		if rank[g.Role] > rank[id.Role] {
+		if roles[g.Role] > roles[id.Role] {
 			id.Role, id.Namespaces = g.Role, nil
 		}
 		id.Namespaces = append(id.Namespaces, g.Namespaces...)

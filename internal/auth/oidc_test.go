@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,7 +65,9 @@ func TestOIDC(t *testing.T) {
 		json.NewEncoder(w).Encode(map[string]any{"issuer": issuer.URL, "jwks_uri": issuer.URL + "/keys", "authorization_endpoint": issuer.URL,
 			"token_endpoint": issuer.URL, "id_token_signing_alg_values_supported": []string{"RS256", "ES256", "none", "HS256"}})
 	})
+	var asked atomic.Int64
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
 		json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: rsaKey.Public(), KeyID: "r", Use: "sig"}, {Key: ecKey.Public(), KeyID: "e", Use: "sig"}}})
 	})
 	var grants []Grant
@@ -121,6 +124,15 @@ func TestOIDC(t *testing.T) {
 		if id, err := o.Verify(t.Context(), c.text); err == nil || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: %+v, %v, not %q", name, id, err, c.message)
 		}
+	}
+	// Whoever makes up keys does not make us ask for each.
+	for range 100 {
+		if _, err := o.Verify(t.Context(), sign(t, jose.ES256, stranger, rand.Text(), claims(nil))); err == nil {
+			t.Fatal("a token of a stranger is taken")
+		}
+	}
+	if n := asked.Load(); n > 2*askAtOnce {
+		t.Errorf("the provider was asked for its keys %d times", n)
 	}
 	// A guard takes both kinds of tokens.
 	g := NewGuard(Config{Required: true, Source: &fakeState{}, Foreign: o.Verify})

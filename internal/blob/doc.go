@@ -9,7 +9,7 @@
 //	DIR/lock          held by the process that has the store open
 //	DIR/blobs/ADDR    whole blobs; the modification time is that of the commit
 //	DIR/sums/ADDR     hashes of their chunks; the modification time is that of the last use
-//	DIR/partial/ADDR  the first bytes of blobs to come
+//	DIR/partial/ADDR  the first bytes of blobs to come; ADDR-TAG, of an owner's upload
 //
 // Chunk hashes are kept beside the blob, rather than the blob hashed once after
 // a start, because data are read again long after they were opened, and a disk
@@ -45,9 +45,10 @@ var (
 // Info tells what there is of a blob.
 type Info struct {
 	Addr     string
-	Size     int64 // of the whole blob; 0 if it is not Complete
-	Present  int64 // bytes that are here
-	Complete bool  // whole and verified
+	Owner    string // tag of whose partial it is; empty: nobody's in particular
+	Size     int64  // of the whole blob; 0 if it is not Complete
+	Present  int64  // bytes that are here
+	Complete bool   // whole and verified
 	Stored   time.Time
 	Used     time.Time // last opened or committed
 }

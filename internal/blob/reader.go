@@ -183,11 +183,11 @@ func (r *Reader) Close() error {
 
 // ReadPartial reads bytes of a blob that is not yet whole, which therefore
 // cannot be verified. It is how an upload moves to another node.
-func (s *Store) ReadPartial(addr string, p []byte, off int64) (int, error) {
+func (u Uploads) ReadPartial(addr string, p []byte, off int64) (int, error) {
 	if err := CheckAddress(addr); err != nil {
 		return 0, err
 	}
-	f, err := os.Open(s.partialPath(addr))
+	f, err := os.Open(u.s.partialPath(u.key(addr)))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, ErrNotFound
 	}

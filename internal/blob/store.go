@@ -1,16 +1,21 @@
 package blob
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // Options of a store. The zero value sets no limits.
@@ -33,9 +38,9 @@ type Store struct {
 	crash func(step int) bool // stops a commit before this step; for tests
 
 	mu      sync.Mutex
-	writers map[string]*Writer
+	writers map[string]*Writer // by partial
 	readers map[string]int
-	claimed int64 // bytes that open writers have yet to write
+	claimed int64 // bytes of the disk that are promised to open writers
 }
 
 // Open opens the store in dir, which is made if it is not there. Only one
@@ -74,7 +79,7 @@ func (s *Store) Close() error { return s.lock.Close() }
 // clean removes what a crash left that is of no use: files that were not yet
 // renamed, and hashes and partials whose blob is not, or is already, there.
 func (s *Store) clean() error {
-	if err := syncDir(s.dir); err != nil {
+	if err := atomicfile.SyncDir(s.dir); err != nil {
 		return err
 	}
 	whole, err := names(filepath.Join(s.dir, "blobs"))
@@ -87,8 +92,9 @@ func (s *Store) clean() error {
 			return err
 		}
 		for _, name := range files {
-			_, there := slices.BinarySearch(whole, name)
-			if CheckAddress(name) != nil || there != (d == "sums") {
+			addr, _, _ := strings.Cut(name, ownerMark)
+			_, there := slices.BinarySearch(whole, addr)
+			if CheckAddress(addr) != nil || there != (d == "sums") {
 				if err := os.Remove(filepath.Join(s.dir, d, name)); err != nil {
 					return err
 				}
@@ -98,16 +104,83 @@ func (s *Store) clean() error {
 	return nil
 }
 
-func (s *Store) blobPath(addr string) string    { return filepath.Join(s.dir, "blobs", addr) }
-func (s *Store) sumsPath(addr string) string    { return filepath.Join(s.dir, "sums", addr) }
-func (s *Store) partialPath(addr string) string { return filepath.Join(s.dir, "partial", addr) }
+func (s *Store) blobPath(addr string) string   { return filepath.Join(s.dir, "blobs", addr) }
+func (s *Store) sumsPath(addr string) string   { return filepath.Join(s.dir, "sums", addr) }
+func (s *Store) partialPath(key string) string { return filepath.Join(s.dir, "partial", key) }
 
-// Stat tells what there is of a blob. If nothing is, the error is ErrNotFound.
+// Uploads are the partial blobs of one owner. Each owner has its own: what one has
+// sent is neither shown to others nor finished, or begun anew, by them.
+type Uploads struct {
+	s   *Store
+	tag string
+}
+
+// ownerMark stands in the name of a partial before its owner's tag.
+const ownerMark = "-"
+
+// Of returns the uploads of an owner; with no name those that are nobody's in
+// particular, such as copies from other nodes.
+func (s *Store) Of(owner string) Uploads {
+	if owner == "" {
+		return Uploads{s: s}
+	}
+	h := sha256.Sum256([]byte(owner))
+	return Uploads{s, ownerMark + hex.EncodeToString(h[:8])}
+}
+
+// key returns the name of a partial.
+func (u Uploads) key(addr string) string { return addr + u.tag }
+
+// Present returns how many bytes of a blob are there that is not whole yet.
+func (u Uploads) Present(addr string) (int64, error) {
+	if err := CheckAddress(addr); err != nil {
+		return 0, err
+	}
+	fi, err := os.Stat(u.s.partialPath(u.key(addr)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return fi.Size(), nil
+}
+
+// Usage returns the bytes that the owner's partials take.
+func (u Uploads) Usage() (n int64, err error) {
+	all, err := u.s.List()
+	for _, in := range all {
+		if !in.Complete && in.Owner == u.tag {
+			n += in.Present
+		}
+	}
+	return n, err
+}
+
+// Stat tells what there is of a blob, of partials only of one that is nobody's in
+// particular. If nothing is, the error is ErrNotFound.
 func (s *Store) Stat(addr string) (Info, error) {
 	if err := CheckAddress(addr); err != nil {
 		return Info{}, err
 	}
+	return s.stat(addr)
+}
+
+// stat tells what there is under a key.
+func (s *Store) stat(key string) (Info, error) {
+	addr, tag, owned := strings.Cut(key, ownerMark)
 	in := Info{Addr: addr}
+	if owned {
+		in.Owner = ownerMark + tag
+		fi, err := os.Stat(s.partialPath(key))
+		if errors.Is(err, fs.ErrNotExist) {
+			return in, ErrNotFound
+		}
+		if err == nil {
+			in.Present, in.Used = fi.Size(), fi.ModTime()
+		}
+		return in, err
+	}
 	fi, err := os.Stat(s.blobPath(addr))
 	if err == nil {
 		in.Complete, in.Size, in.Stored, in.Used = true, fi.Size(), fi.ModTime(), fi.ModTime()
@@ -130,7 +203,7 @@ func (s *Store) Stat(addr string) (Info, error) {
 	return in, nil
 }
 
-// List returns all blobs and partials, sorted by address.
+// List returns all blobs and partials, sorted by address, then owner.
 func (s *Store) List() ([]Info, error) {
 	var all []string
 	for _, d := range []string{"blobs", "partial"} {
@@ -142,10 +215,14 @@ func (s *Store) List() ([]Info, error) {
 	}
 	slices.Sort(all)
 	var out []Info
-	for _, addr := range slices.Compact(all) {
-		in, err := s.Stat(addr)
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrAddress) {
-			continue // gone in the meantime, or not ours
+	for _, key := range slices.Compact(all) {
+		addr, _, _ := strings.Cut(key, ownerMark)
+		if CheckAddress(addr) != nil {
+			continue // not ours
+		}
+		in, err := s.stat(key)
+		if errors.Is(err, ErrNotFound) {
+			continue // gone in the meantime
 		}
 		if err != nil {
 			return nil, err
@@ -169,14 +246,18 @@ func (s *Store) Delete(addr string) error {
 	return s.remove(addr)
 }
 
-// remove removes the files of a blob; s.mu is held. The blob goes first, so
+// remove removes the files of a key; s.mu is held. The blob goes first, so
 // that it is either whole or not there.
-func (s *Store) remove(addr string) error {
-	if s.writers[addr] != nil {
+func (s *Store) remove(key string) error {
+	if s.writers[key] != nil {
 		return ErrBusy
 	}
 	gone := false
-	for _, path := range []string{s.blobPath(addr), s.sumsPath(addr), s.partialPath(addr)} {
+	paths := []string{s.partialPath(key)}
+	if CheckAddress(key) == nil {
+		paths = []string{s.blobPath(key), s.sumsPath(key), s.partialPath(key)}
+	}
+	for _, path := range paths {
 		err := os.Remove(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -186,23 +267,27 @@ func (s *Store) remove(addr string) error {
 	if !gone {
 		return ErrNotFound
 	}
-	return syncDir(filepath.Join(s.dir, "blobs"))
+	return atomicfile.SyncDir(filepath.Join(s.dir, "blobs"))
 }
 
 // Collect deletes the blobs and partials that were last used, written or stored
 // longer ago than olderThan and that keep does not want to keep, and returns
 // their addresses. What is being read or written stays.
 func (s *Store) Collect(keep func(addr string) bool, olderThan time.Duration) ([]string, error) {
+	return s.collect(func(in Info) bool { return keep(in.Addr) }, olderThan)
+}
+
+func (s *Store) collect(keep func(Info) bool, olderThan time.Duration) ([]string, error) {
 	all, err := s.List()
 	if err != nil {
 		return nil, err
 	}
 	var gone []string
 	for _, in := range all {
-		if s.o.Now().Sub(in.Used) < olderThan || keep(in.Addr) {
+		if s.o.Now().Sub(in.Used) < olderThan || keep(in) {
 			continue
 		}
-		switch err := s.Delete(in.Addr); {
+		switch err := s.drop(in); {
 		case err == nil:
 			gone = append(gone, in.Addr)
 		case !errors.Is(err, ErrInUse) && !errors.Is(err, ErrBusy) && !errors.Is(err, ErrNotFound):
@@ -212,13 +297,19 @@ func (s *Store) Collect(keep func(addr string) bool, olderThan time.Duration) ([
 	return gone, nil
 }
 
+// drop removes a blob, or a partial.
+func (s *Store) drop(in Info) error {
+	if in.Owner == "" {
+		return s.Delete(in.Addr)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.remove(in.Addr + in.Owner)
+}
+
 // ExpirePartials removes the partials to which nothing was added for age.
 func (s *Store) ExpirePartials(age time.Duration) ([]string, error) {
-	whole := func(addr string) bool {
-		_, err := os.Stat(s.blobPath(addr))
-		return err == nil
-	}
-	return s.Collect(whole, age)
+	return s.collect(func(in Info) bool { return in.Complete }, age)
 }
 
 // Usage returns the bytes that blobs and partials take, hashes not counted.
@@ -250,15 +341,6 @@ func names(dir string) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // Touch counts a blob as used now, as if it had been opened.

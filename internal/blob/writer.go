@@ -6,24 +6,37 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
-// Writer appends to a partial blob. It is used by one goroutine; a blob has at
+// Writer appends to a partial blob. It is used by one goroutine; a partial has at
 // most one writer.
 type Writer struct {
 	s         *Store
-	addr      string
+	addr, key string
 	size, off int64
+	held      int64 // bytes of the disk that are promised for what comes next
 	f         *os.File
 	h         *sums
 	closed    bool
 }
 
-// Append returns a writer that goes on at offset of a blob of size bytes. What
-// is there beyond the offset is dropped; to go on where it ended, use Present of
-// Stat. The errors are ErrExists, ErrBusy, ErrOffset (there are fewer bytes),
-// ErrTooLarge and ErrDiskFull.
+// promise is how many bytes of the disk are promised to an upload at a time: who
+// says that many will come and sends few keeps nobody else from the disk.
+const promise = 64 << 20
+
+// Append is that of uploads that are nobody's in particular.
 func (s *Store) Append(addr string, size, offset int64) (*Writer, error) {
+	return s.Of("").Append(addr, size, offset)
+}
+
+// Append returns a writer that goes on at offset of a blob of size bytes. What
+// is there beyond the offset is dropped; to go on where it ended, use Present.
+// The errors are ErrExists, ErrBusy, ErrOffset (there are fewer bytes),
+// ErrTooLarge and ErrDiskFull.
+func (u Uploads) Append(addr string, size, offset int64) (*Writer, error) {
+	s := u.s
 	if err := CheckAddress(addr); err != nil {
 		return nil, err
 	}
@@ -33,7 +46,7 @@ func (s *Store) Append(addr string, size, offset int64) (*Writer, error) {
 	if size < 0 || offset < 0 || offset > size {
 		return nil, fmt.Errorf("offset %d is not in a blob of %d bytes", offset, size)
 	}
-	w := &Writer{s: s, addr: addr, size: size, h: newSums()}
+	w := &Writer{s: s, addr: addr, key: u.key(addr), size: size, h: newSums()}
 	if err := w.claim(offset); err != nil {
 		return nil, err
 	}
@@ -44,36 +57,47 @@ func (s *Store) Append(addr string, size, offset int64) (*Writer, error) {
 	return w, nil
 }
 
-// claim makes w the blob's only writer and sets the bytes to come aside.
+// claim makes w the partial's only writer and sets bytes to come aside.
 func (w *Writer) claim(offset int64) error {
 	s := w.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.writers[w.addr] != nil {
+	if s.writers[w.key] != nil {
 		return ErrBusy
 	}
 	if _, err := os.Stat(s.blobPath(w.addr)); err == nil {
 		return ErrExists
 	}
+	w.off = offset
+	if err := w.hold(); err != nil {
+		return err
+	}
+	s.writers[w.key] = w
+	return nil
+}
+
+// hold has bytes of the disk promised for what comes next; the lock is held.
+func (w *Writer) hold() error {
+	s := w.s
 	free, err := s.o.Free(s.dir)
 	if err != nil {
 		return err
 	}
-	if need := w.size - offset; free-s.claimed-s.o.Reserve < need {
+	others, rest := s.claimed-w.held, w.size-w.off
+	next := min(promise, rest)
+	if free-s.o.Reserve < rest || free-others-s.o.Reserve < next {
 		return fmt.Errorf("%w: %d bytes are to come, %d are free, %d are promised to other uploads and %d are kept free",
-			ErrDiskFull, need, free, s.claimed, s.o.Reserve)
+			ErrDiskFull, rest, free, others, s.o.Reserve)
 	}
-	w.off = offset
-	s.claimed += w.size - w.off
-	s.writers[w.addr] = w
+	w.held, s.claimed = next, others+next
 	return nil
 }
 
 func (w *Writer) release() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	w.s.claimed -= w.size - w.off
-	delete(w.s.writers, w.addr)
+	w.s.claimed -= w.held
+	delete(w.s.writers, w.key)
 	w.closed = true
 	if w.f != nil {
 		w.f.Close()
@@ -82,7 +106,7 @@ func (w *Writer) release() {
 
 // open opens the partial and hashes what it goes on from.
 func (w *Writer) open(offset int64) error {
-	path := w.s.partialPath(w.addr)
+	path := w.s.partialPath(w.key)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
@@ -119,12 +143,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	if int64(len(p)) > w.size-w.off {
 		return 0, errors.Join(fmt.Errorf("%w: there are more than %d", ErrCorrupt, w.size), w.Abort())
 	}
-	free, err := w.s.o.Free(w.s.dir)
-	if err != nil {
+	if err := w.room(int64(len(p))); err != nil {
 		return 0, err
-	}
-	if free-int64(len(p)) < w.s.o.Reserve {
-		return 0, fmt.Errorf("%w: %d bytes are free, %d are kept free", ErrDiskFull, free, w.s.o.Reserve)
 	}
 	if _, err := w.f.WriteAt(p, w.off); err != nil {
 		if isNoSpace(err) {
@@ -135,9 +155,24 @@ func (w *Writer) Write(p []byte) (int, error) {
 	w.h.Write(p)
 	w.s.mu.Lock()
 	w.off += int64(len(p))
+	w.held -= int64(len(p))
 	w.s.claimed -= int64(len(p))
 	w.s.mu.Unlock()
 	return len(p), nil
+}
+
+// room sees to it that n bytes are promised, and are there.
+func (w *Writer) room(n int64) error {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if n > w.held {
+		return w.hold()
+	}
+	free, err := w.s.o.Free(w.s.dir)
+	if err == nil && free-n < w.s.o.Reserve {
+		err = fmt.Errorf("%w: %d bytes are free, %d are kept free", ErrDiskFull, free, w.s.o.Reserve)
+	}
+	return err
 }
 
 // Close ends the writing. What was written is on disk and can be gone on from.
@@ -157,7 +192,7 @@ func (w *Writer) Abort() error {
 		return nil
 	}
 	defer w.release() // after the removal, so that no other writer's file is removed
-	return os.Remove(w.s.partialPath(w.addr))
+	return os.Remove(w.s.partialPath(w.key))
 }
 
 // Commit makes the blob visible, when it is durable, if it is whole (else
@@ -179,11 +214,11 @@ func (w *Writer) Commit() error {
 	steps := []func() error{
 		func() error { return w.f.Sync() },
 		func() error { return s.writeSums(w.addr, chunks) },
-		func() error { return os.Chtimes(s.partialPath(w.addr), now, now) },
+		func() error { return os.Chtimes(s.partialPath(w.key), now, now) },
 		func() error { return os.Chtimes(s.sumsPath(w.addr), now, now) },
-		func() error { return os.Rename(s.partialPath(w.addr), s.blobPath(w.addr)) },
-		func() error { return syncDir(filepath.Join(s.dir, "blobs")) },
-		func() error { return syncDir(filepath.Join(s.dir, "partial")) },
+		func() error { return os.Rename(s.partialPath(w.key), s.blobPath(w.addr)) },
+		func() error { return atomicfile.SyncDir(filepath.Join(s.dir, "blobs")) },
+		func() error { return atomicfile.SyncDir(filepath.Join(s.dir, "partial")) },
 	}
 	for i, step := range steps {
 		if s.crash != nil && s.crash(i) {

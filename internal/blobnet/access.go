@@ -6,11 +6,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // Access says what callers may do with blobs. Calls of other nodes, which are
@@ -24,6 +28,58 @@ type Access interface {
 	// Upload returns the namespace that the caller uploads a blob for, or an error
 	// if it has no room for so many bytes.
 	Upload(ctx context.Context, addr string, size int64) (namespace string, err error)
+	// Caller returns who calls, for whom what is under way is counted, and the
+	// namespace of theirs that they work in.
+	Caller(ctx context.Context) (who, namespace string, err error)
+}
+
+// owner returns whose partial blobs a call is about: the namespace's in which a
+// caller works, or that another node asks about.
+func (s *Service) owner(ctx context.Context) (namespace string, err error) {
+	switch {
+	case isMarked(ctx):
+		if n := metadata.ValueFromIncomingContext(ctx, rpc.Namespace); len(n) == 1 {
+			namespace = n[0]
+		}
+	case s.Access != nil:
+		_, namespace, err = s.Access.Caller(ctx)
+	}
+	return namespace, err
+}
+
+// owned lets calls to other nodes be about the partial blobs of an owner.
+func owned(ctx context.Context, owner string) context.Context {
+	if owner == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, rpc.Namespace, owner)
+}
+
+// shown are the blobs that namespaces have shown to have, every byte, and that
+// may not be recorded for them yet.
+type shown struct {
+	mu sync.Mutex
+	at map[[2]string]time.Time
+}
+
+// shownMost bounds what is remembered of that.
+const shownMost = 10_000
+
+func (s *shown) note(namespace, addr string, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at == nil || len(s.at) >= shownMost {
+		s.at = map[[2]string]time.Time{}
+	}
+	s.at[[2]string{namespace, addr}] = now
+}
+
+// lately reports whether a namespace has shown a blob within so long.
+func (s *shown) lately(namespace, addr string, now time.Time, within time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, ok := s.at[[2]string{namespace, addr}]
+	return ok && now.Sub(at) < within
 }
 
 // lookup returns what the cluster has agreed on about a blob, with the
@@ -63,7 +119,7 @@ func notThere(addr string) error {
 
 // prove takes an upload of a blob that is there already, but not for the caller:
 // who wants it has to have it, every byte.
-func prove(first *ulissev1.UploadChunk, in *receiver) (present int64, err error) {
+func prove(first *pb.UploadChunk, in *receiver) (present int64, err error) {
 	if first.GetOffset() != 0 {
 		return 0, status.Errorf(codes.OutOfRange, "the upload of blob %s has to begin at 0", first.GetSha256())
 	}

@@ -15,9 +15,8 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // Peer is a coordinator.
@@ -59,19 +58,13 @@ type Registry interface {
 // Source is a node that may have a blob.
 type Source struct {
 	Name string
-	ulissev1.DataClient
+	pb.DataClient
 }
 
-// markKey marks calls that are for the called node alone.
-const markKey = "ulisse-node-only"
+// marked marks calls that are for the called node alone.
+func marked(ctx context.Context) context.Context { return rpc.Mark(ctx, rpc.NodeOnly) }
 
-func marked(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, markKey, "1")
-}
-
-func isMarked(ctx context.Context) bool {
-	return len(metadata.ValueFromIncomingContext(ctx, markKey)) > 0
-}
+func isMarked(ctx context.Context) bool { return rpc.Marked(ctx, rpc.NodeOnly) }
 
 // allHold is the number of coordinators up to which each holds every blob.
 const allHold = 5

@@ -33,6 +33,7 @@ var storeCodes = []struct {
 	{blob.ErrNotFound, codes.NotFound},
 	{blob.ErrCorrupt, codes.DataLoss},
 	{blob.ErrBusy, codes.Aborted},
+	{blob.ErrExists, codes.Aborted}, // it has come another way: again, then
 	{blob.ErrOffset, codes.OutOfRange},
 	{blob.ErrDiskFull, codes.ResourceExhausted},
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // maxChunk is the largest chunk of an upload, in bytes.
@@ -23,18 +23,24 @@ const maxChunk = 1 << 20
 // copied to a majority of the coordinators and recorded; then it returns. An
 // upload that begins where another node's has ended first brings over what that
 // node has.
-func (s *Service) Upload(stream grpc.ClientStreamingServer[ulissev1.UploadChunk, ulissev1.Blob]) error {
+func (s *Service) Upload(stream grpc.ClientStreamingServer[pb.UploadChunk, pb.Blob]) error {
 	ctx := stream.Context()
 	if s.Registry == nil {
 		return status.Error(codes.FailedPrecondition, "a worker takes no uploads: send them to a coordinator")
 	}
 	if !isMarked(ctx) {
-		select {
-		case s.uploads <- struct{}{}:
-			defer func() { <-s.uploads }()
-		default:
-			return status.Errorf(codes.Unavailable, "%d uploads are under way, as many as are taken at once: try again", s.MaxUploads)
+		who := ""
+		if s.Access != nil {
+			var err error
+			if who, _, err = s.Access.Caller(ctx); err != nil {
+				return err
+			}
 		}
+		end, err := s.uploads.Take(who)
+		if err != nil {
+			return status.Errorf(codes.Unavailable, "too many uploads are under way, %v: try again", err)
+		}
+		defer end()
 	}
 	in := receive(stream, s.Idle)
 	first, err := in.next()
@@ -61,77 +67,105 @@ func (s *Service) Upload(stream grpc.ClientStreamingServer[ulissev1.UploadChunk,
 	return stream.SendAndClose(b)
 }
 
-func (s *Service) take(ctx context.Context, first *ulissev1.UploadChunk, in *receiver) (*ulissev1.Blob, error) {
+func (s *Service) take(ctx context.Context, first *pb.UploadChunk, in *receiver) (*pb.Blob, error) {
 	addr, size := first.GetSha256(), first.GetSize()
 	have, err := s.Store.Stat(addr)
 	if err != nil && !errors.Is(err, blob.ErrNotFound) {
 		return nil, err
 	}
-	namespace, prior := "", false
-	if !isMarked(ctx) && s.Access != nil {
-		e, known, _ := s.lookup(ctx, addr)
-		if namespace, err = s.Access.Upload(ctx, addr, size); err != nil {
+	namespace, theirs, err := s.uploader(ctx, addr, size)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case have.Complete && !theirs:
+		if present, err := prove(first, in); err != nil || present < size {
+			return &pb.Blob{Sha256: addr, Size: size}, err
+		}
+	case have.Complete && have.Size != size:
+		return nil, badField("size", "%d, but the blob of this address has %d bytes", size, have.Size)
+	case !have.Complete:
+		if err := s.bring(ctx, namespace, first); err != nil {
 			return nil, err
 		}
-		prior = known && !slices.Contains(e.Namespaces, namespace)
-	}
-	if have.Complete && have.Size != size {
-		return nil, badField("size", "%d, but the blob of this address has %d bytes", size, have.Size)
-	}
-	if have.Complete && prior {
-		if present, err := prove(first, in); err != nil || present < size {
-			return &ulissev1.Blob{Sha256: addr, Size: size}, err
+		present, err := s.write(s.Store.Of(namespace), first, in)
+		if errors.Is(err, blob.ErrExists) && isMarked(ctx) {
+			present, err = size, nil // it has come another way
 		}
-	}
-	if !have.Complete {
-		if !isMarked(ctx) && first.GetOffset() > have.Present {
-			s.bring(ctx, addr, size, have.Present, first.GetOffset())
-		}
-		present, err := s.write(first, in)
 		if err != nil {
 			return nil, err
 		}
 		if present < size {
-			return &ulissev1.Blob{Sha256: addr, Size: size, Present: present}, nil
+			return &pb.Blob{Sha256: addr, Size: size, Present: present}, nil
 		}
 	}
 	if isMarked(ctx) {
 		s.Store.Touch(addr)
-		return &ulissev1.Blob{Sha256: addr, Size: size, Present: size, Complete: true}, nil
+		return &pb.Blob{Sha256: addr, Size: size, Present: size, Complete: true}, nil
 	}
+	s.shown.note(namespace, addr, s.Now())
 	return s.publish(ctx, addr, size, namespace)
 }
 
-// bring copies the bytes from have to want of a partial blob from the peer that
-// has the most. If it fails, the upload will be told how far this node is.
-func (s *Service) bring(ctx context.Context, addr string, size, have, want int64) {
+// uploader returns the namespace that a blob is uploaded for, and whether the
+// blob is that namespace's already: others have to show that they have it, every
+// byte, wherever it comes from.
+func (s *Service) uploader(ctx context.Context, addr string, size int64) (namespace string, theirs bool, err error) {
+	if isMarked(ctx) || s.Access == nil {
+		return "", true, nil
+	}
+	if _, namespace, err = s.Access.Caller(ctx); err != nil {
+		return "", false, err
+	}
+	under, err := s.Store.Of(namespace).Usage() // other uploads, that are under way or were left
+	if err != nil {
+		return "", false, err
+	}
+	mine, err := s.Store.Of(namespace).Present(addr)
+	if err != nil {
+		return "", false, err
+	}
+	if namespace, err = s.Access.Upload(ctx, addr, size+under-mine); err != nil {
+		return "", false, err
+	}
+	e, known := s.Registry.Lookup(addr)
+	theirs = known && slices.Contains(e.Namespaces, namespace) || s.shown.lately(namespace, addr, s.Now(), s.Grace)
+	return namespace, theirs, nil
+}
+
+// bring copies what lacks here of an upload that is to go on, from the peer that
+// has most of it. If that fails, the upload will be told how far this node is.
+func (s *Service) bring(ctx context.Context, owner string, first *pb.UploadChunk) error {
+	addr, want := first.GetSha256(), first.GetOffset()
+	have, err := s.Store.Of(owner).Present(addr)
+	if err != nil || isMarked(ctx) || want <= have {
+		return err
+	}
 	best, src := have, Source{}
-	at := s.ask(ctx, addr)
+	at := s.ask(ctx, addr, owner)
 	for _, p := range s.sources(nil) {
 		if b := at[p.Name]; b != nil && b.Present > best {
 			best, src = b.Present, p
 		}
 	}
 	if best < want {
-		return
+		return nil
 	}
-	w, err := s.Store.Append(addr, size, have)
+	w, err := s.Store.Of(owner).Append(addr, first.GetSize(), have)
 	if err == nil {
-		err = errors.Join(download(ctx, w, addr, src, want), w.Close())
+		err = errors.Join(download(owned(ctx, owner), w, addr, src, want), w.Close())
 	}
 	if err != nil {
 		s.Log.Info("partial blob could not be brought over", "blob", addr, "peer", src.Name, "err", err)
 	}
+	return nil
 }
 
 // write appends the chunks and returns how many bytes there are when the stream
 // ends or the blob is whole; then it is verified.
-func (s *Service) write(msg *ulissev1.UploadChunk, in *receiver) (present int64, err error) {
+func (s *Service) write(to blob.Uploads, msg *pb.UploadChunk, in *receiver) (present int64, err error) {
 	addr := msg.GetSha256()
-	w, err := s.Store.Append(addr, msg.GetSize(), msg.GetOffset())
-	if errors.Is(err, blob.ErrExists) {
-		return msg.GetSize(), nil
-	}
+	w, err := to.Append(addr, msg.GetSize(), msg.GetOffset())
 	if err != nil {
 		return 0, err
 	}
@@ -161,7 +195,7 @@ func (s *Service) write(msg *ulissev1.UploadChunk, in *receiver) (present int64,
 }
 
 // publish copies a whole blob to a majority and records it.
-func (s *Service) publish(ctx context.Context, addr string, size int64, namespace string) (*ulissev1.Blob, error) {
+func (s *Service) publish(ctx context.Context, addr string, size int64, namespace string) (*pb.Blob, error) {
 	s.Store.Touch(addr)
 	if e, ok := s.Registry.Lookup(addr); ok && s.Now().Sub(e.Stored) < s.Grace/2 && (namespace == "" || slices.Contains(e.Namespaces, namespace)) {
 		return s.recorded(ctx, e), nil
@@ -245,21 +279,28 @@ func (s *Service) push(p Peer, addr string, size int64) error {
 	return err
 }
 
-// receiver reads a stream with a limit on the time between messages, so that a
-// client that fell silent does not keep others from its blob.
+// receiver reads a stream with a limit on the time between messages, and a least
+// rate, so that a client that fell silent, or nearly, does not keep others from
+// their place.
 type receiver struct {
-	ctx  context.Context
-	ch   chan received
-	idle time.Duration
+	ctx   context.Context
+	ch    chan received
+	idle  time.Duration
+	since time.Time // of the bytes
+	bytes int64
 }
 
+// Slowest is the least rate of an upload, in bytes a second over the time that it
+// may be silent.
+const Slowest = 4 << 10
+
 type received struct {
-	msg *ulissev1.UploadChunk
+	msg *pb.UploadChunk
 	err error
 }
 
-func receive(stream grpc.ClientStreamingServer[ulissev1.UploadChunk, ulissev1.Blob], idle time.Duration) *receiver {
-	r := &receiver{ctx: stream.Context(), ch: make(chan received), idle: idle}
+func receive(stream grpc.ClientStreamingServer[pb.UploadChunk, pb.Blob], idle time.Duration) *receiver {
+	r := &receiver{ctx: stream.Context(), ch: make(chan received), idle: idle, since: time.Now()}
 	go func() { // ends with the stream, which ends when its handler returns
 		for {
 			msg, err := stream.Recv()
@@ -276,11 +317,18 @@ func receive(stream grpc.ClientStreamingServer[ulissev1.UploadChunk, ulissev1.Bl
 	return r
 }
 
-func (r *receiver) next() (*ulissev1.UploadChunk, error) {
+func (r *receiver) next() (*pb.UploadChunk, error) {
 	t := time.NewTimer(r.idle)
 	defer t.Stop()
 	select {
 	case m := <-r.ch:
+		r.bytes += int64(len(m.msg.GetData()))
+		if span := time.Since(r.since); m.err == nil && span >= r.idle {
+			if float64(r.bytes) < Slowest*span.Seconds() {
+				return nil, status.Errorf(codes.DeadlineExceeded, "%d bytes in %v are too few: go on with the upload from where it is", r.bytes, span.Round(time.Second))
+			}
+			r.since, r.bytes = time.Now(), 0
+		}
 		return m.msg, m.err
 	case <-r.ctx.Done():
 		return nil, r.ctx.Err()

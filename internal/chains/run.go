@@ -550,7 +550,7 @@ const CertifyDraws = 20
 // have had, had it never ended.
 func (r *Run) extend(e *Extend) error {
 	p := e.Certificate
-	if e.Draws < 0 || e.Draws > maxExtend || e.Draws == 0 && p == nil || p != nil && !p.certifies(&r.Plan) {
+	if e.Draws < 0 || e.Draws > MaxExtend || e.Draws == 0 && p == nil || p != nil && !p.certifies(&r.Plan) {
 		return ErrShape
 	}
 	if p != nil {
@@ -579,8 +579,8 @@ func (r *Run) extend(e *Extend) error {
 	return nil
 }
 
-// maxExtend bounds what one event may ask for.
-const maxExtend = 1 << 24
+// MaxExtend bounds what one event may ask for.
+const MaxExtend = 1 << 24
 
 // maxLead is how many checkpoints a chain may be ahead of the slowest one.
 const maxLead = 10

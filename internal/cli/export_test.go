@@ -12,7 +12,7 @@ import (
 
 // What a job and a folder hold is the same, in every format.
 func TestDrawsOfJobAndFolder(t *testing.T) {
-	cluster(t)
+	cluster(t, "w-alpha")
 	dir := t.TempDir()
 	spec := write(t, dir, "s.yaml", tinySpec)
 	folder := filepath.Join(dir, "tiny")
@@ -146,7 +146,7 @@ func members(t *testing.T, path string) map[string][]byte {
 
 // The page of a job tells who computed it, that of a folder where.
 func TestReport(t *testing.T) {
-	cluster(t)
+	cluster(t, "w-alpha")
 	dir := t.TempDir()
 	spec := write(t, dir, "s.yaml", tinySpec)
 	folder := filepath.Join(dir, "run")

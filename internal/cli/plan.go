@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/driver"
@@ -67,14 +68,7 @@ func (a *App) printEstimate(e *driver.Estimate) error {
 	return tw.Flush()
 }
 
-func bytesText(b int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	x, u := float64(b), 0
-	for x >= 1024 && u < len(units)-1 {
-		x, u = x/1024, u+1
-	}
-	return fmt.Sprintf("%.3g %s", x, units[u])
-}
+func bytesText(b int64) string { return humanize.IBytes(uint64(b)) }
 
 func secondsText(s float64) string {
 	if s < 10 {

@@ -46,6 +46,7 @@ type status struct {
 	warmup  []int
 	conv    chains.Convergence
 	elapsed time.Duration
+	left    time.Duration // until the draws asked for are there; 0 if that cannot be told
 }
 
 // lineEvery is the time between lines where there is no terminal.
@@ -126,6 +127,7 @@ func (p *progress) note(v local.View) []int64 {
 	defer p.mu.Unlock()
 	before := p.view.phase
 	p.view.phase, p.view.conv, p.view.elapsed = v.Run.Phase, v.Convergence, v.Elapsed
+	p.view.left, _ = v.Run.Remaining(v.Elapsed)
 	for c, ch := range v.Run.Chains {
 		p.view.draws[c], p.view.warmup[c] = len(ch.Draws), ch.Warmup
 	}
@@ -197,16 +199,14 @@ func (p *progress) tail(c int) string {
 	if it := p.iterations[c+1]; it > 0 {
 		s += fmt.Sprintf(" %.0f its ", it)
 	}
-	if n := p.view.draws[c]; n > 0 && n < p.plan.Draws {
-		done := float64(n+p.view.warmup[c]) / float64(p.plan.Draws+p.view.warmup[c])
-		left := time.Duration(float64(p.view.elapsed) * (1 - done) / done)
-		s += fmt.Sprintf(" ETA %s", left.Round(time.Second))
+	if p.view.left > 0 {
+		s += fmt.Sprintf(" ETA %s", p.view.left.Round(time.Second))
 	}
 	return s
 }
 
 // Finished ends the lines.
-func (p *progress) Finished(r *chains.Run) {
+func (p *progress) Finished() {
 	if p.bars == nil {
 		return
 	}

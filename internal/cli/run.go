@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
@@ -157,7 +158,7 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 			progress.Watch(v)
 			early.watch(v, progress)
 		}}.Run(ctx)
-	progress.Finished(r)
+	progress.Finished()
 	return r, wall, a.interrupted(ctx, fold, err)
 }
 
@@ -328,7 +329,7 @@ func (j *runJob) create(fold *folder) error {
 }
 
 func writeBytes(path string, b []byte) error {
-	return report.WriteFile(path, func(w io.Writer) error {
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,6 +76,7 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringVar(&s.Raft, "raft", "127.0.0.1:7001", "`address` for the replication between coordinators")
 	f.StringVar(&s.RaftAdvertise, "raft-advertise", "", "`address` at which others reach --raft; a name where addresses change")
 	f.StringVar(&s.HTTP, "http", "127.0.0.1:7002", "`address` for the JSON API and probes, with TLS if --tls-cert is given; empty for none")
+	f.StringSliceVar(&s.HTTPHosts, "http-hosts", nil, "more `names` under which --http is reached in plaintext; others are refused")
 	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7003", metricsUsage)
 	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
 	f.StringVar(&s.OTLP, "otlp", "", otlpUsage)
@@ -147,14 +149,16 @@ SIGTERM it hands its chains back at their next checkpoints and leaves.`,
 
 func (a *App) devCommand() *cobra.Command {
 	cfg := dev.Config{Restart: true}
+	var asks string
+	var roots []string
 	var grace time.Duration
-	var splitRows int
+	var splitRows, minRows int
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Run a whole cluster on this machine, to try things out",
 		Long: `Run a whole cluster as child processes until stopped. The folder gets env, whose
-exports point the client at the cluster, processes.json, and a log of each
-process. A process that dies is started again.`,
+exports point the client at the cluster and hold the administrator's token,
+processes.json, and a log of each process. A process that dies is started again.`,
 		Example: `  ulisse dev --workers 4 --coordinators 3 --dir cluster
   . cluster/env && ulisse submit --demo --wait`,
 		Args: cobra.NoArgs,
@@ -162,13 +166,21 @@ process. A process that dies is started again.`,
 			if cfg.Coordinators < 1 || cfg.Workers < 0 || cfg.Cores < 0 {
 				return badInput(fmt.Errorf("--coordinators %d --workers %d --cores %d: give positive numbers", cfg.Coordinators, cfg.Workers, cfg.Cores))
 			}
+			if cfg.Tokens = asks == server.AuthTokens; !cfg.Tokens && asks != server.AuthNone {
+				return badInput(fmt.Errorf("--auth %q: give none or tokens", asks))
+			}
 			var err error
 			if cfg.Binary, err = os.Executable(); err != nil {
 				return err
 			}
 			cfg.Logger = slog.New(slog.NewTextHandler(a.Stderr, nil))
 			cfg.CoordinatorArgs = []string{"--grace", grace.String(), "--split-rows", fmt.Sprint(splitRows)}
-			cfg.WorkerArgs = []string{"--data-roots", "/"}
+			for i, dir := range roots {
+				if roots[i], err = filepath.Abs(dir); err != nil {
+					return err
+				}
+			}
+			cfg.WorkerArgs = []string{"--data-roots", strings.Join(roots, ","), "--min-rows", fmt.Sprint(minRows)}
 			return dev.Run(c.Context(), cfg, func(procs []dev.Process) { a.tellDev(cfg, procs) })
 		},
 	}
@@ -178,15 +190,21 @@ process. A process that dies is started again.`,
 	f.IntVar(&cfg.Cores, "cores", 0, "cores of each worker; 0 for all")
 	f.StringVar(&cfg.Dir, "dir", "ulisse-dev", "keep everything in this `folder`")
 	f.BoolVar(&cfg.TLS, "tls", false, "speak TLS, with certificates made for the purpose in tls/ of the folder; else plaintext on loopback")
+	f.StringVar(&asks, "auth", server.AuthTokens, "who may call: tokens, or none: then whoever reaches the ports may everything")
+	f.StringSliceVar(&roots, "data-roots", []string{"."}, "`folders` from which jobs may read data by reference")
 	f.BoolVar(&cfg.Restart, "restart", true, "start processes again that die")
 	f.DurationVar(&grace, "grace", 10*time.Second, "as of 'ulisse coordinator'")
 	f.IntVar(&splitRows, "split-rows", 20_000, "as of 'ulisse coordinator'")
+	f.IntVar(&minRows, "min-rows", 0, "as of 'ulisse worker'")
 	return c
 }
 
 func (a *App) tellDev(cfg dev.Config, procs []dev.Process) {
 	for _, p := range procs {
 		fmt.Fprintf(a.Stderr, "%-14s  pid %-7d  grpc %-21s  metrics %-21s  %s\n", p.Name, p.PID, p.Addresses.GRPC, p.Addresses.Metrics, p.Addresses.HTTP)
+	}
+	if cfg.Tokens {
+		fmt.Fprintf(a.Stderr, "\na browser is asked for the token in %s\n", filepath.Join(cfg.Dir, "admin-token"))
 	}
 	fmt.Fprintf(a.Stderr, "\npoint the client at it with:  . %s\nstop it with Ctrl-C; it goes on where it stopped with the same --dir\n", filepath.Join(cfg.Dir, "env"))
 }

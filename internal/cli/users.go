@@ -27,7 +27,8 @@ func usersFlags(f *pflag.FlagSet, u *server.Users) {
 	f.StringVar(&u.OIDC.ClientID, "oidc-client-id", "", "`audience` that these tokens are for")
 	f.StringVar(&u.OIDC.GroupsClaim, "oidc-groups-claim", "groups", "`name` of the claim with a user's groups")
 	f.StringArrayVar(&u.Grants, "oidc-grant", nil, "what a group may do, `GROUP=ROLE:NAMESPACE[,NAMESPACE]` (again for more)")
-	f.StringVar(&u.Audit, "audit", "", "append what changes something, and what is refused, to this `file`")
+	f.StringVar(&u.Audit, "audit", "", "append what changes something, and what is refused, to this `file`; of strangers to one of its name and .strangers")
+	f.BoolVar(&u.AuditReads, "audit-reads", false, "keep in --audit also who took data, draws or predictions")
 	f.Float64Var(&u.Rate, "rate", 500, "calls a second of each caller; 0 for no limit")
 	f.IntVar(&u.Streams, "streams", 1000, "open streams of each caller; 0 for no limit")
 }
@@ -46,8 +47,8 @@ type tokenView struct {
 }
 
 func (a *App) newTokenView(k *pb.Token) tokenView {
-	v := tokenView{ID: k.Id, Name: k.Name, Role: k.Role, Namespaces: some(k.Namespaces), State: "valid", Created: moment(k.Created),
-		Expires: moment(k.Expires), CreatedBy: k.CreatedBy}
+	v := tokenView{ID: k.Id, Name: k.Name, Role: k.Role, Namespaces: some(k.Namespaces), State: "valid", Created: client.Moment(k.Created),
+		Expires: client.Moment(k.Expires), CreatedBy: k.CreatedBy}
 	switch {
 	case k.Revoked != nil:
 		v.State = "revoked"
@@ -330,7 +331,7 @@ func (a *App) whoamiCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(map[string]any{"user": who.User, "role": who.Role, "namespaces": some(who.Namespaces), "token": who.Token, "expires": moment(who.Expires)})
+				return a.printJSON(map[string]any{"user": who.User, "role": who.Role, "namespaces": some(who.Namespaces), "token": who.Token, "expires": client.Moment(who.Expires)})
 			}
 			name := who.User
 			if name == "" {

@@ -153,12 +153,3 @@ func (c *Client) Summary(ctx context.Context, id string) (string, error) {
 	}
 	return r.Json, nil
 }
-
-// Ended reports whether a job has ended.
-func Ended(j *pb.Job) bool {
-	switch j.State {
-	case pb.JobState_JOB_STATE_CONVERGED, pb.JobState_JOB_STATE_UNCONVERGED, pb.JobState_JOB_STATE_CANCELLED, pb.JobState_JOB_STATE_FAILED:
-		return true
-	}
-	return false
-}

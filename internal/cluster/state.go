@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // Machine is the replicated state: the caller's buckets in a bbolt file.
@@ -288,7 +290,7 @@ func (s *state) restore(r io.Reader, label position) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.Rename(tmp, s.path), syncDir(filepath.Dir(s.path))); err != nil {
+	if err := errors.Join(os.Rename(tmp, s.path), atomicfile.SyncDir(filepath.Dir(s.path))); err != nil {
 		db.Close()
 		return err
 	}
@@ -321,12 +323,4 @@ func writeFile(path string, r io.Reader) error {
 	}
 	_, err = io.Copy(f, r)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -9,6 +9,9 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // message is what a stream sends: HTML for the element with an id, or the
@@ -90,6 +93,11 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request, fragments fun
 		}
 		pause(ctx, max(d.Every, 5*time.Since(began)))
 		wait(ctx)
+	}
+	if why := context.Cause(r.Context()); status.Code(why) == codes.Unauthenticated { // the viewer's token has ended
+		if text, err := json.Marshal(message{ID: "trouble", HTML: d.text("trouble", plain(why))}); err == nil {
+			_ = send(fmt.Appendf(nil, "data: %s\n\n", text)) // who is gone reads nothing
+		}
 	}
 }
 

@@ -18,6 +18,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // page is what all pages have.
@@ -112,16 +115,13 @@ func httpStatus(err error) int {
 	return http.StatusInternalServerError
 }
 
-// stateAge is the header of answers that may be old: how many seconds.
-const stateAge = "ulisse-state-age"
-
 // staleFrom is the age from which a page says that it shows what was.
 const staleFrom = 5 * time.Second
 
 // stale says so if an answer with this header is old.
 func stale(h metadata.MD) string {
 	var seconds float64
-	for _, v := range h.Get(stateAge) {
+	for _, v := range h.Get(rpc.StateAge) {
 		fmt.Sscan(v, &seconds)
 	}
 	if age := time.Duration(seconds * float64(time.Second)); age > staleFrom {
@@ -165,12 +165,14 @@ func (d *Dashboard) jobsNow(ctx context.Context, q query) (*jobsView, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	req := &pb.ListJobsRequest{Name: q.Name, PageSize: pageSize, PageToken: q.Page, Stale: true}
-	v := &jobsView{Query: q, States: stateWords()}
+	v := &jobsView{Query: q, States: client.StateWords()}
 	if i := slices.Index(v.States, q.State); i >= 0 {
 		req.States = []pb.JobState{pb.JobState(i + 1)}
 	} else if q.State == "active" {
-		for s := pb.JobState_JOB_STATE_QUEUED; s <= pb.JobState_JOB_STATE_PAUSED; s++ {
-			req.States = append(req.States, s)
+		for s := range pb.JobState_name {
+			if s != 0 && !client.Ended(pb.JobState(s)) {
+				req.States = append(req.States, pb.JobState(s))
+			}
 		}
 	}
 	var h metadata.MD
@@ -245,7 +247,7 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 	var changed <-chan struct{}
 	d.stream(w, r, func(ctx context.Context) ([]message, error) {
 		// Whoever looks may have lost the right to, since.
-		if _, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true}); status.Code(err) == codes.NotFound || status.Code(err) == codes.Unauthenticated || status.Code(err) == codes.PermissionDenied {
+		if _, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true}); err != nil && status.Code(err) != codes.Unavailable {
 			return nil, err
 		}
 		now, c, err := f.state()

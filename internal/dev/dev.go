@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -22,7 +21,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
+	"github.com/ulisse-gp/ulisse/internal/client"
 )
 
 // Config says what to run.
@@ -34,6 +34,7 @@ type Config struct {
 	Cores        int // of each worker; 0: as many as there are, divided by the workers
 	Restart      bool
 	TLS          bool // with certificates made for the purpose; else plaintext
+	Tokens       bool // callers are asked for one; the user's is in env
 	Logger       *slog.Logger
 	// More arguments for all coordinators and workers.
 	CoordinatorArgs, WorkerArgs []string
@@ -73,6 +74,7 @@ const (
 // cluster is a running cluster.
 type cluster struct {
 	Config
+	token string // of the administrator; empty if nobody is asked
 	mu    sync.Mutex
 	procs []*Process
 }
@@ -96,22 +98,38 @@ func Run(ctx context.Context, c Config, ready func([]Process)) error {
 	defer cancel(nil)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	started := make(chan struct{}, len(cl.procs))
-	for _, p := range cl.procs {
-		wg.Go(func() {
-			if err := cl.keep(ctx, p, started); err != nil {
-				cancel(err)
-			}
-		})
-	}
-	for range cl.procs {
-		select {
-		case <-started:
-		case <-ctx.Done():
-			return cause(ctx)
+	start := func(procs []*Process) error {
+		started := make(chan struct{}, len(procs))
+		for _, p := range procs {
+			wg.Go(func() {
+				if err := cl.keep(ctx, p, started); err != nil {
+					cancel(err)
+				}
+			})
 		}
+		for range procs {
+			select {
+			case <-started:
+			case <-ctx.Done():
+				return cause(ctx)
+			}
+		}
+		return nil
 	}
-	if err := cl.write(); err != nil {
+	err = start(cl.procs[:c.Coordinators])
+	if err == nil && c.Tokens && !c.TLS && c.Workers > 0 {
+		err = cl.workerToken(ctx)
+	}
+	if err == nil {
+		err = start(cl.procs[c.Coordinators:])
+	}
+	if err == nil {
+		err = cl.write()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return cause(ctx)
+	case err != nil:
 		cancel(err)
 		return err
 	}
@@ -182,15 +200,24 @@ func (c *cluster) layOut() error {
 			return err
 		}
 	}
-	var raft, grpc []string
+	var raft []string
 	for _, p := range c.procs[:c.Coordinators] {
-		raft, grpc = append(raft, p.Addresses.Raft), append(grpc, p.Addresses.GRPC)
+		raft = append(raft, p.Addresses.Raft)
 	}
+	grpc := c.addresses()
 	keys := filepath.Join(c.Dir, tlsFolder)
 	if c.TLS {
 		if err := certificates(keys, "127.0.0.1"); err != nil {
 			return err
 		}
+	}
+	var asked []string // of coordinators: whom they let in
+	if c.Tokens {
+		var err error
+		if c.token, err = c.adminToken(); err != nil {
+			return err
+		}
+		asked = []string{"--auth", "tokens", "--bootstrap-token-file", filepath.Join(c.Dir, adminFile)}
 	}
 	for _, p := range c.procs {
 		common := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(c.Dir, p.Name), "--listen", p.Addresses.GRPC, "--metrics", p.Addresses.Metrics}
@@ -199,9 +226,12 @@ func (c *cluster) layOut() error {
 		}
 		if p.Role == "coordinator" {
 			p.args = slices.Concat(common, []string{"--http", p.Addresses.HTTP, "--raft", p.Addresses.Raft, "--bootstrap-expect", strconv.Itoa(c.Coordinators),
-				"--peers", strings.Join(raft, ",")}, c.CoordinatorArgs)
+				"--peers", strings.Join(raft, ",")}, asked, c.CoordinatorArgs)
 		} else {
 			p.args = slices.Concat(common, []string{"--coordinators", strings.Join(grpc, ","), "--cores", strconv.Itoa(c.Cores)}, c.WorkerArgs)
+			if c.Tokens && !c.TLS {
+				p.args = append(p.args, "--token-file", filepath.Join(c.Dir, workerFile))
+			}
 		}
 	}
 	return nil
@@ -233,6 +263,7 @@ func (c *cluster) keep(ctx context.Context, p *Process, started chan<- struct{})
 	for first := true; ; first = false {
 		cmd := exec.CommandContext(ctx, c.Binary, p.args...)
 		cmd.Stdout, cmd.Stderr = log, log
+		cmd.Env = slices.DeleteFunc(os.Environ(), ofClient)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		cmd.WaitDelay = stopTime
 		cmd.SysProcAttr = childAttr()
@@ -263,6 +294,14 @@ func (c *cluster) keep(ctx context.Context, p *Process, started chan<- struct{})
 	}
 }
 
+// ofClient reports whether a variable points a client at a cluster: at another
+// one, maybe.
+func ofClient(v string) bool {
+	name, _, _ := strings.Cut(v, "=")
+	return slices.Contains([]string{client.EnvConfig, client.EnvContext, client.EnvCoordinators, client.EnvToken, client.EnvNamespace,
+		client.EnvTLSCert, client.EnvTLSKey, client.EnvTLSCA}, name)
+}
+
 // write writes processes.json and env.
 func (c *cluster) write() error {
 	c.mu.Lock()
@@ -271,22 +310,23 @@ func (c *cluster) write() error {
 	if err != nil {
 		return err
 	}
-	var grpc []string
-	for _, p := range c.procs[:c.Coordinators] {
-		grpc = append(grpc, p.Addresses.GRPC)
-	}
-	env := fmt.Sprintf("export ULISSE_COORDINATORS=%s\n", strings.Join(grpc, ","))
+	env := fmt.Sprintf("export ULISSE_COORDINATORS=%s\n", strings.Join(c.addresses(), ","))
 	if c.TLS {
 		env += tlsEnv(filepath.Join(c.Dir, tlsFolder))
 	}
-	for name, text := range map[string][]byte{processesFile: append(text, '\n'), envFile: []byte(env)} {
-		err := report.WriteFile(filepath.Join(c.Dir, name), func(w io.Writer) error {
-			_, err := w.Write(text)
-			return err
-		})
-		if err != nil {
-			return err
-		}
+	if c.token != "" {
+		env += "export ULISSE_TOKEN=" + c.token + "\n"
 	}
-	return nil
+	if err := writeSecret(filepath.Join(c.Dir, envFile), strings.TrimSuffix(env, "\n")); err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(filepath.Join(c.Dir, processesFile), 0o644, append(text, '\n'))
+}
+
+// addresses are those of the coordinators.
+func (c *cluster) addresses() (grpc []string) {
+	for _, p := range c.procs[:c.Coordinators] {
+		grpc = append(grpc, p.Addresses.GRPC)
+	}
+	return grpc
 }

@@ -54,14 +54,18 @@ type Config struct {
 type Driver struct {
 	Config
 	needs sampler.Needs
+	*shared
 
+	certificate bool // this is the driver of a run that certifies
+}
+
+// shared is what all chains of a run share.
+type shared struct {
 	pre  once[precond.P] // the preconditioner at the mode
 	rows once[[]int]     // the pivots of the joint density's P there
 
 	mu    sync.Mutex
 	exact *Driver // of the run that certifies
-
-	certificate bool // this is such a driver
 }
 
 // New returns a driver.
@@ -69,7 +73,15 @@ func New(c Config) *Driver {
 	if c.Observe == nil {
 		c.Observe = func(runlog.Observation) {}
 	}
-	return &Driver{Config: c, needs: c.Spec.Needs(), pre: newOnce[precond.P](), rows: newOnce[[]int]()}
+	return &Driver{Config: c, needs: c.Spec.Needs(), shared: &shared{pre: newOnce[precond.P](), rows: newOnce[[]int]()}}
+}
+
+// With returns the driver with another operator and trace, for a lane that is driven
+// by itself. What the lanes of a run share, both share.
+func (d *Driver) With(operator func(lane int) Operator, trace func(ctx context.Context, chain, iter int) (context.Context, func())) *Driver {
+	with := *d
+	with.Operator, with.Trace = operator, trace
+	return &with
 }
 
 // For returns the driver of some work: of the run, or of the one that certifies it.
@@ -87,7 +99,7 @@ func (d *Driver) For(w chains.Work) *Driver {
 		d.exact = New(c)
 		d.exact.certificate = true
 	}
-	return d.exact
+	return d.exact.With(d.Operator, d.Trace)
 }
 
 // Event carries out the work of lane 0, and returns the event that comes of it.

@@ -10,14 +10,13 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
-// behalfKey says for whom a call is passed on: ROLE/NAME, or nobody. It is
-// believed of coordinators and of this process only.
-const (
-	behalfKey = "ulisse-on-behalf"
-	nobody    = "-"
-)
+// nobody is in rpc.OnBehalf if a call is passed on for nobody known; else
+// ROLE/NAME is. It is believed of coordinators and of this process only.
+const nobody = "-"
 
 // LocalConn is a connection within this process, which needs no certificate.
 type LocalConn struct{ net.Conn }
@@ -68,7 +67,7 @@ func Wire(ctx context.Context) (Peer, bool) {
 func FromContext(ctx context.Context) (Peer, bool) {
 	w := onWire(ctx)
 	trusted := w.local || w.known && w.peer.Role == Coordinator
-	if v := metadata.ValueFromIncomingContext(ctx, behalfKey); trusted && len(v) > 0 {
+	if v := metadata.ValueFromIncomingContext(ctx, rpc.OnBehalf); trusted && len(v) > 0 {
 		role, name, _ := strings.Cut(v[0], "/")
 		p, err := NewPeer(role, name)
 		return p, err == nil && len(v) == 1
@@ -84,7 +83,7 @@ func OnBehalf(out, in context.Context) context.Context {
 	}
 	md, _ := metadata.FromOutgoingContext(out)
 	md = md.Copy()
-	md.Set(behalfKey, who)
+	md.Set(rpc.OnBehalf, who)
 	return metadata.NewOutgoingContext(out, md)
 }
 
@@ -108,18 +107,33 @@ func HTTP(h http.Handler) http.Handler {
 // peer, not for the sender of a request.
 func As(ctx context.Context, p Peer) context.Context { return context.WithValue(ctx, httpKey{}, p) }
 
+// onBehalf returns the metadata of a call that the sender of a request makes,
+// besides others.
+func onBehalf(ctx context.Context, md metadata.MD) metadata.MD {
+	who := nobody
+	if p, ok := ctx.Value(httpKey{}).(Peer); ok {
+		who = string(p.Role) + "/" + p.Name
+	}
+	md = md.Copy()
+	md.Set(rpc.OnBehalf, who) // nothing that came as a header
+	return md
+}
+
+// Incoming returns the context of a call of the sender of a request as the server
+// of a connection made with DialOptions sees it. ctx is what such a call would be
+// made with.
+func Incoming(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	ctx = peer.NewContext(ctx, &peer.Peer{AuthInfo: Local{}})
+	return metadata.NewIncomingContext(ctx, onBehalf(ctx, md))
+}
+
 // DialOptions are those of a connection within this process over which requests
 // of HTTP become calls: each is made for whoever sent the request.
 func DialOptions() []grpc.DialOption {
 	behalf := func(ctx context.Context) context.Context {
-		who := nobody
-		if p, ok := ctx.Value(httpKey{}).(Peer); ok {
-			who = string(p.Role) + "/" + p.Name
-		}
 		md, _ := metadata.FromOutgoingContext(ctx)
-		md = md.Copy()
-		md.Set(behalfKey, who) // nothing that came as a header
-		return metadata.NewOutgoingContext(ctx, md)
+		return metadata.NewOutgoingContext(ctx, onBehalf(ctx, md))
 	}
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {

@@ -9,97 +9,34 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
-// Whom calls are for. Coordinators may call what users may.
-var (
-	users        = []Role{Client, Coordinator}
-	usersWorkers = []Role{Client, Coordinator, Worker}
-	nodes        = []Role{Coordinator, Worker}
-	workers      = []Role{Worker}
-	coordinators = []Role{Coordinator}
-)
+// roleOf are the certificates' roles of nodes.
+var roleOf = map[pb.Rule_Node]Role{pb.Rule_USER: Client, pb.Rule_COORDINATOR: Coordinator, pb.Rule_WORKER: Worker}
 
-// rules says who may make which call. A call that is not here is refused.
-var rules = map[string][]Role{
-	"/ulisse.v1.Jobs/Submit":  users,
-	"/ulisse.v1.Jobs/Get":     usersWorkers,
-	"/ulisse.v1.Jobs/List":    users,
-	"/ulisse.v1.Jobs/Pause":   users,
-	"/ulisse.v1.Jobs/Resume":  users,
-	"/ulisse.v1.Jobs/Cancel":  users,
-	"/ulisse.v1.Jobs/Extend":  users,
-	"/ulisse.v1.Jobs/Delete":  users,
-	"/ulisse.v1.Jobs/Summary": users,
-	"/ulisse.v1.Jobs/Result":  users,
-	"/ulisse.v1.Jobs/Watch":   users,
-	"/ulisse.v1.Jobs/Draws":   users,
-	"/ulisse.v1.Jobs/Logs":    users,
-
-	"/ulisse.v1.Workers/Connect": workers,
-	"/ulisse.v1.Workers/Report":  workers,
-	"/ulisse.v1.Workers/Await":   workers,
-	"/ulisse.v1.Workers/Log":     nodes, // the leader shares what it was told
-	"/ulisse.v1.Workers/List":    usersWorkers,
-	"/ulisse.v1.Workers/Drain":   users,
-
-	"/ulisse.v1.Cluster/Members":   users,
-	"/ulisse.v1.Cluster/ReadIndex": coordinators,
-	"/ulisse.v1.Cluster/Join":      users,
-	"/ulisse.v1.Cluster/Remove":    users,
-	"/ulisse.v1.Cluster/Promote":   users,
-	"/ulisse.v1.Cluster/Demote":    users,
-	"/ulisse.v1.Cluster/Transfer":  users,
-	"/ulisse.v1.Cluster/Backup":    users,
-	"/ulisse.v1.Cluster/Restore":   users,
-
-	"/ulisse.v1.Data/Stat":     usersWorkers,
-	"/ulisse.v1.Data/Upload":   users,
-	"/ulisse.v1.Data/Download": usersWorkers,
-	"/ulisse.v1.Data/List":     users,
-
-	"/ulisse.v1.History/Run":     users,
-	"/ulisse.v1.History/Workers": users,
-
-	"/ulisse.v1.Records/Record": coordinators,
-	"/ulisse.v1.Records/Forget": coordinators,
-
-	"/ulisse.v1.Tiles/Session": nodes,
-
-	"/ulisse.v1.Users/WhoAmI":          users,
-	"/ulisse.v1.Users/CreateToken":     users,
-	"/ulisse.v1.Users/ListTokens":      users,
-	"/ulisse.v1.Users/RevokeToken":     users,
-	"/ulisse.v1.Users/SetNamespace":    users,
-	"/ulisse.v1.Users/ListNamespaces":  users,
-	"/ulisse.v1.Users/DeleteNamespace": users,
-
-	"/ulisse.v1.Predictions/Predict": users,
-	"/ulisse.v1.Posteriors/Compute":  coordinators,
-}
-
-// Public reports whether everybody may make a call: to ask for the health.
-func Public(method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }
-
-// ForUsers reports whether users may make a call, not nodes alone.
-func ForUsers(method string) bool { return slices.Contains(Allowed(method), Client) }
-
-// Allowed returns the roles that may make a call.
-func Allowed(method string) []Role {
-	if strings.HasPrefix(method, "/grpc.reflection.") {
-		return users
+// allowed returns the roles that may make a call.
+func allowed(r *pb.Rule) (out []Role) {
+	if r.GetRole() != pb.Rule_NONE {
+		out = append(out, Client)
 	}
-	return rules[method]
+	for _, n := range r.GetNodes() {
+		out = append(out, roleOf[n])
+	}
+	return out
 }
 
 // Marks on calls by which nodes tell each other not to pass a call on.
 var nodeMarks = map[string][]Role{
-	"ulisse-forwarded": coordinators,
-	"ulisse-node-only": nodes,
+	rpc.Forwarded: {Coordinator},
+	rpc.NodeOnly:  {Coordinator, Worker},
 }
 
-// Gate lets calls pass that their caller's role allows. It is for servers with
-// TLS: over plaintext nobody is known.
+// Gate lets calls pass that their rule in proto/ has for the caller's role. It is
+// for servers with TLS: over plaintext nobody is known.
 type Gate struct {
 	// Anonymous lets users without a certificate call what users may, because
 	// something else looks who they are (a token, say).
@@ -110,7 +47,7 @@ type Gate struct {
 
 // Check returns an error of gRPC if a call is not allowed.
 func (g Gate) Check(ctx context.Context, method string) error {
-	if Public(method) {
+	if rpc.Public(method) {
 		return nil
 	}
 	w := onWire(ctx)
@@ -120,9 +57,9 @@ func (g Gate) Check(ctx context.Context, method string) error {
 			return status.Errorf(codes.PermissionDenied, "a call marked %s comes from %s only", mark, list(roles))
 		}
 	}
-	allowed := Allowed(method)
+	allowed := allowed(rpc.RuleOf(method))
 	if g.NodesOnly {
-		allowed = slices.DeleteFunc(slices.Clone(allowed), func(r Role) bool { return r == Client })
+		allowed = slices.DeleteFunc(allowed, func(r Role) bool { return r == Client })
 	}
 	p, ok := FromContext(ctx)
 	name := strings.TrimPrefix(method, "/ulisse.v1.")

@@ -13,6 +13,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
@@ -167,7 +168,7 @@ func (v *Provisional) Write(dir string) error {
 		},
 	}
 	for i, name := range provisionalFiles {
-		if err := WriteFile(filepath.Join(dir, name), write[i]); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, name), 0o644, write[i]); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
 	}

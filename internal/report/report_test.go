@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -220,27 +218,5 @@ func TestCSV(t *testing.T) {
 		if _, ok := j.Parameters[0][key]; !ok {
 			t.Errorf("no %s in summary.json", key)
 		}
-	}
-}
-
-// A file is there whole or not at all.
-func TestWriteFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x")
-	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	boom := errors.New("boom")
-	err := WriteFile(path, func(w io.Writer) error {
-		io.WriteString(w, strings.Repeat("new", 10000))
-		return boom
-	})
-	if !errors.Is(err, boom) {
-		t.Errorf("got %v", err)
-	}
-	if b, _ := os.ReadFile(path); string(b) != "old" {
-		t.Errorf("the file holds %d bytes", len(b))
-	}
-	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
-		t.Errorf("%d files are left", len(entries))
 	}
 }

@@ -21,10 +21,10 @@ type caller struct {
 func (c caller) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	md := map[string]string{}
 	if c.token != "" {
-		md["authorization"] = "Bearer " + c.token
+		md[Authorization] = "Bearer " + c.token
 	}
 	if c.namespace != "" {
-		md["ulisse-namespace"] = c.namespace
+		md[Namespace] = c.namespace
 	}
 	return md, nil
 }

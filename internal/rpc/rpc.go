@@ -19,6 +19,14 @@ import (
 // ones.
 const MaxMessage = 16 << 20
 
+// maxHeader bounds the metadata of a call, in bytes: a token of OpenID Connect is
+// the largest. maxIdle is how long a connection without a call is kept: it is made
+// anew when there is one.
+const (
+	maxHeader = 64 << 10
+	maxIdle   = 2 * time.Minute
+)
+
 // A connection whose other end has been silent is asked for a sign of life, and
 // closed if there is none: a peer that was cut off is noticed within seconds.
 const (
@@ -61,7 +69,8 @@ func NewServer(c credentials.TransportCredentials, register func(*grpc.Server), 
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.MaxConcurrentStreams(10_000),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAfter / 2, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout}),
+		grpc.MaxHeaderListSize(maxHeader),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout, MaxConnectionIdle: maxIdle}),
 		grpc.ConnectionTimeout(10 * time.Second),
 	}, more...)
 	s := grpc.NewServer(opts...)

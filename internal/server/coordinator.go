@@ -40,10 +40,11 @@ type Coordinator struct {
 	Advertise       string // where others reach them; the address listened on if empty
 	Raft            string
 	RaftAdvertise   string
-	HTTP            string // JSON, health; none if empty
-	Metrics         string // metrics and probes; none if empty
-	Pprof           bool   // profiles too, beside metrics
-	OTLP            string // where traces go; nowhere if empty
+	HTTP            string   // JSON, health; none if empty
+	HTTPHosts       []string // names under which HTTP is reached in plaintext, besides its own
+	Metrics         string   // metrics and probes; none if empty
+	Pprof           bool     // profiles too, beside metrics
+	OTLP            string   // where traces go; nowhere if empty
 	BootstrapExpect int
 	BootstrapIndex  int      // from BootstrapExpect on the node joins
 	Peers           []string // raft addresses of other coordinators, or a name of all
@@ -102,7 +103,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	}
 	advertise := orListener(c.Advertise, grpcLis)
 	httpAddress := ""
-	var httpLis net.Listener
+	var httpLis *door
 	if c.HTTP != "" {
 		if httpLis, err = c.listen(c.HTTP); err != nil {
 			raftLis.Close()
@@ -120,7 +121,8 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	dial := rpc.Dialer(src.Credentials(identity.Coordinator), c.dialOptions(src == nil, func() string { return coord.NodeKey() })...)
 	node := &replica{}
 	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
-	coord, err = coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
+	machine := state.NewMachine()
+	coord, err = coordinator.New(coordinator.Config{Node: node, Machine: machine, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
 		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks, LogBytes: c.LogBytes, Tracer: tracer})
 	if err != nil {
 		raftLis.Close()
@@ -132,7 +134,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		<-opened
 		coord.Lead(ctx)
 	}
-	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: state.NewMachine(),
+	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: machine,
 		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version, Format: state.Format,
 		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, HandshakeTimeout: c.waits().handshake, Lead: lead, Logger: c.Logger,
 		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) }})
@@ -163,12 +165,15 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeGuard()) }()
+	in := ways{door: grpcLis, guard: guard, trusting: src == nil && c.Auth == AuthNone}
+	if src != nil {
+		in.gate = &identity.Gate{Anonymous: c.Auth == AuthTokens}
+	}
 	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
 		coordinator.RegisterCluster(s, node.Node)
-	}, c.gated(src, identity.Gate{Anonymous: c.Auth == AuthTokens}, []grpc.UnaryServerInterceptor{guard.Unary, coord.Forward},
-		[]grpc.StreamServerInterceptor{guard.Stream, coord.ForwardStream})...)
+	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup
 	failed := make(chan error, 3)
 	wg.Go(func() { failed <- s.Serve(grpcLis) })
@@ -191,20 +196,21 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 			return err
 		}
 		defer conn.Close()
-		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), c.DiskReserve, node, c.waits(), word(src, unsafe))
+		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), c.DiskReserve, node, c.waits(), in, word(src, unsafe))
 		if err != nil {
 			return err
 		}
-		in := newSignIn(pb.NewUsersClient(conn))
-		in.register(handler)
-		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger, Protect: in.protect, Viewer: viewer,
+		sign := newSignIn(pb.NewUsersClient(conn))
+		sign.register(handler)
+		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger, Protect: sign.protect, Viewer: viewer,
 			Background: guard.Inside(identity.As(context.Background(), identity.Peer{Role: identity.Coordinator, Name: c.ID}))})
 		if err != nil {
 			return err
 		}
 		defer pages.Close()
 		handler.Handle("/", pages)
-		h := newHTTP(identity.HTTP(in.sessions(handler)), httpSrc, c.waits(), c.Logger)
+		ours := newSites(httpSrc == nil, []string{c.HTTP, c.Advertise, c.RaftAdvertise}, c.HTTPHosts)
+		h := newHTTP(ours.only(identity.HTTP(sign.sessions(in.web(handler)))), httpSrc, c.waits(), c.Logger)
 		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
 		defer h.Close()
 	}

@@ -67,13 +67,14 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 	defer lis.Close()
 	dial := rpc.Dialer(nil)
 	node := &replica{}
-	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: e.Dir, Logger: e.Logger, Dial: dial, SplitRows: -1, Hooks: e.Hooks})
+	machine := state.NewMachine()
+	coord, err := coordinator.New(coordinator.Config{Node: node, Machine: machine, Dir: e.Dir, Logger: e.Logger, Dial: dial, SplitRows: -1, Hooks: e.Hooks})
 	if err != nil {
 		return nil, 0, err
 	}
 	defer coord.Close()
 	opened := make(chan struct{})
-	node.Node, err = cluster.Open(cluster.Config{ID: embeddedID, Dir: filepath.Join(e.Dir, "raft"), Machine: state.NewMachine(),
+	node.Node, err = cluster.Open(cluster.Config{ID: embeddedID, Dir: filepath.Join(e.Dir, "raft"), Machine: machine,
 		Listener: bufconn.Listen(embeddedLine), Advertise: "embedded:1", GRPC: lis.Addr().String(), Version: version.Version, Format: state.Format,
 		BootstrapExpect: 1, HeartbeatTimeout: embeddedHeartbeat, Logger: e.Logger,
 		Lead: func(ctx context.Context) {
@@ -137,13 +138,13 @@ func (e *Embedded) submit(ctx context.Context, coord *coordinator.Coordinator) (
 		return "", err
 	}
 	for { // until the node leads, which takes it a moment
-		j, err := coord.Submit(ctx, &pb.SubmitRequest{Spec: string(text), ClientId: embeddedID})
+		j, err := coord.Jobs().Submit(ctx, &pb.SubmitRequest{Spec: string(text), ClientId: embeddedID})
 		if err == nil && j.State == pb.JobState_JOB_STATE_FAILED {
-			j, err = coord.Resume(ctx, &pb.JobActionRequest{Id: j.Id}) // maybe its cause is gone
+			j, err = coord.Jobs().Resume(ctx, &pb.JobActionRequest{Id: j.Id}) // maybe its cause is gone
 		}
 		if err == nil && e.Certify {
 			e.Certify = false
-			j, err = coord.Extend(ctx, &pb.ExtendRequest{Id: j.Id, Certify: true})
+			j, err = coord.Jobs().Extend(ctx, &pb.ExtendRequest{Id: j.Id, Certify: true})
 		}
 		switch {
 		case err == nil:

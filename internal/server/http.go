@@ -8,12 +8,16 @@ import (
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/auth"
+	"github.com/ulisse-gp/ulisse/internal/identity"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // maxBody bounds the body of a request in JSON.
@@ -22,7 +26,7 @@ const maxBody = 4 << 20
 // gateway serves the JSON form of the API, its description, uploads, and what
 // probes ask: /healthz (the process lives), /readyz (it can answer). conn leads
 // to this very process.
-func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve int64, node *replica, waits patience, security string) (*http.ServeMux, error) {
+func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve int64, node *replica, waits patience, in ways, security string) (*http.ServeMux, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -50,15 +54,87 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve i
 	fail := func(w http.ResponseWriter, r *http.Request, err error) {
 		runtime.HTTPError(r.Context(), api, marshaler, w, r, err)
 	}
-	mux.Handle("/v1/", waits.bodies(api, fail))
+	known := func(h http.Handler) http.Handler { // before a body is read
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if id, err := senderOf(r); err != nil {
+				if id != nil {
+					in.guard.Refused(r.Context(), id, r.Method+" "+r.URL.Path, err)
+				}
+				connOf(r.Context()).refuse()
+				fail(w, r, err)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	receive := func(r *http.Request) (func(), error) {
+		id, err := senderOf(r)
+		if err != nil {
+			return nil, err
+		}
+		return in.guard.Receive(id)
+	}
+	mux.Handle("/v1/", known(waits.bodies(api, receive, fail)))
 	up, err := newUploads(spool, pb.NewDataClient(conn), fail)
 	if err != nil {
 		return nil, err
 	}
 	up.reserve = reserve
 	up.may = submitters(pb.NewUsersClient(conn))
-	mux.Handle("PUT /v1/data", up)
+	mux.Handle("PUT /v1/data", known(up))
 	return mux, nil
+}
+
+// sender is who sends a request, or why that is not known.
+type sender struct {
+	id  *auth.Identity
+	err error
+}
+
+type senderKey struct{}
+
+// senderOf returns who sends a request that has come through ways.web.
+func senderOf(r *http.Request) (*auth.Identity, error) {
+	s, _ := r.Context().Value(senderKey{}).(sender)
+	if s.id == nil && s.err == nil {
+		s.err = status.Error(codes.Unauthenticated, "nobody knows who sends this")
+	}
+	return s.id, s.err
+}
+
+// web finds out who sends requests, by their headers. A connection whose sender
+// is not known is a stranger's.
+func (in ways) web(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := connOf(r.Context())
+		end, ok := c.begin()
+		if !ok {
+			w.Header().Set("Connection", "close")
+			http.Error(w, "too many requests at once of somebody who has not said who they are", http.StatusTooManyRequests)
+			return
+		}
+		defer end()
+		ctx, whoAmI := identity.Incoming(outgoing(r)), pb.Users_WhoAmI_FullMethodName
+		var s sender
+		if in.gate != nil {
+			s.err = in.gate.Check(ctx, whoAmI)
+		}
+		if s.err == nil {
+			s.id, s.err = in.guard.Knows(ctx)
+		}
+		if s.err == nil {
+			if err := c.knows(user); err != nil {
+				s.err = status.Error(codes.Unavailable, err.Error())
+			}
+		}
+		ctx = context.WithValue(r.Context(), senderKey{}, s)
+		if s.err == nil {
+			var done func()
+			ctx, done = in.guard.Valid(ctx, s.id)
+			defer done()
+		}
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // namespaceHeader names the namespace that a request works in.
@@ -68,7 +144,7 @@ const namespaceHeader = "Ulisse-Namespace"
 // calls. The gateway itself passes on who asks, and from where.
 func header(key string) (string, bool) {
 	if key == namespaceHeader {
-		return auth.NamespaceKey, true
+		return rpc.Namespace, true
 	}
 	return "", false
 }
@@ -78,13 +154,13 @@ func header(key string) (string, bool) {
 func outgoing(r *http.Request) context.Context {
 	md := metadata.MD{}
 	if v := r.Header.Values("Authorization"); len(v) > 0 {
-		md.Set("authorization", v...)
+		md.Set(rpc.Authorization, v...)
 	}
 	if v := r.Header.Values(namespaceHeader); len(v) > 0 {
-		md.Set(auth.NamespaceKey, v...)
+		md.Set(rpc.Namespace, v...)
 	}
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		md.Set("x-forwarded-for", host)
+		md.Set(rpc.ForwardedFor, host)
 	}
 	return metadata.NewOutgoingContext(r.Context(), md)
 }

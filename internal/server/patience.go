@@ -26,9 +26,10 @@ type patience struct {
 	body      time.Duration // of a request in JSON
 	piece     time.Duration // of an answer: until the client takes it
 	idle      time.Duration // between requests of HTTP
+	stranger  time.Duration // until it is known whose a connection is
 }
 
-var usual = patience{handshake: 10 * time.Second, header: 10 * time.Second, body: 30 * time.Second, piece: time.Minute, idle: 2 * time.Minute}
+var usual = patience{stranger: 15 * time.Second, handshake: 10 * time.Second, header: 10 * time.Second, body: 30 * time.Second, piece: time.Minute, idle: 2 * time.Minute}
 
 func (s Security) waits() patience {
 	if s.patience == (patience{}) {
@@ -43,7 +44,7 @@ const headerBytes = 64 << 10
 // newHTTP returns a server, with TLS if there are certificates.
 func newHTTP(h http.Handler, src *tlsconf.Source, p patience, log *slog.Logger) *http.Server {
 	s := &http.Server{Handler: p.pieces(h), ReadHeaderTimeout: p.header, IdleTimeout: p.idle, MaxHeaderBytes: headerBytes,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+		ConnContext: connContext, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	if src != nil {
 		s.TLSConfig = src.Server([]string{"h2", "http/1.1"})
 	}
@@ -88,13 +89,19 @@ func (w *pieceWriter) Flush() {
 func (w *pieceWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // bodies reads the body of a request in JSON before h sees it, in time or not at
-// all.
-func (p patience) bodies(h http.Handler, fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
+// all. receive counts it for its sender meanwhile.
+func (p patience) bodies(h http.Handler, receive func(*http.Request) (end func(), err error), fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
 			h.ServeHTTP(w, r)
 			return
 		}
+		end, err := receive(r)
+		if err != nil {
+			fail(w, r, err)
+			return
+		}
+		defer end()
 		c := http.NewResponseController(w)
 		_ = c.SetReadDeadline(time.Now().Add(p.body))
 		text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -112,6 +119,7 @@ func (p patience) bodies(h http.Handler, fail func(http.ResponseWriter, *http.Re
 			r.Body = io.NopCloser(bytes.NewReader(text))
 		}
 		_ = c.SetReadDeadline(time.Time{})
+		end()
 		h.ServeHTTP(w, r)
 	})
 }

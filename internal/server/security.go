@@ -8,10 +8,13 @@ import (
 	"net"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/cluster"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
@@ -48,7 +51,7 @@ func (s Security) open(role identity.Role, log *slog.Logger, addresses ...string
 		return src, nil
 	}
 	for _, a := range addresses {
-		if !s.Insecure && a != "" && !loopback(a) {
+		if !s.Insecure && a != "" && !rpc.Loopback(a) {
 			return nil, fmt.Errorf("%s would be open to others in plaintext: give --tls-cert, --tls-key and --tls-ca (see 'ulisse certs --help'), "+
 				"or --insecure on a network where everybody is trusted", a)
 		}
@@ -62,7 +65,7 @@ func (s Security) unsafe(src *tlsconf.Source, addresses ...string) bool {
 		return false
 	}
 	for _, a := range addresses {
-		if a != "" && !loopback(a) {
+		if a != "" && !rpc.Loopback(a) {
 			return true
 		}
 	}
@@ -99,18 +102,8 @@ func word(src *tlsconf.Source, unsafe bool) string {
 	return "plaintext on loopback"
 }
 
-// loopback reports whether an address to listen on is of this machine alone.
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // listen listens on an address for a bounded number of connections.
-func (s Security) listen(address string) (net.Listener, error) {
+func (s Security) listen(address string) (*door, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
@@ -119,18 +112,80 @@ func (s Security) listen(address string) (net.Listener, error) {
 	if most <= 0 {
 		most = 4096
 	}
-	return netutil.LimitListener(l, most), nil
+	return newDoor(l, most, s.waits().stranger), nil
 }
 
-// gated returns the interceptors of a server: the gate, if there is TLS, then
-// what follows it.
-func (s Security) gated(src *tlsconf.Source, g identity.Gate, unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor) []grpc.ServerOption {
-	if src != nil {
-		unary = append([]grpc.UnaryServerInterceptor{g.Unary}, unary...)
-		stream = append([]grpc.StreamServerInterceptor{g.Stream}, stream...)
+// ways are the ways of calls into a server: through a door, by a gate if there is
+// TLS, past a guard if there is one.
+type ways struct {
+	door  *door
+	gate  *identity.Gate
+	guard *auth.Guard
+	// trusting: nobody is asked who they are, and nodes are not known from users.
+	trusting bool
+}
+
+// options returns what a server needs to let calls in that way, and then through
+// further interceptors.
+func (w ways) options(waits patience, unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor) []grpc.ServerOption {
+	if w.guard != nil {
+		unary = append([]grpc.UnaryServerInterceptor{w.guard.Unary}, unary...)
+		stream = append([]grpc.StreamServerInterceptor{w.guard.Stream}, stream...)
+	}
+	if w.gate != nil {
+		unary = append([]grpc.UnaryServerInterceptor{w.gate.Unary}, unary...)
+		stream = append([]grpc.StreamServerInterceptor{w.gate.Stream}, stream...)
 	}
 	return []grpc.ServerOption{grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...),
-		grpc.ConnectionTimeout(s.waits().handshake)}
+		grpc.ConnectionTimeout(waits.handshake), grpc.InTapHandle(w.tap), grpc.StatsHandler(tags{w.door})}
+}
+
+// tap looks at a call's headers, before its message is read: who is not known
+// gets no further.
+func (w ways) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	c := connOf(ctx)
+	if c == nil {
+		return ctx, nil // within this process
+	}
+	end, ok := c.begin()
+	if !ok {
+		c.refuse()
+		return ctx, status.Errorf(codes.ResourceExhausted, "%d calls are under way of somebody who has not said who they are", strangerCalls)
+	}
+	if rpc.Public(info.FullMethodName) {
+		context.AfterFunc(ctx, end)
+		return ctx, nil
+	}
+	defer end()
+	whose := node
+	err := w.atGate(ctx, info.FullMethodName)
+	if err == nil && w.guard != nil {
+		var id *auth.Identity
+		ctx, id, err = w.guard.Tap(ctx, info.FullMethodName)
+		if !id.IsNode() && !w.trusting {
+			whose = user
+		}
+	}
+	if err != nil {
+		c.refuse()
+		return ctx, err
+	}
+	if err := c.knows(whose); err != nil {
+		return ctx, status.Error(codes.Unavailable, err.Error())
+	}
+	return ctx, nil
+}
+
+// atGate returns why the gate refuses a call of somebody without a certificate:
+// to others it is said later.
+func (w ways) atGate(ctx context.Context, method string) error {
+	if w.gate == nil {
+		return nil
+	}
+	if _, ok := identity.Wire(ctx); ok {
+		return nil
+	}
+	return w.gate.Check(ctx, method)
 }
 
 // within is a listener within this process.
@@ -175,8 +230,9 @@ func (c Coordinator) openHTTP(src *tlsconf.Source) (*tlsconf.Source, error) {
 }
 
 // secureRaft lets a listener take other coordinators only.
-func secureRaft(src *tlsconf.Source, l net.Listener) net.Listener {
+func secureRaft(src *tlsconf.Source, l *door) net.Listener {
 	if src == nil {
+		l.trusting = true
 		return l
 	}
 	return src.Listen(l, cluster.Refusal, identity.Coordinator)

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -180,3 +181,66 @@ func TestLivePagesWithTokens(t *testing.T) {
 		t.Errorf("with a guessed word: %d", code)
 	}
 }
+
+// A page ends with its token at once, whatever else comes from its address.
+func TestPagesEndWithTheirTokens(t *testing.T) {
+	g := startGuarded(t, 1, func(c *Coordinator) { c.Rate = 20 })
+	ann := g.token("ann", "submitter", "default")
+	jobs := pb.NewJobsClient(g.admin)
+	j, err := jobs.Submit(t.Context(), &pb.SubmitRequest{Spec: tinySpec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "GET", g.http[0]+"/events/jobs/"+j.Id, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+ann.Secret)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal(err, resp.StatusCode)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() && !strings.Contains(lines.Text(), "queued") {
+	}
+	flood, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for range 4 {
+		wg.Go(func() {
+			for flood.Err() == nil {
+				q, _ := http.NewRequestWithContext(flood, "GET", g.http[0]+"/v1/whoami", nil)
+				if resp, err := http.DefaultClient.Do(q); err == nil {
+					resp.Body.Close()
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	time.Sleep(300 * time.Millisecond)
+	if _, err := pb.NewUsersClient(g.admin).RevokeToken(t.Context(), &pb.RevokeTokenRequest{Id: ann.Token.Id}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * recheckMost)
+	if _, err := jobs.Cancel(t.Context(), &pb.JobActionRequest{Id: j.Id}); err != nil {
+		t.Fatal(err)
+	}
+	told := false
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "cancelled") {
+			t.Error("the page goes on without its token")
+		}
+		told = told || strings.Contains(lines.Text(), "was revoked")
+	}
+	if !told || ctx.Err() != nil {
+		t.Errorf("the page was told that the token was revoked: %v; it ended: %v", told, ctx.Err() == nil)
+	}
+}
+
+// recheckMost is how long a stream may outlive its token.
+const recheckMost = 600 * time.Millisecond

@@ -23,7 +23,7 @@ import (
 )
 
 // few is the number of connections that ports hold in these tests.
-const few = 8
+const few = 64
 
 // hasty is a coordinator, with TLS or without, that holds few connections and
 // waits for nobody.
@@ -33,7 +33,7 @@ func hasty(t *testing.T, files tlsconf.Files) (grpc, raft, http string) {
 	ready := make(chan struct{})
 	c := Coordinator{ID: "alone", Dir: t.TempDir(), Listen: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0", BootstrapExpect: 1,
 		Grace: time.Minute, DiskReserve: 1, Logger: slog.New(slog.DiscardHandler),
-		Security: Security{Files: files, MaxConnections: few, patience: patience{short, short, short, short, short}},
+		Security: Security{Files: files, MaxConnections: few, patience: patience{handshake: short, header: short, body: short, piece: short, idle: short, stranger: 2 * time.Second}},
 		Ready:    func(g, r, h string) { grpc, raft, http = g, r, h; close(ready) }}
 	start(t, c.Run)
 	<-ready

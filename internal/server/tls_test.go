@@ -90,11 +90,12 @@ func TestRefusals(t *testing.T) {
 		plain     = "this port speaks TLS"
 	)
 	for _, c := range []caller{
-		{name: "coordinator", src: s.ca.Source("coordinator", "b"), user: "List is not for a coordinator", node: "is for workers: the certificate shown is that of coordinator b"},
-		{name: "worker", src: s.ca.Source("worker", "x"), user: "is for clients and coordinators: the certificate shown is that of worker x",
+		{name: "coordinator", src: s.ca.Source("coordinator", "b"), user: "List is for clients: the certificate shown is that of coordinator b",
+			node: "is for workers: the certificate shown is that of coordinator b", tiles: "is for workers: the certificate shown is that of coordinator b", http: "that of coordinator b"},
+		{name: "worker", src: s.ca.Source("worker", "x"), user: "is for clients: the certificate shown is that of worker x",
 			raft: "it refuses the certificate shown to it (worker x,", http: "that of worker x"},
 		{name: "client", src: s.ca.Source("client", "ada"), node: "is for workers: the certificate shown is that of client ada",
-			raft: "it refuses the certificate shown to it (client ada,", tiles: "is for coordinators and workers: the certificate shown is that of client ada",
+			raft: "it refuses the certificate shown to it (client ada,", tiles: "is for workers: the certificate shown is that of client ada",
 			data: "is for coordinators and workers: the certificate shown is that of client ada"},
 		{name: "nobody", src: certstest.Load(t, tlsconf.Files{CA: s.ca.CA()}), user: "no certificate was shown: give --tls-cert and --tls-key",
 			node: "no certificate was shown", raft: "it wants to see a certificate: give --tls-cert", tiles: "no certificate was shown",
@@ -257,8 +258,6 @@ func TestDialersRefuse(t *testing.T) {
 		}
 	}
 }
-
-func hostOf(address string) string { h, _, _ := net.SplitHostPort(address); return h }
 
 // loadAt loads a certificate some days from now, and uses it later.
 func loadAt(t *testing.T, f tlsconf.Files, ahead, then int) *tlsconf.Source {

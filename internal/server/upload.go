@@ -21,6 +21,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -30,6 +31,7 @@ import (
 const (
 	maxUpload   = 1 << 30 // bytes
 	maxUploads  = 4       // at once
+	ownUploads  = 2       // of these one caller's
 	uploadIdle  = time.Minute
 	spoolPrefix = "upload-"
 )
@@ -40,7 +42,7 @@ type uploads struct {
 	data  pb.DataClient
 	may   func(context.Context) error // refuses who may not upload; nil: nobody
 	fail  func(http.ResponseWriter, *http.Request, error)
-	slots chan struct{}
+	slots *rpc.Share
 	most  int64
 	// reserve are the bytes of the disk that bodies on their way leave free.
 	reserve int64
@@ -54,18 +56,21 @@ func newUploads(dir string, data pb.DataClient, fail func(http.ResponseWriter, *
 	for _, name := range left { // by a process that was killed
 		err = errors.Join(err, os.Remove(name))
 	}
-	return &uploads{dir: dir, data: data, fail: fail, slots: make(chan struct{}, maxUploads), most: maxUpload}, err
+	return &uploads{dir: dir, data: data, fail: fail, slots: &rpc.Share{Each: ownUploads, All: maxUploads}, most: maxUpload}, err
 }
 
 // ServeHTTP stores the body and answers its address and size.
 func (u *uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	select {
-	case u.slots <- struct{}{}:
-		defer func() { <-u.slots }()
-	default:
-		u.fail(w, r, status.Errorf(codes.Unavailable, "%d uploads are under way, as many as are taken at once: try again", cap(u.slots)))
+	who := ""
+	if id, err := senderOf(r); err == nil {
+		who = id.User + " at " + id.From
+	}
+	end, err := u.slots.Take(who)
+	if err != nil {
+		u.fail(w, r, status.Errorf(codes.Unavailable, "too many uploads are under way, %v: try again", err))
 		return
 	}
+	defer end()
 	ctx := outgoing(r)
 	if u.may != nil { // before the disk is filled
 		if err := u.may(ctx); err != nil {
@@ -101,7 +106,7 @@ func (u *uploads) take(ctx context.Context, body io.Reader, c *http.ResponseCont
 	defer os.Remove(f.Name())
 	defer f.Close()
 	h := sha256.New()
-	size, err := io.Copy(io.MultiWriter(&sparing{f, u.dir, u.reserve}, h), patient{body, c})
+	size, err := io.Copy(io.MultiWriter(&sparing{f, u.dir, u.reserve}, h), &patient{Reader: body, c: c, since: time.Now()})
 	_ = c.SetReadDeadline(time.Time{})
 	var large *http.MaxBytesError
 	switch {
@@ -110,7 +115,7 @@ func (u *uploads) take(ctx context.Context, body io.Reader, c *http.ResponseCont
 	case errors.Is(err, blob.ErrDiskFull):
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, status.Errorf(codes.DeadlineExceeded, "nothing came for %v", uploadIdle)
+		return nil, status.Errorf(codes.DeadlineExceeded, "nothing, or next to nothing, came for %v", uploadIdle)
 	case err != nil:
 		return nil, status.Errorf(codes.Aborted, "the body ended after %d bytes: %v", size, err)
 	case size == 0:
@@ -143,13 +148,23 @@ func badBody(why string) error {
 	return s.Err()
 }
 
-// patient reads a body with a limit on the time between pieces.
+// patient reads a body with a limit on the time between pieces, and a least rate.
 type patient struct {
 	io.Reader
-	c *http.ResponseController
+	c     *http.ResponseController
+	since time.Time // of the bytes
+	bytes int64
 }
 
-func (p patient) Read(b []byte) (int, error) {
+func (p *patient) Read(b []byte) (int, error) {
+	if span := time.Since(p.since); span >= uploadIdle {
+		if float64(p.bytes) < blobnet.Slowest*span.Seconds() {
+			return 0, os.ErrDeadlineExceeded
+		}
+		p.since, p.bytes = time.Now(), 0
+	}
 	_ = p.c.SetReadDeadline(time.Now().Add(uploadIdle))
-	return p.Reader.Read(b)
+	n, err := p.Reader.Read(b)
+	p.bytes += int64(n)
+	return n, err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/audit"
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
-	"github.com/ulisse-gp/ulisse/internal/identity"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // What --auth says of callers.
@@ -31,9 +31,11 @@ type Users struct {
 	// TokenFile has the first administrator's token; admin-token in the
 	// coordinator's folder if empty.
 	TokenFile string
-	Audit     string  // file of the audit log; none if empty
-	Rate      float64 // calls a second of each caller; 0 for no limit
-	Streams   int     // of each caller at a time; 0 for no limit
+	Audit     string // file of the audit log; none if empty
+	// AuditReads keeps also who took data or draws.
+	AuditReads bool
+	Rate       float64 // calls a second of each caller; 0 for no limit
+	Streams    int     // of each caller at a time; 0 for no limit
 	// OIDC, if its issuer is set, says whose tokens are taken besides the
 	// cluster's own; Grants are those of its groups, as auth.ParseGrant reads them.
 	OIDC   *auth.OIDC
@@ -41,7 +43,7 @@ type Users struct {
 }
 
 // check refuses settings that are not safe. plain says that there is no TLS.
-func (u *Users) check(dir string, plain bool, listeners ...net.Listener) error {
+func (u *Users) check(dir string, plain bool, listeners ...*door) error {
 	switch u.Auth = cmp.Or(u.Auth, AuthNone); u.Auth {
 	case AuthNone:
 		if u.OIDC != nil && u.OIDC.Issuer != "" {
@@ -89,31 +91,35 @@ func (u *Users) checkOIDC() error {
 
 // guard returns the guard of a coordinator, and what to call at the end.
 func (u *Users) guard(coord *coordinator.Coordinator, plain bool, log *slog.Logger) (g *auth.Guard, end func() error, err error) {
-	cfg := auth.Config{Required: u.Auth == AuthTokens, Source: coord, Limits: auth.NewLimits(u.Rate, u.Streams)}
+	cfg := auth.Config{Required: u.Auth == AuthTokens, Source: coord, Certificates: !plain, Limits: auth.NewLimits(u.Rate, u.Streams)}
 	if u.OIDC != nil {
 		cfg.Foreign = u.OIDC.Verify
 	}
-	if !plain {
-		cfg.Peer = func(ctx context.Context) (string, bool) {
-			p, ok := identity.Wire(ctx)
-			return string(p.Role), ok
-		}
+	if u.Audit == "" {
+		return auth.NewGuard(cfg), func() error { return nil }, nil
 	}
-	end = func() error { return nil }
-	if u.Audit != "" {
-		l, err := audit.Open(u.Audit)
-		if err != nil {
-			return nil, nil, err
-		}
-		end = l.Close
-		cfg.Audit = func(e auth.Event) {
+	l, err := audit.Open(u.Audit)
+	if err != nil {
+		return nil, nil, err
+	}
+	strangers, err := audit.Open(u.Audit + strangersSuffix)
+	if err != nil {
+		return nil, nil, errors.Join(err, l.Close())
+	}
+	to := func(l *audit.Log) func(auth.Event) {
+		return func(e auth.Event) {
 			if err := l.Append(e); err != nil {
 				log.Error("a call is missing in the audit log", "error", err, "method", e.Method, "user", e.User, "from", e.From)
 			}
 		}
 	}
-	return auth.NewGuard(cfg), end, nil
+	cfg.Audit, cfg.AuditStrangers, cfg.AuditReads = to(l), to(strangers), u.AuditReads
+	return auth.NewGuard(cfg), func() error { return errors.Join(l.Close(), strangers.Close()) }, nil
 }
+
+// strangersSuffix is what the file's name ends with that keeps who was refused
+// without its being known who that was.
+const strangersSuffix = ".strangers"
 
 // dialOptions let a coordinator without certificates say to others what it is.
 func (u *Users) dialOptions(plain bool, key func() string) []grpc.DialOption {
@@ -131,7 +137,7 @@ func (k nodeKey) GetRequestMetadata(context.Context, ...string) (map[string]stri
 	if key == "" {
 		return nil, status.Error(codes.Unavailable, "this coordinator has not heard of the others' key yet: try again")
 	}
-	return map[string]string{auth.NodeKeyHeader: key}, nil
+	return map[string]string{rpc.NodeKey: key}, nil
 }
 
 // RequireTransportSecurity is false: check has seen to it that plaintext stays

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,10 +20,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
-	reflectpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -33,7 +32,6 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/certs/certstest"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
-	"github.com/ulisse-gp/ulisse/internal/state"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
 
@@ -153,72 +151,11 @@ func (g *guarded) web(i int, method, path, token string, body io.Reader, headers
 	return resp.StatusCode, string(text)
 }
 
-// methods returns all RPCs of services of ours.
-func methods() (out []protoreflect.MethodDescriptor) {
-	protoregistry.GlobalFiles.RangeFilesByPackage("ulisse.v1", func(f protoreflect.FileDescriptor) bool {
-		for i := range f.Services().Len() {
-			s := f.Services().Get(i)
-			for j := range s.Methods().Len() {
-				out = append(out, s.Methods().Get(j))
-			}
-		}
-		return true
-	})
-	return out
-}
-
-func fullName(m protoreflect.MethodDescriptor) string {
-	return fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())
-}
-
-// Every RPC that a coordinator serves has a rule, and every rule an RPC: whoever
-// adds an RPC has to say who may call it.
-func TestEveryRPCHasARule(t *testing.T) {
-	g := startGuarded(t, 1, nil)
-	known := map[string]bool{}
-	for _, m := range methods() {
-		known[fullName(m)] = true
-	}
-	s, err := reflectpb.NewServerReflectionClient(g.admin).ServerReflectionInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Send(&reflectpb.ServerReflectionRequest{MessageRequest: &reflectpb.ServerReflectionRequest_ListServices{}}); err != nil {
-		t.Fatal(err)
-	}
-	list, err := s.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, service := range list.GetListServicesResponse().Service {
-		d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service.Name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i := range d.(protoreflect.ServiceDescriptor).Methods().Len() {
-			known[fullName(d.(protoreflect.ServiceDescriptor).Methods().Get(i))] = true
-		}
-	}
-	if len(known) < 40 {
-		t.Errorf("only %d RPCs are found", len(known))
-	}
-	for method := range known {
-		if r, ok := auth.Rules[method]; !ok || !r.Public && r.Role == "" && len(r.Nodes) == 0 {
-			t.Errorf("%s has no rule in internal/auth/rules.go", method)
-		}
-	}
-	for method := range auth.Rules {
-		if !known[method] && !strings.Contains(method, "v1alpha") {
-			t.Errorf("there is a rule for %s, which there is not", method)
-		}
-	}
-}
-
 // invoke makes a call with an empty request and returns its error.
 func invoke(ctx context.Context, conn *grpc.ClientConn, m protoreflect.MethodDescriptor) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, fullName(m))
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, rpc.FullName(m))
 	if err != nil {
 		return err
 	}
@@ -262,8 +199,8 @@ func TestWhoMayCall(t *testing.T) {
 		"revoked token": {revoked.Secret, "the token " + revoked.Token.Id + " was revoked at "},
 	} {
 		conn := g.as(0, c.token)
-		for _, m := range methods() {
-			if workers[fullName(m)] {
+		for _, m := range rpc.Methods() {
+			if workers[rpc.FullName(m)] {
 				continue // workers'
 			}
 			err := invoke(t.Context(), conn, m)
@@ -279,27 +216,44 @@ func TestWhoMayCall(t *testing.T) {
 		}
 	}
 
-	rank := map[state.Role]int{state.Viewer: 1, state.Submitter: 2, state.Admin: 3}
-	for _, c := range []struct {
-		role      string
-		namespace string
-	}{{"viewer", "lab"}, {"submitter", "lab"}, {"admin", "lab"}, {"viewer", "*"}, {"admin", "*"}, {"worker", "*"}} {
+	for _, c := range []struct{ role, namespace string }{{"viewer", "lab"}, {"submitter", "lab"}, {"admin", "lab"}, {"viewer", "*"}, {"admin", "*"}, {"worker", "*"}} {
 		conn := g.as(0, g.token("u-"+c.role, c.role, c.namespace).Secret)
-		for _, m := range methods() {
-			rule := auth.Rules[fullName(m)]
-			may := rule.Role != "" && rank[state.Role(c.role)] >= rank[rule.Role] && (!rule.Whole || c.namespace == "*")
-			for _, n := range rule.Nodes {
-				may = may || string(n) == c.role
-			}
-			if workers[fullName(m)] {
+		for _, m := range rpc.Methods() {
+			if workers[rpc.FullName(m)] {
 				continue
 			}
+			who := c.role
+			if c.namespace == "*" && c.role != "worker" {
+				who += " of all"
+			}
+			may := slices.Contains(strings.Split(whoMay[strings.TrimPrefix(rpc.FullName(m), "/ulisse.v1.")], ", "), who)
 			err := invoke(t.Context(), conn, m)
 			if denied := status.Code(err) == codes.PermissionDenied; denied == may || status.Code(err) == codes.Unauthenticated {
-				t.Errorf("%s of %s: %s, may %v: %v", c.role, c.namespace, m.FullName(), may, err)
+				t.Errorf("%s: %s, may %v: %v", who, m.FullName(), may, err)
 			}
 		}
 	}
+}
+
+// Sets of callers.
+const (
+	look    = "viewer, viewer of all, submitter, admin, admin of all"
+	submits = "submitter, admin, admin of all"
+	manages = "admin, admin of all"
+	root    = "admin of all"
+)
+
+// whoMay says who may call what, in other words than proto/ does.
+var whoMay = map[string]string{
+	"Jobs/Submit": submits, "Jobs/Get": look + ", worker", "Jobs/List": look, "Jobs/Pause": submits, "Jobs/Resume": submits, "Jobs/Cancel": submits,
+	"Jobs/Extend": submits, "Jobs/Delete": submits, "Jobs/Summary": look, "Jobs/Result": look, "Jobs/Watch": look, "Jobs/Draws": look, "Jobs/Logs": look,
+	"History/Run": look, "History/Workers": look, "Predictions/Predict": look,
+	"Data/Stat": look + ", worker", "Data/Upload": submits, "Data/Download": look + ", worker", "Data/List": look,
+	"Workers/Connect": "worker", "Workers/Report": "worker", "Workers/Await": "worker", "Workers/Log": "worker", "Workers/List": look + ", worker", "Workers/Drain": root,
+	"Cluster/Members": look, "Cluster/Join": root, "Cluster/Remove": root, "Cluster/Promote": root, "Cluster/Demote": root, "Cluster/Transfer": root,
+	"Cluster/Backup": root, "Cluster/Restore": root,
+	"Users/WhoAmI": look, "Users/CreateToken": manages, "Users/ListTokens": manages, "Users/RevokeToken": manages,
+	"Users/SetNamespace": root, "Users/ListNamespaces": look, "Users/DeleteNamespace": root,
 }
 
 const tinySpec = `
@@ -498,9 +452,9 @@ func TestMaliciousMetadata(t *testing.T) {
 	}
 	eve := g.token("eve", "viewer", "other").Secret
 	lies := [][]string{
-		{"ulisse-forwarded", "1"}, {"ulisse-node-only", "1"}, {"ulisse-node-only", "1", "ulisse-forwarded", "1", "ulisse-node-key", ""},
-		{"ulisse-node-key", strings.Repeat("A", 52)}, {"ulisse-node-key", "A", "ulisse-node-key", "B"}, {"ulisse-user", "admin"},
-		{"x-forwarded-for", "127.0.0.1"}, {"ulisse-namespace", "lab"}, {"ulisse-on-behalf", "coordinator/c0"},
+		{rpc.Forwarded, "1"}, {rpc.NodeOnly, "1"}, {rpc.NodeOnly, "1", rpc.Forwarded, "1", rpc.NodeKey, ""},
+		{rpc.NodeKey, strings.Repeat("A", 52)}, {rpc.NodeKey, "A", rpc.NodeKey, "B"}, {"ulisse-user", "admin"},
+		{rpc.ForwardedFor, "127.0.0.1"}, {rpc.Namespace, "lab"}, {rpc.OnBehalf, "coordinator/c0"},
 	}
 	for i := range 2 {
 		conn := g.as(i, eve)
@@ -521,7 +475,7 @@ func TestMaliciousMetadata(t *testing.T) {
 			_, err = pb.NewClusterClient(nobody).ReadIndex(ctx, &pb.ReadIndexRequest{})
 			wantCode(t, fmt.Sprint("ReadIndex without a token, with ", lie), err, codes.Unauthenticated, "no token was sent")
 		}
-		two := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+g.root)
+		two := metadata.AppendToOutgoingContext(ctx, rpc.Authorization, "Bearer "+g.root)
 		_, err = pb.NewUsersClient(conn).WhoAmI(two, &pb.WhoAmIRequest{})
 		wantCode(t, "two tokens", err, codes.Unauthenticated, "more than one token")
 		for _, h := range [][]string{{"Grpc-Metadata-Ulisse-Node-Only", "1"}, {"Grpc-Metadata-Ulisse-Forwarded", "1"}, {"Ulisse-Node-Only", "1"},
@@ -536,58 +490,128 @@ func TestMaliciousMetadata(t *testing.T) {
 	}
 }
 
-// What changes something, and what is refused, is in the audit log, with who and
-// from where, and never a token.
-func TestAudit(t *testing.T) {
-	g := startGuarded(t, 1, nil)
-	ann := g.token("ann", "submitter", "default")
-	j, err := pb.NewJobsClient(g.as(0, ann.Secret)).Submit(t.Context(), &pb.SubmitRequest{Spec: tinySpec, ClientId: "mine"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.web(0, "POST", "/v1/jobs/"+j.Id+":pause", ann.Secret, nil, "X-Forwarded-For", "1.2.3.4")
-	g.web(0, "POST", "/v1/tokens", ann.Secret, strings.NewReader(`{"name": "eve", "role": "admin"}`))
-	g.web(0, "GET", "/v1/jobs", "sesame", nil)
-	path := filepath.Join(g.dir, "audit0.jsonl")
-	st, err := os.Stat(path)
-	if err != nil || st.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", st.Mode(), err)
-	}
+// events returns what an audit log holds.
+func events(t *testing.T, path string) (out []auth.Event) {
+	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range []string{ann.Secret, g.root, "sesame", auth.Hash(ann.Secret)} {
-		if bytes.Contains(text, []byte(secret)) {
-			t.Errorf("a secret is in the audit log:\n%s", text)
-		}
-	}
-	var got []string
 	for line := range strings.Lines(string(text)) {
 		var e auth.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// What changes something, and what is refused, is in the audit log, with who and
+// from where and what came of it, and never a token. Reads are if that is asked
+// for.
+func TestAudit(t *testing.T) {
+	g := startGuarded(t, 1, func(c *Coordinator) { c.AuditReads = true })
+	ann := g.token("ann", "submitter", "default")
+	conn := g.as(0, ann.Secret)
+	j, err := pb.NewJobsClient(conn).Submit(t.Context(), &pb.SubmitRequest{Spec: tinySpec, ClientId: "mine"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, err := upload(t.Context(), conn, []byte("x,y\n1,2\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := pb.NewDataClient(conn).Download(t.Context(), &pb.DownloadRequest{Sha256: addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	g.namespace("lab", &pb.Quota{Jobs: 3})
+	g.web(0, "POST", "/v1/jobs/"+j.Id+":pause", ann.Secret, nil, "X-Forwarded-For", "1.2.3.4")
+	g.web(0, "POST", "/v1/tokens", ann.Secret, strings.NewReader(`{"name": "eve", "role": "admin"}`))
+	for range 50 {
+		g.web(0, "GET", "/v1/jobs", "sesame", nil)
+	}
+	path := filepath.Join(g.dir, "audit0.jsonl")
+	count := func(all []auth.Event, line string) (n int) {
+		for _, e := range all {
+			if strings.TrimSpace(fmt.Sprintf("%s %s %s > %s %s", e.User, strings.TrimPrefix(e.Method, "/ulisse.v1."), e.What, e.Made, e.Outcome)) == line {
+				n++
+			}
+		}
+		return n
+	}
+	strangers := "GET /v1/jobs  >  Unauthenticated"
+	eventually(t, "all refusals", func() bool {
+		n, all := 0, events(t, path+strangersSuffix)
+		for _, e := range all {
+			n += 1 + e.More
+		}
+		return n >= 50 && len(all) < 20
+	})
+	all := events(t, path)
+	for _, want := range []string{
+		"admin Users/CreateToken name=ann role=submitter namespaces=default > token=(id=" + ann.Token.Id + ") OK",
+		"admin Users/SetNamespace name=lab quota=(jobs=3) >  OK",
+		"ann Jobs/Submit client_id=mine > id=" + j.Id + " OK",
+		"ann Data/Upload sha256=" + addr + " > sha256=" + addr + " OK",
+		"ann Data/Download sha256=" + addr + " >  OK",
+		"ann Jobs/Pause id=" + j.Id + " > id=" + j.Id + " OK",
+		"ann Users/CreateToken name=eve role=admin >  PermissionDenied",
+	} {
+		if count(all, want) != 1 {
+			t.Errorf("%q is not there: %+v", want, all)
+		}
+	}
+	if count(all, strangers) > 0 {
+		t.Error("strangers are in the log of those who are known")
+	}
+	for _, name := range []string{path, path + strangersSuffix} {
+		st, err := os.Stat(name)
+		if err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", st.Mode(), err)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if e.From != "127.0.0.1" {
-			t.Errorf("from %q: %s", e.From, line)
+		for _, secret := range []string{ann.Secret, g.root, "sesame", auth.Hash(ann.Secret)} {
+			if bytes.Contains(text, []byte(secret)) {
+				t.Errorf("a secret is in the audit log:\n%s", text)
+			}
 		}
-		got = append(got, fmt.Sprintf("%s %s %s %s", e.User, e.Method[strings.LastIndex(e.Method, "/")+1:], e.What, e.Outcome))
+		for _, e := range events(t, name) {
+			if e.From != "127.0.0.1" {
+				t.Errorf("from %q: %+v", e.From, e)
+			}
+		}
 	}
-	want := []string{
-		"admin CreateToken name=ann role=submitter OK",
-		"ann Submit client_id=mine OK",
-		"ann Pause id=" + j.Id + " OK",
-		"ann CreateToken name=eve role=admin PermissionDenied",
-		" List  Unauthenticated",
+}
+
+// Where certificates say who calls, the log and jobs have their names.
+func TestAuditOfCertificates(t *testing.T) {
+	ca := certstest.New(t)
+	ready := make(chan string, 1)
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	start(t, Coordinator{ID: "alone", Dir: t.TempDir(), Listen: "127.0.0.1:0", Raft: "127.0.0.1:0", BootstrapExpect: 1, Grace: time.Minute, DiskReserve: 1,
+		Logger: slog.New(slog.DiscardHandler), Users: Users{Audit: path}, Security: Security{Files: ca.Files("coordinator", "alone")},
+		Ready: func(grpc, _, _ string) { ready <- grpc }}.Run)
+	jobs := pb.NewJobsClient(dialAs(t, ca.Source("client", "ada"), <-ready, identity.Coordinator))
+	var j *pb.Job
+	eventually(t, "a leader", func() (ok bool) {
+		var err error
+		j, err = jobs.Submit(t.Context(), &pb.SubmitRequest{Spec: tinySpec, ClientId: "x"})
+		return err == nil
+	})
+	if j.Owner != "cert:ada" {
+		t.Errorf("the job is %q's", j.Owner)
 	}
-	for _, w := range want {
-		found := false
-		for _, line := range got {
-			found = found || line == w
-		}
-		if !found {
-			t.Errorf("%q is not among %q", w, got)
-		}
+	all := events(t, path)
+	if last := all[len(all)-1]; last.User != "cert:ada" || last.Made != "id="+j.Id {
+		t.Errorf("%+v", last)
 	}
 }
 
@@ -664,7 +688,7 @@ func TestTokensOverTLS(t *testing.T) {
 		}
 		_, err = pb.NewRecordsClient(conn).Record(ctx, &pb.Blob{})
 		wantCode(t, "a user's call as a node", err, codes.Unauthenticated, "no certificate was shown")
-		marked := metadata.AppendToOutgoingContext(ctx, "ulisse-node-only", "1")
+		marked := metadata.AppendToOutgoingContext(ctx, rpc.NodeOnly, "1")
 		_, err = pb.NewDataClient(conn).List(marked, &pb.ListBlobsRequest{})
 		wantCode(t, "a user's call with a node's mark", err, codes.PermissionDenied, "comes from")
 		_, err = pb.NewJobsClient(g.as(i, "")).List(ctx, &pb.ListJobsRequest{})
@@ -678,7 +702,7 @@ func TestTokensOverTLS(t *testing.T) {
 		wantCode(t, "a worker's certificate", err, codes.PermissionDenied, "that of worker x")
 		// Even a coordinator is not believed that a user is somebody.
 		other := dialAs(t, ca.Source("coordinator", "x"), g.grpc[i], identity.Coordinator)
-		lie := metadata.AppendToOutgoingContext(ctx, "ulisse-forwarded", "1", "ulisse-on-behalf", "client/admin")
+		lie := metadata.AppendToOutgoingContext(ctx, rpc.Forwarded, "1", rpc.OnBehalf, "client/admin")
 		_, err = pb.NewUsersClient(other).CreateToken(lie, &pb.CreateTokenRequest{Name: "x", Role: "admin", Namespaces: []string{"*"}})
 		if status.Code(err) == codes.OK {
 			t.Error("a coordinator made a token for a user without one")

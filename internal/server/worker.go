@@ -123,11 +123,15 @@ func (c Worker) Run(ctx context.Context) (err error) {
 	defer blobs.Close()
 	rows := shard.NewServer(shard.ServerConfig{Source: w, Budget: budget, Meter: meter, Traced: traced(tracer)})
 	posteriors := worker.NewPosteriors(w, &predict.Solutions{Dir: filepath.Join(c.Dir, "predict"), Most: worker.SolutionsDiskBytes})
+	in := ways{door: lis}
+	if src != nil {
+		in.gate = &identity.Gate{NodesOnly: true}
+	}
 	s, healthy := rpc.NewServer(src.Credentials(identity.Worker), func(s *grpc.Server) {
 		pb.RegisterTilesServer(s, rows)
 		pb.RegisterDataServer(s, blobs)
 		pb.RegisterPosteriorsServer(s, posteriors)
-	}, append(shard.ServerOptions(), c.gated(src, identity.Gate{NodesOnly: true}, nil, nil)...)...)
+	}, append(shard.ServerOptions(), in.options(c.waits(), nil, nil)...)...)
 	failed := make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() { failed <- s.Serve(lis) })
@@ -183,7 +187,7 @@ func (c *Worker) dialer(src *tlsconf.Source) (func(string) (*grpc.ClientConn, er
 	if c.Token == "" {
 		return rpc.Dialer(src.Credentials(identity.Coordinator)), nil
 	}
-	if src == nil && slices.ContainsFunc(c.Coordinators, func(a string) bool { return !loopback(a) }) {
+	if src == nil && slices.ContainsFunc(c.Coordinators, func(a string) bool { return !rpc.Loopback(a) }) {
 		return nil, errors.New("a token goes over TLS or to this machine only: the coordinators' address is neither")
 	}
 	return rpc.Dialer(src.Credentials(identity.Coordinator), rpc.WithCaller(c.Token, "", src != nil)), nil

@@ -17,7 +17,7 @@ var raftProtocol = []string{"ulisse-raft/1"}
 
 // Listen wraps the listener of the replication, whose peers all have to show a certificate of one of
 // the roles. The handshake happens at the first Read or Write, under the
-// connection's deadline. plaintext is what is told who dials without TLS.
+// connection's deadline; a connection with a method Known is told when it is over. plaintext is what is told who dials without TLS.
 func (s *Source) Listen(l net.Listener, plaintext func(reason string) []byte, roles ...identity.Role) net.Listener {
 	return &listener{Listener: l, source: s, config: s.Server(raftProtocol, roles...), plaintext: plaintext}
 }
@@ -49,6 +49,9 @@ type serverConn struct {
 func (c *serverConn) shake() error {
 	c.once.Do(func() {
 		if c.err = c.Conn.Handshake(); c.err == nil {
+			if k, ok := c.raw.(interface{ Known() error }); ok {
+				c.err = k.Known()
+			}
 			return
 		}
 		c.l.source.refuse(c.raw, c.err, c.l.plaintext(speaksTLS))

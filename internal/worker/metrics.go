@@ -10,8 +10,6 @@ import (
 // metrics is what a worker measures. Counts of rows and tiles are the meter's
 // and are read when they are asked for; the rest is noted gradient by gradient.
 type metrics struct {
-	w *Worker
-
 	gradients, shortened, solves, unconverged prometheus.Counter
 	products                                  *prometheus.CounterVec
 	elements                                  prometheus.Counter // that were read from the cache of K
@@ -38,14 +36,14 @@ var (
 		hitsFamily, missesFamily, droppedFamily, drivenFamily, connectedFamily, coresFamily}
 )
 
-func newMetrics(w *Worker) *metrics {
+func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: monitor.Namespace, Name: name, Help: help})
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: monitor.Namespace, Name: name, Help: help, Buckets: buckets})
 	}
-	m := &metrics{w: w,
+	m := &metrics{
 		gradients:   counter("gradients_total", "Gradients of the log posterior, also those of the search for the mode."),
 		shortened:   counter("gradients_shortened_total", "Gradients too steep to be followed to the end."),
 		solves:      counter("solves_total", "Right-hand sides solved for."),

@@ -55,6 +55,7 @@ type cluster struct {
 	t      *testing.T
 	dir    string
 	prefix []string // of the client's command line
+	keys   *keys    // of clusters that 'ulisse dev' does not run
 }
 
 // run runs ulisse and returns what it printed.
@@ -101,26 +102,18 @@ func (c *cluster) processes(role string) []dev.Process {
 	return out
 }
 
-// withTLS says that clusters speak TLS. TestPartitions's always do.
-var withTLS = os.Getenv("ULISSE_FAULTS_TLS") == "1"
-
-// start runs a cluster until the test ends.
+// start runs a cluster, over TLS and with tokens, until the test ends.
 func start(t *testing.T, coordinators, workers int) *cluster {
 	t.Helper()
-	return startTLS(t, coordinators, workers, withTLS)
+	return startProgram(t, binary, coordinators, workers)
 }
 
-func startTLS(t *testing.T, coordinators, workers int, tls bool) *cluster {
-	t.Helper()
-	return startProgram(t, binary, coordinators, workers, tls)
-}
-
-func startProgram(t *testing.T, program string, coordinators, workers int, tls bool) *cluster {
+func startProgram(t *testing.T, program string, coordinators, workers int) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir()}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program, "dev", "--dir", c.dir, "--coordinators", strconv.Itoa(coordinators),
-		"--workers", strconv.Itoa(workers), "--cores", "1", "--grace", "2s", "--tls="+strconv.FormatBool(tls))
+		"--workers", strconv.Itoa(workers), "--cores", "1", "--grace", "2s", "--tls", "--auth", "tokens")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	var log bytes.Buffer

@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/certs/certstest"
 	"github.com/ulisse-gp/ulisse/internal/dev"
 )
 
@@ -87,7 +86,11 @@ func address(i int) string { return fmt.Sprintf("10.79.0.%d", 10+i) }
 func startNetwork(t *testing.T, grace time.Duration) *network {
 	t.Helper()
 	needNamespaces(t)
-	n := &network{cluster: &cluster{t: t, dir: t.TempDir()}, hub: namespace("hub"), side: map[string]string{}}
+	var hosts []string
+	for i := range 6 {
+		hosts = append(hosts, address(i))
+	}
+	n := &network{cluster: &cluster{t: t, dir: t.TempDir(), keys: newKeys(t, hosts...)}, hub: namespace("hub"), side: map[string]string{}}
 	n.namespace("hub")
 	for i := range sides {
 		n.ip("-n", n.hub, "link", "add", "side"+strconv.Itoa(i), "type", "bridge")
@@ -96,15 +99,6 @@ func startNetwork(t *testing.T, grace time.Duration) *network {
 	var raft, grpc []string
 	for i := range 3 {
 		raft, grpc = append(raft, address(i)+":7001"), append(grpc, address(i)+":7000")
-	}
-	var hosts []string
-	for i := range 6 {
-		hosts = append(hosts, address(i))
-	}
-	keys := certstest.New(t)
-	tls := func(role string) []string {
-		f := keys.FilesFor(role, "net", time.Now(), 1, hosts...)
-		return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key}
 	}
 	var argv [][]string
 	for i := range 6 {
@@ -116,11 +110,12 @@ func startNetwork(t *testing.T, grace time.Duration) *network {
 		n.plug(p.Name, i)
 		args := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(n.dir, p.Name), "--listen", p.Addresses.GRPC, "--metrics", ""}
 		if p.Role == "coordinator" {
-			args = append(args, "--raft", raft[i], "--bootstrap-expect", "3", "--peers", strings.Join(raft, ","), "--grace", grace.String())
+			args = append(args, "--raft", raft[i], "--bootstrap-expect", "3", "--peers", strings.Join(raft, ","), "--grace", grace.String(),
+				"--auth", "tokens", "--bootstrap-token-file", n.keys.token)
 		} else {
 			args = append(args, "--coordinators", strings.Join(grpc, ","), "--cores", "1")
 		}
-		argv = append(argv, append(args, tls(p.Role)...))
+		argv = append(argv, append(args, n.keys.args(p.Role)...))
 		n.procs = append(n.procs, p)
 	}
 	n.plug(theClient, len(n.procs))
@@ -130,14 +125,10 @@ func startNetwork(t *testing.T, grace time.Duration) *network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := "export ULISSE_COORDINATORS=" + strings.Join(grpc, ",") + "\n"
-	mine := keys.Files("client", "tester")
-	env += "export ULISSE_TLS_CA=" + mine.CA + "\nexport ULISSE_TLS_CERT=" + mine.Cert + "\nexport ULISSE_TLS_KEY=" + mine.Key + "\n"
-	for name, text := range map[string][]byte{"processes.json": text, "env": []byte(env)} {
-		if err := os.WriteFile(filepath.Join(n.dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.WriteFile(filepath.Join(n.dir, "processes.json"), text, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	n.keys.env(filepath.Join(n.dir, "env"), grpc)
 	n.answers()
 	return n
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,7 +71,8 @@ func end(cmd *exec.Cmd) {
 
 func (m *coordinator) start(c *cluster, more ...string) {
 	c.t.Helper()
-	m.cmd = c.background(m.id, append([]string{"coordinator", "--id", m.id, "--dir", m.dir, "--listen", m.grpc, "--raft", m.raft, "--http", "", "--metrics", "", "--grace", "2s"}, more...)...)
+	m.cmd = c.background(m.id, slices.Concat([]string{"coordinator", "--id", m.id, "--dir", m.dir, "--listen", m.grpc, "--raft", m.raft, "--http", "", "--metrics", "", "--grace", "2s",
+		"--auth", "tokens", "--bootstrap-token-file", c.keys.token}, c.keys.args("coordinator"), more)...)
 }
 
 // use points the client at coordinators.
@@ -80,9 +82,7 @@ func (c *cluster) use(ms ...*coordinator) {
 	for _, m := range ms {
 		list = append(list, m.grpc)
 	}
-	if err := os.WriteFile(filepath.Join(c.dir, "env"), []byte("export ULISSE_COORDINATORS="+strings.Join(list, ",")+"\n"), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	c.keys.env(filepath.Join(c.dir, "env"), list)
 }
 
 // members returns who leads, and the voters that are alive.
@@ -119,7 +119,7 @@ func TestRecover(t *testing.T) {
 	t.Parallel() // it mostly waits
 	short, long := fmt.Sprintf(recoverSpec, "short", 20, 20), fmt.Sprintf(recoverSpec, "long", 400, 400)
 	wantShort, wantLong := undisturbed(t, short), undisturbed(t, long)
-	c := &cluster{t: t, dir: t.TempDir()}
+	c := &cluster{t: t, dir: t.TempDir(), keys: newKeys(t, "127.0.0.1")}
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.showLogs()
@@ -138,7 +138,8 @@ func TestRecover(t *testing.T) {
 	}
 	c.use(old...)
 	c.answers()
-	c.background("w1", "worker", "--id", "w1", "--dir", filepath.Join(c.dir, "w1"), "--coordinators", strings.Join(grpc, ","), "--listen", "127.0.0.1:0", "--cores", "1")
+	c.background("w1", append([]string{"worker", "--id", "w1", "--dir", filepath.Join(c.dir, "w1"), "--coordinators", strings.Join(grpc, ","), "--listen", "127.0.0.1:0", "--cores", "1"},
+		c.keys.args("worker")...)...)
 	first := c.submitAs("first", short)
 	c.ends(first, wantShort, 3*time.Minute)
 	second := c.submitAs("second", long)

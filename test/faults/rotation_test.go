@@ -19,7 +19,7 @@ func TestRotation(t *testing.T) {
 		t.Skip("slow: half a minute")
 	}
 	spec, want, draws := lasting(t, 800, 7)
-	c := startTLS(t, 3, 2, true)
+	c := start(t, 3, 2)
 	id := c.submit(spec)
 	keys, fresh := filepath.Join(c.dir, "tls"), filepath.Join(t.TempDir(), "ca2")
 	must := func(args ...string) {

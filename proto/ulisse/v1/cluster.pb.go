@@ -569,7 +569,7 @@ var File_ulisse_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/cluster.proto\x12\tulisse.v1\"\x10\n" +
+	"\x17ulisse/v1/cluster.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\x10\n" +
 	"\x0eMembersRequest\"\x12\n" +
 	"\x10ReadIndexRequest\")\n" +
 	"\x11ReadIndexResponse\x12\x14\n" +
@@ -603,17 +603,18 @@ const file_ulisse_v1_cluster_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x0f\n" +
 	"\rBackupRequest\"!\n" +
 	"\vBackupChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xd3\x04\n" +
-	"\aCluster\x12@\n" +
-	"\aMembers\x12\x19.ulisse.v1.MembersRequest\x1a\x1a.ulisse.v1.MembersResponse\x12F\n" +
-	"\tReadIndex\x12\x1b.ulisse.v1.ReadIndexRequest\x1a\x1c.ulisse.v1.ReadIndexResponse\x12:\n" +
-	"\x04Join\x12\x16.ulisse.v1.JoinRequest\x1a\x1a.ulisse.v1.MembersResponse\x12>\n" +
-	"\x06Remove\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\x12?\n" +
-	"\aPromote\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\x12>\n" +
-	"\x06Demote\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\x12B\n" +
-	"\bTransfer\x12\x1a.ulisse.v1.TransferRequest\x1a\x1a.ulisse.v1.MembersResponse\x12<\n" +
-	"\x06Backup\x12\x18.ulisse.v1.BackupRequest\x1a\x16.ulisse.v1.BackupChunk0\x01\x12?\n" +
-	"\aRestore\x12\x16.ulisse.v1.BackupChunk\x1a\x1a.ulisse.v1.MembersResponse(\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"\x04data\x18\x01 \x01(\fR\x04data2\xc8\x05\n" +
+	"\aCluster\x12J\n" +
+	"\aMembers\x12\x19.ulisse.v1.MembersRequest\x1a\x1a.ulisse.v1.MembersResponse\"\b\x8a\xe3\x18\x04\b\x018\x01\x12Q\n" +
+	"\tReadIndex\x12\x1b.ulisse.v1.ReadIndexRequest\x1a\x1c.ulisse.v1.ReadIndexResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x018\x01\x12H\n" +
+	"\x04Join\x12\x16.ulisse.v1.JoinRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12L\n" +
+	"\x06Remove\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12M\n" +
+	"\aPromote\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12L\n" +
+	"\x06Demote\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12P\n" +
+	"\bTransfer\x12\x1a.ulisse.v1.TransferRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12H\n" +
+	"\x06Backup\x12\x18.ulisse.v1.BackupRequest\x1a\x16.ulisse.v1.BackupChunk\"\n" +
+	"\x8a\xe3\x18\x06\b\x03\x10\x010\x010\x01\x12M\n" +
+	"\aRestore\x12\x16.ulisse.v1.BackupChunk\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01(\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_cluster_proto_rawDescOnce sync.Once
@@ -672,6 +673,7 @@ func file_ulisse_v1_cluster_proto_init() {
 	if File_ulisse_v1_cluster_proto != nil {
 		return
 	}
+	file_ulisse_v1_rule_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

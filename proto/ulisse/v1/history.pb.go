@@ -612,7 +612,7 @@ var File_ulisse_v1_history_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_history_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/history.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"9\n" +
+	"\x17ulisse/v1/history.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/rule.proto\"9\n" +
 	"\x11RunHistoryRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xb6\x01\n" +
@@ -655,10 +655,10 @@ const file_ulisse_v1_history_proto_rawDesc = "" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12.\n" +
 	"\x04time\x18\x02 \x03(\v2\x1a.google.protobuf.TimestampR\x04time\x12(\n" +
 	"\x10pairs_per_second\x18\x03 \x03(\x01R\x0epairsPerSecond\x12\x12\n" +
-	"\x04busy\x18\x04 \x03(\x01R\x04busy2\x8d\x01\n" +
-	"\aHistory\x12:\n" +
-	"\x03Run\x12\x1c.ulisse.v1.RunHistoryRequest\x1a\x15.ulisse.v1.RunHistory\x12F\n" +
-	"\aWorkers\x12 .ulisse.v1.WorkersHistoryRequest\x1a\x19.ulisse.v1.WorkersHistoryB6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"\x04busy\x18\x04 \x03(\x01R\x04busy2\xa6\x01\n" +
+	"\aHistory\x12I\n" +
+	"\x03Run\x12\x1c.ulisse.v1.RunHistoryRequest\x1a\x15.ulisse.v1.RunHistory\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id\x12P\n" +
+	"\aWorkers\x12 .ulisse.v1.WorkersHistoryRequest\x1a\x19.ulisse.v1.WorkersHistory\"\b\x8a\xe3\x18\x04\b\x018\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_history_proto_rawDescOnce sync.Once
@@ -711,6 +711,7 @@ func file_ulisse_v1_history_proto_init() {
 	if File_ulisse_v1_history_proto != nil {
 		return
 	}
+	file_ulisse_v1_rule_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -380,6 +380,15 @@ type Progress struct {
 	Step          float64                `protobuf:"fixed64,8,opt,name=step,proto3" json:"step,omitempty"`
 	Probes        int32                  `protobuf:"varint,9,opt,name=probes,proto3" json:"probes,omitempty"`
 	NoiseBudget   float64                `protobuf:"fixed64,10,opt,name=noise_budget,json=noiseBudget,proto3" json:"noise_budget,omitempty"`
+	// warmup is the number of iterations of each chain's warm-up, as far as that is
+	// known beforehand.
+	Warmup int32 `protobuf:"varint,11,opt,name=warmup,proto3" json:"warmup,omitempty"`
+	// eta_seconds is the time until the draws wanted are there, at the pace so far;
+	// 0 if that cannot be told. The job may go on for longer, if it has not converged.
+	EtaSeconds    float64  `protobuf:"fixed64,12,opt,name=eta_seconds,json=etaSeconds,proto3" json:"eta_seconds,omitempty"`
+	RhatWanted    float64  `protobuf:"fixed64,13,opt,name=rhat_wanted,json=rhatWanted,proto3" json:"rhat_wanted,omitempty"` // at most
+	EssWanted     float64  `protobuf:"fixed64,14,opt,name=ess_wanted,json=essWanted,proto3" json:"ess_wanted,omitempty"`    // at least
+	Parameters    []string `protobuf:"bytes,15,rep,name=parameters,proto3" json:"parameters,omitempty"`                     // names, in the order of a draw, which has their logarithms
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -482,6 +491,41 @@ func (x *Progress) GetNoiseBudget() float64 {
 		return x.NoiseBudget
 	}
 	return 0
+}
+
+func (x *Progress) GetWarmup() int32 {
+	if x != nil {
+		return x.Warmup
+	}
+	return 0
+}
+
+func (x *Progress) GetEtaSeconds() float64 {
+	if x != nil {
+		return x.EtaSeconds
+	}
+	return 0
+}
+
+func (x *Progress) GetRhatWanted() float64 {
+	if x != nil {
+		return x.RhatWanted
+	}
+	return 0
+}
+
+func (x *Progress) GetEssWanted() float64 {
+	if x != nil {
+		return x.EssWanted
+	}
+	return 0
+}
+
+func (x *Progress) GetParameters() []string {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
 }
 
 type ChainProgress struct {
@@ -1389,7 +1433,7 @@ var File_ulisse_v1_jobs_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x14ulisse/v1/jobs.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\"\xbd\x04\n" +
+	"\x14ulisse/v1/jobs.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\x1a\x14ulisse/v1/rule.proto\"\xbd\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12)\n" +
@@ -1412,7 +1456,7 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x06Health\x12/\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x17.ulisse.v1.HealthStatusR\x06status\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xae\x02\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc7\x03\n" +
 	"\bProgress\x120\n" +
 	"\x06chains\x18\x01 \x03(\v2\x18.ulisse.v1.ChainProgressR\x06chains\x12\x12\n" +
 	"\x04rhat\x18\x02 \x01(\x01R\x04rhat\x12\x10\n" +
@@ -1424,7 +1468,17 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04step\x18\b \x01(\x01R\x04step\x12\x16\n" +
 	"\x06probes\x18\t \x01(\x05R\x06probes\x12!\n" +
 	"\fnoise_budget\x18\n" +
-	" \x01(\x01R\vnoiseBudget\"\xe2\x01\n" +
+	" \x01(\x01R\vnoiseBudget\x12\x16\n" +
+	"\x06warmup\x18\v \x01(\x05R\x06warmup\x12\x1f\n" +
+	"\veta_seconds\x18\f \x01(\x01R\n" +
+	"etaSeconds\x12\x1f\n" +
+	"\vrhat_wanted\x18\r \x01(\x01R\n" +
+	"rhatWanted\x12\x1d\n" +
+	"\n" +
+	"ess_wanted\x18\x0e \x01(\x01R\tessWanted\x12\x1e\n" +
+	"\n" +
+	"parameters\x18\x0f \x03(\tR\n" +
+	"parameters\"\xe2\x01\n" +
 	"\rChainProgress\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x16\n" +
 	"\x06warmup\x18\x02 \x01(\x05R\x06warmup\x12\x14\n" +
@@ -1501,21 +1555,23 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\fHealthStatus\x12\x1d\n" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15HEALTH_STATUS_STALLED\x10\x01\x12\x1b\n" +
-	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xec\x05\n" +
-	"\x04Jobs\x122\n" +
-	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\x12/\n" +
-	"\x03Get\x12\x18.ulisse.v1.GetJobRequest\x1a\x0e.ulisse.v1.Job\x12?\n" +
-	"\x04List\x12\x1a.ulisse.v1.ListJobsRequest\x1a\x1b.ulisse.v1.ListJobsResponse\x124\n" +
-	"\x05Pause\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\x125\n" +
-	"\x06Resume\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\x125\n" +
-	"\x06Cancel\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\x122\n" +
-	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\x12C\n" +
-	"\x06Delete\x12\x1b.ulisse.v1.JobActionRequest\x1a\x1c.ulisse.v1.DeleteJobResponse\x12?\n" +
-	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\x12<\n" +
-	"\x06Result\x12\x18.ulisse.v1.GetJobRequest\x1a\x16.ulisse.v1.ResultChunk0\x01\x122\n" +
-	"\x05Watch\x12\x17.ulisse.v1.WatchRequest\x1a\x0e.ulisse.v1.Job0\x01\x128\n" +
-	"\x05Draws\x12\x17.ulisse.v1.DrawsRequest\x1a\x14.ulisse.v1.DrawBatch0\x01\x124\n" +
-	"\x04Logs\x12\x16.ulisse.v1.LogsRequest\x1a\x12.ulisse.v1.LogLine0\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xb8\a\n" +
+	"\x04Jobs\x12>\n" +
+	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\"\n" +
+	"\x8a\xe3\x18\x06\b\x020\x018\x01\x12?\n" +
+	"\x03Get\x12\x18.ulisse.v1.GetJobRequest\x1a\x0e.ulisse.v1.Job\"\x0e\x8a\xe3\x18\n" +
+	"\b\x01\x1a\x02\x01\x02\"\x02id\x12G\n" +
+	"\x04List\x12\x1a.ulisse.v1.ListJobsRequest\x1a\x1b.ulisse.v1.ListJobsResponse\"\x06\x8a\xe3\x18\x02\b\x01\x12F\n" +
+	"\x05Pause\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12G\n" +
+	"\x06Resume\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12G\n" +
+	"\x06Cancel\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12D\n" +
+	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12U\n" +
+	"\x06Delete\x12\x1b.ulisse.v1.JobActionRequest\x1a\x1c.ulisse.v1.DeleteJobResponse\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12P\n" +
+	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\"\x0f\x8a\xe3\x18\v\b\x01\x1a\x01\x01\"\x02id@\x01\x12J\n" +
+	"\x06Result\x12\x18.ulisse.v1.GetJobRequest\x1a\x16.ulisse.v1.ResultChunk\"\f\x8a\xe3\x18\b\b\x01\"\x02id@\x010\x01\x12A\n" +
+	"\x05Watch\x12\x17.ulisse.v1.WatchRequest\x1a\x0e.ulisse.v1.Job\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id0\x01\x12I\n" +
+	"\x05Draws\x12\x17.ulisse.v1.DrawsRequest\x1a\x14.ulisse.v1.DrawBatch\"\x0f\x8a\xe3\x18\v\b\x01\x1a\x01\x01\"\x02id@\x010\x01\x12C\n" +
+	"\x04Logs\x12\x16.ulisse.v1.LogsRequest\x1a\x12.ulisse.v1.LogLine\"\r\x8a\xe3\x18\t\b\x01\x1a\x01\x01\"\x02id0\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_jobs_proto_rawDescOnce sync.Once
@@ -1609,6 +1665,7 @@ func file_ulisse_v1_jobs_proto_init() {
 		return
 	}
 	file_ulisse_v1_data_proto_init()
+	file_ulisse_v1_rule_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -561,7 +561,7 @@ var File_ulisse_v1_predict_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\"\x82\x02\n" +
+	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\x82\x02\n" +
 	"\x0ePredictRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12$\n" +
 	"\x04rows\x18\x02 \x03(\v2\x10.ulisse.v1.PointR\x04rows\x12\x18\n" +
@@ -609,12 +609,12 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\x0eComputeRequest\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x10\n" +
 	"\x03psi\x18\x02 \x01(\fR\x03psi\x123\n" +
-	"\arequest\x18\x03 \x01(\v2\x19.ulisse.v1.PredictRequestR\arequest2Q\n" +
-	"\vPredictions\x12B\n" +
-	"\aPredict\x12\x19.ulisse.v1.PredictRequest\x1a\x1a.ulisse.v1.PredictResponse0\x012P\n" +
+	"\arequest\x18\x03 \x01(\v2\x19.ulisse.v1.PredictRequestR\arequest2_\n" +
+	"\vPredictions\x12P\n" +
+	"\aPredict\x12\x19.ulisse.v1.PredictRequest\x1a\x1a.ulisse.v1.PredictResponse\"\f\x8a\xe3\x18\b\b\x01\"\x02id@\x010\x012Y\n" +
 	"\n" +
-	"Posteriors\x12B\n" +
-	"\aCompute\x12\x19.ulisse.v1.ComputeRequest\x1a\x1a.ulisse.v1.PredictResponse0\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"Posteriors\x12K\n" +
+	"\aCompute\x12\x19.ulisse.v1.ComputeRequest\x1a\x1a.ulisse.v1.PredictResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x010\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_predict_proto_rawDescOnce sync.Once
@@ -660,6 +660,7 @@ func file_ulisse_v1_predict_proto_init() {
 	if File_ulisse_v1_predict_proto != nil {
 		return
 	}
+	file_ulisse_v1_rule_proto_init()
 	file_ulisse_v1_predict_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -853,7 +853,7 @@ var File_ulisse_v1_tiles_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\n" +
-	"\x15ulisse/v1/tiles.proto\x12\tulisse.v1\"\xc4\x02\n" +
+	"\x15ulisse/v1/tiles.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\xc4\x02\n" +
 	"\fTilesRequest\x12*\n" +
 	"\x04open\x18\x01 \x01(\v2\x14.ulisse.v1.TilesOpenH\x00R\x04open\x12'\n" +
 	"\x03set\x18\x02 \x01(\v2\x13.ulisse.v1.TilesSetH\x00R\x03set\x123\n" +
@@ -913,9 +913,9 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\x16TILES_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TILES_KIND_DOUBLE\x10\x01\x12\x15\n" +
 	"\x11TILES_KIND_SINGLE\x10\x02\x12\x14\n" +
-	"\x10TILES_KIND_FORMS\x10\x032I\n" +
-	"\x05Tiles\x12@\n" +
-	"\aSession\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse(\x010\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"\x10TILES_KIND_FORMS\x10\x032R\n" +
+	"\x05Tiles\x12I\n" +
+	"\aSession\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_tiles_proto_rawDescOnce sync.Once
@@ -968,6 +968,7 @@ func file_ulisse_v1_tiles_proto_init() {
 	if File_ulisse_v1_tiles_proto != nil {
 		return
 	}
+	file_ulisse_v1_rule_proto_init()
 	file_ulisse_v1_tiles_proto_msgTypes[0].OneofWrappers = []any{
 		(*TilesRequest_Open)(nil),
 		(*TilesRequest_Set)(nil),

@@ -833,7 +833,7 @@ var File_ulisse_v1_users_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_users_proto_rawDesc = "" +
 	"\n" +
-	"\x15ulisse/v1/users.proto\x12\tulisse.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
+	"\x15ulisse/v1/users.proto\x12\tulisse.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/rule.proto\"\x0f\n" +
 	"\rWhoAmIRequest\"\x9e\x01\n" +
 	"\bIdentity\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
@@ -890,16 +890,18 @@ const file_ulisse_v1_users_proto_rawDesc = "" +
 	"namespaces\",\n" +
 	"\x16DeleteNamespaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x19\n" +
-	"\x17DeleteNamespaceResponse2\x90\x04\n" +
-	"\x05Users\x127\n" +
-	"\x06WhoAmI\x12\x18.ulisse.v1.WhoAmIRequest\x1a\x13.ulisse.v1.Identity\x12L\n" +
-	"\vCreateToken\x12\x1d.ulisse.v1.CreateTokenRequest\x1a\x1e.ulisse.v1.CreateTokenResponse\x12I\n" +
+	"\x17DeleteNamespaceResponse2\xdc\x04\n" +
+	"\x05Users\x12?\n" +
+	"\x06WhoAmI\x12\x18.ulisse.v1.WhoAmIRequest\x1a\x13.ulisse.v1.Identity\"\x06\x8a\xe3\x18\x02\b\x01\x12X\n" +
+	"\vCreateToken\x12\x1d.ulisse.v1.CreateTokenRequest\x1a\x1e.ulisse.v1.CreateTokenResponse\"\n" +
+	"\x8a\xe3\x18\x06\b\x030\x018\x01\x12Q\n" +
 	"\n" +
-	"ListTokens\x12\x1c.ulisse.v1.ListTokensRequest\x1a\x1d.ulisse.v1.ListTokensResponse\x12>\n" +
-	"\vRevokeToken\x12\x1d.ulisse.v1.RevokeTokenRequest\x1a\x10.ulisse.v1.Token\x12D\n" +
-	"\fSetNamespace\x12\x1e.ulisse.v1.SetNamespaceRequest\x1a\x14.ulisse.v1.Namespace\x12U\n" +
-	"\x0eListNamespaces\x12 .ulisse.v1.ListNamespacesRequest\x1a!.ulisse.v1.ListNamespacesResponse\x12X\n" +
-	"\x0fDeleteNamespace\x12!.ulisse.v1.DeleteNamespaceRequest\x1a\".ulisse.v1.DeleteNamespaceResponseB6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"ListTokens\x12\x1c.ulisse.v1.ListTokensRequest\x1a\x1d.ulisse.v1.ListTokensResponse\"\x06\x8a\xe3\x18\x02\b\x03\x12J\n" +
+	"\vRevokeToken\x12\x1d.ulisse.v1.RevokeTokenRequest\x1a\x10.ulisse.v1.Token\"\n" +
+	"\x8a\xe3\x18\x06\b\x030\x018\x01\x12R\n" +
+	"\fSetNamespace\x12\x1e.ulisse.v1.SetNamespaceRequest\x1a\x14.ulisse.v1.Namespace\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12]\n" +
+	"\x0eListNamespaces\x12 .ulisse.v1.ListNamespacesRequest\x1a!.ulisse.v1.ListNamespacesResponse\"\x06\x8a\xe3\x18\x02\b\x01\x12f\n" +
+	"\x0fDeleteNamespace\x12!.ulisse.v1.DeleteNamespaceRequest\x1a\".ulisse.v1.DeleteNamespaceResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_users_proto_rawDescOnce sync.Once
@@ -971,6 +973,7 @@ func file_ulisse_v1_users_proto_init() {
 	if File_ulisse_v1_users_proto != nil {
 		return
 	}
+	file_ulisse_v1_rule_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

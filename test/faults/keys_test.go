@@ -1,0 +1,50 @@
+package faults
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/auth"
+	"github.com/ulisse-gp/ulisse/internal/certs/certstest"
+)
+
+// keys are the certificates and the administrator's token of a cluster.
+type keys struct {
+	t     *testing.T
+	ca    *certstest.Authority
+	hosts []string // where processes are dialled
+	token string   // file
+}
+
+func newKeys(t *testing.T, hosts ...string) *keys {
+	t.Helper()
+	k := &keys{t: t, ca: certstest.New(t), hosts: hosts, token: filepath.Join(t.TempDir(), "admin-token")}
+	text, _ := auth.NewToken()
+	if err := os.WriteFile(k.token, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// args are the arguments of a process of a role.
+func (k *keys) args(role string) []string {
+	k.t.Helper()
+	f := k.ca.FilesFor(role, "", time.Now(), 1, k.hosts...)
+	return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key}
+}
+
+// env writes the client's environment.
+func (k *keys) env(path string, coordinators []string) {
+	k.t.Helper()
+	token, err := os.ReadFile(k.token)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	text := "export ULISSE_COORDINATORS=" + strings.Join(coordinators, ",") + "\nexport ULISSE_TLS_CA=" + k.ca.CA() + "\nexport ULISSE_TOKEN=" + string(token) + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		k.t.Fatal(err)
+	}
+}
