@@ -198,6 +198,12 @@ def test_folder(tmp_path, spec, data):
 ENDLESS = {"rhat": 1.0001, "ess": 1e6, "max_draws": 400, "max_time": "5m"}
 
 
+def interrupt(job):
+    while job.status.draws < 20 and not job.ended:
+        time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="a console's interrupt reaches all of its processes")
 def test_interrupt_and_resume(spec, data):
     """Ctrl-C stops a run that goes on later, to the draws that it would have had."""
@@ -207,13 +213,8 @@ def test_interrupt_and_resume(spec, data):
         whole = ulisse.run(spec, data, threads=1).watch(progress=False)
     job = ulisse.run(spec, data, threads=1)
 
-    def interrupt():
-        while job.status.draws < 20:
-            time.sleep(0.005)
-        signal.raise_signal(signal.SIGINT)
-
     with pytest.raises(KeyboardInterrupt):
-        thread = threading.Thread(target=lambda: (time.sleep(0.01), _wait_and_interrupt(job)))
+        thread = threading.Thread(target=interrupt, args=(job,))
         thread.start()
         job.watch(progress=False)
     thread.join()
@@ -225,12 +226,6 @@ def test_interrupt_and_resume(spec, data):
         job.watch(progress=False)
     assert job._summary()["draws_sha256"] == whole._summary()["draws_sha256"]
     assert draws_in(job.folder)["noise_sd"].tobytes() == draws_in(whole.folder)["noise_sd"].tobytes()
-
-
-def _wait_and_interrupt(job):
-    while job.status.draws < 20 and not job.ended:
-        time.sleep(0.005)
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_pause_cancel(spec, data):

@@ -329,7 +329,7 @@ class Cluster:
         except BadSpecification as error:
             if not generated:
                 raise
-            raise BadSpecification(str(error), error.field) from None
+            raise from_program(2, f"ulisse: {error}", True) from None
 
     def job(self, job: str) -> ClusterJob:
         """Return the job of an id, or the newest of a name."""

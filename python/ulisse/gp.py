@@ -234,8 +234,6 @@ class GaussianProcess(Base):
             features = list(self.inputs)
         if self.exclude is not None:
             features = [n for n in features if n not in set(self.exclude)]
-        if y is None:
-            data = data.select([*features, self._target_name])
         self._names = list(table.names) if y is not None else features
         self.n_features_in_ = len(self._names)
         if table.named:
