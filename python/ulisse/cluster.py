@@ -588,8 +588,8 @@ def _refused(address: str, error: urllib.error.HTTPError) -> UlisseError:
     """Return the error that an answer stands for."""
     try:
         body = json.loads(error.read())
-        return _error(body)
-    except (OSError, http.client.HTTPException, ValueError, TypeError, KeyError):
+        return _error(body.get("error") or body)  # the first is of a stream
+    except (OSError, http.client.HTTPException, ValueError, TypeError, KeyError, AttributeError):
         if error.code in (301, 302, 303, 307, 401, 403):
             return PermissionDenied(f"{address} asks who you are: give a token, or a certificate with tls_cert and tls_key")
         return Unreachable(f"{address} does not speak the JSON API of ulisse (HTTP {error.code})")

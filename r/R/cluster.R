@@ -55,7 +55,7 @@ context_of <- function(name) {
 
 # Requests.
 
-new_request <- function(cluster, method, body = NULL, file = NULL) {
+new_request <- function(cluster, method, body = NULL, con = NULL, size = 0) {
   h <- curl::new_handle(customrequest = method, connecttimeout = 10, low_speed_limit = 1, low_speed_time = 60, followlocation = FALSE)
   if (length(cluster$tls)) do.call(curl::handle_setopt, c(list(h), cluster$tls))
   headers <- c(Authorization = if (!is.null(cluster$token)) paste("Bearer", cluster$token), "Ulisse-Namespace" = cluster$namespace)
@@ -63,10 +63,7 @@ new_request <- function(cluster, method, body = NULL, file = NULL) {
     curl::handle_setopt(h, copypostfields = body)
     headers <- c(headers, "Content-Type" = "application/json")
   }
-  if (!is.null(file)) {
-    size <- file.size(file)
-    con <- base::file(file, "rb")
-    h <- structure(h, con = con)
+  if (!is.null(con)) {
     curl::handle_setopt(h, upload = TRUE, infilesize_large = size, readfunction = function(n) readBin(con, "raw", n))
   }
   if (length(headers)) do.call(curl::handle_setheaders, c(list(h), as.list(headers)))
@@ -76,7 +73,7 @@ new_request <- function(cluster, method, body = NULL, file = NULL) {
 # Send a request to whichever coordinator answers and return the bytes of the answer. One that must not be done
 # twice is sent once.
 request <- function(cluster, method, path, body = NULL, file = NULL, repeated = TRUE) {
-  if (!is.null(body)) body <- as.character(jsonlite::toJSON(body, auto_unbox = TRUE, digits = NA, null = "null"))
+  if (!is.null(body)) body <- to_json(body)
   until <- proc.time()[["elapsed"]] + 20
   pause <- 0.1
   repeat {
@@ -95,8 +92,12 @@ request <- function(cluster, method, path, body = NULL, file = NULL, repeated = 
 }
 
 once <- function(cluster, address, method, path, body, file) {
-  h <- new_request(cluster, method, body, file)
-  if (!is.null(attr(h, "con"))) on.exit(close(attr(h, "con")))
+  con <- NULL
+  if (!is.null(file)) {
+    con <- base::file(file, "rb")
+    on.exit(close(con))
+  }
+  h <- new_request(cluster, method, body, con, if (is.null(file)) 0 else file.size(file))
   answer <- tryCatch(curl::curl_fetch_memory(paste0(address, path), h), error = function(e) silent(address, e))
   if (answer$status_code < 300) return(answer$content)
   refused(address, answer$status_code, answer$content)
@@ -112,6 +113,7 @@ silent <- function(address, e) {
 
 refused <- function(address, status, content) {
   body <- tryCatch(jsonlite::fromJSON(rawToChar(content), simplifyVector = FALSE), error = function(e) NULL)
+  if (!is.null(body$error)) body <- body$error # of a stream
   if (is.null(body$message)) {
     if (status %in% c(301, 302, 303, 307, 401, 403))
       fail("permission_denied", sprintf("%s asks who you are: give a token, or a certificate with tls_cert and tls_key", address))
@@ -140,7 +142,7 @@ call_api <- function(cluster, method, path, body = NULL, file = NULL, repeated =
     fail("unreachable", sprintf("%s does not speak the JSON API of ulisse", cluster$addresses[[1]])))
 }
 
-# Call f with each message of a stream that came as a whole.
+# The messages of a stream that came as a whole.
 messages <- function(content) {
   lapply(strsplit(rawToChar(content), "\n", fixed = TRUE)[[1]], function(line) {
     m <- jsonlite::fromJSON(line, simplifyVector = FALSE)
@@ -154,7 +156,7 @@ messages <- function(content) {
 ulisse_submit <- function(spec, data = NULL, cluster = NULL, priority = 0, client_id = NULL) {
   cluster <- ulisse_connect(cluster)
   text <- spec_text(spec)
-  if (is.null(client_id)) client_id <- paste(c(sample(c(letters, 0:9), 24, replace = TRUE)), collapse = "")
+  if (is.null(client_id)) client_id <- new_id()
   body <- list(spec = as.character(text$text), client_id = client_id, priority = priority)
   if (!is.null(data)) body$data <- upload(cluster, data)
   j <- tryCatch(call_api(cluster, "POST", "/v1/jobs", body), ulisse_bad_specification = function(e) {
@@ -163,6 +165,9 @@ ulisse_submit <- function(spec, data = NULL, cluster = NULL, priority = 0, clien
   })
   new_remote(cluster, j)
 }
+
+# A name that nobody else has. It draws no random numbers: those are the user's.
+new_id <- function() paste0(basename(tempfile("r-")), "-", Sys.getpid(), "-", sprintf("%.6f", as.numeric(Sys.time())))
 
 # Bring a table to the cluster and return its address.
 upload <- function(cluster, data) {
@@ -278,7 +283,7 @@ job_predict.ulisse_remote <- function(job, rows, probs, latent, draws) {
   storage.mode(x) <- "double"
   y <- if (info$target %in% names(rows) && !anyNA(rows[[info$target]])) as.numeric(rows[[info$target]])
   parts <- lapply(split(seq_len(nrow(x)), (seq_len(nrow(x)) - 1) %/% 128), function(at) {
-    body <- list(rows = lapply(at, function(i) list(inputs = I(unname(x[i, ])))), quantiles = I(probs), latent = latent)
+    body <- list(rows = lapply(at, function(i) list(inputs = I(x[i, ]))), quantiles = I(probs), latent = latent)
     if (!is.null(y)) body$targets <- I(y[at])
     if (!is.null(draws)) body$draws <- draws
     found <- Filter(function(m) length(m$rows) > 0, messages(request(job$cluster, "POST", job_path(job, ":predict"), body)))

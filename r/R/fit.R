@@ -42,9 +42,10 @@ frame_of <- function(formula, data) {
   if (any(attr(terms, "order") > 1)) fail("bad_input", "formula: a Gaussian process finds interactions by itself: name the inputs only, as in y ~ a + b")
   if (!is.null(attr(terms, "offset"))) fail("bad_input", "formula: there are no offsets here: subtract it from the target")
   frame <- stats::model.frame(terms, data, na.action = stats::na.pass)
-  if (ncol(frame) < 2) fail("bad_input", "formula: name an input at least, as in y ~ a")
-  list(formula = stats::formula(terms), terms = attr(frame, "terms"), target = names(frame)[[1]], inputs = names(frame)[-1],
-    data = frame, xlevels = stats::.getXlevels(attr(frame, "terms"), frame))
+  used <- if (length(attr(terms, "factors"))) rowSums(attr(terms, "factors"))[-1] > 0 else FALSE # y ~ . - a keeps a among its variables
+  if (!any(used)) fail("bad_input", "formula: name an input at least, as in y ~ a")
+  list(formula = stats::formula(terms), terms = attr(frame, "terms"), target = names(frame)[[1]], inputs = names(frame)[-1][used],
+    data = frame[c(TRUE, used)], xlevels = stats::.getXlevels(attr(frame, "terms"), frame))
 }
 
 # The rows of newdata as the fit knows them; with the target, where it can be computed.

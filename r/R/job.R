@@ -152,7 +152,7 @@ predict.ulisse_job <- function(object, newdata, probs = c(0.025, 0.975), latent 
 
 # The text of a specification, and whether it was made here: of a list.
 spec_text <- function(spec) {
-  if (is.list(spec)) return(list(text = jsonlite::toJSON(spec, auto_unbox = TRUE, digits = NA, pretty = TRUE, null = "null"), generated = TRUE))
+  if (is.list(spec)) return(list(text = to_json(spec), generated = TRUE))
   if (length(spec) == 1 && !grepl("\n", spec)) {
     if (!file.exists(spec)) fail("bad_input", paste("cannot read the specification", spec))
     return(list(text = paste(readLines(spec, warn = FALSE), collapse = "\n"), generated = FALSE, path = spec))

@@ -18,7 +18,7 @@ cells_of <- function(x) {
     else if (is.logical(x)) as.character(as.integer(x))
     else if (is.factor(x)) quoted(as.character(x))
     else if (is.integer(x)) as.character(x)
-    else if (is.numeric(x)) sprintf("%.17g", x)
+    else if (is.numeric(x)) shortest(x)
     else quoted(as.character(x))
   text[is.na(x)] <- ""
   text
