@@ -51,6 +51,32 @@ func TestPackage(t *testing.T) {
 	}
 }
 
+// The worked analysis does what it says.
+func TestAnalysis(t *testing.T) {
+	if testing.Short() {
+		t.Skip("other people's programs, which take their time")
+	}
+	if exec.Command("Rscript", "-e", "library(posterior); library(jsonlite); library(curl); library(processx); library(knitr)").Run() != nil {
+		t.Skip("needs R with the packages posterior, jsonlite, curl, processx and knitr (Debian: r-cran-…)")
+	}
+	lib, dir := t.TempDir(), t.TempDir()
+	clitest.Read(t, "../docs/notebooks")
+	text, err := os.ReadFile("../docs/notebooks/yield.Rmd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "yield.Rmd"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	clitest.Run(t, ".", "R", "CMD", "INSTALL", "--no-docs", "--library="+lib, ".")
+	t.Setenv("R_LIBS", lib)
+	clitest.Run(t, dir, "Rscript", "-e", "knitr::opts_chunk$set(error = FALSE); options(warn = 2); knitr::knit('yield.Rmd', quiet = TRUE)")
+	out, err := os.ReadFile(filepath.Join(dir, "yield.md"))
+	if err != nil || !strings.Contains(string(out), "## converged") || !strings.Contains(string(out), "without_humidity") {
+		t.Errorf("the analysis: %v\n%s", err, out)
+	}
+}
+
 // The package has the program's version: one that is being worked on is above the last, as R spells it.
 func TestVersion(t *testing.T) {
 	text, err := os.ReadFile("DESCRIPTION")

@@ -81,7 +81,8 @@ print.ulisse_fit <- function(x, digits = 3, ...) {
   if (status$state %in% c("converged", "unconverged")) {
     s <- summary(x)
     cat("\n")
-    print(s[!startsWith(s$name, "log_"), intersect(c("mean", "sd", "q5", "q50", "q95", "ess_bulk", "rhat"), names(s))], digits = digits)
+    shown <- s[!startsWith(s$name, "log_"), intersect(c("mean", "sd", "q5", "q95", "ess_bulk", "rhat"), names(s))]
+    print(format(signif(shown, digits), drop0trailing = TRUE), quote = FALSE)
   }
   invisible(x)
 }

@@ -4,6 +4,8 @@ test_that("results are those that the program wrote", {
   truth <- draws_in(job$folder)
   d <- as_draws_df(job)
   expect_identical(d$noise_sd, truth$noise_sd)
+  expect_identical(posterior::variables(d), summary(job)$name)
+  expect_identical(as.numeric(posterior::subset_draws(d, "tau")$`tau[2]`), truth$tau.2)
   expect_identical(posterior::ndraws(d), 40L)
   expect_identical(posterior::nchains(d), 2L)
   expect_s3_class(as_draws(job), "draws_df")
