@@ -3,6 +3,7 @@
 import os
 import pickle
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -115,6 +116,23 @@ def test_interrupt(frame):
     assert m.job_ is not first
     with pytest.warns(ulisse.NotConverged):
         m.resume()  # of one that is over: its results again
+
+
+def test_looking_while_it_runs(frame):
+    m = gp(target="response", rhat=1.0001, ess=1e6, spec={"sampler": {"warmup": 20}, "stop": {"max_draws": 400}}).fit(frame, wait=False)
+    while m.provisional is None and not m.job_.ended:
+        time.sleep(0.005)
+    assert "noise_sd" in m.provisional.index and m.job_.status.state != "queued"
+    with pytest.warns(ulisse.NotConverged):
+        m.resume()
+    assert m.predict(frame).shape == (60,)
+
+
+def test_stopped_by_somebody(frame):
+    m = gp(target="response", rhat=1.0001, ess=1e6, spec={"stop": {"max_draws": 10**6}}).fit(frame, wait=False)
+    m.job_._child.process.terminate()
+    with pytest.raises(ulisse.JobFailed, match="gp was stopped: resume\\(\\) continues it"):
+        m.resume() if m.job_.status.state != "paused" else m._finish()
 
 
 def test_not_fitted():

@@ -184,6 +184,16 @@ def test_nothing_is_left(spec, data):
     assert process.poll() is not None and not folder.exists()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_forks_leave_it_alone(done):
+    """joblib and multiprocessing fork: what their processes throw away is still the parent's."""
+    pid = os.fork()
+    if pid == 0:
+        done._held.let_go()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0 and (done.folder / "result.json").is_file()
+
+
 def test_folder(tmp_path, spec, data):
     job = ulisse.run(spec, data, folder=tmp_path / "kept", threads=1).watch(progress=False)
     x = np.array([[1.0, 0.5]])

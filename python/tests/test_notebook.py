@@ -1,5 +1,7 @@
 """The worked analysis does what it says."""
 
+import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -40,7 +42,8 @@ def test_in_a_kernel(packages, monkeypatch, tmp_path):
 
 def test_as_a_script(packages, tmp_path):
     """Where there is no Jupyter: the first cells, up to the predictions."""
-    import json
+    if importlib.util.find_spec("nbclient") and importlib.util.find_spec("ipykernel"):
+        pytest.skip("a kernel ran them all")
 
     cells = ["".join(c["source"]) for c in json.loads(NOTEBOOK.read_text())["cells"] if c["cell_type"] == "code"]
     script = "\n".join(cells[:5]) + "\nassert gp.converged_\n"
@@ -49,7 +52,5 @@ def test_as_a_script(packages, tmp_path):
 
 
 def test_outputs_are_there():
-    import json
-
     cells = [c for c in json.loads(NOTEBOOK.read_text())["cells"] if c["cell_type"] == "code"]
     assert all(c["execution_count"] for c in cells) and sum(bool(c["outputs"]) for c in cells) >= 6

@@ -14,7 +14,7 @@ from ._base import Base, NotFitted
 from .cluster import Cluster, connect
 from .errors import BadInput
 from .job import Job, Predictions, duration
-from .local import LocalJob, run
+from .local import run
 from .table import Table, target as _target
 
 __all__ = ["GaussianProcess"]
@@ -127,7 +127,7 @@ class GaussianProcess(Base):
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None) -> GaussianProcess:
+    def fit(self, X: Any, y: Any = None, wait: bool = True) -> GaussianProcess:
         """Draw from the posterior given data.
 
         A KeyboardInterrupt stops a run on this machine with all that it has done kept: `resume` continues it. A
@@ -140,6 +140,8 @@ class GaussianProcess(Base):
             Parquet), which ``target`` names.
         y : array of shape (rows,), optional
             The values of the target.
+        wait : bool
+            Wait for the end. Else `provisional` and ``job_`` tell how it is going, and `resume` waits.
 
         Warns
         -----
@@ -148,10 +150,11 @@ class GaussianProcess(Base):
         """
         data = self._take(X, y)
         self._begin(data)
-        return self._finish()
+        return self._finish() if wait else self
 
     def _begin(self, data: Union[Table, str]) -> None:
         spec = self.specification()
+        self.target_ = spec["data"]["target"]
         key = (spec, data if isinstance(data, str) else data.csv(), self.cluster, self.threads)
         job: Optional[Job] = getattr(self, "job_", None)
         if self.warm_start and job is not None and getattr(self, "_key", None) == key and not job.ended:
@@ -167,7 +170,7 @@ class GaussianProcess(Base):
     def _finish(self) -> GaussianProcess:
         self.job_.watch(self.progress)
         self.converged_ = self.job_.converged
-        names, self.target_ = self.job_.info
+        names = self.job_.info[0]
         if not hasattr(self, "n_features_in_"):  # of a path
             self.n_features_in_ = len(names)
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -176,7 +179,7 @@ class GaussianProcess(Base):
     def resume(self) -> GaussianProcess:
         """Continue a fit that was interrupted, and wait for its end."""
         job = self._job()
-        if not job.ended and (isinstance(job, LocalJob) or job.status.state == "paused"):
+        if job.status.state == "paused":
             job.resume()
         return self._finish()
 
@@ -364,7 +367,7 @@ class GaussianProcess(Base):
 
     @property
     def provisional(self) -> Any:
-        """What was known of the posterior before there were draws, as `Job.provisional`."""
+        """What is known of the posterior before there are draws, as `Job.provisional`."""
         return self._job().provisional
 
     # Pictures.

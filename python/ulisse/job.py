@@ -130,7 +130,7 @@ class Job(ABC):
         return self.status.state == "converged"
 
     def watch(self: Self, progress: Optional[bool] = True) -> Self:
-        """Show how the run is going until it has ended, or was paused by somebody.
+        """Show how the run is going until it has ended.
 
         A notebook shows a bar that moves, and so does a terminal; elsewhere there is a line now and then.
 
@@ -142,7 +142,7 @@ class Job(ABC):
         Raises
         ------
         JobFailed
-            if the run failed or was cancelled.
+            if the run failed or was cancelled, or if the process of a run on this machine was stopped.
         """
         show = display(progress)
         status = Status("queued")
@@ -156,6 +156,8 @@ class Job(ABC):
             raise self._failure(status)
         if status.state == "cancelled":
             raise JobFailed(f"{self.name} was cancelled")
+        if status.state == "paused":
+            raise JobFailed(f"{self.name} was stopped: resume() continues it")
         if status.state == "unconverged":
             warnings.warn(NotConverged(self._doubts()), stacklevel=2)
         return self

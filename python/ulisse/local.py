@@ -377,6 +377,7 @@ class _Log:
         self.ess: Optional[float] = None
         self.seconds = 0.0  # at work
         self.clock: Optional[float] = None
+        self.lock = threading.Lock()  # one thread may watch while another asks
 
     def tick(self) -> None:
         """Count the time since the last tick as one at work."""
@@ -399,22 +400,26 @@ class _Log:
         return max(0, self.slowest - self.warm) if self.phase not in ("", "preparing", "warmup") else 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "clock": None}
+        return {k: v for k, v in self.__dict__.items() if k not in ("clock", "lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, clock=None, lock=threading.Lock())
 
     def read(self, path: Path) -> None:
-        try:
-            with open(path, "rb") as f:
-                f.seek(self.offset)
-                text = f.read()
-        except OSError:
-            return
-        whole = text.rfind(b"\n") + 1
-        self.offset += whole
-        for line in text[:whole].splitlines():
+        with self.lock:
             try:
-                self.take(json.loads(line))
-            except ValueError:
-                continue
+                with open(path, "rb") as f:
+                    f.seek(self.offset)
+                    text = f.read()
+            except OSError:
+                return
+            whole = text.rfind(b"\n") + 1
+            self.offset += whole
+            for line in text[:whole].splitlines():
+                try:
+                    self.take(json.loads(line))
+                except ValueError:
+                    continue
 
     def take(self, line: dict[str, Any]) -> None:
         kind = line.get("msg")
@@ -480,6 +485,7 @@ class _Held:
     def __init__(self) -> None:
         self.child: Optional[_Child] = None
         self.folder: Optional[str] = None
+        self.owner = os.getpid()
 
     def hold(self, child: Optional[_Child]) -> None:
         """Hold another process, once the one before has ended."""
@@ -489,6 +495,8 @@ class _Held:
         self.child = child
 
     def let_go(self) -> None:
+        if os.getpid() != self.owner:  # a fork has a copy of the object, and nothing of what it holds
+            return
         self.hold(None)
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)

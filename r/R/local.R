@@ -51,7 +51,9 @@ local_place <- function(job, folder) {
   }
   job$id <- job$folder
   job$log <- new_log()
+  owner <- Sys.getpid()
   reg.finalizer(job, function(job) {
+    if (Sys.getpid() != owner) return() # a fork has a copy of the object, and nothing of what it holds
     local_stop(job)
     if (!is.null(job$own)) unlink(job$own, recursive = TRUE)
   }, onexit = TRUE)
