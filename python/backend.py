@@ -56,7 +56,16 @@ def version() -> str:
     """Return the version of the package: that of the program, as Python spells it."""
     found = re.search(r'^__version__ = "([^"]+)"$', (HERE / "ulisse" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
     assert found
-    return found[1]
+    return spelt(found[1])
+
+
+def spelt(release: str) -> str:
+    """Return a version of the program as Python spells it (PEP 440): 1.2.0-rc.1 is 1.2.0rc1, 1.2.0-dev is 1.2.0.dev0."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)*)(?:-(alpha|beta|rc|dev)(?:\.?(\d+))?)?", release)
+    if found is None:  # it may be spelt so already
+        return release
+    base, stage, number = found.groups()
+    return base + {None: "", "alpha": "a", "beta": "b", "rc": "rc", "dev": ".dev"}[stage] + ((number or "0") if stage else "")
 
 
 def metadata() -> str:
@@ -103,7 +112,7 @@ def write_wheel(folder: str, tag: str, binary: bytes | None = None, exe: str = "
     files += [
         (f"{info}/METADATA", metadata().encode(), 0o644),
         (f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: ulisse backend\nRoot-Is-Purelib: {pure}\n{tags}".encode(), 0o644),
-        (f"{info}/LICENSE", licence(), 0o644),
+        (f"{info}/LICENSE", (HERE / "LICENSE").read_bytes(), 0o644),
     ]
     record = "".join(f"{n},{digest(content)},{len(content)}\n" for n, content, _ in files) + f"{info}/RECORD,,\n"
     files.append((f"{info}/RECORD", record.encode(), 0o644))
@@ -124,14 +133,6 @@ def digest(content: bytes) -> str:
     return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
-def licence() -> bytes:
-    """Return the licence: beside this file in a source distribution, one folder up in the repository."""
-    for path in (HERE / "LICENSE", HERE.parent / "LICENSE"):
-        if path.is_file():
-            return path.read_bytes()
-    raise FileNotFoundError("LICENSE")
-
-
 def put(path: Path, content: bytes) -> None:
     """Write a file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,8 +146,8 @@ def write_sdist(folder: str) -> str:
     import gzip
 
     name = f"{project()['name']}-{version()}"
-    files = sources() + [(n, (HERE / n).read_bytes()) for n in ("pyproject.toml", "README.md", "backend.py")]
-    files += [("LICENSE", licence()), ("PKG-INFO", metadata().encode())]
+    files = sources() + [(n, (HERE / n).read_bytes()) for n in ("pyproject.toml", "README.md", "LICENSE", "backend.py")]
+    files.append(("PKG-INFO", metadata().encode()))
     files += sorted((p.relative_to(HERE).as_posix(), p.read_bytes()) for p in (HERE / "tests").glob("*.py"))
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:

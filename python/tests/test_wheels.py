@@ -5,6 +5,7 @@ import csv
 import hashlib
 import io
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -124,5 +125,12 @@ def test_project_is_what_toml_says():
 def test_one_version():
     """The package has the program's version, as Python spells it."""
     text = (HERE.parent / "internal" / "version" / "version.go").read_text()
-    base, _, more = text.split('var Version = "')[1].split('"')[0].partition("-")
-    assert ulisse.__version__ == base + {"": "", "dev": ".dev0"}[more]
+    (version,) = re.findall(r'Version\s*= "([^"]+)"', text)
+    assert ulisse.__version__ == backend.spelt(version)
+
+
+@pytest.mark.parametrize("release, want", [("1.2.0", "1.2.0"), ("1.2.0-rc.1", "1.2.0rc1"), ("1.2.0-beta2", "1.2.0b2"), ("0.1.0-dev", "0.1.0.dev0"), ("0.1.0.dev0", "0.1.0.dev0")])
+def test_versions(release, want):
+    assert backend.spelt(release) == want
+    version = pytest.importorskip("packaging.version")
+    assert str(version.Version(want)) == want
