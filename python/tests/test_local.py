@@ -272,13 +272,14 @@ sys.exit("the end")
         ({"model": {"kernel": "rbff"}}, ulisse.BadSpecification, "model.kernel", '"rbff"'),
         ({"model": {"frequency": 1}}, ulisse.BadSpecification, "model.frequency", "unknown field"),
         ({"sampler": {"chains": -1}}, ulisse.BadSpecification, "sampler.chains", ""),
+        ({"name": ""}, ulisse.BadSpecification, "name", "a job needs a name"),
         ({"data": {"path": "t", "target": "respons"}}, ulisse.BadInput, None, "respons"),
     ],
 )
 def test_bad_specifications(spec, data, change, error, field, said):
     with pytest.raises(error) as e:
         ulisse.run({**spec, **change}, data)
-    assert said in str(e.value) and "spec.json" not in str(e.value) and "line" not in str(e.value)
+    assert said in str(e.value) and ".json" not in str(e.value) and "line" not in str(e.value)
     assert isinstance(e.value, ValueError)
     if field:
         assert e.value.field == field and e.value.line is None
@@ -294,6 +295,7 @@ def test_place_in_a_text(tmp_path, data):
         with pytest.raises(ulisse.BadSpecification) as e:
             ulisse.run(spec, data)
         assert (e.value.field, e.value.line, e.value.column) == ("model.kernel", 4, 11)
+        assert str(e.value).startswith("line 4" if isinstance(spec, str) else f"{spec}: line 4, column 11: model.kernel: ")
     with pytest.raises(ulisse.BadInput, match="cannot read the specification"):
         ulisse.run("nowhere.yaml", data)
 

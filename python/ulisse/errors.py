@@ -73,9 +73,13 @@ class NotConverged(UserWarning):
     """A run ended before its chains agreed: its draws are not yet the posterior."""
 
 
-# FieldError of the program: file: line 3, column 7: model.kernel: what is wrong
+# The name of the file that holds a specification of this package's.
+SPEC = "ulisse-spec.json"
+# What the program says of a field: file: line 3, column 7: model.kernel: what is wrong. A fault that has no place, as a
+# field that is missing, has no line.
 _FIELD = re.compile(
-    r"^(?:(?P<file>[^\n]*?): )?(?:line (?P<line>\d+), column (?P<column>\d+): )"
+    rf"^(?:(?P<file>[^\n]*?{SPEC}): |(?:[^\n]*?: )?(?=line \d+, column))"
+    r"(?:line (?P<line>\d+), column (?P<column>\d+): )?"
     r"(?:(?P<field>[A-Za-z_][\w.\[\]]*): )?(?P<why>.*)$",
     re.DOTALL,
 )
@@ -102,7 +106,14 @@ def from_program(code: int, stderr: str, generated: bool) -> UlisseError:
     match = _FIELD.match(message)
     if match is None:
         return BadInput(message)
-    if not generated:
-        return BadSpecification(message, match["field"], int(match["line"]), int(match["column"]))
-    why = match["why"]
-    return BadSpecification(f"{match['field']}: {why}" if match["field"] else why, match["field"])
+    place = f"line {match['line']}, column {match['column']}: " if match["line"] else ""
+    told = f"{match['field']}: {match['why']}" if match["field"] else match["why"]
+    if generated:
+        return BadSpecification(told, match["field"])
+    if match["file"]:  # a text that was given to this package
+        message = place + told
+    return BadSpecification(message, match["field"], _number(match["line"]), _number(match["column"]))
+
+
+def _number(digits: Optional[str]) -> Optional[int]:
+    return None if digits is None else int(digits)

@@ -19,7 +19,7 @@ from typing import IO, Any, Iterator, Optional, Sequence, Union
 import numpy as np
 
 from . import program
-from .errors import ROWS, BadInput, UlisseError, from_program
+from .errors import ROWS, SPEC, BadInput, UlisseError, from_program
 from .job import Job, Predictions, Specification, _frame, text_of
 from .progress import Status
 from .table import Table, data_bytes
@@ -89,7 +89,7 @@ class LocalJob(Job):
 
     def _begin(self, text: str, spec: Specification, data: Any) -> None:
         with tempfile.TemporaryDirectory(prefix="ulisse-") as tmp:
-            path = Path(tmp) / "spec.json"
+            path = Path(tmp) / SPEC
             if isinstance(spec, dict) or "\n" in str(spec):
                 path.write_text(text, encoding="utf-8")
             else:

@@ -31,12 +31,18 @@ fail_program <- function(code, stderr, generated = TRUE) {
   fail_field(message, generated)
 }
 
-# Stop with an error of a field, if the message names one.
+# Stop with an error of a field, if the message names one, as in: file: line 3, column 7: model.kernel: what is wrong. A
+# fault that has no place, as a field that is missing, has no line; the file is this package's then.
 fail_field <- function(message, generated, field = NULL) {
-  at <- regmatches(message, regexec("^(?:(.*?): )?line ([0-9]+), column ([0-9]+): (?:([A-Za-z_][A-Za-z0-9_.]*(?:\\[[^]]*\\])?): )?(.*)$", message, perl = TRUE))[[1]]
+  place <- "(?:line ([0-9]+), column ([0-9]+): )"
+  rest <- "(?:([A-Za-z_][A-Za-z0-9_.]*(?:\\[[^]]*\\])?): )?(.*)$"
+  own <- regmatches(message, regexec(paste0("^[^\n]*?ulisse-spec\\.json: ", place, "?", rest), message, perl = TRUE))[[1]]
+  at <- if (length(own)) own else regmatches(message, regexec(paste0("^(?:[^\n]*?: )?", place, rest), message, perl = TRUE))[[1]]
   if (!length(at)) fail(if (is.null(field)) "bad_input" else "bad_specification", message, field = field)
-  if (is.null(field) && nzchar(at[[5]])) field <- at[[5]]
-  if (generated) # this package wrote the text: its lines mean nothing to the user
-    fail("bad_specification", paste0(if (nzchar(at[[5]])) paste0(at[[5]], ": "), at[[6]]), field = field)
-  fail("bad_specification", message, field = field, line = as.integer(at[[3]]), column = as.integer(at[[4]]))
+  if (is.null(field) && nzchar(at[[4]])) field <- at[[4]]
+  said <- paste0(if (nzchar(at[[4]])) paste0(at[[4]], ": "), at[[5]])
+  if (generated) fail("bad_specification", said, field = field) # this package wrote the text: its lines mean nothing to the user
+  if (length(own)) message <- paste0(if (nzchar(at[[2]])) sprintf("line %s, column %s: ", at[[2]], at[[3]]), said)
+  number <- function(x) if (nzchar(x)) as.integer(x)
+  fail("bad_specification", message, field = field, line = number(at[[2]]), column = number(at[[3]]))
 }

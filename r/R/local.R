@@ -10,7 +10,7 @@ ulisse_run <- function(spec, data = NULL, folder = NULL, threads = NULL) {
   dir.create(tmp)
   on.exit(unlink(tmp, recursive = TRUE))
   path <- text$path
-  if (is.null(path)) writeLines(text$text, path <- file.path(tmp, "spec.json"), useBytes = TRUE)
+  if (is.null(path)) writeLines(text$text, path <- file.path(tmp, "ulisse-spec.json"), useBytes = TRUE)
   args <- c("run", path, "--out", job$folder, local_flags(job))
   if (is.null(data)) {
     local_start(job, args)

@@ -67,6 +67,8 @@ test_that("a specification that will not do is refused with its field", {
   e <- expect_error(ulisse_run(small_spec(model = list(kernel = "rbff")), small_data()), "^model.kernel: \"rbff\" is not one of", class = "ulisse_bad_specification")
   expect_identical(e$field, "model.kernel")
   expect_null(e$line)
+  e <- expect_error(ulisse_run(small_spec(name = ""), small_data()), "^name: a job needs a name", class = "ulisse_bad_specification")
+  expect_identical(e$field, "name")
   text <- "name: a\ndata: {path: t, target: response}\nmodel:\n  kernel: rbff\n"
   e <- expect_error(ulisse_run(text, small_data()), class = "ulisse_bad_specification")
   expect_identical(e[c("field", "line", "column")], list(field = "model.kernel", line = 4L, column = 11L))
