@@ -41,7 +41,8 @@ def test_results(done, data):
         elif post.dims[name] == ["chain", "draw", "input"]:
             vectors += 1
             for k in range(2):  # CmdStan's own names of elements
-                assert x[:, :, k].tobytes() == truth[f"{name}.{k + 1}"].tobytes(), name
+                column = f"{name}.{k + 1}" if f"{name}.{k + 1}" in truth else f"{name}.{post['input'][k]}"
+                assert x[:, :, k].tobytes() == truth[column].tobytes(), name
     assert vectors > 0
     assert done._draws()["observed_data"]["y"].shape == (60,)
     sum = done.summary()
@@ -89,7 +90,10 @@ def mixture(job, data, new):
     s = np.column_stack([(new[k] - scale[k][0]) / scale[k][1] for k in names])
     y = (data["response"] - scale["response"][0]) / scale["response"][1]
     d = job._draws()["posterior"]
-    log = {k: np.exp(d[f"log_{k}"]) for k in ("sigma", "tau", "lambda")}
+    width = scale["response"][1]
+    noise = (d["noise_sd"] / width) ** 2
+    signal = (d["signal_sd"] / width) ** 2 if "signal_sd" in d else d["sigma"]
+    length = d["lengthscale_input" if "lengthscale_input" in d else "lengthscale"] / [scale[k][1] for k in names]
 
     def cov(a, b, sigma, tau):
         # tau = 1/(2 l^2), so that the scaled distance is sqrt(5) r = sqrt(10 sum tau (x-x')^2)
@@ -99,7 +103,7 @@ def mixture(job, data, new):
     means, vars = [], []
     for c in range(2):
         for t in range(len(d["draw"])):
-            sigma, tau, lam = log["sigma"][c, t], log["tau"][c, t], log["lambda"][c, t]
+            sigma, tau, lam = signal[c, t], 1 / (2 * length[c, t] ** 2), noise[c, t]
             k = cov(z, z, sigma, tau) + lam * np.eye(len(z))
             ks = cov(s, z, sigma, tau)
             means.append(ks @ np.linalg.solve(k, y))

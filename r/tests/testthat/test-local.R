@@ -5,7 +5,8 @@ test_that("results are those that the program wrote", {
   d <- as_draws_df(job)
   expect_identical(d$noise_sd, truth$noise_sd)
   expect_identical(posterior::variables(d), summary(job)$name)
-  expect_identical(as.numeric(posterior::subset_draws(d, "tau")$`tau[2]`), truth$tau.2)
+  element <- grep("[", posterior::variables(d), fixed = TRUE, value = TRUE)[[2]]
+  expect_identical(d[[element]], truth[[gsub("[[,]", ".", sub("]", "", element, fixed = TRUE))]])
   expect_identical(posterior::ndraws(d), 40L)
   expect_identical(posterior::nchains(d), 2L)
   expect_s3_class(as_draws(job), "draws_df")
@@ -38,13 +39,19 @@ test_that("predictions are those of dense algebra", {
     r <- sqrt(10 * d2)
     sigma * (1 + r + r^2 / 3) * exp(-r)
   }
-  truth <- draws_in(job$folder)
-  parts <- lapply(seq_len(nrow(truth)), function(i) {
-    g <- function(name) exp(truth[[name]][[i]])
-    tau <- c(g("log_tau.1"), g("log_tau.2"))
-    k <- cov(z, z, g("log_sigma"), tau) + g("log_lambda") * diag(nrow(z))
-    ks <- cov(s, z, g("log_sigma"), tau)
-    list(mean = drop(ks %*% solve(k, y)), var = g("log_sigma") + g("log_lambda") - rowSums(ks * t(solve(k, t(ks)))))
+  d <- as_draws_df(job)
+  width <- scales$response[[2]]
+  noise <- (d$noise_sd / width)^2
+  signal <- if ("signal_sd" %in% names(d)) (d$signal_sd / width)^2 else d$sigma
+  lengths <- grep("^lengthscale_input\\[", names(d), value = TRUE)
+  if (!length(lengths)) lengths <- grep("^lengthscale\\[", names(d), value = TRUE)
+  parts <- lapply(seq_len(nrow(d)), function(i) {
+    tau <- 1 / (2 * (c(d[[lengths[[1]]]][[i]], d[[lengths[[2]]]][[i]]) / c(scales$time[[2]], scales$dose[[2]]))^2)
+    sigma <- signal[[i]]
+    lambda <- noise[[i]]
+    k <- cov(z, z, sigma, tau) + lambda * diag(nrow(z))
+    ks <- cov(s, z, sigma, tau)
+    list(mean = drop(ks %*% solve(k, y)), var = sigma + lambda - rowSums(ks * t(solve(k, t(ks)))))
   })
   means <- sapply(parts, `[[`, "mean")
   vars <- sapply(parts, `[[`, "var")
