@@ -67,10 +67,10 @@ func newRelease(dir string) (*release, error) {
 // named checks that what is deployed by default is this version.
 func (r *release) named() error {
 	for path, pattern := range map[string]string{
-		"deploy/k8s/base/kustomization.yaml": `newTag: %s$`,
-		"deploy/helm/ulisse/Chart.yaml":      `version: %s$`,
-		"deploy/k8s/examples/backup.yaml":    `image: ghcr.io/ulisse-gp/ulisse:%s$`,
-		"internal/version/version.go":        `Version = "%s-dev"$`,
+		"deploy/k8s/base/kustomization.yaml":              `newTag: %s$`,
+		"deploy/helm/ulisse/Chart.yaml":                   `version: %s$`,
+		"deploy/k8s/components/backup/kustomization.yaml": `newTag: %s$`,
+		"internal/version/version.go":                     `Version = "%s-dev"$`,
 	} {
 		text, err := os.ReadFile(filepath.Join(r.root, path))
 		if err != nil {
