@@ -116,7 +116,9 @@ func (a *App) openBackup(path, at string, data bool) (restore func(context.Conte
 		if err != nil {
 			return nil, "", err
 		}
-		return func(ctx context.Context, s *session) (*pb.MembersResponse, error) { return folder.Restore(ctx, s, copied) },
+		return func(ctx context.Context, s *session) (*pb.MembersResponse, error) {
+				return folder.Restore(ctx, s, copied)
+			},
 			fmt.Sprintf("%s in %s", copied.Name, path), nil
 	}
 	if at != "" {
