@@ -23,15 +23,21 @@ func (r *release) file(name string) string {
 
 // command runs a program in the root of the checkout.
 func (r *release) command(env []string, name string, args ...string) error {
+	_, err := r.output(env, name, args...)
+	return err
+}
+
+// output is command, and returns what the program printed.
+func (r *release) output(env []string, name string, args ...string) ([]byte, error) {
 	c := exec.Command(name, args...)
 	c.Dir = r.root
-	c.Env = append(append(os.Environ(), fmt.Sprint("SOURCE_DATE_EPOCH=", r.date.Unix()), "GOFLAGS=-buildvcs=false", "GOWORK=off"), env...)
-	var out bytes.Buffer
-	c.Stdout, c.Stderr = &out, &out
+	c.Env = append(append(os.Environ(), fmt.Sprint("SOURCE_DATE_EPOCH=", r.date.Unix()), "GOFLAGS=-buildvcs=false -trimpath", "GOWORK=off"), env...)
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
 	if err := c.Run(); err != nil {
-		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, out.String())
+		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, errs.String())
 	}
-	return nil
+	return out.Bytes(), nil
 }
 
 // binary is where the program of a platform is built.
@@ -44,13 +50,11 @@ func (r *release) program(p platform) error {
 	if err := r.command([]string{"GOOS=" + p.os, "GOARCH=" + p.arch}, filepath.Join("hack", "build"), r.binary(p), r.version); err != nil {
 		return err
 	}
-	c := exec.Command("go", "run", "./hack/image", "--version", r.version, "--sbom", r.binary(p))
-	c.Dir, c.Env = r.root, append(os.Environ(), fmt.Sprint("SOURCE_DATE_EPOCH=", r.date.Unix()))
-	bill, err := c.Output()
+	name := p.os + "_" + p.arch
+	bill, err := r.output(nil, "go", "run", "./hack/image", "--version", r.version, "--sbom", r.binary(p))
 	if err != nil {
 		return err
 	}
-	name := p.os + "_" + p.arch
 	if err := os.WriteFile(r.file(name+".spdx.json"), bill, 0o644); err != nil {
 		return err
 	}
@@ -107,10 +111,7 @@ func tree(dir, under string) ([]entry, error) {
 // tar writes a .tar.gz whose files are all in one folder.
 func (r *release) tar(path, folder string, files []entry) error {
 	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
+	z := gzip.NewWriter(&b)
 	w := tar.NewWriter(z)
 	for _, f := range files {
 		data, err := os.ReadFile(f.path)

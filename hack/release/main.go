@@ -103,7 +103,7 @@ func emptyFolder(dir string) (string, error) {
 
 // make makes all files.
 func (r *release) make(platforms []platform) error {
-	if err := r.command(nil, "go", "run", "./hack/man", r.tmp); err != nil {
+	if err := r.command(nil, "go", "run", "-ldflags", "-X github.com/ulisse-gp/ulisse/internal/version.Version="+r.version, "./hack/man", r.tmp); err != nil {
 		return err
 	}
 	var linux []string

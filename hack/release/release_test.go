@@ -277,7 +277,7 @@ func checkArchive(t *testing.T, r *release, p platform) {
 	if v["version"] != "0.1.0" || len(v["commit"]) < 12 || !strings.HasPrefix(r.commit, v["commit"]) || v["date"] != "2026-01-31T07:00:00Z" || v["arithmetic"] == "" || v["instruction_set"] == "" {
 		t.Errorf("the program says %s", out)
 	}
-	if page := string(files[folder+"man/ulisse-run.1"]); !strings.Contains(page, "Jan 2026") || !strings.Contains(page, `\-\-out`) {
+	if page := string(files[folder+"man/ulisse-run.1"]); !strings.Contains(page, `"Jan 2026" "ulisse 0.1.0"`) || !strings.Contains(page, "--out") {
 		t.Errorf("the page of run: %.300s", page)
 	}
 }
