@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -170,13 +171,41 @@ func (r *release) chart() error {
 	return r.tar(filepath.Join(r.out, "ulisse-"+r.version+".tgz"), "ulisse", files)
 }
 
-// wheels lets python/ build its own, if it is there.
-func (r *release) wheels() error {
-	build := filepath.Join("python", "build")
-	if _, err := os.Stat(filepath.Join(r.root, build)); err != nil {
-		return nil
+// pythonVersion is the line of the Python package that says its version.
+var pythonVersion = regexp.MustCompile(`(?m)^__version__ = ".*"$`)
+
+// wheels lets python/, if it is there, put the programs into wheels: a copy of it
+// with the release's version.
+func (r *release) wheels(platforms []platform) error {
+	list, err := git(r.root, "ls-files", "python")
+	if err != nil || !strings.Contains(list, "python/build") {
+		return err
 	}
-	return r.command(nil, build, "--binaries", r.tmp, "--version", r.version, "--out", r.out)
+	for name := range strings.SplitSeq(list, "\n") {
+		info, err := os.Stat(filepath.Join(r.root, name))
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(r.root, name))
+		if err != nil {
+			return err
+		}
+		if name == "python/ulisse/__init__.py" {
+			data = pythonVersion.ReplaceAll(data, fmt.Appendf(nil, "__version__ = %q", r.version))
+		}
+		to := filepath.Join(r.tmp, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(to, data, info.Mode()); err != nil {
+			return err
+		}
+	}
+	args := []string{"--out", r.out}
+	for _, p := range platforms {
+		args = append(args, "--platform", p.String()+"="+r.binary(p))
+	}
+	return r.command(nil, filepath.Join(r.tmp, "python", "build"), args...)
 }
 
 // writeNotes writes what is new, and how it was built.

@@ -124,7 +124,10 @@ func (r *release) make(platforms []platform) error {
 			return err
 		}
 	}
-	for _, step := range []func() error{r.chart, r.wheels, r.writeNotes, r.sums} {
+	if err := r.wheels(platforms); err != nil {
+		return err
+	}
+	for _, step := range []func() error{r.chart, r.writeNotes, r.sums} {
 		if err := step(); err != nil {
 			return err
 		}
