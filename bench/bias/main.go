@@ -153,7 +153,7 @@ func (p *posterior) run(sampler, solver string, draws int) (*chains.Run, error) 
 	plan := s.Plan(pr.Model.Names(), len(pr.Y))
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Driver: driver.New(driver.Config{Spec: s, Problem: pr, Plan: &plan, Budget: budget,
-			Operator: func(int) driver.Operator { return cmvp.New(pr.Inputs, pr.Model.Family, budget) }})})
+			Operator: func(int) driver.Operator { return cmvp.New(pr.Inputs, pr.Covariance, budget) }})})
 	return r, err
 }
 

@@ -187,7 +187,7 @@ func (c *config) measure(ctx context.Context) error {
 				d := driver.New(driver.Config{Spec: &spec, Problem: problem, Plan: &plan, Budget: budget,
 					Observe: func(o runlog.Observation) { last = o },
 					Operator: func(int) driver.Operator {
-						op := cmvp.New(problem.Inputs, problem.Model.Family, budget)
+						op := cmvp.New(problem.Inputs, problem.Covariance, budget)
 						if cache != nil {
 							cache.Apply(op)
 						}
@@ -203,7 +203,7 @@ func (c *config) measure(ctx context.Context) error {
 				for _, tolerance := range tolerances {
 					// The preconditioner is the driver's, whatever the tolerance; a
 					// chain takes it from the specification at its first gradient.
-					ch, err := d.NewChain(&chains.Prepared{Psi: psi}, 1)
+					ch, err := d.NewChain(ctx, &chains.Prepared{Psi: psi}, 1)
 					if err != nil {
 						return err
 					}

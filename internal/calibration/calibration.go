@@ -103,7 +103,7 @@ seed: %d
 	plan := s.Plan(p.Model.Names(), len(p.Y))
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Driver: driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-			Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})})
+			Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})})
 	return r, err
 }
 

@@ -199,9 +199,11 @@ type Work struct {
 	// Certificate says that it belongs to the run that certifies: so do the events
 	// that come of it.
 	Certificate bool         `json:"certificate,omitempty"`
-	Prepare     *Preparation `json:"prepare,omitempty"` // lane 0
-	Weigh       *Weighing    `json:"weigh,omitempty"`   // lane 0
-	Advance     *Task        `json:"advance,omitempty"` // a chain's lane
+	Prepare     *Preparation `json:"prepare,omitempty"`  // lane 0
+	Weigh       *Weighing    `json:"weigh,omitempty"`    // lane 0
+	Advance     *Task        `json:"advance,omitempty"`  // a chain's lane
+	Conduct     *Conducting  `json:"conduct,omitempty"`  // lane 0 of a staged run
+	Evaluate    *Evaluation  `json:"evaluate,omitempty"` // its other lanes
 }
 
 // Preparation asks for a Prepared. From, if it is not nil, has the point, its
@@ -289,6 +291,9 @@ type Event struct {
 	Provisional *Provisional `json:"provisional,omitempty"`
 	Settings    *Settings    `json:"settings,omitempty"`
 	Checkpoint  *Checkpoint  `json:"checkpoint,omitempty"`
+	Stage       *Stage       `json:"stage,omitempty"`
+	Evaluated   *Evaluated   `json:"evaluated,omitempty"`
+	Drawn       *Drawn       `json:"drawn,omitempty"`
 	Stop        *Stop        `json:"stop,omitempty"`
 	Extend      *Extend      `json:"extend,omitempty"`
 }
@@ -316,6 +321,9 @@ type Run struct {
 	Stopped     *Stop        `json:"stop,omitempty"`
 	// Tuned are the settings so far.
 	Tuned []Tuned `json:"tuned,omitempty"`
+	// Stages and Drawn are those of a staged run.
+	Stages []Staging `json:"stages,omitempty"`
+	Drawn  *Drawn    `json:"drawn,omitempty"`
 	// Certificate is the run of the exact sampler that certifies this one, once
 	// that is due.
 	Certificate *Run `json:"certificate,omitempty"`
@@ -372,6 +380,12 @@ func (r *Run) Apply(e Event) error {
 		return r.settings(e.Settings)
 	case e.Checkpoint != nil:
 		return r.checkpoint(e.Checkpoint)
+	case e.Stage != nil:
+		return r.stage(e.Stage)
+	case e.Evaluated != nil:
+		return r.evaluated(e.Evaluated)
+	case e.Drawn != nil:
+		return r.drawn(e.Drawn)
 	case e.Stop != nil:
 		return r.stop(e.Stop)
 	}
@@ -582,16 +596,21 @@ func (r *Run) Lanes() []int {
 		return nil
 	}
 	var lanes []int
-	if r.weighs() {
+	if r.weighs() || r.idle() {
 		lanes = append(lanes, 0)
 	}
-	for c := range r.Chains {
+	n := len(r.Chains)
+	if r.Plan.Staged {
+		n = r.stageLanes()
+	}
+	for c := range n {
 		lanes = append(lanes, c+1)
 	}
 	return lanes
 }
 
-// Work returns what a lane is to do next, or false if there is nothing for now.
+// Work returns what a lane is to do next, or false if there is nothing for now. The
+// items of a stage are not among it: a Dispatcher hands them out.
 func (r *Run) Work(lane int) (Work, bool) {
 	switch {
 	case r.Phase == Certifying:
@@ -606,6 +625,8 @@ func (r *Run) Work(lane int) (Work, bool) {
 		return Work{Advance: &t}, ok
 	case r.Phase == Preparing:
 		return Work{Prepare: &Preparation{}}, true
+	case r.idle():
+		return Work{Conduct: r.conducting()}, true
 	}
 	return Work{Weigh: &Weighing{From: r.Prepared}}, r.weighs()
 }
@@ -617,6 +638,12 @@ func (r *Run) Iter(lane int) int {
 		return r.Certificate.Iter(lane)
 	case lane == 0:
 		return 0
+	case r.Plan.Staged: // any item is progress
+		n := len(r.Stages)
+		for _, s := range r.Stages {
+			n += len(s.Items) - s.Left
+		}
+		return n
 	}
 	return r.Chains[lane-1].State.Iter
 }
@@ -679,7 +706,7 @@ func (r *Run) AtBarrier() bool {
 }
 
 func (r *Run) atBarrier() bool {
-	if r.Phase != Warmup {
+	if r.Phase != Warmup || r.Plan.Staged {
 		return false
 	}
 	if r.Settings == nil {

@@ -24,6 +24,13 @@ func (e *Event) Encode() ([]byte, error) {
 		m.Change = &pb.RunEvent_Settings{Settings: e.Settings.wire()}
 	case e.Checkpoint != nil:
 		m.Change = &pb.RunEvent_Checkpoint{Checkpoint: e.Checkpoint.wire()}
+	case e.Stage != nil:
+		m.Change = &pb.RunEvent_Stage{Stage: e.Stage.wire()}
+	case e.Evaluated != nil:
+		v := e.Evaluated
+		m.Change = &pb.RunEvent_Evaluated{Evaluated: &pb.RunEvaluated{Stage: int64(v.Stage), Item: int64(v.Item), Numbers: v.Numbers, Cost: v.Cost.wire()}}
+	case e.Drawn != nil:
+		m.Change = &pb.RunEvent_Drawn{Drawn: e.Drawn.wire()}
 	case e.Stop != nil:
 		m.Change = &pb.RunEvent_Stop{Stop: &pb.RunStop{Reason: string(e.Stop.Reason), Draws: int64(e.Stop.Draws), ElapsedSeconds: e.Stop.Elapsed}}
 	default:
@@ -49,6 +56,13 @@ func DecodeEvent(b []byte) (*Event, error) {
 		e.Settings = settingsOf(c.Settings)
 	case *pb.RunEvent_Checkpoint:
 		e.Checkpoint = checkpointOf(c.Checkpoint)
+	case *pb.RunEvent_Stage:
+		e.Stage = stageOf(c.Stage)
+	case *pb.RunEvent_Evaluated:
+		v := c.Evaluated
+		e.Evaluated = &Evaluated{Stage: int(v.GetStage()), Item: int(v.GetItem()), Numbers: v.GetNumbers(), Cost: costOf(v.GetCost())}
+	case *pb.RunEvent_Drawn:
+		e.Drawn = drawnOf(c.Drawn)
 	case *pb.RunEvent_Stop:
 		e.Stop = &Stop{Reason: Reason(c.Stop.GetReason()), Draws: int(c.Stop.GetDraws()), Elapsed: c.Stop.GetElapsedSeconds()}
 	case *pb.RunEvent_Extend:
@@ -71,6 +85,17 @@ func (w *Work) Wire() *pb.RunWork {
 		t := w.Advance
 		m.Kind = &pb.RunWork_Advance{Advance: &pb.RunTask{Chain: int64(t.Chain), From: t.From.wire(), Settings: t.Settings.wire(),
 			Iterations: int64(t.Iterations), Warmup: t.Warmup, Left: int64(t.Left)}}
+	case w.Conduct != nil:
+		c := w.Conduct
+		to := &pb.RunConducting{Prepared: c.Prepared.Wire(), Drawn: c.Drawn.wire(), Draws: int64(c.Draws), MaxDraws: int64(c.MaxDraws)}
+		for i := range c.Stages {
+			s := &c.Stages[i]
+			to.Stages = append(to.Stages, &pb.RunStaging{Stage: s.Stage.wire(), Results: vectors(s.Results)})
+		}
+		m.Kind = &pb.RunWork_Conduct{Conduct: to}
+	case w.Evaluate != nil:
+		e := w.Evaluate
+		m.Kind = &pb.RunWork_Evaluate{Evaluate: &pb.RunEvaluation{Stage: int64(e.Stage), Kind: e.Kind, Shared: vectors(e.Shared), Item: int64(e.Item), Needs: e.Needs}}
 	}
 	return m
 }
@@ -90,6 +115,17 @@ func WorkOf(m *pb.RunWork) (*Work, error) {
 		if s := settingsOf(t.GetSettings()); s != nil {
 			w.Advance.Settings = *s
 		}
+	case *pb.RunWork_Conduct:
+		c := k.Conduct
+		w.Conduct = &Conducting{Prepared: PreparedOf(c.GetPrepared()), Drawn: drawnOf(c.GetDrawn()), Draws: int(c.GetDraws()), MaxDraws: int(c.GetMaxDraws())}
+		for _, s := range c.GetStages() {
+			if st := stageOf(s.GetStage()); st != nil {
+				w.Conduct.Stages = append(w.Conduct.Stages, Staging{Stage: *st, Results: matrix(s.GetResults())})
+			}
+		}
+	case *pb.RunWork_Evaluate:
+		e := k.Evaluate
+		w.Evaluate = &Evaluation{Stage: int(e.GetStage()), Kind: e.GetKind(), Shared: matrix(e.GetShared()), Item: int(e.GetItem()), Needs: e.GetNeeds()}
 	default:
 		return nil, fmt.Errorf("the work is of a kind that this version does not know")
 	}
@@ -103,7 +139,8 @@ func (p *Plan) Wire() *pb.RunPlan {
 	}
 	m := &pb.RunPlan{Method: p.Method, Names: p.Names, Chains: int64(p.Chains), Checkpoint: int64(p.Checkpoint), Draws: int64(p.Draws),
 		MaxDraws: int64(p.MaxDraws), Rhat: p.RHat, Ess: p.ESS, MaxTimeNanoseconds: int64(p.MaxTime), Seed: p.Seed, Step: p.Step,
-		Probes: int64(p.Probes), MaxProbes: int64(p.MaxProbes), Solver: p.Solver, Provisional: p.Provisional, Certificate: p.Certificate.Wire()}
+		Probes: int64(p.Probes), MaxProbes: int64(p.MaxProbes), Solver: p.Solver, Provisional: p.Provisional, Certificate: p.Certificate.Wire(),
+		Error: p.Error, Staged: p.Staged, Lanes: int64(p.Lanes)}
 	for _, w := range p.Windows {
 		m.Windows = append(m.Windows, int64(w))
 	}
@@ -117,7 +154,8 @@ func PlanOf(m *pb.RunPlan) *Plan {
 	}
 	p := &Plan{Method: m.Method, Names: m.Names, Chains: int(m.Chains), Checkpoint: int(m.Checkpoint), Draws: int(m.Draws),
 		MaxDraws: int(m.MaxDraws), RHat: m.Rhat, ESS: m.Ess, MaxTime: time.Duration(m.MaxTimeNanoseconds), Seed: m.Seed, Step: m.Step,
-		Probes: int(m.Probes), MaxProbes: int(m.MaxProbes), Solver: m.Solver, Provisional: m.Provisional, Certificate: PlanOf(m.Certificate)}
+		Probes: int(m.Probes), MaxProbes: int(m.MaxProbes), Solver: m.Solver, Provisional: m.Provisional, Certificate: PlanOf(m.Certificate),
+		Error: m.Error, Staged: m.Staged, Lanes: int(m.Lanes)}
 	for _, w := range m.Windows {
 		p.Windows = append(p.Windows, int(w))
 	}
@@ -219,4 +257,70 @@ func costOf(m *pb.RunCost) Cost {
 	return Cost{Gradients: int(m.GetGradients()), Densities: int(m.GetDensities()), Solves: int(m.GetSolves()), Iterations: int(m.GetIterations()),
 		Products: int(m.GetProducts()), Singles: int(m.GetSingleProducts()), Pairs: m.GetPairs(), PairsRead: m.GetPairsRead(),
 		Unconverged: int(m.GetUnconverged()), Shortened: int(m.GetShortened()), Seconds: m.GetSeconds()}
+}
+
+func vectors(x [][]float64) []*pb.RunVector {
+	var out []*pb.RunVector
+	for _, v := range x {
+		out = append(out, &pb.RunVector{X: v})
+	}
+	return out
+}
+
+func matrix(x []*pb.RunVector) [][]float64 {
+	var out [][]float64
+	for _, v := range x {
+		out = append(out, v.GetX())
+	}
+	return out
+}
+
+func (s *Stage) wire() *pb.RunStage {
+	return &pb.RunStage{Number: int64(s.Number), Kind: s.Kind, Sampling: s.Sampling, Shared: vectors(s.Shared), Items: vectors(s.Items)}
+}
+
+func stageOf(m *pb.RunStage) *Stage {
+	if m == nil {
+		return nil
+	}
+	return &Stage{Number: int(m.Number), Kind: m.Kind, Sampling: m.Sampling, Shared: matrix(m.Shared), Items: matrix(m.Items)}
+}
+
+func (d *Drawn) wire() *pb.RunDrawn {
+	if d == nil {
+		return nil
+	}
+	m := &pb.RunDrawn{LogP: vectors(d.LogP), Every: int64(d.Every), Deviations: vectors(d.Deviations), Inflation: d.Inflation, Stages: int64(d.Stages)}
+	for c, draws := range d.Chains {
+		if len(draws) > 0 {
+			m.Params = int64(len(draws[0]))
+		}
+		m.Chains = append(m.Chains, &pb.RunVector{X: slices.Concat(d.Chains[c]...)})
+	}
+	for _, a := range d.Accepted {
+		m.Accepted = append(m.Accepted, int64(a))
+	}
+	for _, o := range d.Modes {
+		m.Modes = append(m.Modes, &pb.RunMode{Psi: o.Psi, Below: o.Below, Mass: o.Mass, MassError: o.MassError, Found: int64(o.Found),
+			Parameter: int64(o.Parameter), Distance: o.Distance})
+	}
+	return m
+}
+
+func drawnOf(m *pb.RunDrawn) *Drawn {
+	if m == nil {
+		return nil
+	}
+	d := &Drawn{LogP: matrix(m.LogP), Every: int(m.Every), Deviations: matrix(m.Deviations), Inflation: m.Inflation, Stages: int(m.Stages)}
+	for _, c := range m.Chains {
+		d.Chains = append(d.Chains, split(c.GetX(), int(max(0, min(m.Params, maxNumbers)))))
+	}
+	for _, a := range m.Accepted {
+		d.Accepted = append(d.Accepted, int(a))
+	}
+	for _, o := range m.Modes {
+		d.Modes = append(d.Modes, Mode{Psi: o.GetPsi(), Below: o.GetBelow(), Mass: o.GetMass(), MassError: o.GetMassError(), Found: int(o.GetFound()),
+			Parameter: int(o.GetParameter()), Distance: o.GetDistance()})
+	}
+	return d
 }

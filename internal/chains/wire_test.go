@@ -91,7 +91,7 @@ func TestWire(t *testing.T) {
 		w, next := chains.Work{Certificate: true}, 0
 		fill(reflect.ValueOf(&w).Elem().Field(i), &next)
 		got, err := chains.WorkOf(w.Wire())
-		if diff := cmp.Diff(&w, got); err != nil || diff != "" {
+		if diff := cmp.Diff(&w, got, cmpopts.IgnoreFields(chains.Staging{}, "Left")); err != nil || diff != "" {
 			t.Errorf("%s: %v %s", works.Field(i).Name, err, diff)
 		}
 	}

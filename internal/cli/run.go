@@ -230,7 +230,7 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 
 // operator returns K over all rows, computed here.
 func (j *runJob) operator() *cmvp.Operator {
-	op := cmvp.New(j.problem.Inputs, j.problem.Model.Family, j.budget)
+	op := cmvp.New(j.problem.Inputs, j.problem.Covariance, j.budget)
 	if j.cache != nil {
 		j.cache.Apply(op)
 	}

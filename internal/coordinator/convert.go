@@ -107,17 +107,9 @@ func info(blob string, i *dataset.Info) *pb.DataInfo {
 		d.InputScales = append(d.InputScales, scale(s))
 	}
 	if t := i.Truth; t != nil {
-		d.Truth = append(append([]float64{math.Log(t.Sigma)}, logAll(t.Tau)...), math.Log(t.Lambda))
+		d.Truth = t.Psi()
 	}
 	return d
-}
-
-func logAll(x []float64) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = math.Log(v)
-	}
-	return out
 }
 
 func scale(s dataset.Scale) *pb.Scale { return &pb.Scale{Mean: s.Mean, Sd: s.SD} }

@@ -33,8 +33,8 @@ func PlanCache(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *p
 	if s.Needs().Dense || bytes == 0 {
 		return nil, nil
 	}
-	theta := p.Model.Params(make([]float64, p.Model.NumParams())) // the cost does not depend on it
-	plan, err := cmvp.PlanCache(ctx, p.Inputs, p.Model.Family, theta, cmvp.CacheWork{
+	f := p.Function(make([]float64, p.NumParams())) // the cost does not depend on θ
+	plan, err := cmvp.PlanCache(ctx, p.Inputs, f, cmvp.CacheWork{
 		Columns:  1 + s.Sampler.Probes.Or(AssumedProbes),
 		Products: cacheProducts,
 		Single:   s.Solver.Mixed(s.Solver.Method == "ulisse"),

@@ -30,18 +30,18 @@ type Chain struct {
 }
 
 // NewChain returns the driver of a chain (from 1) of a prepared run.
-func (d *Driver) NewChain(prep *chains.Prepared, chain int) (*Chain, error) {
+func (d *Driver) NewChain(ctx context.Context, prep *chains.Prepared, chain int) (*Chain, error) {
 	c := &Chain{d: d, atMode: prep.Iterations, tolerance: d.tolerance(prep)}
 	var err error
 	if d.needs.Dense {
 		c.dense = posterior.NewDense(d.Problem, d.Budget)
 	}
 	if d.needs.Joint {
-		c.joint, err = d.newJoint(prep, chain)
+		c.joint, err = d.newJoint(ctx, prep, chain)
 	}
 	if d.needs.Gradients {
 		c.op = d.Operator(chain)
-		c.pre, err = d.atMode(prep)
+		c.pre, err = d.atMode(ctx, prep, c.op)
 	}
 	return c, err
 }

@@ -28,6 +28,7 @@ import (
 type Operator interface {
 	posterior.Operator
 	solve.SingleOperator
+	precond.Covariance
 	Counts() cmvp.Counts
 }
 
@@ -54,11 +55,11 @@ type Driver struct {
 	Config
 	needs sampler.Needs
 
+	pre  once[precond.P] // the preconditioner at the mode
+	rows once[[]int]     // the pivots of the joint density's P there
+
 	mu    sync.Mutex
-	pre   precond.P // the preconditioner at the mode
-	preAt []float64 // the mode
-	rows  []int     // the pivots of the joint density's P there
-	exact *Driver   // of the run that certifies
+	exact *Driver // of the run that certifies
 
 	certificate bool // this is such a driver
 }
@@ -68,7 +69,7 @@ func New(c Config) *Driver {
 	if c.Observe == nil {
 		c.Observe = func(runlog.Observation) {}
 	}
-	return &Driver{Config: c, needs: c.Spec.Needs()}
+	return &Driver{Config: c, needs: c.Spec.Needs(), pre: newOnce[precond.P](), rows: newOnce[[]int]()}
 }
 
 // For returns the driver of some work: of the run, or of the one that certifies it.

@@ -10,6 +10,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // Estimate is what a run is expected to take.
@@ -155,13 +156,12 @@ func (e *Estimate) measureGradient(ctx context.Context, s *job.Spec, p *posterio
 // calibrate measures products for about a second, on all cores, on as many of
 // the rows as that takes.
 func (e *Estimate) calibrate(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) error {
-	op := cmvp.New(p.Inputs, p.Model.Family, budget)
-	op.Set(p.Model.Params(make([]float64, p.Model.NumParams())))
-	v, dst := make([][]float64, e.RightHandSides), make([][]float64, e.RightHandSides)
-	for c := range v {
-		v[c], dst[c] = make([]float64, e.N), make([]float64, e.N)
-		for i := range v[c] {
-			v[c][i] = 1
+	op := cmvp.New(p.Inputs, p.Covariance, budget)
+	op.Set(p.At(make([]float64, p.NumParams())))
+	v, dst := solve.Columns(e.N, e.RightHandSides), solve.Columns(e.N, e.RightHandSides)
+	for _, c := range v {
+		for i := range c {
+			c[i] = 1
 		}
 	}
 	// A few rows first, to know how many a second takes.
@@ -169,7 +169,11 @@ func (e *Estimate) calibrate(ctx context.Context, p *posterior.Problem, budget *
 	var seconds, pairs float64
 	for seconds < 0.5 {
 		began := time.Now()
-		if err := op.MulRows(ctx, dst, v, 0, rows); err != nil {
+		part := make([][]float64, len(dst))
+		for c := range part {
+			part[c] = dst[c][:rows]
+		}
+		if err := op.MulRows(ctx, part, v, 0, rows, cmvp.Double); err != nil {
 			return err
 		}
 		seconds = time.Since(began).Seconds()

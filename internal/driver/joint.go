@@ -2,11 +2,11 @@ package driver
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -31,33 +31,28 @@ type joint struct {
 
 // newJoint returns the joint density of a prepared run, whose P has the pivots of
 // the randomly pivoted Cholesky factor at the mode.
-func (d *Driver) newJoint(prep *chains.Prepared, chain int) (*joint, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.rows == nil {
-		rows, err := d.pivots(prep.Psi, prep.Rank)
-		if err != nil {
-			return nil, err
-		}
-		d.rows = rows
+func (d *Driver) newJoint(ctx context.Context, prep *chains.Prepared, chain int) (*joint, error) {
+	op := d.Operator(chain)
+	rows, err := d.rows.get(ctx, append(slices.Clone(prep.Psi), float64(prep.Rank)), func() ([]int, error) {
+		return d.pivots(ctx, op, prep.Psi, prep.Rank)
+	})
+	if err != nil {
+		return nil, err
 	}
-	return d.jointOn(d.rows, chain), nil
+	return d.jointOn(op, rows), nil
 }
 
-func (d *Driver) pivots(psi []float64, rank int) ([]int, error) {
-	op := cmvp.New(d.Problem.Inputs, d.Problem.Model.Family, d.Budget)
-	op.Set(d.Problem.Model.Params(psi))
-	return precond.Pivots(op, rank, random.Key{Seed: d.Spec.Seed})
+func (d *Driver) pivots(ctx context.Context, op Operator, psi []float64, rank int) ([]int, error) {
+	op.Set(d.Problem.At(psi))
+	return precond.Pivots(ctx, op, rank, random.Key{Seed: d.Spec.Seed})
 }
 
-func (d *Driver) jointOn(rows []int, chain int) *joint {
-	j := &joint{d: d, op: d.Operator(chain)}
+func (d *Driver) jointOn(op Operator, rows []int) *joint {
+	j := &joint{d: d, op: op}
 	n := len(d.Problem.Y)
-	cross := cmvp.New(d.Problem.Inputs, d.Problem.Model.Family, d.Budget)
 	so := &d.Spec.Solver
-	j.aux = posterior.NewAuxiliary(d.Problem, j.op, func(theta kernel.Params) (posterior.Smooth, error) {
-		cross.Set(theta)
-		return precond.OnRows(cross, rows)
+	j.aux = posterior.NewAuxiliary(d.Problem, op, func(ctx context.Context) (posterior.Smooth, error) {
+		return precond.OnRows(ctx, op, rows)
 	}, solve.Options{Tolerance: min(so.Tolerance.Or(fineTolerance), jointError/float64(n)), MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*n+100)), Budget: d.Budget})
 	return j
 }
@@ -106,12 +101,13 @@ func (s *settling) Rank() (int, bool) {
 	return rank.Or(precond.AutoRank(s.Rows())), rank.Set
 }
 
-func (s *settling) Joint(_ context.Context, psi []float64, rank int) (sampler.Joint, error) {
-	rows, err := s.d.pivots(psi, rank)
+func (s *settling) Joint(ctx context.Context, psi []float64, rank int) (sampler.Joint, error) {
+	op := s.d.Operator(0)
+	rows, err := s.d.pivots(ctx, op, psi, rank)
 	if err != nil {
 		return nil, err
 	}
-	s.joint = s.d.jointOn(rows, 0)
+	s.joint = s.d.jointOn(op, rows)
 	s.joint.begin()
 	return s.joint, nil
 }

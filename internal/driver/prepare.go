@@ -118,7 +118,7 @@ func (d *Driver) prepareByGradients(ctx context.Context, prep *chains.Prepared, 
 			break
 		}
 		p := d.Problem.Subset(mode.Subset(n, size, key))
-		op := cmvp.New(p.Inputs, p.Model.Family, d.Budget)
+		op := cmvp.New(p.Inputs, p.Covariance, d.Budget)
 		var err error
 		if pt, err = d.climb(ctx, prep, p, op, pt, random.Key{Seed: d.Spec.Seed, Iter: level}); err != nil {
 			return fmt.Errorf("finding the mode on %d rows: %w", size, err)
@@ -136,7 +136,7 @@ func (d *Driver) prepareByGradients(ctx context.Context, prep *chains.Prepared, 
 	if err := d.choose(ctx, prep, op, pt.Info); err != nil {
 		return err
 	}
-	pre, err := d.atMode(prep)
+	pre, err := d.atMode(ctx, prep, op)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (d *Driver) measureNoise(ctx context.Context, prep *chains.Prepared, op Ope
 // ψ moves.
 func (d *Driver) climb(ctx context.Context, prep *chains.Prepared, p *posterior.Problem, op Operator, pt *mode.Point, key random.Key) (*mode.Point, error) {
 	for range climbRounds {
-		pre, err := d.precondition(p, pt.Psi, nil)
+		pre, err := d.precondition(ctx, p, op, pt.Psi, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,7 @@ func prepared(t *testing.T, solver string) (*Driver, *chains.Prepared) {
 	}
 	plan := s.Plan(p.Model.Names(), len(p.Y))
 	d := New(Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func(int) Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+		Operator: func(int) Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
 	prep, err := d.Prepare(ctx, &chains.Preparation{})
 	if err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestChosenTolerance(t *testing.T) {
 		t.Fatalf("tolerance %g", prep.Tolerance)
 	}
 	cov := (&chains.Settings{C: prep.Cov}).Metric()
-	pre, err := d.atMode(prep)
+	pre, err := d.atMode(t.Context(), prep, d.Operator(1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,9 @@ func (s *Spec) Plan(names []string, rows int) chains.Plan {
 		Step: s.Sampler.Step.Or(needs.Step), Probes: s.Sampler.Probes.Or(0), MaxProbes: sampler.MaxProbes, Solver: s.Solver.Method,
 		Provisional: needs.Search != sampler.OnSubset && rows <= sampler.ProvisionalRows,
 	}
+	if needs.Staged {
+		p.Staged, p.Lanes = true, sampler.MaxLanes
+	}
 	if s.Sampler.Certify {
 		c := s.Certificate().Plan(names, rows)
 		c.Provisional = false

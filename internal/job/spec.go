@@ -63,7 +63,7 @@ type Model struct {
 	Priors Priors `yaml:"priors" json:"priors"`
 }
 
-// Priors are written as posterior.ParsePrior reads them.
+// Priors are written as param.ParsePrior reads them.
 type Priors struct {
 	Sigma  string `yaml:"sigma" json:"sigma"`
 	Tau    string `yaml:"tau" json:"tau"`

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
-	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
@@ -53,8 +53,8 @@ func (s *Spec) fault() (path, msg string) {
 		}
 		return check{true, path, fmt.Sprintf("%q is not one of %s", word, strings.Join(words, ", "))}
 	}
-	prior := func(path, text string, role posterior.Role) check {
-		_, err := posterior.ParsePrior(text, role)
+	prior := func(path, text string, role param.Role) check {
+		_, err := param.ParsePrior(text, role)
 		if err != nil {
 			return check{true, path, err.Error()}
 		}
@@ -76,9 +76,9 @@ func (s *Spec) fault() (path, msg string) {
 		atLeast("data.rows", d.Rows, 0),
 		{!(d.Holdout >= 0 && d.Holdout < 1), "data.holdout", fmt.Sprintf("%g, but must be a fraction from 0 to below 1", d.Holdout)},
 		oneOf("model.kernel", s.Model.Kernel, kernel.FamilyNames()),
-		prior("model.priors.sigma", s.Model.Priors.Sigma, posterior.Variance),
-		prior("model.priors.tau", s.Model.Priors.Tau, posterior.Rate),
-		prior("model.priors.lambda", s.Model.Priors.Lambda, posterior.Variance),
+		prior("model.priors.sigma", s.Model.Priors.Sigma, param.Variance),
+		prior("model.priors.tau", s.Model.Priors.Tau, param.Rate),
+		prior("model.priors.lambda", s.Model.Priors.Lambda, param.Noise),
 		oneOf("sampler.method", sm.Method, SamplerMethods),
 		atLeast("sampler.chains", sm.Chains, 1),
 		{sm.Chains > 1000, "sampler.chains", fmt.Sprintf("%d, but must be at most 1000", sm.Chains)},

@@ -42,6 +42,7 @@ type runner struct {
 	run     *chains.Run
 	journal *journal
 	judge   chains.Judge
+	items   chains.Dispatcher
 	began   time.Time
 	err     error
 }
@@ -80,7 +81,11 @@ func Run(ctx context.Context, c Config) (*chains.Run, time.Duration, error) {
 		return nil, 0, err
 	}
 	var wg sync.WaitGroup
-	for lane := range len(r.run.Chains) + 1 {
+	lanes := len(r.run.Chains)
+	if c.Plan.Staged {
+		lanes = max(lanes, min(c.Plan.Lanes, 2*c.Budget.Cores()))
+	}
+	for lane := range lanes + 1 {
 		wg.Go(func() { r.drive(work, cancel, lane) })
 	}
 	wg.Wait()
@@ -130,6 +135,7 @@ func (r *runner) fail(err error) {
 func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, lane int) {
 	var chain *driver.Chain
 	certificate := false // what chain is of
+	stages := r.Driver.NewLane(lane)
 	for {
 		w, prep, ok := r.next(ctx, lane)
 		if !ok {
@@ -141,12 +147,15 @@ func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, lane int)
 		}
 		e, err := func() (*chains.Event, error) {
 			defer r.Budget.Release()
+			if w.Conduct != nil || w.Evaluate != nil {
+				return stages.Event(ctx, w)
+			}
 			if w.Advance == nil {
 				return r.Driver.Event(ctx, w)
 			}
 			if chain == nil || certificate != w.Certificate {
 				var err error
-				if chain, err = r.Driver.For(w).NewChain(prep, lane); err != nil {
+				if chain, err = r.Driver.For(w).NewChain(ctx, prep, lane); err != nil {
 					return nil, err
 				}
 				certificate = w.Certificate
@@ -174,7 +183,11 @@ func (r *runner) next(ctx context.Context, lane int) (chains.Work, *chains.Prepa
 		if r.run.Phase == chains.Done || ctx.Err() != nil {
 			return chains.Work{}, nil, false
 		}
-		if w, ok := r.run.Work(lane); ok {
+		w, ok := r.run.Work(lane)
+		if !ok && lane > 0 {
+			w, ok = r.items.Next(r.run, lane, time.Now())
+		}
+		if ok {
 			return w, r.run.PreparedFor(w), true
 		}
 		r.changed.Wait()

@@ -67,7 +67,7 @@ func configWith(t testing.TB, s *job.Spec, cores int, dir string, set func(*cmvp
 	plan.Provisional = false // 200 dense densities
 	d := driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
 		Operator: func(int) driver.Operator {
-			op := cmvp.New(p.Inputs, p.Model.Family, budget)
+			op := cmvp.New(p.Inputs, p.Covariance, budget)
 			set(op)
 			return op
 		}})

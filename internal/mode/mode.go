@@ -16,8 +16,8 @@ import (
 	"gonum.org/v1/gonum/optimize"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
@@ -57,19 +57,39 @@ func Subset(n, size int, key random.Key) []int {
 	return rows
 }
 
-// starts are where the search on a subset begins, as natural parameters of
-// standardised data with d inputs: little noise and moderate length-scales;
-// much noise and long ones; hardly any noise and short ones. What they lead to
-// is compared.
-func starts(m kernel.Model) [][]float64 {
-	at := func(sigma, tau, lambda float64) []float64 {
-		p := kernel.Params{Sigma: sigma, Lambda: lambda, Tau: make([]float64, m.NumTau())}
-		for k := range p.Tau {
-			p.Tau[k] = tau / float64(m.Dim)
+// starts are where the search on a subset begins, for standardised data: little
+// noise and moderate length-scales; much noise and long ones; hardly any noise and
+// short ones. The terms of a covariance share a variance of one, the inputs of a
+// term a squared distance. What the starts lead to is compared.
+func starts(params param.List) [][]float64 {
+	terms := 0
+	inputs := map[string]map[int]bool{} // by term
+	for _, p := range params {
+		if p.Role == param.Variance {
+			terms++
 		}
-		return m.Psi(p)
+		for _, k := range p.Inputs {
+			if inputs[p.Term] == nil {
+				inputs[p.Term] = map[int]bool{}
+			}
+			inputs[p.Term][k] = true
+		}
 	}
-	return [][]float64{at(1, 0.5, 0.1), at(1, 0.05, 0.5), at(1, 5, 0.01)}
+	at := func(tau, lambda float64) []float64 {
+		theta := make([]float64, len(params))
+		for i, p := range params {
+			switch p.Role {
+			case param.Variance:
+				theta[i] = 1 / float64(terms)
+			case param.Rate:
+				theta[i] = tau / float64(len(inputs[p.Term]))
+			case param.Noise:
+				theta[i] = lambda
+			}
+		}
+		return params.Sampled(theta)
+	}
+	return [][]float64{at(0.5, 0.1), at(0.05, 0.5), at(5, 0.01)}
 }
 
 // Dense finds the mode of a small problem with its Cholesky factor: the best of
@@ -98,7 +118,7 @@ func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (
 	var best []float64
 	var ends []chains.Local // Below is minus the log density until the highest is known
 	value := math.Inf(1)
-	for _, x := range starts(p.Model) {
+	for _, x := range starts(p.Params) {
 		res, err := optimize.Minimize(prob, x, &optimize.Settings{GradientThreshold: 1e-5 * math.Sqrt(float64(len(p.Y))), MajorIterations: 200}, &optimize.BFGS{})
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()

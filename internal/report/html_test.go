@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 )
 
 // elements returns all elements of a page, in order.
@@ -140,7 +140,7 @@ func TestHTML(t *testing.T) {
 		}
 	}
 	rec.Run.Stopped.Reason = chains.MaxTime
-	rec.Data.Truth = &kernel.Params{Sigma: 1, Tau: []float64{0.5, 0.25}, Lambda: 0.1}
+	rec.Data.Truth = &dataset.Truth{Sigma: 1, Tau: []float64{0.5, 0.25}, Lambda: 0.1}
 	exact := testRecord(t, true, 60).Run
 	exact.Phase, exact.Prepared = chains.Done, &chains.Prepared{Rank: 40}
 	rec.Run.Certificate = exact

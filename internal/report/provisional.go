@@ -16,7 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
@@ -51,7 +51,7 @@ const (
 // NewProvisional returns what can be said of a prepared run: of the Laplace
 // approximation at the mode, corrected if the log densities are there. It returns
 // nil for a run of which only the mode of a subset is known.
-func NewProvisional(m kernel.Model, d *dataset.Info, r *chains.Run) (*Provisional, error) {
+func NewProvisional(m posterior.Model, d *dataset.Info, r *chains.Run) (*Provisional, error) {
 	switch {
 	case r.Prepared == nil || sampler.Of(&r.Plan).Needs().Search == sampler.OnSubset:
 		return nil, nil
@@ -68,7 +68,7 @@ func NewProvisional(m kernel.Model, d *dataset.Info, r *chains.Run) (*Provisiona
 
 // weighted corrects the Laplace approximation: draws of a Student t at the mode
 // have been weighed with the log density.
-func weighted(m kernel.Model, d *dataset.Info, r *chains.Run) (*Provisional, error) {
+func weighted(m posterior.Model, d *dataset.Info, r *chains.Run) (*Provisional, error) {
 	draws, logQ, err := sampler.Provisional(&r.Plan, r.Prepared)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func weighted(m kernel.Model, d *dataset.Info, r *chains.Run) (*Provisional, err
 }
 
 // rows summarises the weighted draws.
-func rows(m kernel.Model, d *dataset.Info, draws [][]float64, weights []float64) []ProvisionalRow {
+func rows(m posterior.Model, d *dataset.Info, draws [][]float64, weights []float64) []ProvisionalRow {
 	var out []ProvisionalRow
 	for _, q := range Quantities(m, d) {
 		x := make([]float64, len(draws))

@@ -16,7 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
@@ -33,7 +33,7 @@ type Record struct {
 	Cache          *cmvp.CachePlan `json:"cache,omitempty"` // nil if that is off, or not known
 	DrawsSHA256    string          `json:"draws_sha256"`
 	Spec           *job.Spec       `json:"-"`
-	Model          kernel.Model    `json:"-"`
+	Model          posterior.Model `json:"-"`
 }
 
 // Origin says where and by what a run was computed.

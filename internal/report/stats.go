@@ -59,7 +59,7 @@ func NewStats(r *chains.Run) *Stats {
 // two speak of one iteration, which a resumed run does anew, the last counts.
 func (s *Stats) Add(r *chains.Run, line []byte) {
 	o, ok := runlog.Parse(line)
-	if !ok || o.Kind == runlog.Trials || o.Certificate || o.Chain < 1 || o.Chain > len(r.Chains) {
+	if !ok || o.Kind == runlog.Trials || o.Kind == runlog.Item || o.Certificate || o.Chain < 1 || o.Chain > len(r.Chains) {
 		return
 	}
 	ch := &r.Chains[o.Chain-1]

@@ -17,7 +17,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
@@ -127,7 +127,7 @@ func (p *Parameter) UnmarshalJSON(text []byte) error {
 }
 
 // Summarize computes the summary of a finished run.
-func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
+func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
 	sum := &Summary{Name: s.Name, Seed: s.Seed, N: d.N(), D: d.D(), Total: r.Cost(), WallSeconds: wall.Seconds(),
 		Version: version.Version, InstructionSet: isa, DrawsSHA256: DrawsSHA256(r), Warnings: []string{}}
 	if r.Stopped != nil {
@@ -136,7 +136,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 	}
 	var truth []float64
 	if d.Truth != nil {
-		truth = m.Psi(*d.Truth)
+		truth = m.Params.Sampled(d.Truth.Of(m.Params))
 	}
 	for _, q := range Quantities(m, d) {
 		p := summarize(q.Name, q.Values(r))
@@ -288,15 +288,16 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 }
 
 // DrawsSHA256 hashes the little-endian float64 values of all kept draws, chain
-// by chain, draw by draw, parameter by parameter (σ, τ…, λ on the natural
-// scale), and nothing else. Equal hashes mean bit-identical draws.
+// by chain, draw by draw, parameter by parameter, and nothing else: of the log
+// parameters, which are what is sampled and kept, so that the hash does not depend
+// on who computes an exponential. Equal hashes mean bit-identical draws.
 func DrawsSHA256(r *chains.Run) string {
 	h := sha256.New()
 	var b [8]byte
 	for _, c := range r.Chains {
 		for _, psi := range c.Draws {
 			for _, x := range psi {
-				binary.LittleEndian.PutUint64(b[:], math.Float64bits(math.Exp(x)))
+				binary.LittleEndian.PutUint64(b[:], math.Float64bits(x))
 				h.Write(b[:])
 			}
 		}

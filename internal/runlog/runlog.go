@@ -19,6 +19,7 @@ const (
 	Gradient Kind = "gradient"
 	Step     Kind = "step"           // of a sampler that makes no gradients
 	Trials   Kind = "preconditioner" // those that were compared
+	Item     Kind = "item"           // of a stage
 )
 
 // Observation is what one gradient, or one step without, cost and gave; or which
@@ -50,6 +51,9 @@ type Observation struct {
 	Pairs       float64 `json:"pairs"`           // elements of K ranged over
 	PairsRead   float64 `json:"pairs_read"`      // those of them that were kept from an earlier product
 
+	Stage     int    `json:"stage"`
+	StageKind string `json:"stage_kind"` // of which Iter is the item
+
 	Preconditioner string `json:"kind"` // the one that was chosen
 	Rank           int    `json:"rank"`
 	Trials         any    `json:"trials"` // all that were compared
@@ -64,6 +68,8 @@ func (o *Observation) Attrs() []slog.Attr {
 	switch o.Kind {
 	case Trials:
 		return append(at, slog.String("kind", o.Preconditioner), slog.Int("rank", o.Rank), slog.Any("trials", o.Trials))
+	case Item:
+		at = append(at, slog.Int("stage", o.Stage), slog.String("stage_kind", o.StageKind))
 	case Step:
 		at = append(at, slog.Float64("acceptance", o.Acceptance))
 	case Gradient:
@@ -96,5 +102,5 @@ func (o *Observation) Line() string {
 // Parse reads a line of a log. It reports false for lines of other things.
 func Parse(line []byte) (o Observation, ok bool) {
 	err := json.Unmarshal(line, &o)
-	return o, err == nil && (o.Kind == Gradient || o.Kind == Step || o.Kind == Trials)
+	return o, err == nil && (o.Kind == Gradient || o.Kind == Step || o.Kind == Trials || o.Kind == Item)
 }

@@ -16,9 +16,11 @@ func TestRoundTrip(t *testing.T) {
 	gradient.Kind, gradient.Gradient, gradient.Probes, gradient.Tolerance = Gradient, []float64{3, 4}, 4, 1e-3
 	gradient.Noise, gradient.NoiseBudget, gradient.Drift = 0.8, 0.4, 1.1
 	step.Kind, step.Acceptance, step.Certificate = Step, 0.3, true
+	item := cost
+	item.Kind, item.Stage, item.StageKind = Item, 3, "learn"
 	trials := Observation{Kind: Trials, Rows: 900, Psi: []float64{0, 0}, Preconditioner: "svd", Rank: 40, Trials: []any{"svd", "fitc"}}
 	said := map[string]bool{}
-	for _, o := range []Observation{gradient, step, trials} {
+	for _, o := range []Observation{gradient, step, item, trials} {
 		got, ok := Parse([]byte(o.Line()))
 		if diff := cmp.Diff(o, got); !ok || diff != "" {
 			t.Errorf("%s: %s", o.Line(), diff)

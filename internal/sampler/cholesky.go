@@ -36,12 +36,12 @@ func (cholesky) Start(env Env, _ *Options, _ *chains.Plan, t *chains.Task, k *ch
 	if err != nil {
 		return nil, err
 	}
-	return metropolis(kern, k, nil)
+	return metropolisStep(kern, k, nil)
 }
 
-// metropolis returns the step of a Metropolis–Hastings kernel. refresh, if not nil,
+// metropolisStep returns the step of a Metropolis–Hastings kernel. refresh, if not nil,
 // returns the density at ψ anew before each step; else it is remembered.
-func metropolis(kern *sgld.Metropolis, k *chains.Checkpoint, refresh func(ctx context.Context, psi []float64, key random.Key) (float64, error)) (Step, error) {
+func metropolisStep(kern *sgld.Metropolis, k *chains.Checkpoint, refresh func(ctx context.Context, psi []float64, key random.Key) (float64, error)) (Step, error) {
 	st, err := sgld.ReadMetropolisState(k.State.Memory)
 	if err != nil {
 		return nil, err

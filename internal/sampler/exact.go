@@ -67,7 +67,7 @@ func (exact) Start(env Env, _ *Options, _ *chains.Plan, t *chains.Task, k *chain
 		return nil, err
 	}
 	kern.Independent = exactIndependent
-	return metropolis(kern, k, joint.Refresh)
+	return metropolisStep(kern, k, joint.Refresh)
 }
 
 // Settle fills in the rank of P, the specification's or one that makes the
@@ -109,7 +109,7 @@ func (exact) pilot(ctx context.Context, env SettleEnv, p *chains.Plan, prep *cha
 		// From one point of the proposal to another: the posterior's spread, nearly.
 		key := random.Key{Seed: p.Seed, Iter: -i - 2}
 		k := &chains.Checkpoint{State: chains.State{Psi: kern.Propose(key.Stream(random.Start, 0))}}
-		step, err := metropolis(kern, k, joint.Refresh)
+		step, err := metropolisStep(kern, k, joint.Refresh)
 		if err != nil {
 			return 0, err
 		}

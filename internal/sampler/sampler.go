@@ -20,7 +20,7 @@ import (
 )
 
 // methods are all there are, in the order in which they are listed to people.
-var methods = []Method{fisher{}, leimkuhler{}, exact{}, sgldMethod{}, cholesky{}}
+var methods = []Method{auto{}, fisher{}, leimkuhler{}, exact{}, sgldMethod{}, cholesky{}}
 
 // Default is the method of a specification that names none, and Certifier the one
 // that others are certified by.
@@ -65,6 +65,9 @@ type Settler interface {
 	Settle(ctx context.Context, env SettleEnv, p *chains.Plan, prep *chains.Prepared) error
 }
 
+// MaxLanes is on how many drivers a stage is spread at most.
+const MaxLanes = 64
+
 // Options is what a specification tells a method: zero means that the method is to
 // choose.
 type Options struct {
@@ -101,6 +104,8 @@ type Needs struct {
 	Joint bool
 	// Dense says that it stores K.
 	Dense bool
+	// Staged says that its runs are staged: it is a Stager.
+	Staged bool
 	// MaxStep is the largest step at which the method is stable and its successive
 	// draws are not anticorrelated; 0 if it has no step. Step is its own choice.
 	MaxStep, Step float64

@@ -10,8 +10,8 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
 
 // inputsAddress names the inputs of a job's data: how to get them, and what
@@ -20,7 +20,7 @@ func inputsAddress(job, sha256 string) string { return job + "/" + sha256 }
 
 // Inputs returns the inputs of an address, reading the job's data if need be:
 // what the row server computes with.
-func (w *Worker) Inputs(ctx context.Context, address string) (*cmvp.Inputs, error) {
+func (w *Worker) Inputs(ctx context.Context, address string) (*kernel.Inputs, error) {
 	id, sha256, _ := strings.Cut(address, "/")
 	l, err := w.dataOf(ctx, id, sha256)
 	if err != nil {

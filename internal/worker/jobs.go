@@ -172,9 +172,8 @@ func (j *loaded) operator(chain int) driver.Operator {
 	j.mu.Lock()
 	d := j.groups[chain]
 	j.mu.Unlock()
-	family := j.problem.Model.Family
-	data := shard.Data{Address: inputsAddress(j.id, j.data.SHA256), Family: family, ISA: j.w.isa, Rows: j.data.N(), Inputs: j.data.D()}
-	own := cmvp.New(j.problem.Inputs, family, j.w.Budget)
+	data := shard.Data{Address: inputsAddress(j.id, j.data.SHA256), Covariance: j.problem.Covariance, ISA: j.w.isa, Rows: j.data.N()}
+	own := cmvp.New(j.problem.Inputs, j.problem.Covariance, j.w.Budget)
 	if j.cache != nil && d.alone() { // members of a group compute other rows each time
 		j.cache.Apply(own)
 	}
@@ -191,5 +190,5 @@ func (j *loaded) chain(d *drive, w chains.Work, prep *chains.Prepared) (*driver.
 		return nil, err
 	}
 	defer j.w.Budget.Release()
-	return drv.NewChain(prep, d.key.chain)
+	return drv.NewChain(d.ctx, prep, d.key.chain)
 }

@@ -54,7 +54,7 @@ func undisturbed(t *testing.T, text string) string {
 	}
 	plan := s.Plan(p.Model.Names(), len(p.Y))
 	d := driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
 	r, _, err := local.Run(t.Context(), local.Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(t.TempDir(), "journal")})
 	if err != nil {
 		t.Fatal(err)

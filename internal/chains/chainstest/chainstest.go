@@ -4,6 +4,7 @@ package chainstest
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -62,6 +63,11 @@ func Event(p chains.Plan, w chains.Work, shift float64) chains.Event {
 		e.Checkpoint = Checkpoint(*w.Advance, shift)
 	case w.Weigh != nil:
 		e.Provisional = &chains.Provisional{LogDensities: make([]float64, chains.ProvisionalDraws)}
+	case w.Conduct != nil:
+		return Conduct(w.Conduct)
+	case w.Evaluate != nil:
+		e.Evaluated = &chains.Evaluated{Stage: w.Evaluate.Stage, Item: w.Evaluate.Item, Numbers: []float64{w.Evaluate.Needs[0] * w.Evaluate.Needs[0]},
+			Cost: chains.Cost{Products: 1, Seconds: 1}}
 	case w.Prepare.From != nil:
 		prep := *w.Prepare.From
 		e.Prepared = &prep
@@ -69,6 +75,51 @@ func Event(p chains.Plan, w chains.Work, shift float64) chains.Event {
 		e.Prepared = Prepared(p)
 	}
 	return e
+}
+
+// StagedPlan is a plan of a staged run.
+func StagedPlan() chains.Plan {
+	p := Plan("fisher")
+	p.Windows, p.Staged, p.Lanes, p.Chains, p.Error = nil, true, 5, 2, 0.2
+	return p
+}
+
+// Conduct is a sampler of staged runs: a stage of 7 items, then one of 11 that draws
+// are made of, and so on. Draws are standard normal, as many as there are results so
+// far times ten, and a function of the sum of all results alone.
+func Conduct(c *chains.Conducting) chains.Event {
+	sum, n := 0.0, 0
+	for _, s := range c.Stages {
+		for _, x := range s.Results {
+			sum, n = sum+x[0], n+10
+		}
+	}
+	number := len(c.Stages) + 1
+	if s := number - 1; s%2 == 1 || s > 0 && c.Drawn != nil && c.Drawn.Stages == s {
+		st := &chains.Stage{Number: number, Kind: "squares", Sampling: number > 1}
+		for i := range 7 + 4*(s%2) {
+			st.Items = append(st.Items, []float64{float64(i + 1)})
+		}
+		return chains.Event{Stage: st}
+	}
+	if number == 1 {
+		st := &chains.Stage{Number: 1, Kind: "squares", Shared: [][]float64{{1, 2}}}
+		for i := range 7 {
+			st.Items = append(st.Items, []float64{float64(i + 1)})
+		}
+		return chains.Event{Stage: st}
+	}
+	d := &chains.Drawn{Every: 2, Inflation: 1, Stages: number - 1, Deviations: [][]float64{make([]float64, 2*((n+1)/2))}}
+	for chain := range 2 {
+		var draws [][]float64
+		for t := range n {
+			psi := make([]float64, 3)
+			random.Normal(random.Key{Seed: uint64(sum), Chain: chain, Iter: t}.Stream(random.Noise, 0), psi)
+			draws = append(draws, psi)
+		}
+		d.Chains, d.Accepted, d.LogP = append(d.Chains, draws), append(d.Accepted, n/2), append(d.LogP, make([]float64, n))
+	}
+	return chains.Event{Drawn: d}
 }
 
 // Fataler is a test.
@@ -85,6 +136,7 @@ func Simulate(t Fataler, r *chains.Run, shift float64, pick func(n int) int) []c
 		events = append(events, e)
 	}
 	var judge chains.Judge
+	var items chains.Dispatcher
 	for step := 0; r.Phase != chains.Done; step++ {
 		if step > 10000 {
 			t.Fatal("the run does not end")
@@ -104,6 +156,8 @@ func Simulate(t Fataler, r *chains.Run, shift float64, pick func(n int) int) []c
 		var ready []chains.Work
 		for _, lane := range r.Lanes() {
 			if w, ok := r.Work(lane); ok {
+				ready = append(ready, w)
+			} else if w, ok := items.Next(r, lane, time.Time{}); ok {
 				ready = append(ready, w)
 			}
 		}

@@ -20,9 +20,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	jobspec "github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/runlog"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -34,7 +34,7 @@ type job struct {
 	client string
 	spec   *jobspec.Spec
 	data   *dataset.Info
-	model  kernel.Model
+	model  posterior.Model
 	run    []byte // chains.Run as JSON, at the last event
 	wall   time.Duration
 	logs   []*pb.LogLine
@@ -136,7 +136,7 @@ func (s *Server) sample(j *job) error {
 	d := driver.New(driver.Config{Spec: &spec, Problem: p, Plan: &plan, Budget: budget, Observe: func(o runlog.Observation) {
 		s.AddLog(j.view.Id, &pb.LogLine{Time: timestamppb.Now(), Chain: int32(o.Chain), Worker: "w-alpha",
 			Text: fmt.Sprintf(`{"msg":"gradient","chain":%d,"iter":%d}`, o.Chain, o.Iter)})
-	}, Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+	}, Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
 	_, _, err = local.Run(s.ctx, local.Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Watch: func(v local.View) { s.event(j, v) }})
 	return err

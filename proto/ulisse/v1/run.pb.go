@@ -37,6 +37,9 @@ type RunEvent struct {
 	//	*RunEvent_Checkpoint
 	//	*RunEvent_Stop
 	//	*RunEvent_Extend
+	//	*RunEvent_Stage
+	//	*RunEvent_Evaluated
+	//	*RunEvent_Drawn
 	Change        isRunEvent_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -140,6 +143,33 @@ func (x *RunEvent) GetExtend() *RunExtend {
 	return nil
 }
 
+func (x *RunEvent) GetStage() *RunStage {
+	if x != nil {
+		if x, ok := x.Change.(*RunEvent_Stage); ok {
+			return x.Stage
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetEvaluated() *RunEvaluated {
+	if x != nil {
+		if x, ok := x.Change.(*RunEvent_Evaluated); ok {
+			return x.Evaluated
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetDrawn() *RunDrawn {
+	if x != nil {
+		if x, ok := x.Change.(*RunEvent_Drawn); ok {
+			return x.Drawn
+		}
+	}
+	return nil
+}
+
 type isRunEvent_Change interface {
 	isRunEvent_Change()
 }
@@ -168,6 +198,18 @@ type RunEvent_Extend struct {
 	Extend *RunExtend `protobuf:"bytes,7,opt,name=extend,proto3,oneof"`
 }
 
+type RunEvent_Stage struct {
+	Stage *RunStage `protobuf:"bytes,8,opt,name=stage,proto3,oneof"`
+}
+
+type RunEvent_Evaluated struct {
+	Evaluated *RunEvaluated `protobuf:"bytes,9,opt,name=evaluated,proto3,oneof"`
+}
+
+type RunEvent_Drawn struct {
+	Drawn *RunDrawn `protobuf:"bytes,10,opt,name=drawn,proto3,oneof"`
+}
+
 func (*RunEvent_Prepared) isRunEvent_Change() {}
 
 func (*RunEvent_Provisional) isRunEvent_Change() {}
@@ -179,6 +221,607 @@ func (*RunEvent_Checkpoint) isRunEvent_Change() {}
 func (*RunEvent_Stop) isRunEvent_Change() {}
 
 func (*RunEvent_Extend) isRunEvent_Change() {}
+
+func (*RunEvent_Stage) isRunEvent_Change() {}
+
+func (*RunEvent_Evaluated) isRunEvent_Change() {}
+
+func (*RunEvent_Drawn) isRunEvent_Change() {}
+
+type RunVector struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	X             []float64              `protobuf:"fixed64,1,rep,packed,name=x,proto3" json:"x,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunVector) Reset() {
+	*x = RunVector{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunVector) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunVector) ProtoMessage() {}
+
+func (x *RunVector) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunVector.ProtoReflect.Descriptor instead.
+func (*RunVector) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RunVector) GetX() []float64 {
+	if x != nil {
+		return x.X
+	}
+	return nil
+}
+
+// RunStage is a list of evaluations.
+type RunStage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Sampling      bool                   `protobuf:"varint,3,opt,name=sampling,proto3" json:"sampling,omitempty"`
+	Shared        []*RunVector           `protobuf:"bytes,4,rep,name=shared,proto3" json:"shared,omitempty"`
+	Items         []*RunVector           `protobuf:"bytes,5,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStage) Reset() {
+	*x = RunStage{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStage) ProtoMessage() {}
+
+func (x *RunStage) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStage.ProtoReflect.Descriptor instead.
+func (*RunStage) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RunStage) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *RunStage) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *RunStage) GetSampling() bool {
+	if x != nil {
+		return x.Sampling
+	}
+	return false
+}
+
+func (x *RunStage) GetShared() []*RunVector {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+func (x *RunStage) GetItems() []*RunVector {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+type RunEvaluated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stage         int64                  `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	Item          int64                  `protobuf:"varint,2,opt,name=item,proto3" json:"item,omitempty"`
+	Numbers       []float64              `protobuf:"fixed64,3,rep,packed,name=numbers,proto3" json:"numbers,omitempty"`
+	Cost          *RunCost               `protobuf:"bytes,4,opt,name=cost,proto3" json:"cost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunEvaluated) Reset() {
+	*x = RunEvaluated{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunEvaluated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunEvaluated) ProtoMessage() {}
+
+func (x *RunEvaluated) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunEvaluated.ProtoReflect.Descriptor instead.
+func (*RunEvaluated) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RunEvaluated) GetStage() int64 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
+func (x *RunEvaluated) GetItem() int64 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
+func (x *RunEvaluated) GetNumbers() []float64 {
+	if x != nil {
+		return x.Numbers
+	}
+	return nil
+}
+
+func (x *RunEvaluated) GetCost() *RunCost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+// RunDrawn are the draws that are made of all results so far.
+type RunDrawn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Params        int64                  `protobuf:"varint,1,opt,name=params,proto3" json:"params,omitempty"`
+	Chains        []*RunVector           `protobuf:"bytes,2,rep,name=chains,proto3" json:"chains,omitempty"` // the draws of each, one after the other
+	Accepted      []int64                `protobuf:"varint,3,rep,packed,name=accepted,proto3" json:"accepted,omitempty"`
+	LogP          []*RunVector           `protobuf:"bytes,4,rep,name=log_p,json=logP,proto3" json:"log_p,omitempty"`
+	Every         int64                  `protobuf:"varint,5,opt,name=every,proto3" json:"every,omitempty"`
+	Deviations    []*RunVector           `protobuf:"bytes,6,rep,name=deviations,proto3" json:"deviations,omitempty"`
+	Inflation     float64                `protobuf:"fixed64,7,opt,name=inflation,proto3" json:"inflation,omitempty"`
+	Modes         []*RunMode             `protobuf:"bytes,8,rep,name=modes,proto3" json:"modes,omitempty"`
+	Stages        int64                  `protobuf:"varint,9,opt,name=stages,proto3" json:"stages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunDrawn) Reset() {
+	*x = RunDrawn{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunDrawn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunDrawn) ProtoMessage() {}
+
+func (x *RunDrawn) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunDrawn.ProtoReflect.Descriptor instead.
+func (*RunDrawn) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RunDrawn) GetParams() int64 {
+	if x != nil {
+		return x.Params
+	}
+	return 0
+}
+
+func (x *RunDrawn) GetChains() []*RunVector {
+	if x != nil {
+		return x.Chains
+	}
+	return nil
+}
+
+func (x *RunDrawn) GetAccepted() []int64 {
+	if x != nil {
+		return x.Accepted
+	}
+	return nil
+}
+
+func (x *RunDrawn) GetLogP() []*RunVector {
+	if x != nil {
+		return x.LogP
+	}
+	return nil
+}
+
+func (x *RunDrawn) GetEvery() int64 {
+	if x != nil {
+		return x.Every
+	}
+	return 0
+}
+
+func (x *RunDrawn) GetDeviations() []*RunVector {
+	if x != nil {
+		return x.Deviations
+	}
+	return nil
+}
+
+func (x *RunDrawn) GetInflation() float64 {
+	if x != nil {
+		return x.Inflation
+	}
+	return 0
+}
+
+func (x *RunDrawn) GetModes() []*RunMode {
+	if x != nil {
+		return x.Modes
+	}
+	return nil
+}
+
+func (x *RunDrawn) GetStages() int64 {
+	if x != nil {
+		return x.Stages
+	}
+	return 0
+}
+
+type RunMode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Psi           []float64              `protobuf:"fixed64,1,rep,packed,name=psi,proto3" json:"psi,omitempty"`
+	Below         float64                `protobuf:"fixed64,2,opt,name=below,proto3" json:"below,omitempty"`
+	Mass          float64                `protobuf:"fixed64,3,opt,name=mass,proto3" json:"mass,omitempty"`
+	MassError     float64                `protobuf:"fixed64,4,opt,name=mass_error,json=massError,proto3" json:"mass_error,omitempty"`
+	Found         int64                  `protobuf:"varint,5,opt,name=found,proto3" json:"found,omitempty"`
+	Parameter     int64                  `protobuf:"varint,6,opt,name=parameter,proto3" json:"parameter,omitempty"`
+	Distance      float64                `protobuf:"fixed64,7,opt,name=distance,proto3" json:"distance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunMode) Reset() {
+	*x = RunMode{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunMode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunMode) ProtoMessage() {}
+
+func (x *RunMode) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunMode.ProtoReflect.Descriptor instead.
+func (*RunMode) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RunMode) GetPsi() []float64 {
+	if x != nil {
+		return x.Psi
+	}
+	return nil
+}
+
+func (x *RunMode) GetBelow() float64 {
+	if x != nil {
+		return x.Below
+	}
+	return 0
+}
+
+func (x *RunMode) GetMass() float64 {
+	if x != nil {
+		return x.Mass
+	}
+	return 0
+}
+
+func (x *RunMode) GetMassError() float64 {
+	if x != nil {
+		return x.MassError
+	}
+	return 0
+}
+
+func (x *RunMode) GetFound() int64 {
+	if x != nil {
+		return x.Found
+	}
+	return 0
+}
+
+func (x *RunMode) GetParameter() int64 {
+	if x != nil {
+		return x.Parameter
+	}
+	return 0
+}
+
+func (x *RunMode) GetDistance() float64 {
+	if x != nil {
+		return x.Distance
+	}
+	return 0
+}
+
+// RunStaging is a stage with its results.
+type RunStaging struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stage         *RunStage              `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	Results       []*RunVector           `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunStaging) Reset() {
+	*x = RunStaging{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunStaging) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunStaging) ProtoMessage() {}
+
+func (x *RunStaging) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunStaging.ProtoReflect.Descriptor instead.
+func (*RunStaging) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RunStaging) GetStage() *RunStage {
+	if x != nil {
+		return x.Stage
+	}
+	return nil
+}
+
+func (x *RunStaging) GetResults() []*RunVector {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type RunConducting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prepared      *RunPrepared           `protobuf:"bytes,1,opt,name=prepared,proto3" json:"prepared,omitempty"`
+	Stages        []*RunStaging          `protobuf:"bytes,2,rep,name=stages,proto3" json:"stages,omitempty"`
+	Drawn         *RunDrawn              `protobuf:"bytes,3,opt,name=drawn,proto3" json:"drawn,omitempty"`
+	Draws         int64                  `protobuf:"varint,4,opt,name=draws,proto3" json:"draws,omitempty"`
+	MaxDraws      int64                  `protobuf:"varint,5,opt,name=max_draws,json=maxDraws,proto3" json:"max_draws,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunConducting) Reset() {
+	*x = RunConducting{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunConducting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunConducting) ProtoMessage() {}
+
+func (x *RunConducting) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunConducting.ProtoReflect.Descriptor instead.
+func (*RunConducting) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RunConducting) GetPrepared() *RunPrepared {
+	if x != nil {
+		return x.Prepared
+	}
+	return nil
+}
+
+func (x *RunConducting) GetStages() []*RunStaging {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+func (x *RunConducting) GetDrawn() *RunDrawn {
+	if x != nil {
+		return x.Drawn
+	}
+	return nil
+}
+
+func (x *RunConducting) GetDraws() int64 {
+	if x != nil {
+		return x.Draws
+	}
+	return 0
+}
+
+func (x *RunConducting) GetMaxDraws() int64 {
+	if x != nil {
+		return x.MaxDraws
+	}
+	return 0
+}
+
+type RunEvaluation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stage         int64                  `protobuf:"varint,1,opt,name=stage,proto3" json:"stage,omitempty"`
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Shared        []*RunVector           `protobuf:"bytes,3,rep,name=shared,proto3" json:"shared,omitempty"`
+	Item          int64                  `protobuf:"varint,4,opt,name=item,proto3" json:"item,omitempty"`
+	Needs         []float64              `protobuf:"fixed64,5,rep,packed,name=needs,proto3" json:"needs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunEvaluation) Reset() {
+	*x = RunEvaluation{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunEvaluation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunEvaluation) ProtoMessage() {}
+
+func (x *RunEvaluation) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunEvaluation.ProtoReflect.Descriptor instead.
+func (*RunEvaluation) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RunEvaluation) GetStage() int64 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
+func (x *RunEvaluation) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *RunEvaluation) GetShared() []*RunVector {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+func (x *RunEvaluation) GetItem() int64 {
+	if x != nil {
+		return x.Item
+	}
+	return 0
+}
+
+func (x *RunEvaluation) GetNeeds() []float64 {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
 
 // RunPrepared is what is known before the chains start. Matrices are p×p, row by
 // row; starts are chain by chain.
@@ -204,7 +847,7 @@ type RunPrepared struct {
 
 func (x *RunPrepared) Reset() {
 	*x = RunPrepared{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[1]
+	mi := &file_ulisse_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -216,7 +859,7 @@ func (x *RunPrepared) String() string {
 func (*RunPrepared) ProtoMessage() {}
 
 func (x *RunPrepared) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[1]
+	mi := &file_ulisse_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -229,7 +872,7 @@ func (x *RunPrepared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPrepared.ProtoReflect.Descriptor instead.
 func (*RunPrepared) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{1}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunPrepared) GetPsi() []float64 {
@@ -341,7 +984,7 @@ type RunLocal struct {
 
 func (x *RunLocal) Reset() {
 	*x = RunLocal{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	mi := &file_ulisse_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -353,7 +996,7 @@ func (x *RunLocal) String() string {
 func (*RunLocal) ProtoMessage() {}
 
 func (x *RunLocal) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	mi := &file_ulisse_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -366,7 +1009,7 @@ func (x *RunLocal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunLocal.ProtoReflect.Descriptor instead.
 func (*RunLocal) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunLocal) GetPsi() []float64 {
@@ -393,7 +1036,7 @@ type RunPreconditioner struct {
 
 func (x *RunPreconditioner) Reset() {
 	*x = RunPreconditioner{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	mi := &file_ulisse_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -405,7 +1048,7 @@ func (x *RunPreconditioner) String() string {
 func (*RunPreconditioner) ProtoMessage() {}
 
 func (x *RunPreconditioner) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	mi := &file_ulisse_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -418,7 +1061,7 @@ func (x *RunPreconditioner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPreconditioner.ProtoReflect.Descriptor instead.
 func (*RunPreconditioner) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunPreconditioner) GetKind() string {
@@ -445,7 +1088,7 @@ type RunProvisional struct {
 
 func (x *RunProvisional) Reset() {
 	*x = RunProvisional{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[4]
+	mi := &file_ulisse_v1_run_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +1100,7 @@ func (x *RunProvisional) String() string {
 func (*RunProvisional) ProtoMessage() {}
 
 func (x *RunProvisional) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[4]
+	mi := &file_ulisse_v1_run_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +1113,7 @@ func (x *RunProvisional) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunProvisional.ProtoReflect.Descriptor instead.
 func (*RunProvisional) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunProvisional) GetLogDensities() []float64 {
@@ -505,7 +1148,7 @@ type RunSettings struct {
 
 func (x *RunSettings) Reset() {
 	*x = RunSettings{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[5]
+	mi := &file_ulisse_v1_run_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -517,7 +1160,7 @@ func (x *RunSettings) String() string {
 func (*RunSettings) ProtoMessage() {}
 
 func (x *RunSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[5]
+	mi := &file_ulisse_v1_run_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -530,7 +1173,7 @@ func (x *RunSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSettings.ProtoReflect.Descriptor instead.
 func (*RunSettings) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunSettings) GetWindow() int64 {
@@ -614,7 +1257,7 @@ type RunState struct {
 
 func (x *RunState) Reset() {
 	*x = RunState{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[6]
+	mi := &file_ulisse_v1_run_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -626,7 +1269,7 @@ func (x *RunState) String() string {
 func (*RunState) ProtoMessage() {}
 
 func (x *RunState) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[6]
+	mi := &file_ulisse_v1_run_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -639,7 +1282,7 @@ func (x *RunState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunState.ProtoReflect.Descriptor instead.
 func (*RunState) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunState) GetIter() int64 {
@@ -680,7 +1323,7 @@ type RunCheckpoint struct {
 
 func (x *RunCheckpoint) Reset() {
 	*x = RunCheckpoint{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[7]
+	mi := &file_ulisse_v1_run_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +1335,7 @@ func (x *RunCheckpoint) String() string {
 func (*RunCheckpoint) ProtoMessage() {}
 
 func (x *RunCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[7]
+	mi := &file_ulisse_v1_run_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +1348,7 @@ func (x *RunCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCheckpoint.ProtoReflect.Descriptor instead.
 func (*RunCheckpoint) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunCheckpoint) GetChain() int64 {
@@ -783,7 +1426,7 @@ type RunStats struct {
 
 func (x *RunStats) Reset() {
 	*x = RunStats{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[8]
+	mi := &file_ulisse_v1_run_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +1438,7 @@ func (x *RunStats) String() string {
 func (*RunStats) ProtoMessage() {}
 
 func (x *RunStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[8]
+	mi := &file_ulisse_v1_run_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +1451,7 @@ func (x *RunStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStats.ProtoReflect.Descriptor instead.
 func (*RunStats) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunStats) GetSpreads() int64 {
@@ -858,7 +1501,7 @@ type RunCost struct {
 
 func (x *RunCost) Reset() {
 	*x = RunCost{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[9]
+	mi := &file_ulisse_v1_run_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1513,7 @@ func (x *RunCost) String() string {
 func (*RunCost) ProtoMessage() {}
 
 func (x *RunCost) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[9]
+	mi := &file_ulisse_v1_run_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1526,7 @@ func (x *RunCost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCost.ProtoReflect.Descriptor instead.
 func (*RunCost) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RunCost) GetGradients() int64 {
@@ -974,7 +1617,7 @@ type RunVitals struct {
 
 func (x *RunVitals) Reset() {
 	*x = RunVitals{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[10]
+	mi := &file_ulisse_v1_run_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1629,7 @@ func (x *RunVitals) String() string {
 func (*RunVitals) ProtoMessage() {}
 
 func (x *RunVitals) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[10]
+	mi := &file_ulisse_v1_run_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1642,7 @@ func (x *RunVitals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunVitals.ProtoReflect.Descriptor instead.
 func (*RunVitals) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RunVitals) GetResidual() float64 {
@@ -1034,7 +1677,7 @@ type RunStop struct {
 
 func (x *RunStop) Reset() {
 	*x = RunStop{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[11]
+	mi := &file_ulisse_v1_run_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1689,7 @@ func (x *RunStop) String() string {
 func (*RunStop) ProtoMessage() {}
 
 func (x *RunStop) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[11]
+	mi := &file_ulisse_v1_run_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1702,7 @@ func (x *RunStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStop.ProtoReflect.Descriptor instead.
 func (*RunStop) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RunStop) GetReason() string {
@@ -1093,7 +1736,7 @@ type RunExtend struct {
 
 func (x *RunExtend) Reset() {
 	*x = RunExtend{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[12]
+	mi := &file_ulisse_v1_run_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1748,7 @@ func (x *RunExtend) String() string {
 func (*RunExtend) ProtoMessage() {}
 
 func (x *RunExtend) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[12]
+	mi := &file_ulisse_v1_run_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1761,7 @@ func (x *RunExtend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunExtend.ProtoReflect.Descriptor instead.
 func (*RunExtend) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RunExtend) GetDraws() int64 {
@@ -1154,13 +1797,16 @@ type RunPlan struct {
 	Solver             string                 `protobuf:"bytes,15,opt,name=solver,proto3" json:"solver,omitempty"`
 	Provisional        bool                   `protobuf:"varint,16,opt,name=provisional,proto3" json:"provisional,omitempty"`
 	Certificate        *RunPlan               `protobuf:"bytes,17,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	Error              float64                `protobuf:"fixed64,18,opt,name=error,proto3" json:"error,omitempty"`
+	Staged             bool                   `protobuf:"varint,19,opt,name=staged,proto3" json:"staged,omitempty"`
+	Lanes              int64                  `protobuf:"varint,20,opt,name=lanes,proto3" json:"lanes,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *RunPlan) Reset() {
 	*x = RunPlan{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[13]
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1818,7 @@ func (x *RunPlan) String() string {
 func (*RunPlan) ProtoMessage() {}
 
 func (x *RunPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[13]
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1831,7 @@ func (x *RunPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPlan.ProtoReflect.Descriptor instead.
 func (*RunPlan) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RunPlan) GetMethod() string {
@@ -1307,6 +1953,27 @@ func (x *RunPlan) GetCertificate() *RunPlan {
 	return nil
 }
 
+func (x *RunPlan) GetError() float64 {
+	if x != nil {
+		return x.Error
+	}
+	return 0
+}
+
+func (x *RunPlan) GetStaged() bool {
+	if x != nil {
+		return x.Staged
+	}
+	return false
+}
+
+func (x *RunPlan) GetLanes() int64 {
+	if x != nil {
+		return x.Lanes
+	}
+	return 0
+}
+
 // RunWork is what a lane is to do.
 type RunWork struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -1316,6 +1983,8 @@ type RunWork struct {
 	//	*RunWork_Prepare
 	//	*RunWork_Weigh
 	//	*RunWork_Advance
+	//	*RunWork_Conduct
+	//	*RunWork_Evaluate
 	Kind          isRunWork_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1323,7 +1992,7 @@ type RunWork struct {
 
 func (x *RunWork) Reset() {
 	*x = RunWork{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[14]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +2004,7 @@ func (x *RunWork) String() string {
 func (*RunWork) ProtoMessage() {}
 
 func (x *RunWork) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[14]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +2017,7 @@ func (x *RunWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWork.ProtoReflect.Descriptor instead.
 func (*RunWork) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunWork) GetCertificate() bool {
@@ -1392,6 +2061,24 @@ func (x *RunWork) GetAdvance() *RunTask {
 	return nil
 }
 
+func (x *RunWork) GetConduct() *RunConducting {
+	if x != nil {
+		if x, ok := x.Kind.(*RunWork_Conduct); ok {
+			return x.Conduct
+		}
+	}
+	return nil
+}
+
+func (x *RunWork) GetEvaluate() *RunEvaluation {
+	if x != nil {
+		if x, ok := x.Kind.(*RunWork_Evaluate); ok {
+			return x.Evaluate
+		}
+	}
+	return nil
+}
+
 type isRunWork_Kind interface {
 	isRunWork_Kind()
 }
@@ -1408,11 +2095,23 @@ type RunWork_Advance struct {
 	Advance *RunTask `protobuf:"bytes,4,opt,name=advance,proto3,oneof"`
 }
 
+type RunWork_Conduct struct {
+	Conduct *RunConducting `protobuf:"bytes,5,opt,name=conduct,proto3,oneof"`
+}
+
+type RunWork_Evaluate struct {
+	Evaluate *RunEvaluation `protobuf:"bytes,6,opt,name=evaluate,proto3,oneof"`
+}
+
 func (*RunWork_Prepare) isRunWork_Kind() {}
 
 func (*RunWork_Weigh) isRunWork_Kind() {}
 
 func (*RunWork_Advance) isRunWork_Kind() {}
+
+func (*RunWork_Conduct) isRunWork_Kind() {}
+
+func (*RunWork_Evaluate) isRunWork_Kind() {}
 
 type RunPreparation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1423,7 +2122,7 @@ type RunPreparation struct {
 
 func (x *RunPreparation) Reset() {
 	*x = RunPreparation{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1435,7 +2134,7 @@ func (x *RunPreparation) String() string {
 func (*RunPreparation) ProtoMessage() {}
 
 func (x *RunPreparation) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1448,7 +2147,7 @@ func (x *RunPreparation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPreparation.ProtoReflect.Descriptor instead.
 func (*RunPreparation) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunPreparation) GetFrom() *RunPrepared {
@@ -1467,7 +2166,7 @@ type RunWeighing struct {
 
 func (x *RunWeighing) Reset() {
 	*x = RunWeighing{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[16]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +2178,7 @@ func (x *RunWeighing) String() string {
 func (*RunWeighing) ProtoMessage() {}
 
 func (x *RunWeighing) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[16]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +2191,7 @@ func (x *RunWeighing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWeighing.ProtoReflect.Descriptor instead.
 func (*RunWeighing) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunWeighing) GetFrom() *RunPrepared {
@@ -1516,7 +2215,7 @@ type RunTask struct {
 
 func (x *RunTask) Reset() {
 	*x = RunTask{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[17]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +2227,7 @@ func (x *RunTask) String() string {
 func (*RunTask) ProtoMessage() {}
 
 func (x *RunTask) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[17]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +2240,7 @@ func (x *RunTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTask.ProtoReflect.Descriptor instead.
 func (*RunTask) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{17}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunTask) GetChain() int64 {
@@ -1590,7 +2289,7 @@ var File_ulisse_v1_run_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x13ulisse/v1/run.proto\x12\tulisse.v1\"\xf7\x02\n" +
+	"\x13ulisse/v1/run.proto\x12\tulisse.v1\"\x8a\x04\n" +
 	"\bRunEvent\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\bR\vcertificate\x124\n" +
 	"\bprepared\x18\x02 \x01(\v2\x16.ulisse.v1.RunPreparedH\x00R\bprepared\x12=\n" +
@@ -1600,8 +2299,62 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"checkpoint\x18\x05 \x01(\v2\x18.ulisse.v1.RunCheckpointH\x00R\n" +
 	"checkpoint\x12(\n" +
 	"\x04stop\x18\x06 \x01(\v2\x12.ulisse.v1.RunStopH\x00R\x04stop\x12.\n" +
-	"\x06extend\x18\a \x01(\v2\x14.ulisse.v1.RunExtendH\x00R\x06extendB\b\n" +
-	"\x06change\"\xd1\x03\n" +
+	"\x06extend\x18\a \x01(\v2\x14.ulisse.v1.RunExtendH\x00R\x06extend\x12+\n" +
+	"\x05stage\x18\b \x01(\v2\x13.ulisse.v1.RunStageH\x00R\x05stage\x127\n" +
+	"\tevaluated\x18\t \x01(\v2\x17.ulisse.v1.RunEvaluatedH\x00R\tevaluated\x12+\n" +
+	"\x05drawn\x18\n" +
+	" \x01(\v2\x13.ulisse.v1.RunDrawnH\x00R\x05drawnB\b\n" +
+	"\x06change\"\x19\n" +
+	"\tRunVector\x12\f\n" +
+	"\x01x\x18\x01 \x03(\x01R\x01x\"\xac\x01\n" +
+	"\bRunStage\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bsampling\x18\x03 \x01(\bR\bsampling\x12,\n" +
+	"\x06shared\x18\x04 \x03(\v2\x14.ulisse.v1.RunVectorR\x06shared\x12*\n" +
+	"\x05items\x18\x05 \x03(\v2\x14.ulisse.v1.RunVectorR\x05items\"z\n" +
+	"\fRunEvaluated\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\x03R\x05stage\x12\x12\n" +
+	"\x04item\x18\x02 \x01(\x03R\x04item\x12\x18\n" +
+	"\anumbers\x18\x03 \x03(\x01R\anumbers\x12&\n" +
+	"\x04cost\x18\x04 \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"\xc3\x02\n" +
+	"\bRunDrawn\x12\x16\n" +
+	"\x06params\x18\x01 \x01(\x03R\x06params\x12,\n" +
+	"\x06chains\x18\x02 \x03(\v2\x14.ulisse.v1.RunVectorR\x06chains\x12\x1a\n" +
+	"\baccepted\x18\x03 \x03(\x03R\baccepted\x12)\n" +
+	"\x05log_p\x18\x04 \x03(\v2\x14.ulisse.v1.RunVectorR\x04logP\x12\x14\n" +
+	"\x05every\x18\x05 \x01(\x03R\x05every\x124\n" +
+	"\n" +
+	"deviations\x18\x06 \x03(\v2\x14.ulisse.v1.RunVectorR\n" +
+	"deviations\x12\x1c\n" +
+	"\tinflation\x18\a \x01(\x01R\tinflation\x12(\n" +
+	"\x05modes\x18\b \x03(\v2\x12.ulisse.v1.RunModeR\x05modes\x12\x16\n" +
+	"\x06stages\x18\t \x01(\x03R\x06stages\"\xb4\x01\n" +
+	"\aRunMode\x12\x10\n" +
+	"\x03psi\x18\x01 \x03(\x01R\x03psi\x12\x14\n" +
+	"\x05below\x18\x02 \x01(\x01R\x05below\x12\x12\n" +
+	"\x04mass\x18\x03 \x01(\x01R\x04mass\x12\x1d\n" +
+	"\n" +
+	"mass_error\x18\x04 \x01(\x01R\tmassError\x12\x14\n" +
+	"\x05found\x18\x05 \x01(\x03R\x05found\x12\x1c\n" +
+	"\tparameter\x18\x06 \x01(\x03R\tparameter\x12\x1a\n" +
+	"\bdistance\x18\a \x01(\x01R\bdistance\"g\n" +
+	"\n" +
+	"RunStaging\x12)\n" +
+	"\x05stage\x18\x01 \x01(\v2\x13.ulisse.v1.RunStageR\x05stage\x12.\n" +
+	"\aresults\x18\x02 \x03(\v2\x14.ulisse.v1.RunVectorR\aresults\"\xd0\x01\n" +
+	"\rRunConducting\x122\n" +
+	"\bprepared\x18\x01 \x01(\v2\x16.ulisse.v1.RunPreparedR\bprepared\x12-\n" +
+	"\x06stages\x18\x02 \x03(\v2\x15.ulisse.v1.RunStagingR\x06stages\x12)\n" +
+	"\x05drawn\x18\x03 \x01(\v2\x13.ulisse.v1.RunDrawnR\x05drawn\x12\x14\n" +
+	"\x05draws\x18\x04 \x01(\x03R\x05draws\x12\x1b\n" +
+	"\tmax_draws\x18\x05 \x01(\x03R\bmaxDraws\"\x91\x01\n" +
+	"\rRunEvaluation\x12\x14\n" +
+	"\x05stage\x18\x01 \x01(\x03R\x05stage\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12,\n" +
+	"\x06shared\x18\x03 \x03(\v2\x14.ulisse.v1.RunVectorR\x06shared\x12\x12\n" +
+	"\x04item\x18\x04 \x01(\x03R\x04item\x12\x14\n" +
+	"\x05needs\x18\x05 \x03(\x01R\x05needs\"\xd1\x03\n" +
 	"\vRunPrepared\x12\x10\n" +
 	"\x03psi\x18\x01 \x03(\x01R\x03psi\x12\x16\n" +
 	"\x06starts\x18\x02 \x03(\x01R\x06starts\x12\x10\n" +
@@ -1692,7 +2445,7 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x0felapsed_seconds\x18\x03 \x01(\x01R\x0eelapsedSeconds\"W\n" +
 	"\tRunExtend\x12\x14\n" +
 	"\x05draws\x18\x01 \x01(\x03R\x05draws\x124\n" +
-	"\vcertificate\x18\x02 \x01(\v2\x12.ulisse.v1.RunPlanR\vcertificate\"\xe3\x03\n" +
+	"\vcertificate\x18\x02 \x01(\v2\x12.ulisse.v1.RunPlanR\vcertificate\"\xa7\x04\n" +
 	"\aRunPlan\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x14\n" +
 	"\x05names\x18\x02 \x03(\tR\x05names\x12\x16\n" +
@@ -1714,12 +2467,17 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"max_probes\x18\x0e \x01(\x03R\tmaxProbes\x12\x16\n" +
 	"\x06solver\x18\x0f \x01(\tR\x06solver\x12 \n" +
 	"\vprovisional\x18\x10 \x01(\bR\vprovisional\x124\n" +
-	"\vcertificate\x18\x11 \x01(\v2\x12.ulisse.v1.RunPlanR\vcertificate\"\xca\x01\n" +
+	"\vcertificate\x18\x11 \x01(\v2\x12.ulisse.v1.RunPlanR\vcertificate\x12\x14\n" +
+	"\x05error\x18\x12 \x01(\x01R\x05error\x12\x16\n" +
+	"\x06staged\x18\x13 \x01(\bR\x06staged\x12\x14\n" +
+	"\x05lanes\x18\x14 \x01(\x03R\x05lanes\"\xb8\x02\n" +
 	"\aRunWork\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\bR\vcertificate\x125\n" +
 	"\aprepare\x18\x02 \x01(\v2\x19.ulisse.v1.RunPreparationH\x00R\aprepare\x12.\n" +
 	"\x05weigh\x18\x03 \x01(\v2\x16.ulisse.v1.RunWeighingH\x00R\x05weigh\x12.\n" +
-	"\aadvance\x18\x04 \x01(\v2\x12.ulisse.v1.RunTaskH\x00R\aadvanceB\x06\n" +
+	"\aadvance\x18\x04 \x01(\v2\x12.ulisse.v1.RunTaskH\x00R\aadvance\x124\n" +
+	"\aconduct\x18\x05 \x01(\v2\x18.ulisse.v1.RunConductingH\x00R\aconduct\x126\n" +
+	"\bevaluate\x18\x06 \x01(\v2\x18.ulisse.v1.RunEvaluationH\x00R\bevaluateB\x06\n" +
 	"\x04kind\"<\n" +
 	"\x0eRunPreparation\x12*\n" +
 	"\x04from\x18\x01 \x01(\v2\x16.ulisse.v1.RunPreparedR\x04from\"9\n" +
@@ -1747,56 +2505,82 @@ func file_ulisse_v1_run_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_run_proto_rawDescData
 }
 
-var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_ulisse_v1_run_proto_goTypes = []any{
 	(*RunEvent)(nil),          // 0: ulisse.v1.RunEvent
-	(*RunPrepared)(nil),       // 1: ulisse.v1.RunPrepared
-	(*RunLocal)(nil),          // 2: ulisse.v1.RunLocal
-	(*RunPreconditioner)(nil), // 3: ulisse.v1.RunPreconditioner
-	(*RunProvisional)(nil),    // 4: ulisse.v1.RunProvisional
-	(*RunSettings)(nil),       // 5: ulisse.v1.RunSettings
-	(*RunState)(nil),          // 6: ulisse.v1.RunState
-	(*RunCheckpoint)(nil),     // 7: ulisse.v1.RunCheckpoint
-	(*RunStats)(nil),          // 8: ulisse.v1.RunStats
-	(*RunCost)(nil),           // 9: ulisse.v1.RunCost
-	(*RunVitals)(nil),         // 10: ulisse.v1.RunVitals
-	(*RunStop)(nil),           // 11: ulisse.v1.RunStop
-	(*RunExtend)(nil),         // 12: ulisse.v1.RunExtend
-	(*RunPlan)(nil),           // 13: ulisse.v1.RunPlan
-	(*RunWork)(nil),           // 14: ulisse.v1.RunWork
-	(*RunPreparation)(nil),    // 15: ulisse.v1.RunPreparation
-	(*RunWeighing)(nil),       // 16: ulisse.v1.RunWeighing
-	(*RunTask)(nil),           // 17: ulisse.v1.RunTask
+	(*RunVector)(nil),         // 1: ulisse.v1.RunVector
+	(*RunStage)(nil),          // 2: ulisse.v1.RunStage
+	(*RunEvaluated)(nil),      // 3: ulisse.v1.RunEvaluated
+	(*RunDrawn)(nil),          // 4: ulisse.v1.RunDrawn
+	(*RunMode)(nil),           // 5: ulisse.v1.RunMode
+	(*RunStaging)(nil),        // 6: ulisse.v1.RunStaging
+	(*RunConducting)(nil),     // 7: ulisse.v1.RunConducting
+	(*RunEvaluation)(nil),     // 8: ulisse.v1.RunEvaluation
+	(*RunPrepared)(nil),       // 9: ulisse.v1.RunPrepared
+	(*RunLocal)(nil),          // 10: ulisse.v1.RunLocal
+	(*RunPreconditioner)(nil), // 11: ulisse.v1.RunPreconditioner
+	(*RunProvisional)(nil),    // 12: ulisse.v1.RunProvisional
+	(*RunSettings)(nil),       // 13: ulisse.v1.RunSettings
+	(*RunState)(nil),          // 14: ulisse.v1.RunState
+	(*RunCheckpoint)(nil),     // 15: ulisse.v1.RunCheckpoint
+	(*RunStats)(nil),          // 16: ulisse.v1.RunStats
+	(*RunCost)(nil),           // 17: ulisse.v1.RunCost
+	(*RunVitals)(nil),         // 18: ulisse.v1.RunVitals
+	(*RunStop)(nil),           // 19: ulisse.v1.RunStop
+	(*RunExtend)(nil),         // 20: ulisse.v1.RunExtend
+	(*RunPlan)(nil),           // 21: ulisse.v1.RunPlan
+	(*RunWork)(nil),           // 22: ulisse.v1.RunWork
+	(*RunPreparation)(nil),    // 23: ulisse.v1.RunPreparation
+	(*RunWeighing)(nil),       // 24: ulisse.v1.RunWeighing
+	(*RunTask)(nil),           // 25: ulisse.v1.RunTask
 }
 var file_ulisse_v1_run_proto_depIdxs = []int32{
-	1,  // 0: ulisse.v1.RunEvent.prepared:type_name -> ulisse.v1.RunPrepared
-	4,  // 1: ulisse.v1.RunEvent.provisional:type_name -> ulisse.v1.RunProvisional
-	5,  // 2: ulisse.v1.RunEvent.settings:type_name -> ulisse.v1.RunSettings
-	7,  // 3: ulisse.v1.RunEvent.checkpoint:type_name -> ulisse.v1.RunCheckpoint
-	11, // 4: ulisse.v1.RunEvent.stop:type_name -> ulisse.v1.RunStop
-	12, // 5: ulisse.v1.RunEvent.extend:type_name -> ulisse.v1.RunExtend
-	2,  // 6: ulisse.v1.RunPrepared.others:type_name -> ulisse.v1.RunLocal
-	3,  // 7: ulisse.v1.RunPrepared.preconditioner:type_name -> ulisse.v1.RunPreconditioner
-	9,  // 8: ulisse.v1.RunPrepared.cost:type_name -> ulisse.v1.RunCost
-	9,  // 9: ulisse.v1.RunProvisional.cost:type_name -> ulisse.v1.RunCost
-	6,  // 10: ulisse.v1.RunCheckpoint.state:type_name -> ulisse.v1.RunState
-	8,  // 11: ulisse.v1.RunCheckpoint.stats:type_name -> ulisse.v1.RunStats
-	9,  // 12: ulisse.v1.RunCheckpoint.cost:type_name -> ulisse.v1.RunCost
-	10, // 13: ulisse.v1.RunCheckpoint.vitals:type_name -> ulisse.v1.RunVitals
-	13, // 14: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
-	13, // 15: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
-	15, // 16: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
-	16, // 17: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
-	17, // 18: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
-	1,  // 19: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
-	1,  // 20: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
-	6,  // 21: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
-	5,  // 22: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	9,  // 0: ulisse.v1.RunEvent.prepared:type_name -> ulisse.v1.RunPrepared
+	12, // 1: ulisse.v1.RunEvent.provisional:type_name -> ulisse.v1.RunProvisional
+	13, // 2: ulisse.v1.RunEvent.settings:type_name -> ulisse.v1.RunSettings
+	15, // 3: ulisse.v1.RunEvent.checkpoint:type_name -> ulisse.v1.RunCheckpoint
+	19, // 4: ulisse.v1.RunEvent.stop:type_name -> ulisse.v1.RunStop
+	20, // 5: ulisse.v1.RunEvent.extend:type_name -> ulisse.v1.RunExtend
+	2,  // 6: ulisse.v1.RunEvent.stage:type_name -> ulisse.v1.RunStage
+	3,  // 7: ulisse.v1.RunEvent.evaluated:type_name -> ulisse.v1.RunEvaluated
+	4,  // 8: ulisse.v1.RunEvent.drawn:type_name -> ulisse.v1.RunDrawn
+	1,  // 9: ulisse.v1.RunStage.shared:type_name -> ulisse.v1.RunVector
+	1,  // 10: ulisse.v1.RunStage.items:type_name -> ulisse.v1.RunVector
+	17, // 11: ulisse.v1.RunEvaluated.cost:type_name -> ulisse.v1.RunCost
+	1,  // 12: ulisse.v1.RunDrawn.chains:type_name -> ulisse.v1.RunVector
+	1,  // 13: ulisse.v1.RunDrawn.log_p:type_name -> ulisse.v1.RunVector
+	1,  // 14: ulisse.v1.RunDrawn.deviations:type_name -> ulisse.v1.RunVector
+	5,  // 15: ulisse.v1.RunDrawn.modes:type_name -> ulisse.v1.RunMode
+	2,  // 16: ulisse.v1.RunStaging.stage:type_name -> ulisse.v1.RunStage
+	1,  // 17: ulisse.v1.RunStaging.results:type_name -> ulisse.v1.RunVector
+	9,  // 18: ulisse.v1.RunConducting.prepared:type_name -> ulisse.v1.RunPrepared
+	6,  // 19: ulisse.v1.RunConducting.stages:type_name -> ulisse.v1.RunStaging
+	4,  // 20: ulisse.v1.RunConducting.drawn:type_name -> ulisse.v1.RunDrawn
+	1,  // 21: ulisse.v1.RunEvaluation.shared:type_name -> ulisse.v1.RunVector
+	10, // 22: ulisse.v1.RunPrepared.others:type_name -> ulisse.v1.RunLocal
+	11, // 23: ulisse.v1.RunPrepared.preconditioner:type_name -> ulisse.v1.RunPreconditioner
+	17, // 24: ulisse.v1.RunPrepared.cost:type_name -> ulisse.v1.RunCost
+	17, // 25: ulisse.v1.RunProvisional.cost:type_name -> ulisse.v1.RunCost
+	14, // 26: ulisse.v1.RunCheckpoint.state:type_name -> ulisse.v1.RunState
+	16, // 27: ulisse.v1.RunCheckpoint.stats:type_name -> ulisse.v1.RunStats
+	17, // 28: ulisse.v1.RunCheckpoint.cost:type_name -> ulisse.v1.RunCost
+	18, // 29: ulisse.v1.RunCheckpoint.vitals:type_name -> ulisse.v1.RunVitals
+	21, // 30: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
+	21, // 31: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
+	23, // 32: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
+	24, // 33: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
+	25, // 34: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
+	7,  // 35: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
+	8,  // 36: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
+	9,  // 37: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
+	9,  // 38: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
+	14, // 39: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
+	13, // 40: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_run_proto_init() }
@@ -1811,11 +2595,16 @@ func file_ulisse_v1_run_proto_init() {
 		(*RunEvent_Checkpoint)(nil),
 		(*RunEvent_Stop)(nil),
 		(*RunEvent_Extend)(nil),
+		(*RunEvent_Stage)(nil),
+		(*RunEvent_Evaluated)(nil),
+		(*RunEvent_Drawn)(nil),
 	}
-	file_ulisse_v1_run_proto_msgTypes[14].OneofWrappers = []any{
+	file_ulisse_v1_run_proto_msgTypes[22].OneofWrappers = []any{
 		(*RunWork_Prepare)(nil),
 		(*RunWork_Weigh)(nil),
 		(*RunWork_Advance)(nil),
+		(*RunWork_Conduct)(nil),
+		(*RunWork_Evaluate)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1823,7 +2612,7 @@ func file_ulisse_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_run_proto_rawDesc), len(file_ulisse_v1_run_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

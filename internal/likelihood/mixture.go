@@ -1,4 +1,4 @@
-package predict
+package likelihood
 
 import (
 	"math"
@@ -129,8 +129,8 @@ func normalDensity(z float64) float64 { return math.Exp(-0.5*z*z) / math.Sqrt(2*
 
 func normalQuantile(p float64) float64 { return -math.Sqrt2 * math.Erfcinv(2*p) }
 
-// scaled returns the mixture after x ↦ shift + scale·x.
-func (m Mixture) scaled(shift, scale float64) Mixture {
+// Scaled returns the mixture of shift + scale·y.
+func (m Mixture) Scaled(shift, scale float64) Predictive {
 	out := Mixture{slices.Clone(m.Mean), slices.Clone(m.SD)}
 	for t := range out.Mean {
 		out.Mean[t] = shift + scale*out.Mean[t]

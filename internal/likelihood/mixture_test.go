@@ -1,4 +1,4 @@
-package predict
+package likelihood
 
 import (
 	"math"
@@ -111,7 +111,7 @@ func TestMomentsAndDensityAgree(t *testing.T) {
 		if l := m.LogDensity(1e6); math.IsInf(l, 0) || math.IsNaN(l) {
 			t.Errorf("the log density far away is %g", l)
 		}
-		moved := m.scaled(-3, 2.5)
+		moved := m.Scaled(-3, 2.5)
 		if got, want := moved.Quantile(0.3), -3+2.5*m.Quantile(0.3); math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
 			t.Errorf("quantile after a change of units %g, want %g", got, want)
 		}

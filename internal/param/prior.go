@@ -1,4 +1,4 @@
-package posterior
+package param
 
 import (
 	"fmt"
@@ -7,21 +7,12 @@ import (
 	"strings"
 )
 
-// Prior is the prior of one parameter θ > 0.
+// Prior is the prior of a parameter θ > 0 that is sampled as ψ = log θ.
 type Prior struct {
 	dist string
 	a, b float64
 	role Role
 }
-
-// Role is what a parameter is, which PC priors depend on.
-type Role int
-
-// The roles.
-const (
-	Variance Role = iota // σ, λ
-	Rate                 // τ
-)
 
 // priorForms lists the distributions with the names of their arguments.
 var priorForms = []struct{ dist, args string }{
@@ -120,5 +111,5 @@ func (p Prior) LogDensity(psi float64) (value, grad float64) {
 		s := r * math.Exp(0.5*psi)
 		return math.Log(r/2) + 0.5*psi - s, 0.5 - 0.5*s
 	}
-	panic("posterior: the zero Prior has no density")
+	panic("param: the zero Prior has no density")
 }
