@@ -236,7 +236,7 @@ func TestSettings(t *testing.T) {
 		{map[string]any{"networkPolicies": false}, nil, "NetworkPolicy"},
 		{map[string]any{"backup.enabled": true, "backup.schedule": "1 2 * * *", "backup.keep": 3}, []string{`schedule: "1 2 * * *"`, "--keep=3,", "helm.sh/resource-policy: keep"}, ""},
 		{map[string]any{"ingress.enabled": true, "ingress.host": "u.example.org", "ingress.annotations": map[string]any{"nginx.ingress.kubernetes.io/proxy-body-size": "2g"}},
-			[]string{"host: u.example.org", "proxy-body-size: 2g", "proxy-ssl-secret: ulisse/ulisse-ingress-ca"}, "proxy-body-size: 1g"},
+			[]string{"host: u.example.org", "proxy-body-size: 2g", "proxy-ssl-secret: ulisse/ulisse-trust"}, "proxy-body-size: 1g"},
 	} {
 		got := string(mustTemplate(t, values(t, "", c.set)))
 		decode(t, []byte(got)) // strictly
