@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/ulisse-gp/ulisse/internal/evidence"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/metropolis"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -24,8 +22,7 @@ type exact struct {
 
 type worker struct {
 	problem       *posterior.Problem
-	cov           *evidence.Stationary
-	ev            *evidence.Evidence
+	stored        *posterior.Stored
 	values, grads atomic.Int64
 }
 
@@ -42,21 +39,11 @@ func newExact(p *posterior.Problem, b *parallel.Budget) *exact {
 	if len(p.Y) > alone {
 		n, own = 1, func() *parallel.Budget { return b }
 	}
-	leaf := p.Covariance.Leaves()[0].(*kernel.Stationary)
-	var x []float64
-	for i := range p.Y {
-		x = append(x, p.Inputs.Row(i)...)
-	}
 	for range n {
-		budget := own()
-		cov := evidence.NewStationary(leaf.Family, ard(p), p.Inputs.Dim(), x, budget)
-		e.workers = append(e.workers, &worker{problem: p, cov: cov, ev: evidence.New(cov, p.Y, budget)})
+		e.workers = append(e.workers, &worker{problem: p, stored: posterior.NewStored(p, own())})
 	}
 	return e
 }
-
-// ard reports whether a problem has a length-scale for each input.
-func ard(p *posterior.Problem) bool { return len(p.Covariance.LeafParams(0)) > 1 }
 
 // each runs body for i in [0,n), on as many cores as there are workers for.
 func (e *exact) each(n int, body func(w *worker, i int)) {
@@ -90,9 +77,8 @@ func (w *worker) at(ctx context.Context, psi []float64, gradient bool) (float64,
 	if math.IsInf(prior, 0) || math.IsNaN(prior) {
 		return math.Inf(-1), nil
 	}
-	w.cov.Set(psi)
-	v, err := w.ev.At(ctx, gradient)
-	if err != nil {
+	v, err := w.stored.At(ctx, psi, gradient)
+	if v == nil || err != nil {
 		return math.Inf(-1), nil
 	}
 	for i := range v.LogDetGrad {

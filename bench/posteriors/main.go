@@ -133,16 +133,7 @@ func reference(ctx context.Context, path string, o options) (*Summary, error) {
 
 // modes returns the maxima, the one with the most mass first.
 func (e *exact) modes(ctx context.Context, o options) ([]*maxima.Maximum, error) {
-	roles := make([]maxima.Role, e.problem.Model.NumParams())
-	for i := range roles {
-		roles[i] = maxima.Rate
-	}
-	roles[0], roles[len(roles)-1] = maxima.Variance, maxima.Noise
-	inputs := 1
-	if !ard(e.problem) {
-		inputs = e.problem.Inputs.Dim()
-	}
-	starts := maxima.Starts(roles, inputs, o.starts, o.stream(random.Start, search))
+	starts := maxima.Starts(e.problem.Params, o.starts, o.stream(random.Start, search))
 	climbs := make([]*maxima.Climb, len(starts))
 	e.each(len(starts), func(w *worker, i int) {
 		climbs[i] = maxima.NewClimb(starts[i], maxima.Options{Tolerance: 1e-3})

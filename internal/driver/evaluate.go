@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/cmvp/cholesky"
-	"github.com/ulisse-gp/ulisse/internal/evidence"
-	"github.com/ulisse-gp/ulisse/internal/maxima"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -25,12 +22,11 @@ type Lane struct {
 	d    *Driver
 	lane int
 
-	cov  *evidence.Stationary // set with ev
-	ev   *evidence.Evidence
-	op   Operator
-	preP []float64 // where the preconditioner of quad was built
-	quad *posterior.Quadratic
-	cost chains.Cost
+	stored *posterior.Stored
+	op     Operator
+	preP   []float64 // where the preconditioner of quad was built
+	quad   *posterior.Quadratic
+	cost   chains.Cost
 }
 
 // NewLane returns what computes for a lane.
@@ -62,12 +58,7 @@ func (l *Lane) Event(ctx context.Context, w chains.Work) (*chains.Event, error) 
 // Model says what the posterior is of.
 func (l *Lane) Model() sampler.Model {
 	p := l.d.Problem
-	m := sampler.Model{Rows: len(p.Y), Inputs: p.Inputs.Dim(), Roles: []maxima.Role{maxima.Variance}}
-	for range p.Model.NumTau() {
-		m.Roles = append(m.Roles, maxima.Rate)
-	}
-	m.Roles = append(m.Roles, maxima.Noise)
-	return m
+	return sampler.Model{Rows: len(p.Y), Inputs: p.Inputs.Dim(), Params: p.Params}
 }
 
 // Budget returns the cores.
@@ -85,24 +76,12 @@ func (l *Lane) Cost() chains.Cost {
 
 // Factor evaluates by a stored factor.
 func (l *Lane) Factor(ctx context.Context, psi []float64, gradients bool) (*sampler.Evidence, error) {
-	p := l.d.Problem
-	if l.ev == nil {
-		d := p.Inputs.Dim()
-		x := make([]float64, 0, len(p.Y)*d)
-		for i := range p.Y {
-			x = append(x, p.Inputs.Row(i)...)
-		}
-		l.cov = evidence.NewStationary(p.Model.Family, p.Model.ARD, d, x, l.d.Budget)
-		l.ev = evidence.New(l.cov, p.Y, l.d.Budget)
+	if l.stored == nil {
+		l.stored = posterior.NewStored(l.d.Problem, l.d.Budget)
 	}
-	l.cov.Set(psi)
-	v, err := l.ev.At(ctx, gradients)
 	l.cost.Densities++
-	var singular *cholesky.NotPositive
-	switch {
-	case errors.As(err, &singular):
-		return nil, nil
-	case err != nil:
+	v, err := l.stored.At(ctx, psi, gradients)
+	if v == nil {
 		return nil, err
 	}
 	return &sampler.Evidence{LogDet: v.LogDet, Quad: v.Quad, LogDetGrad: v.LogDetGrad, QuadGrad: v.QuadGrad}, nil
@@ -120,7 +99,7 @@ func (l *Lane) Quadratic(ctx context.Context, psi, at []float64, basis [][]float
 		if l.op == nil {
 			l.op = d.Operator(l.lane)
 		}
-		pre, err := d.atMode(&chains.Prepared{Psi: at})
+		pre, err := d.atMode(ctx, &chains.Prepared{Psi: at}, l.op)
 		if err != nil {
 			return 0, 0, err
 		}

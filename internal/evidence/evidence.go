@@ -15,34 +15,23 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/cholesky"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
-// Covariance is K at some parameters, strip by strip. Its methods are called from
-// several goroutines at once, which strips tell apart by their Worker.
-type Covariance interface {
-	Len() int       // n
-	NumParams() int // p
-	// Fill sets k to the elements of a strip, as cholesky.Matrix.Fill wants them.
-	Fill(s cholesky.Strip, k []float64)
-	// Forms adds Σ w_jk (∂_iK)_jk over a strip to sum[i], for every parameter i. w is
-	// laid out as k, and zero beyond the strip.
-	Forms(s cholesky.Strip, sum [][]float64, w [][]float64)
-}
-
 // Evidence evaluates the density of the data at the parameters that its covariance is
 // set to. It is not safe for concurrent use.
 type Evidence struct {
-	cov    Covariance
+	cov    *cmvp.Elements
 	y      []float64
 	budget *parallel.Budget
 	matrix *cholesky.Matrix
 }
 
 // New returns the evidence of y under a covariance. It panics if the sizes disagree.
-func New(cov Covariance, y []float64, b *parallel.Budget) *Evidence {
+func New(cov *cmvp.Elements, y []float64, b *parallel.Budget) *Evidence {
 	if cov.Len() != len(y) {
 		panic(fmt.Sprintf("evidence: a covariance of %d rows for %d targets", cov.Len(), len(y)))
 	}
@@ -58,18 +47,31 @@ func Bytes(n int, gradient bool) int64 {
 	return bytes
 }
 
-// Value is log|K| and yᵀK⁻¹y with their gradients, nil if they were not asked for.
+// fill sets k to the elements of a strip, which are stored as columns of the lower
+// triangle.
+func (e *Evidence) fill(s cholesky.Strip, k []float64) {
+	e.cov.Fill(s.Worker, k, s.JLo, s.ILo, s.IHi-s.ILo)
+	if s.Diagonal() {
+		for j := s.JLo; j < s.JHi; j++ {
+			k[(j-s.JLo)*tile.Size+j-s.ILo] += e.cov.Noise(j)
+		}
+	}
+}
+
+// Value is log|K| and yᵀK⁻¹y, and, if they were asked for, their derivatives with
+// respect to the covariance's parameters and to the noise variance of each row.
 type Value struct {
-	LogDet, Quad         float64
-	LogDetGrad, QuadGrad []float64
-	Solution             []float64 // K⁻¹y, with the gradients
+	LogDet, Quad           float64
+	LogDetGrad, QuadGrad   []float64
+	LogDetNoise, QuadNoise []float64 // of n rows: (K⁻¹)_ii and −a_i²
+	Solution               []float64 // a = K⁻¹y
 }
 
 // At evaluates at the covariance's parameters. The error is *cholesky.NotPositive where
 // K is numerically singular, or that of ctx.
 func (e *Evidence) At(ctx context.Context, gradients bool) (*Value, error) {
 	m, b := e.matrix, e.budget
-	if err := m.Fill(ctx, b, e.cov.Fill); err != nil {
+	if err := m.Fill(ctx, b, e.fill); err != nil {
 		return nil, err
 	}
 	if err := m.Factor(ctx, b); err != nil {
@@ -95,9 +97,10 @@ func (e *Evidence) At(ctx context.Context, gradients bool) (*Value, error) {
 
 // gradients fills the gradients from K⁻¹, which the matrix holds.
 func (e *Evidence) gradients(ctx context.Context, v *Value) error {
-	p, blocks := e.cov.NumParams(), e.matrix.Blocks()
-	sums := make([]float64, blocks*2*p) // by block, so that their order does not depend on workers
+	per, blocks := e.cov.SumsLen(), e.matrix.Blocks()
+	sums := make([]float64, blocks*2*per) // by block, so that their order does not depend on workers
 	spaces := make([][]float64, e.budget.MaxWorkers())
+	v.LogDetNoise, v.QuadNoise = make([]float64, len(e.y)), make([]float64, len(e.y))
 	err := e.matrix.Each(ctx, e.budget, func(s cholesky.Strip, k []float64) {
 		if spaces[s.Worker] == nil {
 			spaces[s.Worker] = make([]float64, 2*tile.Strip*tile.Size)
@@ -105,14 +108,21 @@ func (e *Evidence) gradients(ctx context.Context, v *Value) error {
 		w := spaces[s.Worker]
 		inv, outer := w[:tile.Strip*tile.Size], w[tile.Strip*tile.Size:]
 		weights(s, inv, outer, k, v.Solution)
-		at := sums[s.Block*2*p:][:2*p]
-		e.cov.Forms(s, [][]float64{at[:p], at[p:]}, [][]float64{inv, outer})
+		at := sums[s.Block*2*per:][:2*per]
+		e.cov.Sums(s.Worker, [][]float64{at[:per], at[per:]}, [][]float64{inv, outer}, s.JLo, s.ILo, s.IHi-s.ILo)
+		if s.Diagonal() {
+			for j := s.JLo; j < s.JHi; j++ {
+				at := (j-s.JLo)*tile.Size + j - s.ILo
+				v.LogDetNoise[j], v.QuadNoise[j] = inv[at], -outer[at]
+			}
+		}
 	})
-	v.LogDetGrad, v.QuadGrad = make([]float64, p), make([]float64, p)
+	logDet, quad := make([]float64, per), make([]float64, per)
 	for t := range blocks {
-		floats.Add(v.LogDetGrad, sums[t*2*p:][:p])
-		floats.Sub(v.QuadGrad, sums[t*2*p+p:][:p])
+		floats.Add(logDet, sums[t*2*per:][:per])
+		floats.Sub(quad, sums[t*2*per+per:][:per])
 	}
+	v.LogDetGrad, v.QuadGrad = e.cov.Reduce(logDet), e.cov.Reduce(quad)
 	return err
 }
 

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
 	"gonum.org/v1/gonum/diff/fd"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/cholesky"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
@@ -31,6 +34,27 @@ func data(n, d int) (x, y []float64) {
 		y[i] = rnd.NormFloat64()
 	}
 	return x, y
+}
+
+// elements returns the elements of a covariance of one family over data of d inputs, and
+// what sets it to the logarithms of σ, τ… and λ.
+func elements(f kernel.Family, ard bool, d int, x []float64, b *parallel.Budget) (*cmvp.Elements, func(psi []float64)) {
+	c := kernel.Single(f, d, ard)
+	e := cmvp.NewElements(kernel.NewInputs(len(x)/d, d, x), c, b)
+	return e, func(psi []float64) {
+		theta := make([]float64, len(psi))
+		for i := range psi {
+			theta[i] = math.Exp(psi[i])
+		}
+		last := len(psi) - 1
+		e.Set(c.At(theta[:last]), theta[last:])
+	}
+}
+
+// gradients returns those with respect to log σ, log τ… and log λ.
+func gradients(v *Value, psi []float64) (logDet, quad []float64) {
+	lambda := math.Exp(psi[len(psi)-1])
+	return append(slices.Clone(v.LogDetGrad), lambda*floats.Sum(v.LogDetNoise)), append(slices.Clone(v.QuadGrad), lambda*floats.Sum(v.QuadNoise))
 }
 
 func parameters(p int) []float64 {
@@ -78,9 +102,9 @@ func TestAgainstGonum(t *testing.T) {
 					const d = 3
 					b := parallel.NewBudget(2)
 					x, y := data(n, d)
-					cov := NewStationary(f, ard, d, x, b)
-					psi := parameters(cov.NumParams())
-					cov.Set(psi)
+					cov, set := elements(f, ard, d, x, b)
+					psi := parameters(cov.NumParams() + 1)
+					set(psi)
 					v, err := New(cov, y, b).At(ctx, true)
 					if err != nil {
 						t.Fatal(err)
@@ -94,12 +118,13 @@ func TestAgainstGonum(t *testing.T) {
 					}
 					near("log|K|", v.LogDet, logDet, 1e-11*float64(n))
 					near("yᵀK⁻¹y", v.Quad, quad, 1e-11)
-					set := &fd.Settings{Formula: fd.Central, Step: 1e-5}
-					for i, want := range fd.Gradient(nil, func(p []float64) float64 { l, _ := reference(f, d, x, y, p); return l }, psi, set) {
-						near(fmt.Sprintf("∂_%d log|K|", i), v.LogDetGrad[i], want, 1e-7)
+					logDetGrad, quadGrad := gradients(v, psi)
+					fds := &fd.Settings{Formula: fd.Central, Step: 1e-5}
+					for i, want := range fd.Gradient(nil, func(p []float64) float64 { l, _ := reference(f, d, x, y, p); return l }, psi, fds) {
+						near(fmt.Sprintf("∂_%d log|K|", i), logDetGrad[i], want, 1e-7)
 					}
-					for i, want := range fd.Gradient(nil, func(p []float64) float64 { _, q := reference(f, d, x, y, p); return q }, psi, set) {
-						near(fmt.Sprintf("∂_%d yᵀK⁻¹y", i), v.QuadGrad[i], want, 1e-7)
+					for i, want := range fd.Gradient(nil, func(p []float64) float64 { _, q := reference(f, d, x, y, p); return q }, psi, fds) {
+						near(fmt.Sprintf("∂_%d yᵀK⁻¹y", i), quadGrad[i], want, 1e-7)
 					}
 				})
 			}
@@ -113,8 +138,8 @@ func TestBits(t *testing.T) {
 	x, y := data(n, d)
 	run := func(cores int) *Value {
 		b := parallel.NewBudget(cores)
-		cov := NewStationary(kernel.Matern32, true, d, x, b)
-		cov.Set(parameters(4))
+		cov, set := elements(kernel.Matern32, true, d, x, b)
+		set(parameters(4))
 		v, err := New(cov, y, b).At(ctx, true)
 		if err != nil {
 			t.Fatal(err)
@@ -133,16 +158,16 @@ func TestSingularAndCancelled(t *testing.T) {
 	b := parallel.NewBudget(2)
 	x, y := data(300, 1)
 	copy(x[7:8], x[3:4]) // twice the same point, without noise
-	cov := NewStationary(kernel.RBF, false, 1, x, b)
+	cov, set := elements(kernel.RBF, false, 1, x, b)
 	e := New(cov, y, b)
-	cov.Set([]float64{0, 0, -200})
+	set([]float64{0, 0, -200})
 	var not *cholesky.NotPositive
 	if _, err := e.At(ctx, false); !errors.As(err, &not) {
 		t.Errorf("a singular matrix: %v", err)
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	cov.Set(parameters(3))
+	set(parameters(3))
 	if _, err := e.At(done, true); err != context.Canceled {
 		t.Errorf("a context that is done: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
@@ -169,12 +170,12 @@ func TestDistinct(t *testing.T) {
 
 func TestStarts(t *testing.T) {
 	stream := func(i int) *rand.Rand { return random.Key{Seed: 4}.Stream(random.Start, i) }
-	roles := []Role{Variance, Rate, Rate, Noise}
-	starts := Starts(roles, 1, 40, stream)
+	roles := param.List{{Role: param.Variance}, {Role: param.Rate}, {Role: param.Rate}, {Role: param.Noise}}
+	starts := Starts(roles, 40, stream)
 	if want := []float64{0, math.Log(0.5), math.Log(0.5), math.Log(0.1)}; !slices.Equal(starts[0], want) {
 		t.Errorf("the first start is %v, want %v", starts[0], want)
 	}
-	for i, more := range Starts(roles, 1, 50, stream)[:40] {
+	for i, more := range Starts(roles, 50, stream)[:40] {
 		if !slices.Equal(more, starts[i]) {
 			t.Errorf("start %d depends on how many there are", i)
 		}

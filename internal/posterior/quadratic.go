@@ -24,6 +24,7 @@ import (
 // for concurrent use.
 type Quadratic struct {
 	problem *Problem
+	y       []float64 // the targets
 	op      Operator
 	solver  *solve.Solver // of the same operator
 	single  func(ctx context.Context, dst, v [][]float64) error
@@ -39,7 +40,7 @@ type Quadratic struct {
 // double precision.
 func NewQuadratic(p *Problem, op Operator, solver *solve.Solver) *Quadratic {
 	n := len(p.Y)
-	q := &Quadratic{problem: p, op: op, solver: solver, single: op.Mul, x: make([]float64, n), kx: make([]float64, n)}
+	q := &Quadratic{problem: p, y: p.Targets(), op: op, solver: solver, single: op.Mul, x: make([]float64, n), kx: make([]float64, n)}
 	if s, ok := op.(solve.SingleOperator); ok {
 		q.single = s.MulSingle
 	}
@@ -56,8 +57,9 @@ func (q *Quadratic) At(ctx context.Context, psi []float64, points [][]float64, t
 	if err := q.solveAt(ctx, points); err != nil {
 		return 0, 0, err
 	}
-	theta := q.problem.Model.Params(psi)
-	q.op.Set(theta)
+	theta, noise := q.problem.At(psi)
+	q.op.Set(theta, noise)
+	least := slices.Min(noise)
 	clear(q.x)
 	if len(q.basis) > 0 {
 		q.report.Products++
@@ -65,12 +67,12 @@ func (q *Quadratic) At(ctx context.Context, psi []float64, points [][]float64, t
 		if err := q.single(ctx, q.kv, q.basis); err != nil {
 			return 0, 0, err
 		}
-		for c, v := range leastSquares(q.kv, q.problem.Y) {
+		for c, v := range leastSquares(q.kv, q.y) {
 			floats.AddScaled(q.x, v, q.basis[c])
 		}
 	}
-	y := q.problem.Y
-	target := math.Sqrt(tolerance * theta.Lambda)
+	y := q.y
+	target := math.Sqrt(tolerance * least)
 	for try := 0; ; try++ {
 		q.report.Products++
 		if err := q.op.Mul(ctx, [][]float64{q.kx}, [][]float64{q.x}); err != nil {
@@ -81,7 +83,7 @@ func (q *Quadratic) At(ctx context.Context, psi []float64, points [][]float64, t
 			value += q.x[i] * (2*y[i] - kx)
 			bound += (y[i] - kx) * (y[i] - kx)
 		}
-		if bound /= theta.Lambda; bound <= tolerance || try == 1 {
+		if bound /= least; bound <= tolerance || try == 1 {
 			return value, bound, nil
 		}
 		q.solver.SetTargets([]float64{target})
@@ -101,13 +103,13 @@ func (q *Quadratic) solveAt(ctx context.Context, points [][]float64) error {
 	}
 	q.basis, q.kv, q.points = nil, nil, nil
 	for _, psi := range points {
-		q.op.Set(q.problem.Model.Params(psi))
-		x := make([]float64, len(q.problem.Y))
+		q.op.Set(q.problem.At(psi))
+		x := make([]float64, len(q.y))
 		if len(q.basis) > 0 {
 			copy(x, q.basis[len(q.basis)-1]) // a start, of no bearing on where it ends but within the tolerance
 		}
-		q.solver.SetTargets([]float64{basisTolerance * floats.Norm(q.problem.Y, 2)})
-		rep, err := q.solver.Solve(ctx, [][]float64{x}, [][]float64{q.problem.Y})
+		q.solver.SetTargets([]float64{basisTolerance * floats.Norm(q.y, 2)})
+		rep, err := q.solver.Solve(ctx, [][]float64{x}, [][]float64{q.y})
 		q.solver.SetTargets(nil)
 		q.report.Add(rep)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/maxima"
 	"github.com/ulisse-gp/ulisse/internal/metropolis"
 	"github.com/ulisse-gp/ulisse/internal/mixture"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/surrogate"
 )
@@ -73,13 +74,13 @@ func newConductor(env Evaluator, opt *Auto, p *chains.Plan, in *chains.Conductin
 // reductions returns how log|K| and log yᵀK⁻¹y depend on fewer parameters than there are:
 // K = λ·(Σ_t (σ_t/λ) K_t + 1), if there is one λ.
 func reductions(m Model) (logDet, logQuad *surrogate.Reduction) {
-	p := len(m.Roles)
+	p := len(m.Params)
 	var variances, noises []int
-	for i, role := range m.Roles {
-		switch role {
-		case maxima.Variance:
+	for i, q := range m.Params {
+		switch q.Role {
+		case param.Variance:
 			variances = append(variances, i)
-		case maxima.Noise:
+		case param.Noise:
 			noises = append(noises, i)
 		}
 	}
@@ -157,7 +158,7 @@ func (k *conductor) read() error {
 
 // searching returns the stage that searches the maxima, from broad starts, on all rows.
 func (k *conductor) searching() *chains.Event {
-	starts := maxima.Starts(k.model.Roles, k.model.Inputs, k.starts(), k.stream(random.Climb, 0))
+	starts := maxima.Starts(k.model.Params, k.starts(), k.stream(random.Climb, 0))
 	starts = append(starts, k.in.Prepared.Psi) // where a subset's mode is
 	return k.stage(climbStage, k.how(), starts)
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/maxima"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
@@ -42,7 +42,7 @@ type Evaluator interface {
 // Model is what a sampler needs to know of the posterior.
 type Model struct {
 	Rows, Inputs int
-	Roles        []maxima.Role // of the parameters
+	Params       param.List
 }
 
 // Evidence is what the density of the data consists of, at a ψ.
