@@ -111,7 +111,9 @@ func plain(t *testing.T, stream []byte) map[string]any {
 		meta := o["metadata"].(map[string]any)
 		for _, field := range []string{"labels", "annotations"} {
 			m, _ := meta[field].(map[string]any)
-			maps.DeleteFunc(m, func(k string, _ any) bool { return strings.HasPrefix(k, "helm.sh/") || k == "app.kubernetes.io/managed-by" })
+			maps.DeleteFunc(m, func(k string, _ any) bool {
+				return strings.HasPrefix(k, "helm.sh/") || k == "app.kubernetes.io/managed-by"
+			})
 			if len(m) == 0 {
 				delete(meta, field)
 			}
