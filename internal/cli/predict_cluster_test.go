@@ -43,9 +43,14 @@ type liveCluster struct {
 
 func newLiveCluster(t *testing.T, workers ...string) *liveCluster {
 	t.Helper()
+	return liveClusterOf(t, "c", workers...)
+}
+
+func liveClusterOf(t *testing.T, id string, workers ...string) *liveCluster {
+	t.Helper()
 	c := &liveCluster{}
 	ready := make(chan struct{})
-	coord := server.Coordinator{ID: "c", Dir: t.TempDir(), Listen: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0", BootstrapExpect: 1,
+	coord := server.Coordinator{ID: id, Dir: t.TempDir(), Listen: "127.0.0.1:0", Raft: "127.0.0.1:0", HTTP: "127.0.0.1:0", BootstrapExpect: 1,
 		Grace: time.Minute, DiskReserve: 1, Logger: slog.New(slog.DiscardHandler),
 		Ready: func(grpc, _, http string) { c.address, c.http = grpc, http; close(ready) }}
 	background(t, coord.Run)
