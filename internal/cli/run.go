@@ -121,7 +121,9 @@ func (a *App) conclude(rec *report.Record, dir string, asJSON bool) error {
 		if err := report.WriteAll(dir, rec, sum); err != nil {
 			return err
 		}
-		report.RemoveProvisional(dir)
+		if sum.Provisional == nil {
+			report.RemoveProvisional(dir)
+		}
 	}
 	if asJSON {
 		if err := a.printJSON(sum); err != nil {
@@ -150,7 +152,7 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 	defer progress.Close()
 	progress.Started(j.data, j.spec)
 	progress.Cache(j.cache)
-	early := &early{job: j, dir: fold.dir}
+	early := &early{app: a, job: j, dir: fold.dir}
 	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget, Hooks: j.hooks, Certify: f.certify && f.resume != "",
 		Untold: func(err error) { progress.Say("hooks", err.Error()+": ulisse run --resume tries again") },
 		Job:    worker.Preloaded{Spec: j.spec, Data: j.data, Problem: j.problem, Plan: &j.plan, Driver: j.driver(j.spec, &j.plan, progress)},
@@ -159,6 +161,15 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 			early.watch(v, progress)
 		}}.Run(ctx)
 	progress.Finished()
+	if err != nil && r != nil && r.Prepared != nil && r.Stopped == nil {
+		state := "interrupted"
+		if !local.ErrInterrupted(err) {
+			state = "failed: " + err.Error()
+		}
+		if err := early.record(r, wall, state); err != nil {
+			a.note("the results so far were not written: %v", err)
+		}
+	}
 	return r, wall, a.interrupted(ctx, fold, err)
 }
 
