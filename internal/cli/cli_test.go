@@ -366,7 +366,7 @@ func TestInterrupted(t *testing.T) {
 	done := make(chan int)
 	go func() { done <- a.Execute(ctx, []string{"run", spec, "--out", out, "-q"}) }()
 	for {
-		if countLines(filepath.Join(out, "log.jsonl")) >= 200 {
+		if countLines(filepath.Join(out, "log.jsonl")) >= 600 {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
