@@ -54,6 +54,7 @@ type held struct {
 
 // session is a connection of a worker.
 type session struct {
+	peer string // what the worker shows: another one does not take its place
 	out  chan *pb.CoordinatorMessage
 	done chan struct{}
 	once sync.Once
@@ -89,11 +90,15 @@ func (r *registry) update(id string, f func(w *worker)) {
 }
 
 // connect takes up a worker that says hello. An older session of the same
-// worker is ended.
+// worker is ended; while it is there, another one does not get its name: then nil
+// is returned.
 func (r *registry) connect(h *pb.Hello, s *session, now time.Time) *worker {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.byID[h.Id]
+	if w != nil && w.session != nil && w.session.peer != s.peer {
+		return nil
+	}
 	if w == nil {
 		w = &worker{id: h.Id, joined: now}
 		r.byID[h.Id] = w

@@ -44,14 +44,21 @@ func (c *Coordinator) Connect(s grpc.BidiStreamingServer[pb.WorkerMessage, pb.Co
 	if !workerForm.MatchString(h.Id) {
 		return badField("id", "a worker needs an id of letters, digits, '.', '_' and '-', 100 at most")
 	}
+	who := auth.From(s.Context())
+	if who.Name != "" && who.Name != h.Id {
+		return status.Errorf(codes.PermissionDenied, "the certificate is that of the worker %s, not of %s: give --id %s, or a certificate that is shared", who.Name, h.Id, who.Name)
+	}
 	if len(h.Driving) > maxDriving || slices.ContainsFunc(h.Driving, func(p *pb.Placement) bool { return p.Chain < 0 }) {
 		return badField("driving", fmt.Sprintf("a worker drives %d chains at most, which are numbered from 0", maxDriving))
 	}
 	if !c.Node.IsLeader() {
 		return c.notLeader()
 	}
-	ses := &session{out: make(chan *pb.CoordinatorMessage, 1024), done: make(chan struct{})}
+	ses := &session{peer: who.Peer(), out: make(chan *pb.CoordinatorMessage, 1024), done: make(chan struct{})}
 	w := c.workers.connect(h, ses, time.Now())
+	if w == nil {
+		return status.Errorf(codes.AlreadyExists, "there is a worker %s already, which shows something else: give another --id", h.Id)
+	}
 	c.Logger.Info("worker connected", "worker", h.Id, "address", h.Address, "cores", h.Capacity.GetCores(), "instruction_set", h.Capacity.GetInstructionSet())
 	defer func() {
 		ses.end()

@@ -42,6 +42,7 @@ type Coordinator struct {
 	RaftAdvertise   string
 	HTTP            string   // JSON, health; none if empty
 	HTTPHosts       []string // names under which HTTP is reached in plaintext, besides its own
+	HTTPProxies     []string // networks of proxies before HTTP, who are believed for whom they ask
 	Metrics         string   // metrics and probes; none if empty
 	Pprof           bool     // profiles too, beside metrics
 	OTLP            string   // where traces go; nowhere if empty
@@ -79,6 +80,10 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	httpSrc, err := c.openHTTP(src)
+	if err != nil {
+		return err
+	}
+	before, err := parseProxies(c.HTTPProxies)
 	if err != nil {
 		return err
 	}
@@ -209,7 +214,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		defer pages.Close()
 		handler.Handle("/", pages)
 		ours := newSites(httpSrc == nil, []string{c.HTTP, c.Advertise, c.RaftAdvertise}, c.HTTPHosts)
-		h := newHTTP(ours.only(identity.HTTP(sign.sessions(in.web(handler)))), httpSrc, c.waits(), c.Logger)
+		h := newHTTP(ours.only(before.clients(identity.HTTP(sign.sessions(in.web(handler))))), httpSrc, c.waits(), c.Logger)
 		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
 		defer h.Close()
 	}

@@ -216,14 +216,14 @@ func TestWhoMayCall(t *testing.T) {
 		}
 	}
 
-	for _, c := range []struct{ role, namespace string }{{"viewer", "lab"}, {"submitter", "lab"}, {"admin", "lab"}, {"viewer", "*"}, {"admin", "*"}, {"worker", "*"}} {
+	for _, c := range []struct{ role, namespace string }{{"viewer", "lab"}, {"submitter", "lab"}, {"admin", "lab"}, {"viewer", "*"}, {"admin", "*"}, {"worker", "*"}, {"backup", "*"}} {
 		conn := g.as(0, g.token("u-"+c.role, c.role, c.namespace).Secret)
 		for _, m := range rpc.Methods() {
 			if workers[rpc.FullName(m)] {
 				continue
 			}
 			who := c.role
-			if c.namespace == "*" && c.role != "worker" {
+			if c.namespace == "*" && c.role != "worker" && c.role != "backup" {
 				who += " of all"
 			}
 			may := slices.Contains(strings.Split(whoMay[strings.TrimPrefix(rpc.FullName(m), "/ulisse.v1.")], ", "), who)
@@ -251,7 +251,7 @@ var whoMay = map[string]string{
 	"Data/Stat": look + ", worker", "Data/Upload": submits, "Data/Download": look + ", worker", "Data/List": look,
 	"Workers/Connect": "worker", "Workers/Report": "worker", "Workers/Await": "worker", "Workers/Log": "worker", "Workers/List": look + ", worker", "Workers/Drain": root,
 	"Cluster/Members": look, "Cluster/Join": root, "Cluster/Remove": root, "Cluster/Promote": root, "Cluster/Demote": root, "Cluster/Transfer": root,
-	"Cluster/Backup": root, "Cluster/Restore": root,
+	"Cluster/Backup": root + ", backup", "Cluster/Restore": root,
 	"Users/WhoAmI": look, "Users/CreateToken": manages, "Users/ListTokens": manages, "Users/RevokeToken": manages,
 	"Users/SetNamespace": root, "Users/ListNamespaces": look, "Users/DeleteNamespace": root,
 }

@@ -9,8 +9,8 @@ import "bytes"
 //
 // A release whose commands have a field or a meaning that the release before
 // would not know raises Format, and sets Command.Format to it in the commands
-// that use it, and in no others.
-const Format = 1
+// that use it, and in no others. 2: tokens of the role backup.
+const Format = 2
 
 var formatField = []byte(`{"format":`)
 

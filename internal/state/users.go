@@ -33,6 +33,7 @@ const (
 	Submitter Role = "submitter" // submit jobs and data, and look after its own jobs
 	Admin     Role = "admin"     // everything in its namespaces; in all of them, also the cluster
 	WorkerBot Role = "worker"    // what workers call, where they have no certificates
+	BackupBot Role = "backup"    // make a backup; from format 2 on
 )
 
 // Token is a bearer token as it is remembered: by its hash.
@@ -183,7 +184,7 @@ func createToken(tx *bbolt.Tx, k *Token, t time.Time) error {
 	if err := CheckName(k.Name); err != nil {
 		return err
 	}
-	if k.ID == "" || len(k.Hash) != 64 || len(k.Namespaces) == 0 || !slices.Contains([]Role{Viewer, Submitter, Admin, WorkerBot}, k.Role) {
+	if k.ID == "" || len(k.Hash) != 64 || len(k.Namespaces) == 0 || !slices.Contains([]Role{Viewer, Submitter, Admin, WorkerBot, BackupBot}, k.Role) {
 		return ErrMalformed
 	}
 	for _, n := range k.Namespaces {

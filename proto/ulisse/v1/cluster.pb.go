@@ -603,7 +603,7 @@ const file_ulisse_v1_cluster_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x0f\n" +
 	"\rBackupRequest\"!\n" +
 	"\vBackupChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xc8\x05\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xcb\x05\n" +
 	"\aCluster\x12J\n" +
 	"\aMembers\x12\x19.ulisse.v1.MembersRequest\x1a\x1a.ulisse.v1.MembersResponse\"\b\x8a\xe3\x18\x04\b\x018\x01\x12Q\n" +
 	"\tReadIndex\x12\x1b.ulisse.v1.ReadIndexRequest\x1a\x1c.ulisse.v1.ReadIndexResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x018\x01\x12H\n" +
@@ -611,9 +611,8 @@ const file_ulisse_v1_cluster_proto_rawDesc = "" +
 	"\x06Remove\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12M\n" +
 	"\aPromote\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12L\n" +
 	"\x06Demote\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12P\n" +
-	"\bTransfer\x12\x1a.ulisse.v1.TransferRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12H\n" +
-	"\x06Backup\x12\x18.ulisse.v1.BackupRequest\x1a\x16.ulisse.v1.BackupChunk\"\n" +
-	"\x8a\xe3\x18\x06\b\x03\x10\x010\x010\x01\x12M\n" +
+	"\bTransfer\x12\x1a.ulisse.v1.TransferRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12K\n" +
+	"\x06Backup\x12\x18.ulisse.v1.BackupRequest\x1a\x16.ulisse.v1.BackupChunk\"\r\x8a\xe3\x18\t\b\x03\x10\x01\x1a\x01\x030\x010\x01\x12M\n" +
 	"\aRestore\x12\x16.ulisse.v1.BackupChunk\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01(\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (

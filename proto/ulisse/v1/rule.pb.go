@@ -81,6 +81,7 @@ const (
 	Rule_USER        Rule_Node = 0 // none: what calls is a user
 	Rule_COORDINATOR Rule_Node = 1
 	Rule_WORKER      Rule_Node = 2
+	Rule_BACKUP      Rule_Node = 3 // what makes backups
 )
 
 // Enum value maps for Rule_Node.
@@ -89,11 +90,13 @@ var (
 		0: "USER",
 		1: "COORDINATOR",
 		2: "WORKER",
+		3: "BACKUP",
 	}
 	Rule_Node_value = map[string]int32{
 		"USER":        0,
 		"COORDINATOR": 1,
 		"WORKER":      2,
+		"BACKUP":      3,
 	}
 )
 
@@ -249,7 +252,7 @@ var File_ulisse_v1_rule_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_rule_proto_rawDesc = "" +
 	"\n" +
-	"\x14ulisse/v1/rule.proto\x12\tulisse.v1\x1a google/protobuf/descriptor.proto\"\xc9\x02\n" +
+	"\x14ulisse/v1/rule.proto\x12\tulisse.v1\x1a google/protobuf/descriptor.proto\"\xd5\x02\n" +
 	"\x04Rule\x12(\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x14.ulisse.v1.Rule.RoleR\x04role\x12\x14\n" +
 	"\x05whole\x18\x02 \x01(\bR\x05whole\x12*\n" +
@@ -264,12 +267,14 @@ const file_ulisse_v1_rule_proto_rawDesc = "" +
 	"\n" +
 	"\x06VIEWER\x10\x01\x12\r\n" +
 	"\tSUBMITTER\x10\x02\x12\t\n" +
-	"\x05ADMIN\x10\x03\"-\n" +
+	"\x05ADMIN\x10\x03\"9\n" +
 	"\x04Node\x12\b\n" +
 	"\x04USER\x10\x00\x12\x0f\n" +
 	"\vCOORDINATOR\x10\x01\x12\n" +
 	"\n" +
-	"\x06WORKER\x10\x02:E\n" +
+	"\x06WORKER\x10\x02\x12\n" +
+	"\n" +
+	"\x06BACKUP\x10\x03:E\n" +
 	"\x04rule\x12\x1e.google.protobuf.MethodOptions\x18\xb1\x8c\x03 \x01(\v2\x0f.ulisse.v1.RuleR\x04ruleB6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
