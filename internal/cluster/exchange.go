@@ -34,6 +34,8 @@ type request struct {
 	Version  string   `json:"version,omitempty"`
 	Format   uint64   `json:"format,omitempty"`
 	Applied  uint64   `json:"applied,omitempty"`
+	Slow     bool     `json:"slow,omitempty"`  // the disk is
+	Fault    string   `json:"fault,omitempty"` // what is wrong
 	NonVoter bool     `json:"non_voter,omitempty"`
 	Auto     bool     `json:"auto,omitempty"` // joining by itself, not by somebody's will
 	View     []Server `json:"view,omitempty"`
@@ -47,6 +49,7 @@ type response struct {
 	Servers   []Server `json:"servers,omitempty"` // the members, where there is a cluster
 	View      []Server `json:"view,omitempty"`    // whom it has seen, where there is none
 	Joins     bool     `json:"joins,omitempty"`   // it founds nothing, it waits for a cluster
+	Commit    uint64   `json:"commit,omitempty"`  // of the leader, to a beat
 	Members   []Member `json:"members,omitempty"`
 }
 
@@ -120,7 +123,7 @@ func (n *Node) answer(ctx context.Context, r request) response {
 	case opStatus:
 		resp.Servers, resp.View, resp.Joins = n.servers(), n.view.list(), n.cfg.BootstrapExpect == 0
 	case opBeat:
-		err = n.heard(ctx, r)
+		resp.Commit, err = n.raft.CommitIndex(), n.heard(ctx, r)
 	case opJoin:
 		err = n.join(ctx, r)
 	case opLeave:

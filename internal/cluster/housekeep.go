@@ -16,6 +16,8 @@ const promoteLag = 128
 type beat struct {
 	at      time.Time
 	applied uint64
+	slow    bool   // its disk is
+	fault   string // what is wrong with it
 }
 
 // peers is the leader's memory of the others, in its memory only: a new leader
@@ -114,7 +116,7 @@ func (n *Node) heard(ctx context.Context, r request) error {
 	if _, err := n.find(r.From.ID); err != nil {
 		return err
 	}
-	n.peers.hear(r.From.ID, beat{at: time.Now(), applied: r.Applied})
+	n.peers.hear(r.From.ID, beat{at: time.Now(), applied: r.Applied, slow: r.Slow, fault: r.Fault})
 	return n.record(ctx, r)
 }
 

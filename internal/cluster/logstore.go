@@ -25,7 +25,21 @@ var (
 // The freelist is not written (NoFreelistSync): after a burst and a truncation
 // it would be megabytes, rewritten with every append. It is rebuilt at open.
 type logStore struct {
-	db *bbolt.DB
+	db     *bbolt.DB
+	writes *writes
+	seam   seam
+}
+
+// update is a transaction that writes.
+func (s *logStore) update(point string, f func(*bbolt.Tx) error) error {
+	defer s.writes.begin()()
+	if err := s.seam.at(point); err != nil {
+		return err
+	}
+	if err := s.db.Update(f); err != nil {
+		return err
+	}
+	return s.seam.at(point + " done")
 }
 
 func openLogStore(path string) (*logStore, error) {
@@ -108,7 +122,7 @@ func (s *logStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Lo
 
 // StoreLogs stores entries in one transaction.
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
+	return s.update("log store", func(tx *bbolt.Tx) error {
 		b := tx.Bucket(logBucket)
 		b.FillPercent = 0.9 // keys grow: pages need no room in the middle
 		for _, l := range logs {
@@ -122,7 +136,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange deletes the entries lo to hi, both included.
 func (s *logStore) DeleteRange(lo, hi uint64) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
+	return s.update("log delete", func(tx *bbolt.Tx) error {
 		b := tx.Bucket(logBucket)
 		var doomed []uint64 // a cursor must not be moved over what it deletes
 		c := b.Cursor()
@@ -144,7 +158,7 @@ func (s *logStore) DeleteRange(lo, hi uint64) error {
 
 // Set stores a value of raft's own (term, vote).
 func (s *logStore) Set(key, value []byte) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
+	return s.update("log set", func(tx *bbolt.Tx) error {
 		return tx.Bucket(stableBucket).Put(key, value)
 	})
 }

@@ -29,6 +29,11 @@ type Node struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	writes    *writes
+	proposals writes
+	fault     atomic.Pointer[error]
+	caught    atomic.Bool // it was as far as the leader once
+
 	barrier  atomic.Uint64 // the term whose barrier has been applied here
 	changing sync.Mutex    // held while the leader changes the membership
 	peers    peers
@@ -44,11 +49,12 @@ type Node struct {
 
 // disk is what a node keeps in its directory.
 type disk struct {
-	store *logStore
-	cache raft.LogStore // store behind a cache, for raft and the snapshots
-	state *state
-	files raft.SnapshotStore
-	snaps *snapshotStore
+	writes *writes
+	store  *logStore
+	cache  raft.LogStore // store behind a cache, for raft and the snapshots
+	state  *state
+	files  raft.SnapshotStore
+	snaps  *snapshotStore
 }
 
 func openDisk(cfg Config) (d disk, err error) {
@@ -60,15 +66,18 @@ func openDisk(cfg Config) (d disk, err error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return d, err
 	}
+	d.writes = &writes{slowFrom: cfg.HeartbeatTimeout, took: cfg.Written}
 	if d.store, err = openLogStore(filepath.Join(cfg.Dir, "raft.db")); err != nil {
 		return d, err
 	}
+	d.store.writes, d.store.seam = d.writes, cfg.seam
 	if d.cache, err = raft.NewLogCache(512, d.store); err != nil {
 		return d, err
 	}
 	if d.state, err = openState(filepath.Join(cfg.Dir, "state.db"), cfg.Machine, cfg.Format); err != nil {
 		return d, err
 	}
+	d.state.writes, d.state.seam = d.writes, cfg.seam
 	if d.files, err = raft.NewFileSnapshotStoreWithLogger(cfg.Dir, 2, newRaftLogger(cfg.Logger)); err != nil {
 		return d, err
 	}
@@ -120,7 +129,7 @@ func Open(cfg Config) (*Node, error) {
 		cfg.Listener.Close()
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, store: d.store, state: d.state, snaps: d.snaps, troubles: map[string]string{}}
+	n := &Node{cfg: cfg, log: cfg.Logger, writes: d.writes, store: d.store, state: d.state, snaps: d.snaps, troubles: map[string]string{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	n.peers.init()
 	n.view.init(Server{cfg.ID, cfg.Advertise})
@@ -171,6 +180,7 @@ func (n *Node) start(d disk) error {
 	n.watchHeartbeats()
 	n.wg.Go(n.monitor)
 	n.wg.Go(n.keepMembership)
+	n.wg.Go(n.watchDisk)
 	return nil
 }
 
@@ -206,6 +216,43 @@ func (n *Node) Applied() uint64 {
 func (n *Node) Changed() <-chan struct{} {
 	_, ch := n.state.applied()
 	return ch
+}
+
+// caughtUp notes how far the leader was at a beat.
+func (n *Node) caughtUp(commit uint64) {
+	if !n.caught.Load() && n.Applied()+promoteLag >= commit {
+		n.caught.Store(true)
+	}
+}
+
+// Ready returns why this node is not one of a cluster that works: nil if it knows
+// a leader, has caught up with it once since it was opened, has the vote that it is
+// to have, and has no fault. What it answers may be old all the same.
+func (n *Node) Ready() error {
+	leader := n.Leader()
+	if err := n.Fault(); err != nil {
+		return err
+	}
+	if leader.ID == "" {
+		return errors.New("the coordinators have no leader at the moment")
+	}
+	me, err := n.find(n.cfg.ID)
+	if err != nil {
+		return errors.New("this one is not, or not any more, one of the coordinators")
+	}
+	records, err := n.state.members()
+	if err != nil {
+		return err
+	}
+	switch {
+	case n.IsLeader():
+		n.caught.Store(true)
+	case !n.caught.Load():
+		return fmt.Errorf("this one has not caught up with the leader: it is at %d", n.Applied())
+	case records[n.cfg.ID].Voter && me.Suffrage != raft.Voter:
+		return errors.New("this one has not got its vote yet")
+	}
+	return nil
 }
 
 // Term returns raft's term.

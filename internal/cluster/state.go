@@ -55,6 +55,8 @@ func (p position) covers(q position) bool { return p.index >= q.index && p.term 
 type state struct {
 	path    string
 	machine Machine
+	writes  *writes
+	seam    seam
 
 	// mu guards the fields below. Only the goroutine that applies and restores
 	// changes them.
@@ -230,6 +232,10 @@ var errRejected = errors.New("command rejected")
 // that failed, its error in results.
 func (s *state) try(logs []*raft.Log, results []any, rejected []bool) (failed int, err error) {
 	failed = -1
+	defer s.writes.begin()()
+	if err := s.seam.at("state apply"); err != nil {
+		return failed, err
+	}
 	err = s.cur.db.Update(func(tx *bbolt.Tx) error {
 		for i, l := range logs {
 			if rejected[i] || l.Index <= s.pos.index || l.Type != raft.LogCommand {
@@ -245,7 +251,10 @@ func (s *state) try(logs []*raft.Log, results []any, rejected []bool) (failed in
 		return writePosition(tx, position{last.Index, last.Term})
 	})
 	if failed >= 0 {
-		err = nil
+		return failed, nil
+	}
+	if err == nil {
+		err = s.seam.at("state apply done")
 	}
 	return failed, err
 }
@@ -280,6 +289,9 @@ func (s *state) applyOne(tx *bbolt.Tx, l *raft.Log) any {
 // or if it is a backup with another history's counting.
 func (s *state) restore(r io.Reader, label position) error {
 	tmp := s.path + ".restore"
+	if err := s.seam.at("state restore"); err != nil {
+		return err
+	}
 	if err := writeFile(tmp, r); err != nil {
 		return err
 	}
@@ -288,7 +300,14 @@ func (s *state) restore(r io.Reader, label position) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.Rename(tmp, s.path), syncDir(filepath.Dir(s.path))); err != nil {
+	err = s.seam.at("state rename")
+	if err == nil {
+		err = errors.Join(os.Rename(tmp, s.path), syncDir(filepath.Dir(s.path)))
+	}
+	if err == nil {
+		err = s.seam.at("state rename done")
+	}
+	if err != nil {
 		db.Close()
 		return err
 	}

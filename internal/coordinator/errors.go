@@ -39,7 +39,7 @@ func (c *Coordinator) status(err error) error {
 		code = codes.ResourceExhausted
 	case errors.Is(err, state.ErrFenced), errors.Is(err, chains.ErrStale), errors.Is(err, state.ErrPhase), errors.Is(err, chains.ErrPhase):
 		code = codes.FailedPrecondition
-	case errors.Is(err, cluster.ErrMixedVersions):
+	case errors.Is(err, cluster.ErrMixedVersions), errors.Is(err, cluster.ErrMajority):
 		code = codes.FailedPrecondition
 	case errors.Is(err, state.ErrMalformed), errors.Is(err, chains.ErrShape):
 		code = codes.InvalidArgument

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -68,6 +69,8 @@ type Coordinator struct {
 	Monitor *monitor.Server
 	// Tracer, if set, is used in place of one for OTLP; the caller closes it.
 	Tracer *tracing.Tracer
+
+	exit func(error) // tests: in place of the end of the process
 }
 
 // stopMost bounds how long calls may take to end when a process stops.
@@ -141,7 +144,8 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: state.NewMachine(),
 		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version, Format: state.Format,
 		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, HandshakeTimeout: c.waits().handshake, Lead: lead, Logger: c.Logger,
-		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) }})
+		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) },
+		Written: func(took time.Duration) { measures.write.Observe(took.Seconds()) }, Stalled: c.stalled})
 	if err != nil {
 		return err
 	}
@@ -221,7 +225,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	mon.Registry.MustRegister(measures, coord, certMetrics{src, httpSrc})
 	mon.Note("security: " + word(src, unsafe))
 	mon.Handle("GET /workers-wanted", http.HandlerFunc(coord.ServeWanted))
-	mon.Started(node.ready)
+	mon.Started(node.Ready)
 	c.Logger.Info("coordinator ready", "id", c.ID, "grpc", advertise, "raft", raftLis.Addr(), "http", httpAddress, "metrics", mon.Address(),
 		"security", word(src, unsafe), "version", version.Version)
 	if c.Ready != nil {
@@ -272,6 +276,17 @@ func stop(s *grpc.Server, h *health.Server) {
 	}
 }
 
+// stalled ends the process for a disk that hangs: whatever it is waited for would
+// wait, too, and the others cannot go on while this one leads.
+func (c Coordinator) stalled(err error) {
+	c.Logger.Error("ending: the other coordinators go on", "error", err)
+	if c.exit != nil {
+		c.exit(err)
+		return
+	}
+	os.Exit(1)
+}
+
 // orListener returns an advertised address, that of the listener if none is
 // given.
 func orListener(advertise string, l net.Listener) string {
@@ -291,18 +306,10 @@ type replica struct {
 func (r *replica) Apply(ctx context.Context, command []byte) (any, error) {
 	began := time.Now()
 	out, _, err := r.Node.ApplyFormat(ctx, state.FormatOf(command), command)
-	if err == nil && r.committed != nil {
-		r.committed(time.Since(began))
+	if r.committed != nil && !errors.Is(err, cluster.ErrNotLeader) {
+		r.committed(time.Since(began)) // also what did not end: it took that long
 	}
 	return out, err
-}
-
-// ready says why the node cannot serve, if so.
-func (r *replica) ready() error {
-	if id, _ := r.Leader(); id == "" {
-		return errors.New("the coordinators have no leader at the moment")
-	}
-	return nil
 }
 
 // Age returns the time since the leader was heard of.

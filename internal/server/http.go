@@ -31,11 +31,12 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve i
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		id, _ := node.Leader()
-		age := node.Age()
-		if id == "" {
+		answer := map[string]any{"leader": id, "applied": node.Applied(), "state_age_seconds": node.Age().Seconds(), "security": security}
+		if err := node.Ready(); err != nil {
+			answer["trouble"] = err.Error()
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		json.NewEncoder(w).Encode(map[string]any{"leader": id, "applied": node.Applied(), "state_age_seconds": age.Seconds(), "security": security})
+		json.NewEncoder(w).Encode(answer)
 	})
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
