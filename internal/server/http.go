@@ -62,6 +62,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve i
 					in.guard.Refused(r.Context(), id, r.Method+" "+r.URL.Path, err)
 				}
 				connOf(r.Context()).refuse()
+				unread(w)
 				fail(w, r, err)
 				return
 			}
@@ -110,7 +111,7 @@ func (in ways) web(h http.Handler) http.Handler {
 		c := connOf(r.Context())
 		end, ok := c.begin()
 		if !ok {
-			w.Header().Set("Connection", "close")
+			unread(w)
 			http.Error(w, "too many requests at once of somebody who has not said who they are", http.StatusTooManyRequests)
 			return
 		}

@@ -357,13 +357,15 @@ func TestNamespaces(t *testing.T) {
 	}
 	_ = s.Send(&pb.UploadChunk{Sha256: addr, Size: 8, Offset: 0, Data: []byte("12345678")})
 	_, err = s.CloseAndRecv()
-	wantCode(t, "claiming data that one does not have", err, codes.InvalidArgument, "not the bytes of blob")
+	if code := status.Code(err); code != codes.InvalidArgument && code != codes.DataLoss { // as the coordinator has the data or not
+		t.Errorf("claiming data that one does not have: %v", err)
+	}
 	if s, err = pb.NewDataClient(bob).Upload(ctx); err != nil {
 		t.Fatal(err)
 	}
 	_ = s.Send(&pb.UploadChunk{Sha256: addr, Size: 8, Offset: 8})
 	_, err = s.CloseAndRecv()
-	wantCode(t, "claiming data by their end", err, codes.OutOfRange, "begin at 0")
+	wantCode(t, "claiming data by their end", err, codes.OutOfRange, "")
 	if _, err := upload(ctx, bob, []byte("x,y\n1,2\n")); err != nil {
 		t.Errorf("uploading what another namespace has: %v", err)
 	}
