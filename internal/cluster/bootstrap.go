@@ -71,14 +71,21 @@ func (n *Node) beat(ctx context.Context, leader Server) error {
 	if err := n.Fault(); err != nil {
 		r.Fault = err.Error()
 	}
+	if c := n.checked.Load(); c != nil {
+		r.Checked = *c
+	}
 	resp, err := n.ask(ctx, leader.Address, r)
 	if err == nil {
 		err = resp.err()
 	}
-	if err == nil {
-		n.caughtUp(resp.Commit)
+	if err != nil {
+		return err
 	}
-	return err
+	n.caughtUp(resp.Commit)
+	if resp.Differs > 0 {
+		n.diverge(resp.Differs)
+	}
+	return nil
 }
 
 // discover asks the peers once, and founds or joins where it can.

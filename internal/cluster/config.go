@@ -88,6 +88,10 @@ type Config struct {
 	StallTimeout time.Duration
 	Stalled      func(error)
 
+	// CheckEvery is how often the members compare their states; default 10 min,
+	// negative never.
+	CheckEvery time.Duration
+
 	// Logger takes raft's messages too. Default: slog.Default().
 	Logger *slog.Logger
 
@@ -126,6 +130,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Logger = c.Logger.With("node", c.ID)
 	orElse(&c.HeartbeatTimeout, time.Second)
+	orElse(&c.CheckEvery, 10*time.Minute)
 	orElse(&c.StallTimeout, 10*c.HeartbeatTimeout)
 	orElse(&c.Format, 1)
 	orElse(&c.HandshakeTimeout, 10*time.Second)

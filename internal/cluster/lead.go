@@ -51,6 +51,9 @@ func (n *Node) lead(ctx context.Context) {
 	n.peers.beginTerm(time.Now())
 	var wg sync.WaitGroup
 	wg.Go(func() { n.housekeep(ctx) })
+	if n.cfg.CheckEvery > 0 {
+		wg.Go(func() { n.checks(ctx) })
+	}
 	if n.cfg.Lead != nil {
 		n.cfg.Lead(ctx)
 	}

@@ -147,13 +147,13 @@ func TestLogStoreAgainstMemory(t *testing.T) {
 
 func FuzzDecodeLog(f *testing.F) {
 	f.Add(encodeLog(&raft.Log{Term: 3, Data: []byte("data"), Extensions: []byte("x"), AppendedAt: time.Unix(1, 2)}))
-	f.Add([]byte{logFormat})
+	f.Add([]byte{sealedFormat})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var l, again raft.Log
-		if decodeLog(b, &l) != nil {
+		if decodeLog(7, b, &l) != nil {
 			return
 		}
-		if err := decodeLog(encodeLog(&l), &again); err != nil || !cmp.Equal(l, again) {
+		if err := decodeLog(7, encodeLog(&l), &again); err != nil || !cmp.Equal(l, again) {
 			t.Errorf("%+v became %+v (%v)", l, again, err)
 		}
 	})

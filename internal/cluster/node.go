@@ -31,8 +31,12 @@ type Node struct {
 
 	writes    *writes
 	proposals writes
-	fault     atomic.Pointer[error]
-	caught    atomic.Bool // it was as far as the leader once
+	stalled   atomic.Pointer[error] // the disk hangs
+	differs   atomic.Pointer[error] // the state is not that of the others
+	caught    atomic.Bool           // it was as far as the leader once
+
+	looking atomic.Bool // at the state, for a check
+	checked atomic.Pointer[checked]
 
 	barrier  atomic.Uint64 // the term whose barrier has been applied here
 	changing sync.Mutex    // held while the leader changes the membership
@@ -67,29 +71,80 @@ func openDisk(cfg Config) (d disk, err error) {
 		return d, err
 	}
 	d.writes = &writes{slowFrom: cfg.HeartbeatTimeout, took: cfg.Written}
-	if d.store, err = openLogStore(filepath.Join(cfg.Dir, "raft.db")); err != nil {
+	if d.store, err = openLogStore(filepath.Join(cfg.Dir, logFile)); err != nil {
 		return d, err
 	}
 	d.store.writes, d.store.seam = d.writes, cfg.seam
 	if d.cache, err = raft.NewLogCache(512, d.store); err != nil {
 		return d, err
 	}
-	if d.state, err = openState(filepath.Join(cfg.Dir, "state.db"), cfg.Machine, cfg.Format); err != nil {
+	if d.state, err = openSound(filepath.Join(cfg.Dir, stateFile), cfg); err != nil {
 		return d, err
 	}
 	d.state.writes, d.state.seam = d.writes, cfg.seam
 	if d.files, err = raft.NewFileSnapshotStoreWithLogger(cfg.Dir, 2, newRaftLogger(cfg.Logger)); err != nil {
 		return d, err
 	}
-	if d.snaps, err = newSnapshotStore(d.files, d.cache); err != nil {
+	if d.snaps, err = newSnapshotStore(d.files, filepath.Join(cfg.Dir, "snapshots"), d.cache, cfg.seam); err != nil {
 		return d, err
 	}
-	return d, d.check()
+	return d, errors.Join(d.check(), d.mend(cfg.Logger))
+}
+
+// The files of a node.
+const (
+	logFile   = "raft.db"
+	stateFile = "state.db"
+)
+
+// openSound opens the state, and a new one in the place of one that is damaged:
+// snapshots and the log make it again.
+func openSound(path string, cfg Config) (*state, error) {
+	halves, err := checkState(path, cfg.Machine)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		cfg.Logger.Error("the state is damaged: it is made anew of the last snapshot and the log", "file", path, "error", err)
+		if err := os.Rename(path, path+".damaged"); err != nil {
+			return nil, err
+		}
+	case err != nil:
+		return nil, fmt.Errorf("cluster: %s: %w", path, err)
+	case halves == 1:
+		cfg.Logger.Warn("one of the state's two first pages is damaged: it goes on from the other one", "file", path)
+	}
+	return openState(path, cfg.Machine, cfg.Format)
+}
+
+// mend drops entries of the log that are damaged, and those before, if they are in
+// a snapshot: nobody here needs them any more.
+func (d disk) mend(log *slog.Logger) error {
+	bad := d.store.damaged
+	if bad == 0 {
+		return nil
+	}
+	snap, err := d.snaps.last()
+	if err != nil {
+		return err
+	}
+	first, err := d.store.FirstIndex()
+	if err != nil {
+		return err
+	}
+	if snap.index < bad {
+		return fmt.Errorf("cluster: %w: entry %d of the log, which no snapshot has", ErrDamaged, bad)
+	}
+	log.Warn("a damaged entry of the log is dropped, with those before: a snapshot has them", "entry", bad)
+	return d.store.DeleteRange(first, bad)
 }
 
 // check refuses a state that is ahead of the log: raft.db was deleted or
-// exchanged, and new entries with old numbers would be passed over.
+// exchanged, and new entries with old numbers would be passed over. It refuses a
+// log that begins after the newest snapshot, too: what lies between is nowhere.
 func (d disk) check() error {
+	first, err := d.store.FirstIndex()
+	if err != nil {
+		return err
+	}
 	last, err := d.store.LastIndex()
 	if err != nil {
 		return err
@@ -98,7 +153,11 @@ func (d disk) check() error {
 	if err != nil {
 		return err
 	}
-	if pos, _ := d.state.applied(); pos.index > max(last, snap.index) {
+	if first > snap.index+1 {
+		return fmt.Errorf("cluster: %w: the log in %s begins at entry %d, and the last snapshot that is whole ends at %d", ErrDamaged, filepath.Dir(d.state.path), first, snap.index)
+	}
+	pos, _ := d.state.applied()
+	if pos.index > max(last, snap.index) {
 		return fmt.Errorf("cluster: %s has applied entry %d but the log ends at %d: the files do not belong together; delete the whole directory and join anew",
 			d.state.path, pos.index, max(last, snap.index))
 	}
@@ -131,6 +190,7 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, writes: d.writes, store: d.store, state: d.state, snaps: d.snaps, troubles: map[string]string{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.state.check = n.look
 	n.peers.init()
 	n.view.init(Server{cfg.ID, cfg.Advertise})
 	if err := n.start(d); err != nil {
@@ -150,7 +210,7 @@ func (n *Node) start(d disk) error {
 		case <-n.ctx.Done():
 			return response{Error: ErrClosed.Error()}
 		}
-	}))
+	}, n.Backup))
 	network := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream:  streamLayer{n.mux},
 		MaxPool: 3,
@@ -181,6 +241,7 @@ func (n *Node) start(d disk) error {
 	n.wg.Go(n.monitor)
 	n.wg.Go(n.keepMembership)
 	n.wg.Go(n.watchDisk)
+	n.wg.Go(n.checkSnapshot)
 	return nil
 }
 
@@ -198,12 +259,39 @@ func (n *Node) Close() error {
 	return n.closeErr
 }
 
+// checkSnapshot reads the newest snapshot, which others may be sent, and takes
+// another if it is damaged.
+func (n *Node) checkSnapshot() {
+	all, err := n.snaps.List()
+	if err != nil || len(all) == 0 {
+		return
+	}
+	_, r, err := n.snaps.Open(all[0].ID)
+	if err == nil {
+		r.Close()
+		return
+	}
+	n.log.Error("the last snapshot is damaged: another one is taken", "snapshot", all[0].ID, "error", err)
+	for sleep(n.ctx, n.cfg.HeartbeatTimeout) {
+		if err := n.Snapshot(n.ctx); err == nil {
+			if now, err := n.snaps.last(); err != nil || now.index > all[0].Index {
+				return
+			}
+		}
+	}
+}
+
 // ID returns the node's name.
 func (n *Node) ID() string { return n.cfg.ID }
 
 // View runs f in a read transaction over the state as applied here, which may
 // be behind the leader's. A long one keeps space from being reused.
-func (n *Node) View(f func(*bbolt.Tx) error) error { return n.state.view(f) }
+func (n *Node) View(f func(*bbolt.Tx) error) error {
+	if n.isDiverged() {
+		return ErrDiverged
+	}
+	return n.state.view(f)
+}
 
 // Applied returns the index of the last entry in the state.
 func (n *Node) Applied() uint64 {

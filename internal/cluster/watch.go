@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -89,8 +90,10 @@ func (n *Node) ProposalAge() time.Duration { return n.proposals.oldest() }
 
 // Fault returns what is wrong with this node, nil for nothing.
 func (n *Node) Fault() error {
-	if err := n.fault.Load(); err != nil {
-		return *err
+	for _, f := range []*atomic.Pointer[error]{&n.stalled, &n.differs} {
+		if err := f.Load(); err != nil {
+			return *err
+		}
 	}
 	return nil
 }
@@ -100,16 +103,16 @@ func (n *Node) watchDisk() {
 	var handed time.Time
 	for sleep(n.ctx, min(n.cfg.StallTimeout/20, n.cfg.HeartbeatTimeout/2)) {
 		age := n.writes.oldest()
-		switch fault := n.Fault(); {
-		case age >= n.cfg.StallTimeout && fault == nil:
+		switch stalled := n.stalled.Load() != nil; {
+		case age >= n.cfg.StallTimeout && !stalled:
 			err := fmt.Errorf("cluster: a write to the disk of %s has not ended for %s", n.cfg.Dir, age.Round(time.Second/10))
-			n.fault.Store(&err)
+			n.stalled.Store(&err)
 			n.log.Error("the disk hangs", "for", age)
 			if n.cfg.Stalled != nil && n.replaceable() {
 				n.cfg.Stalled(err)
 			}
-		case age < n.cfg.StallTimeout && fault != nil:
-			n.fault.Store(nil)
+		case age < n.cfg.StallTimeout && stalled:
+			n.stalled.Store(nil)
 			n.log.Warn("the disk answers again")
 		}
 		if n.IsLeader() && n.writes.isSlow() && time.Since(handed) > n.cfg.StallTimeout {

@@ -29,7 +29,7 @@ func (c *Coordinator) status(err error) error {
 		return badField("spec."+field.Path, field.Error())
 	case errors.Is(err, cluster.ErrNotLeader):
 		return c.notLeader()
-	case errors.Is(err, cluster.ErrUnknownOutcome), errors.Is(err, cluster.ErrClosed):
+	case errors.Is(err, cluster.ErrUnknownOutcome), errors.Is(err, cluster.ErrClosed), errors.Is(err, cluster.ErrDiverged):
 		code = codes.Unavailable
 	case errors.Is(err, cluster.ErrNoMember):
 		code = codes.NotFound
