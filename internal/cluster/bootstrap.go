@@ -74,6 +74,10 @@ func (n *Node) beat(ctx context.Context, leader Server) error {
 	if c := n.checked.Load(); c != nil {
 		r.Checked = *c
 	}
+	if n.cfg.Room != nil {
+		room := n.cfg.Room()
+		r.Room = &room
+	}
 	resp, err := n.ask(ctx, leader.Address, r)
 	if err == nil {
 		err = resp.err()

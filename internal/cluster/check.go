@@ -131,7 +131,7 @@ func (n *Node) compare(id string, its checked) uint64 {
 		voters++
 		if c := told[string(s.ID)]; c.Index == its.Index && c.Version == its.Version {
 			sums[c.Sum]++
-		} else if b, ok := n.peers.last(string(s.ID)); ok && time.Since(b.at) < n.silence() {
+		} else if since, _ := n.peers.silentSince(string(s.ID)); time.Since(since) < n.silence() {
 			silent++ // it will say
 		}
 	}
@@ -141,18 +141,20 @@ func (n *Node) compare(id string, its checked) uint64 {
 			right = sum
 		}
 	}
+	if was := n.differs.Load(); right != "" && mine.Sum == right && was != nil && *was == errNoMajority {
+		n.differs.CompareAndSwap(was, nil)
+	}
+	begun := n.barrier.Load() == n.raft.CurrentTerm() // else a new leader, who has heard of few
 	switch {
 	case right != "" && mine.Sum != right:
 		n.diverge(its.Index)
 	case right != "" && its.Sum != right, right == "" && its.Sum == damagedSum && mine.Sum != damagedSum:
 		return its.Index
-	case right == "" && silent == 0 && its.Sum != mine.Sum:
+	case right == "" && silent == 0 && begun && its.Sum != mine.Sum:
 		err := errNoMajority
 		if n.differs.CompareAndSwap(nil, &err) {
 			n.log.Error("the states differ, and nobody knows which is right", "index", its.Index)
 		}
-	case right != "" && sums[right] == voters && n.Fault() == errNoMajority:
-		n.differs.Store(nil)
 	}
 	return 0
 }

@@ -92,6 +92,10 @@ type Config struct {
 	// negative never.
 	CheckEvery time.Duration
 
+	// Room, if set, returns the bytes that this node's disk has for more. It must
+	// return at once.
+	Room func() int64
+
 	// Logger takes raft's messages too. Default: slog.Default().
 	Logger *slog.Logger
 

@@ -38,6 +38,7 @@ type request struct {
 	Slow     bool     `json:"slow,omitempty"`  // the disk is
 	Fault    string   `json:"fault,omitempty"` // what is wrong
 	Checked  checked  `json:"checked,omitzero"`
+	Room     *int64   `json:"room,omitempty"` // bytes that the disk has for more, if that is known
 	NonVoter bool     `json:"non_voter,omitempty"`
 	Auto     bool     `json:"auto,omitempty"` // joining by itself, not by somebody's will
 	View     []Server `json:"view,omitempty"`

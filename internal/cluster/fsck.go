@@ -8,7 +8,12 @@ import (
 	"hash/crc32"
 	"hash/fnv"
 	"io"
+	"io/fs"
+	"log/slog"
 	"os"
+	"path/filepath"
+
+	"go.etcd.io/bbolt"
 )
 
 // bbolt keeps no checksums but of its two meta pages, and takes whatever its pages
@@ -55,27 +60,75 @@ type boltFile struct {
 	io.ReaderAt
 	page  int64 // bytes
 	pages uint64
+	used  int64 // bytes
 	seen  map[uint64]bool
 	visit func(path [][]byte, key, value []byte) error
 }
 
 // lookThrough reads every page of a bbolt file that is in use, and calls visit with
 // every key and its value, and with the names of the buckets that it is in, in
-// order. halves is how many of the two meta pages are right: with one, the file may
-// be that of the transaction before the last.
-func lookThrough(path string, visit func(path [][]byte, key, value []byte) error) (halves int, err error) {
+// order. The sight tells what the file is otherwise.
+func lookThrough(path string, visit func(path [][]byte, key, value []byte) error) (sight, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, err
+		return sight{}, err
 	}
 	defer f.Close()
 	b := &boltFile{ReaderAt: f, seen: map[uint64]bool{}, visit: visit}
 	root, halves, err := b.meta()
-	if err != nil {
-		return halves, err
+	if err == nil {
+		err = b.walk(root, nil, nil, nil)
 	}
-	return halves, b.walk(root, nil, nil, nil)
+	return sight{halves, b.used}, err
 }
+
+// sight is what a file is.
+type sight struct {
+	// halves is how many of the two meta pages are right: with one, the file may be
+	// that of the transaction before the last.
+	halves int
+	used   int64 // bytes
+}
+
+// shrink writes a file anew that is large and mostly free: bbolt never gives space
+// back.
+func shrink(path string, used int64, log *slog.Logger) error {
+	st, err := os.Stat(path)
+	if err != nil || st.Size() < shrinkFrom || used > st.Size()/2 {
+		return err
+	}
+	db, err := openBolt(path, 0)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	tmp := path + ".small"
+	defer os.Remove(tmp) // gone by then unless something failed
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	small, err := openBolt(tmp, 0)
+	if err != nil {
+		return err
+	}
+	if err = bbolt.Compact(small, db, 64<<20); err == nil {
+		err = small.Sync()
+	}
+	if err = errors.Join(err, small.Close()); err == nil {
+		err = errors.Join(os.Rename(tmp, path), syncDir(filepath.Dir(path)))
+	}
+	if noSpace(err) {
+		log.Warn("there is no room to make a file smaller", "file", path)
+		return nil
+	}
+	if err == nil {
+		log.Info("a file was mostly free, and is smaller", "file", path, "from", st.Size(), "used", used)
+	}
+	return err
+}
+
+// shrinkFrom is how large a file has to be for that.
+const shrinkFrom = 64 << 20
 
 // meta finds the newest of the two meta pages.
 func (b *boltFile) meta() (root uint64, halves int, err error) {
@@ -126,6 +179,7 @@ func (b *boltFile) walk(id uint64, path [][]byte, lo, hi []byte) error {
 	if own := binary.LittleEndian.Uint64(head); own != id || size > int64(b.pages-id)*b.page {
 		return damaged("page %d calls itself %d", id, own)
 	}
+	b.used += size
 	text := make([]byte, size)
 	if _, err := b.ReadAt(text, int64(id)*b.page); err != nil {
 		return damaged("page %d cannot be read: %v", id, err)

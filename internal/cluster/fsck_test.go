@@ -41,7 +41,7 @@ func contentsOf(t *testing.T, path string) (out []string) {
 }
 
 func looked(path string) (out []string, halves int, err error) {
-	halves, err = lookThrough(path, func(path [][]byte, key, value []byte) error {
+	is, err := lookThrough(path, func(path [][]byte, key, value []byte) error {
 		at := ""
 		for _, p := range path {
 			at += string(p) + "/"
@@ -49,7 +49,7 @@ func looked(path string) (out []string, halves int, err error) {
 		out = append(out, fmt.Sprintf("%s%s=%x", at, key, value))
 		return nil
 	})
-	return out, halves, err
+	return out, is.halves, err
 }
 
 // someFile writes a bbolt file with buckets within buckets, large values, and what

@@ -19,6 +19,7 @@ type beat struct {
 	applied uint64
 	slow    bool   // its disk is
 	fault   string // what is wrong with it
+	room    *int64 // bytes that its disk has for more, if that is known
 }
 
 // peers is the leader's memory of the others, in its memory only: a new leader
@@ -127,7 +128,7 @@ func (n *Node) heard(ctx context.Context, r request) error {
 	if _, err := n.find(r.From.ID); err != nil {
 		return err
 	}
-	n.peers.hear(r.From.ID, beat{at: time.Now(), applied: r.Applied, slow: r.Slow, fault: r.Fault})
+	n.peers.hear(r.From.ID, beat{at: time.Now(), applied: r.Applied, slow: r.Slow, fault: r.Fault, room: r.Room})
 	return n.record(ctx, r)
 }
 

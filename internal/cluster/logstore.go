@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"time"
 
@@ -50,8 +51,11 @@ func (s *logStore) update(point string, f func(*bbolt.Tx) error) error {
 	return s.seam.at(point + " done")
 }
 
-func openLogStore(path string) (*logStore, error) {
-	bad, err := checkLog(path)
+func openLogStore(path string, log *slog.Logger) (*logStore, error) {
+	bad, used, err := checkLog(path)
+	if err == nil && used > 0 {
+		err = shrink(path, used, log)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %s: %w", path, err)
 	}
@@ -75,15 +79,16 @@ func openLogStore(path string) (*logStore, error) {
 }
 
 // checkLog looks through the file of a log that nobody has open, and returns the
-// last of its entries that is damaged. Any other damage is an error.
-func checkLog(path string) (bad uint64, err error) {
+// last of its entries that is damaged, and the bytes in use. Any other damage is an
+// error.
+func checkLog(path string) (bad uint64, used int64, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return 0, 0, nil
 	}
 	var before uint64
 	marked := false
 	var stable [][2][]byte
-	halves, err := lookThrough(path, func(path [][]byte, key, value []byte) error {
+	sight, err := lookThrough(path, func(path [][]byte, key, value []byte) error {
 		switch {
 		case len(path) == 1 && bytes.Equal(path[0], stableBucket):
 			marked = marked || bytes.Equal(key, sealedKey)
@@ -102,7 +107,7 @@ func checkLog(path string) (bad uint64, err error) {
 		}
 		return nil
 	})
-	if err == nil && halves < 2 {
+	if err == nil && sight.halves < 2 {
 		err = damaged("what was written last may be missing: one of its two first pages is not right")
 	}
 	for _, s := range stable {
@@ -110,7 +115,7 @@ func checkLog(path string) (bad uint64, err error) {
 			err = damaged("its term and vote: %v", bad)
 		}
 	}
-	return bad, err
+	return bad, sight.used, err
 }
 
 // sealedKey says that the values beside it carry checksums.

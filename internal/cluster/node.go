@@ -71,7 +71,7 @@ func openDisk(cfg Config) (d disk, err error) {
 		return d, err
 	}
 	d.writes = &writes{slowFrom: cfg.HeartbeatTimeout, took: cfg.Written}
-	if d.store, err = openLogStore(filepath.Join(cfg.Dir, logFile)); err != nil {
+	if d.store, err = openLogStore(filepath.Join(cfg.Dir, logFile), cfg.Logger); err != nil {
 		return d, err
 	}
 	d.store.writes, d.store.seam = d.writes, cfg.seam
@@ -81,7 +81,7 @@ func openDisk(cfg Config) (d disk, err error) {
 	if d.state, err = openSound(filepath.Join(cfg.Dir, stateFile), cfg); err != nil {
 		return d, err
 	}
-	d.state.writes, d.state.seam = d.writes, cfg.seam
+	d.state.writes, d.state.seam, d.state.log = d.writes, cfg.seam, cfg.Logger
 	if d.files, err = raft.NewFileSnapshotStoreWithLogger(cfg.Dir, 2, newRaftLogger(cfg.Logger)); err != nil {
 		return d, err
 	}
@@ -100,7 +100,7 @@ const (
 // openSound opens the state, and a new one in the place of one that is damaged:
 // snapshots and the log make it again.
 func openSound(path string, cfg Config) (*state, error) {
-	halves, err := checkState(path, cfg.Machine)
+	sight, err := checkState(path, cfg.Machine)
 	switch {
 	case errors.Is(err, ErrDamaged):
 		cfg.Logger.Error("the state is damaged: it is made anew of the last snapshot and the log", "file", path, "error", err)
@@ -109,8 +109,13 @@ func openSound(path string, cfg Config) (*state, error) {
 		}
 	case err != nil:
 		return nil, fmt.Errorf("cluster: %s: %w", path, err)
-	case halves == 1:
+	case sight.halves == 1:
 		cfg.Logger.Warn("one of the state's two first pages is damaged: it goes on from the other one", "file", path)
+	}
+	if err == nil && sight.used > 0 {
+		if err := shrink(path, sight.used, cfg.Logger); err != nil {
+			return nil, fmt.Errorf("cluster: %s: %w", path, err)
+		}
 	}
 	return openState(path, cfg.Machine, cfg.Format)
 }
@@ -190,7 +195,7 @@ func Open(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, writes: d.writes, store: d.store, state: d.state, snaps: d.snaps, troubles: map[string]string{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	n.state.check = n.look
+	n.state.check, n.state.stop = n.look, n.ctx.Done()
 	n.peers.init()
 	n.view.init(Server{cfg.ID, cfg.Advertise})
 	if err := n.start(d); err != nil {

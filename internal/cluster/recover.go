@@ -30,7 +30,7 @@ func Recover(cfg Config, servers []Server) (err error) {
 		cfg.Logger = slog.Default()
 	}
 	cfg, _ = cfg.withDefaults() // a stopped node has no listener
-	if _, bad := checkLog(filepath.Join(cfg.Dir, logFile)); errors.Is(bad, ErrDamaged) {
+	if _, _, bad := checkLog(filepath.Join(cfg.Dir, logFile)); errors.Is(bad, ErrDamaged) {
 		return withoutLog(cfg, servers, bad)
 	}
 	d, err := openDisk(cfg)
@@ -63,7 +63,7 @@ func withoutLog(cfg Config, servers []Server, why error) (err error) {
 	}
 	d := disk{writes: &writes{}}
 	defer func() { err = errors.Join(err, d.close()) }()
-	if d.store, err = openLogStore(old); err != nil {
+	if d.store, err = openLogStore(old, cfg.Logger); err != nil {
 		return err
 	}
 	if d.state, err = openState(filepath.Join(cfg.Dir, stateFile), cfg.Machine, cfg.Format); err != nil {

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
@@ -121,6 +123,9 @@ type state struct {
 	machine Machine
 	writes  *writes
 	seam    seam
+	log     *slog.Logger
+	stop    <-chan struct{} // the node ends
+	full    func()          // ends the wait for room on the disk, nil if there is none; its goroutine only
 
 	// mu guards the fields below. Only the goroutine that applies and restores
 	// changes them.
@@ -167,12 +172,12 @@ func verify(m Machine, path [][]byte, key, value []byte) error {
 }
 
 // checkState looks through a file of the state that nobody has open.
-func checkState(path string, m Machine) (halves int, err error) {
+func checkState(path string, m Machine) (sight, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return 2, nil
+		return sight{halves: 2}, nil
 	}
 	var own ownSums
-	halves, err = lookThrough(path, func(path [][]byte, key, value []byte) error {
+	is, err := lookThrough(path, func(path [][]byte, key, value []byte) error {
 		if len(path) > 0 && bytes.Equal(path[0], ownBucket) {
 			return own.note(path, key, value)
 		}
@@ -181,7 +186,7 @@ func checkState(path string, m Machine) (halves int, err error) {
 	if err == nil {
 		err = own.check()
 	}
-	return halves, err
+	return is, err
 }
 
 func openState(path string, m Machine, knows uint64) (*state, error) {
@@ -375,7 +380,15 @@ func (s *state) applyAll(logs []*raft.Log) []any {
 	rejected := make([]bool, len(logs))
 	for {
 		i, err := s.try(logs, results, rejected)
-		if err != nil {
+		switch {
+		case noSpace(err) && s.waitForRoom(err):
+			continue
+		case noSpace(err): // the node ends: the entries are applied when it is opened again
+			for i := range results {
+				results[i] = ErrUnknownOutcome
+			}
+			return results
+		case err != nil:
 			panic(fmt.Errorf("cluster: cannot apply entry %d to %s: %w", last.Index, s.path, err))
 		}
 		if i < 0 {
@@ -383,9 +396,38 @@ func (s *state) applyAll(logs []*raft.Log) []any {
 		}
 		rejected[i] = true
 	}
+	s.hasRoom()
 	s.moved(position{last.Index, last.Term}, nil)
 	return results
 }
+
+// waitForRoom waits a moment for room on the disk: what is committed has to be
+// applied, and can be once there is room. As long as there is none a write is under
+// way, as for a disk that hangs. False says that the node ends.
+func (s *state) waitForRoom(err error) bool {
+	if s.full == nil {
+		s.full = s.writes.begin()
+		s.log.Error("there is no room for the state: waiting for some", "file", s.path, "error", err)
+	}
+	select {
+	case <-time.After(roomWait):
+		return true
+	case <-s.stop:
+		return false
+	}
+}
+
+// hasRoom notes that a write went through.
+func (s *state) hasRoom() {
+	if s.full != nil {
+		s.full()
+		s.full = nil
+		s.log.Warn("there is room for the state again", "file", s.path)
+	}
+}
+
+// roomWait is the pause between attempts to write to a disk that is full.
+const roomWait = 200 * time.Millisecond
 
 var errRejected = errors.New("command rejected")
 

@@ -3,11 +3,14 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
 )
 
 // A leader whose disk does not answer goes on to lead: raft's heartbeats are other
@@ -148,4 +151,46 @@ func (n *Node) handOver() {
 		}
 		n.log.Warn("it does not lead", "id", s.ID, "error", err)
 	}
+}
+
+// Room returns how many bytes more the disks of a majority of the voters have room
+// for, this node's among them, as far as they have told this node, which leads.
+func (n *Node) Room() int64 {
+	if n.cfg.Room == nil {
+		return math.MaxInt64
+	}
+	mine := n.cfg.Room()
+	var rooms []int64
+	for _, s := range n.configuration() {
+		room := int64(math.MaxInt64) // who has not told has enough
+		if b, ok := n.peers.last(string(s.ID)); ok && b.room != nil {
+			room = *b.room
+		}
+		if string(s.ID) == n.cfg.ID {
+			room = mine
+		}
+		if s.Suffrage == raft.Voter {
+			rooms = append(rooms, room)
+		}
+	}
+	if len(rooms) == 0 {
+		return mine
+	}
+	slices.Sort(rooms)
+	return min(mine, rooms[(len(rooms)-1)/2])
+}
+
+// FreeInFiles returns the bytes of the node's files that are free for what comes:
+// the files never shrink while they are open.
+func (n *Node) FreeInFiles() int64 {
+	free := func(db *bbolt.DB) int64 {
+		s := db.Stats()
+		return int64(s.FreePageN+s.PendingPageN) * int64(db.Info().PageSize)
+	}
+	g, err := n.state.acquire()
+	if err != nil {
+		return 0
+	}
+	defer g.readers.Done()
+	return free(g.db) + free(n.store.db)
 }

@@ -70,7 +70,8 @@ type Coordinator struct {
 	// Tracer, if set, is used in place of one for OTLP; the caller closes it.
 	Tracer *tracing.Tracer
 
-	exit func(error) // tests: in place of the end of the process
+	exit func(error)           // tests: in place of the end of the process
+	free func() (int64, error) // tests: in place of the bytes that the disk has free
 }
 
 // stopMost bounds how long calls may take to end when a process stops.
@@ -129,6 +130,10 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	dial := rpc.Dialer(src.Credentials(identity.Coordinator), c.dialOptions(src == nil, func() string { return coord.NodeKey() })...)
 	node := &replica{}
 	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
+	if c.free == nil {
+		c.free = func() (int64, error) { return blob.DiskFree(c.Dir) }
+	}
+	room := newRoom(node, c.free, c.DiskReserve, c.Logger)
 	coord, err = coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
 		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks, LogBytes: c.LogBytes, Tracer: tracer})
 	if err != nil {
@@ -145,7 +150,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version, Format: state.Format,
 		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, HandshakeTimeout: c.waits().handshake, Lead: lead, Logger: c.Logger,
 		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) },
-		Written: func(took time.Duration) { measures.write.Observe(took.Seconds()) }, Stalled: c.stalled})
+		Written: func(took time.Duration) { measures.write.Observe(took.Seconds()) }, Stalled: c.stalled, Room: room.bytes.Load})
 	if err != nil {
 		return err
 	}
@@ -181,13 +186,14 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
 		coordinator.RegisterCluster(s, node.Node)
-	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
+	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward, room.admit}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup
 	failed := make(chan error, 3)
 	wg.Go(func() { failed <- s.Serve(grpcLis) })
 	syncing, cancel := context.WithCancel(ctx)
 	wg.Go(func() { data.Sync(syncing) })
 	wg.Go(func() { guard.Run(syncing) })
+	wg.Go(func() { room.run(syncing) })
 	wg.Go(func() { c.watch(syncing, src, unsafe, c.Logger) })
 	if httpSrc != src {
 		wg.Go(func() { httpSrc.Watch(syncing) })

@@ -1561,13 +1561,12 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x13ListWorkersResponse\x12+\n" +
 	"\aworkers\x18\x01 \x03(\v2\x11.ulisse.v1.WorkerR\aworkers\"\x1e\n" +
 	"\fDrainRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id2\xc5\x03\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id2\xc9\x03\n" +
 	"\aWorkers\x12O\n" +
-	"\aConnect\x12\x18.ulisse.v1.WorkerMessage\x1a\x1d.ulisse.v1.CoordinatorMessage\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01\x12H\n" +
-	"\x06Report\x12\x18.ulisse.v1.ReportRequest\x1a\x19.ulisse.v1.ReportResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x028\x01\x12E\n" +
-	"\x05Await\x12\x17.ulisse.v1.AwaitRequest\x1a\x18.ulisse.v1.AwaitResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x028\x01\x12@\n" +
-	"\x03Log\x12\x15.ulisse.v1.LogRequest\x1a\x16.ulisse.v1.LogResponse\"\n" +
-	"\x8a\xe3\x18\x06\x1a\x02\x02\x018\x01\x12S\n" +
+	"\aConnect\x12\x18.ulisse.v1.WorkerMessage\x1a\x1d.ulisse.v1.CoordinatorMessage\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01\x12J\n" +
+	"\x06Report\x12\x18.ulisse.v1.ReportRequest\x1a\x19.ulisse.v1.ReportResponse\"\v\x8a\xe3\x18\a\x1a\x01\x028\x01H\x02\x12E\n" +
+	"\x05Await\x12\x17.ulisse.v1.AwaitRequest\x1a\x18.ulisse.v1.AwaitResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x028\x01\x12B\n" +
+	"\x03Log\x12\x15.ulisse.v1.LogRequest\x1a\x16.ulisse.v1.LogResponse\"\f\x8a\xe3\x18\b\x1a\x02\x02\x018\x01H\x02\x12S\n" +
 	"\x04List\x12\x1d.ulisse.v1.ListWorkersRequest\x1a\x1e.ulisse.v1.ListWorkersResponse\"\f\x8a\xe3\x18\b\b\x01\x1a\x02\x02\x018\x01\x12A\n" +
 	"\x05Drain\x12\x17.ulisse.v1.DrainRequest\x1a\x11.ulisse.v1.Worker\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
