@@ -30,6 +30,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/sgld"
 )
 
 // posterior is a data set with a model, and how long its oracle runs.
@@ -149,10 +150,10 @@ func (p *posterior) run(sampler, solver string, draws int) (*chains.Run, error) 
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	plan := chains.NewPlan(s, pr.Model.Names())
+	plan := s.Plan(pr.Model.Names(), len(pr.Y))
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Driver: driver.New(driver.Config{Spec: s, Problem: pr, Plan: &plan, Budget: budget,
-			Operator: func(int) driver.Operator { return cmvp.New(pr.Inputs, pr.Model.Family, budget) }})})
+			Operator: func(int) driver.Operator { return cmvp.New(pr.Inputs, pr.Covariance, budget) }})})
 	return r, err
 }
 
@@ -196,8 +197,10 @@ func row(name string, r *chains.Run, oracle []truth, seconds float64) {
 			name += fmt.Sprintf(" (noise allows %.2f)", t.Step)
 		}
 	}
-	if f := r.Chains[0].State.SGLD; f != nil {
-		name += fmt.Sprintf(", ε = %.2g", f.Frozen)
+	if r.Plan.Method == "sgld" {
+		if st, err := sgld.ReadSGLDState(r.Chains[0].State.Memory, r.Plan.Params()); err == nil {
+			name += fmt.Sprintf(", ε = %.2g", st.Frozen)
+		}
 	}
 	fmt.Printf("| %s | %s | %d | %.2g | %.3g | %.3g | %+.2f ± %.2f (%s) | %.2f ± %.2f (%s) |\n", name, settings, kept, ess/float64(kept),
 		1000*ess/(share*float64(cost.Products)), ess/(share*seconds), shift, shiftErr, which, ratio, ratioErr, whichSD)

@@ -53,9 +53,9 @@ func (p *posterior) oracle(known string) ([]truth, error) {
 			cov.SetSym(i, j, stat.Covariance(columns[i], columns[j], nil))
 		}
 	}
-	proposal, ok := sgld.NewMetropolis(nil, cov, mean, false)
-	if !ok {
-		return nil, fmt.Errorf("the covariance of the pilot's draws is not positive definite")
+	proposal, err := sgld.NewMetropolis(nil, cov, mean, false)
+	if err != nil {
+		return nil, fmt.Errorf("the covariance of the pilot's draws: %w", err)
 	}
 
 	s, err := p.spec("{}", "{}", 500)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -20,6 +21,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/server"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -84,50 +86,57 @@ func (n *node) job(ctx context.Context, id string, draws, batch int) error {
 	if err != nil {
 		return err
 	}
-	plan := chains.NewPlan(spec, []string{"sigma", "tau", "lambda"})
+	plan := spec.Plan([]string{"sigma", "tau", "lambda"}, 1000)
 	run := chains.New(plan)
 	apply := func(c state.Command) error {
-		c.Time = time.Now().UTC()
-		text, err := c.Encode()
+		text, err := state.Encode(time.Now().UTC(), c)
 		if err == nil {
 			_, _, err = n.Apply(ctx, text)
 		}
 		return err
 	}
 	decide := func(e chains.Event, sha string) error {
-		return apply(state.Command{Decide: &state.Decide{Job: id, Event: e, DrawsSHA256: sha, Final: &state.Final{Draws: draws, RHat: 1.01, ESS: 1000}}})
+		text, err := e.Encode()
+		if err != nil {
+			return err
+		}
+		return apply(&state.Decide{Job: id, Event: text, DrawsSHA256: sha, Final: &state.Final{Draws: draws, RHat: 1.01, ESS: 1000}})
+	}
+	hand := func(chain int, events ...chains.Event) error {
+		encoded, err := state.EncodeEvents(events...)
+		if err != nil {
+			return err
+		}
+		return apply(&state.Report{Job: id, Chain: chain, Attempt: 1, Events: encoded})
 	}
 	prepared := chains.Event{Prepared: &chains.Prepared{Psi: numbers(3), Cov: identity(), ProbeCov: identity(),
 		Starts: [][]float64{numbers(3), numbers(3), numbers(3), numbers(3)}, Cost: cost(20)}}
-	place := &state.Place{Job: id, Places: []state.Moved{{Chain: 1, Worker: "worker-1"}, {Chain: 2, Worker: "worker-2"},
+	place := &state.Place{Job: id, Places: []state.Move{{Chain: 1, Worker: "worker-1"}, {Chain: 2, Worker: "worker-2"},
 		{Chain: 3, Worker: "worker-3"}, {Chain: 4, Worker: "worker-4"}}}
 	info := &dataset.Info{Rows: 500, InputNames: []string{"x1", "x2", "x3"}, Target: "y",
 		XScale: make([]dataset.Scale, 3), SHA256: fmt.Sprintf("%064x", 1)}
 	for _, c := range []state.Command{
-		{Submit: &state.Submit{ID: id, Name: spec.Name, ClientID: "client-" + id, Spec: string(text), Chains: plan.Chains}},
-		{Place: &state.Place{Job: id, Places: []state.Moved{{Chain: 0, Worker: "worker-1"}}}},
-		{Loaded: &state.Loaded{Job: id, Attempt: 1, Info: info, Plan: &plan, InstructionSet: "avx512"}},
-		{Report: &state.Report{Job: id, Attempt: 1, Events: []chains.Event{prepared}}},
-		{Place: place},
+		&state.Submit{ID: id, Name: spec.Name, ClientID: "client-" + id, Spec: string(text), Chains: plan.Chains},
+		&state.Place{Job: id, Places: []state.Move{{Chain: 0, Worker: "worker-1"}}},
+		&state.Loaded{Job: id, Attempt: 1, Info: info, Plan: &plan, InstructionSet: "avx512"},
 	} {
 		if err := apply(c); err != nil {
 			return err
 		}
 	}
-	if err := run.Apply(prepared); err != nil {
+	if err := errors.Join(run.Apply(prepared), hand(0, prepared), apply(place)); err != nil {
 		return err
 	}
 	for run.Phase == chains.Warmup || run.MinDraws() < draws {
 		if run.AtBarrier() {
-			s, err := chains.Adapt(run)
+			e, err := sampler.Adapt(run)
 			if err != nil {
 				return err
 			}
-			e := chains.Event{Settings: s}
-			if err := run.Apply(e); err != nil {
+			if err := run.Apply(*e); err != nil {
 				return err
 			}
-			if err := decide(e, ""); err != nil {
+			if err := decide(*e, ""); err != nil {
 				return err
 			}
 		}
@@ -143,7 +152,7 @@ func (n *node) job(ctx context.Context, id string, draws, batch int) error {
 			if len(events) == 0 {
 				continue
 			}
-			if err := apply(state.Command{Report: &state.Report{Job: id, Chain: c, Attempt: 1, Events: events}}); err != nil {
+			if err := hand(c, events...); err != nil {
 				return err
 			}
 		}

@@ -155,8 +155,8 @@ func (p *product) ours(f kernel.Family, precision string) ([][]float64, timing, 
 	if err := budget.Acquire(ctx); err != nil {
 		return nil, timing{}, err
 	}
-	op := cmvp.New(cmvp.NewInputs(p.N, p.D, p.x), f, budget)
-	op.Set(kernel.Params{Sigma: 1, Tau: []float64{p.Tau}})
+	op := cmvp.New(kernel.NewInputs(p.N, p.D, p.x), kernel.Single(f, p.D, false), budget)
+	op.Set([]float64{1, p.Tau}, []float64{0})
 	mul := op.Mul
 	if precision == "float32" {
 		mul = op.MulSingle

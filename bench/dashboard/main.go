@@ -95,8 +95,7 @@ func (n *node) Apply(_ context.Context, command []byte) (out any, err error) {
 
 // do applies a command.
 func (n *node) do(c state.Command) error {
-	c.Time = time.Now().UTC()
-	text, err := c.Encode()
+	text, err := state.Encode(time.Now().UTC(), c)
 	if err != nil {
 		return err
 	}
@@ -126,36 +125,37 @@ func (n *node) fill(i, nchains, draws int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plan := chains.NewPlan(s, m.Names())
+	plan := s.Plan(m.Names(), 1000)
 	info := &dataset.Info{Rows: 1000, SHA256: id, InputNames: []string{"a", "b", "c"}, XScale: make([]dataset.Scale, 3), YScale: dataset.Scale{SD: 1}, Target: "y"}
-	places := []state.Moved{{Chain: 0, Worker: "w"}}
+	places := []state.Move{{Chain: 0, Worker: "w"}}
 	for c := range nchains {
-		places = append(places, state.Moved{Chain: c + 1, Worker: "w"})
+		places = append(places, state.Move{Chain: c + 1, Worker: "w"})
 	}
 	prep := &chains.Prepared{Psi: make([]float64, 3), Cov: []float64{1, 0, 0, 0, 1, 0, 0, 0, 1}}
 	for range nchains {
 		prep.Starts = append(prep.Starts, make([]float64, 3))
 	}
 	for _, c := range []state.Command{
-		{Submit: &state.Submit{ID: id, Name: s.Name, Spec: string(text), Chains: nchains}},
-		{Place: &state.Place{Job: id, Places: places}},
-		{Loaded: &state.Loaded{Job: id, Attempt: 1, Info: info, Plan: &plan, InstructionSet: "avx512"}},
-		{Report: &state.Report{Job: id, Attempt: 1, Events: []chains.Event{{Prepared: prep}}}},
+		&state.Submit{ID: id, Name: s.Name, Spec: string(text), Chains: nchains},
+		&state.Place{Job: id, Places: places},
+		&state.Loaded{Job: id, Attempt: 1, Info: info, Plan: &plan, InstructionSet: "avx512"},
 	} {
 		if err := n.do(c); err != nil {
 			return "", fmt.Errorf("%s: %w", id, err)
 		}
 	}
 	run := chains.New(plan)
-	if err := run.Apply(chains.Event{Prepared: prep}); err != nil {
-		return "", err
-	}
 	report := func(c int, e chains.Event) error {
-		return errors.Join(run.Apply(e), n.do(state.Command{Report: &state.Report{Job: id, Chain: c, Attempt: 1, Events: []chains.Event{e}}}))
+		text, err := e.Encode()
+		return errors.Join(err, run.Apply(e), n.do(&state.Report{Job: id, Chain: c, Attempt: 1, Events: [][]byte{text}}))
+	}
+	if err := report(0, chains.Event{Prepared: prep}); err != nil {
+		return "", err
 	}
 	for w := range len(plan.Windows) + 1 {
 		e := chains.Event{Settings: &chains.Settings{Window: w, C: prep.Cov, Probes: 4, Step: 0.8, Budget: 0.4}}
-		if err := errors.Join(run.Apply(e), n.do(state.Command{Decide: &state.Decide{Job: id, Event: e}})); err != nil {
+		text, err := e.Encode()
+		if err := errors.Join(err, run.Apply(e), n.do(&state.Decide{Job: id, Event: text})); err != nil {
 			return "", err
 		}
 		for c := 1; c <= nchains && w < len(plan.Windows); c++ {
@@ -213,7 +213,7 @@ func run() error {
 			return err
 		}
 		if i%2 == 0 {
-			if err := n.do(state.Command{Fail: &state.Fail{Job: id, Message: "ended"}}); err != nil {
+			if err := n.do(&state.Fail{Job: id, Message: "ended"}); err != nil {
 				return err
 			}
 		}
@@ -222,7 +222,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	coord, err := coordinator.New(coordinator.Config{Node: n, Dir: dir})
+	coord, err := coordinator.New(coordinator.Config{Node: n, Machine: n.machine, Dir: dir})
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 )
 
 type config struct {
@@ -162,7 +163,7 @@ func (c *config) measure(ctx context.Context) error {
 	for i := range p {
 		settings.C[i*p+i] = 1e-8 // a step that goes nowhere
 	}
-	plan := chains.NewPlan(spec, problem.Model.Names())
+	plan := spec.Plan(problem.Model.Names(), len(problem.Y))
 
 	var rows []*row
 	var gradients []func(iter int) error
@@ -182,11 +183,11 @@ func (c *config) measure(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				var last driver.Observation
+				var last runlog.Observation
 				d := driver.New(driver.Config{Spec: &spec, Problem: problem, Plan: &plan, Budget: budget,
-					Observe: func(o driver.Observation) { last = o },
+					Observe: func(o runlog.Observation) { last = o },
 					Operator: func(int) driver.Operator {
-						op := cmvp.New(problem.Inputs, problem.Model.Family, budget)
+						op := cmvp.New(problem.Inputs, problem.Covariance, budget)
 						if cache != nil {
 							cache.Apply(op)
 						}
@@ -202,7 +203,7 @@ func (c *config) measure(ctx context.Context) error {
 				for _, tolerance := range tolerances {
 					// The preconditioner is the driver's, whatever the tolerance; a
 					// chain takes it from the specification at its first gradient.
-					ch, err := d.NewChain(&chains.Prepared{Psi: psi}, 1)
+					ch, err := d.NewChain(ctx, &chains.Prepared{Psi: psi}, 1)
 					if err != nil {
 						return err
 					}

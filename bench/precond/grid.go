@@ -48,7 +48,7 @@ func (s *settings) grid(ctx context.Context) error {
 		}
 		n := d.N()
 		rank := int(math.Round(math.Sqrt(float64(n))))
-		op := cmvp.New(d.X, kernel.RBF, s.budget)
+		op := cmvp.New(d.X, kernel.Single(kernel.RBF, d.D(), false), s.budget)
 		if s.cache {
 			op.SetCache(cmvp.CacheBytes(n, false), 0)
 		}
@@ -59,7 +59,7 @@ func (s *settings) grid(ctx context.Context) error {
 			for _, ell := range lengthscales {
 				fmt.Printf(" λ=%.0e ℓ=%g |", lambda, ell)
 				panel.Cols = append(panel.Cols, fmt.Sprintf("%g\n%.0e", ell, lambda))
-				op.Set(kernel.Params{Sigma: 1, Tau: []float64{1 / (2 * ell * ell)}, Lambda: lambda})
+				op.Set([]float64{1, 1 / (2 * ell * ell)}, []float64{lambda})
 				its, err := s.cell(ctx, op, d.Y, kinds, rank)
 				if err != nil {
 					return err
@@ -111,14 +111,14 @@ func (s *settings) grid(ctx context.Context) error {
 // stands: the limit where it was reached, 0 where a kind does not apply.
 func (s *settings) cell(ctx context.Context, op *cmvp.Operator, y []float64, kinds []string, rank int) (map[string]int, error) {
 	its := map[string]int{}
-	opt := solve.Options{AbsTolerance: math.Sqrt(1e-10 * float64(len(y))), MaxIter: s.limit, Budget: s.budget}
+	opt, target := solve.Options{MaxIter: s.limit, Budget: s.budget}, math.Sqrt(1e-10*float64(len(y)))
 	// Those with a factor share the products of one solve.
 	names, pre := []string{"none"}, []solve.Preconditioner{nil}
 	for _, kind := range kinds {
 		if !precond.HasFactor(kind) {
 			continue
 		}
-		p, err := precond.Build(kind, op, rank, random.Key{Seed: 1})
+		p, err := precond.Build(ctx, kind, op, rank, random.Key{Seed: 1})
 		if err != nil { // numerically singular: it does not converge either
 			its[kind] = s.limit
 			continue
@@ -127,13 +127,15 @@ func (s *settings) cell(ctx context.Context, op *cmvp.Operator, y []float64, kin
 	}
 	shared := opt
 	shared.PerColumn = pre
-	rep, err := solve.New(op, shared).Solve(ctx, newColumns(len(y), len(pre)), slices.Repeat([][]float64{y}, len(pre)))
+	solver := solve.New(op, shared)
+	solver.SetTargets(slices.Repeat([]float64{target}, len(pre)))
+	rep, err := solver.Solve(ctx, solve.Columns(len(y), len(pre)), slices.Repeat([][]float64{y}, len(pre)))
 	if err != nil {
 		return nil, err
 	}
 	for c, name := range names {
 		its[name] = max(1, rep.Iterations[c])
-		if rep.Residuals[c]*norm(y) > opt.AbsTolerance {
+		if rep.Residuals[c]*norm(y) > target {
 			its[name] = s.limit
 		}
 	}
@@ -141,12 +143,12 @@ func (s *settings) cell(ctx context.Context, op *cmvp.Operator, y []float64, kin
 		if precond.HasFactor(kind) {
 			continue
 		}
-		p, err := precond.BuildInner(kind, op, 0)
+		p, err := precond.BuildInner(ctx, kind, op, 0)
 		if err != nil { // too many inputs
 			its[kind] = 0
 			continue
 		}
-		if its[kind], err = s.inner(ctx, op, y, p, opt); err != nil {
+		if its[kind], err = s.inner(ctx, op, y, p, opt, target); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +157,7 @@ func (s *settings) cell(ctx context.Context, op *cmvp.Operator, y []float64, kin
 
 // inner is a solve with a preconditioner that iterates, given up once it has
 // cost the limit of products, or ten times as many with P if those are cheap.
-func (s *settings) inner(ctx context.Context, op *cmvp.Operator, y []float64, p *precond.Inner, opt solve.Options) (int, error) {
+func (s *settings) inner(ctx context.Context, op *cmvp.Operator, y []float64, p *precond.Inner, opt solve.Options, target float64) (int, error) {
 	most := int64(s.limit)
 	if p.Rank() > 0 {
 		most *= 10
@@ -163,7 +165,9 @@ func (s *settings) inner(ctx context.Context, op *cmvp.Operator, y []float64, p 
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
 	opt.Precond, opt.Flexible = &stopper{p, most, cancel}, true
-	rep, err := solve.New(op, opt).Solve(limited, newColumns(len(y), 1), [][]float64{y})
+	solver := solve.New(op, opt)
+	solver.SetTargets([]float64{target})
+	rep, err := solver.Solve(limited, solve.Columns(len(y), 1), [][]float64{y})
 	switch {
 	case ctx.Err() != nil:
 		return 0, ctx.Err()

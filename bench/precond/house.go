@@ -36,8 +36,9 @@ func (s *settings) house(ctx context.Context) error {
 		s.limit = 600
 	}
 	n := d.N()
-	op := cmvp.New(d.X, kernel.RBF, s.budget)
-	op.Set(kernel.Params{Sigma: math.Exp(1.01), Tau: []float64{math.Exp(-0.83)}, Lambda: math.Exp(-1.75)})
+	rbf := kernel.Single(kernel.RBF, d.D(), false)
+	op := cmvp.New(d.X, rbf, s.budget)
+	op.Set([]float64{math.Exp(1.01), math.Exp(-0.83)}, []float64{math.Exp(-1.75)})
 	if s.cache {
 		op.SetCache(cmvp.CacheBytes(n, false), 0)
 	}
@@ -53,9 +54,9 @@ func (s *settings) house(ctx context.Context) error {
 		began := time.Now()
 		if kind == "auto" {
 			// A posterior standard deviation away in each parameter.
-			near := cmvp.New(d.X, kernel.RBF, s.budget)
-			near.Set(kernel.Params{Sigma: math.Exp(1.01 + 0.041), Tau: []float64{math.Exp(-0.83 - 0.027)}, Lambda: math.Exp(-1.75 + 0.015)})
-			trials, err := precond.Choose(ctx, kind, op, near, precond.Work{Solves: 2500, Columns: 17, Tolerance: 1e-4}, random.Key{Seed: 1})
+			near := cmvp.New(d.X, rbf, s.budget)
+			near.Set([]float64{math.Exp(1.01 + 0.041), math.Exp(-0.83 - 0.027)}, []float64{math.Exp(-1.75 + 0.015)})
+			trials, err := precond.Choose(ctx, kind, op, func() solve.Operator { return near }, precond.Work{Solves: 2500, Columns: 17, Tolerance: 1e-4}, random.Key{Seed: 1})
 			if err != nil {
 				return err
 			}
@@ -67,7 +68,7 @@ func (s *settings) house(ctx context.Context) error {
 			rankText = strconv.Itoa(rank)
 		}
 		if kind != "none" {
-			if rec.p, err = precond.BuildAny(kind, op, rank, random.Key{Seed: 1}); err != nil {
+			if rec.p, err = precond.BuildAny(ctx, kind, op, rank, random.Key{Seed: 1}); err != nil {
 				return err
 			}
 			flexible = !precond.HasFactor(kind)
@@ -75,7 +76,7 @@ func (s *settings) house(ctx context.Context) error {
 		build := time.Since(began)
 		began = time.Now()
 		solver := solve.New(op, solve.Options{Tolerance: 1e-4, MaxIter: s.limit, Precond: rec, Flexible: flexible, Budget: s.budget})
-		rep, err := solver.Solve(ctx, newColumns(n, len(b)), b)
+		rep, err := solver.Solve(ctx, solve.Columns(n, len(b)), b)
 		if err != nil {
 			return err
 		}

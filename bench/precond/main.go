@@ -100,11 +100,3 @@ func rightHandSides(y []float64, s int) [][]float64 {
 	}
 	return b
 }
-
-func newColumns(n, s int) [][]float64 {
-	cols := make([][]float64, s)
-	for c := range cols {
-		cols[c] = make([]float64, n)
-	}
-	return cols
-}

@@ -29,7 +29,7 @@ func (l *latency) flags() {
 }
 
 func (l *latency) measure(ctx context.Context) error {
-	c, err := client.Dial(ctx, client.Config{Addresses: strings.Split(l.coordinators, ","), Patience: time.Minute})
+	c, err := client.Dial(client.Config{Addresses: strings.Split(l.coordinators, ","), Patience: time.Minute})
 	if err != nil {
 		return err
 	}

@@ -25,12 +25,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -181,9 +181,9 @@ func (s *study) draws(ctx context.Context, spec *job.Spec, p *posterior.Problem,
 		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
-	plan := chains.NewPlan(spec, p.Model.Names())
+	plan := spec.Plan(p.Model.Names(), len(p.Y))
 	drv := driver.New(driver.Config{Spec: spec, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Driver: drv, Budget: budget, Journal: filepath.Join(dir, "journal")})
 	if err != nil {
 		return nil, nil, err
@@ -201,7 +201,7 @@ type experiment struct {
 	data    *dataset.Dataset
 	problem *posterior.Problem
 	budget  *parallel.Budget
-	points  *cmvp.Inputs
+	points  *kernel.Inputs
 	targets []float64 // standardised
 }
 

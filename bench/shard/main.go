@@ -117,7 +117,7 @@ func list(s string) []int {
 type bench struct {
 	n, s, cores int
 	forms       bool
-	in          *cmvp.Inputs
+	in          *kernel.Inputs
 	v, dst      [][]float64
 	group       []int
 	meter       *shard.Meter
@@ -136,7 +136,7 @@ func newBench(n, d, s, cores int, forms bool, creds credentials.TransportCredent
 		}
 		return x
 	}
-	b := &bench{n: n, s: s, cores: cores, forms: forms, creds: creds, in: cmvp.NewInputs(n, d, normal(n*d)), meter: &shard.Meter{}, group: make([]int, s)}
+	b := &bench{n: n, s: s, cores: cores, forms: forms, creds: creds, in: kernel.NewInputs(n, d, normal(n*d)), meter: &shard.Meter{}, group: make([]int, s)}
 	for range s {
 		b.v, b.dst = append(b.v, normal(n)), append(b.dst, make([]float64, n))
 	}
@@ -153,13 +153,15 @@ func (b *bench) close() {
 }
 
 // Inputs makes a bench the source of its servers.
-func (b *bench) Inputs(context.Context, string) (*cmvp.Inputs, error) { return b.in, nil }
+func (b *bench) Inputs(context.Context, string) (*kernel.Inputs, error) { return b.in, nil }
 
-var params = kernel.Params{Sigma: 1, Lambda: 0.1, Tau: []float64{0.1}}
+var theta, noise = []float64{1, 0.1}, []float64{0.1}
+
+func (b *bench) covariance() *kernel.Covariance { return kernel.Single(kernel.RBF, b.in.Dim(), false) }
 
 func (b *bench) operator(cores int) *cmvp.Operator {
-	op := cmvp.New(b.in, kernel.RBF, held(cores))
-	op.Set(params)
+	op := cmvp.New(b.in, b.covariance(), held(cores))
+	op.Set(theta, noise)
 	return op
 }
 
@@ -203,10 +205,10 @@ func (b *bench) distributed(size int) func() {
 		b.closers = append(b.closers, s.Stop)
 		names = append(names, l.Addr().String())
 	}
-	data := shard.Data{Address: "x", Family: kernel.RBF, ISA: b.isa, Rows: b.n, Inputs: b.in.Dim()}
+	data := shard.Data{Address: "x", Covariance: b.covariance(), ISA: b.isa, Rows: b.n}
 	g := shard.New(shard.Config{Local: b.operator(b.cores), MinRows: 1, Meter: b.meter, Log: slog.New(slog.DiscardHandler),
 		Dial: func(name string) shard.Member { return b.pool.Member(name, data) }})
-	g.Set(params)
+	g.Set(theta, noise)
 	g.SetMembers(names...)
 	b.closers = append(b.closers, func() { g.Close() })
 	return b.product(g)
@@ -219,11 +221,14 @@ func (b *bench) cut() func() {
 		return b.cutForms(op)
 	}
 	tiles := cmvp.NewGrid(b.n).Tiles
-	units := min(8, tiles)
+	units, dst := min(8, tiles), make([][]float64, b.s)
 	return func() {
 		for i := range units {
 			lo, hi := i*tiles/units*cmvp.TileRows, min(b.n, (i+1)*tiles/units*cmvp.TileRows)
-			if err := op.MulRows(context.Background(), b.dst, b.v, lo, hi); err != nil {
+			for c := range dst {
+				dst[c] = b.dst[c][lo:hi]
+			}
+			if err := op.MulRows(context.Background(), dst, b.v, lo, hi, cmvp.Double); err != nil {
 				log.Fatal(err)
 			}
 		}

@@ -72,16 +72,15 @@ func newProblem(n int, lambda float64) (*problem, error) {
 	const d = 4
 	x := make([]float64, n*d)
 	random.Normal(random.Key{Seed: 1}.Stream(random.Synthetic, 0), x)
-	op := cmvp.New(cmvp.NewInputs(n, d, x), kernel.RBF, parallel.NewBudget(runtime.GOMAXPROCS(0)))
-	theta := kernel.Params{Sigma: 1, Tau: []float64{0.1}, Lambda: lambda}
-	op.Set(theta)
+	op := cmvp.New(kernel.NewInputs(n, d, x), kernel.Single(kernel.RBF, d, false), parallel.NewBudget(runtime.GOMAXPROCS(0)))
+	op.Set([]float64{1, 0.1}, []float64{lambda})
 	p := &problem{op: op, deriv: mat.NewSymDense(n, nil)}
 	k := mat.NewSymDense(n, nil)
 	for i := range n {
 		for j := i; j < n; j++ {
-			u := theta.Dist(x[i*d:(i+1)*d], x[j*d:(j+1)*d])
-			k.SetSym(i, j, math.Exp(-u))
-			p.deriv.SetSym(i, j, -u*math.Exp(-u))
+			e := op.Function().Value(x[i*d:(i+1)*d], x[j*d:(j+1)*d])
+			k.SetSym(i, j, e)
+			p.deriv.SetSym(i, j, e*math.Log(e)) // −u·exp(−u)
 		}
 		k.SetSym(i, i, 1+lambda)
 	}
@@ -92,7 +91,7 @@ func newProblem(n int, lambda float64) (*problem, error) {
 	v := eig.Values(nil)
 	p.cond = v[n-1] / v[0]
 	var err error
-	p.pre, err = precond.Build("rpcholesky", op, precond.AutoRank(n), random.Key{Seed: 1})
+	p.pre, err = precond.Build(context.Background(), "rpcholesky", op, precond.AutoRank(n), random.Key{Seed: 1})
 	return p, err
 }
 
@@ -169,15 +168,15 @@ func run(n, probes int) error {
 			plain.Tolerance = tolerance
 
 			// The probes of the trace: ½ xᵀ∂K v, x = K⁻¹b.
-			w := columns(n, probes)
-			b, v, c, x := columns(n, probes), columns(n, probes), columns(n, probes), columns(n, probes)
+			w := solve.Columns(n, probes)
+			b, v, c, x := solve.Columns(n, probes), solve.Columns(n, probes), solve.Columns(n, probes), solve.Columns(n, probes)
 			for j := range w {
 				random.Rademacher(random.Key{Seed: 2}.Stream(random.Probe, j), w[j])
 			}
 			copy(b, w)
 			copy(v, w)
 			if solver == "PCG" {
-				b, v = columns(n, probes), columns(n, probes)
+				b, v = solve.Columns(n, probes), solve.Columns(n, probes)
 				p.pre.MulRoot(b, w)
 				p.pre.SolveRootTrans(v, w)
 			}
@@ -245,12 +244,4 @@ func short(x float64) string {
 		return fmt.Sprintf("%.1e", x)
 	}
 	return fmt.Sprintf("%.2g", x)
-}
-
-func columns(n, s int) [][]float64 {
-	cols := make([][]float64, s)
-	for c := range cols {
-		cols[c] = make([]float64, n)
-	}
-	return cols
 }

@@ -42,7 +42,7 @@ func (f *fakeState) Token(id string) (*state.Token, error) {
 
 func (f *fakeState) Job(_ context.Context, id string) (namespace, owner string, err error) {
 	if id != "j" {
-		return "", "", state.ErrUnknown
+		return "", "", state.ErrUnknownJob
 	}
 	return "lab", "ann", nil
 }

@@ -31,7 +31,7 @@ var marks = []string{rpc.Forwarded, rpc.NodeOnly, rpc.NodeKey}
 type Source interface {
 	// Token returns a token, or state.ErrToken.
 	Token(id string) (*state.Token, error)
-	// Job returns the namespace and the owner of a job, or state.ErrUnknown.
+	// Job returns the namespace and the owner of a job, or state.ErrUnknownJob.
 	Job(ctx context.Context, id string) (namespace, owner string, err error)
 	// NodeKey returns the key that coordinators share.
 	NodeKey() string
@@ -275,11 +275,11 @@ func (g *Guard) allowJob(ctx context.Context, id *Identity, rule *pb.Rule, req a
 	}
 	namespace, owner, err := g.Source.Job(ctx, rpc.Job(rule, m))
 	if err == nil && !id.Sees(namespace) {
-		err = state.ErrUnknown
+		err = state.ErrUnknownJob
 	}
 	switch {
-	case errors.Is(err, state.ErrUnknown):
-		return status.Error(codes.NotFound, state.ErrUnknown.Error())
+	case errors.Is(err, state.ErrUnknownJob):
+		return status.Error(codes.NotFound, state.ErrUnknownJob.Error())
 	case err != nil:
 		return err
 	case rule.Own && owner != id.User && !id.at(state.Admin):

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // Options of a store. The zero value sets no limits.
@@ -77,7 +79,7 @@ func (s *Store) Close() error { return s.lock.Close() }
 // clean removes what a crash left that is of no use: files that were not yet
 // renamed, and hashes and partials whose blob is not, or is already, there.
 func (s *Store) clean() error {
-	if err := syncDir(s.dir); err != nil {
+	if err := atomicfile.SyncDir(s.dir); err != nil {
 		return err
 	}
 	whole, err := names(filepath.Join(s.dir, "blobs"))
@@ -265,7 +267,7 @@ func (s *Store) remove(key string) error {
 	if !gone {
 		return ErrNotFound
 	}
-	return syncDir(filepath.Join(s.dir, "blobs"))
+	return atomicfile.SyncDir(filepath.Join(s.dir, "blobs"))
 }
 
 // Collect deletes the blobs and partials that were last used, written or stored
@@ -339,15 +341,6 @@ func names(dir string) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // Touch counts a blob as used now, as if it had been opened.

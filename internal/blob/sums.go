@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"hash"
 	"io"
 	"os"
-	"path/filepath"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // sumsMagic begins a file of chunk hashes; its last byte is the version.
@@ -55,27 +55,7 @@ func (s *sums) finish() (addr string, chunks []byte) {
 func (s *Store) writeSums(addr string, chunks []byte) error {
 	data := append([]byte(sumsMagic), chunks...)
 	own := sha256.Sum256(data)
-	path := s.sumsPath(addr)
-	tmp := path + ".tmp"
-	f, err := os.Create(tmp)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, own[:]...))
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
-	if err == nil {
-		err = syncDir(filepath.Dir(path))
-	}
-	if err != nil {
-		os.Remove(tmp)
-	}
-	return err
+	return atomicfile.WriteBytes(s.sumsPath(addr), 0o644, append(data, own[:]...))
 }
 
 // readSums returns the chunk hashes of a blob of so many bytes.

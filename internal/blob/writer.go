@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // Writer appends to a partial blob. It is used by one goroutine; a partial has at
@@ -215,8 +217,8 @@ func (w *Writer) Commit() error {
 		func() error { return os.Chtimes(s.partialPath(w.key), now, now) },
 		func() error { return os.Chtimes(s.sumsPath(w.addr), now, now) },
 		func() error { return os.Rename(s.partialPath(w.key), s.blobPath(w.addr)) },
-		func() error { return syncDir(filepath.Join(s.dir, "blobs")) },
-		func() error { return syncDir(filepath.Join(s.dir, "partial")) },
+		func() error { return atomicfile.SyncDir(filepath.Join(s.dir, "blobs")) },
+		func() error { return atomicfile.SyncDir(filepath.Join(s.dir, "partial")) },
 	}
 	for i, step := range steps {
 		if s.crash != nil && s.crash(i) {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/rpc"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // Access says what callers may do with blobs. Calls of other nodes, which are
@@ -119,7 +119,7 @@ func notThere(addr string) error {
 
 // prove takes an upload of a blob that is there already, but not for the caller:
 // who wants it has to have it, every byte.
-func prove(first *ulissev1.UploadChunk, in *receiver) (present int64, err error) {
+func prove(first *pb.UploadChunk, in *receiver) (present int64, err error) {
 	if first.GetOffset() != 0 {
 		return 0, status.Errorf(codes.OutOfRange, "the upload of blob %s has to begin at 0", first.GetSha256())
 	}

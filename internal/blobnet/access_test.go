@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // byMetadata takes callers for what their metadata says.
@@ -48,12 +48,12 @@ func as(who string) context.Context {
 }
 
 // give uploads a part of a blob, from an offset on, and says how large it is.
-func give(n *node, who, addr string, size, offset int64, data []byte) (*ulissev1.Blob, error) {
+func give(n *node, who, addr string, size, offset int64, data []byte) (*pb.Blob, error) {
 	s, err := n.client().Upload(as(who))
 	if err != nil {
 		return nil, err
 	}
-	_ = s.Send(&ulissev1.UploadChunk{Sha256: addr, Size: size, Offset: offset, Data: data})
+	_ = s.Send(&pb.UploadChunk{Sha256: addr, Size: size, Offset: offset, Data: data})
 	return s.CloseAndRecv()
 }
 
@@ -66,9 +66,9 @@ func whole(n *node, who string, data []byte) error {
 }
 
 func fetchAs(n *node, who, addr string) (out []byte, err error) {
-	s, err := n.client().Download(as(who), &ulissev1.DownloadRequest{Sha256: addr})
+	s, err := n.client().Download(as(who), &pb.DownloadRequest{Sha256: addr})
 	for err == nil {
-		var m *ulissev1.DownloadChunk
+		var m *pb.DownloadChunk
 		if m, err = s.Recv(); err == nil {
 			out = append(out, m.Data...)
 		}
@@ -93,12 +93,12 @@ func TestBlobsAreNotHadForTheirHash(t *testing.T) {
 	tail := data[size-9:]
 	attempt := func(what string, n *node) {
 		t.Helper()
-		for how, try := range map[string]func() (*ulissev1.Blob, error){
-			"its hash":       func() (*ulissev1.Blob, error) { return give(n, "thief", addr, size, size, nil) },
-			"its end":        func() (*ulissev1.Blob, error) { return give(n, "thief", addr, size, size-9, tail) },
-			"its beginning":  func() (*ulissev1.Blob, error) { return give(n, "thief", addr, size, 0, data[:10]) },
-			"another size":   func() (*ulissev1.Blob, error) { return give(n, "thief", addr, size+1, 0, nil) },
-			"other contents": func() (*ulissev1.Blob, error) { return give(n, "thief", addr, 10, 0, []byte("0123456789")) },
+		for how, try := range map[string]func() (*pb.Blob, error){
+			"its hash":       func() (*pb.Blob, error) { return give(n, "thief", addr, size, size, nil) },
+			"its end":        func() (*pb.Blob, error) { return give(n, "thief", addr, size, size-9, tail) },
+			"its beginning":  func() (*pb.Blob, error) { return give(n, "thief", addr, size, 0, data[:10]) },
+			"another size":   func() (*pb.Blob, error) { return give(n, "thief", addr, size+1, 0, nil) },
+			"other contents": func() (*pb.Blob, error) { return give(n, "thief", addr, 10, 0, []byte("0123456789")) },
 		} {
 			if b, err := try(); err == nil && b.Complete {
 				t.Errorf("%s: the blob is had for %s", what, how)
@@ -107,7 +107,7 @@ func TestBlobsAreNotHadForTheirHash(t *testing.T) {
 				t.Fatalf("%s: after an upload of %s, %d bytes are read", what, how, len(got))
 			}
 		}
-		if b, err := n.client().Stat(as("thief"), &ulissev1.StatRequest{Sha256: addr}); err == nil && (b.Present > 10 || b.Size > 0 || b.Complete) {
+		if b, err := n.client().Stat(as("thief"), &pb.StatRequest{Sha256: addr}); err == nil && (b.Present > 10 || b.Size > 0 || b.Complete) {
 			t.Errorf("%s: a stranger is told of the blob: %v", what, b)
 		}
 	}
@@ -152,10 +152,10 @@ func TestPartialsAreTheirOwners(t *testing.T) {
 		t.Fatal(b, err)
 	}
 	for i, n := range c.nodes {
-		if b, err := n.client().Stat(as("thief"), &ulissev1.StatRequest{Sha256: addr}); status.Code(err) != codes.NotFound {
+		if b, err := n.client().Stat(as("thief"), &pb.StatRequest{Sha256: addr}); status.Code(err) != codes.NotFound {
 			t.Errorf("node %d tells a stranger of an upload: %v, %v", i, b, err)
 		}
-		if b, err := n.client().Stat(as("owner"), &ulissev1.StatRequest{Sha256: addr}); err != nil || b.Present != blob.ChunkSize {
+		if b, err := n.client().Stat(as("owner"), &pb.StatRequest{Sha256: addr}); err != nil || b.Present != blob.ChunkSize {
 			t.Errorf("node %d tells the owner of %v, %v", i, b, err)
 		}
 	}
@@ -185,11 +185,11 @@ func TestUploadsAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := func(who string, seed byte, size int64) ulissev1.Data_UploadClient {
+	open := func(who string, seed byte, size int64) pb.Data_UploadClient {
 		t.Helper()
 		s, err := n.client().Upload(as(who))
 		if err == nil {
-			err = s.Send(&ulissev1.UploadChunk{Sha256: blob.Address(random(10, uint64(seed))), Size: size, Data: []byte{1}})
+			err = s.Send(&pb.UploadChunk{Sha256: blob.Address(random(10, uint64(seed))), Size: size, Data: []byte{1}})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -200,7 +200,7 @@ func TestUploadsAreShared(t *testing.T) {
 	for seed, size := range []int64{free / 2, free / 2, free / 2, 1000, 1000} {
 		s := open("greedy", byte(seed), size)
 		go func() {
-			var b ulissev1.Blob
+			var b pb.Blob
 			refused <- s.RecvMsg(&b)
 		}()
 	}
@@ -238,12 +238,12 @@ func TestSlowUploadEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg := &ulissev1.UploadChunk{Sha256: blob.Address(data), Size: 1000, Data: data[:1]}
+	msg := &pb.UploadChunk{Sha256: blob.Address(data), Size: 1000, Data: data[:1]}
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if s.Send(msg) != nil {
 			break
 		}
-		msg = &ulissev1.UploadChunk{Data: []byte{0}}
+		msg = &pb.UploadChunk{Data: []byte{0}}
 	}
 	if _, err := s.CloseAndRecv(); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("twenty bytes a second: %v", err)

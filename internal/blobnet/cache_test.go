@@ -20,29 +20,29 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // tap is a source whose downloads are counted and can be changed.
 type tap struct {
-	ulissev1.DataClient
+	pb.DataClient
 	downloads atomic.Int64
-	chunk     func(n int, m *ulissev1.DownloadChunk) error // n from 0
+	chunk     func(n int, m *pb.DownloadChunk) error // n from 0
 }
 
-func (t *tap) Download(ctx context.Context, req *ulissev1.DownloadRequest, o ...grpc.CallOption) (grpc.ServerStreamingClient[ulissev1.DownloadChunk], error) {
+func (t *tap) Download(ctx context.Context, req *pb.DownloadRequest, o ...grpc.CallOption) (grpc.ServerStreamingClient[pb.DownloadChunk], error) {
 	t.downloads.Add(1)
 	s, err := t.DataClient.Download(ctx, req, o...)
 	return &tapped{s, t, 0}, err
 }
 
 type tapped struct {
-	grpc.ServerStreamingClient[ulissev1.DownloadChunk]
+	grpc.ServerStreamingClient[pb.DownloadChunk]
 	t *tap
 	n int
 }
 
-func (s *tapped) Recv() (*ulissev1.DownloadChunk, error) {
+func (s *tapped) Recv() (*pb.DownloadChunk, error) {
 	m, err := s.ServerStreamingClient.Recv()
 	if err == nil && s.t.chunk != nil {
 		err = s.t.chunk(s.n, m)
@@ -83,7 +83,7 @@ func TestHolderDiesInDownload(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	dying := &tap{DataClient: c.nodes[0].client(), chunk: func(n int, _ *ulissev1.DownloadChunk) error {
+	dying := &tap{DataClient: c.nodes[0].client(), chunk: func(n int, _ *pb.DownloadChunk) error {
 		if n == 2 {
 			c.nodes[0].down()
 			return status.Error(codes.Unavailable, "cut")
@@ -92,7 +92,7 @@ func TestHolderDiesInDownload(t *testing.T) {
 	}}
 	var from int64 = -1
 	second := &tap{DataClient: c.nodes[1].client()}
-	second.chunk = func(n int, m *ulissev1.DownloadChunk) error {
+	second.chunk = func(n int, m *pb.DownloadChunk) error {
 		if n == 0 && bytes.Equal(m.Data, data[2*blob.ChunkSize:][:len(m.Data)]) {
 			from = 2 * blob.ChunkSize
 		}
@@ -123,16 +123,16 @@ func TestLyingSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := Source{"good", c.nodes[0].client()}
-	lie := func(n int, m *ulissev1.DownloadChunk) error { m.Data[0] ^= 1; return nil }
-	long := func(n int, m *ulissev1.DownloadChunk) error { m.Data = append(m.Data, m.Data...); return nil }
-	cut := func(n int, m *ulissev1.DownloadChunk) error {
+	lie := func(n int, m *pb.DownloadChunk) error { m.Data[0] ^= 1; return nil }
+	long := func(n int, m *pb.DownloadChunk) error { m.Data = append(m.Data, m.Data...); return nil }
+	cut := func(n int, m *pb.DownloadChunk) error {
 		m.Data[0] ^= 1
 		if n == 1 {
 			return errors.New("cut")
 		}
 		return nil
 	}
-	for name, f := range map[string]func(int, *ulissev1.DownloadChunk) error{"lie": lie, "long": long, "cut": cut} {
+	for name, f := range map[string]func(int, *pb.DownloadChunk) error{"lie": lie, "long": long, "cut": cut} {
 		bad := Source{name, &tap{DataClient: good.DataClient, chunk: f}}
 		cache, _ := newCache(t, 0, c.clock, bad, good)
 		if got, err := cache.bytes(addr); err != nil || !bytes.Equal(got, data) {
@@ -153,7 +153,7 @@ func TestOneFetchForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := make(chan struct{})
-	src := &tap{DataClient: c.nodes[0].client(), chunk: func(int, *ulissev1.DownloadChunk) error { <-all; return nil }}
+	src := &tap{DataClient: c.nodes[0].client(), chunk: func(int, *pb.DownloadChunk) error { <-all; return nil }}
 	cache, _ := newCache(t, 0, c.clock, Source{"a", src})
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -191,7 +191,7 @@ func TestLastCallerEndsTheFetch(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	src := &tap{DataClient: c.nodes[0].client()}
-	src.chunk = func(int, *ulissev1.DownloadChunk) error {
+	src.chunk = func(int, *pb.DownloadChunk) error {
 		cancel()
 		return status.Error(codes.Canceled, "left")
 	}
@@ -292,7 +292,7 @@ func TestWorkerServesWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := grpc.NewServer()
-	ulissev1.RegisterDataServer(srv, svc)
+	pb.RegisterDataServer(srv, svc)
 	go srv.Serve(lis)
 	defer srv.Stop()
 	conn, err := grpc.NewClient(lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -300,7 +300,7 @@ func TestWorkerServesWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	worker := ulissev1.NewDataClient(conn)
+	worker := pb.NewDataClient(conn)
 	c.nodes[0].down()
 	second, store2 := newCache(t, 0, c.clock, c.nodes[0].source(), Source{"worker", worker})
 	if got, err := second.bytes(addr); err != nil || !bytes.Equal(got, data) {

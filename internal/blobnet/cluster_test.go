@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -159,10 +159,10 @@ func (n *node) up(lis net.Listener, edit func(*Config)) {
 	if n.store, err = blob.Open(n.dir, n.opts); err != nil {
 		n.t.Fatal(err)
 	}
-	cfg := Config{Store: n.store, Self: n.id, Registry: n.c.reg, Now: n.c.clock.Now, Dial: func(p Peer) (ulissev1.DataClient, error) {
+	cfg := Config{Store: n.store, Self: n.id, Registry: n.c.reg, Now: n.c.clock.Now, Dial: func(p Peer) (pb.DataClient, error) {
 		for _, o := range n.c.nodes {
 			if o.id == p.ID {
-				return ulissev1.NewDataClient(o.conn), nil
+				return pb.NewDataClient(o.conn), nil
 			}
 		}
 		return nil, errors.New("no such peer")
@@ -174,7 +174,7 @@ func (n *node) up(lis net.Listener, edit func(*Config)) {
 		n.t.Fatal(err)
 	}
 	n.srv = grpc.NewServer()
-	ulissev1.RegisterDataServer(n.srv, n.svc)
+	pb.RegisterDataServer(n.srv, n.svc)
 	srv := n.srv
 	go srv.Serve(lis)
 	n.conn.ResetConnectBackoff()
@@ -197,8 +197,8 @@ func (n *node) down() {
 	n.srv = nil
 }
 
-func (n *node) client() ulissev1.DataClient { return ulissev1.NewDataClient(n.conn) }
-func (n *node) source() Source              { return Source{n.id, n.client()} }
+func (n *node) client() pb.DataClient { return pb.NewDataClient(n.conn) }
+func (n *node) source() Source        { return Source{n.id, n.client()} }
 
 // has reports whether a node's disk has the whole blob, and that it is right.
 func (n *node) has(data []byte) bool {
@@ -222,13 +222,13 @@ func (c *cluster) holders(data []byte) int {
 	return k
 }
 
-func send(n *node, data []byte) (*ulissev1.Blob, error) {
+func send(n *node, data []byte) (*pb.Blob, error) {
 	return Send(context.Background(), n.client(), blob.Address(data), int64(len(data)), bytes.NewReader(data), nil)
 }
 
 // read downloads a blob by an unmarked call, as a client does.
 func read(n *node, addr string, off int64) ([]byte, error) {
-	stream, err := n.client().Download(context.Background(), &ulissev1.DownloadRequest{Sha256: addr, Offset: off})
+	stream, err := n.client().Download(context.Background(), &pb.DownloadRequest{Sha256: addr, Offset: off})
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func begin(t *testing.T, to *node, data []byte, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&ulissev1.UploadChunk{Sha256: blob.Address(data), Size: int64(len(data)), Data: data[:n]}); err != nil {
+	if err := stream.Send(&pb.UploadChunk{Sha256: blob.Address(data), Size: int64(len(data)), Data: data[:n]}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := stream.CloseAndRecv()

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/rpc"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // Peer is a coordinator.
@@ -58,7 +58,7 @@ type Registry interface {
 // Source is a node that may have a blob.
 type Source struct {
 	Name string
-	ulissev1.DataClient
+	pb.DataClient
 }
 
 // marked marks calls that are for the called node alone.

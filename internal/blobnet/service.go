@@ -17,7 +17,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // Config of a Data service. Of the zero values the default is given.
@@ -28,7 +28,7 @@ type Config struct {
 	Access   Access   // nil: every caller may do everything
 	// Dial returns a client of a peer. It is called for every use, so it is to
 	// return a connection that it keeps.
-	Dial func(Peer) (ulissev1.DataClient, error)
+	Dial func(Peer) (pb.DataClient, error)
 	Log  *slog.Logger
 
 	Interval   time.Duration // between rounds of Sync; 30 s
@@ -41,7 +41,7 @@ type Config struct {
 
 // Service is the Data service of a node.
 type Service struct {
-	ulissev1.UnimplementedDataServer
+	pb.UnimplementedDataServer
 	Config
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
@@ -87,7 +87,7 @@ func (s *Service) own(ctx context.Context) bool { return s.Registry == nil || is
 
 // Stat tells what this node and, unless the call is marked, the cluster have of
 // a blob.
-func (s *Service) Stat(ctx context.Context, req *ulissev1.StatRequest) (*ulissev1.Blob, error) {
+func (s *Service) Stat(ctx context.Context, req *pb.StatRequest) (*pb.Blob, error) {
 	addr := req.GetSha256()
 	if err := blob.CheckAddress(addr); err != nil {
 		return nil, wireError(addr, err)
@@ -98,7 +98,7 @@ func (s *Service) Stat(ctx context.Context, req *ulissev1.StatRequest) (*ulissev
 	}
 	if owner != "" && s.own(ctx) { // another node's question about an upload
 		n, err := s.Store.Of(owner).Present(addr)
-		return &ulissev1.Blob{Sha256: addr, Present: n}, wireError(addr, err)
+		return &pb.Blob{Sha256: addr, Present: n}, wireError(addr, err)
 	}
 	in, err := s.Store.Stat(addr)
 	if err != nil && !errors.Is(err, blob.ErrNotFound) {
@@ -116,7 +116,7 @@ func (s *Service) Stat(ctx context.Context, req *ulissev1.StatRequest) (*ulissev
 	if e, _, mine := s.lookup(ctx, addr); mine {
 		return s.recorded(ctx, e), nil
 	}
-	b := &ulissev1.Blob{Sha256: addr}
+	b := &pb.Blob{Sha256: addr}
 	if in.Complete && s.shown.lately(owner, addr, s.Now(), s.Grace) {
 		b.Present = in.Size // nothing needs to be sent again
 	} else if b.Present, err = s.Store.Of(owner).Present(addr); err != nil {
@@ -133,12 +133,12 @@ func (s *Service) Stat(ctx context.Context, req *ulissev1.StatRequest) (*ulissev
 
 // List returns the blobs of the cluster, and the uploads that have ended early
 // on this node.
-func (s *Service) List(ctx context.Context, _ *ulissev1.ListBlobsRequest) (*ulissev1.ListBlobsResponse, error) {
+func (s *Service) List(ctx context.Context, _ *pb.ListBlobsRequest) (*pb.ListBlobsResponse, error) {
 	here, err := s.Store.List()
 	if err != nil {
 		return nil, wireError("", err)
 	}
-	out := &ulissev1.ListBlobsResponse{}
+	out := &pb.ListBlobsResponse{}
 	for _, in := range here {
 		if s.own(ctx) && in.Owner == "" {
 			out.Blobs = append(out.Blobs, local(in))
@@ -155,13 +155,13 @@ func (s *Service) List(ctx context.Context, _ *ulissev1.ListBlobsRequest) (*ulis
 			}
 		}
 	}
-	slices.SortFunc(out.Blobs, func(a, b *ulissev1.Blob) int { return cmp.Compare(a.Sha256, b.Sha256) })
+	slices.SortFunc(out.Blobs, func(a, b *pb.Blob) int { return cmp.Compare(a.Sha256, b.Sha256) })
 	return out, nil
 }
 
 // local is what this node has of a blob, as a message.
-func local(in blob.Info) *ulissev1.Blob {
-	b := &ulissev1.Blob{Sha256: in.Addr, Size: in.Size, Present: in.Present, Complete: in.Complete}
+func local(in blob.Info) *pb.Blob {
+	b := &pb.Blob{Sha256: in.Addr, Size: in.Size, Present: in.Present, Complete: in.Complete}
 	if in.Complete {
 		b.Stored = timestamppb.New(in.Stored)
 	}
@@ -169,8 +169,8 @@ func local(in blob.Info) *ulissev1.Blob {
 }
 
 // recorded is what the cluster has agreed on about a blob, as a message.
-func (s *Service) recorded(ctx context.Context, e Blob) *ulissev1.Blob {
-	return &ulissev1.Blob{
+func (s *Service) recorded(ctx context.Context, e Blob) *pb.Blob {
+	return &pb.Blob{
 		Sha256: e.Addr, Size: e.Size, Present: e.Size, Complete: true,
 		Holders: e.Holders, Stored: timestamppb.New(e.Stored), Jobs: s.jobs(ctx, e.Addr), Namespaces: e.Namespaces,
 	}
@@ -178,7 +178,7 @@ func (s *Service) recorded(ctx context.Context, e Blob) *ulissev1.Blob {
 
 // Download sends a blob from an offset on, every byte verified. If this node
 // lacks it, or finds that its copy has decayed, it first fetches it from a holder.
-func (s *Service) Download(req *ulissev1.DownloadRequest, stream grpc.ServerStreamingServer[ulissev1.DownloadChunk]) error {
+func (s *Service) Download(req *pb.DownloadRequest, stream grpc.ServerStreamingServer[pb.DownloadChunk]) error {
 	ctx, addr, off := stream.Context(), req.GetSha256(), req.GetOffset()
 	if off < 0 {
 		return badField("offset", "%d is negative", off)
@@ -203,7 +203,7 @@ func (s *Service) Download(req *ulissev1.DownloadRequest, stream grpc.ServerStre
 }
 
 // send sends what this node has from off on, and returns how far it came.
-func (s *Service) send(ctx context.Context, addr string, off int64, stream grpc.ServerStreamingServer[ulissev1.DownloadChunk]) (int64, error) {
+func (s *Service) send(ctx context.Context, addr string, off int64, stream grpc.ServerStreamingServer[pb.DownloadChunk]) (int64, error) {
 	owner := ""
 	if s.own(ctx) {
 		var err error
@@ -232,7 +232,7 @@ func (s *Service) send(ctx context.Context, addr string, off int64, stream grpc.
 		// Up to the next chunk of the file, so that each is verified once.
 		n, err := read(buf[:blob.ChunkSize-off%blob.ChunkSize], off)
 		if n > 0 {
-			if err := stream.Send(&ulissev1.DownloadChunk{Data: buf[:n]}); err != nil {
+			if err := stream.Send(&pb.DownloadChunk{Data: buf[:n]}); err != nil {
 				return off, err
 			}
 			off += int64(n)
@@ -297,15 +297,15 @@ func (s *Service) sources(holders []string) []Source {
 
 // ask returns what the other coordinators have of an owner's upload of a blob, of
 // those that answer within two seconds, by ID.
-func (s *Service) ask(ctx context.Context, addr, owner string) map[string]*ulissev1.Blob {
+func (s *Service) ask(ctx context.Context, addr, owner string) map[string]*pb.Blob {
 	ctx, cancel := context.WithTimeout(marked(owned(ctx, owner)), 2*time.Second)
 	defer cancel()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	out := map[string]*ulissev1.Blob{}
+	out := map[string]*pb.Blob{}
 	for _, src := range s.sources(nil) {
 		wg.Go(func() {
-			if b, err := src.Stat(ctx, &ulissev1.StatRequest{Sha256: addr}); err == nil {
+			if b, err := src.Stat(ctx, &pb.StatRequest{Sha256: addr}); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				out[src.Name] = b

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 func TestUploadIsReplicatedAndRecorded(t *testing.T) {
@@ -37,7 +37,7 @@ func TestUploadIsReplicatedAndRecorded(t *testing.T) {
 	c.reg.jobs[addr] = []string{"j1"}
 	c.reg.mu.Unlock()
 	for _, n := range c.nodes {
-		st, err := n.client().Stat(context.Background(), &ulissev1.StatRequest{Sha256: addr})
+		st, err := n.client().Stat(context.Background(), &pb.StatRequest{Sha256: addr})
 		if err != nil || !st.Complete || st.Present != int64(len(data)) || st.Stored == nil || len(st.Jobs) != 1 {
 			t.Errorf("%s: %v, %v", n.id, st, err)
 		}
@@ -46,7 +46,7 @@ func TestUploadIsReplicatedAndRecorded(t *testing.T) {
 				t.Errorf("%s from %d: %d bytes, %v", n.id, off, len(got), err)
 			}
 		}
-		list, err := n.client().List(context.Background(), &ulissev1.ListBlobsRequest{})
+		list, err := n.client().List(context.Background(), &pb.ListBlobsRequest{})
 		if err != nil || len(list.Blobs) != 1 || list.Blobs[0].Sha256 != addr || !list.Blobs[0].Complete {
 			t.Errorf("%s: %v, %v", n.id, list, err)
 		}
@@ -122,7 +122,7 @@ func TestMajorityThenRejoin(t *testing.T) {
 	c.nodes[1].up(nil, nil)
 	c.nodes[2].up(nil, nil)
 	// What was sent to the minority is not sent twice, wherever it goes on.
-	at, err := c.nodes[1].client().Stat(context.Background(), &ulissev1.StatRequest{Sha256: blob.Address(more)})
+	at, err := c.nodes[1].client().Stat(context.Background(), &pb.StatRequest{Sha256: blob.Address(more)})
 	if err != nil || at.Complete || at.Present != int64(len(more)) {
 		t.Errorf("%v, %v", at, err)
 	}
@@ -231,7 +231,7 @@ func TestGarbage(t *testing.T) {
 		t.Errorf("after: on %d and %d", c.holders(used), c.holders(unused))
 	}
 	for _, d := range [][]byte{unused, orphan} {
-		_, err := c.nodes[1].client().Stat(context.Background(), &ulissev1.StatRequest{Sha256: blob.Address(d)})
+		_, err := c.nodes[1].client().Stat(context.Background(), &pb.StatRequest{Sha256: blob.Address(d)})
 		if status.Code(err) != codes.NotFound || !strings.Contains(err.Error(), "upload it") {
 			t.Error(err)
 		}
@@ -249,7 +249,7 @@ func TestNotRecordedNotComplete(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	c.reg.fail = nil
-	if st, err := c.nodes[0].client().Stat(context.Background(), &ulissev1.StatRequest{Sha256: blob.Address(data)}); err != nil || st.Complete || st.Present != 100 {
+	if st, err := c.nodes[0].client().Stat(context.Background(), &pb.StatRequest{Sha256: blob.Address(data)}); err != nil || st.Complete || st.Present != 100 {
 		t.Errorf("%v, %v", st, err)
 	}
 	if b, err := send(c.nodes[0], data); err != nil || !b.Complete {
@@ -266,19 +266,19 @@ func TestBadUploads(t *testing.T) {
 	for name, x := range map[string]struct {
 		code  codes.Code
 		field string
-		sent  []*ulissev1.UploadChunk
+		sent  []*pb.UploadChunk
 	}{
 		"nothing":       {codes.InvalidArgument, "sha256", nil},
-		"no address":    {codes.InvalidArgument, "sha256", []*ulissev1.UploadChunk{{Size: 10}}},
-		"path":          {codes.InvalidArgument, "sha256", []*ulissev1.UploadChunk{{Sha256: "../../" + addr[6:], Size: 10}}},
-		"negative size": {codes.InvalidArgument, "size", []*ulissev1.UploadChunk{{Sha256: addr, Size: -1}}},
-		"negative":      {codes.InvalidArgument, "offset", []*ulissev1.UploadChunk{{Sha256: addr, Size: 10, Offset: -1}}},
-		"outside":       {codes.InvalidArgument, "offset", []*ulissev1.UploadChunk{{Sha256: addr, Size: 10, Offset: 11}}},
-		"gap":           {codes.OutOfRange, "", []*ulissev1.UploadChunk{{Sha256: addr, Size: 1000, Offset: 5}}},
-		"large chunk":   {codes.InvalidArgument, "data", []*ulissev1.UploadChunk{{Sha256: addr, Size: 3 << 20, Data: make([]byte, 1<<20+1)}}},
-		"too long":      {codes.DataLoss, "", []*ulissev1.UploadChunk{{Sha256: addr, Size: 1000, Data: data}, {Data: []byte{1}}}},
-		"wrong bytes":   {codes.DataLoss, "", []*ulissev1.UploadChunk{{Sha256: addr, Size: 1000, Data: other}}},
-		"another blob":  {codes.InvalidArgument, "offset", []*ulissev1.UploadChunk{{Sha256: addr, Size: 1000, Data: data[:1]}, {Sha256: blob.Address(other), Data: data[1:]}}},
+		"no address":    {codes.InvalidArgument, "sha256", []*pb.UploadChunk{{Size: 10}}},
+		"path":          {codes.InvalidArgument, "sha256", []*pb.UploadChunk{{Sha256: "../../" + addr[6:], Size: 10}}},
+		"negative size": {codes.InvalidArgument, "size", []*pb.UploadChunk{{Sha256: addr, Size: -1}}},
+		"negative":      {codes.InvalidArgument, "offset", []*pb.UploadChunk{{Sha256: addr, Size: 10, Offset: -1}}},
+		"outside":       {codes.InvalidArgument, "offset", []*pb.UploadChunk{{Sha256: addr, Size: 10, Offset: 11}}},
+		"gap":           {codes.OutOfRange, "", []*pb.UploadChunk{{Sha256: addr, Size: 1000, Offset: 5}}},
+		"large chunk":   {codes.InvalidArgument, "data", []*pb.UploadChunk{{Sha256: addr, Size: 3 << 20, Data: make([]byte, 1<<20+1)}}},
+		"too long":      {codes.DataLoss, "", []*pb.UploadChunk{{Sha256: addr, Size: 1000, Data: data}, {Data: []byte{1}}}},
+		"wrong bytes":   {codes.DataLoss, "", []*pb.UploadChunk{{Sha256: addr, Size: 1000, Data: other}}},
+		"another blob":  {codes.InvalidArgument, "offset", []*pb.UploadChunk{{Sha256: addr, Size: 1000, Data: data[:1]}, {Sha256: blob.Address(other), Data: data[1:]}}},
 	} {
 		stream, err := n.client().Upload(context.Background())
 		if err != nil {
@@ -308,10 +308,10 @@ func TestBadUploads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := silent.Send(&ulissev1.UploadChunk{Sha256: addr, Size: 1000, Data: data[:10]}); err != nil {
+	if err := silent.Send(&pb.UploadChunk{Sha256: addr, Size: 1000, Data: data[:10]}); err != nil {
 		t.Fatal(err)
 	}
-	if err := silent.RecvMsg(new(ulissev1.Blob)); status.Code(err) != codes.DeadlineExceeded {
+	if err := silent.RecvMsg(new(pb.Blob)); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("silent: %v", err)
 	}
 	if b, err := send(n, data); err != nil || !b.Complete {
@@ -319,7 +319,7 @@ func TestBadUploads(t *testing.T) {
 	}
 	// A size that is not the blob's, when it is known.
 	stream, _ := n.client().Upload(context.Background())
-	stream.Send(&ulissev1.UploadChunk{Sha256: addr, Size: 999})
+	stream.Send(&pb.UploadChunk{Sha256: addr, Size: 999})
 	if _, err := stream.CloseAndRecv(); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("other size: %v", err)
 	}
@@ -332,7 +332,7 @@ func TestTwoUploadsOfOneBlob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.Send(&ulissev1.UploadChunk{Sha256: blob.Address(data), Size: 1000, Data: data[:500]})
+	first.Send(&pb.UploadChunk{Sha256: blob.Address(data), Size: 1000, Data: data[:500]})
 	for { // until the first has come
 		if in, err := c.nodes[0].store.Stat(blob.Address(data)); err == nil && in.Present == 500 {
 			break
@@ -341,7 +341,7 @@ func TestTwoUploadsOfOneBlob(t *testing.T) {
 	if _, err := send(c.nodes[0], data); status.Code(err) != codes.Aborted {
 		t.Errorf("second: %v", err)
 	}
-	first.Send(&ulissev1.UploadChunk{Data: data[500:]})
+	first.Send(&pb.UploadChunk{Data: data[500:]})
 	if b, err := first.CloseAndRecv(); err != nil || !b.Complete {
 		t.Errorf("first: %v, %v", b, err)
 	}

@@ -11,18 +11,18 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // Send uploads what the other side lacks of a blob. progress, if not nil, hears
 // how many bytes are there.
-func Send(ctx context.Context, to ulissev1.DataClient, addr string, size int64, r io.ReaderAt, progress func(int64)) (*ulissev1.Blob, error) {
+func Send(ctx context.Context, to pb.DataClient, addr string, size int64, r io.ReaderAt, progress func(int64)) (*pb.Blob, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends a stream that was left
-	have, err := to.Stat(ctx, &ulissev1.StatRequest{Sha256: addr})
+	have, err := to.Stat(ctx, &pb.StatRequest{Sha256: addr})
 	switch {
 	case status.Code(err) == codes.NotFound:
-		have = &ulissev1.Blob{}
+		have = &pb.Blob{}
 	case err != nil:
 		return nil, err
 	case have.Complete:
@@ -33,7 +33,7 @@ func Send(ctx context.Context, to ulissev1.DataClient, addr string, size int64, 
 	if err != nil {
 		return nil, err
 	}
-	msg := &ulissev1.UploadChunk{Sha256: addr, Size: size, Offset: off}
+	msg := &pb.UploadChunk{Sha256: addr, Size: size, Offset: off}
 	buf := make([]byte, min(blob.ChunkSize, size-off))
 	for first := true; first || off < size; first = false {
 		msg.Data = buf[:min(int64(len(buf)), size-off)]
@@ -47,7 +47,7 @@ func Send(ctx context.Context, to ulissev1.DataClient, addr string, size int64, 
 		if progress != nil {
 			progress(off)
 		}
-		msg = &ulissev1.UploadChunk{}
+		msg = &pb.UploadChunk{}
 	}
 	return stream.CloseAndRecv()
 }
@@ -56,7 +56,7 @@ func Send(ctx context.Context, to ulissev1.DataClient, addr string, size int64, 
 // when one fails, from where the upload stood. It returns when the blob is whole
 // and replicated, when the cluster refuses it, or when all nodes have failed
 // tries times in a row.
-func Upload(ctx context.Context, nodes []Source, tries int, addr string, size int64, r io.ReaderAt, progress func(int64)) (*ulissev1.Blob, error) {
+func Upload(ctx context.Context, nodes []Source, tries int, addr string, size int64, r io.ReaderAt, progress func(int64)) (*pb.Blob, error) {
 	var last error
 	for try := range tries * len(nodes) {
 		if try > 0 && try%len(nodes) == 0 {
@@ -117,7 +117,7 @@ var errNoRoom = errors.New("no room for the blob")
 
 // fetchFrom fetches a blob from one source and returns at which byte it went on.
 func fetchFrom(ctx context.Context, store *blob.Store, addr string, src Source, admit *func(int64) error) (from int64, err error) {
-	have, err := src.Stat(marked(ctx), &ulissev1.StatRequest{Sha256: addr})
+	have, err := src.Stat(marked(ctx), &pb.StatRequest{Sha256: addr})
 	if err != nil {
 		return 0, err
 	}
@@ -151,7 +151,7 @@ func download(ctx context.Context, w *blob.Writer, addr string, src Source, end 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := src.Download(marked(ctx), &ulissev1.DownloadRequest{Sha256: addr, Offset: w.Offset()})
+	stream, err := src.Download(marked(ctx), &pb.DownloadRequest{Sha256: addr, Offset: w.Offset()})
 	if err != nil {
 		return err
 	}

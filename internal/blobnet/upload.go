@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/blob"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // maxChunk is the largest chunk of an upload, in bytes.
@@ -23,7 +23,7 @@ const maxChunk = 1 << 20
 // copied to a majority of the coordinators and recorded; then it returns. An
 // upload that begins where another node's has ended first brings over what that
 // node has.
-func (s *Service) Upload(stream grpc.ClientStreamingServer[ulissev1.UploadChunk, ulissev1.Blob]) error {
+func (s *Service) Upload(stream grpc.ClientStreamingServer[pb.UploadChunk, pb.Blob]) error {
 	ctx := stream.Context()
 	if s.Registry == nil {
 		return status.Error(codes.FailedPrecondition, "a worker takes no uploads: send them to a coordinator")
@@ -67,7 +67,7 @@ func (s *Service) Upload(stream grpc.ClientStreamingServer[ulissev1.UploadChunk,
 	return stream.SendAndClose(b)
 }
 
-func (s *Service) take(ctx context.Context, first *ulissev1.UploadChunk, in *receiver) (*ulissev1.Blob, error) {
+func (s *Service) take(ctx context.Context, first *pb.UploadChunk, in *receiver) (*pb.Blob, error) {
 	addr, size := first.GetSha256(), first.GetSize()
 	have, err := s.Store.Stat(addr)
 	if err != nil && !errors.Is(err, blob.ErrNotFound) {
@@ -80,7 +80,7 @@ func (s *Service) take(ctx context.Context, first *ulissev1.UploadChunk, in *rec
 	switch {
 	case have.Complete && !theirs:
 		if present, err := prove(first, in); err != nil || present < size {
-			return &ulissev1.Blob{Sha256: addr, Size: size}, err
+			return &pb.Blob{Sha256: addr, Size: size}, err
 		}
 	case have.Complete && have.Size != size:
 		return nil, badField("size", "%d, but the blob of this address has %d bytes", size, have.Size)
@@ -96,12 +96,12 @@ func (s *Service) take(ctx context.Context, first *ulissev1.UploadChunk, in *rec
 			return nil, err
 		}
 		if present < size {
-			return &ulissev1.Blob{Sha256: addr, Size: size, Present: present}, nil
+			return &pb.Blob{Sha256: addr, Size: size, Present: present}, nil
 		}
 	}
 	if isMarked(ctx) {
 		s.Store.Touch(addr)
-		return &ulissev1.Blob{Sha256: addr, Size: size, Present: size, Complete: true}, nil
+		return &pb.Blob{Sha256: addr, Size: size, Present: size, Complete: true}, nil
 	}
 	s.shown.note(namespace, addr, s.Now())
 	return s.publish(ctx, addr, size, namespace)
@@ -135,7 +135,7 @@ func (s *Service) uploader(ctx context.Context, addr string, size int64) (namesp
 
 // bring copies what lacks here of an upload that is to go on, from the peer that
 // has most of it. If that fails, the upload will be told how far this node is.
-func (s *Service) bring(ctx context.Context, owner string, first *ulissev1.UploadChunk) error {
+func (s *Service) bring(ctx context.Context, owner string, first *pb.UploadChunk) error {
 	addr, want := first.GetSha256(), first.GetOffset()
 	have, err := s.Store.Of(owner).Present(addr)
 	if err != nil || isMarked(ctx) || want <= have {
@@ -163,7 +163,7 @@ func (s *Service) bring(ctx context.Context, owner string, first *ulissev1.Uploa
 
 // write appends the chunks and returns how many bytes there are when the stream
 // ends or the blob is whole; then it is verified.
-func (s *Service) write(to blob.Uploads, msg *ulissev1.UploadChunk, in *receiver) (present int64, err error) {
+func (s *Service) write(to blob.Uploads, msg *pb.UploadChunk, in *receiver) (present int64, err error) {
 	addr := msg.GetSha256()
 	w, err := to.Append(addr, msg.GetSize(), msg.GetOffset())
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Service) write(to blob.Uploads, msg *ulissev1.UploadChunk, in *receiver
 }
 
 // publish copies a whole blob to a majority and records it.
-func (s *Service) publish(ctx context.Context, addr string, size int64, namespace string) (*ulissev1.Blob, error) {
+func (s *Service) publish(ctx context.Context, addr string, size int64, namespace string) (*pb.Blob, error) {
 	s.Store.Touch(addr)
 	if e, ok := s.Registry.Lookup(addr); ok && s.Now().Sub(e.Stored) < s.Grace/2 && (namespace == "" || slices.Contains(e.Namespaces, namespace)) {
 		return s.recorded(ctx, e), nil
@@ -295,11 +295,11 @@ type receiver struct {
 const Slowest = 4 << 10
 
 type received struct {
-	msg *ulissev1.UploadChunk
+	msg *pb.UploadChunk
 	err error
 }
 
-func receive(stream grpc.ClientStreamingServer[ulissev1.UploadChunk, ulissev1.Blob], idle time.Duration) *receiver {
+func receive(stream grpc.ClientStreamingServer[pb.UploadChunk, pb.Blob], idle time.Duration) *receiver {
 	r := &receiver{ctx: stream.Context(), ch: make(chan received), idle: idle, since: time.Now()}
 	go func() { // ends with the stream, which ends when its handler returns
 		for {
@@ -317,7 +317,7 @@ func receive(stream grpc.ClientStreamingServer[ulissev1.UploadChunk, ulissev1.Bl
 	return r
 }
 
-func (r *receiver) next() (*ulissev1.UploadChunk, error) {
+func (r *receiver) next() (*pb.UploadChunk, error) {
 	t := time.NewTimer(r.idle)
 	defer t.Stop()
 	select {

@@ -100,10 +100,10 @@ seed: %d
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	plan := chains.NewPlan(s, p.Model.Names())
+	plan := s.Plan(p.Model.Names(), len(p.Y))
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Driver: driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-			Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})})
+			Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})})
 	return r, err
 }
 

@@ -8,7 +8,7 @@ import "math"
 // changes returns how many changes an event asks for.
 func (e *Event) changes() int {
 	n := 0
-	for _, is := range []bool{e.Prepared != nil, e.Settings != nil, e.Checkpoint != nil, e.Stop != nil, e.Extend != nil} {
+	for _, is := range []bool{e.Prepared != nil, e.Provisional != nil, e.Settings != nil, e.Checkpoint != nil, e.Stage != nil, e.Evaluated != nil, e.Drawn != nil, e.Stop != nil, e.Extend != nil} {
 		if is {
 			n++
 		}
@@ -44,26 +44,16 @@ func square(d int, xs ...[]float64) bool {
 	return finite(xs...)
 }
 
-func (s *Settings) sane(d int) bool {
+// Sane reports whether the settings are those of d parameters, and finite.
+func (s *Settings) Sane(d int) bool {
 	return len(s.C) == d*d && finite(s.C) && square(d, s.ProbeCov, s.SolverCov) && (len(s.Mean) == 0 || point(d, s.Mean)) &&
 		s.Probes >= 0 && finite([]float64{s.Step, s.Budget, s.Plain})
 }
 
+// A sampler remembers some numbers, some vectors and some matrices.
 func (s *State) sane(p *Plan) bool {
 	d := p.Params()
-	if !point(d, s.Psi) || s.SGLD != nil && p.Method != "sgld" {
-		return false
-	}
-	if g := s.SGLD; g != nil {
-		if (len(g.Mean) != 0 && len(g.Mean) != d) || !square(d, g.M2) || len(g.Mean)*d != len(g.M2) || g.Count < 0 ||
-			!finite(g.Mean, []float64{g.Frozen}) {
-			return false
-		}
-	}
-	if m := s.Metropolis; m != nil {
-		return finite([]float64{m.LogP, m.LogScale}) && m.Walks >= 0 && m.Accepted >= 0 && m.Steps >= 0
-	}
-	return true
+	return point(d, s.Psi) && len(s.Memory) <= 4*(1+d)*(1+d) && finite(s.Memory)
 }
 
 func (s *Stats) sane(d, iterations int) bool {

@@ -5,17 +5,27 @@
 // A Run is a state machine that changes only by Apply, event by event. Replaying
 // its events rebuilds it, so a journal of them is a checkpoint. Decisions that
 // need arithmetic (the metric after a window, the end of a run) are computed
-// beside it by Adapt and Judge, functions of the state alone, and enter it as
-// events like everything else: replicas on different machines cannot disagree.
+// beside it by the sampler and by Judge, functions of the state alone, and enter it
+// as events like everything else: replicas on different machines cannot disagree.
 //
 // # Life of a run
 //
 // preparing: one driver finds the mode and the curvature there (Prepared).
-// warmup: every chain runs a window of iterations; when all have, Adapt pools
-// their draws and gradient statistics into the settings of the next window.
-// Windows are barriers, so the result does not depend on timing. After the last
-// window the settings are frozen. sampling: chains run independently; Judge
-// looks at all of them at equal numbers of draws and ends the run. done.
+// warmup: every chain runs a window of iterations; when all have, the sampler
+// (package sampler) pools their draws and gradient statistics into the settings
+// of the next window. Windows are barriers, so the result does not depend on
+// timing. After the last window the settings are frozen. Meanwhile a driver may
+// weigh draws of the Laplace approximation (Provisional), so that there is
+// something to look at. sampling: chains run independently; Judge looks at all
+// of them at equal numbers of draws and ends the sampling. certifying: if the plan
+// asks for it, a short run of an exact sampler follows, a Run of its own, that
+// the draws are compared with. done.
+//
+// # Lanes
+//
+// What a run needs done is cut into lanes, each for one driver at a time: lane 0
+// is the work of the run as a whole (the preparation, the provisional answer),
+// lane c that of chain c. Lanes says which have something to do, Work what.
 //
 // Chains report at checkpoints, every Plan.Checkpoint iterations: the unit of
 // work, of loss, and of history (a driver forgets warm starts there, so that a
@@ -27,8 +37,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ulisse-gp/ulisse/internal/mode"
-	"github.com/ulisse-gp/ulisse/internal/sgld"
+	"gonum.org/v1/gonum/mat"
 )
 
 // Phase is where a run stands.
@@ -36,10 +45,11 @@ type Phase string
 
 // The phases, in order.
 const (
-	Preparing Phase = "preparing"
-	Warmup    Phase = "warmup"
-	Sampling  Phase = "sampling"
-	Done      Phase = "done"
+	Preparing  Phase = "preparing"
+	Warmup     Phase = "warmup"
+	Sampling   Phase = "sampling"
+	Certifying Phase = "certifying"
+	Done       Phase = "done"
 )
 
 // Prepared is what is known before the chains start.
@@ -56,8 +66,8 @@ type Prepared struct {
 	Asymmetry float64 `json:"asymmetry"`
 	// Others are further maxima of the log posterior, of OthersRows rows, that
 	// the search for the mode came upon.
-	Others     []mode.Local `json:"others,omitempty"`
-	OthersRows int          `json:"others_rows,omitempty"`
+	Others     []Local `json:"others,omitempty"`
+	OthersRows int     `json:"others_rows,omitempty"`
 	// Preconditioner is the one that was chosen at the mode, and Iterations what
 	// a right-hand side took there, to tell its drift by.
 	Preconditioner *Preconditioner `json:"preconditioner,omitempty"`
@@ -70,6 +80,20 @@ type Prepared struct {
 	Rank       int     `json:"rank,omitempty"`
 	Acceptance float64 `json:"acceptance,omitempty"`
 	Cost       Cost    `json:"cost"`
+}
+
+// Local is a local maximum of the log posterior.
+type Local struct {
+	Psi   []float64 `json:"psi"`
+	Below float64   `json:"below"` // the highest found, in log density
+}
+
+// Provisional holds the log posterior densities, up to a constant, of draws of a
+// Student t at the mode, which the plan's seed and Prepared give
+// (sampler.Provisional): −math.MaxFloat64 where K is numerically singular.
+type Provisional struct {
+	LogDensities []float64 `json:"log_densities"`
+	Cost         Cost      `json:"cost"`
 }
 
 // Preconditioner names a P ≈ K.
@@ -95,25 +119,19 @@ type Settings struct {
 	Plain float64 `json:"plain,omitempty"`
 }
 
+// Metric returns C.
+func (s *Settings) Metric() *mat.SymDense { return Symmetric(s.C) }
+
 // State is what a chain carries across a checkpoint.
 type State struct {
-	Iter       int                   `json:"iter"` // iterations done
-	Psi        []float64             `json:"psi"`
-	SGLD       *sgld.SGLDState       `json:"sgld,omitempty"`
-	Metropolis *sgld.MetropolisState `json:"metropolis,omitempty"`
+	Iter int       `json:"iter"` // iterations done
+	Psi  []float64 `json:"psi"`
+	// Memory is what else the sampler remembers, in an order of its own.
+	Memory []float64 `json:"memory,omitempty"`
 }
 
 func (s State) clone() State {
-	s.Psi = slices.Clone(s.Psi)
-	if s.SGLD != nil {
-		c := *s.SGLD
-		c.Mean, c.M2 = slices.Clone(c.Mean), slices.Clone(c.M2)
-		s.SGLD = &c
-	}
-	if s.Metropolis != nil {
-		c := *s.Metropolis
-		s.Metropolis = &c
-	}
+	s.Psi, s.Memory = slices.Clone(s.Psi), slices.Clone(s.Memory)
 	return s
 }
 
@@ -125,7 +143,8 @@ type Stats struct {
 	Products  int       `json:"products,omitempty"`
 }
 
-func (s *Stats) add(o Stats) {
+// Add adds o to s.
+func (s *Stats) Add(o Stats) {
 	s.Spreads += o.Spreads
 	s.Products += o.Products
 	s.ProbeCov = addTo(s.ProbeCov, o.ProbeCov)
@@ -175,6 +194,29 @@ func (c *Cost) Add(o Cost) {
 	c.Seconds += o.Seconds
 }
 
+// Work is what a lane is to do: exactly one of the pointers is set.
+type Work struct {
+	// Certificate says that it belongs to the run that certifies: so do the events
+	// that come of it.
+	Certificate bool         `json:"certificate,omitempty"`
+	Prepare     *Preparation `json:"prepare,omitempty"`  // lane 0
+	Weigh       *Weighing    `json:"weigh,omitempty"`    // lane 0
+	Advance     *Task        `json:"advance,omitempty"`  // a chain's lane
+	Conduct     *Conducting  `json:"conduct,omitempty"`  // lane 0 of a staged run
+	Evaluate    *Evaluation  `json:"evaluate,omitempty"` // its other lanes
+}
+
+// Preparation asks for a Prepared. From, if it is not nil, has the point, its
+// covariance and the starts already: those of draws of another sampler.
+type Preparation struct {
+	From *Prepared `json:"from,omitempty"`
+}
+
+// Weighing asks for a Provisional.
+type Weighing struct {
+	From *Prepared `json:"from"`
+}
+
 // Task is a chain's way to its next checkpoint.
 type Task struct {
 	Chain      int      `json:"chain"` // from 1
@@ -206,22 +248,28 @@ type Checkpoint struct {
 	Draws    [][]float64 `json:"draws"` // ψ after each iteration
 	// Discard is the number of leading draws that are still warm-up: those of
 	// SGLD before its step is frozen.
-	Discard int    `json:"discard,omitempty"`
-	Stats   Stats  `json:"stats"`
-	Cost    Cost   `json:"cost"`
-	Vitals  Vitals `json:"vitals,omitzero"`
+	Discard int `json:"discard,omitempty"`
+	// Accepted is how many of the iterations accepted a proposal.
+	Accepted int    `json:"accepted,omitempty"`
+	Stats    Stats  `json:"stats"`
+	Cost     Cost   `json:"cost"`
+	Vitals   Vitals `json:"vitals,omitzero"`
 }
 
 // Stop ends a run.
 type Stop struct {
 	Reason Reason `json:"reason"`
-	Draws  int    `json:"draws"`           // kept of each chain
-	Phase  Phase  `json:"phase,omitempty"` // in which it ended; Apply fills it in
+	Draws  int    `json:"draws"` // kept of each chain
+	// Elapsed is how long the run was at work by then, in seconds.
+	Elapsed float64 `json:"elapsed,omitempty"`
+	Phase   Phase   `json:"phase,omitempty"` // in which it ended; Apply fills it in
 }
 
-// Extend lets a run, ended or not, draw more.
+// Extend lets a run, ended or not, draw more, or be certified.
 type Extend struct {
 	Draws int `json:"draws"` // more, of each chain
+	// Certificate, if not nil, is the plan of the run that certifies.
+	Certificate *Plan `json:"certificate,omitempty"`
 }
 
 // Reason is why a run ended.
@@ -235,13 +283,19 @@ const (
 	Cancelled Reason = "cancelled"
 )
 
-// Event is a change of a run: exactly one field is set.
+// Event is a change of a run: exactly one of the pointers is set.
 type Event struct {
-	Prepared   *Prepared   `json:"prepared,omitempty"`
-	Settings   *Settings   `json:"settings,omitempty"`
-	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
-	Stop       *Stop       `json:"stop,omitempty"`
-	Extend     *Extend     `json:"extend,omitempty"`
+	// Certificate says that it is the run that certifies which changes.
+	Certificate bool         `json:"certificate,omitempty"`
+	Prepared    *Prepared    `json:"prepared,omitempty"`
+	Provisional *Provisional `json:"provisional,omitempty"`
+	Settings    *Settings    `json:"settings,omitempty"`
+	Checkpoint  *Checkpoint  `json:"checkpoint,omitempty"`
+	Stage       *Stage       `json:"stage,omitempty"`
+	Evaluated   *Evaluated   `json:"evaluated,omitempty"`
+	Drawn       *Drawn       `json:"drawn,omitempty"`
+	Stop        *Stop        `json:"stop,omitempty"`
+	Extend      *Extend      `json:"extend,omitempty"`
 }
 
 // Errors that Apply returns. An event that is refused changes nothing.
@@ -258,14 +312,21 @@ var (
 
 // Run is the state of a run.
 type Run struct {
-	Plan     Plan      `json:"plan"`
-	Phase    Phase     `json:"phase"`
-	Prepared *Prepared `json:"prepared,omitempty"`
-	Settings *Settings `json:"settings,omitempty"`
-	Chains   []Chain   `json:"chains"`
-	Stopped  *Stop     `json:"stop,omitempty"`
+	Plan        Plan         `json:"plan"`
+	Phase       Phase        `json:"phase"`
+	Prepared    *Prepared    `json:"prepared,omitempty"`
+	Provisional *Provisional `json:"provisional,omitempty"`
+	Settings    *Settings    `json:"settings,omitempty"`
+	Chains      []Chain      `json:"chains"`
+	Stopped     *Stop        `json:"stop,omitempty"`
 	// Tuned are the settings so far.
 	Tuned []Tuned `json:"tuned,omitempty"`
+	// Stages and Drawn are those of a staged run.
+	Stages []Staging `json:"stages,omitempty"`
+	Drawn  *Drawn    `json:"drawn,omitempty"`
+	// Certificate is the run of the exact sampler that certifies this one, once
+	// that is due.
+	Certificate *Run `json:"certificate,omitempty"`
 }
 
 // Chain is what is known of a chain.
@@ -274,6 +335,9 @@ type Chain struct {
 	Warmup int         `json:"warmup"` // iterations that were warm-up
 	Draws  [][]float64 `json:"draws"`  // kept, ψ
 	Cost   Cost        `json:"cost"`
+	// Accepted is how many proposals were accepted since the warm-up, one an
+	// iteration: of samplers that make proposals.
+	Accepted int `json:"accepted,omitempty"`
 	// Beyond are draws past the end of the run: they do not count unless it is
 	// extended.
 	Beyond [][]float64 `json:"beyond,omitempty"`
@@ -282,6 +346,15 @@ type Chain struct {
 	Stats   Stats         `json:"stats"`
 	// Course is how the gradients went, in bounded detail.
 	Course []Mark `json:"course,omitempty"`
+}
+
+// Acceptance returns the share of proposals that were accepted since the warm-up; 0
+// of samplers that make none.
+func (c *Chain) Acceptance() float64 {
+	if steps := c.State.Iter - c.Warmup; steps > 0 {
+		return float64(c.Accepted) / float64(steps)
+	}
+	return 0
 }
 
 // New returns a run at its beginning.
@@ -295,17 +368,43 @@ func (r *Run) Apply(e Event) error {
 	if e.changes() != 1 {
 		return fmt.Errorf("%w: it is not one change", ErrShape)
 	}
+	if e.Certificate {
+		return r.certificate(e)
+	}
 	switch {
 	case e.Prepared != nil:
 		return r.prepared(e.Prepared)
+	case e.Provisional != nil:
+		return r.provisional(e.Provisional)
 	case e.Settings != nil:
 		return r.settings(e.Settings)
 	case e.Checkpoint != nil:
 		return r.checkpoint(e.Checkpoint)
+	case e.Stage != nil:
+		return r.stage(e.Stage)
+	case e.Evaluated != nil:
+		return r.evaluated(e.Evaluated)
+	case e.Drawn != nil:
+		return r.drawn(e.Drawn)
 	case e.Stop != nil:
 		return r.stop(e.Stop)
 	}
 	return r.extend(e.Extend)
+}
+
+// certificate changes the run that certifies.
+func (r *Run) certificate(e Event) error {
+	if r.Phase != Certifying || e.Extend != nil {
+		return ErrPhase
+	}
+	e.Certificate = false
+	if err := r.Certificate.Apply(e); err != nil {
+		return err
+	}
+	if r.Certificate.Phase == Done {
+		r.Phase = Done
+	}
+	return nil
 }
 
 func (r *Run) prepared(p *Prepared) error {
@@ -322,12 +421,32 @@ func (r *Run) prepared(p *Prepared) error {
 	return nil
 }
 
-func (r *Run) settings(s *Settings) error {
-	d := r.Plan.Params()
-	if !r.AtBarrier() || s.Window != r.nextWindow() {
+func (r *Run) provisional(p *Provisional) error {
+	if !r.weighs() {
 		return ErrPhase
 	}
-	if !s.sane(d) {
+	if len(p.LogDensities) != ProvisionalDraws || !finite(p.LogDensities) || !p.Cost.sane() {
+		return ErrShape
+	}
+	r.Provisional = p
+	return nil
+}
+
+// ProvisionalDraws is the number of draws that a provisional answer weighs: each
+// takes a dense density.
+const ProvisionalDraws = 200
+
+// weighs reports whether a provisional answer is wanted and not there.
+func (r *Run) weighs() bool {
+	return r.Plan.Provisional && r.Provisional == nil && (r.Phase == Warmup || r.Phase == Sampling)
+}
+
+func (r *Run) settings(s *Settings) error {
+	d := r.Plan.Params()
+	if !r.atBarrier() || s.Window != r.NextWindow() {
+		return ErrPhase
+	}
+	if !s.Sane(d) {
 		return ErrShape
 	}
 	r.Settings = s
@@ -339,11 +458,6 @@ func (r *Run) settings(s *Settings) error {
 	}
 	if s.Window == len(r.Plan.Windows) {
 		r.Phase = Sampling
-		for c := range r.Chains { // acceptance is that of the kept draws
-			if m := r.Chains[c].State.Metropolis; m != nil {
-				m.Accepted, m.Steps = 0, 0
-			}
-		}
 	}
 	for c := range r.Chains {
 		r.Chains[c].Stats = Stats{}
@@ -366,6 +480,7 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 	}
 	d := r.Plan.Params()
 	if k.State.Iter != k.FromIter+task.Iterations || len(k.Draws) != task.Iterations || k.Discard < 0 || k.Discard > len(k.Draws) ||
+		k.Accepted < 0 || k.Accepted > task.Iterations ||
 		!point(d, k.Draws...) || !k.State.sane(&r.Plan) || !k.Stats.sane(d, task.Iterations) || !k.Cost.sane() ||
 		!k.Vitals.sane(task.Iterations) {
 		return ErrShape
@@ -373,7 +488,7 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 	c := &r.Chains[k.Chain-1]
 	c.State = k.State
 	c.Cost.Add(k.Cost)
-	c.Stats.add(k.Stats)
+	c.Stats.Add(k.Stats)
 	c.mark(k)
 	if task.Warmup {
 		w := len(c.Windows) - 1
@@ -382,18 +497,27 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 		return nil
 	}
 	c.Warmup += k.Discard
+	c.Accepted += k.Accepted
 	c.Draws = append(c.Draws, k.Draws[k.Discard:]...)
 	return nil
 }
 
+// stop ends the sampling, or, if that has ended, gives up the certificate.
 func (r *Run) stop(s *Stop) error {
-	if r.Phase == Done {
+	switch {
+	case r.Phase == Done || r.Phase == Certifying && s.Reason != Cancelled:
 		return ErrPhase
+	case r.Phase == Certifying:
+		r.Certificate, r.Phase = nil, Done
+		return nil
 	}
 	for _, c := range r.Chains {
 		if s.Draws < 0 || len(c.Draws) < s.Draws {
 			return ErrShape
 		}
+	}
+	if !(s.Elapsed >= 0 && s.Elapsed <= maxCost) {
+		return ErrShape
 	}
 	for c := range r.Chains {
 		ch := &r.Chains[c]
@@ -402,34 +526,150 @@ func (r *Run) stop(s *Stop) error {
 	stopped := *s
 	stopped.Phase = r.Phase
 	r.Stopped, r.Phase = &stopped, Done
+	r.certify()
 	return nil
 }
+
+// certify begins the certificate of a run that has ended, if it is to have one.
+func (r *Run) certify() {
+	if p := r.Plan.Certificate; p != nil && r.certifiable() {
+		r.Certificate, r.Phase = New(*p), Certifying
+	}
+}
+
+// certifiable reports whether the draws of a run that has ended are worth it.
+func (r *Run) certifiable() bool {
+	return r.Stopped.Reason != Cancelled && r.Stopped.Draws >= CertifyDraws
+}
+
+// CertifyDraws is the least number of draws of each chain that are worth being
+// certified.
+const CertifyDraws = 20
 
 // extend moves the end of a run. The draws that it gets are those that it would
 // have had, had it never ended.
 func (r *Run) extend(e *Extend) error {
-	if e.Draws <= 0 || e.Draws > maxExtend {
+	p := e.Certificate
+	if e.Draws < 0 || e.Draws > MaxExtend || e.Draws == 0 && p == nil || p != nil && !p.certifies(&r.Plan) {
 		return ErrShape
 	}
+	if p != nil {
+		if e.Draws == 0 && (r.Certificate != nil || r.Phase == Done && !r.certifiable()) {
+			return ErrPhase
+		}
+		r.Plan.Certificate = p
+		if e.Draws == 0 {
+			if r.Phase == Done {
+				r.certify()
+			}
+			return nil
+		}
+	}
 	from := r.Plan.Draws
-	if r.Phase == Done {
+	if r.Stopped != nil {
 		from = r.Stopped.Draws
 		for c := range r.Chains {
 			ch := &r.Chains[c]
 			ch.Draws, ch.Beyond = append(ch.Draws, ch.Beyond...), nil
 		}
-		r.Phase, r.Stopped = r.Stopped.Phase, nil
+		r.Phase, r.Stopped, r.Certificate = r.Stopped.Phase, nil, nil
 	}
 	r.Plan.Draws = from + e.Draws
 	r.Plan.MaxDraws = max(r.Plan.MaxDraws, r.Plan.Draws)
 	return nil
 }
 
-// maxExtend bounds what one event may ask for.
-const maxExtend = 1 << 24
+// MaxExtend bounds what one event may ask for.
+const MaxExtend = 1 << 24
 
 // maxLead is how many checkpoints a chain may be ahead of the slowest one.
 const maxLead = 10
+
+// Lanes returns the lanes that want a driver, in order.
+func (r *Run) Lanes() []int {
+	switch r.Phase {
+	case Preparing:
+		return []int{0}
+	case Certifying:
+		return r.Certificate.Lanes()
+	case Done:
+		return nil
+	}
+	var lanes []int
+	if r.weighs() || r.idle() {
+		lanes = append(lanes, 0)
+	}
+	n := len(r.Chains)
+	if r.Plan.Staged {
+		n = r.stageLanes()
+	}
+	for c := range n {
+		lanes = append(lanes, c+1)
+	}
+	return lanes
+}
+
+// Work returns what a lane is to do next, or false if there is nothing for now. The
+// items of a stage are not among it: a Dispatcher hands them out.
+func (r *Run) Work(lane int) (Work, bool) {
+	switch {
+	case r.Phase == Certifying:
+		w, ok := r.Certificate.Work(lane)
+		if w.Prepare != nil {
+			w.Prepare.From = r.pooledPoint()
+		}
+		w.Certificate = true
+		return w, ok
+	case lane > 0:
+		t, ok := r.Task(lane)
+		return Work{Advance: &t}, ok
+	case r.Phase == Preparing:
+		return Work{Prepare: &Preparation{}}, true
+	case r.idle():
+		return Work{Conduct: r.conducting()}, true
+	}
+	return Work{Weigh: &Weighing{From: r.Prepared}}, r.weighs()
+}
+
+// Iter returns the iterations that a lane has done of what is under way.
+func (r *Run) Iter(lane int) int {
+	switch {
+	case r.Phase == Certifying:
+		return r.Certificate.Iter(lane)
+	case lane == 0:
+		return 0
+	case r.Plan.Staged: // any item is progress
+		n := len(r.Stages)
+		for _, s := range r.Stages {
+			n += len(s.Items) - s.Left
+		}
+		return n
+	}
+	return r.Chains[lane-1].State.Iter
+}
+
+// PreparedFor returns what was prepared for some work of the run.
+func (r *Run) PreparedFor(w Work) *Prepared {
+	if w.Certificate {
+		return r.Certificate.Prepared
+	}
+	return r.Prepared
+}
+
+// pooledPoint returns what the draws say of where the posterior is: their mean and
+// covariance, and the last of each chain to start from.
+func (r *Run) pooledPoint() *Prepared {
+	p := &Prepared{}
+	var draws [][][]float64
+	for _, c := range r.Chains {
+		draws = append(draws, c.Draws)
+		p.Starts = append(p.Starts, c.Draws[len(c.Draws)-1])
+	}
+	guess := Symmetric(r.Prepared.Cov)
+	mean, cov := Pool(draws, guess, float64(guess.SymmetricDim()))
+	p.Psi, p.Cov = mean, Flat(cov)
+	return p
+}
 
 // Task returns what a chain (from 1) is to do next, or false if there is
 // nothing: it waits at a barrier or for slower chains, or the run is done.
@@ -443,7 +683,7 @@ func (r *Run) Task(chain int) (Task, bool) {
 
 // task is Task for a chain that waits for nobody but at barriers.
 func (r *Run) task(chain int) (Task, bool) {
-	if r.Settings == nil || r.Phase == Done {
+	if r.Settings == nil || r.Stopped != nil {
 		return Task{}, false
 	}
 	c := &r.Chains[chain-1]
@@ -459,10 +699,14 @@ func (r *Run) task(chain int) (Task, bool) {
 	return t, t.Left > 0
 }
 
-// AtBarrier reports whether settings are due: the run is prepared and all
-// chains have finished their window.
+// AtBarrier reports whether settings are due, of the run or of the one that
+// certifies it: it is prepared and all chains have finished their window.
 func (r *Run) AtBarrier() bool {
-	if r.Phase != Warmup {
+	return r.atBarrier() || r.Phase == Certifying && r.Certificate.AtBarrier()
+}
+
+func (r *Run) atBarrier() bool {
+	if r.Phase != Warmup || r.Plan.Staged {
 		return false
 	}
 	if r.Settings == nil {
@@ -476,7 +720,8 @@ func (r *Run) AtBarrier() bool {
 	return true
 }
 
-func (r *Run) nextWindow() int {
+// NextWindow returns the window that the next settings are for.
+func (r *Run) NextWindow() int {
 	if r.Settings == nil {
 		return 0
 	}
@@ -492,7 +737,7 @@ func (r *Run) MinDraws() int {
 	return least
 }
 
-// Cost returns the cost of the whole run.
+// Cost returns the cost of the whole run, but for its certificate.
 func (r *Run) Cost() Cost {
 	var total Cost
 	if r.Prepared != nil {

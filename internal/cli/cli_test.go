@@ -19,6 +19,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/driver"
 )
 
 // runMain makes the test binary the program itself, so that tests can start and
@@ -223,11 +224,11 @@ func TestValidatePrintsEveryDefault(t *testing.T) {
 func TestPlan(t *testing.T) {
 	spec := write(t, t.TempDir(), "s.yaml", smallSpec)
 	code, stdout, stderr := ulisse(t, "", "plan", spec, "--json")
-	var e estimate
+	var e driver.Estimate
 	if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != 0 {
 		t.Fatal(code, err, stderr)
 	}
-	if e.N != 120 || e.PairsPerProduct != 14400 || !(e.PairsPerSecond > 0) || e.Gradients != 2*60+prepareGradients+6 || e.MemoryBytes <= e.DataBytes {
+	if e.N != 120 || e.PairsPerProduct != 14400 || !(e.PairsPerSecond > 0) || e.Gradients != 2*60+10+6 || e.MemoryBytes <= e.DataBytes {
 		t.Errorf("%+v", e)
 	}
 	if e.Cache == nil || e.Cache.Kept != 1 || e.Cache.Use != (e.CacheBytes > 0) || e.Cache.Use && e.CacheBytes != 3*cmvp.CacheBytes(120, true) {
@@ -236,7 +237,7 @@ func TestPlan(t *testing.T) {
 	for cache, kept := range map[string]float64{"off": -1, "512KiB": 2.0 / 3} { // of three operators
 		spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(smallSpec, "solver: {", "solver: {cache: "+cache+", "))
 		code, stdout, stderr := ulisse(t, "", "plan", spec, "--json")
-		var e estimate
+		var e driver.Estimate
 		if err := json.Unmarshal([]byte(stdout), &e); err != nil || code != 0 {
 			t.Fatal(code, err, stderr)
 		}

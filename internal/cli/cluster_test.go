@@ -1,61 +1,15 @@
 package cli
 
 import (
-	"context"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"google.golang.org/grpc"
-
-	"github.com/ulisse-gp/ulisse/internal/client"
-	"github.com/ulisse-gp/ulisse/internal/coordinator"
-	"github.com/ulisse-gp/ulisse/internal/coordinator/coordinatortest"
-	"github.com/ulisse-gp/ulisse/internal/parallel"
-	"github.com/ulisse-gp/ulisse/internal/rpc"
-	"github.com/ulisse-gp/ulisse/internal/worker"
 )
 
-// realCluster is a coordinator, not replicated, with one worker.
-func realCluster(t *testing.T) {
-	t.Helper()
-	dial := rpc.Dialer(nil)
-	c, err := coordinator.New(coordinator.Config{Node: coordinatortest.NewNode(t), Dir: t.TempDir(), Dial: dial, Grace: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, _ := rpc.NewServer(nil, func(s *grpc.Server) { c.Register(s) }, grpc.UnaryInterceptor(c.Forward), grpc.StreamInterceptor(c.ForwardStream))
-	w, err := worker.New(worker.Config{ID: "w1", Coordinators: []string{l.Addr().String()}, Budget: parallel.NewBudget(1), Dial: dial})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{}, 3)
-	go func() { s.Serve(l); done <- struct{}{} }()
-	go func() { c.Lead(ctx); done <- struct{}{} }()
-	go func() { w.Run(ctx); done <- struct{}{} }()
-	t.Cleanup(func() {
-		cancel()
-		s.Stop()
-		for range cap(done) {
-			<-done
-		}
-		c.Close()
-	})
-	t.Setenv(client.EnvConfig, filepath.Join(t.TempDir(), "config.yaml"))
-	t.Setenv(client.EnvCoordinators, l.Addr().String())
-}
-
-// The coordinator and the worker themselves, asked by the command line: the
-// draws are those of ulisse run, before and after an extension.
-func TestRealCluster(t *testing.T) {
-	realCluster(t)
+// The draws of a job are those of ulisse run, before and after an extension, and
+// with a certificate.
+func TestExtendAndCertify(t *testing.T) {
+	cluster(t, "w1")
 	dir := t.TempDir()
 	spec := write(t, dir, "s.yaml", tinySpec)
 	longer := write(t, dir, "l.yaml", strings.NewReplacer("draws: 20", "draws: 30", "max_draws: 20", "max_draws: 30").Replace(tinySpec))
@@ -85,6 +39,12 @@ func TestRealCluster(t *testing.T) {
 	good(t, "watch", id)
 	if sum := asJSON[object](t, "summary", id); sum["draws_sha256"] != summaryHash(t, more) {
 		t.Error("the draws of the extended job are not those of a longer run")
+	}
+	good(t, "extend", id, "--certify")
+	good(t, "watch", id)
+	sum := asJSON[object](t, "summary", id)
+	if c, ok := sum["certificate"].(object); !ok || c["draws"] != 250. || sum["draws_sha256"] != summaryHash(t, more) {
+		t.Errorf("the certificate of the job is %v", sum["certificate"])
 	}
 	good(t, "delete", id)
 	if jobs := asJSON[[]object](t, "jobs"); len(jobs) != 0 {

@@ -153,7 +153,7 @@ func (a *App) contextAdd() *cobra.Command {
 					return err
 				}
 				cfg := client.Config{Addresses: kept.Coordinators, Token: kept.Token, Namespace: namespace, TLS: files}
-				cl, err := client.Dial(c.Context(), cfg) // it connects at the first call
+				cl, err := client.Dial(cfg) // it connects at the first call
 				if err != nil {
 					return err
 				}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -26,7 +27,7 @@ type blobView struct {
 }
 
 func newBlobView(b *pb.Blob) blobView {
-	return blobView{b.Sha256, b.Size, b.Present, b.Complete, some(b.Holders), moment(b.Stored), some(b.Jobs)}
+	return blobView{b.Sha256, b.Size, b.Present, b.Complete, some(b.Holders), client.Moment(b.Stored), some(b.Jobs)}
 }
 
 func (a *App) dataCommand() *cobra.Command {

@@ -4,21 +4,15 @@ import (
 	"archive/zip"
 	"bytes"
 	"encoding/csv"
-	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/driver"
-	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 // What a job and a folder hold is the same, in every format.
 func TestDrawsOfJobAndFolder(t *testing.T) {
-	cluster(t)
+	cluster(t, "w-alpha")
 	dir := t.TempDir()
 	spec := write(t, dir, "s.yaml", tinySpec)
 	folder := filepath.Join(dir, "tiny")
@@ -150,38 +144,9 @@ func members(t *testing.T, path string) map[string][]byte {
 	return out
 }
 
-// Statistics come from the lines of workers too, which have names of their own.
-func TestStatsOfWorkers(t *testing.T) {
-	r := &chains.Run{Chains: []chains.Chain{{Warmup: 3, Draws: [][]float64{{1}, {2}}}}}
-	for method, want := range map[string]map[string]float64{
-		"fisher": {"probes": 5, "solver_iterations": 7.5, "residual": 1e-8, "unconverged": 1, "products": 9, "seconds": 0.5},
-		"exact":  {report.AcceptanceRate: 0.25, "solver_iterations": 7.5, "residual": 1e-8, "unconverged": 1, "products": 9, "seconds": 0.5},
-	} {
-		r.Plan.Method = method
-		o := driver.Observation{Chain: 1, Iter: 5, Probes: 5, Iterations: 7.5, Residual: 1e-8, Acceptance: 0.25, Cost: chains.Cost{Unconverged: 1, Products: 9, Seconds: 0.5}}
-		line, err := json.Marshal(struct { // as internal/worker does
-			Msg string `json:"msg"`
-			driver.Observation
-		}{"gradient", o})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := report.NewStats(r)
-		s.Add(r, line)
-		if len(s.Names) != len(want) {
-			t.Errorf("%s: %v", method, s.Names)
-		}
-		for name, x := range want {
-			if got := s.X[name][0]; !math.IsNaN(got[0]) || got[1] != x {
-				t.Errorf("%s, %s: %v, want %v", method, name, got, x)
-			}
-		}
-	}
-}
-
 // The page of a job tells who computed it, that of a folder where.
 func TestReport(t *testing.T) {
-	cluster(t)
+	cluster(t, "w-alpha")
 	dir := t.TempDir()
 	spec := write(t, dir, "s.yaml", tinySpec)
 	folder := filepath.Join(dir, "run")

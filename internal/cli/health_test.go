@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -34,11 +35,11 @@ func TestHealthIsShown(t *testing.T) {
 	if live := strings.Join(jobLines(j, &shares{}), "\n"); !strings.Contains(live, "stalled: no worker is connected") {
 		t.Errorf("the live view: %q", live)
 	}
-	if v := newJobView(j); v.Health == nil || v.Health.Status != "stalled" || v.Health.Message != ill.Message || !v.Health.Since.Equal(now) {
+	if v := client.NewJobView(j); v.Health == nil || v.Health.Status != "stalled" || v.Health.Message != ill.Message || !v.Health.Since.Equal(now) {
 		t.Errorf("JSON: %+v", v.Health)
 	}
 	j.Health.Status = pb.HealthStatus_HEALTH_STATUS_DIVERGING
-	if w := healthWord(j); w != "diverging" {
+	if w := client.HealthWord(j); w != "diverging" {
 		t.Errorf("the table: %q", w)
 	}
 }

@@ -36,9 +36,9 @@ func (a *App) jobsCommand() *cobra.Command {
 			}
 			req := &pb.ListJobsRequest{Name: name}
 			for _, w := range states {
-				state, err := stateOf(w)
+				state, err := client.ParseState(w)
 				if err != nil {
-					return err
+					return badInput(fmt.Errorf("--state: %w", err))
 				}
 				req.States = append(req.States, state)
 			}
@@ -54,9 +54,9 @@ func (a *App) jobsCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				views := []jobView{}
+				views := []client.JobView{}
 				for _, j := range jobs {
-					views = append(views, newJobView(j))
+					views = append(views, client.NewJobView(j))
 				}
 				return a.printJSON(views)
 			}
@@ -71,7 +71,7 @@ func (a *App) jobsCommand() *cobra.Command {
 				if p.GetDraws() > 0 {
 					draws = fmt.Sprintf("%d/%d", client.MinDraws(p), p.Draws)
 				}
-				rows = append(rows, []string{j.Id, j.Name, stateWord(j.State), healthWord(j), strconv.Itoa(int(j.Priority)), draws,
+				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), draws,
 					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now())})
 			}
 			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE", rows)
@@ -84,7 +84,7 @@ func (a *App) jobsCommand() *cobra.Command {
 	f.StringVar(&since, "since", "", "only jobs submitted since this `time`: 90m, 24h, 2026-01-31 or RFC 3339")
 	f.IntVar(&limit, "limit", 0, "only the newest so many; 0 for all")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(stateWords(), cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(client.StateWords(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
 
@@ -119,7 +119,7 @@ func (a *App) action(use, short, done string, act func(ctx context.Context, s *s
 			after = j
 		}
 		if asJSON {
-			return a.printJSON(newJobView(after))
+			return a.printJSON(client.NewJobView(after))
 		}
 		fmt.Fprintf(a.Stdout, "%s (%s) %s\n", j.Name, j.Id, done)
 		return nil
@@ -151,15 +151,16 @@ func (a *App) deleteCommand() *cobra.Command {
 }
 
 func (a *App) extendCommand() *cobra.Command {
-	draws := 0
-	c := a.action("extend", "Let a job, finished or not, draw more", "draws on",
+	draws, certify := 0, false
+	c := a.action("extend", "Let a job, finished or not, draw more, or be certified", "goes on",
 		func(ctx context.Context, s *session, id string) (*pb.Job, error) {
-			if draws < 1 {
+			if draws < 0 || draws == 0 && !certify {
 				return nil, badInput(errors.New("--draws: say how many more draws each chain is to make"))
 			}
-			return s.Extend(ctx, id, draws)
+			return s.Extend(ctx, id, draws, certify)
 		})
 	c.Flags().IntVar(&draws, "draws", 0, "`number` of further draws of each chain")
+	c.Flags().BoolVar(&certify, "certify", false, "hold the draws against a short run of the exact sampler")
 	return c
 }
 
@@ -211,4 +212,6 @@ type logView struct {
 	Text   string     `json:"text"`
 }
 
-func newLogView(l *pb.LogLine) logView { return logView{moment(l.Time), l.Chain, l.Worker, l.Text} }
+func newLogView(l *pb.LogLine) logView {
+	return logView{client.Moment(l.Time), l.Chain, l.Worker, l.Text}
+}

@@ -295,7 +295,7 @@ func (s *script) jobs() {
 		s.t.Errorf("%d tiles before there was a job", n)
 	}
 	s.on("submit", filepath.Join(s.dir, "spec.yaml"), "--wait", "--out", filepath.Join(s.dir, "waited"))
-	j := parse[[]jobView](s.t, s.on("jobs", "--json"))[0]
+	j := parse[[]client.JobView](s.t, s.on("jobs", "--json"))[0]
 	s.on("watch", j.ID)
 	s.on("logs", j.ID)
 	s.on("draws", j.ID)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/predict"
@@ -190,7 +191,7 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 		for i, r := range rows {
 			pit[i] = r.PIT
 		}
-		if err := report.WriteFile(f.plot, func(w io.Writer) error { return plots.Calibration(w, pit) }); err != nil {
+		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Calibration(w, pit) }); err != nil {
 			return err
 		}
 	}

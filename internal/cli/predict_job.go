@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sync"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
@@ -37,8 +34,8 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 	if err != nil {
 		return nil, err
 	}
-	if !client.Ended(j) || j.DrawsSha256 == "" {
-		return nil, fmt.Errorf("job %s is %s: predictions are made from the draws of jobs that have ended", j.Id, stateWord(j.State))
+	if !client.Ended(j.State) || j.DrawsSha256 == "" {
+		return nil, fmt.Errorf("job %s is %s: predictions are made from the draws of jobs that have ended", j.Id, client.StateWord(j.State))
 	}
 	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws,
 		info: dataset.Info{Rows: int(j.Data.N), HeldOut: int(j.Data.HeldOut), Target: j.Data.Target, InputNames: j.Data.Inputs}}, nil
@@ -81,77 +78,7 @@ func (o *jobOracle) heldOut(ctx context.Context) (*points, error) {
 	return heldOut(d)
 }
 
-// predict has the rows predicted, a batch at a time by every worker.
+// predict has the rows predicted by the cluster's workers.
 func (o *jobOracle) predict(ctx context.Context, pts *points, opt predict.Options, probs []float64) ([]predict.Row, predict.Stats, error) {
-	workers, err := o.s.Workers(ctx)
-	if err != nil {
-		return nil, predict.Stats{}, err
-	}
-	many := 0
-	for _, w := range workers {
-		if w.Connected && !w.Draining {
-			many++
-		}
-	}
-	size := predict.Batch(o.info.Rows)
-	batches := (len(pts.x) + size - 1) / size
-	out := make([][]predict.Row, batches)
-	var mu sync.Mutex // guards what follows
-	var stats predict.Stats
-	sha256, done := "", make([]float64, batches) // rows
-	tell := func(b int, rows float64) {
-		done[b] = rows
-		total := 0.0
-		for _, d := range done {
-			total += d
-		}
-		opt.Progress(predict.Progress{Stage: predict.RowsStage, Done: int(total), Total: len(pts.x)})
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, many))
-	for b := range batches {
-		lo, hi := b*size, min(len(pts.x), (b+1)*size)
-		r := predict.Request{X: pts.x[lo:hi], Probs: probs}
-		if pts.y != nil {
-			r.Targets = pts.y[lo:hi]
-		}
-		g.Go(func() error {
-			m, err := o.s.Predict(ctx, predict.Encode(o.job.Id, r, opt, o.draws), func(p *pb.PredictProgress) {
-				mu.Lock()
-				defer mu.Unlock()
-				if p.Stage == predict.SolutionsStage {
-					opt.Progress(predict.Progress{Stage: p.Stage, Done: int(p.Done), Total: int(p.Total)})
-				} else if p.Total > 0 {
-					tell(b, float64(hi-lo)*float64(p.Done)/float64(p.Total))
-				}
-			})
-			if err != nil {
-				return err
-			}
-			rows, s, err := predict.Answered(m, r)
-			if err != nil {
-				return fmt.Errorf("the cluster's answer cannot be read: %w", err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if sha256 == "" {
-				sha256 = m.DrawsSha256
-			}
-			if m.DrawsSha256 != sha256 {
-				return fmt.Errorf("job %s has other draws than a moment ago: it was extended meanwhile", o.job.Id)
-			}
-			out[b] = rows
-			stats.Add(s)
-			tell(b, float64(hi-lo))
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return nil, stats, err
-	}
-	var all []predict.Row
-	for _, rows := range out {
-		all = append(all, rows...)
-	}
-	return all, stats, nil
+	return o.s.PredictRows(ctx, o.job, predict.Request{X: pts.x, Targets: pts.y, Probs: probs}, opt, o.draws)
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
-	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/local"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 )
 
 // progress tells how a run is going: every gradient and event into the log
@@ -46,6 +46,7 @@ type status struct {
 	warmup  []int
 	conv    chains.Convergence
 	elapsed time.Duration
+	left    time.Duration // until the draws asked for are there; 0 if that cannot be told
 }
 
 // lineEvery is the time between lines where there is no terminal.
@@ -92,31 +93,17 @@ func (p *progress) Cache(c *cmvp.CachePlan) {
 	}
 }
 
-// Observe notes a gradient.
-func (p *progress) Observe(o driver.Observation) {
-	at := []slog.Attr{slog.Int("chain", o.Chain), slog.Int("iter", o.Iter), slog.Int("rows", o.N), slog.Any("psi", o.Psi)}
-	if o.Trials != nil {
-		chosen := []any{"kind", o.Trials[0].Kind, "rank", o.Trials[0].Rank}
-		p.log.Info("preconditioner", append(chosen, "trials", o.Trials)...)
-		p.talk.Info("preconditioner", append(chosen, "compared", len(o.Trials))...)
-		return
+// Observe notes what a driver observed.
+func (p *progress) Observe(o runlog.Observation) {
+	p.log.LogAttrs(context.Background(), slog.LevelInfo, string(o.Kind), o.Attrs()...)
+	switch o.Kind {
+	case runlog.Trials:
+		p.talk.Info("preconditioner", "kind", o.Preconditioner, "rank", o.Rank)
+	case runlog.Gradient:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.iterations[o.Chain] = o.Iterations
 	}
-	if o.Gradients == 0 { // a step of Metropolis–Hastings
-		at = append(at, slog.Float64("acceptance", o.Acceptance))
-		if o.Solves > 0 {
-			at = append(at, slog.Int("solves", o.Solves), slog.Float64("solver_iterations", o.Iterations), slog.Float64("residual", o.Residual),
-				slog.Int("unconverged", o.Unconverged), slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs))
-		}
-		p.log.LogAttrs(context.Background(), slog.LevelInfo, "step", append(at, slog.Float64("seconds", o.Seconds))...)
-		return
-	}
-	p.log.LogAttrs(context.Background(), slog.LevelInfo, "gradient", append(at, slog.Any("gradient", o.Gradient), slog.Int("probes", o.Probes), slog.Int("solves", o.Solves),
-		slog.Float64("solver_iterations", o.Iterations), slog.Float64("tolerance", o.Tolerance), slog.Float64("residual", o.Residual), slog.Int("unconverged", o.Unconverged),
-		slog.Int("products", o.Products), slog.Float64("pairs", o.Pairs), slog.Float64("pairs_read", o.PairsRead), slog.Float64("noise_ratio", o.Noise),
-		slog.Float64("noise_budget", o.Budget), slog.Float64("drift", o.Drift), slog.Float64("seconds", o.Seconds))...)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.iterations[o.Chain] = o.Iterations
 }
 
 // Watch notes an event. The bars are set without the lock: one that is being
@@ -140,6 +127,7 @@ func (p *progress) note(v local.View) []int64 {
 	defer p.mu.Unlock()
 	before := p.view.phase
 	p.view.phase, p.view.conv, p.view.elapsed = v.Run.Phase, v.Convergence, v.Elapsed
+	p.view.left, _ = v.Run.Remaining(v.Elapsed)
 	for c, ch := range v.Run.Chains {
 		p.view.draws[c], p.view.warmup[c] = len(ch.Draws), ch.Warmup
 	}
@@ -211,16 +199,14 @@ func (p *progress) tail(c int) string {
 	if it := p.iterations[c+1]; it > 0 {
 		s += fmt.Sprintf(" %.0f its ", it)
 	}
-	if n := p.view.draws[c]; n > 0 && n < p.plan.Draws {
-		done := float64(n+p.view.warmup[c]) / float64(p.plan.Draws+p.view.warmup[c])
-		left := time.Duration(float64(p.view.elapsed) * (1 - done) / done)
-		s += fmt.Sprintf(" ETA %s", left.Round(time.Second))
+	if p.view.left > 0 {
+		s += fmt.Sprintf(" ETA %s", p.view.left.Round(time.Second))
 	}
 	return s
 }
 
 // Finished ends the lines.
-func (p *progress) Finished(r *chains.Run) {
+func (p *progress) Finished() {
 	if p.bars == nil {
 		return
 	}

@@ -69,7 +69,7 @@ type session struct {
 }
 
 // dial connects to the cluster.
-func (r *remote) dial(ctx context.Context, a *App) (*session, error) {
+func (r *remote) dial(a *App) (*session, error) {
 	if r.timeout <= 0 {
 		return nil, badInput(fmt.Errorf("--timeout %v: give a positive time", r.timeout))
 	}
@@ -79,7 +79,7 @@ func (r *remote) dial(ctx context.Context, a *App) (*session, error) {
 	}
 	t := &trouble{now: a.Now, tell: func(msg string) { fmt.Fprintln(a.Stderr, "ulisse:", msg) }}
 	cfg.Patience, cfg.OnRetry = r.timeout, t.retry
-	cl, err := client.Dial(ctx, cfg)
+	cl, err := client.Dial(cfg)
 	if err != nil {
 		return nil, badInput(err)
 	}
@@ -130,7 +130,7 @@ func (t *trouble) divert(tell func(string)) (back func()) {
 // on makes the body of a command that talks to a cluster.
 func (a *App) on(r *remote, f func(ctx context.Context, s *session, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		s, err := r.dial(c.Context(), a)
+		s, err := r.dial(a)
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (a *App) completion(r *remote, words func(ctx context.Context, s *session) 
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
 		defer cancel()
-		s, err := r.dial(ctx, a)
+		s, err := r.dial(a)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -203,10 +203,10 @@ func (a *App) completeJobs(r *remote) cobra.CompletionFunc {
 		var list []cobra.Completion
 		seen := map[string]bool{}
 		for _, j := range jobs {
-			list = append(list, cobra.CompletionWithDesc(j.Id, j.Name+", "+stateWord(j.State)))
+			list = append(list, cobra.CompletionWithDesc(j.Id, j.Name+", "+client.StateWord(j.State)))
 			if !seen[j.Name] {
 				seen[j.Name] = true
-				list = append(list, cobra.CompletionWithDesc(j.Name, stateWord(j.State)))
+				list = append(list, cobra.CompletionWithDesc(j.Name, client.StateWord(j.State)))
 			}
 		}
 		return list, err

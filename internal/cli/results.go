@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/version"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -23,7 +25,7 @@ func (a *App) record(ctx context.Context, s *session, j *pb.Job) (*report.Record
 		return nil, err
 	}
 	if res.Run == nil || res.Run.Prepared == nil {
-		return nil, fmt.Errorf("job %s has no draws yet: it is %s", j.Id, stateWord(j.State))
+		return nil, fmt.Errorf("job %s has no draws yet: it is %s", j.Id, client.StateWord(j.State))
 	}
 	rec := &report.Record{SpecText: res.Spec, Data: res.Data, Run: res.Run, WallSeconds: res.WallSeconds, InstructionSet: res.InstructionSet,
 		Origin: report.Origin{Version: version.Version, Job: j.Id}}
@@ -47,7 +49,7 @@ func (a *App) keep(ctx context.Context, s *session, j *pb.Job, dir string, rec *
 	if err := writeBytes(filepath.Join(dir, "spec.yaml"), []byte(rec.SpecText)); err != nil {
 		return err
 	}
-	err := report.WriteFile(filepath.Join(dir, "log.jsonl"), func(w io.Writer) error {
+	err := atomicfile.Write(filepath.Join(dir, "log.jsonl"), 0o644, func(w io.Writer) error {
 		return s.Logs(ctx, &pb.LogsRequest{Id: j.Id}, func(l *pb.LogLine) error {
 			rec.Origin.Saw(l.Worker)
 			line, err := logLine(l)
@@ -73,7 +75,7 @@ func logLine(l *pb.LogLine) ([]byte, error) {
 	if dec.Decode(&line) != nil || line == nil || dec.More() {
 		line = map[string]any{"msg": l.Text, "chain": l.Chain}
 	}
-	for key, value := range map[string]any{"time": moment(l.Time), "level": "INFO", "worker": l.Worker} {
+	for key, value := range map[string]any{"time": client.Moment(l.Time), "level": "INFO", "worker": l.Worker} {
 		if _, ok := line[key]; !ok {
 			line[key] = value
 		}
@@ -125,5 +127,5 @@ func (a *App) output(path string, write func(io.Writer) error) error {
 	case "-":
 		return write(a.Stdout)
 	}
-	return report.WriteFile(path, write)
+	return atomicfile.Write(path, 0o644, write)
 }

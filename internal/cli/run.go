@@ -14,6 +14,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
@@ -97,11 +98,6 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
-	if j.spec.Sampler.Certify {
-		if rec.Certificate, err = a.certify(ctx, f, j, fold, r); err != nil {
-			return err
-		}
-	}
 	return a.conclude(rec, fold.dir, f.json)
 }
 
@@ -155,15 +151,14 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 	progress.Started(j.data, j.spec)
 	progress.Cache(j.cache)
 	early := &early{job: j, dir: fold.dir}
-	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget, Hooks: j.hooks,
+	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget, Hooks: j.hooks, Certify: f.certify && f.resume != "",
 		Untold: func(err error) { progress.Say("hooks", err.Error()+": ulisse run --resume tries again") },
 		Job:    worker.Preloaded{Spec: j.spec, Data: j.data, Problem: j.problem, Plan: &j.plan, Driver: j.driver(j.spec, &j.plan, progress)},
 		Watch: func(v local.View) {
 			progress.Watch(v)
-			early.watch(ctx, v, progress)
+			early.watch(v, progress)
 		}}.Run(ctx)
-	early.stop()
-	progress.Finished(r)
+	progress.Finished()
 	return r, wall, a.interrupted(ctx, fold, err)
 }
 
@@ -183,26 +178,6 @@ func (a *App) interrupted(ctx context.Context, fold *folder, err error) error {
 		return &exit{code: ExitInterrupted}
 	}
 	return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
-}
-
-// certify holds a finished run against a short one of the exact sampler.
-func (a *App) certify(ctx context.Context, f *runFlags, j *runJob, fold *folder, fast *chains.Run) (*report.Certificate, error) {
-	spec := driver.CertifySpec(j.spec)
-	plan := chains.NewPlan(spec, j.plan.Names)
-	progress, err := a.newProgress(f.quiet, plan, fold.path("log.jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	defer progress.Close()
-	progress.Started(j.data, spec)
-	d := j.driver(spec, &plan, progress)
-	exact, _, err := local.Run(ctx, local.Config{Plan: plan, Driver: d, Budget: j.budget, Journal: fold.path(certifyFile), Watch: progress.Watch,
-		Prepare: func(ctx context.Context) (*chains.Prepared, error) { return d.PrepareFrom(ctx, fast) }})
-	progress.Finished(exact)
-	if err := a.interrupted(ctx, fold, err); err != nil {
-		return nil, err
-	}
-	return report.NewCertificate(fast, exact), nil
 }
 
 // runJob is a specification with its data.
@@ -231,10 +206,14 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 	if err != nil {
 		return nil, err
 	}
-	if f.certify {
-		j.spec.Sampler.Certify = true
-		if err := j.spec.Validate(); err != nil {
+	if f.certify { // what is resumed stays as it was, and is asked for more
+		certified := *j.spec
+		certified.Sampler.Certify = true
+		if err := certified.Validate(); err != nil {
 			return nil, badInput(err)
+		}
+		if f.resume == "" {
+			j.spec = &certified
 		}
 	}
 	if j.spec.Data.Path == dataset.Stdin {
@@ -246,13 +225,13 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 	if j.data, j.problem, err = a.load(ctx, j.spec, budget); err != nil {
 		return nil, err
 	}
-	j.plan = chains.NewPlan(j.spec, j.problem.Model.Names())
+	j.plan = j.spec.Plan(j.problem.Model.Names(), j.data.N())
 	return j, nil
 }
 
 // operator returns K over all rows, computed here.
 func (j *runJob) operator() *cmvp.Operator {
-	op := cmvp.New(j.problem.Inputs, j.problem.Model.Family, j.budget)
+	op := cmvp.New(j.problem.Inputs, j.problem.Covariance, j.budget)
 	if j.cache != nil {
 		j.cache.Apply(op)
 	}
@@ -261,10 +240,9 @@ func (j *runJob) operator() *cmvp.Operator {
 
 // The files of a run that resuming needs.
 const (
-	certifyFile = "state/certify.jsonl"
-	hashFile    = "state/data.sha256"
-	pipedFile   = "state/data"
-	lockFile    = "state/lock"
+	hashFile  = "state/data.sha256"
+	pipedFile = "state/data"
+	lockFile  = "state/lock"
 )
 
 // folder is the folder of a run, held by a lock.
@@ -351,7 +329,7 @@ func (j *runJob) create(fold *folder) error {
 }
 
 func writeBytes(path string, b []byte) error {
-	return report.WriteFile(path, func(w io.Writer) error {
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	})

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
-	"github.com/ulisse-gp/ulisse/internal/job"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -59,7 +58,7 @@ func crop(s string, width int) string {
 // jobLines is the live view of a job.
 func jobLines(j *pb.Job, workers *shares) []string {
 	p := j.GetProgress()
-	head := fmt.Sprintf("%s  %s  %s", j.Name, j.Id, stateWord(j.State))
+	head := fmt.Sprintf("%s  %s  %s", j.Name, j.Id, client.StateWord(j.State))
 	if p.GetActiveSeconds() > 0 {
 		head += "  " + span(p.ActiveSeconds)
 	}
@@ -70,19 +69,18 @@ func jobLines(j *pb.Job, workers *shares) []string {
 	if j.Message != "" {
 		lines = append(lines, j.Message)
 	}
-	if w := healthWord(j); w != "" {
+	if w := client.HealthWord(j); w != "" {
 		lines = append(lines, w+": "+j.Health.Message)
 	}
 	if p == nil {
 		return lines
 	}
 	lines = append(lines, convergence(j))
-	warm := client.Warmup(j)
 	for _, c := range p.Chains {
 		n, of, what := int(c.Draws), int(p.Draws), "draws"
 		switch {
 		case n == 0:
-			n, of, what = int(c.Warmup), warm, "warm-up"
+			n, of, what = int(c.Warmup), int(p.Warmup), "warm-up"
 		case n > of:
 			of = int(p.MaxDraws)
 		}
@@ -107,10 +105,7 @@ func convergence(j *pb.Job) string {
 	if p.Rhat == 0 {
 		return "no diagnostics yet"
 	}
-	s := fmt.Sprintf("R-hat %.3f  ESS %.0f", p.Rhat, p.Ess)
-	if spec, err := job.Parse(strings.NewReader(j.Spec), ""); err == nil {
-		s = fmt.Sprintf("R-hat %.3f of %g  ESS %.0f of %g", p.Rhat, spec.Stop.RHat, p.Ess, spec.Stop.ESS)
-	}
+	s := fmt.Sprintf("R-hat %.3f of %g  ESS %.0f of %g", p.Rhat, p.RhatWanted, p.Ess, p.EssWanted)
 	s += fmt.Sprintf("  ESS/h %.0f  at %d draws", client.ESSPerHour(p), p.JudgedDraws)
 	if p.Step > 0 {
 		s += fmt.Sprintf("  step %.2f  %d probes", p.Step, p.Probes)

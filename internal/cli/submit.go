@@ -118,7 +118,7 @@ func (a *App) submit(ctx context.Context, s *session, f *submitFlags, spec *job.
 	}
 	if !f.wait {
 		if f.json {
-			return a.printJSON(newJobView(j))
+			return a.printJSON(client.NewJobView(j))
 		}
 		fmt.Fprintln(a.Stdout, j.Id)
 		if !f.quiet {

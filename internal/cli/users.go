@@ -47,8 +47,8 @@ type tokenView struct {
 }
 
 func (a *App) newTokenView(k *pb.Token) tokenView {
-	v := tokenView{ID: k.Id, Name: k.Name, Role: k.Role, Namespaces: some(k.Namespaces), State: "valid", Created: moment(k.Created),
-		Expires: moment(k.Expires), CreatedBy: k.CreatedBy}
+	v := tokenView{ID: k.Id, Name: k.Name, Role: k.Role, Namespaces: some(k.Namespaces), State: "valid", Created: client.Moment(k.Created),
+		Expires: client.Moment(k.Expires), CreatedBy: k.CreatedBy}
 	switch {
 	case k.Revoked != nil:
 		v.State = "revoked"
@@ -332,7 +332,7 @@ func (a *App) whoamiCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return a.printJSON(map[string]any{"user": who.User, "role": who.Role, "namespaces": some(who.Namespaces), "token": who.Token, "expires": moment(who.Expires)})
+				return a.printJSON(map[string]any{"user": who.User, "role": who.Role, "namespaces": some(who.Namespaces), "token": who.Token, "expires": client.Moment(who.Expires)})
 			}
 			name := who.User
 			if name == "" {

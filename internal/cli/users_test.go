@@ -57,7 +57,7 @@ func TestUsersCommands(t *testing.T) {
 	}
 	admin("namespaces", "create", "lab", "--max-jobs", "1", "--max-bytes", "1000")
 	admin("namespaces", "set", "lab", "--max-draws", "500")
-	if out := admin("namespaces", "list"); !strings.Contains(out, "lab      0/1   0       0/500  0 B/1e+03 B") {
+	if out := admin("namespaces", "list"); !strings.Contains(out, "lab      0/1   0       0/500  0 B/1000 B") {
 		t.Errorf("got\n%s", out)
 	}
 	secret := strings.TrimSpace(admin("tokens", "create", "ann", "--role", "submitter", "--for", "lab", "--lifetime", "1h"))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"sync"
 	"time"
 
@@ -36,7 +35,7 @@ interrupted: the job goes on.`,
 			}
 			if asJSON {
 				enc := json.NewEncoder(a.Stdout)
-				j, err = s.Watch(ctx, j.Id, func(j *pb.Job) { enc.Encode(newJobView(j)) })
+				j, err = s.Watch(ctx, j.Id, func(j *pb.Job) { enc.Encode(client.NewJobView(j)) })
 			} else {
 				j, err = a.follow(ctx, s, j, a.Stdout, a.OutTTY)
 			}
@@ -91,16 +90,16 @@ func (a *App) lines(out io.Writer) func(*pb.Job) {
 	state, health, told := pb.JobState(-1), "", time.Time{}
 	return func(j *pb.Job) {
 		now := a.Now()
-		if j.State == state && healthWord(j) == health && now.Sub(told) < lineEvery {
+		if j.State == state && client.HealthWord(j) == health && now.Sub(told) < lineEvery {
 			return
 		}
-		state, health, told = j.State, healthWord(j), now
+		state, health, told = j.State, client.HealthWord(j), now
 		p := j.GetProgress()
 		args := []any{"job", j.Id, "name", j.Name}
 		if p.GetDraws() > 0 {
 			args = append(args, "draws", client.MinDraws(p), "wanted", p.Draws)
 		}
-		if r := known(p.GetRhat()); !math.IsNaN(float64(r)) {
+		if p.GetRhat() != 0 {
 			args = append(args, "rhat", round(p.Rhat, 4), "ess", round(p.Ess, 0), "ess_per_hour", round(client.ESSPerHour(p), 0))
 		}
 		if p.GetStep() > 0 {
@@ -119,10 +118,10 @@ func (a *App) lines(out io.Writer) func(*pb.Job) {
 			args = append(args, "message", j.Message)
 		}
 		if health != "" {
-			log.Warn(stateWord(j.State)+", "+health, append(args, "health", j.Health.Message)...)
+			log.Warn(client.StateWord(j.State)+", "+health, append(args, "health", j.Health.Message)...)
 			return
 		}
-		log.Info(stateWord(j.State), args...)
+		log.Info(client.StateWord(j.State), args...)
 	}
 }
 
@@ -191,7 +190,7 @@ func (v *liveView) update(change func()) {
 func (a *App) fetch(ctx context.Context, s *session, j *pb.Job, dir string, asJSON bool) error {
 	rec, err := a.record(ctx, s, j)
 	if client.Unavailable(err) {
-		return fmt.Errorf("job %s is %s, but its results did not come: %w; fetch them with 'ulisse results %s'", j.Id, stateWord(j.State), err, j.Id)
+		return fmt.Errorf("job %s is %s, but its results did not come: %w; fetch them with 'ulisse results %s'", j.Id, client.StateWord(j.State), err, j.Id)
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,10 +13,10 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
-// wait runs submit --wait while the test does something to the job.
-func wait(t *testing.T, s *clienttest.Server, a *App, ctx context.Context, meanwhile func(id string), args ...string) int {
+// wait runs a command that watches the newest job, while the test does something
+// to it.
+func wait(t *testing.T, s *clienttest.Cluster, a *App, ctx context.Context, meanwhile func(id string), args ...string) int {
 	t.Helper()
-	s.Hold = true
 	done := make(chan int)
 	watches := s.Calls("Watch")
 	go func() { done <- a.Execute(ctx, args) }()
@@ -29,28 +30,41 @@ func wait(t *testing.T, s *clienttest.Server, a *App, ctx context.Context, meanw
 // The exit of --wait tells how the job ended; an interruption leaves it.
 func TestWaitExits(t *testing.T) {
 	s := cluster(t)
-	spec := write(t, t.TempDir(), "s.yaml", tinySpec)
-	never := write(t, t.TempDir(), "n.yaml", strings.Replace(tinySpec, "ess: 1,", "ess: 1e9,", 1))
+	dir := t.TempDir()
+	spec := write(t, dir, "s.yaml", tinySpec)
+	never := write(t, dir, "n.yaml", strings.Replace(tinySpec, "ess: 1,", "ess: 1e9,", 1))
+	unready := write(t, dir, "u.yaml", strings.Replace(tinySpec, "{synthetic: {n: 40, d: 1, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}", "{path: "+dir+"/none.csv, target: y}", 1))
+	var stdout, stderr bytes.Buffer
+	app := func() *App {
+		stdout.Reset()
+		stderr.Reset()
+		return &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: time.Now}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	code := wait(t, s, app(), ctx, func(string) { cancel() }, "submit", spec, "--wait")
+	id := s.Newest()
+	if code != ExitInterrupted || !strings.Contains(stderr.String(), "interrupted; the job goes on: come back with 'ulisse watch "+id+"'") {
+		t.Errorf("exit %d\n%s", code, stderr.String())
+	}
+	if jobs := asJSON[[]object](t, "jobs", "--state", "queued"); len(jobs) != 1 || jobs[0]["id"] != id {
+		t.Errorf("got %v", jobs)
+	}
+	good(t, "cancel", id)
+	work := func(string) { s.Work("w") }
+	none := func(string) {}
 	for _, c := range []struct {
-		spec string
+		args []string
 		do   func(id string)
 		code int
 		want string
 	}{
-		{spec, s.Run, 0, ""},
-		{never, s.Run, 3, ""},
-		{spec, func(id string) {
-			s.Change(id, func(j *pb.Job) {
-				j.State, j.Message, j.Ended = pb.JobState_JOB_STATE_FAILED, "the mode was not found", j.Submitted
-			})
-		}, 1, "failed: the mode was not found\n"},
-		{spec, func(id string) {
-			s.Change(id, func(j *pb.Job) { j.State, j.Ended = pb.JobState_JOB_STATE_CANCELLED, j.Submitted })
-		}, 1, "was cancelled: see 'ulisse results"},
+		{[]string{spec}, func(id string) { good(t, "cancel", id) }, 1, "was cancelled: see 'ulisse results"},
+		{[]string{unready, "--by-reference"}, work, 1, "none.csv: no such file or directory"},
+		{[]string{spec}, none, 0, ""},
+		{[]string{never}, none, 3, ""},
 	} {
-		var stdout, stderr bytes.Buffer
-		a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: time.Now}
-		code := wait(t, s, a, context.Background(), c.do, "submit", c.spec, "--wait", "-q")
+		args := append([]string{"submit", "--wait", "-q"}, c.args...)
+		code := wait(t, s, app(), context.Background(), c.do, args...)
 		if code != c.code || !strings.Contains(stderr.String(), c.want) || c.want == "" && stderr.String() != "" {
 			t.Errorf("exit %d, want %d\n%s", code, c.code, stderr.String())
 		}
@@ -58,22 +72,10 @@ func TestWaitExits(t *testing.T) {
 			t.Errorf("watch: exit %d, want %d", code, c.code)
 		}
 	}
-	s.Hold = false
-	s.Fail("Result", 1<<30)
+	s.Refuse("Result", 1<<30)
 	code, _, errs := ulisse(t, "", "submit", spec, "--wait", "-q", "--timeout", "50ms")
 	if want := "is converged, but its results did not come: no answer from the cluster at " + s.Addr() + ": there is no leader; fetch them with 'ulisse results " + s.Newest() + "'\n"; code != ExitFailure || !strings.HasSuffix(errs, want) {
 		t.Errorf("exit %d\n%s", code, errs)
-	}
-	var stdout, stderr bytes.Buffer
-	a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: time.Now}
-	ctx, cancel := context.WithCancel(context.Background())
-	code = wait(t, s, a, ctx, func(string) { cancel() }, "submit", spec, "--wait")
-	id := s.Newest()
-	if code != ExitInterrupted || !strings.Contains(stderr.String(), "interrupted; the job goes on: come back with 'ulisse watch "+id+"'") {
-		t.Errorf("exit %d\n%s", code, stderr.String())
-	}
-	if jobs := asJSON[[]object](t, "jobs", "--state", "queued"); len(jobs) != 1 || jobs[0]["id"] != id {
-		t.Errorf("got %v", jobs)
 	}
 }
 
@@ -100,7 +102,6 @@ func TestLiveView(t *testing.T) {
 	s := cluster(t)
 	var stdout, stderr locked
 	a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, OutTTY: true, Now: time.Now}
-	s.Hold = true
 	id := strings.TrimSpace(good(t, "submit", write(t, t.TempDir(), "s.yaml", tinySpec), "-q"))
 	shows := func(text string) {
 		for !strings.Contains(stdout.String(), text) {
@@ -108,28 +109,52 @@ func TestLiveView(t *testing.T) {
 		}
 	}
 	code := wait(t, s, a, context.Background(), func(string) {
-		shows("waits for workers")
-		s.Change(id, func(j *pb.Job) {
-			j.State, j.Message = pb.JobState_JOB_STATE_SAMPLING, ""
-			j.Progress = &pb.Progress{Rhat: 1.02, Ess: 100, JudgedDraws: 5, Draws: 20, MaxDraws: 20, ActiveSeconds: 36, Step: 0.8, Probes: 8,
-				Chains: []*pb.ChainProgress{
-					{Chain: 1, Warmup: 10, Draws: 5, SolverIterations: 12, Worker: "w-alpha", Group: []string{"w-alpha", "w-beta"}},
-					{Chain: 2, Warmup: 10, Draws: 5, Worker: "w-alpha"}}}
-		})
-		shows("of the")
+		shows("tiny  " + id + "  queued")
 		s.Stop()
+		shows("no answer from the cluster at " + s.Addr())
+		s.Work("w")
 		s.Start()
-		s.Run(id)
 	}, "watch", id)
 	if code != 0 || stderr.String() != "" {
 		t.Fatalf("exit %d\n%s", code, stderr.String())
 	}
-	for _, want := range []string{"tiny  " + id + "  queued", "waits for workers", "sampling  36s  ETA 36s", "R-hat 1.020 of 9  ESS 100 of 1  ESS/h 10000  at 5 draws  step 0.80  8 probes",
-		"chain 1  [======                  ]    5/20 draws    12 its  on w-alpha with w-beta", "worker w-alpha", "75 % of the", "worker w-beta", "25 % of the", "4 cores avx2  lost",
-		"converged", "\x1b[K"} {
-		if !strings.Contains(stdout.String(), want) {
-			t.Errorf("%q is not in\n%s", want, stdout.String())
-		}
+	if out := stdout.String(); !strings.Contains(out, "tiny  "+id+"  converged") || !strings.Contains(out, "\x1b[K") {
+		t.Errorf("got\n%s", out)
+	}
+}
+
+// The lines of the live view are of the chains and of the workers at them, with
+// their shares of what they have computed since it began.
+func TestJobLines(t *testing.T) {
+	worker := func(id string, pairs float64, connected bool) *pb.Worker {
+		return &pb.Worker{Id: id, Connected: connected, Load: &pb.Load{Pairs: pairs}, Capacity: &pb.Capacity{Cores: 4, InstructionSet: "avx2", PairsPerSecond: 1e9}}
+	}
+	var w shares
+	w.see([]*pb.Worker{worker("w-alpha", 3e9, true), worker("w-beta", 1e9, true), worker("w-gamma", 0, true)})
+	j := &pb.Job{Id: "x", Name: "tiny", State: pb.JobState_JOB_STATE_SAMPLING, Progress: &pb.Progress{Rhat: 1.02, Ess: 100, RhatWanted: 9, EssWanted: 1,
+		JudgedDraws: 5, Draws: 20, MaxDraws: 40, Warmup: 10, ActiveSeconds: 36, EtaSeconds: 108, Step: 0.8, Probes: 8, Chains: []*pb.ChainProgress{
+			{Chain: 1, Warmup: 10, Draws: 5, SolverIterations: 12, Worker: "w-alpha", Group: []string{"w-alpha", "w-beta"}},
+			{Chain: 2, Warmup: 5, Worker: "w-alpha"},
+			{Chain: 3, Warmup: 10, Draws: 30}}}}
+	want := []string{"tiny  x  sampling  36s  ETA 1m48s",
+		"R-hat 1.020 of 9  ESS 100 of 1  ESS/h 10000  at 5 draws  step 0.80  8 probes",
+		"chain 1  [======                  ]    5/20 draws    12 its  on w-alpha with w-beta",
+		"chain 2  [============            ]    5/10 warm-up  on w-alpha",
+		"chain 3  [==================      ]   30/40 draws  ",
+		"worker w-alpha   50 % of the speed  4 cores avx2",
+		"worker w-beta   50 % of the speed  4 cores avx2"}
+	if got := jobLines(j, &w); !slices.Equal(got, want) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	w.see([]*pb.Worker{worker("w-alpha", 6e9, true), worker("w-beta", 2e9, false), worker("w-gamma", 5e9, true)})
+	want = append(want[:5], "worker w-alpha   75 % of the work  4 cores avx2", "worker w-beta   25 % of the work  4 cores avx2  lost")
+	if got := jobLines(j, &w); !slices.Equal(got, want) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	waits := &pb.Job{Id: "x", Name: "tiny", State: pb.JobState_JOB_STATE_QUEUED, Message: "no worker is connected",
+		Health: &pb.Health{Status: pb.HealthStatus_HEALTH_STATUS_STALLED, Message: "it has waited for an hour"}}
+	if got := jobLines(waits, &w); !slices.Equal(got, []string{"tiny  x  queued", "no worker is connected", "stalled: it has waited for an hour"}) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
 }
 
@@ -146,13 +171,16 @@ func TestScreen(t *testing.T) {
 // Completion offers ids and names, and nothing where there is no cluster.
 func TestCompletion(t *testing.T) {
 	s := cluster(t)
-	s.Hold = true
+	s.Connect(&pb.Hello{Id: "w-alpha"})
+	_, leave := s.Connect(&pb.Hello{Id: "w-beta"})
+	leave()
 	id := strings.TrimSpace(good(t, "submit", write(t, t.TempDir(), "s.yaml", tinySpec), "-q"))
+	good(t, "pause", id)
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"watch", ""}, id + "\ttiny, queued\ntiny\tqueued\n"},
+		{[]string{"watch", ""}, id + "\ttiny, paused\ntiny\tpaused\n"},
 		{[]string{"drain", ""}, "w-alpha\tready\nw-beta\tlost\n"},
 		{[]string{"cluster", "remove", ""}, "c1\t10.0.0.1:7000\n"},
 		{[]string{"jobs", "--state", ""}, "queued\npreparing\n"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -51,7 +52,7 @@ type loadView struct {
 func newWorkerView(w *pb.Worker) workerView {
 	c, l := w.GetCapacity(), w.GetLoad()
 	return workerView{ID: w.Id, Address: w.Address, State: workerState(w), Cores: c.GetCores(), InstructionSet: c.GetInstructionSet(),
-		PairsPerSecond: c.GetPairsPerSecond(), MemoryBytes: c.GetMemoryBytes(), Joined: moment(w.Joined), LastSeen: moment(w.LastSeen),
+		PairsPerSecond: c.GetPairsPerSecond(), MemoryBytes: c.GetMemoryBytes(), Joined: client.Moment(w.Joined), LastSeen: client.Moment(w.LastSeen),
 		Driving: placements(w.Driving), Serving: placements(w.Serving), Version: w.Version,
 		Load: loadView{l.GetPairs(), l.GetBusySeconds(), l.GetTiles(), l.GetTileRetries(), l.GetHedges(), l.GetBytesSent(), l.GetBytesReceived(),
 			l.GetCacheHits(), l.GetCacheMisses()}}

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -22,24 +22,27 @@ import (
 // fails for good, or there is no hope. f calls heard when it gets an answer:
 // from then on its patience starts anew.
 func (c *Client) attempts(ctx context.Context, patience time.Duration, again func(error) bool, f func(ctx context.Context, cc *grpc.ClientConn, heard func()) error) error {
-	since, tries, pause := time.Now(), 0, firstPause
+	since, tries, pause := time.Now(), 0, pauses()
 	var reason error // of the last attempt that was not cut short by the caller
+	heard := func() {
+		since, tries, reason = time.Now(), 0, nil
+		pause.Reset()
+	}
 	for {
 		i, cc := c.current()
 		err := c.connect(ctx, cc)
 		if err == nil {
-			err = f(ctx, cc, func() { since, tries, pause, reason = time.Now(), 0, firstPause, nil })
+			err = f(ctx, cc, heard)
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			return nil
-		}
-		if ctx.Err() != nil {
+		case over(ctx):
 			return c.ended(ctx, cmp.Or(reason, err))
-		}
-		reason = err
-		if !again(err) {
+		case !again(err):
 			return c.explain(err)
 		}
+		reason = err
 		c.leave(i)
 		if c.certs != nil {
 			_ = c.certs.Reload() // new ones may be the remedy; bad ones are not used
@@ -50,20 +53,40 @@ func (c *Client) attempts(ctx context.Context, patience time.Duration, again fun
 		if tries++; tries%len(c.conns) != 0 { // the others first, at once
 			continue
 		}
+		next := pause.NextBackOff()
 		if patience > 0 {
 			left := patience - time.Since(since)
 			if left <= 0 {
 				return c.explain(err)
 			}
-			pause = min(pause, left)
+			next = min(next, left)
 		}
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, next) {
 			return c.ended(ctx, err)
-		case <-time.After(pause/2 + rand.N(pause/2+1)):
 		}
-		pause = min(2*pause, lastPause)
 	}
+}
+
+// pauses returns the times between rounds over all coordinators: they grow.
+func pauses() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{InitialInterval: firstPause, Multiplier: 2, RandomizationFactor: backoff.DefaultRandomizationFactor, MaxInterval: longestPause}
+}
+
+// sleep waits for a time and reports whether ctx was not done before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// over reports whether the caller's time is over. A coordinator may see that
+// before the context does.
+func over(ctx context.Context) bool {
+	end, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(end)
 }
 
 // connect waits for a connection, but not for long: a host that hangs takes
@@ -96,10 +119,13 @@ func (c *Client) atMost(t time.Duration) time.Duration {
 // ended returns what to say when the caller's time was over: that it
 // interrupted, or why there was no answer.
 func (c *Client) ended(ctx context.Context, last error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && unavailable(last) {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case unavailable(last):
 		return c.explain(last)
 	}
-	return ctx.Err()
+	return context.DeadlineExceeded
 }
 
 // unavailable reports whether an error says nothing but that there was no

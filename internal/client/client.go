@@ -9,7 +9,6 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -29,10 +28,10 @@ import (
 const DefaultPort = "7000"
 
 const (
-	connectTime = 2 * time.Second
-	callTime    = 15 * time.Second      // for one attempt
-	firstPause  = 50 * time.Millisecond // between rounds over all coordinators
-	lastPause   = 2 * time.Second
+	connectTime  = 2 * time.Second
+	callTime     = 15 * time.Second      // for one attempt
+	firstPause   = 50 * time.Millisecond // between rounds over all coordinators
+	longestPause = 2 * time.Second
 )
 
 // Config says how to reach a cluster.
@@ -61,7 +60,7 @@ type Client struct {
 
 // Dial returns a client of the cluster. It does not wait for a connection: calls
 // do.
-func Dial(_ context.Context, cfg Config) (*Client, error) {
+func Dial(cfg Config) (*Client, error) {
 	if len(cfg.Addresses) == 0 {
 		return nil, errors.New("no coordinator's address is given")
 	}
@@ -100,7 +99,7 @@ func Dial(_ context.Context, cfg Config) (*Client, error) {
 func dialer(cfg Config, certs *tlsconf.Source) (func(string) (*grpc.ClientConn, error), error) {
 	opts := cfg.DialOptions
 	if cfg.Token != "" {
-		if !cfg.TLS.Set() && slices.ContainsFunc(cfg.Addresses, func(a string) bool { return !isLocal(a) }) {
+		if !cfg.TLS.Set() && slices.ContainsFunc(cfg.Addresses, func(a string) bool { return !rpc.Loopback(a) }) {
 			return nil, errors.New("a token goes over TLS or to this machine only: the cluster's address is neither")
 		}
 	}
@@ -122,15 +121,6 @@ func withPort(a string) (string, error) {
 		return a, nil
 	}
 	return net.JoinHostPort(strings.Trim(a, "[]"), DefaultPort), nil
-}
-
-func isLocal(a string) bool {
-	host, _, err := net.SplitHostPort(a)
-	if err != nil {
-		host = a
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // Addresses returns the coordinators' addresses.

@@ -19,11 +19,11 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/client/clienttest"
 	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/state"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -39,7 +39,7 @@ stop: {rhat: 9, ess: 1, max_draws: 20}
 
 func dial(t *testing.T, addresses ...string) *client.Client {
 	t.Helper()
-	c, err := client.Dial(context.Background(), client.Config{Addresses: addresses})
+	c, err := client.Dial(client.Config{Addresses: addresses})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,6 +71,7 @@ func nobody(t *testing.T) string {
 func TestJob(t *testing.T) {
 	ctx := context.Background()
 	s := clienttest.New(t)
+	s.Work("w")
 	c := dial(t, nobody(t), s.Addr(), nobody(t))
 	j := submit(t, c, "one")
 	var states []pb.JobState
@@ -82,11 +83,11 @@ func TestJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.DrawsSHA256(res.Run) != end.DrawsSha256 || res.Data.Rows != 40 || res.InstructionSet != "portable" || !(res.WallSeconds > 0) || !strings.Contains(res.Spec, "name: one") {
+	if report.DrawsSHA256(res.Run) != end.DrawsSha256 || res.Data.Rows != 40 || res.InstructionSet == "" || !(res.WallSeconds > 0) || !strings.Contains(res.Spec, "name: one") {
 		t.Errorf("%+v", res)
 	}
 	next := []int{0, 0, 0}
-	s.CutDraws = 9
+	s.Cut("Draws", 1)
 	err = c.Draws(ctx, j.Id, false, func(chain, index int, psi []float64) error {
 		if index != next[chain] || !slices.Equal(psi, res.Run.Chains[chain-1].Draws[index]) {
 			t.Errorf("chain %d, draw %d: %v", chain, index, psi)
@@ -106,9 +107,8 @@ func TestJob(t *testing.T) {
 func TestRetry(t *testing.T) {
 	ctx := context.Background()
 	s := clienttest.New(t)
-	s.Hold = true
 	c := dial(t, s.Addr())
-	s.Fail("Submit", 3)
+	s.Refuse("Submit", 3)
 	j := submit(t, c, "one")
 	if n := s.Calls("Submit"); n != 4 {
 		t.Errorf("%d calls", n)
@@ -121,17 +121,24 @@ func TestRetry(t *testing.T) {
 	}
 
 	// What must not be done twice is not.
-	s.Fail("Extend", 1)
-	_, err := c.Extend(ctx, j.Id, 10)
+	s.Work("w")
+	if _, err := c.Watch(ctx, first.Id, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.Refuse("Extend", 1)
+	_, err := c.Extend(ctx, first.Id, 10, false)
 	if status.Code(err) != codes.Unavailable || !strings.HasSuffix(err.Error(), "there is no leader; it may have been done all the same: look before you repeat it") {
 		t.Error(err)
 	}
-	if j, err := c.Extend(ctx, j.Id, 10); err != nil || j.Progress.Draws != 10 {
-		t.Error(j, err)
+	if j := s.Job(first.Id); j.Progress.Draws != 20 {
+		t.Error(j)
+	}
+	if _, err := c.Extend(ctx, first.Id, 10, false); err != nil || s.Job(first.Id).Progress.Draws != 30 {
+		t.Error(err, s.Job(first.Id))
 	}
 
 	// The end of the caller's time ends it, with the reason.
-	s.Fail("Get", 1<<30)
+	s.Refuse("Get", 1<<30)
 	short, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err = c.Get(short, j.Id)
@@ -149,7 +156,7 @@ func TestRetry(t *testing.T) {
 func TestNobody(t *testing.T) {
 	a, b := nobody(t), nobody(t)
 	retries := 0
-	c, err := client.Dial(context.Background(), client.Config{Addresses: []string{a, b}, Patience: 200 * time.Millisecond, OnRetry: func(error) { retries++ }})
+	c, err := client.Dial(client.Config{Addresses: []string{a, b}, Patience: 200 * time.Millisecond, OnRetry: func(error) { retries++ }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +178,7 @@ func TestHungCoordinator(t *testing.T) {
 	}
 	defer l.Close()
 	s := clienttest.New(t)
-	c, err := client.Dial(context.Background(), client.Config{Addresses: []string{l.Addr().String(), s.Addr()}, Patience: 200 * time.Millisecond})
+	c, err := client.Dial(client.Config{Addresses: []string{l.Addr().String(), s.Addr()}, Patience: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +191,7 @@ func TestHungCoordinator(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l2.Close()
-	alone, err := client.Dial(context.Background(), client.Config{Addresses: []string{l2.Addr().String()}, Patience: 200 * time.Millisecond})
+	alone, err := client.Dial(client.Config{Addresses: []string{l2.Addr().String()}, Patience: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,9 +204,9 @@ func TestHungCoordinator(t *testing.T) {
 // The fields at fault are named as they stand in the specification, once.
 func TestFieldErrors(t *testing.T) {
 	c := dial(t, clienttest.New(t).Addr())
-	_, err := c.Submit(context.Background(), &pb.SubmitRequest{Spec: fmt.Sprintf(spec, "refused")})
+	_, err := c.Submit(context.Background(), &pb.SubmitRequest{Spec: strings.Replace(fmt.Sprintf(spec, "long"), "max_draws: 20", "max_draws: 2000000000", 1)})
 	var e *client.Error
-	if !errors.As(err, &e) || !e.BadInput() || err.Error() != "sampler.chains: 4, but this cluster allows 2" || e.Fields[0].Path != "spec.sampler.chains" {
+	if !errors.As(err, &e) || !e.BadInput() || err.Error() != "stop.max_draws: a chain keeps 1073741824 draws at most" || e.Fields[0].Path != "spec.stop.max_draws" {
 		t.Errorf("%#v", err)
 	}
 	_, err = c.Submit(context.Background(), &pb.SubmitRequest{Spec: "nam: x"})
@@ -211,7 +218,6 @@ func TestFieldErrors(t *testing.T) {
 // A watch outlives its coordinator, which comes back at the same address.
 func TestWatchOutlivesCoordinator(t *testing.T) {
 	s := clienttest.New(t)
-	s.Hold = true
 	c := dial(t, s.Addr())
 	j := submit(t, c, "long")
 	restarts := 0
@@ -234,7 +240,10 @@ func TestWatchOutlivesCoordinator(t *testing.T) {
 		<-seen // it is there again
 	}
 	s.Stop()
-	s.Run(j.Id) // the cluster works on unseen
+	s.Work("w") // the cluster works on unseen
+	for s.Job(j.Id).Ended == nil {
+		time.Sleep(time.Millisecond)
+	}
 	s.Start()
 	e := <-done
 	if e.err != nil || e.job.State != pb.JobState_JOB_STATE_CONVERGED {
@@ -248,15 +257,10 @@ func TestWatchOutlivesCoordinator(t *testing.T) {
 // Followed log lines come once each, over restarts too.
 func TestLogsOnce(t *testing.T) {
 	s := clienttest.New(t)
-	s.Hold = true
 	c := dial(t, s.Addr())
 	j := submit(t, c, "talks")
-	line := func(i int) { // pairs of lines share their time
-		s.AddLog(j.Id, &pb.LogLine{Time: timestamppb.New(time.Unix(int64(i/2), 0)), Chain: int32(i%2 + 1), Text: fmt.Sprint(i)})
-	}
-	for i := range 5 {
-		line(i)
-	}
+	s.Log(j.Id, 1, "w", "0", "1", "2") // lines that come together share their time
+	s.Log(j.Id, 2, "w", "3", "4")
 	var got []string
 	lines := make(chan string, 100)
 	done := make(chan error)
@@ -270,9 +274,8 @@ func TestLogsOnce(t *testing.T) {
 		got = append(got, <-lines)
 	}
 	s.Stop()
-	for i := 5; i < 9; i++ {
-		line(i)
-	}
+	s.Log(j.Id, 2, "w", "5", "6", "7")
+	s.Log(j.Id, 1, "w", "8")
 	s.Start()
 	for range 4 {
 		got = append(got, <-lines)
@@ -289,7 +292,7 @@ func TestLogsOnce(t *testing.T) {
 		got = append(got, l.Text)
 		return nil
 	})
-	if err != nil || strings.Join(got, " ") != "5 7" {
+	if err != nil || strings.Join(got, " ") != "6 7" {
 		t.Error(err, got)
 	}
 }
@@ -311,7 +314,7 @@ func TestUpload(t *testing.T) {
 	}
 	sum := sha256.Sum256(data)
 	sha := hex.EncodeToString(sum[:])
-	s.CutUpload = 2 << 20
+	s.Cut("Upload", 2, 2)
 	var last int64
 	blob, err := c.UploadFile(ctx, path, func(present, size int64) {
 		if size != int64(len(data)) {
@@ -329,9 +332,9 @@ func TestUpload(t *testing.T) {
 		t.Error(err, s.Calls("Upload"))
 	}
 	var back bytes.Buffer
-	c2 := dial(t, s.Addr())
-	if n, err := c2.Download(ctx, sha, &back); err != nil || n != int64(len(data)) || !bytes.Equal(back.Bytes(), data) {
-		t.Error(n, err)
+	s.Cut("Download", 2)
+	if n, err := c.Download(ctx, sha, &back); err != nil || n != int64(len(data)) || !bytes.Equal(back.Bytes(), data) || s.Calls("Download") != 2 {
+		t.Error(n, err, s.Calls("Download"))
 	}
 	if _, err := c.Download(ctx, strings.Repeat("0", 64), &back); !client.NotFound(err) {
 		t.Error(err)
@@ -349,44 +352,42 @@ func TestUpload(t *testing.T) {
 func TestFind(t *testing.T) {
 	ctx := context.Background()
 	s := clienttest.New(t)
-	s.Hold = true
 	c := dial(t, s.Addr())
-	var jobs []*pb.Job
-	for _, name := range []string{"a", "b", "a", "aa", "b", "c", "d"} {
-		jobs = append(jobs, submit(t, c, name))
+	for i, name := range []string{"a", "b", "a", "aa", "b", "c", "d"} {
+		s.Apply(time.Unix(int64(i), 0), &state.Submit{ID: fmt.Sprintf("%cjob%d", 'x'+i%3, i), Name: name, Chains: 1, Spec: fmt.Sprintf(spec, name)})
 	}
 	for _, w := range []struct {
 		arg    string
-		job    int
+		id     string
 		others int
 		err    string
 	}{
-		{jobs[1].Id, 1, 0, ""},
-		{"a", 2, 1, ""}, // the newest of that name, not that of a name that contains it
-		{"b", 4, 1, ""},
-		{jobs[3].Id[:2], -1, 0, "begins the ids of "},
-		{jobs[3].Id[:len(jobs[3].Id)], 3, 0, ""},
-		{"nobody", -1, 0, `there is no job "nobody": see 'ulisse jobs'`},
-		{"", -1, 0, "a job's id or name is empty"},
+		{"yjob1", "yjob1", 0, ""},
+		{"a", "zjob2", 1, ""}, // the newest of that name, not that of a name that contains it
+		{"b", "yjob4", 1, ""},
+		{"xjob3", "xjob3", 0, ""},
+		{"xj", "", 0, "begins the ids of 3 jobs"},
+		{"yjob4x", "", 0, `there is no job "yjob4x": see 'ulisse jobs'`},
+		{"", "", 0, "a job's id or name is empty"},
 	} {
 		j, others, err := c.Find(ctx, w.arg)
 		switch {
 		case w.err != "" && (err == nil || !strings.Contains(err.Error(), w.err)):
 			t.Errorf("%q: %v", w.arg, err)
-		case w.err == "" && (err != nil || j.Id != jobs[w.job].Id || others != w.others):
+		case w.err == "" && (err != nil || j.Id != w.id || others != w.others):
 			t.Errorf("%q: %v, %v, %d", w.arg, err, j, others)
 		}
 	}
-	if err := c.Delete(ctx, jobs[0].Id); status.Code(err) != codes.FailedPrecondition {
+	if err := c.Delete(ctx, "xjob0"); status.Code(err) != codes.FailedPrecondition {
 		t.Error(err)
 	}
-	if _, err := c.Cancel(ctx, jobs[0].Id); err != nil {
+	if _, err := c.Cancel(ctx, "xjob0"); err != nil {
 		t.Error(err)
 	}
-	if err := c.Delete(ctx, jobs[0].Id); err != nil {
+	if err := c.Delete(ctx, "xjob0"); err != nil {
 		t.Error(err)
 	}
-	if err := c.Delete(ctx, jobs[0].Id); !client.NotFound(err) {
+	if err := c.Delete(ctx, "xjob0"); !client.NotFound(err) {
 		t.Error(err)
 	}
 }
@@ -402,9 +403,11 @@ func TestClusterCalls(t *testing.T) {
 	if m, err := c.Restore(ctx, &backup); err != nil || m.Leader != "c1" {
 		t.Error(m, err)
 	}
-	if _, err := c.Restore(ctx, strings.NewReader("x")); err == nil || err.Error() != "this is not a backup" {
+	if _, err := c.Restore(ctx, strings.NewReader("x")); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "not a whole backup") {
 		t.Error(err)
 	}
+	s.Connect(&pb.Hello{Id: "w-alpha"})
+	s.Connect(&pb.Hello{Id: "w-beta"})
 	if w, err := c.FindWorker(ctx, "w-b"); err != nil || w.Id != "w-beta" {
 		t.Error(w, err)
 	}

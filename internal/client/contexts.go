@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
 
@@ -92,18 +93,7 @@ func (f *Contexts) Save() error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(dir, ".config-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(text)
-	if err = cmp.Or(err, tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), f.path)
-	}
-	if err != nil {
-		os.Remove(tmp.Name())
-	}
-	return err
+	return atomicfile.WriteBytes(f.path, 0o600, text)
 }
 
 // Names returns the names of all contexts, sorted.

@@ -14,15 +14,15 @@ import (
 
 func TestToken(t *testing.T) {
 	s := clienttest.New(t)
-	c, err := client.Dial(context.Background(), client.Config{Addresses: []string{s.Addr()}, Token: "secret"})
+	c, err := client.Dial(client.Config{Addresses: []string{s.Addr()}, Token: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Workers(context.Background()); err != nil || !slices.Equal(s.Tokens, []string{"Bearer secret"}) {
-		t.Error(err, s.Tokens)
+	if _, err := c.Workers(context.Background()); err != nil || !slices.Equal(s.Tokens(), []string{"Bearer secret"}) {
+		t.Error(err, s.Tokens())
 	}
-	if _, err := client.Dial(context.Background(), client.Config{Addresses: []string{"127.0.0.1:1", "10.0.0.1:1"}, Token: "secret"}); err == nil {
+	if _, err := client.Dial(client.Config{Addresses: []string{"127.0.0.1:1", "10.0.0.1:1"}, Token: "secret"}); err == nil {
 		t.Error("a token would go over the network in the clear")
 	}
 }
@@ -69,7 +69,7 @@ func TestResolve(t *testing.T) {
 		t.Error(err)
 	}
 	for _, bad := range []string{"", "http://x:1"} {
-		if _, err := client.Dial(context.Background(), client.Config{Addresses: []string{bad}}); err == nil {
+		if _, err := client.Dial(client.Config{Addresses: []string{bad}}); err == nil {
 			t.Errorf("%q is taken as an address", bad)
 		}
 	}

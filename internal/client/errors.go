@@ -33,7 +33,7 @@ func (e *Error) Error() string {
 	}
 	var s []string
 	for _, f := range e.Fields {
-		if path := strings.TrimPrefix(f.Path, "spec."); path != "" && !strings.Contains(f.Description, path+": ") {
+		if path := strings.TrimPrefix(strings.TrimPrefix(f.Path, "spec"), "."); path != "" && !strings.Contains(f.Description, path+": ") {
 			s = append(s, path+": "+f.Description)
 		} else {
 			s = append(s, f.Description)

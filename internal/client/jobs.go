@@ -124,10 +124,10 @@ func (c *Client) Cancel(ctx context.Context, id string) (*pb.Job, error) {
 	return unary(ctx, c, pb.NewJobsClient, pb.JobsClient.Cancel, &pb.JobActionRequest{Id: id})
 }
 
-// Extend lets a job, finished or not, draw more of each chain. It is not
+// Extend lets a job, finished or not, draw more of each chain, or be certified. It is not
 // repeated: twice is twice as many.
-func (c *Client) Extend(ctx context.Context, id string, draws int) (*pb.Job, error) {
-	return once(ctx, c, pb.NewJobsClient, pb.JobsClient.Extend, &pb.ExtendRequest{Id: id, Draws: int32(draws)})
+func (c *Client) Extend(ctx context.Context, id string, draws int, certify bool) (*pb.Job, error) {
+	return once(ctx, c, pb.NewJobsClient, pb.JobsClient.Extend, &pb.ExtendRequest{Id: id, Draws: int32(draws), Certify: certify})
 }
 
 // Delete removes a job that has ended.
@@ -152,13 +152,4 @@ func (c *Client) Summary(ctx context.Context, id string) (string, error) {
 		return "", err
 	}
 	return r.Json, nil
-}
-
-// Ended reports whether a job has ended.
-func Ended(j *pb.Job) bool {
-	switch j.State {
-	case pb.JobState_JOB_STATE_CONVERGED, pb.JobState_JOB_STATE_UNCONVERGED, pb.JobState_JOB_STATE_CANCELLED, pb.JobState_JOB_STATE_FAILED:
-		return true
-	}
-	return false
 }

@@ -3,42 +3,14 @@ package client
 import (
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/job"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // ETA returns when the draws asked for will be there, if that can be told: a
 // job may end later than that, if it has not converged by then.
 func ETA(j *pb.Job) (time.Duration, bool) {
-	p := j.GetProgress()
-	if j.State != pb.JobState_JOB_STATE_WARMUP && j.State != pb.JobState_JOB_STATE_SAMPLING {
-		return 0, false
-	}
-	warm := Warmup(j)
-	done, all := 0, len(p.GetChains())*(warm+int(p.GetDraws()))
-	for _, c := range p.GetChains() {
-		done += min(int(c.Warmup), warm) + min(int(c.Draws), int(p.Draws))
-	}
-	if done == 0 || done >= all {
-		return 0, false
-	}
-	left := p.GetActiveSeconds() * float64(all-done) / float64(done)
-	return time.Duration(left * float64(time.Second)), true
-}
-
-// Warmup returns the iterations of a job's warm-up, as far as they are known
-// beforehand.
-func Warmup(j *pb.Job) int {
-	s, err := job.ParseString(j.Spec)
-	if err != nil {
-		return 0
-	}
-	n := 0
-	for _, w := range chains.NewPlan(s, nil).Windows {
-		n += w
-	}
-	return n
+	s := j.GetProgress().GetEtaSeconds()
+	return time.Duration(s * float64(time.Second)), s > 0
 }
 
 // MinDraws is the number of draws that every chain has.

@@ -30,12 +30,12 @@ func (c *Client) Watch(ctx context.Context, id string, each func(*pb.Job)) (*pb.
 		if each != nil {
 			each(j)
 		}
-		if Ended(j) {
+		if Ended(j.State) {
 			return io.EOF
 		}
 		return nil
 	}
-	pause := firstPause
+	pause := pauses()
 	for {
 		patience := c.cfg.Patience
 		if last != nil {
@@ -53,12 +53,9 @@ func (c *Client) Watch(ctx context.Context, id string, each func(*pb.Job)) (*pb.
 		// The stream ended before the job: its coordinator is going down.
 		i, _ := c.current()
 		c.leave(i)
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, pause.NextBackOff()) {
 			return last, ctx.Err()
-		case <-time.After(pause):
 		}
-		pause = min(2*pause, lastPause)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // Replicas apply the same commands and hold the same state, unless a disk decays
@@ -275,7 +277,7 @@ func (s *state) replace(path string, pos position, logs raft.LogStore) error {
 		}
 	}
 	if err == nil {
-		err = errors.Join(os.Rename(path, s.path), syncDir(filepath.Dir(s.path)))
+		err = errors.Join(os.Rename(path, s.path), atomicfile.SyncDir(filepath.Dir(s.path)))
 	}
 	if err != nil {
 		db.Close()

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // bbolt keeps no checksums but of its two meta pages, and takes whatever its pages
@@ -115,7 +117,7 @@ func shrink(path string, used int64, log *slog.Logger) error {
 		err = small.Sync()
 	}
 	if err = errors.Join(err, small.Close()); err == nil {
-		err = errors.Join(os.Rename(tmp, path), syncDir(filepath.Dir(path)))
+		err = errors.Join(os.Rename(tmp, path), atomicfile.SyncDir(filepath.Dir(path)))
 	}
 	if noSpace(err) {
 		log.Warn("there is no room to make a file smaller", "file", path)

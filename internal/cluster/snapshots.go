@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // snapshotStore mends what raft leaves behind when a follower installs a
@@ -84,7 +86,7 @@ func (s *snapshotStore) describe(id string) error {
 	if err := writeFile(filepath.Join(s.dir, id, sumFile), strings.NewReader(sumOf(meta))); err != nil {
 		return err
 	}
-	return syncDir(filepath.Join(s.dir, id))
+	return atomicfile.SyncDir(filepath.Join(s.dir, id))
 }
 
 // last returns the position of the newest snapshot, zero if there is none.

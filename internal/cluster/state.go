@@ -17,6 +17,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
+
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // Machine is the replicated state: the caller's buckets in a bbolt file.
@@ -507,7 +509,7 @@ func (s *state) restore(r io.Reader, label position) error {
 	}
 	err = s.seam.at("state rename")
 	if err == nil {
-		err = errors.Join(os.Rename(tmp, s.path), syncDir(filepath.Dir(s.path)))
+		err = errors.Join(os.Rename(tmp, s.path), atomicfile.SyncDir(filepath.Dir(s.path)))
 	}
 	if err == nil {
 		err = s.seam.at("state rename done")
@@ -545,12 +547,4 @@ func writeFile(path string, r io.Reader) error {
 	}
 	_, err = io.Copy(f, r)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

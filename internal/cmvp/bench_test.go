@@ -99,8 +99,8 @@ func BenchmarkProduct(b *testing.B) {
 							name := fmt.Sprintf("isa=%v/prec=%s/form=%s/kernel=%v/d=%d/s=%d", isa, prec, form, f, d, s)
 							b.Run(name, func(b *testing.B) {
 								p := newProblem(f, benchRows, d, s, false)
-								o := newOperator(p.in, f, oneCore(), isa)
-								o.Set(p.params)
+								o := newOperator(p.in, p.cov, oneCore(), isa)
+								o.Set(p.theta, []float64{0.3})
 								dst := zeros(benchRows, s)
 								pairs, work := float64(benchRows)*benchRows, vectorWork(isa, prec, f, d)
 								mul, eval := o.Mul, pairs
@@ -146,8 +146,8 @@ func BenchmarkForms(b *testing.B) {
 						name := fmt.Sprintf("isa=%v/kernel=%v/ard=%v/d=8/s=%d/groups=%d", isa, f, ard, s, groups)
 						b.Run(name, func(b *testing.B) {
 							p := newProblem(f, benchRows, 8, s, ard)
-							o := newOperator(p.in, f, oneCore(), isa)
-							o.Set(p.params)
+							o := newOperator(p.in, p.cov, oneCore(), isa)
+							o.Set(p.theta, []float64{0.3})
 							group := make([]int, s)
 							for c := range group {
 								group[c] = c % groups
@@ -170,6 +170,59 @@ func BenchmarkForms(b *testing.B) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// BenchmarkExpressions reports the cost of products and forms of sums and products
+// of leaves as a multiple of that of their leaves alone.
+func BenchmarkExpressions(b *testing.B) {
+	ctx := context.Background()
+	const s = 5
+	group := make([]int, s)
+	for _, text := range []string{"a*rbf(1-8:u)+b*matern32(1-8:v)", "a*rbf(1-8:u)*matern32(1-8:v)", "a*rbf(1-4:u)*rbf(5-8:v)+b*matern52(1-8:w)"} {
+		whole, err := kernel.Parse(text, 8)
+		if err != nil {
+			b.Fatal(err)
+		}
+		covariances := []*kernel.Covariance{whole}
+		for _, l := range whole.Leaves() {
+			one, err := kernel.Parse("a*"+l.String(), 8)
+			if err != nil {
+				b.Fatal(err)
+			}
+			covariances = append(covariances, one)
+		}
+		p := problemOf(whole, 4096, s)
+		dst := zeros(4096, s)
+		var ops []*Operator
+		for _, c := range covariances {
+			o := New(p.in, c, oneCore())
+			o.Set(p.theta[:len(c.Params())], []float64{0.3})
+			ops = append(ops, o)
+		}
+		for name, work := range map[string]func(o *Operator){
+			"double": func(o *Operator) { o.Mul(ctx, dst, p.v) },
+			"single": func(o *Operator) { o.MulSingle(ctx, dst, p.v) },
+			"forms":  func(o *Operator) { o.Forms(ctx, p.u, p.v, group, 1) },
+		} {
+			b.Run(text+"/"+name, func(b *testing.B) {
+				seconds := make([]float64, len(ops))
+				for range b.N {
+					for i, o := range ops {
+						work(o)
+						start := cputime.Seconds()
+						work(o)
+						seconds[i] += cputime.Seconds() - start
+					}
+				}
+				var leaves float64
+				for _, x := range seconds[1:] {
+					leaves += x
+				}
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(seconds[0]/leaves, "×leaves")
+			})
 		}
 	}
 }

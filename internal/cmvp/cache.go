@@ -21,7 +21,7 @@ type cache[T tile.Real] struct {
 }
 
 // setCache gives the cache as many bytes as it can use of those given.
-func (e *engine[T]) setCache(bytes int64) {
+func (e *multiplier[T]) setCache(bytes int64) {
 	e.cache = cache[T]{places: int(bytes / (tilePairSize * int64(unsafe.Sizeof(T(0)))))}
 }
 
@@ -65,13 +65,7 @@ func (c *cache[T]) invalidate() { clear(c.filled) }
 // bits of the results are the same. CacheBytes is what a whole K takes; of a
 // larger one the first part is kept. Zero, the initial state, keeps nothing.
 // The memory is taken by the first product.
-func (o *Operator) SetCache(double, single int64) {
-	o.eng.setCache(double)
-	o.singleCache = single
-	if o.single != nil {
-		o.single.setCache(single)
-	}
-}
+func (o *Operator) SetCache(double, single int64) { o.engine.Keep(double, single) }
 
 // CacheBytes returns the memory that all elements of K take that a product
 // over n rows evaluates, in double or in single precision.

@@ -60,7 +60,7 @@ const (
 // products that read it from memory, and decides whether SetCache would pay
 // for the given work. It takes about a second, or nothing if the memory is too
 // little to save much. The only error is that of ctx.
-func PlanCache(ctx context.Context, in *Inputs, f kernel.Family, p kernel.Params, work CacheWork, budget *parallel.Budget) (CachePlan, error) {
+func PlanCache(ctx context.Context, in *kernel.Inputs, f *kernel.Function, work CacheWork, budget *parallel.Budget) (CachePlan, error) {
 	whole := CacheBytes(in.Len(), work.Single)
 	plan := CachePlan{Single: work.Single, Bytes: min(whole, work.Bytes)}
 	plan.Kept = float64(plan.Bytes) / float64(whole)
@@ -73,7 +73,8 @@ func PlanCache(ctx context.Context, in *Inputs, f kernel.Family, p kernel.Params
 		rows[i] = i * in.Len() / n
 	}
 	sample := in.Select(rows)
-	without, with := New(sample, f, budget), New(sample, f, budget)
+	without, with := New(sample, f.Covariance(), budget), New(sample, f.Covariance(), budget)
+	noise := []float64{1}
 	with.SetCache(CacheBytes(n, false), CacheBytes(n, true))
 	v, dst := make([][]float64, work.Columns), make([][]float64, work.Columns)
 	for c := range v {
@@ -83,8 +84,8 @@ func PlanCache(ctx context.Context, in *Inputs, f kernel.Family, p kernel.Params
 	var fill, read float64
 	began := time.Now()
 	for round := 0; round <= calibrationRounds || time.Since(began) < calibrationTime; round++ {
-		without.Set(p)
-		with.Set(p)
+		without.Set(f.Theta(), noise)
+		with.Set(f.Theta(), noise)
 		for _, m := range []struct {
 			op      *Operator
 			seconds *float64

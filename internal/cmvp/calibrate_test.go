@@ -38,7 +38,7 @@ func TestPlanCacheMeasures(t *testing.T) {
 	b := parallel.NewBudget(2)
 	for _, single := range []bool{false, true} {
 		whole := CacheBytes(1000, single)
-		plan, err := PlanCache(ctx, p.in, p.family, p.params, CacheWork{Columns: 2, Products: 30, Single: single, Bytes: whole / 4}, b)
+		plan, err := PlanCache(ctx, p.in, p.cov.At(p.theta), CacheWork{Columns: 2, Products: 30, Single: single, Bytes: whole / 4}, b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,12 +47,12 @@ func TestPlanCacheMeasures(t *testing.T) {
 		}
 	}
 	// Memory for next to nothing is not worth a measurement.
-	if plan, err := PlanCache(ctx, p.in, p.family, p.params, CacheWork{Columns: 2, Products: 30, Bytes: CacheBytes(1000, false) / 20}, b); err != nil || plan.Use || plan.Compute != 0 {
+	if plan, err := PlanCache(ctx, p.in, p.cov.At(p.theta), CacheWork{Columns: 2, Products: 30, Bytes: CacheBytes(1000, false) / 20}, b); err != nil || plan.Use || plan.Compute != 0 {
 		t.Errorf("%+v, %v", plan, err)
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := PlanCache(done, p.in, p.family, p.params, CacheWork{Columns: 1, Products: 2}, b); err != context.Canceled {
+	if _, err := PlanCache(done, p.in, p.cov.At(p.theta), CacheWork{Columns: 1, Products: 2}, b); err != context.Canceled {
 		t.Errorf("got %v", err)
 	}
 }

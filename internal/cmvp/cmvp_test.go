@@ -2,6 +2,7 @@ package cmvp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,20 +14,26 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // problem is a random operator with right-hand sides.
 type problem struct {
-	in     *Inputs
-	family kernel.Family
-	params kernel.Params
-	noise  []float64
-	v, u   [][]float64
+	in    *kernel.Inputs
+	cov   *kernel.Covariance
+	theta []float64
+	noise []float64
+	v, u  [][]float64
 }
 
 func newProblem(f kernel.Family, n, d, s int, ard bool) *problem {
+	return problemOf(kernel.Single(f, d, ard), n, s)
+}
+
+func problemOf(c *kernel.Covariance, n, s int) *problem {
+	d := c.Dim()
 	rnd := rand.New(rand.NewPCG(uint64(n), uint64(d*100+s)))
 	x := make([]float64, n*d)
 	for i := range x {
@@ -35,12 +42,15 @@ func newProblem(f kernel.Family, n, d, s int, ard bool) *problem {
 	if n > 3 { // a duplicate row, as real tables have
 		copy(x[3*d:4*d], x[:d])
 	}
-	p := &problem{in: NewInputs(n, d, x), family: f}
-	p.params = kernel.Params{Sigma: 1.7, Lambda: 0.3, Tau: []float64{0.4 / float64(d)}}
-	if ard {
-		p.params.Tau = make([]float64, d)
-		for k := range p.params.Tau {
-			p.params.Tau[k] = (0.1 + rnd.Float64()) / float64(d)
+	p := &problem{in: kernel.NewInputs(n, d, x), cov: c}
+	for _, q := range c.Params() {
+		switch {
+		case q.Role == param.Variance:
+			p.theta = append(p.theta, 1.7+rnd.Float64())
+		case q.Index == "":
+			p.theta = append(p.theta, 0.4/float64(d))
+		default:
+			p.theta = append(p.theta, (0.1+rnd.Float64())/float64(d))
 		}
 	}
 	p.noise = make([]float64, n)
@@ -49,6 +59,27 @@ func newProblem(f kernel.Family, n, d, s int, ard bool) *problem {
 	}
 	p.v, p.u = randomColumns(rnd, n, s), randomColumns(rnd, n, s)
 	return p
+}
+
+// sums are covariances over three inputs with several leaves: sums and products, of
+// single and of several rates, leaves and parameters that occur twice, and a power.
+var sums = []string{
+	"a*rbf(1-3:u)+b*matern12(1-3:v)",
+	"a*rbf(1-3:u)*matern32(2:v)",
+	"a*rbf(1:u[1],2:u[2])*matern52(3:v)",
+	"a*rbf(1:u[1],2:u[2],3:u[3])+b*matern32(1:v)*rbf(2-3:w)+c*matern12(1:x[1],3:x[3])",
+	"a*rbf(1:u)*matern52(2-3:v)+b*rbf(1:u)*rbf(3:w)+a*matern32(2:v)", // shared leaf, variance and rate
+	"a*matern32(1-2:u)*matern32(1-2:u)",
+	"a*matern12(1:u[1],2:u[2],3:u[1])*rbf(1-3:v)*matern52(2:w)",
+}
+
+func parsed(t testing.TB, text string) *kernel.Covariance {
+	t.Helper()
+	c, err := kernel.Parse(text, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func randomColumns(rnd *rand.Rand, n, s int) [][]float64 {
@@ -70,9 +101,13 @@ func zeros(n, s int) [][]float64 {
 	return cols
 }
 
+func newOperator(in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget, isa tile.ISA) *Operator {
+	return NewOn(newTiles(in, c, budget, isa), in, c, budget)
+}
+
 func (p *problem) operator(cores int, isa tile.ISA) *Operator {
-	o := newOperator(p.in, p.family, parallel.NewBudget(cores), isa)
-	o.SetNoise(p.params, p.noise)
+	o := newOperator(p.in, p.cov, parallel.NewBudget(cores), isa)
+	o.Set(p.theta, p.noise)
 	return o
 }
 
@@ -113,8 +148,9 @@ func (k *kahan) value() float64 { return k.sum + k.c }
 // reference returns row i of K·v and of Σ|K||v|.
 func (p *problem) reference(i int, v []float64) (y, scale float64) {
 	var sum, abs kahan
+	f := p.cov.At(p.theta)
 	for j, vj := range v {
-		k := p.params.Sigma * p.family.Value(p.params.Dist(p.in.Row(i), p.in.Row(j)))
+		k := f.Value(p.in.Row(i), p.in.Row(j))
 		if i == j {
 			k += p.noise[i]
 		}
@@ -130,120 +166,148 @@ func TestMulAgainstReference(t *testing.T) {
 		ard     bool
 	}{{1, 1, 1, false}, {7, 3, 2, true}, {32, 1, 1, false}, {255, 8, 5, false}, {257, 8, 1, true},
 		{300, 200, 3, false}, {700, 4, 17, false}, {1030, 20, 64, true}}
-	eachISA(t, func(t *testing.T, isa tile.ISA) {
-		most := map[string]float64{}
-		defer func() { t.Logf("errors of Σ|K||v|: double %.2g, single %.2g", most["double"], most["single"]) }()
-		for _, f := range kernel.Families() {
-			for _, c := range shapes {
-				p := newProblem(f, c.n, c.d, c.s, c.ard)
-				for _, m := range multiplies {
-					dst := zeros(c.n, c.s)
-					if err := m.mul(p.operator(2, isa))(context.Background(), dst, p.v); err != nil {
-						t.Fatal(err)
-					}
-					worst := 0.0
-					for col := range dst {
-						for i := col % 3; i < c.n; i += 1 + c.n*c.s/200 {
-							want, scale := p.reference(i, p.v[col])
-							worst = max(worst, math.Abs(dst[col][i]-want)/scale)
-						}
-					}
-					most[m.name] = max(most[m.name], worst)
-					if !(worst <= m.limit) {
-						t.Errorf("%v %s n=%d d=%d s=%d: error %.3g of Σ|K||v|", f, m.name, c.n, c.d, c.s, worst)
-					}
+	var problems []*problem
+	for _, f := range kernel.Families() {
+		for _, c := range shapes {
+			problems = append(problems, newProblem(f, c.n, c.d, c.s, c.ard))
+		}
+	}
+	for _, text := range sums {
+		for _, n := range []int{1, 300, 700} {
+			problems = append(problems, problemOf(parsed(t, text), n, 3))
+		}
+	}
+	most := map[string]float64{} // by instruction set and precision
+	for _, p := range problems {
+		n, s := p.in.Len(), len(p.v)
+		type element struct{ col, row int }
+		want := map[element][2]float64{}
+		for col := range s {
+			for i := col % 3; i < n; i += 1 + n*s/200 {
+				y, scale := p.reference(i, p.v[col])
+				want[element{col, i}] = [2]float64{y, scale}
+			}
+		}
+		for _, isa := range tile.Available() {
+			for _, m := range multiplies {
+				dst := zeros(n, s)
+				if err := m.mul(p.operator(2, isa))(context.Background(), dst, p.v); err != nil {
+					t.Fatal(err)
+				}
+				worst := 0.0
+				for at, w := range want {
+					worst = max(worst, math.Abs(dst[at.col][at.row]-w[0])/w[1])
+				}
+				name := isa.String() + " " + m.name
+				most[name] = max(most[name], worst)
+				if !(worst <= m.limit) {
+					t.Errorf("%s %.60v n=%d s=%d: error %.3g of Σ|K||v|", name, p.cov, n, s, worst)
 				}
 			}
 		}
-	})
+	}
+	t.Logf("errors of Σ|K||v|: %v", most)
 }
 
 // The same bits at any number of threads, for any split of the rows, for a
 // column alone or among others, and for elements of K that were kept.
 func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
-	ctx := context.Background()
-	type product = func(ctx context.Context, dst, v [][]float64) error
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
-		for _, n := range []int{100, 1030, 64*TileRows + 1000} { // the last has blocks of two tiles
-			if n > 5000 && (testing.Short() || isa == tile.Portable) {
+		for _, c := range []struct {
+			cov *kernel.Covariance
+			n   int
+		}{
+			{kernel.Single(kernel.RBF, 3, true), 100}, {kernel.Single(kernel.RBF, 3, true), 1030},
+			{kernel.Single(kernel.RBF, 3, true), 64*TileRows + 1000}, // blocks of two tiles
+			{parsed(t, sums[3]), 600}, {parsed(t, sums[4]), 300},
+		} {
+			if c.n > 5000 && (testing.Short() || isa == tile.Portable) {
 				continue
 			}
-			p := newProblem(kernel.RBF, n, 3, 4, true)
+			p := problemOf(c.cov, c.n, 4)
 			for _, m := range multiplies {
-				want := zeros(n, 4)
-				if err := m.mul(p.operator(1, isa))(ctx, want, p.v); err != nil {
-					t.Fatal(err)
-				}
-				check := func(what string, mul product, cols, lo, hi int) {
-					t.Helper()
-					got := zeros(n, cols)
-					if err := mul(ctx, got, p.v[:cols]); err != nil {
+				testBitsOfProducts(t, p, m, isa)
+			}
+			testBitsOfRows(t, p, isa)
+		}
+	})
+}
+
+func testBitsOfProducts(t *testing.T, p *problem, m multiply, isa tile.ISA) {
+	ctx, n := context.Background(), p.in.Len()
+	want := zeros(n, 4)
+	if err := m.mul(p.operator(1, isa))(ctx, want, p.v); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, o *Operator, cols int) {
+		t.Helper()
+		got := zeros(n, cols)
+		if err := m.mul(o)(ctx, got, p.v[:cols]); err != nil {
+			t.Fatal(err)
+		}
+		for c := range cols {
+			if !slices.Equal(got[c], want[c]) {
+				t.Fatalf("%v n=%d %s %s: column %d differs", p.cov, n, m.name, what, c)
+			}
+		}
+	}
+	check("5 threads", p.operator(5, isa), 4)
+	o := p.operator(2, isa)
+	for cols := 1; cols < 4; cols++ {
+		check(fmt.Sprintf("%d columns", cols), o, cols)
+	}
+
+	// Some of K is kept: the first product fills, the second reads.
+	o = p.operator(2, isa)
+	o.SetCache(max(tilePairSize*8, min(1<<26, CacheBytes(n, false)/2)), max(tilePairSize*4, min(1<<25, CacheBytes(n, true)/2)))
+	check("filling the cache", o, 4)
+	check("from the cache", o, 3)
+	other := slices.Clone(p.theta)
+	for i := range other {
+		other[i] *= 2
+	}
+	o.Set(other, p.noise)
+	if err := m.mul(o)(ctx, zeros(n, 4), p.v); err != nil {
+		t.Fatal(err)
+	}
+	o.Set(p.theta, p.noise)
+	check("after another θ", o, 4)
+	if c := o.Counts(); c.Read < c.Pairs/128 || c.Read >= c.Pairs {
+		t.Errorf("n=%d %s: counted %+v", n, m.name, c)
+	}
+}
+
+func testBitsOfRows(t *testing.T, p *problem, isa tile.ISA) {
+	ctx, n := context.Background(), p.in.Len()
+	o := p.operator(2, isa)
+	want := map[Precision][][]float64{Double: zeros(n, 3), Single: zeros(n, 3)}
+	if err := errors.Join(o.Mul(ctx, want[Double], p.v[:3]), o.MulSingle(ctx, want[Single], p.v[:3])); err != nil {
+		t.Fatal(err)
+	}
+	keep := p.operator(2, isa) // a worker that keeps its rows of K
+	keep.SetCache(min(1<<26, CacheBytes(n, false)/2), min(1<<25, CacheBytes(n, true)/2))
+	tiles := NewGrid(n).Tiles
+	for _, cut := range []int{0, 1, 2, tiles / 3, tiles - 1, tiles} {
+		at := min(n, max(0, cut)*TileRows)
+		for _, r := range [][2]int{{0, at}, {at, n}} {
+			for _, o := range []*Operator{o, keep, keep} {
+				for prec, whole := range want {
+					got := zeros(r[1]-r[0], 3)
+					for c := range got {
+						got[c] = append(got[c], math.NaN())[:len(got[c]):len(got[c])]
+					}
+					if err := o.MulRows(ctx, got, p.v[:3], r[0], r[1], prec); err != nil {
 						t.Fatal(err)
 					}
-					for c := range cols {
-						for i := lo; i < hi; i++ {
-							if math.Float64bits(got[c][i]) != math.Float64bits(want[c][i]) {
-								t.Fatalf("n=%d %s %s: row %d, column %d is %v, want %v", n, m.name, what, i, c, got[c][i], want[c][i])
-							}
-						}
-					}
-				}
-				check("5 threads", m.mul(p.operator(5, isa)), 4, 0, n)
-				o := p.operator(2, isa)
-				for cols := 1; cols < 4; cols++ {
-					check(fmt.Sprintf("%d columns", cols), m.mul(o), cols, 0, n)
-				}
-
-				// Some of K is kept: the first product fills, the second reads.
-				o = p.operator(2, isa)
-				o.SetCache(max(tilePairSize*8, min(1<<26, CacheBytes(n, false)/2)), max(tilePairSize*4, min(1<<25, CacheBytes(n, true)/2)))
-				check("filling the cache", m.mul(o), 4, 0, n)
-				check("from the cache", m.mul(o), 3, 0, n)
-				other := p.params
-				other.Tau = slices.Repeat([]float64{2}, 3)
-				o.SetNoise(other, p.noise)
-				if err := m.mul(o)(ctx, zeros(n, 4), p.v); err != nil {
-					t.Fatal(err)
-				}
-				o.SetNoise(p.params, p.noise)
-				check("after another θ", m.mul(o), 4, 0, n)
-				if c := o.Counts(); c.Read < c.Pairs/128 || c.Read >= c.Pairs {
-					t.Errorf("n=%d %s: counted %+v", n, m.name, c)
-				}
-			}
-
-			o := p.operator(2, isa)
-			want, single := zeros(n, 3), zeros(n, 3)
-			if err := o.Mul(ctx, want, p.v[:3]); err != nil {
-				t.Fatal(err)
-			}
-			if err := o.MulSingle(ctx, single, p.v[:3]); err != nil {
-				t.Fatal(err)
-			}
-			keep := p.operator(2, isa) // a worker that keeps its rows of K
-			keep.SetCache(min(1<<26, CacheBytes(n, false)/2), min(1<<25, CacheBytes(n, true)/2))
-			tiles := NewGrid(n).Tiles
-			for _, cut := range []int{1, 2, tiles / 3, tiles - 1} {
-				at := min(n, max(0, cut)*TileRows)
-				for _, r := range [][2]int{{0, at}, {at, n}} {
-					for _, o := range []*Operator{o, keep, keep} {
-						got, gotSingle := zeros(n, 3), zeros(n, 3)
-						if err := o.MulRows(ctx, got, p.v[:3], r[0], r[1]); err != nil {
-							t.Fatal(err)
-						}
-						if err := o.MulSingleRows(ctx, gotSingle, p.v[:3], r[0], r[1]); err != nil {
-							t.Fatal(err)
-						}
-						for c := range got {
-							if !slices.Equal(got[c][r[0]:r[1]], want[c][r[0]:r[1]]) || !slices.Equal(gotSingle[c][r[0]:r[1]], single[c][r[0]:r[1]]) {
-								t.Fatalf("n=%d: rows %v of column %d differ", n, r, c)
-							}
+					for c := range got {
+						if !slices.Equal(got[c], whole[c][r[0]:r[1]]) {
+							t.Fatalf("n=%d: rows %v of column %d differ in precision %v", n, r, c, prec)
 						}
 					}
 				}
 			}
 		}
-	})
+	}
 }
 
 // What MulSingle multiplies may be far from 1, as residuals are.
@@ -283,10 +347,13 @@ func TestMulSingleScales(t *testing.T) {
 func TestMulSingleOfInputsFarFromZero(t *testing.T) {
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
 		p := newProblem(kernel.RBF, 500, 2, 1, false)
-		for i := range p.in.x {
-			p.in.x[i] = 5e6 + math.Round(1000*p.in.x[i])/1000
+		var x []float64
+		for i := range 500 {
+			for _, v := range p.in.Row(i) {
+				x = append(x, 5e6+math.Round(1000*v)/1000)
+			}
 		}
-		p.in = NewInputs(500, 2, p.in.x)
+		p.in = kernel.NewInputs(500, 2, x)
 		got := zeros(500, 1)
 		if err := p.operator(1, isa).MulSingle(context.Background(), got, p.v); err != nil {
 			t.Fatal(err)
@@ -299,55 +366,54 @@ func TestMulSingleOfInputsFarFromZero(t *testing.T) {
 	})
 }
 
-func TestFormsAgainstDense(t *testing.T) { eachISA(t, testFormsAgainstDense) }
+func TestFormsAgainstDense(t *testing.T) {
+	for _, n := range []int{1, 9, 300, 600} {
+		for _, f := range kernel.Families() {
+			for _, ard := range []bool{false, true} {
+				testForms(t, newProblem(f, n, 3, 4, ard))
+			}
+		}
+	}
+	for _, n := range []int{9, 300} {
+		for _, text := range sums {
+			testForms(t, problemOf(parsed(t, text), n, 4))
+		}
+	}
+}
 
-func testFormsAgainstDense(t *testing.T, isa tile.ISA) {
-	for _, f := range kernel.Families() {
-		for _, ard := range []bool{false, true} {
-			for _, n := range []int{1, 9, 300, 600} {
-				const d, s = 3, 4
-				p := newProblem(f, n, d, s, ard)
-				group := []int{0, 1, 1, 2}
-				got, err := p.operator(3, isa).Forms(context.Background(), p.u, p.v, group, 3)
-				if err != nil {
-					t.Fatal(err)
+// testForms compares the forms of three groups, of which one has two pairs, with
+// sums over all pairs of rows of the function's gradient.
+func testForms(t *testing.T, p *problem) {
+	t.Helper()
+	group := []int{0, 1, 1, 2}
+	f, m := p.cov.At(p.theta), len(p.theta)
+	want, abs := make([][]kahan, 3), zeros(m, 3)
+	for g := range want {
+		want[g] = make([]kahan, m)
+	}
+	grad := make([]float64, m)
+	for i := range p.in.Len() {
+		for j := range p.in.Len() {
+			clear(grad)
+			f.AddGradient(grad, 1, p.in.Row(i), p.in.Row(j))
+			for c, g := range group {
+				uv := p.u[c][i] * p.v[c][j]
+				for q, d := range grad {
+					want[g][q].add(uv * d)
+					abs[g][q] += math.Abs(uv * d)
 				}
-				m := len(p.params.Tau)
-				want := make([][]kahan, 3)
-				abs := make([][]float64, 3)
-				for g := range want {
-					want[g], abs[g] = make([]kahan, 1+m), make([]float64, 1+m)
-				}
-				for i := range n {
-					xi := p.in.Row(i)
-					for j := range n {
-						xj := p.in.Row(j)
-						u := p.params.Dist(xi, xj)
-						g, dg := p.params.Sigma*p.family.Value(u), p.params.Sigma*p.family.Deriv(u)
-						for c := range s {
-							uv := p.u[c][i] * p.v[c][j]
-							add := func(i int, x float64) {
-								want[group[c]][i].add(x)
-								abs[group[c]][i] += math.Abs(x)
-							}
-							add(0, uv*g)
-							if !ard {
-								add(1, uv*dg*u)
-								continue
-							}
-							for k := range d {
-								dk := xi[k] - xj[k]
-								add(1+k, uv*dg*p.params.Tau[k]*dk*dk)
-							}
-						}
-					}
-				}
-				for g := range want {
-					for i := range want[g] {
-						if e := math.Abs(got[g][i] - want[g][i].value()); e > 1e-13*abs[g][i] {
-							t.Errorf("%v ard=%v n=%d: form %d of group %d is %v, want %v", f, ard, n, i, g, got[g][i], want[g][i].value())
-						}
-					}
+			}
+		}
+	}
+	for _, isa := range tile.Available() {
+		got, err := p.operator(3, isa).Forms(context.Background(), p.u, p.v, group, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for g := range want {
+			for q := range want[g] {
+				if e := math.Abs(got[g][q] - want[g][q].value()); e > 1e-13*abs[g][q] {
+					t.Errorf("%v %v n=%d: form %s of group %d is %v, want %v", isa, p.cov, p.in.Len(), p.cov.Params()[q].Name(), g, got[g][q], want[g][q].value())
 				}
 			}
 		}
@@ -356,74 +422,87 @@ func testFormsAgainstDense(t *testing.T, isa tile.ISA) {
 
 func TestFormsBitsDoNotDependOnThreads(t *testing.T) {
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
-		p := newProblem(kernel.Matern32, 1500, 2, 3, true)
-		var want [][]float64
-		for cores := 1; cores <= 4; cores++ {
-			got, err := p.operator(cores, isa).Forms(context.Background(), p.u, p.v, []int{0, 2, 0}, 3)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want == nil {
-				want = got
-			}
-			for g := range want {
-				if !slices.Equal(got[g], want[g]) {
-					t.Fatalf("%d cores: %v, want %v", cores, got[g], want[g])
-				}
-			}
-		}
-		// Any cut of the tasks gives the same sums.
-		o := p.operator(2, isa)
-		tasks, per := NewGrid(1500).Tasks(), o.FormSums(3)
-		sums := make([]float64, tasks*per)
-		for _, r := range [][2]int{{tasks / 2, tasks}, {0, 1}, {1, tasks / 2}} {
-			if err := o.FormsTasks(context.Background(), sums[r[0]*per:r[1]*per], p.u, p.v, []int{0, 2, 0}, 3, r[0], r[1]); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for g, got := range o.ReduceForms(sums, 3) {
-			if !slices.Equal(got, want[g]) {
-				t.Fatalf("from parts: %v, want %v", got, want[g])
-			}
-		}
-		if got, want := o.Counts().Pairs, int64(1500*1500); got != want {
-			t.Errorf("counted %d elements, want %d", got, want)
-		}
-		if !slices.Equal(want[1], []float64{0, 0, 0}) {
-			t.Errorf("the forms of an empty group are %v", want[1])
-		}
+		testBitsOfForms(t, newProblem(kernel.Matern32, 1500, 2, 3, true), isa)
+		testBitsOfForms(t, problemOf(parsed(t, sums[3]), 600, 3), isa)
 	})
+}
+
+func testBitsOfForms(t *testing.T, p *problem, isa tile.ISA) {
+	n := p.in.Len()
+	var want [][]float64
+	for cores := 1; cores <= 4; cores++ {
+		got, err := p.operator(cores, isa).Forms(context.Background(), p.u, p.v, []int{0, 2, 0}, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+		}
+		for g := range want {
+			if !slices.Equal(got[g], want[g]) {
+				t.Fatalf("%d cores: %v, want %v", cores, got[g], want[g])
+			}
+		}
+	}
+	// Any cut of the tasks gives the same sums.
+	o := p.operator(2, isa)
+	tasks, per := NewGrid(n).Tasks(), o.FormSums(3)
+	sums := make([]float64, tasks*per)
+	for _, r := range [][2]int{{tasks / 2, tasks}, {0, 1}, {1, tasks / 2}} {
+		if err := o.FormsTasks(context.Background(), sums[r[0]*per:r[1]*per], p.u, p.v, []int{0, 2, 0}, 3, r[0], r[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for g, got := range o.ReduceForms(sums, 3) {
+		if !slices.Equal(got, want[g]) {
+			t.Fatalf("from parts: %v, want %v", got, want[g])
+		}
+	}
+	if got, want := o.Counts().Pairs, int64(n*n); got != want {
+		t.Errorf("counted %d elements, want %d", got, want)
+	}
+	if !slices.Equal(want[1], make([]float64, len(p.theta))) {
+		t.Errorf("the forms of an empty group are %v", want[1])
+	}
 }
 
 func TestCrossAgainstReference(t *testing.T) {
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
-		p := newProblem(kernel.Matern52, 600, 3, 2, true)
-		o := p.operator(2, isa)
-		for _, m := range []int{1, 37, 150} {
-			points := newProblem(kernel.Matern52, m, 3, 1, false).in
-			dst := zeros(m, 2)
-			if err := o.Cross(context.Background(), dst, points, p.v); err != nil {
-				t.Fatal(err)
-			}
-			k := o.CrossMatrix(points)
-			for r := range m {
-				for c := range dst {
-					var sum, abs kahan
-					for j := range 600 {
-						want := p.params.Sigma * p.family.Value(p.params.Dist(points.Row(r), p.in.Row(j)))
-						if math.Abs(k[r][j]-want) > 1e-14 {
-							t.Fatalf("K(%d,%d) = %v, want %v", r, j, k[r][j], want)
-						}
-						sum.add(want * p.v[c][j])
-						abs.add(math.Abs(want * p.v[c][j]))
+		for _, c := range []*kernel.Covariance{kernel.Single(kernel.Matern52, 3, true), parsed(t, sums[1]), parsed(t, sums[3])} {
+			testCross(t, problemOf(c, 600, 2), isa)
+		}
+	})
+}
+
+func testCross(t *testing.T, p *problem, isa tile.ISA) {
+	o, f := p.operator(2, isa), p.cov.At(p.theta)
+	for _, m := range []int{1, 37, 150} {
+		points := problemOf(p.cov, m, 1).in
+		dst := zeros(m, 2)
+		if err := o.Cross(context.Background(), dst, points, p.v); err != nil {
+			t.Fatal(err)
+		}
+		k, err := o.CrossMatrix(context.Background(), points)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range m {
+			for c := range dst {
+				var sum, abs kahan
+				for j := range 600 {
+					want := f.Value(points.Row(r), p.in.Row(j))
+					if math.Abs(k[r][j]-want) > 1e-14*f.Scale() {
+						t.Fatalf("%v: K(%d,%d) = %v, want %v", p.cov, r, j, k[r][j], want)
 					}
-					if math.Abs(dst[c][r]-sum.value()) > 1e-14*abs.value() {
-						t.Errorf("row %d column %d: %v, want %v", r, c, dst[c][r], sum.value())
-					}
+					sum.add(want * p.v[c][j])
+					abs.add(math.Abs(want * p.v[c][j]))
+				}
+				if math.Abs(dst[c][r]-sum.value()) > 1e-14*abs.value() {
+					t.Errorf("%v: row %d column %d: %v, want %v", p.cov, r, c, dst[c][r], sum.value())
 				}
 			}
 		}
-	})
+	}
 }
 
 // Equal points, huge and denormal distances, one row, many inputs and columns: no
@@ -436,18 +515,18 @@ func TestExtremeInputsStayFinite(t *testing.T) {
 			for i := range x {
 				x[i] = values[(i+i/len(values)/7)%len(values)]
 			}
-			in := NewInputs(c.n, c.d, x)
+			in := kernel.NewInputs(c.n, c.d, x)
 			for _, f := range kernel.Families() {
-				o := newOperator(in, f, parallel.NewBudget(1), isa)
 				for _, tau := range []float64{1e-300, 1, 1e8, math.NaN()} {
-					p := kernel.Params{Sigma: 1, Lambda: 1, Tau: []float64{tau}}
+					cov, theta := kernel.Single(f, c.d, false), []float64{1, tau}
 					if tau != tau { // one of each size
-						p.Tau = make([]float64, c.d)
-						for k := range p.Tau {
-							p.Tau[k] = []float64{1e-300, 1e8, 1}[k%3]
+						cov, theta = kernel.Single(f, c.d, true), []float64{1}
+						for k := range c.d {
+							theta = append(theta, []float64{1e-300, 1e8, 1}[k%3])
 						}
 					}
-					o.Set(p)
+					o := newOperator(in, cov, parallel.NewBudget(1), isa)
+					o.Set(theta, []float64{1})
 					checkFinite(t, fmt.Sprintf("%v n=%d d=%d s=%d tau=%g", f, c.n, c.d, c.s, tau), o, c.s)
 				}
 			}
@@ -503,11 +582,13 @@ func TestMulStopsWithItsContext(t *testing.T) {
 	o := p.operator(2, tile.Portable)
 	ctx, cancel := context.WithCancel(context.Background())
 	var calls int
-	o.Progress = func(done, total int) {
-		calls++
-		if calls == 3 {
+	m := o.engine.(*tiles).double
+	commit := m.commit
+	m.commit = func(i int) {
+		if calls++; calls == 3 {
 			cancel()
 		}
+		commit(i)
 	}
 	dst := zeros(5000, 1)
 	if err := o.Mul(ctx, dst, p.v); err != context.Canceled {
@@ -516,34 +597,42 @@ func TestMulStopsWithItsContext(t *testing.T) {
 	if total := NewGrid(5000).Tasks(); calls > total/2 {
 		t.Errorf("%d of %d tasks ran after the cancellation", calls, total)
 	}
-	o.Progress = nil
+	m.commit = commit
 	if err := o.Mul(context.Background(), dst, p.v); err != nil {
 		t.Errorf("the next product failed: %v", err)
 	}
 	if _, err := o.Forms(ctx, p.u, p.v, []int{0}, 1); err != context.Canceled {
 		t.Errorf("Forms: got %v", err)
 	}
+	if err := o.Cross(ctx, dst, p.in, p.v); err != context.Canceled {
+		t.Errorf("Cross: got %v", err)
+	}
+	if _, err := o.CrossMatrix(ctx, p.in.Select([]int{1, 2})); err != context.Canceled {
+		t.Errorf("CrossMatrix: got %v", err)
+	}
 }
 
 func TestProductsDoNotAllocate(t *testing.T) {
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
-		p := newProblem(kernel.RBF, 600, 2, 2, false)
-		o := p.operator(2, isa)
-		dst := zeros(600, 2)
-		for _, part := range []int64{0, 1, 2} { // of K in a cache
-			if part > 0 {
-				o.SetCache(CacheBytes(600, false)/part, CacheBytes(600, true)/part)
-			}
-			for _, m := range multiplies {
-				mul := m.mul(o)
-				if a := testing.AllocsPerRun(20, func() { mul(context.Background(), dst, p.v) }); a > 0.5 {
-					t.Errorf("%v allocations a product in %s precision", a, m.name)
+		for _, c := range []*kernel.Covariance{kernel.Single(kernel.RBF, 2, false), parsed(t, sums[3])} {
+			p := problemOf(c, 300, 2)
+			o := p.operator(2, isa)
+			dst := zeros(300, 2)
+			for _, part := range []int64{0, 1, 2} { // of K in a cache
+				if part > 0 {
+					o.SetCache(CacheBytes(300, false)/part, CacheBytes(300, true)/part)
+				}
+				for _, m := range multiplies {
+					mul := m.mul(o)
+					if a := testing.AllocsPerRun(20, func() { mul(context.Background(), dst, p.v) }); a > 0.5 {
+						t.Errorf("%v allocations a product in %s precision", a, m.name)
+					}
 				}
 			}
-		}
-		// Forms allocate their results alone.
-		if a := testing.AllocsPerRun(20, func() { o.Forms(context.Background(), p.u, p.v, []int{0, 1}, 2) }); a > 3.5 {
-			t.Errorf("%v allocations for two groups of forms", a)
+			// Forms allocate their results alone.
+			if a := testing.AllocsPerRun(20, func() { o.Forms(context.Background(), p.u, p.v, []int{0, 1}, 2) }); a > 3.5 {
+				t.Errorf("%v allocations for two groups of forms", a)
+			}
 		}
 	})
 }
@@ -553,8 +642,8 @@ func TestCacheBytes(t *testing.T) {
 		t.Errorf("3 tiles of rows take %d bytes, want %d", got, want)
 	}
 	for _, n := range []int{5, 600} {
-		o := New(NewInputs(n, 1, make([]float64, n)), kernel.RBF, parallel.NewBudget(1))
-		o.Set(kernel.Params{Sigma: 1, Lambda: 1, Tau: []float64{1}})
+		o := New(kernel.NewInputs(n, 1, make([]float64, n)), kernel.Single(kernel.RBF, 1, false), parallel.NewBudget(1))
+		o.Set([]float64{1, 1}, []float64{1})
 		o.SetCache(2*CacheBytes(n, false), 0)
 		dst, v := zeros(n, 1), zeros(n, 1)
 		for range 3 {
@@ -562,7 +651,7 @@ func TestCacheBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := int64(len(o.eng.cache.data)) * 8; got != CacheBytes(n, false) {
+		if got := int64(len(o.engine.(*tiles).double.cache.data)) * 8; got != CacheBytes(n, false) {
 			t.Errorf("n=%d: the cache has %d bytes, want %d", n, got, CacheBytes(n, false))
 		}
 		if c := o.Counts(); c.Pairs != 3*int64(n)*int64(n) || c.Read != 2*int64(n)*int64(n) {

@@ -3,7 +3,7 @@ package cmvp
 import (
 	"context"
 	"fmt"
-	"math"
+	"slices"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
@@ -11,28 +11,21 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
-// Operator is K(θ) = K_f(θ) + diag(noise) over a set of inputs. It is not safe
-// for concurrent use; several operators may share Inputs and a Budget.
+// Operator is K(θ) = K_f(θ) + diag(noise) over a set of inputs, computed by an
+// engine. It checks what it is asked, counts the work, and adds up gradient forms.
+// It is not safe for concurrent use; several operators may share Inputs and a
+// Budget.
 type Operator struct {
-	in     *Inputs
-	family kernel.Family
+	in     *kernel.Inputs
+	cov    *kernel.Covariance
 	budget *parallel.Budget
+	engine Engine
+	sum    *formSums
 
-	params kernel.Params
-	noise  []float64
-	isa    tile.ISA
-	eng    *engine[float64]
-	single *engine[float32] // made when it is first needed
-	forms  *formEngine
-	factor []float64 // that columns are multiplied by on loading
-	sums   []float64 // of Forms
-
-	singleCache int64 // bytes for the cache of single
-	count       Counts
-
-	// Progress, if set, is called as the tasks of a product or of forms are
-	// done. It must be safe for concurrent use.
-	Progress func(done, total int)
+	f     *kernel.Function
+	noise []float64
+	count Counts
+	sums  []float64 // of Forms
 }
 
 // Counts are the work that an operator has done.
@@ -50,25 +43,23 @@ func (c Counts) Add(o Counts) Counts {
 	return Counts{c.Products + o.Products, c.Singles + o.Singles, c.Columns + o.Columns, c.Forms + o.Forms, c.Pairs + o.Pairs, c.Read + o.Read}
 }
 
-// New returns an operator over the inputs. Set must be called before it is
-// used. It panics if ISA has an error.
-func New(in *Inputs, f kernel.Family, budget *parallel.Budget) *Operator {
+// New returns an operator over the inputs whose engine is the cores of this
+// machine. Set must be called before it is used. It panics if ISA has an error.
+func New(in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget) *Operator {
 	isa, err := tile.Default()
 	if err != nil {
 		panic(err)
 	}
-	return newOperator(in, f, budget, isa)
+	return NewOn(newTiles(in, c, budget, isa), in, c, budget)
 }
 
-func newOperator(in *Inputs, f kernel.Family, budget *parallel.Budget, isa tile.ISA) *Operator {
-	eng := newEngine[float64](in, f, budget, isa)
-	return &Operator{
-		in: in, family: f, budget: budget,
-		noise: make([]float64, in.n),
-		isa:   isa,
-		eng:   eng,
-		forms: newFormEngine(eng, f, budget, isa),
+// NewOn returns an operator over an engine. The budget is the cores for what
+// others compute beside its products.
+func NewOn(e Engine, in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget) *Operator {
+	if in.Dim() != c.Dim() {
+		panic(fmt.Sprintf("cmvp: a covariance over %d inputs, points of %d", c.Dim(), in.Dim()))
 	}
+	return &Operator{in: in, cov: c, budget: budget, engine: e, sum: newSums(c), noise: make([]float64, in.Len())}
 }
 
 // ISA returns the name of the instruction set that products are computed
@@ -86,140 +77,169 @@ func ISA() (string, error) {
 	return name, err
 }
 
-// Set changes θ. The noise is λ on the whole diagonal.
-func (o *Operator) Set(p kernel.Params) {
-	for i := range o.noise {
-		o.noise[i] = p.Lambda
+// Set changes θ, the covariance's parameters, and the variances of the noise: one
+// for all rows, or one for each. It panics if their numbers are others.
+func (o *Operator) Set(theta, noise []float64) {
+	switch len(noise) {
+	case 1:
+		for i := range o.noise {
+			o.noise[i] = noise[0]
+		}
+	case len(o.noise):
+		copy(o.noise, noise)
+	default:
+		panic(fmt.Sprintf("cmvp: %d noise variances for %d rows", len(noise), len(o.noise)))
 	}
-	o.set(p)
-}
-
-// SetNoise changes θ, with a noise variance for each row in place of λ. It
-// panics if there are not n of them.
-func (o *Operator) SetNoise(p kernel.Params, noise []float64) {
-	if len(noise) != o.in.n {
-		panic(fmt.Sprintf("cmvp: %d noise variances for %d rows", len(noise), o.in.n))
-	}
-	copy(o.noise, noise)
-	o.set(p)
-}
-
-func (o *Operator) set(p kernel.Params) {
-	if len(p.Tau) != 1 && len(p.Tau) != o.in.d {
-		panic(fmt.Sprintf("cmvp: %d τ for %d inputs", len(p.Tau), o.in.d))
-	}
-	o.params = p
-	o.eng.set(o.family, p)
-	if o.single != nil {
-		o.single.set(o.family, p)
-	}
+	o.f = o.cov.At(theta)
+	o.engine.Set(o.f, o.noise)
 }
 
 // Len returns n.
-func (o *Operator) Len() int { return o.in.n }
+func (o *Operator) Len() int { return o.in.Len() }
 
 // Inputs returns the inputs.
-func (o *Operator) Inputs() *Inputs { return o.in }
+func (o *Operator) Inputs() *kernel.Inputs { return o.in }
 
-// Family returns the covariance family.
-func (o *Operator) Family() kernel.Family { return o.family }
-
-// Params returns θ.
-func (o *Operator) Params() kernel.Params { return o.params }
+// Function returns the covariance function at θ.
+func (o *Operator) Function() *kernel.Function { return o.f }
 
 // Noise returns the diagonal added to K_f, to read.
 func (o *Operator) Noise() []float64 { return o.noise }
 
+// Budget returns the cores that the operator computes on.
+func (o *Operator) Budget() *parallel.Budget { return o.budget }
+
 // Counts returns the work done since the operator was made.
-func (o *Operator) Counts() Counts { return o.count }
+func (o *Operator) Counts() Counts {
+	c := o.count
+	c.Read = o.engine.Kept()
+	return c
+}
 
 // Mul sets dst[c] = K·v[c] for each of the s columns, of length n each. dst
 // must not overlap v. The only error is that of a context that is done, which
 // leaves dst undefined.
 func (o *Operator) Mul(ctx context.Context, dst, v [][]float64) error {
-	return o.MulRows(ctx, dst, v, 0, o.in.n)
-}
-
-// MulRows is Mul for the rows [lo,hi) alone; the others of dst are left
-// undefined. The bounds must be multiples of TileRows, or n.
-func (o *Operator) MulRows(ctx context.Context, dst, v [][]float64, lo, hi int) error {
-	o.factor = sized(o.factor, len(v))
-	for c := range o.factor {
-		o.factor[c] = 1
-	}
-	return mulRows(ctx, o, o.eng, dst, v, lo, hi)
+	return o.MulRows(ctx, dst, v, 0, o.Len(), Double)
 }
 
 // MulSingle is Mul in single precision: within a tile, K, v and the sums are
-// float32. Columns are scaled by powers of two to where float32 neither
-// overflows nor underflows.
+// float32.
 func (o *Operator) MulSingle(ctx context.Context, dst, v [][]float64) error {
-	return o.MulSingleRows(ctx, dst, v, 0, o.in.n)
+	return o.MulRows(ctx, dst, v, 0, o.Len(), Single)
 }
 
-// MulSingleRows is MulSingle for the rows [lo,hi) alone, as MulRows.
-func (o *Operator) MulSingleRows(ctx context.Context, dst, v [][]float64, lo, hi int) error {
-	if o.single == nil {
-		o.single = newEngine[float32](o.in, o.family, o.budget, o.isa)
-		o.single.set(o.family, o.params)
-		o.single.setCache(o.singleCache)
-	}
-	o.factor = sized(o.factor, len(v))
-	for c, vc := range v {
-		o.factor[c] = unitScale(vc)
-	}
-	o.count.Singles++
-	return mulRows(ctx, o, o.single, dst, v, lo, hi)
-}
-
-// unitScale returns a power of two that brings the largest element of v near
-// 1, or 1 if there is none.
-func unitScale(v []float64) float64 {
-	var most float64
-	for _, x := range v {
-		most = max(most, math.Abs(x))
-	}
-	if most == 0 || math.IsInf(most, 1) || math.IsNaN(most) {
-		return 1
-	}
-	_, exp := math.Frexp(most)
-	return math.Ldexp(1, max(-1000, min(1000, -exp)))
-}
-
-func mulRows[T tile.Real](ctx context.Context, o *Operator, e *engine[T], dst, v [][]float64, lo, hi int) error {
-	n := o.in.n
-	checkColumns(n, dst, v)
+// MulRows is Mul for the rows [lo,hi) alone, in a precision: dst has columns of
+// hi−lo numbers. The bounds must be multiples of TileRows, or n.
+func (o *Operator) MulRows(ctx context.Context, dst, v [][]float64, lo, hi int, p Precision) error {
+	n := o.Len()
 	if lo < 0 || hi > n || lo > hi || (lo != n && lo%TileRows != 0) || (hi != n && hi%TileRows != 0) {
 		panic(fmt.Sprintf("cmvp: rows [%d,%d) are not whole tiles of %d", lo, hi, n))
 	}
-	o.count.Products++
-	o.count.Columns += int64(len(v))
-	o.count.Pairs += int64(hi-lo) * int64(n)
-	for _, y := range dst {
-		clear(y[lo:hi])
+	checkColumns(dst, hi-lo, v, n)
+	o.countProduct(len(v), hi-lo)
+	if p == Single {
+		o.count.Singles++
 	}
-	e.load(v, o.factor)
-	rows := tileRange{lo / TileRows, (hi + TileRows - 1) / TileRows}
-	if err := e.product(ctx, dst, rows, o.Progress); err != nil {
-		return err
-	}
-	o.count.Read += e.read
-	for c, y := range dst {
-		sigma, vc := o.params.Sigma/o.factor[c], v[c]
-		for i := lo; i < hi; i++ {
-			y[i] = sigma*y[i] + o.noise[i]*vc[i]
-		}
-	}
-	return nil
+	return o.engine.Rows(ctx, dst, v, lo, hi, p)
 }
 
-func checkColumns(n int, a, b [][]float64) {
+func (o *Operator) countProduct(columns, rows int) {
+	o.count.Products++
+	o.count.Columns += int64(columns)
+	o.count.Pairs += int64(rows) * int64(o.Len())
+}
+
+// Forms returns, for each group g of column pairs, the quadratic forms
+//
+//	Q_g[i] = Σ_{c in group g} u[c]ᵀ (∂K/∂ψ_i) v[c]
+//
+// for each parameter ψ_i of the covariance, on the scale on which it is sampled,
+// in one pass over the tiles. group[c] in [0,groups) is the group of the pair c.
+// The noise does not enter: its derivatives are diagonal and the caller's affair.
+// The cost of a pair of rows grows with the number of columns and, for each group,
+// with that of the parameters.
+func (o *Operator) Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error) {
+	tasks := NewGrid(o.Len()).Tasks()
+	o.sums = sized(o.sums, tasks*o.FormSums(groups))
+	if err := o.FormsTasks(ctx, o.sums, u, v, group, groups, 0, tasks); err != nil {
+		return nil, err
+	}
+	return o.ReduceForms(o.sums, groups), nil
+}
+
+// FormSums returns how many numbers a task of Forms sums up.
+func (o *Operator) FormSums(groups int) int { return groups * o.sum.Len() }
+
+// FormsTasks computes a part of Forms: the sums of the tasks [lo,hi) of the
+// grid, FormSums numbers each. They are the same bits wherever the tasks are
+// cut, and each pair of rows is still evaluated once.
+func (o *Operator) FormsTasks(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
+	grid := NewGrid(o.Len())
+	checkColumns(u, o.Len(), v, o.Len())
+	if len(group) != len(u) || slices.ContainsFunc(group, func(g int) bool { return g < 0 || g >= groups }) {
+		panic(fmt.Sprintf("cmvp: groups %v of %d for %d columns", group, groups, len(u)))
+	}
+	if lo < 0 || hi > grid.Tasks() || lo > hi || len(sums) != (hi-lo)*o.FormSums(groups) {
+		panic(fmt.Sprintf("cmvp: %d sums for tasks [%d,%d) of %d", len(sums), lo, hi, grid.Tasks()))
+	}
+	o.count.Forms++
+	for i := lo; i < hi; i++ {
+		o.count.Pairs += grid.elements(i)
+	}
+	return o.engine.Forms(ctx, sums, u, v, group, groups, lo, hi)
+}
+
+// ReduceForms returns the forms that the sums of all tasks, in their order, add
+// up to.
+func (o *Operator) ReduceForms(sums []float64, groups int) [][]float64 {
+	return o.sum.reduce(o.f, sums, NewGrid(o.Len()).Tasks(), groups)
+}
+
+// CrossMatrix returns K_f(X*,X), without noise, as one row of n numbers for
+// each of the m points: the K_UX of the preconditioners. It takes m·n numbers.
+// The only error is that of ctx.
+func (o *Operator) CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]float64, error) {
+	o.checkPoints(points)
+	n := o.Len()
+	all := make([]float64, points.Len()*n)
+	rows := make([][]float64, points.Len())
+	for r := range rows {
+		rows[r] = all[r*n : (r+1)*n : (r+1)*n]
+	}
+	return rows, o.engine.CrossMatrix(ctx, rows, points)
+}
+
+// Cross sets dst[c] = K_f(X*,X)·v[c], without noise: columns of m numbers from
+// columns of n, in memory O((m+n)·s).
+func (o *Operator) Cross(ctx context.Context, dst [][]float64, points *kernel.Inputs, v [][]float64) error {
+	o.checkPoints(points)
+	checkColumns(dst, points.Len(), v, o.Len())
+	o.countProduct(len(v), points.Len())
+	return o.engine.Cross(ctx, dst, points, v)
+}
+
+func (o *Operator) checkPoints(points *kernel.Inputs) {
+	if points.Dim() != o.in.Dim() {
+		panic(fmt.Sprintf("cmvp: points of %d inputs, want %d", points.Dim(), o.in.Dim()))
+	}
+}
+
+func checkColumns(a [][]float64, rowsA int, b [][]float64, rowsB int) {
 	if len(a) != len(b) {
 		panic(fmt.Sprintf("cmvp: %d columns against %d", len(a), len(b)))
 	}
 	for c := range a {
-		if len(a[c]) != n || len(b[c]) != n {
-			panic(fmt.Sprintf("cmvp: column %d has %d and %d rows, want %d", c, len(a[c]), len(b[c]), n))
+		if len(a[c]) != rowsA || len(b[c]) != rowsB {
+			panic(fmt.Sprintf("cmvp: column %d has %d and %d rows, want %d and %d", c, len(a[c]), len(b[c]), rowsA, rowsB))
 		}
 	}
+}
+
+// sized returns a slice of length n, reusing buf if it is large enough.
+func sized[T any](buf []T, n int) []T {
+	if cap(buf) < n {
+		return make([]T, n)
+	}
+	return buf[:n]
 }

@@ -1,18 +1,15 @@
 package cmvp
 
-import (
-	"context"
-	"sync"
-)
+import "sync"
 
 // sequencer lets tasks finish out of order and commits them in order, with a
 // bounded number in flight.
 type sequencer struct {
 	mu        sync.Mutex
 	cond      sync.Cond
-	ctx       context.Context
-	done      []bool // ring: task i has finished but is not committed
-	committed int    // tasks [0,committed) are
+	cancelled <-chan struct{} // of the context
+	done      []bool          // ring: task i has finished but is not committed
+	committed int             // tasks [0,committed) are
 	stopped   bool
 }
 
@@ -21,14 +18,14 @@ func (q *sequencer) init(window int) {
 	q.cond.L = &q.mu
 }
 
-// start begins a new sequence.
-func (q *sequencer) start(ctx context.Context) {
+// start begins a new sequence, which ends early if cancelled is closed.
+func (q *sequencer) start(cancelled <-chan struct{}) {
 	clear(q.done)
-	q.ctx, q.committed, q.stopped = ctx, 0, false
+	q.cancelled, q.committed, q.stopped = cancelled, 0, false
 }
 
-// enter waits until task i may use its slot, and reports false if the context
-// is done. Tasks enter in increasing order, so the task that the others wait
+// enter waits until task i may use its slot, and reports false if the sequence is
+// cancelled. Tasks enter in increasing order, so the task that the others wait
 // for is always running.
 func (q *sequencer) enter(i int) bool {
 	q.mu.Lock()
@@ -36,7 +33,7 @@ func (q *sequencer) enter(i int) bool {
 	for !q.stopped && i-q.committed >= len(q.done) {
 		q.cond.Wait()
 	}
-	if !q.stopped && q.ctx.Err() != nil {
+	if !q.stopped && isDone(q.cancelled) {
 		q.stopped = true
 		q.cond.Broadcast()
 	}
@@ -55,10 +52,12 @@ func (q *sequencer) leave(i int, commit func(j int)) {
 	q.cond.Broadcast()
 }
 
-// err returns why the sequence ended early, if it did.
-func (q *sequencer) err() error {
-	if q.stopped {
-		return q.ctx.Err()
+// isDone reports whether a context's channel is closed; nil never is.
+func isDone(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
 	}
-	return nil
 }

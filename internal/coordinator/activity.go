@@ -1,6 +1,8 @@
 package coordinator
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -88,16 +90,17 @@ func (c *course) see(now time.Time, l *pb.Load) {
 func (r *registry) history() *pb.WorkersHistory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := &pb.WorkersHistory{Since: stamp(r.activity.since)}
+	out := &pb.WorkersHistory{Since: pbTime(r.activity.since)}
 	for _, e := range r.activity.events {
-		out.Events = append(out.Events, &pb.WorkerEvent{Time: stamp(e.at), Worker: e.worker, Kind: e.kind})
+		out.Events = append(out.Events, &pb.WorkerEvent{Time: pbTime(e.at), Worker: e.worker, Kind: e.kind})
 	}
 	for _, w := range r.byID {
-		c := &pb.WorkerCourse{Worker: w.id, PairsPerSecond: append([]float64(nil), w.course.rate...), Busy: append([]float64(nil), w.course.busy...)}
+		c := &pb.WorkerCourse{Worker: w.id, PairsPerSecond: slices.Clone(w.course.rate), Busy: slices.Clone(w.course.busy)}
 		for _, t := range w.course.at {
 			c.Time = append(c.Time, timestamppb.New(t))
 		}
 		out.Workers = append(out.Workers, c)
 	}
+	slices.SortFunc(out.Workers, func(a, b *pb.WorkerCourse) int { return cmp.Compare(a.Worker, b.Worker) })
 	return out
 }

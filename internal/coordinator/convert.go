@@ -9,7 +9,6 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -18,6 +17,7 @@ var jobStates = map[state.Phase]pb.JobState{
 	state.Preparing:   pb.JobState_JOB_STATE_PREPARING,
 	state.Warmup:      pb.JobState_JOB_STATE_WARMUP,
 	state.Sampling:    pb.JobState_JOB_STATE_SAMPLING,
+	state.Certifying:  pb.JobState_JOB_STATE_CERTIFYING,
 	state.Paused:      pb.JobState_JOB_STATE_PAUSED,
 	state.Converged:   pb.JobState_JOB_STATE_CONVERGED,
 	state.Unconverged: pb.JobState_JOB_STATE_UNCONVERGED,
@@ -30,32 +30,32 @@ var healthStatuses = map[state.Status]pb.HealthStatus{
 	state.Diverging: pb.HealthStatus_HEALTH_STATUS_DIVERGING,
 }
 
-// record returns a job without what its run says.
-func record(j *state.Job) *pb.Job {
+// pbRecord returns a job without what its run says.
+func pbRecord(j *state.Job) *pb.Job {
 	out := &pb.Job{Id: j.ID, Name: j.Name, State: jobStates[j.Phase], Message: j.Message, Priority: int32(j.Priority),
-		Submitted: stamp(j.Submitted), Started: stamp(j.Started), Ended: stamp(j.Ended), Spec: j.Spec, Data: info(j.Data, j.Info),
+		Submitted: pbTime(j.Submitted), Started: pbTime(j.Started), Ended: pbTime(j.Ended), Spec: j.Spec, Data: j.Info.Wire(j.Data),
 		StopReason: string(j.Reason), DrawsSha256: j.DrawsSHA256, Owner: j.Owner, Namespace: j.Namespace}
 	if h := j.Health; h != nil {
-		out.Health = &pb.Health{Status: healthStatuses[h.Status], Message: h.Message, Since: stamp(h.Since)}
+		out.Health = &pb.Health{Status: healthStatuses[h.Status], Message: h.Message, Since: pbTime(h.Since)}
 	}
 	if f := j.Final; f != nil {
 		out.Progress = &pb.Progress{Rhat: f.RHat, Ess: f.ESS, JudgedDraws: int32(f.Draws), ActiveSeconds: j.Active.Seconds()}
-		for c := 1; c < len(j.Placements); c++ {
+		for c := 1; c <= j.Chains; c++ {
 			out.Progress.Chains = append(out.Progress.Chains, &pb.ChainProgress{Chain: int32(c), Draws: int32(f.Draws)})
 		}
 		if j.Plan != nil {
-			out.Progress.Draws, out.Progress.MaxDraws = int32(j.Plan.Draws), int32(j.Plan.MaxDraws)
+			addPlan(out.Progress, j.Plan)
 		}
 	}
 	return out
 }
 
-// jobOf returns a job with the progress of its run.
-func jobOf(f *state.Follower) *pb.Job {
-	j := record(f.Job)
+// pbJob returns a job with the progress of its run.
+func pbJob(f *state.Follower) *pb.Job {
+	j := pbRecord(f.Job)
 	p := &pb.Progress{ActiveSeconds: f.Job.Elapsed(time.Now()).Seconds()}
 	j.Progress = p
-	for c := 1; c < len(f.Job.Placements); c++ {
+	for c := 1; c <= f.Job.Chains; c++ {
 		at := &f.Job.Placements[c]
 		p.Chains = append(p.Chains, &pb.ChainProgress{Chain: int32(c), Worker: at.Worker, Group: at.Group, Attempt: at.Attempt})
 	}
@@ -63,7 +63,11 @@ func jobOf(f *state.Follower) *pb.Job {
 	if r == nil {
 		return j
 	}
-	p.Draws, p.MaxDraws = int32(r.Plan.Draws), int32(r.Plan.MaxDraws)
+	addPlan(p, &r.Plan)
+	if f.Job.Phase == state.Warmup || f.Job.Phase == state.Sampling {
+		left, _ := r.Remaining(f.Job.Elapsed(time.Now()))
+		p.EtaSeconds = left.Seconds()
+	}
 	p.JudgedDraws, p.Rhat, p.Ess = int32(f.Convergence.Draws), finite(f.Convergence.RHat), finite(f.Convergence.ESS)
 	if e := f.Job.Final; e != nil { // which a follower that came later has not computed
 		p.JudgedDraws, p.Rhat, p.Ess = int32(e.Draws), e.RHat, e.ESS
@@ -81,6 +85,12 @@ func jobOf(f *state.Follower) *pb.Job {
 	return j
 }
 
+// addPlan fills in what a run is asked for.
+func addPlan(p *pb.Progress, plan *chains.Plan) {
+	p.Draws, p.MaxDraws, p.Warmup = int32(plan.Draws), int32(plan.MaxDraws), int32(plan.Warmup())
+	p.RhatWanted, p.EssWanted, p.Parameters = plan.RHat, plan.ESS, plan.Names
+}
+
 // finite returns 0 for what is not known yet.
 func finite(x float64) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -89,46 +99,9 @@ func finite(x float64) float64 {
 	return x
 }
 
-func stamp(t time.Time) *timestamppb.Timestamp {
+func pbTime(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}
 	return timestamppb.New(t)
-}
-
-func info(blob string, i *dataset.Info) *pb.DataInfo {
-	if i == nil {
-		return &pb.DataInfo{Blob: blob}
-	}
-	d := &pb.DataInfo{Blob: blob, Sha256: i.SHA256, N: int64(i.Rows), D: int32(i.D()), Target: i.Target, Inputs: i.InputNames,
-		TargetScale: scale(i.YScale), HeldOut: int64(i.HeldOut)}
-	for _, s := range i.XScale {
-		d.InputScales = append(d.InputScales, scale(s))
-	}
-	if t := i.Truth; t != nil {
-		d.Truth = append(append([]float64{math.Log(t.Sigma)}, logAll(t.Tau)...), math.Log(t.Lambda))
-	}
-	return d
-}
-
-func logAll(x []float64) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = math.Log(v)
-	}
-	return out
-}
-
-func scale(s dataset.Scale) *pb.Scale { return &pb.Scale{Mean: s.Mean, Sd: s.SD} }
-
-// copyRun returns what results need of a run, which does not change when the
-// run does: draws that are there stay what they are.
-func copyRun(r *chains.Run) *chains.Run {
-	c := *r
-	c.Chains = append([]chains.Chain(nil), r.Chains...)
-	for i := range c.Chains {
-		ch := &c.Chains[i]
-		ch.Windows, ch.Beyond, ch.Stats = nil, nil, chains.Stats{}
-	}
-	return &c
 }

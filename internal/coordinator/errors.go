@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -26,18 +27,18 @@ func (c *Coordinator) status(err error) error {
 	code := codes.Internal
 	switch {
 	case errors.As(err, &field):
-		return badField("spec."+field.Path, field.Error())
+		return badField(strings.TrimSuffix("spec."+field.Path, "."), field.Error())
 	case errors.Is(err, cluster.ErrNotLeader):
 		return c.notLeader()
 	case errors.Is(err, cluster.ErrUnknownOutcome), errors.Is(err, cluster.ErrClosed), errors.Is(err, cluster.ErrDiverged):
 		code = codes.Unavailable
 	case errors.Is(err, cluster.ErrNoMember):
 		code = codes.NotFound
-	case errors.Is(err, state.ErrUnknown), errors.Is(err, state.ErrNamespace), errors.Is(err, state.ErrToken):
+	case errors.Is(err, state.ErrUnknownJob), errors.Is(err, state.ErrUnknownBlob), errors.Is(err, state.ErrNamespace), errors.Is(err, state.ErrToken):
 		code = codes.NotFound
 	case errors.Is(err, state.ErrQuota):
 		code = codes.ResourceExhausted
-	case errors.Is(err, state.ErrFenced), errors.Is(err, chains.ErrStale), errors.Is(err, state.ErrPhase), errors.Is(err, chains.ErrPhase):
+	case errors.Is(err, state.ErrFenced), errors.Is(err, chains.ErrStale), errors.Is(err, state.ErrPhase), errors.Is(err, state.ErrConflict), errors.Is(err, chains.ErrPhase):
 		code = codes.FailedPrecondition
 	case errors.Is(err, cluster.ErrMixedVersions), errors.Is(err, cluster.ErrMajority):
 		code = codes.FailedPrecondition

@@ -24,7 +24,7 @@ func isForwarded(ctx context.Context) bool { return rpc.Marked(ctx, rpc.Forwarde
 // Forward is the interceptor that passes calls on to the leader.
 func (c *Coordinator) Forward(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	shared := info.FullMethod == pb.Workers_Log_FullMethodName && isForwarded(ctx) // from the leader
-	if !rpc.RuleOf(info.FullMethod).GetLeader() || shared || c.Node.IsLeader() {
+	if !rpc.RuleOf(info.FullMethod).GetLeader() || shared || c.node.IsLeader() {
 		r, err := handler(ctx, req)
 		return r, c.status(err)
 	}
@@ -59,7 +59,7 @@ func onward(ctx context.Context) context.Context {
 
 // leader returns a connection to the leader.
 func (c *Coordinator) leader() (*grpc.ClientConn, error) {
-	_, address := c.Node.Leader()
+	_, address := c.node.Leader()
 	if address == "" {
 		return nil, status.Error(codes.Unavailable, "the coordinators have no leader at the moment: try again")
 	}
@@ -68,7 +68,7 @@ func (c *Coordinator) leader() (*grpc.ClientConn, error) {
 
 // notLeader tells a caller where the leader is.
 func (c *Coordinator) notLeader() error {
-	id, address := c.Node.Leader()
+	id, address := c.node.Leader()
 	s := status.New(codes.Unavailable, "this coordinator is not the leader")
 	if address == "" {
 		return status.Error(codes.Unavailable, "the coordinators have no leader at the moment: try again")
@@ -86,7 +86,7 @@ func (c *Coordinator) Conn(address string) (*grpc.ClientConn, error) { return c.
 // ForwardStream is the interceptor that passes streams on to the leader. What
 // they answer comes at their end.
 func (c *Coordinator) ForwardStream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	if !rpc.RuleOf(info.FullMethod).GetLeader() || c.Node.IsLeader() {
+	if !rpc.RuleOf(info.FullMethod).GetLeader() || c.node.IsLeader() {
 		return c.status(handler(srv, s))
 	}
 	if isForwarded(s.Context()) {

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.etcd.io/bbolt"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -17,19 +16,19 @@ import (
 // What the leader measures of the cluster. Other coordinators export none of
 // it, so that sums over all of them are right.
 var (
-	jobsFamily    = monitor.Gauge("jobs", "Jobs by state.", "state")
-	chainsFamily  = monitor.Gauge("chains", "Chains of jobs that are not paused and have not ended, by whether a worker drives them.", "state")
-	workersFamily = monitor.Gauge("workers", "Workers by state. Lost are those that vanished without taking leave, for a day.", "state")
-	coresFamily   = monitor.Gauge("workers_cores", "Cores of the connected workers.")
-	wantedFamily  = monitor.Gauge("workers_wanted", "Workers that the running and queued jobs could use.")
-	illFamily     = monitor.Gauge("jobs_unhealthy", "Jobs that are stalled or diverging.", "status")
-	dataFamily    = monitor.Gauge("data_sets", "Data sets that are recorded.")
-	dataSize      = monitor.Gauge("data_sets_size_bytes", "Size of the recorded data sets.")
+	jobsFamily      = monitor.Gauge("jobs", "Jobs by state.", "state")
+	chainsFamily    = monitor.Gauge("chains", "Chains of jobs that are not paused and have not ended, by whether a worker drives them.", "state")
+	workersFamily   = monitor.Gauge("workers", "Workers by state. Lost are those that vanished without taking leave, for a day.", "state")
+	coresFamily     = monitor.Gauge("workers_cores", "Cores of the connected workers.")
+	wantedFamily    = monitor.Gauge("workers_wanted", "Workers that the running and queued jobs could use.")
+	unhealthyFamily = monitor.Gauge("jobs_unhealthy", "Jobs that are stalled or diverging.", "status")
+	dataFamily      = monitor.Gauge("data_sets", "Data sets that are recorded.")
+	dataSize        = monitor.Gauge("data_sets_size_bytes", "Size of the recorded data sets.")
 
 	noticeFamily = monitor.Gauge("notices_pending", "Notices of events that hooks have not been told of yet.")
 	sentFamily   = monitor.Counter("notices_total", "Attempts to tell a hook of an event, by what became of them; and notices that were given up.", "result")
 
-	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, illFamily, dataFamily, dataSize, noticeFamily, sentFamily}
+	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, unhealthyFamily, dataFamily, dataSize, noticeFamily, sentFamily}
 )
 
 // What the leader measures of each job that is at work, while it is.
@@ -67,7 +66,7 @@ func (c *Coordinator) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector: what the leader knows of jobs and
 // workers.
 func (c *Coordinator) Collect(ch chan<- prometheus.Metric) {
-	if !c.Node.IsLeader() {
+	if !c.node.IsLeader() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
@@ -76,13 +75,13 @@ func (c *Coordinator) Collect(ch chan<- prometheus.Metric) {
 	if n, err := c.WorkersWanted(ctx); err == nil {
 		ch <- wantedFamily.At(float64(n))
 	}
-	counts := map[state.Phase]int{}
+	phases := map[state.Phase]int{}
 	var active []string
 	sets, size := 0, int64(0)
 	var notices []*state.Notice
-	err := c.Node.View(func(tx *bbolt.Tx) error {
+	err := c.node.View(func(tx *bbolt.Tx) error {
 		active = state.Active(tx)
-		if err := state.CountPhases(tx, counts); err != nil {
+		if err := state.CountPhases(tx, phases); err != nil {
 			return err
 		}
 		var err error
@@ -95,34 +94,20 @@ func (c *Coordinator) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for p := range jobStates {
-		ch <- jobsFamily.At(float64(counts[p]), string(p))
+		ch <- jobsFamily.At(float64(phases[p]), string(p))
 	}
 	ch <- noticeFamily.At(float64(len(notices)))
-	ch <- sentFamily.At(float64(c.deliveries.sent.Load()), "sent")
-	ch <- sentFamily.At(float64(c.deliveries.failed.Load()), "failed")
-	ch <- sentFamily.At(float64(c.deliveries.givenUp.Load()), "given_up")
+	counts := c.notifier.Counts()
+	ch <- sentFamily.At(float64(counts.Sent), "sent")
+	ch <- sentFamily.At(float64(counts.Failed), "failed")
+	ch <- sentFamily.At(float64(counts.GivenUp), "given_up")
 	ch <- dataFamily.At(float64(sets))
 	ch <- dataSize.At(float64(size))
 	c.collectJobs(ch, active)
 }
 
 func (c *Coordinator) collectWorkers(ch chan<- prometheus.Metric) {
-	counts := map[string]int{"connected": 0, "draining": 0, "lost": 0}
-	cores := 0
-	c.workers.mu.Lock()
-	for _, w := range c.workers.byID {
-		switch {
-		case w.session == nil && (w.left || w.leaving):
-		case w.session == nil:
-			counts["lost"]++
-		case w.draining:
-			counts["draining"]++
-		default:
-			counts["connected"]++
-			cores += int(w.capacity.GetCores())
-		}
-	}
-	c.workers.mu.Unlock()
+	counts, cores := c.workers.count()
 	for s, n := range counts {
 		ch <- workersFamily.At(float64(n), s)
 	}
@@ -139,17 +124,17 @@ type jobSample struct {
 func (c *Coordinator) collectJobs(ch chan<- prometheus.Metric, active []string) {
 	now := time.Now()
 	driven, waiting := 0, 0
-	ill := map[state.Status]int{}
+	unhealthy := map[state.Status]int{}
 	var samples []jobSample
 	for _, id := range active {
-		_ = c.views.with(id, func(f *state.Follower) error { // one that is gone has no metrics
+		_ = c.jobs.with(id, func(f *followed) error { // one that is gone has no metrics
 			if f.Job.Phase == state.Paused || f.Job.Phase.Ended() {
 				return nil
 			}
 			if f.Job.Health != nil {
-				ill[f.Job.Health.Status]++
+				unhealthy[f.Job.Health.Status]++
 			}
-			for _, k := range needs(f) {
+			for _, k := range lanes(&f.Follower) {
 				if f.Job.Placements[k].Worker != "" {
 					driven++
 				} else {
@@ -157,13 +142,13 @@ func (c *Coordinator) collectJobs(ch chan<- prometheus.Metric, active []string) 
 				}
 			}
 			if f.Job.Phase.AtWork() {
-				samples = append(samples, sample(f, now))
+				samples = append(samples, sampleOf(&f.Follower, now))
 			}
 			return nil
 		})
 	}
 	for _, s := range []state.Status{state.Stalled, state.Diverging} {
-		ch <- illFamily.At(float64(ill[s]), string(s))
+		ch <- unhealthyFamily.At(float64(unhealthy[s]), string(s))
 	}
 	ch <- chainsFamily.At(float64(driven), "driven")
 	ch <- chainsFamily.At(float64(waiting), "waiting")
@@ -175,8 +160,8 @@ func (c *Coordinator) collectJobs(ch chan<- prometheus.Metric, active []string) 
 	}
 }
 
-// sample measures a job.
-func sample(f *state.Follower, now time.Time) jobSample {
+// sampleOf measures a job.
+func sampleOf(f *state.Follower, now time.Time) jobSample {
 	j := f.Job
 	s := jobSample{id: j.ID, name: j.Name, started: j.Started}
 	at := func(m monitor.Family, x float64) { s.values = append(s.values, m.At(x, j.ID, j.Name)) }
@@ -189,13 +174,7 @@ func sample(f *state.Follower, now time.Time) jobSample {
 	if r == nil {
 		return s
 	}
-	var cost chains.Cost
-	if r.Prepared != nil {
-		cost = r.Prepared.Cost
-	}
-	for i := range r.Chains {
-		cost.Add(r.Chains[i].Cost)
-	}
+	cost := r.Cost()
 	at(jobDraws, float64(r.MinDraws()))
 	at(jobWanted, float64(r.Plan.Draws))
 	at(jobLimit, r.Plan.RHat)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/client"
 )
 
 // action is something that a user does to a job.
@@ -25,7 +27,7 @@ type action struct {
 
 var actions = []action{
 	{Name: "pause", Word: "Pause", Explain: "The chains stop at their next checkpoints. Nothing is lost: resume the job and it goes on to the same draws.",
-		allowed: func(s pb.JobState) bool { return !ended(s) && s != pb.JobState_JOB_STATE_PAUSED },
+		allowed: func(s pb.JobState) bool { return !client.Ended(s) && s != pb.JobState_JOB_STATE_PAUSED },
 		do: func(ctx context.Context, c pb.JobsClient, id string, _ int32) error {
 			_, err := c.Pause(ctx, &pb.JobActionRequest{Id: id})
 			return err
@@ -47,7 +49,7 @@ var actions = []action{
 			return err
 		}},
 	{Name: "cancel", Word: "Cancel", Explain: "The job ends for good. Its draws so far are kept.", Danger: true,
-		allowed: func(s pb.JobState) bool { return !ended(s) },
+		allowed: func(s pb.JobState) bool { return !client.Ended(s) },
 		do: func(ctx context.Context, c pb.JobsClient, id string, _ int32) error {
 			_, err := c.Cancel(ctx, &pb.JobActionRequest{Id: id})
 			return err
@@ -74,9 +76,6 @@ func allowed(s pb.JobState) []action {
 	}
 	return out
 }
-
-// maxDraws bounds what one extension may ask for, as the coordinator does.
-const maxDraws = 1 << 24
 
 // tokenCookie holds the token that a form has to repeat: a page from elsewhere
 // cannot read it, and the browser does not send it with what such a page asks.
@@ -142,10 +141,10 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		d.ask(w, r, http.StatusForbidden, "This form is too old, or did not come from this page, or the browser keeps no cookies. Try again.")
 		return
 	}
-	draws := 0
-	if a.Draws {
-		if draws, err = strconv.Atoi(strings.TrimSpace(r.PostFormValue("draws"))); err != nil || draws < 1 || draws > maxDraws {
-			d.ask(w, r, http.StatusBadRequest, "Give a whole number of draws, from 1 to "+strconv.Itoa(maxDraws)+".")
+	var draws int64
+	if a.Draws { // how many are too many is for the coordinator to say
+		if draws, err = strconv.ParseInt(strings.TrimSpace(r.PostFormValue("draws")), 10, 32); err != nil || draws < 1 {
+			d.ask(w, r, http.StatusBadRequest, "Give a positive whole number of draws.")
 			return
 		}
 	}

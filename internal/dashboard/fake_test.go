@@ -23,6 +23,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
@@ -49,7 +50,8 @@ func (f *fake) add(id, name string, state pb.JobState, chains, draws int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	j := &pb.Job{Id: id, Name: name, State: state, Spec: fakeSpec, Submitted: timestamppb.Now(), Owner: "ada",
-		Data: &pb.DataInfo{N: 1030, D: 8, Target: "y"}, Progress: &pb.Progress{Draws: 400, MaxDraws: 4000, Rhat: 1.0123, Ess: 321, ActiveSeconds: 60, Step: 0.8, Probes: 4, NoiseBudget: 0.4}}
+		Data: &pb.DataInfo{N: 1030, D: 8, Target: "y"}, Progress: &pb.Progress{Draws: 400, MaxDraws: 4000, Rhat: 1.0123, Ess: 321, ActiveSeconds: 60, Step: 0.8, Probes: 4, NoiseBudget: 0.4,
+			Warmup: 50, EtaSeconds: 90, RhatWanted: 1.01, EssWanted: 400, Parameters: []string{"sigma", "tau", "lambda"}}}
 	for c := range chains {
 		j.Progress.Chains = append(j.Progress.Chains, &pb.ChainProgress{Chain: int32(c + 1), Warmup: 50, Worker: "w1", SolverIterations: 9})
 		f.draws[key(id, c)] = nil
@@ -129,7 +131,7 @@ func (f *fake) Watch(r *pb.WatchRequest, s grpc.ServerStreamingServer[pb.Job]) e
 		if err != nil {
 			return err
 		}
-		if err := s.Send(j); err != nil || ended(j.State) {
+		if err := s.Send(j); err != nil || client.Ended(j.State) {
 			return err
 		}
 		select {
@@ -164,7 +166,7 @@ func (f *fake) Draws(r *pb.DrawsRequest, s grpc.ServerStreamingServer[pb.DrawBat
 				sent[c] += len(batch)
 			}
 		}
-		if !r.Follow || ended(j.State) {
+		if !r.Follow || client.Ended(j.State) {
 			return nil
 		}
 		select {

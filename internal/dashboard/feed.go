@@ -15,7 +15,6 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
-	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 )
 
@@ -98,9 +97,6 @@ func (m *remembered[T]) get(f *feed, of any, every time.Duration, ask func(conte
 	return m.value
 }
 
-// ended reports whether a job has.
-func ended(s pb.JobState) bool { return s >= pb.JobState_JOB_STATE_CONVERGED }
-
 // Times of a feed.
 const (
 	retryAfter = time.Second
@@ -133,7 +129,7 @@ func (f *feed) run(ctx context.Context, log *slog.Logger) {
 				return
 			}
 			j, again := f.jobs.Get(ctx, &pb.GetJobRequest{Id: f.id, Stale: true})
-			if err != nil || again != nil || !ended(j.State) {
+			if err != nil || again != nil || !client.Ended(j.State) {
 				break
 			}
 		}
@@ -203,30 +199,16 @@ func (f *feed) draws(ctx context.Context, chains int) error {
 // see takes a new state of the job.
 func (f *feed) see(j *pb.Job) {
 	names, truth, rhat := f.names, f.truth, f.rhat
-	if names == nil && j.GetData().GetD() > 0 {
-		names, rhat = parameters(j)
-		if t := j.Data.Truth; len(t) == len(names) {
+	if p := j.GetProgress(); names == nil && len(p.GetParameters()) > 0 {
+		for _, n := range p.Parameters {
+			names = append(names, "log "+n)
+		}
+		rhat = p.RhatWanted
+		if t := j.GetData().GetTruth(); len(t) == len(names) {
 			truth = t
 		}
 	}
 	f.update(func() { f.job, f.names, f.truth, f.rhat, f.err = j, names, truth, rhat, nil })
-}
-
-// parameters returns the names of a job's log parameters and the R-hat that it
-// is to reach.
-func parameters(j *pb.Job) (names []string, rhat float64) {
-	spec, err := job.ParseString(j.Spec)
-	if err != nil {
-		return nil, 0
-	}
-	m, err := spec.KernelModel(int(j.Data.D))
-	if err != nil {
-		return nil, 0
-	}
-	for _, n := range m.Names() {
-		names = append(names, "log "+n)
-	}
-	return names, spec.Stop.RHat
 }
 
 // update changes the feed and wakes who waits for that.
@@ -255,14 +237,14 @@ func (f *feed) version(now time.Time) int {
 		return 0
 	}
 	most := 0
-	if ended(f.job.State) { // those beyond the end do not count
+	if client.Ended(f.job.State) { // those beyond the end do not count
 		most = client.MinDraws(f.job.Progress)
 		if most == 0 {
 			return 0
 		}
 	}
 	n := f.series.draws(most)
-	if n != f.shown && (f.shown == 0 || now.Sub(f.shownAt) >= max(f.every, 10*f.spent) || ended(f.job.State)) {
+	if n != f.shown && (f.shown == 0 || now.Sub(f.shownAt) >= max(f.every, 10*f.spent) || client.Ended(f.job.State)) {
 		f.shown, f.shownAt, f.spent = n, now, 0
 	}
 	return f.shown

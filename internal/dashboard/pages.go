@@ -19,6 +19,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
@@ -164,12 +165,14 @@ func (d *Dashboard) jobsNow(ctx context.Context, q query) (*jobsView, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	req := &pb.ListJobsRequest{Name: q.Name, PageSize: pageSize, PageToken: q.Page, Stale: true}
-	v := &jobsView{Query: q, States: stateWords()}
+	v := &jobsView{Query: q, States: client.StateWords()}
 	if i := slices.Index(v.States, q.State); i >= 0 {
 		req.States = []pb.JobState{pb.JobState(i + 1)}
 	} else if q.State == "active" {
-		for s := pb.JobState_JOB_STATE_QUEUED; s <= pb.JobState_JOB_STATE_PAUSED; s++ {
-			req.States = append(req.States, s)
+		for s := range pb.JobState_name {
+			if s != 0 && !client.Ended(pb.JobState(s)) {
+				req.States = append(req.States, pb.JobState(s))
+			}
 		}
 	}
 	var h metadata.MD

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -27,102 +28,60 @@ var functions = template.FuncMap{
 		}
 		return t.UTC().Format("2006-01-02 15:04:05 UTC")
 	},
-	"iso": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-}
-
-// stateWord is a job's state as users know it.
-func stateWord(s pb.JobState) string {
-	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
-}
-
-// stateWords are all states, the first that of number 1.
-func stateWords() []string {
-	var out []string
-	for s := pb.JobState(1); pb.JobState_name[int32(s)] != ""; s++ {
-		out = append(out, stateWord(s))
-	}
-	return out
+	"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"age":    age,
+	"number": number,
+	"span": func(seconds *float64) string {
+		if seconds == nil {
+			return ""
+		}
+		return span(time.Duration(*seconds * float64(time.Second)))
+	},
 }
 
 // title names a job.
-func title(j *pb.Job) string {
-	if j.Name != "" {
-		return j.Name
-	}
-	return j.Id
-}
+func title(j *pb.Job) string { return cmp.Or(j.Name, j.Id) }
 
-// jobView is a job as pages show it. Words are empty where there is nothing to
-// say.
+// jobView is a job as pages show it.
 type jobView struct {
-	ID, Title, State, Message, StopReason string
-	Owner, Namespace                      string
-	Done, Wanted                          int // iterations of all chains
-	Percent                               int
-	Draws, DrawsWanted                    int // of each chain
-	RHat, ESS, ESSPerHour, ETA, Active    string
-	Judged                                int
-	Step, Probes, Budget                  string
-	Submitted, Started, Ended             time.Time
-	Age                                   string
-	Data                                  string
-	SHA256                                string
-	Chains                                []chainView
-	Over                                  bool
-	Health                                *healthView
-}
-
-// healthView is what is wrong with a job.
-type healthView struct {
-	Word, Text string
-	Since      time.Time
+	client.JobView
+	Title   string
+	Reason  string // why it has ended; empty if its state says as much
+	Active  *float64
+	Rows    string // of its data, and columns
+	Done    int    // iterations of all chains
+	Wanted  int
+	Percent int
+	Chains  []chainView
 }
 
 // chainView is a chain.
 type chainView struct {
-	Chain, Warmup, Draws, Done, Wanted int
-	Iterations                         string
-	Worker                             string
-	Group                              string
+	client.ChainView
+	Done, Wanted int // iterations
+	With         string
 }
 
 func newJobView(j *pb.Job) jobView {
 	p, d := j.GetProgress(), j.GetData()
-	v := jobView{ID: j.Id, Title: title(j), State: stateWord(j.State), Message: j.Message, StopReason: strings.ReplaceAll(j.StopReason, "_", " "),
-		Owner: j.Owner, Namespace: j.Namespace, Draws: client.MinDraws(p), DrawsWanted: int(p.GetDraws()), Judged: int(p.GetJudgedDraws()),
-		RHat: number("%.3f", p.GetRhat()), ESS: number("%.0f", p.GetEss()), ESSPerHour: number("%.0f", client.ESSPerHour(p)),
-		Step: number("%.3g", p.GetStep()), Budget: number("%.3g", p.GetNoiseBudget()), Submitted: when(j.Submitted), Started: when(j.Started),
-		Ended: when(j.Ended), Age: age(when(j.Submitted)), SHA256: j.DrawsSha256, Over: ended(j.State)}
-	if h := j.GetHealth(); h != nil {
-		v.Health = &healthView{Word: strings.ToLower(strings.TrimPrefix(h.Status.String(), "HEALTH_STATUS_")), Text: h.Message, Since: when(h.Since)}
+	v := jobView{JobView: client.NewJobView(j), Title: title(j), Reason: strings.ReplaceAll(j.StopReason, "_", " ")}
+	if v.Reason == v.State {
+		v.Reason = ""
 	}
-	if v.StopReason == v.State {
-		v.StopReason = ""
-	}
-	if p.GetProbes() > 0 {
-		v.Probes = fmt.Sprint(p.Probes)
-	}
-	if s := p.GetActiveSeconds(); s > 0 {
-		v.Active = span(time.Duration(s * float64(time.Second)))
-	}
-	if left, ok := client.ETA(j); ok {
-		v.ETA = span(left)
+	if v.Seconds > 0 {
+		v.Active = &v.Seconds
 	}
 	if d.GetN() > 0 {
-		v.Data = fmt.Sprintf("%s rows, %d inputs", grouped(d.N), d.D)
+		v.Rows = fmt.Sprintf("%s rows, %d inputs", humanize.Comma(d.N), d.D)
 		if d.Target != "" {
-			v.Data += ", target " + d.Target
+			v.Rows += ", target " + d.Target
 		}
 	}
-	warm := 0
-	if !v.Over && len(p.GetChains()) > 0 {
-		warm = client.Warmup(j)
-	}
-	for _, c := range p.GetChains() {
-		x := chainView{Chain: int(c.Chain), Warmup: int(c.Warmup), Draws: int(c.Draws), Worker: c.Worker, Group: strings.Join(c.Group, ", "),
-			Iterations: number("%.1f", c.SolverIterations)}
-		x.Done, x.Wanted = min(x.Warmup, warm)+min(x.Draws, v.DrawsWanted), warm+v.DrawsWanted
-		if v.Over {
+	warmup, over := int(p.GetWarmup()), client.Ended(j.State)
+	for _, c := range v.JobView.Chains {
+		x := chainView{ChainView: c, With: strings.Join(c.Group, ", "), Wanted: warmup + int(v.DrawsWanted)}
+		x.Done = min(int(c.Warmup), warmup) + min(int(c.Draws), int(v.DrawsWanted))
+		if over {
 			x.Done = x.Wanted
 		}
 		v.Done, v.Wanted = v.Done+x.Done, v.Wanted+x.Wanted
@@ -134,35 +93,21 @@ func newJobView(j *pb.Job) jobView {
 	return v
 }
 
-// number formats a number, or nothing if there is none.
-func number(format string, x float64) string {
+// number formats a number, a float64 or a pointer to one, or nothing if there is
+// none.
+func number(format string, number any) string {
+	x, _ := number.(float64)
+	if p, ok := number.(*float64); ok && p != nil {
+		x = *p
+	}
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return ""
 	}
 	return fmt.Sprintf(format, x)
 }
 
-// grouped writes a number in groups of three digits.
-func grouped(n int64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-// big writes a large number with its unit's prefix.
-func big(x float64) string {
-	for _, u := range []struct {
-		at   float64
-		word string
-	}{{1e12, " T"}, {1e9, " G"}, {1e6, " M"}, {1e3, " k"}} {
-		if x >= u.at {
-			return fmt.Sprintf("%.3g%s", x/u.at, u.word)
-		}
-	}
-	return fmt.Sprintf("%.3g ", x)
-}
+// quantity writes a large number of a unit, with a prefix.
+func quantity(x float64, unit string) string { return humanize.SIWithDigits(x, 1, unit) }
 
 func when(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
@@ -260,7 +205,7 @@ func newLogLine(l *pb.LogLine) logLine {
 	}
 	var b strings.Builder
 	fmt.Fprint(&b, fields["msg"])
-	for _, k := range []string{"iter", "n", "iterations", "residual", "noise_ratio", "noise_budget", "acceptance", "seconds", "unconverged", "error", "count"} {
+	for _, k := range []string{"iter", "rows", "solver_iterations", "residual", "noise_ratio", "noise_budget", "acceptance", "seconds", "unconverged", "error", "count"} {
 		switch x := fields[k].(type) {
 		case float64:
 			fmt.Fprintf(&b, " %s=%.4g", k, x)
@@ -312,11 +257,11 @@ func newWorkers(workers []*pb.Worker, h *pb.WorkersHistory) []workerView {
 			v.State = "at work"
 		}
 		if r := rate[w.Id]; r > 0 {
-			v.Rate, v.Share = big(r)+"pairs/s", fmt.Sprintf("%.0f %%", 100*r/total)
+			v.Rate, v.Share = quantity(r, "pairs/s"), fmt.Sprintf("%.0f %%", 100*r/total)
 			v.Busy = fmt.Sprintf("%.1f / %d cores", busy[w.Id], v.Cores)
 		}
 		if l := w.Load; l != nil {
-			v.Sent, v.Received = big(float64(l.BytesSent))+"B", big(float64(l.BytesReceived))+"B"
+			v.Sent, v.Received = quantity(float64(l.BytesSent), "B"), quantity(float64(l.BytesReceived), "B")
 		}
 		for _, p := range w.Driving {
 			v.Driving = append(v.Driving, placeView{p.Job, int(p.Chain)})

@@ -11,7 +11,6 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
@@ -33,13 +32,13 @@ func (s Scale) Undo(z float64) float64 { return s.Mean + s.SD*z }
 // Info describes a data set without holding it: what it takes to tell results
 // in the user's units.
 type Info struct {
-	Rows       int            `json:"rows"` // training rows n
-	HeldOut    int            `json:"held_out"`
-	Target     string         `json:"target"`
-	InputNames []string       `json:"inputs"`
-	XScale     []Scale        `json:"input_scales"`
-	YScale     Scale          `json:"target_scale"`
-	Truth      *kernel.Params `json:"truth,omitempty"` // of generated data, in standardised units
+	Rows       int      `json:"rows"` // training rows n
+	HeldOut    int      `json:"held_out"`
+	Target     string   `json:"target"`
+	InputNames []string `json:"inputs"`
+	XScale     []Scale  `json:"input_scales"`
+	YScale     Scale    `json:"target_scale"`
+	Truth      *Truth   `json:"truth,omitempty"` // of generated data, in standardised units
 	// SHA256 is the hash, in hex, of the training data as they enter the
 	// posterior: sizes, then X and Y row by row as little-endian float64.
 	SHA256 string `json:"sha256"`
@@ -53,7 +52,7 @@ func (i *Info) D() int { return len(i.InputNames) }
 
 // Standardize returns points in original units, row by row, as the training rows
 // are. It panics if a row does not have D inputs.
-func (i *Info) Standardize(rows [][]float64) *cmvp.Inputs {
+func (i *Info) Standardize(rows [][]float64) *kernel.Inputs {
 	d := i.D()
 	x := make([]float64, 0, len(rows)*d)
 	for _, row := range rows {
@@ -64,7 +63,7 @@ func (i *Info) Standardize(rows [][]float64) *cmvp.Inputs {
 			x = append(x, i.XScale[k].Apply(v))
 		}
 	}
-	return cmvp.NewInputs(len(rows), d, x)
+	return kernel.NewInputs(len(rows), d, x)
 }
 
 // Check returns an error if a description that somebody else made is not one
@@ -79,7 +78,7 @@ func (i *Info) Check() error {
 		return fmt.Errorf("the data have %d inputs with %d scales", i.D(), len(i.XScale))
 	case !usable(i.YScale) || slices.ContainsFunc(i.XScale, func(s Scale) bool { return !usable(s) }):
 		return errors.New("a scale of the data is not positive and finite")
-	case t != nil && (len(t.Tau) != 1 && len(t.Tau) != i.D() || slices.ContainsFunc(append([]float64{t.Sigma, t.Lambda}, t.Tau...), func(x float64) bool { return !(x > 0) })):
+	case t != nil && (len(t.Tau) != 1 && len(t.Tau) != i.D() || !t.positive()):
 		return errors.New("the parameters that the data are said to be made with are not positive, or too few or many")
 	case len(i.SHA256) != 2*sha256.Size:
 		return errors.New("the data have no SHA-256")
@@ -90,9 +89,9 @@ func (i *Info) Check() error {
 // Dataset is what a posterior is computed from.
 type Dataset struct {
 	Info
-	X           *cmvp.Inputs // training rows, standardised
+	X           *kernel.Inputs // training rows, standardised
 	Y           []float64
-	HoldoutX    *cmvp.Inputs // rows held out, standardised alike; nil if none
+	HoldoutX    *kernel.Inputs // rows held out, standardised alike; nil if none
 	HoldoutY    []float64
 	HoldoutRows []int // their row numbers in the table, from 0
 }
@@ -159,7 +158,7 @@ func pick(x []float64, rows []int) []float64 {
 	return out
 }
 
-func (d *Dataset) rows(t *Table, rows []int) (*cmvp.Inputs, []float64) {
+func (d *Dataset) rows(t *Table, rows []int) (*kernel.Inputs, []float64) {
 	k := len(t.Inputs)
 	x, y := make([]float64, len(rows)*k), make([]float64, len(rows))
 	for i, r := range rows {
@@ -168,7 +167,7 @@ func (d *Dataset) rows(t *Table, rows []int) (*cmvp.Inputs, []float64) {
 		}
 		y[i] = d.YScale.Apply(t.Y[r])
 	}
-	return cmvp.NewInputs(len(rows), k, x), y
+	return kernel.NewInputs(len(rows), k, x), y
 }
 
 func (d *Dataset) hash() string {

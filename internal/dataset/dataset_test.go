@@ -334,7 +334,9 @@ func TestSyntheticCovariance(t *testing.T) {
 	}
 	for _, f := range kernel.Families() {
 		for _, exact := range []bool{true, false} {
-			s := Synthetic{N: 2, D: 2, Family: f, Params: kernel.Params{Sigma: 2, Tau: []float64{0.3, 0.1}, Lambda: 0.5}}
+			s := Synthetic{N: 2, D: 2, Family: f, Truth: Truth{Sigma: 2, Tau: []float64{0.3, 0.1}, Lambda: 0.5}}
+			c := kernel.Single(f, 2, true)
+			k := c.At(s.Truth.Of(c.Params()))
 			const reps = 1500
 			var d00, d01 []float64
 			for seed := range uint64(reps) {
@@ -345,15 +347,20 @@ func TestSyntheticCovariance(t *testing.T) {
 				}
 				if !exact { // the same inputs and noise, targets by features
 					clear(tab.Y)
-					s.features(tab, random.Key{Seed: seed}.Stream(random.Synthetic, 0), parallel.NewBudget(1))
+					if err := s.features(tab, k, random.Key{Seed: seed}.Stream(random.Synthetic, 0), parallel.NewBudget(1)); err != nil {
+						t.Fatal(err)
+					}
 				}
-				u := s.Params.Dist([]float64{tab.X[0][0], tab.X[1][0]}, []float64{tab.X[0][1], tab.X[1][1]})
-				noise := s.Params.Lambda
+				var u float64
+				for q, tau := range s.Truth.Tau {
+					u += tau * math.Pow(tab.X[q][0]-tab.X[q][1], 2)
+				}
+				noise := s.Truth.Lambda
 				if !exact {
 					noise = 0
 				}
-				d00 = append(d00, tab.Y[0]*tab.Y[0]-s.Params.Sigma-noise)
-				d01 = append(d01, tab.Y[0]*tab.Y[1]-s.Params.Sigma*f.Value(u))
+				d00 = append(d00, tab.Y[0]*tab.Y[0]-s.Truth.Sigma-noise)
+				d01 = append(d01, tab.Y[0]*tab.Y[1]-s.Truth.Sigma*f.Value(u))
 			}
 			for name, d := range map[string][]float64{"variance": d00, "covariance": d01} {
 				m, sd := stat.MeanStdDev(d, nil)
@@ -366,7 +373,7 @@ func TestSyntheticCovariance(t *testing.T) {
 }
 
 func TestSyntheticIsRepeatableAndChecked(t *testing.T) {
-	s := Synthetic{N: 3000, D: 2, Params: kernel.Params{Sigma: 1, Tau: []float64{0.5}, Lambda: 0.1}, Seed: 1}
+	s := Synthetic{N: 3000, D: 2, Truth: Truth{Sigma: 1, Tau: []float64{0.5}, Lambda: 0.1}, Seed: 1}
 	a, err := s.Generate(parallel.NewBudget(1))
 	if err != nil {
 		t.Fatal(err)
@@ -378,8 +385,8 @@ func TestSyntheticIsRepeatableAndChecked(t *testing.T) {
 	if fmt.Sprint(a.Y) != fmt.Sprint(b.Y) {
 		t.Error("the targets depend on the number of cores")
 	}
-	for _, bad := range []Synthetic{{N: 1, D: 1}, {N: 5, D: 0}, {N: 5, D: 1, Params: kernel.Params{Tau: []float64{1}}},
-		{N: 5, D: 3, Params: kernel.Params{Tau: []float64{1, 2}}}} {
+	for _, bad := range []Synthetic{{N: 1, D: 1}, {N: 5, D: 0}, {N: 5, D: 1, Truth: Truth{Tau: []float64{1}}},
+		{N: 5, D: 3, Truth: Truth{Tau: []float64{1, 2}}}} {
 		if _, err := bad.Generate(parallel.NewBudget(1)); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
@@ -17,8 +18,59 @@ import (
 type Synthetic struct {
 	N, D   int
 	Family kernel.Family
-	Params kernel.Params
+	Truth  Truth
 	Seed   uint64
+}
+
+// Truth are the parameters that data are generated with: of a covariance of one
+// family, and of Gaussian noise.
+type Truth struct {
+	Sigma  float64   `json:"sigma"`  // marginal variance of the latent function
+	Tau    []float64 `json:"tau"`    // inverse squared length-scales 1/(2ℓ²): one shared, or one for each input
+	Lambda float64   `json:"lambda"` // noise variance
+}
+
+// Of returns the parameters' values on the natural scale, as far as a role and an
+// input tell which is which.
+func (t *Truth) Of(params param.List) []float64 {
+	theta := make([]float64, len(params))
+	for i, p := range params {
+		switch p.Role {
+		case param.Variance:
+			theta[i] = t.Sigma
+		case param.Rate:
+			theta[i] = t.tau(p.Inputs[0])
+		case param.Noise:
+			theta[i] = t.Lambda
+		}
+	}
+	return theta
+}
+
+func (t *Truth) tau(input int) float64 {
+	if len(t.Tau) == 1 {
+		return t.Tau[0]
+	}
+	return t.Tau[input]
+}
+
+// Psi returns the logarithms in the order in which a model of one family lists its
+// parameters.
+func (t *Truth) Psi() []float64 {
+	psi := []float64{math.Log(t.Sigma)}
+	for _, tau := range t.Tau {
+		psi = append(psi, math.Log(tau))
+	}
+	return append(psi, math.Log(t.Lambda))
+}
+
+func (t *Truth) positive() bool {
+	for _, x := range append([]float64{t.Sigma, t.Lambda}, t.Tau...) {
+		if !(x > 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // exactSynthetic is the largest n for which the targets are drawn exactly, with
@@ -43,10 +95,10 @@ func (s Synthetic) Generate(budget *parallel.Budget) (*Table, error) {
 	if s.D < 1 || s.D > 1000 {
 		return nil, fmt.Errorf("synthetic: d is %d, but must be from 1 to 1000", s.D)
 	}
-	if len(s.Params.Tau) != 1 && len(s.Params.Tau) != s.D {
-		return nil, fmt.Errorf("synthetic: %d values of tau for d = %d: give one, or one for each input", len(s.Params.Tau), s.D)
+	if len(s.Truth.Tau) != 1 && len(s.Truth.Tau) != s.D {
+		return nil, fmt.Errorf("synthetic: %d values of tau for d = %d: give one, or one for each input", len(s.Truth.Tau), s.D)
 	}
-	for _, v := range append([]float64{s.Params.Sigma, s.Params.Lambda}, s.Params.Tau...) {
+	for _, v := range append([]float64{s.Truth.Sigma, s.Truth.Lambda}, s.Truth.Tau...) {
 		if !(v > 0) || math.IsInf(v, 0) {
 			return nil, fmt.Errorf("synthetic: sigma, tau and lambda must be positive, not %g", v)
 		}
@@ -58,29 +110,31 @@ func (s Synthetic) Generate(budget *parallel.Budget) (*Table, error) {
 		t.X[k] = make([]float64, s.N)
 		random.Normal(key.Stream(random.Synthetic, 1+k), t.X[k])
 	}
+	c := kernel.Single(s.Family, s.D, len(s.Truth.Tau) > 1)
+	f, r := c.At(s.Truth.Of(c.Params())), key.Stream(random.Synthetic, 0)
+	draw := s.features
 	if s.Exact() {
-		if err := s.exact(t, key.Stream(random.Synthetic, 0)); err != nil {
-			return nil, err
-		}
-	} else {
-		s.features(t, key.Stream(random.Synthetic, 0), budget)
+		draw = s.exact
+	}
+	if err := draw(t, f, r, budget); err != nil {
+		return nil, err
 	}
 	noise := key.Stream(random.Noise, 0)
 	for i := range t.Y {
-		t.Y[i] += math.Sqrt(s.Params.Lambda) * noise.NormFloat64()
+		t.Y[i] += math.Sqrt(s.Truth.Lambda) * noise.NormFloat64()
 	}
 	return t, nil
 }
 
 // exact adds L·z with L the Cholesky factor of K_f.
-func (s Synthetic) exact(t *Table, r *rand.Rand) error {
+func (s Synthetic) exact(t *Table, f *kernel.Function, r *rand.Rand, _ *parallel.Budget) error {
 	k := mat.NewSymDense(s.N, nil)
 	xi, xj := make([]float64, s.D), make([]float64, s.D)
 	for i := range s.N {
 		s.row(t, i, xi)
 		for j := i; j < s.N; j++ {
 			s.row(t, j, xj)
-			k.SetSym(i, j, s.Params.Sigma*s.Family.Value(s.Params.Dist(xi, xj)))
+			k.SetSym(i, j, f.Value(xi, xj))
 		}
 		// A jitter far below the noise keeps the factor real.
 		k.SetSym(i, i, k.At(i, i)*(1+1e-10))
@@ -106,41 +160,44 @@ func (s Synthetic) row(t *Table, i int, x []float64) {
 
 // features adds Σ_m a_m cos(ω_mᵀx + b_m) with frequencies from the kernel's
 // spectral density.
-func (s Synthetic) features(t *Table, r *rand.Rand, budget *parallel.Budget) {
+func (s Synthetic) features(t *Table, f *kernel.Function, r *rand.Rand, budget *parallel.Budget) error {
 	omega := make([]float64, syntheticFeatures*s.D)
 	phase := make([]float64, syntheticFeatures)
 	amp := make([]float64, syntheticFeatures)
 	for m := range syntheticFeatures {
-		s.Family.Frequency(r, s.Params, omega[m*s.D:(m+1)*s.D])
+		if err := f.Frequency(r, omega[m*s.D:(m+1)*s.D]); err != nil {
+			return err
+		}
 		phase[m] = 2 * math.Pi * r.Float64()
-		amp[m] = math.Sqrt(2*s.Params.Sigma/syntheticFeatures) * r.NormFloat64()
+		amp[m] = math.Sqrt(2*f.Scale()/syntheticFeatures) * r.NormFloat64()
 	}
 	budget.Chunks(s.N, 256, func(_, lo, hi int) {
 		x := make([]float64, s.D)
 		for i := lo; i < hi; i++ {
 			s.row(t, i, x)
-			var f float64
+			var y float64
 			for m, b := range phase {
 				w := omega[m*s.D:][:s.D]
 				for k, xk := range x {
 					b += w[k] * xk
 				}
-				f += amp[m] * math.Cos(b)
+				y += amp[m] * math.Cos(b)
 			}
-			t.Y[i] += f
+			t.Y[i] += y
 		}
 	})
+	return nil
 }
 
 // Standardized returns the parameters in the units of a dataset: σ and λ in
 // units of the target's variance, τ per squared unit of each standardised
 // input. If shared is set, one τ is returned, the geometric mean.
-func Standardized(p kernel.Params, d *Dataset, shared bool) kernel.Params {
+func Standardized(t Truth, d *Dataset, shared bool) Truth {
 	v := d.YScale.SD * d.YScale.SD
-	out := kernel.Params{Sigma: p.Sigma / v, Lambda: p.Lambda / v}
+	out := Truth{Sigma: t.Sigma / v, Lambda: t.Lambda / v}
 	var mean float64
 	for k, s := range d.XScale {
-		tau := p.TauAt(k) * s.SD * s.SD
+		tau := t.tau(k) * s.SD * s.SD
 		out.Tau = append(out.Tau, tau)
 		mean += math.Log(tau) / float64(len(d.XScale))
 	}

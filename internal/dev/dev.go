@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -22,8 +21,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/client"
-	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 // Config says what to run.
@@ -321,10 +320,7 @@ func (c *cluster) write() error {
 	if err := writeSecret(filepath.Join(c.Dir, envFile), strings.TrimSuffix(env, "\n")); err != nil {
 		return err
 	}
-	return report.WriteFile(filepath.Join(c.Dir, processesFile), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	return atomicfile.WriteBytes(filepath.Join(c.Dir, processesFile), 0o644, append(text, '\n'))
 }
 
 // addresses are those of the coordinators.

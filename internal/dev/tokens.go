@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/state"
@@ -45,7 +46,7 @@ func (c *cluster) workerToken(ctx context.Context) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	cl, err := client.Dial(ctx, client.Config{Addresses: c.addresses(), Token: c.token})
+	cl, err := client.Dial(client.Config{Addresses: c.addresses(), Token: c.token})
 	if err != nil {
 		return err
 	}
@@ -65,18 +66,7 @@ func (c *cluster) workerToken(ctx context.Context) error {
 	}
 }
 
-// writeSecret writes a file for its owner's eyes only.
+// writeSecret writes a line into a file for its owner's eyes only.
 func writeSecret(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".secret-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return atomicfile.WriteBytes(path, 0o600, []byte(text+"\n"))
 }

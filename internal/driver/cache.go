@@ -30,11 +30,11 @@ const cacheProducts = 10
 // is off, or K is stored anyway. The only error is that of ctx.
 func PlanCache(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) (*cmvp.CachePlan, error) {
 	bytes := s.Solver.Cache.Or(autoCacheBytes) / int64(CacheOperators(s))
-	if s.Sampler.Method == "cholesky" || bytes == 0 {
+	if s.Needs().Dense || bytes == 0 {
 		return nil, nil
 	}
-	theta := p.Model.Params(make([]float64, p.Model.NumParams())) // the cost does not depend on it
-	plan, err := cmvp.PlanCache(ctx, p.Inputs, p.Model.Family, theta, cmvp.CacheWork{
+	f := p.Function(make([]float64, p.NumParams())) // the cost does not depend on θ
+	plan, err := cmvp.PlanCache(ctx, p.Inputs, f, cmvp.CacheWork{
 		Columns:  1 + s.Sampler.Probes.Or(AssumedProbes),
 		Products: cacheProducts,
 		Single:   s.Solver.Mixed(s.Solver.Method == "ulisse"),

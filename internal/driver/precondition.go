@@ -8,10 +8,11 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // assumedProbes is the number of probes that a preconditioner is chosen for if
@@ -20,8 +21,9 @@ const assumedProbes = 16
 
 // precondition builds the preconditioner of a problem at ψ, nil if there is to
 // be none: the one given, or what the specification asks for. While the mode is
-// sought, what the specification leaves open is not measured.
-func (d *Driver) precondition(p *posterior.Problem, psi []float64, chosen *chains.Preconditioner) (precond.P, error) {
+// sought, what the specification leaves open is not measured. It moves op, the
+// problem's operator, to ψ.
+func (d *Driver) precondition(ctx context.Context, p *posterior.Problem, op Operator, psi []float64, chosen *chains.Preconditioner) (precond.P, error) {
 	pc := &d.Spec.Solver.Preconditioner
 	kind, rank := pc.Kind, pc.Rank.Or(0)
 	switch {
@@ -32,14 +34,8 @@ func (d *Driver) precondition(p *posterior.Problem, psi []float64, chosen *chain
 	case kind == "auto" || kind == "svd": // whose building costs more than a climb
 		kind = "rpcholesky"
 	}
-	return precond.BuildAny(kind, d.cross(p, psi), rank, random.Key{Seed: d.Spec.Seed})
-}
-
-// cross returns an operator for building preconditioners at ψ.
-func (d *Driver) cross(p *posterior.Problem, psi []float64) *cmvp.Operator {
-	op := cmvp.New(p.Inputs, p.Model.Family, d.Budget)
-	op.Set(p.Model.Params(psi))
-	return op
+	op.Set(p.At(psi))
+	return precond.BuildAny(ctx, kind, op, rank, random.Key{Seed: d.Spec.Seed})
 }
 
 // choose settles the kind and the rank of the run's preconditioner at the mode,
@@ -66,13 +62,17 @@ func (d *Driver) choose(ctx context.Context, prep *chains.Prepared, op Operator,
 	}
 	w.Solves += d.Plan.Chains * d.Plan.Draws
 	key := random.Key{Seed: d.Spec.Seed}
-	op.Set(d.Problem.Model.Params(typical(prep.Psi, info, key)))
-	trials, err := precond.Choose(ctx, pc.Kind, d.cross(d.Problem, prep.Psi), op, w, key)
+	op.Set(d.Problem.At(prep.Psi))
+	trials, err := precond.Choose(ctx, pc.Kind, op, func() solve.Operator {
+		op.Set(d.Problem.At(typical(prep.Psi, info, key)))
+		return op
+	}, w, key)
 	if err != nil {
 		return err
 	}
 	prep.Preconditioner = &chains.Preconditioner{Kind: trials[0].Kind, Rank: trials[0].Rank}
-	d.Observe(Observation{N: len(d.Problem.Y), Psi: slices.Clone(prep.Psi), Trials: trials})
+	d.Observe(runlog.Observation{Kind: runlog.Trials, Rows: len(d.Problem.Y), Psi: slices.Clone(prep.Psi),
+		Preconditioner: trials[0].Kind, Rank: trials[0].Rank, Trials: trials})
 	return nil
 }
 
@@ -96,16 +96,10 @@ func typical(psi []float64, info *mat.SymDense, key random.Key) []float64 {
 	return z.RawVector().Data
 }
 
-// atMode returns the preconditioner at the mode, which all chains share.
-func (d *Driver) atMode(prep *chains.Prepared) (precond.P, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.preAt == nil || !slices.Equal(d.preAt, prep.Psi) {
-		pre, err := d.precondition(d.Problem, prep.Psi, prep.Preconditioner)
-		if err != nil {
-			return nil, err
-		}
-		d.pre, d.preAt = pre, prep.Psi
-	}
-	return d.pre, nil
+// atMode returns the preconditioner at the mode, which all chains share. The first
+// builds it with its own operator, over its group.
+func (d *Driver) atMode(ctx context.Context, prep *chains.Prepared, op Operator) (precond.P, error) {
+	return d.pre.get(ctx, prep.Psi, func() (precond.P, error) {
+		return d.precondition(ctx, d.Problem, op, prep.Psi, prep.Preconditioner)
+	})
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/mode"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // Constants of the search for the mode.
 const (
-	subsetFisher  = 512 // rows of the first, dense search
-	subsetSGLD    = 500 // as Filippone and Engler (2015) used on Concrete
 	growth        = 4   // the next subset is this many times larger
 	prepareProbes = 16  // fixed for a whole climb
 	climbTol      = 0.1 // posterior standard deviations from the zero of the gradient
@@ -28,36 +28,50 @@ const (
 	climbResidual = 1e-3
 )
 
-// Prepare finds the mode and the curvature there: with the dense oracle on a
-// random subset, then, for methods that need it, on growing subsets and at
-// last on all rows, by gradients with fixed probes.
-func (d *Driver) Prepare(ctx context.Context) (*chains.Prepared, error) {
-	n := len(d.Problem.Y)
-	size := subsetFisher
-	if d.Plan.Method == "sgld" {
-		size = subsetSGLD
+// Prepare finds the mode and the curvature there, unless they are given: with the
+// dense oracle on a random subset, then, as far as the sampler needs it, on growing
+// subsets and at last on all rows. What else the sampler needs is settled there.
+func (d *Driver) Prepare(ctx context.Context, w *chains.Preparation) (*chains.Prepared, error) {
+	if w.From != nil {
+		prep := *w.From
+		return &prep, d.settle(ctx, &prep)
 	}
-	size = min(n, d.Spec.Sampler.Subset.Or(size))
+	n := len(d.Problem.Y)
+	size := min(n, d.Spec.Sampler.Subset.Or(d.needs.Subset))
 	key := random.Key{Seed: d.Spec.Seed}
 	pt, others, err := mode.Dense(ctx, d.Problem.Subset(mode.Subset(n, size, key)), d.Budget)
 	if err != nil {
 		return nil, fmt.Errorf("finding the mode on %d rows: %w", size, err)
 	}
 	prep := &chains.Prepared{Others: others, OthersRows: size}
-	switch d.Plan.Method {
-	case "cholesky":
+	switch d.needs.Search {
+	case sampler.ByDensity:
 		err = d.prepareDense(ctx, prep, pt, size)
-	case "fisher", "leimkuhler-matthews", "exact":
-		err = d.prepareFisher(ctx, prep, pt, size)
-	default: // the subset's mode and curvature are what is published
-		if err = prep.SetPoint(d.Plan, pt); err == nil {
+	case sampler.ByGradients:
+		err = d.prepareByGradients(ctx, prep, pt, size)
+	case sampler.OnSubset:
+		if err = d.setPoint(prep, pt); err == nil {
 			err = d.choose(ctx, prep, d.Operator(0), pt.Info)
 		}
+	}
+	if err == nil {
+		err = d.settle(ctx, prep)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return prep, nil
+}
+
+// setPoint fills in the mode, the covariance and the starting points.
+func (d *Driver) setPoint(prep *chains.Prepared, pt *mode.Point) error {
+	cov, err := pt.Covariance()
+	if err != nil {
+		return err
+	}
+	prep.Psi, prep.Cov = pt.Psi, chains.Flat(cov)
+	prep.Starts, err = sampler.Starts(d.Plan, d.needs.Search, pt.Psi, cov)
+	return err
 }
 
 // prepareDense moves from the subset's mode to that of all rows with exact
@@ -85,10 +99,12 @@ func (d *Driver) prepareDense(ctx context.Context, prep *chains.Prepared, pt *mo
 		}
 		pt.Info, prep.Asymmetry = info, asym
 	}
-	return prep.SetPoint(d.Plan, pt)
+	return d.setPoint(prep, pt)
 }
 
-func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *mode.Point, size int) error {
+// prepareByGradients moves from the subset's mode to that of all rows by gradients
+// with fixed probes, on subsets that grow.
+func (d *Driver) prepareByGradients(ctx context.Context, prep *chains.Prepared, pt *mode.Point, size int) error {
 	n, size0 := len(d.Problem.Y), size
 	key := random.Key{Seed: d.Spec.Seed}
 	for level := 1; size < n; level++ {
@@ -102,7 +118,7 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 			break
 		}
 		p := d.Problem.Subset(mode.Subset(n, size, key))
-		op := cmvp.New(p.Inputs, p.Model.Family, d.Budget)
+		op := cmvp.New(p.Inputs, p.Covariance, d.Budget)
 		var err error
 		if pt, err = d.climb(ctx, prep, p, op, pt, random.Key{Seed: d.Spec.Seed, Iter: level}); err != nil {
 			return fmt.Errorf("finding the mode on %d rows: %w", size, err)
@@ -120,11 +136,11 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 	if err := d.choose(ctx, prep, op, pt.Info); err != nil {
 		return err
 	}
-	pre, err := d.atMode(prep)
+	pre, err := d.atMode(ctx, prep, op)
 	if err != nil {
 		return err
 	}
-	if d.Plan.Method != "exact" { // whose own bound is tighter
+	if d.needs.Gradients { // the joint density has a tighter bound
 		if err := d.chooseTolerance(ctx, prep, op, pre, pt.Info, key); err != nil {
 			return fmt.Errorf("choosing the solver's tolerance: %w", err)
 		}
@@ -141,21 +157,24 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 		pt.Info, prep.Asymmetry = info, asym
 	}
 
-	if d.Plan.Method == "exact" {
-		if err := prep.SetPoint(d.Plan, pt); err != nil {
+	if d.needs.Noise {
+		if err := d.measureNoise(ctx, prep, op, pre, key); err != nil {
 			return err
 		}
-		return d.chooseRank(ctx, prep)
 	}
+	return d.setPoint(prep, pt)
+}
 
-	// The noise of a gradient at the mode, as the chains will see it.
+// measureNoise measures the noise of a gradient at the mode, as the chains will see
+// it.
+func (d *Driver) measureNoise(ctx context.Context, prep *chains.Prepared, op Operator, pre precond.P, key random.Key) error {
 	m := d.Spec.Solver.Method
 	src, err := d.newSource(d.Problem, op, pre, d.tolerance(prep), m == "ulisse" || m == "auto")
 	if err != nil {
 		return err
 	}
 	key.Iter = -1
-	g, cost, err := d.gradient(ctx, src, request{psi: pt.Psi, key: key, probes: prepareProbes, spread: true})
+	g, cost, err := d.gradient(ctx, src, request{Request: sampler.Request{Psi: prep.Psi, Key: key, Probes: prepareProbes, Spread: true}})
 	if err != nil {
 		return err
 	}
@@ -165,14 +184,14 @@ func (d *Driver) prepareFisher(ctx context.Context, prep *chains.Prepared, pt *m
 	if g.SolverCov != nil {
 		prep.SolverCov = chains.Flat(g.SolverCov)
 	}
-	return prep.SetPoint(d.Plan, pt)
+	return nil
 }
 
 // climb searches the mode of a problem from pt, renewing the preconditioner as
 // ψ moves.
 func (d *Driver) climb(ctx context.Context, prep *chains.Prepared, p *posterior.Problem, op Operator, pt *mode.Point, key random.Key) (*mode.Point, error) {
 	for range climbRounds {
-		pre, err := d.precondition(p, pt.Psi, nil)
+		pre, err := d.precondition(ctx, p, op, pt.Psi, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -201,7 +220,7 @@ func (d *Driver) climb(ctx context.Context, prep *chains.Prepared, p *posterior.
 func (d *Driver) fixed(prep *chains.Prepared, src *source, key random.Key) mode.Gradient {
 	return func(ctx context.Context, psi []float64) ([]float64, error) {
 		src.est.Reset()
-		g, cost, err := d.gradient(ctx, src, request{psi: psi, key: key, probes: prepareProbes})
+		g, cost, err := d.gradient(ctx, src, request{Request: sampler.Request{Psi: psi, Key: key, Probes: prepareProbes}})
 		if err != nil {
 			return nil, err
 		}

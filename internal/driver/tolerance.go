@@ -12,6 +12,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // Constants of `solver.tolerance: auto`.
@@ -51,7 +52,7 @@ func (d *Driver) chooseTolerance(ctx context.Context, prep *chains.Prepared, op 
 		if err != nil {
 			return nil, err
 		}
-		g, cost, err := d.gradient(ctx, src, request{psi: prep.Psi, key: key, probes: prepareProbes})
+		g, cost, err := d.gradient(ctx, src, request{Request: sampler.Request{Psi: prep.Psi, Key: key, Probes: prepareProbes}})
 		prep.Cost.Add(cost)
 		return g, err
 	}

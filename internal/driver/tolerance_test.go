@@ -14,6 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 func prepared(t *testing.T, solver string) (*Driver, *chains.Prepared) {
@@ -36,10 +37,10 @@ func prepared(t *testing.T, solver string) (*Driver, *chains.Prepared) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := chains.NewPlan(s, p.Model.Names())
+	plan := s.Plan(p.Model.Names(), len(p.Y))
 	d := New(Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func(int) Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
-	prep, err := d.Prepare(ctx)
+		Operator: func(int) Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
+	prep, err := d.Prepare(ctx, &chains.Preparation{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestChosenTolerance(t *testing.T) {
 		t.Fatalf("tolerance %g", prep.Tolerance)
 	}
 	cov := (&chains.Settings{C: prep.Cov}).Metric()
-	pre, err := d.atMode(prep)
+	pre, err := d.atMode(t.Context(), prep, d.Operator(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestChosenTolerance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g[i], _, err = d.gradient(context.Background(), src, request{psi: at, key: key, probes: prepareProbes}); err != nil {
+		if g[i], _, err = d.gradient(context.Background(), src, request{Request: sampler.Request{Psi: at, Key: key, Probes: prepareProbes}}); err != nil {
 			t.Fatal(err)
 		}
 	}

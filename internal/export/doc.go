@@ -26,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
@@ -131,7 +132,7 @@ func find(name string) (*format, error) {
 // file makes the writer of a format that is one file.
 func file(write func(io.Writer, *Source) error) func(string, *Source) error {
 	return func(path string, src *Source) error {
-		return report.WriteFile(path, func(w io.Writer) error { return write(w, src) })
+		return atomicfile.Write(path, 0o644, func(w io.Writer) error { return write(w, src) })
 	}
 }
 
@@ -166,7 +167,7 @@ func writeCmdStan(path string, src *Source) error {
 	return folder(path, func(dir string) error {
 		for c := range src.Record.Run.Chains {
 			name := filepath.Join(dir, fmt.Sprintf("%s-%d.csv", src.Record.Spec.Name, c+1))
-			if err := report.WriteFile(name, func(w io.Writer) error { return report.WriteCSV(w, src.Record, src.Stats, c) }); err != nil {
+			if err := atomicfile.Write(name, 0o644, func(w io.Writer) error { return report.WriteCSV(w, src.Record, src.Stats, c) }); err != nil {
 				return err
 			}
 		}

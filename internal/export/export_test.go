@@ -19,8 +19,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/report"
@@ -37,8 +37,15 @@ model: {kernel: matern32, ard: %v}
 sampler: {chains: 3}
 seed: 18446744073709551615
 `
-	m := kernel.Model{Family: kernel.Matern32, Dim: 2, ARD: ard}
-	d := &dataset.Dataset{X: cmvp.NewInputs(4, 2, []float64{1, -2, 0.1, math.Pi, 1e-300, 4, 5, math.Copysign(0, -1)}), Y: []float64{0.1, 1. / 3, -1e17, 7}, HoldoutRows: []int{0, 3}}
+	parsed, err := job.ParseString(fmt.Sprintf(spec, ard))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := parsed.KernelModel(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dataset.Dataset{X: kernel.NewInputs(4, 2, []float64{1, -2, 0.1, math.Pi, 1e-300, 4, 5, math.Copysign(0, -1)}), Y: []float64{0.1, 1. / 3, -1e17, 7}, HoldoutRows: []int{0, 3}}
 	d.Info = dataset.Info{Rows: 4, HeldOut: 2, Target: "μ/strength", InputNames: []string{"cement", "größe, mm 🙂"}, SHA256: strings.Repeat("ab", 32),
 		XScale: []dataset.Scale{{Mean: 0.1, SD: 2}, {Mean: 1. / 3, SD: 10}}, YScale: dataset.Scale{Mean: 5, SD: 3}}
 	run := &chains.Run{Phase: chains.Done, Prepared: &chains.Prepared{}, Stopped: &chains.Stop{Reason: chains.Converged, Draws: 19}, Chains: make([]chains.Chain, 3)}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/predict"
@@ -46,10 +45,9 @@ func Predictive(ctx context.Context, src *Source, each int, budget *parallel.Bud
 	n, chains := d.N(), len(rec.Run.Chains)
 	y := make([]float64, 0, chains*each*n)
 	for k := range draws {
-		z := make([]float64, n)
-		random.Normal(random.Key{Seed: rec.Spec.Seed, Chain: 1 + k/each, Iter: int(at[k%each])}.Stream(random.Predictive, 0), z)
-		for i := range z {
-			y = append(y, m.Mean[k][i]+math.Sqrt(m.Var[k][i]+m.Noise[k])*z[i])
+		r := random.Key{Seed: rec.Spec.Seed, Chain: 1 + k/each, Iter: int(at[k%each])}.Stream(random.Predictive, 0)
+		for i := range n {
+			y = append(y, m.Target(r, k, i))
 		}
 	}
 	return &Group{

@@ -53,16 +53,18 @@ func TestPredictiveAgainstDense(t *testing.T) {
 	if !slices.Equal(y.Shape, []int{4, 200, 20}) || !slices.Equal(y.Dims, []string{"chain", "draw", "obs_id"}) {
 		t.Fatal(y.Shape, y.Dims)
 	}
-	n, p := d.N(), rec.Model.Params(psi)
+	n := d.N()
+	theta, own := rec.Model.Natural(psi)
+	f := rec.Model.Covariance.At(theta)
 	kf, k := mat.NewSymDense(n, nil), mat.NewSymDense(n, nil)
 	for i := range n {
 		for j := range i + 1 {
-			kf.SetSym(i, j, p.Sigma*rec.Model.Family.Value(p.Dist(d.X.Row(i), d.X.Row(j))))
+			kf.SetSym(i, j, f.Value(d.X.Row(i), d.X.Row(j)))
 		}
 	}
 	k.CopySym(kf)
 	for i := range n {
-		k.SetSym(i, i, k.At(i, i)+p.Lambda)
+		k.SetSym(i, i, k.At(i, i)+own[0])
 	}
 	var chol mat.Cholesky
 	chol.Factorize(k)
@@ -77,7 +79,7 @@ func TestPredictiveAgainstDense(t *testing.T) {
 			x[k] = y.Data.([]float64)[k*n+i]
 		}
 		mean := mat.Dot(mat.NewVecDense(n, d.Y), gain.ColView(i))
-		variance := kf.At(i, i) - mat.Dot(mat.NewVecDense(n, mat.Col(nil, i, kf)), gain.ColView(i)) + p.Lambda
+		variance := kf.At(i, i) - mat.Dot(mat.NewVecDense(n, mat.Col(nil, i, kf)), gain.ColView(i)) + own[0]
 		m, v := stat.MeanVariance(x, nil)
 		if math.Abs(m-mean) > 5*math.Sqrt(variance/draws) || math.Abs(v/variance-1) > 6*math.Sqrt(2./draws) {
 			t.Errorf("row %d: mean %.4f and variance %.4f, want %.4f and %.4f", i, m, v, mean, variance)

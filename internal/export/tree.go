@@ -84,7 +84,7 @@ func Provenance(rec *report.Record) []Attr {
 	a := []Attr{
 		{"ulisse_name", rec.Spec.Name},
 		{"ulisse_method", rec.Run.Plan.Method},
-		{"ulisse_kernel", rec.Model.Family.String()},
+		{"ulisse_kernel", rec.Spec.Model.Kernel},
 		{"ulisse_seed", strconv.FormatUint(rec.Spec.Seed, 10)},
 		{"ulisse_draws_sha256", report.DrawsSHA256(rec.Run)},
 		{"ulisse_data_sha256", rec.Data.SHA256},

@@ -14,7 +14,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
 // zipped reports whether a Zarr store at this path is a zip file.
@@ -35,7 +35,7 @@ func writeZarr(path string, src *Source) error {
 			})
 		})
 	}
-	return report.WriteFile(path, func(w io.Writer) error {
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error {
 		zw := zip.NewWriter(w)
 		err := zarrStore(src, func(key string, value []byte) error {
 			f, err := zw.CreateHeader(&zip.FileHeader{Name: key, Method: zip.Store}) // chunks are compressed already

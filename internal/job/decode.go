@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -192,13 +194,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
 	if n.Kind != yaml.MappingNode {
 		return d.fail(n, path, "%s stands where fields should", quote(n))
 	}
-	fields := map[string]int{}
-	var names []string
-	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
-		fields[name] = i
-		names = append(names, name)
-	}
+	fields, names := fieldsOf(v)
 	seen := map[string]bool{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -213,11 +209,30 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
 			return d.fail(key, at, "the field is given twice")
 		}
 		seen[key.Value] = true
-		if err := d.decode(value, v.Field(field), at); err != nil {
+		if err := d.decode(value, field, at); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// fieldsOf returns the fields of a struct by the names that they have in a
+// specification, and the names in order. An inline map holds further structs by
+// name.
+func fieldsOf(v reflect.Value) (fields map[string]reflect.Value, names []string) {
+	fields = map[string]reflect.Value{}
+	for i := range v.NumField() {
+		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		if option != "inline" {
+			fields[name], names = v.Field(i), append(names, name)
+			continue
+		}
+		sections := v.Field(i).Interface().(map[string]any)
+		for _, section := range slices.Sorted(maps.Keys(sections)) {
+			fields[section], names = reflect.ValueOf(sections[section]).Elem(), append(names, section)
+		}
+	}
+	return fields, names
 }
 
 func oneWord(s string) string {

@@ -46,7 +46,7 @@ func TestDefaultsAndRoundTrip(t *testing.T) {
 name: a
 data: {synthetic: {n: 10, d: 2, sigma: 1, tau: [1, 2], lambda: 0.1, seed: 4}}
 model: {ard: true, kernel: matern32, priors: {tau: "lognormal(-1,2)"}}
-sampler: {method: sgld, warmup: 7, probes: 4, step: 0.5, subset: 9}
+sampler: {method: leimkuhler-matthews, warmup: 7, probes: 4, step: 0.5, subset: 9, probe_kind: rademacher}
 solver: {method: ulisse, preconditioner: {kind: none}, max_iterations: 50, cache: 1.5GiB}
 stop: {max_time: 1m30s}
 `, `

@@ -7,7 +7,9 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/solve"
@@ -37,7 +39,7 @@ func (s *Spec) Load(ctx context.Context, table io.Reader, budget *parallel.Budge
 		if err != nil {
 			return nil, err
 		}
-		truth := dataset.Standardized(syn.Params, ds, !s.Model.ARD)
+		truth := dataset.Standardized(syn.Truth, ds, !s.Model.ARD)
 		ds.Truth = &truth
 		return ds, ctx.Err()
 	}
@@ -59,43 +61,40 @@ func (s *Spec) synthetic() (dataset.Synthetic, error) {
 		return dataset.Synthetic{}, err
 	}
 	return dataset.Synthetic{N: g.N, D: g.D, Family: f, Seed: g.Seed,
-		Params: kernel.Params{Sigma: g.Sigma, Tau: g.Tau, Lambda: g.Lambda}}, nil
+		Truth: dataset.Truth{Sigma: g.Sigma, Tau: g.Tau, Lambda: g.Lambda}}, nil
 }
 
-// KernelModel returns the covariance model for d inputs.
-func (s *Spec) KernelModel(d int) (kernel.Model, error) {
+// KernelModel returns what is to be inferred of data with d inputs.
+func (s *Spec) KernelModel(d int) (posterior.Model, error) {
 	f, err := kernel.ParseFamily(s.Model.Kernel)
-	return kernel.Model{Family: f, Dim: d, ARD: s.Model.ARD}, err
+	if err != nil {
+		return posterior.Model{}, err
+	}
+	priors := map[param.Role]param.Prior{}
+	for role, text := range map[param.Role]string{param.Variance: s.Model.Priors.Sigma, param.Rate: s.Model.Priors.Tau, param.Noise: s.Model.Priors.Lambda} {
+		if priors[role], err = param.ParsePrior(text, role); err != nil {
+			return posterior.Model{}, err
+		}
+	}
+	return posterior.NewModel(kernel.Single(f, d, s.Model.ARD), likelihood.Gaussian{}, func(p param.Param) param.Prior { return priors[p.Role] }), nil
 }
 
 // Problem returns the posterior that the specification asks for on a data set.
 func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
-	if s.Sampler.Method == "cholesky" && d.N() > maxDense {
-		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("cholesky stores the %d×%d covariance matrix: at most %d rows", d.N(), d.N(), maxDense)}
+	if s.Needs().Dense && d.N() > maxDense {
+		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("%s stores the %d×%d covariance matrix: at most %d rows", s.Sampler.Method, d.N(), d.N(), maxDense)}
 	}
 	if s.Solver.Preconditioner.Kind == "ski" && d.D() > precond.MaxGridDim {
 		return nil, &FieldError{Path: "solver.preconditioner.kind", Msg: fmt.Sprintf("ski interpolates on a grid: it is for %d inputs at most, not %d", precond.MaxGridDim, d.D())}
-	}
-	var pr posterior.Priors
-	var err error
-	for _, p := range []struct {
-		dst  *posterior.Prior
-		text string
-		role posterior.Role
-	}{
-		{&pr.Sigma, s.Model.Priors.Sigma, posterior.Variance},
-		{&pr.Tau, s.Model.Priors.Tau, posterior.Rate},
-		{&pr.Lambda, s.Model.Priors.Lambda, posterior.Variance},
-	} {
-		if *p.dst, err = posterior.ParsePrior(p.text, p.role); err != nil {
-			return nil, err
-		}
 	}
 	m, err := s.KernelModel(d.D())
 	if err != nil {
 		return nil, err
 	}
-	return posterior.NewProblem(m, pr, d.X, d.Y), nil
+	if err := m.Likelihood.Check(d.Y); err != nil {
+		return nil, &FieldError{Path: "data.target", Msg: err.Error()}
+	}
+	return posterior.NewProblem(m, d.X, d.Y), nil
 }
 
 // Mixed reports whether solves are in mixed precision. It is the faster at every

@@ -4,10 +4,16 @@
 package job
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // Spec is a job as the user writes it; docs/job-spec.md describes every field.
@@ -57,7 +63,7 @@ type Model struct {
 	Priors Priors `yaml:"priors" json:"priors"`
 }
 
-// Priors are written as posterior.ParsePrior reads them.
+// Priors are written as param.ParsePrior reads them.
 type Priors struct {
 	Sigma  string `yaml:"sigma" json:"sigma"`
 	Tau    string `yaml:"tau" json:"tau"`
@@ -66,27 +72,30 @@ type Priors struct {
 
 // Sampler says how to draw.
 type Sampler struct {
-	Method     string      `yaml:"method" json:"method"`
-	Chains     int         `yaml:"chains" json:"chains"`
-	Warmup     Auto[int]   `yaml:"warmup" json:"warmup"`
-	Draws      int         `yaml:"draws" json:"draws"`
-	Probes     Auto[int]   `yaml:"probes" json:"probes"`
-	ProbeKind  string      `yaml:"probe_kind" json:"probe_kind"`
-	Step       Auto[Float] `yaml:"step" json:"step"`
-	Subset     Auto[int]   `yaml:"subset" json:"subset"`
-	Checkpoint int         `yaml:"checkpoint" json:"checkpoint"`
-	Certify    bool        `yaml:"certify" json:"certify"`
-	SGLD       SGLD        `yaml:"sgld" json:"sgld"`
+	Method     string        `yaml:"method" json:"method"`
+	Chains     int           `yaml:"chains" json:"chains"`
+	Warmup     Auto[int]     `yaml:"warmup" json:"warmup"`
+	Draws      int           `yaml:"draws" json:"draws"`
+	Probes     Auto[int]     `yaml:"probes" json:"probes"`
+	ProbeKind  string        `yaml:"probe_kind" json:"probe_kind"`
+	Step       Auto[float64] `yaml:"step" json:"step"`
+	Subset     Auto[int]     `yaml:"subset" json:"subset"`
+	Checkpoint int           `yaml:"checkpoint" json:"checkpoint"`
+	Certify    bool          `yaml:"certify" json:"certify"`
+	// Sections are what methods alone are told, by name: pointers to structs.
+	Sections map[string]any `yaml:",inline" json:"-"`
 }
 
-// SGLD are the settings of stochastic gradient Langevin dynamics as published.
-type SGLD struct {
-	A      float64 `yaml:"a" json:"a"`           // step ε_t = a(b+t)^−γ
-	B      float64 `yaml:"b" json:"b"`           //
-	Gamma  float64 `yaml:"gamma" json:"gamma"`   //
-	Freeze float64 `yaml:"freeze" json:"freeze"` // bound on (ε_t/4)·λ_max(M^½ V M^½) at which ε freezes
-	Batch  int     `yaml:"batch" json:"batch"`   // gradients from which V is estimated
-	Redraw int     `yaml:"redraw" json:"redraw"` // iterations between new probes
+// MarshalJSON writes the sections beside the other fields, as YAML has them.
+func (s Sampler) MarshalJSON() ([]byte, error) {
+	type plain Sampler
+	text, err := json.Marshal(plain(s))
+	for _, name := range slices.Sorted(maps.Keys(s.Sections)) {
+		section, e := json.Marshal(s.Sections[name])
+		err = errors.Join(err, e)
+		text = fmt.Appendf(text[:len(text)-1], ",%q:%s}", name, section)
+	}
+	return text, err
 }
 
 // Solver says how to solve with K.
@@ -117,17 +126,14 @@ type Stop struct {
 	MaxTime  Duration `yaml:"max_time" json:"max_time"`
 }
 
-// Float is a number that may be auto.
-type Float = float64
-
 // Default returns the specification with every default.
 func Default() Spec {
 	return Spec{
 		Data:  Data{Standardize: true},
 		Model: Model{Kernel: "rbf", Priors: Priors{Sigma: "gamma(1,1)", Tau: "gamma(1,1)", Lambda: "gamma(1,1)"}},
 		Sampler: Sampler{
-			Method: "fisher", Chains: 4, Draws: 500, ProbeKind: "auto", Checkpoint: 20,
-			SGLD: SGLD{A: 4.004, B: 40.04, Gamma: 1, Freeze: 0.002, Batch: 100, Redraw: 20},
+			Method: sampler.Default, Chains: 4, Draws: 500, ProbeKind: "auto", Checkpoint: 20,
+			Sections: sampler.Sections(),
 		},
 		Solver: Solver{
 			Method: "pcg", Precision: "auto",

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
-	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/param"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // The words that a specification may use.
 var (
-	SamplerMethods    = []string{"fisher", "leimkuhler-matthews", "exact", "sgld", "cholesky"}
+	SamplerMethods    = sampler.Names()
 	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
 	SolverMethods     = []string{"cg", "pcg", "ulisse", "auto"}
 	Precisions        = []string{"auto", "float64", "mixed"}
@@ -52,8 +53,8 @@ func (s *Spec) fault() (path, msg string) {
 		}
 		return check{true, path, fmt.Sprintf("%q is not one of %s", word, strings.Join(words, ", "))}
 	}
-	prior := func(path, text string, role posterior.Role) check {
-		_, err := posterior.ParsePrior(text, role)
+	prior := func(path, text string, role param.Role) check {
+		_, err := param.ParsePrior(text, role)
 		if err != nil {
 			return check{true, path, err.Error()}
 		}
@@ -75,9 +76,9 @@ func (s *Spec) fault() (path, msg string) {
 		atLeast("data.rows", d.Rows, 0),
 		{!(d.Holdout >= 0 && d.Holdout < 1), "data.holdout", fmt.Sprintf("%g, but must be a fraction from 0 to below 1", d.Holdout)},
 		oneOf("model.kernel", s.Model.Kernel, kernel.FamilyNames()),
-		prior("model.priors.sigma", s.Model.Priors.Sigma, posterior.Variance),
-		prior("model.priors.tau", s.Model.Priors.Tau, posterior.Rate),
-		prior("model.priors.lambda", s.Model.Priors.Lambda, posterior.Variance),
+		prior("model.priors.sigma", s.Model.Priors.Sigma, param.Variance),
+		prior("model.priors.tau", s.Model.Priors.Tau, param.Rate),
+		prior("model.priors.lambda", s.Model.Priors.Lambda, param.Noise),
 		oneOf("sampler.method", sm.Method, SamplerMethods),
 		atLeast("sampler.chains", sm.Chains, 1),
 		{sm.Chains > 1000, "sampler.chains", fmt.Sprintf("%d, but must be at most 1000", sm.Chains)},
@@ -85,18 +86,9 @@ func (s *Spec) fault() (path, msg string) {
 		atLeast("sampler.draws", sm.Draws, 4),
 		atLeast("sampler.probes", sm.Probes.Or(2), 2),
 		oneOf("sampler.probe_kind", sm.ProbeKind, ProbeKinds),
-		{sm.Step.Set && !(sm.Step.Value > 0 && sm.Step.Value <= maxStep(sm.Method)), "sampler.step", fmt.Sprintf("%g, but must be above 0 and at most %g", sm.Step.Value, maxStep(sm.Method))},
 		atLeast("sampler.subset", sm.Subset.Or(2), 2),
 		{sm.Subset.Set && sm.Subset.Value > maxDense, "sampler.subset", fmt.Sprintf("%d, but its K is stored: at most %d", sm.Subset.Value, maxDense)},
 		atLeast("sampler.checkpoint", sm.Checkpoint, 1),
-		{sm.Certify && (sm.Method == "exact" || sm.Method == "cholesky"), "sampler.certify", fmt.Sprintf("%s is exact already: there is nothing to certify", sm.Method)},
-		positive("sampler.sgld.a", sm.SGLD.A),
-		positive("sampler.sgld.b", sm.SGLD.B),
-		{!(sm.SGLD.Gamma >= 0 && sm.SGLD.Gamma <= 1), "sampler.sgld.gamma", fmt.Sprintf("%g, but must be from 0 to 1", sm.SGLD.Gamma)},
-		positive("sampler.sgld.freeze", sm.SGLD.Freeze),
-		atLeast("sampler.sgld.batch", sm.SGLD.Batch, 10),
-		atLeast("sampler.sgld.redraw", sm.SGLD.Redraw, 1),
-		{sm.Method == "sgld" && sm.Checkpoint%sm.SGLD.Redraw != 0, "sampler.checkpoint", fmt.Sprintf("%d, but must be a multiple of sampler.sgld.redraw, %d: warm starts end at checkpoints", sm.Checkpoint, sm.SGLD.Redraw)},
 		oneOf("solver.method", so.Method, SolverMethods),
 		{!(so.Tolerance.Or(0.5) > 0 && so.Tolerance.Or(0.5) < 1), "solver.tolerance", fmt.Sprintf("%g, but must be between 0 and 1", so.Tolerance.Value)},
 		atLeast("solver.max_iterations", so.MaxIterations.Or(1), 1),
@@ -105,8 +97,6 @@ func (s *Spec) fault() (path, msg string) {
 		oneOf("solver.preconditioner.kind", so.Preconditioner.Kind, PreconditionerSet),
 		atLeast("solver.preconditioner.rank", so.Preconditioner.Rank.Or(1), 1),
 		{so.Method == "pcg" && so.Preconditioner.Kind == "none", "solver.preconditioner.kind", "pcg needs a preconditioner: use cg"},
-		{so.Preconditioner.Kind == "none" && s.ProbeKind() == "whitened" && sm.Method != "cholesky", "sampler.probe_kind", "whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner"},
-		{slices.Contains(innerPreconditioners, so.Preconditioner.Kind) && s.ProbeKind() == "whitened" && sm.Method != "cholesky", "sampler.probe_kind", fmt.Sprintf("whitened probes are made from a factor of the preconditioner, and %s has none: choose rademacher or pathwise probes, or another preconditioner", so.Preconditioner.Kind)},
 		positive("solver.q", so.Q),
 		oneOf("solver.law", so.Law, Laws),
 		positive("solver.beta", so.Beta),
@@ -146,16 +136,54 @@ func (s *Spec) fault() (path, msg string) {
 			return c.path, c.msg
 		}
 	}
+	return s.faultOfSampler()
+}
+
+// faultOfSampler is fault for what the method, and its probes, make sense with.
+func (s *Spec) faultOfSampler() (path, msg string) {
+	sm := &s.Sampler
+	m, err := sampler.ByName(sm.Method)
+	if err != nil {
+		return "sampler.method", err.Error()
+	}
+	needs := s.Needs()
+	switch step := sm.Step.Or(needs.MaxStep / 2); {
+	case sm.Step.Set && needs.MaxStep == 0:
+		return "sampler.step", fmt.Sprintf("%s has no step: leave it out", sm.Method)
+	case sm.Step.Set && !(step > 0 && step <= needs.MaxStep):
+		return "sampler.step", fmt.Sprintf("%g, but must be above 0 and at most %g", step, needs.MaxStep)
+	case sm.Certify && needs.Exact:
+		return "sampler.certify", fmt.Sprintf("%s is exact already: there is nothing to certify", sm.Method)
+	}
+	if field, msg := m.Check(s.SamplerOptions()); msg != "" {
+		return "sampler." + field, msg
+	}
+	kind := s.Solver.Preconditioner.Kind
+	switch {
+	case needs.Dense || s.ProbeKind() != "whitened":
+	case kind == "none":
+		return "sampler.probe_kind", "whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner"
+	case slices.Contains(innerPreconditioners, kind):
+		return "sampler.probe_kind", fmt.Sprintf("whitened probes are made from a factor of the preconditioner, and %s has none: choose rademacher or pathwise probes, or another preconditioner", kind)
+	}
 	return "", ""
 }
 
-// maxStep returns the largest step of a sampler at which it is stable and its
-// successive draws are not anticorrelated.
-func maxStep(method string) float64 {
-	if method == "leimkuhler-matthews" {
-		return 2
+// SamplerOptions returns what the method is told.
+func (s *Spec) SamplerOptions() *sampler.Options {
+	sm := &s.Sampler
+	return &sampler.Options{Chains: sm.Chains, Draws: sm.Draws, Checkpoint: sm.Checkpoint, Warmup: sm.Warmup.Or(0), Step: sm.Step.Or(0),
+		Section: sm.Sections[sm.Method]}
+}
+
+// Needs says what a run of the specification's method needs. It panics if there is
+// no such method.
+func (s *Spec) Needs() sampler.Needs {
+	m, err := sampler.ByName(s.Sampler.Method)
+	if err != nil {
+		panic(err)
 	}
-	return 1
+	return m.Needs()
 }
 
 // Validate checks a specification that was made or changed by a program.
@@ -166,14 +194,14 @@ func (s *Spec) Validate() error {
 	return nil
 }
 
-// ProbeKind returns the kind of probes with auto resolved: those of the paper
-// for SGLD and where the preconditioner has no factor, whitened ones else.
+// ProbeKind returns the kind of probes with auto resolved: the method's own, or
+// those that need no factor where the preconditioner has none.
 func (s *Spec) ProbeKind() string {
 	switch {
 	case s.Sampler.ProbeKind != "auto":
 		return s.Sampler.ProbeKind
-	case s.Sampler.Method == "sgld" || slices.Contains(innerPreconditioners, s.Solver.Preconditioner.Kind):
+	case slices.Contains(innerPreconditioners, s.Solver.Preconditioner.Kind):
 		return "rademacher"
 	}
-	return "whitened"
+	return s.Needs().Probes
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 )
 
@@ -42,7 +43,7 @@ func openJournal(path string, run *chains.Run) (*journal, error) {
 		_, err = f.Seek(good, io.SeekStart)
 	}
 	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = atomicfile.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		f.Close()
@@ -89,12 +90,3 @@ func (j *journal) append(e chains.Event, elapsed time.Duration) error {
 }
 
 func (j *journal) close() error { return j.f.Close() }
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}

@@ -13,6 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // Config says what to run.
@@ -21,8 +22,6 @@ type Config struct {
 	Driver  *driver.Driver
 	Budget  *parallel.Budget
 	Journal string // path of the journal
-	// Prepare, if set, is called in place of the driver's.
-	Prepare func(context.Context) (*chains.Prepared, error)
 	// Watch, if set, is called with the run after every event, one call at a
 	// time. It must not keep the run.
 	Watch func(View)
@@ -43,6 +42,7 @@ type runner struct {
 	run     *chains.Run
 	journal *journal
 	judge   chains.Judge
+	items   chains.Dispatcher
 	began   time.Time
 	err     error
 }
@@ -61,16 +61,11 @@ func Run(ctx context.Context, c Config) (*chains.Run, time.Duration, error) {
 	r.began = r.began.Add(-r.journal.elapsed)
 
 	work, cancel := context.WithCancel(ctx)
+	var clock sync.WaitGroup
+	defer clock.Wait()
 	defer cancel()
 	if c.Plan.MaxTime > 0 {
-		timer := time.AfterFunc(time.Until(r.began.Add(c.Plan.MaxTime)), func() {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.decide()
-			cancel()
-			r.changed.Broadcast()
-		})
-		defer timer.Stop()
+		clock.Go(func() { r.limit(work, cancel) })
 	}
 	stop := context.AfterFunc(work, func() { // wake those who wait
 		r.mu.Lock()
@@ -79,15 +74,21 @@ func Run(ctx context.Context, c Config) (*chains.Run, time.Duration, error) {
 	})
 	defer stop()
 
-	if err := r.prepare(work); err == nil {
-		var wg sync.WaitGroup
-		for c := range r.run.Chains {
-			wg.Go(func() { r.drive(work, cancel, c+1) })
-		}
-		wg.Wait()
-	} else {
-		r.fail(err)
+	r.mu.Lock()
+	err = r.settle()
+	r.mu.Unlock()
+	if err != nil {
+		return nil, 0, err
 	}
+	var wg sync.WaitGroup
+	lanes := len(r.run.Chains)
+	if c.Plan.Staged {
+		lanes = max(lanes, min(c.Plan.Lanes, 2*c.Budget.Cores()))
+	}
+	for lane := range lanes + 1 {
+		wg.Go(func() { r.drive(work, cancel, lane) })
+	}
+	wg.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.run.Phase != chains.Done && r.err == nil {
@@ -99,6 +100,28 @@ func Run(ctx context.Context, c Config) (*chains.Run, time.Duration, error) {
 	return r.run, time.Since(r.began), r.err
 }
 
+// limit ends what has taken its time: the sampling, and then the certificate.
+func (r *runner) limit(ctx context.Context, cancel context.CancelFunc) {
+	for deadline := r.Plan.MaxTime; ; {
+		select {
+		case <-time.After(time.Until(r.began.Add(deadline))):
+		case <-ctx.Done():
+			return
+		}
+		r.mu.Lock()
+		r.decide()
+		done := r.run.Phase == chains.Done
+		if !done && r.run.Stopped != nil {
+			deadline = r.Plan.MaxTime + time.Duration(r.run.Stopped.Elapsed*float64(time.Second))
+		}
+		r.mu.Unlock()
+		if done {
+			cancel()
+			return
+		}
+	}
+}
+
 // fail keeps the first error.
 func (r *runner) fail(err error) {
 	r.mu.Lock()
@@ -108,38 +131,13 @@ func (r *runner) fail(err error) {
 	}
 }
 
-// prepare finds the mode, unless the journal knows it.
-func (r *runner) prepare(ctx context.Context) error {
-	r.mu.Lock()
-	phase := r.run.Phase
-	r.mu.Unlock()
-	if phase == chains.Preparing {
-		if err := r.Budget.Acquire(ctx); err != nil {
-			return err
-		}
-		prepare := r.Prepare
-		if prepare == nil {
-			prepare = r.Driver.Prepare
-		}
-		prep, err := prepare(ctx)
-		r.Budget.Release()
-		if err != nil {
-			return err
-		}
-		if err := r.commit(chains.Event{Prepared: prep}); err != nil {
-			return err
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.settle()
-}
-
-// drive moves one chain for as long as it has something to do.
-func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, chain int) {
-	var ch *driver.Chain
+// drive does the work of one lane for as long as the run goes on.
+func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, lane int) {
+	var chain *driver.Chain
+	certificate := false // what chain is of
+	stages := r.Driver.NewLane(lane)
 	for {
-		t, ok := r.next(ctx, chain)
+		w, prep, ok := r.next(ctx, lane)
 		if !ok {
 			return
 		}
@@ -147,18 +145,26 @@ func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, chain int
 			r.fail(err)
 			return
 		}
-		k, err := func() (*chains.Checkpoint, error) {
+		e, err := func() (*chains.Event, error) {
 			defer r.Budget.Release()
-			if ch == nil {
+			if w.Conduct != nil || w.Evaluate != nil {
+				return stages.Event(ctx, w)
+			}
+			if w.Advance == nil {
+				return r.Driver.Event(ctx, w)
+			}
+			if chain == nil || certificate != w.Certificate {
 				var err error
-				if ch, err = r.Driver.NewChain(r.run.Prepared, chain); err != nil {
+				if chain, err = r.Driver.For(w).NewChain(ctx, prep, lane); err != nil {
 					return nil, err
 				}
+				certificate = w.Certificate
 			}
-			return ch.Advance(ctx, t)
+			k, err := chain.Advance(ctx, *w.Advance)
+			return &chains.Event{Certificate: w.Certificate, Checkpoint: k}, err
 		}()
 		if err == nil {
-			err = r.commit(chains.Event{Checkpoint: k})
+			err = r.commit(*e)
 		}
 		if err != nil {
 			r.fail(err)
@@ -168,16 +174,21 @@ func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, chain int
 	}
 }
 
-// next waits for the chain's next task; false means that there will be none.
-func (r *runner) next(ctx context.Context, chain int) (chains.Task, bool) {
+// next waits for the lane's next work, with what was prepared for it; false means
+// that there will be none.
+func (r *runner) next(ctx context.Context, lane int) (chains.Work, *chains.Prepared, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
 		if r.run.Phase == chains.Done || ctx.Err() != nil {
-			return chains.Task{}, false
+			return chains.Work{}, nil, false
 		}
-		if t, ok := r.run.Task(chain); ok {
-			return t, true
+		w, ok := r.run.Work(lane)
+		if !ok && lane > 0 {
+			w, ok = r.items.Next(r.run, lane, time.Now())
+		}
+		if ok {
+			return w, r.run.PreparedFor(w), true
 		}
 		r.changed.Wait()
 	}
@@ -187,10 +198,11 @@ func (r *runner) next(ctx context.Context, chain int) (chains.Task, bool) {
 func (r *runner) commit(e chains.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.run.Phase == chains.Done && e.Checkpoint != nil {
+	err := r.apply(e)
+	if r.run.Stopped != nil && (errors.Is(err, chains.ErrPhase) || errors.Is(err, chains.ErrStale)) {
 		return nil // came too late to count
 	}
-	if err := r.apply(e); err != nil {
+	if err != nil {
 		return err
 	}
 	return r.settle()
@@ -216,11 +228,11 @@ func (r *runner) apply(e chains.Event) error {
 // settle takes the decisions that are due: settings at a barrier, the end.
 func (r *runner) settle() error {
 	for r.run.AtBarrier() {
-		s, err := chains.Adapt(r.run)
+		e, err := sampler.Adapt(r.run)
 		if err != nil {
 			return err
 		}
-		if err := r.apply(chains.Event{Settings: s}); err != nil {
+		if err := r.apply(*e); err != nil {
 			return err
 		}
 	}
@@ -228,11 +240,11 @@ func (r *runner) settle() error {
 }
 
 func (r *runner) decide() error {
-	stop := r.judge.Decide(r.run, time.Since(r.began))
-	if stop == nil {
+	end := r.judge.Decide(r.run, time.Since(r.began))
+	if end == nil {
 		return nil
 	}
-	err := r.apply(chains.Event{Stop: stop})
+	err := r.apply(*end)
 	if err != nil && r.err == nil {
 		r.err = err
 	}

@@ -15,8 +15,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize"
 
-	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
@@ -26,12 +27,6 @@ import (
 type Point struct {
 	Psi  []float64
 	Info *mat.SymDense
-}
-
-// Local is a local maximum of the log posterior.
-type Local struct {
-	Psi   []float64 `json:"psi"`
-	Below float64   `json:"below"` // the highest found, in log density
 }
 
 // apart is how far another maximum is at least, in standard deviations at the
@@ -62,25 +57,45 @@ func Subset(n, size int, key random.Key) []int {
 	return rows
 }
 
-// starts are where the search on a subset begins, as natural parameters of
-// standardised data with d inputs: little noise and moderate length-scales;
-// much noise and long ones; hardly any noise and short ones. What they lead to
-// is compared.
-func starts(m kernel.Model) [][]float64 {
-	at := func(sigma, tau, lambda float64) []float64 {
-		p := kernel.Params{Sigma: sigma, Lambda: lambda, Tau: make([]float64, m.NumTau())}
-		for k := range p.Tau {
-			p.Tau[k] = tau / float64(m.Dim)
+// starts are where the search on a subset begins, for standardised data: little
+// noise and moderate length-scales; much noise and long ones; hardly any noise and
+// short ones. The terms of a covariance share a variance of one, the inputs of a
+// term a squared distance. What the starts lead to is compared.
+func starts(params param.List) [][]float64 {
+	terms := 0
+	inputs := map[string]map[int]bool{} // by term
+	for _, p := range params {
+		if p.Role == param.Variance {
+			terms++
 		}
-		return m.Psi(p)
+		for _, k := range p.Inputs {
+			if inputs[p.Term] == nil {
+				inputs[p.Term] = map[int]bool{}
+			}
+			inputs[p.Term][k] = true
+		}
 	}
-	return [][]float64{at(1, 0.5, 0.1), at(1, 0.05, 0.5), at(1, 5, 0.01)}
+	at := func(tau, lambda float64) []float64 {
+		theta := make([]float64, len(params))
+		for i, p := range params {
+			switch p.Role {
+			case param.Variance:
+				theta[i] = 1 / float64(terms)
+			case param.Rate:
+				theta[i] = tau / float64(len(inputs[p.Term]))
+			case param.Noise:
+				theta[i] = lambda
+			}
+		}
+		return params.Sampled(theta)
+	}
+	return [][]float64{at(0.5, 0.1), at(0.05, 0.5), at(5, 0.01)}
 }
 
 // Dense finds the mode of a small problem with its Cholesky factor: the best of
 // several searches. The other maxima that these came to, if any, are returned
 // too, the highest first.
-func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (*Point, []Local, error) {
+func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (*Point, []chains.Local, error) {
 	d := posterior.NewDense(p, budget)
 	prob := optimize.Problem{
 		Func: func(x []float64) float64 { return -d.LogDensity(x) },
@@ -101,9 +116,9 @@ func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (
 		},
 	}
 	var best []float64
-	var ends []Local // Below is minus the log density until the highest is known
+	var ends []chains.Local // Below is minus the log density until the highest is known
 	value := math.Inf(1)
-	for _, x := range starts(p.Model) {
+	for _, x := range starts(p.Params) {
 		res, err := optimize.Minimize(prob, x, &optimize.Settings{GradientThreshold: 1e-5 * math.Sqrt(float64(len(p.Y))), MajorIterations: 200}, &optimize.BFGS{})
 		if ctx.Err() != nil {
 			return nil, nil, ctx.Err()
@@ -117,7 +132,7 @@ func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (
 			best, value = res.X, res.F
 		}
 		if res.Status == optimize.GradientThreshold {
-			ends = append(ends, Local{res.X, res.F})
+			ends = append(ends, chains.Local{Psi: res.X, Below: res.F})
 		}
 	}
 	if best == nil {
@@ -132,17 +147,17 @@ func Dense(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (
 }
 
 // others returns the ends of searches that are maxima of their own.
-func others(highest *Point, value float64, ends []Local) []Local {
-	var out []Local
-	slices.SortStableFunc(ends, func(a, b Local) int { return cmp.Compare(a.Below, b.Below) })
+func others(highest *Point, value float64, ends []chains.Local) []chains.Local {
+	var out []chains.Local
+	slices.SortStableFunc(ends, func(a, b chains.Local) int { return cmp.Compare(a.Below, b.Below) })
 	for _, e := range ends {
 		distinct := func(psi []float64) bool {
 			diff := mat.NewVecDense(len(psi), nil)
 			diff.SubVec(mat.NewVecDense(len(psi), e.Psi), mat.NewVecDense(len(psi), psi))
 			return mat.Inner(diff, highest.Info, diff) > apart*apart
 		}
-		if distinct(highest.Psi) && !slices.ContainsFunc(out, func(o Local) bool { return !distinct(o.Psi) }) {
-			out = append(out, Local{e.Psi, e.Below - value})
+		if distinct(highest.Psi) && !slices.ContainsFunc(out, func(o chains.Local) bool { return !distinct(o.Psi) }) {
+			out = append(out, chains.Local{Psi: e.Psi, Below: e.Below - value})
 		}
 	}
 	return out

@@ -10,9 +10,10 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
@@ -27,12 +28,48 @@ func problem(t *testing.T, n, d int, ard bool) *posterior.Problem {
 	for i := range y {
 		y[i] = math.Sin(1.5*x[i*d]) + 0.3*r.NormFloat64()
 	}
-	prior, err := posterior.ParsePrior("gamma(1,1)", posterior.Variance)
+	prior, err := param.ParsePrior("gamma(1,1)", param.Variance)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return posterior.NewProblem(kernel.Model{Family: kernel.RBF, Dim: d, ARD: ard},
-		posterior.Priors{Sigma: prior, Tau: prior, Lambda: prior}, cmvp.NewInputs(n, d, x), y)
+	m := posterior.NewModel(kernel.Single(kernel.RBF, d, ard), likelihood.Gaussian{}, func(param.Param) param.Prior { return prior })
+	return posterior.NewProblem(m, kernel.NewInputs(n, d, x), y)
+}
+
+// Starts know parameters by their roles: terms share a variance of one, and the
+// inputs of a term a squared distance.
+func TestStartsByRole(t *testing.T) {
+	for _, x := range []struct {
+		c    *kernel.Covariance
+		want []float64
+	}{
+		{kernel.Single(kernel.RBF, 4, false), []float64{1, 0.125, 0.1}},
+		{kernel.Single(kernel.RBF, 2, true), []float64{1, 0.25, 0.25, 0.1}},
+	} {
+		m := posterior.NewModel(x.c, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
+		for i, psi := range starts(m.Params)[0] {
+			if math.Abs(math.Exp(psi)-x.want[i]) > 1e-15 {
+				t.Errorf("%v: %s starts at %v, want %v", x.c, m.Params[i].Name(), math.Exp(psi), x.want[i])
+			}
+		}
+	}
+	a := param.Param{Term: "trend", Symbol: "sigma", Role: param.Variance}
+	b := param.Param{Term: "short", Symbol: "sigma", Role: param.Variance}
+	rate := func(term, index string) param.Param {
+		return param.Param{Term: term, Symbol: "tau", Index: index, Role: param.Rate}
+	}
+	c, err := kernel.New(3, kernel.Term{Variance: a, Leaves: []kernel.Leaf{&kernel.Stationary{Family: kernel.RBF, Inputs: []int{0}, Rates: []param.Param{rate("trend", "")}}}},
+		kernel.Term{Variance: b, Leaves: []kernel.Leaf{&kernel.Stationary{Family: kernel.RBF, Inputs: []int{1, 2}, Rates: []param.Param{rate("short", "y"), rate("short", "z")}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := posterior.NewModel(c, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
+	want := map[string]float64{"trend.sigma": 0.5, "trend.tau": 0.5, "short.sigma": 0.5, "short.tau[y]": 0.25, "short.tau[z]": 0.25, "lambda": 0.1}
+	for i, psi := range starts(m.Params)[0] {
+		if name := m.Params[i].Name(); math.Abs(math.Exp(psi)-want[name]) > 1e-15 {
+			t.Errorf("%s starts at %v, want %v", name, math.Exp(psi), want[name])
+		}
+	}
 }
 
 func TestDense(t *testing.T) {
@@ -46,12 +83,12 @@ func TestDense(t *testing.T) {
 		if _, dec, ok := newton(pt.Info, g); !ok || dec > 1e-6 {
 			t.Errorf("ard=%v: gᵀH⁻¹g = %v at the mode", ard, dec)
 		}
-		theta := p.Model.Params(pt.Psi)
-		if sd := math.Sqrt(theta.Lambda); sd < 0.25 || sd > 0.36 {
+		theta, noise := p.At(pt.Psi)
+		if sd := math.Sqrt(noise[0]); sd < 0.25 || sd > 0.36 {
 			t.Errorf("ard=%v: noise sd %v, the data have 0.3", ard, sd)
 		}
-		if ard && theta.Tau[1] > 0.2*theta.Tau[0] {
-			t.Errorf("τ = %v, but the second input does not matter", theta.Tau)
+		if tau := theta[1:]; ard && tau[1] > 0.2*tau[0] {
+			t.Errorf("τ = %v, but the second input does not matter", tau)
 		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -65,7 +102,7 @@ func TestDense(t *testing.T) {
 // one (Rasmussen and Williams 2006, figure 5.5): both modes are reported. Many
 // points of one scale have one.
 func TestOtherModes(t *testing.T) {
-	prior, err := posterior.ParsePrior("gamma(1,1)", posterior.Variance)
+	prior, err := param.ParsePrior("gamma(1,1)", param.Variance)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +113,8 @@ func TestOtherModes(t *testing.T) {
 		x[i] = 3.4*(u+0.4*math.Sin(7*u))/n - 1.7
 		y[i] = math.Sin(1.2*x[i]) + 0.4*math.Sin(10*x[i]+0.3) + 0.05*math.Sin(1000*u)
 	}
-	p := posterior.NewProblem(kernel.Model{Family: kernel.RBF, Dim: 1}, posterior.Priors{Sigma: prior, Tau: prior, Lambda: prior}, cmvp.NewInputs(n, 1, x), y)
+	m := posterior.NewModel(kernel.Single(kernel.RBF, 1, false), likelihood.Gaussian{}, func(param.Param) param.Prior { return prior })
+	p := posterior.NewProblem(m, kernel.NewInputs(n, 1, x), y)
 	best, others, err := Dense(context.Background(), p, parallel.NewBudget(1))
 	if err != nil || len(others) == 0 {
 		t.Fatalf("modes besides %v: %v, %v", best.Psi, others, err)

@@ -7,7 +7,6 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
@@ -29,7 +28,7 @@ type Smooth interface {
 type Auxiliary struct {
 	problem *Problem
 	op      Operator
-	pre     func(kernel.Params) (Smooth, error)
+	pre     func(context.Context) (Smooth, error)
 	opt     solve.Options
 
 	x      []float64 // the auxiliary variable
@@ -43,9 +42,10 @@ type point struct {
 	base float64 // the log density without its last term
 }
 
-// NewAuxiliary returns the joint density with P_θ from pre. opt is how to solve;
-// its preconditioner is ignored.
-func NewAuxiliary(p *Problem, op Operator, pre func(kernel.Params) (Smooth, error), opt solve.Options) *Auxiliary {
+// NewAuxiliary returns the joint density with P_θ from pre, which is to build it
+// for the operator as that stands. opt is how to solve; its preconditioner is
+// ignored.
+func NewAuxiliary(p *Problem, op Operator, pre func(context.Context) (Smooth, error), opt solve.Options) *Auxiliary {
 	return &Auxiliary{problem: p, op: op, pre: pre, opt: opt}
 }
 
@@ -59,13 +59,14 @@ func (a *Auxiliary) Refresh(ctx context.Context, psi, w []float64) (float64, sol
 	a.x = make([]float64, len(w))
 	x := [][]float64{a.x}
 	r, err := solve.New(a.op, a.opt).InvSqrt(ctx, x, [][]float64{w}, pt.pre)
-	rep = merge(rep, r)
+	rep.Add(r)
 	if err != nil {
 		return 0, rep, err
 	}
 	pt.pre.MulRootTrans(x, x)
 	value, r, err := a.LogDensity(ctx, psi)
-	return value, merge(rep, r), err
+	rep.Add(r)
+	return value, rep, err
 }
 
 // LogDensity returns the log density of ψ and the last x that was drawn, up to
@@ -75,7 +76,7 @@ func (a *Auxiliary) LogDensity(ctx context.Context, psi []float64) (float64, sol
 	if err != nil || pt.pre == nil {
 		return math.Inf(-1), rep, err
 	}
-	v, kv := newColumns(len(a.x), 1), newColumns(len(a.x), 1)
+	v, kv := solve.Columns(len(a.x), 1), solve.Columns(len(a.x), 1)
 	pt.pre.SolveRootTrans(v, [][]float64{a.x})
 	rep.Products++
 	if err := a.op.Mul(ctx, kv, v); err != nil {
@@ -91,8 +92,7 @@ func (a *Auxiliary) LogDensity(ctx context.Context, psi []float64) (float64, sol
 // at returns the point of ψ and sets the operator's θ to it.
 func (a *Auxiliary) at(ctx context.Context, psi []float64) (*point, solve.Report, error) {
 	var rep solve.Report
-	theta := a.problem.Model.Params(psi)
-	a.op.Set(theta)
+	a.op.Set(a.problem.At(psi))
 	for i, p := range a.points {
 		if slices.Equal(p.psi, psi) {
 			a.points = append(slices.Delete(a.points, i, i+1), p) // the last to be forgotten
@@ -104,14 +104,14 @@ func (a *Auxiliary) at(ctx context.Context, psi []float64) (*point, solve.Report
 	if math.IsNaN(prior) || math.IsInf(prior, 0) {
 		return pt, rep, nil
 	}
-	pre, err := a.pre(theta)
+	pre, err := a.pre(ctx)
 	if err != nil { // numerically singular, as the oracle would find K to be
 		return pt, rep, ctx.Err()
 	}
 	opt := a.opt
 	opt.Precond = pre
-	x, kx := newColumns(len(a.problem.Y), 1), newColumns(len(a.problem.Y), 1)
-	y := a.problem.Y
+	y := a.problem.Targets()
+	x, kx := solve.Columns(len(y), 1), solve.Columns(len(y), 1)
 	if rep, err = solve.New(a.op, opt).Solve(ctx, x, [][]float64{y}); err != nil {
 		return nil, rep, err
 	}

@@ -19,15 +19,14 @@ import (
 func testAuxiliary(t *testing.T, p *Problem, rank int) *Auxiliary {
 	t.Helper()
 	budget := parallel.NewBudget(2)
-	op := cmvp.New(p.Inputs, p.Model.Family, budget)
-	op.Set(p.Model.Params(testPsi(p.Model)))
-	rows, err := precond.Pivots(op, rank, random.Key{Seed: 1})
+	op := cmvp.New(p.Inputs, p.Covariance, budget)
+	op.Set(p.At(testPsi(p.Model)))
+	rows, err := precond.Pivots(t.Context(), op, rank, random.Key{Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewAuxiliary(p, op, func(theta kernel.Params) (Smooth, error) {
-		op.Set(theta)
-		return precond.OnRows(op, rows)
+	return NewAuxiliary(p, op, func(ctx context.Context) (Smooth, error) {
+		return precond.OnRows(ctx, op, rows)
 	}, solve.Options{Tolerance: 1e-10, Budget: budget})
 }
 
@@ -38,8 +37,17 @@ func testAuxiliary(t *testing.T, p *Problem, rank int) *Auxiliary {
 func TestAuxiliaryMarginalIsThePosterior(t *testing.T) {
 	const n, rank = 50, 12
 	ctx := context.Background()
+	var problems []*Problem
 	for _, f := range kernel.Families() {
-		p := testProblem(t, f, n, 2, true)
+		problems = append(problems, testProblem(t, f, n, 2, true))
+	}
+	sum, err := kernel.Parse("a*rbf(1:u)*matern32(2:v)+b*matern12(1-2:w)", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems = append(problems, NewProblem(testModel(t, sum), problems[0].Inputs, problems[0].Y))
+	for _, p := range problems {
+		f := p.Covariance
 		a := testAuxiliary(t, p, rank)
 		oracle := NewDense(p, parallel.NewBudget(1))
 		w := make([]float64, n)
@@ -62,12 +70,12 @@ func TestAuxiliaryMarginalIsThePosterior(t *testing.T) {
 				t.Errorf("%v: log density %v at the x that was drawn, want %v", f, got, want)
 			}
 
-			m, cols := mat.NewDense(n, n, nil), newColumns(n, n)
+			m, cols := mat.NewDense(n, n, nil), solve.Columns(n, n)
 			for c := range cols {
 				cols[c][c] = 1
 			}
 			pt.pre.SolveRootTrans(cols, cols)
-			kcols := newColumns(n, n)
+			kcols := solve.Columns(n, n)
 			if err := a.op.Mul(ctx, kcols, cols); err != nil {
 				t.Fatal(err)
 			}

@@ -27,7 +27,8 @@ func NewDense(p *Problem, budget *parallel.Budget) *Dense {
 // definite to rounding, or not finite.
 func (d *Dense) factorize(psi []float64) bool {
 	p := d.problem
-	theta := p.Model.Params(psi)
+	theta, noise := p.At(psi)
+	k := p.Covariance.At(theta)
 	n := len(p.Y)
 	raw := d.k.RawSymmetric()
 	d.budget.Chunks(n, 16, func(_, lo, hi int) {
@@ -35,9 +36,9 @@ func (d *Dense) factorize(psi []float64) bool {
 			row := raw.Data[i*raw.Stride:]
 			xi := p.Inputs.Row(i)
 			for j := i; j < n; j++ {
-				row[j] = theta.Sigma * p.Model.Family.Value(theta.Dist(xi, p.Inputs.Row(j)))
+				row[j] = k.Value(xi, p.Inputs.Row(j))
 			}
-			row[i] += theta.Lambda
+			row[i] += element(noise, i)
 		}
 	})
 	return d.chol.Factorize(d.k)
@@ -51,7 +52,7 @@ func (d *Dense) LogDensity(psi []float64) float64 {
 		return math.Inf(-1)
 	}
 	n := len(d.problem.Y)
-	y := mat.NewVecDense(n, d.problem.Y)
+	y := mat.NewVecDense(n, d.problem.Targets())
 	a := mat.NewVecDense(n, nil)
 	_ = d.chol.SolveVecTo(a, y) // only warns of ill-conditioning
 	v := prior - 0.5*mat.Dot(y, a) - 0.5*d.chol.LogDet() - 0.5*float64(n)*math.Log(2*math.Pi)
@@ -71,11 +72,11 @@ func (d *Dense) Gradient(psi []float64) ([]float64, bool) {
 	p := d.problem
 	n := len(p.Y)
 	a := mat.NewVecDense(n, nil)
-	_ = d.chol.SolveVecTo(a, mat.NewVecDense(n, p.Y))
+	_ = d.chol.SolveVecTo(a, mat.NewVecDense(n, p.Targets()))
 	var inv mat.SymDense
 	_ = d.chol.InverseTo(&inv)
-	theta := p.Model.Params(psi)
-	last := len(psi) - 1
+	k, noise := p.Function(psi), p.noiseGradient(psi)
+	own := len(psi) - len(noise) // where the likelihood's parameters begin
 
 	const rows = 16
 	parts := make([][]float64, (n+rows-1)/rows)
@@ -86,23 +87,13 @@ func (d *Dense) Gradient(psi []float64) ([]float64, bool) {
 			for j := i; j < n; j++ {
 				w := 0.5 * (a.AtVec(i)*a.AtVec(j) - inv.At(i, j))
 				if j == i {
-					g[0] += w * theta.Sigma
-					g[last] += w * theta.Lambda
-					continue
+					for q, dn := range noise {
+						g[own+q] += w * element(dn, i)
+					}
+				} else {
+					w *= 2
 				}
-				w *= 2 * theta.Sigma
-				xj := p.Inputs.Row(j)
-				u := theta.Dist(xi, xj)
-				g[0] += w * p.Model.Family.Value(u)
-				w *= p.Model.Family.Deriv(u)
-				if !p.Model.ARD {
-					g[1] += w * u
-					continue
-				}
-				for k := range xi {
-					dk := xi[k] - xj[k]
-					g[1+k] += w * theta.Tau[k] * dk * dk
-				}
+				k.AddGradient(g, w, xi, p.Inputs.Row(j))
 			}
 		}
 		parts[c] = g

@@ -9,7 +9,6 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -18,7 +17,8 @@ import (
 // (cmvp.Operator documents them).
 type Operator interface {
 	solve.Operator
-	Set(p kernel.Params)
+	// Set changes θ and the variances of the noise, one for all rows or one for each.
+	Set(theta, noise []float64)
 	Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error)
 }
 
@@ -147,8 +147,7 @@ func (e *Estimator) Reset() { e.warm = nil }
 // which makes the forms dearer with many τ. The only error is that of ctx.
 func (e *Estimator) Gradient(ctx context.Context, psi []float64, key random.Key, probes int, spread bool) (*Gradient, error) {
 	began := time.Now()
-	theta := e.problem.Model.Params(psi)
-	e.op.Set(theta)
+	e.op.Set(e.problem.At(psi))
 	probeKey := key
 	probeKey.Iter -= key.Iter % e.redraw
 
@@ -156,51 +155,84 @@ func (e *Estimator) Gradient(ctx context.Context, psi []float64, key random.Key,
 	if err != nil {
 		return nil, err
 	}
-	g := &Gradient{Probes: probes, Report: pr.report}
-
-	// The pairs (u,v) of the forms, y's replicates first.
-	var u, v [][]float64
-	replicates, err := e.solve(ctx, pr, key, probeKey, &u, &v, g)
+	ps, err := e.solve(ctx, pr, key, probeKey)
 	if err != nil {
 		return nil, err
 	}
-	group := make([]int, len(u))
-	groups := replicates + 1
+	groups := ps.replicates + 1
 	if spread {
-		groups = len(u)
+		groups = len(ps.u)
 	}
-	for c := range group {
-		group[c] = min(c, groups-1)
-	}
-	forms, err := e.op.Forms(ctx, u, v, group, groups)
+	forms, err := e.forms(ctx, psi, ps, groups)
 	if err != nil {
 		return nil, err
 	}
-	for c := range u { // ∂K/∂log λ = λI
-		d := theta.Lambda * floats.Dot(u[c], v[c])
-		if f := forms[group[c]]; len(f) < len(psi) {
-			forms[group[c]] = append(f, d)
-		} else {
-			f[len(f)-1] += d
-		}
-	}
 
+	g := &Gradient{Probes: probes, Report: ps.report}
 	_, g.Value = e.problem.LogPrior(psi)
-	for r := range replicates {
-		floats.AddScaled(g.Value, 0.5/float64(replicates), forms[r])
+	for _, f := range forms[:ps.replicates] {
+		floats.AddScaled(g.Value, 0.5/float64(ps.replicates), f)
 	}
-	for _, f := range forms[replicates:] {
+	for _, f := range forms[ps.replicates:] {
 		floats.AddScaled(g.Value, -0.5/float64(probes), f)
 	}
 	if spread {
-		g.ProbeCov = covariance(forms[replicates:], 0.5)
-		if replicates > 1 {
-			g.SolverCov = covariance(forms[:replicates], 0.5)
-			g.SolverCov.ScaleSym(1/float64(replicates), g.SolverCov)
+		g.ProbeCov = covariance(forms[ps.replicates:], 0.5)
+		if ps.replicates > 1 {
+			g.SolverCov = covariance(forms[:ps.replicates], 0.5)
+			g.SolverCov.ScaleSym(1/float64(ps.replicates), g.SolverCov)
 		}
 	}
 	g.Seconds = time.Since(began).Seconds()
 	return g, nil
+}
+
+// pairs are the pairs (u,v) whose forms make a gradient: replicates of the
+// quadratic term, then one for each probe.
+type pairs struct {
+	u, v       [][]float64
+	replicates int
+	report     solve.Report
+}
+
+func (p *pairs) add(u, v []float64) { p.u, p.v = append(p.u, u), append(p.v, v) }
+
+// forms returns Σ uᵀ(∂K/∂ψ)v for all parameters and each group of pairs: as many
+// pairs alone as there are groups but one, the last group being the rest.
+func (e *Estimator) forms(ctx context.Context, psi []float64, ps *pairs, groups int) ([][]float64, error) {
+	group := make([]int, len(ps.u))
+	for c := range group {
+		group[c] = min(c, groups-1)
+	}
+	ofK, err := e.op.Forms(ctx, ps.u, ps.v, group, groups)
+	if err != nil {
+		return nil, err
+	}
+	noise := e.problem.noiseGradient(psi)
+	own := len(psi) - len(noise) // where the likelihood's parameters begin
+	all := solve.Columns(len(psi), groups)
+	for g, f := range ofK {
+		copy(all[g], f)
+	}
+	for c, u := range ps.u {
+		for q, d := range noise {
+			all[group[c]][own+q] += diagonalForm(u, d, ps.v[c])
+		}
+	}
+	return all, nil
+}
+
+// diagonalForm returns Σ_i u_i d_i v_i for a diagonal that is one number for all
+// rows, or one for each.
+func diagonalForm(u, d, v []float64) float64 {
+	if len(d) == 1 {
+		return d[0] * floats.Dot(u, v)
+	}
+	var sum float64
+	for i, x := range d {
+		sum += u[i] * x * v[i]
+	}
+	return sum
 }
 
 // probeSet are the probes of a gradient: right-hand sides b with partners v,
@@ -212,18 +244,18 @@ type probeSet struct {
 
 func (e *Estimator) draw(ctx context.Context, key random.Key, probes int) (*probeSet, error) {
 	n := e.op.Len()
-	w := newColumns(n, probes)
+	w := solve.Columns(n, probes)
 	for j := range w {
 		e.fill(key, j, w[j])
 	}
 	switch e.kind {
 	case Whitened:
-		pr := &probeSet{b: newColumns(n, probes), v: newColumns(n, probes)}
+		pr := &probeSet{b: solve.Columns(n, probes), v: solve.Columns(n, probes)}
 		e.factor.MulRoot(pr.b, w)
 		e.factor.SolveRootTrans(pr.v, w)
 		return pr, nil
 	case Pathwise:
-		pr := &probeSet{u: newColumns(n, probes)}
+		pr := &probeSet{u: solve.Columns(n, probes)}
 		var root solve.Root
 		if e.factor != nil {
 			root = e.factor
@@ -235,11 +267,10 @@ func (e *Estimator) draw(ctx context.Context, key random.Key, probes int) (*prob
 	return &probeSet{b: w, v: w}, nil
 }
 
-// solve fills the pairs of the forms and returns the number of replicates of
-// the quadratic term.
-func (e *Estimator) solve(ctx context.Context, pr *probeSet, key, probeKey random.Key, u, v *[][]float64, g *Gradient) (int, error) {
+// solve returns the pairs of the forms.
+func (e *Estimator) solve(ctx context.Context, pr *probeSet, key, probeKey random.Key) (*pairs, error) {
 	n := e.op.Len()
-	b := append([][]float64{e.problem.Y}, pr.b...)
+	b := append([][]float64{e.problem.Targets()}, pr.b...)
 	if e.warm != nil && e.warmKey != probeKey { // y's solution still helps
 		for _, x := range e.warm[1:] {
 			clear(x)
@@ -247,67 +278,63 @@ func (e *Estimator) solve(ctx context.Context, pr *probeSet, key, probeKey rando
 	}
 	fresh := len(e.warm) != len(b)
 	if fresh {
-		e.warm = newColumns(n, len(b))
+		e.warm = solve.Columns(n, len(b))
 	}
 	e.warmKey = probeKey
 
-	if e.early == nil {
+	ps := &pairs{replicates: 1, report: pr.report}
+	if e.early != nil {
+		if err := e.estimate(ctx, ps, pr, b, key, fresh); err != nil {
+			return nil, err
+		}
+	} else {
 		rep, err := e.solver.Solve(ctx, e.warm, b)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		g.Report = merge(rep, pr.report)
-		*u = append(*u, e.warm[0])
-		*v = append(*v, e.warm[0])
-		*u = append(append(*u, e.warm[1:]...), pr.u...)
-		*v = append(append(*v, pr.v...), pr.u...)
-		return 1, nil
+		ps.report.Add(rep)
+		ps.add(e.warm[0], e.warm[0])
+		for c, v := range pr.v {
+			ps.add(e.warm[1+c], v)
+		}
 	}
+	for _, u := range pr.u {
+		ps.add(u, u)
+	}
+	return ps, nil
+}
 
+// estimate adds the pairs of solves that stop early.
+func (e *Estimator) estimate(ctx context.Context, ps *pairs, pr *probeSet, b [][]float64, key random.Key, fresh bool) error {
 	if fresh { // y is solved for once to the tolerance: its early-stopped solutions then follow
 		rep, err := e.solver.Solve(ctx, e.warm[:1], b[:1])
 		if err != nil {
-			return 0, err
+			return err
 		}
-		g.Report = merge(g.Report, rep)
+		ps.report.Add(rep)
 	}
-	reps := e.early.Replicates
+	ps.replicates = e.early.Replicates
 	est, rep, err := e.solver.Estimate(ctx, e.warm, b, solve.Early{
 		Q: e.early.Q, Law: e.early.Law,
 		Streams: func(c int) int {
 			if c == 0 {
-				return 2 * reps // a quadratic form needs two
+				return 2 * ps.replicates // a quadratic form needs two
 			}
 			return 1
 		},
-		Rand: func(c, s int) *rand.Rand { return key.Stream(random.Stopping, c*2*reps+s) },
+		Rand: func(c, s int) *rand.Rand { return key.Stream(random.Stopping, c*2*ps.replicates+s) },
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	g.Report = merge(rep, g.Report)
-	for r := range reps {
-		*u = append(*u, est[0][2*r])
-		*v = append(*v, est[0][2*r+1])
+	ps.report.Add(rep)
+	for r := range ps.replicates {
+		ps.add(est[0][2*r], est[0][2*r+1])
 	}
-	for c := range pr.b {
-		*u = append(*u, est[1+c][0])
-		*v = append(*v, pr.v[c])
+	for c, v := range pr.v {
+		ps.add(est[1+c][0], v)
 	}
-	*u = append(*u, pr.u...)
-	*v = append(*v, pr.u...)
-	return reps, nil
-}
-
-// merge adds the report of the pathwise probes to that of the solves.
-func merge(a, b solve.Report) solve.Report {
-	a.Iterations = append(a.Iterations, b.Iterations...)
-	a.Residuals = append(a.Residuals, b.Residuals...)
-	a.Products += b.Products
-	a.Singles += b.Singles
-	a.Replacements += b.Replacements
-	a.Unconverged += b.Unconverged
-	return a
+	return nil
 }
 
 // covariance returns the sample covariance of scale·x, rows being samples, nil
@@ -328,12 +355,4 @@ func covariance(x [][]float64, scale float64) *mat.SymDense {
 		cov.SymRankOne(cov, scale*scale/float64(len(x)-1), d)
 	}
 	return cov
-}
-
-func newColumns(n, s int) [][]float64 {
-	cols := make([][]float64, s)
-	for c := range cols {
-		cols[c] = make([]float64, n)
-	}
-	return cols
 }

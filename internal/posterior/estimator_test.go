@@ -20,9 +20,9 @@ import (
 // newTestEstimator returns an estimator whose preconditioner was made at θ(ψ).
 func newTestEstimator(t testing.TB, p *Problem, psi []float64, kind ProbeKind, early *Early, redraw int) *Estimator {
 	t.Helper()
-	op := cmvp.New(p.Inputs, p.Model.Family, parallel.NewBudget(2))
-	op.Set(p.Model.Params(psi))
-	pre, err := precond.Build("rpcholesky", op, len(p.Y)/4, random.Key{Seed: 1})
+	op := cmvp.New(p.Inputs, p.Covariance, parallel.NewBudget(2))
+	op.Set(p.At(psi))
+	pre, err := precond.Build(t.Context(), "rpcholesky", op, len(p.Y)/4, random.Key{Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,8 @@ func TestProbesReachTheFisherInformation(t *testing.T) {
 	const n = 50
 	p := testProblem(t, kernel.RBF, n, 2, false)
 	psi := testPsi(p.Model)
-	theta := p.Model.Params(psi)
+	theta, noise := p.At(psi)
+	f := p.Function(psi)
 	k := mat.NewSymDense(n, nil)
 	d := make([]*mat.Dense, 3)
 	for i := range d {
@@ -166,13 +167,12 @@ func TestProbesReachTheFisherInformation(t *testing.T) {
 	}
 	for i := range n {
 		for j := range n {
-			u := theta.Dist(p.Inputs.Row(i), p.Inputs.Row(j))
-			kf := theta.Sigma * math.Exp(-u)
+			kf := f.Value(p.Inputs.Row(i), p.Inputs.Row(j))
 			d[0].Set(i, j, kf)
-			d[1].Set(i, j, -kf*u)
+			d[1].Set(i, j, kf*math.Log(kf/theta[0])) // −k·u
 			if i == j {
-				d[2].Set(i, j, theta.Lambda)
-				kf += theta.Lambda
+				d[2].Set(i, j, noise[0])
+				kf += noise[0]
 			}
 			if j >= i {
 				k.SetSym(i, j, kf)
@@ -189,9 +189,9 @@ func TestProbesReachTheFisherInformation(t *testing.T) {
 	}
 	const probes = 3000
 	for name, kind := range map[string]ProbeKind{"pathwise": Pathwise, "whitened": Whitened} {
-		op := cmvp.New(p.Inputs, kernel.RBF, parallel.NewBudget(2))
-		op.Set(theta)
-		pre, err := precond.Build("cholesky", op, n, random.Key{})
+		op := cmvp.New(p.Inputs, p.Covariance, parallel.NewBudget(2))
+		op.Set(theta, noise)
+		pre, err := precond.Build(t.Context(), "cholesky", op, n, random.Key{})
 		if err != nil {
 			t.Fatal(err)
 		}

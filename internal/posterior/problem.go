@@ -3,53 +3,115 @@ package posterior
 import (
 	"fmt"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
+	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
-// Problem is a regression whose covariance parameters are to be inferred.
-type Problem struct {
-	Model  kernel.Model
-	Priors Priors
-	Inputs *cmvp.Inputs // n×d, standardised if the spec says so
-	Y      []float64    // n targets
+// Model says what is to be inferred, whatever the data: the parameters ψ of a
+// covariance and of a likelihood, and their priors.
+type Model struct {
+	Covariance *kernel.Covariance
+	Likelihood likelihood.Likelihood
+	// Params are the covariance's parameters, then the likelihood's, with their
+	// priors: the order of ψ.
+	Params param.List
 }
 
-// Priors are the priors of σ, of every τ, and of λ.
-type Priors struct{ Sigma, Tau, Lambda Prior }
-
-// NewProblem checks that the sizes agree; it panics if they do not.
-func NewProblem(m kernel.Model, priors Priors, in *cmvp.Inputs, y []float64) *Problem {
-	if in.Len() != len(y) || in.Dim() != m.Dim {
-		panic(fmt.Sprintf("posterior: %d×%d inputs, %d targets, a model of dimension %d", in.Len(), in.Dim(), len(y), m.Dim))
+// NewModel returns a model whose parameters have the priors that prior returns.
+func NewModel(c *kernel.Covariance, l likelihood.Likelihood, prior func(param.Param) param.Prior) Model {
+	m := Model{Covariance: c, Likelihood: l}
+	for _, list := range []param.List{c.Params(), l.Params()} {
+		for _, p := range list {
+			p.Prior = prior(p)
+			m.Params = append(m.Params, p)
+		}
 	}
-	return &Problem{Model: m, Priors: priors, Inputs: in, Y: y}
+	return m
+}
+
+// Names returns the parameters' names in the order of ψ.
+func (m *Model) Names() []string { return m.Params.Names() }
+
+// NumParams returns the length of ψ.
+func (m *Model) NumParams() int { return len(m.Params) }
+
+// Natural returns θ at ψ: the covariance's parameters, and the likelihood's.
+func (m *Model) Natural(psi []float64) (covariance, likelihood []float64) {
+	theta, p := m.Params.Natural(psi), len(m.Covariance.Params())
+	return theta[:p:p], theta[p:]
+}
+
+// Function returns the covariance function at ψ.
+func (m *Model) Function(psi []float64) *kernel.Function {
+	theta, _ := m.Natural(psi)
+	return m.Covariance.At(theta)
+}
+
+// LogPrior returns the log prior density of ψ and its gradient.
+func (m *Model) LogPrior(psi []float64) (value float64, grad []float64) {
+	return m.Params.LogPrior(psi)
+}
+
+// Problem is a model with data. What is computed with is Gaussian, given the
+// state of the likelihood's augmentation: z = f + ε, ε ~ N(0, diag(noise)).
+type Problem struct {
+	Model
+	Inputs *kernel.Inputs // n×d, standardised if the specification says so
+	Y      []float64      // n targets
+	State  []float64      // of the likelihood's augmentation; nil if it has none
+}
+
+// NewProblem returns a problem without auxiliary state. It panics if sizes do not
+// agree, or if nothing makes the likelihood Gaussian.
+func NewProblem(m Model, in *kernel.Inputs, y []float64) *Problem {
+	if in.Len() != len(y) || in.Dim() != m.Covariance.Dim() {
+		panic(fmt.Sprintf("posterior: %d×%d inputs, %d targets, a covariance over %d inputs", in.Len(), in.Dim(), len(y), m.Covariance.Dim()))
+	}
+	if m.Likelihood.Augmentation() == nil {
+		panic(fmt.Sprintf("posterior: nothing makes the %s likelihood Gaussian", m.Likelihood.Name()))
+	}
+	return &Problem{Model: m, Inputs: in, Y: y}
 }
 
 // Subset returns the problem restricted to the given rows.
 func (p *Problem) Subset(rows []int) *Problem {
+	width := p.Likelihood.Augmentation().Width()
 	y := make([]float64, len(rows))
+	var state []float64
 	for i, r := range rows {
 		y[i] = p.Y[r]
+		state = append(state, p.State[r*width:(r+1)*width]...)
 	}
-	return NewProblem(p.Model, p.Priors, p.Inputs.Select(rows), y)
+	q := NewProblem(p.Model, p.Inputs.Select(rows), y)
+	q.State = state
+	return q
 }
 
-// LogPrior returns the log prior density of ψ and its gradient.
-func (p *Problem) LogPrior(psi []float64) (value float64, grad []float64) {
-	grad = make([]float64, len(psi))
-	last := len(psi) - 1
-	for i, x := range psi {
-		prior := p.Priors.Tau
-		switch i {
-		case 0:
-			prior = p.Priors.Sigma
-		case last:
-			prior = p.Priors.Lambda
-		}
-		v, g := prior.LogDensity(x)
-		value += v
-		grad[i] = g
+// Targets returns z, to read: y itself for Gaussian noise.
+func (p *Problem) Targets() []float64 {
+	return p.Likelihood.Augmentation().Targets(p.Y, p.State)
+}
+
+// At returns what K(ψ) is made of: the covariance's parameters, and the variances
+// of the noise, one number for all rows or one for each.
+func (p *Problem) At(psi []float64) (theta, noise []float64) {
+	theta, own := p.Natural(psi)
+	return theta, p.Likelihood.Augmentation().Noise(own, p.State)
+}
+
+// noiseGradient returns the derivatives of the noise at ψ, for each of the
+// likelihood's parameters.
+func (p *Problem) noiseGradient(psi []float64) [][]float64 {
+	_, own := p.Natural(psi)
+	return p.Likelihood.Augmentation().NoiseGradient(own, p.State)
+}
+
+// element returns that of a diagonal which is one number for all rows, or one for
+// each.
+func element(diagonal []float64, row int) float64 {
+	if len(diagonal) == 1 {
+		return diagonal[0]
 	}
-	return value, grad
+	return diagonal[row]
 }

@@ -1,11 +1,11 @@
 package precond
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -34,105 +34,111 @@ const (
 	// whitened probes are the less noisy for it, which is not counted.
 	trialSlack = 1.1
 	maxLadder  = 16 // times √n is the highest rank
-	// elementFlops is what an element of K costs beyond 3 for each input.
+	// elementFlops is what an element of K costs, for each leaf, beyond 3 for each
+	// input.
 	elementFlops = 20
 )
 
-// Choose finds the cheapest rank of a kind built at the θ of op for solves with
-// k, which is K at a θ near by, wherever it is computed, or, if the kind is "auto", the cheapest kind too: of RPCholesky, which is quick to
-// build, the truncated SVD, which needs the fewest iterations for its rank where
-// length-scales are long, and PITC, which wins where they are short. All
-// candidates solve one system together to a residual of trialTolerance, sharing
-// products. They are returned with the chosen one first.
-//
-// k should be as far from op as solves will be: a P that is K itself at θ needs
-// no iterations there, and not fewer than a lesser one elsewhere.
-func Choose(ctx context.Context, kind string, op *cmvp.Operator, k solve.Operator, w Work, key random.Key) ([]Trial, error) {
-	var pre []solve.Preconditioner
-	var trials []Trial
-	add := func(kind string, ranks []int) error {
-		if Nested(kind) {
-			p, err := Build(kind, op, slices.Max(ranks), key)
-			if err != nil {
-				return err
-			}
-			for _, r := range ranks {
-				if r >= p.Rank() {
-					pre, trials = append(pre, p), append(trials, Trial{Kind: kind, Rank: p.Rank()})
-					break
-				}
-				pre, trials = append(pre, p.First(r)), append(trials, Trial{Kind: kind, Rank: r})
-			}
-			return nil
-		}
+// candidates are the preconditioners that are compared, with their trials.
+type candidates struct {
+	pre    []solve.Preconditioner
+	trials []Trial
+}
+
+// add builds those of a kind for the given ranks.
+func (c *candidates) add(ctx context.Context, kind string, k Covariance, ranks []int, key random.Key) error {
+	put := func(p solve.Preconditioner, rank int) {
+		c.pre, c.trials = append(c.pre, p), append(c.trials, Trial{Kind: kind, Rank: rank})
+	}
+	if !Nested(kind) {
 		for _, r := range ranks {
-			p, err := Build(kind, op, r, key)
+			p, err := Build(ctx, kind, k, r, key)
 			if err != nil {
 				return err
 			}
-			pre, trials = append(pre, p), append(trials, Trial{Kind: kind, Rank: r})
+			put(p, r)
 		}
 		return nil
 	}
-	n := op.Len()
-	var err error
+	p, err := Build(ctx, kind, k, slices.Max(ranks), key)
+	if err != nil {
+		return err
+	}
+	for _, r := range ranks {
+		if r >= p.Rank() {
+			put(p, p.Rank())
+			break
+		}
+		put(p.First(r), r)
+	}
+	return nil
+}
+
+// Choose finds the cheapest rank of a kind built for k as it stands, for solves at
+// a θ near by, or, if the kind is "auto", the cheapest kind too: of RPCholesky,
+// which is quick to build, the truncated SVD, which needs the fewest iterations for
+// its rank where length-scales are long, and PITC, which wins where they are short.
+// All candidates solve one system together to a residual of trialTolerance, sharing
+// products. They are returned with the chosen one first.
+//
+// near returns K at that θ, which may be k itself: it is called once all are built.
+// It should be as far away as solves will be: a P that is K itself at θ needs no
+// iterations there, and not fewer than a lesser one elsewhere.
+func Choose(ctx context.Context, kind string, k Covariance, near func() solve.Operator, w Work, key random.Key) ([]Trial, error) {
+	var c candidates
+	n := k.Len()
+	type climb struct {
+		kind string
+		most int
+	}
+	kinds := []climb{{kind, 4}}
 	switch {
 	case kind == "auto":
-		for _, c := range []struct {
-			kind string
-			most int
-		}{{"rpcholesky", maxLadder}, {"svd", maxLadder}, {"pitc", 2}} {
-			if err = add(c.kind, ladder(n, c.most)); err != nil {
-				return nil, err
-			}
-		}
+		kinds = []climb{{"rpcholesky", maxLadder}, {"svd", maxLadder}, {"pitc", 2}}
 	case Nested(kind):
-		err = add(kind, ladder(n, maxLadder))
-	default:
-		err = add(kind, ladder(n, 4))
+		kinds = []climb{{kind, maxLadder}}
 	}
-	if err != nil {
-		return nil, err
+	for _, x := range kinds {
+		if err := c.add(ctx, x.kind, k, ladder(n, x.most), key); err != nil {
+			return nil, err
+		}
 	}
 
 	b := make([]float64, n)
 	random.Rademacher(key.Stream(random.Calibration, 0), b)
-	x := columns(n, len(pre))
-	rep, err := solve.New(k, solve.Options{Tolerance: trialTolerance, MaxIter: trialIterations, PerColumn: pre, Budget: op.Budget()}).
-		Solve(ctx, x, slices.Repeat([][]float64{b}, len(pre)))
+	rep, err := solve.New(near(), solve.Options{Tolerance: trialTolerance, MaxIter: trialIterations, PerColumn: c.pre, Budget: k.Budget()}).
+		Solve(ctx, solve.Columns(n, len(c.pre)), slices.Repeat([][]float64{b}, len(c.pre)))
 	if err != nil {
 		return nil, err
 	}
-	for i := range trials {
-		t := &trials[i]
+	cov := k.Function().Covariance()
+	element := float64(len(cov.Leaves()) * (elementFlops + 3*cov.Dim()))
+	for i := range c.trials {
+		t := &c.trials[i]
 		rate := -math.Log(min(rep.Residuals[i], 0.999)) / float64(max(1, rep.Iterations[i]))
 		t.Iterations = math.Ceil(-math.Log(w.Tolerance) / rate)
-		t.Flops = t.flops(n, op.Inputs().Dim(), w)
+		t.Flops = t.flops(n, element, w)
 	}
-	best := slices.MinFunc(trials, func(a, b Trial) int { return compare(a.Flops, b.Flops) })
-	slices.SortStableFunc(trials, func(a, b Trial) int { return compare(a.Flops, b.Flops) })
+	return ordered(c.trials), nil
+}
+
+// ordered returns the trials by their work, but for the chosen one, the first.
+func ordered(trials []Trial) []Trial {
+	slices.SortStableFunc(trials, func(a, b Trial) int { return cmp.Compare(a.Flops, b.Flops) })
+	best := trials[0]
 	for i, t := range trials {
 		if t.Kind == best.Kind && t.Rank > trials[0].Rank && t.Flops <= trialSlack*best.Flops {
 			trials[0], trials[i] = trials[i], trials[0]
 		}
 	}
-	return trials, nil
+	return trials
 }
 
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
-// flops counts the work of building a candidate and of solving with it.
-func (t *Trial) flops(n, d int, w Work) float64 {
+// flops counts the work of building a candidate and of solving with it, element
+// being that of an element of K.
+func (t *Trial) flops(n int, element float64, w Work) float64 {
 	nf, m, s := float64(n), float64(t.Rank), float64(w.Columns)
-	product := nf*nf/2*(elementFlops+3*float64(d)) + 2*nf*nf*s
+	product := nf*nf/2*element + 2*nf*nf*s
 	build, apply := 2*nf*m*m+m*m*m, 4*nf*m*s+2*m*m*s
 	blocks := 2 * nf * m * s // two triangular solves
 	switch t.Kind {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 func trialsOf(t *testing.T, cores int, kind string, ell, lambda float64, w Work) []Trial {
 	t.Helper()
 	op := operator(800, 3, cores, kernel.RBF, ell, lambda)
-	trials, err := Choose(context.Background(), kind, op, op, w, random.Key{Seed: 1})
+	trials, err := Choose(context.Background(), kind, op, func() solve.Operator { return op }, w, random.Key{Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +54,12 @@ func TestChoose(t *testing.T) {
 // it takes near by.
 func TestChooseLooksNearBy(t *testing.T) {
 	op := operator(400, 2, 2, kernel.RBF, 2, 1e-2)
-	at, err := Choose(context.Background(), "rpcholesky", op, op, Work{Solves: 100, Columns: 5, Tolerance: 1e-6}, random.Key{Seed: 1})
+	at, err := Choose(context.Background(), "rpcholesky", op, func() solve.Operator { return op }, Work{Solves: 100, Columns: 5, Tolerance: 1e-6}, random.Key{Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	near := operator(400, 2, 2, kernel.RBF, 1.8, 1.1e-2)
-	from, err := Choose(context.Background(), "rpcholesky", op, near, Work{Solves: 100, Columns: 5, Tolerance: 1e-6}, random.Key{Seed: 1})
+	from, err := Choose(context.Background(), "rpcholesky", op, func() solve.Operator { return near }, Work{Solves: 100, Columns: 5, Tolerance: 1e-6}, random.Key{Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +75,12 @@ func TestChooseExtrapolates(t *testing.T) {
 		t.Skip("solves with every rank")
 	}
 	op := operator(800, 3, 2, kernel.Matern32, 1, 1e-2)
-	trials, err := Choose(context.Background(), "rpcholesky", op, op, w, random.Key{Seed: 1})
+	trials, err := Choose(context.Background(), "rpcholesky", op, func() solve.Operator { return op }, w, random.Key{Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, x := range trials {
-		p, err := Build(x.Kind, op, x.Rank, random.Key{Seed: 1})
+		p, err := Build(t.Context(), x.Kind, op, x.Rank, random.Key{Seed: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // Probes are made with F and F⁻ᵀ: two triangular systems of order m for each.
@@ -15,11 +16,11 @@ import (
 func BenchmarkRoots(b *testing.B) {
 	const rank, cols = 1000, 6
 	op := operator(4000, 8, 2, kernel.RBF, 1, 0.1)
-	low, err := Build("rpcholesky", op, rank, random.Key{})
+	low, err := Build(b.Context(), "rpcholesky", op, rank, random.Key{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	v, u := columns(op.Len(), cols), columns(op.Len(), cols)
+	v, u := solve.Columns(op.Len(), cols), solve.Columns(op.Len(), cols)
 	for c := range v {
 		random.Normal(random.Key{}.Stream(random.Probe, c), v[c])
 	}
@@ -29,7 +30,7 @@ func BenchmarkRoots(b *testing.B) {
 			low.SolveRootTrans(u, v)
 		}
 	})
-	w := columns(low.Rank(), cols)
+	w := solve.Columns(low.Rank(), cols)
 	b.Run("triangular", func(b *testing.B) {
 		for range b.N {
 			low.solveTri(low.c, blas.NoTrans, w)

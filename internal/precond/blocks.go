@@ -1,14 +1,15 @@
 package precond
 
 import (
+	"context"
 	"fmt"
 	"math"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // blocks is a block-diagonal B. A block is a set of rows, not a range of them:
@@ -32,13 +33,16 @@ func (t triangle) row(i int) (left []float64, diag float64) {
 }
 
 // newBlocks returns the blocks of K − L·Lᵀ, noise included.
-func newBlocks(op *cmvp.Operator, rows [][]int, cols [][]float64) (*blocks, error) {
-	b := &blocks{rows: rows, chol: make([]triangle, len(rows)), budget: op.Budget()}
-	noise := op.Noise()
+func newBlocks(ctx context.Context, k Covariance, rows [][]int, cols [][]float64) (*blocks, error) {
+	b := &blocks{rows: rows, chol: make([]triangle, len(rows)), budget: k.Budget()}
+	noise := k.Noise()
 	bad := make([]bool, len(rows))
 	b.budget.NewLoop(func(_, i int) {
+		if ctx.Err() != nil {
+			return
+		}
 		block := rows[i]
-		a := covariance(op, block)
+		a := covariance(k, block)
 		if len(cols) > 0 {
 			l := mat.NewDense(len(block), len(cols), nil)
 			for q, r := range block {
@@ -61,6 +65,9 @@ func newBlocks(op *cmvp.Operator, rows [][]int, cols [][]float64) (*blocks, erro
 		raw := t.RawTriangular()
 		b.chol[i] = triangle{raw.Data, raw.Stride}
 	}).Run(len(rows))
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	for i := range bad {
 		if bad[i] {
 			return nil, fmt.Errorf("the block of %d rows from row %d is numerically singular", len(rows[i]), rows[i][0])
@@ -70,12 +77,12 @@ func newBlocks(op *cmvp.Operator, rows [][]int, cols [][]float64) (*blocks, erro
 }
 
 // covariance returns K_f between some rows.
-func covariance(op *cmvp.Operator, rows []int) *mat.SymDense {
-	in, f, p := op.Inputs(), op.Family(), op.Params()
+func covariance(k Covariance, rows []int) *mat.SymDense {
+	in, f := k.Inputs(), k.Function()
 	a := mat.NewSymDense(len(rows), nil)
 	for i, r := range rows {
 		for j := i; j < len(rows); j++ {
-			a.SetSym(i, j, p.Sigma*f.Value(p.Dist(in.Row(r), in.Row(rows[j]))))
+			a.SetSym(i, j, f.Value(in.Row(r), in.Row(rows[j])))
 		}
 	}
 	return a
@@ -131,7 +138,7 @@ func (b *blocks) solveTrans(dst, v [][]float64) {
 func (b *blocks) each(dst, v [][]float64, f func(t triangle, x [][]float64)) {
 	b.budget.NewLoop(func(_, i int) {
 		block := b.rows[i]
-		x := columns(len(block), len(v))
+		x := solve.Columns(len(block), len(v))
 		for c, vc := range v {
 			for q, r := range block {
 				x[c][q] = vc[r]

@@ -1,35 +1,35 @@
 package precond
 
 import (
+	"context"
 	"math"
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
-// residualFloor is the residual variance, relative to σ, that is rounding:
+// residualFloor is the residual variance, relative to the scale of K_f, that is rounding:
 // no row with less becomes a pivot.
 const residualFloor = 1e-12
 
 // greedyCholesky is the pivoted Cholesky factor of K_f that takes the row with
 // the largest residual variance each time (Harbrecht et al. 2012).
-func greedyCholesky(op *cmvp.Operator, rank int, _ random.Key) (parts, error) {
-	n, sigma := op.Len(), op.Params().Sigma
-	residual := make([]float64, n)
-	for i := range residual {
-		residual[i] = sigma
-	}
+func greedyCholesky(ctx context.Context, k Covariance, rank int, _ random.Key) (parts, error) {
+	n, floor, residual := k.Len(), residualFloor*k.Function().Scale(), variances(k)
 	var cols [][]float64
 	for len(cols) < rank {
 		p := floats.MaxIdx(residual)
-		if residual[p] <= residualFloor*sigma {
+		if residual[p] <= floor {
 			break
 		}
-		col := op.CrossMatrix(op.Inputs().Select([]int{p}))[0]
+		block, err := k.CrossMatrix(ctx, k.Inputs().Select([]int{p}))
+		if err != nil {
+			return parts{}, err
+		}
+		col := block[0]
 		root := math.Sqrt(residual[p])
-		op.Budget().Chunks(n, 2048, func(_, lo, hi int) {
+		k.Budget().Chunks(n, 2048, func(_, lo, hi int) {
 			x := col[lo:hi]
 			for _, c := range cols {
 				floats.AddScaled(x, -c[p], c[lo:hi])
@@ -42,5 +42,5 @@ func greedyCholesky(op *cmvp.Operator, rank int, _ random.Key) (parts, error) {
 		residual[p] = 0
 		cols = append(cols, col)
 	}
-	return parts{newDiagonal(op.Noise(), op.Budget()), cols}, nil
+	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, nil
 }

@@ -1,13 +1,13 @@
 package precond
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -18,17 +18,20 @@ import (
 const lloydSteps = 8
 
 // Clusters cuts the rows into ⌈n/size⌉ clusters whose sizes differ by one at
-// most, of rows that are near each other in the metric of the kernel: balanced
+// most, of rows that are near each other in the metric of the covariance: balanced
 // k-means by bisection. At each cut 2-means finds two centres, and the rows go
 // to either side in the order of the difference of their squared distances to
 // them, which is the best assignment of prescribed sizes. Consecutive clusters
 // are near each other too, and the rows within one are in increasing order.
-func Clusters(in *cmvp.Inputs, p kernel.Params, size int, key random.Key, budget *parallel.Budget) [][]int {
+func Clusters(ctx context.Context, in *kernel.Inputs, f *kernel.Function, size int, key random.Key, budget *parallel.Budget) ([][]int, error) {
 	n := in.Len()
 	k := (n + size - 1) / size
 	c := &clustering{in: in, scale: make([]float64, in.Dim()), out: make([][]int, k)}
-	for j := range c.scale {
-		c.scale[j] = math.Sqrt(p.TauAt(j))
+	if err := f.Rates(c.scale); err != nil {
+		return nil, err
+	}
+	for j, tau := range c.scale {
+		c.scale[j] = math.Sqrt(tau)
 	}
 	rows := make([]int, n)
 	for i := range rows {
@@ -38,16 +41,16 @@ func Clusters(in *cmvp.Inputs, p kernel.Params, size int, key random.Key, budget
 	for len(level) > 0 {
 		next := make([][]span, len(level))
 		budget.NewLoop(func(_, i int) {
-			next[i] = c.split(level[i], key.Stream(random.Pivot, level[i].lo+level[i].hi*k))
+			next[i] = c.split(ctx, level[i], key.Stream(random.Pivot, level[i].lo+level[i].hi*k))
 		}).Run(len(level))
 		level = slices.Concat(next...)
 	}
-	return c.out
+	return c.out, ctx.Err()
 }
 
 // clustering is the state of Clusters.
 type clustering struct {
-	in    *cmvp.Inputs
+	in    *kernel.Inputs
 	scale []float64
 	out   [][]int
 }
@@ -58,8 +61,8 @@ type span struct {
 	lo, hi int
 }
 
-// split cuts a span in two, or makes it a cluster.
-func (c *clustering) split(s span, r *rand.Rand) []span {
+// split cuts a span in two, or makes it a cluster; neither once ctx is done.
+func (c *clustering) split(ctx context.Context, s span, r *rand.Rand) []span {
 	k := s.hi - s.lo
 	if k == 1 {
 		slices.Sort(s.rows)
@@ -73,6 +76,9 @@ func (c *clustering) split(s span, r *rand.Rand) []span {
 	side := make([]float64, len(s.rows)) // ‖x−a‖² − ‖x−b‖² up to a constant
 	order := make([]int, len(s.rows))
 	for range lloydSteps {
+		if ctx.Err() != nil {
+			return nil
+		}
 		for i, row := range s.rows {
 			side[i], order[i] = 0, i
 			for j, x := range c.in.Row(row) {

@@ -1,4 +1,5 @@
-// Package precond builds preconditioners P ≈ K for the K(θ) of an operator.
+// Package precond builds preconditioners P ≈ K for a K(θ) that is known by its
+// products and its elements (Covariance).
 //
 // Most of them are a part B that is cheap to factorise plus a matrix of low
 // rank, P = B + L·Lᵀ (LowRank). B = G·Gᵀ is diagonal or block diagonal. A kind is
@@ -23,7 +24,9 @@
 // Blocks are sets of rows that are near each other (Clusters). The data keep
 // their order, which users see; the preconditioner gathers its rows.
 //
-// Everything is computed from rectangular products of the operator and level-3
-// work on stored columns (package dense), on the cores of the operator's budget;
-// the bits do not depend on how many those are.
+// Everything is computed from products of K, rectangular blocks of K_f, single
+// elements, and level-3 work on stored columns (package dense), on the cores of a
+// budget; the bits do not depend on how many those are, nor on whether the products
+// with K are shared by a group (Covariance). Builds look at their context often
+// enough to end within a fraction of a second.
 package precond

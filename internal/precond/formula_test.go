@@ -58,7 +58,7 @@ func TestFormulas(t *testing.T) {
 	k := latentCovariance(op)
 	key := random.Key{Seed: 7}
 	build := func(kind string) *mat.Dense {
-		p, err := Build(kind, op, rank, key)
+		p, err := Build(t.Context(), kind, op, rank, key)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,11 @@ func TestFormulas(t *testing.T) {
 	u := key.Stream(random.Pivot, 0).Perm(n)[:rank]
 	q := projection(k, u)
 	block := make([]int, n)
-	for b, rows := range Clusters(op.Inputs(), op.Params(), rank, key, op.Budget()) {
+	clusters, err := Clusters(t.Context(), op.Inputs(), op.Function(), rank, key, op.Budget())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b, rows := range clusters {
 		for _, r := range rows {
 			block[r] = b
 		}
@@ -153,14 +157,14 @@ func TestRandomFeaturesAreUnbiased(t *testing.T) {
 	op := operator(n, 2, 1, kernel.Matern52, 1, 0.1)
 	mean := mat.NewDense(n, n, nil)
 	for b := range builds {
-		p, err := Build("fourier", op, rank, random.Key{Seed: uint64(b)})
+		p, err := Build(t.Context(), "fourier", op, rank, random.Key{Seed: uint64(b)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		mean.Add(mean, full(p, n))
 	}
 	k := latentCovariance(op)
-	tol := 5 * op.Params().Sigma / math.Sqrt(builds*rank/2)
+	tol := 5 * op.Function().Scale() / math.Sqrt(builds*rank/2)
 	for i := range n {
 		for j := range i {
 			if e := math.Abs(mean.At(i, j)/builds - k.At(i, j)); e > tol {
@@ -175,12 +179,12 @@ func TestRandomFeaturesAreUnbiased(t *testing.T) {
 func TestPivotsHaveTheirDistribution(t *testing.T) {
 	const n, builds = 5, 4000
 	x := []float64{0, 0.3, 0.5, 2, 2.2}
-	op := cmvp.New(cmvp.NewInputs(n, 1, x), kernel.RBF, parallel.NewBudget(1))
-	op.Set(kernel.Params{Sigma: 2, Tau: []float64{0.5}, Lambda: 0.1})
+	op := cmvp.New(kernel.NewInputs(n, 1, x), kernel.Single(kernel.RBF, 1, false), parallel.NewBudget(1))
+	op.Set([]float64{2, 0.5}, []float64{0.1})
 	k := latentCovariance(op)
 	var seen [n][n]float64
 	for b := range builds {
-		pt, err := randomCholesky(op, 2, random.Key{Seed: uint64(b)})
+		pt, err := randomCholesky(t.Context(), op, 2, random.Key{Seed: uint64(b)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -218,7 +222,10 @@ func TestClusters(t *testing.T) {
 	const n, size = 1003, 50
 	op := operator(n, 2, 1, kernel.RBF, 1, 0.1)
 	in := op.Inputs()
-	clusters := Clusters(in, op.Params(), size, random.Key{Seed: 1}, op.Budget())
+	clusters, err := Clusters(t.Context(), in, op.Function(), size, random.Key{Seed: 1}, op.Budget())
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(clusters) != 21 {
 		t.Fatalf("%d clusters", len(clusters))
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -37,7 +36,7 @@ type Inner struct {
 var _ solve.VariablePreconditioner = (*Inner)(nil)
 
 // innerKinds are the preconditioners with an inner CG, by name.
-var innerKinds = map[string]func(op *cmvp.Operator, rank int) (operator func() solve.Operator, size int, err error){
+var innerKinds = map[string]func(ctx context.Context, k Covariance, rank int) (operator func() solve.Operator, size int, err error){
 	"regularized": regularized,
 	"ski":         gridInterpolation,
 }
@@ -48,20 +47,19 @@ func InnerKinds() []string { return names(innerKinds) }
 // HasFactor reports whether a kind has a factor F, P = F·Fᵀ, in closed form.
 func HasFactor(kind string) bool { _, inner := innerKinds[kind]; return !inner }
 
-// BuildInner builds a preconditioner with an inner CG for K(θ) as the operator
-// stands. The rank is the number of grid points of ski, or 0 for as many as
+// BuildInner builds a preconditioner with an inner CG for K(θ) as it stands. The rank is the number of grid points of ski, or 0 for as many as
 // there are rows; regularized has none.
-func BuildInner(kind string, op *cmvp.Operator, rank int) (*Inner, error) {
+func BuildInner(ctx context.Context, kind string, k Covariance, rank int) (*Inner, error) {
 	build, ok := innerKinds[kind]
 	if !ok {
 		return nil, fmt.Errorf("unknown preconditioner %q: use one of %s", kind, strings.Join(InnerKinds(), ", "))
 	}
-	operator, size, err := build(op, rank)
+	operator, size, err := build(ctx, k, rank)
 	if err != nil {
 		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 	}
 	return &Inner{kind: kind, rank: size, operator: operator,
-		options: solve.Options{Tolerance: innerTolerance, MaxIter: innerIterations, Budget: op.Budget()}}, nil
+		options: solve.Options{Tolerance: innerTolerance, MaxIter: innerIterations, Budget: k.Budget()}}, nil
 }
 
 // Kind returns the kind of preconditioner.
@@ -114,12 +112,12 @@ type P interface {
 
 // BuildAny builds a preconditioner with a factor or without one; a rank of 0 is
 // the automatic one.
-func BuildAny(kind string, op *cmvp.Operator, rank int, key random.Key) (P, error) {
+func BuildAny(ctx context.Context, kind string, k Covariance, rank int, key random.Key) (P, error) {
 	if slices.Contains(InnerKinds(), kind) {
-		return BuildInner(kind, op, rank)
+		return BuildInner(ctx, kind, k, rank)
 	}
 	if rank == 0 {
-		rank = AutoRank(op.Len())
+		rank = AutoRank(k.Len())
 	}
-	return Build(kind, op, rank, key)
+	return Build(ctx, kind, k, rank, key)
 }

@@ -2,6 +2,7 @@ package precond
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
@@ -16,8 +18,16 @@ import (
 
 // What is solved with is the formula: P⁻¹v against dense algebra.
 func TestInnerFormulas(t *testing.T) {
+	testInnerFormulas(t, operator(70, 2, 2, kernel.RBF, 0.9, 0.05))
+	c, err := kernel.Parse("a*rbf(1:u)*rbf(1-2:v)", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testInnerFormulas(t, operatorOf(c, 70, 2, 0.05, 1.5, 0.3, 0.4))
+}
+
+func testInnerFormulas(t *testing.T, op *cmvp.Operator) {
 	const n, d = 70, 2
-	op := operator(n, d, 2, kernel.RBF, 0.9, 0.05)
 	in, noise := op.Inputs(), op.Noise()
 	want := map[string]*mat.SymDense{"regularized": latentCovariance(op)}
 	for i := range n {
@@ -61,7 +71,7 @@ func TestInnerFormulas(t *testing.T) {
 			x := 0.0
 			for a, u := range wi {
 				for b, v := range weights(in.Row(j)) {
-					x += u * v * op.Params().Sigma * kernel.RBF.Value(op.Params().Dist(point(a), point(b)))
+					x += u * v * op.Function().Value(point(a), point(b))
 				}
 			}
 			ski.SetSym(i, j, x)
@@ -71,7 +81,7 @@ func TestInnerFormulas(t *testing.T) {
 	want["ski"] = ski
 
 	for _, kind := range InnerKinds() {
-		p, err := BuildInner(kind, op, per*per)
+		p, err := BuildInner(t.Context(), kind, op, per*per)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,11 +105,11 @@ func TestInnerFormulas(t *testing.T) {
 func TestInnerInFlexibleCG(t *testing.T) {
 	const n = 400
 	op := operator(n, 2, 2, kernel.RBF, 1, 1e-2)
-	b := columns(n, 1)
+	b := solve.Columns(n, 1)
 	random.Normal(random.Key{Seed: 3}.Stream(random.Calibration, 0), b[0])
 	solveWith := func(opt solve.Options) solve.Report {
 		opt.Tolerance = 1e-6
-		rep, err := solve.New(op, opt).Solve(context.Background(), columns(n, 1), b)
+		rep, err := solve.New(op, opt).Solve(context.Background(), solve.Columns(n, 1), b)
 		if err != nil || rep.Unconverged > 0 {
 			t.Fatal(rep, err)
 		}
@@ -107,7 +117,7 @@ func TestInnerInFlexibleCG(t *testing.T) {
 	}
 	plain := solveWith(solve.Options{}).Iterations[0]
 	for kind, share := range map[string]float64{"ski": 0.2, "regularized": 0.9} {
-		p, err := BuildInner(kind, op, 0)
+		p, err := BuildInner(t.Context(), kind, op, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +126,10 @@ func TestInnerInFlexibleCG(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := p.SolveContext(ctx, columns(n, 1), b); err != context.Canceled {
+		if _, err := BuildInner(ctx, "ski", op, 0); !errors.Is(err, context.Canceled) {
+			t.Errorf("ski: %v, want that the context was cancelled", err)
+		}
+		if err := p.SolveContext(ctx, solve.Columns(n, 1), b); err != context.Canceled {
 			t.Errorf("%s: %v, want that the context was cancelled", kind, err)
 		}
 	}
@@ -127,11 +140,11 @@ func TestInnerBitsDoNotDependOnThreads(t *testing.T) {
 	for _, kind := range InnerKinds() {
 		var want [][]float64
 		for _, cores := range []int{1, 4} {
-			p, err := BuildInner(kind, operator(n, 2, cores, kernel.Matern52, 1, 0.1), 0)
+			p, err := BuildInner(t.Context(), kind, operator(n, 2, cores, kernel.Matern52, 1, 0.1), 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, v := columns(n, 2), columns(n, 2)
+			got, v := solve.Columns(n, 2), solve.Columns(n, 2)
 			for c := range v {
 				random.Normal(random.Key{}.Stream(random.Calibration, c), v[c])
 			}
@@ -148,12 +161,16 @@ func TestInnerBitsDoNotDependOnThreads(t *testing.T) {
 	}
 }
 
-func TestGridsAreForFewInputs(t *testing.T) {
-	_, err := BuildInner("ski", operator(20, 5, 1, kernel.RBF, 1, 1), 0)
+func TestGridsAreForFewInputsAndProducts(t *testing.T) {
+	_, err := BuildInner(t.Context(), "ski", composite(t, 20, 1), 0)
+	if want := "ski preconditioner: a grid needs a covariance that is a product over the inputs, not a sum of terms: choose another kind"; fmt.Sprint(err) != want {
+		t.Errorf("got %v", err)
+	}
+	_, err = BuildInner(t.Context(), "ski", operator(20, 5, 1, kernel.RBF, 1, 1), 0)
 	if want := "ski preconditioner: a grid over 5 inputs has too many points: it is for 4 inputs at most"; fmt.Sprint(err) != want {
 		t.Errorf("got %v", err)
 	}
-	if _, err := BuildInner("nystrom", operator(20, 2, 1, kernel.RBF, 1, 1), 0); err == nil {
+	if _, err := BuildInner(t.Context(), "nystrom", operator(20, 2, 1, kernel.RBF, 1, 1), 0); err == nil {
 		t.Error("nystrom has no inner CG")
 	}
 }

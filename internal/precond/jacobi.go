@@ -1,13 +1,18 @@
 package precond
 
 import (
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"context"
+
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
 // blockJacobi is P = bldiag(K) with blocks of rank rows near each other
 // (Cutajar et al. 2016, section 3.4).
-func blockJacobi(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
-	b, err := newBlocks(op, Clusters(op.Inputs(), op.Params(), rank, key, op.Budget()), nil)
+func blockJacobi(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error) {
+	rows, err := Clusters(ctx, k.Inputs(), k.Function(), rank, key, k.Budget())
+	if err != nil {
+		return parts{}, err
+	}
+	b, err := newBlocks(ctx, k, rows, nil)
 	return parts{base: b}, err
 }

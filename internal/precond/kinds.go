@@ -1,18 +1,19 @@
 package precond
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
 // kinds are the preconditioners with a factor, by name: functions that return
-// B and at most rank columns of L for K(θ) as the operator stands. A kind with
-// blocks makes them of rank rows.
-var kinds = map[string]func(op *cmvp.Operator, rank int, key random.Key) (parts, error){
+// B and at most rank columns of L for K(θ) as it stands. A kind with blocks makes
+// them of rank rows. One that cannot serve a covariance returns an error that says
+// what it lacks.
+var kinds = map[string]func(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error){
 	"nystrom":     nystrom,
 	"fitc":        fitc,
 	"pitc":        pitc,
@@ -42,19 +43,19 @@ func names[T any](m map[string]T) []string {
 	return names
 }
 
-// Build builds a preconditioner of the given kind and rank for K(θ) as the
-// operator stands. Random choices come from the key, so that the same
-// arguments give the same bits.
-func Build(kind string, op *cmvp.Operator, rank int, key random.Key) (*LowRank, error) {
+// Build builds a preconditioner of the given kind and rank for K(θ) as it stands.
+// Random choices come from the key, so that the same arguments give the same bits.
+// It ends within a fraction of a second after ctx is done, with its error.
+func Build(ctx context.Context, kind string, k Covariance, rank int, key random.Key) (*LowRank, error) {
 	build, ok := kinds[kind]
 	if !ok {
 		return nil, fmt.Errorf("unknown preconditioner %q: use one of %s", kind, strings.Join(Kinds(), ", "))
 	}
-	pt, err := build(op, min(rank, op.Len()), key)
+	pt, err := build(ctx, k, min(rank, k.Len()), key)
 	if err != nil {
 		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 	}
-	p, err := newLowRank(kind, pt, op.Budget())
+	p, err := newLowRank(ctx, kind, pt, k.Budget())
 	if err != nil {
 		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 	}

@@ -1,9 +1,11 @@
 package precond
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // LowRank is P = B + L·Lᵀ with B diagonal or block diagonal of order n and L
@@ -34,26 +37,62 @@ type parts struct {
 	cols [][]float64 // of L
 }
 
+// someCols is the number of columns of L that are worked on between two looks at a
+// context.
+const someCols = 16
+
 // newLowRank overwrites the columns of L.
-func newLowRank(kind string, pt parts, budget *parallel.Budget) (*LowRank, error) {
+func newLowRank(ctx context.Context, kind string, pt parts, budget *parallel.Budget) (*LowRank, error) {
 	p := &LowRank{kind: kind, base: pt.base, logDet: pt.base.logDet(), budget: budget}
 	m := len(pt.cols)
 	if m == 0 {
 		return p, nil
 	}
-	p.base.solve(pt.cols, pt.cols)
+	for some := range slices.Chunk(pt.cols, someCols) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p.base.solve(some, some)
+	}
 	p.l = toMatrix(pt.cols, budget)
-	gram := p.l.Gram(budget)
+	gram, err := p.l.Gram(ctx, budget)
+	if err != nil {
+		return nil, err
+	}
 	for i := range m {
 		gram.SetSym(i, i, 1+gram.At(i, i))
 	}
-	var chol mat.Cholesky
-	if !chol.Factorize(gram) {
-		return nil, errors.New("the preconditioner is numerically singular")
+	return within(ctx, func() (*LowRank, error) {
+		var chol mat.Cholesky
+		if !chol.Factorize(gram) {
+			return nil, errors.New("the preconditioner is numerically singular")
+		}
+		var c mat.TriDense
+		chol.LTo(&c)
+		return p, p.setFactor(&c)
+	})
+}
+
+// within returns what f returns, or, once ctx is done, its error. f is a
+// factorisation of an m×m matrix by gonum, which cannot be interrupted: it then goes
+// on to its end by itself, and what it returns is dropped.
+func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
 	}
-	var c mat.TriDense
-	chol.LTo(&c)
-	return p, p.setFactor(&c)
+	done := make(chan result, 1)
+	go func() {
+		value, err := f()
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
 }
 
 // setFactor takes C, and adds to log |P| what is C's.
@@ -121,8 +160,8 @@ func (p *LowRank) LogDet() float64 { return p.logDet }
 func (p *LowRank) Solve(dst, v [][]float64) {
 	p.base.solve(dst, v)
 	p.update(dst, -1, func(w [][]float64) [][]float64 {
-		t := columns(p.Rank(), len(v))
-		p.inv.MulTrans(t, w, p.budget) // symmetric
+		t := solve.Columns(p.Rank(), len(v))
+		_ = p.inv.MulTrans(context.Background(), t, w, p.budget) // symmetric
 		return t
 	})
 	p.base.solveTrans(dst, dst)
@@ -164,8 +203,8 @@ func (p *LowRank) update(x [][]float64, sign float64, f func(w [][]float64) [][]
 	if p.l == nil {
 		return
 	}
-	w := columns(p.Rank(), len(x))
-	p.l.MulTrans(w, x, p.budget)
+	w := solve.Columns(p.Rank(), len(x))
+	_ = p.l.MulTrans(context.Background(), w, x, p.budget) // whoever applies P looks at his own context
 	w = f(w)
 	if sign < 0 {
 		for _, c := range w {
@@ -174,7 +213,7 @@ func (p *LowRank) update(x [][]float64, sign float64, f func(w [][]float64) [][]
 			}
 		}
 	}
-	p.l.MulAdd(x, w, p.budget)
+	_ = p.l.MulAdd(context.Background(), x, w, p.budget)
 }
 
 // solveTri solves with a triangular matrix in place. Not by mat's own methods:
@@ -191,15 +230,6 @@ func toMatrix(cols [][]float64, budget *parallel.Budget) *dense.Matrix {
 	m := dense.New(len(cols[0]), len(cols))
 	budget.NewLoop(func(_, j int) { m.SetCol(j, cols[j]) }).Run(len(cols))
 	return m
-}
-
-func columns(n, s int) [][]float64 {
-	buf := make([]float64, n*s)
-	cols := make([][]float64, s)
-	for c := range cols {
-		cols[c] = buf[c*n : (c+1)*n : (c+1)*n]
-	}
-	return cols
 }
 
 func copyColumns(dst, v [][]float64) {

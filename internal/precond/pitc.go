@@ -1,15 +1,23 @@
 package precond
 
 import (
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"context"
+
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
 // pitc is Nyström's Q with the diagonal blocks of K: P = bldiag(K−Q) + Q
 // (Quiñonero-Candela and Rasmussen 2005; Cutajar et al. 2016, section 3.1). A
 // block is rows that are near each other, as many as the rank.
-func pitc(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
-	cols := subsetColumns(op, rank, key)
-	b, err := newBlocks(op, Clusters(op.Inputs(), op.Params(), rank, key, op.Budget()), cols)
+func pitc(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error) {
+	cols, err := subsetColumns(ctx, k, rank, key)
+	if err != nil {
+		return parts{}, err
+	}
+	rows, err := Clusters(ctx, k.Inputs(), k.Function(), rank, key, k.Budget())
+	if err != nil {
+		return parts{}, err
+	}
+	b, err := newBlocks(ctx, k, rows, cols)
 	return parts{b, cols}, err
 }

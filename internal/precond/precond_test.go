@@ -20,21 +20,37 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func operator(n, d, cores int, f kernel.Family, ell, lambda float64) *cmvp.Operator {
+	return operatorOf(kernel.Single(f, d, false), n, cores, lambda, 1.5, 1/(2*ell*ell))
+}
+
+// composite is an operator over three inputs whose covariance is a sum of a product
+// and a single leaf.
+func composite(t testing.TB, n, cores int) *cmvp.Operator {
+	t.Helper()
+	c, err := kernel.Parse("a*rbf(1-2:u)*matern32(3:v)+b*matern52(1:w[1],3:w[2])", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return operatorOf(c, n, cores, 0.1, 1.2, 0.4, 0.3, 0.5, 0.2, 0.6)
+}
+
+func operatorOf(c *kernel.Covariance, n, cores int, lambda float64, theta ...float64) *cmvp.Operator {
+	d := c.Dim()
 	x := make([]float64, n*d)
 	random.Normal(random.Key{Seed: 5}.Stream(random.Synthetic, 0), x)
 	copy(x[d:2*d], x[:d]) // a repeated row
-	op := cmvp.New(cmvp.NewInputs(n, d, x), f, parallel.NewBudget(cores))
+	op := cmvp.New(kernel.NewInputs(n, d, x), c, parallel.NewBudget(cores))
 	noise := make([]float64, n)
 	for i := range noise { // a general diagonal
 		noise[i] = lambda * (1 + 0.5*math.Sin(float64(i)))
 	}
-	op.SetNoise(kernel.Params{Sigma: 1.5, Tau: []float64{1 / (2 * ell * ell)}, Lambda: lambda}, noise)
+	op.Set(theta, noise)
 	return op
 }
 
 // identity returns the columns of I.
 func identity(n int) [][]float64 {
-	cols := columns(n, n)
+	cols := solve.Columns(n, n)
 	for i := range cols {
 		cols[i][i] = 1
 	}
@@ -50,7 +66,7 @@ func toDense(cols [][]float64) *mat.Dense {
 }
 
 func apply(f func(dst, v [][]float64), n int) *mat.Dense {
-	dst := columns(n, n)
+	dst := solve.Columns(n, n)
 	f(dst, identity(n))
 	return toDense(dst)
 }
@@ -66,7 +82,7 @@ func TestAlgebra(t *testing.T) {
 	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			op := operator(n, 2, 2, kernel.RBF, 1.5, 0.05)
-			p, err := Build(kind, op, 20, random.Key{Seed: 1})
+			p, err := Build(t.Context(), kind, op, 20, random.Key{Seed: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -101,11 +117,11 @@ func TestAlgebra(t *testing.T) {
 				t.Errorf("log|P| = %v, want %v", p.LogDet(), det)
 			}
 			// In place.
-			v := columns(n, 2)
+			v := solve.Columns(n, 2)
 			random.Normal(random.Key{}.Stream(random.Calibration, 0), v[0])
 			random.Normal(random.Key{}.Stream(random.Calibration, 1), v[1])
 			for name, f := range map[string]func(dst, v [][]float64){"Solve": p.Solve, "MulRootTrans": p.MulRootTrans, "MulRoot": p.MulRoot, "SolveRoot": p.SolveRoot, "SolveRootTrans": p.SolveRootTrans} {
-				want, inPlace := columns(n, 2), columns(n, 2)
+				want, inPlace := solve.Columns(n, 2), solve.Columns(n, 2)
 				f(want, v)
 				copyColumns(inPlace, v)
 				f(inPlace, inPlace)
@@ -119,17 +135,22 @@ func TestAlgebra(t *testing.T) {
 
 // At full rank P is K, up to rounding; random features never are.
 func TestFullRankIsExact(t *testing.T) {
-	const n = 60
+	for _, op := range []*cmvp.Operator{operator(60, 3, 1, kernel.Matern32, 1, 0.1), composite(t, 60, 2)} {
+		testFullRank(t, op)
+	}
+}
+
+func testFullRank(t *testing.T, op *cmvp.Operator) {
+	n := op.Len()
 	for _, kind := range Kinds() {
 		if kind == "fourier" {
 			continue
 		}
-		op := operator(n, 3, 1, kernel.Matern32, 1, 0.1)
-		p, err := Build(kind, op, n, random.Key{Seed: 2})
+		p, err := Build(t.Context(), kind, op, n, random.Key{Seed: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := columns(n, n)
+		k := solve.Columns(n, n)
 		if err := op.Mul(context.Background(), k, identity(n)); err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +158,7 @@ func TestFullRankIsExact(t *testing.T) {
 		var full mat.Dense
 		full.Mul(f, f.T())
 		if e := distance(&full, toDense(k)); e > 1e-6 {
-			t.Errorf("%s: P − K = %g", kind, e)
+			t.Errorf("%s of %v: P − K = %g", kind, op.Function().Covariance(), e)
 		}
 	}
 }
@@ -153,7 +174,7 @@ func TestFewerIterations(t *testing.T) {
 		if kind == "blockjacobi" {
 			continue
 		}
-		p, err := Build(kind, op, AutoRank(n), random.Key{Seed: 4})
+		p, err := Build(t.Context(), kind, op, AutoRank(n), random.Key{Seed: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +191,7 @@ func TestSmallEigenvalues(t *testing.T) {
 	op := operator(n, 2, 2, kernel.RBF, 10, 1e-6)
 	its := map[string]float64{}
 	for _, kind := range []string{"svd", "cholesky"} {
-		p, err := Build(kind, op, rank, random.Key{Seed: 4})
+		p, err := Build(t.Context(), kind, op, rank, random.Key{Seed: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,11 +206,11 @@ func TestSmallEigenvalues(t *testing.T) {
 func iterationsWith(t *testing.T, op *cmvp.Operator, p solve.Preconditioner, tol float64) float64 {
 	t.Helper()
 	n := op.Len()
-	b := columns(n, 2)
+	b := solve.Columns(n, 2)
 	for c := range b {
 		random.Normal(random.Key{Seed: 3}.Stream(random.Calibration, c), b[c])
 	}
-	rep, err := solve.New(op, solve.Options{Tolerance: tol, Precond: p}).Solve(context.Background(), columns(n, 2), b)
+	rep, err := solve.New(op, solve.Options{Tolerance: tol, Precond: p}).Solve(context.Background(), solve.Columns(n, 2), b)
 	if err != nil || rep.Unconverged > 0 {
 		t.Fatal(rep, err)
 	}
@@ -202,11 +223,11 @@ func TestBitsDoNotDependOnThreads(t *testing.T) {
 		var want [][]float64
 		for _, cores := range []int{1, 4} {
 			op := operator(n, 2, cores, kernel.RBF, 1, 0.1)
-			p, err := Build(kind, op, 30, random.Key{Seed: 6})
+			p, err := Build(t.Context(), kind, op, 30, random.Key{Seed: 6})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := columns(n, 3)
+			got := solve.Columns(n, 3)
 			for c := range got {
 				random.Normal(random.Key{}.Stream(random.Calibration, c), got[c])
 			}
@@ -230,7 +251,7 @@ func TestAutoRank(t *testing.T) {
 			t.Errorf("n=%d: rank %d, want %d", n, r, want)
 		}
 	}
-	if _, err := Build("nystrm", operator(10, 1, 1, kernel.RBF, 1, 1), 2, random.Key{}); err == nil || fmt.Sprint(err) != `unknown preconditioner "nystrm": use one of blockjacobi, cholesky, fitc, fourier, nystrom, pitc, rpcholesky, svd` {
+	if _, err := Build(t.Context(), "nystrm", operator(10, 1, 1, kernel.RBF, 1, 1), 2, random.Key{}); err == nil || fmt.Sprint(err) != `unknown preconditioner "nystrm": use one of blockjacobi, cholesky, fitc, fourier, nystrom, pitc, rpcholesky, svd` {
 		t.Errorf("got %v", err)
 	}
 }
@@ -241,15 +262,15 @@ func TestFixedRows(t *testing.T) {
 	const n, rank = 90, 20
 	op := operator(n, 3, 2, kernel.RBF, 1, 0.1)
 	key := random.Key{Seed: 5}
-	rows, err := Pivots(op, rank, key)
+	rows, err := Pivots(t.Context(), op, rank, key)
 	if err != nil || len(rows) != rank {
 		t.Fatal(rows, err)
 	}
-	want, err := Build("rpcholesky", op, rank, key)
+	want, err := Build(t.Context(), "rpcholesky", op, rank, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := OnRows(op, rows)
+	got, err := OnRows(t.Context(), op, rows)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +281,7 @@ func TestFixedRows(t *testing.T) {
 	if e := distance(both, apply(copyColumns, n)); e > 1e-10 {
 		t.Errorf("FᵀF⁻ᵀ is off the identity by %v", e)
 	}
-	if all, err := Pivots(operator(4, 1, 1, kernel.RBF, 1e6, 0.1), 4, key); err != nil || len(all) >= 4 {
+	if all, err := Pivots(t.Context(), operator(4, 1, 1, kernel.RBF, 1e6, 0.1), 4, key); err != nil || len(all) >= 4 {
 		t.Errorf("%d pivots of a matrix of rank one (%v)", len(all), err)
 	}
 }
@@ -273,11 +294,11 @@ func TestFirstColumns(t *testing.T) {
 		if !Nested(kind) || kind == "svd" { // its sketch grows with the rank
 			continue
 		}
-		big, err := Build(kind, op, 150, random.Key{Seed: 5})
+		big, err := Build(t.Context(), kind, op, 150, random.Key{Seed: 5})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := Build(kind, op, 40, random.Key{Seed: 5})
+		want, err := Build(t.Context(), kind, op, 40, random.Key{Seed: 5})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package precond
 
 import (
+	"context"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -14,15 +15,14 @@ const regularization = 100
 
 // regularized is P = K + δI, which is better conditioned than K (Srinivasan et
 // al. 2014; Cutajar et al. 2016, section 3.5). Each inner iteration costs a
-// product with K.
-func regularized(op *cmvp.Operator, _ int) (func() solve.Operator, int, error) {
-	in, family, budget, p := op.Inputs(), op.Family(), op.Budget(), op.Params()
-	p.Tau = slices.Clone(p.Tau)
-	noise := slices.Clone(op.Noise())
+// product with K, computed here.
+func regularized(_ context.Context, k Covariance, _ int) (func() solve.Operator, int, error) {
+	in, f, budget := k.Inputs(), k.Function(), k.Budget()
+	noise := slices.Clone(k.Noise())
 	floats.AddConst(regularization*floats.Sum(noise)/float64(len(noise)), noise)
 	return func() solve.Operator {
-		k := cmvp.New(in, family, budget)
-		k.SetNoise(p, noise)
-		return k
+		own := cmvp.New(in, f.Covariance(), budget)
+		own.Set(f.Theta(), noise)
+		return own
 	}, 0, nil
 }

@@ -1,15 +1,16 @@
 package precond
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // proposals is the number of pivots proposed at once: enough for level-3 work,
@@ -24,13 +25,13 @@ const proposals = 128
 // Pivots are proposed a block at a time from the residuals as they stand and
 // accepted with the probability by which those have shrunk meanwhile, so that
 // their distribution is that of one at a time (Epperly, Tropp and Webber 2024).
-func randomCholesky(op *cmvp.Operator, rank int, key random.Key) (parts, error) {
-	cols, _ := randomPivots(op, rank, key)
-	return parts{newDiagonal(op.Noise(), op.Budget()), cols}, nil
+func randomCholesky(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error) {
+	cols, _, err := randomPivots(ctx, k, rank, key)
+	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, err
 }
 
 // randomPivots returns the factor and its pivots in order.
-func randomPivots(op *cmvp.Operator, rank int, key random.Key) ([][]float64, []int) {
+func randomPivots(ctx context.Context, k Covariance, rank int, key random.Key) ([][]float64, []int, error) {
 	r := key.Stream(random.Pivot, 0)
 	propose := func(residual []float64) []int {
 		rows := make([]int, proposals)
@@ -40,7 +41,7 @@ func randomPivots(op *cmvp.Operator, rank int, key random.Key) ([][]float64, []i
 		return rows
 	}
 	accept := func(now, proposed float64) bool { return r.Float64()*proposed < now }
-	return blockCholesky(op, rank, propose, accept)
+	return blockCholesky(ctx, k, rank, propose, accept)
 }
 
 // sample returns an index with probability proportional to its weight.
@@ -55,39 +56,34 @@ func sample(r *rand.Rand, weights []float64) int {
 }
 
 // blockCholesky computes up to rank columns of K_f ≈ L·Lᵀ and returns them and
-// their pivots. propose returns rows
-// given the residual diagonal, none to end; those that accept becomes pivots,
-// given the residual variance now, after the pivots before it, and when it was
-// proposed.
-func blockCholesky(op *cmvp.Operator, rank int, propose func(residual []float64) []int, accept func(now, proposed float64) bool) (cols [][]float64, rows []int) {
-	n, sigma := op.Len(), op.Params().Sigma
-	residual := make([]float64, n)
-	for i := range residual {
-		residual[i] = sigma
-	}
-	floor := residualFloor * sigma
+// their pivots. propose returns rows given the residual diagonal, none to end. One
+// becomes a pivot if accept says so, given its residual variance after the pivots
+// before it, and when it was proposed. The only error is that of ctx.
+func blockCholesky(ctx context.Context, k Covariance, rank int, propose func(residual []float64) []int, accept func(now, proposed float64) bool) (cols [][]float64, rows []int, err error) {
+	n, floor, residual := k.Len(), residualFloor*k.Function().Scale(), variances(k)
 	l := dense.New(n, rank)
 	for len(cols) < rank && floats.Max(residual) > floor {
 		proposed := propose(residual)
 		if len(proposed) == 0 {
 			break
 		}
-		pivots, tri := choose(op, l, len(cols), proposed, residual, floor, accept)
+		pivots, tri := choose(k, l, len(cols), proposed, residual, floor, accept)
 		m := min(len(pivots), rank-len(cols))
 		if m == 0 {
+			if err := ctx.Err(); err != nil {
+				return nil, nil, err
+			}
 			continue
 		}
 		pivots = pivots[:m]
-		block := op.CrossMatrix(op.Inputs().Select(pivots))
-		if k := len(cols); k > 0 { // K_XT − L·L_Tᵀ
-			at := columns(k, m)
-			for c, p := range pivots {
-				l.First(k).Row(at[c], p)
-				floats.Scale(-1, at[c])
-			}
-			l.First(k).MulAdd(block, at, op.Budget())
+		block, err := residualColumns(ctx, k, l, len(cols), pivots)
+		if err != nil {
+			return nil, nil, err
 		}
-		op.Budget().Chunks(n, 1024, func(_, lo, hi int) { // times C⁻ᵀ
+		k.Budget().Chunks(n, 1024, func(_, lo, hi int) { // times C⁻ᵀ
+			if ctx.Err() != nil {
+				return
+			}
 			for i := range block {
 				x := block[i][lo:hi]
 				for j := range i {
@@ -105,19 +101,34 @@ func blockCholesky(op *cmvp.Operator, rank int, propose func(residual []float64)
 			cols, rows = append(cols, block[c]), append(rows, p)
 		}
 	}
-	return cols, rows
+	return cols, rows, nil
+}
+
+// residualColumns returns the columns K_XT − L·L_Tᵀ of the pivots T, done columns of
+// L being there.
+func residualColumns(ctx context.Context, k Covariance, l *dense.Matrix, done int, pivots []int) ([][]float64, error) {
+	block, err := k.CrossMatrix(ctx, k.Inputs().Select(pivots))
+	if err != nil || done == 0 {
+		return block, err
+	}
+	at := solve.Columns(done, len(pivots))
+	for c, p := range pivots {
+		l.First(done).Row(at[c], p)
+		floats.Scale(-1, at[c])
+	}
+	return block, l.First(done).MulAdd(ctx, block, at, k.Budget())
 }
 
 // choose returns the pivots among the proposed rows and the Cholesky factor of
-// their residual covariance, k columns of l being done. It clears the residual
+// their residual covariance, done columns of l being there. It clears the residual
 // of a row of which rounding is all that is left.
-func choose(op *cmvp.Operator, l *dense.Matrix, k int, rows []int, residual []float64, floor float64, accept func(now, proposed float64) bool) ([]int, *mat.TriDense) {
+func choose(k Covariance, l *dense.Matrix, done int, rows []int, residual []float64, floor float64, accept func(now, proposed float64) bool) ([]int, *mat.TriDense) {
 	b := len(rows)
-	g := covariance(op, rows)
-	if k > 0 { // − L_S·L_Sᵀ
-		ls := mat.NewDense(b, k, nil)
+	g := covariance(k, rows)
+	if done > 0 { // − L_S·L_Sᵀ
+		ls := mat.NewDense(b, done, nil)
 		for i, p := range rows {
-			l.First(k).Row(ls.RawRowView(i), p)
+			l.First(done).Row(ls.RawRowView(i), p)
 		}
 		g.SymRankK(g, -1, ls)
 	}

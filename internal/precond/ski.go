@@ -2,6 +2,7 @@ package precond
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -10,7 +11,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -35,9 +36,12 @@ type grid struct {
 	budget  *parallel.Budget
 }
 
-func gridInterpolation(op *cmvp.Operator, points int) (func() solve.Operator, int, error) {
-	in := op.Inputs()
+func gridInterpolation(ctx context.Context, k Covariance, points int) (func() solve.Operator, int, error) {
+	in, f := k.Inputs(), k.Function()
 	n, d := in.Len(), in.Dim()
+	if len(f.Covariance().Terms()) > 1 {
+		return nil, 0, errors.New("a grid needs a covariance that is a product over the inputs, not a sum of terms: choose another kind")
+	}
 	if d > MaxGridDim {
 		return nil, 0, fmt.Errorf("a grid over %d inputs has too many points: it is for %d inputs at most", d, MaxGridDim)
 	}
@@ -45,48 +49,59 @@ func gridInterpolation(op *cmvp.Operator, points int) (func() solve.Operator, in
 		points = n
 	}
 	per := max(2, int(math.Round(math.Pow(float64(points), 1/float64(d)))))
-	g := &grid{n: n, corners: 1 << d, noise: slices.Clone(op.Noise()), budget: op.Budget(),
+	g := &grid{n: n, corners: 1 << d, noise: slices.Clone(k.Noise()), budget: k.Budget(),
 		at: make([]int, n<<d), weight: make([]float64, n<<d)}
 	for i := range g.weight {
 		g.weight[i] = 1
 	}
 	total := 1
-	for k := range d {
-		lo, hi := in.Row(0)[k], in.Row(0)[k]
+	for q := range d {
+		lo, hi := in.Row(0)[q], in.Row(0)[q]
 		for i := range n {
-			lo, hi = min(lo, in.Row(i)[k]), max(hi, in.Row(i)[k])
+			lo, hi = min(lo, in.Row(i)[q]), max(hi, in.Row(i)[q])
 		}
 		step := (hi - lo) / float64(per-1)
 		if !(step > 0) {
 			step = 1
 		}
 		for i := range n {
-			u := (in.Row(i)[k] - lo) / step
+			u := (in.Row(i)[q] - lo) / step
 			left := min(int(u), per-2)
 			for c := range g.corners {
-				q := i*g.corners + c
+				at := i*g.corners + c
 				w := u - float64(left)
-				if c>>k&1 == 0 {
+				if c>>q&1 == 0 {
 					w = 1 - w
 				}
-				g.at[q] = g.at[q]*per + left + c>>k&1
-				g.weight[q] *= w
+				g.at[at] = g.at[at]*per + left + c>>q&1
+				g.weight[at] *= w
 			}
 		}
-		a := blas64.General{Rows: per, Cols: per, Stride: per, Data: make([]float64, per*per)}
-		for i := range per {
-			for j := range per {
-				x := float64(i-j) * step
-				a.Data[i*per+j] = op.Family().Value(op.Params().TauAt(k) * x * x)
-			}
-		}
-		if k == 0 {
-			floats.Scale(op.Params().Sigma, a.Data)
+		a, err := correlations(ctx, f, d, q, per, step)
+		if err != nil {
+			return nil, 0, err
 		}
 		g.size, g.along = append(g.size, per), append(g.along, a)
 		total *= per
 	}
+	floats.Scale(f.Scale(), g.along[0].Data)
 	return func() solve.Operator { return g }, total, nil
+}
+
+// correlations returns those between equidistant points along an input.
+func correlations(ctx context.Context, f *kernel.Function, dim, input, points int, step float64) (blas64.General, error) {
+	a := blas64.General{Rows: points, Cols: points, Stride: points, Data: make([]float64, points*points)}
+	origin, x := make([]float64, dim), make([]float64, dim)
+	for i := range points {
+		if err := ctx.Err(); err != nil {
+			return a, err
+		}
+		for j := range points {
+			x[input] = float64(i-j) * step
+			a.Data[i*points+j] = f.Correlation(x, origin)
+		}
+	}
+	return a, nil
 }
 
 // Len returns n.

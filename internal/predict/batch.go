@@ -3,18 +3,19 @@ package predict
 import (
 	"context"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // batch is the prediction of some rows.
 type batch struct {
 	Options
 	p              *Predictor
-	points         *cmvp.Inputs
+	points         *kernel.Inputs
 	mean, variance [][]float64 // draws × rows
 	x              [][]float64 // K⁻¹k* of the last draw, to begin the next from
 	scale          []float64   // variances that were last found
@@ -42,7 +43,9 @@ const maxRounds = 4
 // solve computes the rows' variances at ψ, and if alpha is K⁻¹y their means.
 func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64) error {
 	p, m := b.p, b.points.Len()
-	theta := p.Problem.Model.Params(psi)
+	_, noise := p.Problem.At(psi)
+	least := slices.Min(noise)
+	prior := b.prior(psi)
 	k, err := b.cross(ctx, psi)
 	if err != nil {
 		return err
@@ -51,14 +54,14 @@ func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64)
 		b.each(func(i int) { mean[i] = floats.Dot(k[i], alpha) })
 	}
 	if b.x == nil {
-		b.x = columns(len(p.Problem.Y), m)
+		b.x = solve.Columns(len(p.Problem.Y), m)
 		b.scale = make([]float64, m)
 	}
-	// A row's variance is off by ‖r‖²/λ at most: small beside the noise, or
-	// beside what the latent variance is found to be.
+	// A row's variance is off by ‖r‖²/λ at most, λ being the least noise: small
+	// beside the noise, or beside what the latent variance is found to be.
 	targets, wanted := make([]float64, m), make([]float64, m)
 	for i := range wanted {
-		wanted[i] = theta.Lambda
+		wanted[i] = least
 		if b.Latent && b.scale[i] > 0 {
 			wanted[i] = min(wanted[i], 0.5*b.scale[i])
 		}
@@ -66,7 +69,7 @@ func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64)
 	bound := make([]float64, m) // on what each variance is too large by
 	for round, again := 0, true; again && round < maxRounds; round++ {
 		for i, v := range wanted {
-			targets[i] = math.Sqrt(2 * b.Tolerance * theta.Lambda * v)
+			targets[i] = math.Sqrt(2 * b.Tolerance * least * v)
 		}
 		p.solver.SetTargets(targets)
 		rep, err := p.solveAt(ctx, psi, b.x, k)
@@ -78,23 +81,23 @@ func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64)
 		}
 		b.each(func(i int) {
 			r := p.solver.Residual(i)
-			variance[i] = theta.Sigma - floats.Dot(k[i], b.x[i]) - floats.Dot(r, b.x[i])
-			bound[i] = floats.Dot(r, r) / theta.Lambda
+			variance[i] = prior[i] - floats.Dot(k[i], b.x[i]) - floats.Dot(r, b.x[i])
+			bound[i] = floats.Dot(r, r) / least
 		})
 		again = false
 		for i := range wanted {
-			reached := bound[i] <= targets[i]*targets[i]/theta.Lambda
-			if least := b.least(variance[i], bound[i], theta); reached && 0.5*bound[i] > b.Tolerance*least {
-				wanted[i], again = 0.5*least, true
+			reached := bound[i] <= targets[i]*targets[i]/least
+			if v := b.least(variance[i], bound[i], prior[i], least); reached && 0.5*bound[i] > b.Tolerance*v {
+				wanted[i], again = 0.5*v, true
 			}
 		}
 	}
 	b.stats.Solves += m
 	for i, v := range variance {
-		if bound[i] > targets[i]*targets[i]/theta.Lambda {
+		if bound[i] > targets[i]*targets[i]/least {
 			b.stats.Unconverged++
 		}
-		b.stats.Bound = max(b.stats.Bound, 0.5*bound[i]/b.least(v, bound[i], theta))
+		b.stats.Bound = max(b.stats.Bound, 0.5*bound[i]/b.least(v, bound[i], prior[i], least))
 	}
 	copy(b.scale, variance)
 	return nil
@@ -102,16 +105,25 @@ func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64)
 
 // least returns the least that a variance can be which was found to be v, of the
 // latent function, and is too large by bound at most: of the latent function, or
-// that of the target.
-func (b *batch) least(v, bound float64, theta kernel.Params) float64 {
+// that of the target with the given noise.
+func (b *batch) least(v, bound, prior, noise float64) float64 {
 	if !b.Latent {
-		return max(v-bound, 0) + theta.Lambda
+		return max(v-bound, 0) + noise
 	}
-	return max(v-bound, floor*theta.Sigma)
+	return max(v-bound, floor*prior)
 }
 
-// floor is the least variance that bounds are held against, in units of σ.
+// floor is the least variance that bounds are held against, in units of the prior's.
 const floor = 1e-9
+
+// prior returns the rows' variances k** at ψ before anything is learnt.
+func (b *batch) prior(psi []float64) []float64 {
+	f, v := b.p.Problem.Function(psi), make([]float64, b.points.Len())
+	for i := range v {
+		v[i] = f.Variance(b.points.Row(i))
+	}
+	return v
+}
 
 // cross returns K_f(X*,X) at ψ, a column of n for each row.
 func (b *batch) cross(ctx context.Context, psi []float64) ([][]float64, error) {
@@ -119,8 +131,8 @@ func (b *batch) cross(ctx context.Context, psi []float64) ([][]float64, error) {
 		return nil, err
 	}
 	defer b.p.Budget.Release()
-	b.p.op.Set(b.p.Problem.Model.Params(psi))
-	return b.p.op.CrossMatrix(b.points), ctx.Err()
+	b.p.Operator.Set(b.p.Problem.At(psi))
+	return b.p.Operator.CrossMatrix(ctx, b.points)
 }
 
 // each runs f on the batch's rows, on several cores.

@@ -22,10 +22,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
+	"math/rand/v2"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
@@ -48,12 +50,22 @@ const DefaultTolerance = 1e-4
 // meanTolerance is the relative residual of K⁻¹y.
 const meanTolerance = 1e-9
 
+// Operator is K over the rows that were learnt from.
+type Operator interface {
+	solve.SingleOperator
+	precond.Covariance
+	Set(theta, noise []float64)
+}
+
 // Config says what to predict from.
 type Config struct {
 	Problem *posterior.Problem
-	Draws   [][]float64 // ψ = log θ
+	Draws   [][]float64 // of ψ
 	Budget  *parallel.Budget
-	Seed    uint64 // of the preconditioner
+	// Operator is over the problem's inputs; the predictor sets its θ. nil means one
+	// on the cores of the budget.
+	Operator Operator
+	Seed     uint64 // of the preconditioner
 	// Kind and Rank are the preconditioner's; rank 0 leaves it to the program.
 	Kind    string
 	Rank    int
@@ -152,7 +164,6 @@ type Predictor struct {
 	order []int // in which draws are visited
 
 	turn        chan struct{} // full while somebody computes
-	op          *cmvp.Operator
 	solver      *solve.Solver
 	alphas      [][]float64 // K⁻¹y of each draw
 	unconverged int         // of them
@@ -176,12 +187,15 @@ func New(c Config) (*Predictor, error) {
 		return nil, errors.New("there are no draws to predict from")
 	}
 	for _, psi := range c.Draws {
-		if len(psi) != p.Model.NumParams() || slices.ContainsFunc(psi, func(x float64) bool { return math.IsNaN(x) || math.IsInf(math.Exp(x), 0) || math.Exp(x) == 0 }) {
-			return nil, fmt.Errorf("the draw %.4g is not one of a model with %d parameters", psi, p.Model.NumParams())
+		if !p.Params.Usable(psi) {
+			return nil, fmt.Errorf("the draw %.4g is not one of a model with %d parameters", psi, p.NumParams())
 		}
 	}
 	if c.MaxIter == 0 {
 		c.MaxIter = min(maxIterations, 10*len(p.Y)+100)
+	}
+	if c.Operator == nil {
+		c.Operator = cmvp.New(p.Inputs, p.Covariance, c.Budget)
 	}
 	s, err := newSurface(c.Draws)
 	if err != nil {
@@ -204,7 +218,7 @@ func (p *Predictor) rank() int {
 
 // precondition returns the preconditioner at the middle of the draws, nil for
 // none.
-func (p *Predictor) precondition() (precond.P, error) {
+func (p *Predictor) precondition(ctx context.Context) (precond.P, error) {
 	kind := p.Kind
 	switch kind {
 	case "none":
@@ -212,9 +226,8 @@ func (p *Predictor) precondition() (precond.P, error) {
 	case "", "auto":
 		kind = "rpcholesky"
 	}
-	op := cmvp.New(p.Problem.Inputs, p.Problem.Model.Family, p.Budget)
-	op.Set(p.Problem.Model.Params(mean(p.Draws)))
-	return precond.BuildAny(kind, op, p.rank(), random.Key{Seed: p.Seed})
+	p.Operator.Set(p.Problem.At(mean(p.Draws)))
+	return precond.BuildAny(ctx, kind, p.Operator, p.rank(), random.Key{Seed: p.Seed})
 }
 
 // prepare computes K⁻¹y of every draw, or reads them where they are kept.
@@ -226,22 +239,21 @@ func (p *Predictor) prepare(ctx context.Context, progress func(Progress)) error 
 		if err := p.Budget.Acquire(ctx); err != nil {
 			return err
 		}
-		pre, err := p.precondition()
+		pre, err := p.precondition(ctx)
 		p.Budget.Release()
 		if err != nil {
 			return err
 		}
-		p.op = cmvp.New(p.Problem.Inputs, p.Problem.Model.Family, p.Budget)
 		opt := solve.Options{Tolerance: meanTolerance, MaxIter: p.MaxIter, Mixed: p.Mixed, Budget: p.Budget}
 		if pre != nil {
 			opt.Precond, opt.Flexible = pre, !precond.HasFactor(pre.Kind())
 		}
-		p.solver = solve.New(p.op, opt)
+		p.solver = solve.New(p.Operator, opt)
 	}
 	n := len(p.Problem.Y)
 	alphas, unconverged := p.Solutions.load(p.solutionsKey(), len(p.Draws), n)
 	if alphas == nil {
-		alphas = columns(n, len(p.Draws))
+		alphas = solve.Columns(n, len(p.Draws))
 		p.solver.SetTargets(nil)
 		var before []float64
 		for done, t := range p.order {
@@ -249,7 +261,7 @@ func (p *Predictor) prepare(ctx context.Context, progress func(Progress)) error 
 			if before != nil { // the draw visited before is near
 				copy(alphas[t], before)
 			}
-			rep, err := p.solveAt(ctx, p.Draws[t], alphas[t:t+1], [][]float64{p.Problem.Y})
+			rep, err := p.solveAt(ctx, p.Draws[t], alphas[t:t+1], [][]float64{p.Problem.Targets()})
 			if err != nil {
 				return err
 			}
@@ -269,7 +281,7 @@ func (p *Predictor) solveAt(ctx context.Context, psi []float64, x, b [][]float64
 		return solve.Report{}, err
 	}
 	defer p.Budget.Release()
-	p.op.Set(p.Problem.Model.Params(psi))
+	p.Operator.Set(p.Problem.At(psi))
 	return p.solver.Solve(ctx, x, b)
 }
 
@@ -277,21 +289,30 @@ func (p *Predictor) solveAt(ctx context.Context, psi []float64, x, b [][]float64
 // units of the (standardised) training data: of each draw and row.
 type Moments struct {
 	Mean, Var [][]float64 // draws × rows
-	Noise     []float64   // λ of each draw
+
+	likelihood likelihood.Likelihood
+	own        [][]float64 // its parameters at each draw
 }
 
-// Mixture returns the distribution at row i: of the latent function, or with
-// the noise that of the target.
-func (m *Moments) Mixture(i int, latent bool) Mixture {
-	out := Mixture{make([]float64, len(m.Mean)), make([]float64, len(m.Mean))}
+// Mixture returns the distribution at row i: of the latent function, or that of
+// the target.
+func (m *Moments) Mixture(i int, latent bool) likelihood.Predictive {
+	mean, variance := make([]float64, len(m.Mean)), make([]float64, len(m.Mean))
 	for t := range m.Mean {
-		v := m.Var[t][i]
-		if !latent {
-			v += m.Noise[t]
-		}
-		out.Mean[t], out.SD[t] = m.Mean[t][i], math.Sqrt(v)
+		mean[t], variance[t] = m.Mean[t][i], m.Var[t][i]
 	}
-	return out
+	if !latent {
+		return m.likelihood.Predict(m.own, mean, variance)
+	}
+	for t, v := range variance {
+		variance[t] = math.Sqrt(v)
+	}
+	return likelihood.Mixture{Mean: mean, SD: variance}
+}
+
+// Target draws a target of row i at a draw of the parameters.
+func (m *Moments) Target(r *rand.Rand, draw, i int) float64 {
+	return m.likelihood.Draw(r, m.own[draw], m.Mean[draw][i], m.Var[draw][i])
 }
 
 // Rows solved for side by side: enough for the kernels to be at their best, and
@@ -308,7 +329,7 @@ func Batch(n int) int { return max(8, min(batchRows, batchBytes/(8*8*n))) }
 // Predict returns the distributions at the given points, which are standardised
 // as the training data are. The errors are those of the options, of ctx, and of a
 // K that cannot be solved with.
-func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs, o Options) (*Moments, Stats, error) {
+func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Options) (*Moments, Stats, error) {
 	if err := o.Check(); err != nil {
 		return nil, Stats{}, err
 	}
@@ -318,16 +339,17 @@ func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs, o Options)
 	case <-ctx.Done():
 		return nil, Stats{}, ctx.Err()
 	}
-	if points.Dim() != p.Problem.Model.Dim {
-		panic(fmt.Sprintf("predict: points of dimension %d, training data of %d", points.Dim(), p.Problem.Model.Dim))
+	if points.Dim() != p.Problem.Inputs.Dim() {
+		panic(fmt.Sprintf("predict: points of dimension %d, training data of %d", points.Dim(), p.Problem.Inputs.Dim()))
 	}
 	if err := p.prepare(ctx, o.Progress); err != nil {
 		return nil, Stats{}, err
 	}
 	m, draws := points.Len(), len(p.Draws)
-	out := &Moments{Mean: columns(m, draws), Var: columns(m, draws)}
+	out := &Moments{Mean: solve.Columns(m, draws), Var: solve.Columns(m, draws), likelihood: p.Problem.Likelihood}
 	for _, psi := range p.Draws {
-		out.Noise = append(out.Noise, math.Exp(psi[len(psi)-1]))
+		_, own := p.Problem.Natural(psi)
+		out.own = append(out.own, own)
 	}
 	stats := Stats{Draws: draws, Rows: m, MeansUnconverged: p.unconverged}
 	size := Batch(len(p.Problem.Y))
@@ -348,8 +370,9 @@ func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs, o Options)
 		}
 	}
 	for t := range draws {
-		tiny := minVariance * math.Exp(p.Draws[t][0])
+		f := p.Problem.Function(p.Draws[t])
 		for i, v := range out.Var[t] {
+			tiny := minVariance * f.Variance(points.Row(i))
 			if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(out.Mean[t][i]) {
 				return nil, stats, fmt.Errorf("the covariance matrix cannot be solved with at log parameters %.4g", p.Draws[t])
 			}
@@ -363,15 +386,6 @@ func (p *Predictor) Predict(ctx context.Context, points *cmvp.Inputs, o Options)
 	return out, stats, nil
 }
 
-// minVariance is the least variance of the latent function, in units of σ: less
-// is rounding.
+// minVariance is the least variance of the latent function, in units of the
+// prior's: less is rounding.
 const minVariance = 1e-14
-
-func columns(n, s int) [][]float64 {
-	buf := make([]float64, n*s)
-	cols := make([][]float64, s)
-	for c := range cols {
-		cols[c] = buf[c*n : (c+1)*n : (c+1)*n]
-	}
-	return cols
-}

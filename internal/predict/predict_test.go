@@ -12,22 +12,28 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 )
 
 // example returns n training rows of a smooth function with noise, m test rows,
 // and draws around plausible parameters.
-func example(f kernel.Family, ard bool, n, d, m, draws int) (Config, *cmvp.Inputs) {
-	r := rand.New(rand.NewPCG(1, uint64(f)))
-	points := func(n int) *cmvp.Inputs {
+func example(f kernel.Family, ard bool, n, d, m, draws int) (Config, *kernel.Inputs) {
+	return exampleOf(kernel.Single(f, d, ard), n, m, draws)
+}
+
+func exampleOf(cov *kernel.Covariance, n, m, draws int) (Config, *kernel.Inputs) {
+	d := cov.Dim()
+	r := rand.New(rand.NewPCG(1, uint64(d)))
+	points := func(n int) *kernel.Inputs {
 		x := make([]float64, n*d)
 		for i := range x {
 			x[i] = r.NormFloat64()
 		}
-		return cmvp.NewInputs(n, d, x)
+		return kernel.NewInputs(n, d, x)
 	}
 	in := points(n)
 	y := make([]float64, n)
@@ -35,8 +41,8 @@ func example(f kernel.Family, ard bool, n, d, m, draws int) (Config, *cmvp.Input
 		x := in.Row(i)
 		y[i] = math.Sin(2*x[0]) + x[d-1] + 0.2*r.NormFloat64()
 	}
-	model := kernel.Model{Family: f, Dim: d, ARD: ard}
-	c := Config{Problem: posterior.NewProblem(model, posterior.Priors{}, in, y), Budget: parallel.NewBudget(2), Seed: 1}
+	model := posterior.NewModel(cov, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
+	c := Config{Problem: posterior.NewProblem(model, in, y), Budget: parallel.NewBudget(2), Seed: 1}
 	for range draws {
 		psi := make([]float64, model.NumParams())
 		for i := range psi {
@@ -50,15 +56,16 @@ func example(f kernel.Family, ard bool, n, d, m, draws int) (Config, *cmvp.Input
 
 // dense returns the exact means and latent variances at a draw, from a Cholesky
 // factor of K.
-func dense(t *testing.T, p *posterior.Problem, psi []float64, points *cmvp.Inputs) (mean, variance []float64) {
+func dense(t *testing.T, p *posterior.Problem, psi []float64, points *kernel.Inputs) (mean, variance []float64) {
 	t.Helper()
-	theta, n := p.Model.Params(psi), len(p.Y)
+	_, noise := p.At(psi)
+	f, n := p.Function(psi), len(p.Y)
 	k := mat.NewSymDense(n, nil)
 	for i := range n {
 		for j := i; j < n; j++ {
-			k.SetSym(i, j, theta.Sigma*p.Model.Family.Value(theta.Dist(p.Inputs.Row(i), p.Inputs.Row(j))))
+			k.SetSym(i, j, f.Value(p.Inputs.Row(i), p.Inputs.Row(j)))
 		}
-		k.SetSym(i, i, k.At(i, i)+theta.Lambda)
+		k.SetSym(i, i, k.At(i, i)+noise[0])
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(k) {
@@ -67,19 +74,19 @@ func dense(t *testing.T, p *posterior.Problem, psi []float64, points *cmvp.Input
 	for q := range points.Len() {
 		b := mat.NewVecDense(n, nil)
 		for i := range n {
-			b.SetVec(i, theta.Sigma*p.Model.Family.Value(theta.Dist(p.Inputs.Row(i), points.Row(q))))
+			b.SetVec(i, f.Value(p.Inputs.Row(i), points.Row(q)))
 		}
 		var x mat.VecDense
 		if err := chol.SolveVecTo(&x, b); err != nil {
 			t.Fatal(err)
 		}
 		mean = append(mean, mat.Dot(&x, mat.NewVecDense(n, p.Y)))
-		variance = append(variance, theta.Sigma-mat.Dot(&x, b))
+		variance = append(variance, f.Variance(points.Row(q))-mat.Dot(&x, b))
 	}
 	return mean, variance
 }
 
-func predict(t *testing.T, c Config, o Options, points *cmvp.Inputs) (*Moments, Stats) {
+func predict(t *testing.T, c Config, o Options, points *kernel.Inputs) (*Moments, Stats) {
 	t.Helper()
 	p, err := New(c)
 	if err != nil {
@@ -93,37 +100,42 @@ func predict(t *testing.T, c Config, o Options, points *cmvp.Inputs) (*Moments, 
 }
 
 func TestAgainstDense(t *testing.T) {
-	families := kernel.Families()
-	if testing.Short() {
-		families = families[:2]
+	sum, err := kernel.Parse("a*rbf(1:u)*matern32(2:v)+b*matern52(1-3:w)", 3)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, f := range families {
-		for _, mixed := range []bool{false, true} {
-			for _, latent := range []bool{false, true} {
-				c, points := example(f, mixed, 250, 3, 20, 3)
-				c.Mixed = mixed
-				o := Options{Latent: latent}
-				got, stats := predict(t, c, o, points)
-				if stats.Unconverged > 0 || stats.Clipped > 0 {
-					t.Errorf("%v: %+v", f, stats)
-				}
-				if stats.Bound > 1.01*DefaultTolerance {
-					t.Errorf("%v, mixed %v, latent %v: sds are known to %g only", f, mixed, latent, stats.Bound)
-				}
-				for s, psi := range c.Draws {
-					mean, variance := dense(t, c.Problem, psi, points)
-					for i := range mean {
-						noise := got.Noise[s]
-						if latent {
-							noise = 0
-						}
-						sd, want := math.Sqrt(got.Var[s][i]+noise), math.Sqrt(variance[i]+noise)
-						if math.Abs(sd/want-1) > DefaultTolerance {
-							t.Errorf("%v, mixed %v, latent %v, draw %d, row %d: sd %g, want %g", f, mixed, latent, s, i, sd, want)
-						}
-						if math.Abs(got.Mean[s][i]-mean[i]) > 1e-6*want {
-							t.Errorf("%v, mixed %v, draw %d, row %d: mean %g, want %g", f, mixed, s, i, got.Mean[s][i], mean[i])
-						}
+	covariances := []*kernel.Covariance{sum}
+	for i, f := range kernel.Families() {
+		if !testing.Short() || i < 2 {
+			covariances = append(covariances, kernel.Single(f, 3, false), kernel.Single(f, 3, true))
+		}
+	}
+	for i, f := range covariances {
+		mixed := i%2 == 0
+		for _, latent := range []bool{false, true} {
+			c, points := exampleOf(f, 250, 20, 3)
+			c.Mixed = mixed
+			o := Options{Latent: latent}
+			got, stats := predict(t, c, o, points)
+			if stats.Unconverged > 0 || stats.Clipped > 0 {
+				t.Errorf("%v: %+v", f, stats)
+			}
+			if stats.Bound > 1.01*DefaultTolerance {
+				t.Errorf("%v, mixed %v, latent %v: sds are known to %g only", f, mixed, latent, stats.Bound)
+			}
+			for s, psi := range c.Draws {
+				mean, variance := dense(t, c.Problem, psi, points)
+				for i := range mean {
+					noise := math.Exp(psi[len(psi)-1])
+					if latent {
+						noise = 0
+					}
+					sd, want := math.Sqrt(got.Var[s][i]+noise), math.Sqrt(variance[i]+noise)
+					if math.Abs(sd/want-1) > DefaultTolerance {
+						t.Errorf("%v, mixed %v, latent %v, draw %d, row %d: sd %g, want %g", f, mixed, latent, s, i, sd, want)
+					}
+					if math.Abs(got.Mean[s][i]-mean[i]) > 1e-6*want {
+						t.Errorf("%v, mixed %v, draw %d, row %d: mean %g, want %g", f, mixed, s, i, got.Mean[s][i], mean[i])
 					}
 				}
 			}
@@ -150,7 +162,7 @@ func TestTolerance(t *testing.T) {
 			_, variance := dense(t, c.Problem, psi, points)
 			for i, want := range variance {
 				// From above, and within the bound; 1e-12 is for rounding.
-				if diff := got.Var[s][i] - want; diff < -1e-12 || diff > 2*tol*(want+got.Noise[s])*1.01+1e-12 {
+				if diff := got.Var[s][i] - want; diff < -1e-12 || diff > 2*tol*(want+math.Exp(psi[len(psi)-1]))*1.01+1e-12 {
 					t.Errorf("tolerance %g: variance %g is off by %g", tol, want, diff)
 				}
 			}
@@ -195,12 +207,13 @@ func TestSurface(t *testing.T) {
 		t.Errorf("%d solves of 30 rows, want 12 each", stats.Solves)
 	}
 	var worst float64
-	for s := range c.Draws {
+	for s, psi := range c.Draws {
+		noise := math.Exp(psi[len(psi)-1])
 		if !slices.Equal(exact.Mean[s], fast.Mean[s]) {
 			t.Error("means are not exact")
 		}
 		for i := range exact.Var[s] {
-			worst = max(worst, math.Abs(math.Sqrt((fast.Var[s][i]+fast.Noise[s])/(exact.Var[s][i]+exact.Noise[s]))-1))
+			worst = max(worst, math.Abs(math.Sqrt((fast.Var[s][i]+noise)/(exact.Var[s][i]+noise))-1))
 		}
 	}
 	if worst > 0.02 || stats.SurfaceError > 0.02 || stats.SurfaceError == 0 {

@@ -43,10 +43,10 @@ func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o O
 func Summarize(m *Moments, scale dataset.Scale, r Request, latent bool, budget *parallel.Budget) []Row {
 	out := make([]Row, len(r.X))
 	budget.NewLoop(func(_, i int) {
-		noisy := m.Mixture(i, false).scaled(scale.Mean, scale.SD)
+		noisy := m.Mixture(i, false).Scaled(scale.Mean, scale.SD)
 		told := noisy
 		if latent {
-			told = m.Mixture(i, true).scaled(scale.Mean, scale.SD)
+			told = m.Mixture(i, true).Scaled(scale.Mean, scale.SD)
 		}
 		row := &out[i]
 		row.Mean, row.SD = told.Moments()

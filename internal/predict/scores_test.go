@@ -10,13 +10,15 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // exampleRows predicts targets that are draws from their own mixtures.
 func exampleRows(n int) []Row {
 	r := rand.New(rand.NewPCG(5, 6))
-	m := &Moments{Mean: columns(n, 3), Var: columns(n, 3), Noise: []float64{0.1, 0.2, 0.3}}
+	m := &Moments{Mean: solve.Columns(n, 3), Var: solve.Columns(n, 3), likelihood: likelihood.Gaussian{}, own: [][]float64{{0.1}, {0.2}, {0.3}}}
 	req := Request{X: make([][]float64, n), Targets: make([]float64, n), Probs: []float64{0.05, 0.5, 0.95}}
 	for i := range n {
 		for t := range 3 {
@@ -119,8 +121,8 @@ func TestRowsInOriginalUnits(t *testing.T) {
 		answers[latent] = rows
 	}
 	var noise float64
-	for _, l := range m.Noise {
-		noise += l / float64(len(m.Noise))
+	for _, psi := range c.Draws {
+		noise += math.Exp(psi[len(psi)-1]) / float64(len(c.Draws))
 	}
 	for i := range answers[true] {
 		got := math.Pow(answers[false][i].SD, 2) - math.Pow(answers[true][i].SD, 2)

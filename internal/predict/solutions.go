@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -34,7 +35,7 @@ const solutionsSuffix = ".solutions"
 func (p *Predictor) solutionsKey() string {
 	h := sha256.New()
 	isa, _ := cmvp.ISA()
-	head, _ := json.Marshal([]any{version.Version, isa, p.Problem.Model.Family.String(), p.Problem.Model.ARD, len(p.Problem.Y), p.Problem.Model.Dim,
+	head, _ := json.Marshal([]any{version.Version, isa, p.Problem.Covariance.String(), p.Problem.Likelihood.Name(), len(p.Problem.Y), p.Problem.Inputs.Dim(),
 		p.Seed, p.Kind, p.Rank, p.MaxIter, p.Mixed, meanTolerance, rankFactor})
 	h.Write(head)
 	var b [8]byte
@@ -48,6 +49,7 @@ func (p *Predictor) solutionsKey() string {
 		put(p.Problem.Inputs.Row(i))
 	}
 	put(p.Problem.Y)
+	put(p.Problem.State)
 	for _, psi := range p.Draws {
 		put(psi)
 	}
@@ -70,7 +72,7 @@ func (s *Solutions) load(key string, draws, n int) (alphas [][]float64, unconver
 	}
 	now := time.Now()
 	_ = os.Chtimes(path, now, now) // it is of use: keep it longer
-	out := columns(n, draws)
+	out := solve.Columns(n, draws)
 	for t := range out {
 		for i := range out[t] {
 			out[t][i] = math.Float64frombits(binary.LittleEndian.Uint64(body[8*(1+t*n+i):]))

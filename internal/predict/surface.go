@@ -9,6 +9,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // surface is the design of a response surface over ψ: the middle of the draws
@@ -78,7 +80,7 @@ func (s *surface) value(f []float64, z []float64) float64 {
 // interpolate computes the rows' variances with the surface; means are exact.
 func (b *batch) interpolate(ctx context.Context) error {
 	p, s, m := b.p, b.p.surface, b.points.Len()
-	f := columns(len(s.points), m)
+	f := solve.Columns(len(s.points), m)
 	variance := make([]float64, m)
 	var middle [][]float64
 	for k, psi := range s.points {
@@ -91,13 +93,14 @@ func (b *batch) interpolate(ctx context.Context) error {
 			return err
 		}
 		if k == 0 {
-			middle = columns(len(p.Problem.Y), m)
+			middle = solve.Columns(len(p.Problem.Y), m)
 			for i := range middle {
 				copy(middle[i], b.x[i])
 			}
 		}
+		prior := b.prior(psi)
 		for i, v := range variance {
-			f[i][k] = math.Log(max(v, minVariance*math.Exp(psi[0])))
+			f[i][k] = math.Log(max(v, minVariance*prior[i]))
 		}
 		b.done((k + 1) * len(p.Draws) / (len(s.points) + 2))
 	}
@@ -117,9 +120,10 @@ func (b *batch) interpolate(ctx context.Context) error {
 // check replaces what the surface says at a draw by what a solve says, and notes
 // the difference.
 func (b *batch) check(ctx context.Context, t int) error {
-	noise := math.Exp(b.p.Draws[t][len(b.p.Draws[t])-1])
-	if b.Latent {
-		noise = 0
+	noise := 0.0
+	if !b.Latent {
+		_, all := b.p.Problem.At(b.p.Draws[t])
+		noise = slices.Min(all)
 	}
 	guess := slices.Clone(b.variance[t])
 	if err := b.solve(ctx, b.p.Draws[t], nil, nil, b.variance[t]); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ulisse-gp/ulisse/internal/solve"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -139,7 +140,7 @@ func DecodeDraws(b []byte, p int) ([][]float64, error) {
 	if len(b) == 0 || len(b)%(8*p) != 0 || len(b) > 8*p*MaxDraws {
 		return nil, errors.New("these are not draws of the model's parameters, or too many")
 	}
-	draws := columns(p, len(b)/(8*p))
+	draws := solve.Columns(p, len(b)/(8*p))
 	for t := range draws {
 		for i := range draws[t] {
 			draws[t][i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*(t*p+i):]))

@@ -29,6 +29,11 @@ const (
 	Auxiliary                      // the auxiliary variable of the exact sampler
 	Provisional                    // draws before the chains have any
 	Predictive                     // values of the target drawn from the posterior
+	Climb                          // where searches for maxima begin
+	Learn                          // points where the determinant is learnt
+	Imagine                        // draws of a density that is believed, and fits to them
+	Propose                        // proposals of chains
+	Deviation                      // draws of the determinant's error
 )
 
 // Key names a stream.

@@ -46,16 +46,22 @@ const (
 	mixedRHat      = 1.05
 )
 
-// NewCertificate compares a run with an exact one.
-func NewCertificate(fast, exact *chains.Run) *Certificate {
+// NewCertificate compares a run with the exact one that certifies it; nil if there
+// is none, or it is at work still.
+func NewCertificate(r *chains.Run) *Certificate {
+	if r.Certificate == nil || r.Certificate.Phase != chains.Done {
+		return nil
+	}
+	return compareRuns(r, r.Certificate)
+}
+
+func compareRuns(fast, exact *chains.Run) *Certificate {
 	c := &Certificate{Draws: exact.MinDraws(), Agrees: true, Cost: exact.Cost()}
 	if exact.Prepared != nil {
 		c.Rank = exact.Prepared.Rank
 	}
-	for _, ch := range exact.Chains {
-		if m := ch.State.Metropolis; m != nil && m.Steps > 0 {
-			c.Acceptance += float64(m.Accepted) / float64(m.Steps) / float64(len(exact.Chains))
-		}
+	for i := range exact.Chains {
+		c.Acceptance += exact.Chains[i].Acceptance() / float64(len(exact.Chains))
 	}
 	if c.Draws < 4 || fast.MinDraws() < 4 {
 		c.Agrees = false

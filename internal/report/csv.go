@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // WriteCSV writes the draws of chain c (from 0) in the form of CmdStan: comment
@@ -104,7 +106,7 @@ func stanName(name string) string {
 // stanStat returns the name of a statistic's column, CmdStan's own where it has
 // one.
 func stanStat(name string) string {
-	if name == AcceptanceRate {
+	if name == sampler.AcceptanceRate {
 		return "accept_stat__"
 	}
 	return name + "__"

@@ -1,45 +1,15 @@
 package report
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"time"
-)
 
-// WriteFile writes a file so that it is there whole or not at all.
-func WriteFile(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	w := bufio.NewWriter(f)
-	if err := write(w); err != nil {
-		return err
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
+)
 
 // WriteAll writes the results of a run into a directory: result.json,
 // draws/chain-K.csv, summary.json, summary.txt, report.html, and the plots
@@ -74,7 +44,7 @@ func WriteAll(dir string, rec *Record, sum *Summary) error {
 	}
 	files["report.html"] = func(w io.Writer) error { return writePage(w, rec, sum, pics, time.Now()) }
 	for name, write := range files {
-		if err := WriteFile(filepath.Join(dir, name), write); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, name), 0o644, write); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
 	}

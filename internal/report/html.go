@@ -34,7 +34,7 @@ func pictures(rec *Record) ([]picture, error) {
 	draws := PlotDraws(r)
 	var truth []float64
 	if rec.Data.Truth != nil {
-		truth = rec.Model.Psi(*rec.Data.Truth)
+		truth = rec.Model.Params.Sampled(rec.Data.Truth.Of(rec.Model.Params))
 	}
 	list := []struct {
 		name, text string
@@ -118,7 +118,7 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 		Certificate: sum.Certificate, Spec: rec.SpecText, Version: sum.Version, Now: now.UTC().Format(time.RFC3339), Meaning: meaning(rec), Made: made(rec, sum)}
 	d.Verdict = sum.state()
 	d.Lead = fmt.Sprintf("The covariance parameters of an exact Gaussian process (kernel %s%s), sampled by %s from %d rows with %d inputs.",
-		rec.Model.Family, map[bool]string{true: ", one length-scale for each input"}[rec.Model.ARD], rec.Run.Plan.Method, sum.N, sum.D)
+		rec.Spec.Model.Kernel, map[bool]string{true: ", one length-scale for each input"}[rec.Spec.Model.ARD], rec.Run.Plan.Method, sum.N, sum.D)
 	var cost strings.Builder
 	sum.cost(&cost)
 	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
@@ -169,7 +169,7 @@ func (d *pageData) chains(sum *Summary) {
 // meaning explains the quantities.
 func meaning(rec *Record) [][2]string {
 	tau, each := "tau", "of all inputs"
-	if rec.Model.ARD {
+	if rec.Spec.Model.ARD {
 		tau, each = "tau[k]", "of input k"
 	}
 	units := "of the standardised data"

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 )
 
 // elements returns all elements of a page, in order.
@@ -140,8 +140,10 @@ func TestHTML(t *testing.T) {
 		}
 	}
 	rec.Run.Stopped.Reason = chains.MaxTime
-	rec.Data.Truth = &kernel.Params{Sigma: 1, Tau: []float64{0.5, 0.25}, Lambda: 0.1}
-	rec.Certificate = &Certificate{Draws: 250, Rank: 40, Parameters: []Certified{{Name: "log_sigma", Shift: -0.02, ShiftError: 0.03, SDRatio: 1.01, SDRatioError: 0.04}}, Agrees: true, Text: []string{"means and sds agree"}}
+	rec.Data.Truth = &dataset.Truth{Sigma: 1, Tau: []float64{0.5, 0.25}, Lambda: 0.1}
+	exact := testRecord(t, true, 60).Run
+	exact.Phase, exact.Prepared = chains.Done, &chains.Prepared{Rank: 40}
+	rec.Run.Certificate = exact
 	text, sum := render(t, rec)
 	checkPage(t, text)
 	nodes := elements(t, text)

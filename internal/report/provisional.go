@@ -1,7 +1,6 @@
 package report
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,13 +13,12 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
-	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
-	"github.com/ulisse-gp/ulisse/internal/random"
-	"github.com/ulisse-gp/ulisse/internal/sgld"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // Provisional is what can be said of the posterior before the chains have drawn
@@ -44,56 +42,44 @@ type ProvisionalRow struct {
 	Q95  Number `json:"q95"`
 }
 
-// Constants of the provisional answer: draws of the Laplace approximation; the
-// weighted draws, each of which takes a dense density, and the largest n for
-// which those are computed; the k̂ up to which weights are to be trusted.
+// Constants of the provisional answer: draws of the Laplace approximation, and the
+// k̂ up to which weights are to be trusted.
 const (
-	laplaceDraws  = 4000
-	weightedDraws = 200
-	weightedRows  = 2000
-	trustedKHat   = 0.7
+	laplaceDraws = 4000
+	trustedKHat  = 0.7
 )
 
-// Laplace returns the Laplace approximation at the mode.
-func Laplace(p *posterior.Problem, d *dataset.Info, prep *chains.Prepared, seed uint64) (*Provisional, error) {
-	kern, err := proposal(prep)
+// NewProvisional returns what can be said of a prepared run: of the Laplace
+// approximation at the mode, corrected if the log densities are there. It returns
+// nil for a run of which only the mode of a subset is known.
+func NewProvisional(m posterior.Model, d *dataset.Info, r *chains.Run) (*Provisional, error) {
+	switch {
+	case r.Prepared == nil || sampler.Of(&r.Plan).Needs().Search == sampler.OnSubset:
+		return nil, nil
+	case r.Provisional != nil:
+		return weighted(m, d, r)
+	}
+	draws, err := sampler.Laplace(&r.Plan, r.Prepared, laplaceDraws)
 	if err != nil {
 		return nil, err
 	}
-	key := random.Key{Seed: seed}
-	draws := make([][]float64, laplaceDraws)
-	weights := make([]float64, laplaceDraws)
-	for i := range draws {
-		key.Iter = i
-		draws[i] = kern.Normal(key.Stream(random.Provisional, 0))
-		weights[i] = 1.0 / laplaceDraws
-	}
-	v := &Provisional{Draws: laplaceDraws, Parameters: rows(p, d, draws, weights),
-		Note: "provisional: the Laplace approximation at the mode, not corrected"}
-	return v, nil
+	return &Provisional{Draws: laplaceDraws, Parameters: rows(m, d, draws, slices.Repeat([]float64{1.0 / laplaceDraws}, laplaceDraws)),
+		Note: "provisional: the Laplace approximation at the mode, not corrected"}, nil
 }
 
-// Weighted corrects the Laplace approximation: draws of a Student t at the mode
-// are weighed with the dense log density. It returns nil where n is too large
-// for that.
-func Weighted(ctx context.Context, p *posterior.Problem, d *dataset.Info, prep *chains.Prepared, seed uint64, budget *parallel.Budget) (*Provisional, error) {
-	if len(p.Y) > weightedRows {
-		return nil, nil
-	}
-	kern, err := proposal(prep)
+// weighted corrects the Laplace approximation: draws of a Student t at the mode
+// have been weighed with the log density.
+func weighted(m posterior.Model, d *dataset.Info, r *chains.Run) (*Provisional, error) {
+	draws, logQ, err := sampler.Provisional(&r.Plan, r.Prepared)
 	if err != nil {
 		return nil, err
 	}
-	dense := posterior.NewDense(p, budget)
-	key := random.Key{Seed: seed}
-	draws, lw := make([][]float64, weightedDraws), make([]float64, weightedDraws)
-	for i := range draws {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	lw := make([]float64, len(draws))
+	for i, logP := range r.Provisional.LogDensities {
+		lw[i] = logP - logQ[i]
+		if logP == -math.MaxFloat64 {
+			lw[i] = math.Inf(-1)
 		}
-		key.Iter = i
-		draws[i] = kern.Propose(key.Stream(random.Provisional, 1))
-		lw[i] = dense.LogDensity(draws[i]) - kern.LogProposal(draws[i])
 	}
 	weights, khat := diagnostics.PSIS(lw)
 	square := 0.0
@@ -101,7 +87,7 @@ func Weighted(ctx context.Context, p *posterior.Problem, d *dataset.Info, prep *
 		square += w * w
 	}
 	k, ess := Number(khat), Number(1/square)
-	v := &Provisional{Corrected: true, Draws: weightedDraws, KHat: &k, ESS: &ess, Parameters: rows(p, d, draws, weights)}
+	v := &Provisional{Corrected: true, Draws: len(draws), KHat: &k, ESS: &ess, Parameters: rows(m, d, draws, weights)}
 	v.Note = fmt.Sprintf("provisional: %d draws of a Student t at the mode with importance weights, k-hat %.2f: ", v.Draws, khat)
 	if khat <= trustedKHat {
 		v.Note += "to be trusted as far as their number goes"
@@ -111,18 +97,10 @@ func Weighted(ctx context.Context, p *posterior.Problem, d *dataset.Info, prep *
 	return v, nil
 }
 
-func proposal(prep *chains.Prepared) (*sgld.Metropolis, error) {
-	kern, ok := sgld.NewMetropolis(nil, (&chains.Settings{C: prep.Cov}).Metric(), prep.Psi, false)
-	if !ok {
-		return nil, fmt.Errorf("the covariance at the mode is not positive definite")
-	}
-	return kern, nil
-}
-
 // rows summarises the weighted draws.
-func rows(p *posterior.Problem, d *dataset.Info, draws [][]float64, weights []float64) []ProvisionalRow {
+func rows(m posterior.Model, d *dataset.Info, draws [][]float64, weights []float64) []ProvisionalRow {
 	var out []ProvisionalRow
-	for _, q := range Quantities(p.Model, d) {
+	for _, q := range Quantities(m, d) {
 		x := make([]float64, len(draws))
 		order := make([]int, len(draws))
 		for i, psi := range draws {
@@ -190,7 +168,7 @@ func (v *Provisional) Write(dir string) error {
 		},
 	}
 	for i, name := range provisionalFiles {
-		if err := WriteFile(filepath.Join(dir, name), write[i]); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, name), 0o644, write[i]); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/sgld"
 )
 
@@ -42,30 +43,50 @@ data: {synthetic: {n: 60, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := chains.NewPlan(s, p.Model.Names())
-	prep := &chains.Prepared{}
-	if err := prep.SetPoint(&plan, pt); err != nil {
+	plan := s.Plan(p.Model.Names(), len(p.Y))
+	cov, err := pt.Covariance()
+	if err != nil {
 		t.Fatal(err)
 	}
-	laplace, err := Laplace(p, &d.Info, prep, 1)
+	prep := &chains.Prepared{Psi: pt.Psi, Cov: chains.Flat(cov)}
+	run := chains.New(plan)
+	run.Prepared = prep
+	laplace, err := NewProvisional(p.Model, &d.Info, run)
 	if err != nil || laplace.Corrected {
 		t.Fatal(laplace, err)
 	}
-	weighted, err := Weighted(ctx, p, &d.Info, prep, 1, budget)
+	dense := posterior.NewDense(p, budget)
+	run.Provisional = &chains.Provisional{}
+	at, _, err := sampler.Provisional(&plan, prep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, psi := range at {
+		run.Provisional.LogDensities = append(run.Provisional.LogDensities, dense.LogDensity(psi))
+	}
+	weighted, err := NewProvisional(p.Model, &d.Info, run)
 	if err != nil || !weighted.Corrected || !(*weighted.KHat < trustedKHat) || !strings.Contains(weighted.Note, "to be trusted") {
 		t.Fatal(weighted, err)
 	}
 
-	dense := posterior.NewDense(p, budget)
-	kern, _ := sgld.NewMetropolis(dense.LogDensity, (&chains.Settings{C: prep.Cov}).Metric(), prep.Psi, false)
+	density := func(_ context.Context, psi []float64) (float64, error) { return dense.LogDensity(psi), nil }
+	kern, err := sgld.NewMetropolis(density, cov, prep.Psi, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	psi := append([]float64(nil), pt.Psi...)
-	st := kern.Start(psi)
+	st, err := kern.Start(ctx, psi)
+	if err != nil {
+		t.Fatal(err)
+	}
 	draws := make([][][]float64, len(psi))
 	for i := range draws {
 		draws[i] = make([][]float64, 1)
 	}
 	for it := range 5000 {
-		kern.Advance(psi, &st, random.Key{Seed: 9, Iter: it}.Stream(random.Accept, 0))
+		if _, _, err := kern.Advance(ctx, psi, &st, random.Key{Seed: 9, Iter: it}.Stream(random.Accept, 0)); err != nil {
+			t.Fatal(err)
+		}
 		for i := range psi {
 			draws[i][0] = append(draws[i][0], psi[i])
 		}

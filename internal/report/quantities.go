@@ -3,13 +3,16 @@
 package report
 
 import (
-	"fmt"
 	"math"
+	"slices"
+	"strconv"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 )
 
 // Quantity is something of interest that is a function of ψ.
@@ -19,41 +22,47 @@ type Quantity struct {
 }
 
 // Quantities returns, in the order of every table: the parameters on the
-// natural scale, the derived length-scales and noise, and the log parameters.
+// natural scale, the derived length-scales and noise, and the log parameters. Those
+// of a covariance of one family are
 //
 //	sigma, tau…, lambda    of the standardised data
 //	lengthscale…           1/√(2τ), standardised
 //	lengthscale_input[k]   the same in the units of input k
 //	noise_sd               √λ in the units of the target
 //	log_sigma, log_tau…, log_lambda
-func Quantities(m kernel.Model, d *dataset.Info) []Quantity {
+func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	var q []Quantity
-	names := m.Names()
-	for i, name := range names {
-		q = append(q, Quantity{name, func(psi []float64) float64 { return math.Exp(psi[i]) }})
+	for i, p := range m.Params {
+		q = append(q, Quantity{p.Name(), natural(i, p, func(theta float64) float64 { return theta })})
 	}
-	for k := range m.NumTau() {
-		name := "lengthscale"
-		if m.ARD {
-			name = fmt.Sprintf("lengthscale[%d]", k+1)
+	for i, p := range m.Params {
+		if p.Role == param.Rate {
+			q = append(q, Quantity{p.As("lengthscale", p.Index), natural(i, p, kernel.Lengthscale)})
 		}
-		q = append(q, Quantity{name, func(psi []float64) float64 { return kernel.Lengthscale(math.Exp(psi[1+k])) }})
 	}
 	for k, s := range d.XScale {
-		at := 1
-		if m.ARD {
-			at = 1 + k
+		for i, p := range m.Params {
+			if p.Role == param.Rate && slices.Contains(p.Inputs, k) {
+				q = append(q, Quantity{p.As("lengthscale_input", strconv.Itoa(k+1)),
+					natural(i, p, func(tau float64) float64 { return s.SD * kernel.Lengthscale(tau) })})
+			}
 		}
-		q = append(q, Quantity{fmt.Sprintf("lengthscale_input[%d]", k+1), func(psi []float64) float64 {
-			return s.SD * kernel.Lengthscale(math.Exp(psi[at]))
-		}})
 	}
-	last := len(names) - 1
-	q = append(q, Quantity{"noise_sd", func(psi []float64) float64 { return d.YScale.SD * math.Exp(psi[last]/2) }})
-	for i, name := range names {
-		q = append(q, Quantity{"log_" + name, func(psi []float64) float64 { return psi[i] }})
+	for i, p := range m.Params {
+		if p.Role == param.Noise {
+			q = append(q, Quantity{p.As("noise_sd", p.Index),
+				natural(i, p, func(lambda float64) float64 { return d.YScale.SD * math.Sqrt(lambda) })})
+		}
+	}
+	for i, p := range m.Params {
+		q = append(q, Quantity{p.As("log_"+p.Symbol, p.Index), func(psi []float64) float64 { return psi[i] }})
 	}
 	return q
+}
+
+// natural returns f of parameter i on its natural scale.
+func natural(i int, p param.Param, f func(theta float64) float64) func(psi []float64) float64 {
+	return func(psi []float64) float64 { return f(p.Transform.Natural(psi[i])) }
 }
 
 // Values returns the quantity at every kept draw, chain by chain.

@@ -16,7 +16,8 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -29,11 +30,10 @@ type Record struct {
 	WallSeconds    float64         `json:"wall_seconds"`
 	InstructionSet string          `json:"instruction_set"`
 	Origin         Origin          `json:"origin"`
-	Cache          *cmvp.CachePlan `json:"cache,omitempty"`       // nil if that is off, or not known
-	Certificate    *Certificate    `json:"certificate,omitempty"` // nil for none
+	Cache          *cmvp.CachePlan `json:"cache,omitempty"` // nil if that is off, or not known
 	DrawsSHA256    string          `json:"draws_sha256"`
 	Spec           *job.Spec       `json:"-"`
-	Model          kernel.Model    `json:"-"`
+	Model          posterior.Model `json:"-"`
 }
 
 // Origin says where and by what a run was computed.
@@ -65,7 +65,10 @@ func (r *Record) Open() error {
 	if err := r.Data.Check(); err != nil {
 		return err
 	}
-	var err error
+	_, err := sampler.ByName(r.Run.Plan.Method)
+	if err != nil {
+		return err
+	}
 	if r.Spec, err = job.Parse(strings.NewReader(r.SpecText), "the specification"); err != nil {
 		return err
 	}
@@ -93,25 +96,30 @@ func (r *Record) Open() error {
 func (r *Record) Summary() *Summary {
 	sum := Summarize(r.Spec, &r.Data, r.Model, r.Run, time.Duration(r.WallSeconds*float64(time.Second)), r.InstructionSet)
 	sum.Cache = r.Cache
-	switch {
-	case r.Certificate != nil:
-		sum.Certify(r.Certificate)
-	case r.Spec.Sampler.Certify:
-		sum.Warnings = append(sum.Warnings, "there is no certificate: only ulisse run makes one")
-	}
 	return sum
 }
 
 // write writes the record without what is of use to the sampler only.
 func (r *Record) write(w io.Writer) error {
-	out, run := *r, *r.Run
-	run.Chains = make([]chains.Chain, len(r.Run.Chains))
-	for c, ch := range r.Run.Chains {
-		ch.Beyond, ch.Windows = nil, nil
-		run.Chains[c] = ch
-	}
-	out.Run, out.DrawsSHA256 = &run, DrawsSHA256(&run)
+	out := *r
+	out.Run = results(r.Run)
+	out.DrawsSHA256 = DrawsSHA256(out.Run)
 	return json.NewEncoder(w).Encode(&out)
+}
+
+// results returns a run without what is of use to the sampler only.
+func results(r *chains.Run) *chains.Run {
+	if r == nil {
+		return nil
+	}
+	out := *r
+	out.Chains = make([]chains.Chain, len(r.Chains))
+	for c, ch := range r.Chains {
+		ch.Beyond, ch.Windows = nil, nil
+		out.Chains[c] = ch
+	}
+	out.Certificate = results(r.Certificate)
+	return &out
 }
 
 // IsFolder reports whether a path is the folder of a run that has results.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // testRecord is the record of testRun.
@@ -102,27 +103,27 @@ func TestStats(t *testing.T) {
 		`{"msg":"gradient","chain":1,"iter":11,"probes":9}`,
 		`{"msg":"gradient","chain":5,"iter":8,"probes":9}`,
 		`{"msg":"gradient","chain":1,"iter":8,"probes":4,"solver_iterations":3.5,"residual":1e-7,"unconverged":0,"products":5,"seconds":0.25}`,
-		`{"msg":"gradient","chain":1,"iter":10,"probes":4,"iterations":7,"seconds":1}`,
-		`{"msg":"gradient","chain":1,"iter":10,"probes":4,"iterations":6,"seconds":2}`,
-		`{"msg":"step","chain":1,"iter":8,"acceptance":0.5,"seconds":9}`,
+		`{"msg":"gradient","chain":1,"iter":10,"probes":4,"solver_iterations":7,"seconds":1}`,
+		`{"msg":"gradient","chain":1,"iter":10,"probes":4,"solver_iterations":6,"seconds":2}`,
+		`{"msg":"gradient","certificate":true,"chain":1,"iter":8,"probes":9}`,
 		`{"msg":"sampling"`,
 	} {
 		s.Add(r, []byte(line))
 	}
 	nan := math.NaN()
-	for name, want := range map[string][]float64{"probes": {4, nan, 4}, "solver_iterations": {3.5, nan, 6}, "seconds": {0.25, nan, 2}, "residual": {1e-7, nan, nan}} {
+	for name, want := range map[string][]float64{"probes": {4, nan, 4}, "solver_iterations": {3.5, nan, 6}, "seconds": {0.25, nan, 2}, "residual": {1e-7, nan, 0}} {
 		if got := s.X[name][0]; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-	if !s.Known() || len(s.X["probes"]) != 4 || s.X[AcceptanceRate] != nil {
+	if !s.Known() || len(s.X["probes"]) != 4 || s.X[sampler.AcceptanceRate] != nil {
 		t.Errorf("%v", s)
 	}
 	r.Plan.Method = "exact"
 	s = NewStats(r)
 	s.Add(r, []byte(`{"msg":"step","chain":2,"iter":9,"acceptance":0.5}`))
-	s.Add(r, []byte(`{"msg":"gradient","chain":2,"iter":10}`)) // of a worker: rejected for certain
-	if got := s.X[AcceptanceRate][1]; fmt.Sprint(got) != fmt.Sprint([]float64{nan, 0.5, 0}) {
+	s.Add(r, []byte(`{"msg":"step","chain":2,"iter":10,"acceptance":0}`))
+	if got := s.X[sampler.AcceptanceRate][1]; fmt.Sprint(got) != fmt.Sprint([]float64{nan, 0.5, 0}) {
 		t.Errorf("%v", got)
 	}
 }

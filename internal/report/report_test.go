@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -19,17 +17,20 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
+	"github.com/ulisse-gp/ulisse/internal/param"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
 // testRun is a finished run with draws around known log parameters.
-func testRun(ard bool, draws int) (*job.Spec, *dataset.Info, kernel.Model, *chains.Run) {
+func testRun(ard bool, draws int) (*job.Spec, *dataset.Info, posterior.Model, *chains.Run) {
 	s := job.Default()
 	s.Name = "test"
-	m := kernel.Model{Dim: 2, ARD: ard}
+	m := posterior.NewModel(kernel.Single(kernel.RBF, 2, ard), likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
 	d := &dataset.Info{Rows: 3, Target: "y", InputNames: []string{"a", "b"},
 		XScale: []dataset.Scale{{Mean: 1, SD: 2}, {Mean: 0, SD: 10}}, YScale: dataset.Scale{Mean: 5, SD: 3}}
-	plan := chains.NewPlan(&s, m.Names())
+	plan := s.Plan(m.Names(), 1000)
 	r := chains.New(plan)
 	r.Phase = chains.Done
 	r.Stopped = &chains.Stop{Reason: chains.Converged, Draws: draws}
@@ -61,7 +62,7 @@ func find(t *testing.T, sum *Summary, name string) Parameter {
 
 func TestSummary(t *testing.T) {
 	s, d, m, r := testRun(true, 250)
-	d.Truth = &kernel.Params{Sigma: 1, Tau: []float64{0.5, 0.02}, Lambda: 0.1}
+	d.Truth = &dataset.Truth{Sigma: 1, Tau: []float64{0.5, 0.02}, Lambda: 0.1}
 	r.Prepared = &chains.Prepared{Preconditioner: &chains.Preconditioner{Kind: "svd", Rank: 40}, Iterations: 4}
 	sum := Summarize(s, d, m, r, 90*time.Second, "portable")
 	var names []string
@@ -217,27 +218,5 @@ func TestCSV(t *testing.T) {
 		if _, ok := j.Parameters[0][key]; !ok {
 			t.Errorf("no %s in summary.json", key)
 		}
-	}
-}
-
-// A file is there whole or not at all.
-func TestWriteFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "x")
-	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	boom := errors.New("boom")
-	err := WriteFile(path, func(w io.Writer) error {
-		io.WriteString(w, strings.Repeat("new", 10000))
-		return boom
-	})
-	if !errors.Is(err, boom) {
-		t.Errorf("got %v", err)
-	}
-	if b, _ := os.ReadFile(path); string(b) != "old" {
-		t.Errorf("the file holds %d bytes", len(b))
-	}
-	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
-		t.Errorf("%d files are left", len(entries))
 	}
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -126,7 +127,7 @@ func (p *Parameter) UnmarshalJSON(text []byte) error {
 }
 
 // Summarize computes the summary of a finished run.
-func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
+func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
 	sum := &Summary{Name: s.Name, Seed: s.Seed, N: d.N(), D: d.D(), Total: r.Cost(), WallSeconds: wall.Seconds(),
 		Version: version.Version, InstructionSet: isa, DrawsSHA256: DrawsSHA256(r), Warnings: []string{}}
 	if r.Stopped != nil {
@@ -135,7 +136,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 	}
 	var truth []float64
 	if d.Truth != nil {
-		truth = m.Psi(*d.Truth)
+		truth = m.Params.Sampled(d.Truth.Of(m.Params))
 	}
 	for _, q := range Quantities(m, d) {
 		p := summarize(q.Name, q.Values(r))
@@ -152,9 +153,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 			it = float64(c.Cost.Iterations) / float64(c.Cost.Solves)
 		}
 		out := Chain{Draws: len(c.Draws), Warmup: c.Warmup, SolverIterationsMean: it, Cost: c.Cost}
-		if m := c.State.Metropolis; m != nil && m.Steps > 0 {
-			out.Acceptance = float64(m.Accepted) / float64(m.Steps)
-		}
+		out.Acceptance = c.Acceptance()
 		sum.Chains = append(sum.Chains, out)
 	}
 	if r.Prepared != nil {
@@ -166,6 +165,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m kernel.Model, r *chains.Run, wall
 			Tolerance: s.Solver.Tolerance.Or(r.Prepared.Tolerance)}
 	}
 	sum.warn(s, r)
+	sum.certify(r)
 	return sum
 }
 
@@ -195,11 +195,11 @@ func chainSeconds(r *chains.Run) float64 {
 	return s
 }
 
-// precondOf returns the preconditioner of a run, nil if it had none: the exact
-// sampler makes its own for each ψ.
+// precondOf returns the preconditioner of a run, nil if it had none that was kept:
+// that of the joint density is another for each ψ.
 func precondOf(r *chains.Run) *Precond {
 	p := r.Prepared
-	if p.Preconditioner == nil || r.Plan.Method == "exact" {
+	if p.Preconditioner == nil || !sampler.Of(&r.Plan).Needs().Gradients {
 		return nil
 	}
 	nan := Number(math.NaN())
@@ -220,10 +220,16 @@ func precondOf(r *chains.Run) *Precond {
 // moments returns the mean and the sd of the draws of all chains.
 func moments(x [][]float64) (mean, sd float64) { return stat.MeanStdDev(slices.Concat(x...), nil) }
 
-// Certify adds a certificate; what it found wrong becomes a warning.
-func (sum *Summary) Certify(c *Certificate) {
+// certify adds the certificate; what it found wrong becomes a warning.
+func (sum *Summary) certify(r *chains.Run) {
+	c := NewCertificate(r)
 	sum.Certificate = c
-	if !c.Agrees {
+	switch {
+	case c == nil && r.Plan.Certificate != nil && r.MinDraws() < chains.CertifyDraws:
+		sum.Warnings = append(sum.Warnings, fmt.Sprintf("there is no certificate: %d draws of each chain are too few, at least %d", r.MinDraws(), chains.CertifyDraws))
+	case c == nil && r.Plan.Certificate != nil:
+		sum.Warnings = append(sum.Warnings, "there is no certificate: the run that makes it has not come to its end")
+	case c != nil && !c.Agrees:
 		for _, t := range c.Text {
 			sum.Warnings = append(sum.Warnings, "certificate: "+t)
 		}
@@ -266,7 +272,7 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 	if n := sum.Total.Shortened; 100*n > sum.Total.Gradients {
 		add("%d of %d gradients were too steep to be followed: the posterior is far from normal, use method: exact or --certify", n, sum.Total.Gradients)
 	}
-	if t := r.Settings; t != nil && r.Plan.Matched() && t.Step < r.Plan.Step-1e-9 {
+	if t := r.Settings; t != nil && t.Step > 0 && t.Step < r.Plan.Step-1e-9 {
 		add("the gradient's noise allows a step of %.2f only, not %.2f: allow more probes", t.Step, r.Plan.Step)
 	}
 	if p := r.Prepared; p != nil {
@@ -282,15 +288,16 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 }
 
 // DrawsSHA256 hashes the little-endian float64 values of all kept draws, chain
-// by chain, draw by draw, parameter by parameter (σ, τ…, λ on the natural
-// scale), and nothing else. Equal hashes mean bit-identical draws.
+// by chain, draw by draw, parameter by parameter, and nothing else: of the log
+// parameters, which are what is sampled and kept, so that the hash does not depend
+// on who computes an exponential. Equal hashes mean bit-identical draws.
 func DrawsSHA256(r *chains.Run) string {
 	h := sha256.New()
 	var b [8]byte
 	for _, c := range r.Chains {
 		for _, psi := range c.Draws {
 			for _, x := range psi {
-				binary.LittleEndian.PutUint64(b[:], math.Float64bits(math.Exp(x)))
+				binary.LittleEndian.PutUint64(b[:], math.Float64bits(x))
 				h.Write(b[:])
 			}
 		}

@@ -134,7 +134,8 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		c.free = func() (int64, error) { return blob.DiskFree(c.Dir) }
 	}
 	room := newRoom(node, c.free, c.DiskReserve, c.Logger)
-	coord, err = coordinator.New(coordinator.Config{Node: node, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
+	machine := state.NewMachine()
+	coord, err = coordinator.New(coordinator.Config{Node: node, Machine: machine, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
 		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks, LogBytes: c.LogBytes, Tracer: tracer})
 	if err != nil {
 		raftLis.Close()
@@ -146,7 +147,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		<-opened
 		coord.Lead(ctx)
 	}
-	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: state.NewMachine(),
+	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: machine,
 		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version, Format: state.Format,
 		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, HandshakeTimeout: c.waits().handshake, Lead: lead, Logger: c.Logger,
 		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) },

@@ -35,6 +35,8 @@ type Embedded struct {
 	Dir    string // of the state: a job that was stopped goes on from it
 	Job    worker.Preloaded
 	Budget *parallel.Budget
+	// Certify asks for a certificate that the specification does not ask for.
+	Certify bool
 	// Watch, if set, is told how the run stands, as local.Config's is.
 	Watch func(local.View)
 	// Hooks are told of the job's end, and of stalls; nil for nobody.
@@ -65,13 +67,14 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 	defer lis.Close()
 	dial := rpc.Dialer(nil)
 	node := &replica{}
-	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: e.Dir, Logger: e.Logger, Dial: dial, SplitRows: -1, Hooks: e.Hooks})
+	machine := state.NewMachine()
+	coord, err := coordinator.New(coordinator.Config{Node: node, Machine: machine, Dir: e.Dir, Logger: e.Logger, Dial: dial, SplitRows: -1, Hooks: e.Hooks})
 	if err != nil {
 		return nil, 0, err
 	}
 	defer coord.Close()
 	opened := make(chan struct{})
-	node.Node, err = cluster.Open(cluster.Config{ID: embeddedID, Dir: filepath.Join(e.Dir, "raft"), Machine: state.NewMachine(),
+	node.Node, err = cluster.Open(cluster.Config{ID: embeddedID, Dir: filepath.Join(e.Dir, "raft"), Machine: machine,
 		Listener: bufconn.Listen(embeddedLine), Advertise: "embedded:1", GRPC: lis.Addr().String(), Version: version.Version, Format: state.Format,
 		BootstrapExpect: 1, HeartbeatTimeout: embeddedHeartbeat, Logger: e.Logger,
 		Lead: func(ctx context.Context) {
@@ -130,16 +133,18 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 
 // submit submits the job, or finds it where it was left.
 func (e *Embedded) submit(ctx context.Context, coord *coordinator.Coordinator) (string, error) {
-	spec := *e.Job.Spec
-	spec.Sampler.Certify = false // made of the result, and asked for later too
-	text, err := spec.YAML()
+	text, err := e.Job.Spec.YAML()
 	if err != nil {
 		return "", err
 	}
 	for { // until the node leads, which takes it a moment
-		j, err := coord.Submit(ctx, &pb.SubmitRequest{Spec: string(text), ClientId: embeddedID})
+		j, err := coord.Jobs().Submit(ctx, &pb.SubmitRequest{Spec: string(text), ClientId: embeddedID})
 		if err == nil && j.State == pb.JobState_JOB_STATE_FAILED {
-			j, err = coord.Resume(ctx, &pb.JobActionRequest{Id: j.Id}) // maybe its cause is gone
+			j, err = coord.Jobs().Resume(ctx, &pb.JobActionRequest{Id: j.Id}) // maybe its cause is gone
+		}
+		if err == nil && e.Certify {
+			e.Certify = false
+			j, err = coord.Jobs().Extend(ctx, &pb.ExtendRequest{Id: j.Id, Certify: true})
 		}
 		switch {
 		case err == nil:

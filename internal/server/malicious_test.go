@@ -2,9 +2,9 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -16,16 +16,16 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/coordinator"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 )
 
 // params is the number of parameters of the tests' jobs.
 const params = 3
 
-func text(t *testing.T, v any) []byte {
+// encoded returns an event as a driver reports it.
+func encoded(t *testing.T, e chains.Event) []byte {
 	t.Helper()
-	b, err := json.Marshal(v)
+	b, err := e.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +64,8 @@ func checkpoint(task *chains.Task) *chains.Checkpoint {
 	return k
 }
 
-// assignment asks what a chain is to do.
-func (w *fakeWorker) assignment(p *pb.Placement) *coordinator.Assignment {
+// task asks what a chain is to do.
+func (w *fakeWorker) task(p *pb.Placement) *chains.Task {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -74,12 +74,12 @@ func (w *fakeWorker) assignment(p *pb.Placement) *coordinator.Assignment {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if len(r.Assignment) > 0 {
-			var a coordinator.Assignment
-			if err := json.Unmarshal(r.Assignment, &a); err != nil {
+		if r.Assignment != nil {
+			work, err := chains.WorkOf(r.Assignment.Work)
+			if err != nil {
 				w.t.Fatal(err)
 			}
-			return &a
+			return work.Advance
 		}
 	}
 }
@@ -89,8 +89,8 @@ func (w *fakeWorker) report(p *pb.Placement, events ...[]byte) error {
 	return err
 }
 
-func (w *fakeWorker) loaded(p *pb.Placement, loaded []byte) error {
-	_, err := w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Loaded: loaded})
+func (w *fakeWorker) loaded(p *pb.Placement, data *pb.DataInfo) error {
+	_, err := w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Loaded: &pb.Loaded{Data: data}})
 	return err
 }
 
@@ -132,7 +132,7 @@ func TestMaliciousReports(t *testing.T) {
 
 	// The preparation.
 	p := w.driven(id, 0)
-	refused(t, "a preparation before the data", w.report(p, text(t, chains.Event{Prepared: goodPreparation()})), stale)
+	refused(t, "a preparation before the data", w.report(p, encoded(t, chains.Event{Prepared: goodPreparation()})), stale)
 	for what, change := range map[string]func(*dataset.Info){
 		"no rows":             func(i *dataset.Info) { i.Rows = -1 },
 		"no inputs":           func(i *dataset.Info) { i.InputNames, i.XScale = nil, nil },
@@ -143,17 +143,15 @@ func TestMaliciousReports(t *testing.T) {
 	} {
 		i := goodInfo()
 		change(i)
-		refused(t, what, w.loaded(p, text(t, coordinator.Loaded{Info: i})), bad)
+		refused(t, what, w.loaded(p, i.Wire("")), bad)
 	}
-	for _, raw := range []string{"null", "[]", "{}", `{"info":null}`, `{"info":{"rows":1e400}}`, `{"info":`, "\xff\xfe", strings.Repeat("[", 100_000)} {
-		refused(t, raw[:min(len(raw), 30)], w.loaded(p, []byte(raw)), bad)
-	}
-	if err := w.loaded(p, text(t, coordinator.Loaded{Info: goodInfo()})); err != nil {
+	refused(t, "no data", w.loaded(p, nil), bad)
+	if err := w.loaded(p, goodInfo().Wire("")); err != nil {
 		t.Fatal(err)
 	}
 	other := goodInfo()
 	other.SHA256 = strings.Repeat("cd", 32)
-	refused(t, "other data", w.loaded(p, text(t, coordinator.Loaded{Info: other})), bad)
+	refused(t, "other data", w.loaded(p, other.Wire("")), bad)
 	for what, change := range map[string]func(*chains.Prepared){
 		"a mode of two parameters":     func(p *chains.Prepared) { p.Psi = p.Psi[:2] },
 		"one start":                    func(p *chains.Prepared) { p.Starts = p.Starts[:1] },
@@ -167,9 +165,9 @@ func TestMaliciousReports(t *testing.T) {
 	} {
 		g := goodPreparation()
 		change(g)
-		refused(t, what, w.report(p, text(t, chains.Event{Prepared: g})), bad)
+		refused(t, what, w.report(p, encoded(t, chains.Event{Prepared: g})), bad)
 	}
-	if err := w.report(p, text(t, chains.Event{Prepared: goodPreparation()})); err != nil {
+	if err := w.report(p, encoded(t, chains.Event{Prepared: goodPreparation()})); err != nil {
 		t.Fatal(err)
 	}
 
@@ -177,8 +175,8 @@ func TestMaliciousReports(t *testing.T) {
 	places := []*pb.Placement{w.driven(id, 1), w.driven(id, 2)}
 	good := func(p *pb.Placement) (task *chains.Task, event []byte) {
 		t.Helper()
-		task = w.assignment(p).Task
-		event = text(t, chains.Event{Checkpoint: checkpoint(task)})
+		task = w.task(p)
+		event = encoded(t, chains.Event{Checkpoint: checkpoint(task)})
 		if err := w.report(p, event); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +185,7 @@ func TestMaliciousReports(t *testing.T) {
 	attack := func(phase string) {
 		t.Helper()
 		p := places[0]
-		task := w.assignment(p).Task
+		task := w.task(p)
 		before := allDraws(t, r, id)
 		for what, change := range map[string]func(*chains.Checkpoint){
 			"a draw too few":            func(k *chains.Checkpoint) { k.Draws = k.Draws[1:] },
@@ -212,47 +210,50 @@ func TestMaliciousReports(t *testing.T) {
 		} {
 			k := checkpoint(task)
 			change(k)
-			refused(t, phase+": "+what, w.report(p, text(t, chains.Event{Checkpoint: k})), bad)
+			refused(t, phase+": "+what, w.report(p, encoded(t, chains.Event{Checkpoint: k})), bad)
 		}
 		k := checkpoint(task)
 		k.FromIter--
-		refused(t, phase+": from somewhere else", w.report(p, text(t, chains.Event{Checkpoint: k})), stale)
-		fine := string(text(t, chains.Event{Checkpoint: checkpoint(task)}))
-		settings := fmt.Sprintf(`{"settings":{"window":%d,"c":%s},`, task.Settings.Window+1, text(t, diagonal(1)))
-		for what, event := range map[string]string{
-			"NaN":              strings.Replace(fine, `"draws":[[`, `"draws":[[NaN,`, 1),
-			"infinity":         strings.Replace(fine, `"draws":[[`, `"draws":[[1e999,`, 1),
-			"a text":           strings.Replace(fine, `"draws":[[`, `"draws":[["0",`, 1),
-			"nothing":          `{}`,
-			"null":             `null`,
-			"an end":           `{"stop":{"reason":"converged","draws":0}}`,
-			"more draws":       `{"extend":{"draws":1000}}`,
-			"settings":         settings[:len(settings)-1] + "}",
-			"settings with it": settings + fine[1:],
-			"an end with it":   `{"stop":{"reason":"converged","draws":0},` + fine[1:],
-			"a preparation":    string(text(t, chains.Event{Prepared: goodPreparation()})),
-			"half of it":       fine[:len(fine)/2],
+		refused(t, phase+": from somewhere else", w.report(p, encoded(t, chains.Event{Checkpoint: k})), stale)
+		fine := encoded(t, chains.Event{Checkpoint: checkpoint(task)})
+		for what, x := range map[string]float64{"NaN": math.NaN(), "infinity": math.Inf(1)} {
+			k := checkpoint(task)
+			k.Draws[0][0] = x
+			refused(t, phase+": "+what, w.report(p, encoded(t, chains.Event{Checkpoint: k})), bad)
+		}
+		end := encoded(t, chains.Event{Stop: &chains.Stop{Reason: chains.Converged}})
+		for what, event := range map[string][]byte{
+			"nothing":        {},
+			"a text":         []byte("checkpoint"),
+			"no message":     []byte("\xff\xfe"),
+			"an end":         end,
+			"more draws":     encoded(t, chains.Event{Extend: &chains.Extend{Draws: 1000}}),
+			"settings":       encoded(t, chains.Event{Settings: &chains.Settings{Window: task.Settings.Window + 1, C: diagonal(1)}}),
+			"an end with it": slices.Concat(fine, end),
+			"a preparation":  encoded(t, chains.Event{Prepared: goodPreparation()}),
+			"half of it":     fine[:len(fine)/2],
+			"of another run": encoded(t, chains.Event{Certificate: true, Checkpoint: checkpoint(task)}),
 		} {
-			refused(t, phase+": "+what, w.report(p, []byte(event)), bad)
+			refused(t, phase+": "+what, w.report(p, event), bad, stale)
 		}
 		// One that is good, with one that is bad: neither counts.
 		k = checkpoint(task)
 		k.FromIter += len(k.Draws)
 		k.State.Iter += len(k.Draws)
 		k.Draws = k.Draws[1:]
-		refused(t, phase+": good and bad", w.report(p, []byte(fine), text(t, chains.Event{Checkpoint: k})), bad, stale)
+		refused(t, phase+": good and bad", w.report(p, fine, encoded(t, chains.Event{Checkpoint: k})), bad, stale)
 		// Who is not the driver.
 		for _, q := range []*pb.Placement{
 			{Job: id, Chain: 1, Attempt: p.Attempt - 1}, {Job: id, Chain: 1, Attempt: p.Attempt + 1}, {Job: id, Chain: 2, Attempt: places[1].Attempt},
 			{Job: id, Chain: -1, Attempt: p.Attempt}, {Job: id, Chain: 1 << 30, Attempt: p.Attempt}, {Job: id, Chain: 0, Attempt: p.Attempt},
 			{Job: "../../" + id, Chain: 1, Attempt: p.Attempt},
 		} {
-			refused(t, fmt.Sprintf("%s: as %v", phase, q), w.report(q, []byte(fine)), bad, stale, codes.NotFound)
+			refused(t, fmt.Sprintf("%s: as %v", phase, q), w.report(q, fine), bad, stale, codes.NotFound)
 		}
 		if allDraws(t, r, id) != before {
 			t.Fatalf("%s: what was refused has changed the draws", phase)
 		}
-		if again := w.assignment(p).Task; again.From.Iter != task.From.Iter {
+		if again := w.task(p); again.From.Iter != task.From.Iter {
 			t.Fatalf("%s: what was refused has moved the chain", phase)
 		}
 	}

@@ -34,7 +34,7 @@ func TestRoomForJobsAndDraws(t *testing.T) {
 	wantCode(t, "a job without room", err, codes.ResourceExhausted, "no room for more jobs")
 	_, err = jobs.Extend(t.Context(), &pb.ExtendRequest{Id: j.Id, Draws: 10})
 	wantCode(t, "more draws of a job without room", err, codes.ResourceExhausted, "no room for more jobs")
-	if err := worker.loaded(p, text(t, map[string]any{"info": goodInfo(), "instruction_set": "none"})); err != nil {
+	if err := worker.loaded(p, goodInfo().Wire("")); err != nil {
 		t.Error("a worker's report while there is room for draws:", err)
 	}
 

@@ -51,7 +51,7 @@ func (s Security) open(role identity.Role, log *slog.Logger, addresses ...string
 		return src, nil
 	}
 	for _, a := range addresses {
-		if !s.Insecure && a != "" && !loopback(a) {
+		if !s.Insecure && a != "" && !rpc.Loopback(a) {
 			return nil, fmt.Errorf("%s would be open to others in plaintext: give --tls-cert, --tls-key and --tls-ca (see 'ulisse certs --help'), "+
 				"or --insecure on a network where everybody is trusted", a)
 		}
@@ -65,7 +65,7 @@ func (s Security) unsafe(src *tlsconf.Source, addresses ...string) bool {
 		return false
 	}
 	for _, a := range addresses {
-		if a != "" && !loopback(a) {
+		if a != "" && !rpc.Loopback(a) {
 			return true
 		}
 	}
@@ -100,16 +100,6 @@ func word(src *tlsconf.Source, unsafe bool) string {
 		return "insecure: plaintext beyond this machine"
 	}
 	return "plaintext on loopback"
-}
-
-// loopback reports whether an address to listen on is of this machine alone.
-func loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // listen listens on an address for a bounded number of connections.

@@ -524,9 +524,11 @@ func TestAudit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err := pb.NewDataClient(conn).Download(t.Context(), &pb.DownloadRequest{Sha256: addr}); err == nil {
+	d, err := pb.NewDataClient(conn).Download(t.Context(), &pb.DownloadRequest{Sha256: addr})
+	if err == nil {
 		_, err = d.Recv()
-	} else {
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	g.namespace("lab", &pb.Quota{Jobs: 3})

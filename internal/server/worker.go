@@ -187,7 +187,7 @@ func (c *Worker) dialer(src *tlsconf.Source) (func(string) (*grpc.ClientConn, er
 	if c.Token == "" {
 		return rpc.Dialer(src.Credentials(identity.Coordinator)), nil
 	}
-	if src == nil && slices.ContainsFunc(c.Coordinators, func(a string) bool { return !loopback(a) }) {
+	if src == nil && slices.ContainsFunc(c.Coordinators, func(a string) bool { return !rpc.Loopback(a) }) {
 		return nil, errors.New("a token goes over TLS or to this machine only: the coordinators' address is neither")
 	}
 	return rpc.Dialer(src.Credentials(identity.Coordinator), rpc.WithCaller(c.Token, "", src != nil)), nil

@@ -1,6 +1,8 @@
 package sgld
 
 import (
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -13,14 +15,17 @@ import (
 // with independent proposals from a Student t around the pooled mean once
 // there is one.
 type Metropolis struct {
-	LogDensity func(psi []float64) float64
-	Adapt      bool // warm-up: the random walk's scale learns
+	Adapt bool // warm-up: the random walk's scale learns
 	// Independent is the share of independent proposals among all, if there is a
 	// mean; NewMetropolis sets it to two thirds.
 	Independent float64
+	density     Density
 	cov         *mat.TriDense
 	mean        []float64 // nil: random walk only
 }
+
+// Density returns the log density at ψ up to a constant, −∞ outside of its support.
+type Density func(ctx context.Context, psi []float64) (float64, error)
 
 // The proposals' constants: the t's degrees of freedom and its spread over the
 // posterior's, wide enough for its tails; the random walk's target acceptance (Roberts and Rosenthal 2001, for few
@@ -32,34 +37,53 @@ const (
 )
 
 // NewMetropolis returns the kernel for proposals shaped like c, around mean if
-// it is not nil. It reports false if c is not positive definite.
-func NewMetropolis(logDensity func([]float64) float64, c *mat.SymDense, mean []float64, adapt bool) (*Metropolis, bool) {
+// it is not nil. It reports an error if c is not positive definite. The density may
+// be nil if the kernel is not to move.
+func NewMetropolis(density Density, c *mat.SymDense, mean []float64, adapt bool) (*Metropolis, error) {
 	var chol mat.Cholesky
 	if !chol.Factorize(c) {
-		return nil, false
+		return nil, errIndefinite
 	}
 	l := mat.NewTriDense(c.SymmetricDim(), mat.Lower, nil)
 	chol.LTo(l)
-	return &Metropolis{LogDensity: logDensity, Adapt: adapt, Independent: 2.0 / 3, cov: l, mean: mean}, true
+	return &Metropolis{density: density, Adapt: adapt, Independent: 2.0 / 3, cov: l, mean: mean}, nil
 }
+
+var errIndefinite = errors.New("the metric is not positive definite")
 
 // MetropolisState is what a chain carries from step to step.
 type MetropolisState struct {
-	LogP     float64 `json:"log_p"`
-	LogScale float64 `json:"log_scale"` // of the random walk, relative to 2.38/√p
-	Walks    int     `json:"walks"`
-	Accepted int     `json:"accepted"`
-	Steps    int     `json:"steps"`
+	LogP     float64 // at ψ
+	LogScale float64 // of the random walk, relative to 2.38/√p
+	Walks    int     // steps that LogScale has learnt from
+}
+
+// Memory returns the state as numbers.
+func (s *MetropolisState) Memory() []float64 {
+	return []float64{s.LogP, s.LogScale, float64(s.Walks)}
+}
+
+// ReadMetropolisState returns the state of such numbers, the zero state of none.
+func ReadMetropolisState(m []float64) (*MetropolisState, error) {
+	switch {
+	case len(m) == 0:
+		return &MetropolisState{}, nil
+	case len(m) != 3 || m[2] < 0:
+		return nil, errors.New("the chain's memory is not that of Metropolis–Hastings")
+	}
+	return &MetropolisState{LogP: m[0], LogScale: m[1], Walks: int(m[2])}, nil
 }
 
 // Start returns the state at ψ.
-func (m *Metropolis) Start(psi []float64) MetropolisState {
-	return MetropolisState{LogP: m.LogDensity(psi)}
+func (m *Metropolis) Start(ctx context.Context, psi []float64) (MetropolisState, error) {
+	logP, err := m.density(ctx, psi)
+	return MetropolisState{LogP: logP}, err
 }
 
-// Advance moves ψ by one step and returns the probability with which it did.
-func (m *Metropolis) Advance(psi []float64, st *MetropolisState, r *rand.Rand) float64 {
-	st.Steps++
+// Advance moves ψ by one step. It returns the probability with which the proposal
+// was to be accepted, and whether it was. The only errors are those of the density,
+// which leave ψ and the state undefined.
+func (m *Metropolis) Advance(ctx context.Context, psi []float64, st *MetropolisState, r *rand.Rand) (acceptance float64, accepted bool, err error) {
 	var prop []float64
 	independent := m.mean != nil && r.Float64() < m.Independent
 	var correction float64
@@ -73,18 +97,20 @@ func (m *Metropolis) Advance(psi []float64, st *MetropolisState, r *rand.Rand) f
 			prop[i] += psi[i]
 		}
 	}
-	logP := m.LogDensity(prop)
-	accept := math.Min(0, logP-st.LogP+correction)
-	if math.Log(r.Float64()) < accept {
+	logP, err := m.density(ctx, prop)
+	if err != nil {
+		return 0, false, err
+	}
+	logAccept := math.Min(0, logP-st.LogP+correction)
+	if accepted = math.Log(r.Float64()) < logAccept; accepted {
 		copy(psi, prop)
 		st.LogP = logP
-		st.Accepted++
 	}
 	if !independent && m.Adapt {
 		st.Walks++
-		st.LogScale += (math.Exp(accept) - walkAcceptance) / math.Sqrt(float64(st.Walks))
+		st.LogScale += (math.Exp(logAccept) - walkAcceptance) / math.Sqrt(float64(st.Walks))
 	}
-	return math.Exp(accept)
+	return math.Exp(logAccept), accepted, nil
 }
 
 // Propose draws an independent proposal. It panics if there is no mean.

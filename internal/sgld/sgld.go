@@ -1,8 +1,10 @@
 package sgld
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -22,26 +24,46 @@ type SGLD struct {
 	root        *mat.TriDense // M^{1/2}, any factor
 }
 
-// NewSGLD returns the kernel with the metric m, or false if it is not positive
-// definite.
-func NewSGLD(a, b, gamma, freeze float64, batch int, m *mat.SymDense) (*SGLD, bool) {
+// NewSGLD returns the kernel with the metric m. It reports an error if that is not
+// positive definite.
+func NewSGLD(a, b, gamma, freeze float64, batch int, m *mat.SymDense) (*SGLD, error) {
 	var chol mat.Cholesky
 	if !chol.Factorize(m) {
-		return nil, false
+		return nil, errIndefinite
 	}
 	root := mat.NewTriDense(m.SymmetricDim(), mat.Lower, nil)
 	chol.LTo(root)
-	return &SGLD{A: a, B: b, Gamma: gamma, Freeze: freeze, Batch: batch, m: m, root: root}, true
+	return &SGLD{A: a, B: b, Gamma: gamma, Freeze: freeze, Batch: batch, m: m, root: root}, nil
 }
 
 // SGLDState is what a chain carries from step to step.
 type SGLDState struct {
-	Frozen float64 `json:"frozen"` // ε once it is frozen, else 0
+	Frozen float64 // ε once it is frozen, else 0
 	// The batch of gradients that V is estimated from.
-	Count int       `json:"count"`
-	Mean  []float64 `json:"mean,omitempty"`
-	M2    []float64 `json:"m2,omitempty"` // p×p, sums of products of deviations
-	Ratio float64   `json:"ratio"`        // the monitor after the last whole batch
+	Count int
+	Mean  []float64
+	M2    []float64 // p×p, sums of products of deviations
+}
+
+// Memory returns the state as numbers.
+func (s *SGLDState) Memory() []float64 {
+	return slices.Concat([]float64{s.Frozen, float64(s.Count)}, s.Mean, s.M2)
+}
+
+// ReadSGLDState returns the state of such numbers for p parameters, the zero state
+// of none.
+func ReadSGLDState(m []float64, p int) (*SGLDState, error) {
+	if len(m) == 0 {
+		return &SGLDState{}, nil
+	}
+	if len(m) < 2 || m[1] < 0 || len(m) != 2+p+p*p && (len(m) != 2 || m[1] != 0) {
+		return nil, errors.New("the chain's memory is not that of SGLD")
+	}
+	s := &SGLDState{Frozen: m[0], Count: int(m[1])}
+	if len(m) > 2 {
+		s.Mean, s.M2 = slices.Clone(m[2:2+p]), slices.Clone(m[2+p:])
+	}
+	return s, nil
 }
 
 // Advance moves ψ by iteration t, counted from 1, along the gradient estimate g.
@@ -96,8 +118,7 @@ func (s *SGLD) monitor(g []float64, eps float64, st *SGLDState) {
 	if err != nil {
 		ratio = math.Inf(1)
 	}
-	st.Ratio = eps / 4 * ratio
-	if st.Ratio < s.Freeze {
+	if eps/4*ratio < s.Freeze {
 		st.Frozen = eps
 	}
 }

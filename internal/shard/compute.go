@@ -94,8 +94,7 @@ func (v *serving) work(r *request) bool {
 		v.out = make([]float64, n)
 	}
 	v.out = v.out[:r.product.Size(r.Unit)]
-	var err error
-	if v.dst, err = compute(r.ctx, v.op, r.product, r.Unit, v.dst, v.out); err != nil {
+	if err := r.product.compute(r.ctx, v.op, r.Unit, v.out); err != nil {
 		return false
 	}
 	v.conf.Meter.computed(r.product.work(r.Unit), time.Since(began), true)

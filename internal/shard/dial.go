@@ -49,11 +49,10 @@ func ServerOptions() []grpc.ServerOption {
 
 // Data says what a chain's products are over.
 type Data struct {
-	Address string // of the inputs, by content
-	Family  kernel.Family
-	ISA     string // that the driver computes with
-	Rows    int
-	Inputs  int
+	Address    string // of the inputs, by content
+	Covariance *kernel.Covariance
+	ISA        string // that the driver computes with
+	Rows       int
 }
 
 // Member returns the worker at an address as a member of one chain's group. The
@@ -78,18 +77,6 @@ func (p *Pool) conn(address string) (*grpc.ClientConn, error) {
 	}
 	p.conns[address] = c
 	return c, nil
-}
-
-// Forget closes the connection to a worker that has left.
-func (p *Pool) Forget(address string) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c, ok := p.conns[address]
-	if !ok {
-		return nil
-	}
-	delete(p.conns, address)
-	return c.Close()
 }
 
 // Close closes all connections. Members must not be used after it.

@@ -33,7 +33,7 @@
 // is never put aside: it can finish any product alone.
 //
 // An answer is checked for its product and θ, its length, its checksum, and for
-// size: |K_ij| ≤ σ bounds every number, so that NaN, infinities and garbage of
+// size: the largest K_ii bounds every |K_ij|, so that NaN, infinities and garbage of
 // the wrong magnitude never come through. Numbers that are wrong but plausible
 // are not found: members are trusted to run this program on the same kind of
 // processor, and a session is refused where that is not so.

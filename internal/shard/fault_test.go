@@ -18,6 +18,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -306,8 +307,8 @@ func TestGroupStopsWithItsContext(t *testing.T) {
 	var once sync.Once
 	ctx, cancel := context.WithCancel(context.Background())
 	hook(g, func(string) { once.Do(cancel) })
-	g.Set(p.params)
-	if err := g.Mul(ctx, columns(p.in.Len(), 3), p.v); !errors.Is(err, context.Canceled) {
+	g.Set(p.theta, []float64{0.3})
+	if err := g.Mul(ctx, solve.Columns(p.in.Len(), 3), p.v); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
 	if _, err := g.Forms(ctx, p.u, p.v, p.group, 2); !errors.Is(err, context.Canceled) {
@@ -328,7 +329,7 @@ func TestAddressThatNobodyAnswers(t *testing.T) {
 // refusing is a source that has nothing.
 type refusing struct{ err error }
 
-func (r refusing) Inputs(context.Context, string) (*cmvp.Inputs, error) { return nil, r.err }
+func (r refusing) Inputs(context.Context, string) (*kernel.Inputs, error) { return nil, r.err }
 
 func TestSessionIsRefused(t *testing.T) {
 	p, want := small(t)
@@ -352,7 +353,7 @@ func TestSessionIsRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g, names, _ := cluster(t, p, 1, c.conf)
-			d := Data{Address: "x", Family: p.family, ISA: isa, Rows: p.in.Len(), Inputs: p.in.Dim()}
+			d := Data{Address: "x", Covariance: p.cov, ISA: isa, Rows: p.in.Len()}
 			c.data(&d)
 			dial := g.conf.Dial
 			g.conf.Dial = func(name string) Member {

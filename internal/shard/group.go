@@ -11,6 +11,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/tracing"
 )
 
@@ -51,7 +52,7 @@ const (
 )
 
 // Group is K(θ) over a group of workers: a solve.SingleOperator, a
-// posterior.Operator and a driver.Operator. The bits of its results are those of
+// posterior.Operator, a precond.Covariance and a driver.Operator. The bits of its results are those of
 // Config.Local. Like that, it is not safe for concurrent use, but for
 // SetMembers, which may be called at any time.
 type Group struct {
@@ -59,7 +60,8 @@ type Group struct {
 	conf  Config
 	sched scheduler
 	state *State
-	last  uint64 // product
+	bound float64 // of |K_f| at θ; 0 if it is not known yet
+	last  uint64  // product
 	count cmvp.Counts
 	sums  []float64
 
@@ -128,21 +130,29 @@ func (g *Group) Close() error {
 // Len returns n.
 func (g *Group) Len() int { return g.local.Len() }
 
-// Set changes θ. The noise is λ on the whole diagonal.
-func (g *Group) Set(p kernel.Params) {
-	g.local.Set(p)
-	g.set(p, nil)
+// Set changes θ and the variances of the noise, as cmvp.Operator.Set.
+func (g *Group) Set(theta, noise []float64) {
+	g.local.Set(theta, noise)
+	g.state = &State{Version: g.state.Version + 1, Theta: slices.Clone(theta), Noise: slices.Clone(noise)}
+	g.bound = 0
 }
 
-// SetNoise changes θ, with a noise variance for each row in place of λ.
-func (g *Group) SetNoise(p kernel.Params, noise []float64) {
-	g.local.SetNoise(p, noise)
-	g.set(p, slices.Clone(noise))
-}
+// Inputs returns the inputs.
+func (g *Group) Inputs() *kernel.Inputs { return g.local.Inputs() }
 
-func (g *Group) set(p kernel.Params, noise []float64) {
-	p.Tau = slices.Clone(p.Tau)
-	g.state = &State{Version: g.state.Version + 1, Params: p, Noise: noise}
+// Function returns the covariance function at θ.
+func (g *Group) Function() *kernel.Function { return g.local.Function() }
+
+// Noise returns the diagonal added to K_f, to read.
+func (g *Group) Noise() []float64 { return g.local.Noise() }
+
+// Budget returns the driver's own cores.
+func (g *Group) Budget() *parallel.Budget { return g.local.Budget() }
+
+// CrossMatrix returns K_f(X*,X), computed by the driver alone: sending elements
+// takes longer than computing them.
+func (g *Group) CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]float64, error) {
+	return g.local.CrossMatrix(ctx, points)
 }
 
 // Counts returns the work done since the group was made, whoever did it: what
@@ -179,7 +189,7 @@ func (g *Group) Forms(ctx context.Context, u, v [][]float64, group []int, groups
 		g.sums = make([]float64, size)
 	}
 	g.sums = g.sums[:size]
-	if err := g.product(ctx, &Product{Kind: Forms, U: u, V: v, Group: group, Groups: groups}, nil); err != nil {
+	if err := g.product(ctx, &Product{Kind: Forms, U: u, V: v, Group: group, Groups: groups, Sums: g.local.FormSums(groups)}, nil); err != nil {
 		return nil, err
 	}
 	return g.local.ReduceForms(g.sums, groups), nil
@@ -210,8 +220,20 @@ func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error 
 		return g.alone(ctx, p, dst)
 	}
 	defer p.free()
-	p.Trace = tracing.Carry(ctx)
+	if g.bound == 0 {
+		g.bound = largest(g.local)
+	}
+	p.Bound, p.Trace = g.bound, tracing.Carry(ctx)
 	return g.sched.run(ctx, p, peers, func(u Unit, out []float64) { p.commit(dst, g.sums, u, out) })
+}
+
+// largest returns the largest element of K_f, which lies on its diagonal.
+func largest(op *cmvp.Operator) float64 {
+	in, f, most := op.Inputs(), op.Function(), 0.0
+	for i := range in.Len() {
+		most = max(most, f.Variance(in.Row(i)))
+	}
+	return most
 }
 
 // alone computes a product on the driver.

@@ -7,7 +7,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 )
 
-// Member computes units: this process, another worker, or a simulation.
+// Member computes units: this process, another worker, or a simulation. It is a
+// cmvp.Engine somewhere else: a unit is what Rows or Forms compute, in the order of
+// summation that is their contract, for the θ that comes with the product.
 type Member interface {
 	// Do computes a unit of a product into out, p.Size(u) numbers. It may be
 	// called concurrently. It returns soon after ctx is done, and does not touch
@@ -21,13 +23,11 @@ type Member interface {
 type local struct {
 	op    *cmvp.Operator
 	meter *Meter
-	dst   [][]float64
 }
 
 func (l *local) Do(ctx context.Context, p *Product, u Unit, out []float64) error {
 	began := time.Now()
-	var err error
-	if l.dst, err = compute(ctx, l.op, p, u, l.dst, out); err != nil {
+	if err := p.compute(ctx, l.op, u, out); err != nil {
 		return err
 	}
 	l.meter.computed(p.work(u), time.Since(began), false)
@@ -36,25 +36,18 @@ func (l *local) Do(ctx context.Context, p *Product, u Unit, out []float64) error
 
 func (l *local) Close() error { return nil }
 
-// compute sets out to the answer of a unit, with dst as space for columns, which
-// it returns, maybe grown.
-func compute(ctx context.Context, op *cmvp.Operator, p *Product, u Unit, dst [][]float64, out []float64) ([][]float64, error) {
+// compute sets out to the answer of a unit.
+func (p *Product) compute(ctx context.Context, op *cmvp.Operator, u Unit, out []float64) error {
 	if p.Kind == Forms {
-		return dst, op.FormsTasks(ctx, out, p.U, p.V, p.Group, p.Groups, u.Lo, u.Hi)
+		return op.FormsTasks(ctx, out, p.U, p.V, p.Group, p.Groups, u.Lo, u.Hi)
 	}
-	s := len(p.V)
-	for len(dst) < s {
-		dst = append(dst, make([]float64, p.N))
+	dst, rows := make([][]float64, len(p.V)), u.Hi-u.Lo
+	for c := range dst {
+		dst[c] = out[c*rows : (c+1)*rows]
 	}
-	mul := op.MulRows
+	precision := cmvp.Double
 	if p.Kind == Single {
-		mul = op.MulSingleRows
+		precision = cmvp.Single
 	}
-	if err := mul(ctx, dst[:s], p.V, u.Lo, u.Hi); err != nil {
-		return dst, err
-	}
-	for c, y := range dst[:s] {
-		copy(out[c*(u.Hi-u.Lo):], y[u.Lo:u.Hi])
-	}
-	return dst, nil
+	return op.MulRows(ctx, dst, p.V, u.Lo, u.Hi, precision)
 }

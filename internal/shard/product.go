@@ -6,14 +6,21 @@ import (
 	"sync"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
-	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
 
 // State is θ, numbered.
 type State struct {
-	Version uint64 // from 1 on; a change of θ changes it
-	Params  kernel.Params
-	Noise   []float64 // a noise variance for each row; nil means λ for all
+	Version uint64    // from 1 on; a change of θ changes it
+	Theta   []float64 // the covariance's parameters
+	Noise   []float64 // variances: one for all rows, or one for each
+}
+
+// noise returns that of a row.
+func (s *State) noise(row int) float64 {
+	if len(s.Noise) == 1 {
+		return s.Noise[0]
+	}
+	return s.Noise[row]
 }
 
 // Kind is what is computed from the vectors.
@@ -33,9 +40,13 @@ type Product struct {
 	State *State
 	N     int         // rows
 	V, U  [][]float64 // s columns of n; U for Forms alone
-	// The groups of the pairs of columns, for Forms (see cmvp.Operator.Forms).
+	// The groups of the pairs of columns, for Forms (see cmvp.Operator.Forms), and
+	// how many numbers a task sums up for all of them.
 	Group  []int
 	Groups int
+	Sums   int
+	// Bound is the largest |K_f|, to check answers by.
+	Bound float64
 	// Trace tells members of the span that the product is; empty for none.
 	Trace []byte
 
@@ -58,7 +69,7 @@ func (p *Product) Size(u Unit) int { return (u.Hi - u.Lo) * p.width() }
 // width returns the numbers in an answer for each row or task.
 func (p *Product) width() int {
 	if p.Kind == Forms {
-		return p.Groups * (1 + len(p.State.Params.Tau))
+		return p.Sums
 	}
 	return len(p.V)
 }
@@ -101,16 +112,16 @@ func (p *Product) split(members, coarse int) []Unit {
 	return units
 }
 
-// formBound bounds the sums of a task relative to ‖u‖₁‖v‖₁: they are of g(u),
-// at most 1, of u·g'(u), smaller, or of that over the q of package cmvp, which
-// is 0.048 at the least.
+// formBound bounds the sums of a task relative to ‖u‖₁‖v‖₁: they are of products of
+// g(u), at most 1, of these times u·g'(u), smaller, or of that over the q of package
+// cmvp, which is 0.048 at the least.
 const formBound = 100
 
 // slack allows for rounding, in single precision too.
 const slack = 1.001
 
 // check returns an error if an answer cannot be right, whatever the inputs:
-// |K_ij| ≤ σ bounds every number by the sizes of the vectors. Where the vectors
+// |K_ij| ≤ max K_ii bounds every number by the sizes of the vectors. Where the vectors
 // themselves are not finite anything goes.
 func (p *Product) check(u Unit, out []float64) error {
 	p.prepare()
@@ -120,7 +131,7 @@ func (p *Product) check(u Unit, out []float64) error {
 		for c, g := range p.Group {
 			bounds[g] += formBound * p.norms[c] * p.norms[s+c]
 		}
-		per := 1 + len(p.State.Params.Tau)
+		per := p.Sums / p.Groups
 		for i, x := range out {
 			if b := bounds[i/per%p.Groups]; finite(b) && !(math.Abs(x) <= b) {
 				return fmt.Errorf("sum %d of tasks [%d,%d) is %g, but %g at most", i, u.Lo, u.Hi, x, b)
@@ -128,15 +139,10 @@ func (p *Product) check(u Unit, out []float64) error {
 		}
 		return nil
 	}
-	st := p.State
 	for c, v := range p.V {
-		most := slack * st.Params.Sigma * p.norms[c]
+		most := slack * p.Bound * p.norms[c]
 		for i, x := range out[c*(u.Hi-u.Lo):][:u.Hi-u.Lo] {
-			noise := st.Params.Lambda
-			if st.Noise != nil {
-				noise = st.Noise[u.Lo+i]
-			}
-			b := most + slack*math.Abs(noise*v[u.Lo+i])
+			b := most + slack*math.Abs(p.State.noise(u.Lo+i)*v[u.Lo+i])
 			if finite(b) && !(math.Abs(x) <= b) {
 				return fmt.Errorf("row %d of column %d is %g, but %g at most", u.Lo+i, c, x, b)
 			}

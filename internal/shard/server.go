@@ -20,7 +20,7 @@ import (
 type Source interface {
 	// Inputs returns the inputs of an address, or an error that is
 	// fs.ErrNotExist if there are none to be found.
-	Inputs(ctx context.Context, address string) (*cmvp.Inputs, error)
+	Inputs(ctx context.Context, address string) (*kernel.Inputs, error)
 }
 
 // ServerConfig says what a worker serves, and its limits.
@@ -102,22 +102,25 @@ type messages interface {
 func (s *Server) serve(stream messages) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
-	v := newServing(s, stream, ctx)
+	v := newServing(s, stream)
 	received := make(chan error, 1)
 	go func() {
 		defer v.in.close()
-		err := v.receive()
+		err := v.receive(ctx)
 		received <- err
 		cancel()
 	}()
 	return v.compute(received)
 }
 
+// maxLeaves bounds the leaves of a covariance, each of which takes as much memory as
+// the inputs.
+const maxLeaves = 64
+
 // open answers the first message of a session.
-func (v *serving) open(m *ulissev1.TilesOpen) error {
-	family, err := kernel.ParseFamily(m.Family)
-	if err != nil {
-		return status.Error(codes.InvalidArgument, err.Error())
+func (v *serving) open(ctx context.Context, m *ulissev1.TilesOpen) error {
+	if m.Covariance == "" {
+		return status.Error(codes.FailedPrecondition, "the driver runs a version of ulisse that does not name its covariance: upgrade it")
 	}
 	isa, err := cmvp.ISA()
 	if err != nil {
@@ -126,15 +129,22 @@ func (v *serving) open(m *ulissev1.TilesOpen) error {
 	if m.InstructionSet != isa {
 		return status.Errorf(codes.FailedPrecondition, "the driver computes with %q and this worker with %q, whose bits differ: group workers of one kind, or set ULISSE_ISA", m.InstructionSet, isa)
 	}
-	in, err := v.conf.Source.Inputs(v.ctx, m.Address)
+	in, err := v.conf.Source.Inputs(ctx, m.Address)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return status.Errorf(codes.NotFound, "the worker has no data %q", m.Address)
 	case err != nil:
 		return status.Errorf(codes.Unavailable, "the data %q cannot be read: %v", m.Address, err)
 	}
-	v.inputs = in
-	v.op = cmvp.New(in, family, v.conf.Budget)
+	c, err := kernel.Parse(m.Covariance, in.Dim())
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if k := len(c.Leaves()); k > maxLeaves {
+		return invalid("a covariance of %d leaves: at most %d", k, maxLeaves)
+	}
+	v.inputs, v.covariance = in, c
+	v.op = cmvp.New(in, c, v.conf.Budget)
 	return v.stream.SendMsg(&frame{head: &ulissev1.TilesResponse{Response: &ulissev1.TilesResponse_Opened{
 		Opened: &ulissev1.TilesOpened{Rows: int64(in.Len()), Inputs: int64(in.Dim())}}}})
 }

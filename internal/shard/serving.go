@@ -20,23 +20,22 @@ import (
 type serving struct {
 	*Server
 	stream messages
-	ctx    context.Context
 	heard  atomic.Int64 // when the driver last sent something, in ns
 
 	// Of the goroutine that receives; the one that computes uses op and what the
 	// product holds while a unit is current.
-	in      *frame
-	inputs  *cmvp.Inputs
-	op      *cmvp.Operator
-	state   State
-	product *Product
-	space   [][]float64 // columns of vectors, kept from product to product
-	fill    [][]float64 // those that blocks are to fill
-	filled  int         // numbers of them
-	full    func()      // what to do then
+	in         *frame
+	inputs     *kernel.Inputs
+	op         *cmvp.Operator
+	covariance *kernel.Covariance
+	state      State
+	product    *Product
+	space      [][]float64 // columns of vectors, kept from product to product
+	fill       [][]float64 // those that blocks are to fill
+	filled     int         // numbers of them
+	full       func()      // what to do then
 
-	dst [][]float64 // of the goroutine that computes
-	out []float64
+	out []float64 // of the goroutine that computes
 
 	mu      sync.Mutex
 	quiet   sync.Cond // current has become nil
@@ -54,8 +53,8 @@ type request struct {
 	cancel  context.CancelFunc
 }
 
-func newServing(s *Server, stream messages, ctx context.Context) *serving {
-	v := &serving{Server: s, stream: stream, ctx: ctx, in: &frame{}, changed: make(chan struct{}, 1)}
+func newServing(s *Server, stream messages) *serving {
+	v := &serving{Server: s, stream: stream, in: &frame{}, changed: make(chan struct{}, 1)}
 	v.quiet.L = &v.mu
 	v.heard.Store(time.Now().UnixNano())
 	return v
@@ -65,8 +64,9 @@ func invalid(format string, args ...any) error {
 	return status.Errorf(codes.InvalidArgument, format, args...)
 }
 
-// receive takes in what the driver sends until the stream ends.
-func (v *serving) receive() error {
+// receive takes in what the driver sends until the stream ends. Units are computed
+// under ctx.
+func (v *serving) receive(ctx context.Context) error {
 	for {
 		m := &ulissev1.TilesRequest{}
 		v.in.head = m
@@ -77,14 +77,14 @@ func (v *serving) receive() error {
 		}
 		v.heard.Store(time.Now().UnixNano())
 		v.conf.Meter.received.Add(v.in.size() + int64(v.in.body.Remaining()))
-		if err := v.take(m); err != nil {
+		if err := v.take(ctx, m); err != nil {
 			return err
 		}
 	}
 }
 
 // take takes in one message.
-func (v *serving) take(m *ulissev1.TilesRequest) error {
+func (v *serving) take(ctx context.Context, m *ulissev1.TilesRequest) error {
 	open, isOpen := m.Request.(*ulissev1.TilesRequest_Open)
 	if isOpen == (v.op != nil) {
 		return invalid("a session begins with one TilesOpen")
@@ -94,7 +94,7 @@ func (v *serving) take(m *ulissev1.TilesRequest) error {
 	}
 	switch x := m.Request.(type) {
 	case *ulissev1.TilesRequest_Open:
-		return v.open(open.Open)
+		return v.open(ctx, open.Open)
 	case *ulissev1.TilesRequest_Set:
 		return v.setParams(x.Set)
 	case *ulissev1.TilesRequest_Product:
@@ -102,7 +102,7 @@ func (v *serving) take(m *ulissev1.TilesRequest) error {
 	case *ulissev1.TilesRequest_Block:
 		return v.block(x.Block)
 	case *ulissev1.TilesRequest_Unit:
-		return v.unit(x.Unit)
+		return v.unit(ctx, x.Unit)
 	case *ulissev1.TilesRequest_Cancel:
 		v.abandon(x.Cancel.Unit)
 		return nil
@@ -112,28 +112,27 @@ func (v *serving) take(m *ulissev1.TilesRequest) error {
 
 // setParams changes θ.
 func (v *serving) setParams(m *ulissev1.TilesSet) error {
-	p := kernel.Params{Sigma: m.Sigma, Lambda: m.Lambda, Tau: m.Tau}
-	if len(p.Tau) != 1 && len(p.Tau) != v.inputs.Dim() {
-		return invalid("%d τ for %d inputs", len(p.Tau), v.inputs.Dim())
+	if want := len(v.covariance.Params()); len(m.Theta) != want {
+		return invalid("%d parameters, want %d", len(m.Theta), want)
 	}
-	for _, x := range append([]float64{p.Sigma, p.Lambda}, p.Tau...) {
+	for _, x := range append([]float64{m.Noise}, m.Theta...) {
 		if !finite(x) || x < 0 {
 			return invalid("a parameter is %g", x)
 		}
 	}
 	v.quiesce()
 	v.product = nil
-	v.state = State{Params: p}
-	if !m.Noise {
-		v.op.Set(p)
-		v.state.Version = m.Version
+	v.state = State{Theta: m.Theta}
+	set := func(noise []float64) {
+		v.op.Set(m.Theta, noise)
+		v.state.Noise, v.state.Version = noise, m.Version
+	}
+	if !m.NoiseFollows {
+		set([]float64{m.Noise})
 		return nil
 	}
 	noise := make([]float64, v.inputs.Len())
-	v.expect([][]float64{noise}, func() {
-		v.op.SetNoise(p, noise)
-		v.state.Noise, v.state.Version = noise, m.Version
-	})
+	v.expect([][]float64{noise}, func() { set(noise) })
 	return nil
 }
 
@@ -164,7 +163,8 @@ func (v *serving) begin(m *ulissev1.TilesProduct) error {
 			}
 			p.Group = append(p.Group, int(g))
 		}
-		answer = int64(cmvp.NewGrid(int(n)).Tasks()) * int64(m.Groups) * int64(1+len(v.state.Params.Tau))
+		p.Sums = v.op.FormSums(p.Groups)
+		answer = int64(cmvp.NewGrid(int(n)).Tasks()) * int64(p.Sums)
 	default:
 		return invalid("product %d is of an unknown kind", m.Id)
 	}
@@ -214,7 +214,7 @@ func (v *serving) block(m *ulissev1.TilesBlock) error {
 }
 
 // unit takes in a request.
-func (v *serving) unit(m *ulissev1.TilesUnit) error {
+func (v *serving) unit(ctx context.Context, m *ulissev1.TilesUnit) error {
 	p := v.product
 	if p == nil || m.Product != p.ID {
 		return invalid("a unit of product %d, which is not there", m.Product)
@@ -230,7 +230,7 @@ func (v *serving) unit(m *ulissev1.TilesUnit) error {
 		return invalid("unit %d is [%d,%d), which is no part of a product over %d rows", m.Id, m.Lo, m.Hi, p.N)
 	}
 	r := &request{Unit: Unit{int(m.Lo), int(m.Hi)}, id: m.Id, product: p}
-	r.ctx, r.cancel = context.WithCancel(v.ctx)
+	r.ctx, r.cancel = context.WithCancel(ctx)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.queue) >= v.conf.MaxUnits {

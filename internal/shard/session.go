@@ -97,12 +97,15 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 	}
 	if !s.opened {
 		add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{
-			Address: s.data.Address, Family: s.data.Family.String(), InstructionSet: s.data.ISA}}})
+			Address: s.data.Address, Covariance: s.data.Covariance.String(), InstructionSet: s.data.ISA}}})
 	}
 	if st := p.State; s.version != st.Version {
-		add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: &ulissev1.TilesSet{
-			Version: st.Version, Sigma: st.Params.Sigma, Lambda: st.Params.Lambda, Tau: st.Params.Tau, Noise: st.Noise != nil}}})
-		if st.Noise != nil {
+		m := &ulissev1.TilesSet{Version: st.Version, Theta: st.Theta, NoiseFollows: len(st.Noise) > 1}
+		if !m.NoiseFollows {
+			m.Noise = st.Noise[0]
+		}
+		add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: m}})
+		if m.NoiseFollows {
 			blocks(encodeColumns([][]float64{st.Noise}))
 		}
 		s.product = 0
@@ -167,8 +170,8 @@ func (s *session) receive() error {
 		s.meter.received.Add(f.size() + int64(f.body.Remaining()))
 		switch x := m.Response.(type) {
 		case *ulissev1.TilesResponse_Opened:
-			if x.Opened.Rows != int64(s.data.Rows) || x.Opened.Inputs != int64(s.data.Inputs) {
-				return fmt.Errorf("the worker has %d×%d inputs under the address of %d×%d: its cache is damaged", x.Opened.Rows, x.Opened.Inputs, s.data.Rows, s.data.Inputs)
+			if x.Opened.Rows != int64(s.data.Rows) || x.Opened.Inputs != int64(s.data.Covariance.Dim()) {
+				return fmt.Errorf("the worker has %d×%d inputs under the address of %d×%d: its cache is damaged", x.Opened.Rows, x.Opened.Inputs, s.data.Rows, s.data.Covariance.Dim())
 			}
 			opened = true
 		case *ulissev1.TilesResponse_Answer:

@@ -19,6 +19,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/param"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -32,15 +35,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // problem is a set of inputs, θ and vectors.
 type problem struct {
-	in     *cmvp.Inputs
-	family kernel.Family
-	params kernel.Params
-	noise  []float64
-	u, v   [][]float64
-	group  []int
+	in    *kernel.Inputs
+	cov   *kernel.Covariance
+	theta []float64
+	noise []float64
+	u, v  [][]float64
+	group []int
 }
 
 func newProblem(f kernel.Family, n, d, s int) *problem {
+	return problemOf(kernel.Single(f, d, true), n, s)
+}
+
+func problemOf(c *kernel.Covariance, n, s int) *problem {
+	d := c.Dim()
 	rnd := rand.New(rand.NewPCG(uint64(n), uint64(s)))
 	normal := func(n int) []float64 {
 		x := make([]float64, n)
@@ -49,10 +57,13 @@ func newProblem(f kernel.Family, n, d, s int) *problem {
 		}
 		return x
 	}
-	p := &problem{in: cmvp.NewInputs(n, d, normal(n*d)), family: f}
-	p.params = kernel.Params{Sigma: 1.7, Lambda: 0.3}
-	for range d {
-		p.params.Tau = append(p.params.Tau, (0.1+rnd.Float64())/float64(d))
+	p := &problem{in: kernel.NewInputs(n, d, normal(n*d)), cov: c}
+	for _, q := range c.Params() {
+		if q.Role == param.Variance {
+			p.theta = append(p.theta, 1.7)
+		} else {
+			p.theta = append(p.theta, (0.1+rnd.Float64())/float64(d))
+		}
 	}
 	for range n {
 		p.noise = append(p.noise, 0.1+rnd.Float64())
@@ -63,29 +74,17 @@ func newProblem(f kernel.Family, n, d, s int) *problem {
 	return p
 }
 
-func columns(n, s int) [][]float64 {
-	x := make([][]float64, s)
-	for c := range x {
-		x[c] = make([]float64, n)
-	}
-	return x
-}
-
 func (p *problem) operator() *cmvp.Operator {
-	return cmvp.New(p.in, p.family, parallel.NewBudget(1))
+	return cmvp.New(p.in, p.cov, parallel.NewBudget(1))
 }
 
 // results are what an operator makes of a problem: K·V in double and in single
 // precision and the forms, with a common and with an own noise variance.
-func (p *problem) results(o interface {
-	driver.Operator
-	solve.SingleOperator
-	SetNoise(kernel.Params, []float64)
-}) ([][]float64, error) {
+func (p *problem) results(o driver.Operator) ([][]float64, error) {
 	ctx := context.Background()
 	n, s := p.in.Len(), len(p.v)
-	a, b, c := columns(n, s), columns(n, s), columns(n, s)
-	o.Set(p.params)
+	a, b, c := solve.Columns(n, s), solve.Columns(n, s), solve.Columns(n, s)
+	o.Set(p.theta, []float64{0.3})
 	if err := o.Mul(ctx, a, p.v); err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func (p *problem) results(o interface {
 	if err != nil {
 		return nil, err
 	}
-	o.SetNoise(p.params, p.noise)
+	o.Set(p.theta, p.noise)
 	if err := o.Mul(ctx, b, p.u); err != nil {
 		return nil, err
 	}
@@ -131,9 +130,9 @@ func equal(t testing.TB, got, want [][]float64) {
 }
 
 // inputs is a source of one set of inputs, at the address "x".
-type inputs struct{ in *cmvp.Inputs }
+type inputs struct{ in *kernel.Inputs }
 
-func (s inputs) Inputs(_ context.Context, address string) (*cmvp.Inputs, error) {
+func (s inputs) Inputs(_ context.Context, address string) (*kernel.Inputs, error) {
 	if address != "x" {
 		return nil, fmt.Errorf("address %q: %w", address, fs.ErrNotExist)
 	}
@@ -207,7 +206,7 @@ func newGroup(t testing.TB, p *problem) (*Group, func()) {
 	}
 	meter := &Meter{}
 	pool := NewPool(meter, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	d := Data{Address: "x", Family: p.family, ISA: isa, Rows: p.in.Len(), Inputs: p.in.Dim()}
+	d := Data{Address: "x", Covariance: p.cov, ISA: isa, Rows: p.in.Len()}
 	g := New(Config{Local: p.operator(), MinRows: 1, Bandwidth: 1e15, Meter: meter, Log: quiet,
 		Dial: func(name string) Member { return pool.Member(name, d) }})
 	return g, func() {
@@ -226,15 +225,26 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 	if testing.Short() {
 		n = 1100
 	}
+	covariances := map[string]*kernel.Covariance{}
 	for _, f := range kernel.Families() {
+		covariances[f.String()] = kernel.Single(f, 3, true)
+	}
+	for name, text := range map[string]string{"sum": "a*rbf(1-3:u)+b*matern32(2:v)", "product": "a*rbf(1:u[1],2:u[2])*matern12(3:v)+b*rbf(3:w)"} {
+		c, err := kernel.Parse(text, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		covariances[name] = c
+	}
+	for name, c := range covariances {
 		for _, s := range []int{1, 5, 17} {
-			p := newProblem(f, n, 3, s)
+			p := problemOf(c, n, s)
 			want := p.truth(t)
 			for _, members := range []int{0, 1, 2, 4} {
-				if f != kernel.RBF && members == 1 {
+				if name != "rbf" && members == 1 {
 					continue
 				}
-				t.Run(fmt.Sprintf("%v/s=%d/members=%d", f, s, members), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/s=%d/members=%d", name, s, members), func(t *testing.T) {
 					g, _, _ := cluster(t, p, members, ServerConfig{Meter: served})
 					got, err := p.results(g)
 					if err != nil {
@@ -250,5 +260,31 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 	}
 	if l := served.Load(); l.Tiles == 0 || l.Pairs == 0 || l.BusySeconds == 0 || l.BytesSent == 0 || l.BytesReceived == 0 {
 		t.Errorf("the members did nothing: %v", l)
+	}
+}
+
+// A preconditioner is built through the group's products, and is the same as that of
+// the driver alone.
+func TestPreconditionerOverAGroup(t *testing.T) {
+	p := newProblem(kernel.RBF, 1100, 3, 1)
+	served := &Meter{}
+	g, _, _ := cluster(t, p, 2, ServerConfig{Meter: served})
+	g.Set(p.theta, []float64{0.3})
+	alone := p.operator()
+	alone.Set(p.theta, []float64{0.3})
+	for _, kind := range []string{"svd", "rpcholesky"} {
+		var solved [2][][]float64
+		for i, k := range []precond.Covariance{g, alone} {
+			pre, err := precond.Build(t.Context(), kind, k, 40, random.Key{Seed: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			solved[i] = solve.Columns(1100, 1)
+			pre.Solve(solved[i], p.v)
+		}
+		equal(t, solved[0], solved[1])
+		if kind == "svd" && served.Load().Tiles == 0 {
+			t.Error("the members computed nothing")
+		}
 	}
 }

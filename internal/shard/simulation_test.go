@@ -164,7 +164,7 @@ func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
 		o.meter = &Meter{}
 		s := scheduler{self: self, units: defaultUnits, depth: depth, bandwidth: bandwidth, meter: o.meter, log: quiet}
 		zero := make([]float64, sc.n)
-		p := Product{N: sc.n, State: &State{Version: 1}}
+		p := Product{N: sc.n, State: &State{Version: 1, Noise: []float64{0}}}
 		for range sc.s {
 			p.V = append(p.V, zero)
 		}
@@ -245,7 +245,7 @@ func TestBackoff(t *testing.T) {
 		s := scheduler{self: self, units: 4, depth: depth, bandwidth: bandwidth, meter: &Meter{}, log: quiet}
 		product := func() {
 			t.Helper()
-			x := &Product{N: 10_000, State: &State{}, V: [][]float64{make([]float64, 10_000)}}
+			x := &Product{N: 10_000, State: &State{Noise: []float64{0}}, V: [][]float64{make([]float64, 10_000)}}
 			if err := s.run(t.Context(), x, []*peer{p}, func(Unit, []float64) {}); err != nil {
 				t.Fatal(err)
 			}

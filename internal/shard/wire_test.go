@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -101,8 +102,8 @@ func script(t testing.TB, p *problem, kind ulissev1.TilesKind) [][]byte {
 	n := p.in.Len()
 	var all [][]byte
 	add := func(m *ulissev1.TilesRequest) { all = append(all, raw(t, m, nil)) }
-	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{Address: "x", Family: p.family.String(), InstructionSet: isa}}})
-	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: &ulissev1.TilesSet{Version: 1, Sigma: 1, Lambda: 1, Tau: p.params.Tau}}})
+	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{Address: "x", Covariance: p.cov.String(), InstructionSet: isa}}})
+	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: &ulissev1.TilesSet{Version: 1, Theta: p.theta, Noise: 1}}})
 	m := &ulissev1.TilesProduct{Id: 1, Version: 1, Kind: kind, Columns: 1}
 	cols := p.v[:1]
 	if kind == ulissev1.TilesKind_TILES_KIND_FORMS {
@@ -133,6 +134,15 @@ func serveBytes(c ServerConfig, frames [][]byte) ([][]byte, error) {
 	return p.out, err
 }
 
+// manyLeaves is a covariance of so many different leaves.
+func manyLeaves(n int) string {
+	text := "a"
+	for i := range n {
+		text += fmt.Sprintf("*rbf(1:t%d)", i)
+	}
+	return text
+}
+
 func TestServerRefusesBadRequests(t *testing.T) {
 	p := newProblem(kernel.RBF, 600, 2, 1)
 	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxUnits: 2}
@@ -146,13 +156,15 @@ func TestServerRefusesBadRequests(t *testing.T) {
 		change(m)
 		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Product{Product: m}}
 	}
-	set := func(sigma float64, tau ...float64) *ulissev1.TilesRequest {
-		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: &ulissev1.TilesSet{Version: 2, Sigma: sigma, Tau: tau}}}
+	set := func(noise float64, theta ...float64) *ulissev1.TilesRequest {
+		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: &ulissev1.TilesSet{Version: 2, Noise: noise, Theta: theta}}}
 	}
 	unit := func(product uint64, lo, hi int64) *ulissev1.TilesRequest {
 		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Unit{Unit: &ulissev1.TilesUnit{Id: 2, Product: product, Lo: lo, Hi: hi}}}
 	}
-	open := &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{Address: "x", Family: "sinc", InstructionSet: isa}}}
+	open := func(covariance string) *ulissev1.TilesRequest {
+		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{Address: "x", Covariance: covariance, InstructionSet: isa}}}
+	}
 	for _, x := range []struct {
 		name  string
 		after int // frames of the good session
@@ -161,13 +173,16 @@ func TestServerRefusesBadRequests(t *testing.T) {
 		want  string
 	}{
 		{"not opened", 0, set(1, 1), nil, "begins with one TilesOpen"},
-		{"opened twice", 1, open, nil, "begins with one TilesOpen"},
-		{"family", 0, open, nil, "sinc"},
+		{"opened twice", 1, open("a*rbf(1:b)"), nil, "begins with one TilesOpen"},
+		{"family", 0, open("a*sinc(1:b)"), nil, "sinc"},
+		{"input", 0, open("a*rbf(1-3:b)"), nil, "an input, 1 to 2"},
+		{"many leaves", 0, open(manyLeaves(65)), nil, "at most 64"},
+		{"version", 0, open(""), nil, "upgrade it"},
 		{"nothing", 1, &ulissev1.TilesRequest{}, nil, "unknown kind"},
-		{"tau", 1, set(1, 1, 2, 3), nil, "3 τ for 2 inputs"},
-		{"no tau", 1, set(1), nil, "0 τ for 2 inputs"},
-		{"sigma", 1, set(math.NaN(), 1), nil, "a parameter is NaN"},
-		{"negative", 1, set(1, -1), nil, "a parameter is -1"},
+		{"parameters", 1, set(1, 1, 2, 3, 4), nil, "4 parameters, want 3"},
+		{"no parameters", 1, set(1), nil, "0 parameters, want 3"},
+		{"noise", 1, set(math.NaN(), 1, 1, 1), nil, "a parameter is NaN"},
+		{"negative", 1, set(1, 1, -1, 1), nil, "a parameter is -1"},
 		{"theta", 2, product(func(m *ulissev1.TilesProduct) { m.Version = 9 }), nil, "for θ 9, not 1"},
 		{"before theta", 1, product(func(m *ulissev1.TilesProduct) { m.Version = 0 }), nil, "for θ 0"},
 		{"columns", 2, product(func(m *ulissev1.TilesProduct) { m.Columns = math.MaxInt32 }), nil, "at most 4096"},
@@ -292,7 +307,7 @@ func FuzzAnswers(f *testing.F) {
 			in <- x
 		}
 		close(in)
-		s := &session{cancel: func() {}, data: Data{Rows: 300, Inputs: 2}, meter: &Meter{}, calls: map[uint64]*call{},
+		s := &session{cancel: func() {}, data: Data{Rows: 300, Covariance: kernel.Single(kernel.RBF, 2, false)}, meter: &Meter{}, calls: map[uint64]*call{},
 			stream: &pipe{ctx: context.Background(), in: in}}
 		c := s.expect(&Product{ID: 5, State: &State{Version: 3}}, slices.Repeat([]float64{math.Pi}, 20))
 		s.fail(s.receive())

@@ -10,6 +10,16 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
+// Columns returns s columns of n zeros, one after the other in memory.
+func Columns(n, s int) [][]float64 {
+	buf := make([]float64, n*s)
+	cols := make([][]float64, s)
+	for c := range cols {
+		cols[c] = buf[c*n : (c+1)*n : (c+1)*n]
+	}
+	return cols
+}
+
 // Operator is a symmetric positive definite matrix K of order Len. Mul sets
 // dst[c] = K·v[c]; its only error is that of its context.
 type Operator interface {
@@ -39,9 +49,8 @@ type VariablePreconditioner interface {
 
 // Options say how to solve.
 type Options struct {
-	// Tolerance is the relative residual ‖b−Kx‖/‖b‖ to reach, and AbsTolerance
-	// the absolute one; a column is done at the looser of the two.
-	Tolerance, AbsTolerance float64
+	// Tolerance is the relative residual ‖b−Kx‖/‖b‖ to reach.
+	Tolerance float64
 	// MaxIter bounds the iterations of a column. 0 means 10·n + 100.
 	MaxIter int
 	// Precond is the preconditioner; nil means none.
@@ -89,6 +98,16 @@ type Report struct {
 	Unconverged  int       // columns that did not reach the tolerance
 }
 
+// Add adds the report of another solve.
+func (r *Report) Add(o Report) {
+	r.Iterations = append(r.Iterations, o.Iterations...)
+	r.Residuals = append(r.Residuals, o.Residuals...)
+	r.Products += o.Products
+	r.Singles += o.Singles
+	r.Replacements += o.Replacements
+	r.Unconverged += o.Unconverged
+}
+
 // MeanIterations returns the mean over columns.
 func (r Report) MeanIterations() float64 {
 	if len(r.Iterations) == 0 {
@@ -118,14 +137,13 @@ type Solver struct {
 	pool []*column // workspaces, as many as the widest block so far
 	cols []*column // those of the current block
 
-	targets []float64 // residual norms to reach, in place of the tolerances; nil for none
+	targets []float64 // residual norms to reach, in place of the tolerance; nil for none
 
 	// The columns of the current step, gathered.
 	in, out [][]float64
 	active  []*column
-	single  bool            // products in single precision
-	stalled []*column       // those that must go on in double precision
-	ctx     context.Context // of the solve under way, for preconditioners that iterate
+	single  bool      // products in single precision
+	stalled []*column // those that must go on in double precision
 }
 
 // column is the state of one right-hand side.
@@ -166,14 +184,8 @@ func New(op Operator, opt Options) *Solver {
 // Options returns the solver's options.
 func (s *Solver) Options() Options { return s.opt }
 
-// SetPrecond changes the preconditioner.
-func (s *Solver) SetPrecond(p Preconditioner) { s.opt.Precond = p }
-
-// SetTolerance changes the relative tolerance.
-func (s *Solver) SetTolerance(tol float64) { s.opt.Tolerance = tol }
-
 // SetTargets gives each column of the solves that follow the norm of the residual
-// that it is to reach, in place of the tolerances. nil takes that back.
+// that it is to reach, in place of the tolerance. nil takes that back.
 func (s *Solver) SetTargets(norms []float64) { s.targets = norms }
 
 // Residual returns b−Kx of a column of the last Solve, computed in double
@@ -216,7 +228,6 @@ func (s *Solver) Solve(ctx context.Context, x, b [][]float64) (Report, error) {
 // start sets up the columns with their true residuals.
 func (s *Solver) start(ctx context.Context, x, b [][]float64, rep *Report) error {
 	n := s.op.Len()
-	s.ctx = ctx
 	if len(x) != len(b) {
 		panic(fmt.Sprintf("solve: %d solutions for %d right-hand sides", len(x), len(b)))
 	}
@@ -232,7 +243,7 @@ func (s *Solver) start(ctx context.Context, x, b [][]float64, rep *Report) error
 		}
 		c.index, c.b, c.x, c.iter, c.sure, c.tail, c.steps = i, b[i], x[i], 0, false, nil, c.steps[:0]
 		c.bnorm = floats.Norm(c.b, 2)
-		c.target = max(s.opt.Tolerance*c.bnorm, s.opt.AbsTolerance)
+		c.target = s.opt.Tolerance * c.bnorm
 		if s.targets != nil {
 			c.target = s.targets[i]
 		}
@@ -260,7 +271,9 @@ func (s *Solver) start(ctx context.Context, x, b [][]float64, rep *Report) error
 // iterate runs conjugate gradients on the active columns, each from its
 // current residual, until all have left the block.
 func (s *Solver) iterate(ctx context.Context, rep *Report) error {
-	s.precondition()
+	if err := s.precondition(ctx); err != nil {
+		return err
+	}
 	for _, c := range s.active {
 		copy(c.p, c.z)
 		c.rz = floats.Dot(c.r, c.z)
@@ -271,7 +284,9 @@ func (s *Solver) iterate(ctx context.Context, rep *Report) error {
 			return err
 		}
 		s.keep(func(c *column) bool { return !s.reached(c) && c.rz > 0 && c.iter < s.opt.MaxIter })
-		s.directions()
+		if err := s.directions(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -329,11 +344,13 @@ func (c *column) advance(alpha float64) {
 }
 
 // directions sets p = z + βp for the active columns.
-func (s *Solver) directions() {
+func (s *Solver) directions(ctx context.Context) error {
 	if len(s.active) == 0 {
-		return
+		return nil
 	}
-	s.precondition()
+	if err := s.precondition(ctx); err != nil {
+		return err
+	}
 	s.each(func(c *column) {
 		rz := floats.Dot(c.r, c.z)
 		next := rz
@@ -343,35 +360,39 @@ func (s *Solver) directions() {
 		floats.AddScaledTo(c.p, c.z, next/c.rz, c.p)
 		c.rz = rz
 	})
+	return nil
 }
 
 // precondition sets z = P⁻¹r for the active columns.
-func (s *Solver) precondition() {
+func (s *Solver) precondition(ctx context.Context) error {
 	if s.opt.PerColumn != nil {
 		for _, c := range s.active {
-			s.apply(s.opt.PerColumn[c.index], [][]float64{c.z}, [][]float64{c.r})
+			if err := apply(ctx, s.opt.PerColumn[c.index], [][]float64{c.z}, [][]float64{c.r}); err != nil {
+				return err
+			}
 		}
-		return
+		return nil
 	}
 	s.in, s.out = s.in[:0], s.out[:0]
 	for _, c := range s.active {
 		s.in, s.out = append(s.in, c.r), append(s.out, c.z)
 	}
-	s.apply(s.opt.Precond, s.out, s.in)
+	return apply(ctx, s.opt.Precond, s.out, s.in)
 }
 
 // apply sets z = P⁻¹r.
-func (s *Solver) apply(p Preconditioner, z, r [][]float64) {
+func apply(ctx context.Context, p Preconditioner, z, r [][]float64) error {
 	switch p := p.(type) {
 	case nil:
 		for c := range r {
 			copy(z[c], r[c])
 		}
 	case VariablePreconditioner:
-		_ = p.SolveContext(s.ctx, z, r) // the next product ends with the same error
+		return p.SolveContext(ctx, z, r)
 	default:
 		p.Solve(z, r)
 	}
+	return nil
 }
 
 // replace computes the true residuals of the active columns and keeps those

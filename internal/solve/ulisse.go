@@ -133,7 +133,9 @@ func (s *Solver) Estimate(ctx context.Context, x0, b [][]float64, early Early) (
 		return true
 	}
 	s.keep(goes)
-	s.precondition()
+	if err := s.precondition(ctx); err != nil {
+		return nil, rep, err
+	}
 	for _, c := range s.active {
 		copy(c.p, c.z)
 		c.rz = floats.Dot(c.r, c.z)
@@ -148,24 +150,31 @@ func (s *Solver) Estimate(ctx context.Context, x0, b [][]float64, early Early) (
 			}
 		}
 		s.keep(func(c *column) bool { return c.rz > 0 && goes(c) })
-		s.directions()
-	}
-
-	estimates = make([][][]float64, len(s.cols))
-	for i, c := range s.cols {
-		for k := range early.Streams(i) {
-			est := append([]float64(nil), c.x...)
-			if c.tail != nil {
-				floats.Add(est, c.tail.streams[k].extra)
-			}
-			estimates[i] = append(estimates[i], est)
+		if err := s.directions(ctx); err != nil {
+			return nil, rep, err
 		}
 	}
+
 	for _, c := range s.cols {
 		if c.sure || c.rnorm <= c.target {
 			c.target = c.rnorm // stopping early is not failing to converge
 		}
 	}
 	s.finish(&rep)
-	return estimates, rep, nil
+	return s.estimates(early), rep, nil
+}
+
+// estimates returns those of each column and stream.
+func (s *Solver) estimates(early Early) [][][]float64 {
+	all := make([][][]float64, len(s.cols))
+	for i, c := range s.cols {
+		for k := range early.Streams(i) {
+			est := append([]float64(nil), c.x...)
+			if c.tail != nil {
+				floats.Add(est, c.tail.streams[k].extra)
+			}
+			all[i] = append(all[i], est)
+		}
+	}
+	return all
 }

@@ -5,175 +5,139 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
-
-	"github.com/ulisse-gp/ulisse/internal/chains"
-	"github.com/ulisse-gp/ulisse/internal/dataset"
 )
 
-// Command is a change of the state: Time and exactly one other field are set.
-type Command struct {
-	Format uint64    `json:"format,omitempty"` // first, for FormatOf; see there
-	Time   time.Time `json:"time"`
-
-	Submit *Submit `json:"submit,omitempty"`
-	Loaded *Loaded `json:"loaded,omitempty"`
-	Report *Report `json:"report,omitempty"`
-	Decide *Decide `json:"decide,omitempty"`
-	Place  *Place  `json:"place,omitempty"`
-	Act    *Act    `json:"act,omitempty"`
-	Extend *Extend `json:"extend,omitempty"`
-	Fail   *Fail   `json:"fail,omitempty"`
-	Blob   *Blob   `json:"blob,omitempty"`
-	Drop   *Drop   `json:"drop,omitempty"`
-
-	Diagnose      *Diagnose      `json:"diagnose,omitempty"`
-	Sent          *Sent          `json:"sent,omitempty"`
-	Token         *Token         `json:"token,omitempty"`
-	Revoke        *Revoke        `json:"revoke,omitempty"`
-	SetNamespace  *SetNamespace  `json:"set_namespace,omitempty"`
-	DropNamespace *DropNamespace `json:"drop_namespace,omitempty"`
-	NodeKey       *NodeKey       `json:"node_key,omitempty"`
+// Command is a change of the state: a struct of this package whose name in the
+// log is in commands.
+type Command interface {
+	// apply makes the change and returns the job that it made or changed, nil if
+	// there is none. After an error the transaction is rolled back.
+	apply(*transaction) (*Job, error)
 }
 
-// Submit makes a job. A client id that made one before returns that one.
-type Submit struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	ClientID  string `json:"client_id,omitempty"`
-	Owner     string `json:"owner,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-	Spec      string `json:"spec"`
-	Data      string `json:"data,omitempty"`
-	Priority  int    `json:"priority,omitempty"`
-	Chains    int    `json:"chains"`
+// commands makes an empty command of each kind, by the name that it has in the
+// log.
+var commands = map[string]func() Command{
+	"submit": func() Command { return new(Submit) },
+	"loaded": func() Command { return new(Loaded) },
+	"report": func() Command { return new(Report) },
+	"decide": func() Command { return new(Decide) },
+	"place":  func() Command { return new(Place) },
+	"act":    func() Command { return new(Act) },
+	"extend": func() Command { return new(Extend) },
+	"fail":   func() Command { return new(Fail) },
 
-	Notify *Notify `json:"notify,omitempty"`
-	Keeps  int64   `json:"keeps,omitempty"` // draws at most, of all chains
+	"diagnose": func() Command { return new(Diagnose) },
+	"sent":     func() Command { return new(Sent) },
+
+	"blob": func() Command { return new(RecordBlob) },
+	"drop": func() Command { return new(ForgetBlob) },
+
+	"token":          func() Command { return new(CreateToken) },
+	"revoke":         func() Command { return new(RevokeToken) },
+	"set_namespace":  func() Command { return new(SetNamespace) },
+	"drop_namespace": func() Command { return new(DropNamespace) },
+	"node_key":       func() Command { return new(SetNodeKey) },
 }
 
-// Loaded tells what the data are, and the plan that follows.
-type Loaded struct {
-	Job            string        `json:"job"`
-	Attempt        int64         `json:"attempt"` // of the preparation
-	Info           *dataset.Info `json:"info"`
-	Plan           *chains.Plan  `json:"plan"`
-	InstructionSet string        `json:"instruction_set"`
-}
-
-// Report adds events of a driver: the preparation, or checkpoints of a chain.
-type Report struct {
-	Job     string         `json:"job"`
-	Chain   int            `json:"chain"`
-	Attempt int64          `json:"attempt"`
-	Events  []chains.Event `json:"events"`
-}
-
-// Decide adds an event that the leader computed: settings, or the end.
-type Decide struct {
-	Job     string       `json:"job"`
-	Extends int          `json:"extends"` // as the leader saw them
-	Event   chains.Event `json:"event"`
-	// DrawsSHA256 is the hash of the draws that are kept at the end, and Final
-	// what they came to.
-	DrawsSHA256 string `json:"draws_sha256,omitempty"`
-	Final       *Final `json:"final,omitempty"`
-}
-
-// Place moves chains of a job to workers.
-type Place struct {
-	Job    string  `json:"job"`
-	Places []Moved `json:"places"`
-}
-
-// Moved is a chain's new place. No worker means that it has none for now.
-type Moved struct {
-	Chain  int      `json:"chain"`
-	Worker string   `json:"worker,omitempty"`
-	Group  []string `json:"group,omitempty"`
-}
-
-// Action is what a user, or the scheduler, does to a job.
-type Action string
-
-// The actions.
-const (
-	Pause   Action = "pause"
-	Resume  Action = "resume"
-	Preempt Action = "preempt" // back to the queue
-	Cancel  Action = "cancel"  // of a job that has no run yet
-	Delete  Action = "delete"
-)
-
-// Act does an action.
-type Act struct {
-	Job    string `json:"job"`
-	Action Action `json:"action"`
-}
-
-// Extend lets a job draw more.
-type Extend struct {
-	Job   string `json:"job"`
-	Draws int    `json:"draws"`
-}
-
-// Fail ends a job that cannot go on.
-type Fail struct {
-	Job     string `json:"job"`
-	Chain   int    `json:"chain"`
-	Attempt int64  `json:"attempt"` // of the driver that says so; 0 for the leader
-	Message string `json:"message"`
-}
-
-// Blob notes a data set that is whole and replicated.
-type Blob struct {
-	SHA256  string    `json:"sha256"`
-	Size    int64     `json:"size"`
-	Stored  time.Time `json:"stored"`
-	Holders []string  `json:"holders"`
-	// Namespaces are those whose data it is; none means the default one.
-	Namespaces []string `json:"namespaces,omitempty"`
-}
-
-// Drop forgets a data set.
-type Drop struct {
-	SHA256 string `json:"sha256"`
-}
+// names are the names of the commands, by their types.
+var names = func() map[reflect.Type]string {
+	out := map[reflect.Type]string{}
+	for name, make := range commands {
+		out[reflect.TypeOf(make())] = name
+	}
+	return out
+}()
 
 // Errors that Apply returns. A command that is refused changes nothing.
 var (
-	// ErrUnknown is returned for a job, or a data set, that there is not.
-	ErrUnknown = errors.New("there is no such job")
+	// ErrUnknownJob is returned for a job that does not exist.
+	ErrUnknownJob = errors.New("there is no such job")
+	// ErrUnknownBlob is returned for a data set that does not exist.
+	ErrUnknownBlob = errors.New("there is no such data set")
 	// ErrFenced is returned for what a driver says that was replaced.
 	ErrFenced = errors.New("another driver has taken over the chain")
 	// ErrPhase is returned for an action that the job's phase does not allow.
 	ErrPhase = errors.New("the job's state does not allow it")
+	// ErrConflict is returned for what contradicts something that is there.
+	ErrConflict = errors.New("it conflicts with what there is")
+	// ErrDamaged is returned for a job whose events cannot be read.
+	ErrDamaged = errors.New("the events of the job cannot be read")
 	// ErrMalformed is returned for a command that makes no sense.
 	ErrMalformed = errors.New("the command is malformed")
 )
 
-// Encode returns a command as it is replicated.
-func (c *Command) Encode() ([]byte, error) { return json.Marshal(c) }
+// conflict is an ErrConflict that says with what.
+type conflict string
 
-// decode reads a command.
-func decode(text []byte) (*Command, error) {
-	var c Command
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&c); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+func conflictf(format string, args ...any) error { return conflict(fmt.Sprintf(format, args...)) }
+
+func (c conflict) Error() string        { return string(c) }
+func (c conflict) Is(target error) bool { return target == ErrConflict }
+
+// header is what the log holds of every command. In its JSON the command
+// follows, under its name.
+type header struct {
+	Format uint64    `json:"format,omitempty"` // first, for FormatOf; see there
+	Time   time.Time `json:"time"`
+}
+
+// Encode returns a command as the log holds it, given at time t.
+func Encode(t time.Time, c Command) ([]byte, error) {
+	h := header{Time: t}
+	if newer, ok := c.(interface{ format() uint64 }); ok {
+		h.Format = newer.format()
 	}
-	set := 0
-	for _, is := range []bool{c.Submit != nil, c.Loaded != nil, c.Report != nil, c.Decide != nil, c.Place != nil,
-		c.Act != nil, c.Extend != nil, c.Fail != nil, c.Blob != nil, c.Drop != nil,
-		c.Diagnose != nil, c.Sent != nil,
-		c.Token != nil, c.Revoke != nil, c.SetNamespace != nil, c.DropNamespace != nil, c.NodeKey != nil} {
-		if is {
-			set++
+	head, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	name, ok := names[reflect.TypeOf(c)]
+	if !ok {
+		panic(fmt.Sprintf("state: %T is not among the commands", c))
+	}
+	return fmt.Appendf(head[:len(head)-1], `,%q:%s}`, name, body), nil
+}
+
+// decode reads what Encode wrote.
+func decode(text []byte) (time.Time, Command, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return time.Time{}, nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	var h header
+	if err := errors.Join(take(fields, "format", &h.Format), take(fields, "time", &h.Time)); err != nil {
+		return time.Time{}, nil, err
+	}
+	if len(fields) != 1 {
+		return time.Time{}, nil, fmt.Errorf("%w: %d changes in one", ErrMalformed, len(fields))
+	}
+	for name := range fields {
+		if make := commands[name]; make != nil {
+			c := make()
+			return h.Time, c, take(fields, name, c)
 		}
 	}
-	if set != 1 {
-		return nil, fmt.Errorf("%w: %d changes in one", ErrMalformed, set)
+	return time.Time{}, nil, fmt.Errorf("%w: of a kind that this version does not know", ErrMalformed)
+}
+
+// take reads a field, if it is there, and removes it from the others.
+func take(fields map[string]json.RawMessage, name string, v any) error {
+	text, ok := fields[name]
+	if !ok {
+		return nil
 	}
-	return &c, nil
+	delete(fields, name)
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return nil
 }

@@ -8,8 +8,11 @@ import "bytes"
 // until all members know their format.
 //
 // A release whose commands have a field or a meaning that the release before
-// would not know raises Format, and sets Command.Format to it in the commands
-// that use it, and in no others. 2: tokens of the role backup.
+// would not know raises Format. The commands that use it, and no others, say so
+// by a method format() uint64.
+//
+// Format 2: Report and Decide hold events as proto messages, in base64; tokens have
+// the role backup.
 const Format = 2
 
 var formatField = []byte(`{"format":`)

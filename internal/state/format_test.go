@@ -3,20 +3,23 @@ package state
 import "testing"
 
 func TestFormatOf(t *testing.T) {
-	for _, want := range []uint64{1, 2, 17} {
-		c := Command{Drop: &Drop{SHA256: "x"}}
-		if want > 1 {
-			c.Format = want
+	for text, want := range map[string]uint64{
+		`{"time":"2026-01-01T00:00:00Z","drop":{"sha256":"x"}}`:             1,
+		`{"format":2,"time":"2026-01-01T00:00:00Z","drop":{"sha256":"x"}}`:  2,
+		`{"format":17,"time":"2026-01-01T00:00:00Z","drop":{"sha256":"x"}}`: 17,
+		`{"format":0}`: 1, `{"format":-3}`: 1, ``: 1, `{"format":`: 1,
+	} {
+		if got := FormatOf([]byte(text)); got != want {
+			t.Errorf("%s is of format %d, want %d", text, got, want)
 		}
-		text, err := c.Encode()
+	}
+	for want, c := range map[uint64]Command{1: &ForgetBlob{SHA256: "x"}, 2: &Report{Job: "a"}} {
+		text, err := Encode(epoch, c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := FormatOf(text); got != want {
 			t.Errorf("%s is of format %d, want %d", text, got, want)
-		}
-		if back, err := decode(text); err != nil || back.Format != c.Format {
-			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type Entry struct {
 
 // key orders entries by the time of submission, then by id.
 func (e *Entry) key() []byte {
-	return append(number(uint64(e.Submitted.UnixNano())), e.ID...)
+	return append(numberKey(uint64(e.Submitted.UnixNano())), e.ID...)
 }
 
 // value holds the fields that are not in the key, each after its length.

@@ -46,16 +46,17 @@ func TestIndex(t *testing.T) {
 		r.clear(t)
 		for step := range rapid.IntRange(0, 40).Draw(t, "steps") {
 			id := fmt.Sprintf("j%d", rapid.IntRange(0, 9).Draw(t, "job"))
-			c := Command{Time: epoch.Add(time.Duration(step/3) * time.Second)} // some at the same time
+			at := epoch.Add(time.Duration(step/3) * time.Second) // some at the same time
+			var c Command
 			switch rapid.IntRange(0, 3).Draw(t, "kind") {
 			case 0, 1:
-				c.Submit = &Submit{ID: id, Name: rapid.SampledFrom([]string{"", "a", "concrete"}).Draw(t, "name"), Chains: 1}
+				c = &Submit{ID: id, Name: rapid.SampledFrom([]string{"", "a", "concrete"}).Draw(t, "name"), Chains: 1}
 			case 2:
-				c.Act = &Act{Job: id, Action: rapid.SampledFrom([]Action{Pause, Resume, Cancel, Delete}).Draw(t, "action")}
+				c = &Act{Job: id, Action: rapid.SampledFrom([]Action{Pause, Resume, Cancel, Delete}).Draw(t, "action")}
 			case 3:
-				c.Fail = &Fail{Job: id, Message: "why"}
+				c = &Fail{Job: id, Message: "why"}
 			}
-			_, _ = r.apply(t, c) // some are refused
+			_, _ = r.apply(t, at, c) // some are refused
 		}
 		var jobs []*Job
 		if err := r.db.View(func(tx *bbolt.Tx) error { return Jobs(tx, func(j *Job) bool { jobs = append(jobs, j); return true }) }); err != nil {

@@ -17,6 +17,7 @@ const (
 	Preparing   Phase = "preparing"
 	Warmup      Phase = "warmup"
 	Sampling    Phase = "sampling"
+	Certifying  Phase = "certifying"
 	Paused      Phase = "paused"
 	Converged   Phase = "converged"
 	Unconverged Phase = "unconverged"
@@ -31,7 +32,9 @@ func (p Phase) Ended() bool {
 }
 
 // AtWork reports whether the time of a job in this phase counts.
-func (p Phase) AtWork() bool { return p == Preparing || p == Warmup || p == Sampling }
+func (p Phase) AtWork() bool {
+	return p == Preparing || p == Warmup || p == Sampling || p == Certifying
+}
 
 // Job is the record of a job.
 type Job struct {
@@ -57,7 +60,8 @@ type Job struct {
 	Info           *dataset.Info `json:"info,omitempty"`
 	Plan           *chains.Plan  `json:"plan,omitempty"`
 	InstructionSet string        `json:"instruction_set,omitempty"`
-	// Placements are those of the preparation (0) and of the chains.
+	// Placements are those of the run's lanes: of the preparation (0) and of the chains;
+	// of staged runs there may be more.
 	Placements []Placement `json:"placements"`
 	// Events counts those of the run, Extends the times that it was extended.
 	Events      uint64        `json:"events"`
@@ -89,6 +93,9 @@ type Placement struct {
 	Group   []string `json:"group,omitempty"`  // further workers that share its products
 }
 
+// NamespaceName returns the namespace of a job.
+func (j *Job) NamespaceName() string { return orDefault(j.Namespace) }
+
 // Elapsed returns the time that the job has been at work at t.
 func (j *Job) Elapsed(t time.Time) time.Duration {
 	if j.Since.IsZero() || t.Before(j.Since) {
@@ -97,7 +104,7 @@ func (j *Job) Elapsed(t time.Time) time.Duration {
 	return j.Active + t.Sub(j.Since)
 }
 
-// move changes the phase and keeps the books of time.
+// move changes the phase, and counts the time at work.
 func (j *Job) move(to Phase, t time.Time) {
 	if j.Phase.AtWork() && !to.AtWork() {
 		j.Active, j.Since = j.Elapsed(t), time.Time{}
@@ -127,6 +134,25 @@ func (j *Job) place(chain int, worker string, group []string) {
 	p.Worker, p.Group = worker, slices.Clone(group)
 }
 
+// release moves a job to a phase in which nobody drives it.
+func (j *Job) release(to Phase, t time.Time) {
+	j.move(to, t)
+	for c := range j.Placements {
+		j.place(c, "", nil)
+	}
+}
+
+// Fence returns an error if the driver of an attempt may not speak for a chain any more.
+func (j *Job) Fence(chain int, attempt int64) error {
+	if chain < 0 || chain >= len(j.Placements) {
+		return ErrMalformed
+	}
+	if p := &j.Placements[chain]; p.Worker == "" || p.Attempt != attempt || j.Phase.Ended() {
+		return ErrFenced
+	}
+	return nil
+}
+
 // Placed reports whether any chain has a driver.
 func (j *Job) Placed() bool {
 	return slices.ContainsFunc(j.Placements, func(p Placement) bool { return p.Worker != "" })
@@ -134,14 +160,13 @@ func (j *Job) Placed() bool {
 
 // phaseOf returns the phase of a job at work on a run.
 func phaseOf(r *chains.Run) Phase {
-	if r == nil {
-		return Preparing
-	}
 	switch r.Phase {
 	case chains.Warmup:
 		return Warmup
 	case chains.Sampling:
 		return Sampling
+	case chains.Certifying:
+		return Certifying
 	case chains.Done:
 		switch r.Stopped.Reason {
 		case chains.Converged:

@@ -14,7 +14,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/chains/chainstest"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // replica is a machine with its database.
@@ -65,9 +67,9 @@ func (r *replica) clear(t fataler) {
 }
 
 // apply applies a command; what was refused leaves no trace.
-func (r *replica) apply(t fataler, c Command) (*Job, error) {
+func (r *replica) apply(t fataler, at time.Time, c Command) (*Job, error) {
 	t.Helper()
-	text, err := c.Encode()
+	text, err := Encode(at, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +87,28 @@ func (r *replica) applyText(text []byte) (*Job, error) {
 	j, _ := out.(*Job)
 	return j, err
 }
+
+// rollBack applies commands in a transaction that is not committed.
+func (r *replica) rollBack(t fataler, at time.Time, cmds ...Command) {
+	t.Helper()
+	err := r.db.Update(func(tx *bbolt.Tx) error {
+		for i, c := range cmds {
+			text, err := Encode(at, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, failed := r.m.Apply(tx, r.n+uint64(i)+1, text).(error); failed {
+				break
+			}
+		}
+		return errRolledBack
+	})
+	if err != errRolledBack {
+		t.Fatal(err)
+	}
+}
+
+var errRolledBack = errors.New("rolled back")
 
 // dump returns all that is in the database.
 func (r *replica) dump(t fataler) map[string]string {
@@ -130,117 +154,151 @@ func testPlan() *chains.Plan {
 		Windows: []int{5, 10}, RHat: 1.05, ESS: 1e9, Seed: 1, Step: 0.8, MaxProbes: 16}
 }
 
-var identity = []float64{1, 0, 0, 0, 1, 0, 0, 0, 1}
-
-func prepared() *chains.Prepared {
-	return &chains.Prepared{Psi: []float64{0.1, 0.2, 0.3}, Cov: identity, ProbeCov: identity, Starts: [][]float64{{0, 0, 0}, {1, 1, 1}}}
-}
+func prepared() *chains.Prepared { return chainstest.Prepared(*testPlan()) }
 
 // checkpoint carries out a task: draws are a function of chain and iteration.
-func checkpoint(t chains.Task) *chains.Checkpoint {
-	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
-	for range t.Iterations {
-		k.State.Iter++
-		i := float64(k.State.Iter)
-		k.State.Psi = []float64{float64(t.Chain), i, 1 / i}
-		k.Draws = append(k.Draws, k.State.Psi)
-		if t.Warmup {
-			k.Stats.Spreads++
-		}
-	}
-	if t.Warmup {
-		k.Stats.ProbeCov = identity
-	}
-	return k
+func checkpoint(t chains.Task) *chains.Checkpoint { return chainstest.Checkpoint(t, 0) }
+
+// testPlans are plans of runs of every kind: with a certificate, and staged.
+func testPlans() []chains.Plan {
+	certified, exact := *testPlan(), *testPlan()
+	exact.Method, exact.Windows = "exact", []int{5}
+	certified.Certificate, certified.Provisional = &exact, true
+	return []chains.Plan{*testPlan(), certified, chainstest.StagedPlan()}
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// actor comes up with commands.
+type actor struct {
+	plan  chains.Plan
+	items chains.Dispatcher
+}
+
 // act returns a command that a cluster might come up with: sensible, stale, or
 // senseless.
-func act(t *rapid.T, r *replica, f *Follower, step int) Command {
-	c := Command{Time: epoch.Add(time.Duration(step) * time.Second)}
+func (a *actor) act(t *rapid.T, f *Follower) Command {
 	j := f.Job
-	chain := rapid.IntRange(0, 3).Draw(t, "chain")
+	lane := rapid.IntRange(0, len(j.Placements)).Draw(t, "lane")
 	attempt := rapid.Int64Range(0, 4).Draw(t, "attempt")
-	if chain < len(j.Placements) && rapid.IntRange(0, 3).Draw(t, "current") > 0 {
-		attempt = j.Placements[chain].Attempt
+	if lane < len(j.Placements) && rapid.IntRange(0, 3).Draw(t, "current") > 0 {
+		attempt = j.Placements[lane].Attempt
 	}
-	switch rapid.IntRange(0, 11).Draw(t, "kind") {
-	case 10:
-		c.Diagnose = &Diagnose{Job: "a"}
-		if s := rapid.SampledFrom([]Status{"", Stalled, Diverging}).Draw(t, "status"); s != "" {
-			c.Diagnose.Health = &Health{Status: s, Message: "why"}
-		}
-	case 11:
-		c.Sent = &Sent{Notice: rapid.Uint64Range(0, 60).Draw(t, "notice"), To: []string{"x"}, Closed: rapid.Bool().Draw(t, "closed")}
-	case 0, 1:
-		c.Place = &Place{Job: "a", Places: []Moved{{Chain: chain, Worker: rapid.SampledFrom([]string{"", "w1", "w2"}).Draw(t, "worker")}}}
-	case 2:
-		c.Loaded = &Loaded{Job: "a", Attempt: j.Placements[0].Attempt, Info: &dataset.Info{Rows: 10, SHA256: "x"}, Plan: testPlan(), InstructionSet: "portable"}
+	switch rapid.IntRange(0, 12).Draw(t, "kind") {
+	case 0, 1, 2:
+		return &Place{Job: "a", Places: []Move{{Chain: lane, Worker: rapid.SampledFrom([]string{"", "w1", "w2", "w2"}).Draw(t, "worker")}}}
 	case 3:
-		c.Report = &Report{Job: "a", Chain: 0, Attempt: attempt, Events: []chains.Event{{Prepared: prepared()}}}
-	case 4, 5, 6:
-		c.Report = &Report{Job: "a", Chain: chain, Attempt: attempt}
-		if f.Run != nil && chain >= 1 && chain <= 2 {
-			if task, ok := f.Run.Task(chain); ok {
-				for range rapid.IntRange(1, 3).Draw(t, "checkpoints") {
-					k := checkpoint(task)
-					c.Report.Events = append(c.Report.Events, chains.Event{Checkpoint: k})
-					if task, ok = task.Next(&f.Run.Plan, k); !ok {
-						break
-					}
-				}
-			}
-		}
-	case 7:
+		return &Loaded{Job: "a", Attempt: j.Placements[0].Attempt, Info: &dataset.Info{Rows: 10, SHA256: "x"}, Plan: &a.plan, InstructionSet: "portable"}
+	case 4, 5, 6, 7:
+		return &Report{Job: "a", Chain: lane, Attempt: attempt, Events: a.work(t, f, lane)}
+	case 8:
 		if f.Run != nil && f.Run.AtBarrier() {
-			s, err := chains.Adapt(f.Run)
+			e, err := sampler.Adapt(f.Run)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.Decide = &Decide{Job: "a", Extends: j.Extends, Event: chains.Event{Settings: s}}
-		} else if f.Run != nil {
-			c.Decide = &Decide{Job: "a", Extends: j.Extends, Event: chains.Event{Stop: &chains.Stop{Reason: chains.MaxTime, Draws: f.Run.MinDraws()}}, DrawsSHA256: "h"}
-		} else {
-			c.Decide = &Decide{Job: "a"}
+			return &Decide{Job: "a", Extends: j.Extends, Event: encoded(t, *e)[0]}
 		}
-	case 8:
-		c.Act = &Act{Job: "a", Action: rapid.SampledFrom([]Action{Pause, Resume, Preempt, "dance"}).Draw(t, "action")}
+		if f.Due != nil {
+			return &Decide{Job: "a", Extends: j.Extends, DrawsSHA256: "h", Event: encoded(t, *f.Due)[0]}
+		}
+		if f.Run != nil {
+			return &Decide{Job: "a", Extends: j.Extends, DrawsSHA256: "h",
+				Event: encoded(t, chains.Event{Stop: &chains.Stop{Reason: chains.MaxTime, Draws: f.Run.MinDraws()}})[0]}
+		}
+		return &Decide{Job: "a"}
 	case 9:
-		c.Extend = &Extend{Job: "a", Draws: rapid.IntRange(-1, 10).Draw(t, "draws")}
+		return &Act{Job: "a", Action: rapid.SampledFrom([]Action{Pause, Resume, Preempt, "dance"}).Draw(t, "action")}
+	case 10:
+		d := &Diagnose{Job: "a"}
+		if s := rapid.SampledFrom([]Status{"", Stalled, Diverging}).Draw(t, "status"); s != "" {
+			d.Health = &Health{Status: s, Message: "why"}
+		}
+		return d
+	case 11:
+		return &Sent{Notice: rapid.Uint64Range(0, 60).Draw(t, "notice"), To: []string{"x"}, Closed: rapid.Bool().Draw(t, "closed")}
 	}
-	return c
+	return &Extend{Job: "a", Draws: rapid.IntRange(-1, 10).Draw(t, "draws")}
+}
+
+// work returns what a lane might report: what comes of its work, and of the tasks
+// that follow.
+func (a *actor) work(t *rapid.T, f *Follower, lane int) [][]byte {
+	if f.Run == nil {
+		return encoded(t, chains.Event{Prepared: prepared()})
+	}
+	if lane >= len(f.Job.Placements) {
+		return nil
+	}
+	w, ok := f.Run.Work(lane)
+	if !ok && lane > 0 {
+		w, ok = a.items.Next(f.Run, lane, epoch)
+	}
+	if !ok {
+		return nil
+	}
+	events := []chains.Event{chainstest.Event(a.plan, w, 0)}
+	for range rapid.IntRange(0, 2).Draw(t, "more") {
+		if w.Advance == nil {
+			break
+		}
+		next, ok := w.Advance.Next(&a.plan, events[len(events)-1].Checkpoint)
+		if !ok {
+			break
+		}
+		w.Advance = &next
+		events = append(events, chainstest.Event(a.plan, w, 0))
+	}
+	return encoded(t, events...)
+}
+
+// encoded returns events as commands hold them.
+func encoded(t fataler, events ...chains.Event) [][]byte {
+	t.Helper()
+	out, err := EncodeEvents(events...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 // Two replicas that apply the same commands hold the same bytes, though one of
-// them forgets its caches now and then; a follower that keeps up sees the run
-// that one which begins anew sees; and no driver that was replaced gets a word
-// in.
+// them forgets its caches now and then, and the other's transactions are rolled
+// back now and then; a follower that keeps up, by itself or by the machine, sees
+// the run that one which begins anew sees; and no driver that was replaced gets a
+// word in.
 func TestReplicasAgree(t *testing.T) {
 	a, b := newReplica(t), newReplica(t)
 	rapid.Check(t, func(t *rapid.T) {
 		a.clear(t)
 		b.clear(t)
-		submit := Command{Time: epoch, Submit: &Submit{ID: "a", Name: "n", Spec: "s", Chains: 2, ClientID: "c"}}
+		who := &actor{plan: rapid.SampledFrom(testPlans()).Draw(t, "plan")}
+		submit := &Submit{ID: "a", Name: "n", Spec: "s", Chains: who.plan.Chains, ClientID: "c"}
 		for _, r := range []*replica{a, b} {
-			if _, err := r.apply(t, submit); err != nil {
+			if _, err := r.apply(t, epoch, submit); err != nil {
 				t.Fatal(err)
 			}
 		}
-		var f Follower
-		for step := range rapid.IntRange(1, 60).Draw(t, "steps") {
+		f, shared := Follower{}, Follower{Machine: a.m}
+		for step := range rapid.IntRange(1, 100).Draw(t, "steps") {
 			a.follow(t, &f, "a")
-			c := act(t, a, &f, step)
-			_, errA := a.apply(t, c)
+			a.follow(t, &shared, "a")
+			if diff := cmp.Diff(text(t, f.Run), text(t, shared.Run)); diff != "" || f.Convergence != shared.Convergence {
+				t.Fatalf("a follower of the machine's run sees\n%s", diff)
+			}
+			c, at := who.act(t, &f), epoch.Add(time.Duration(step)*time.Second)
+			if rapid.IntRange(0, 4).Draw(t, "rolled back") == 0 {
+				a.rollBack(t, at, c, who.act(t, &f))
+			}
+			_, errA := a.apply(t, at, c)
 			if rapid.IntRange(0, 4).Draw(t, "restart") == 0 {
 				b.m = NewMachine()
 			}
-			_, errB := b.apply(t, c)
+			_, errB := b.apply(t, at, c)
 			if (errA == nil) != (errB == nil) {
 				t.Fatalf("%v and %v", errA, errB)
 			}
-			if r := c.Report; r != nil && errA == nil && (f.Job.Placements[r.Chain].Attempt != r.Attempt || f.Job.Placements[r.Chain].Worker == "") {
+			if r, ok := c.(*Report); ok && errA == nil && (f.Job.Placements[r.Chain].Attempt != r.Attempt || f.Job.Placements[r.Chain].Worker == "") {
 				t.Fatalf("attempt %d got a word in, at %+v", r.Attempt, f.Job.Placements)
 			}
 		}
@@ -270,21 +328,21 @@ func text(t fataler, v any) string {
 func TestSubmitTwice(t *testing.T) {
 	r := newReplica(t)
 	s := &Submit{ID: "a", Name: "n", Spec: "s", Chains: 2, ClientID: "c"}
-	first, err := r.apply(t, Command{Time: epoch, Submit: s})
+	first, err := r.apply(t, epoch, s)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := *s
 	again.ID = "b" // the coordinator makes a new id for every request
-	if j, err := r.apply(t, Command{Time: epoch, Submit: &again}); err != nil || j.ID != first.ID {
+	if j, err := r.apply(t, epoch, &again); err != nil || j.ID != first.ID {
 		t.Errorf("submitted again: %+v, %v", j, err)
 	}
 	other := again
 	other.Spec = "t"
-	if _, err := r.apply(t, Command{Time: epoch, Submit: &other}); !errors.Is(err, ErrPhase) {
+	if _, err := r.apply(t, epoch, &other); !errors.Is(err, ErrConflict) {
 		t.Errorf("another job under the same client id: %v", err)
 	}
-	if _, err := r.apply(t, Command{Time: epoch, Submit: &Submit{ID: "a", Chains: 1}}); !errors.Is(err, ErrMalformed) {
+	if _, err := r.apply(t, epoch, &Submit{ID: "a", Chains: 1}); !errors.Is(err, ErrMalformed) {
 		t.Errorf("an id twice: %v", err)
 	}
 }
@@ -293,31 +351,31 @@ func TestSubmitTwice(t *testing.T) {
 func TestActiveTime(t *testing.T) {
 	r := newReplica(t)
 	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
-	do := func(c Command) *Job {
+	do := func(at time.Time, c Command) *Job {
 		t.Helper()
-		j, err := r.apply(t, c)
+		j, err := r.apply(t, at, c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return j
 	}
-	do(Command{Time: at(0), Submit: &Submit{ID: "a", Chains: 1}})
-	place := &Place{Job: "a", Places: []Moved{{Chain: 0, Worker: "w"}}}
-	do(Command{Time: at(10), Place: place})
-	do(Command{Time: at(25), Act: &Act{Job: "a", Action: Pause}})
-	do(Command{Time: at(50), Act: &Act{Job: "a", Action: Resume}})
-	j := do(Command{Time: at(60), Place: place})
+	do(at(0), &Submit{ID: "a", Chains: 1})
+	place := &Place{Job: "a", Places: []Move{{Chain: 0, Worker: "w"}}}
+	do(at(10), place)
+	do(at(25), &Act{Job: "a", Action: Pause})
+	do(at(50), &Act{Job: "a", Action: Resume})
+	j := do(at(60), place)
 	if got := j.Elapsed(at(65)); got != 20*time.Second {
 		t.Errorf("%v at work, want 20 s", got)
 	}
-	if j = do(Command{Time: at(70), Fail: &Fail{Job: "a", Message: "why"}}); j.Elapsed(at(100)) != 25*time.Second || j.Phase != Failed || j.Message != "why" {
+	if j = do(at(70), &Fail{Job: "a", Message: "why"}); j.Elapsed(at(100)) != 25*time.Second || j.Phase != Failed || j.Message != "why" {
 		t.Errorf("%+v", j)
 	}
-	if do(Command{Time: at(80), Act: &Act{Job: "a", Action: Delete}}); r.notices(t)[0].Kind != OnFailed {
+	if do(at(80), &Act{Job: "a", Action: Delete}); r.notices(t)[0].Kind != OnFailed {
 		t.Error("the notice of its failure is lost with the job")
 	}
 	for _, n := range r.notices(t) {
-		do(Command{Time: at(80), Sent: &Sent{Notice: n.Index, Closed: true}})
+		do(at(80), &Sent{Notice: n.Index, Closed: true})
 	}
 	if len(r.dump(t)) != 0 {
 		t.Errorf("something is left: %v", r.dump(t))
@@ -327,12 +385,12 @@ func TestActiveTime(t *testing.T) {
 // Whatever bytes the log holds, Apply returns, and refuses what it cannot read.
 func FuzzApply(f *testing.F) {
 	for _, c := range []Command{
-		{Submit: &Submit{ID: "a", Chains: 1}},
-		{Report: &Report{Job: "a", Events: []chains.Event{{Prepared: prepared()}}}},
-		{Place: &Place{Job: "a", Places: []Moved{{Chain: 7}}}},
-		{Blob: &Blob{SHA256: "x"}}, {Drop: &Drop{SHA256: "x"}},
+		&Submit{ID: "a", Chains: 1},
+		&Report{Job: "a", Events: encoded(f, chains.Event{Prepared: prepared()})},
+		&Place{Job: "a", Places: []Move{{Chain: 7}}},
+		&RecordBlob{Blob{SHA256: "x"}}, &ForgetBlob{SHA256: "x"},
 	} {
-		text, err := c.Encode()
+		text, err := Encode(epoch, c)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -347,7 +405,7 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, command []byte) {
 		r := &replica{db: db, m: NewMachine()}
 		r.clear(t)
-		if _, err := r.apply(t, Command{Time: epoch, Submit: &Submit{ID: "a", Chains: 1}}); err != nil {
+		if _, err := r.apply(t, epoch, &Submit{ID: "a", Chains: 1}); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = r.applyText(command)

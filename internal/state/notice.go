@@ -2,7 +2,6 @@ package state
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -28,7 +27,7 @@ type Health struct {
 	Since   time.Time `json:"since"`
 }
 
-// Diagnose notes what is wrong with a job; nothing, if Health is nil.
+// Diagnose notes what a health check has found wrong with a job; nil for nothing.
 type Diagnose struct {
 	Job    string  `json:"job"`
 	Health *Health `json:"health,omitempty"`
@@ -95,21 +94,22 @@ const maxNotices = 1000
 // alertEvery is the least time between two notices that a job does badly.
 const alertEvery = 10 * time.Minute
 
-// diagnose notes what the leader has found.
-func (j *Job) diagnose(h *Health) error {
-	if j.Phase.Ended() || j.Phase == Paused {
-		return ErrPhase
-	}
-	if h != nil && (h.Status != Stalled && h.Status != Diverging || h.Message == "") {
-		return ErrMalformed
-	}
-	j.Health = h
-	return nil
+func (d *Diagnose) apply(x *transaction) (*Job, error) {
+	return x.update(d.Job, func(u *jobUpdate) error {
+		if u.job.Phase.Ended() || u.job.Phase == Paused {
+			return ErrPhase
+		}
+		if h := d.Health; h != nil && (h.Status != Stalled && h.Status != Diverging || h.Message == "") {
+			return ErrMalformed
+		}
+		u.job.Health = d.Health
+		return nil
+	})
 }
 
-// happened returns what a command did to a job that is worth a notice.
-func happened(phase Phase, health *Health, j *Job, t time.Time) Kind {
-	if j.Phase != phase {
+// noticeOf returns what happened to a job that is worth a notice.
+func noticeOf(before, j *Job, t time.Time) Kind {
+	if j.Phase != before.Phase {
 		switch j.Phase {
 		case Converged:
 			return OnConverged
@@ -121,7 +121,7 @@ func happened(phase Phase, health *Health, j *Job, t time.Time) Kind {
 			return OnFailed
 		}
 	}
-	was, is := statusOf(health), statusOf(j.Health)
+	was, is := statusOf(before.Health), statusOf(j.Health)
 	switch {
 	case is != "" && is != was:
 		if t.Sub(j.Alerted) < alertEvery {
@@ -166,7 +166,7 @@ func addNotice(tx *bbolt.Tx, index uint64, kind Kind, j *Job, t time.Time) error
 			return err
 		}
 	}
-	return put(tx, noticesBucket, string(number(index)), n)
+	return putJSON(tx, noticesBucket, string(numberKey(index)), n)
 }
 
 // Notices returns those that are kept, oldest first.
@@ -175,24 +175,23 @@ func Notices(tx *bbolt.Tx) (out []*Notice, err error) {
 	return out, err
 }
 
-// sent notes who was told.
-func sent(tx *bbolt.Tx, s *Sent) error {
-	b, key := tx.Bucket(noticesBucket), binary.BigEndian.AppendUint64(nil, s.Notice)
+func (s *Sent) apply(x *transaction) (*Job, error) {
+	b, key := x.Bucket(noticesBucket), numberKey(s.Notice)
 	text := b.Get(key)
 	if text == nil {
-		return nil
+		return nil, nil
 	}
 	if s.Closed {
-		return b.Delete(key)
+		return nil, b.Delete(key)
 	}
 	var n Notice
 	if err := json.Unmarshal(text, &n); err != nil {
-		return fmt.Errorf("notice %d: %w", s.Notice, err)
+		return nil, fmt.Errorf("notice %d: %w", s.Notice, err)
 	}
 	for _, to := range s.To {
 		if !slices.Contains(n.Done, to) {
 			n.Done = append(n.Done, to)
 		}
 	}
-	return put(tx, noticesBucket, string(key), &n)
+	return nil, putJSON(x.Tx, noticesBucket, string(key), &n)
 }

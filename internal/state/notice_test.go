@@ -26,8 +26,7 @@ func TestNotices(t *testing.T) {
 	now := epoch
 	do := func(c Command) {
 		t.Helper()
-		c.Time = now
-		if _, err := r.apply(t, c); err != nil {
+		if _, err := r.apply(t, now, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -36,11 +35,11 @@ func TestNotices(t *testing.T) {
 		if s != "" {
 			d.Health = &Health{Status: s, Message: "why it is " + string(s), Since: now}
 		}
-		return Command{Diagnose: d}
+		return d
 	}
 	notify := &Notify{Webhooks: []string{"https://example.org/x"}, On: []Kind{OnFailed}}
-	do(Command{Submit: &Submit{ID: "a", Name: "n", Chains: 1, Notify: notify}})
-	do(Command{Place: &Place{Job: "a", Places: []Moved{{Chain: 0, Worker: "w"}}}})
+	do(&Submit{ID: "a", Name: "n", Chains: 1, Notify: notify})
+	do(&Place{Job: "a", Places: []Move{{Chain: 0, Worker: "w"}}})
 	do(diagnose(Stalled))
 	do(diagnose(""))
 	now = now.Add(time.Minute)
@@ -49,7 +48,7 @@ func TestNotices(t *testing.T) {
 	now = now.Add(alertEvery)
 	do(diagnose(Diverging))
 	do(diagnose(Stalled))
-	do(Command{Fail: &Fail{Job: "a", Message: "no such file"}})
+	do(&Fail{Job: "a", Message: "no such file"})
 	var kinds []Kind
 	for _, n := range r.notices(t) {
 		kinds = append(kinds, n.Kind)
@@ -64,16 +63,16 @@ func TestNotices(t *testing.T) {
 	if first.Message != "why it is stalled" || last.Message != "no such file" || last.Phase != Failed {
 		t.Errorf("%+v and %+v", first, last)
 	}
-	if _, err := r.apply(t, diagnose(Stalled)); !errors.Is(err, ErrPhase) {
+	if _, err := r.apply(t, now, diagnose(Stalled)); !errors.Is(err, ErrPhase) {
 		t.Errorf("a job that has ended is stalled: %v", err)
 	}
-	do(Command{Sent: &Sent{Notice: first.Index, To: []string{"x"}}})
-	do(Command{Sent: &Sent{Notice: first.Index, To: []string{"x", "y"}}})
+	do(&Sent{Notice: first.Index, To: []string{"x"}})
+	do(&Sent{Notice: first.Index, To: []string{"x", "y"}})
 	if got := r.notices(t)[0].Done; !slices.Equal(got, []string{"x", "y"}) {
 		t.Errorf("sent to %v", got)
 	}
-	do(Command{Sent: &Sent{Notice: first.Index, Closed: true}})
-	do(Command{Sent: &Sent{Notice: first.Index, To: []string{"z"}}})
+	do(&Sent{Notice: first.Index, Closed: true})
+	do(&Sent{Notice: first.Index, To: []string{"z"}})
 	if got := r.notices(t); len(got) != 4 || got[0].Index == first.Index {
 		t.Errorf("a closed notice is still there: %+v", got)
 	}
@@ -84,9 +83,8 @@ func TestNoticesAreBounded(t *testing.T) {
 	r := newReplica(t)
 	for i := range maxNotices + 2 {
 		id := fmt.Sprintf("j%d", i)
-		for _, c := range []Command{{Submit: &Submit{ID: id, Chains: 1}}, {Act: &Act{Job: id, Action: Cancel}}, {Act: &Act{Job: id, Action: Delete}}} {
-			c.Time = epoch
-			if _, err := r.apply(t, c); err != nil {
+		for _, c := range []Command{&Submit{ID: id, Chains: 1}, &Act{Job: id, Action: Cancel}, &Act{Job: id, Action: Delete}} {
+			if _, err := r.apply(t, epoch, c); err != nil {
 				t.Fatal(err)
 			}
 		}

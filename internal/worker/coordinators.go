@@ -2,11 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -28,10 +27,15 @@ type coordinators struct {
 
 // Times of calls.
 const (
-	callTimeout = 30 * time.Second // longer than the coordinator holds a call
-	backoffMin  = 50 * time.Millisecond
-	backoffMax  = 2 * time.Second
+	callTimeout  = 30 * time.Second // longer than the coordinator holds a call
+	firstPause   = 50 * time.Millisecond
+	longestPause = 2 * time.Second
 )
+
+// pauses returns the times between attempts: they grow.
+func pauses() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{InitialInterval: firstPause, Multiplier: 2, RandomizationFactor: backoff.DefaultRandomizationFactor, MaxInterval: longestPause}
+}
 
 // conn returns the connection to use next.
 func (c *coordinators) conn() (*grpc.ClientConn, error) {
@@ -61,8 +65,8 @@ func (c *coordinators) failed(err error) {
 	c.hint = hint
 }
 
-// again reports whether a call that failed so may succeed elsewhere or later.
-func again(err error) bool {
+// temporary reports whether a call that failed so may succeed elsewhere or later.
+func temporary(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Aborted, codes.Canceled, codes.Internal, codes.Unknown, codes.ResourceExhausted:
 		return true
@@ -72,29 +76,22 @@ func again(err error) bool {
 
 // call makes a call until it succeeds, or fails for good, or ctx is done.
 func (c *coordinators) call(ctx context.Context, f func(context.Context, *grpc.ClientConn) error) error {
-	wait := backoffMin
-	for {
-		err := func() error {
-			conn, err := c.conn()
-			if err != nil {
-				return err
-			}
+	attempt := func() (none struct{}, err error) {
+		conn, err := c.conn()
+		if err == nil {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			return f(ctx, conn)
-		}()
-		if err == nil || ctx.Err() != nil {
-			return errors.Join(ctx.Err(), err)
+			err = f(ctx, conn)
+			cancel()
 		}
-		if !again(err) {
-			return err
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case !temporary(err):
+			err = backoff.Permanent(err)
+		default:
+			c.failed(err)
 		}
-		c.failed(err)
-		select {
-		case <-time.After(wait/2 + rand.N(wait)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		wait = min(2*wait, backoffMax)
+		return none, err
 	}
+	_, err := backoff.Retry(ctx, attempt, backoff.WithBackOff(pauses()), backoff.WithMaxElapsedTime(0))
+	return err
 }

@@ -10,8 +10,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
-	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
 
 // inputsAddress names the inputs of a job's data: how to get them, and what
@@ -20,18 +19,18 @@ func inputsAddress(job, sha256 string) string { return job + "/" + sha256 }
 
 // Inputs returns the inputs of an address, reading the job's data if need be:
 // what the row server computes with.
-func (w *Worker) Inputs(ctx context.Context, address string) (*cmvp.Inputs, error) {
+func (w *Worker) Inputs(ctx context.Context, address string) (*kernel.Inputs, error) {
 	id, sha256, _ := strings.Cut(address, "/")
-	l, err := w.dataOf(ctx, id, sha256)
+	j, err := w.jobWithData(ctx, id, sha256)
 	if err != nil {
 		return nil, err
 	}
-	return l.problem.Inputs, nil
+	return j.problem.Inputs, nil
 }
 
-// dataOf returns a job with its data, which must have the given hash, reading
+// jobWithData returns a job with its data, which must have the given hash, reading
 // them if need be.
-func (w *Worker) dataOf(ctx context.Context, id, sha256 string) (*loaded, error) {
+func (w *Worker) jobWithData(ctx context.Context, id, sha256 string) (*jobData, error) {
 	var j *pb.Job
 	err := w.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
 		j, err = pb.NewJobsClient(conn).Get(ctx, &pb.GetJobRequest{Id: id, Stale: true})
@@ -40,12 +39,12 @@ func (w *Worker) dataOf(ctx context.Context, id, sha256 string) (*loaded, error)
 	if err != nil {
 		return nil, fmt.Errorf("%w: job %q: %w", fs.ErrNotExist, id, err)
 	}
-	l, err := w.jobs.load(ctx, id, &coordinator.Assignment{Spec: j.Spec, Data: j.GetData().GetBlob()})
+	d, err := w.jobs.load(ctx, id, &pb.Assignment{Spec: j.Spec, Data: j.GetData().GetBlob()})
 	if err != nil {
 		return nil, err
 	}
-	if l.data.SHA256 != sha256 {
-		return nil, fmt.Errorf("%w: the data of job %s have the hash %s, not %s", fs.ErrNotExist, id, l.data.SHA256, sha256)
+	if d.data.SHA256 != sha256 {
+		return nil, fmt.Errorf("%w: the data of job %s have the hash %s, not %s", fs.ErrNotExist, id, d.data.SHA256, sha256)
 	}
-	return l, nil
+	return d, nil
 }

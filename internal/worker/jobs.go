@@ -4,63 +4,89 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
-	"github.com/ulisse-gp/ulisse/internal/coordinator"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
-	"github.com/ulisse-gp/ulisse/internal/shard"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 )
+
+// Preloaded is a job that need not be read.
+type Preloaded struct {
+	Spec    *job.Spec
+	Data    *dataset.Dataset
+	Problem *posterior.Problem
+	Plan    *chains.Plan
+	Driver  *driver.Driver
+}
 
 // jobCache keeps the data of jobs that the worker has to do with.
 type jobCache struct {
-	w    *Worker
+	open      func(ctx context.Context, address, path string) (io.ReadCloser, error)
+	preloaded *Preloaded // the one job that there is, if set
+	budget    *parallel.Budget
+	observe   func(job string, o runlog.Observation)
+	log       *slog.Logger
+
+	closed context.Context // done once the cache is closed
+	end    context.CancelFunc
+	wg     sync.WaitGroup // of what reads data
+
 	mu   sync.Mutex
-	byID map[string]*loaded
+	byID map[string]*jobData
+}
+
+func newJobCache(c *Config, observe func(job string, o runlog.Observation)) *jobCache {
+	out := &jobCache{open: c.Open, preloaded: c.Preloaded, budget: c.Budget, observe: observe, log: c.Logger, byID: map[string]*jobData{}}
+	out.closed, out.end = context.WithCancel(context.Background())
+	return out
+}
+
+// close ends the reading of data.
+func (c *jobCache) close() {
+	c.mu.Lock()
+	c.end()
+	c.mu.Unlock()
+	c.wg.Wait()
 }
 
 // keepIdle is how many jobs that nobody drives are kept, in case they return.
 const keepIdle = 2
 
-// loaded is a job with its data.
-type loaded struct {
-	w       *Worker
-	id      string
-	ready   chan struct{}
-	err     error
-	spec    *job.Spec
-	data    *dataset.Dataset
-	problem *posterior.Problem
-	plan    *chains.Plan
-	cache   *cmvp.CachePlan // nil for none
-
-	mu     sync.Mutex
-	drv    *driver.Driver
-	groups map[int]*drive // who drives a chain here
+// jobData is a job with its data, and the driver of all its lanes here.
+type jobData struct {
+	id        string
+	ready     chan struct{}
+	err       error // why the data could not be read, once ready
+	preloaded bool
+	spec      *job.Spec
+	data      *dataset.Dataset
+	problem   *posterior.Problem
+	cache     *cmvp.CachePlan // nil for none
+	driver    *driver.Driver
 }
 
-func newJobCache(w *Worker) *jobCache { return &jobCache{w: w, byID: map[string]*loaded{}} }
-
-// load returns a job with its data, reading them if need be. Each driver loads
-// its job once or more and releases it once.
-func (c *jobCache) load(ctx context.Context, id string, a *coordinator.Assignment) (*loaded, error) {
+// load returns a job with its data, reading them if need be. They have to be
+// those that the assignment names, if it names any.
+func (c *jobCache) load(ctx context.Context, id string, a *pb.Assignment) (*jobData, error) {
 	c.mu.Lock()
 	j := c.byID[id]
+	if j == nil && c.closed.Err() != nil {
+		c.mu.Unlock()
+		return nil, errStopping
+	}
 	if j == nil {
-		j = &loaded{w: c.w, id: id, ready: make(chan struct{}), groups: map[int]*drive{}}
+		j = &jobData{id: id, ready: make(chan struct{})}
 		c.byID[id] = j
-		go func() {
-			defer close(j.ready)
-			if j.err = j.read(context.WithoutCancel(ctx), a); j.err != nil { // the next one tries again
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				delete(c.byID, id)
-			}
-		}()
+		c.wg.Go(func() { c.fill(context.WithoutCancel(ctx), j, a) }) // for all who wait for it
 	}
 	c.mu.Unlock()
 	select {
@@ -68,22 +94,29 @@ func (c *jobCache) load(ctx context.Context, id string, a *coordinator.Assignmen
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if j.err == nil && a.Info != nil && a.Info.SHA256 != j.data.SHA256 {
-		return nil, fmt.Errorf("the data at %s are not those that the job began with: their hash is %s, not %s", j.spec.Data.Path, j.data.SHA256, a.Info.SHA256)
+	if j.err == nil && a.DataSha256 != "" && a.DataSha256 != j.data.SHA256 {
+		return nil, fmt.Errorf("the data at %s are not those that the job began with: their hash is %s, not %s", j.spec.Data.Path, j.data.SHA256, a.DataSha256)
 	}
 	return j, j.err
 }
 
-// release forgets jobs that nobody drives, but for a few.
-func (c *jobCache) release(string) {
+// fill reads a job's data and says that they are ready, or why they are not.
+func (c *jobCache) fill(ctx context.Context, j *jobData, a *pb.Assignment) {
+	defer close(j.ready)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.closed, cancel)()
+	if j.err = c.read(ctx, j, a); j.err != nil { // the next one tries again
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.byID, j.id)
+	}
+}
+
+// trim forgets jobs that are not in use, but for a few.
+func (c *jobCache) trim(inUse map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	inUse := map[string]bool{}
-	c.w.mu.Lock()
-	for k := range c.w.drives {
-		inUse[k.job] = true
-	}
-	c.w.mu.Unlock()
 	idle := 0
 	for id := range c.byID {
 		if inUse[id] {
@@ -95,100 +128,43 @@ func (c *jobCache) release(string) {
 	}
 }
 
-// read reads the data and makes the problem.
-func (j *loaded) read(ctx context.Context, a *coordinator.Assignment) error {
-	if p := j.w.Preloaded; p != nil {
-		j.spec, j.data, j.problem, j.plan, j.drv = p.Spec, p.Data, p.Problem, p.Plan, p.Driver
+// read reads a job's data and makes its driver.
+func (c *jobCache) read(ctx context.Context, j *jobData, a *pb.Assignment) error {
+	if p := c.preloaded; p != nil {
+		j.spec, j.data, j.problem, j.driver, j.preloaded = p.Spec, p.Data, p.Problem, p.Driver, true
 		return nil
 	}
 	spec, err := job.ParseString(a.Spec)
 	if err != nil {
 		return err
 	}
-	var table io.ReadCloser
+	var table io.Reader
 	if spec.Data.Synthetic == nil {
-		if table, err = j.w.Open(ctx, a.Data, spec.Data.Path); err != nil {
+		file, err := c.open(ctx, a.Data, spec.Data.Path)
+		if err != nil {
 			return fmt.Errorf("opening the data: %w", err)
 		}
-		defer table.Close()
+		defer file.Close()
+		table = file
 	}
-	if err := j.w.Budget.Acquire(ctx); err != nil {
+	if err := c.budget.Acquire(ctx); err != nil {
 		return err
 	}
-	defer j.w.Budget.Release()
-	if j.data, err = spec.Load(ctx, reader(table), j.w.Budget); err != nil {
+	defer c.budget.Release()
+	if j.data, err = spec.Load(ctx, table, c.budget); err != nil {
 		return err
 	}
 	if j.problem, err = spec.Problem(j.data); err != nil {
 		return err
 	}
-	p := chains.NewPlan(spec, j.problem.Model.Names())
-	j.spec, j.plan = spec, &p
-	if j.cache, err = driver.PlanCache(ctx, spec, j.problem, j.w.Budget); err != nil {
+	if j.cache, err = driver.PlanCache(ctx, spec, j.problem, c.budget); err != nil {
 		return err
 	}
 	if j.cache != nil {
-		j.w.Logger.Info("cache of K", "job", j.id, "decision", j.cache.String())
+		c.log.Info("cache of K", "job", j.id, "decision", j.cache.String())
 	}
+	plan := spec.Plan(j.problem.Model.Names(), j.data.N())
+	j.spec, j.driver = spec, driver.New(driver.Config{Spec: spec, Problem: j.problem, Plan: &plan, Budget: c.budget,
+		Observe: func(o runlog.Observation) { c.observe(j.id, o) }})
 	return nil
-}
-
-// reader returns a reader that is nil if r is.
-func reader(r io.ReadCloser) io.Reader {
-	if r == nil {
-		return nil
-	}
-	return r
-}
-
-// driver returns the job's driver, which all its chains here share.
-func (j *loaded) driver(d *drive) *driver.Driver {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.groups[d.key.chain] = d
-	if j.drv == nil {
-		j.drv = driver.New(driver.Config{Spec: j.spec, Problem: j.problem, Plan: j.plan, Budget: j.w.Budget,
-			Observe:  func(o driver.Observation) { j.w.observe(j.id, o) },
-			Trace:    j.trace,
-			Operator: func(chain int) driver.Operator { return j.operator(chain) }})
-	}
-	return j.drv
-}
-
-// trace follows an iteration of a chain, if it is time.
-func (j *loaded) trace(ctx context.Context, chain, iter int) (context.Context, func()) {
-	if j.w.Tracer == nil {
-		return ctx, func() {}
-	}
-	j.mu.Lock()
-	d := j.groups[chain]
-	j.mu.Unlock()
-	return j.w.Tracer.Iteration(ctx, j.id, chain, d.attempt, iter)
-}
-
-// operator returns the operator of a chain, over the group of its driver.
-func (j *loaded) operator(chain int) driver.Operator {
-	j.mu.Lock()
-	d := j.groups[chain]
-	j.mu.Unlock()
-	family := j.problem.Model.Family
-	data := shard.Data{Address: inputsAddress(j.id, j.data.SHA256), Family: family, ISA: j.w.isa, Rows: j.data.N(), Inputs: j.data.D()}
-	own := cmvp.New(j.problem.Inputs, family, j.w.Budget)
-	if j.cache != nil && d.alone() { // members of a group compute other rows each time
-		j.cache.Apply(own)
-	}
-	g := shard.New(shard.Config{Local: own, MinRows: j.w.MinRows, Meter: j.w.Meter, Log: j.w.Logger,
-		Dial: func(address string) shard.Member { return j.w.Peers.Member(address, data) }})
-	d.setOperator(g)
-	return g
-}
-
-// chain returns the driver of a chain of the job.
-func (j *loaded) chain(d *drive, prep *chains.Prepared) (*driver.Chain, error) {
-	drv := j.driver(d)
-	if err := j.w.Budget.Acquire(d.ctx); err != nil {
-		return nil, err
-	}
-	defer j.w.Budget.Release()
-	return drv.NewChain(prep, d.key.chain)
 }

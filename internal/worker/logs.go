@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,17 +12,18 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
-	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 )
 
 // logBuffer collects log lines of jobs and hands them to the coordinators now
-// and then, and before draws are reported. Lines are a convenience: if they cannot be handed in they are
-// dropped, and counted.
+// and then, and before draws are reported. Lines are a convenience: if they cannot
+// be handed in they are dropped, and counted.
 type logBuffer struct {
-	worker  *Worker
+	worker  string // its id
+	coords  *coordinators
 	sending sync.Mutex // one request at a time, so that lines stay in order
 	mu      sync.Mutex
-	lines   map[chainKey][]string
+	lines   map[laneKey][]string
 	size    int
 	dropped int // not told of yet
 	missing int // dropped in all
@@ -31,12 +31,13 @@ type logBuffer struct {
 
 // Bounds of the buffer.
 const (
-	logEvery   = time.Second
-	logMost    = 4 << 20 // bytes
-	logTimeout = 5 * time.Second
+	logEvery    = time.Second
+	logMost     = 4 << 20 // bytes
+	linesAtOnce = 5000    // a coordinator takes 10,000
+	logTimeout  = 5 * time.Second
 )
 
-func (b *logBuffer) add(k chainKey, line string) {
+func (b *logBuffer) add(k laneKey, line string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.size+len(line) > logMost {
@@ -45,7 +46,7 @@ func (b *logBuffer) add(k chainKey, line string) {
 		return
 	}
 	if b.lines == nil {
-		b.lines = map[chainKey][]string{}
+		b.lines = map[laneKey][]string{}
 	}
 	b.lines[k] = append(b.lines[k], line)
 	b.size += len(line)
@@ -79,7 +80,7 @@ func (b *logBuffer) flush(ctx context.Context) {
 }
 
 // handIn hands in the lines of a chain, after those that are under way.
-func (b *logBuffer) handIn(ctx context.Context, k chainKey) {
+func (b *logBuffer) handIn(ctx context.Context, k laneKey) {
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	b.mu.Lock()
@@ -100,15 +101,20 @@ func (b *logBuffer) handIn(ctx context.Context, k chainKey) {
 	if dropped > 0 {
 		l = append(l, fmt.Sprintf(`{"msg":"lines dropped","count":%d}`, dropped))
 	}
-	err := b.worker.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-		_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.chain), Worker: b.worker.ID, Lines: l})
-		return err
-	})
-	if err != nil {
-		b.mu.Lock()
-		b.dropped += len(l)
-		b.missing += len(l)
-		b.mu.Unlock()
+	var err error // of a batch: those that follow are dropped with it
+	for batch := range slices.Chunk(l, linesAtOnce) {
+		if err == nil {
+			err = b.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+				_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.lane), Worker: b.worker, Lines: batch})
+				return err
+			})
+		}
+		if err != nil {
+			b.mu.Lock()
+			b.dropped += len(batch)
+			b.missing += len(batch)
+			b.mu.Unlock()
+		}
 	}
 }
 
@@ -119,14 +125,8 @@ func (b *logBuffer) lost() int {
 	return b.missing
 }
 
-// observe notes what a gradient cost and gave.
-func (w *Worker) observe(job string, o driver.Observation) {
+// observe notes what a driver observed.
+func (w *Worker) observe(job string, o runlog.Observation) {
 	w.metrics.note(o)
-	line, err := json.Marshal(struct {
-		Msg string `json:"msg"`
-		driver.Observation
-	}{"gradient", o})
-	if err == nil {
-		w.logs.add(chainKey{job, o.Chain}, string(line))
-	}
+	w.logs.add(laneKey{job, o.Chain}, o.Line())
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // measure returns the pairs that the machine evaluates in a second, in products
@@ -16,9 +17,9 @@ func measure(budget *parallel.Budget) float64 {
 	const n, d, s = 2048, 8, 5
 	x := make([]float64, n*d)
 	random.Normal(random.Key{}.Stream(random.Noise, 0), x)
-	op := cmvp.New(cmvp.NewInputs(n, d, x), kernel.RBF, budget)
-	op.Set(kernel.Params{Sigma: 1, Tau: []float64{0.1}, Lambda: 0.1})
-	v, dst := columns(s, n), columns(s, n)
+	op := cmvp.New(kernel.NewInputs(n, d, x), kernel.Single(kernel.RBF, d, false), budget)
+	op.Set([]float64{1, 0.1}, []float64{0.1})
+	v, dst := solve.Columns(n, s), solve.Columns(n, s)
 	best := time.Hour
 	for range 5 {
 		began := time.Now()
@@ -28,12 +29,4 @@ func measure(budget *parallel.Budget) float64 {
 		best = min(best, time.Since(began))
 	}
 	return n * n / best.Seconds()
-}
-
-func columns(s, n int) [][]float64 {
-	out := make([][]float64, s)
-	for j := range out {
-		out[j] = make([]float64, n)
-	}
-	return out
 }

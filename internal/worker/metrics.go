@@ -3,15 +3,13 @@ package worker
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
 )
 
 // metrics is what a worker measures. Counts of rows and tiles are the meter's
 // and are read when they are asked for; the rest is noted gradient by gradient.
 type metrics struct {
-	w *Worker
-
 	gradients, shortened, solves, unconverged prometheus.Counter
 	products                                  *prometheus.CounterVec
 	elements                                  prometheus.Counter // that were read from the cache of K
@@ -38,14 +36,14 @@ var (
 		hitsFamily, missesFamily, droppedFamily, drivenFamily, connectedFamily, coresFamily}
 )
 
-func newMetrics(w *Worker) *metrics {
+func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: monitor.Namespace, Name: name, Help: help})
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: monitor.Namespace, Name: name, Help: help, Buckets: buckets})
 	}
-	m := &metrics{w: w,
+	m := &metrics{
 		gradients:   counter("gradients_total", "Gradients of the log posterior, also those of the search for the mode."),
 		shortened:   counter("gradients_shortened_total", "Gradients too steep to be followed to the end."),
 		solves:      counter("solves_total", "Right-hand sides solved for."),
@@ -66,9 +64,9 @@ func newMetrics(w *Worker) *metrics {
 	return m
 }
 
-// note counts what a gradient cost.
-func (m *metrics) note(o driver.Observation) {
-	if o.Trials != nil {
+// note counts what a gradient, or a step, cost.
+func (m *metrics) note(o runlog.Observation) {
+	if o.Kind == runlog.Trials {
 		return
 	}
 	m.solves.Add(float64(o.Solves))
@@ -76,9 +74,8 @@ func (m *metrics) note(o driver.Observation) {
 	m.products.WithLabelValues("double").Add(float64(o.Products - o.Singles))
 	m.products.WithLabelValues("single").Add(float64(o.Singles))
 	m.elements.Add(o.PairsRead)
-	m.gradients.Add(float64(o.Gradients))
-	m.shortened.Add(float64(o.Shortened))
-	if o.Gradients > 0 {
+	if o.Kind == runlog.Gradient {
+		m.gradients.Inc()
 		m.seconds.Observe(o.Seconds)
 	}
 	if o.Solves > 0 {

@@ -115,8 +115,8 @@ func (s *Posteriors) posterior(out grpc.ServerStreamingServer[pb.PredictResponse
 		}
 	}
 	s.mu.Unlock()
-	l, err := s.w.dataOf(out.Context(), id, r.Sha256)
-	defer s.w.jobs.release(id)
+	l, err := s.w.jobWithData(out.Context(), id, r.Sha256)
+	defer s.w.trimJobs()
 	if err != nil {
 		if ctx := out.Context(); ctx.Err() != nil {
 			return nil, status.FromContextError(ctx.Err()).Err()

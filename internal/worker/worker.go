@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -14,13 +13,8 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
-	"github.com/ulisse-gp/ulisse/internal/dataset"
-	"github.com/ulisse-gp/ulisse/internal/driver"
-	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
-	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/tracing"
@@ -57,46 +51,38 @@ type Config struct {
 	Cached func() (hits, misses int64)
 }
 
-// Preloaded is a job that need not be read.
-type Preloaded struct {
-	Spec    *job.Spec
-	Data    *dataset.Dataset
-	Problem *posterior.Problem
-	Plan    *chains.Plan
-	Driver  *driver.Driver
-}
-
-// Worker drives chains for a cluster.
+// Worker drives lanes of jobs for a cluster.
 type Worker struct {
 	Config
-	coords *coordinators
-	jobs   *jobCache
-	logs   *logBuffer
-	isa    string
-
+	coords  *coordinators
+	jobs    *jobCache
+	logs    *logBuffer
 	metrics *metrics
+	isa     string // its instruction set
 
-	mu       sync.Mutex
-	drives   map[chainKey]*drive
-	wg       sync.WaitGroup
-	draining bool
-	send     chan *pb.WorkerMessage // of the session; nil while there is none
+	mu         sync.Mutex
+	placements map[laneKey]*placement
+	draining   bool
+	send       chan *pb.WorkerMessage // of the session; nil while there is none
+
+	wg sync.WaitGroup // of all that Run started
 }
 
-// chainKey names a chain of a job.
-type chainKey struct {
-	job   string
-	chain int
-}
-
-// beatEvery is how often a worker tells that it is alive.
-const beatEvery = time.Second
+// Times and bounds of a session.
+const (
+	beatEvery   = time.Second // that the worker tells that it is alive
+	longSession = time.Minute // after which pauses between sessions begin anew
+	sendQueue   = 1024        // messages that wait to be sent
+)
 
 // New returns a worker.
 func New(c Config) (*Worker, error) {
 	isa, err := cmvp.ISA()
 	if err != nil {
 		return nil, err
+	}
+	if len(c.Coordinators) == 0 {
+		return nil, errors.New("a worker needs the address of a coordinator")
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -107,13 +93,10 @@ func New(c Config) (*Worker, error) {
 	if c.Open == nil {
 		c.Open = func(_ context.Context, _, path string) (io.ReadCloser, error) { return os.Open(path) }
 	}
-	if len(c.Coordinators) == 0 {
-		return nil, errors.New("a worker needs the address of a coordinator")
-	}
-	w := &Worker{Config: c, coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}, isa: isa, drives: map[chainKey]*drive{}}
-	w.jobs = newJobCache(w)
-	w.logs = &logBuffer{worker: w}
-	w.metrics = newMetrics(w)
+	w := &Worker{Config: c, isa: isa, placements: map[laneKey]*placement{}, metrics: newMetrics(),
+		coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}}
+	w.logs = &logBuffer{worker: c.ID, coords: w.coords}
+	w.jobs = newJobCache(&w.Config, w.observe)
 	return w, nil
 }
 
@@ -127,9 +110,10 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.stopAll()
 		cancel()
 		w.wg.Wait()
+		w.jobs.close()
 		w.coords.pool.Close()
 	}()
-	wait := backoffMin
+	pause := pauses()
 	for {
 		began := time.Now()
 		left, err := w.session(ctx, speed)
@@ -140,16 +124,15 @@ func (w *Worker) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		w.coords.failed(err)
-		if time.Since(began) > time.Minute {
-			wait = backoffMin
+		if time.Since(began) > longSession {
+			pause.Reset()
 		}
 		w.Logger.Debug("no session with the leader", "error", err)
 		select {
-		case <-time.After(wait):
+		case <-time.After(pause.NextBackOff()):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		wait = min(2*wait, backoffMax)
 	}
 }
 
@@ -174,43 +157,16 @@ func (w *Worker) session(ctx context.Context, speed float64) (left bool, err err
 	if err != nil {
 		return false, err
 	}
-	hello := &pb.Hello{Id: w.ID, Address: w.Address, Version: version.Version,
-		Capacity: &pb.Capacity{Cores: int32(w.Budget.Cores()), InstructionSet: w.isa, PairsPerSecond: speed, MemoryBytes: w.MemoryBytes}}
-	send := make(chan *pb.WorkerMessage, 1024)
-	w.mu.Lock()
-	for k, d := range w.drives {
-		hello.Driving = append(hello.Driving, &pb.Placement{Job: k.job, Chain: int32(k.chain), Attempt: d.attempt, Worker: w.ID})
-	}
-	w.send = send
-	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.send = nil
-	}()
-	if err := s.Send(&pb.WorkerMessage{Message: &pb.WorkerMessage_Hello{Hello: hello}}); err != nil {
+	send := make(chan *pb.WorkerMessage, sendQueue)
+	hello := w.open(send, speed)
+	defer w.close()
+	if err := s.Send(hello); err != nil {
 		_, err = s.Recv() // says why
 		return false, err
 	}
 	w.wg.Go(func() {
 		defer cancel()
-		tick := time.NewTicker(beatEvery)
-		defer tick.Stop()
-		for {
-			var m *pb.WorkerMessage
-			select {
-			case m = <-send:
-			case <-tick.C:
-				w.mu.Lock()
-				m = w.beat()
-				w.mu.Unlock()
-			case <-ctx.Done():
-				return
-			}
-			if s.Send(m) != nil {
-				return
-			}
-		}
+		w.talk(ctx, s, send)
 	})
 	for {
 		m, err := s.Recv()
@@ -222,9 +178,51 @@ func (w *Worker) session(ctx context.Context, speed float64) (left bool, err err
 			w.start(m.GetDrive().Placement)
 		case m.GetRevoke() != nil:
 			r := m.GetRevoke()
-			w.revoke(chainKey{r.Job, int(r.Chain)}, r.Attempt)
+			w.revoke(laneKey{r.Job, int(r.Chain)}, r.Attempt)
 		case m.GetLeave() != nil:
 			return true, nil
+		}
+	}
+}
+
+// open lets messages go to a session, and returns what introduces the worker in it.
+func (w *Worker) open(send chan *pb.WorkerMessage, speed float64) *pb.WorkerMessage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.send = send
+	h := &pb.Hello{Id: w.ID, Address: w.Address, Version: version.Version,
+		Capacity: &pb.Capacity{Cores: int32(w.Budget.Cores()), InstructionSet: w.isa, PairsPerSecond: speed, MemoryBytes: w.MemoryBytes}}
+	for k, p := range w.placements {
+		h.Driving = append(h.Driving, &pb.Placement{Job: k.job, Chain: int32(k.lane), Attempt: p.attempt, Worker: w.ID})
+	}
+	return &pb.WorkerMessage{Message: &pb.WorkerMessage_Hello{Hello: h}}
+}
+
+// close notes that there is no session.
+func (w *Worker) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.send = nil
+}
+
+// talk sends the leader what there is to say, and now and then that the worker is
+// alive, until ctx is done or it cannot.
+func (w *Worker) talk(ctx context.Context, s grpc.BidiStreamingClient[pb.WorkerMessage, pb.CoordinatorMessage], send <-chan *pb.WorkerMessage) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		var m *pb.WorkerMessage
+		select {
+		case m = <-send:
+		case <-tick.C:
+			w.mu.Lock()
+			m = w.beat()
+			w.mu.Unlock()
+		case <-ctx.Done():
+			return
+		}
+		if s.Send(m) != nil {
+			return
 		}
 	}
 }
@@ -254,55 +252,68 @@ func (w *Worker) post(m *pb.WorkerMessage) {
 	}
 }
 
-// start drives a chain, or tells its driver of a new group.
-func (w *Worker) start(p *pb.Placement) {
-	if p == nil {
+// start drives a lane, or tells its driver of a new group.
+func (w *Worker) start(to *pb.Placement) {
+	if to == nil {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k := chainKey{p.Job, int(p.Chain)}
-	old := w.drives[k]
-	if old != nil && old.attempt >= p.Attempt {
-		old.setGroup(p.Group)
+	k := laneKey{to.Job, int(to.Chain)}
+	old := w.placements[k]
+	if old != nil && old.attempt >= to.Attempt {
+		old.setGroup(to.Group)
 		return
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
-	d := &drive{w: w, key: k, attempt: p.Attempt, ctx: ctx, cancel: cancel, revoked: make(chan struct{}), done: make(chan struct{})}
-	d.setGroup(p.Group)
-	w.drives[k] = d
+	waiting, revoke := context.WithCancel(ctx)
+	p := &placement{w: w, key: k, attempt: to.Attempt, cancel: cancel, revoke: revoke, done: make(chan struct{})}
+	p.setGroup(to.Group)
+	w.placements[k] = p
 	w.wg.Go(func() {
 		if old != nil { // it was replaced while this worker did not hear of it
 			old.cancel(errReplaced)
 			<-old.done
 		}
-		d.run()
+		p.run(ctx, waiting)
 	})
 }
 
 // revoke stops a driver at its next checkpoint.
-func (w *Worker) revoke(k chainKey, attempt int64) {
+func (w *Worker) revoke(k laneKey, attempt int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d := w.drives[k]; d != nil && d.attempt <= attempt {
-		d.revoke()
+	if p := w.placements[k]; p != nil && p.attempt <= attempt {
+		p.revoke()
 		return
 	}
 	w.post(released(k, attempt))
 }
 
-func released(k chainKey, attempt int64) *pb.WorkerMessage {
-	return &pb.WorkerMessage{Message: &pb.WorkerMessage_Release{Release: &pb.Release{Job: k.job, Chain: int32(k.chain), Attempt: attempt}}}
+func released(k laneKey, attempt int64) *pb.WorkerMessage {
+	return &pb.WorkerMessage{Message: &pb.WorkerMessage_Release{Release: &pb.Release{Job: k.job, Chain: int32(k.lane), Attempt: attempt}}}
 }
 
-// finished forgets a driver and tells the leader.
-func (w *Worker) finished(d *drive) {
+// finished forgets a driver, tells the leader, and lets data go that nobody needs.
+func (w *Worker) finished(p *placement) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.drives[d.key] == d {
-		delete(w.drives, d.key)
+	if w.placements[p.key] == p {
+		delete(w.placements, p.key)
 	}
-	w.post(released(d.key, d.attempt))
+	w.post(released(p.key, p.attempt))
+	w.mu.Unlock()
+	w.trimJobs()
+}
+
+// trimJobs forgets the data of jobs that nobody drives, but for a few.
+func (w *Worker) trimJobs() {
+	inUse := map[string]bool{}
+	w.mu.Lock()
+	for k := range w.placements {
+		inUse[k.job] = true
+	}
+	w.mu.Unlock()
+	w.jobs.trim(inUse)
 }
 
 // Connected reports whether there is a session with the leader.
@@ -312,18 +323,18 @@ func (w *Worker) Connected() bool {
 	return w.send != nil
 }
 
-// Driving returns the number of chains that the worker drives.
+// Driving returns the number of lanes that the worker drives.
 func (w *Worker) Driving() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.drives)
+	return len(w.placements)
 }
 
 // stopAll ends all drivers.
 func (w *Worker) stopAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, d := range w.drives {
-		d.cancel(fmt.Errorf("the worker stops"))
+	for _, p := range w.placements {
+		p.cancel(errStopping)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
 	"github.com/ulisse-gp/ulisse/internal/coordinator/coordinatortest"
@@ -25,6 +25,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/shard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,9 +54,9 @@ func undisturbed(t *testing.T, text string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := chains.NewPlan(s, p.Model.Names())
+	plan := s.Plan(p.Model.Names(), len(p.Y))
 	d := driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
 	r, _, err := local.Run(t.Context(), local.Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(t.TempDir(), "journal")})
 	if err != nil {
 		t.Fatal(err)
@@ -67,10 +68,12 @@ func undisturbed(t *testing.T, text string) string {
 // go.
 type cluster struct {
 	t       *testing.T
-	coord   *coordinator.Coordinator
+	node    *coordinatortest.Node
 	address string
 	jobs    pb.JobsClient
 	workers pb.WorkersClient
+	// faulty, if set, makes calls of workers; it must be set before there are any.
+	faulty func(ctx context.Context, method string, call func() (any, error)) (any, error)
 }
 
 func dial(address string) (*grpc.ClientConn, error) {
@@ -79,38 +82,111 @@ func dial(address string) (*grpc.ClientConn, error) {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c, err := coordinator.New(coordinator.Config{Node: coordinatortest.NewNode(t), Dir: t.TempDir(), Dial: dial, Grace: time.Second})
+	c := &cluster{t: t, node: coordinatortest.NewNode(t)}
+	c.address, _ = c.serve(c.node, "127.0.0.1:0", true)
+	conn, err := dial(c.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	t.Cleanup(func() { conn.Close() })
+	c.jobs, c.workers = pb.NewJobsClient(conn), pb.NewWorkersClient(conn)
+	return c
+}
+
+// serve runs a coordinator at an address until the test ends, or stop is called.
+func (c *cluster) serve(node *coordinatortest.Node, address string, leads bool) (at string, stop func()) {
+	c.t.Helper()
+	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: c.t.TempDir(), Dial: dial, Grace: time.Second})
 	if err != nil {
-		t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.UnaryInterceptor(c.Forward), grpc.StreamInterceptor(c.ForwardStream))
-	c.Register(s)
-	go s.Serve(lis)
+	lis, err := net.Listen("tcp", address)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if at = lis.Addr().String(); leads {
+		node.Lead(at)
+	}
+	faults := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+		call := func() (any, error) { return h(ctx, req) }
+		if c.faulty == nil || !strings.HasPrefix(info.FullMethod, "/ulisse.v1.Workers/") {
+			return call()
+		}
+		return c.faulty(ctx, filepath.Base(info.FullMethod), call)
+	}
+	s := grpc.NewServer(grpc.ChainUnaryInterceptor(faults, coord.Forward), grpc.StreamInterceptor(coord.ForwardStream))
+	coord.Register(s)
+	coordinator.RegisterCluster(s, coordinatortest.NewGroup("alone"))
 	ctx, cancel := context.WithCancel(context.Background())
-	led := make(chan struct{})
-	go func() { c.Lead(ctx); close(led) }()
-	conn, err := dial(lis.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		conn.Close()
+	var wg sync.WaitGroup
+	wg.Go(func() { s.Serve(lis) })
+	wg.Go(func() { lead(ctx, coord, node) })
+	stop = sync.OnceFunc(func() {
 		cancel()
-		<-led
 		s.Stop()
-		c.Close()
+		wg.Wait()
+		coord.Close()
 	})
-	return &cluster{t: t, coord: c, address: lis.Addr().String(), jobs: pb.NewJobsClient(conn), workers: pb.NewWorkersClient(conn)}
+	c.t.Cleanup(stop)
+	return at, stop
+}
+
+// lead lets a coordinator decide whenever its node leads.
+func lead(ctx context.Context, c *coordinator.Coordinator, node *coordinatortest.Node) {
+	const look = 5 * time.Millisecond
+	for ; ctx.Err() == nil; time.Sleep(look) {
+		if !node.IsLeader() {
+			continue
+		}
+		term, end := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() { defer close(done); c.Lead(term) }()
+		for ctx.Err() == nil && node.IsLeader() {
+			time.Sleep(look)
+		}
+		end()
+		<-done
+	}
+}
+
+func (c *cluster) config(id string, coordinators ...string) Config {
+	return Config{ID: id, Coordinators: append([]string{c.address}, coordinators...), Budget: parallel.NewBudget(1), Dial: dial}
 }
 
 // worker starts a worker and returns a function that ends it at once.
-func (c *cluster) worker(id string) (w *Worker, kill func()) {
+func (c *cluster) worker(id string, coordinators ...string) (w *Worker, kill func()) {
 	c.t.Helper()
-	w, err := New(Config{ID: id, Coordinators: []string{c.address}, Budget: parallel.NewBudget(1), Dial: dial})
+	return c.run(c.config(id, coordinators...))
+}
+
+// rowWorker returns a worker that computes products for others, and drives nothing.
+func (c *cluster) rowWorker(id string) *Worker {
+	c.t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cfg := c.config(id)
+	cfg.Address, cfg.Meter, cfg.MinRows = lis.Addr().String(), &shard.Meter{}, 1
+	cfg.Peers = shard.NewPool(cfg.Meter, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	c.t.Cleanup(func() { cfg.Peers.Close() })
+	w, err := New(cfg)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { w.jobs.close(); w.coords.pool.Close() })
+	s := grpc.NewServer(shard.ServerOptions()...)
+	pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: w, Budget: cfg.Budget, Meter: cfg.Meter}))
+	done := make(chan struct{})
+	go func() { defer close(done); s.Serve(lis) }()
+	c.t.Cleanup(func() { s.Stop(); <-done })
+	return w
+}
+
+// run runs a worker until the test ends, or kill is called.
+func (c *cluster) run(cfg Config) (w *Worker, kill func()) {
+	c.t.Helper()
+	w, err := New(cfg)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	w := server.Worker{ID: "w1", Dir: filepath.Join(dir, "w1"), Coordinators: []string{at[0]}, Listen: "127.0.0.1:0", Cores: 1, DrainTime: time.Second, Logger: quiet}
 	run("worker", w.Run)
-	cl, err := client.Dial(t.Context(), client.Config{Addresses: []string{at[0]}})
+	cl, err := client.Dial(client.Config{Addresses: []string{at[0]}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,11 +30,11 @@ import (
 
 	"golang.org/x/sys/cpu"
 
-	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -145,9 +145,10 @@ func bits(t *testing.T, c golden) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := chains.NewPlan(spec, p.Model.Names())
+	plan := spec.Plan(p.Model.Names(), data.N())
+	plan.Provisional = false // 200 dense densities, which change no draw
 	d := driver.New(driver.Config{Spec: spec, Problem: p, Plan: &plan, Budget: budget,
-		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Model.Family, budget) }})
+		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
 	run, _, err := local.Run(ctx, local.Config{Plan: plan, Driver: d, Budget: budget, Journal: filepath.Join(t.TempDir(), "journal")})
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +185,7 @@ func writePredictions(t *testing.T, h hash.Hash, spec *job.Spec, p *posterior.Pr
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _, err := pr.Predict(context.Background(), cmvp.NewInputs(3, 2, []float64{0, 0, 0.5, -1, 3, 3}), predict.Options{Variance: v})
+	m, _, err := pr.Predict(context.Background(), kernel.NewInputs(3, 2, []float64{0, 0, 0.5, -1, 3, 3}), predict.Options{Variance: v})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package dense
 
 import (
-	"context"
 	"math/rand/v2"
 	"testing"
 
@@ -22,18 +21,18 @@ func BenchmarkProducts(b *testing.B) {
 	v, w := columns(rnd, rows, s), columns(rnd, cols, s)
 	vd, wd := dense(v), dense(w)
 	one := parallel.NewBudget(1)
-	one.Acquire(context.Background())
+	one.Acquire(ctx)
 	var out mat.Dense
 	for _, bench := range []struct {
 		name  string
 		flops float64
 		run   func()
 	}{
-		{"MulTrans", 2 * rows * cols * s, func() { m.MulTrans(w, v, one) }},
+		{"MulTrans", 2 * rows * cols * s, func() { m.MulTrans(ctx, w, v, one) }},
 		{"MulTrans-gonum", 2 * rows * cols * s, func() { out.Reset(); out.Mul(d.T(), vd) }},
-		{"MulAdd", 2 * rows * cols * s, func() { m.MulAdd(v, w, one) }},
+		{"MulAdd", 2 * rows * cols * s, func() { m.MulAdd(ctx, v, w, one) }},
 		{"MulAdd-gonum", 2 * rows * cols * s, func() { out.Reset(); out.Mul(d, wd) }},
-		{"Gram", rows * cols * cols, func() { m.Gram(one) }},
+		{"Gram", rows * cols * cols, func() { m.Gram(ctx, one) }},
 		{"Gram-gonum", rows * cols * cols, func() { var g mat.SymDense; g.SymOuterK(1, d.T()) }},
 	} {
 		b.Run(bench.name, func(b *testing.B) {

@@ -1,6 +1,7 @@
 package dense
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -59,6 +60,17 @@ func checkClose(t *testing.T, what string, got, want mat.Matrix, tol float64) {
 	}
 }
 
+var ctx = context.Background()
+
+func gram(t *testing.T, m *Matrix, b *parallel.Budget) *mat.SymDense {
+	t.Helper()
+	g, err := m.Gram(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
 var shapes = []struct{ rows, cols, s int }{
 	{1, 1, 1}, {5, 9, 2}, {256, 8, 3}, {257, 17, 5}, {1000, 130, 17}, {9000, 33, 4},
 }
@@ -83,13 +95,13 @@ func testProducts(t *testing.T, isa tile.ISA) {
 
 			v := columns(rnd, sh.rows, sh.s)
 			got := columns(rnd, sh.cols, sh.s)
-			m.MulTrans(got, v, b)
+			m.MulTrans(ctx, got, v, b)
 			want.Mul(a.T(), dense(v))
 			checkClose(t, "MᵀV", dense(got), &want, tol)
 
 			w, y := columns(rnd, sh.cols, sh.s), columns(rnd, sh.rows, sh.s)
 			y0 := dense(y)
-			m.MulAdd(y, w, b)
+			m.MulAdd(ctx, y, w, b)
 			want.Reset()
 			want.Mul(a, dense(w))
 			want.Add(&want, y0)
@@ -97,16 +109,20 @@ func testProducts(t *testing.T, isa tile.ISA) {
 
 			want.Reset()
 			want.Mul(a.T(), a)
-			checkClose(t, "MᵀM", m.Gram(b), &want, tol)
+			checkClose(t, "MᵀM", gram(t, m, b), &want, tol)
 
 			other, o := random(rnd, sh.rows, sh.s, isa)
 			want.Reset()
 			want.Mul(a.T(), o)
-			checkClose(t, "AᵀB", TransMul(m, other, b), &want, tol)
+			ab, err := TransMul(ctx, m, other, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkClose(t, "AᵀB", ab, &want, tol)
 
 			var aw mat.Dense
 			aw.Mul(a, dense(w))
-			m.MulRight(w, b)
+			m.MulRight(ctx, w, b)
 			cols := columns(rnd, sh.rows, sh.s)
 			for j := range cols {
 				m.Col(cols[j], j)
@@ -114,7 +130,7 @@ func testProducts(t *testing.T, isa tile.ISA) {
 			checkClose(t, "MW in place", dense(cols), &aw, tol)
 			want.Reset()
 			want.Mul(aw.T(), &aw)
-			checkClose(t, "(MW)ᵀMW", m.Gram(b), &want, tol*float64(sh.cols)) // of what it keeps alone
+			checkClose(t, "(MW)ᵀMW", gram(t, m, b), &want, tol*float64(sh.cols)) // of what it keeps alone
 		})
 	}
 }
@@ -143,19 +159,19 @@ func testElementsAndFirstColumns(t *testing.T, isa tile.ISA) {
 	b := parallel.NewBudget(1)
 	a11 := a.Slice(0, 600, 0, 11)
 	v, got := columns(rnd, 600, 1), columns(rnd, 11, 1)
-	first.MulTrans(got, v, b)
+	first.MulTrans(ctx, got, v, b)
 	var want mat.Dense
 	want.Mul(a11.T(), dense(v))
 	checkClose(t, "MᵀV", dense(got), &want, 1e-12)
 	y := columns(rnd, 600, 1)
 	clear(y[0])
-	first.MulAdd(y, got, b)
+	first.MulAdd(ctx, y, got, b)
 	want.Reset()
 	want.Mul(a11, dense(got))
 	checkClose(t, "MW", dense(y), &want, 1e-11)
 	want.Reset()
 	want.Mul(a11.T(), a11)
-	checkClose(t, "MᵀM", first.Gram(b), &want, 1e-12)
+	checkClose(t, "MᵀM", gram(t, first, b), &want, 1e-12)
 }
 
 // The same bits at any number of threads, and for a column alone or among
@@ -172,12 +188,12 @@ func testBits(t *testing.T, isa tile.ISA) {
 	}
 	run := func(cores int, v, w [][]float64) results {
 		b := parallel.NewBudget(cores)
-		r := results{columns(rnd, 70, len(v)), nil, m.Gram(b)}
+		r := results{columns(rnd, 70, len(v)), nil, gram(t, m, b)}
 		for range w {
 			r.y = append(r.y, make([]float64, 12_000))
 		}
-		m.MulTrans(r.vt, v, b)
-		m.MulAdd(r.y, w, b)
+		m.MulTrans(ctx, r.vt, v, b)
+		m.MulAdd(ctx, r.y, w, b)
 		return r
 	}
 	equal := func(what string, got, want []float64) {
@@ -201,5 +217,23 @@ func testBits(t *testing.T, isa tile.ISA) {
 		got := run(2, v[c:c+1], w[c:c+1])
 		equal("MᵀV", got.vt[0], want.vt[c])
 		equal("MW", got.y[0], want.y[c])
+	}
+}
+
+// A context that is done ends every product.
+func TestProductsStopWithTheirContext(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(4, 4))
+	b := parallel.NewBudget(2)
+	m, _ := random(rnd, 600, 20, tile.Portable)
+	v, w := columns(rnd, 600, 2), columns(rnd, 20, 2)
+	done, cancel := context.WithCancel(ctx)
+	cancel()
+	_, gram := m.Gram(done, b)
+	_, product := TransMul(done, m, m, b)
+	for name, err := range map[string]error{"MulTrans": m.MulTrans(done, w, v, b), "MulAdd": m.MulAdd(done, v, w, b),
+		"MulRight": m.MulRight(done, w, b), "Gram": gram, "TransMul": product} {
+		if err != context.Canceled {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package dense
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -22,8 +23,8 @@ const blockCols = 128
 
 // MulTrans sets dst[c] = Mᵀ·v[c]: columns of cols numbers from columns of rows.
 // Rows are summed tile by tile within chunks that depend on their number
-// alone.
-func (m *Matrix) MulTrans(dst, v [][]float64, b *parallel.Budget) {
+// alone. The only error is that of ctx, which leaves dst undefined.
+func (m *Matrix) MulTrans(ctx context.Context, dst, v [][]float64, b *parallel.Budget) error {
 	s := len(v)
 	m.checkProduct(dst, m.cols, v, m.rows)
 	n := tiles(m.rows)
@@ -35,7 +36,7 @@ func (m *Matrix) MulTrans(dst, v [][]float64, b *parallel.Budget) {
 		w := ws.part(chunk, s*(m.ld+tile.Size))
 		sum, vt := w[:s*m.ld], w[s*m.ld:]
 		clear(sum)
-		for t := chunk * per; t < min(n, (chunk+1)*per); t++ {
+		for t := chunk * per; t < min(n, (chunk+1)*per) && ctx.Err() == nil; t++ {
 			data, lo, hi := m.tile(t)
 			for c, vc := range v {
 				col := vt[c*tile.Size:][:tile.Size]
@@ -55,13 +56,15 @@ func (m *Matrix) MulTrans(dst, v [][]float64, b *parallel.Budget) {
 			}
 		}
 	}).Run(s)
+	return ctx.Err()
 }
 
 // MulAdd adds M·w[c] to dst[c]: columns of rows numbers from columns of cols.
-// The columns of M are summed in increasing order.
-func (m *Matrix) MulAdd(dst, w [][]float64, b *parallel.Budget) {
+// The columns of M are summed in increasing order. The only error is that of ctx,
+// which leaves dst undefined.
+func (m *Matrix) MulAdd(ctx context.Context, dst, w [][]float64, b *parallel.Budget) error {
 	m.checkProduct(dst, m.rows, w, m.cols)
-	m.mulTiles(w, b, func(_ int, y []float64, lo, hi int) {
+	return m.mulTiles(ctx, w, b, func(_ int, y []float64, lo, hi int) {
 		for c, d := range dst {
 			d = d[lo:hi]
 			for i, x := range y[c*tile.Size:][:hi-lo] {
@@ -73,8 +76,9 @@ func (m *Matrix) MulAdd(dst, w [][]float64, b *parallel.Budget) {
 
 // MulRight sets M to M·W, in place and so with the memory of M alone. W is given
 // by its columns, of cols numbers each and cols of them at most: M keeps as many.
-// A matrix that shares M's elements is void after it.
-func (m *Matrix) MulRight(w [][]float64, b *parallel.Budget) {
+// A matrix that shares M's elements is void after it. The only error is that of
+// ctx, which leaves M undefined.
+func (m *Matrix) MulRight(ctx context.Context, w [][]float64, b *parallel.Budget) error {
 	s := len(w)
 	if s < 1 || s > m.cols {
 		panic(fmt.Sprintf("dense: %d columns in the place of %d", s, m.cols))
@@ -84,16 +88,17 @@ func (m *Matrix) MulRight(w [][]float64, b *parallel.Budget) {
 			panic(fmt.Sprintf("dense: column %d has %d rows, want %d", c, len(wc), m.cols))
 		}
 	}
-	m.mulTiles(w, b, func(t int, y []float64, _, _ int) {
+	err := m.mulTiles(ctx, w, b, func(t int, y []float64, _, _ int) {
 		data, _, _ := m.tile(t)
 		clear(data[copy(data, y):]) // a tile is stored column by column, as y is
 	})
 	m.cols = s
+	return err
 }
 
 // mulTiles computes M·W tile by tile, and hands over each with its number and
 // its rows [lo,hi): columns of tile.Size numbers.
-func (m *Matrix) mulTiles(w [][]float64, b *parallel.Budget, take func(t int, y []float64, lo, hi int)) {
+func (m *Matrix) mulTiles(ctx context.Context, w [][]float64, b *parallel.Budget, take func(t int, y []float64, lo, hi int)) error {
 	s := len(w)
 	ws := newSpace(b.MaxWorkers()*s*tile.Size + s*m.ld)
 	defer ws.free()
@@ -103,6 +108,9 @@ func (m *Matrix) mulTiles(w [][]float64, b *parallel.Budget, take func(t int, y 
 		clear(col[copy(col, wc):])
 	}
 	b.NewLoop(func(worker, t int) {
+		if ctx.Err() != nil {
+			return
+		}
 		y := ws.part(worker, s*tile.Size)
 		clear(y)
 		data, lo, hi := m.tile(t)
@@ -112,6 +120,7 @@ func (m *Matrix) mulTiles(w [][]float64, b *parallel.Budget, take func(t int, y 
 		}
 		take(t, y, lo, hi)
 	}).Run(tiles(m.rows))
+	return ctx.Err()
 }
 
 // strips returns the strip of a tile that begins with column j, and the one
@@ -133,41 +142,46 @@ func (m *Matrix) checkProduct(dst [][]float64, rows int, v [][]float64, cols int
 	}
 }
 
-// TransMul returns AᵀB. Rows are summed in increasing order of tile.
-func TransMul(a, b *Matrix, budget *parallel.Budget) *mat.Dense {
+// TransMul returns AᵀB. Rows are summed in increasing order of tile. The only
+// error is that of ctx.
+func TransMul(ctx context.Context, a, b *Matrix, budget *parallel.Budget) (*mat.Dense, error) {
 	if a.rows != b.rows {
 		panic(fmt.Sprintf("dense: AᵀB of %d and %d rows", a.rows, b.rows))
 	}
 	out := blas64.General{Rows: a.cols, Cols: b.cols, Stride: b.ld, Data: make([]float64, a.cols*b.ld)}
 	across := blocks(b.cols)
 	budget.NewLoop(func(_, i int) {
-		transMulBlock(out.Data, a, b, i/across, i%across)
+		transMulBlock(ctx, out.Data, a, b, i/across, i%across)
 	}).Run(blocks(a.cols) * across)
 	var d mat.Dense
 	d.SetRawMatrix(out)
-	return &d
+	return &d, ctx.Err()
 }
 
-// Gram returns MᵀM. Rows are summed in increasing order of tile.
-func (m *Matrix) Gram(budget *parallel.Budget) *mat.SymDense {
+// Gram returns MᵀM. Rows are summed in increasing order of tile. The only error
+// is that of ctx.
+func (m *Matrix) Gram(ctx context.Context, budget *parallel.Budget) (*mat.SymDense, error) {
 	out := blas64.Symmetric{N: m.cols, Stride: m.ld, Data: make([]float64, m.cols*m.ld), Uplo: blas.Upper}
 	n := blocks(m.cols)
 	budget.NewLoop(func(_, i int) {
 		if i/n <= i%n {
-			transMulBlock(out.Data, m, m, i/n, i%n)
+			transMulBlock(ctx, out.Data, m, m, i/n, i%n)
 		}
 	}).Run(n * n)
 	var s mat.SymDense
 	s.SetRawSymmetric(out)
-	return &s
+	return &s, ctx.Err()
 }
 
 func blocks(cols int) int { return (cols + blockCols - 1) / blockCols }
 
 // transMulBlock sets block (p,q) of AᵀB, stored row by row with stride b.ld.
-func transMulBlock(dst []float64, a, b *Matrix, p, q int) {
+func transMulBlock(ctx context.Context, dst []float64, a, b *Matrix, p, q int) {
 	s := min(blockCols, a.cols-p*blockCols)
 	for t := range tiles(a.rows) {
+		if ctx.Err() != nil {
+			return
+		}
 		at, lo, hi := a.tile(t)
 		bt, _, _ := b.tile(t)
 		for j := q * blockCols; j < min((q+1)*blockCols, b.cols); j += tile.Strip {

@@ -77,6 +77,16 @@ func avx2TransF64(y []float64, k []float64, next []float64, v []float64, ldv int
 //go:noescape
 func avx2AddF64(y []float64, x []float64, n int)
 
+// avx2MultiplyF64 sets n elements of dst to those of a times those of b.
+//
+//go:noescape
+func avx2MultiplyF64(dst []float64, a []float64, b []float64, n int)
+
+// avx2AddScaledF64 adds n elements of x times c to y.
+//
+//go:noescape
+func avx2AddScaledF64(y []float64, x []float64, c float64, n int)
+
 // avx2WeighF64 adds Σ w·k to sum[0] and sets the strip m to w·h.
 //
 //go:noescape
@@ -131,3 +141,23 @@ func avx2TransF32(y []float32, k []float32, next []float32, v []float32, ldv int
 //
 //go:noescape
 func avx2AddF32(y []float64, x []float32, n int)
+
+// avx2MultiplyF32 sets n elements of dst to those of a times those of b.
+//
+//go:noescape
+func avx2MultiplyF32(dst []float32, a []float32, b []float32, n int)
+
+// avx2AddScaledF32 adds n elements of x times c to y.
+//
+//go:noescape
+func avx2AddScaledF32(y []float32, x []float32, c float32, n int)
+
+// avx2UpdateF64 subtracts the product of strips of a and the strip b, transposed, from strips of c.
+//
+//go:noescape
+func avx2UpdateF64(c []float64, a []float64, b []float64, ld int, strips int, k int)
+
+// avx2SolveF64 multiplies strips of c by the inverse of the triangle l, transposed.
+//
+//go:noescape
+func avx2SolveF64(c []float64, l []float64, inv []float64, ld int, strips int)

@@ -86,3 +86,28 @@ func BenchmarkApply(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkUpdate reports the time of a vector multiply-add in the product of two
+// tiles, in units of that of two multiply-adds that wait for nothing: 0.5 is the
+// least.
+func BenchmarkUpdate(b *testing.B) {
+	for _, isa := range Available()[1:] {
+		for _, size := range []int{Size / 2, Size} {
+			b.Run(fmt.Sprintf("isa=%v/size=%d", isa, size), func(b *testing.B) {
+				x, y, z := make([]float64, size*size), make([]float64, size*size), make([]float64, size*size)
+				ld := size * Strip
+				update := FactorsFor(isa).Update
+				cycle := 2 / Peak(isa)
+				b.ResetTimer()
+				for range b.N {
+					for j := 0; j < size; j += Strip {
+						update(z[j*Strip:], x, y[j*size:], ld, size/Strip, size)
+					}
+				}
+				lanes := map[ISA]int{AVX2: 4, AVX512: 8}[isa]
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/float64(size*size*size/lanes)/cycle, "cycles/vector")
+			})
+		}
+	}
+}

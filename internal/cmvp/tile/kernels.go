@@ -2,11 +2,8 @@ package tile
 
 import "github.com/ulisse-gp/ulisse/internal/kernel"
 
-// families is the number of covariance families; the kernels that depend on
-// the family are indexed by it.
-const families = int(kernel.Matern52) + 1
-
-// Kernels are the loops of products, for one instruction set and precision.
+// Kernels are the loops of products, for one instruction set and precision. Those
+// that depend on the covariance family are indexed by it.
 type Kernels[T Real] struct {
 	// Eval sets the strip k to g(u), evaluated from the squared distance w of
 	// packed inputs scaled so that
@@ -16,7 +13,7 @@ type Kernels[T Real] struct {
 	//
 	// zi begins at the first row of the strip in its panel, zj at the panel of
 	// the first column.
-	Eval [families]func(k, zi, zj []T, d, panels int)
+	Eval [kernel.NumFamilies]func(k, zi, zj []T, d, panels int)
 
 	// Direct adds a strip times s columns of vectors to y:
 	//
@@ -36,6 +33,12 @@ type Kernels[T Real] struct {
 
 	// Add adds the first n elements of x to y; n is a multiple of Panel.
 	Add func(y []float64, x []T, n int)
+
+	// Multiply sets the first n elements of dst to those of a times those of b, and
+	// AddScaled adds those of x times c to y: what strips of sums and products of
+	// leaves are made with. n is a multiple of Panel. dst may be a.
+	Multiply  func(dst, a, b []T, n int)
+	AddScaled func(y, x []T, c T, n int)
 }
 
 // FormKernels are the loops of gradient forms, for one instruction set.
@@ -43,7 +46,7 @@ type FormKernels struct {
 	// Deriv sets the strips k and h to g(u) and g'(u), ScaledDeriv to g(u) and
 	// u·g'(u). Where the g' of Matérn 1/2 is infinite it is a large number,
 	// whose product with any u that goes with it is negligible.
-	Deriv, ScaledDeriv [families]func(k, h, zi, zj []float64, d, panels int)
+	Deriv, ScaledDeriv [kernel.NumFamilies]func(k, h, zi, zj []float64, d, panels int)
 
 	// Sums adds Σ w·k to sum[0] and Σ w·h to sum[1], over strips k and h with
 	// weights
@@ -62,6 +65,24 @@ type FormKernels struct {
 
 	// Spread adds Σ m[r,j]·(z_rk−z_jk)² to dst[k] for each of the d inputs.
 	Spread func(dst, m, zi, zj []float64, d, panels int)
+}
+
+// FactorKernels are the loops of factors of stored matrices, for one instruction
+// set. Their strips hold Strip rows column by column: element (r,j) of a strip is
+// at j*Strip+r, and the strips of a matrix are ld elements apart.
+type FactorKernels struct {
+	// Update subtracts the product of strips of a with the strip b, transposed,
+	// over k columns, a positive multiple of 4, from Strip columns of strips of c:
+	//
+	//	c[s*ld+i*Strip+r] −= Σ_j a[s*ld+j*Strip+r]·b[j*Strip+i]
+	//
+	// It subtracts one product after the other, the columns j in increasing order.
+	Update func(c, a, b []float64, ld, strips, k int)
+
+	// Solve multiplies Strip columns of strips of c by the inverse of the
+	// transposed lower triangle in the first Strip columns of the strip l, by
+	// substitution. inv holds the reciprocals of its diagonal.
+	Solve func(c, l, inv []float64, ld, strips int)
 }
 
 // For returns the kernels for an available instruction set.
@@ -83,4 +104,12 @@ func FormsFor(isa ISA) *FormKernels {
 		return portableForms()
 	}
 	return assemblyForms(isa)
+}
+
+// FactorsFor returns the kernels of factors for an available instruction set.
+func FactorsFor(isa ISA) *FactorKernels {
+	if isa == Portable {
+		return &FactorKernels{Update: updatePortable, Solve: solvePortable}
+	}
+	return assemblyFactors(isa)
 }

@@ -8,7 +8,8 @@ import (
 
 // portable returns the kernels in plain Go.
 func portable[T Real]() *Kernels[T] {
-	k := &Kernels[T]{Direct: directPortable[T], Trans: transPortable[T], Add: addPortable[T]}
+	k := &Kernels[T]{Direct: directPortable[T], Trans: transPortable[T], Add: addPortable[T],
+		Multiply: multiplyPortable[T], AddScaled: addScaledPortable[T]}
 	for _, f := range kernel.Families() {
 		k.Eval[f] = func(k, zi, zj []T, d, panels int) {
 			evalPortable(k, zi, zj, d, panels, func(row []T) { valuesPortable(f, row) })
@@ -143,6 +144,20 @@ func addPortable[T Real](y []float64, x []T, n int) {
 	}
 }
 
+func multiplyPortable[T Real](dst, a, b []T, n int) {
+	dst, b = dst[:n], b[:n]
+	for i, x := range a[:n] {
+		dst[i] = x * b[i]
+	}
+}
+
+func addScaledPortable[T Real](y, x []T, c T, n int) {
+	y = y[:n]
+	for i, v := range x[:n] {
+		y[i] += c * v
+	}
+}
+
 func sumsPortable(sum, k, h, ui, vi, uj, vj []float64, s, ld, panels int) {
 	var w [Strip * Size]float64
 	var wk [1]float64
@@ -189,5 +204,36 @@ func spreadPortable(dst, m, zi, zj []float64, d, panels int) {
 			}
 		}
 		dst[k] += sum
+	}
+}
+
+func updatePortable(c, a, b []float64, ld, strips, k int) {
+	for s := range strips {
+		for i := range Strip {
+			col := c[s*ld+i*Strip:][:Strip]
+			for j := range k {
+				y := b[j*Strip+i]
+				for r, x := range a[s*ld+j*Strip:][:len(col)] {
+					col[r] -= x * y
+				}
+			}
+		}
+	}
+}
+
+func solvePortable(c, l, inv []float64, ld, strips int) {
+	for s := range strips {
+		for i := range Strip {
+			col := c[s*ld+i*Strip:][:Strip]
+			for j := range i {
+				y := l[j*Strip+i]
+				for r, x := range c[s*ld+j*Strip:][:len(col)] {
+					col[r] -= x * y
+				}
+			}
+			for r := range col {
+				col[r] *= inv[i]
+			}
+		}
 	}
 }

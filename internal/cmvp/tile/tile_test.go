@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"testing"
@@ -14,9 +15,25 @@ import (
 
 // The kernels of every instruction set that this machine has are tested alike.
 
-func TestOneKernelForEachFamily(t *testing.T) {
-	if n := len(kernel.Families()); n != families {
-		t.Fatalf("%d families, kernels for %d", n, families)
+func TestEveryKernelIsThere(t *testing.T) {
+	if n := len(kernel.Families()); n != kernel.NumFamilies {
+		t.Fatalf("%d families are listed, %d are named", n, kernel.NumFamilies)
+	}
+	for _, isa := range Available() {
+		for _, table := range []any{For[float64](isa), For[float32](isa), FormsFor(isa)} {
+			v := reflect.ValueOf(table).Elem()
+			for i := range v.NumField() {
+				field, name := v.Field(i), v.Type().Field(i).Name
+				if field.Kind() == reflect.Func && field.IsNil() {
+					t.Errorf("%v has no %s in %T", isa, name, table)
+				}
+				for f := range kernel.NumFamilies {
+					if field.Kind() == reflect.Array && field.Index(f).IsNil() {
+						t.Errorf("%v has no %s of %v in %T", isa, name, kernel.Family(f), table)
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -368,6 +385,45 @@ func testAdd[T Real](t *testing.T) {
 func TestAdd(t *testing.T) {
 	t.Run("float64", testAdd[float64])
 	t.Run("float32", testAdd[float32])
+}
+
+// Multiply and AddScaled touch the first n elements alone, in place too.
+func TestElementwise(t *testing.T) {
+	t.Run("float64", func(t *testing.T) { testElementwise[float64](t, 1e-15) })
+	t.Run("float32", func(t *testing.T) { testElementwise[float32](t, 1e-6) })
+}
+
+func testElementwise[T Real](t *testing.T, eps float64) {
+	for _, isa := range Available() {
+		for _, n := range []int{0, Panel, 3 * Panel, Strip * Size} {
+			name := fmt.Sprintf("%v/n=%d", isa, n)
+			rnd := rand.New(rand.NewPCG(uint64(n), 1))
+			a, b, dst := newGuarded[T](n, normal(rnd, 1)), newGuarded[T](n, normal(rnd, 1)), newGuarded[T](n, normal(rnd, 1))
+			y := newGuarded[T](n, normal(rnd, 1))
+			kern, c := For[T](isa), T(0.7)
+			kern.Multiply(dst.in, a.in, b.in, n)
+			kern.AddScaled(y.in, a.in, c, n)
+			for i := range n {
+				if want := a.in[i] * b.in[i]; dst.in[i] != want {
+					t.Fatalf("%s: product %d is %v, want %v", name, i, dst.in[i], want)
+				}
+				want := float64(y.before[i]) + float64(c)*float64(a.in[i])
+				if abs := math.Abs(float64(y.before[i])) + math.Abs(float64(a.in[i])); math.Abs(float64(y.in[i])-want) > eps*abs {
+					t.Fatalf("%s: sum %d is %v, want %v", name, i, y.in[i], want)
+				}
+			}
+			kern.Multiply(dst.in, dst.in, b.in, n)
+			for i := range n {
+				if want := a.in[i] * b.in[i] * b.in[i]; dst.in[i] != want {
+					t.Fatalf("%s: product in place %d is %v, want %v", name, i, dst.in[i], want)
+				}
+			}
+			dst.checkGuards(t, name)
+			y.checkGuards(t, name)
+			a.checkUnchanged(t, name)
+			b.checkUnchanged(t, name)
+		}
+	}
 }
 
 func TestForms(t *testing.T) {

@@ -423,7 +423,8 @@ type DataInfo struct {
 	InputScales   []*Scale               `protobuf:"bytes,7,rep,name=input_scales,json=inputScales,proto3" json:"input_scales,omitempty"`
 	TargetScale   *Scale                 `protobuf:"bytes,8,opt,name=target_scale,json=targetScale,proto3" json:"target_scale,omitempty"`
 	HeldOut       int64                  `protobuf:"varint,9,opt,name=held_out,json=heldOut,proto3" json:"held_out,omitempty"`
-	Truth         []float64              `protobuf:"fixed64,10,rep,packed,name=truth,proto3" json:"truth,omitempty"` // log parameters of generated data
+	Truth         []float64              `protobuf:"fixed64,10,rep,packed,name=truth,proto3" json:"truth,omitempty"`                       // log parameters of generated data
+	MadeWith      []float64              `protobuf:"fixed64,11,rep,packed,name=made_with,json=madeWith,proto3" json:"made_with,omitempty"` // those parameters themselves: σ, τ, λ
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -528,6 +529,13 @@ func (x *DataInfo) GetTruth() []float64 {
 	return nil
 }
 
+func (x *DataInfo) GetMadeWith() []float64 {
+	if x != nil {
+		return x.MadeWith
+	}
+	return nil
+}
+
 type Scale struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mean          float64                `protobuf:"fixed64,1,opt,name=mean,proto3" json:"mean,omitempty"`
@@ -610,7 +618,7 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x12\n" +
 	"\x10ListBlobsRequest\":\n" +
 	"\x11ListBlobsResponse\x12%\n" +
-	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\x9d\x02\n" +
+	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xba\x02\n" +
 	"\bDataInfo\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\f\n" +
@@ -622,7 +630,8 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\ftarget_scale\x18\b \x01(\v2\x10.ulisse.v1.ScaleR\vtargetScale\x12\x19\n" +
 	"\bheld_out\x18\t \x01(\x03R\aheldOut\x12\x14\n" +
 	"\x05truth\x18\n" +
-	" \x03(\x01R\x05truth\"+\n" +
+	" \x03(\x01R\x05truth\x12\x1b\n" +
+	"\tmade_with\x18\v \x03(\x01R\bmadeWith\"+\n" +
 	"\x05Scale\x12\x12\n" +
 	"\x04mean\x18\x01 \x01(\x01R\x04mean\x12\x0e\n" +
 	"\x02sd\x18\x02 \x01(\x01R\x02sd2\xa5\x02\n" +

@@ -35,21 +35,23 @@ const (
 	JobState_JOB_STATE_UNCONVERGED JobState = 7 // ended by max_draws or max_time
 	JobState_JOB_STATE_CANCELLED   JobState = 8
 	JobState_JOB_STATE_FAILED      JobState = 9
+	JobState_JOB_STATE_CERTIFYING  JobState = 10 // its draws are compared with those of an exact sampler
 )
 
 // Enum value maps for JobState.
 var (
 	JobState_name = map[int32]string{
-		0: "JOB_STATE_UNSPECIFIED",
-		1: "JOB_STATE_QUEUED",
-		2: "JOB_STATE_PREPARING",
-		3: "JOB_STATE_WARMUP",
-		4: "JOB_STATE_SAMPLING",
-		5: "JOB_STATE_PAUSED",
-		6: "JOB_STATE_CONVERGED",
-		7: "JOB_STATE_UNCONVERGED",
-		8: "JOB_STATE_CANCELLED",
-		9: "JOB_STATE_FAILED",
+		0:  "JOB_STATE_UNSPECIFIED",
+		1:  "JOB_STATE_QUEUED",
+		2:  "JOB_STATE_PREPARING",
+		3:  "JOB_STATE_WARMUP",
+		4:  "JOB_STATE_SAMPLING",
+		5:  "JOB_STATE_PAUSED",
+		6:  "JOB_STATE_CONVERGED",
+		7:  "JOB_STATE_UNCONVERGED",
+		8:  "JOB_STATE_CANCELLED",
+		9:  "JOB_STATE_FAILED",
+		10: "JOB_STATE_CERTIFYING",
 	}
 	JobState_value = map[string]int32{
 		"JOB_STATE_UNSPECIFIED": 0,
@@ -62,6 +64,7 @@ var (
 		"JOB_STATE_UNCONVERGED": 7,
 		"JOB_STATE_CANCELLED":   8,
 		"JOB_STATE_FAILED":      9,
+		"JOB_STATE_CERTIFYING":  10,
 	}
 )
 
@@ -377,6 +380,15 @@ type Progress struct {
 	Step          float64                `protobuf:"fixed64,8,opt,name=step,proto3" json:"step,omitempty"`
 	Probes        int32                  `protobuf:"varint,9,opt,name=probes,proto3" json:"probes,omitempty"`
 	NoiseBudget   float64                `protobuf:"fixed64,10,opt,name=noise_budget,json=noiseBudget,proto3" json:"noise_budget,omitempty"`
+	// warmup is the number of iterations of each chain's warm-up, as far as that is
+	// known beforehand.
+	Warmup int32 `protobuf:"varint,11,opt,name=warmup,proto3" json:"warmup,omitempty"`
+	// eta_seconds is the time until the draws wanted are there, at the pace so far;
+	// 0 if that cannot be told. The job may go on for longer, if it has not converged.
+	EtaSeconds    float64  `protobuf:"fixed64,12,opt,name=eta_seconds,json=etaSeconds,proto3" json:"eta_seconds,omitempty"`
+	RhatWanted    float64  `protobuf:"fixed64,13,opt,name=rhat_wanted,json=rhatWanted,proto3" json:"rhat_wanted,omitempty"` // at most
+	EssWanted     float64  `protobuf:"fixed64,14,opt,name=ess_wanted,json=essWanted,proto3" json:"ess_wanted,omitempty"`    // at least
+	Parameters    []string `protobuf:"bytes,15,rep,name=parameters,proto3" json:"parameters,omitempty"`                     // names, in the order of a draw, which has their logarithms
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -479,6 +491,41 @@ func (x *Progress) GetNoiseBudget() float64 {
 		return x.NoiseBudget
 	}
 	return 0
+}
+
+func (x *Progress) GetWarmup() int32 {
+	if x != nil {
+		return x.Warmup
+	}
+	return 0
+}
+
+func (x *Progress) GetEtaSeconds() float64 {
+	if x != nil {
+		return x.EtaSeconds
+	}
+	return 0
+}
+
+func (x *Progress) GetRhatWanted() float64 {
+	if x != nil {
+		return x.RhatWanted
+	}
+	return 0
+}
+
+func (x *Progress) GetEssWanted() float64 {
+	if x != nil {
+		return x.EssWanted
+	}
+	return 0
+}
+
+func (x *Progress) GetParameters() []string {
+	if x != nil {
+		return x.Parameters
+	}
+	return nil
 }
 
 type ChainProgress struct {
@@ -897,7 +944,8 @@ func (x *JobActionRequest) GetId() string {
 type ExtendRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Draws         int32                  `protobuf:"varint,2,opt,name=draws,proto3" json:"draws,omitempty"` // more, of each chain
+	Draws         int32                  `protobuf:"varint,2,opt,name=draws,proto3" json:"draws,omitempty"`     // more, of each chain
+	Certify       bool                   `protobuf:"varint,3,opt,name=certify,proto3" json:"certify,omitempty"` // compare the draws with a short run of the exact sampler; draws may be 0 then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,6 +992,13 @@ func (x *ExtendRequest) GetDraws() int32 {
 		return x.Draws
 	}
 	return 0
+}
+
+func (x *ExtendRequest) GetCertify() bool {
+	if x != nil {
+		return x.Certify
+	}
+	return false
 }
 
 type DeleteJobResponse struct {
@@ -1401,7 +1456,7 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x06Health\x12/\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x17.ulisse.v1.HealthStatusR\x06status\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xae\x02\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc7\x03\n" +
 	"\bProgress\x120\n" +
 	"\x06chains\x18\x01 \x03(\v2\x18.ulisse.v1.ChainProgressR\x06chains\x12\x12\n" +
 	"\x04rhat\x18\x02 \x01(\x01R\x04rhat\x12\x10\n" +
@@ -1413,7 +1468,17 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04step\x18\b \x01(\x01R\x04step\x12\x16\n" +
 	"\x06probes\x18\t \x01(\x05R\x06probes\x12!\n" +
 	"\fnoise_budget\x18\n" +
-	" \x01(\x01R\vnoiseBudget\"\xe2\x01\n" +
+	" \x01(\x01R\vnoiseBudget\x12\x16\n" +
+	"\x06warmup\x18\v \x01(\x05R\x06warmup\x12\x1f\n" +
+	"\veta_seconds\x18\f \x01(\x01R\n" +
+	"etaSeconds\x12\x1f\n" +
+	"\vrhat_wanted\x18\r \x01(\x01R\n" +
+	"rhatWanted\x12\x1d\n" +
+	"\n" +
+	"ess_wanted\x18\x0e \x01(\x01R\tessWanted\x12\x1e\n" +
+	"\n" +
+	"parameters\x18\x0f \x03(\tR\n" +
+	"parameters\"\xe2\x01\n" +
 	"\rChainProgress\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x16\n" +
 	"\x06warmup\x18\x02 \x01(\x05R\x06warmup\x12\x14\n" +
@@ -1444,10 +1509,11 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x0e.ulisse.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\"\n" +
 	"\x10JobActionRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"5\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"O\n" +
 	"\rExtendRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05draws\x18\x02 \x01(\x05R\x05draws\"\x13\n" +
+	"\x05draws\x18\x02 \x01(\x05R\x05draws\x12\x18\n" +
+	"\acertify\x18\x03 \x01(\bR\acertify\"\x13\n" +
 	"\x11DeleteJobResponse\"%\n" +
 	"\x0fSummaryResponse\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\tR\x04json\"!\n" +
@@ -1472,7 +1538,7 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x16\n" +
 	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text*\xfb\x01\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text*\x95\x02\n" +
 	"\bJobState\x12\x19\n" +
 	"\x15JOB_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10JOB_STATE_QUEUED\x10\x01\x12\x17\n" +
@@ -1483,7 +1549,9 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x13JOB_STATE_CONVERGED\x10\x06\x12\x19\n" +
 	"\x15JOB_STATE_UNCONVERGED\x10\a\x12\x17\n" +
 	"\x13JOB_STATE_CANCELLED\x10\b\x12\x14\n" +
-	"\x10JOB_STATE_FAILED\x10\t*e\n" +
+	"\x10JOB_STATE_FAILED\x10\t\x12\x18\n" +
+	"\x14JOB_STATE_CERTIFYING\x10\n" +
+	"*e\n" +
 	"\fHealthStatus\x12\x1d\n" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15HEALTH_STATUS_STALLED\x10\x01\x12\x1b\n" +

@@ -323,8 +323,8 @@ func (*TilesResponse_Answer) isTilesResponse_Response() {}
 type TilesOpen struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Address        string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // of the inputs, by content
-	Family         string                 `protobuf:"bytes,2,opt,name=family,proto3" json:"family,omitempty"`   // covariance function
 	InstructionSet string                 `protobuf:"bytes,3,opt,name=instruction_set,json=instructionSet,proto3" json:"instruction_set,omitempty"`
+	Covariance     string                 `protobuf:"bytes,4,opt,name=covariance,proto3" json:"covariance,omitempty"` // its canonical text
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -366,16 +366,16 @@ func (x *TilesOpen) GetAddress() string {
 	return ""
 }
 
-func (x *TilesOpen) GetFamily() string {
+func (x *TilesOpen) GetInstructionSet() string {
 	if x != nil {
-		return x.Family
+		return x.InstructionSet
 	}
 	return ""
 }
 
-func (x *TilesOpen) GetInstructionSet() string {
+func (x *TilesOpen) GetCovariance() string {
 	if x != nil {
-		return x.InstructionSet
+		return x.Covariance
 	}
 	return ""
 }
@@ -436,10 +436,9 @@ func (x *TilesOpened) GetInputs() int64 {
 type TilesSet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Sigma         float64                `protobuf:"fixed64,2,opt,name=sigma,proto3" json:"sigma,omitempty"`
-	Lambda        float64                `protobuf:"fixed64,3,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Tau           []float64              `protobuf:"fixed64,4,rep,packed,name=tau,proto3" json:"tau,omitempty"` // one, or one for each input
-	Noise         bool                   `protobuf:"varint,5,opt,name=noise,proto3" json:"noise,omitempty"`     // a noise variance for each row follows in blocks, in place of lambda
+	Theta         []float64              `protobuf:"fixed64,6,rep,packed,name=theta,proto3" json:"theta,omitempty"`                           // the covariance's parameters in its order
+	Noise         float64                `protobuf:"fixed64,7,opt,name=noise,proto3" json:"noise,omitempty"`                                  // its variance in all rows
+	NoiseFollows  bool                   `protobuf:"varint,8,opt,name=noise_follows,json=noiseFollows,proto3" json:"noise_follows,omitempty"` // one for each row follows in blocks, in place of noise
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -481,30 +480,23 @@ func (x *TilesSet) GetVersion() uint64 {
 	return 0
 }
 
-func (x *TilesSet) GetSigma() float64 {
+func (x *TilesSet) GetTheta() []float64 {
 	if x != nil {
-		return x.Sigma
-	}
-	return 0
-}
-
-func (x *TilesSet) GetLambda() float64 {
-	if x != nil {
-		return x.Lambda
-	}
-	return 0
-}
-
-func (x *TilesSet) GetTau() []float64 {
-	if x != nil {
-		return x.Tau
+		return x.Theta
 	}
 	return nil
 }
 
-func (x *TilesSet) GetNoise() bool {
+func (x *TilesSet) GetNoise() float64 {
 	if x != nil {
 		return x.Noise
+	}
+	return 0
+}
+
+func (x *TilesSet) GetNoiseFollows() bool {
+	if x != nil {
+		return x.NoiseFollows
 	}
 	return false
 }
@@ -876,20 +868,21 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\x06answer\x18\x02 \x01(\v2\x16.ulisse.v1.TilesAnswerH\x00R\x06answer\x12\x12\n" +
 	"\x04data\x18\x0f \x01(\fR\x04dataB\n" +
 	"\n" +
-	"\bresponse\"f\n" +
+	"\bresponse\"t\n" +
 	"\tTilesOpen\x12\x18\n" +
-	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x16\n" +
-	"\x06family\x18\x02 \x01(\tR\x06family\x12'\n" +
-	"\x0finstruction_set\x18\x03 \x01(\tR\x0einstructionSet\"9\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12'\n" +
+	"\x0finstruction_set\x18\x03 \x01(\tR\x0einstructionSet\x12\x1e\n" +
+	"\n" +
+	"covariance\x18\x04 \x01(\tR\n" +
+	"covarianceJ\x04\b\x02\x10\x03\"9\n" +
 	"\vTilesOpened\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\x03R\x04rows\x12\x16\n" +
-	"\x06inputs\x18\x02 \x01(\x03R\x06inputs\"z\n" +
+	"\x06inputs\x18\x02 \x01(\x03R\x06inputs\"{\n" +
 	"\bTilesSet\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x14\n" +
-	"\x05sigma\x18\x02 \x01(\x01R\x05sigma\x12\x16\n" +
-	"\x06lambda\x18\x03 \x01(\x01R\x06lambda\x12\x10\n" +
-	"\x03tau\x18\x04 \x03(\x01R\x03tau\x12\x14\n" +
-	"\x05noise\x18\x05 \x01(\bR\x05noise\"\xc0\x01\n" +
+	"\x05theta\x18\x06 \x03(\x01R\x05theta\x12\x14\n" +
+	"\x05noise\x18\a \x01(\x01R\x05noise\x12#\n" +
+	"\rnoise_follows\x18\b \x01(\bR\fnoiseFollowsJ\x04\b\x02\x10\x06\"\xc0\x01\n" +
 	"\fTilesProduct\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12(\n" +

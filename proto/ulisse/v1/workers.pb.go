@@ -323,8 +323,9 @@ func (x *Load) GetCacheMisses() int64 {
 	return 0
 }
 
-// Placement says which worker drives a chain, with which group. Chain 0 is the
-// preparation.
+// Placement says which worker drives a lane of a job, with which group. Lane 0 is
+// the work of the run as a whole, the preparation above all; lane c is that of chain
+// c, and of a staged run any.
 type Placement struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -979,14 +980,16 @@ func (*Leave) Descriptor() ([]byte, []int) {
 }
 
 type ReportRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
-	Attempt       int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Worker        string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
-	Events        [][]byte               `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`   // of the run, as JSON
-	Loaded        []byte                 `protobuf:"bytes,6,opt,name=loaded,proto3" json:"loaded,omitempty"`   // what the data are, as JSON: from the preparation
-	Failure       string                 `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"` // the job cannot go on, and why
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Chain   int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	Attempt int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Worker  string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
+	// events are what came of the work of the lane: RunEvent, encoded. They are kept
+	// as they are received.
+	Events        [][]byte `protobuf:"bytes,8,rep,name=events,proto3" json:"events,omitempty"`
+	Loaded        *Loaded  `protobuf:"bytes,9,opt,name=loaded,proto3" json:"loaded,omitempty"`   // what the data are: from the first driver of lane 0
+	Failure       string   `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"` // the job cannot go on, and why
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1056,7 +1059,7 @@ func (x *ReportRequest) GetEvents() [][]byte {
 	return nil
 }
 
-func (x *ReportRequest) GetLoaded() []byte {
+func (x *ReportRequest) GetLoaded() *Loaded {
 	if x != nil {
 		return x.Loaded
 	}
@@ -1070,6 +1073,59 @@ func (x *ReportRequest) GetFailure() string {
 	return ""
 }
 
+// Loaded is what a driver tells of the data of a job, from which its plan follows.
+type Loaded struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Data           *DataInfo              `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	InstructionSet string                 `protobuf:"bytes,2,opt,name=instruction_set,json=instructionSet,proto3" json:"instruction_set,omitempty"` // that the driver computes with
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Loaded) Reset() {
+	*x = Loaded{}
+	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Loaded) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Loaded) ProtoMessage() {}
+
+func (x *Loaded) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Loaded.ProtoReflect.Descriptor instead.
+func (*Loaded) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Loaded) GetData() *DataInfo {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Loaded) GetInstructionSet() string {
+	if x != nil {
+		return x.InstructionSet
+	}
+	return ""
+}
+
 type ReportResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1078,7 +1134,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1146,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1159,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{15}
 }
 
 type AwaitRequest struct {
@@ -1117,7 +1173,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1185,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1198,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AwaitRequest) GetJob() string {
@@ -1167,17 +1223,15 @@ func (x *AwaitRequest) GetAttempt() int64 {
 }
 
 type AwaitResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// JSON: the specification, the data, the plan, the preparation and the
-	// chain's next task. Empty if there is nothing yet: ask again.
-	Assignment    []byte `protobuf:"bytes,1,opt,name=assignment,proto3" json:"assignment,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Assignment    *Assignment            `protobuf:"bytes,2,opt,name=assignment,proto3" json:"assignment,omitempty"` // unset if there is nothing yet: ask again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1243,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,12 +1256,89 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *AwaitResponse) GetAssignment() []byte {
+func (x *AwaitResponse) GetAssignment() *Assignment {
 	if x != nil {
 		return x.Assignment
+	}
+	return nil
+}
+
+// Assignment is what a driver is to do, with all that it needs to know.
+type Assignment struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          string                 `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`                               // YAML
+	Data          string                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                               // content address of the table; empty for a path, or generated data
+	DataSha256    string                 `protobuf:"bytes,3,opt,name=data_sha256,json=dataSha256,proto3" json:"data_sha256,omitempty"` // of the data that the job began with; empty: tell what they are
+	Prepared      *RunPrepared           `protobuf:"bytes,4,opt,name=prepared,proto3" json:"prepared,omitempty"`                       // what was prepared for the work, if anything was
+	Work          *RunWork               `protobuf:"bytes,5,opt,name=work,proto3" json:"work,omitempty"`                               // unset: tell what the data are
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Assignment) Reset() {
+	*x = Assignment{}
+	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Assignment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Assignment) ProtoMessage() {}
+
+func (x *Assignment) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
+func (*Assignment) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Assignment) GetSpec() string {
+	if x != nil {
+		return x.Spec
+	}
+	return ""
+}
+
+func (x *Assignment) GetData() string {
+	if x != nil {
+		return x.Data
+	}
+	return ""
+}
+
+func (x *Assignment) GetDataSha256() string {
+	if x != nil {
+		return x.DataSha256
+	}
+	return ""
+}
+
+func (x *Assignment) GetPrepared() *RunPrepared {
+	if x != nil {
+		return x.Prepared
+	}
+	return nil
+}
+
+func (x *Assignment) GetWork() *RunWork {
+	if x != nil {
+		return x.Work
 	}
 	return nil
 }
@@ -1226,7 +1357,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1369,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1382,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{17}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogRequest) GetJob() string {
@@ -1297,7 +1428,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1440,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1453,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{18}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{20}
 }
 
 type ListWorkersRequest struct {
@@ -1334,7 +1465,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1477,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1490,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{19}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListWorkersRequest) GetStale() bool {
@@ -1378,7 +1509,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1521,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1534,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{20}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -1422,7 +1553,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1434,7 +1565,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1447,7 +1578,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{21}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DrainRequest) GetId() string {
@@ -1461,7 +1592,7 @@ var File_ulisse_v1_workers_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/workers.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/rule.proto\"\xa9\x03\n" +
+	"\x17ulisse/v1/workers.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\x1a\x14ulisse/v1/rule.proto\x1a\x13ulisse/v1/run.proto\"\xa9\x03\n" +
 	"\x06Worker\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12/\n" +
@@ -1530,24 +1661,35 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\a\n" +
-	"\x05Leave\"\xb3\x01\n" +
+	"\x05Leave\"\xd2\x01\n" +
 	"\rReportRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x03R\aattempt\x12\x16\n" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12\x16\n" +
-	"\x06events\x18\x05 \x03(\fR\x06events\x12\x16\n" +
-	"\x06loaded\x18\x06 \x01(\fR\x06loaded\x12\x18\n" +
-	"\afailure\x18\a \x01(\tR\afailure\"\x10\n" +
+	"\x06events\x18\b \x03(\fR\x06events\x12)\n" +
+	"\x06loaded\x18\t \x01(\v2\x11.ulisse.v1.LoadedR\x06loaded\x12\x18\n" +
+	"\afailure\x18\a \x01(\tR\afailureJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"Z\n" +
+	"\x06Loaded\x12'\n" +
+	"\x04data\x18\x01 \x01(\v2\x13.ulisse.v1.DataInfoR\x04data\x12'\n" +
+	"\x0finstruction_set\x18\x02 \x01(\tR\x0einstructionSet\"\x10\n" +
 	"\x0eReportResponse\"P\n" +
 	"\fAwaitRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\x03R\aattempt\"/\n" +
-	"\rAwaitResponse\x12\x1e\n" +
+	"\aattempt\x18\x03 \x01(\x03R\aattempt\"L\n" +
+	"\rAwaitResponse\x125\n" +
 	"\n" +
-	"assignment\x18\x01 \x01(\fR\n" +
-	"assignment\"\x9a\x01\n" +
+	"assignment\x18\x02 \x01(\v2\x15.ulisse.v1.AssignmentR\n" +
+	"assignmentJ\x04\b\x01\x10\x02\"\xb1\x01\n" +
+	"\n" +
+	"Assignment\x12\x12\n" +
+	"\x04spec\x18\x01 \x01(\tR\x04spec\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\tR\x04data\x12\x1f\n" +
+	"\vdata_sha256\x18\x03 \x01(\tR\n" +
+	"dataSha256\x122\n" +
+	"\bprepared\x18\x04 \x01(\v2\x16.ulisse.v1.RunPreparedR\bprepared\x12&\n" +
+	"\x04work\x18\x05 \x01(\v2\x12.ulisse.v1.RunWorkR\x04work\"\x9a\x01\n" +
 	"\n" +
 	"LogRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
@@ -1582,7 +1724,7 @@ func file_ulisse_v1_workers_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_workers_proto_rawDescData
 }
 
-var file_ulisse_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_ulisse_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_ulisse_v1_workers_proto_goTypes = []any{
 	(*Worker)(nil),                // 0: ulisse.v1.Worker
 	(*Capacity)(nil),              // 1: ulisse.v1.Capacity
@@ -1598,20 +1740,25 @@ var file_ulisse_v1_workers_proto_goTypes = []any{
 	(*Revoke)(nil),                // 11: ulisse.v1.Revoke
 	(*Leave)(nil),                 // 12: ulisse.v1.Leave
 	(*ReportRequest)(nil),         // 13: ulisse.v1.ReportRequest
-	(*ReportResponse)(nil),        // 14: ulisse.v1.ReportResponse
-	(*AwaitRequest)(nil),          // 15: ulisse.v1.AwaitRequest
-	(*AwaitResponse)(nil),         // 16: ulisse.v1.AwaitResponse
-	(*LogRequest)(nil),            // 17: ulisse.v1.LogRequest
-	(*LogResponse)(nil),           // 18: ulisse.v1.LogResponse
-	(*ListWorkersRequest)(nil),    // 19: ulisse.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 20: ulisse.v1.ListWorkersResponse
-	(*DrainRequest)(nil),          // 21: ulisse.v1.DrainRequest
-	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*Loaded)(nil),                // 14: ulisse.v1.Loaded
+	(*ReportResponse)(nil),        // 15: ulisse.v1.ReportResponse
+	(*AwaitRequest)(nil),          // 16: ulisse.v1.AwaitRequest
+	(*AwaitResponse)(nil),         // 17: ulisse.v1.AwaitResponse
+	(*Assignment)(nil),            // 18: ulisse.v1.Assignment
+	(*LogRequest)(nil),            // 19: ulisse.v1.LogRequest
+	(*LogResponse)(nil),           // 20: ulisse.v1.LogResponse
+	(*ListWorkersRequest)(nil),    // 21: ulisse.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 22: ulisse.v1.ListWorkersResponse
+	(*DrainRequest)(nil),          // 23: ulisse.v1.DrainRequest
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*DataInfo)(nil),              // 25: ulisse.v1.DataInfo
+	(*RunPrepared)(nil),           // 26: ulisse.v1.RunPrepared
+	(*RunWork)(nil),               // 27: ulisse.v1.RunWork
 }
 var file_ulisse_v1_workers_proto_depIdxs = []int32{
 	1,  // 0: ulisse.v1.Worker.capacity:type_name -> ulisse.v1.Capacity
-	22, // 1: ulisse.v1.Worker.joined:type_name -> google.protobuf.Timestamp
-	22, // 2: ulisse.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
+	24, // 1: ulisse.v1.Worker.joined:type_name -> google.protobuf.Timestamp
+	24, // 2: ulisse.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
 	2,  // 3: ulisse.v1.Worker.load:type_name -> ulisse.v1.Load
 	3,  // 4: ulisse.v1.Worker.driving:type_name -> ulisse.v1.Placement
 	3,  // 5: ulisse.v1.Worker.serving:type_name -> ulisse.v1.Placement
@@ -1626,25 +1773,30 @@ var file_ulisse_v1_workers_proto_depIdxs = []int32{
 	11, // 14: ulisse.v1.CoordinatorMessage.revoke:type_name -> ulisse.v1.Revoke
 	12, // 15: ulisse.v1.CoordinatorMessage.leave:type_name -> ulisse.v1.Leave
 	3,  // 16: ulisse.v1.Drive.placement:type_name -> ulisse.v1.Placement
-	22, // 17: ulisse.v1.LogRequest.received:type_name -> google.protobuf.Timestamp
-	0,  // 18: ulisse.v1.ListWorkersResponse.workers:type_name -> ulisse.v1.Worker
-	5,  // 19: ulisse.v1.Workers.Connect:input_type -> ulisse.v1.WorkerMessage
-	13, // 20: ulisse.v1.Workers.Report:input_type -> ulisse.v1.ReportRequest
-	15, // 21: ulisse.v1.Workers.Await:input_type -> ulisse.v1.AwaitRequest
-	17, // 22: ulisse.v1.Workers.Log:input_type -> ulisse.v1.LogRequest
-	19, // 23: ulisse.v1.Workers.List:input_type -> ulisse.v1.ListWorkersRequest
-	21, // 24: ulisse.v1.Workers.Drain:input_type -> ulisse.v1.DrainRequest
-	9,  // 25: ulisse.v1.Workers.Connect:output_type -> ulisse.v1.CoordinatorMessage
-	14, // 26: ulisse.v1.Workers.Report:output_type -> ulisse.v1.ReportResponse
-	16, // 27: ulisse.v1.Workers.Await:output_type -> ulisse.v1.AwaitResponse
-	18, // 28: ulisse.v1.Workers.Log:output_type -> ulisse.v1.LogResponse
-	20, // 29: ulisse.v1.Workers.List:output_type -> ulisse.v1.ListWorkersResponse
-	0,  // 30: ulisse.v1.Workers.Drain:output_type -> ulisse.v1.Worker
-	25, // [25:31] is the sub-list for method output_type
-	19, // [19:25] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	14, // 17: ulisse.v1.ReportRequest.loaded:type_name -> ulisse.v1.Loaded
+	25, // 18: ulisse.v1.Loaded.data:type_name -> ulisse.v1.DataInfo
+	18, // 19: ulisse.v1.AwaitResponse.assignment:type_name -> ulisse.v1.Assignment
+	26, // 20: ulisse.v1.Assignment.prepared:type_name -> ulisse.v1.RunPrepared
+	27, // 21: ulisse.v1.Assignment.work:type_name -> ulisse.v1.RunWork
+	24, // 22: ulisse.v1.LogRequest.received:type_name -> google.protobuf.Timestamp
+	0,  // 23: ulisse.v1.ListWorkersResponse.workers:type_name -> ulisse.v1.Worker
+	5,  // 24: ulisse.v1.Workers.Connect:input_type -> ulisse.v1.WorkerMessage
+	13, // 25: ulisse.v1.Workers.Report:input_type -> ulisse.v1.ReportRequest
+	16, // 26: ulisse.v1.Workers.Await:input_type -> ulisse.v1.AwaitRequest
+	19, // 27: ulisse.v1.Workers.Log:input_type -> ulisse.v1.LogRequest
+	21, // 28: ulisse.v1.Workers.List:input_type -> ulisse.v1.ListWorkersRequest
+	23, // 29: ulisse.v1.Workers.Drain:input_type -> ulisse.v1.DrainRequest
+	9,  // 30: ulisse.v1.Workers.Connect:output_type -> ulisse.v1.CoordinatorMessage
+	15, // 31: ulisse.v1.Workers.Report:output_type -> ulisse.v1.ReportResponse
+	17, // 32: ulisse.v1.Workers.Await:output_type -> ulisse.v1.AwaitResponse
+	20, // 33: ulisse.v1.Workers.Log:output_type -> ulisse.v1.LogResponse
+	22, // 34: ulisse.v1.Workers.List:output_type -> ulisse.v1.ListWorkersResponse
+	0,  // 35: ulisse.v1.Workers.Drain:output_type -> ulisse.v1.Worker
+	30, // [30:36] is the sub-list for method output_type
+	24, // [24:30] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_workers_proto_init() }
@@ -1652,7 +1804,9 @@ func file_ulisse_v1_workers_proto_init() {
 	if File_ulisse_v1_workers_proto != nil {
 		return
 	}
+	file_ulisse_v1_data_proto_init()
 	file_ulisse_v1_rule_proto_init()
+	file_ulisse_v1_run_proto_init()
 	file_ulisse_v1_workers_proto_msgTypes[5].OneofWrappers = []any{
 		(*WorkerMessage_Hello)(nil),
 		(*WorkerMessage_Beat)(nil),
@@ -1669,7 +1823,7 @@ func file_ulisse_v1_workers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_workers_proto_rawDesc), len(file_ulisse_v1_workers_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -141,6 +141,53 @@ func (g *generator) addition() {
 	g.ret()
 }
 
+// multiply emits dst[i] = a[i]·b[i] for n elements, a multiple of a panel.
+func (g *generator) multiply() {
+	g.text("Multiply", "func(dst, a, b []T, n int)", "sets n elements of dst to those of a times those of b.")
+	dst, a, b := base("dst"), base("a"), base("b")
+	g.byPanels(word("n"), []gp{dst, a, b}, func(q int) {
+		x := g.vec()
+		g.load(Mem{Base: a, Disp: q}, x)
+		g.mul(x, Mem{Base: b, Disp: q}, x)
+		g.store(x, Mem{Base: dst, Disp: q})
+	})
+}
+
+// addScaled emits y[i] += c·x[i] for n elements, a multiple of a panel.
+func (g *generator) addScaled() {
+	g.text("AddScaled", "func(y, x []T, c T, n int)", "adds n elements of x times c to y.")
+	y, x, c := base("y"), base("x"), g.vec()
+	at, err := Param("c").Resolve()
+	if err != nil {
+		panic(err)
+	}
+	g.bcast(at.Addr, c)
+	g.byPanels(word("n"), []gp{y, x}, func(q int) {
+		sum := g.vec()
+		g.load(Mem{Base: y, Disp: q}, sum)
+		g.fma(c, Mem{Base: x, Disp: q}, sum)
+		g.store(sum, Mem{Base: y, Disp: q})
+	})
+}
+
+// byPanels emits body for each vector, at the offset q, of n elements of some
+// arrays, and the end of the kernel.
+func (g *generator) byPanels(n gp, arrays []gp, body func(q int)) {
+	done := label()
+	SHRQ(U8(5), n) // panels of 32
+	JZ(LabelRef(done))
+	repeat(n, func() {
+		for q := 0; q < panel*g.elem; q += g.width {
+			body(q)
+		}
+		for _, p := range arrays {
+			advance(p, panel*g.elem)
+		}
+	})
+	Label(done)
+	g.ret()
+}
+
 // unlessNil emits body, to be skipped if p is nil.
 func unlessNil(p gp, body func()) {
 	skip := label()

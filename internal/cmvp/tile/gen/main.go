@@ -23,6 +23,7 @@ func main() {
 	if !ok {
 		panic(fmt.Sprintf("unknown instruction set %q", *isa))
 	}
+	var double *generator
 	for _, elem := range []int{8, 4} {
 		g := newGenerator(*isa, width, elem)
 		for _, f := range families {
@@ -35,12 +36,17 @@ func main() {
 		g.direct()
 		g.trans()
 		g.addition()
+		g.multiply()
+		g.addScaled()
 		if elem == 8 {
+			double = g
 			g.weigh(true)
 			g.weigh(false)
 			g.spread()
 			g.peak()
 		}
 	}
+	double.update()
+	double.solve()
 	Generate()
 }

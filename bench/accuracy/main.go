@@ -1,0 +1,69 @@
+// Command accuracy holds the errors that are stated for means, standard deviations, quantiles
+// and masses of modes against the true ones, on constructed posteriors whose answers are
+// known.
+//
+//	go run ./bench/accuracy [-runs 200] [-only banana] [-noise 2] [-gradients 120] [-draws 2000]
+//
+// For every estimate it prints the root mean square, over the runs, of the true error over
+// the stated one: 1 if the stated errors are right, give or take 0.05 with 200 runs.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/accuracy/study"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+)
+
+func main() {
+	c := study.Default
+	runs := flag.Int("runs", 200, "runs of each posterior")
+	only := flag.String("only", "", "one posterior: a part of its name")
+	flag.IntVar(&c.Gradients, "gradients", c.Gradients, "gradients that the unknown function is learned from")
+	flag.IntVar(&c.Draws, "draws", c.Draws, "draws of all chains")
+	flag.Float64Var(&c.Noise, "noise", c.Noise, "standard deviation of a probe, in units of the posterior's")
+	flag.BoolVar(&c.Known, "known", false, "do not learn but know the function: the error of the draws alone")
+	flag.Parse()
+	b := parallel.NewBudget(0)
+	fmt.Println("| posterior | estimate | rms of error over stated error | shares of the stated variance: draws, density | bias in stated errors |")
+	fmt.Println("|---|---|---|---|---|")
+	for _, t := range study.Targets() {
+		if !strings.Contains(t.Name, *only) {
+			continue
+		}
+		began := time.Now()
+		var names []string
+		var square, bias, mc, density []float64
+		for seed := range *runs {
+			results, err := study.Run(context.Background(), t, c, uint64(seed), b)
+			if err != nil {
+				log.Fatal(err)
+			}
+			if names == nil {
+				n := len(results)
+				names = make([]string, n)
+				square, bias, mc, density = make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+			}
+			for i, r := range results {
+				names[i] = r.Name
+				square[i] += r.Z() * r.Z() / float64(*runs)
+				bias[i] += r.Z() / float64(*runs)
+				total := r.Errors.Total()
+				mc[i] += r.Errors.MonteCarlo * r.Errors.MonteCarlo / (total * total * float64(*runs))
+				density[i] += r.Errors.Density * r.Errors.Density / (total * total * float64(*runs))
+			}
+		}
+		var all float64
+		for i, name := range names {
+			all += square[i] / float64(len(names))
+			fmt.Printf("| %s | %s | %.2f | %.2f, %.2f | %+.2f |\n", t.Name, name, math.Sqrt(square[i]), mc[i], density[i], bias[i])
+		}
+		fmt.Printf("| %s | all, %.1f s a run | %.2f | | |\n", t.Name, time.Since(began).Seconds()/float64(*runs), math.Sqrt(all))
+	}
+}

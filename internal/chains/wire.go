@@ -1,0 +1,326 @@
+package chains
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// Encode returns an event as it goes over the wire, and is kept.
+func (e *Event) Encode() ([]byte, error) {
+	m := &pb.RunEvent{Certificate: e.Certificate}
+	switch {
+	case e.changes() != 1:
+		return nil, fmt.Errorf("%w: it is not one change", ErrShape)
+	case e.Prepared != nil:
+		m.Change = &pb.RunEvent_Prepared{Prepared: e.Prepared.Wire()}
+	case e.Provisional != nil:
+		m.Change = &pb.RunEvent_Provisional{Provisional: &pb.RunProvisional{LogDensities: e.Provisional.LogDensities, Cost: e.Provisional.Cost.wire()}}
+	case e.Settings != nil:
+		m.Change = &pb.RunEvent_Settings{Settings: e.Settings.wire()}
+	case e.Checkpoint != nil:
+		m.Change = &pb.RunEvent_Checkpoint{Checkpoint: e.Checkpoint.wire()}
+	case e.Stage != nil:
+		m.Change = &pb.RunEvent_Stage{Stage: e.Stage.wire()}
+	case e.Evaluated != nil:
+		v := e.Evaluated
+		m.Change = &pb.RunEvent_Evaluated{Evaluated: &pb.RunEvaluated{Stage: int64(v.Stage), Item: int64(v.Item), Numbers: v.Numbers, Cost: v.Cost.wire()}}
+	case e.Drawn != nil:
+		m.Change = &pb.RunEvent_Drawn{Drawn: e.Drawn.wire()}
+	case e.Stop != nil:
+		m.Change = &pb.RunEvent_Stop{Stop: &pb.RunStop{Reason: string(e.Stop.Reason), Draws: int64(e.Stop.Draws), ElapsedSeconds: e.Stop.Elapsed}}
+	default:
+		m.Change = &pb.RunEvent_Extend{Extend: &pb.RunExtend{Draws: int64(e.Extend.Draws), Certificate: e.Extend.Certificate.Wire()}}
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+}
+
+// DecodeEvent reads an event. What makes no sense to a run is left to Apply to
+// refuse.
+func DecodeEvent(b []byte) (*Event, error) {
+	var m pb.RunEvent
+	if err := proto.Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrShape, err)
+	}
+	e := &Event{Certificate: m.Certificate}
+	switch c := m.Change.(type) {
+	case *pb.RunEvent_Prepared:
+		e.Prepared = PreparedOf(c.Prepared)
+	case *pb.RunEvent_Provisional:
+		e.Provisional = &Provisional{LogDensities: c.Provisional.GetLogDensities(), Cost: costOf(c.Provisional.GetCost())}
+	case *pb.RunEvent_Settings:
+		e.Settings = settingsOf(c.Settings)
+	case *pb.RunEvent_Checkpoint:
+		e.Checkpoint = checkpointOf(c.Checkpoint)
+	case *pb.RunEvent_Stage:
+		e.Stage = stageOf(c.Stage)
+	case *pb.RunEvent_Evaluated:
+		v := c.Evaluated
+		e.Evaluated = &Evaluated{Stage: int(v.GetStage()), Item: int(v.GetItem()), Numbers: v.GetNumbers(), Cost: costOf(v.GetCost())}
+	case *pb.RunEvent_Drawn:
+		e.Drawn = drawnOf(c.Drawn)
+	case *pb.RunEvent_Stop:
+		e.Stop = &Stop{Reason: Reason(c.Stop.GetReason()), Draws: int(c.Stop.GetDraws()), Elapsed: c.Stop.GetElapsedSeconds()}
+	case *pb.RunEvent_Extend:
+		e.Extend = &Extend{Draws: int(c.Extend.GetDraws()), Certificate: PlanOf(c.Extend.GetCertificate())}
+	default:
+		return nil, fmt.Errorf("%w: it changes nothing that this version knows", ErrShape)
+	}
+	return e, nil
+}
+
+// Wire returns some work as it goes over the wire.
+func (w *Work) Wire() *pb.RunWork {
+	m := &pb.RunWork{Certificate: w.Certificate}
+	switch {
+	case w.Prepare != nil:
+		m.Kind = &pb.RunWork_Prepare{Prepare: &pb.RunPreparation{From: w.Prepare.From.Wire()}}
+	case w.Weigh != nil:
+		m.Kind = &pb.RunWork_Weigh{Weigh: &pb.RunWeighing{From: w.Weigh.From.Wire()}}
+	case w.Advance != nil:
+		t := w.Advance
+		m.Kind = &pb.RunWork_Advance{Advance: &pb.RunTask{Chain: int64(t.Chain), From: t.From.wire(), Settings: t.Settings.wire(),
+			Iterations: int64(t.Iterations), Warmup: t.Warmup, Left: int64(t.Left)}}
+	case w.Conduct != nil:
+		c := w.Conduct
+		to := &pb.RunConducting{Prepared: c.Prepared.Wire(), Drawn: c.Drawn.wire(), Draws: int64(c.Draws), MaxDraws: int64(c.MaxDraws)}
+		for i := range c.Stages {
+			s := &c.Stages[i]
+			to.Stages = append(to.Stages, &pb.RunStaging{Stage: s.Stage.wire(), Results: vectors(s.Results)})
+		}
+		m.Kind = &pb.RunWork_Conduct{Conduct: to}
+	case w.Evaluate != nil:
+		e := w.Evaluate
+		m.Kind = &pb.RunWork_Evaluate{Evaluate: &pb.RunEvaluation{Stage: int64(e.Stage), Kind: e.Kind, Shared: vectors(e.Shared), Item: int64(e.Item), Needs: e.Needs}}
+	}
+	return m
+}
+
+// WorkOf reads some work. It reports an error for work that this version does not
+// know.
+func WorkOf(m *pb.RunWork) (*Work, error) {
+	w := &Work{Certificate: m.GetCertificate()}
+	switch k := m.GetKind().(type) {
+	case *pb.RunWork_Prepare:
+		w.Prepare = &Preparation{From: PreparedOf(k.Prepare.GetFrom())}
+	case *pb.RunWork_Weigh:
+		w.Weigh = &Weighing{From: PreparedOf(k.Weigh.GetFrom())}
+	case *pb.RunWork_Advance:
+		t := k.Advance
+		w.Advance = &Task{Chain: int(t.GetChain()), From: stateOf(t.GetFrom()), Iterations: int(t.GetIterations()), Warmup: t.GetWarmup(), Left: int(t.GetLeft())}
+		if s := settingsOf(t.GetSettings()); s != nil {
+			w.Advance.Settings = *s
+		}
+	case *pb.RunWork_Conduct:
+		c := k.Conduct
+		w.Conduct = &Conducting{Prepared: PreparedOf(c.GetPrepared()), Drawn: drawnOf(c.GetDrawn()), Draws: int(c.GetDraws()), MaxDraws: int(c.GetMaxDraws())}
+		for _, s := range c.GetStages() {
+			if st := stageOf(s.GetStage()); st != nil {
+				w.Conduct.Stages = append(w.Conduct.Stages, Staging{Stage: *st, Results: matrix(s.GetResults())})
+			}
+		}
+	case *pb.RunWork_Evaluate:
+		e := k.Evaluate
+		w.Evaluate = &Evaluation{Stage: int(e.GetStage()), Kind: e.GetKind(), Shared: matrix(e.GetShared()), Item: int(e.GetItem()), Needs: e.GetNeeds()}
+	default:
+		return nil, fmt.Errorf("the work is of a kind that this version does not know")
+	}
+	return w, nil
+}
+
+// Wire returns a plan as it goes over the wire, nil for nil.
+func (p *Plan) Wire() *pb.RunPlan {
+	if p == nil {
+		return nil
+	}
+	m := &pb.RunPlan{Method: p.Method, Names: p.Names, Chains: int64(p.Chains), Checkpoint: int64(p.Checkpoint), Draws: int64(p.Draws),
+		MaxDraws: int64(p.MaxDraws), Rhat: p.RHat, Ess: p.ESS, MaxTimeNanoseconds: int64(p.MaxTime), Seed: p.Seed, Step: p.Step,
+		Probes: int64(p.Probes), MaxProbes: int64(p.MaxProbes), Solver: p.Solver, Provisional: p.Provisional, Certificate: p.Certificate.Wire(),
+		Error: p.Error, Staged: p.Staged, Lanes: int64(p.Lanes)}
+	for _, w := range p.Windows {
+		m.Windows = append(m.Windows, int64(w))
+	}
+	return m
+}
+
+// PlanOf reads a plan, nil from nil.
+func PlanOf(m *pb.RunPlan) *Plan {
+	if m == nil {
+		return nil
+	}
+	p := &Plan{Method: m.Method, Names: m.Names, Chains: int(m.Chains), Checkpoint: int(m.Checkpoint), Draws: int(m.Draws),
+		MaxDraws: int(m.MaxDraws), RHat: m.Rhat, ESS: m.Ess, MaxTime: time.Duration(m.MaxTimeNanoseconds), Seed: m.Seed, Step: m.Step,
+		Probes: int(m.Probes), MaxProbes: int(m.MaxProbes), Solver: m.Solver, Provisional: m.Provisional, Certificate: PlanOf(m.Certificate),
+		Error: m.Error, Staged: m.Staged, Lanes: int(m.Lanes)}
+	for _, w := range m.Windows {
+		p.Windows = append(p.Windows, int(w))
+	}
+	return p
+}
+
+// Wire returns a preparation as it goes over the wire, nil for nil.
+func (p *Prepared) Wire() *pb.RunPrepared {
+	if p == nil {
+		return nil
+	}
+	m := &pb.RunPrepared{Psi: p.Psi, Starts: slices.Concat(p.Starts...), Cov: p.Cov, ProbeCov: p.ProbeCov, SolverCov: p.SolverCov,
+		Asymmetry: p.Asymmetry, OthersRows: int64(p.OthersRows), Iterations: p.Iterations, Tolerance: p.Tolerance,
+		Rank: int64(p.Rank), Acceptance: p.Acceptance, Cost: p.Cost.wire()}
+	for _, o := range p.Others {
+		m.Others = append(m.Others, &pb.RunLocal{Psi: o.Psi, Below: o.Below})
+	}
+	if c := p.Preconditioner; c != nil {
+		m.Preconditioner = &pb.RunPreconditioner{Kind: c.Kind, Rank: int64(c.Rank)}
+	}
+	return m
+}
+
+// PreparedOf reads a preparation, nil from nil.
+func PreparedOf(m *pb.RunPrepared) *Prepared {
+	if m == nil {
+		return nil
+	}
+	p := &Prepared{Psi: m.Psi, Starts: split(m.Starts, len(m.Psi)), Cov: m.Cov, ProbeCov: m.ProbeCov, SolverCov: m.SolverCov,
+		Asymmetry: m.Asymmetry, OthersRows: int(m.OthersRows), Iterations: m.Iterations, Tolerance: m.Tolerance,
+		Rank: int(m.Rank), Acceptance: m.Acceptance, Cost: costOf(m.Cost)}
+	for _, o := range m.Others {
+		p.Others = append(p.Others, Local{Psi: o.GetPsi(), Below: o.GetBelow()})
+	}
+	if c := m.Preconditioner; c != nil {
+		p.Preconditioner = &Preconditioner{Kind: c.Kind, Rank: int(c.Rank)}
+	}
+	return p
+}
+
+// split cuts numbers into vectors of d; what does not fit makes one of another
+// length, which a run refuses.
+func split(x []float64, d int) [][]float64 {
+	if len(x) == 0 {
+		return nil
+	}
+	if d == 0 {
+		return [][]float64{x}
+	}
+	return slices.Collect(slices.Chunk(x, d))
+}
+
+func (s *Settings) wire() *pb.RunSettings {
+	return &pb.RunSettings{Window: int64(s.Window), C: s.C, Mean: s.Mean, ProbeCov: s.ProbeCov, SolverCov: s.SolverCov,
+		Probes: int64(s.Probes), Step: s.Step, NoiseBudget: s.Budget, Early: s.Early, Plain: s.Plain}
+}
+
+func settingsOf(m *pb.RunSettings) *Settings {
+	if m == nil {
+		return nil
+	}
+	return &Settings{Window: int(m.Window), C: m.C, Mean: m.Mean, ProbeCov: m.ProbeCov, SolverCov: m.SolverCov,
+		Probes: int(m.Probes), Step: m.Step, Budget: m.NoiseBudget, Early: m.Early, Plain: m.Plain}
+}
+
+func (s *State) wire() *pb.RunState {
+	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory}
+}
+
+func stateOf(m *pb.RunState) State {
+	return State{Iter: int(m.GetIter()), Psi: m.GetPsi(), Memory: m.GetMemory()}
+}
+
+func (k *Checkpoint) wire() *pb.RunCheckpoint {
+	return &pb.RunCheckpoint{Chain: int64(k.Chain), FromIter: int64(k.FromIter), State: k.State.wire(), Draws: slices.Concat(k.Draws...),
+		Discard: int64(k.Discard), Accepted: int64(k.Accepted), Cost: k.Cost.wire(),
+		Stats:  &pb.RunStats{Spreads: int64(k.Stats.Spreads), ProbeCov: k.Stats.ProbeCov, SolverCov: k.Stats.SolverCov, Products: int64(k.Stats.Products)},
+		Vitals: &pb.RunVitals{Residual: k.Vitals.Residual, Noise: k.Vitals.Noise, Measured: int64(k.Vitals.Measured)}}
+}
+
+func checkpointOf(m *pb.RunCheckpoint) *Checkpoint {
+	if m == nil {
+		return &Checkpoint{}
+	}
+	s, v := m.GetStats(), m.GetVitals()
+	return &Checkpoint{Chain: int(m.Chain), FromIter: int(m.FromIter), State: stateOf(m.State), Draws: split(m.Draws, len(m.GetState().GetPsi())),
+		Discard: int(m.Discard), Accepted: int(m.Accepted), Cost: costOf(m.Cost),
+		Stats:  Stats{Spreads: int(s.GetSpreads()), ProbeCov: s.GetProbeCov(), SolverCov: s.GetSolverCov(), Products: int(s.GetProducts())},
+		Vitals: Vitals{Residual: v.GetResidual(), Noise: v.GetNoise(), Measured: int(v.GetMeasured())}}
+}
+
+func (c *Cost) wire() *pb.RunCost {
+	return &pb.RunCost{Gradients: int64(c.Gradients), Densities: int64(c.Densities), Solves: int64(c.Solves), Iterations: int64(c.Iterations),
+		Products: int64(c.Products), SingleProducts: int64(c.Singles), Pairs: c.Pairs, PairsRead: c.PairsRead,
+		Unconverged: int64(c.Unconverged), Shortened: int64(c.Shortened), Seconds: c.Seconds}
+}
+
+func costOf(m *pb.RunCost) Cost {
+	return Cost{Gradients: int(m.GetGradients()), Densities: int(m.GetDensities()), Solves: int(m.GetSolves()), Iterations: int(m.GetIterations()),
+		Products: int(m.GetProducts()), Singles: int(m.GetSingleProducts()), Pairs: m.GetPairs(), PairsRead: m.GetPairsRead(),
+		Unconverged: int(m.GetUnconverged()), Shortened: int(m.GetShortened()), Seconds: m.GetSeconds()}
+}
+
+func vectors(x [][]float64) []*pb.RunVector {
+	var out []*pb.RunVector
+	for _, v := range x {
+		out = append(out, &pb.RunVector{X: v})
+	}
+	return out
+}
+
+func matrix(x []*pb.RunVector) [][]float64 {
+	var out [][]float64
+	for _, v := range x {
+		out = append(out, v.GetX())
+	}
+	return out
+}
+
+func (s *Stage) wire() *pb.RunStage {
+	return &pb.RunStage{Number: int64(s.Number), Kind: s.Kind, Sampling: s.Sampling, Shared: vectors(s.Shared), Items: vectors(s.Items)}
+}
+
+func stageOf(m *pb.RunStage) *Stage {
+	if m == nil {
+		return nil
+	}
+	return &Stage{Number: int(m.Number), Kind: m.Kind, Sampling: m.Sampling, Shared: matrix(m.Shared), Items: matrix(m.Items)}
+}
+
+func (d *Drawn) wire() *pb.RunDrawn {
+	if d == nil {
+		return nil
+	}
+	m := &pb.RunDrawn{LogP: vectors(d.LogP), Every: int64(d.Every), Deviations: vectors(d.Deviations), Inflation: d.Inflation, Stages: int64(d.Stages)}
+	for c, draws := range d.Chains {
+		if len(draws) > 0 {
+			m.Params = int64(len(draws[0]))
+		}
+		m.Chains = append(m.Chains, &pb.RunVector{X: slices.Concat(d.Chains[c]...)})
+	}
+	for _, a := range d.Accepted {
+		m.Accepted = append(m.Accepted, int64(a))
+	}
+	for _, o := range d.Modes {
+		m.Modes = append(m.Modes, &pb.RunMode{Psi: o.Psi, Below: o.Below, Mass: o.Mass, MassError: o.MassError, Found: int64(o.Found),
+			Parameter: int64(o.Parameter), Distance: o.Distance})
+	}
+	return m
+}
+
+func drawnOf(m *pb.RunDrawn) *Drawn {
+	if m == nil {
+		return nil
+	}
+	d := &Drawn{LogP: matrix(m.LogP), Every: int(m.Every), Deviations: matrix(m.Deviations), Inflation: m.Inflation, Stages: int(m.Stages)}
+	for _, c := range m.Chains {
+		d.Chains = append(d.Chains, split(c.GetX(), int(max(0, min(m.Params, maxNumbers)))))
+	}
+	for _, a := range m.Accepted {
+		d.Accepted = append(d.Accepted, int(a))
+	}
+	for _, o := range m.Modes {
+		d.Modes = append(d.Modes, Mode{Psi: o.GetPsi(), Below: o.GetBelow(), Mass: o.GetMass(), MassError: o.GetMassError(), Found: int(o.GetFound()),
+			Parameter: int(o.GetParameter()), Distance: o.GetDistance()})
+	}
+	return d
+}

@@ -1,0 +1,53 @@
+package cmvp
+
+import (
+	"context"
+
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+)
+
+// Precision is that of the arithmetic within a tile.
+type Precision int
+
+// The precisions. What tiles are summed up to is float64 in both.
+const (
+	Double Precision = iota // float64
+	Single                  // float32
+)
+
+// Engine computes with K = K_f(θ) + diag(noise), over the inputs that it was made
+// for: what an Operator is made of. The tiles of this machine's cores are one
+// (New). The members of a group of workers answer the same questions, each on a
+// machine of its own (package shard).
+//
+// The contract of an engine is its order of summation (see the package comment):
+// a result is a function of inputs, covariance, θ, noise and vectors alone, to the
+// last bit. It does not depend on threads, on the rows or tasks that are asked for
+// together, on the other columns, or on what was computed before. Two engines of
+// one name (ISA) give the same bits. Rows and tasks are those of Grid.
+//
+// An engine is not safe for concurrent use. The only errors are those of contexts,
+// which engines look at often enough to end within a fraction of a second; what
+// was being computed is then undefined, and the next call is not affected.
+type Engine interface {
+	// Set changes θ and the noise, a variance for each row.
+	Set(f *kernel.Function, noise []float64)
+	// Rows computes the rows [lo,hi) of K·v[c] for each column of n numbers, into
+	// columns of hi−lo. The bounds are multiples of TileRows, or n.
+	Rows(ctx context.Context, dst, v [][]float64, lo, hi int, p Precision) error
+	// Forms computes the sums of the tasks [lo,hi) of the gradient forms: task by
+	// task, group by group and, for each, those that formSums lists.
+	Forms(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error
+	// Cross computes K_f(X*,X)·v[c], without noise, for the m points X*: columns of
+	// m numbers from columns of n. A row's columns are added in increasing order of
+	// tile.
+	Cross(ctx context.Context, dst [][]float64, points *kernel.Inputs, v [][]float64) error
+	// CrossMatrix computes K_f(X*,X): a row of n numbers for each point.
+	CrossMatrix(ctx context.Context, rows [][]float64, points *kernel.Inputs) error
+	// Keep lets the engine keep elements of K until θ changes, in so many bytes for
+	// each precision.
+	Keep(double, single int64)
+	// Kept returns how many elements of K products have read instead of computing
+	// them, so far.
+	Kept() int64
+}

@@ -1,0 +1,183 @@
+package cmvp
+
+import (
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+)
+
+// leaf is a leaf of a covariance as strips are evaluated from it: which features
+// it needs, how they are scaled, and its profile.
+type leaf[T tile.Real] struct {
+	family kernel.Family
+	inputs []int // its features
+	params []int // the places in θ of their rates: of one for all, or one for each
+	eval   func(k, zi, zj []T, d, panels int)
+}
+
+func newLeaf[T tile.Real](l kernel.Leaf, params []int, kern *tile.Kernels[T]) leaf[T] {
+	switch l := l.(type) {
+	case *kernel.Stationary:
+		return leaf[T]{l.Family, l.Inputs, params, kern.Eval[l.Family]}
+	}
+	panic(fmt.Sprintf("cmvp: there are no strips of %v", l))
+}
+
+// features returns how many there are.
+func (l *leaf[T]) features() int { return len(l.inputs) }
+
+// param returns the place in θ of the rate of a feature.
+func (l *leaf[T]) param(feature int) int { return l.params[min(feature, len(l.params)-1)] }
+
+const log2e = math.Log2E
+
+// scale returns the factor s_k of input k in z = (x−centre)·s_k (see the
+// package comment).
+func scale(f kernel.Family, tau float64) float64 {
+	if f == kernel.RBF {
+		return math.Sqrt(tau * log2e)
+	}
+	return math.Sqrt(f.Rate()*tau) * log2e
+}
+
+// unscale returns q with u = q·w.
+func unscale(f kernel.Family) float64 {
+	if f == kernel.RBF {
+		return math.Ln2
+	}
+	return math.Ln2 * math.Ln2 / f.Rate()
+}
+
+// limit is the size at which scaled inputs saturate, so that no power of a
+// distance that a kernel takes overflows.
+func limit[T tile.Real]() float64 {
+	if unsafe.Sizeof(T(0)) == 4 {
+		return 1e17
+	}
+	return 1e100
+}
+
+// pack writes the scaled features of n points into panels: panel p holds, for
+// each feature k, its values at tile.Panel points side by side, from
+// dst[(p·d+k)·tile.Panel] on. Points beyond n are zero; their weights are zero
+// too. The centre is that of other points.
+func (l *leaf[T]) pack(dst []T, in, centre *kernel.Inputs, theta []float64) {
+	d, most := l.features(), limit[T]()
+	clear(dst)
+	for k, input := range l.inputs {
+		c, s := centre.Centre(input), scale(l.family, theta[l.param(k)])
+		for i := range in.Len() {
+			z := (in.Row(i)[input] - c) * s
+			dst[(i/tile.Panel*d+k)*tile.Panel+i%tile.Panel] = T(max(-most, min(most, z)))
+		}
+	}
+}
+
+// rowPack returns the packed features of the strip that begins at row r.
+func rowPack[T tile.Real](z []T, r, d int) []T {
+	return z[r/tile.Panel*tile.Panel*d+r%tile.Panel:]
+}
+
+// stripSize is the number of elements of a strip.
+const stripSize = tile.Strip * TileRows
+
+// strips evaluates strips of K_f, in units of its scale, in one precision.
+type strips[T tile.Real] struct {
+	kern   *tile.Kernels[T]
+	leaves []leaf[T]
+	terms  []kernel.TermAt
+	weight []T // of each term: its share of the scale
+
+	one      func(k, zi, zj []T, d, panels int) // what evaluates K_f that is one leaf; else nil
+	features int                                // of that leaf
+}
+
+func newStrips[T tile.Real](c *kernel.Covariance, kern *tile.Kernels[T]) strips[T] {
+	s := strips[T]{kern: kern, terms: c.Terms(), weight: make([]T, len(c.Terms()))}
+	for i, l := range c.Leaves() {
+		s.leaves = append(s.leaves, newLeaf(l, c.LeafParams(i), kern))
+	}
+	if len(s.terms) == 1 && len(s.terms[0].Leaves) == 1 {
+		s.one, s.features = s.leaves[0].eval, s.leaves[0].features()
+	}
+	return s
+}
+
+// set changes θ.
+func (s *strips[T]) set(f *kernel.Function) {
+	for t := range s.weight {
+		s.weight[t] = T(f.Weight(t))
+	}
+}
+
+// packed returns the packed features of points, leaf by leaf.
+func (s *strips[T]) packed(n int) [][]T {
+	z := make([][]T, len(s.leaves))
+	for l := range z {
+		z[l] = make([]T, tile.Pad(n)*s.leaves[l].features())
+	}
+	return z
+}
+
+// pack fills in packed features.
+func (s *strips[T]) pack(z [][]T, in, centre *kernel.Inputs, theta []float64) {
+	for l := range s.leaves {
+		s.leaves[l].pack(z[l], in, centre, theta)
+	}
+}
+
+// scratch returns the workspace that eval needs, reusing buf: a strip for each
+// leaf and one more, none for a single leaf.
+func (s *strips[T]) scratch(buf []T) []T {
+	if s.single() {
+		return nil
+	}
+	return sized(buf, (len(s.leaves)+1)*stripSize)
+}
+
+// single reports whether K_f is one leaf, whose strips are those of K_f.
+func (s *strips[T]) single() bool { return s.one != nil }
+
+// strip returns strip i of a workspace.
+func strip[T tile.Real](ws []T, i int) []T { return ws[i*stripSize:][:stripSize:stripSize] }
+
+// eval sets the strip k to rows from row on of the points zi against panels of the
+// points zj from column col on.
+func (s *strips[T]) eval(k, ws []T, zi [][]T, row int, zj [][]T, col, panels int) {
+	if s.one != nil {
+		s.one(k, rowPack(zi[0], row, s.features), zj[0][col*s.features:], s.features, panels)
+		return
+	}
+	s.combine(k, ws, zi, row, zj, col, panels)
+}
+
+// combine is eval for a K_f of several leaves.
+func (s *strips[T]) combine(k, ws []T, zi [][]T, row int, zj [][]T, col, panels int) {
+	for i := range s.leaves {
+		d := s.leaves[i].features()
+		s.leaves[i].eval(strip(ws, i), rowPack(zi[i], row, d), zj[i][col*d:], d, panels)
+	}
+	if len(s.terms) == 1 {
+		s.product(k, ws, s.terms[0])
+		return
+	}
+	clear(k)
+	p := strip(ws, len(s.leaves))
+	for t, term := range s.terms {
+		s.kern.AddScaled(k, s.product(p, ws, term), s.weight[t], stripSize)
+	}
+}
+
+// product returns the product of a term's leaves, whose strips are in ws: in dst,
+// or where it is if there is only one.
+func (s *strips[T]) product(dst, ws []T, t kernel.TermAt) []T {
+	p := strip(ws, t.Leaves[0])
+	for _, l := range t.Leaves[1:] {
+		s.kern.Multiply(dst, p, strip(ws, l), stripSize)
+		p = dst
+	}
+	return p
+}

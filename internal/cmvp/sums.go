@@ -1,0 +1,160 @@
+package cmvp
+
+import "github.com/ulisse-gp/ulisse/internal/kernel"
+
+// formSums lists the sums that gradient forms are made of. With P_t the product of a
+// term's leaves and D_ℓ what the derivative of a leaf is multiplied by, they are, over
+// all pairs of rows with weights w = Σ u_r v_j + v_r u_j:
+//
+//	Σ w·P_t                   for the variance of a term
+//	Σ w·D_ℓ·u·g'              for a rate that all features of a leaf share
+//	Σ w·D_ℓ·g'·(z_rk−z_jk)²   for the rate of one feature
+//
+// Where a leaf occurs once, D is the product of the term's other leaves; else it is
+// the sum of these over the places where it occurs, weighted by the terms' shares of
+// the scale.
+//
+// A pass over the weights takes a strip that is summed up with another, or with the
+// spread of the features of a leaf. The first passes are those of spreads.
+type formSums struct {
+	cov    *kernel.Covariance
+	slots  []slot
+	passes []pass
+	only   []int // of each leaf, the term in which it occurs; -1 if it occurs more than once
+}
+
+// slot is one of the sums.
+type slot struct {
+	param int // that it belongs to; -1 for a sum that is of no use
+	term  int // whose variance it is in units of; -1 for the scale
+	// spread says that it is over squared differences of features that are scaled for
+	// a family.
+	spread bool
+	family kernel.Family
+}
+
+// source is a strip that is weighed and summed up: P of a term, or the derivative of
+// a leaf times its D.
+type source struct {
+	leaf bool
+	at   int
+}
+
+// pass sums two strips, k and h, into the slots from first on. If spread is set, h
+// is a leaf's, and its spread takes a slot for each feature.
+type pass struct {
+	k, h   source
+	first  int
+	spread bool
+}
+
+func newSums(c *kernel.Covariance) *formSums {
+	s := &formSums{cov: c, only: occurrences(c)}
+	var dots []source
+	var spreads []int
+	for t := range c.Terms() {
+		dots = append(dots, source{at: t})
+	}
+	for l := range c.Leaves() {
+		if shared(c, l) {
+			dots = append(dots, source{leaf: true, at: l})
+		} else {
+			spreads = append(spreads, l)
+		}
+	}
+	for _, l := range spreads {
+		d := source{leaf: true, at: l}
+		p := pass{k: d, h: d, first: len(s.slots), spread: true}
+		if len(dots) > 0 {
+			p.k, dots = dots[0], dots[1:]
+			s.add(p.k)
+		} else {
+			s.slots = append(s.slots, slot{param: -1, term: -1})
+		}
+		family := c.Leaves()[l].(*kernel.Stationary).Family
+		for _, at := range c.LeafParams(l) {
+			s.slots = append(s.slots, slot{param: at, term: s.only[l], spread: true, family: family})
+		}
+		s.passes = append(s.passes, p)
+	}
+	for len(dots) > 0 {
+		p := pass{k: dots[0], h: dots[0], first: len(s.slots)}
+		s.add(dots[0])
+		if len(dots) > 1 {
+			p.h = dots[1]
+			s.add(dots[1])
+		} else {
+			s.slots = append(s.slots, slot{param: -1, term: -1})
+		}
+		dots = dots[min(2, len(dots)):]
+		s.passes = append(s.passes, p)
+	}
+	return s
+}
+
+// shared reports whether all features of a leaf have one rate.
+func shared(c *kernel.Covariance, leaf int) bool { return len(c.LeafParams(leaf)) == 1 }
+
+// occurrences returns for each leaf the term in which it occurs, -1 if it occurs more
+// than once.
+func occurrences(c *kernel.Covariance) []int {
+	only, times := make([]int, len(c.Leaves())), make([]int, len(c.Leaves()))
+	for t, term := range c.Terms() {
+		for _, l := range term.Leaves {
+			times[l]++
+			only[l] = t
+		}
+	}
+	for l, n := range times {
+		if n > 1 {
+			only[l] = -1
+		}
+	}
+	return only
+}
+
+// add adds the slot of a strip.
+func (s *formSums) add(d source) {
+	if d.leaf {
+		s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[0], term: s.only[d.at]})
+		return
+	}
+	s.slots = append(s.slots, slot{param: s.cov.Terms()[d.at].Variance, term: d.at})
+}
+
+// Len returns how many sums there are for a task and a group.
+func (s *formSums) Len() int { return len(s.slots) }
+
+// factor returns what turns a sum into a form: σ, and for a spread σ·q, since
+// τ_k Δ_k² = q·(Δz_k)².
+func (s *formSums) factor(f *kernel.Function, at slot) float64 {
+	x := f.Scale()
+	if at.term >= 0 {
+		x = f.Theta()[s.cov.Terms()[at.term].Variance]
+	}
+	if at.spread {
+		x *= unscale(at.family)
+	}
+	return x
+}
+
+// reduce returns the forms of each group that the sums of all tasks, in their
+// order, add up to.
+func (s *formSums) reduce(f *kernel.Function, sums []float64, tasks, groups int) [][]float64 {
+	per, params := len(s.slots), len(s.cov.Params())
+	out, all := make([][]float64, groups), make([]float64, groups*params)
+	for g := range out {
+		out[g] = all[g*params : (g+1)*params : (g+1)*params]
+		for i, at := range s.slots {
+			if at.param < 0 {
+				continue
+			}
+			var sum float64
+			for t := range tasks {
+				sum += sums[(t*groups+g)*per+i]
+			}
+			out[g][at.param] += s.factor(f, at) * sum
+		}
+	}
+	return out
+}

@@ -1,0 +1,39 @@
+package dataset
+
+import (
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// Wire returns a description as it goes over the wire, of a table with a content
+// address, if it has one.
+func (i *Info) Wire(address string) *pb.DataInfo {
+	if i == nil {
+		return &pb.DataInfo{Blob: address}
+	}
+	m := &pb.DataInfo{Blob: address, Sha256: i.SHA256, N: int64(i.Rows), D: int32(i.D()), Target: i.Target, Inputs: i.InputNames,
+		TargetScale: i.YScale.wire(), HeldOut: int64(i.HeldOut)}
+	for _, s := range i.XScale {
+		m.InputScales = append(m.InputScales, s.wire())
+	}
+	if t := i.Truth; t != nil {
+		m.MadeWith = append(append([]float64{t.Sigma}, t.Tau...), t.Lambda)
+		m.Truth = t.Psi()
+	}
+	return m
+}
+
+// InfoOf reads a description. What makes no sense is left to Check.
+func InfoOf(m *pb.DataInfo) *Info {
+	i := &Info{SHA256: m.GetSha256(), Rows: int(m.GetN()), Target: m.GetTarget(), InputNames: m.GetInputs(), YScale: scaleFrom(m.GetTargetScale()), HeldOut: int(m.GetHeldOut())}
+	for _, s := range m.GetInputScales() {
+		i.XScale = append(i.XScale, scaleFrom(s))
+	}
+	if t := m.GetMadeWith(); len(t) > 1 {
+		i.Truth = &Truth{Sigma: t[0], Tau: t[1 : len(t)-1], Lambda: t[len(t)-1]}
+	}
+	return i
+}
+
+func (s Scale) wire() *pb.Scale { return &pb.Scale{Mean: s.Mean, Sd: s.SD} }
+
+func scaleFrom(m *pb.Scale) Scale { return Scale{Mean: m.GetMean(), SD: m.GetSd()} }

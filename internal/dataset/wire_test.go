@@ -1,0 +1,42 @@
+package dataset
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+)
+
+// A description that went over the wire is what it was, to the last bit.
+func TestInfoOverTheWire(t *testing.T) {
+	number := rapid.Float64Range(1e-300, 1e300)
+	scale := rapid.Custom(func(t *rapid.T) Scale { return Scale{Mean: number.Draw(t, "mean"), SD: number.Draw(t, "sd")} })
+	rapid.Check(t, func(t *rapid.T) {
+		want := &Info{Rows: rapid.IntRange(1, 1<<40).Draw(t, "rows"), HeldOut: rapid.IntRange(0, 9).Draw(t, "held out"), Target: "y",
+			YScale: scale.Draw(t, "y"), SHA256: rapid.String().Draw(t, "hash")}
+		for range rapid.IntRange(1, 4).Draw(t, "inputs") {
+			want.InputNames = append(want.InputNames, rapid.String().Draw(t, "name"))
+			want.XScale = append(want.XScale, scale.Draw(t, "x"))
+		}
+		if rapid.Bool().Draw(t, "generated") {
+			want.Truth = &Truth{Sigma: number.Draw(t, "sigma"), Tau: []float64{number.Draw(t, "tau")}, Lambda: number.Draw(t, "lambda")}
+		}
+		text, err := proto.Marshal(want.Wire("address"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m pb.DataInfo
+		if err := proto.Unmarshal(text, &m); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, InfoOf(&m)); diff != "" || m.Blob != "address" || m.D != int32(want.D()) {
+			t.Fatalf("%v\n%s", &m, diff)
+		}
+	})
+	if err := InfoOf(nil).Check(); err == nil {
+		t.Error("no description is one")
+	}
+}

@@ -1,0 +1,148 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+// Chain drives one chain. It is not safe for concurrent use.
+type Chain struct {
+	d         *Driver
+	op        Operator         // gradients
+	pre       precond.P        // of op
+	source    *source          // over op
+	atMode    float64          // iterations of a solve at the mode
+	tolerance float64          // of its solves
+	early     bool             // whether its solves stop early
+	dense     *posterior.Dense // a stored K
+	joint     *joint           // the joint density
+}
+
+// NewChain returns the driver of a chain (from 1) of a prepared run.
+func (d *Driver) NewChain(ctx context.Context, prep *chains.Prepared, chain int) (*Chain, error) {
+	c := &Chain{d: d, atMode: prep.Iterations, tolerance: d.tolerance(prep)}
+	var err error
+	if d.needs.Dense {
+		c.dense = posterior.NewDense(d.Problem, d.Budget)
+	}
+	if d.needs.Joint {
+		c.joint, err = d.newJoint(ctx, prep, chain)
+	}
+	if d.needs.Gradients {
+		c.op = d.Operator(chain)
+		c.pre, err = d.atMode(ctx, prep, c.op)
+	}
+	return c, err
+}
+
+// use makes the chain's source what the settings ask for.
+func (c *Chain) use(early bool) (err error) {
+	if c.source == nil || c.early != early {
+		c.early = early
+		c.source, err = c.d.newSource(c.d.Problem, c.op, c.pre, c.tolerance, early)
+	}
+	return err
+}
+
+// maxPsi bounds the log parameters: beyond it something has diverged.
+const maxPsi = 60
+
+// Advance carries out a task. The result depends on the task alone.
+func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
+	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
+	if c.op != nil {
+		if err := c.use(t.Settings.Early); err != nil {
+			return nil, err
+		}
+		c.source.est.Reset()
+	}
+	e := &env{chain: c, k: k}
+	step, err := sampler.Of(c.d.Plan).Start(e, c.d.Spec.SamplerOptions(), c.d.Plan, &t, k)
+	if err != nil {
+		return nil, err
+	}
+	for range t.Iterations {
+		k.State.Iter++
+		if err := e.iterate(ctx, step); err != nil {
+			return nil, err
+		}
+		for _, x := range k.State.Psi {
+			if math.IsNaN(x) || math.Abs(x) > maxPsi {
+				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g: the posterior is far from normal there; use a smaller sampler.step, method: exact, or informative priors", t.Chain, k.State.Iter, k.State.Psi)
+			}
+		}
+		k.Draws = append(k.Draws, slices.Clone(k.State.Psi))
+	}
+	return k, nil
+}
+
+// env is what a sampler moves a chain to a checkpoint with.
+type env struct {
+	chain    *Chain
+	k        *chains.Checkpoint
+	observed bool // a gradient of this iteration, which told what it cost
+}
+
+// iterate does one iteration and tells of it.
+func (e *env) iterate(ctx context.Context, step sampler.Step) error {
+	c, key := e.chain, random.Key{Seed: e.chain.d.Plan.Seed, Chain: e.k.Chain, Iter: e.k.State.Iter}
+	if c.d.Trace != nil {
+		var end func()
+		ctx, end = c.d.Trace(ctx, key.Chain, key.Iter)
+		defer end()
+	}
+	e.observed = false
+	began := time.Now()
+	if c.joint != nil {
+		c.joint.begin()
+	}
+	out, err := step(ctx, key)
+	if err != nil {
+		return err
+	}
+	if out.Accepted {
+		e.k.Accepted++
+	}
+	switch {
+	case e.observed:
+	case c.joint != nil:
+		e.k.Cost.Add(c.joint.stepped(key, e.k.State.Psi, out.Acceptance, &e.k.Vitals))
+	default:
+		cost := chains.Cost{Densities: 1, Seconds: time.Since(began).Seconds()}
+		e.k.Cost.Add(cost)
+		o := c.d.observation(runlog.Step, key, len(c.d.Problem.Y), e.k.State.Psi, solve.Report{}, cost)
+		o.Acceptance = out.Acceptance
+		c.d.Observe(o)
+	}
+	return nil
+}
+
+func (e *env) Gradient(ctx context.Context, r sampler.Request) (*sampler.Gradient, error) {
+	g, cost, err := e.chain.d.gradient(ctx, e.chain.source, request{Request: r, atMode: e.chain.atMode, vitals: &e.k.Vitals})
+	if err != nil {
+		return nil, err
+	}
+	e.observed = true
+	e.k.Cost.Add(cost)
+	return &sampler.Gradient{Value: g.Value, ProbeCov: g.ProbeCov, SolverCov: g.SolverCov, Products: cost.Products}, nil
+}
+
+func (e *env) Density(ctx context.Context, psi []float64) (float64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	return e.chain.dense.LogDensity(psi), nil
+}
+
+func (e *env) Joint() sampler.Joint { return e.chain.joint }

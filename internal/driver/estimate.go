@@ -1,0 +1,199 @@
+package driver
+
+import (
+	"context"
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+// Estimate is what a run is expected to take.
+type Estimate struct {
+	Name             string  `json:"name"`
+	N                int     `json:"n"`
+	D                int     `json:"d"`
+	Cores            int     `json:"cores"`
+	InstructionSet   string  `json:"instruction_set"`
+	MemoryBytes      int64   `json:"memory_bytes"`
+	DataBytes        int64   `json:"data_bytes"`
+	VectorBytes      int64   `json:"vector_bytes"`
+	PrecondBytes     int64   `json:"preconditioner_bytes"`
+	PrecondRank      int     `json:"preconditioner_rank"`
+	DenseBytes       int64   `json:"dense_bytes"`
+	CacheBytes       int64   `json:"cache_bytes"` // of all chains
+	RightHandSides   int     `json:"right_hand_sides"`
+	PairsPerProduct  float64 `json:"pairs_per_product"`
+	PairsPerSecond   float64 `json:"pairs_per_second"` // all cores, at that number of right-hand sides
+	SecondsProduct   float64 `json:"seconds_per_product"`
+	Iterations       int     `json:"iterations_assumed"`
+	SecondsGradient  float64 `json:"seconds_per_gradient"`
+	Gradients        int     `json:"gradients"`
+	SecondsEstimated float64 `json:"seconds_estimated"`
+	// Cache is what the calibration of the cache of K measured and decided;
+	// null if it is off, or K is stored anyway.
+	Cache *cmvp.CachePlan `json:"cache"`
+}
+
+// prepareGradients is about what finding the mode takes, besides two for each
+// parameter for the curvature.
+const prepareGradients = 10
+
+// Memory is what a run takes, in bytes, if one machine with the given cores drives
+// all of its chains.
+type Memory struct {
+	Data, Vectors, Preconditioner, Dense int64
+	Rank                                 int // of the preconditioner, at most
+}
+
+// NewMemory returns the memory of a run on n rows of d inputs: a function of the
+// specification and of sizes alone, so that it can be told before there are data.
+func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
+	n, d := int64(rows), int64(inputs)
+	needs, chainCount := s.Needs(), int64(s.Sampler.Chains)
+	m := Memory{Data: 8 * n * (d + 1)}
+	if needs.Dense {
+		m.Dense = min(chainCount, int64(cores)) * 8 * n * n * 2 // K and its factor
+		return m
+	}
+	// Each chain: its scaled inputs; x, b, v, r, z, p, q, padded copies and
+	// the parts of a product for every right-hand side.
+	const vectors = 12
+	m.Vectors = chainCount * 8 * n * (d + vectors*int64(rightHandSides(s)))
+	if pc := s.Solver.Preconditioner; pc.Kind != "none" {
+		m.Rank = pc.Rank.Or(precond.MaxRank(rows))
+		r := int64(m.Rank)
+		m.Preconditioner = 8 * (2*n*r + 4*r*r) // while it is built
+		if pc.Kind == "auto" && !pc.Rank.Set { // with what it is compared with
+			m.Preconditioner += 8 * 2 * n * r
+		}
+		if needs.Joint { // two for each chain, and one that is built
+			m.Preconditioner += chainCount * 2 * 8 * (n*r + 3*r*r)
+		}
+	}
+	if needs.Joint { // Lanczos keeps its basis
+		m.Vectors += chainCount * 8 * n * AssumedIterations
+	}
+	sub := int64(min(rows, s.Sampler.Subset.Or(needs.Subset)))
+	m.Dense = 4 * 8 * sub * sub
+	return m
+}
+
+// rightHandSides returns how many systems are solved side by side.
+func rightHandSides(s *job.Spec) int {
+	switch needs := s.Needs(); {
+	case needs.Dense:
+		return 0
+	case needs.Gradients:
+		return 1 + s.Sampler.Probes.Or(AssumedProbes)
+	}
+	return 1
+}
+
+// NewEstimate returns the estimate of a run, from a calibration of products that
+// takes about a second.
+func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) (*Estimate, error) {
+	isa, err := cmvp.ISA()
+	if err != nil {
+		return nil, err
+	}
+	plan := s.Plan(p.Model.Names(), len(p.Y))
+	e := &Estimate{Name: s.Name, N: len(p.Y), D: p.Inputs.Dim(), Cores: budget.Cores(), InstructionSet: isa, RightHandSides: rightHandSides(s)}
+	m := NewMemory(s, e.N, e.D, e.Cores)
+	e.DataBytes, e.VectorBytes, e.PrecondBytes, e.DenseBytes, e.PrecondRank = m.Data, m.Vectors, m.Preconditioner, m.Dense, m.Rank
+	if e.Cache, err = PlanCache(ctx, s, p, budget); err != nil {
+		return nil, err
+	}
+	if e.Cache != nil && e.Cache.Use {
+		e.CacheBytes = e.Cache.Bytes * int64(CacheOperators(s))
+	}
+	e.MemoryBytes = e.DataBytes + e.VectorBytes + e.PrecondBytes + e.DenseBytes + e.CacheBytes
+	e.PairsPerProduct = float64(e.N) * float64(e.N)
+	if s.Needs().Dense {
+		e.measureDensity(p, budget)
+	} else if err := e.measureGradient(ctx, s, p, budget); err != nil {
+		return nil, err
+	}
+	for _, w := range plan.Windows {
+		e.Gradients += w
+	}
+	e.Gradients = plan.Chains * (e.Gradients + plan.Draws)
+	if s.Needs().Search == sampler.ByGradients {
+		e.Gradients += prepareGradients + 2*plan.Params()
+	}
+	e.SecondsEstimated = float64(e.Gradients) * e.SecondsGradient
+	return e, nil
+}
+
+func (e *Estimate) measureDensity(p *posterior.Problem, budget *parallel.Budget) {
+	d := posterior.NewDense(p, budget)
+	began := time.Now()
+	d.LogDensity(make([]float64, p.Model.NumParams()))
+	e.SecondsGradient = time.Since(began).Seconds()
+}
+
+func (e *Estimate) measureGradient(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) error {
+	if err := e.calibrate(ctx, p, budget); err != nil {
+		return err
+	}
+	e.Iterations = AssumedIterations
+	saving := 0.0
+	if e.Cache != nil && e.Cache.Use {
+		saving = e.Cache.Saving
+	}
+	e.SecondsGradient = e.SecondsProduct * (float64(e.Iterations)*(1-saving) + 2)
+	if s.Needs().Joint { // x by Lanczos, then a solve
+		e.SecondsGradient *= 2
+	}
+	return nil
+}
+
+// calibrate measures products for about a second, on all cores, on as many of
+// the rows as that takes.
+func (e *Estimate) calibrate(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) error {
+	op := cmvp.New(p.Inputs, p.Covariance, budget)
+	op.Set(p.At(make([]float64, p.NumParams())))
+	v, dst := solve.Columns(e.N, e.RightHandSides), solve.Columns(e.N, e.RightHandSides)
+	for _, c := range v {
+		for i := range c {
+			c[i] = 1
+		}
+	}
+	// A few rows first, to know how many a second takes.
+	rows := min(e.N, cmvp.TileRows)
+	var seconds, pairs float64
+	for seconds < 0.5 {
+		began := time.Now()
+		part := make([][]float64, len(dst))
+		for c := range part {
+			part[c] = dst[c][:rows]
+		}
+		if err := op.MulRows(ctx, part, v, 0, rows, cmvp.Double); err != nil {
+			return err
+		}
+		seconds = time.Since(began).Seconds()
+		pairs = float64(rows) * float64(e.N)
+		if rows == e.N {
+			// The whole product: repeat it for the rest of the second.
+			times := 1
+			for ; seconds < 1; times++ {
+				if err := op.Mul(ctx, dst, v); err != nil {
+					return err
+				}
+				seconds = time.Since(began).Seconds()
+			}
+			pairs *= float64(times)
+			break
+		}
+		grow := min(64, max(2, 0.8/seconds))
+		rows = min(e.N, int(float64(rows)*grow)/cmvp.TileRows*cmvp.TileRows)
+	}
+	e.PairsPerSecond = pairs / seconds
+	e.SecondsProduct = e.PairsPerProduct / e.PairsPerSecond
+	return nil
+}

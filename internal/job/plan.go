@@ -1,0 +1,50 @@
+package job
+
+import (
+	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
+)
+
+// Plan returns the schedule of a run on the given number of rows, for a model with
+// the named parameters.
+func (s *Spec) Plan(names []string, rows int) chains.Plan {
+	m, err := sampler.ByName(s.Sampler.Method)
+	if err != nil {
+		panic(err) // the specification was checked
+	}
+	o, needs := s.SamplerOptions(), s.Needs()
+	p := chains.Plan{
+		Method: s.Sampler.Method, Names: names, Chains: s.Sampler.Chains, Checkpoint: s.Sampler.Checkpoint,
+		Windows: m.Windows(o), Draws: s.Sampler.Draws, MaxDraws: s.Stop.MaxDraws, RHat: s.Stop.RHat, ESS: s.Stop.ESS,
+		MaxTime: time.Duration(s.Stop.MaxTime), Seed: s.Seed,
+		Step: s.Sampler.Step.Or(needs.Step), Probes: s.Sampler.Probes.Or(0), MaxProbes: sampler.MaxProbes, Solver: s.Solver.Method,
+		Provisional: needs.Search != sampler.OnSubset && rows <= sampler.ProvisionalRows,
+	}
+	if needs.Staged {
+		p.Staged, p.Lanes = true, sampler.MaxLanes
+	}
+	if s.Sampler.Certify {
+		c := s.Certificate().Plan(names, rows)
+		c.Provisional = false
+		p.Certificate = &c
+	}
+	return p
+}
+
+// Kept draws of each chain of a certificate, and the iterations before them.
+const (
+	certifyDraws  = 250
+	certifyWarmup = 20
+)
+
+// Certificate returns the specification of the short exact run that certifies a
+// run of s.
+func (s *Spec) Certificate() *Spec {
+	c := *s
+	c.Sampler.Method, c.Sampler.Certify = sampler.Certifier, false
+	c.Sampler.Draws, c.Sampler.Warmup, c.Sampler.Step = certifyDraws, Fixed(certifyWarmup), Auto[float64]{}
+	c.Stop.MaxDraws = certifyDraws
+	return &c
+}

@@ -1,0 +1,220 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ulisse-gp/ulisse/internal/param"
+)
+
+// Covariance is a covariance function with its parameters left open: a sum of
+// terms. A bracket is written out, (a+b)·c as a·c + b·c: a leaf that occurs in
+// several terms is one leaf, and is evaluated once.
+//
+// Parameters are told apart by their names: two of the same name are one. They
+// have an order, that of their first occurrence, in which θ lists their values.
+//
+// A Covariance is immutable.
+type Covariance struct {
+	dim    int
+	terms  []TermAt
+	leaves []Leaf
+	at     [][]int // of each leaf's parameters, in params
+	params param.List
+}
+
+// Term is a term of a sum: a variance times a product of leaves.
+type Term struct {
+	Variance param.Param
+	Leaves   []Leaf
+}
+
+// Leaf is a factor of a term: a correlation function, one at equal points, with
+// parameters of its own. *Stationary is one.
+type Leaf interface {
+	// Params returns the parameters, in an order of the leaf's own.
+	Params() []param.Param
+	// String returns the leaf in the canonical text.
+	String() string
+
+	check(dim int) error
+	// at returns the leaf at the values of its parameters.
+	at(theta []float64) leafAt
+}
+
+// leafAt is a leaf at given parameters.
+type leafAt interface {
+	// value returns g(x,y).
+	value(x, y []float64) float64
+	// addGradient adds w·∂g/∂ψ_i at (x,y) to g[at[i]], for each of the leaf's
+	// parameters.
+	addGradient(g []float64, at []int, w float64, x, y []float64)
+}
+
+// TermAt is a term by the places of what it is made of.
+type TermAt struct {
+	Variance int   // among the parameters
+	Leaves   []int // among the leaves
+}
+
+// New returns the sum of the terms, over points of dimension dim. It is an error
+// if a term has no leaf, a leaf no inputs, a parameter no name, or two different
+// roles.
+func New(dim int, terms ...Term) (*Covariance, error) {
+	if len(terms) == 0 {
+		return nil, errors.New("a covariance needs a term")
+	}
+	c := &Covariance{dim: dim}
+	names := map[string]int{} // of parameters: their places
+	seen := map[string]int{}  // leaves by their text
+	for _, t := range terms {
+		if len(t.Leaves) == 0 {
+			return nil, fmt.Errorf("the term of %s has no leaf", t.Variance.Name())
+		}
+		if t.Variance.Role != param.Variance {
+			return nil, fmt.Errorf("the variance %s of a term has another role", t.Variance.Name())
+		}
+		v, err := c.add(names, t.Variance)
+		if err != nil {
+			return nil, err
+		}
+		at := TermAt{Variance: v}
+		for _, l := range t.Leaves {
+			if err := l.check(dim); err != nil {
+				return nil, err
+			}
+			places, err := c.addAll(names, l.Params())
+			if err != nil {
+				return nil, err
+			}
+			i, ok := seen[l.String()]
+			if !ok {
+				i = len(c.leaves)
+				seen[l.String()] = i
+				c.leaves, c.at = append(c.leaves, l), append(c.at, places)
+			}
+			at.Leaves = append(at.Leaves, i)
+		}
+		c.terms = append(c.terms, at)
+	}
+	return c, nil
+}
+
+// add returns the place of a parameter.
+func (c *Covariance) add(names map[string]int, p param.Param) (int, error) {
+	if p.Symbol == "" {
+		return 0, errors.New("a parameter of the covariance has no name")
+	}
+	i, ok := names[p.Name()]
+	if !ok {
+		i = len(c.params)
+		names[p.Name()] = i
+		c.params = append(c.params, p)
+		return i, nil
+	}
+	q := &c.params[i]
+	if q.Role != p.Role {
+		return 0, fmt.Errorf("the parameter %s has two roles", p.Name())
+	}
+	q.Inputs = union(q.Inputs, p.Inputs)
+	return i, nil
+}
+
+// union returns the elements of both in increasing order.
+func union(a, b []int) []int {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func (c *Covariance) addAll(names map[string]int, ps []param.Param) ([]int, error) {
+	at := make([]int, len(ps))
+	for i, p := range ps {
+		var err error
+		if at[i], err = c.add(names, p); err != nil {
+			return nil, err
+		}
+	}
+	return at, nil
+}
+
+// Single returns the covariance of one family over all dim inputs, with the
+// parameters sigma and tau, or, with a length-scale for each input (ard),
+// tau[1] to tau[dim].
+func Single(f Family, dim int, ard bool) *Covariance {
+	leaf := &Stationary{Family: f}
+	for k := range dim {
+		leaf.Inputs = append(leaf.Inputs, k)
+	}
+	tau := param.Param{Symbol: "tau", Role: param.Rate}
+	if !ard {
+		leaf.Rates = []param.Param{tau}
+	} else {
+		for k := range dim {
+			tau.Index = fmt.Sprint(k + 1)
+			leaf.Rates = append(leaf.Rates, tau)
+		}
+	}
+	c, err := New(dim, Term{Variance: param.Param{Symbol: "sigma", Role: param.Variance}, Leaves: []Leaf{leaf}})
+	if err != nil {
+		panic("kernel: " + err.Error())
+	}
+	return c
+}
+
+// Dim returns the dimension of the points.
+func (c *Covariance) Dim() int { return c.dim }
+
+// Params returns the parameters in the order of θ, to read.
+func (c *Covariance) Params() param.List { return c.params }
+
+// Leaves returns the leaves, each once, to read.
+func (c *Covariance) Leaves() []Leaf { return c.leaves }
+
+// LeafParams returns the places in θ of a leaf's parameters, to read.
+func (c *Covariance) LeafParams(leaf int) []int { return c.at[leaf] }
+
+// Terms returns the terms, to read.
+func (c *Covariance) Terms() []TermAt { return c.terms }
+
+// String returns the canonical text, which Parse reads:
+//
+//	sigma*rbf(1-3:tau)
+//	a*rbf(1:u)*matern32(2:v[2],3:v[3])+b*rbf(1:w)
+//
+// A term is the name of its variance and its leaves; a leaf lists its inputs,
+// from 1, with their rates. Two covariances of the same text have the same values
+// at the same θ.
+func (c *Covariance) String() string {
+	var terms []string
+	for _, t := range c.terms {
+		factors := []string{quoted(c.params[t.Variance].Name())}
+		for _, l := range t.Leaves {
+			factors = append(factors, c.leaves[l].String())
+		}
+		terms = append(terms, strings.Join(factors, "*"))
+	}
+	return strings.Join(terms, "+")
+}
+
+// At returns the covariance at the given parameters. It panics if there are more
+// or fewer than it has.
+func (c *Covariance) At(theta []float64) *Function {
+	if len(theta) != len(c.params) {
+		panic(fmt.Sprintf("kernel: %d parameters, want %d", len(theta), len(c.params)))
+	}
+	f := &Function{cov: c, theta: slices.Clone(theta)}
+	for l, leaf := range c.leaves {
+		own := make([]float64, len(c.at[l]))
+		for i, p := range c.at[l] {
+			own[i] = theta[p]
+		}
+		f.leaves = append(f.leaves, leaf.at(own))
+	}
+	for _, t := range c.terms {
+		f.scale += theta[t.Variance]
+	}
+	return f
+}

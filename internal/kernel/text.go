@@ -1,0 +1,170 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/ulisse-gp/ulisse/internal/param"
+)
+
+var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*(\[[A-Za-z0-9_.]+\])?$`)
+
+// quoted returns a parameter's name in the canonical text.
+func quoted(name string) string {
+	if plainName.MatchString(name) {
+		return name
+	}
+	return strconv.Quote(name)
+}
+
+// Parse reads the canonical text of a covariance (Covariance.String) over points
+// of dimension dim. What a text does not say, such as the terms' names, is left
+// empty.
+func Parse(text string, dim int) (*Covariance, error) {
+	p := &parser{text, dim}
+	var terms []Term
+	for {
+		t, err := p.term()
+		if err != nil {
+			return nil, fmt.Errorf("covariance %.100q, at character %d: %w", text, len(text)-len(p.rest)+1, err)
+		}
+		terms = append(terms, t)
+		if p.rest == "" {
+			break
+		}
+		if !p.take("+") {
+			return nil, fmt.Errorf("covariance %.100q, at character %d: want + or the end", text, len(text)-len(p.rest)+1)
+		}
+	}
+	c, err := New(dim, terms...)
+	if err != nil {
+		return nil, fmt.Errorf("covariance %.100q: %w", text, err)
+	}
+	return c, nil
+}
+
+// parser reads a text from the left.
+type parser struct {
+	rest string
+	dim  int
+}
+
+// take removes s from the front, if it is there.
+func (p *parser) take(s string) bool {
+	rest, ok := strings.CutPrefix(p.rest, s)
+	p.rest = rest
+	return ok
+}
+
+func (p *parser) term() (t Term, err error) {
+	if t.Variance, err = p.param(param.Variance); err != nil {
+		return t, err
+	}
+	for p.take("*") {
+		l, err := p.leaf()
+		if err != nil {
+			return t, err
+		}
+		t.Leaves = append(t.Leaves, l)
+	}
+	return t, nil
+}
+
+// param reads a parameter's name.
+func (p *parser) param(role param.Role) (param.Param, error) {
+	name := p.rest
+	if i := strings.IndexAny(p.rest, "+*(),:-\""); i >= 0 {
+		name = p.rest[:i]
+	}
+	switch {
+	case strings.HasPrefix(p.rest, `"`):
+		text, err := strconv.QuotedPrefix(p.rest)
+		if err != nil {
+			return param.Param{}, errors.New("a name has no closing quote")
+		}
+		p.take(text)
+		name, _ = strconv.Unquote(text)
+	case plainName.MatchString(name):
+		p.take(name)
+	default:
+		return param.Param{}, errors.New("want the name of a parameter")
+	}
+	symbol, index, ok := strings.Cut(name, "[")
+	if index, closed := strings.CutSuffix(index, "]"); ok && closed && index != "" && symbol != "" {
+		return param.Param{Symbol: symbol, Index: index, Role: role}, nil
+	}
+	return param.Param{Symbol: name, Role: role}, nil
+}
+
+// leaf reads a leaf such as rbf(1-3:tau).
+func (p *parser) leaf() (Leaf, error) {
+	name, _, ok := strings.Cut(p.rest, "(")
+	if !ok {
+		return nil, errors.New("want a leaf such as rbf(1:tau)")
+	}
+	f, err := ParseFamily(name)
+	if err != nil {
+		return nil, err
+	}
+	p.take(name + "(")
+	s := &Stationary{Family: f}
+	for {
+		if err := p.features(s); err != nil {
+			return nil, err
+		}
+		if p.take(")") {
+			break
+		}
+		if !p.take(",") {
+			return nil, errors.New("want , or )")
+		}
+	}
+	if s.sameRates() {
+		s.Rates = s.Rates[:1]
+	}
+	return s, nil
+}
+
+// features reads inputs and their rate, such as 1-3:tau.
+func (p *parser) features(s *Stationary) error {
+	lo, err := p.input()
+	if err != nil {
+		return err
+	}
+	hi := lo
+	if p.take("-") {
+		if hi, err = p.input(); err != nil {
+			return err
+		}
+	}
+	if !p.take(":") {
+		return errors.New("want : and the name of a rate")
+	}
+	rate, err := p.param(param.Rate)
+	if err != nil {
+		return err
+	}
+	if hi < lo {
+		return fmt.Errorf("inputs %d to %d", lo, hi)
+	}
+	for k := lo; k <= hi; k++ {
+		s.Inputs, s.Rates = append(s.Inputs, k-1), append(s.Rates, rate)
+	}
+	return nil
+}
+
+func (p *parser) input() (int, error) {
+	i := 0
+	for i < len(p.rest) && p.rest[i] >= '0' && p.rest[i] <= '9' {
+		i++
+	}
+	n, err := strconv.Atoi(p.rest[:i])
+	if err != nil || n < 1 || n > p.dim {
+		return 0, fmt.Errorf("want the number of an input, 1 to %d", p.dim)
+	}
+	p.rest = p.rest[i:]
+	return n, nil
+}

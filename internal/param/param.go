@@ -1,0 +1,135 @@
+// Package param describes the parameters of a model: their names in every
+// output, what each of them is (its role), the scale on which it is sampled, and
+// its prior. Nobody needs to know at which place of a vector a parameter stands:
+// it is found by its role or by its name.
+//
+// θ are the parameters on the natural scale, ψ on the sampled one.
+package param
+
+import (
+	"fmt"
+	"math"
+)
+
+// Role is what a parameter is.
+type Role int
+
+// The roles.
+const (
+	Variance Role = iota // marginal variance of a term of the covariance, σ
+	Rate                 // inverse squared length-scale 1/(2ℓ²), τ
+	Noise                // variance of the noise, λ
+)
+
+// Param is a parameter.
+type Param struct {
+	// Term names the term of the covariance that the parameter belongs to, Symbol
+	// says which of the term's it is, and Index which of several of that symbol.
+	// Term and Index may be empty: sigma, tau[3], trend.tau[3].
+	Term, Symbol, Index string
+
+	Role      Role
+	Inputs    []int // whose differences it scales, from 0; nil for none
+	Transform Transform
+	Prior     Prior
+}
+
+// Name returns the parameter's name in every output, which tells it from the
+// others of a model.
+func (p Param) Name() string { return p.As(p.Symbol, p.Index) }
+
+// As returns the name of what is derived from the parameter, such as the
+// length-scale of a rate.
+func (p Param) As(symbol, index string) string {
+	if p.Term != "" {
+		symbol = p.Term + "." + symbol
+	}
+	if index != "" {
+		symbol += "[" + index + "]"
+	}
+	return symbol
+}
+
+// Transform is the map between a parameter's natural scale and the one on which
+// it is sampled.
+type Transform int
+
+// Log is for parameters that are positive: ψ = log θ.
+const Log Transform = iota
+
+// Natural returns θ.
+func (t Transform) Natural(psi float64) float64 {
+	if t == Log {
+		return math.Exp(psi)
+	}
+	panic(fmt.Sprintf("param: transform %d", int(t)))
+}
+
+// Sampled returns ψ.
+func (t Transform) Sampled(theta float64) float64 {
+	if t == Log {
+		return math.Log(theta)
+	}
+	panic(fmt.Sprintf("param: transform %d", int(t)))
+}
+
+// List are the parameters of a model, in the order of its vectors.
+type List []Param
+
+// Names returns the names.
+func (l List) Names() []string {
+	names := make([]string, len(l))
+	for i, p := range l {
+		names[i] = p.Name()
+	}
+	return names
+}
+
+// Natural returns θ. It panics if ψ has another length than the list.
+func (l List) Natural(psi []float64) []float64 {
+	return l.each(psi, Param.natural)
+}
+
+// Sampled returns ψ. It panics if θ has another length than the list.
+func (l List) Sampled(theta []float64) []float64 {
+	return l.each(theta, Param.sampled)
+}
+
+func (p Param) natural(psi float64) float64   { return p.Transform.Natural(psi) }
+func (p Param) sampled(theta float64) float64 { return p.Transform.Sampled(theta) }
+
+func (l List) each(x []float64, f func(p Param, x float64) float64) []float64 {
+	if len(x) != len(l) {
+		panic(fmt.Sprintf("param: %d parameters, want %d", len(x), len(l)))
+	}
+	out := make([]float64, len(x))
+	for i, p := range l {
+		out[i] = f(p, x[i])
+	}
+	return out
+}
+
+// Usable reports whether ψ has the length of the list, and θ is finite and
+// neither overflows nor underflows.
+func (l List) Usable(psi []float64) bool {
+	if len(psi) != len(l) {
+		return false
+	}
+	for i, theta := range l.Natural(psi) {
+		if math.IsNaN(theta) || math.IsInf(theta, 0) || theta == 0 && l[i].Transform == Log {
+			return false
+		}
+	}
+	return true
+}
+
+// LogPrior returns the log prior density of ψ and its gradient.
+func (l List) LogPrior(psi []float64) (value float64, grad []float64) {
+	grad = make([]float64, len(psi))
+	for i, x := range psi {
+		v, g := l[i].Prior.LogDensity(x)
+		value += v
+		grad[i] = g
+	}
+	return value, grad
+}

@@ -1,0 +1,115 @@
+package param
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Prior is the prior of a parameter θ > 0 that is sampled as ψ = log θ.
+type Prior struct {
+	dist string
+	a, b float64
+	role Role
+}
+
+// priorForms lists the distributions with the names of their arguments.
+var priorForms = []struct{ dist, args string }{
+	{"gamma", "shape,rate"},
+	{"invgamma", "shape,scale"},
+	{"lognormal", "mu,sd"},
+	{"halfnormal", "sd"},
+	{"pc", "u,alpha"},
+}
+
+// ParsePrior reads a prior such as "gamma(1,1)" for a parameter of the given
+// role:
+//
+//	gamma(shape,rate)    on θ
+//	invgamma(shape,scale) on θ
+//	lognormal(mu,sd)     normal on log θ
+//	halfnormal(sd)       on θ
+//	pc(u,alpha)          penalised complexity: on a variance, exponential on
+//	                     √θ with P(√θ > u) = alpha (Simpson et al. 2017); on a
+//	                     τ, through ℓ = 1/√(2τ), P(ℓ < u) = alpha (Fuglstad et
+//	                     al. 2019, with d = 1)
+func ParsePrior(text string, role Role) (Prior, error) {
+	bad := func(format string, args ...any) (Prior, error) {
+		return Prior{}, fmt.Errorf("prior %q: %s", text, fmt.Sprintf(format, args...))
+	}
+	name, rest, ok := strings.Cut(strings.ReplaceAll(text, " ", ""), "(")
+	if !ok || !strings.HasSuffix(rest, ")") {
+		return bad("want a form such as gamma(1,1)")
+	}
+	for _, form := range priorForms {
+		if form.dist != name {
+			continue
+		}
+		want := strings.Split(form.args, ",")
+		args := strings.Split(strings.TrimSuffix(rest, ")"), ",")
+		if len(args) != len(want) {
+			return bad("want %s(%s)", form.dist, form.args)
+		}
+		p := Prior{dist: name, role: role}
+		for i, dst := range []*float64{&p.a, &p.b}[:len(args)] {
+			x, err := strconv.ParseFloat(args[i], 64)
+			if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+				return bad("%s is %q, not a finite number", want[i], args[i])
+			}
+			if x <= 0 && want[i] != "mu" {
+				return bad("%s is %s, but must be positive", want[i], args[i])
+			}
+			if want[i] == "alpha" && x >= 1 {
+				return bad("alpha is %s, but must be a probability below 1", args[i])
+			}
+			*dst = x
+		}
+		return p, nil
+	}
+	var names []string
+	for _, form := range priorForms {
+		names = append(names, fmt.Sprintf("%s(%s)", form.dist, form.args))
+	}
+	return bad("unknown distribution: use one of %s", strings.Join(names, ", "))
+}
+
+// String returns the prior as ParsePrior reads it.
+func (p Prior) String() string {
+	a := strconv.FormatFloat(p.a, 'g', -1, 64)
+	if p.dist == "halfnormal" {
+		return fmt.Sprintf("halfnormal(%s)", a)
+	}
+	return fmt.Sprintf("%s(%s,%s)", p.dist, a, strconv.FormatFloat(p.b, 'g', -1, 64))
+}
+
+// LogDensity returns the log density of ψ = log θ, Jacobian included, and its
+// derivative.
+func (p Prior) LogDensity(psi float64) (value, grad float64) {
+	theta := math.Exp(psi)
+	switch p.dist {
+	case "gamma":
+		lg, _ := math.Lgamma(p.a)
+		return p.a*math.Log(p.b) - lg + p.a*psi - p.b*theta, p.a - p.b*theta
+	case "invgamma":
+		lg, _ := math.Lgamma(p.a)
+		return p.a*math.Log(p.b) - lg - p.a*psi - p.b/theta, -p.a + p.b/theta
+	case "lognormal":
+		z := (psi - p.a) / p.b
+		return -0.5*z*z - math.Log(p.b*math.Sqrt(2*math.Pi)), -z / p.b
+	case "halfnormal":
+		z := theta / p.a
+		return math.Log(2/(p.a*math.Sqrt(2*math.Pi))) - 0.5*z*z + psi, 1 - z*z
+	case "pc":
+		if p.role == Rate {
+			logEll := -0.5 * (math.Ln2 + psi)
+			r := -math.Log(p.b) * math.Sqrt(p.a)
+			e := r * math.Exp(-0.5*logEll)
+			return math.Log(r/4) - 0.5*logEll - e, 0.25 - 0.25*e
+		}
+		r := -math.Log(p.b) / p.a
+		s := r * math.Exp(0.5*psi)
+		return math.Log(r/2) + 0.5*psi - s, 0.5 - 0.5*s
+	}
+	panic("param: the zero Prior has no density")
+}

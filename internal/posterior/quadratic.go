@@ -1,0 +1,168 @@
+package posterior
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+// Quadratic computes yᵀK⁻¹y to a bound, for little more than a product with K where it
+// has been computed at some points nearby: the solutions there are a basis in which the
+// solution here is sought by least squares,
+//
+//	min_c ‖y − K·V·c‖,  x = V·c,  r = y − K·x,
+//
+// and 2yᵀx − xᵀKx differs from yᵀK⁻¹y by rᵀK⁻¹r, which lies between 0 and ‖r‖²/λ, λ
+// the least noise. Only where that is too much are iterations needed. (Least squares, not
+// Galerkin's projection, which leaves the residual's norm free.) A Quadratic is not safe
+// for concurrent use.
+type Quadratic struct {
+	problem *Problem
+	y       []float64 // the targets
+	op      Operator
+	solver  *solve.Solver // of the same operator
+	single  func(ctx context.Context, dst, v [][]float64) error
+
+	points    [][]float64 // where the basis was solved at
+	basis, kv [][]float64
+	x, kx     []float64
+	report    solve.Report
+}
+
+// NewQuadratic returns the quadratic form of a problem. The operator's products in single
+// precision, if it has them, serve to find the solution; what is returned is computed in
+// double precision.
+func NewQuadratic(p *Problem, op Operator, solver *solve.Solver) *Quadratic {
+	n := len(p.Y)
+	q := &Quadratic{problem: p, y: p.Targets(), op: op, solver: solver, single: op.Mul, x: make([]float64, n), kx: make([]float64, n)}
+	if s, ok := op.(solve.SingleOperator); ok {
+		q.single = s.MulSingle
+	}
+	return q
+}
+
+// basisTolerance is the relative residual of the basis.
+const basisTolerance = 1e-6
+
+// At returns the form at ψ, and the bound on what it is too small by: at most tolerance,
+// unless the solver gives up before. points are those that the basis is solved at; a call
+// with the same ones as before reuses it. The only error is that of ctx.
+func (q *Quadratic) At(ctx context.Context, psi []float64, points [][]float64, tolerance float64) (value, bound float64, err error) {
+	if err := q.solveAt(ctx, points); err != nil {
+		return 0, 0, err
+	}
+	theta, noise := q.problem.At(psi)
+	q.op.Set(theta, noise)
+	least := slices.Min(noise)
+	clear(q.x)
+	if len(q.basis) > 0 {
+		q.report.Products++
+		q.report.Singles++
+		if err := q.single(ctx, q.kv, q.basis); err != nil {
+			return 0, 0, err
+		}
+		for c, v := range leastSquares(q.kv, q.y) {
+			floats.AddScaled(q.x, v, q.basis[c])
+		}
+	}
+	y := q.y
+	target := math.Sqrt(tolerance * least)
+	for try := 0; ; try++ {
+		q.report.Products++
+		if err := q.op.Mul(ctx, [][]float64{q.kx}, [][]float64{q.x}); err != nil {
+			return 0, 0, err
+		}
+		value, bound = 0, 0
+		for i, kx := range q.kx {
+			value += q.x[i] * (2*y[i] - kx)
+			bound += (y[i] - kx) * (y[i] - kx)
+		}
+		if bound /= least; bound <= tolerance || try == 1 {
+			return value, bound, nil
+		}
+		q.solver.SetTargets([]float64{target})
+		rep, err := q.solver.Solve(ctx, [][]float64{q.x}, [][]float64{y})
+		q.solver.SetTargets(nil)
+		q.report.Add(rep)
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+}
+
+// solveAt solves for the basis, unless it is there.
+func (q *Quadratic) solveAt(ctx context.Context, points [][]float64) error {
+	if slices.EqualFunc(points, q.points, slices.Equal) {
+		return nil
+	}
+	q.basis, q.kv, q.points = nil, nil, nil
+	for _, psi := range points {
+		q.op.Set(q.problem.At(psi))
+		x := make([]float64, len(q.y))
+		if len(q.basis) > 0 {
+			copy(x, q.basis[len(q.basis)-1]) // a start, of no bearing on where it ends but within the tolerance
+		}
+		q.solver.SetTargets([]float64{basisTolerance * floats.Norm(q.y, 2)})
+		rep, err := q.solver.Solve(ctx, [][]float64{x}, [][]float64{q.y})
+		q.solver.SetTargets(nil)
+		q.report.Add(rep)
+		if err != nil {
+			return err
+		}
+		q.basis, q.kv = append(q.basis, x), append(q.kv, make([]float64, len(x)))
+	}
+	q.points = points
+	return nil
+}
+
+// Report returns what was solved since the last call.
+func (q *Quadratic) Report() solve.Report {
+	rep := q.report
+	q.report = solve.Report{}
+	return rep
+}
+
+// leastSquares returns the c that minimises ‖y − A·c‖, A given by its columns, by the
+// normal equations with a ridge at the limit of single precision.
+func leastSquares(a [][]float64, y []float64) []float64 {
+	k := len(a)
+	gram, rhs := mat.NewSymDense(k, nil), mat.NewVecDense(k, nil)
+	norm := make([]float64, k)
+	for i := range a {
+		norm[i] = floats.Norm(a[i], 2)
+		if norm[i] == 0 {
+			norm[i] = 1
+		}
+	}
+	for i := range a {
+		rhs.SetVec(i, floats.Dot(a[i], y)/norm[i])
+		for j := range i + 1 {
+			gram.SetSym(i, j, floats.Dot(a[i], a[j])/(norm[i]*norm[j]))
+		}
+	}
+	var chol mat.Cholesky
+	for ridge := 1e-12; ; ridge *= 100 {
+		for i := range k {
+			gram.SetSym(i, i, 1+ridge)
+		}
+		if chol.Factorize(gram) {
+			break
+		}
+		if ridge > 1 {
+			panic(fmt.Sprintf("posterior: a Gram matrix of %d columns that is not finite", k))
+		}
+	}
+	var c mat.VecDense
+	_ = chol.SolveVecTo(&c, rhs) // only warns of ill-conditioning
+	out := c.RawVector().Data
+	for i := range out {
+		out[i] /= norm[i]
+	}
+	return out
+}

@@ -1,0 +1,305 @@
+package sampler
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/maxima"
+	"github.com/ulisse-gp/ulisse/internal/mixture"
+	"github.com/ulisse-gp/ulisse/internal/param"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/surrogate"
+)
+
+// The kinds of stages.
+const (
+	climbStage     = "climb"
+	curvatureStage = "curvature"
+	learnStage     = "learn"
+	pilotStage     = "pilot"
+	proposeStage   = "propose"
+	checkStage     = "check"
+)
+
+// Constants of the search for maxima.
+const (
+	maxStarts = 200
+	// relevant is how far below the largest the logarithm of a maximum's mass may be, by
+	// Laplace's approximation, for it to be looked at further.
+	relevant = 10
+)
+
+var climbOptions = maxima.Options{Tolerance: 0.05, Evaluations: 80}
+
+// conductor decides what a run does next, from what its stages came to.
+type conductor struct {
+	env   Evaluator
+	opt   *Auto
+	plan  *chains.Plan
+	in    *chains.Conducting
+	model Model
+	costs costs
+
+	reduce, scale *surrogate.Reduction // of log|K|, and of log yᵀK⁻¹y
+
+	climbs []*maxima.Climb
+	learnt []record // all evaluations with a density, in the order of stages
+	peaks  []*peak
+	checks []record
+	count  map[string]int // stages of each kind
+	last   *chains.Staging
+}
+
+// peak is a maximum with what is known of the density around it.
+type peak struct {
+	*maxima.Maximum
+	cov *mat.SymDense
+}
+
+func newConductor(env Evaluator, opt *Auto, p *chains.Plan, in *chains.Conducting) *conductor {
+	k := &conductor{env: env, opt: opt, plan: p, in: in, model: env.Model(), count: map[string]int{}}
+	k.costs = newCosts(k.model, p.Params(), opt.Density)
+	k.reduce, k.scale = reductions(k.model)
+	return k
+}
+
+// reductions returns how log|K| and log yᵀK⁻¹y depend on fewer parameters than there are:
+// K = λ·(Σ_t (σ_t/λ) K_t + 1), if there is one λ.
+func reductions(m Model) (logDet, logQuad *surrogate.Reduction) {
+	p := len(m.Params)
+	var variances, noises []int
+	for i, q := range m.Params {
+		switch q.Role {
+		case param.Variance:
+			variances = append(variances, i)
+		case param.Noise:
+			noises = append(noises, i)
+		}
+	}
+	if len(noises) == 1 && len(variances) > 0 {
+		return surrogate.ScaleFree(p, variances, noises[0], float64(m.Rows)), surrogate.ScaleFree(p, variances, noises[0], -1)
+	}
+	identity := mat.NewDense(p, p, nil)
+	for i := range p {
+		identity.Set(i, i, 1)
+	}
+	all, err := surrogate.NewReduction(identity, make([]float64, p))
+	if err != nil {
+		panic(err) // an identity
+	}
+	return all, all
+}
+
+// stream returns streams of random numbers of a purpose for a stage.
+func (k *conductor) stream(p random.Purpose, stage int) func(index int) *rand.Rand {
+	return func(index int) *rand.Rand {
+		return random.Key{Seed: k.plan.Seed, Chain: stage, Iter: index}.Stream(p, 0)
+	}
+}
+
+// next returns the next event.
+func (k *conductor) next(ctx context.Context) (*chains.Event, error) {
+	if err := k.read(); err != nil {
+		return nil, err
+	}
+	if k.count[climbStage] == 0 {
+		return k.searching(), nil
+	}
+	if err := k.findPeaks(); err != nil {
+		return nil, err
+	}
+	if k.count[curvatureStage] == 0 {
+		return k.curving(), nil
+	}
+	return k.drawing(ctx)
+}
+
+// read takes in the stages.
+func (k *conductor) read() error {
+	p := k.plan.Params()
+	for i := range k.in.Stages {
+		s := &k.in.Stages[i]
+		k.count[s.Kind]++
+		k.last = s
+		if s.Kind == pilotStage || s.Kind == proposeStage {
+			continue
+		}
+		for item, x := range s.Results {
+			records, err := decodeRecords(x, p)
+			if err != nil {
+				return fmt.Errorf("item %d of stage %d (%s): %w", item, s.Number, s.Kind, err)
+			}
+			if s.Kind == climbStage {
+				k.climbs = append(k.climbs, replay(k.env, s.Items[item], records))
+				if s.Shared[0][0] == bySolves { // all of a climb's gradients share their probes' error
+					continue
+				}
+			}
+			for _, r := range records {
+				if r.Evidence != nil {
+					k.learnt = append(k.learnt, r)
+				}
+			}
+			if s.Kind == checkStage {
+				k.checks = append(k.checks, records...)
+			}
+		}
+	}
+	return nil
+}
+
+// searching returns the stage that searches the maxima, from broad starts, on all rows.
+func (k *conductor) searching() *chains.Event {
+	starts := maxima.Starts(k.model.Params, k.starts(), k.stream(random.Climb, 0))
+	starts = append(starts, k.in.Prepared.Psi) // where a subset's mode is
+	return k.stage(climbStage, k.how(), starts)
+}
+
+// starts returns how many climbs there are: more where there are more parameters.
+func (k *conductor) starts() int {
+	if k.opt.Starts > 0 {
+		return k.opt.Starts
+	}
+	return min(40, 4+4*max(0, k.plan.Params()-2))
+}
+
+// how returns the shared numbers of stages that evaluate.
+func (k *conductor) how() [][]float64 {
+	at := k.in.Prepared.Psi
+	if len(k.peaks) > 0 {
+		at = k.peaks[0].X
+	}
+	if k.costs.factor {
+		return [][]float64{{byFactor, 0}, at}
+	}
+	return [][]float64{{bySolves, float64(k.costs.probes)}, at}
+}
+
+// stage returns the next stage.
+func (k *conductor) stage(kind string, shared, items [][]float64) *chains.Event {
+	return &chains.Event{Stage: &chains.Stage{Number: len(k.in.Stages) + 1, Kind: kind, Sampling: kind == proposeStage, Shared: shared, Items: items}}
+}
+
+// batched joins points to items that take about a second, or less if there are few.
+func (k *conductor) batched(points [][]float64, flops float64) [][]float64 {
+	size := int(max(1, min(itemFlops/flops, float64(len(points)/spreadItems))))
+	var items [][]float64
+	for some := range slices.Chunk(points, size) {
+		items = append(items, slices.Concat(some...))
+	}
+	return items
+}
+
+// findPeaks finds the maxima that may matter, the one of the largest mass first.
+func (k *conductor) findPeaks() error {
+	all := maxima.Distinct(k.climbs, 0)
+	if len(all) == 0 {
+		return fmt.Errorf("none of %d searches came to a maximum of the posterior: use informative priors", len(k.climbs))
+	}
+	best := math.Inf(-1)
+	for _, m := range all {
+		best = max(best, m.LogMass())
+	}
+	for _, m := range all {
+		cov, ok := m.Covariance()
+		if ok && m.LogMass() > best-relevant {
+			k.peaks = append(k.peaks, &peak{m, cov})
+		}
+	}
+	slices.SortStableFunc(k.peaks, func(a, b *peak) int {
+		switch d := b.LogMass() - a.LogMass(); {
+		case d > 0:
+			return 1
+		case d < 0:
+			return -1
+		}
+		return 0
+	})
+	if len(k.peaks) == 0 {
+		return fmt.Errorf("no maximum of %d has a curvature: use informative priors", len(all))
+	}
+	return k.curve()
+}
+
+// curving returns the stage that measures the curvature at the peaks.
+func (k *conductor) curving() *chains.Event {
+	var points [][]float64
+	for _, p := range k.peaks {
+		points = append(points, maxima.Stencil(p.X, p.Info)...)
+	}
+	return k.stage(curvatureStage, k.how(), k.batched(points, k.costs.evaluation))
+}
+
+// curve replaces the climbs' own idea of the curvature by what was measured.
+func (k *conductor) curve() error {
+	for i := range k.in.Stages {
+		s := &k.in.Stages[i]
+		if s.Kind != curvatureStage {
+			continue
+		}
+		var grads [][]float64
+		for _, x := range s.Results {
+			records, err := decodeRecords(x, k.plan.Params())
+			if err != nil {
+				return err
+			}
+			for _, r := range records {
+				_, g := r.density(k.env)
+				grads = append(grads, g)
+			}
+		}
+		each := 2 * k.plan.Params()
+		for j, p := range k.peaks {
+			mine := grads[j*each : (j+1)*each]
+			if slices.ContainsFunc(mine, func(g []float64) bool { return g == nil }) {
+				continue
+			}
+			info, _ := maxima.Hessian(mine, p.Info)
+			m := *p.Maximum
+			m.Info = info
+			if cov, ok := m.Covariance(); ok {
+				p.Maximum, p.cov = &m, cov
+			}
+		}
+	}
+	return nil
+}
+
+// first returns the mixture of t distributions at the peaks, all of one weight: Laplace's
+// approximation may be off by a factor of e³.
+func (k *conductor) first() (*mixture.Mixture, error) {
+	var comps []mixture.Component
+	for _, p := range k.peaks {
+		var scale mat.SymDense
+		scale.ScaleSym((mixture.Heavy-2.0)/mixture.Heavy, p.cov)
+		comps = append(comps, mixture.Component{Weight: 1, Mean: p.X, Scale: &scale})
+	}
+	return mixture.New(comps)
+}
+
+// with returns the mixture with the peaks beside, of the given share: a peak is not left out
+// before the density itself has said that it holds nothing.
+func (k *conductor) with(m *mixture.Mixture, share float64) (*mixture.Mixture, error) {
+	first, err := k.first()
+	if err != nil {
+		return nil, err
+	}
+	var comps []mixture.Component
+	for _, part := range []struct {
+		*mixture.Mixture
+		share float64
+	}{{m, 1 - share}, {first, share}} {
+		for i := range part.Len() {
+			c := part.Component(i)
+			c.Weight *= part.share
+			comps = append(comps, c)
+		}
+	}
+	return mixture.New(comps)
+}

@@ -1,0 +1,64 @@
+package sampler
+
+// costs are what evaluations cost, in multiplications: counts decide what a run does, so
+// that it is the same on every machine.
+type costs struct {
+	factor     bool    // evaluate by a stored factor, else by solves
+	exact      bool    // compute the determinant at every proposal
+	probes     int     // of an evaluation by solves
+	evaluation float64 // an evaluation with gradients
+	target     float64 // the target at a proposal
+	wanted     int     // evaluations of a first round of learning
+}
+
+// Constants of the costs.
+const (
+	itemFlops = 4e10 // of an item of a stage: about a second of a core
+	// spreadItems is how many items a stage has at least, if it has as many points.
+	spreadItems = 32
+	// factorRows is the largest number of rows of which a factor is stored, 2 GiB and as
+	// much again for gradients.
+	factorRows = 16_000
+	// smallRows is where a factor is always the better way: it has no noise.
+	smallRows = 4000
+	// perPair is what an element of K costs to compute beside its distance, and
+	// perColumn to multiply with a column.
+	perPair, perColumn = 10, 1
+	solveIterations    = 15
+	farIterations      = 20 // of a quadratic term far from the basis
+	// learnProbes are the probes that a determinant takes to be learnt from noisy gradients.
+	learnProbes = 1500
+)
+
+func newCosts(m Model, p int, density string) costs {
+	n, d := float64(m.Rows), float64(m.Inputs)
+	q := float64(max(1, p-1)) // parameters that the determinant depends on
+	factor, gradient := n*n*n/6, n*n*n/2
+	product := func(columns float64) float64 { return n * n / 2 * (perPair + d + perColumn*columns) }
+	c := costs{probes: 4, wanted: int(8 + 6*q)}
+	solves := solveIterations * product(1+float64(c.probes))
+	byFactor := 3 * float64(c.wanted) * gradient
+	bySolves := learnProbes / float64(c.probes) * solves
+	c.factor = m.Rows <= smallRows || m.Rows <= factorRows && byFactor <= bySolves
+	// With two parameters the basis has nearly the solution, and a determinant is learnt to a
+	// thousandth; with ten it takes iterations, and is learnt to a tenth.
+	c.evaluation, c.target = solves, product(basisPoints)+product(1)
+	if q > 2 {
+		c.target += farIterations * product(1)
+	}
+	if c.factor {
+		c.evaluation = gradient
+	}
+	const proposals = 4000
+	c.exact = m.Rows <= factorRows && q > 2 && proposals*factor <= 2*(10*q*c.evaluation+proposals*c.target)
+	switch density {
+	case exactDensity:
+		c.exact = true
+	case learntDensity:
+		c.exact = false
+	}
+	if c.exact {
+		c.target = factor
+	}
+	return c
+}

@@ -1,0 +1,209 @@
+package sampler
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/accuracy"
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/metropolis"
+	"github.com/ulisse-gp/ulisse/internal/mixture"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/surrogate"
+)
+
+// Constants of learning.
+const (
+	// around is how far below the highest an evaluation's log density may be to be learnt
+	// from, for each parameter: farther out the functions are of another shape.
+	around      = 12
+	maxRounds   = 8   // of learning
+	growth      = 1.5 // from round to round
+	widen       = 1.3 // points of learning are spread so much wider than the posterior
+	firstSample = 400 // proposals to the surrogate in the first round of fitting to it
+	sampleRound = 4
+	components  = 6
+	priorShare  = 0.02 // of proposals from the prior, which bound the weights
+)
+
+// belief is what is believed of the density: log|K| and log yᵀK⁻¹y as functions of ψ.
+type belief struct {
+	logDet, logQuad surrogate.Model
+	guard           *surrogate.Guard
+	highest         float64
+}
+
+// believe fits the functions to the evaluations that are near enough.
+func (k *conductor) believe(ctx context.Context, records []record) (*belief, error) {
+	b := &belief{highest: math.Inf(-1)}
+	values := make([]float64, len(records))
+	for i := range records {
+		v, _ := records[i].density(k.env)
+		if math.IsNaN(v) { // an estimate without a value: by the distance from the peaks
+			v = k.laplace(records[i].psi)
+		}
+		values[i] = v
+		b.highest = max(b.highest, v)
+	}
+	var near []record
+	for i, r := range records {
+		if values[i] > b.highest-around*float64(k.plan.Params()) {
+			near = append(near, r)
+		}
+	}
+	var err error
+	if b.logDet, b.guard, err = k.fit(ctx, k.reduce, near, logDetOf); err != nil {
+		return nil, err
+	}
+	b.logQuad, _, err = k.fit(ctx, k.scale, near, logQuadOf)
+	return b, err
+}
+
+// laplace returns the log density at ψ by the nearest peak's normal approximation.
+func (k *conductor) laplace(psi []float64) float64 {
+	best := math.Inf(-1)
+	for _, p := range k.peaks {
+		d := p.Distance(psi)
+		best = max(best, p.Value-d*d/2)
+	}
+	return best
+}
+
+func logDetOf(r *record) (value, variance float64, grad, cov []float64, probes int) {
+	return r.LogDet, r.LogDetVar, r.LogDetGrad, r.GradCov, r.Probes
+}
+
+func logQuadOf(r *record) (value, variance float64, grad, cov []float64, probes int) {
+	grad = slices.Clone(r.QuadGrad)
+	for i := range grad {
+		grad[i] /= r.Quad
+	}
+	return math.Log(r.Quad), 0, grad, nil, 0
+}
+
+// fit fits a function of the reduced parameters, and returns it as one of ψ.
+func (k *conductor) fit(ctx context.Context, reduce *surrogate.Reduction, records []record,
+	of func(*record) (value, variance float64, grad, cov []float64, probes int)) (surrogate.Model, *surrogate.Guard, error) {
+	main := k.peaks[0]
+	white, err := surrogate.NewWhitening(reduce.Point(main.X), reduce.Push(main.cov))
+	if err != nil {
+		return nil, nil, err
+	}
+	var obs []surrogate.Observation
+	var spreads []surrogate.Spread
+	var points [][]float64
+	for i := range records {
+		value, variance, grad, cov, probes := of(&records[i])
+		x := reduce.Point(records[i].psi)
+		points = append(points, x)
+		o := surrogate.Observation{X: x, Grad: reduce.Gradient(grad)}
+		if !math.IsNaN(value) {
+			o.Value, o.ValueVar, o.HasValue = reduce.Value(records[i].psi, value), variance, true
+		}
+		if probes > 0 {
+			spreads = append(spreads, surrogate.Spread{X: x, Cov: reduce.Covariance(chains.Symmetric(cov)), Probes: probes})
+		}
+		obs = append(obs, o)
+	}
+	if len(spreads) == len(obs) {
+		noise, err := surrogate.PoolNoise(white, spreads)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range obs {
+			obs[i].GradCov = noise[i]
+		}
+	}
+	m, _, err := surrogate.Choose(ctx, white, obs, k.env.Budget())
+	if err != nil {
+		return nil, nil, err
+	}
+	return reduce.Lift(m), surrogate.NewGuard(white, points), nil
+}
+
+// logDensity returns what is believed of the log density at ψ. Where nothing is known it
+// is believed to be low.
+func (k *conductor) logDensity(b *belief, psi []float64) float64 {
+	prior, _ := k.env.LogPrior(psi)
+	v := prior - (b.logDet.Value(psi)+math.Exp(b.logQuad.Value(psi)))/2 - b.guard.Penalty(k.reduce.Point(psi))
+	if math.IsNaN(v) || v > b.highest+float64(10+2*k.plan.Params()) { // the functions run off
+		return math.Inf(-1)
+	}
+	return v
+}
+
+// imagine draws from what is believed: a mixture that is near it, and weighted draws.
+func (k *conductor) imagine(ctx context.Context, b *belief, stage int) (*metropolis.Adapted, error) {
+	first, err := k.first()
+	if err != nil {
+		return nil, err
+	}
+	wide, err := first.Defend(0.1, 2)
+	if err != nil {
+		return nil, err
+	}
+	a := metropolis.Adaptation{First: firstSample, Rounds: sampleRound, Most: components, Modes: first,
+		Evaluate: func(ctx context.Context, p *metropolis.Proposals) error {
+			k.env.Budget().NewLoop(func(_, i int) { p.Target[i] = k.logDensity(b, p.X[i]) }).Run(len(p.X))
+			return ctx.Err()
+		},
+		Defend: func(m *mixture.Mixture) (mixture.Distribution, error) { return m.Defend(0.1, 2) },
+		Stream: func(round, kind, i int) *rand.Rand {
+			return random.Key{Seed: k.plan.Seed, Chain: stage<<4 | round<<1 | kind, Iter: i}.Stream(random.Imagine, 0)
+		}}
+	return a.Run(ctx, wide, k.env.Budget())
+}
+
+// shortfall returns the largest error, of a mean in sds and of an sd, relative, that not
+// knowing the determinant leaves in what is imagined.
+func (k *conductor) shortfall(b *belief, a *metropolis.Adapted) float64 {
+	if k.costs.exact {
+		return 0
+	}
+	var estimates []accuracy.Estimate
+	var sds []float64
+	for i := range k.plan.Params() {
+		x := make([]float64, len(a.Weighted.X))
+		for t, psi := range a.Weighted.X {
+			x[t] = psi[i]
+		}
+		d := accuracy.Draws{X: [][]float64{x}, Weights: a.Weighted.W}
+		sd := d.SD()
+		estimates = append(estimates, d.Mean(), sd)
+		sds = append(sds, sd.Value, sd.Value)
+	}
+	worst := 0.0
+	for i, e := range accuracy.Density(b.logDet, -0.5, [][][]float64{a.Weighted.X}, estimates) {
+		worst = max(worst, e/sds[i])
+	}
+	return worst
+}
+
+// learning returns a round of learning, of points where the posterior is believed to be.
+func (k *conductor) learning(from mixture.Distribution) *chains.Event {
+	round := k.count[learnStage]
+	n := int(float64(k.costs.wanted) * math.Pow(growth, float64(round)))
+	stage := len(k.in.Stages) + 1
+	points := make([][]float64, n)
+	for i := range points {
+		points[i] = make([]float64, k.plan.Params())
+		from.Draw(k.stream(random.Learn, stage)(i), points[i])
+	}
+	return k.stage(learnStage, k.how(), k.batched(points, k.costs.evaluation))
+}
+
+// wider returns a mixture with all its scales widened.
+func wider(m *mixture.Mixture) (*mixture.Mixture, error) {
+	var comps []mixture.Component
+	for i := range m.Len() {
+		c := m.Component(i)
+		var scale mat.SymDense
+		scale.ScaleSym(widen*widen, c.Scale)
+		comps = append(comps, mixture.Component{Weight: c.Weight, Degrees: c.Degrees, Mean: c.Mean, Scale: &scale})
+	}
+	return mixture.New(comps)
+}

@@ -1,0 +1,184 @@
+package sampler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/maxima"
+	"github.com/ulisse-gp/ulisse/internal/random"
+)
+
+// record is an evaluation at a point as a result of a stage holds it.
+type record struct {
+	psi []float64
+	*Evidence
+}
+
+// size returns the numbers of a record of p parameters.
+func recordSize(p int) int { return 5 + 3*p + p*p }
+
+// encode appends the record. What is not known, or not finite, is written so that it is
+// read as that.
+func (r *record) encode(to []float64) []float64 {
+	p := len(r.psi)
+	if r.Evidence == nil {
+		return append(append(append(to, 0), r.psi...), make([]float64, recordSize(p)-1-p)...)
+	}
+	known := 1.0
+	logDet := r.LogDet
+	if math.IsNaN(logDet) {
+		known, logDet = 2, 0
+	}
+	cov := r.GradCov
+	if cov == nil {
+		cov = make([]float64, p*p)
+	}
+	to = append(append(to, known), r.psi...)
+	to = append(to, logDet, r.LogDetVar, r.Quad, float64(r.Probes))
+	return slices.Concat(to, r.LogDetGrad, r.QuadGrad, cov)
+}
+
+// decodeRecords reads records of p parameters.
+func decodeRecords(x []float64, p int) ([]record, error) {
+	n := recordSize(p)
+	if len(x)%n != 0 {
+		return nil, fmt.Errorf("%d numbers are not records of %d parameters", len(x), p)
+	}
+	var out []record
+	for c := range slices.Chunk(x, n) {
+		r := record{psi: c[1 : 1+p]}
+		if known := c[0]; known != 0 {
+			v := c[1+p:]
+			r.Evidence = &Evidence{LogDet: v[0], LogDetVar: v[1], Quad: v[2], Probes: int(v[3]), LogDetGrad: v[4 : 4+p], QuadGrad: v[4+p : 4+2*p]}
+			if known == 2 {
+				r.LogDet = math.NaN()
+			}
+			if r.Probes > 0 {
+				r.GradCov = v[4+2*p:]
+			}
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// density returns the log posterior density of a record, NaN if its determinant is not
+// known, and its gradient, nil where K was singular.
+func (r *record) density(env Evaluator) (value float64, grad []float64) {
+	if r.Evidence == nil {
+		return math.Inf(-1), nil
+	}
+	value, grad = env.LogPrior(r.psi)
+	value -= (r.LogDet + r.Quad) / 2
+	for i := range grad {
+		grad[i] -= (r.LogDetGrad[i] + r.QuadGrad[i]) / 2
+	}
+	return value, grad
+}
+
+// How an item's evaluations are made: the first number of Shared[0].
+const (
+	byFactor = iota
+	bySolves
+)
+
+// Shared of the stages that evaluate: {how, probes}, and the mode where P is built.
+func evaluateAt(ctx context.Context, env Evaluator, shared [][]float64, psi []float64, key random.Key) (*Evidence, error) {
+	if len(shared) != 2 || len(shared[0]) != 2 {
+		return nil, errors.New("a stage does not say how to evaluate")
+	}
+	if shared[0][0] == byFactor {
+		return env.Factor(ctx, psi, true)
+	}
+	return env.Solves(ctx, psi, shared[1], key, int(shared[0][1]))
+}
+
+// evaluate computes an item that is a list of points.
+func evaluate(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {
+	var out []float64
+	d := p.Params()
+	if len(e.Needs)%d != 0 {
+		return nil, errors.New("an item is not a list of points")
+	}
+	i := 0
+	for psi := range slices.Chunk(e.Needs, d) {
+		key := random.Key{Seed: p.Seed, Chain: e.Stage, Iter: e.Item<<16 + i}
+		v, err := evaluateAt(ctx, env, e.Shared, psi, key)
+		if err != nil {
+			return nil, err
+		}
+		out = (&record{psi, v}).encode(out)
+		i++
+	}
+	return out, nil
+}
+
+// climb computes an item that is a start: the records of all evaluations of a climb. By
+// solves, all are made with the same probes, so that the climb is on a smooth surface.
+func climb(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {
+	c := maxima.NewClimb(e.Needs, climbOptions)
+	var out []float64
+	key := random.Key{Seed: p.Seed, Chain: e.Stage, Iter: e.Item << 16}
+	for x := c.Next(); x != nil; x = c.Next() {
+		v, err := evaluateAt(ctx, env, e.Shared, x, key)
+		if err != nil {
+			return nil, err
+		}
+		r := record{slices.Clone(x), v}
+		out = r.encode(out)
+		c.Tell(r.density(env))
+	}
+	return out, nil
+}
+
+// replay tells a climb again what it was told.
+func replay(env Evaluator, start []float64, records []record) *maxima.Climb {
+	c := maxima.NewClimb(start, climbOptions)
+	for i := range records {
+		if c.Next() == nil {
+			break
+		}
+		c.Tell(records[i].density(env))
+	}
+	return c
+}
+
+// target computes an item that is a list of proposals: of each the quadratic term and its
+// bound, or, with an exact determinant, that and the determinant.
+func target(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {
+	var out []float64
+	if len(e.Shared) < 2 || len(e.Needs)%p.Params() != 0 {
+		return nil, errors.New("an item is not a list of proposals")
+	}
+	basis := e.Shared[2:min(len(e.Shared), 2+int(e.Shared[0][1]))]
+	for psi := range slices.Chunk(e.Needs, p.Params()) {
+		if e.Shared[0][0] == byFactor {
+			v, err := env.Factor(ctx, psi, false)
+			if err != nil {
+				return nil, err
+			}
+			if v == nil {
+				v = &Evidence{LogDet: singular}
+			}
+			out = append(out, v.Quad, v.LogDet)
+			continue
+		}
+		q, bound, err := env.Quadratic(ctx, psi, e.Shared[1], basis, quadTolerance)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, q, bound)
+	}
+	return out, nil
+}
+
+// singular stands for the determinant of a K that is numerically singular: a density of
+// nothing.
+const singular = 1e300
+
+// quadTolerance is the error of yᵀK⁻¹y that proposals are allowed.
+const quadTolerance = 0.01

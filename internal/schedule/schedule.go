@@ -1,0 +1,291 @@
+package schedule
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ulisse-gp/ulisse/internal/state"
+)
+
+// Worker is a worker that is connected, or may come back soon. One that may not is
+// none.
+type Worker struct {
+	ID             string
+	Cores          int
+	InstructionSet string
+	// Unheard says that only the placements tell of the worker: it may have any
+	// instruction set.
+	Unheard   bool
+	Connected bool
+	Draining  bool
+	// Holds are the chains that a connected worker was told to drive, or says that
+	// it drives, and has not released.
+	Holds map[state.ChainKey]bool
+}
+
+// Job is a job that has not ended.
+type Job struct {
+	*state.Job
+	Rows int // 0 if not known yet
+	// Active are the lanes that have, or will have, something to do: 0 is that of the
+	// preparation, and those beyond the chains, of staged runs, are content with cores
+	// that are left over.
+	Active []int
+}
+
+// Schedule is where chains should be, and who should get ready to give some up.
+type Schedule struct {
+	// Places are changes, by job: a worker for a chain that has none, another
+	// group, none where the worker is lost or has let go.
+	Places map[string][]state.Move
+	// Keep are the placements that stay; all others are to be revoked.
+	Keep map[state.ChainKey]bool
+	// Preempt are jobs that go back to the queue, since nobody drives them any
+	// more.
+	Preempt []string
+}
+
+// Plan says where the chains of the jobs should be. Idle workers share the
+// products of chains with so many rows or more; with a negative number none.
+func Plan(jobs []Job, workers []Worker, splitRows int) Schedule {
+	p := newPlanner(jobs, workers)
+	for i := range jobs {
+		if j := &jobs[i]; !p.admitted[j.ID] && j.Phase.AtWork() && !j.Placed() {
+			p.out.Preempt = append(p.out.Preempt, j.ID)
+		}
+	}
+	for i := range jobs {
+		if j := &jobs[i]; p.admitted[j.ID] {
+			for _, chain := range j.Active {
+				if chain <= j.Chains {
+					p.place(j, chain)
+				}
+			}
+		}
+	}
+	for i := range jobs {
+		if j := &jobs[i]; p.admitted[j.ID] {
+			for _, lane := range j.Active {
+				if lane > j.Chains {
+					p.placeFurther(j, lane)
+				}
+			}
+		}
+	}
+	p.group(splitRows)
+	for i := range jobs {
+		p.clear(&jobs[i])
+	}
+	return p.out
+}
+
+// planner is a plan in the making.
+type planner struct {
+	jobs     []Job
+	workers  []Worker
+	byID     map[string]*Worker
+	admitted map[string]bool
+	load     map[string]int // chains by worker
+	driven   []drivenChain
+	out      Schedule
+}
+
+// drivenChain is a chain that has a driver, or gets one.
+type drivenChain struct {
+	job    *Job
+	chain  int
+	worker string
+}
+
+func newPlanner(jobs []Job, workers []Worker) *planner {
+	p := &planner{jobs: jobs, workers: workers, byID: map[string]*Worker{}, load: map[string]int{},
+		out: Schedule{Places: map[string][]state.Move{}, Keep: map[state.ChainKey]bool{}}}
+	slots := 0
+	for i := range workers {
+		w := &workers[i]
+		p.byID[w.ID] = w
+		if !w.Draining {
+			slots += w.Cores
+		}
+	}
+	p.admitted = admit(jobs, slots)
+	for i := range jobs {
+		if j := &jobs[i]; p.admitted[j.ID] {
+			for _, chain := range j.Active {
+				if w := p.byID[j.Placements[chain].Worker]; w != nil {
+					p.load[w.ID]++
+				}
+			}
+		}
+	}
+	return p
+}
+
+// admit returns the jobs that are to be at work, where there are so many cores.
+func admit(jobs []Job, slots int) map[string]bool {
+	var order []*Job
+	held := map[string]int{} // chains at work by namespace
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Phase == state.Paused {
+			continue
+		}
+		order = append(order, j)
+		if j.Phase.AtWork() {
+			held[j.Namespace] += j.Chains
+		}
+	}
+	waits := func(j *Job) int {
+		if j.Phase.AtWork() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(order, func(a, b *Job) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(waits(a), waits(b)),
+			cmp.Compare(waits(a)*held[a.Namespace], waits(b)*held[b.Namespace]),
+			a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
+	})
+	out := map[string]bool{}
+	used := 0
+	for _, j := range order {
+		if slots == 0 || used > 0 && used+j.Chains > slots {
+			break
+		}
+		out[j.ID] = true
+		used += j.Chains
+	}
+	return out
+}
+
+// place finds a worker for a chain, or keeps the one that it has.
+func (p *planner) place(j *Job, chain int) {
+	key, at := state.ChainKey{Job: j.ID, Chain: chain}, j.Placements[chain].Worker
+	if w := p.byID[at]; w != nil {
+		if w.Draining || !fits(j, w) {
+			return // it is to let go first
+		}
+		if to := p.idleWorker(j, w); to != nil {
+			p.load[w.ID]-- // it is to let go, and then to be placed anew
+			p.load[to.ID]++
+			return
+		}
+		p.out.Keep[key] = true
+		p.driven = append(p.driven, drivenChain{j, chain, at})
+		return
+	}
+	if w := p.least(j); w != nil {
+		p.give(j, chain, w)
+	}
+}
+
+// give places a chain that has no place.
+func (p *planner) give(j *Job, chain int, w *Worker) {
+	p.load[w.ID]++
+	p.driven = append(p.driven, drivenChain{j, chain, w.ID})
+	p.out.Keep[state.ChainKey{Job: j.ID, Chain: chain}] = true
+	p.out.Places[j.ID] = append(p.out.Places[j.ID], state.Move{Chain: chain, Worker: w.ID})
+}
+
+// placeFurther finds a core for a lane beyond the chains, or lets it keep the one that
+// it has, as long as no chain needs it.
+func (p *planner) placeFurther(j *Job, lane int) {
+	if w := p.byID[j.Placements[lane].Worker]; w != nil {
+		if !w.Draining && fits(j, w) && p.load[w.ID] <= w.Cores {
+			p.out.Keep[state.ChainKey{Job: j.ID, Chain: lane}] = true
+			p.driven = append(p.driven, drivenChain{j, lane, w.ID})
+		} else {
+			p.load[w.ID]-- // it is to let go
+		}
+		return
+	}
+	if w := p.least(j); w != nil && p.load[w.ID] < w.Cores {
+		p.give(j, lane, w)
+	}
+}
+
+// fits reports whether a worker computes the same bits as the job began with.
+func fits(j *Job, w *Worker) bool {
+	return w.Unheard || j.InstructionSet == "" || j.InstructionSet == w.InstructionSet
+}
+
+// least returns the connected worker with the fewest chains for its cores.
+func (p *planner) least(j *Job) *Worker {
+	var best *Worker
+	for i := range p.workers {
+		w := &p.workers[i]
+		if !w.Connected || w.Draining || !fits(j, w) {
+			continue
+		}
+		if best == nil || p.load[w.ID]*best.Cores < p.load[best.ID]*w.Cores {
+			best = w
+		}
+	}
+	return best
+}
+
+// idleWorker returns a worker that should take one of w's chains: one with nothing
+// to do, where w has two or more.
+func (p *planner) idleWorker(j *Job, w *Worker) *Worker {
+	if p.load[w.ID] < 2 {
+		return nil
+	}
+	if to := p.least(j); to != nil && p.load[to.ID] == 0 {
+		return to
+	}
+	return nil
+}
+
+// group puts workers that drive nothing into the groups of chains with many
+// rows, the smallest groups first.
+func (p *planner) group(splitRows int) {
+	groups := map[state.ChainKey][]string{}
+	var wide []*drivenChain
+	for i := range p.driven {
+		if d := &p.driven[i]; splitRows >= 0 && d.job.Rows >= max(1, splitRows) {
+			wide = append(wide, d)
+		}
+	}
+	for i := range p.workers {
+		w := &p.workers[i]
+		if p.load[w.ID] > 0 || !w.Connected || w.Draining {
+			continue
+		}
+		var to *drivenChain
+		for _, d := range wide {
+			if fits(d.job, w) && (to == nil || len(groups[d.key()]) < len(groups[to.key()])) {
+				to = d
+			}
+		}
+		if to != nil {
+			groups[to.key()] = append(groups[to.key()], w.ID)
+		}
+	}
+	for _, d := range p.driven {
+		key := d.key()
+		moves := p.out.Places[key.Job]
+		if i := slices.IndexFunc(moves, func(m state.Move) bool { return m.Chain == key.Chain }); i >= 0 {
+			moves[i].Group = groups[key]
+		} else if !slices.Equal(d.job.Placements[key.Chain].Group, groups[key]) {
+			p.out.Places[key.Job] = append(moves, state.Move{Chain: key.Chain, Worker: d.worker, Group: groups[key]})
+		}
+	}
+}
+
+func (d *drivenChain) key() state.ChainKey { return state.ChainKey{Job: d.job.ID, Chain: d.chain} }
+
+// clear takes a job's chains from workers that are lost, and from those that have
+// let go.
+func (p *planner) clear(j *Job) {
+	for chain, at := range j.Placements {
+		key := state.ChainKey{Job: j.ID, Chain: chain}
+		if at.Worker == "" || slices.ContainsFunc(p.out.Places[j.ID], func(m state.Move) bool { return m.Chain == chain }) {
+			continue
+		}
+		w := p.byID[at.Worker]
+		if w == nil || w.Connected && !w.Holds[key] && !p.out.Keep[key] {
+			p.out.Places[j.ID] = append(p.out.Places[j.ID], state.Move{Chain: chain})
+			delete(p.out.Keep, key)
+		}
+	}
+}
