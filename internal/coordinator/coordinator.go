@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -92,9 +93,12 @@ type Coordinator struct {
 	workers  *registry        // what the leader knows of workers
 	checker  *health.Checker  // what the leader knows of the jobs' health
 	notifier *notify.Notifier // tells hooks, while this node leads
-	logs     *joblog.Store
-	copier   *joblog.Copier // hands log lines on to the other coordinators
-	peers    *rpc.Pool
+	// lastRound is when the leader's last round went through, in Unix nanoseconds, and
+	// jobErrors counts the times that nothing could be decided about a job.
+	lastRound, jobErrors atomic.Int64
+	logs                 *joblog.Store
+	copier               *joblog.Copier // hands log lines on to the other coordinators
+	peers                *rpc.Pool
 	// toWorkers are the connections to workers, which predict.
 	toWorkers *rpc.Pool
 }

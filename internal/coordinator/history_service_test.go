@@ -71,7 +71,7 @@ func TestWorkersHistory(t *testing.T) {
 	if len(h.Workers) != 2 || h.Workers[0].Worker != "a" || !slices.Equal(h.Workers[1].PairsPerSecond, []float64{100, 100, 100}) || !slices.Equal(h.Workers[1].Busy, []float64{1, 1, 1}) {
 		t.Errorf("%v", h.Workers)
 	}
-	r.forget(now.Add(time.Hour), time.Minute)
+	r.forget(now.Add(time.Hour), time.Minute, time.Second, nil)
 	if n := len(r.list()); n != 1 {
 		t.Errorf("%d workers are known after one is gone for long", n)
 	}

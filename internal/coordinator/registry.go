@@ -21,6 +21,7 @@ type registry struct {
 	byID     map[string]*worker
 	changed  chan struct{}
 	activity activity
+	troubles troubles
 }
 
 // worker is a worker as the leader knows it.
@@ -117,10 +118,12 @@ func (r *registry) connect(h *pb.Hello, s *session, now time.Time) bool {
 	if w.capacity == nil {
 		w.capacity = &pb.Capacity{}
 	}
-	w.holds = map[state.ChainKey]*held{}
+	holds := map[state.ChainKey]*held{}
 	for _, p := range h.Driving {
-		w.holds[state.ChainKey{Job: p.Job, Chain: int(p.Chain)}] = &held{attempt: p.Attempt, restated: true}
+		holds[state.ChainKey{Job: p.Job, Chain: int(p.Chain)}] = &held{attempt: p.Attempt, restated: true}
 	}
+	r.strikeLost(w, holds, now)
+	w.holds = holds
 	r.activity.add(now, h.Id, workerJoined)
 	r.wake()
 	return true
@@ -187,10 +190,18 @@ func (r *registry) drain(id string, now time.Time) bool {
 	return true
 }
 
-// forget drops workers that have been gone for so long.
-func (r *registry) forget(now time.Time, after time.Duration) {
+// forget drops workers that have been gone for so long, what workers held that will
+// not come back in time, and the troubles of all jobs but some.
+func (r *registry) forget(now time.Time, after, grace time.Duration, jobs map[string]*state.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, w := range r.byID {
+		if w.session == nil && now.Sub(w.seen) > grace {
+			r.strikeLost(w, nil, now)
+			w.holds = nil
+		}
+	}
+	r.troubles.keep(jobs)
 	maps.DeleteFunc(r.byID, func(_ string, w *worker) bool { return w.session == nil && now.Sub(w.seen) > after })
 }
 
@@ -211,7 +222,10 @@ func (r *registry) known(now, since time.Time, grace time.Duration, placed map[s
 			continue
 		}
 		s := schedule.Worker{ID: w.id, Cores: max(1, int(w.capacity.Cores)), InstructionSet: w.capacity.InstructionSet,
-			Connected: w.session != nil, Draining: w.draining, Holds: map[state.ChainKey]bool{}}
+			Connected: w.session != nil, Draining: w.draining, Holds: map[state.ChainKey]bool{}, Memory: w.capacity.MemoryBytes, Aside: map[string]bool{}}
+		for job := range r.troubles.of(w.id, now) {
+			s.Aside[job] = true
+		}
 		for k := range w.holds {
 			s.Holds[k] = true
 		}
@@ -225,11 +239,21 @@ func (r *registry) known(now, since time.Time, grace time.Duration, placed map[s
 func (r *registry) health() health.Workers {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := health.Workers{InstructionSets: map[string]bool{}, Seen: map[string]time.Time{}}
+	out := health.Workers{InstructionSets: map[string]bool{}, Seen: map[string]time.Time{}, Troubles: map[string]string{}}
+	for id := range r.troubles.strikes {
+		if why := r.troubles.last(id); why != "" {
+			out.Troubles[id] = why
+		}
+	}
 	for _, w := range r.byID {
 		out.Seen[w.id] = w.seen
 		if w.session != nil && !w.draining {
 			out.InstructionSets[w.capacity.GetInstructionSet()] = true
+			if m := w.capacity.GetMemoryBytes(); m == 0 || out.Memory < 0 {
+				out.Memory = -1 // one that has not told may have any
+			} else {
+				out.Memory = max(out.Memory, m)
+			}
 		}
 	}
 	return out
@@ -295,6 +319,10 @@ func (r *registry) list() []*pb.Worker {
 	for _, w := range r.byID {
 		p := &pb.Worker{Id: w.id, Address: w.address, Capacity: w.capacity, Draining: w.draining, Connected: w.session != nil,
 			Joined: pbTime(w.joined), LastSeen: pbTime(w.seen), Load: w.load, Version: w.version}
+		troubles := r.troubles.of(w.id, time.Now())
+		for _, job := range slices.Sorted(maps.Keys(troubles)) {
+			p.Troubles = append(p.Troubles, job+": "+troubles[job])
+		}
 		for k, h := range w.holds {
 			at := &pb.Placement{Job: k.Job, Chain: int32(k.Chain), Attempt: h.attempt, Worker: w.id}
 			p.Driving = append(p.Driving, at)

@@ -15,6 +15,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/coordinator/coordinatortest"
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -142,6 +143,36 @@ func TestDamagedJob(t *testing.T) {
 	}
 	if _, err := next.jobs.Delete(t.Context(), &pb.JobActionRequest{Id: bad}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A job about which nothing can be decided stays where it is, and keeps no other from
+// going on.
+func TestUnclearJob(t *testing.T) {
+	s := serve(t, Config{})
+	keep(t, s.Coordinator, &state.Submit{ID: "bad", Spec: "no: [specification", Chains: 1}, &state.Place{Job: "bad", Places: []state.Move{{Chain: 0, Worker: "w"}}})
+	good, err := job.ParseString(testSpec(40, 60, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := planOf(good, testInfo())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Chains = 1
+	keep(t, s.Coordinator, &state.Loaded{Job: "bad", Attempt: 1, Info: testInfo(), Plan: plan})
+	s.lead()
+	connect(t, s.workers, hello("w")).work()
+	s.awaitState(s.submit(testSpec(40, 60, 10)), pb.JobState_JOB_STATE_CONVERGED)
+	var bad *state.Job
+	if err := s.node.View(func(tx *bbolt.Tx) (err error) { bad, err = state.GetJob(tx, "bad"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if bad.Placements[0].Worker != "w" || bad.Phase != state.Preparing || s.jobErrors.Load() == 0 {
+		t.Errorf("%+v after %d errors", bad, s.jobErrors.Load())
+	}
+	if _, err := s.jobs.Cancel(t.Context(), &pb.JobActionRequest{Id: "bad"}); err != nil {
+		t.Error("cancelling it:", err)
 	}
 }
 

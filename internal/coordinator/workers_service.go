@@ -127,6 +127,9 @@ func (s *workersService) serve(ses *session, stream grpc.BidiStreamingServer[pb.
 
 // Report takes events of a run from a driver.
 func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.ReportResponse, error) {
+	if r.Failure != "" && r.Elsewhere {
+		return s.failed(r)
+	}
 	if r.Failure != "" {
 		_, err := s.c.apply(ctx, &state.Fail{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Message: r.Failure[:min(len(r.Failure), maxFailure)]})
 		if err == nil {
@@ -144,7 +147,29 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 	}
 	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Events: r.Events}
 	_, err := s.c.apply(ctx, cmd)
+	if err == nil {
+		s.c.workers.heard(r.Job, r.Worker)
+	}
 	return &pb.ReportResponse{}, err
+}
+
+// failed takes a worker's word that it cannot go on with a job where another may.
+func (s *workersService) failed(r *pb.ReportRequest) (*pb.ReportResponse, error) {
+	worker := ""
+	err := s.c.jobs.with(r.Job, func(j *followed) error {
+		if err := j.Job.Fence(int(r.Chain), r.Attempt); err != nil {
+			return err
+		}
+		worker = j.Job.Placements[r.Chain].Worker
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	reason := r.Failure[:min(len(r.Failure), maxFailure)]
+	s.c.log.Warn("a worker cannot go on with a job: another one is tried", "job", r.Job, "chain", r.Chain, "worker", worker, "error", reason)
+	s.c.workers.fail(r.Job, worker, reason, time.Now())
+	return &pb.ReportResponse{}, nil
 }
 
 // loaded takes what the first driver tells of the data, from which the plan
