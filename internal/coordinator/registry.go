@@ -235,6 +235,19 @@ func (r *registry) known(now, since time.Time, grace time.Duration, placed map[s
 	return out
 }
 
+// there returns the workers that are connected.
+func (r *registry) there() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]bool{}
+	for _, w := range r.byID {
+		if w.session != nil {
+			out[w.id] = true
+		}
+	}
+	return out
+}
+
 // health returns what the health of jobs depends on.
 func (r *registry) health() health.Workers {
 	r.mu.Lock()

@@ -92,6 +92,7 @@ func (t *term) look(ctx context.Context) error {
 		}
 	}
 	t.c.workers.tell(plan.Keep, records)
+	t.tick(ctx, records, now)
 	if err := t.checkHealth(ctx, active, jobs); err != nil {
 		return err
 	}
@@ -267,6 +268,29 @@ func (t *term) carryOut(ctx context.Context, jobs []schedule.Job, plan *schedule
 		}
 	}
 	return records, nil
+}
+
+// tickEvery is how often it is recorded that jobs are at work; a checkpoint does so,
+// too.
+const tickEvery = 5 * time.Second
+
+// tick records which jobs are at work: those that a worker drives who is there.
+func (t *term) tick(ctx context.Context, jobs map[string]*state.Job, now time.Time) {
+	there := t.c.workers.there()
+	var live []string
+	for _, id := range slices.Sorted(maps.Keys(jobs)) {
+		j := jobs[id]
+		driven := slices.ContainsFunc(j.Placements, func(p state.Placement) bool { return there[p.Worker] })
+		if driven && j.Phase.AtWork() && now.Sub(j.Alive) >= tickEvery {
+			live = append(live, id)
+		}
+	}
+	if len(live) == 0 {
+		return
+	}
+	if _, err := t.c.propose(ctx, &state.Tick{Jobs: live}); err != nil && ctx.Err() == nil {
+		t.c.log.Debug("the time at work was not recorded", "error", err) // it may be while versions are mixed
+	}
 }
 
 // checkHealth checks the health of all jobs once a second and replicates what has

@@ -146,6 +146,43 @@ func TestDamagedJob(t *testing.T) {
 	}
 }
 
+// That a job is at work is recorded while a worker is there who drives it, and no
+// longer.
+func TestTicks(t *testing.T) {
+	s := serve(t, Config{})
+	k := &term{c: s.Coordinator, since: time.Now()}
+	keepAt(t, s.Coordinator, time.Now().Add(-time.Minute), &state.Submit{ID: "a", Chains: 1}, &state.Place{Job: "a", Places: []state.Move{{Chain: 0, Worker: "w"}}})
+	alive := func() time.Time {
+		t.Helper()
+		var j *state.Job
+		if err := s.node.View(func(tx *bbolt.Tx) (err error) { j, err = state.GetJob(tx, "a"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		k.tick(t.Context(), map[string]*state.Job{"a": j}, time.Now())
+		if err := s.node.View(func(tx *bbolt.Tx) (err error) { j, err = state.GetJob(tx, "a"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return j.Alive
+	}
+	if at := alive(); !at.IsZero() {
+		t.Errorf("without its worker: %v", at)
+	}
+	ses := newSession("")
+	s.Coordinator.workers.connect(hello("w"), ses, time.Now())
+	first := alive()
+	if time.Since(first) > time.Minute {
+		t.Errorf("with its worker: %v", first)
+	}
+	if again := alive(); !again.Equal(first) {
+		t.Errorf("recorded twice within %v", tickEvery)
+	}
+	s.Coordinator.workers.disconnect("w", ses, time.Now())
+	keepAt(t, s.Coordinator, time.Now().Add(time.Hour), &state.Tick{})
+	if again := alive(); !again.Equal(first) {
+		t.Errorf("after its worker went: %v", again)
+	}
+}
+
 // A job about which nothing can be decided stays where it is, and keeps no other from
 // going on.
 func TestUnclearJob(t *testing.T) {
