@@ -97,7 +97,6 @@ func (t *term) look(ctx context.Context) error {
 		return err
 	}
 	t.c.workers.forget(now, forgetAfter, t.c.cfg.Grace, records)
-	t.c.jobs.sweep(now)
 	return nil
 }
 
