@@ -26,7 +26,7 @@ var (
 	usageBucket      = []byte("usage")      // name of a namespace → Usage
 	secretsBucket    = []byte("secrets")    // nodeKey → NodeKey
 
-	// buckets are all but the index, which initIndex makes.
+	// buckets are all but the indexes, which initIndex and initUses make.
 	buckets = [][]byte{jobsBucket, clientsBucket, eventsBucket, activeBucket, blobsBucket, noticesBucket, notesBucket,
 		tokensBucket, namespacesBucket, usageBucket, secretsBucket}
 )
