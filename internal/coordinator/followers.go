@@ -20,6 +20,7 @@ type followers struct {
 	machine *state.Machine
 	mu      sync.Mutex
 	byID    map[string]*followed
+	swept   time.Time
 }
 
 // followed is a job that somebody looks at.
@@ -49,6 +50,7 @@ func (s *followers) with(id string, f func(*followed) error) error {
 		s.byID[id] = j
 	}
 	j.used = time.Now()
+	s.sweep(j.used)
 	s.mu.Unlock()
 
 	j.mu.Lock()
@@ -77,10 +79,13 @@ func (j *followed) Spec() (*job.Spec, error) {
 	return j.spec, nil
 }
 
-// sweep forgets jobs that nobody has asked for.
+// sweep forgets, now and then, jobs that nobody has asked for; the caller holds the
+// lock.
 func (s *followers) sweep(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if now.Sub(s.swept) < followIdle/4 {
+		return
+	}
+	s.swept = now
 	for id, j := range s.byID {
 		if now.Sub(j.used) > followIdle {
 			delete(s.byID, id)

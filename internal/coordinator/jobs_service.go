@@ -48,6 +48,9 @@ func (s *jobsService) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 	if !who.Sees(namespace) {
 		return nil, fmt.Errorf("%w: %q", state.ErrNamespace, namespace)
 	}
+	if err := s.checkShare(who, namespace, int(r.Priority), spec.Sampler.Chains); err != nil {
+		return nil, err
+	}
 	notify, err := s.notify(spec)
 	if err != nil {
 		return nil, err
@@ -88,6 +91,28 @@ func checkSubmit(r *pb.SubmitRequest) (*job.Spec, error) {
 		return nil, badField("spec.data.path", "workers have no standard input: upload the table")
 	}
 	return spec, nil
+}
+
+// defaultChains bounds the chains that users of a namespace without a quota of chains
+// may have in jobs that have not ended.
+const defaultChains = 512
+
+// checkShare returns an error for a job by which somebody would take more of the
+// cluster than is his to take: it would wait for no other, or leave them nothing.
+func (s *jobsService) checkShare(who *auth.Identity, namespace string, priority, chains int) error {
+	if who.Role == state.Admin && who.All() {
+		return nil
+	}
+	if priority > 0 {
+		return status.Error(codes.PermissionDenied, "a priority above 0 takes the workers from everybody else's jobs: ask an administrator of all namespaces")
+	}
+	return s.c.node.View(func(tx *bbolt.Tx) error {
+		q, u, err := state.GetNamespace(tx, namespace)
+		if err == nil && q.Chains == 0 && u.Chains+int64(chains) > defaultChains {
+			err = fmt.Errorf("%w: %q may have %d chains of jobs that have not ended, as long as no quota is set, has %d, and this needs %d", state.ErrQuota, namespace, defaultChains, u.Chains, chains)
+		}
+		return err
+	})
 }
 
 // checkRoom returns an error if a job's data are not there, or if there are too

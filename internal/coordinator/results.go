@@ -115,8 +115,21 @@ func (s *jobsService) Summary(ctx context.Context, r *pb.GetJobRequest) (*pb.Sum
 	return &pb.SummaryResponse{Json: string(text)}, nil
 }
 
+// Results that are under way at a time, and the least that a client has to take of one
+// in a time.
+const (
+	mostResults  = 4
+	resultStalls = 30 * time.Second // for each chunk
+)
+
 // Result sends all that is known of a job.
 func (s *jobsService) Result(r *pb.GetJobRequest, out grpc.ServerStreamingServer[pb.ResultChunk]) error {
+	select {
+	case s.c.results <- struct{}{}: // each is as large as its draws
+		defer func() { <-s.c.results }()
+	case <-out.Context().Done():
+		return out.Context().Err()
+	}
 	res, _, err := s.result(out.Context(), r)
 	if err != nil {
 		return err
@@ -125,9 +138,16 @@ func (s *jobsService) Result(r *pb.GetJobRequest, out grpc.ServerStreamingServer
 	if err != nil {
 		return err
 	}
+	sent := make(chan error, 1)
 	for chunk := range slices.Chunk(text, chunkBytes) {
-		if err := out.Send(&pb.ResultChunk{Json: chunk}); err != nil {
-			return err
+		go func() { sent <- out.Send(&pb.ResultChunk{Json: chunk}) }() // it ends with the call
+		select {
+		case err := <-sent:
+			if err != nil {
+				return err
+			}
+		case <-time.After(s.c.cfg.resultStalls):
+			return status.Errorf(codes.DeadlineExceeded, "the client has taken nothing of the result for %v", s.c.cfg.resultStalls)
 		}
 	}
 	return nil
