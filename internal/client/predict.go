@@ -40,7 +40,7 @@ func (c *Client) Predict(ctx context.Context, req *pb.PredictRequest, progress f
 }
 
 // PredictRows predicts any number of rows from a job that has ended, averaged over
-// so many draws or, of 0, over as many as are independent. Every worker is given a
+// a number of draws or, if that is 0, over as many as are independent. Every worker is given a
 // batch at a time.
 func (c *Client) PredictRows(ctx context.Context, j *pb.Job, r predict.Request, o predict.Options, draws int) ([]predict.Row, predict.Stats, error) {
 	workers, err := c.Workers(ctx)

@@ -48,7 +48,7 @@ func (w *watched) of(kind runlog.Kind, chain int) (out []runlog.Observation) {
 	return out
 }
 
-// newDriver returns a driver of a run on generated rows, on so many cores.
+// newDriver returns a driver of a run on generated rows, on a number of cores.
 func newDriver(t *testing.T, cores int, sampler string) (*Driver, *watched) {
 	t.Helper()
 	s, err := job.Parse(strings.NewReader("name: t\nseed: 5\ndata: {synthetic: {n: 240, d: 2, sigma: 2, tau: [0.5], lambda: 0.1}}\n"+

@@ -46,7 +46,7 @@ type Schedule struct {
 }
 
 // Plan says where the chains of the jobs should be. Idle workers share the
-// products of chains with so many rows or more; with a negative number none.
+// products of chains with splitRows rows or more; with a negative number none.
 func Plan(jobs []Job, workers []Worker, splitRows int) Schedule {
 	p := newPlanner(jobs, workers)
 	for i := range jobs {
@@ -121,7 +121,7 @@ func newPlanner(jobs []Job, workers []Worker) *planner {
 	return p
 }
 
-// admit returns the jobs that are to be at work, where there are so many cores.
+// admit returns the jobs that are to be at work, where there are slots for chains.
 func admit(jobs []Job, slots int) map[string]bool {
 	var order []*Job
 	held := map[string]int{} // chains at work by namespace
