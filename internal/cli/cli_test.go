@@ -288,7 +288,7 @@ stop: {rhat: 9, ess: 1, max_draws: 20}
 }
 
 // killed starts the program as a process, kills it with the given signal once
-// its log has grown by so many lines, and returns its exit code.
+// its log has grown by a number of lines, and returns its exit code.
 func killed(t *testing.T, sig syscall.Signal, log string, lines int, args ...string) int {
 	t.Helper()
 	lines += countLines(log)

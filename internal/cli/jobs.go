@@ -82,7 +82,7 @@ func (a *App) jobsCommand() *cobra.Command {
 	f.StringSliceVar(&states, "state", nil, "only jobs in these `states`")
 	f.StringVar(&name, "name", "", "only jobs whose name contains this `text`, or matches it if it has one of * ? [")
 	f.StringVar(&since, "since", "", "only jobs submitted since this `time`: 90m, 24h, 2026-01-31 or RFC 3339")
-	f.IntVar(&limit, "limit", 0, "only the newest so many; 0 for all")
+	f.IntVar(&limit, "limit", 0, "how many of the newest to list; 0 for all")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(client.StateWords(), cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -69,7 +69,7 @@ draws and data sets. Those that found a cluster together are all given the same
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&s.ID, "id", "", "`name` of this coordinator, for ever (default: the host's)")
+	f.StringVar(&s.ID, "id", "", "`name` of this coordinator, forever (default: the host's)")
 	f.StringVar(&s.Dir, "dir", "ulisse-coordinator", "keep the state in this `folder`")
 	f.StringVar(&s.Listen, "listen", "127.0.0.1:7000", "`address` for RPCs of clients, workers and coordinators")
 	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")

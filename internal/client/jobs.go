@@ -34,7 +34,7 @@ func (c *Client) Jobs(ctx context.Context, req *pb.ListJobsRequest) ([]*pb.Job, 
 	return c.FirstJobs(ctx, req, 0)
 }
 
-// FirstJobs returns the first so many of them; 0 means all.
+// FirstJobs returns the first limit of them, all if it is 0.
 func (c *Client) FirstJobs(ctx context.Context, req *pb.ListJobsRequest, limit int) ([]*pb.Job, error) {
 	var all []*pb.Job
 	for {

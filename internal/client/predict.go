@@ -39,8 +39,8 @@ func (c *Client) Predict(ctx context.Context, req *pb.PredictRequest, progress f
 	return answer, nil
 }
 
-// PredictRows predicts any number of rows from a job, averaged over so many of its draws so
-// far or, of 0, over as many as are independent. Every worker is given a batch at a time.
+// PredictRows predicts any number of rows from a job, averaged over a number of its draws so
+// far or, if that is 0, over as many as are independent. Every worker is given a batch at a time.
 func (c *Client) PredictRows(ctx context.Context, j *pb.Job, r predict.Request, o predict.Options, draws int) ([]predict.Row, predict.Stats, error) {
 	workers, err := c.Workers(ctx)
 	if err != nil {

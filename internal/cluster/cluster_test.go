@@ -35,7 +35,7 @@ var quiet = slog.New(slog.DiscardHandler)
 const patience = 60 * time.Second
 
 // chain is a machine whose state is a running hash of its commands, so that two
-// replicas that ever differed differ for ever.
+// replicas that ever differed differ forever.
 type chain struct{ calls, stale atomic.Int64 }
 
 var errRefused = errors.New("refused")

@@ -14,7 +14,7 @@ import (
 // Config says what a node is. ID, Dir, Machine, Listener and Advertise must be
 // set; everything else has a default.
 type Config struct {
-	// ID names the node for ever, whatever its address.
+	// ID names the node forever, whatever its address.
 	ID string
 	// Dir holds raft.db, state.db and snapshots/. One process at a time.
 	Dir string

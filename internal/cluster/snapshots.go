@@ -21,7 +21,7 @@ import (
 //
 // raft keeps the old entries. Those up to K are dangerous: once this node leads
 // it would replicate them as if they had been committed. Those at and after K
-// make the check "my entry before yours is the same" fail at K for ever, so
+// make the check "my entry before yours is the same" fail at K forever, so
 // that the leader sends the snapshot again, and again. So, when a snapshot is
 // complete and the log does not hold its last entry, everything up to K is
 // deleted here; and the transport, which asks holds, spares raft the check at K,

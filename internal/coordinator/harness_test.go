@@ -145,7 +145,7 @@ func wantCode(t *testing.T, what string, err error, code codes.Code, words ...st
 // params is the number of parameters of the tests' jobs.
 const params = 3
 
-// testSpec is a job of two chains that ends after so many draws of each if they
+// testSpec is a job of two chains that ends after a number of draws of each if they
 // are worth as many as ess, else at maxDraws.
 func testSpec(draws, maxDraws int, ess float64) string {
 	return fmt.Sprintf(`
@@ -199,7 +199,7 @@ func checkpointOf(t *chains.Task) *chains.Checkpoint {
 }
 
 // referenceRun is the run of a job as its events make it, apart from any
-// coordinator, to so many draws of each chain.
+// coordinator, to a number of draws of each chain.
 func referenceRun(t *testing.T, text string, draws int) *chains.Run {
 	t.Helper()
 	spec, err := job.ParseString(text)

@@ -105,7 +105,7 @@ func (s *jobsService) Logs(r *pb.LogsRequest, out grpc.ServerStreamingServer[pb.
 }
 
 // followLog sends the lines of this coordinator's log that come after the first
-// so many, until the job has ended.
+// sent of them, until the job has ended.
 func (s *jobsService) followLog(r *pb.LogsRequest, sent int, changed <-chan struct{}, out grpc.ServerStreamingServer[pb.LogLine]) error {
 	ctx := out.Context()
 	for {

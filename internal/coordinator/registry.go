@@ -144,7 +144,7 @@ func (r *registry) disconnect(id string, s *session, now time.Time) {
 	}
 }
 
-// beat takes a worker's sign of life.
+// beat takes a worker's heartbeat.
 func (r *registry) beat(id string, b *pb.Beat, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

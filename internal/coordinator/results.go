@@ -82,7 +82,7 @@ func copyRun(r *chains.Run) *chains.Run {
 	return c
 }
 
-// keptDraws returns what results need of a run that ends after so many draws of
+// keptDraws returns what results need of a run that ends after a number of draws of
 // each chain.
 func keptDraws(r *chains.Run, draws int) *chains.Run {
 	c := copyRun(r)

@@ -105,7 +105,7 @@ func TestDrain(t *testing.T) {
 	})
 	s.awaitLeave("a")
 	_, err := s.workers.Drain(t.Context(), &pb.DrainRequest{Id: "nobody"})
-	wantCode(t, "a worker that there is not", err, codes.NotFound)
+	wantCode(t, "a worker that does not exist", err, codes.NotFound)
 	before := s.get(id).Progress.Chains[0].Draws
 	within(t, "the chains go on", func() bool { return s.get(id).Progress.Chains[0].Draws > before })
 }

@@ -288,6 +288,6 @@ func TestChildrenThatEnd(t *testing.T) {
 
 	err := dev.Run(t.Context(), dev.Config{Dir: t.TempDir(), Binary: "/nowhere/ulisse", Coordinators: 1, Logger: slog.New(slog.DiscardHandler)}, nil)
 	if err == nil || !strings.Contains(err.Error(), "starting coordinator-1") {
-		t.Errorf("a program that there is not: %v", err)
+		t.Errorf("a program that does not exist: %v", err)
 	}
 }

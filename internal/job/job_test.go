@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/ulisse-gp/ulisse/internal/parallel"
-	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
@@ -90,7 +88,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "---\n" + data, `s.yaml: more than one YAML document: a specification is one`},
 		{data + "sampelr: {}\n", `s.yaml: line 3, column 1: sampelr: unknown field: did you mean "sampler"?`},
 		{data + "sampler: {method: fisher, methd: sgld}\n", `s.yaml: line 3, column 27: sampler.methd: unknown field: did you mean "method"?`},
-		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, sgld`},
+		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, auto, sgld`},
 		{data + "seed: 1\nseed: 2\n", `s.yaml: line 4, column 1: seed: the field is given twice`},
 		{data + "seed: -1\n", `s.yaml: line 3, column 7: seed: "-1" is not a whole number from 0`},
 		{data + "sampler: {chains: four}\n", `s.yaml: line 3, column 19: sampler.chains: "four" is not a whole number`},
@@ -111,7 +109,7 @@ func TestBadSpecifications(t *testing.T) {
 		{"name: a\ndata: {path: x, target: y, holdout: 1}\n", `s.yaml: line 2, column 37: data.holdout: 1, but must be a fraction from 0 to below 1`},
 		{data + "model: {kernel: rfb}\n", `s.yaml: line 3, column 17: model.kernel: "rfb" is not one of rbf, matern12, matern32, matern52`},
 		{data + "model: {priors: {tau: \"gama(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "gama(1,1)": unknown distribution: use one of gamma(shape,rate), invgamma(shape,scale), lognormal(mu,sd), halfnormal(sd), pc(u,alpha)`},
-		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of fisher, leimkuhler-matthews, exact, sgld, cholesky`},
+		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of auto, fisher, leimkuhler-matthews, exact, sgld, cholesky`},
 		{data + "sampler: {draws: 6000}\n", `s.yaml: stop.max_draws: 5000, but must be at least sampler.draws, 6000`},
 		{data + "sampler: {step: 1.5}\n", `s.yaml: line 3, column 17: sampler.step: 1.5, but must be above 0 and at most 1`},
 		{data + "sampler: {method: sgld, checkpoint: 30}\n", `s.yaml: line 3, column 37: sampler.checkpoint: 30, but must be a multiple of sampler.sgld.redraw, 20: warm starts end at checkpoints`},
@@ -155,27 +153,13 @@ func TestPrecision(t *testing.T) {
 	}
 }
 
-// The words that specifications may use are those that the packages know.
+// The laws that specifications may name are those of package solve.
 func TestWordsAgree(t *testing.T) {
-	if got, want := precond.InnerKinds(), innerPreconditioners; fmt.Sprint(sorted(got)) != fmt.Sprint(sorted(want)) {
-		t.Errorf("preconditioners without a factor %v, want %v", want, got)
-	}
-	if got, want := append(append([]string{"auto", "none"}, precond.Kinds()...), precond.InnerKinds()...), PreconditionerSet; fmt.Sprint(sorted(got)) != fmt.Sprint(sorted(want)) {
-		t.Errorf("preconditioners %v, want %v", want, got)
-	}
 	for law, want := range map[string]solve.Law{"paper": solve.PaperLaw{Beta: 2}, "geometric": solve.GeometricLaw{P: 2}} {
 		if got := (&Solver{Law: law, Beta: 2}).StoppingLaw(); got != want {
 			t.Errorf("%s: %v", law, got)
 		}
 	}
-}
-
-func sorted(s []string) map[string]bool {
-	m := map[string]bool{}
-	for _, x := range s {
-		m[x] = true
-	}
-	return m
 }
 
 func TestLoadAndProblem(t *testing.T) {

@@ -50,7 +50,7 @@ func pictures(rec *Record) ([]picture, error) {
 			func(w io.Writer) error { return plots.RunningMean(w, draws) }},
 		{"rhat", "R-hat, and the potential scale reduction factor with its upper bound, of the first draws up to each point. They should fall to 1 and stay there.",
 			func(w io.Writer) error { return plots.RunningRHat(w, draws, r.Plan.RHat) }},
-		{"autocorrelation", "The correlation of draws that are so many iterations apart. The sooner it is near 0, the more a draw is worth.",
+		{"autocorrelation", "The correlation of draws that are that many iterations apart. The sooner it is near 0, the more a draw is worth.",
 			func(w io.Writer) error { return plots.Autocorrelation(w, draws) }},
 		{"pairs", "Draws of each two parameters against one another: what the data cannot tell apart lies along a line.",
 			func(w io.Writer) error { return plots.Pairs(w, draws) }},

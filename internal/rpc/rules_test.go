@@ -40,7 +40,7 @@ func TestEveryMethodHasARule(t *testing.T) {
 		}
 	}
 	if RuleOf("/ulisse.v1.Jobs/Invented") != nil {
-		t.Error("a method that there is not has a rule")
+		t.Error("a method that does not exist has a rule")
 	}
 }
 

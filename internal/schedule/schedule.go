@@ -51,7 +51,7 @@ type Schedule struct {
 }
 
 // Plan says where the chains of the jobs should be. Idle workers share the
-// products of chains with so many rows or more; with a negative number none.
+// products of chains with splitRows rows or more; with a negative number none.
 func Plan(jobs []Job, workers []Worker, splitRows int) Schedule {
 	p := newPlanner(jobs, workers)
 	for i := range jobs {

@@ -168,7 +168,7 @@ func TestSlowBodies(t *testing.T) {
 		select {
 		case <-ended:
 		case <-time.After(30 * time.Second):
-			t.Errorf("%s: an answer that nobody reads goes on for ever", proto)
+			t.Errorf("%s: an answer that nobody reads goes on forever", proto)
 		}
 		cancel()
 		resp.Body.Close()

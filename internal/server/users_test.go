@@ -332,7 +332,7 @@ func TestNamespaces(t *testing.T) {
 	_, err = theirs.Submit(ctx, &pb.SubmitRequest{Spec: tinySpec, Namespace: "lab"})
 	wantCode(t, "submitting to another namespace", err, codes.NotFound, "there is no such namespace")
 	_, err = theirs.Submit(ctx, &pb.SubmitRequest{Spec: tinySpec, Namespace: "nowhere"})
-	wantCode(t, "submitting to a namespace that there is not", err, codes.NotFound, "there is no such namespace")
+	wantCode(t, "submitting to a namespace that does not exist", err, codes.NotFound, "there is no such namespace")
 	if k, err := theirs.Submit(ctx, &pb.SubmitRequest{Spec: tinySpec, ClientId: "c"}); err != nil || k.Id == j.Id {
 		t.Errorf("a client id that another namespace has used: %v, %v", k, err)
 	}

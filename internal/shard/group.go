@@ -120,7 +120,7 @@ func (g *Group) members() ([]*peer, error) {
 	return g.peers, errors.Join(errs...)
 }
 
-// Close parts with all members.
+// Close ends the sessions with all members.
 func (g *Group) Close() error {
 	g.SetMembers()
 	_, err := g.members()

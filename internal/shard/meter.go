@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // Meter counts what a process does for its own chains and for those of others.
@@ -28,8 +28,8 @@ func (m *Meter) computed(pairs int64, took time.Duration, forOthers bool) {
 // and busy seconds of computation, units computed for others; of the units
 // asked for, those given out again after a failure and those given out twice;
 // and bytes of tile traffic in both directions.
-func (m *Meter) Load() *ulissev1.Load {
-	return &ulissev1.Load{
+func (m *Meter) Load() *pb.Load {
+	return &pb.Load{
 		Pairs:         float64(m.pairs.Load()),
 		BusySeconds:   time.Duration(m.busy.Load()).Seconds(),
 		Tiles:         m.tiles.Load(),

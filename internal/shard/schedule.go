@@ -21,7 +21,7 @@ const (
 	maxAttempts = 3
 	// A member that failed gets no work for a time that doubles each time it fails
 	// again.
-	firstBench, longestBench = time.Second, time.Minute
+	firstPause, longestPause = time.Second, time.Minute
 )
 
 // peer is a member and what its group knows of it.
@@ -32,9 +32,9 @@ type peer struct {
 	until   time.Time     // it gets no work before
 }
 
-// bench keeps a peer from work for a while.
-func (p *peer) bench(now time.Time) {
-	p.backoff = min(max(firstBench, 2*p.backoff), longestBench)
+// setAside keeps a peer from work for a while, longer each time.
+func (p *peer) setAside(now time.Time) {
+	p.backoff = min(max(firstPause, 2*p.backoff), longestPause)
 	p.until = now.Add(p.backoff)
 }
 
@@ -328,7 +328,7 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 		r.out = remove(r.out, a.unit)
 		for _, b := range u.attempts { // those that are overtaken
 			b.by.overtaken = b.by.overtaken || b.started.Before(a.started)
-			r.bench(b.by, now, nil)
+			r.setAside(b.by, now, nil)
 			if b.cancel != nil {
 				b.cancel()
 			}
@@ -348,19 +348,19 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 		r.todo = append(r.todo, a.unit)
 		r.meter.retries.Add(1)
 	}
-	r.bench(w, now, err)
+	r.setAside(w, now, err)
 	r.wake()
 	return false
 }
 
-// bench takes a peer out of the run if it failed, or if it was overtaken before
+// setAside takes a peer out of the run if it failed, or if it was overtaken before
 // it had done anything.
-func (r *run) bench(w *worker, now time.Time, err error) {
+func (r *run) setAside(w *worker, now time.Time, err error) {
 	if w.peer == nil || w.gone || err == nil && (!w.overtaken || w.delivered > 0) {
 		return
 	}
 	w.gone = true
-	w.peer.bench(now)
+	w.peer.setAside(now)
 	why := "it did nothing while others did its work"
 	if err != nil {
 		why = err.Error()

@@ -78,7 +78,7 @@ func (p *placement) operator(j *jobData) driver.Operator {
 	return p.op
 }
 
-// closeGroup parts with the group.
+// closeGroup closes the operator over the group.
 func (p *placement) closeGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

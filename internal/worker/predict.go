@@ -87,7 +87,7 @@ func (s *Posteriors) Compute(r *pb.ComputeRequest, out grpc.ServerStreamingServe
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C: // also a sign of life
+		case <-tick.C: // also a heartbeat
 			p := at.Load()
 			_ = out.Send(&pb.PredictResponse{Progress: &pb.PredictProgress{Stage: p.Stage, Done: int64(p.Done), Total: int64(p.Total)}})
 			continue

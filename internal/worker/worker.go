@@ -228,7 +228,7 @@ func (w *Worker) talk(ctx context.Context, s grpc.BidiStreamingClient[pb.WorkerM
 	}
 }
 
-// beat returns a sign of life; the caller holds the lock.
+// beat returns a heartbeat; the caller holds the lock.
 func (w *Worker) beat() *pb.WorkerMessage {
 	return &pb.WorkerMessage{Message: &pb.WorkerMessage_Beat{Beat: &pb.Beat{Load: w.load(), Draining: w.draining}}}
 }

@@ -13,7 +13,7 @@ import (
 
 // TestNamesInDocuments finds every name of a declaration that the documents about the code
 // mention: `pkg.Name`, or `pkg.Type.Name` of a method or field, written in backquotes. Tests are
-// among them, so that a recipe cannot name a test that there is not.
+// among them, so that a recipe cannot name a test that does not exist.
 func TestNamesInDocuments(t *testing.T) {
 	declared := declarations(t)
 	quoted := regexp.MustCompile("`([a-z][a-z0-9]*)\\.([A-Za-z0-9]+)(\\.[A-Za-z0-9]+)?(\\(.*?\\))?`")

@@ -120,7 +120,7 @@ func TestCoordinators(t *testing.T) {
 	onEach(t, func(t *testing.T, o *objects) {
 		set := o.sets["ulisse-coordinator"]
 		if set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement {
-			t.Errorf("pods start %s: the first would wait for ever for the others", set.Spec.PodManagementPolicy)
+			t.Errorf("pods start %s: the first would wait forever for the others", set.Spec.PodManagementPolicy)
 		}
 		head := o.services[set.Spec.ServiceName]
 		if head == nil || head.Spec.ClusterIP != "None" || !head.Spec.PublishNotReadyAddresses {
