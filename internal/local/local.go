@@ -199,6 +199,9 @@ func (r *runner) commit(e chains.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.apply(e)
+	if errors.Is(err, chains.ErrStale) && e.Evaluated != nil {
+		return nil // another lane was faster
+	}
 	if r.run.Stopped != nil && (errors.Is(err, chains.ErrPhase) || errors.Is(err, chains.ErrStale)) {
 		return nil // came too late to count
 	}
