@@ -148,7 +148,7 @@ func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, lane int)
 		e, err := func() (*chains.Event, error) {
 			defer r.Budget.Release()
 			if w.Conduct != nil || w.Evaluate != nil {
-				return stages.Event(ctx, w)
+				return stages.Event(ctx, w, prep)
 			}
 			if w.Advance == nil {
 				return r.Driver.Event(ctx, w)

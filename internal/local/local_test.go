@@ -94,7 +94,7 @@ func TestAgainstOracle(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		ess    float64
-	}{{"fisher", 0.4}, {"leimkuhler-matthews", 0.15}, {"exact", 0.25}} {
+	}{{"fisher", 0.4}, {"leimkuhler-matthews", 0.15}, {"exact", 0.25}, {"auto", 0.5}} {
 		r := run(t, config(t, spec(t, fmt.Sprintf(specText, c.method, 4, "auto", 300, 10, "pcg", "rpcholesky", 300)), 2, t.TempDir()))
 		for i, name := range r.Plan.Names {
 			x, y := r.Column(i, r.MinDraws()), oracle.Column(i, oracle.MinDraws())
@@ -141,6 +141,7 @@ func TestSameDrawsWhateverHappens(t *testing.T) {
 		fmt.Sprintf(specText, "cholesky", 2, "30", 40, 20, "pcg", "nystrom", 40),
 		fmt.Sprintf(specText, "exact", 2, "20", 20, 7, "pcg", "nystrom", 20),
 		fmt.Sprintf(specText, "sgld", 2, "auto", 20, 20, "ulisse", "none", 40) + "seed: 2\n",
+		fmt.Sprintf(specText, "auto", 2, "auto", 100, 20, "pcg", "nystrom", 100),
 	} {
 		s := spec(t, text)
 		own := s.Sampler.Sections["sgld"].(*sampler.SGLD)

@@ -154,7 +154,10 @@ func (p *placement) drive(ctx, waiting context.Context) error {
 			if stages == nil {
 				stages = p.driver(j).NewLane(p.key.lane)
 			}
-			if err := p.carryOut(ctx, stages.Event, w); err != nil && !refused(err) {
+			do := func(ctx context.Context, w chains.Work) (*chains.Event, error) {
+				return stages.Event(ctx, w, chains.PreparedOf(a.Prepared))
+			}
+			if err := p.carryOut(ctx, do, w); err != nil && !refused(err) {
 				return err
 			}
 			continue
