@@ -90,7 +90,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "---\n" + data, `s.yaml: more than one YAML document: a specification is one`},
 		{data + "sampelr: {}\n", `s.yaml: line 3, column 1: sampelr: unknown field: did you mean "sampler"?`},
 		{data + "sampler: {method: fisher, methd: sgld}\n", `s.yaml: line 3, column 27: sampler.methd: unknown field: did you mean "method"?`},
-		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, sgld`},
+		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, auto, sgld`},
 		{data + "seed: 1\nseed: 2\n", `s.yaml: line 4, column 1: seed: the field is given twice`},
 		{data + "seed: -1\n", `s.yaml: line 3, column 7: seed: "-1" is not a whole number from 0`},
 		{data + "sampler: {chains: four}\n", `s.yaml: line 3, column 19: sampler.chains: "four" is not a whole number`},
@@ -111,7 +111,7 @@ func TestBadSpecifications(t *testing.T) {
 		{"name: a\ndata: {path: x, target: y, holdout: 1}\n", `s.yaml: line 2, column 37: data.holdout: 1, but must be a fraction from 0 to below 1`},
 		{data + "model: {kernel: rfb}\n", `s.yaml: line 3, column 17: model.kernel: "rfb" is not one of rbf, matern12, matern32, matern52`},
 		{data + "model: {priors: {tau: \"gama(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "gama(1,1)": unknown distribution: use one of gamma(shape,rate), invgamma(shape,scale), lognormal(mu,sd), halfnormal(sd), pc(u,alpha)`},
-		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of fisher, leimkuhler-matthews, exact, sgld, cholesky`},
+		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of auto, fisher, leimkuhler-matthews, exact, sgld, cholesky`},
 		{data + "sampler: {draws: 6000}\n", `s.yaml: stop.max_draws: 5000, but must be at least sampler.draws, 6000`},
 		{data + "sampler: {step: 1.5}\n", `s.yaml: line 3, column 17: sampler.step: 1.5, but must be above 0 and at most 1`},
 		{data + "sampler: {method: sgld, checkpoint: 30}\n", `s.yaml: line 3, column 37: sampler.checkpoint: 30, but must be a multiple of sampler.sgld.redraw, 20: warm starts end at checkpoints`},
@@ -122,6 +122,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "solver: {law: geometric, beta: 2}\n", `s.yaml: line 3, column 32: solver.beta: 2, but the geometric law takes a probability below 1`},
 		{data + "solver: {cache: 4GB}\n", `s.yaml: line 3, column 17: solver.cache: "4GB" is not an amount of memory: write it as 512MiB or 4GiB, or auto, or off`},
 		{data + "solver: {cache: [1GiB]}\n", `s.yaml: line 3, column 17: solver.cache: a list stands where an amount of memory should: write it as 512MiB or 4GiB, or auto, or off`},
+		{data + "stop: {error: -0.1}\n", `s.yaml: line 3, column 15: stop.error: -0.1, but must be from 0, for any error, to less than 1`},
 		{data + "stop: {rhat: 1}\n", `s.yaml: line 3, column 14: stop.rhat: 1, but R-hat is never below 1`},
 	} {
 		if _, err := parse(c.text); err == nil || err.Error() != c.want {

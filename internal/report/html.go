@@ -85,6 +85,8 @@ type pageData struct {
 	Columns            []string
 	Rows               []pageRow
 	Truth              bool
+	ModeColumns        []string
+	Modes              []pageRow
 	ChainColumns       []string
 	Chains             []pageRow
 	Certificate        *Certificate
@@ -122,13 +124,13 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	var cost strings.Builder
 	sum.cost(&cost)
 	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
-	for _, c := range columns {
+	for _, c := range tableColumns {
 		d.Columns = append(d.Columns, c.name)
 	}
 	for i := range sum.Parameters {
 		p := &sum.Parameters[i]
 		row := pageRow{Name: p.Name}
-		for _, c := range columns {
+		for _, c := range tableColumns {
 			row.Cells = append(row.Cells, c.text(c.of(p)))
 		}
 		if p.Truth != nil {
@@ -139,6 +141,12 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	}
 	if d.Truth {
 		d.Columns = append(d.Columns, "Truth")
+	}
+	if len(sum.Modes) > 1 {
+		d.ModeColumns = modeColumns
+		for i := range sum.Modes {
+			d.Modes = append(d.Modes, pageRow{strconv.Itoa(i + 1), sum.Modes[i].cells()})
+		}
 	}
 	d.chains(sum)
 	for _, p := range pics {

@@ -32,6 +32,7 @@ type Summary struct {
 	Converged      bool          `json:"converged"`
 	StopReason     chains.Reason `json:"stop_reason"`
 	Parameters     []Parameter   `json:"parameters"`
+	Modes          []Mode        `json:"modes,omitempty"` // if there is more than one, the heaviest first
 	Chains         []Chain       `json:"chains"`
 	Preparation    chains.Cost   `json:"preparation"`
 	Total          chains.Cost   `json:"total"`
@@ -59,8 +60,12 @@ type Parameter struct {
 	Q50      Number `json:"q50"`
 	Q95      Number `json:"q95"`
 	MCSEMean Number `json:"mcse_mean"`
-	ESSBulk  Number `json:"ess_bulk"`
-	ESSTail  Number `json:"ess_tail"`
+	// ErrorMean and ErrorSD are total standard errors (chains.Run.Errors): of the mean, in
+	// posterior standard deviations, and of the standard deviation, relative.
+	ErrorMean Number `json:"error_mean"`
+	ErrorSD   Number `json:"error_sd"`
+	ESSBulk   Number `json:"ess_bulk"`
+	ESSTail   Number `json:"ess_tail"`
 	// ESSPerSecond is the bulk ESS over the time of all chains added up.
 	ESSPerSecond Number `json:"ess_bulk_per_second"`
 	RHat         Number `json:"rhat"`
@@ -68,6 +73,19 @@ type Parameter struct {
 	PSRF975      Number `json:"psrf_97.5"`
 	// Truth is the value that generated data were made with.
 	Truth *Number `json:"truth,omitempty"`
+}
+
+// Mode is a part of the posterior around a maximum.
+type Mode struct {
+	Mass      Number    `json:"mass"` // share of the draws
+	MassError Number    `json:"mass_error"`
+	Below     Number    `json:"below"`          // the highest, in log density
+	Found     int       `json:"found"`          // by how many searches
+	At        []float64 `json:"log_parameters"` // the maximum
+	// Differs is the parameter that separates it most from the heaviest mode, by Distance:
+	// the difference of their means over the root of their variances' sum.
+	Differs  string `json:"differs,omitempty"`
+	Distance Number `json:"distance,omitempty"`
 }
 
 // Chain summarises one chain.
@@ -120,7 +138,7 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 func (p *Parameter) UnmarshalJSON(text []byte) error {
 	type plain Parameter
 	nan := Number(math.NaN())
-	read := plain{MAD: nan, ESSPerSecond: nan}
+	read := plain{MAD: nan, ESSPerSecond: nan, ErrorMean: nan, ErrorSD: nan}
 	err := json.Unmarshal(text, &read)
 	*p = Parameter(read)
 	return err
@@ -139,7 +157,10 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		truth = m.Params.Sampled(d.Truth.Of(m.Params))
 	}
 	for _, q := range Quantities(m, d) {
-		p := summarize(q.Name, q.Values(r))
+		x := q.Values(r)
+		p := summarize(q.Name, x)
+		e := r.Errors(x)
+		p.ErrorMean, p.ErrorSD = Number(e.Mean), Number(e.SD)
 		p.ESSPerSecond = p.ESSBulk / Number(chainSeconds(r))
 		if truth != nil {
 			v := Number(q.Of(truth))
@@ -147,6 +168,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		}
 		sum.Parameters = append(sum.Parameters, p)
 	}
+	sum.Modes = modesOf(r)
 	for _, c := range r.Chains {
 		it := 0.0
 		if c.Cost.Solves > 0 {
@@ -167,6 +189,22 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 	sum.warn(s, r)
 	sum.certify(r)
 	return sum
+}
+
+// modesOf returns the modes of a staged run that has several.
+func modesOf(r *chains.Run) []Mode {
+	if r.Drawn == nil {
+		return nil
+	}
+	var out []Mode
+	for i, m := range r.Drawn.Modes {
+		o := Mode{Mass: Number(m.Mass), MassError: Number(m.MassError), Below: Number(m.Below), Found: m.Found, At: m.Psi}
+		if i > 0 && m.Distance != 0 {
+			o.Differs, o.Distance = r.Plan.Names[m.Parameter], Number(m.Distance)
+		}
+		out = append(out, o)
+	}
+	return out
 }
 
 func summarize(name string, x [][]float64) Parameter {
@@ -264,6 +302,9 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 		}
 		if ess := min(float64(p.ESSBulk), float64(p.ESSTail)); !(ess >= s.Stop.ESS) {
 			add("the effective sample size of %s is %.0f, below %g: run longer", p.Name, ess, s.Stop.ESS)
+		}
+		if worst := max(float64(p.ErrorMean), float64(p.ErrorSD)); s.Stop.Error > 0 && !(worst <= s.Stop.Error) {
+			add("the standard error of the mean or the sd of %s is %.2g posterior standard deviations, above %g: run longer", p.Name, worst, s.Stop.Error)
 		}
 	}
 	if u := sum.Total.Unconverged; u > 0 {

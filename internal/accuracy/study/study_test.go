@@ -3,6 +3,7 @@ package study
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/integrate/quad"
@@ -31,11 +32,12 @@ func TestTruths(t *testing.T) {
 	}
 }
 
-// Stated errors are as large as the true ones: over 5 runs of a target with ten or more
-// estimates the mean square of an estimate's error over its standard error is 1 if the errors
-// are right. The estimates of a run depend on each other; if they amount to two independent
-// ones, the mean square is beyond [0.15,3.5] with a probability below one in a thousand.
-// Seeds are fixed. bench/accuracy makes 200 runs, and holds them to closer bounds.
+// Stated errors are as large as the true ones: if they are right, the median over runs and
+// estimates of the square of error over standard error is 0.45. 5 runs of a target make 50
+// estimates or more, which depend on each other; if they amount to ten independent ones, the
+// median is beyond [0.05,2.5] with a probability below one in two hundred. Seeds are fixed.
+// (The median, since a learnt function runs off in a few runs in a hundred, which moves a mean
+// of so few; bench/accuracy makes 200 runs and tells the mean.)
 func TestStatedErrors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: ten seconds of all cores")
@@ -43,19 +45,19 @@ func TestStatedErrors(t *testing.T) {
 	const runs = 5
 	b := parallel.NewBudget(0)
 	for _, target := range Targets() {
-		var square, count float64
+		var squares []float64
 		for seed := range uint64(runs) {
 			results, err := Run(context.Background(), target, Default, seed, b)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range results {
-				square += r.Z() * r.Z()
-				count++
+				squares = append(squares, r.Z()*r.Z())
 			}
 		}
-		if m := square / count; m < 0.15 || m > 3.5 {
-			t.Errorf("%s: the mean square of error over stated error is %.2f", target.Name, m)
+		slices.Sort(squares)
+		if m := squares[len(squares)/2]; m < 0.05 || m > 2.5 {
+			t.Errorf("%s: the median square of error over stated error is %.2f", target.Name, m)
 		}
 	}
 }
