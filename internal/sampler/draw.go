@@ -42,14 +42,7 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 		return k.sampling(ctx)
 	}
 	if k.count[learnStage] == 0 {
-		m, err := k.first()
-		if err == nil {
-			m, err = wider(m)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return k.learning(m), nil
+		return k.learningAround()
 	}
 	b, err := k.believe(ctx, k.learnt)
 	if err != nil {
@@ -57,6 +50,9 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	}
 	if k.count[pilotStage] == 0 {
 		a, err := k.imagine(ctx, b, len(k.in.Stages))
+		if err != nil && ctx.Err() == nil && k.count[learnStage] < maxRounds {
+			return k.learningAround() // what is believed is nothing to draw from: it has to be known better
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -77,6 +73,18 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 		return k.piloting(b, m, k.spread(a.Weighted))
 	}
 	return k.piloted(ctx, b)
+}
+
+// learningAround returns a round of learning around the peaks.
+func (k *conductor) learningAround() (*chains.Event, error) {
+	m, err := k.first()
+	if err == nil {
+		m, err = wider(m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return k.learning(m), nil
 }
 
 // wanted returns the error that is aimed at.
@@ -450,6 +458,7 @@ func (k *conductor) verify(b *belief) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	usual := usualVariance(k.checks)
 	for i := range k.checks {
 		r := &k.checks[i]
 		if r.Evidence == nil {
@@ -457,7 +466,7 @@ func (k *conductor) verify(b *belief) (float64, error) {
 		}
 		o := surrogate.Observation{X: r.psi, Grad: r.LogDetGrad}
 		if !math.IsNaN(r.LogDet) {
-			o.Value, o.ValueVar, o.HasValue = r.LogDet, r.LogDetVar, true
+			o.Value, o.ValueVar, o.HasValue = r.LogDet, max(r.LogDetVar, usual), true
 		}
 		if r.Probes > 0 {
 			spreads = append(spreads, surrogate.Spread{X: r.psi, Cov: chains.Symmetric(r.GradCov), Probes: r.Probes})

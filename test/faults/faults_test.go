@@ -316,8 +316,8 @@ func TestAnyNumberOfWorkers(t *testing.T) {
 	for _, n := range numbers {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			c := start(t, 1, n)
-			c.ends(c.submit(moved), wantMoved, 3*time.Minute)
-			c.ends(c.submit(staged), wantStaged, 3*time.Minute)
+			c.ends(c.submitAs("moved", moved), wantMoved, 3*time.Minute)
+			c.ends(c.submitAs("staged", staged), wantStaged, 3*time.Minute)
 		})
 	}
 }
