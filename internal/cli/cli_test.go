@@ -325,8 +325,22 @@ func countLines(path string) int {
 // A real process killed with SIGKILL again and again, and resumed, ends with
 // the draws of one that was left alone.
 func TestKilledAndResumed(t *testing.T) {
+	for name, text := range map[string]string{"fisher": smallSpec, "auto": stagedSpec} {
+		t.Run(name, func(t *testing.T) { killedAndResumed(t, text) })
+	}
+}
+
+// stagedSpec is of a run whose work is items of stages.
+const stagedSpec = `
+name: staged
+data: {synthetic: {n: 120, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+sampler: {method: auto, chains: 2, draws: 200, auto: {starts: 3}}
+stop: {rhat: 1.5, ess: 10, max_draws: 200}
+`
+
+func killedAndResumed(t *testing.T, text string) {
 	dir := t.TempDir()
-	spec := write(t, dir, "s.yaml", smallSpec)
+	spec := write(t, dir, "s.yaml", text)
 	calm := filepath.Join(dir, "calm")
 	if code, _, stderr := ulisse(t, "", "run", spec, "--out", calm, "-q"); code != 0 {
 		t.Fatal(stderr)

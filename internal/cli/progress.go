@@ -161,9 +161,12 @@ func (p *progress) phase(v local.View) {
 	args := []any{"elapsed", v.Elapsed.Round(time.Millisecond).String()}
 	switch r := v.Run; r.Phase {
 	case chains.Warmup:
-		args = append(args, "log_mode", rounded(r.Prepared.Psi), "windows", r.Plan.Windows)
+		args = append(args, "log_mode", rounded(r.Prepared.Psi))
+		if !r.Plan.Staged {
+			args = append(args, "windows", r.Plan.Windows)
+		}
 	case chains.Sampling:
-		if s := r.Settings; s.Step > 0 {
+		if s := r.Settings; s != nil && s.Step > 0 {
 			args = append(args, "step", round(s.Step, 3), "probes", s.Probes, "noise_budget", round(s.Budget, 3), "early_stopping", s.Early)
 		}
 	case chains.Done:

@@ -12,7 +12,8 @@ import (
 // and Gabry, Pareto smoothed importance sampling, JMLR 2024). It returns the
 // normalised weights and k̂, the shape of the fit: up to 0.7 the estimates can
 // be trusted, above they cannot. k̂ is NaN for fewer than 25 weights, whose tail
-// is too short to be fitted.
+// is too short to be fitted, and +Inf where nearly all weights are 0: then nothing is
+// smoothed.
 func PSIS(logWeights []float64) (weights []float64, khat float64) {
 	n := len(logWeights)
 	lw := slices.Clone(logWeights)
@@ -40,7 +41,9 @@ func PSIS(logWeights []float64) (weights []float64, khat float64) {
 		}
 		if x[0] < x[tail-1] { // equal weights have no tail
 			var scale float64
-			khat, scale = paretoFit(x)
+			if khat, scale = paretoFit(x); math.IsNaN(khat) || math.IsNaN(scale) {
+				khat, x = math.Inf(1), nil
+			}
 			for i := range x {
 				q := (float64(i) + 0.5) / float64(tail)
 				v := -scale * math.Log1p(-q)

@@ -71,3 +71,28 @@ func TestPSIS(t *testing.T) {
 		t.Errorf("two weights: %v, %v", w, k)
 	}
 }
+
+// Where nearly all weights are 0 there is no tail to fit: the others stay as they are.
+func TestPSISOfFewWeights(t *testing.T) {
+	for _, some := range []int{1, 2, 5, 30} {
+		logWeights := make([]float64, 1000)
+		for i := range logWeights {
+			if i >= some {
+				logWeights[i] = math.Inf(-1)
+			} else {
+				logWeights[i] = float64(i) / 10
+			}
+		}
+		w, _ := PSIS(logWeights)
+		var sum float64
+		for i, x := range w {
+			if math.IsNaN(x) || i >= some && x > 1e-6 {
+				t.Fatalf("weight %d of %d is %v", i, some, x)
+			}
+			sum += x
+		}
+		if math.Abs(sum-1) > 1e-9 {
+			t.Errorf("the weights of %d sum to %v", some, sum)
+		}
+	}
+}

@@ -64,6 +64,8 @@ type shared struct {
 	pre  once[precond.P] // the preconditioner at the mode
 	rows once[[]int]     // the pivots of the joint density's P there
 
+	factor *turns // of staged runs
+
 	mu    sync.Mutex
 	exact *Driver // of the run that certifies
 }
@@ -73,7 +75,7 @@ func New(c Config) *Driver {
 	if c.Observe == nil {
 		c.Observe = func(runlog.Observation) {}
 	}
-	return &Driver{Config: c, needs: c.Spec.Needs(), shared: &shared{pre: newOnce[precond.P](), rows: newOnce[[]int]()}}
+	return &Driver{Config: c, needs: c.Spec.Needs(), shared: &shared{pre: newOnce[precond.P](), rows: newOnce[[]int](), factor: newTurns()}}
 }
 
 // With returns the driver with another operator and trace, for a lane that is driven

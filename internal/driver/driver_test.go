@@ -302,6 +302,7 @@ func TestLaneAgainstOracle(t *testing.T) {
 	prep := prepare(t, d)
 	dense := posterior.NewDense(d.Problem, d.Budget)
 	lane := d.NewLane(1)
+	lane.prep = prep
 	density := func(psi []float64) (float64, *sampler.Evidence) {
 		e, err := lane.Factor(t.Context(), psi, true)
 		if err != nil {
@@ -328,7 +329,7 @@ func TestLaneAgainstOracle(t *testing.T) {
 			}
 		}
 		for _, tolerance := range []float64{1e-2, 1e-6} {
-			quad, bound, err := lane.Quadratic(t.Context(), psi, prep.Psi, [][]float64{prep.Psi}, tolerance)
+			quad, bound, err := lane.Quadratic(t.Context(), psi, prep.Psi, [][]float64{prep.Psi}, tolerance, math.Inf(1))
 			if err != nil {
 				t.Fatal(err)
 			}

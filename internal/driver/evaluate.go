@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,19 +20,31 @@ import (
 type Lane struct {
 	d    *Driver
 	lane int
+	prep *chains.Prepared // of the run
 
 	stored *posterior.Stored
 	op     Operator
-	preP   []float64 // where the preconditioner of quad was built
+	pre    []float64 // where the preconditioner of quad and of probed was built
 	quad   *posterior.Quadratic
+	probed *posterior.Probed
 	cost   chains.Cost
 }
+
+// ownFactorRows is up to how many rows each lane has a stored factor of its own, on its
+// core. Beyond it the lanes take turns, each on all cores that are free.
+const ownFactorRows = 1500
+
+// probedTolerance is the relative error of solutions that estimates by probes go to, unless
+// the specification says otherwise: far below their noise.
+const probedTolerance = 1e-4
 
 // NewLane returns what computes for a lane.
 func (d *Driver) NewLane(lane int) *Lane { return &Lane{d: d, lane: lane} }
 
-// Event carries out some work of a staged run, and returns the event that comes of it.
-func (l *Lane) Event(ctx context.Context, w chains.Work) (*chains.Event, error) {
+// Event carries out some work of a staged run that was prepared, and returns the event that
+// comes of it. The caller has a core of the budget.
+func (l *Lane) Event(ctx context.Context, w chains.Work, prep *chains.Prepared) (*chains.Event, error) {
+	l.prep = prep
 	m, ok := sampler.Of(l.d.Plan).(sampler.Stager)
 	if !ok {
 		return nil, fmt.Errorf("runs of %s are not staged", l.d.Plan.Method)
@@ -76,8 +87,22 @@ func (l *Lane) Cost() chains.Cost {
 
 // Factor evaluates by a stored factor.
 func (l *Lane) Factor(ctx context.Context, psi []float64, gradients bool) (*sampler.Evidence, error) {
+	d := l.d
+	if len(d.Problem.Y) > ownFactorRows {
+		d.Budget.Release() // to the lane whose turn it is
+		err := d.factor.take(ctx)
+		_ = d.Budget.Acquire(context.WithoutCancel(ctx)) // the caller is to find it as it was
+		if err != nil {
+			return nil, err
+		}
+		defer d.factor.leave()
+		if d.factor.stored == nil {
+			d.factor.stored = posterior.NewStored(d.Problem, d.Budget)
+		}
+		l.stored = d.factor.stored
+	}
 	if l.stored == nil {
-		l.stored = posterior.NewStored(l.d.Problem, l.d.Budget)
+		l.stored = posterior.NewStored(d.Problem, d.Budget)
 	}
 	l.cost.Densities++
 	v, err := l.stored.At(ctx, psi, gradients)
@@ -87,28 +112,75 @@ func (l *Lane) Factor(ctx context.Context, psi []float64, gradients bool) (*samp
 	return &sampler.Evidence{LogDet: v.LogDet, Quad: v.Quad, LogDetGrad: v.LogDetGrad, QuadGrad: v.QuadGrad}, nil
 }
 
-// Solves evaluates by solves and probes.
-func (l *Lane) Solves(context.Context, []float64, []float64, random.Key, int) (*sampler.Evidence, error) {
-	return nil, errors.New("evaluating by solves is not there yet")
+// Solves evaluates by products with K alone and probes.
+func (l *Lane) Solves(ctx context.Context, psi, at []float64, key random.Key, probes int) (*sampler.Evidence, error) {
+	if err := l.solveWith(ctx, at); err != nil {
+		return nil, err
+	}
+	before := l.op.Counts()
+	v, err := l.probed.At(ctx, psi, key, probes)
+	l.cost.Add(costOf(l.probed.Report(), before, l.op.Counts(), 0))
+	l.cost.Gradients++
+	if v == nil {
+		return nil, err
+	}
+	return &sampler.Evidence{LogDet: v.LogDet, LogDetVar: v.LogDetVar, Quad: v.Quad, LogDetGrad: v.LogDetGrad, QuadGrad: v.QuadGrad,
+		GradCov: chains.Flat(v.GradCov), Probes: probes}, nil
+}
+
+// solveWith makes the solvers with P at a ψ, unless they are there.
+func (l *Lane) solveWith(ctx context.Context, at []float64) error {
+	d := l.d
+	if l.quad != nil && slices.Equal(l.pre, at) {
+		return nil
+	}
+	if l.op == nil {
+		l.op = d.Operator(l.lane)
+	}
+	prep := *l.prep
+	prep.Psi = at
+	pre, err := d.atMode(ctx, &prep, l.op)
+	if err != nil {
+		return err
+	}
+	root, ok := pre.(posterior.Root)
+	if !ok {
+		return fmt.Errorf("the sampler %s needs a preconditioner with a factor, not %s", d.Plan.Method, d.Spec.Solver.Preconditioner.Kind)
+	}
+	opt := solve.Options{Tolerance: fineTolerance, Precond: pre, Mixed: true, Budget: d.Budget,
+		MaxIter: d.Spec.Solver.MaxIterations.Or(min(maxAutoIterations, 10*len(d.Problem.Y)+100))}
+	l.quad, l.pre = posterior.NewQuadratic(d.Problem, l.op, solve.New(l.op, opt)), at
+	opt.Tolerance, opt.Mixed = d.Spec.Solver.Tolerance.Or(probedTolerance), false
+	l.probed = posterior.NewProbed(d.Problem, l.op, solve.New(l.op, opt), root)
+	return nil
 }
 
 // Quadratic returns yᵀK⁻¹y.
-func (l *Lane) Quadratic(ctx context.Context, psi, at []float64, basis [][]float64, tolerance float64) (value, bound float64, err error) {
-	d := l.d
-	if l.quad == nil || !slices.Equal(l.preP, at) {
-		if l.op == nil {
-			l.op = d.Operator(l.lane)
-		}
-		pre, err := d.atMode(ctx, &chains.Prepared{Psi: at}, l.op)
-		if err != nil {
-			return 0, 0, err
-		}
-		opt := solve.Options{Tolerance: fineTolerance, Precond: pre, Mixed: true, Budget: d.Budget,
-			MaxIter: d.Spec.Solver.MaxIterations.Or(min(maxAutoIterations, 10*len(d.Problem.Y)+100))}
-		l.quad, l.preP = posterior.NewQuadratic(d.Problem, l.op, solve.New(l.op, opt)), at
+func (l *Lane) Quadratic(ctx context.Context, psi, at []float64, basis [][]float64, tolerance, enough float64) (value, bound float64, err error) {
+	if err := l.solveWith(ctx, at); err != nil {
+		return 0, 0, err
 	}
 	before := l.op.Counts()
-	value, bound, err = l.quad.At(ctx, psi, basis, tolerance)
+	value, bound, err = l.quad.At(ctx, psi, basis, tolerance, enough)
 	l.cost.Add(costOf(l.quad.Report(), before, l.op.Counts(), 0))
 	return value, bound, err
 }
+
+// turns is a stored factor that lanes use one after the other.
+type turns struct {
+	turn   chan struct{} // full while somebody uses it
+	stored *posterior.Stored
+}
+
+func newTurns() *turns { return &turns{turn: make(chan struct{}, 1)} }
+
+func (t *turns) take(ctx context.Context) error {
+	select {
+	case t.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *turns) leave() { <-t.turn }

@@ -120,6 +120,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "solver: {law: geometric, beta: 2}\n", `s.yaml: line 3, column 32: solver.beta: 2, but the geometric law takes a probability below 1`},
 		{data + "solver: {cache: 4GB}\n", `s.yaml: line 3, column 17: solver.cache: "4GB" is not an amount of memory: write it as 512MiB or 4GiB, or auto, or off`},
 		{data + "solver: {cache: [1GiB]}\n", `s.yaml: line 3, column 17: solver.cache: a list stands where an amount of memory should: write it as 512MiB or 4GiB, or auto, or off`},
+		{data + "stop: {error: -0.1}\n", `s.yaml: line 3, column 15: stop.error: -0.1, but must be from 0, for any error, to less than 1`},
 		{data + "stop: {rhat: 1}\n", `s.yaml: line 3, column 14: stop.rhat: 1, but R-hat is never below 1`},
 	} {
 		if _, err := parse(c.text); err == nil || err.Error() != c.want {

@@ -17,7 +17,7 @@ func (s *Spec) Plan(names []string, rows int) chains.Plan {
 	o, needs := s.SamplerOptions(), s.Needs()
 	p := chains.Plan{
 		Method: s.Sampler.Method, Names: names, Chains: s.Sampler.Chains, Checkpoint: s.Sampler.Checkpoint,
-		Windows: m.Windows(o), Draws: s.Sampler.Draws, MaxDraws: s.Stop.MaxDraws, RHat: s.Stop.RHat, ESS: s.Stop.ESS,
+		Windows: m.Windows(o), Draws: s.Sampler.Draws, MaxDraws: s.Stop.MaxDraws, RHat: s.Stop.RHat, ESS: s.Stop.ESS, Error: s.Stop.Error,
 		MaxTime: time.Duration(s.Stop.MaxTime), Seed: s.Seed,
 		Step: s.Sampler.Step.Or(needs.Step), Probes: s.Sampler.Probes.Or(0), MaxProbes: sampler.MaxProbes, Solver: s.Solver.Method,
 		Provisional: needs.Search != sampler.OnSubset && rows <= sampler.ProvisionalRows,

@@ -117,11 +117,12 @@ type Preconditioner struct {
 	Rank Auto[int] `yaml:"rank" json:"rank"`
 }
 
-// Stop says when to end: converged (RHat and ESS, after Sampler.Draws), or
+// Stop says when to end: converged (RHat, ESS and Error, after Sampler.Draws), or
 // MaxDraws a chain, or MaxTime.
 type Stop struct {
 	RHat     float64  `yaml:"rhat" json:"rhat"`
 	ESS      float64  `yaml:"ess" json:"ess"`
+	Error    float64  `yaml:"error,omitempty" json:"error,omitempty"` // 0 for any
 	MaxDraws int      `yaml:"max_draws" json:"max_draws"`
 	MaxTime  Duration `yaml:"max_time" json:"max_time"`
 }

@@ -100,6 +100,7 @@ func (s *Spec) fault() (path, msg string) {
 		{so.Law == "geometric" && so.Beta >= 1, "solver.beta", fmt.Sprintf("%g, but the geometric law takes a probability below 1", so.Beta)},
 		{!(st.RHat > 1), "stop.rhat", fmt.Sprintf("%g, but R-hat is never below 1", st.RHat)},
 		positive("stop.ess", st.ESS),
+		{!(st.Error >= 0 && st.Error < 1), "stop.error", fmt.Sprintf("%g, but must be from 0, for any error, to less than 1", st.Error)},
 		{st.MaxDraws < sm.Draws, "stop.max_draws", fmt.Sprintf("%d, but must be at least sampler.draws, %d", st.MaxDraws, sm.Draws)},
 		{st.MaxTime < 0, "stop.max_time", "negative: use 0s for no limit"},
 	}

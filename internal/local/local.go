@@ -148,7 +148,7 @@ func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, lane int)
 		e, err := func() (*chains.Event, error) {
 			defer r.Budget.Release()
 			if w.Conduct != nil || w.Evaluate != nil {
-				return stages.Event(ctx, w)
+				return stages.Event(ctx, w, prep)
 			}
 			if w.Advance == nil {
 				return r.Driver.Event(ctx, w)
@@ -199,6 +199,9 @@ func (r *runner) commit(e chains.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	err := r.apply(e)
+	if errors.Is(err, chains.ErrStale) && e.Evaluated != nil {
+		return nil // another lane was faster
+	}
 	if r.run.Stopped != nil && (errors.Is(err, chains.ErrPhase) || errors.Is(err, chains.ErrStale)) {
 		return nil // came too late to count
 	}

@@ -94,7 +94,7 @@ func TestAgainstOracle(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		ess    float64
-	}{{"fisher", 0.4}, {"leimkuhler-matthews", 0.15}, {"exact", 0.25}} {
+	}{{"fisher", 0.4}, {"leimkuhler-matthews", 0.15}, {"exact", 0.25}, {"auto", 0.5}} {
 		r := run(t, config(t, spec(t, fmt.Sprintf(specText, c.method, 4, "auto", 300, 10, "pcg", "rpcholesky", 300)), 2, t.TempDir()))
 		for i, name := range r.Plan.Names {
 			x, y := r.Column(i, r.MinDraws()), oracle.Column(i, oracle.MinDraws())
@@ -141,6 +141,7 @@ func TestSameDrawsWhateverHappens(t *testing.T) {
 		fmt.Sprintf(specText, "cholesky", 2, "30", 40, 20, "pcg", "nystrom", 40),
 		fmt.Sprintf(specText, "exact", 2, "20", 20, 7, "pcg", "nystrom", 20),
 		fmt.Sprintf(specText, "sgld", 2, "auto", 20, 20, "ulisse", "none", 40) + "seed: 2\n",
+		fmt.Sprintf(specText, "auto", 2, "auto", 100, 20, "pcg", "nystrom", 100),
 	} {
 		s := spec(t, text)
 		own := s.Sampler.Sections["sgld"].(*sampler.SGLD)
@@ -212,6 +213,41 @@ stop: {rhat: 9, ess: 1, max_draws: 10}
 			if c := got.Cost(); c.PairsRead < 0.2*c.Pairs || c.PairsRead >= c.Pairs {
 				t.Errorf("%s: read %g of %g pairs from a cache of 1/%d of K", precision, c.PairsRead, c.Pairs, part)
 			}
+		}
+	}
+}
+
+// By probes alone, as with more rows than a factor is stored of, auto draws from the same
+// posterior: each mean within 4 standard errors and each sd within 4, which include what is
+// not known of log|K|, of the oracle's.
+func TestAutoByProbes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: some seconds of all cores")
+	}
+	const text = `
+name: probes
+data: {synthetic: {n: 150, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+sampler: {method: %s, chains: 4, draws: 1000%s}
+stop: {rhat: 1.05, ess: 100, error: 0.2, max_draws: 1000, max_time: 10m}
+`
+	oracle := run(t, config(t, spec(t, fmt.Sprintf(text, "cholesky", "")), 2, t.TempDir()))
+	r := run(t, config(t, spec(t, fmt.Sprintf(text, "auto", ", auto: {starts: 3, evidence: probes, density: learnt}")), 2, t.TempDir()))
+	for i, name := range r.Plan.Names {
+		x, y := r.Column(i, r.MinDraws()), oracle.Column(i, oracle.MinDraws())
+		mx, sx := moments(x)
+		my, sy := moments(y)
+		ex, ey := r.Errors(x), oracle.Errors(y)
+		t.Logf("%s: %.3f ± %.3f, errors %.3f and %.3f; oracle %.3f ± %.3f, errors %.3f and %.3f", name, mx, sx, ex.Mean, ex.SD, my, sy, ey.Mean, ey.SD)
+		if e := math.Hypot(ex.Mean, ey.Mean); !(math.Abs(mx-my)/sy < 4*e) || ex.Mean > 0.4 {
+			t.Errorf("%s: mean %v, oracle %v, error %v", name, mx, my, e)
+		}
+		if e := math.Hypot(ex.SD, ey.SD); !(math.Abs(sx/sy-1) < 4*e) || ex.SD > 0.4 {
+			t.Errorf("%s: sd %v, oracle %v, error %v", name, sx, sy, e)
+		}
+	}
+	for _, s := range r.Stages {
+		if s.Kind == "learn" && s.Shared[0][0] != 1 {
+			t.Error("it learnt by a factor")
 		}
 	}
 }

@@ -2,7 +2,9 @@ package metropolis
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
@@ -22,8 +24,12 @@ type Weighted struct {
 }
 
 // Weigh returns the proposals with Pareto smoothed importance weights
-// (diagnostics.PSIS).
+// (diagnostics.PSIS). A target of +Inf is an error: there the density is not what its owner
+// believes.
 func Weigh(p *Proposals) (*Weighted, error) {
+	if i := slices.Index(p.Target, math.Inf(1)); i >= 0 {
+		return nil, fmt.Errorf("the log density of the target is infinite at %.4g", p.X[i])
+	}
 	logW := p.LogWeights()
 	most := math.Inf(-1)
 	for _, w := range logW {

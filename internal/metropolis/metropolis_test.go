@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -203,5 +204,13 @@ func TestWeigh(t *testing.T) {
 	}
 	if w.KHat > 0.5 || w.ESS < 1000 {
 		t.Errorf("k-hat %v, ESS %v", w.KHat, w.ESS)
+	}
+}
+
+// An infinite density is an error, not a draw.
+func TestWeighInfinite(t *testing.T) {
+	p := &Proposals{X: [][]float64{{1}, {2}}, Target: []float64{0, math.Inf(1)}, Proposal: []float64{0, 0}}
+	if _, err := Weigh(p); err == nil || !strings.Contains(err.Error(), "infinite at [2]") {
+		t.Error(err)
 	}
 }

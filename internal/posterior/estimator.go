@@ -204,19 +204,24 @@ func (e *Estimator) forms(ctx context.Context, psi []float64, ps *pairs, groups 
 	for c := range group {
 		group[c] = min(c, groups-1)
 	}
-	ofK, err := e.op.Forms(ctx, ps.u, ps.v, group, groups)
+	return forms(ctx, e.problem, e.op, psi, ps.u, ps.v, group, groups)
+}
+
+// forms returns Σ uᵀ(∂K/∂ψ)v for all parameters over the pairs of each group.
+func forms(ctx context.Context, p *Problem, op Operator, psi []float64, u, v [][]float64, group []int, groups int) ([][]float64, error) {
+	ofK, err := op.Forms(ctx, u, v, group, groups)
 	if err != nil {
 		return nil, err
 	}
-	noise := e.problem.noiseGradient(psi)
+	noise := p.noiseGradient(psi)
 	own := len(psi) - len(noise) // where the likelihood's parameters begin
 	all := solve.Columns(len(psi), groups)
 	for g, f := range ofK {
 		copy(all[g], f)
 	}
-	for c, u := range ps.u {
+	for c, x := range u {
 		for q, d := range noise {
-			all[group[c]][own+q] += diagonalForm(u, d, ps.v[c])
+			all[group[c]][own+q] += diagonalForm(x, d, v[c])
 		}
 	}
 	return all, nil

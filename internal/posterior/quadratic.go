@@ -51,9 +51,10 @@ func NewQuadratic(p *Problem, op Operator, solver *solve.Solver) *Quadratic {
 const basisTolerance = 1e-6
 
 // At returns the form at ψ, and the bound on what it is too small by: at most tolerance,
-// unless the solver gives up before. points are those that the basis is solved at; a call
-// with the same ones as before reuses it. The only error is that of ctx.
-func (q *Quadratic) At(ctx context.Context, psi []float64, points [][]float64, tolerance float64) (value, bound float64, err error) {
+// unless the value has come to enough, where nobody needs to know more, or the solver gives
+// up before. points are those that the basis is solved at; a call with the same ones as
+// before reuses it. The only error is that of ctx.
+func (q *Quadratic) At(ctx context.Context, psi []float64, points [][]float64, tolerance, enough float64) (value, bound float64, err error) {
 	if err := q.solveAt(ctx, points); err != nil {
 		return 0, 0, err
 	}
@@ -71,29 +72,40 @@ func (q *Quadratic) At(ctx context.Context, psi []float64, points [][]float64, t
 			floats.AddScaled(q.x, v, q.basis[c])
 		}
 	}
-	y := q.y
-	target := math.Sqrt(tolerance * least)
-	for try := 0; ; try++ {
-		q.report.Products++
-		if err := q.op.Mul(ctx, [][]float64{q.kx}, [][]float64{q.x}); err != nil {
+	last := math.Sqrt(tolerance * least)
+	for done := false; ; {
+		if value, bound, err = q.value(ctx, least); err != nil {
 			return 0, 0, err
 		}
-		value, bound = 0, 0
-		for i, kx := range q.kx {
-			value += q.x[i] * (2*y[i] - kx)
-			bound += (y[i] - kx) * (y[i] - kx)
-		}
-		if bound /= least; bound <= tolerance || try == 1 {
+		if done || bound <= tolerance || value >= enough {
 			return value, bound, nil
 		}
+		target := max(last, coarse*math.Sqrt(bound*least))
 		q.solver.SetTargets([]float64{target})
-		rep, err := q.solver.Solve(ctx, [][]float64{q.x}, [][]float64{y})
+		rep, err := q.solver.Solve(ctx, [][]float64{q.x}, [][]float64{q.y})
 		q.solver.SetTargets(nil)
 		q.report.Add(rep)
 		if err != nil {
 			return 0, 0, err
 		}
+		done = target == last || rep.Unconverged > 0
 	}
+}
+
+// coarse is the factor by which solves lower the residual before the value is looked at.
+const coarse = 1e-2
+
+// value returns the form by the solution so far, and its bound.
+func (q *Quadratic) value(ctx context.Context, leastNoise float64) (value, bound float64, err error) {
+	q.report.Products++
+	if err := q.op.Mul(ctx, [][]float64{q.kx}, [][]float64{q.x}); err != nil {
+		return 0, 0, err
+	}
+	for i, kx := range q.kx {
+		value += q.x[i] * (2*q.y[i] - kx)
+		bound += (q.y[i] - kx) * (q.y[i] - kx)
+	}
+	return value, bound / leastNoise, nil
 }
 
 // solveAt solves for the basis, unless it is there.

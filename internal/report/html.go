@@ -85,6 +85,8 @@ type pageData struct {
 	Columns            []string
 	Rows               []pageRow
 	Truth              bool
+	ModeColumns        []string
+	Modes              []pageRow
 	ChainColumns       []string
 	Chains             []pageRow
 	Certificate        *Certificate
@@ -144,13 +146,13 @@ func (d *pageData) quantities(sum *Summary) {
 		d.Warnings = append([]string{v.Note}, d.Warnings...)
 		return
 	}
-	for _, c := range columns {
+	for _, c := range tableColumns {
 		d.Columns = append(d.Columns, c.name)
 	}
 	for i := range sum.Parameters {
 		p := &sum.Parameters[i]
 		row := pageRow{Name: p.Name}
-		for _, c := range columns {
+		for _, c := range tableColumns {
 			row.Cells = append(row.Cells, c.text(c.of(p)))
 		}
 		if p.Truth != nil {
@@ -161,6 +163,12 @@ func (d *pageData) quantities(sum *Summary) {
 	}
 	if d.Truth {
 		d.Columns = append(d.Columns, "Truth")
+	}
+	if len(sum.Modes) > 1 {
+		d.ModeColumns = modeColumns
+		for i := range sum.Modes {
+			d.Modes = append(d.Modes, pageRow{strconv.Itoa(i + 1), sum.Modes[i].cells()})
+		}
 	}
 }
 

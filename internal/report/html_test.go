@@ -179,7 +179,7 @@ func TestHTML(t *testing.T) {
 	for i := range sum.Parameters {
 		p := &sum.Parameters[i]
 		row := rows[p.Name]
-		if len(row) != len(columns)+1 || row[0] != sig(p.Mean) || row[10] != fixed(p.RHat) || row[11] != sig(*p.Truth) {
+		if len(row) != len(tableColumns)+1 || row[0] != sig(p.Mean) || row[10] != fixed(p.RHat) || row[11] != short(p.ErrorMean) || row[13] != sig(*p.Truth) {
 			t.Errorf("%s: %v", p.Name, row)
 		}
 	}

@@ -34,6 +34,7 @@ type Summary struct {
 	// State is how a run that has not ended stands: sampling, interrupted, failed and why.
 	State      string      `json:"state,omitempty"`
 	Parameters []Parameter `json:"parameters"`
+	Modes      []Mode      `json:"modes,omitempty"` // if there is more than one, the heaviest first
 	// Provisional is what is known without draws, as long as there are none.
 	Provisional    *Provisional `json:"provisional,omitempty"`
 	Chains         []Chain      `json:"chains"`
@@ -63,8 +64,12 @@ type Parameter struct {
 	Q50      Number `json:"q50"`
 	Q95      Number `json:"q95"`
 	MCSEMean Number `json:"mcse_mean"`
-	ESSBulk  Number `json:"ess_bulk"`
-	ESSTail  Number `json:"ess_tail"`
+	// ErrorMean and ErrorSD are total standard errors (chains.Run.Errors): of the mean, in
+	// posterior standard deviations, and of the standard deviation, relative.
+	ErrorMean Number `json:"error_mean"`
+	ErrorSD   Number `json:"error_sd"`
+	ESSBulk   Number `json:"ess_bulk"`
+	ESSTail   Number `json:"ess_tail"`
 	// ESSPerSecond is the bulk ESS over the time of all chains added up.
 	ESSPerSecond Number `json:"ess_bulk_per_second"`
 	RHat         Number `json:"rhat"`
@@ -72,6 +77,19 @@ type Parameter struct {
 	PSRF975      Number `json:"psrf_97.5"`
 	// Truth is the value that generated data were made with.
 	Truth *Number `json:"truth,omitempty"`
+}
+
+// Mode is a part of the posterior around a maximum.
+type Mode struct {
+	Mass      Number    `json:"mass"` // share of the draws
+	MassError Number    `json:"mass_error"`
+	Below     Number    `json:"below"`          // the highest, in log density
+	Found     int       `json:"found"`          // by how many searches
+	At        []float64 `json:"log_parameters"` // the maximum
+	// Differs is the parameter that separates it most from the heaviest mode, by Distance:
+	// the difference of their means over the root of their variances' sum.
+	Differs  string `json:"differs,omitempty"`
+	Distance Number `json:"distance,omitempty"`
 }
 
 // Chain summarises one chain.
@@ -124,7 +142,7 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 func (p *Parameter) UnmarshalJSON(text []byte) error {
 	type plain Parameter
 	nan := Number(math.NaN())
-	read := plain{MAD: nan, ESSPerSecond: nan}
+	read := plain{MAD: nan, ESSPerSecond: nan, ErrorMean: nan, ErrorSD: nan}
 	err := json.Unmarshal(text, &read)
 	*p = Parameter(read)
 	return err
@@ -144,7 +162,10 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		truth = m.Params.Sampled(d.Truth.Of(m.Params))
 	}
 	for _, q := range Quantities(m, d) {
-		p := summarize(q.Name, q.Values(r))
+		x := q.Values(r)
+		p := summarize(q.Name, x)
+		e := r.Errors(x)
+		p.ErrorMean, p.ErrorSD = Number(e.Mean), Number(e.SD)
 		p.ESSPerSecond = p.ESSBulk / Number(chainSeconds(r))
 		if truth != nil {
 			v := Number(q.Of(truth))
@@ -152,6 +173,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		}
 		sum.Parameters = append(sum.Parameters, p)
 	}
+	sum.Modes = modesOf(r)
 	for _, c := range r.Chains {
 		it := 0.0
 		if c.Cost.Solves > 0 {
@@ -175,6 +197,22 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 	sum.warn(r)
 	sum.certify(r)
 	return sum
+}
+
+// modesOf returns the modes of a staged run that has several.
+func modesOf(r *chains.Run) []Mode {
+	if r.Drawn == nil {
+		return nil
+	}
+	var out []Mode
+	for i, m := range r.Drawn.Modes {
+		o := Mode{Mass: Number(m.Mass), MassError: Number(m.MassError), Below: Number(m.Below), Found: m.Found, At: m.Psi}
+		if i > 0 && m.Distance != 0 {
+			o.Differs, o.Distance = r.Plan.Names[m.Parameter], Number(m.Distance)
+		}
+		out = append(out, o)
+	}
+	return out
 }
 
 func summarize(name string, x [][]float64) Parameter {
@@ -278,6 +316,9 @@ func (sum *Summary) warn(r *chains.Run) {
 		}
 		if ess := min(float64(p.ESSBulk), float64(p.ESSTail)); !(ess >= r.Plan.ESS) {
 			add("the effective sample size of %s is %.0f, below %g: run longer", p.Name, ess, r.Plan.ESS)
+		}
+		if worst := max(float64(p.ErrorMean), float64(p.ErrorSD)); r.Plan.Error > 0 && !(worst <= r.Plan.Error) {
+			add("the standard error of the mean or the sd of %s is %.2g posterior standard deviations, above %g: run longer", p.Name, worst, r.Plan.Error)
 		}
 	}
 	if u := sum.Total.Unconverged; u > 0 {

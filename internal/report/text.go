@@ -5,18 +5,21 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// columns are those of Stan's stansummary, in its order, each with the text of
-// a value for people.
-var columns = []struct {
+// column is a column of the table of parameters, with the text of a value for people.
+type column struct {
 	name string
 	of   func(*Parameter) Number
 	text func(Number) string
-}{
+}
+
+// columns are those of Stan's stansummary, in its order.
+var columns = []column{
 	{"Mean", func(p *Parameter) Number { return p.Mean }, sig},
 	{"MCSE", func(p *Parameter) Number { return p.MCSEMean }, sig},
 	{"StdDev", func(p *Parameter) Number { return p.SD }, sig},
@@ -29,6 +32,12 @@ var columns = []struct {
 	{"ESS_bulk/s", func(p *Parameter) Number { return p.ESSPerSecond }, sig},
 	{"R_hat", func(p *Parameter) Number { return p.RHat }, fixed},
 }
+
+// tableColumns are those of tables for people: beside Stan's the total standard errors of
+// the mean, in posterior sds, and of the sd, relative.
+var tableColumns = append(slices.Clone(columns),
+	column{"Err_mean", func(p *Parameter) Number { return p.ErrorMean }, short},
+	column{"Err_sd", func(p *Parameter) Number { return p.ErrorSD }, short})
 
 // WriteCSV writes the table of Stan's stansummary as its --csv_filename does:
 // a name and its columns a row, values exact, nan where there is none.
@@ -64,6 +73,7 @@ func (sum *Summary) WriteText(w io.Writer) error {
 		sum.Provisional.table(&b)
 	} else {
 		sum.table(&b)
+		sum.modes(&b)
 	}
 	sum.cost(&b)
 	if sum.Certificate != nil {
@@ -93,7 +103,7 @@ func (sum *Summary) state() string {
 func (sum *Summary) table(b *strings.Builder) {
 	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	withTruth := len(sum.Parameters) > 0 && sum.Parameters[0].Truth != nil
-	for _, c := range columns {
+	for _, c := range tableColumns {
 		fmt.Fprintf(tw, "\t%s", c.name)
 	}
 	if withTruth {
@@ -103,7 +113,7 @@ func (sum *Summary) table(b *strings.Builder) {
 	for i := range sum.Parameters {
 		p := &sum.Parameters[i]
 		fmt.Fprint(tw, p.Name)
-		for _, c := range columns {
+		for _, c := range tableColumns {
 			fmt.Fprintf(tw, "\t%s", c.text(c.of(p)))
 		}
 		if withTruth {
@@ -112,6 +122,35 @@ func (sum *Summary) table(b *strings.Builder) {
 		fmt.Fprintln(tw, "\t")
 	}
 	tw.Flush()
+}
+
+// modes writes the table of modes, if there is more than one.
+func (sum *Summary) modes(b *strings.Builder) {
+	if len(sum.Modes) < 2 {
+		return
+	}
+	fmt.Fprintf(b, "\nThe posterior has %d modes; one that no search reached cannot be excluded.\n", len(sum.Modes))
+	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(tw, "\t%s\t\n", strings.Join(modeColumns, "\t"))
+	for i := range sum.Modes {
+		fmt.Fprintf(tw, "mode %d\t%s\t\n", i+1, strings.Join(sum.Modes[i].cells(), "\t"))
+	}
+	tw.Flush()
+}
+
+// modeColumns head the cells of a mode.
+var modeColumns = []string{"Mass", "Error", "Below", "Searches", "Differs_in", "Distance", "Log_parameters"}
+
+func (m *Mode) cells() []string {
+	differs, distance := "-", "-"
+	if m.Differs != "" {
+		differs, distance = m.Differs, fmt.Sprintf("%.1f", float64(m.Distance))
+	}
+	at := make([]string, len(m.At))
+	for i, x := range m.At {
+		at[i] = fmt.Sprintf("%.2f", x)
+	}
+	return []string{fmt.Sprintf("%.3f", float64(m.Mass)), short(m.MassError), fmt.Sprintf("%.1f", float64(m.Below)), fmt.Sprint(m.Found), differs, distance, strings.Join(at, " ")}
 }
 
 func (sum *Summary) cost(b *strings.Builder) {
@@ -191,6 +230,13 @@ func sig(x Number) string {
 		return "-"
 	}
 	return fmt.Sprintf("%.4g", float64(x))
+}
+
+func short(x Number) string {
+	if math.IsNaN(float64(x)) {
+		return "-"
+	}
+	return fmt.Sprintf("%.2g", float64(x))
 }
 
 func whole(x Number) string {

@@ -31,8 +31,9 @@ type auto struct{}
 
 // Auto is what a specification tells it.
 type Auto struct {
-	Starts  int    `yaml:"starts" json:"starts"`   // of climbs; 0 for as many as the number of parameters asks for
-	Density string `yaml:"density" json:"density"` // learnt, exact, or auto: the cheaper one
+	Starts   int    `yaml:"starts" json:"starts"`     // of climbs; 0 for as many as the number of parameters asks for
+	Density  string `yaml:"density" json:"density"`   // learnt, exact, or auto: the cheaper one
+	Evidence string `yaml:"evidence" json:"evidence"` // by factor, by probes, or auto: the cheaper one
 }
 
 // How the determinant enters the target.
@@ -42,8 +43,15 @@ const (
 	autoDensity   = "auto"
 )
 
+// How values and gradients of the determinant are had.
+const (
+	factorEvidence = "factor"
+	probesEvidence = "probes"
+	autoEvidence   = "auto"
+)
+
 func (auto) Name() string           { return "auto" }
-func (auto) Section() any           { return &Auto{Density: autoDensity} }
+func (auto) Section() any           { return &Auto{Density: autoDensity, Evidence: autoEvidence} }
 func (auto) Windows(*Options) []int { return nil }
 func (auto) Statistics() []string   { return nil }
 
@@ -54,6 +62,8 @@ func (auto) Check(o *Options) (field, msg string) {
 		return "auto.starts", fmt.Sprintf("%d, but must be from 0 to %d", s.Starts, maxStarts)
 	case s.Density != autoDensity && s.Density != learntDensity && s.Density != exactDensity:
 		return "auto.density", fmt.Sprintf("%q is not one of auto, learnt, exact", s.Density)
+	case s.Evidence != autoEvidence && s.Evidence != factorEvidence && s.Evidence != probesEvidence:
+		return "auto.evidence", fmt.Sprintf("%q is not one of auto, factor, probes", s.Evidence)
 	}
 	return "", ""
 }
@@ -71,8 +81,11 @@ func (auto) Start(Env, *Options, *chains.Plan, *chains.Task, *chains.Checkpoint)
 }
 
 func (auto) Conduct(ctx context.Context, env Evaluator, o *Options, p *chains.Plan, c *chains.Conducting) (*chains.Event, error) {
-	k := newConductor(env, o.Section.(*Auto), p, c)
-	return k.next(ctx)
+	s := o.Section.(*Auto)
+	if n := env.Model().Rows; n > factorRows && (s.Density == exactDensity || s.Evidence == factorEvidence) {
+		return nil, fmt.Errorf("a factor of K is stored for %d rows at most, not %d: leave auto.density and auto.evidence at auto", factorRows, n)
+	}
+	return newConductor(env, s, p, c).next(ctx)
 }
 
 func (auto) Evaluate(ctx context.Context, env Evaluator, _ *Options, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {

@@ -64,7 +64,7 @@ type peak struct {
 
 func newConductor(env Evaluator, opt *Auto, p *chains.Plan, in *chains.Conducting) *conductor {
 	k := &conductor{env: env, opt: opt, plan: p, in: in, model: env.Model(), count: map[string]int{}}
-	k.costs = newCosts(k.model, p.Params(), opt.Density)
+	k.costs = newCosts(k.model, p.Params(), opt)
 	k.reduce, k.scale = reductions(k.model)
 	return k
 }

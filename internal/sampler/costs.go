@@ -28,9 +28,11 @@ const (
 	farIterations      = 20 // of a quadratic term far from the basis
 	// learnProbes are the probes that a determinant takes to be learnt from noisy gradients.
 	learnProbes = 1500
+	// firstProbes are those of a first round, for each parameter that it depends on.
+	firstProbes = 160
 )
 
-func newCosts(m Model, p int, density string) costs {
+func newCosts(m Model, p int, o *Auto) costs {
 	n, d := float64(m.Rows), float64(m.Inputs)
 	q := float64(max(1, p-1)) // parameters that the determinant depends on
 	factor, gradient := n*n*n/6, n*n*n/2
@@ -40,6 +42,12 @@ func newCosts(m Model, p int, density string) costs {
 	byFactor := 3 * float64(c.wanted) * gradient
 	bySolves := learnProbes / float64(c.probes) * solves
 	c.factor = m.Rows <= smallRows || m.Rows <= factorRows && byFactor <= bySolves
+	if o.Evidence != autoEvidence {
+		c.factor = o.Evidence == factorEvidence
+	}
+	if !c.factor {
+		c.wanted = firstProbes / c.probes * int(q)
+	}
 	// With two parameters the basis has nearly the solution, and a determinant is learnt to a
 	// thousandth; with ten it takes iterations, and is learnt to a tenth.
 	c.evaluation, c.target = solves, product(basisPoints)+product(1)
@@ -51,7 +59,7 @@ func newCosts(m Model, p int, density string) costs {
 	}
 	const proposals = 4000
 	c.exact = m.Rows <= factorRows && q > 2 && proposals*factor <= 2*(10*q*c.evaluation+proposals*c.target)
-	switch density {
+	switch o.Density {
 	case exactDensity:
 		c.exact = true
 	case learntDensity:

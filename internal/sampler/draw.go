@@ -27,12 +27,13 @@ const (
 	pilotKHat     = 0.6 // of a pilot that needs no other
 	pilotESS      = 0.4 // of its proposals
 	pilotPeaks    = 0.2 // of the pilot's proposals are from the peaks
-	basisPoints   = 8   // whose solutions the quadratic term is computed from
+	basisPoints   = 16  // whose solutions the quadratic term is computed from
 	checkPoints   = 24
 	deviations    = 64  // draws of the determinant's error
 	deviationsAt  = 240 // draws of the posterior, where they are told
 	valley        = 1   // nats between two modes, at least
 	extraDraws    = 1.5 // times as many as are expected to suffice
+	negligible    = 40  // nats below the usual weight, at which nothing is ever accepted
 )
 
 // drawing goes from the maxima to draws.
@@ -41,14 +42,7 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 		return k.sampling(ctx)
 	}
 	if k.count[learnStage] == 0 {
-		m, err := k.first()
-		if err == nil {
-			m, err = wider(m)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return k.learning(m), nil
+		return k.learningAround()
 	}
 	b, err := k.believe(ctx, k.learnt)
 	if err != nil {
@@ -56,6 +50,9 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	}
 	if k.count[pilotStage] == 0 {
 		a, err := k.imagine(ctx, b, len(k.in.Stages))
+		if err != nil && ctx.Err() == nil && k.count[learnStage] < maxRounds {
+			return k.learningAround() // what is believed is nothing to draw from: it has to be known better
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -73,9 +70,21 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 		if err != nil {
 			return nil, err
 		}
-		return k.piloting(m, k.spread(a.Weighted))
+		return k.piloting(b, m, k.spread(a.Weighted))
 	}
 	return k.piloted(ctx, b)
+}
+
+// learningAround returns a round of learning around the peaks.
+func (k *conductor) learningAround() (*chains.Event, error) {
+	m, err := k.first()
+	if err == nil {
+		m, err = wider(m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return k.learning(m), nil
 }
 
 // wanted returns the error that is aimed at.
@@ -170,7 +179,7 @@ func proposed(s *chains.Stage, p int) (*mixture.Mixture, [][]float64, error) {
 }
 
 // propose returns a stage of the target at proposals [from,to) of each list.
-func (k *conductor) propose(kind string, m *mixture.Mixture, basis [][]float64, lists, from, to int) (*chains.Event, error) {
+func (k *conductor) propose(b *belief, kind string, m *mixture.Mixture, basis [][]float64, lists, from, to int) (*chains.Event, error) {
 	d, err := k.proposals(m)
 	if err != nil {
 		return nil, err
@@ -179,21 +188,32 @@ func (k *conductor) propose(kind string, m *mixture.Mixture, basis [][]float64, 
 	if kind == pilotStage {
 		stage = len(k.in.Stages) + 1
 	}
-	var points [][]float64
-	for list := range lists {
-		for i := from; i < to; i++ {
-			x := make([]float64, k.plan.Params())
-			d.Draw(k.stream(random.Propose, stage<<12|list)(i), x)
-			points = append(points, x)
-		}
+	usual := math.Inf(-1) // log weight
+	for _, p := range k.peaks {
+		usual = max(usual, k.logDensity(b, p.X)-d.LogDensity(p.X))
 	}
+	points := make([][]float64, lists*(to-from))
+	k.env.Budget().NewLoop(func(_, i int) {
+		x := make([]float64, k.plan.Params())
+		d.Draw(k.stream(random.Propose, stage<<12|i/(to-from))(from+i%(to-from)), x)
+		points[i] = append(x, k.enough(b, x, d.LogDensity(x)+usual-negligible))
+	}).Run(len(points))
 	return k.stage(kind, k.shared(m, basis), k.batched(points, k.costs.target)), nil
 }
 
+// enough returns the quadratic term from which on the log density at ψ is below a level.
+func (k *conductor) enough(b *belief, psi []float64, level float64) float64 {
+	prior, _ := k.env.LogPrior(psi)
+	if v := 2*(prior-level) - b.logDet.Value(psi); v < singular { // and not NaN
+		return max(v, -singular)
+	}
+	return singular
+}
+
 // piloting returns a pilot stage.
-func (k *conductor) piloting(m *mixture.Mixture, basis [][]float64) (*chains.Event, error) {
+func (k *conductor) piloting(b *belief, m *mixture.Mixture, basis [][]float64) (*chains.Event, error) {
 	n := pilotEach * k.plan.Params() * (1 + k.count[pilotStage])
-	return k.propose(pilotStage, m, basis, 1, 0, n)
+	return k.propose(b, pilotStage, m, basis, 1, 0, n)
 }
 
 // piloted fits the proposals to the target itself, as the last pilot stage came to it.
@@ -203,7 +223,7 @@ func (k *conductor) piloted(ctx context.Context, b *belief) (*chains.Event, erro
 		return nil, err
 	}
 	if w.KHat <= pilotKHat && w.ESS >= pilotESS*float64(len(w.X)) {
-		return k.propose(proposeStage, m, basis, k.plan.Chains, 0, k.plan.Draws)
+		return k.propose(b, proposeStage, m, basis, k.plan.Chains, 0, k.plan.Draws)
 	}
 	// The density has spoken: what is proposed is fitted to it.
 	fit, err := mixture.Fit(w.X, w.W, mixture.Options{Most: components, Starts: []*mixture.Mixture{m}, Stream: k.stream(random.Imagine, 1<<20+k.last.Number)}, k.env.Budget())
@@ -211,9 +231,9 @@ func (k *conductor) piloted(ctx context.Context, b *belief) (*chains.Event, erro
 		fit = m // too few draws have a weight
 	}
 	if k.count[pilotStage] < mostPilots {
-		return k.piloting(fit, basis)
+		return k.piloting(b, fit, basis)
 	}
-	return k.propose(proposeStage, fit, basis, k.plan.Chains, 0, k.plan.Draws)
+	return k.propose(b, proposeStage, fit, basis, k.plan.Chains, 0, k.plan.Draws)
 }
 
 // pilot returns the mixture and the basis of a pilot stage, and its weighted proposals.
@@ -240,14 +260,18 @@ func (k *conductor) targets(s *chains.Staging, m *mixture.Mixture, b *belief) (*
 	out := &metropolis.Proposals{}
 	exact := s.Shared[0][0] == byFactor
 	for i, item := range s.Items {
-		if len(s.Results[i]) != 2*len(item)/p {
+		if len(s.Results[i]) != 2*len(item)/(p+1) {
 			return nil, errors.New("a stage of proposals has results of another length")
 		}
 		j := 0
-		for psi := range slices.Chunk(item, p) {
+		for x := range slices.Chunk(item, p+1) {
+			psi := x[:p:p]
 			prior, _ := k.env.LogPrior(psi)
 			quad, logDet := s.Results[i][2*j], s.Results[i][2*j+1]
 			if !exact {
+				if bound := logDet; bound > 2*quadTolerance {
+					quad += bound // it was enough, and is never to seem less than it is
+				}
 				logDet = b.logDet.Value(psi)
 			}
 			target := prior - (quad+logDet)/2
@@ -434,6 +458,7 @@ func (k *conductor) verify(b *belief) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
+	usual := usualVariance(k.checks)
 	for i := range k.checks {
 		r := &k.checks[i]
 		if r.Evidence == nil {
@@ -441,7 +466,7 @@ func (k *conductor) verify(b *belief) (float64, error) {
 		}
 		o := surrogate.Observation{X: r.psi, Grad: r.LogDetGrad}
 		if !math.IsNaN(r.LogDet) {
-			o.Value, o.ValueVar, o.HasValue = r.LogDet, r.LogDetVar, true
+			o.Value, o.ValueVar, o.HasValue = r.LogDet, max(r.LogDetVar, usual), true
 		}
 		if r.Probes > 0 {
 			spreads = append(spreads, surrogate.Spread{X: r.psi, Cov: chains.Symmetric(r.GradCov), Probes: r.Probes})
@@ -547,7 +572,7 @@ func (k *conductor) more(b *belief, c *run) (*chains.Event, error) {
 	left := math.Sqrt(max(k.wanted()*k.wanted()-density*density, k.wanted()*k.wanted()/4))
 	want := extraDraws * float64(n) * (carlo / left) * (carlo / left)
 	to := min(max(n+n/2, int(min(want, 4*float64(n)))), max(k.plan.MaxDraws, n+1))
-	return k.propose(proposeStage, c.mix, c.basis, k.plan.Chains, n, to)
+	return k.propose(b, proposeStage, c.mix, c.basis, k.plan.Chains, n, to)
 }
 
 // errors returns the largest error, of a mean in sds or of an sd, relative, of the finite

@@ -32,9 +32,10 @@ type Evaluator interface {
 	// Solves evaluates by solves and probes, which are the key's. P is the preconditioner
 	// at the ψ given. It returns nil where K is numerically singular.
 	Solves(ctx context.Context, psi, p []float64, key random.Key, probes int) (*Evidence, error)
-	// Quadratic returns yᵀK⁻¹y with an error of at most tolerance, and the bound that it
-	// is sure of. basis are points whose solutions the search for K⁻¹y begins with.
-	Quadratic(ctx context.Context, psi, p []float64, basis [][]float64, tolerance float64) (value, bound float64, err error)
+	// Quadratic returns yᵀK⁻¹y, which is not less, and what it is more by at most:
+	// tolerance, unless the value has come to enough. basis are points whose solutions the
+	// search for K⁻¹y begins with.
+	Quadratic(ctx context.Context, psi, p []float64, basis [][]float64, tolerance, enough float64) (value, bound float64, err error)
 	// Cost returns what was done since the last call.
 	Cost() chains.Cost
 }

@@ -55,6 +55,14 @@ func (k *conductor) believe(ctx context.Context, records []record) (*belief, err
 			near = append(near, r)
 		}
 	}
+	usual := usualVariance(near)
+	for i, r := range near {
+		if r.Probes > 0 {
+			e := *r.Evidence
+			e.LogDetVar = max(e.LogDetVar, usual)
+			near[i].Evidence = &e
+		}
+	}
 	var err error
 	if b.logDet, b.guard, err = k.fit(ctx, k.reduce, near, logDetOf); err != nil {
 		return nil, err
@@ -73,6 +81,7 @@ func (k *conductor) laplace(psi []float64) float64 {
 	return best
 }
 
+// logDetOf returns log|K| as it was estimated, with the noise of its value.
 func logDetOf(r *record) (value, variance float64, grad, cov []float64, probes int) {
 	return r.LogDet, r.LogDetVar, r.LogDetGrad, r.GradCov, r.Probes
 }
@@ -123,6 +132,18 @@ func (k *conductor) fit(ctx context.Context, reduce *surrogate.Reduction, record
 		return nil, nil, err
 	}
 	return reduce.Lift(m), surrogate.NewGuard(white, points), nil
+}
+
+// usualVariance returns the mean variance of log|K| by probes. That of one estimate, of a few
+// probes, is known to a factor only: where they happen to agree it would count too much.
+func usualVariance(records []record) float64 {
+	var sum, count float64
+	for _, r := range records {
+		if r.Evidence != nil && r.Probes > 0 {
+			sum, count = sum+r.LogDetVar, count+1
+		}
+	}
+	return sum / max(1, count)
 }
 
 // logDensity returns what is believed of the log density at ψ. Where nothing is known it

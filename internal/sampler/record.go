@@ -147,15 +147,17 @@ func replay(env Evaluator, start []float64, records []record) *maxima.Climb {
 	return c
 }
 
-// target computes an item that is a list of proposals: of each the quadratic term and its
-// bound, or, with an exact determinant, that and the determinant.
+// target computes an item that is a list of proposals, each with how much of the quadratic
+// term is enough (Evaluator.Quadratic): of each the quadratic term and its bound, or, with an exact determinant, that and the determinant.
 func target(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {
 	var out []float64
-	if len(e.Shared) < 2 || len(e.Needs)%p.Params() != 0 {
+	d := p.Params()
+	if len(e.Shared) < 2 || len(e.Needs)%(d+1) != 0 {
 		return nil, errors.New("an item is not a list of proposals")
 	}
 	basis := e.Shared[2:min(len(e.Shared), 2+int(e.Shared[0][1]))]
-	for psi := range slices.Chunk(e.Needs, p.Params()) {
+	for x := range slices.Chunk(e.Needs, d+1) {
+		psi, enough := x[:d], x[d]
 		if e.Shared[0][0] == byFactor {
 			v, err := env.Factor(ctx, psi, false)
 			if err != nil {
@@ -167,7 +169,7 @@ func target(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evalua
 			out = append(out, v.Quad, v.LogDet)
 			continue
 		}
-		q, bound, err := env.Quadratic(ctx, psi, e.Shared[1], basis, quadTolerance)
+		q, bound, err := env.Quadratic(ctx, psi, e.Shared[1], basis, quadTolerance, enough)
 		if err != nil {
 			return nil, err
 		}

@@ -123,7 +123,8 @@ func (p *placement) run(ctx, waiting context.Context) {
 // drive does the lane's work, as long as there is any.
 func (p *placement) drive(ctx, waiting context.Context) error {
 	var chain *driver.Chain
-	certificate := false // what chain is of
+	certificate := false    // what chain is of
+	var stages *driver.Lane // of a staged run
 	for {
 		a, err := p.await(waiting)
 		if waiting.Err() != nil {
@@ -149,8 +150,20 @@ func (p *placement) drive(ctx, waiting context.Context) error {
 		if err != nil {
 			return err
 		}
+		if w.Conduct != nil || w.Evaluate != nil {
+			if stages == nil {
+				stages = p.driver(j).NewLane(p.key.lane)
+			}
+			do := func(ctx context.Context, w chains.Work) (*chains.Event, error) {
+				return stages.Event(ctx, w, chains.PreparedOf(a.Prepared))
+			}
+			if err := p.carryOut(ctx, do, w); err != nil && !refused(err) {
+				return err
+			}
+			continue
+		}
 		if w.Advance == nil {
-			if err := p.carryOut(ctx, j, w); err != nil {
+			if err := p.carryOut(ctx, p.driver(j).Event, w); err != nil {
 				return err
 			}
 			continue
@@ -177,12 +190,13 @@ func (p *placement) await(ctx context.Context) (*pb.Assignment, error) {
 	return out.GetAssignment(), err
 }
 
-// carryOut does some work that is no chain's, and reports what came of it.
-func (p *placement) carryOut(ctx context.Context, j *jobData, w *chains.Work) error {
+// carryOut does some work that is no chain's, and reports what came of it. errRefused
+// means that the run has gone on without: another lane was faster.
+func (p *placement) carryOut(ctx context.Context, do func(context.Context, chains.Work) (*chains.Event, error), w *chains.Work) error {
 	if err := p.w.Budget.Acquire(ctx); err != nil {
 		return err
 	}
-	e, err := p.driver(j).Event(ctx, *w)
+	e, err := do(ctx, *w)
 	p.w.Budget.Release()
 	if err != nil {
 		return err
@@ -191,7 +205,10 @@ func (p *placement) carryOut(ctx context.Context, j *jobData, w *chains.Work) er
 	if err != nil {
 		return err
 	}
-	return p.report(ctx, &pb.ReportRequest{Events: [][]byte{text}})
+	if err := p.report(ctx, &pb.ReportRequest{Events: [][]byte{text}}); err != nil {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	return nil
 }
 
 // newChain returns what advances the lane's chain.
@@ -223,8 +240,8 @@ func (p *placement) fail(ctx context.Context, err error) {
 	}
 }
 
-// errRefused says that a checkpoint was refused.
-var errRefused = errors.New("a checkpoint was refused")
+// errRefused says that a checkpoint, or the result of an item, was refused.
+var errRefused = errors.New("a result was refused")
 
 // refused reports whether the run has moved otherwise than a driver thought: it
 // has to ask anew, and is told if it was replaced.

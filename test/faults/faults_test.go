@@ -307,8 +307,8 @@ func (c *cluster) leader() (dev.Process, bool) {
 // The draws on 1, 2, 3 and 5 workers are those of ulisse run.
 func TestAnyNumberOfWorkers(t *testing.T) {
 	draws := 100
-	spec := fmt.Sprintf(specText, draws, draws, 1)
-	want := undisturbed(t, spec)
+	moved, staged := fmt.Sprintf(specText, draws, draws, 1), stagedText
+	wantMoved, wantStaged := undisturbed(t, moved), undisturbed(t, staged)
 	numbers := []int{1, 2, 3, 5}
 	if testing.Short() {
 		numbers = []int{2}
@@ -316,10 +316,19 @@ func TestAnyNumberOfWorkers(t *testing.T) {
 	for _, n := range numbers {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			c := start(t, 1, n)
-			c.ends(c.submit(spec), want, 3*time.Minute)
+			c.ends(c.submitAs("moved", moved), wantMoved, 3*time.Minute)
+			c.ends(c.submitAs("staged", staged), wantStaged, 3*time.Minute)
 		})
 	}
 }
+
+// stagedText is of a run whose work is items of stages, which any worker computes.
+const stagedText = `
+name: staged
+data: {synthetic: {n: 300, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+sampler: {method: auto, chains: 2, draws: 300, auto: {starts: 3}}
+stop: {rhat: 1.5, ess: 10, max_draws: 300}
+`
 
 // A fault does something bad to a cluster and returns what to undo later.
 type fault struct {

@@ -158,7 +158,9 @@ const chains = 4
 func (r *run) draw(ctx context.Context, logDet func(x []float64) float64) ([][][]float64, error) {
 	evaluate := func(_ context.Context, p *metropolis.Proposals) error {
 		r.budget.NewLoop(func(_, i int) {
-			p.Target[i] = -(r.known(p.X[i]) + logDet(p.X[i])) / 2
+			if p.Target[i] = -(r.known(p.X[i]) + logDet(p.X[i])) / 2; math.IsInf(p.Target[i], 1) {
+				p.Target[i] = math.Inf(-1) // L as the model has it runs off, far from the gradients
+			}
 		}).Run(len(p.X))
 		return nil
 	}
