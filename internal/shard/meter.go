@@ -10,8 +10,8 @@ import (
 // Meter counts what a process does for its own chains and for those of others.
 // All methods are safe for concurrent use.
 type Meter struct {
-	pairs, tiles, retries, hedges atomic.Int64
-	sent, received, busy          atomic.Int64
+	pairs, tiles, retries, hedges, wrong atomic.Int64
+	sent, received, busy                 atomic.Int64
 }
 
 // computed counts a unit: the elements of K that it ranged over, and how long
