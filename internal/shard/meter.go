@@ -24,6 +24,9 @@ func (m *Meter) computed(pairs int64, took time.Duration, forOthers bool) {
 	}
 }
 
+// Wrong returns how many units of others were found to be computed wrongly.
+func (m *Meter) Wrong() int64 { return m.wrong.Load() }
+
 // Load returns the counts in the fields that this package knows about: pairs
 // and busy seconds of computation, units computed for others; of the units
 // asked for, those given out again after a failure and those given out twice;
