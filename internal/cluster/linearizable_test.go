@@ -90,9 +90,10 @@ func (c *client) write(ctx context.Context, m *member, a access) {
 // leader has told.
 func (c *client) read(ctx context.Context, m *member, live []*member, a access) {
 	op := porcupine.Operation{ClientId: c.id, Input: a, Call: c.now()}
-	index, err := m.ReadIndex(ctx)
+	_, err := m.ReadIndex(ctx)
 	for _, o := range live {
 		if errors.Is(err, ErrNotLeader) && o != m && o.cfg.ID == m.Leader().ID {
+			var index uint64
 			if index, err = o.ReadIndex(ctx); err == nil {
 				err = m.WaitApplied(ctx, index)
 			}
