@@ -8,9 +8,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-ARG TARGETARCH VERSION=0.1.0-dev
-RUN CGO_ENABLED=0 GOOS=linux GOARCH=$TARGETARCH go build -trimpath -buildvcs=false \
-      -ldflags "-s -w -X github.com/ulisse-gp/ulisse/internal/version.Version=$VERSION" -o /out/ulisse ./cmd/ulisse \
+ARG TARGETARCH VERSION=0.1.0-dev REVISION CREATED
+RUN mkdir /out \
+ && GOOS=linux GOARCH=$TARGETARCH COMMIT=$(echo "$REVISION" | head -c 12) DATE=$CREATED hack/build /out/ulisse "$VERSION" \
  && go run ./hack/image --version "$VERSION" --sbom /out/ulisse >/out/sbom.spdx.json
 
 FROM scratch
@@ -18,6 +18,7 @@ ARG VERSION=0.1.0-dev REVISION CREATED
 LABEL org.opencontainers.image.title="ulisse" \
       org.opencontainers.image.description="Posterior draws of exact Gaussian processes on large data" \
       org.opencontainers.image.source="https://github.com/ulisse-gp/ulisse" \
+      org.opencontainers.image.documentation="https://github.com/ulisse-gp/ulisse/tree/main/docs" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION" \

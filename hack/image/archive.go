@@ -16,6 +16,8 @@ const user = "65532:65532"
 
 // image is one image of one architecture: a layer and its configuration.
 type image struct {
+	arch                    string
+	labels                  map[string]string
 	layer, config, manifest []byte
 	created                 time.Time
 }
@@ -28,13 +30,14 @@ func sum(b []byte) string {
 // labels are those that the Open Container Initiative names.
 func labels(release, revision string, created time.Time) map[string]string {
 	return map[string]string{
-		"org.opencontainers.image.title":       "ulisse",
-		"org.opencontainers.image.description": "Posterior draws of exact Gaussian processes on large data",
-		"org.opencontainers.image.source":      "https://github.com/ulisse-gp/ulisse",
-		"org.opencontainers.image.licenses":    "Apache-2.0",
-		"org.opencontainers.image.version":     release,
-		"org.opencontainers.image.revision":    revision,
-		"org.opencontainers.image.created":     created.Format(time.RFC3339),
+		"org.opencontainers.image.title":         "ulisse",
+		"org.opencontainers.image.description":   "Posterior draws of exact Gaussian processes on large data",
+		"org.opencontainers.image.source":        "https://github.com/ulisse-gp/ulisse",
+		"org.opencontainers.image.documentation": "https://github.com/ulisse-gp/ulisse/tree/main/docs",
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+		"org.opencontainers.image.version":       release,
+		"org.opencontainers.image.revision":      revision,
+		"org.opencontainers.image.created":       created.Format(time.RFC3339),
 	}
 }
 
@@ -51,7 +54,10 @@ func describe(mediaType string, b []byte) descriptor {
 	return descriptor{MediaType: mediaType, Digest: "sha256:" + sum(b), Size: len(b)}
 }
 
-const ociManifest = "application/vnd.oci.image.manifest.v1+json"
+const (
+	ociManifest = "application/vnd.oci.image.manifest.v1+json"
+	ociIndex    = "application/vnd.oci.image.index.v1+json"
+)
 
 // assemble makes the image of a binary.
 func assemble(binary, arch, release, revision string, created time.Time) (*image, error) {
@@ -63,7 +69,7 @@ func assemble(binary, arch, release, revision string, created time.Time) (*image
 	if err != nil {
 		return nil, err
 	}
-	im := &image{created: created}
+	im := &image{arch: arch, labels: labels(release, revision, created), created: created}
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
 	for _, f := range []struct {
@@ -86,7 +92,7 @@ func assemble(binary, arch, release, revision string, created time.Time) (*image
 		"config": map[string]any{
 			"User":       user,
 			"Entrypoint": []string{"/ulisse"},
-			"Labels":     labels(release, revision, created),
+			"Labels":     im.labels,
 		},
 		"rootfs":  map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + sum(im.layer)}},
 		"history": []map[string]any{{"created": created.Format(time.RFC3339), "created_by": "hack/image"}},
@@ -103,36 +109,66 @@ func assemble(binary, arch, release, revision string, created time.Time) (*image
 	return im, err
 }
 
-// digest names the image.
-func (im *image) digest() string { return sum(im.manifest) }
+// descriptor refers to the image's manifest.
+func (im *image) descriptor() descriptor {
+	d := describe(ociManifest, im.manifest)
+	d.Platform = map[string]string{"os": "linux", "architecture": im.arch}
+	return d
+}
 
-// write writes the image as one archive in two forms that share its blobs: that
-// of 'docker save' and an OCI layout.
-func (im *image) write(out io.Writer, tag string) error {
-	w := tar.NewWriter(out)
-	blob := func(b []byte) string { return "blobs/sha256/" + sum(b) }
-	entry := describe(ociManifest, im.manifest)
+// file is one of the archive's.
+type file struct {
+	name string
+	data []byte
+}
+
+func blob(b []byte) file { return file{"blobs/sha256/" + sum(b), b} }
+
+// write writes an OCI layout as one archive, and returns the digest that the tag
+// stands for. One image is also in the form of 'docker save', which shares
+// the blobs; several are in an index, which that form does not have.
+func write(out io.Writer, tag string, images []*image) (string, error) {
+	entry := images[0].descriptor()
+	files := []file{{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)}}
+	for _, im := range images {
+		files = append(files, blob(im.config), blob(im.manifest), blob(im.layer))
+	}
+	if len(images) == 1 {
+		im := images[0]
+		docker, err := json.Marshal([]map[string]any{{"Config": blob(im.config).name, "RepoTags": []string{tag}, "Layers": []string{blob(im.layer).name}}})
+		if err != nil {
+			return "", err
+		}
+		files = append(files, file{"manifest.json", docker})
+	} else {
+		list, err := index(images)
+		if err != nil {
+			return "", err
+		}
+		entry = describe(ociIndex, list)
+		files = append(files, blob(list))
+	}
 	entry.Annotations = map[string]string{"io.containerd.image.name": tag, "org.opencontainers.image.ref.name": tag}
-	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []descriptor{entry}})
+	top, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": ociIndex, "manifests": []descriptor{entry}})
 	if err != nil {
-		return err
+		return "", err
 	}
-	docker, err := json.Marshal([]map[string]any{{"Config": blob(im.config), "RepoTags": []string{tag}, "Layers": []string{blob(im.layer)}}})
-	if err != nil {
-		return err
-	}
-	for _, f := range []struct {
-		name string
-		data []byte
-	}{
-		{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)}, {"index.json", index}, {"manifest.json", docker},
-		{blob(im.config), im.config}, {blob(im.manifest), im.manifest}, {blob(im.layer), im.layer},
-	} {
-		if err := im.add(w, f.name, 0o444, f.data); err != nil {
-			return err
+	w := tar.NewWriter(out)
+	for _, f := range append(files, file{"index.json", top}) {
+		if err := images[0].add(w, f.name, 0o444, f.data); err != nil {
+			return "", err
 		}
 	}
-	return w.Close()
+	return entry.Digest, w.Close()
+}
+
+// index lists the images of one release by their machines.
+func index(images []*image) ([]byte, error) {
+	var list []descriptor
+	for _, im := range images {
+		list = append(list, im.descriptor())
+	}
+	return json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": ociIndex, "manifests": list, "annotations": images[0].labels})
 }
 
 // add writes a file of root's with the image's date.

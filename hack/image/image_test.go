@@ -46,7 +46,7 @@ func TestArchive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := im.write(&archives[i], "r/ulisse:1.2.3"); err != nil {
+		if _, err := write(&archives[i], "r/ulisse:1.2.3", []*image{im}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -129,6 +129,59 @@ func TestArchive(t *testing.T) {
 	for _, w := range want {
 		if !strings.Contains(string(file), w) {
 			t.Errorf("the Dockerfile has no %s", w)
+		}
+	}
+}
+
+// TestIndex: an archive of two machines has each image once, under one tag.
+func TestIndex(t *testing.T) {
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var images []*image
+	for _, arch := range []string{"amd64", "arm64"} {
+		im, err := assemble(binary, arch, "1.2.3", "abc", time.Unix(1_700_000_000, 0).UTC())
+		if err != nil {
+			t.Fatal(err)
+		}
+		images = append(images, im)
+	}
+	var archive bytes.Buffer
+	digest, err := write(&archive, "r/ulisse:1.2.3", images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := read(t, archive.Bytes())
+	var top, list struct{ Manifests []descriptor }
+	if err := json.Unmarshal(files["index.json"], &top); err != nil {
+		t.Fatal(err)
+	}
+	if len(top.Manifests) != 1 || top.Manifests[0].Digest != digest || top.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "r/ulisse:1.2.3" {
+		t.Fatalf("the archive's entries: %+v", top.Manifests)
+	}
+	blob := func(d descriptor) []byte {
+		b := files["blobs/sha256/"+strings.TrimPrefix(d.Digest, "sha256:")]
+		if len(b) != d.Size {
+			t.Fatalf("%s has %d bytes, not %d", d.Digest, len(b), d.Size)
+		}
+		return b
+	}
+	if err := json.Unmarshal(blob(top.Manifests[0]), &list); err != nil {
+		t.Fatal(err)
+	}
+	for i, arch := range []string{"amd64", "arm64"} {
+		d := list.Manifests[i]
+		var manifest struct{ Config descriptor }
+		var config struct{ Architecture string }
+		if err := json.Unmarshal(blob(d), &manifest); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(blob(manifest.Config), &config); err != nil {
+			t.Fatal(err)
+		}
+		if d.Platform["architecture"] != arch || d.Platform["os"] != "linux" || config.Architecture != arch {
+			t.Errorf("image %d is for %v, its configuration for %s, not %s", i, d.Platform, config.Architecture, arch)
 		}
 	}
 }

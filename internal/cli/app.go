@@ -104,6 +104,9 @@ func (a *App) Execute(ctx context.Context, args []string) int {
 	return code(err)
 }
 
+// Command returns the whole command line, for what is generated of it.
+func (a *App) Command() *cobra.Command { return a.root() }
+
 func (a *App) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ulisse",

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +74,15 @@ func TestWhichCertificates(t *testing.T) {
 		}
 	}
 	want("the context", filepath.Join(dir, "ca.crt"))
+	t.Setenv(client.EnvToken, "uls_1")
+	var shown clusterView
+	if err := json.Unmarshal([]byte(good(t, "context", "show", "lab")), &shown); err != nil || shown.Coordinators[0] != "10.0.0.1:7000" ||
+		shown.CA != filepath.Join(dir, "ca.crt") || shown.Token != "uls_1" {
+		t.Errorf("lab is shown as %+v: %v", shown, err)
+	}
+	if code, _, stderr := ulisse(t, "", "context", "show", "lap"); code != ExitBadInput || !strings.Contains(stderr, `there is no context "lap"`) {
+		t.Error(code, stderr)
+	}
 	t.Setenv(client.EnvTLSCA, "env.crt")
 	want("the environment", "env.crt")
 	r.tls.CA = "flag.crt"

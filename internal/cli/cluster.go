@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 
@@ -162,57 +158,4 @@ func (a *App) completeMembers(r *remote) cobra.CompletionFunc {
 		}
 		return list, err
 	})
-}
-
-func (a *App) backupCommand(r *remote) *cobra.Command {
-	return &cobra.Command{
-		Use:   "backup FILE",
-		Short: "Write a consistent copy of the replicated state (not of the data sets) into a file, - for standard output",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.on(r, func(ctx context.Context, s *session, args []string) error {
-			var size int64
-			err := a.output(args[0], func(w io.Writer) (err error) {
-				size, err = s.Backup(ctx, w)
-				return err
-			})
-			if err == nil {
-				fmt.Fprintf(a.Stderr, "%s: %s\n", args[0], bytesText(size))
-			}
-			return err
-		}),
-	}
-}
-
-func (a *App) restoreCommand(r *remote, asJSON *bool) *cobra.Command {
-	yes := false
-	c := &cobra.Command{
-		Use:   "restore FILE",
-		Short: "Replace the state of the whole cluster by a backup, - for standard input",
-		Args:  cobra.ExactArgs(1),
-	}
-	c.RunE = a.on(r, func(ctx context.Context, s *session, args []string) error {
-		in := a.Stdin
-		if args[0] != "-" {
-			f, err := os.Open(args[0])
-			if err != nil {
-				return badInput(fmt.Errorf("cannot read the backup: %w", err))
-			}
-			defer f.Close()
-			in = f
-		}
-		if a.TTY && !yes {
-			fmt.Fprintf(a.Stderr, "replace all jobs and draws of the cluster at %s by those of %s? [y/N] ", strings.Join(s.Addresses(), ", "), args[0])
-			answer, _ := bufio.NewReader(a.Stdin).ReadString('\n')
-			if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-				return &exit{ExitFailure, errors.New("nothing was done")}
-			}
-		}
-		m, err := s.Restore(ctx, in)
-		if err != nil {
-			return err
-		}
-		return a.printMembers(m, *asJSON)
-	})
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask: the state that the cluster has is lost")
-	return c
 }

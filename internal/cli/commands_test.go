@@ -206,7 +206,7 @@ func TestRemoteExitCodes(t *testing.T) {
 		{[]string{"data", "list", "x"}, 2, `unknown command "x"`},
 		{[]string{"cluster", "promote", "c9"}, 2, `no such member: "c9"`},
 		{[]string{"cluster", "prmote"}, 2, `did you mean "promote"?`},
-		{[]string{"cluster", "restore", filepath.Join(dir, "none")}, 2, "cannot read the backup: open"},
+		{[]string{"cluster", "restore", filepath.Join(dir, "none")}, 2, "cannot read the backup: stat"},
 		{[]string{"cluster", "restore", spec}, 2, "not a whole backup"},
 		{[]string{"context", "add", "x", "http://h"}, 2, "give host:port, without a scheme"},
 	} {

@@ -53,7 +53,7 @@ context holds, and flags before both.`,
   ulisse context use lab`,
 	}
 	group(c)
-	c.AddCommand(a.contextList(), a.contextAdd(),
+	c.AddCommand(a.contextList(), a.contextShow(), a.contextAdd(),
 		&cobra.Command{
 			Use:               "use NAME",
 			Short:             "Make a context the current one",
@@ -133,6 +133,35 @@ func (a *App) contextList() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// clusterView is how to reach a cluster, as context show prints it.
+type clusterView struct {
+	Coordinators []string `json:"coordinators"`
+	Namespace    string   `json:"namespace"`
+	Token        string   `json:"token"`
+	CA           string   `json:"tls_ca"`
+	Cert         string   `json:"tls_cert"`
+	Key          string   `json:"tls_key"`
+}
+
+func (a *App) contextShow() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show [NAME]",
+		Short: "Print how a cluster is reached, its token too, as JSON",
+		Long: `Print how a cluster is reached, as JSON: that of a context, or the one that
+commands talk to. The token is printed too. This is for programs that speak to the
+cluster themselves, such as the packages for Python and R.`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: completeContexts,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cfg, err := client.Resolve(nil, strings.Join(args, ""))
+			if err != nil {
+				return badInput(err)
+			}
+			return a.printJSON(clusterView{some(cfg.Addresses), cfg.Namespace, cfg.Token, cfg.TLS.CA, cfg.TLS.Cert, cfg.TLS.Key})
+		},
+	}
 }
 
 func (a *App) contextAdd() *cobra.Command {

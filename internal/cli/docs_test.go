@@ -141,13 +141,10 @@ cat(if (length(left)) jsonlite::toJSON(left, auto_unbox = TRUE) else "{}", "\n",
 `
 )
 
-// document carries out the blocks of a document. may are the packages that its
-// blocks may lack.
-func document(t *testing.T, name string, command []string, may ...string) {
-	if testing.Short() {
-		t.Skip("other people's programs, which take their time")
-	}
-	env := served(t)
+// document carries out the blocks of a document by a command with more environment.
+// may are the packages that its blocks may lack.
+func document(t *testing.T, name string, command, env []string, may ...string) {
+	env = append(served(t), env...)
 	dir := t.TempDir()
 	path := filepath.Join("..", "..", "docs", name)
 	var list []map[string]any
@@ -186,17 +183,36 @@ func document(t *testing.T, name string, command []string, may ...string) {
 
 // The code in docs/python.md does what it says.
 func TestPythonDocument(t *testing.T) {
-	const exe = "/usr/bin/python3"
-	if out, err := exec.Command(exe, "-c", "import numpy, xarray, zarr, netCDF4").CombinedOutput(); err != nil {
-		t.Skipf("needs Python with numpy, xarray, zarr and netCDF4 (Debian: python3-…): %v %s", err, bytes.TrimSpace(out))
+	if testing.Short() {
+		t.Skip("other people's programs, which take their time")
 	}
-	document(t, "python.md", []string{exe, "-c", pythonDriver}, "arviz")
+	const exe = "/usr/bin/python3"
+	if out, err := exec.Command(exe, "-c", "import numpy, xarray, zarr, netCDF4, pandas, sklearn, matplotlib").CombinedOutput(); err != nil {
+		t.Skipf("needs Python with numpy, xarray, zarr, netCDF4, pandas, sklearn and matplotlib (Debian: python3-…): %v %s", err, bytes.TrimSpace(out))
+	}
+	document(t, "python.md", []string{exe, "-c", pythonDriver}, []string{"PYTHONPATH=" + beside(t, "python"), "PYTHONDONTWRITEBYTECODE=1"}, "arviz")
 }
 
 // The code in docs/r.md does what it says.
 func TestRDocument(t *testing.T) {
-	if exec.Command("Rscript", "-e", "library(posterior); library(jsonlite); library(curl)").Run() != nil {
-		t.Skip("needs R with the packages posterior, jsonlite and curl (Debian: r-cran-…)")
+	if testing.Short() {
+		t.Skip("other people's programs, which take their time")
 	}
-	document(t, "r.md", []string{"Rscript", "-e", rDriver}, "cmdstanr", "arrow")
+	if exec.Command("Rscript", "-e", "library(posterior); library(jsonlite); library(curl); library(processx)").Run() != nil {
+		t.Skip("needs R with the packages posterior, jsonlite, curl and processx (Debian: r-cran-…)")
+	}
+	lib := t.TempDir()
+	if out, err := exec.Command("R", "CMD", "INSTALL", "--no-docs", "--library="+lib, beside(t, "r")).CombinedOutput(); err != nil {
+		t.Fatalf("installing the package: %v\n%s", err, out)
+	}
+	document(t, "r.md", []string{"Rscript", "-e", rDriver}, []string{"R_LIBS=" + lib}, "cmdstanr", "arrow")
+}
+
+// beside returns the path of a folder at the root of the tree.
+func beside(t *testing.T, name string) string {
+	path, err := filepath.Abs(filepath.Join("..", "..", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -45,13 +46,18 @@ func (a *App) versionCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version and the instruction set in use",
-		Args:  cobra.NoArgs,
+		Short: "Print what was built, and what decides the bits of draws",
+		Long: `Print the version, its commit and that one's date, Go's version and the platform;
+and the two things that decide the bits of draws: the arithmetic, a number that
+a release raises when it rounds otherwise, and the instruction set in use.`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {
-				return json.NewEncoder(a.Stdout).Encode(map[string]string{"version": version.Version, "commit": version.Commit(), "instruction_set": instructionSet()})
+				return json.NewEncoder(a.Stdout).Encode(map[string]string{"version": version.Version, "commit": version.Commit(), "date": version.Date(),
+					"go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+					"arithmetic": version.Arithmetic, "instruction_set": instructionSet()})
 			}
-			fmt.Fprintf(a.Stdout, "ulisse %s, instruction set %s\n", version.String(), instructionSet())
+			fmt.Fprintf(a.Stdout, "ulisse %s, arithmetic %s, instruction set %s\n", version.String(), version.Arithmetic, instructionSet())
 			return nil
 		},
 	}

@@ -26,8 +26,9 @@ type followers struct {
 // followed is a job that somebody looks at.
 type followed struct {
 	state.Follower
-	mu    sync.Mutex        // guards Follower, spec and items
-	spec  *job.Spec         // nil until somebody asks
+	mu    sync.Mutex // guards Follower, spec and items
+	spec  *job.Spec  // what text says; nil until somebody asks
+	text  string
 	items chains.Dispatcher // of stages, where this is the leader
 	used  time.Time         // guarded by followers.mu
 }
@@ -66,14 +67,14 @@ func (s *followers) with(id string, f func(*followed) error) error {
 	return f(j)
 }
 
-// Spec returns the job's specification, which never changes.
+// Spec returns the job's specification, which must not be changed.
 func (j *followed) Spec() (*job.Spec, error) {
-	if j.spec == nil {
+	if j.spec == nil || j.text != j.Job.Spec {
 		spec, err := job.ParseString(j.Job.Spec)
 		if err != nil {
 			return nil, fmt.Errorf("the job's specification: %w", err)
 		}
-		j.spec = spec
+		j.spec, j.text = spec, j.Job.Spec
 	}
 	return j.spec, nil
 }

@@ -28,7 +28,6 @@ const (
 	maxClientID = 200
 	maxPageSize = 1000
 	maxPriority = 1000
-	maxDraws    = 1 << 30
 )
 
 // jobsService is the Jobs service.
@@ -84,8 +83,8 @@ func checkSubmit(r *pb.SubmitRequest) (*job.Spec, error) {
 		return nil, badField("client_id", fmt.Sprintf("a client id has at most %d characters", maxClientID))
 	case r.Priority < -maxPriority || r.Priority > maxPriority:
 		return nil, badField("priority", fmt.Sprintf("a priority is between -%d and %d", maxPriority, maxPriority))
-	case spec.Stop.MaxDraws > maxDraws:
-		return nil, badField("spec.stop.max_draws", fmt.Sprintf("a chain keeps %d draws at most", maxDraws))
+	case spec.Stop.MaxDraws > chains.MaxGoal:
+		return nil, badField("spec.stop.max_draws", fmt.Sprintf("a chain keeps %d draws at most", chains.MaxGoal))
 	case r.Data != "" && spec.Data.Synthetic != nil:
 		return nil, badField("data", "the specification generates its data")
 	case r.Data == "" && spec.Data.Path == dataset.Stdin:
@@ -229,8 +228,14 @@ func (s *jobsService) Cancel(ctx context.Context, r *pb.JobActionRequest) (*pb.J
 	return s.change(ctx, r.Id, "cancel", cmd)
 }
 
-// Extend lets a job draw more, or be certified.
+// Extend lets a job draw more, be certified, or go on to another goal.
 func (s *jobsService) Extend(ctx context.Context, r *pb.ExtendRequest) (*pb.Job, error) {
+	if r.Spec != "" {
+		if r.Draws != 0 || r.Certify {
+			return nil, badField("spec", "draws and certify say what else is wanted: give one of them, or the specification")
+		}
+		return s.redirect(ctx, r)
+	}
 	if r.Draws < 0 || r.Draws > chains.MaxExtend || r.Draws == 0 && !r.Certify {
 		return nil, badField("draws", fmt.Sprintf("give a number of draws between 1 and %d", chains.MaxExtend))
 	}
@@ -249,6 +254,39 @@ func (s *jobsService) Extend(ctx context.Context, r *pb.ExtendRequest) (*pb.Job,
 		}
 	}
 	return s.change(ctx, r.Id, "extend", cmd)
+}
+
+// redirect lets a job go on to what another specification says of its end.
+func (s *jobsService) redirect(ctx context.Context, r *pb.ExtendRequest) (out *pb.Job, err error) {
+	spec, err := job.ParseString(r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Stop.MaxDraws > chains.MaxGoal {
+		return nil, badField("spec.stop.max_draws", fmt.Sprintf("a chain keeps %d draws at most", chains.MaxGoal))
+	}
+	err = s.c.jobs.with(r.Id, func(j *followed) error {
+		old, err := j.Spec()
+		if err != nil {
+			return err
+		}
+		if field := spec.Differs(old); field != "" {
+			return badField("spec", fmt.Sprintf("%s is not what job %s began with: only stop and sampler.draws may change, for anything else make another job", field, r.Id))
+		}
+		if spec.Stop == old.Stop && spec.Sampler.Draws == old.Sampler.Draws {
+			out = pbRecord(j.Job)
+		}
+		return nil
+	})
+	if err != nil || out != nil {
+		return out, err
+	}
+	text, err := spec.YAML()
+	if err != nil {
+		return nil, err
+	}
+	return s.change(ctx, r.Id, "extend", &state.Extend{Job: r.Id, Spec: string(text), Goal: &chains.Goal{Draws: spec.Sampler.Draws, MaxDraws: spec.Stop.MaxDraws,
+		RHat: spec.Stop.RHat, ESS: spec.Stop.ESS, MaxTime: time.Duration(spec.Stop.MaxTime)}})
 }
 
 // certificatePlan returns the plan of a run that certifies that of a job.

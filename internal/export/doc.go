@@ -47,15 +47,16 @@ type format struct {
 	ends   []string // of a path that asks for it
 	groups bool     // it holds observed_data and constant_data
 	write  func(path string, src *Source) error
+	stream func(w io.Writer, src *Source) error // nil for a format that is a folder
 }
 
 var formats = []format{
-	{"csv", []string{".csv"}, false, file(func(w io.Writer, s *Source) error { return report.WriteTable(w, s.Record) })},
-	{"cmdstan", nil, false, writeCmdStan},
-	{"parquet", []string{".parquet"}, false, file(writeParquet)},
-	{"npz", []string{".npz"}, true, file(writeNPZ)},
-	{"zarr", []string{".zarr", ".zarr.zip"}, true, writeZarr},
-	{"netcdf", []string{".nc", ".netcdf"}, true, file(writeNetCDF)},
+	file("csv", []string{".csv"}, false, func(w io.Writer, s *Source) error { return report.WriteTable(w, s.Record) }),
+	{"cmdstan", nil, false, writeCmdStan, nil},
+	file("parquet", []string{".parquet"}, false, writeParquet),
+	file("npz", []string{".npz"}, true, writeNPZ),
+	{"zarr", []string{".zarr", ".zarr.zip"}, true, writeZarr, nil},
+	file("netcdf", []string{".nc", ".netcdf"}, true, writeNetCDF),
 }
 
 // Formats returns the names of the formats.
@@ -129,11 +130,24 @@ func find(name string) (*format, error) {
 	return &formats[i], nil
 }
 
-// file makes the writer of a format that is one file.
-func file(write func(io.Writer, *Source) error) func(string, *Source) error {
-	return func(path string, src *Source) error {
+// file makes a format that is one file.
+func file(name string, ends []string, groups bool, write func(io.Writer, *Source) error) format {
+	return format{name, ends, groups, func(path string, src *Source) error {
 		return atomicfile.Write(path, 0o644, func(w io.Writer) error { return write(w, src) })
+	}, write}
+}
+
+// Stream returns what writes a source in a format that is one file, to somewhere
+// else than a file, and that file's ending.
+func Stream(name string) (write func(io.Writer, *Source) error, end string, err error) {
+	f, err := find(name)
+	if err != nil {
+		return nil, "", err
 	}
+	if f.stream == nil {
+		return nil, "", fmt.Errorf("the format %s is a folder, which cannot be sent: use another", name)
+	}
+	return f.stream, f.ends[0], nil
 }
 
 // folder writes a folder that is there whole or not at all.

@@ -305,12 +305,12 @@ func TestParquet(t *testing.T) {
 const npzReader = `
 def read(path):
     z = np.load(path)
-    meta = json.loads(str(z["metadata"]))
+    meta, dims = json.loads(str(z["metadata"])), json.loads(str(z["dims"]))
     out = {name: {"attrs": attrs, "arrays": {}} for name, attrs in meta.items()}
     for key in z.files:
-        if key != "metadata":
+        if key not in ("metadata", "dims"):
             group, _, name = key.rpartition("/")
-            out[group or "posterior"]["arrays"][name] = array(z[key], [], {})
+            out[group or "posterior"]["arrays"][name] = array(z[key], dims[group or "posterior"][name], {})
     return out
 `
 
@@ -318,10 +318,10 @@ func TestNPZ(t *testing.T) {
 	sources, paths := written(t, "npz", "x.npz")
 	for i, saw := range python(t, "json", npzReader, paths...) {
 		src := sources[i]
-		for _, g := range Tree(src) { // NumPy knows neither dimensions nor attributes of arrays
+		for _, g := range Tree(src) { // NumPy knows no attributes of arrays
 			for _, a := range g.arrays() {
 				x := saw[g.Name].Arrays[a.Name]
-				x.Dims, x.Attrs = a.Dims, jsonMap(attrMap(a.Attrs))
+				x.Attrs = jsonMap(attrMap(a.Attrs))
 				saw[g.Name].Arrays[a.Name] = x
 			}
 			e := saw[g.Name]

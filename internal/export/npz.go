@@ -13,8 +13,8 @@ import (
 )
 
 // writeNPZ writes NumPy arrays: those of the posterior by their names, those of
-// the other groups as group/name, and the attributes of all groups as one JSON
-// text, metadata.
+// the other groups as group/name. Two more hold JSON: metadata the attributes of all
+// groups, and dims the names of the dimensions of every array, by group and array.
 func writeNPZ(w io.Writer, src *Source) error {
 	zw := zip.NewWriter(w)
 	put := func(name string, a *Array) error {
@@ -28,8 +28,9 @@ func writeNPZ(w io.Writer, src *Source) error {
 		}
 		return bw.Flush()
 	}
-	attrs := map[string]map[string]any{}
+	attrs, dims := map[string]map[string]any{}, map[string]map[string][]string{}
 	for _, g := range Tree(src) {
+		dims[g.Name] = map[string][]string{}
 		prefix := ""
 		if g.Name != "posterior" {
 			prefix = g.Name + "/"
@@ -38,15 +39,21 @@ func writeNPZ(w io.Writer, src *Source) error {
 			if err := put(prefix+a.Name, &a); err != nil {
 				return err
 			}
+			dims[g.Name][a.Name] = append([]string{}, a.Dims...)
 		}
 		attrs[g.Name] = attrMap(g.Attrs)
 	}
-	text, err := json.Marshal(attrs)
-	if err != nil {
-		return err
-	}
-	if err := put("metadata", &Array{Shape: []int{}, Data: []string{string(text)}}); err != nil {
-		return err
+	for _, about := range []struct {
+		name  string
+		value any
+	}{{"metadata", attrs}, {"dims", dims}} {
+		text, err := json.Marshal(about.value)
+		if err != nil {
+			return err
+		}
+		if err := put(about.name, &Array{Shape: []int{}, Data: []string{string(text)}}); err != nil {
+			return err
+		}
 	}
 	return zw.Close()
 }

@@ -23,7 +23,7 @@ import (
 // maxBody bounds the body of a request in JSON.
 const maxBody = 4 << 20
 
-// gateway serves the JSON form of the API, its description, uploads, and what
+// gateway serves the JSON form of the API, its description, uploads, exports, and what
 // probes ask: /healthz (the process lives), /readyz (it can answer). conn leads
 // to this very process.
 func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve int64, node *replica, waits patience, in ways, security string) (*http.ServeMux, error) {
@@ -84,6 +84,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve i
 	up.reserve = reserve
 	up.may = submitters(pb.NewUsersClient(conn))
 	mux.Handle("PUT /v1/data", known(up))
+	mux.Handle("GET /v1/jobs/{id}/export", known(newExports(pb.NewJobsClient(conn), fail)))
 	return mux, nil
 }
 

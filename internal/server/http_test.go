@@ -1,20 +1,26 @@
 package server
 
 import (
+	"archive/zip"
 	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
+	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -211,11 +217,80 @@ func TestJobOverHTTP(t *testing.T) {
 		t.Errorf("the summary tells of draws %v, the job of %v", summary["draws_sha256"], got["draws_sha256"])
 	}
 
+	s.exported(id, got["draws_sha256"].(string))
 	long := s.want("POST", "/v1/jobs", map[string]any{"spec": fmt.Sprintf(specText, 1_000_000), "data": sha})
 	path := "/v1/jobs/" + long["id"].(string)
 	s.until("the long job samples", func() bool { return s.want("GET", path, nil)["state"] == "JOB_STATE_SAMPLING" })
 	if j := s.want("POST", path+":cancel", nil); j["state"] != "JOB_STATE_CANCELLED" {
 		t.Errorf("cancelled: %v", j["state"])
+	}
+}
+
+// exported checks the exports of a job of 2 chains and 40 draws against its draws in
+// JSON, which hash to draws.
+func (s *web) exported(id, draws string) {
+	s.t.Helper()
+	get := func(path string) (*http.Response, []byte) {
+		resp, err := http.Get(s.url + "/v1/jobs/" + id + path)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return resp, body
+	}
+	resp, body := get("/export?format=npz")
+	z, err := zip.NewReader(bytes.NewReader(body), int64(len(body)))
+	if err != nil || !strings.Contains(resp.Header.Get("Content-Disposition"), "table.npz") {
+		s.t.Fatalf("%v, %v", err, resp.Header)
+	}
+	sizes := map[string]uint64{}
+	for _, f := range z.File {
+		sizes[f.Name] = f.UncompressedSize64
+	}
+	const header, element = 128, 8 // bytes
+	if n := sizes["log_lambda.npy"]; n != header+2*40*element || sizes["sample_stats/probes.npy"] != n {
+		s.t.Errorf("the sizes are %v", sizes)
+	}
+	if !bytes.Contains(bytes.ReplaceAll(body, []byte{0, 0, 0}, nil), []byte(draws)) { // texts are UCS-4
+		s.t.Errorf("the hash %s of the draws is not in the file", draws)
+	}
+
+	_, body = get("/export?format=csv")
+	table, err := csv.NewReader(bytes.NewReader(body)).ReadAll()
+	if err != nil || len(table) != 1+2*40 {
+		s.t.Fatalf("%d lines: %v", len(table), err)
+	}
+	_, body = get("/draws")
+	last := -1.0
+	for line := range bytes.Lines(body) {
+		var b struct {
+			Result struct {
+				Chain, First, Params int
+				Psi                  []byte
+			}
+		}
+		if err := json.Unmarshal(line, &b); err != nil {
+			s.t.Fatal(err)
+		}
+		if b.Result.Chain == 2 {
+			last = math.Float64frombits(binary.LittleEndian.Uint64(b.Result.Psi[len(b.Result.Psi)-8:]))
+		}
+	}
+	at := slices.Index(table[0], "log_lambda")
+	if at < 0 || table[80][at] != strconv.FormatFloat(last, 'g', -1, 64) {
+		s.t.Errorf("the last draw is %v under %v, want log_lambda %v", table[80], table[0], last)
+	}
+	for format, want := range map[string]string{"cmdstan": "folder", "hdf6": "hdf6"} {
+		if code, out := s.do("GET", "/v1/jobs/"+id+"/export?format="+format, nil); code != http.StatusBadRequest || !strings.Contains(out["message"].(string), want) {
+			s.t.Errorf("%s: %d %v", format, code, out)
+		}
+	}
+	if code, _ := s.do("GET", "/v1/jobs/nobody/export", nil); code != http.StatusNotFound {
+		s.t.Errorf("of no job: %d", code)
 	}
 }
 

@@ -142,9 +142,12 @@ func (s *sparing) Write(p []byte) (int, error) {
 }
 
 // badBody refuses a request for its body.
-func badBody(why string) error {
-	s := status.New(codes.InvalidArgument, "the body: "+why)
-	if d, err := s.WithDetails(&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: "body", Description: why}}}); err == nil {
+func badBody(why string) error { return badField("body", "the body: "+why, why) }
+
+// badField is the answer to a field or parameter that will not do.
+func badField(field, message, why string) error {
+	s := status.New(codes.InvalidArgument, message)
+	if d, err := s.WithDetails(&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: why}}}); err == nil {
 		s = d
 	}
 	return s.Err()

@@ -13,7 +13,8 @@ import "bytes"
 //
 // Format 2: Report and Decide hold events as proto messages, in base64; tokens have
 // the role backup; placements have secrets; Tick.
-const Format = 2
+// Format 3: Extend may have a goal and the specification that says so.
+const Format = 3
 
 var formatField = []byte(`{"format":`)
 

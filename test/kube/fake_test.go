@@ -43,7 +43,7 @@ const (
 )
 
 // TestFakeNodes is tier 2: what Kubernetes' controllers and its scheduler make of
-// the overlay ha, on nodes whose pods do nothing. The metric that scales the
+// three coordinators and an autoscaler, on nodes whose pods do nothing. The metric that scales the
 // workers is that of a real coordinator.
 func TestFakeNodes(t *testing.T) {
 	needTier(t, 2)
@@ -65,7 +65,7 @@ func TestFakeNodes(t *testing.T) {
 	p.do("", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
 
 	began := time.Now()
-	p.do(string(render(t, "ha")), "apply", "-f", "-")
+	p.do(string(kustomize(t, "testdata/fake")), "apply", "-f", "-")
 	p.do("", "-n", "ulisse", "rollout", "status", "statefulset/ulisse-coordinator", "--timeout=120s")
 	p.do("", "-n", "ulisse", "rollout", "status", "deployment/ulisse-worker", "--timeout=120s")
 	p.since("from apply until all pods are ready", began)
@@ -299,7 +299,7 @@ func (p *plane) upgrades(t *testing.T) {
 	p = p.in(t)
 	began := time.Now()
 	stop := p.watch()
-	next := strings.ReplaceAll(string(render(t, "ha")), "ghcr.io/ulisse-gp/ulisse:"+release, "ghcr.io/ulisse-gp/ulisse:0.2.0")
+	next := strings.ReplaceAll(string(kustomize(t, "testdata/fake")), "ghcr.io/ulisse-gp/ulisse:"+release, "ghcr.io/ulisse-gp/ulisse:0.2.0")
 	p.do(next, "apply", "-f", "-")
 	p.settled()
 	if fewest, _ := stop(); fewest < 2 {

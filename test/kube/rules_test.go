@@ -11,6 +11,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -189,6 +190,20 @@ func TestGrace(t *testing.T) {
 	})
 }
 
+// TestAutoscalers: what ha needs is in every cluster; where Prometheus is, workers
+// follow what coordinators say.
+func TestAutoscalers(t *testing.T) {
+	for overlay, metric := range map[string]autoscalingv2.MetricSourceType{"ha": autoscalingv2.ResourceMetricSourceType, "spot": autoscalingv2.ResourceMetricSourceType,
+		"monitoring": autoscalingv2.ExternalMetricSourceType} {
+		if o := decode(t, render(t, overlay)); len(o.scalers) != 1 || o.scalers[0].Spec.Metrics[0].Type != metric {
+			t.Errorf("%s does not scale by %s", overlay, metric)
+		}
+	}
+	if o := decode(t, render(t, "single")); len(o.scalers) != 0 || *o.deploys["ulisse-worker"].Spec.Replicas != 1 {
+		t.Error("single has an autoscaler, or not one worker")
+	}
+}
+
 // TestScaling: who is scaled by an autoscaler has no replicas of its own, and
 // the autoscaler asks for what coordinators say.
 func TestScaling(t *testing.T) {
@@ -202,7 +217,9 @@ func TestScaling(t *testing.T) {
 				t.Errorf("%s has replicas and an autoscaler: each apply would undo its work", d.Name)
 			}
 			for _, m := range h.Spec.Metrics {
-				if m.External == nil || m.External.Metric.Name != "ulisse_workers_wanted" || m.External.Target.AverageValue.Value() != 1 {
+				wanted := m.External != nil && m.External.Metric.Name == "ulisse_workers_wanted" && m.External.Target.AverageValue.Value() == 1
+				busy := m.Resource != nil && m.Resource.Name == corev1.ResourceCPU && *m.Resource.Target.AverageUtilization < 90
+				if !wanted && !busy {
 					t.Errorf("%s: %+v", h.Name, m)
 				}
 			}
@@ -314,4 +331,6 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
+	decode(t, kustomize(t, filepath.Join(deploy, "examples", "oidc")))
+	decode(t, kustomize(t, "testdata/backup"))
 }

@@ -81,7 +81,16 @@ func TestServerSide(t *testing.T) {
 		}
 		p.since(overlay, began)
 	}
-	for _, example := range []string{"ingress.yaml", "backup.yaml"} {
+	for name, stream := range map[string][]byte{
+		"examples/oidc": kustomize(t, filepath.Join(deploy, "examples", "oidc")),
+		"a backup":      kustomize(t, "testdata/backup"),
+		"the chart":     mustTemplate(t, values(t, "ha", map[string]any{"backup.enabled": true, "ingress.enabled": true, "monitoring.podMonitor": true, "tls.certManager.enabled": true})),
+	} {
+		if _, err := p.try(string(stream), dry...); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, example := range []string{"ingress.yaml"} {
 		b, err := os.ReadFile(filepath.Join(deploy, "examples", example))
 		if err != nil {
 			t.Fatal(err)

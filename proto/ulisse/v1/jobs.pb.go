@@ -942,10 +942,13 @@ func (x *JobActionRequest) GetId() string {
 }
 
 type ExtendRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Draws         int32                  `protobuf:"varint,2,opt,name=draws,proto3" json:"draws,omitempty"`     // more, of each chain
-	Certify       bool                   `protobuf:"varint,3,opt,name=certify,proto3" json:"certify,omitempty"` // compare the draws with a short run of the exact sampler; draws may be 0 then
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Draws   int32                  `protobuf:"varint,2,opt,name=draws,proto3" json:"draws,omitempty"`     // more, of each chain
+	Certify bool                   `protobuf:"varint,3,opt,name=certify,proto3" json:"certify,omitempty"` // compare the draws with a short run of the exact sampler; draws may be 0 then
+	// The job's specification (YAML) with other stop or sampler.draws: what it is to go on to. Draws is 0 then. stop.max_time
+	// is of all the time at work, what is past included.
+	Spec          string `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -999,6 +1002,13 @@ func (x *ExtendRequest) GetCertify() bool {
 		return x.Certify
 	}
 	return false
+}
+
+func (x *ExtendRequest) GetSpec() string {
+	if x != nil {
+		return x.Spec
+	}
+	return ""
 }
 
 type DeleteJobResponse struct {
@@ -1083,7 +1093,7 @@ func (x *SummaryResponse) GetJson() string {
 
 // ResultChunk is a piece of a JSON object with the fields spec (YAML), data
 // (what DataInfo says), run (plan, settings, chains with their draws),
-// wall_seconds and instruction_set.
+// wall_seconds, instruction_set, and, of a job that has not come to its end, state.
 type ResultChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Json          []byte                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // at most 512 KiB
@@ -1509,11 +1519,12 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x0e.ulisse.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\"\n" +
 	"\x10JobActionRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"O\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"c\n" +
 	"\rExtendRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05draws\x18\x02 \x01(\x05R\x05draws\x12\x18\n" +
-	"\acertify\x18\x03 \x01(\bR\acertify\"\x13\n" +
+	"\acertify\x18\x03 \x01(\bR\acertify\x12\x12\n" +
+	"\x04spec\x18\x04 \x01(\tR\x04spec\"\x13\n" +
 	"\x11DeleteJobResponse\"%\n" +
 	"\x0fSummaryResponse\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\tR\x04json\"!\n" +

@@ -1,0 +1,187 @@
+"""The estimator."""
+
+import os
+import pickle
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import ulisse
+from conftest import columns, gp
+from test_local import interrupt
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    data = columns()
+    X = np.column_stack([data["time"], data["dose"]])
+    return gp(ard=True).fit(X, data["response"]), X, data["response"]
+
+
+def test_fit_of_arrays(fitted, done):
+    m, X, y = fitted
+    assert m.converged_ and m.n_features_in_ == 2 and not hasattr(m, "feature_names_in_") and m.target_ == "y"
+    mean, sd = m.predict(X, return_std=True)
+    # The same data, specification and seed as the run in a table with names: the same draws.
+    assert m.job_._summary()["draws_sha256"] == done._summary()["draws_sha256"]
+    assert mean.tobytes() == done.predict(X).mean.tobytes() == m.predict(X).tobytes()
+    assert m.score(X, y) == pytest.approx(1 - np.sum((y - mean) ** 2) / np.sum((y - y.mean()) ** 2), abs=1e-12) and m.score(X, y) > 0.9
+    q = m.predict_quantiles(X, [0.05, 0.5, 0.95])
+    assert q.shape == (60, 3) and ((q[:, 0] < mean) & (mean < q[:, 2])).all()
+    assert m.predict_quantiles(X[:2], 0.5).shape == (2, 1)
+    assert m.sample_y(X[:3], 4).shape == (3, 4) and m.sample_y(X[:3], 4).tobytes() == m.sample_y(X[:3], 4, random_state=0).tobytes()
+    assert m.log_score(X, y) == done.predict({"time": X[:, 0], "dose": X[:, 1], "response": y}).log_density.mean()
+    assert (m.predict(X, return_std=True, latent=True)[1] < sd).all()
+
+
+def test_names_of_columns(frame):
+    m = gp(target="response").fit(frame)
+    assert list(m.feature_names_in_) == ["time", "dose"] and m.n_features_in_ == 2
+    swapped = frame[["response", "dose", "time"]].assign(other=1.0)  # by name, where the table held the target
+    assert m.predict(swapped).tobytes() == m.predict(frame[["time", "dose"]]).tobytes()
+    assert m.score(frame) == m.score(frame, frame["response"]) > 0.9
+    assert m.log_score(frame) == m.log_score(frame, frame["response"])
+    assert m.predict(frame[["time", "dose"]].to_numpy()).tobytes() == m.predict(frame).tobytes()
+    some = gp(target="response", exclude=["dose"]).fit(frame)
+    assert list(some.feature_names_in_) == ["time"]
+    other = gp(target="response", inputs=["time"]).fit(frame)
+    assert other.predict(frame).tobytes() == some.predict(frame).tobytes()
+
+
+def test_table_in_a_file(tmp_path, frame):
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False, float_format="%.17g")
+    m = gp(target="response").fit(path)
+    assert list(m.feature_names_in_) == ["time", "dose"]
+    assert m.predict(frame).tobytes() == gp(target="response").fit(frame).predict(frame).tobytes()
+    for bad in (lambda: gp().fit(path), lambda: gp(target="response").fit(path, frame["response"])):
+        with pytest.raises(ulisse.BadInput):
+            bad()
+
+
+def test_parameters_reach_the_program(data, frame):
+    m = gp(
+        ard=True, target="response", priors={"sigma": "gamma(2,1)"}, seed=5, max_time=90, chains=np.int64(3),
+        spec={"sampler": {"warmup": 20, "method": "fisher"}, "solver": {"tolerance": 1e-4}},
+    ).fit(frame)
+    text = (m.job_.folder / "spec.yaml").read_text()
+    for line in ("kernel: matern52", "ard: true", "sigma: gamma(2,1)", "seed: 5", "max_time: 1m30s", "chains: 3", "warmup: 20", "tolerance: \"0.0001\""):
+        assert line in text or line.replace('"', "") in text, text
+    for name, value, field in (("mean", "no such mean", "model.mean"), ("noise", "none", "model.noise"), ("kernel", "rbff", "model.kernel")):
+        with pytest.raises(ulisse.BadSpecification) as e:
+            gp(target="response").set_params(**{name: value}).fit(frame)
+        assert e.value.field == field
+    import datetime
+
+    assert ulisse.GaussianProcess(max_time=datetime.timedelta(hours=1)).specification()["stop"]["max_time"] == "3600s"
+    with pytest.raises(ulisse.BadInput, match="max_time"):
+        ulisse.GaussianProcess(max_time=-1).specification()
+
+
+def test_target_named_as_an_input(frame):
+    m = gp().fit(frame[["time", "dose"]].rename(columns={"dose": "y"}), frame["response"].to_numpy())
+    assert m.target_ == "y_"
+
+
+def test_pickle(fitted):
+    m, X, _ = fitted
+    other = pickle.loads(pickle.dumps(m))
+    assert other.predict(X).tobytes() == m.predict(X).tobytes()
+    assert other.job_._draws()["posterior"]["noise_sd"].tobytes() == m.job_._draws()["posterior"]["noise_sd"].tobytes()
+    assert other.get_params() == m.get_params() and other.converged_
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a console's interrupt reaches all of its processes")
+def test_interrupt(frame):
+    m = gp(target="response", rhat=1.0001, ess=1e6, warm_start=True, spec={"sampler": {"warmup": 20}, "stop": {"max_draws": 300}})
+    begun = threading.Event()
+    take = m._begin
+    m._begin = lambda data: (take(data), begun.set())
+    thread = threading.Thread(target=lambda: (begun.wait(), interrupt(m.job_)))
+    with pytest.raises(KeyboardInterrupt):
+        thread.start()
+        m.fit(frame)
+    thread.join()
+    first = m.job_
+    assert first.status.state == "paused" and m.provisional is None or "note" in m.provisional.attrs
+    del m._begin
+    with pytest.warns(ulisse.NotConverged):
+        m.fit(frame)  # warm_start: the same data and parameters
+    assert m.job_ is first and not m.converged_
+    with pytest.warns(ulisse.NotConverged):
+        m.fit(frame.iloc[:50])
+    assert m.job_ is not first
+    with pytest.warns(ulisse.NotConverged):
+        m.resume()  # of one that is over: its results again
+
+
+def test_looking_while_it_runs(frame):
+    m = gp(target="response", rhat=1.0001, ess=1e6, spec={"sampler": {"warmup": 20}, "stop": {"max_draws": 400}}).fit(frame, wait=False)
+    while m.provisional is None and not m.job_.ended:
+        time.sleep(0.005)
+    assert "noise_sd" in m.provisional.index and m.job_.status.state != "queued"
+    with pytest.warns(ulisse.NotConverged):
+        m.resume()
+    assert m.predict(frame).shape == (60,)
+
+
+def test_stopped_by_somebody(frame):
+    m = gp(target="response", rhat=1.0001, ess=1e6, spec={"stop": {"max_draws": 10**6}}).fit(frame, wait=False)
+    m.job_._child.process.terminate()
+    with pytest.raises(ulisse.JobFailed, match="gp was stopped: resume\\(\\) continues it"):
+        m.resume() if m.job_.status.state != "paused" else m._finish()
+
+
+def test_not_fitted():
+    for call in (lambda m: m.predict([[1.0]]), lambda m: m.posterior, lambda m: m.resume(), lambda m: m.score([[1.0]], [1.0])):
+        with pytest.raises(ValueError, match="not fitted"):
+            call(ulisse.GaussianProcess())
+
+
+def test_plots(fitted, frame):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    m, X, y = fitted
+    axes = m.plot_posterior()
+    titles = [a.get_title() for a in axes.flat if a.get_title()]
+    assert "noise_sd" in titles and not any(t.startswith("log_") for t in titles) and any("[" in t for t in titles)
+    assert len(m.plot_trace(["noise_sd"]).flat) == 1
+    lines = m.plot_trace(["noise_sd"])[0, 0].get_lines()
+    assert lines[1].get_ydata().tobytes() == m.job_._draws()["posterior"]["noise_sd"][1].tobytes()
+    ax = m.plot_predictions(X, y)
+    assert ax.get_xlabel() == "observed y"
+    one = gp(target="response", inputs=["time"]).fit(frame)
+    ax = one.plot_predictions(frame[["time"]], frame["response"])
+    assert ax.get_xlabel() == "time" and ax.get_ylabel() == "response"
+    x, middle = ax.get_lines()[0].get_data()
+    assert (np.diff(x) >= 0).all() and len(middle) == 60
+    with pytest.raises(ulisse.BadInput, match="name an input to draw over"):
+        m.plot_predictions(X)
+    with pytest.raises(ulisse.BadInput, match="there is no quantity nothing"):
+        m.plot_posterior(["nothing"])
+    plt.close("all")
+
+
+def test_arviz_draws_the_pictures(fitted, monkeypatch):
+    import sys
+    import types
+
+    pytest.importorskip("xarray")
+    az = types.ModuleType("arviz")
+    az.InferenceData = lambda **groups: groups
+    az.plot_posterior = lambda data, var_names=None, **kw: (sorted(data), var_names, kw)
+    monkeypatch.setitem(sys.modules, "arviz", az)
+    groups, names, more = fitted[0].plot_posterior(["noise_sd"], hdi_prob=0.9)
+    assert "posterior" in groups and names == ["noise_sd"] and more == {"hdi_prob": 0.9}
+
+
+def test_progress(frame, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gp(target="response").fit(frame)
+    assert capsys.readouterr().err == ""  # there is no terminal
+    gp(target="response", progress=True).fit(frame)
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("gp: converged  20 of 20 draws a chain") and len(said) > 1

@@ -1,0 +1,5 @@
+"""python -m ulisse: the command line."""
+
+from .program import main
+
+main()

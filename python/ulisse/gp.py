@@ -1,0 +1,437 @@
+"""GaussianProcess: the posterior of a Gaussian process as an estimator of scikit-learn."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any, Iterable, Optional, Sequence, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import plots
+from ._base import Base, NotFitted
+from .cluster import Cluster, connect
+from .errors import BadInput
+from .job import Job, Predictions, duration
+from .local import run
+from .table import Table, target as _target
+
+__all__ = ["GaussianProcess"]
+
+Floats = NDArray[np.float64]
+
+
+class GaussianProcess(Base):
+    """Regression by a Gaussian process, with the full posterior of its covariance parameters.
+
+    Parameters that are None are left to the program; docs/job-spec.md has its defaults and says what
+    each field may hold.
+
+    Parameters
+    ----------
+    kernel : str, optional
+        The covariance function: ``"rbf"``, ``"matern12"``, ``"matern32"``, ``"matern52"``, or an expression
+        that the program knows.
+    ard : bool, optional
+        One length-scale for each input, rather than one for all.
+    target : str, optional
+        The column to predict. It is needed where `fit` is given a table without ``y``.
+    inputs, exclude : list of str, optional
+        The columns to learn from, or not to; by default all but the target.
+    mean, noise : optional
+        ``model.mean`` and ``model.noise`` of the specification.
+    priors : dict of str, optional
+        The priors of parameters, as in ``{"sigma": "gamma(1,1)"}``.
+    chains, draws : int, optional
+        Chains, and draws of each before the run may end as converged.
+    seed : int, optional
+        Draws are a function of data, specification and seed.
+    max_time : str, float or timedelta, optional
+        The run ends after this time, converged or not. A number is of seconds.
+    rhat, ess : float, optional
+        The run has converged when every parameter's R-hat is at most, and its effective sample size at
+        least, so much.
+    spec : dict, optional
+        Any other field of the specification, as in ``{"sampler": {"method": "exact"}}``. It goes before the
+        other parameters.
+    cluster : str, list of str or Cluster, optional
+        Run there: the address of a coordinator's HTTP port, or the name of a context (see `ulisse.connect`).
+        By default on this machine.
+    folder : path, optional
+        Keep the results of a run on this machine in this folder. By default they go with the object.
+    threads : int, optional
+        Compute on so many cores of this machine. By default on all.
+    progress : bool, optional
+        Show how `fit` is going. By default in notebooks and on terminals.
+    warm_start : bool
+        Let `fit` continue a run that was interrupted, if it is of the same data and parameters.
+
+    Attributes
+    ----------
+    job_ : Job
+        The run: its status, warnings, logs, and what else can be done with it.
+    converged_ : bool
+        Whether its chains agree.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        The names of the inputs, where they have names.
+    target_ : str
+        The name of the target.
+    """
+
+    def __init__(
+        self,
+        kernel: Optional[str] = None,
+        *,
+        ard: Optional[bool] = None,
+        target: Optional[str] = None,
+        inputs: Optional[Sequence[str]] = None,
+        exclude: Optional[Sequence[str]] = None,
+        mean: Any = None,
+        noise: Any = None,
+        priors: Optional[dict[str, Any]] = None,
+        chains: Optional[int] = None,
+        draws: Optional[int] = None,
+        seed: Optional[int] = None,
+        max_time: Union[str, float, timedelta, None] = None,
+        rhat: Optional[float] = None,
+        ess: Optional[float] = None,
+        spec: Optional[dict[str, Any]] = None,
+        cluster: Union[None, str, Sequence[str], Cluster] = None,
+        folder: Union[str, os.PathLike[str], None] = None,
+        threads: Optional[int] = None,
+        progress: Optional[bool] = None,
+        warm_start: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.ard = ard
+        self.target = target
+        self.inputs = inputs
+        self.exclude = exclude
+        self.mean = mean
+        self.noise = noise
+        self.priors = priors
+        self.chains = chains
+        self.draws = draws
+        self.seed = seed
+        self.max_time = max_time
+        self.rhat = rhat
+        self.ess = ess
+        self.spec = spec
+        self.cluster = cluster
+        self.folder = folder
+        self.threads = threads
+        self.progress = progress
+        self.warm_start = warm_start
+
+    # Fitting.
+
+    def fit(self, X: Any, y: Any = None, wait: bool = True) -> GaussianProcess:
+        """Draw from the posterior given data.
+
+        A KeyboardInterrupt stops a run on this machine with all that it has done kept: `resume` continues it. A
+        job in a cluster goes on; `resume` follows it again.
+
+        Parameters
+        ----------
+        X : table, array or path
+            The inputs; or a table with the target among its columns, or the path of such a table (CSV or
+            Parquet), which ``target`` names.
+        y : array of shape (rows,), optional
+            The values of the target.
+        wait : bool
+            Wait for the end. Else `provisional` and ``job_`` tell how it is going, and `resume` waits.
+
+        Warns
+        -----
+        NotConverged
+            if the run ended before its chains agreed.
+        """
+        data = self._take(X, y)
+        self._begin(data)
+        return self._finish() if wait else self
+
+    def _begin(self, data: Union[Table, str]) -> None:
+        spec = self.specification()
+        self.target_ = spec["data"]["target"]
+        key = (spec, data if isinstance(data, str) else data.csv(), self.cluster, self.threads)
+        job: Optional[Job] = getattr(self, "job_", None)
+        if self.warm_start and job is not None and getattr(self, "_key", None) == key and not job.ended:
+            if job.status.state == "paused":
+                job.resume()
+            return
+        self._key = key if self.warm_start else None
+        if self.cluster is not None:
+            self.job_: Job = connect(self.cluster).submit(spec, data)
+        else:
+            self.job_ = run(spec, data, folder=self.folder, threads=self.threads)
+
+    def _finish(self) -> GaussianProcess:
+        self.job_.watch(self.progress)
+        self.converged_ = self.job_.converged
+        names = self.job_.info[0]
+        if not hasattr(self, "n_features_in_"):  # of a path
+            self.n_features_in_ = len(names)
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return self
+
+    def resume(self) -> GaussianProcess:
+        """Continue a fit that was interrupted, and wait for its end."""
+        job = self._job()
+        if job.status.state == "paused":
+            job.resume()
+        return self._finish()
+
+    def extend(self, draws: int) -> GaussianProcess:
+        """Draw so many more of each chain, and wait for the end."""
+        self._job().extend(draws)
+        return self._finish()
+
+    def specification(self) -> dict[str, Any]:
+        """Return the specification that the parameters stand for, without what is left to the program."""
+        target = getattr(self, "_target_name", None) or self.target or "y"
+        spec: dict[str, Any] = {
+            "name": "gp",
+            "data": {"path": "table", "target": target, "inputs": _list(self.inputs), "exclude": _list(self.exclude)},
+            "model": {"kernel": self.kernel, "ard": self.ard, "mean": self.mean, "noise": self.noise, "priors": self.priors},
+            "sampler": {"chains": _whole(self.chains), "draws": _whole(self.draws)},
+            "stop": {"max_time": duration(self.max_time), "rhat": self.rhat, "ess": self.ess},
+            "seed": _whole(self.seed),
+        }
+        return _merged(_known(spec), self.spec or {})
+
+    def _take(self, X: Any, y: Any) -> Union[Table, str]:
+        """Check what is to be learnt from, and note its names."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+        self._names: Optional[list[str]] = None
+        self._by_name = y is None
+        if isinstance(X, (str, os.PathLike)):
+            if y is not None:
+                raise BadInput("y: a table in a file holds its target: give its name with target=")
+            if self.target is None:
+                raise BadInput("target: name the column of the table to predict")
+            self._target_name = self.target
+            return os.fspath(X)
+        table = Table.of(X)
+        if y is None:
+            if self.target is None:
+                raise BadInput("fit requires y to be passed, but the target y is None; or name a column of the table with target=")
+            table.select([self.target])
+            self._target_name = self.target
+            data = table
+            features = [n for n in table.names if n != self.target]
+        else:
+            values = _target(y, table.rows)
+            if table.rows < 2:
+                raise BadInput("Found array with 1 sample(s) (n_samples=1) while a minimum of 2 is required: one row says nothing of a covariance")
+            said = self.target or getattr(y, "name", None)
+            name = said if isinstance(said, str) else "y"
+            while name in table.names:
+                name += "_"
+            self._target_name = name
+            data = table.plus(name, values)
+            features = table.names
+        if self.inputs is not None:
+            features = list(self.inputs)
+        if self.exclude is not None:
+            features = [n for n in features if n not in set(self.exclude)]
+        self._names = list(table.names) if y is not None else features
+        self.n_features_in_ = len(self._names)
+        if table.named:
+            self.feature_names_in_ = np.array(self._names, dtype=object)
+        return data
+
+    # Predicting.
+
+    def _job(self) -> Job:
+        job: Optional[Job] = getattr(self, "job_", None)
+        if job is None:
+            raise NotFitted(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first.")
+        return job
+
+    def _rows(self, X: Any) -> Table:
+        """Return the rows as a table with the names of the inputs."""
+        self._job()
+        table = Table.of(X)
+        if not self._by_name:
+            self._same_names(table)
+        if table.named and hasattr(self, "feature_names_in_"):
+            return table
+        if len(table.names) != self.n_features_in_:
+            raise BadInput(
+                f"X has {len(table.names)} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
+            )
+        names = self._names if self._names is not None else list(self.feature_names_in_)
+        return Table(list(names), table.columns, True)
+
+    def _same_names(self, table: Table) -> None:
+        """Refuse other names than those of fit, in scikit-learn's words."""
+        known = getattr(self, "feature_names_in_", None)
+        if known is None or not table.named:
+            self._warn_of_names(known is not None, table.named)
+            return
+        if list(known) == table.names:
+            return
+        said = "The feature names should match those that were passed during fit.\n"
+        unseen = sorted(set(table.names) - set(known))
+        missing = sorted(set(known) - set(table.names))
+        if unseen:
+            said += "Feature names unseen at fit time:\n" + "".join(f"- {n}\n" for n in unseen)
+        if missing:
+            said += "Feature names seen at fit time, yet now missing:\n" + "".join(f"- {n}\n" for n in missing)
+        if not unseen and not missing:
+            said += "Feature names must be in the same order as they were in fit.\n"
+        raise BadInput(said)
+
+    def _warn_of_names(self, fitted: bool, given: bool) -> None:
+        import warnings
+
+        name = type(self).__name__
+        if given and not fitted:
+            warnings.warn(f"X has feature names, but {name} was fitted without feature names", stacklevel=4)
+        if fitted and not given:
+            warnings.warn(f"X does not have valid feature names, but {name} was fitted with feature names", stacklevel=4)
+
+    def _predict(self, X: Any, quantiles: Sequence[float] = (), latent: bool = False, y: Any = None) -> Predictions:
+        rows = self._rows(X)
+        if self.target_ in rows.names:
+            rows = rows.select([n for n in rows.names if n != self.target_])
+        if y is not None:
+            rows = rows.plus(self.target_, _target(y, rows.rows))
+        return self._job().predict(rows, quantiles, latent)
+
+    def predict(self, X: Any, return_std: bool = False, latent: bool = False) -> Any:
+        """Predict the target at rows, averaged over the draws.
+
+        Parameters
+        ----------
+        X : table or array
+        return_std : bool
+            Return standard deviations too.
+        latent : bool
+            Predict the latent function, without the noise. The mean is the same.
+
+        Returns
+        -------
+        mean : array of shape (rows,)
+        std : array of shape (rows,)
+            if ``return_std``: of the target, the noise and the uncertainty of the parameters included.
+        """
+        p = self._predict(X, latent=latent)
+        return (p.mean, p.sd) if return_std else p.mean
+
+    def predict_quantiles(self, X: Any, quantiles: Iterable[float] = (0.05, 0.5, 0.95), latent: bool = False) -> Floats:
+        """Return quantiles of the prediction, an array of shape (rows, quantiles)."""
+        probabilities = [float(q) for q in np.atleast_1d(np.asarray(quantiles, dtype=np.float64))]
+        return self._predict(X, probabilities, latent).quantiles
+
+    def sample_y(self, X: Any, n_samples: int = 1, random_state: Optional[int] = 0, latent: bool = False) -> Floats:
+        """Draw values of the target at rows from the prediction, an array of shape (rows, n_samples).
+
+        They are draws of each row's own prediction; those of different rows are independent. They are no
+        sample paths.
+        """
+        rows = self._rows(X)
+        return self._job().sample(rows, n_samples, random_state, latent)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R² of the mean prediction. Without y the table has the target among its columns."""
+        table = Table.of(X)
+        if y is None:
+            self._job()
+            y = table.select([self.target_]).matrix()[:, 0]
+        return float(Base.score(self, X, y, sample_weight))
+
+    def log_score(self, X: Any, y: Any = None) -> float:
+        """Return the mean log density of the prediction at the targets. Without y the table has the target
+        among its columns. It tells more than R²: whether the uncertainty is right, too."""
+        self._job()
+        if y is None:
+            y = Table.of(X).select([self.target_]).matrix()[:, 0]
+        density = self._predict(X, y=y).log_density
+        assert density is not None
+        return float(np.mean(density))
+
+    # Results.
+
+    @property
+    def posterior(self) -> Any:
+        """The draws, as `Job.posterior`: ArviZ's InferenceData where ArviZ is installed."""
+        return self._job().posterior
+
+    def summary(self) -> Any:
+        """Return a row for each quantity, as `Job.summary`."""
+        return self._job().summary()
+
+    @property
+    def provisional(self) -> Any:
+        """What is known of the posterior before there are draws, as `Job.provisional`."""
+        return self._job().provisional
+
+    # Pictures.
+
+    def plot_posterior(self, var_names: Optional[Sequence[str]] = None, **kwargs: Any) -> Any:
+        """Draw the marginal posteriors: by ArviZ, with its arguments, else by Matplotlib."""
+        return plots.posterior(self._job(), var_names, **kwargs)
+
+    def plot_trace(self, var_names: Optional[Sequence[str]] = None, **kwargs: Any) -> Any:
+        """Draw the traces of the chains: by ArviZ, with its arguments, else by Matplotlib."""
+        return plots.trace(self._job(), var_names, **kwargs)
+
+    def plot_predictions(self, X: Any, y: Any = None, over: Optional[str] = None, ax: Any = None, latent: bool = False) -> Any:
+        """Draw predictions, with their central 90 % interval.
+
+        Over one input they are a line with a band; else, with y, predicted is drawn against observed.
+
+        Parameters
+        ----------
+        X : table or array
+        y : array, optional
+            What was observed there.
+        over : str, optional
+            The input to draw over. By default the only one.
+        ax : matplotlib.axes.Axes, optional
+        """
+        rows = self._rows(X)
+        p = self._predict(X, (0.05, 0.5, 0.95), latent)
+        return plots.predictions(rows, p, y, over, self.target_, ax)
+
+    # scikit-learn.
+
+    def _more_tags(self) -> dict[str, Any]:
+        return {"requires_y": True}
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = getattr(super(), "__getstate__", None)
+        state = own() if own is not None else self.__dict__
+        return dict(state, _key=None)
+
+
+def _list(names: Optional[Sequence[str]]) -> Optional[list[str]]:
+    return None if names is None else [str(n) for n in names]
+
+
+def _whole(n: Optional[int]) -> Optional[int]:
+    """Return a whole number of Python: searches hand in those of NumPy."""
+    return None if n is None else int(n)
+
+
+def _known(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a specification without the fields that are None and the parts that are empty."""
+    out: dict[str, Any] = {}
+    for key, value in spec.items():
+        if isinstance(value, dict) and key != "priors":
+            value = _known(value) or None
+        if value is not None:
+            out[key] = value.item() if isinstance(value, np.generic) else value
+    return out
+
+
+def _merged(spec: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    out = dict(spec)
+    for key, value in more.items():
+        both = isinstance(value, dict) and isinstance(out.get(key), dict)
+        out[key] = _merged(out[key], value) if both else value
+    return out

@@ -1,0 +1,305 @@
+"""Runs: what those on this machine and those in a cluster have in common."""
+
+from __future__ import annotations
+
+import html
+import json
+import statistics
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Iterator, Optional, Sequence, TypeVar, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import posterior as _posterior
+from .errors import BadInput, JobFailed, NotConverged, UlisseError
+from .posterior import Groups
+from .progress import Status, display
+from .table import Table
+
+__all__ = ["Job", "Predictions", "Specification"]
+
+Floats = NDArray[np.float64]
+Specification = Union[dict[str, Any], str, Path]
+Self = TypeVar("Self", bound="Job")
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of rows, in the units of the target: of the mixture over the draws.
+
+    Attributes
+    ----------
+    mean, sd : array of shape (rows,)
+    quantiles : array of shape (rows, probabilities)
+    log_density : array of shape (rows,), or None where the targets are not known
+        The log density of the mixture at the target.
+    """
+
+    mean: Floats
+    sd: Floats
+    quantiles: Floats
+    log_density: Optional[Floats] = None
+
+
+class Job(ABC):
+    """A run, at work or over: on this machine or in a cluster.
+
+    `watch` follows it to its end. `summary`, `posterior` and `predict` tell what it found.
+    """
+
+    name: str
+    id: str
+
+    def __init__(self) -> None:
+        self._groups: Optional[Groups] = None
+
+    # What differs.
+
+    @property
+    @abstractmethod
+    def status(self) -> Status:
+        """How the run is going."""
+
+    @abstractmethod
+    def _follow(self) -> Iterator[Status]:
+        """Yield the status now and whenever it may have changed, until the run has ended or stopped."""
+
+    @abstractmethod
+    def _summary(self) -> dict[str, Any]:
+        """Return what summary.json holds."""
+
+    @abstractmethod
+    def _npz(self) -> bytes:
+        """Return the draws as NPZ."""
+
+    @abstractmethod
+    def _predict(
+        self,
+        rows: Table,
+        quantiles: Sequence[float],
+        latent: bool,
+        draws: Optional[int],
+    ) -> Predictions:
+        """Predict rows."""
+
+    @property
+    @abstractmethod
+    def info(self) -> tuple[list[str], str]:
+        """The names of the inputs, in their order, and of the target."""
+
+    @property
+    @abstractmethod
+    def provisional(self) -> Any:
+        """What can be said of the posterior before there are draws: a table as that of `summary`."""
+
+    @abstractmethod
+    def pause(self: Self) -> Self:
+        """Stop the chains at their next checkpoint; `resume` lets them continue."""
+
+    @abstractmethod
+    def resume(self: Self) -> Self:
+        """Let the run continue where it stopped. It does not wait: `watch` does."""
+
+    @abstractmethod
+    def cancel(self: Self) -> Self:
+        """End the run. The draws that it made are kept where there are any."""
+
+    @abstractmethod
+    def extend(self: Self, draws: int) -> Self:
+        """Let the run make so many further draws of each chain. It does not wait: `watch` does."""
+
+    @abstractmethod
+    def logs(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of the log, each as a dict."""
+
+    # What is the same.
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has come to an end."""
+        return self.status.ended
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run ended with chains that agree."""
+        return self.status.state == "converged"
+
+    def watch(self: Self, progress: Optional[bool] = True) -> Self:
+        """Show how the run is going until it has ended.
+
+        A notebook shows a bar that moves, and so does a terminal; elsewhere there is a line now and then.
+
+        Warns
+        -----
+        NotConverged
+            if the run ended before its chains agreed.
+
+        Raises
+        ------
+        JobFailed
+            if the run failed or was cancelled, or if the process of a run on this machine was stopped.
+        """
+        show = display(progress)
+        status = Status("queued")
+        try:
+            for status in self._follow():
+                show.show(self.name, status)
+        finally:
+            show.close()
+        self._groups = None
+        if status.state == "failed":
+            raise self._failure(status)
+        if status.state == "cancelled":
+            raise JobFailed(f"{self.name} was cancelled")
+        if status.state == "paused":
+            raise JobFailed(f"{self.name} was stopped: resume() continues it")
+        if status.state == "unconverged":
+            warnings.warn(NotConverged(self._doubts()), stacklevel=2)
+        return self
+
+    wait = watch
+
+    def _failure(self, status: Status) -> UlisseError:
+        return JobFailed(f"{self.name} failed: {status.message}" if status.message else f"{self.name} failed")
+
+    def _doubts(self) -> str:
+        """Say why a run that ended is not to be trusted yet."""
+        sum = self._summary()
+        said = list(sum.get("warnings") or [])
+        why = "; ".join(said[:3]) + (f"; and {len(said) - 3} more" if len(said) > 3 else "")
+        text = f"{self.name} has not converged: it ended by {sum.get('stop_reason') or 'its limits'}"
+        return f"{text}. {why}" if why else text
+
+    def summary(self) -> Any:
+        """Return a row for each quantity: mean, Monte Carlo error, sd, quantiles, ESS, R-hat.
+
+        It is a DataFrame if pandas is installed, else a list of dicts. While the run goes on
+        it is that of the draws so far.
+        """
+        return _frame(self._summary().get("parameters") or [])
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is to be known before believing the draws, in sentences."""
+        return [str(w) for w in self._summary().get("warnings") or []]
+
+    def _draws(self) -> Groups:
+        if self._groups is None:
+            groups = _posterior.read_npz(self._npz())
+            if not self.ended:  # there will be more
+                return groups
+            self._groups = groups
+        return self._groups
+
+    @property
+    def posterior(self) -> Any:
+        """The draws: ArviZ's InferenceData; without ArviZ the same groups of xarray's Datasets; without
+        xarray of arrays. The group ``posterior`` holds them over ``chain`` and ``draw``."""
+        return _posterior.inference_data(self._draws())
+
+    def draws(self) -> Any:
+        """Return the draws one below the other, with a column for each quantity.
+
+        It is a DataFrame if pandas is installed, else a dict of arrays.
+        """
+        columns = _posterior.columns(self._draws())
+        try:
+            import pandas
+        except ImportError:
+            return columns
+        return pandas.DataFrame(columns)
+
+    def predict(
+        self,
+        X: Any,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        latent: bool = False,
+        draws: Optional[int] = None,
+    ) -> Predictions:
+        """Predict the target at rows, averaged over the draws of the covariance parameters.
+
+        Parameters
+        ----------
+        X : table or array
+            The rows: a table with a column for each input, found by its name, and maybe one for the target;
+            or an array with the inputs in their order.
+        quantiles : probabilities
+        latent : bool
+            Predict the latent function, without the noise.
+        draws : int, optional
+            Average over so many draws. By default as many as are independent, 100 at most.
+        """
+        for p in quantiles:
+            if not 0 < p < 1:
+                raise BadInput(f"quantiles: {p} is not a probability between 0 and 1")
+        return self._predict(self._rows(X), quantiles, latent, draws)
+
+    def _rows(self, X: Any) -> Table:
+        rows = Table.of(X)
+        names, target = self.info
+        if rows.named:
+            return rows.select([*names, target] if target in rows.names else names)
+        if len(rows.names) != len(names):
+            raise BadInput(f"X has {len(rows.names)} columns, but the run has {len(names)} inputs: {', '.join(names)}")
+        return Table(names, rows.columns, True)
+
+    def sample(self, X: Any, n: int = 1, seed: Optional[int] = None, latent: bool = False) -> Floats:
+        """Draw n values of the target at each row from the prediction, an array of shape (rows, n).
+
+        Each value is a draw of its row's own prediction (the mixture over the draws of the parameters), to
+        the accuracy with which 50 quantiles describe it. Values of different rows are independent: they are
+        no sample paths of one function.
+        """
+        normal = statistics.NormalDist()
+        z = np.linspace(-3.5, 3.5, 50)
+        q = self.predict(X, [normal.cdf(v) for v in z.tolist()], latent).quantiles
+        draw = np.random.default_rng(seed).standard_normal((len(q), n))
+        # The quantile as a function of the normal score: a straight line for a normal prediction.
+        k = np.clip(np.searchsorted(z, draw) - 1, 0, len(z) - 2)
+        row = np.arange(len(q))[:, None]
+        slope = (q[row, k + 1] - q[row, k]) / (z[1] - z[0])
+        return np.asarray(q[row, k] + slope * (draw - z[k]), dtype=np.float64)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} ({self.id}): {self.status}>"
+
+    def _repr_html_(self) -> str:
+        s = self.status
+        return f"<div><b>{html.escape(self.name)}</b> ({html.escape(self.id)}): {html.escape(str(s))}</div>"
+
+
+def _frame(rows: list[dict[str, Any]]) -> Any:
+    """Return rows as a DataFrame by their name, if pandas is installed."""
+    try:
+        import pandas
+    except ImportError:
+        return rows
+    frame = pandas.DataFrame(rows)
+    return frame.set_index("name") if "name" in frame else frame
+
+
+def duration(value: Union[str, float, int, timedelta, None]) -> Optional[str]:
+    """Return a time span as the program reads it; a number is of seconds."""
+    if value is None or isinstance(value, str):
+        return value
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
+    if not seconds >= 0:
+        raise BadInput(f"max_time: {value} is not a time span")
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+def text_of(spec: Specification) -> tuple[str, bool]:
+    """Return the text of a specification, and whether it was made here: of a dict."""
+    if isinstance(spec, dict):
+        return json.dumps(spec, indent=1), True
+    if isinstance(spec, Path) or "\n" not in spec and ":" not in spec.rpartition("/")[2]:
+        try:
+            return Path(spec).read_text(encoding="utf-8"), False
+        except OSError as error:
+            raise BadInput(f"cannot read the specification {spec}: {error.strerror}") from None
+    return spec, False

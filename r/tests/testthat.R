@@ -1,0 +1,4 @@
+library(testthat)
+library(ulisse)
+
+test_check("ulisse")

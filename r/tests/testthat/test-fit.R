@@ -1,0 +1,87 @@
+fit <- NULL
+
+the_fit <- function() {
+  if (is.null(fit)) fit <<- fit_quickly(response ~ time + dose, small_data(), ard = TRUE)
+  fit
+}
+
+test_that("a formula is fitted, and the methods tell of it", {
+  needs_program()
+  f <- the_fit()
+  d <- small_data()
+  # The same data, specification and seed as the run of a table: the same draws.
+  expect_identical(ulisse:::job_summary(f$job)$draws_sha256, ulisse:::job_summary(once_done())$draws_sha256)
+  expect_output(print(f), "Gaussian process: response ~ time \\+ dose.*converged.*noise_sd")
+  expect_equal(coef(f)[["noise_sd"]], mean(as_draws_df(f)$noise_sd))
+  expect_false(any(startsWith(names(coef(f)), "log_")))
+  expect_identical(nobs(f), 60L)
+  expect_identical(formula(f), response ~ time + dose, ignore_attr = TRUE)
+  p <- predict(f, d)
+  expect_named(p, c("Estimate", "Est.Error", "Q2.5", "Q97.5"))
+  expect_identical(p, predict(f))
+  expect_identical(predict(f, d[c("dose", "time")]), p)
+  expect_identical(predict(once_done(), d)$Estimate, p$Estimate)
+  expect_equal(residuals(f), d$response - fitted(f))
+  expect_gt(1 - mean(residuals(f)^2) / mean((d$response - mean(d$response))^2), 0.9)
+  expect_identical(log_score(f, d), mean(attr(predict(once_done(), d), "log_density")))
+  expect_error(log_score(f, d["time"]), "dose")
+  expect_identical(posterior::variables(as_draws_rvars(f)), unique(sub("\\[.*", "", posterior::variables(as_draws(f)))))
+})
+
+test_that("formulas are those of R", {
+  needs_program()
+  d <- transform(small_data(), other = rnorm(60))
+  a <- fit_quickly(log(response + 3) ~ . - other, d)
+  expect_identical(ulisse:::job_info(a$job), list(inputs = c("time", "dose"), target = "log(response + 3)"))
+  expect_identical(nrow(predict(a, d[1:3, ])), 3L)
+  expect_true(is.finite(log_score(a, d)))
+  b <- fit_quickly(response ~ I(time / 2) + dose, d)
+  expect_equal(predict(b, data.frame(time = 1, dose = 0.5))$Estimate, predict(b, data.frame(time = 1, dose = 0.5, response = 2))$Estimate)
+  for (bad in list(response ~ time * dose, ~time, response ~ 1, response ~ time + offset(dose)))
+    expect_error(fit_quickly(bad, d), "^formula: ", class = "ulisse_bad_input")
+})
+
+test_that("parameters reach the program", {
+  needs_program()
+  f <- fit_quickly(response ~ time, small_data(), priors = list(sigma = "gamma(2,1)"), seed = 5, max_time = as.difftime(1.5, units = "mins"))
+  text <- readLines(file.path(f$job$folder, "spec.yaml"))
+  for (line in c("kernel: matern52", "sigma: gamma(2,1)", "seed: 5", "max_time: 1m30s", "chains: 2", "warmup: 20"))
+    expect_true(any(grepl(line, text, fixed = TRUE)), line)
+  for (k in c("mean", "noise")) {
+    e <- expect_error(do.call(fit_quickly, c(list(response ~ time, small_data()), setNames(list("no such thing"), k))), class = "ulisse_bad_specification")
+    expect_identical(e$field, paste0("model.", k))
+  }
+  expect_error(ulisse:::duration(-1), "max_time")
+  expect_identical(ulisse:::duration(3600), "3600s")
+})
+
+test_that("a fit is updated, and read back from a file", {
+  needs_program()
+  d <- small_data()
+  f <- ulisse(response ~ time + dose, d, chains = 2, draws = 20, rhat = 3, ess = 1, threads = 1, progress = FALSE)
+  g <- update(f, . ~ . - dose, seed = 3)
+  expect_identical(ulisse:::job_info(g$job)$inputs, "time")
+  path <- tempfile(fileext = ".rds")
+  saveRDS(f, path)
+  code <- sprintf("f <- readRDS(%s); cat(sprintf('%%.17g', predict(f, data.frame(time = 1, dose = 0.5))$Estimate), dim(posterior::as_draws_matrix(f)))", deparse(path))
+  out <- processx::run(file.path(R.home("bin"), "Rscript"), c("-e", paste("library(ulisse);", code)), env = c("current", R_LIBS = paste(.libPaths(), collapse = ":")), error_on_status = FALSE)
+  want <- predict(f, data.frame(time = 1, dose = 0.5))$Estimate
+  expect_identical(out$stdout, paste(sprintf("%.17g", want), 40, length(posterior::variables(as_draws(f)))), info = out$stderr)
+})
+
+test_that("a table in a file is fitted where it lies", {
+  needs_program()
+  path <- tempfile(fileext = ".csv")
+  ulisse:::write_table(small_data(), path)
+  f <- fit_quickly(response ~ ., path, ard = TRUE)
+  expect_identical(predict(f, small_data())$Estimate, predict(the_fit())$Estimate)
+})
+
+test_that("pictures are drawn", {
+  needs_program()
+  grDevices::pdf(NULL)
+  on.exit(grDevices::dev.off())
+  expect_message(plot(the_fit()), "more: choose with variable")
+  expect_silent(plot(the_fit(), "noise_sd"))
+  expect_error(plot(the_fit(), "nothing"), "there is no nothing")
+})
