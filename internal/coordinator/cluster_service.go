@@ -3,9 +3,11 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 
+	"go.etcd.io/bbolt"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -13,6 +15,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/cluster"
+	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
 // Group is the group of coordinators that a node belongs to.
@@ -146,4 +149,38 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
+}
+
+// KeepRevoked returns a group that revokes, after a backup was restored, the tokens that
+// were revoked since it was made: else it would revive them.
+func (c *Coordinator) KeepRevoked(g Group) Group { return keepRevoked{g, c} }
+
+type keepRevoked struct {
+	Group
+	c *Coordinator
+}
+
+func (k keepRevoked) Restore(ctx context.Context, r io.Reader) error {
+	var revoked []string
+	err := k.c.node.View(func(tx *bbolt.Tx) error {
+		return state.Tokens(tx, func(t *state.Token) bool {
+			if !t.Revoked.IsZero() {
+				revoked = append(revoked, t.ID)
+			}
+			return true
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if err := k.Group.Restore(ctx, r); err != nil {
+		return err
+	}
+	for _, id := range revoked {
+		_, err := k.c.apply(ctx, &state.RevokeToken{ID: id})
+		if err != nil && !errors.Is(err, state.ErrToken) { // the backup does not know it
+			return fmt.Errorf("the backup is restored, but token %s, which was revoked since, is valid again: %w", id, err)
+		}
+	}
+	return nil
 }

@@ -309,7 +309,7 @@ func (r *registry) drive(w *worker, k state.ChainKey, at *state.Placement) {
 		return
 	}
 	w.holds[k] = &held{attempt: at.Attempt, group: at.Group}
-	p := &pb.Placement{Job: k.Job, Chain: int32(k.Chain), Attempt: at.Attempt, Worker: at.Worker}
+	p := &pb.Placement{Job: k.Job, Chain: int32(k.Chain), Attempt: at.Attempt, Worker: at.Worker, Secret: at.Secret}
 	for _, g := range at.Group {
 		if o := r.byID[g]; o != nil {
 			p.Group = append(p.Group, &pb.Member{Worker: g, Address: o.address})

@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -239,6 +241,13 @@ func placed(jobs []schedule.Job) map[string]bool {
 	return out
 }
 
+// newSecret returns what only the driver of an attempt is told.
+func newSecret() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // it does not fail
+	return hex.EncodeToString(b)
+}
+
 // carryOut replicates what a plan changes, and returns the jobs as they are then.
 func (t *term) carryOut(ctx context.Context, jobs []schedule.Job, plan *schedule.Schedule) (map[string]*state.Job, error) {
 	records := map[string]*state.Job{}
@@ -247,6 +256,9 @@ func (t *term) carryOut(ctx context.Context, jobs []schedule.Job, plan *schedule
 	}
 	for _, id := range slices.Sorted(maps.Keys(plan.Places)) {
 		began := time.Now()
+		for i := range plan.Places[id] {
+			plan.Places[id][i].Secret = newSecret()
+		}
 		j, err := t.c.propose(ctx, &state.Place{Job: id, Places: plan.Places[id]})
 		if errors.Is(err, state.ErrPhase) || errors.Is(err, state.ErrUnknownJob) {
 			continue // it ended meanwhile

@@ -79,7 +79,7 @@ func refuseAll(w *testWorker, why string) (stop func()) {
 				if p == nil {
 					continue
 				}
-				_, _ = w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Worker: w.id, Failure: why, Elsewhere: true}) // it may be over
+				_, _ = w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Secret: p.Secret, Worker: w.id, Failure: why, Elsewhere: true}) // it may be over
 				w.release(p)
 			case <-quit:
 				return

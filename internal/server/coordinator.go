@@ -186,7 +186,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
-		coordinator.RegisterCluster(s, node.Node)
+		coordinator.RegisterCluster(s, coord.KeepRevoked(node.Node))
 	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward, room.admit}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup
 	failed := make(chan error, 3)

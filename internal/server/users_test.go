@@ -442,6 +442,54 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
+// A backup does not bring a token back to life that was revoked since.
+func TestRestoreKeepsRevocations(t *testing.T) {
+	g := startGuarded(t, 1, nil)
+	ann, eve := g.token("ann", "viewer", "default"), g.token("eve", "viewer", "default")
+	b, err := pb.NewClusterClient(g.admin).Backup(t.Context(), &pb.BackupRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chunks []*pb.BackupChunk
+	for {
+		c, err := b.Recv()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunks = append(chunks, c)
+	}
+	late := g.token("late", "viewer", "default")
+	for _, k := range []*pb.CreateTokenResponse{eve, late} {
+		if _, err := pb.NewUsersClient(g.admin).RevokeToken(t.Context(), &pb.RevokeTokenRequest{Id: k.Token.Id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := pb.NewClusterClient(g.admin).Restore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range chunks {
+		if err := r.Send(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.CloseAndRecv(); err != nil {
+		t.Fatal(err)
+	}
+	call := func(k *pb.CreateTokenResponse) error {
+		_, err := pb.NewJobsClient(g.as(0, k.Secret)).List(t.Context(), &pb.ListJobsRequest{})
+		return err
+	}
+	if err := call(ann); err != nil {
+		t.Error("a token that was not revoked:", err)
+	}
+	wantCode(t, "a token that was revoked after the backup", call(eve), codes.Unauthenticated, "revoked")
+	wantCode(t, "a token that the backup does not know", call(late), codes.Unauthenticated, "")
+}
+
 // No metadata makes a user a node, or another user.
 func TestMaliciousMetadata(t *testing.T) {
 	g := startGuarded(t, 2, nil)

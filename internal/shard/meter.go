@@ -10,8 +10,8 @@ import (
 // Meter counts what a process does for its own chains and for those of others.
 // All methods are safe for concurrent use.
 type Meter struct {
-	pairs, tiles, retries, hedges atomic.Int64
-	sent, received, busy          atomic.Int64
+	pairs, tiles, retries, hedges, wrong atomic.Int64
+	sent, received, busy                 atomic.Int64
 }
 
 // computed counts a unit: the elements of K that it ranged over, and how long
@@ -23,6 +23,9 @@ func (m *Meter) computed(pairs int64, took time.Duration, forOthers bool) {
 		m.tiles.Add(1)
 	}
 }
+
+// Wrong returns how many units of others were found to be computed wrongly.
+func (m *Meter) Wrong() int64 { return m.wrong.Load() }
 
 // Load returns the counts in the fields that this package knows about: pairs
 // and busy seconds of computation, units computed for others; of the units

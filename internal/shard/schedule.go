@@ -87,7 +87,14 @@ type run struct {
 type unitState struct {
 	Unit
 	done     bool
+	by       *peer // whose answer counts; nil for the driver
 	attempts []*attempt
+}
+
+// share is a unit of a product that is computed, and by whom; nil is the driver.
+type share struct {
+	Unit
+	by *peer
 }
 
 // since returns when the unit was last given out, or last had to wait behind
@@ -125,9 +132,9 @@ type worker struct {
 
 // run computes a product, and calls commit with each unit's answer, once, maybe
 // concurrently. It runs the driver's own share on the calling goroutine and
-// returns when all units are committed, or with the context's error, or with
+// returns who computed what when all units are committed, or the context's error, or
 // that of the driver's own share; no member works on the product then.
-func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit func(Unit, []float64)) error {
+func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit func(Unit, []float64)) ([]share, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	now := time.Now()
@@ -164,7 +171,11 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 			w.peer.backoff = 0
 		}
 	}
-	return err
+	shares := make([]share, len(r.units))
+	for i, u := range r.units {
+		shares[i] = share{u.Unit, u.by}
+	}
+	return shares, err
 }
 
 // serve gives units to a member until none is left for it, maybe a first one
@@ -324,7 +335,7 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 		if u.done {
 			return false
 		}
-		u.done = true
+		u.done, u.by = true, w.peer
 		r.out = remove(r.out, a.unit)
 		for _, b := range u.attempts { // those that are overtaken
 			b.by.overtaken = b.by.overtaken || b.started.Before(a.started)

@@ -12,7 +12,7 @@ import "bytes"
 // by a method format() uint64.
 //
 // Format 2: Report and Decide hold events as proto messages, in base64; tokens have
-// the role backup; Tick.
+// the role backup; placements have secrets; Tick.
 // Format 3: Extend may have a goal and the specification that says so.
 const Format = 3
 

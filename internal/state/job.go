@@ -1,6 +1,7 @@
 package state
 
 import (
+	"crypto/subtle"
 	"slices"
 	"time"
 
@@ -93,6 +94,7 @@ type Placement struct {
 	Attempt int64    `json:"attempt"`
 	Worker  string   `json:"worker,omitempty"` // none if empty
 	Group   []string `json:"group,omitempty"`  // further workers that share its products
+	Secret  string   `json:"secret,omitempty"` // of the attempt, which its driver alone is told
 }
 
 // NamespaceName returns the namespace of a job.
@@ -160,6 +162,7 @@ func (j *Job) place(chain int, worker string, group []string) {
 	p := &j.Placements[chain]
 	if p.Worker != worker || worker == "" {
 		p.Attempt++
+		p.Secret = ""
 	}
 	p.Worker, p.Group = worker, slices.Clone(group)
 }
@@ -178,6 +181,19 @@ func (j *Job) Fence(chain int, attempt int64) error {
 		return ErrMalformed
 	}
 	if p := &j.Placements[chain]; p.Worker == "" || p.Attempt != attempt || j.Phase.Ended() {
+		return ErrFenced
+	}
+	return nil
+}
+
+// Knows returns an error if a driver may not speak for a chain under an attempt, or does
+// not know the attempt's secret: then it is another worker than the one that was told
+// to drive.
+func (j *Job) Knows(chain int, attempt int64, secret string) error {
+	if err := j.Fence(chain, attempt); err != nil {
+		return err
+	}
+	if want := j.Placements[chain].Secret; subtle.ConstantTimeCompare([]byte(want), []byte(secret)) == 0 && want != "" {
 		return ErrFenced
 	}
 	return nil

@@ -268,7 +268,7 @@ func (w *Worker) start(to *pb.Placement) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	waiting, revoke := context.WithCancel(ctx)
-	p := &placement{w: w, key: k, attempt: to.Attempt, cancel: cancel, revoke: revoke, done: make(chan struct{})}
+	p := &placement{w: w, key: k, attempt: to.Attempt, secret: to.Secret, cancel: cancel, revoke: revoke, done: make(chan struct{})}
 	p.setGroup(to.Group)
 	w.placements[k] = p
 	w.wg.Go(func() {

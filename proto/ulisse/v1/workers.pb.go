@@ -335,12 +335,14 @@ func (x *Load) GetCacheMisses() int64 {
 // the work of the run as a whole, the preparation above all; lane c is that of chain
 // c, and of a staged run any.
 type Placement struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
-	Attempt       int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // grows with every change: drivers of older attempts are refused
-	Worker        string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
-	Group         []*Member              `protobuf:"bytes,5,rep,name=group,proto3" json:"group,omitempty"` // workers that share its products; none means the driver alone
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Chain   int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	Attempt int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // grows with every change: drivers of older attempts are refused
+	Worker  string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
+	Group   []*Member              `protobuf:"bytes,5,rep,name=group,proto3" json:"group,omitempty"` // workers that share its products; none means the driver alone
+	// secret is told to the driver alone, who shows it in all that it says of the lane.
+	Secret        string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -408,6 +410,13 @@ func (x *Placement) GetGroup() []*Member {
 		return x.Group
 	}
 	return nil
+}
+
+func (x *Placement) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
 }
 
 type Member struct {
@@ -1000,7 +1009,8 @@ type ReportRequest struct {
 	Failure string   `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"` // the job cannot go on, and why
 	// elsewhere says that the failure is of this worker, its disk or its network, and
 	// that another one may be able to go on.
-	Elsewhere     bool `protobuf:"varint,10,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	Elsewhere     bool   `protobuf:"varint,10,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	Secret        string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"` // of the placement
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1089,6 +1099,13 @@ func (x *ReportRequest) GetElsewhere() bool {
 		return x.Elsewhere
 	}
 	return false
+}
+
+func (x *ReportRequest) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
 }
 
 // Loaded is what a driver tells of the data of a job, from which its plan follows.
@@ -1185,6 +1202,7 @@ type AwaitRequest struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
 	Attempt       int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Secret        string                 `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"` // of the placement
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1238,6 +1256,13 @@ func (x *AwaitRequest) GetAttempt() int64 {
 		return x.Attempt
 	}
 	return 0
+}
+
+func (x *AwaitRequest) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
 }
 
 type AwaitResponse struct {
@@ -1641,13 +1666,14 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x0ebytes_received\x18\a \x01(\x03R\rbytesReceived\x12\x1d\n" +
 	"\n" +
 	"cache_hits\x18\b \x01(\x03R\tcacheHits\x12!\n" +
-	"\fcache_misses\x18\t \x01(\x03R\vcacheMisses\"\x8e\x01\n" +
+	"\fcache_misses\x18\t \x01(\x03R\vcacheMisses\"\xa6\x01\n" +
 	"\tPlacement\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x03R\aattempt\x12\x16\n" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12'\n" +
-	"\x05group\x18\x05 \x03(\v2\x11.ulisse.v1.MemberR\x05group\":\n" +
+	"\x05group\x18\x05 \x03(\v2\x11.ulisse.v1.MemberR\x05group\x12\x16\n" +
+	"\x06secret\x18\x06 \x01(\tR\x06secret\":\n" +
 	"\x06Member\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x9b\x01\n" +
@@ -1680,7 +1706,7 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\a\n" +
-	"\x05Leave\"\xf0\x01\n" +
+	"\x05Leave\"\x88\x02\n" +
 	"\rReportRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
@@ -1690,15 +1716,17 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x06loaded\x18\t \x01(\v2\x11.ulisse.v1.LoadedR\x06loaded\x12\x18\n" +
 	"\afailure\x18\a \x01(\tR\afailure\x12\x1c\n" +
 	"\telsewhere\x18\n" +
-	" \x01(\bR\telsewhereJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"Z\n" +
+	" \x01(\bR\telsewhere\x12\x16\n" +
+	"\x06secret\x18\v \x01(\tR\x06secretJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"Z\n" +
 	"\x06Loaded\x12'\n" +
 	"\x04data\x18\x01 \x01(\v2\x13.ulisse.v1.DataInfoR\x04data\x12'\n" +
 	"\x0finstruction_set\x18\x02 \x01(\tR\x0einstructionSet\"\x10\n" +
-	"\x0eReportResponse\"P\n" +
+	"\x0eReportResponse\"h\n" +
 	"\fAwaitRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\x03R\aattempt\"L\n" +
+	"\aattempt\x18\x03 \x01(\x03R\aattempt\x12\x16\n" +
+	"\x06secret\x18\x04 \x01(\tR\x06secret\"L\n" +
 	"\rAwaitResponse\x125\n" +
 	"\n" +
 	"assignment\x18\x02 \x01(\v2\x15.ulisse.v1.AssignmentR\n" +
