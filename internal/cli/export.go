@@ -95,6 +95,9 @@ func (a *App) draws(ctx context.Context, s *subject, f *drawsFlags) error {
 	if err != nil {
 		return err
 	}
+	if rec.Run.MinDraws() == 0 {
+		return badInput(errors.New("there are no draws yet: 'ulisse summary' shows what is known without them"))
+	}
 	if n := len(rec.Run.Chains); f.chain < 0 || f.chain > n {
 		return badInput(fmt.Errorf("--chain %d: there are chains 1 to %d", f.chain, n))
 	}

@@ -150,20 +150,6 @@ func (a *App) deleteCommand() *cobra.Command {
 		func(ctx context.Context, s *session, id string) (*pb.Job, error) { return nil, s.Delete(ctx, id) })
 }
 
-func (a *App) extendCommand() *cobra.Command {
-	draws, certify := 0, false
-	c := a.action("extend", "Let a job, finished or not, draw more, or be certified", "goes on",
-		func(ctx context.Context, s *session, id string) (*pb.Job, error) {
-			if draws < 0 || draws == 0 && !certify {
-				return nil, badInput(errors.New("--draws: say how many more draws each chain is to make"))
-			}
-			return s.Extend(ctx, id, draws, certify)
-		})
-	c.Flags().IntVar(&draws, "draws", 0, "`number` of further draws of each chain")
-	c.Flags().BoolVar(&certify, "certify", false, "hold the draws against a short run of the exact sampler")
-	return c
-}
-
 func (a *App) logsCommand() *cobra.Command {
 	var r remote
 	var follow, asJSON bool

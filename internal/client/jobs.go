@@ -130,6 +130,11 @@ func (c *Client) Extend(ctx context.Context, id string, draws int, certify bool)
 	return once(ctx, c, pb.NewJobsClient, pb.JobsClient.Extend, &pb.ExtendRequest{Id: id, Draws: int32(draws), Certify: certify})
 }
 
+// ExtendTo lets a job go on to what another specification says of its end.
+func (c *Client) ExtendTo(ctx context.Context, id, spec string) (*pb.Job, error) {
+	return unary(ctx, c, pb.NewJobsClient, pb.JobsClient.Extend, &pb.ExtendRequest{Id: id, Spec: spec})
+}
+
 // Delete removes a job that has ended.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	failed := false

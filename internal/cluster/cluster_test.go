@@ -28,6 +28,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // race detector.
 const testHeartbeat = 500 * time.Millisecond
 
+// quiet is a log that nobody reads.
+var quiet = slog.New(slog.DiscardHandler)
+
 // patience bounds every wait; no test measures time.
 const patience = 60 * time.Second
 

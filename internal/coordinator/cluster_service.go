@@ -20,9 +20,9 @@ type Group interface {
 	Term() uint64
 	Members(ctx context.Context) ([]cluster.Member, error)
 	Join(ctx context.Context, s cluster.Server, nonVoter bool) error
-	Remove(ctx context.Context, id string) error
+	Remove(ctx context.Context, id string, force bool) error
 	Promote(ctx context.Context, id string) error
-	Demote(ctx context.Context, id string) error
+	Demote(ctx context.Context, id string, force bool) error
 	Transfer(ctx context.Context, id string) error
 	Backup(w io.Writer) error
 	Restore(ctx context.Context, r io.Reader) error
@@ -58,7 +58,7 @@ func (s *clusterService) members(ctx context.Context, err error) (*pb.MembersRes
 			contact = -1
 		}
 		out.Members = append(out.Members, &pb.ClusterMember{Id: m.ID, RaftAddress: m.Address, GrpcAddress: m.GRPC, HttpAddress: m.HTTP,
-			Voter: m.Voter, Leader: m.Leader, Healthy: m.Healthy, AppliedIndex: m.Applied, Lag: m.Lag, ContactSeconds: contact, Version: m.Version})
+			Voter: m.Voter, Leader: m.Leader, Healthy: m.Healthy, AppliedIndex: m.Applied, Lag: m.Lag, ContactSeconds: contact, Version: m.Version, Fault: m.Fault})
 	}
 	return out, nil
 }
@@ -87,7 +87,7 @@ func (s *clusterService) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Membe
 
 // Remove takes a coordinator out.
 func (s *clusterService) Remove(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
-	return s.members(ctx, s.group.Remove(ctx, r.Id))
+	return s.members(ctx, s.group.Remove(ctx, r.Id, r.Force))
 }
 
 // Promote gives a coordinator a vote.
@@ -97,7 +97,7 @@ func (s *clusterService) Promote(ctx context.Context, r *pb.MemberRequest) (*pb.
 
 // Demote takes a coordinator's vote.
 func (s *clusterService) Demote(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
-	return s.members(ctx, s.group.Demote(ctx, r.Id))
+	return s.members(ctx, s.group.Demote(ctx, r.Id, r.Force))
 }
 
 // Transfer hands over leadership.

@@ -56,6 +56,7 @@ func (s *workersService) Log(ctx context.Context, r *pb.LogRequest) (*pb.LogResp
 		return nil, err
 	}
 	s.c.checker.Heard(state.ChainKey{Job: r.Job, Chain: int(r.Chain)}, at)
+	s.c.workers.heard(r.Job, r.Worker)
 	if s.c.node.IsLeader() && len(b.Entries) > 0 {
 		s.c.copier.Copy(s.c.cfg.Peers(), b)
 	}

@@ -46,11 +46,17 @@ func (s *workersService) Connect(stream grpc.BidiStreamingServer[pb.WorkerMessag
 	if err := checkHello(h); err != nil {
 		return err
 	}
+	who := auth.From(stream.Context())
+	if who.Name != "" && who.Name != h.Id {
+		return status.Errorf(codes.PermissionDenied, "the certificate is that of the worker %s, not of %s: give --id %s, or a certificate that is shared", who.Name, h.Id, who.Name)
+	}
 	if !s.c.node.IsLeader() {
 		return s.c.notLeader()
 	}
-	ses := newSession()
-	s.c.workers.connect(h, ses, time.Now())
+	ses := newSession(who.Peer())
+	if !s.c.workers.connect(h, ses, time.Now()) {
+		return status.Errorf(codes.AlreadyExists, "there is a worker %s already, which shows something else: give another --id", h.Id)
+	}
 	s.c.log.Info("worker connected", "worker", h.Id, "address", h.Address, "cores", h.Capacity.GetCores(), "instruction_set", h.Capacity.GetInstructionSet())
 	defer func() {
 		ses.end()
@@ -121,6 +127,9 @@ func (s *workersService) serve(ses *session, stream grpc.BidiStreamingServer[pb.
 
 // Report takes events of a run from a driver.
 func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.ReportResponse, error) {
+	if r.Failure != "" && r.Elsewhere {
+		return s.failed(r)
+	}
 	if r.Failure != "" {
 		_, err := s.c.apply(ctx, &state.Fail{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Message: r.Failure[:min(len(r.Failure), maxFailure)]})
 		if err == nil {
@@ -138,7 +147,29 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 	}
 	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Events: r.Events}
 	_, err := s.c.apply(ctx, cmd)
+	if err == nil {
+		s.c.workers.heard(r.Job, r.Worker)
+	}
 	return &pb.ReportResponse{}, err
+}
+
+// failed takes a worker's word that it cannot go on with a job where another may.
+func (s *workersService) failed(r *pb.ReportRequest) (*pb.ReportResponse, error) {
+	worker := ""
+	err := s.c.jobs.with(r.Job, func(j *followed) error {
+		if err := j.Job.Fence(int(r.Chain), r.Attempt); err != nil {
+			return err
+		}
+		worker = j.Job.Placements[r.Chain].Worker
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	reason := r.Failure[:min(len(r.Failure), maxFailure)]
+	s.c.log.Warn("a worker cannot go on with a job: another one is tried", "job", r.Job, "chain", r.Chain, "worker", worker, "error", reason)
+	s.c.workers.fail(r.Job, worker, reason, time.Now())
+	return &pb.ReportResponse{}, nil
 }
 
 // loaded takes what the first driver tells of the data, from which the plan

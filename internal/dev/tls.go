@@ -32,7 +32,11 @@ func certificates(dir string, hosts ...string) error {
 		return err
 	}
 	for _, role := range identity.Roles {
-		p, err := ca.Issue(certs.Request{Peer: identity.Peer{Role: role, Name: "dev"}, Hosts: hosts, From: time.Now(), Days: tlsDays})
+		peer := identity.Peer{Role: role} // all of a role share one
+		if role == identity.Client {
+			peer.Name = "dev"
+		}
+		p, err := ca.Issue(certs.Request{Peer: peer, Hosts: hosts, From: time.Now(), Days: tlsDays})
 		if err == nil {
 			err = p.Save(dir, string(role), true)
 		}

@@ -122,6 +122,28 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	var cost strings.Builder
 	sum.cost(&cost)
 	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
+	d.quantities(sum)
+	d.chains(sum)
+	for _, p := range pics {
+		svg, err := p.inline()
+		if err != nil {
+			return err
+		}
+		d.Figures = append(d.Figures, pageFigure{p.Text, svg})
+	}
+	return page.Execute(w, d)
+}
+
+// quantities fills in the table of quantities, or what is known of them before there are draws.
+func (d *pageData) quantities(sum *Summary) {
+	if v := sum.Provisional; v != nil {
+		d.Columns = provisionalColumns
+		for _, r := range v.Parameters {
+			d.Rows = append(d.Rows, pageRow{r.Name, r.cells()})
+		}
+		d.Warnings = append([]string{v.Note}, d.Warnings...)
+		return
+	}
 	for _, c := range columns {
 		d.Columns = append(d.Columns, c.name)
 	}
@@ -140,15 +162,6 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	if d.Truth {
 		d.Columns = append(d.Columns, "Truth")
 	}
-	d.chains(sum)
-	for _, p := range pics {
-		svg, err := p.inline()
-		if err != nil {
-			return err
-		}
-		d.Figures = append(d.Figures, pageFigure{p.Text, svg})
-	}
-	return page.Execute(w, d)
 }
 
 // chains fills in the table of chains.

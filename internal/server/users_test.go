@@ -216,14 +216,14 @@ func TestWhoMayCall(t *testing.T) {
 		}
 	}
 
-	for _, c := range []struct{ role, namespace string }{{"viewer", "lab"}, {"submitter", "lab"}, {"admin", "lab"}, {"viewer", "*"}, {"admin", "*"}, {"worker", "*"}} {
+	for _, c := range []struct{ role, namespace string }{{"viewer", "lab"}, {"submitter", "lab"}, {"admin", "lab"}, {"viewer", "*"}, {"admin", "*"}, {"worker", "*"}, {"backup", "*"}} {
 		conn := g.as(0, g.token("u-"+c.role, c.role, c.namespace).Secret)
 		for _, m := range rpc.Methods() {
 			if workers[rpc.FullName(m)] {
 				continue
 			}
 			who := c.role
-			if c.namespace == "*" && c.role != "worker" {
+			if c.namespace == "*" && c.role != "worker" && c.role != "backup" {
 				who += " of all"
 			}
 			may := slices.Contains(strings.Split(whoMay[strings.TrimPrefix(rpc.FullName(m), "/ulisse.v1.")], ", "), who)
@@ -251,7 +251,7 @@ var whoMay = map[string]string{
 	"Data/Stat": look + ", worker", "Data/Upload": submits, "Data/Download": look + ", worker", "Data/List": look,
 	"Workers/Connect": "worker", "Workers/Report": "worker", "Workers/Await": "worker", "Workers/Log": "worker", "Workers/List": look + ", worker", "Workers/Drain": root,
 	"Cluster/Members": look, "Cluster/Join": root, "Cluster/Remove": root, "Cluster/Promote": root, "Cluster/Demote": root, "Cluster/Transfer": root,
-	"Cluster/Backup": root, "Cluster/Restore": root,
+	"Cluster/Backup": root + ", backup", "Cluster/Restore": root,
 	"Users/WhoAmI": look, "Users/CreateToken": manages, "Users/ListTokens": manages, "Users/RevokeToken": manages,
 	"Users/SetNamespace": root, "Users/ListNamespaces": look, "Users/DeleteNamespace": root,
 }
@@ -357,13 +357,15 @@ func TestNamespaces(t *testing.T) {
 	}
 	_ = s.Send(&pb.UploadChunk{Sha256: addr, Size: 8, Offset: 0, Data: []byte("12345678")})
 	_, err = s.CloseAndRecv()
-	wantCode(t, "claiming data that one does not have", err, codes.InvalidArgument, "not the bytes of blob")
+	if code := status.Code(err); code != codes.InvalidArgument && code != codes.DataLoss { // as the coordinator has the data or not
+		t.Errorf("claiming data that one does not have: %v", err)
+	}
 	if s, err = pb.NewDataClient(bob).Upload(ctx); err != nil {
 		t.Fatal(err)
 	}
 	_ = s.Send(&pb.UploadChunk{Sha256: addr, Size: 8, Offset: 8})
 	_, err = s.CloseAndRecv()
-	wantCode(t, "claiming data by their end", err, codes.OutOfRange, "begin at 0")
+	wantCode(t, "claiming data by their end", err, codes.OutOfRange, "")
 	if _, err := upload(ctx, bob, []byte("x,y\n1,2\n")); err != nil {
 		t.Errorf("uploading what another namespace has: %v", err)
 	}
@@ -523,10 +525,10 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := pb.NewDataClient(conn).Download(t.Context(), &pb.DownloadRequest{Sha256: addr})
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		_, err = d.Recv()
 	}
-	if _, err := d.Recv(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	g.namespace("lab", &pb.Quota{Jobs: 3})

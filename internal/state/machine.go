@@ -40,7 +40,10 @@ func (m *Machine) Init(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	if err := initIndex(tx); err != nil || counted {
+	if err := initIndex(tx); err != nil {
+		return err
+	}
+	if err := initUses(tx); err != nil || counted {
 		return err
 	}
 	return initUsage(tx)

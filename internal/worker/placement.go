@@ -111,7 +111,7 @@ func (p *placement) run(ctx, waiting context.Context) {
 	case err == nil, status.Code(err) == codes.FailedPrecondition, status.Code(err) == codes.NotFound, ctx.Err() != nil:
 		log.Info("no longer driving", "reason", err)
 	default:
-		log.Warn("the job cannot go on", "error", err)
+		log.Warn("the job cannot go on", "error", err, "elsewhere", ofWorker(err))
 		p.fail(ctx, err)
 	}
 	p.cancel(nil)
@@ -214,11 +214,11 @@ func (p *placement) report(ctx context.Context, r *pb.ReportRequest) error {
 	})
 }
 
-// fail tells that the job cannot go on.
+// fail tells that the job cannot go on, here or anywhere.
 func (p *placement) fail(ctx context.Context, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	if err := p.report(ctx, &pb.ReportRequest{Failure: err.Error()}); err != nil { // then the job is tried again elsewhere
+	if err := p.report(ctx, &pb.ReportRequest{Failure: err.Error(), Elsewhere: ofWorker(err)}); err != nil { // then the job is tried again elsewhere
 		p.w.Logger.Warn("telling why the job cannot go on", "job", p.key.job, "error", err)
 	}
 }

@@ -42,7 +42,8 @@ type Config struct {
 	MinRows int
 	// Preloaded is the one job of an embedded cluster: its data are in memory.
 	Preloaded *Preloaded
-	// MemoryBytes is what the worker may use, to be shown to users.
+	// MemoryBytes is what the worker may use: it gets no job that needs more. 0 if
+	// that is not known.
 	MemoryBytes int64
 	// Tracer follows iterations; nil for none.
 	Tracer *tracing.Tracer
