@@ -142,8 +142,8 @@ func (s *predictionsService) thin(f *state.Follower, kept, want int) ([][]float6
 
 // choose returns the worker to ask next, nil if all have been tried, and counts
 // it as busy: one with the instruction set that the job was computed with, if
-// there is one, whose bits are the same; of these the least busy, and then always
-// the same for a job, since it keeps what it has computed.
+// there is one, whose bits are the same. It is the least busy of these; of several,
+// always the same one for a job, since it keeps what it has computed.
 func (s *predictionsService) choose(workers []*pb.Worker, job, isa string, tried map[string]bool) *pb.Worker {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,7 @@
-// Package local runs a job in one process: it schedules the chains over a
+// Package local runs a job in one process without a cluster: it schedules the chains over a
 // budget of cores and keeps a journal from which a run that was stopped, or
-// killed, goes on as if it had not been.
+// killed, goes on as if it had not been. Calibration uses it, and tests hold the draws of
+// clusters against its own. (ulisse run is a cluster of one: server.Embedded.)
 package local
 
 import (

@@ -74,16 +74,16 @@ func (c *candidates) add(ctx context.Context, kind string, k Covariance, ranks [
 	return nil
 }
 
-// Choose finds the cheapest rank of a kind built for k as it stands, for solves at
-// a θ near by, or, if the kind is "auto", the cheapest kind too: of RPCholesky,
-// which is quick to build, the truncated SVD, which needs the fewest iterations for
-// its rank where length-scales are long, and PITC, which wins where they are short.
-// All candidates solve one system together to a residual of trialTolerance, sharing
-// products. They are returned with the chosen one first.
+// Choose builds preconditioners of several ranks for k as it stands, and finds the one that
+// takes the least work for solves at a θ near by. They are of the given kind. If that is
+// "auto", they are of three kinds: RPCholesky is quick to build; the truncated SVD needs the
+// fewest iterations for its rank where length-scales are long; PITC is best where they are
+// short. All candidates solve one system together, to a residual of trialTolerance, and share
+// the products. They are returned with the chosen one first.
 //
 // near returns K at that θ, which may be k itself: it is called once all are built.
 // It should be as far away as solves will be: a P that is K itself at θ needs no
-// iterations there, and not fewer than a lesser one elsewhere.
+// iterations there, but elsewhere no fewer than one of lower rank.
 func Choose(ctx context.Context, kind string, k Covariance, near func() solve.Operator, w Work, key random.Key) ([]Trial, error) {
 	var c candidates
 	n := k.Len()

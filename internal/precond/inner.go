@@ -47,8 +47,8 @@ func InnerKinds() []string { return names(innerKinds) }
 // HasFactor reports whether a kind has a factor F, P = F·Fᵀ, in closed form.
 func HasFactor(kind string) bool { _, inner := innerKinds[kind]; return !inner }
 
-// BuildInner builds a preconditioner with an inner CG for K(θ) as it stands. The rank is the number of grid points of ski, or 0 for as many as
-// there are rows; regularized has none.
+// BuildInner builds a preconditioner with an inner CG for K(θ) as it stands. The rank is the
+// number of grid points of ski, or 0 for as many as there are rows; regularized has none.
 func BuildInner(ctx context.Context, kind string, k Covariance, rank int) (*Inner, error) {
 	build, ok := innerKinds[kind]
 	if !ok {

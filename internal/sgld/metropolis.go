@@ -28,8 +28,8 @@ type Metropolis struct {
 type Density func(ctx context.Context, psi []float64) (float64, error)
 
 // The proposals' constants: the t's degrees of freedom and its spread over the
-// posterior's, wide enough for its tails; the random walk's target acceptance (Roberts and Rosenthal 2001, for few
-// dimensions).
+// posterior's, wide enough for its tails; the random walk's target acceptance (Roberts and
+// Rosenthal 2001, for few dimensions).
 const (
 	tDegrees       = 7
 	tSpread        = 1.15
