@@ -49,6 +49,7 @@ type Service struct {
 	fetches flights
 	uploads *rpc.Share
 	shown   shown
+	changes changes
 	kick    chan struct{}
 }
 

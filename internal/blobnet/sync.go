@@ -42,20 +42,25 @@ func (s *Service) Kick() {
 	}
 }
 
-// Reconcile is one round of Sync. It fetches the blobs that this coordinator is
-// to hold and lacks, tells the registry of those that it has, has those forgotten
-// to which no job refers and that were stored longer ago than Grace, and deletes
-// what is not in the registry and was not used for as long.
+// Reconcile is one round of Sync: over all blobs, or over those that have changed
+// where the registry can tell.
 func (s *Service) Reconcile(ctx context.Context) error {
+	err := s.Registry.Tidy(ctx, s.Now().Add(-s.Grace))
+	if c, ok := s.Registry.(Changes); ok {
+		return errors.Join(err, s.changes.reconcile(ctx, s, c))
+	}
+	return errors.Join(err, s.reconcileAll(ctx))
+}
+
+// reconcileAll fetches the blobs that this coordinator is
+// to hold and lacks, tells the registry of those that it has, and deletes what is not
+// in the registry and was not used for Grace.
+func (s *Service) reconcileAll(ctx context.Context) error {
 	var errs []error
 	peers := s.Registry.Peers()
 	for _, e := range s.Registry.All() {
 		if ctx.Err() != nil {
 			return ctx.Err()
-		}
-		if s.Now().Sub(e.Stored) >= s.Grace && len(s.Registry.Jobs(e.Addr)) == 0 {
-			errs = append(errs, s.Registry.Forget(ctx, e.Addr))
-			continue
 		}
 		errs = append(errs, s.hold(ctx, e, peers))
 	}

@@ -53,6 +53,10 @@ type Coordinator struct {
 	SplitRows       int
 	DiskReserve     int64        // bytes of the disk that uploads leave free
 	LogBytes        int64        // of the logs of all jobs; 0: 1 GiB
+	// LatentSuperseded is how long latent vectors are kept that no chain goes on from
+	// any more, and LatentEvery the time between looks at them. Zero means two minutes,
+	// and 30 s.
+	LatentSuperseded, LatentEvery time.Duration
 	Hooks           *hooks.Hooks // are told what happens to jobs; nil for nobody
 	Logger          *slog.Logger
 	Security
@@ -159,6 +163,11 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer data.Close()
+	vectors, err := openLatents(c.Dir, c.DiskReserve, c.ID, coord, node.members, c.LatentSuperseded, c.LatentEvery, c.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, vectors.Close()) }()
 	unsafe := c.unsafe(src, c.Listen, c.Raft, c.HTTP)
 	guard, closeGuard, err := c.guard(coord, src == nil, c.Logger)
 	if err != nil {
@@ -172,6 +181,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
+		pb.RegisterLatentsServer(s, vectors)
 		coordinator.RegisterCluster(s, node.Node)
 	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup
@@ -179,6 +189,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	wg.Go(func() { failed <- s.Serve(grpcLis) })
 	syncing, cancel := context.WithCancel(ctx)
 	wg.Go(func() { data.Sync(syncing) })
+	wg.Go(func() { vectors.Sync(syncing) })
 	wg.Go(func() { guard.Run(syncing) })
 	wg.Go(func() { c.watch(syncing, src, unsafe, c.Logger) })
 	if httpSrc != src {

@@ -12,7 +12,8 @@ import "bytes"
 // by a method format() uint64.
 //
 // Format 2: Report and Decide hold events as proto messages, in base64.
-const Format = 2
+// Format 3: RecordLatent and DropLatents; plans whose chains carry latent vectors.
+const Format = 3
 
 var formatField = []byte(`{"format":`)
 
