@@ -77,7 +77,7 @@ func (c *changes) lookAtAll(s *Service) error {
 // more is to be done.
 func (s *Service) settle(ctx context.Context, addr string, age time.Duration, peers []Peer) (done bool, err error) {
 	if e, ok := s.Registry.Lookup(addr); ok {
-		err := s.hold(ctx, e, peers)
+		_, err := s.bringHere(ctx, e, peers) // that it is here too need not be recorded: blobs come and go
 		return err == nil, err
 	}
 	in, err := s.Store.Stat(addr)

@@ -81,21 +81,9 @@ func (s *Service) reconcileAll(ctx context.Context) error {
 // hold sees to it that this coordinator has a blob, if it should, and that this
 // is known.
 func (s *Service) hold(ctx context.Context, e Blob, peers []Peer) error {
-	in, err := s.Store.Stat(e.Addr)
-	if err != nil && !errors.Is(err, blob.ErrNotFound) {
+	here, err := s.bringHere(ctx, e, peers)
+	if err != nil || !here || slices.Contains(e.Holders, s.Self) {
 		return err
-	}
-	if !in.Complete {
-		if !shouldHold(s.Self, e.Addr, peers) {
-			return nil
-		}
-		if err := s.fetch(ctx, e.Addr); err != nil {
-			return err
-		}
-		s.Log.Info("blob fetched", "blob", e.Addr, "bytes", e.Size)
-	}
-	if slices.Contains(e.Holders, s.Self) {
-		return nil
 	}
 	e, ok := s.Registry.Lookup(e.Addr) // fetching may have taken long
 	if !ok {
@@ -103,4 +91,21 @@ func (s *Service) hold(ctx context.Context, e Blob, peers []Peer) error {
 	}
 	e.Holders = joint(e.Holders, s.Self, s.Registry.Peers())
 	return s.Registry.Record(ctx, e)
+}
+
+// bringHere fetches a blob if this coordinator should have it and lacks it, and
+// reports whether it is here.
+func (s *Service) bringHere(ctx context.Context, e Blob, peers []Peer) (here bool, err error) {
+	in, err := s.Store.Stat(e.Addr)
+	if err != nil && !errors.Is(err, blob.ErrNotFound) {
+		return false, err
+	}
+	if in.Complete || !shouldHold(s.Self, e.Addr, peers) {
+		return in.Complete, nil
+	}
+	if err := s.fetch(ctx, e.Addr); err != nil {
+		return false, err
+	}
+	s.Log.Info("blob fetched", "blob", e.Addr, "bytes", e.Size)
+	return true, nil
 }

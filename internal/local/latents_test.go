@@ -18,6 +18,7 @@ const latentText = `
 name: latent
 data: {synthetic: {n: 60, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
 sampler: {method: chaotic, chains: 2, warmup: 10, draws: 60, checkpoint: 5}
+solver: {method: cg, preconditioner: {kind: none}}
 stop: {rhat: 1.0001, ess: 1e9, max_draws: 60}
 `
 

@@ -51,12 +51,9 @@ type Coordinator struct {
 	Grace           time.Duration
 	MemberGrace     time.Duration
 	SplitRows       int
-	DiskReserve     int64        // bytes of the disk that uploads leave free
-	LogBytes        int64        // of the logs of all jobs; 0: 1 GiB
-	// LatentSuperseded is how long latent vectors are kept that no chain goes on from
-	// any more, and LatentEvery the time between looks at them. Zero means two minutes,
-	// and 30 s.
-	LatentSuperseded, LatentEvery time.Duration
+	DiskReserve     int64 // bytes of the disk that uploads leave free
+	LogBytes        int64 // of the logs of all jobs; 0: 1 GiB
+	Latents         LatentTimes
 	Hooks           *hooks.Hooks // are told what happens to jobs; nil for nobody
 	Logger          *slog.Logger
 	Security
@@ -163,7 +160,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer data.Close()
-	vectors, err := openLatents(c.Dir, c.DiskReserve, c.ID, coord, node.members, c.LatentSuperseded, c.LatentEvery, c.Logger)
+	vectors, err := openLatents(c.Dir, c.DiskReserve, c.ID, coord, node.members, c.Latents, c.Logger)
 	if err != nil {
 		return err
 	}

@@ -53,8 +53,8 @@ const (
 	// embeddedSuperseded is how long latent vectors are kept that no chain goes on
 	// from any more: nobody makes backups.
 	embeddedSuperseded = 5 * time.Second
-	embeddedLine      = 64 << 10
-	embeddedNotices   = 15 * time.Second // for hooks to be told of the end
+	embeddedLine       = 64 << 10
+	embeddedNotices    = 15 * time.Second // for hooks to be told of the end
 )
 
 // Run runs the job to its end and returns its run. If ctx is done first it
@@ -90,7 +90,7 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 	close(opened)
 	defer func() { err = errors.Join(err, node.Node.Close()) }()
 
-	vectors, err := openLatents(e.Dir, 0, embeddedID, coord, node.members, embeddedSuperseded, embeddedSuperseded, e.Logger)
+	vectors, err := openLatents(e.Dir, 0, embeddedID, coord, node.members, LatentTimes{Superseded: embeddedSuperseded, Every: embeddedSuperseded}, e.Logger)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,14 +15,16 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
 )
 
-// Times of latent vectors.
-const (
-	// latentSuperseded is how long those that no chain goes on from any more are kept: a
-	// backup copies them after the state that names them.
-	latentSuperseded = 2 * time.Minute
-	latentUnused     = time.Hour // how long those are kept that no checkpoint has named
-	latentUploads    = 256       // at once: every chain may be at it
-)
+// LatentTimes are the times of latent vectors. Of the zero values the default is given.
+type LatentTimes struct {
+	// Superseded is how long those that no chain goes on from any more are kept: a
+	// backup copies them after the state that names them. 2 min.
+	Superseded time.Duration
+	Unused     time.Duration // how long those are kept that no checkpoint has named; 1 h
+	Every      time.Duration // between looks at what has changed; 30 s
+}
+
+const latentUploads = 256 // at once: every chain may be at it
 
 // latents is the Latents service of a coordinator.
 type latents struct {
@@ -31,18 +34,14 @@ type latents struct {
 }
 
 // openLatents opens the store of a coordinator's latent vectors in dir. members returns
-// all coordinators. Of superseded and every, how long those that were superseded are
-// kept and the time between rounds of Sync, zero means the default.
-func openLatents(dir string, reserve int64, self string, coord *coordinator.Coordinator, members func() []blobnet.Peer, superseded, every time.Duration, log *slog.Logger) (*latents, error) {
-	if superseded == 0 {
-		superseded = latentSuperseded
-	}
+// all coordinators.
+func openLatents(dir string, reserve int64, self string, coord *coordinator.Coordinator, members func() []blobnet.Peer, times LatentTimes, log *slog.Logger) (*latents, error) {
 	store, err := blob.Open(filepath.Join(dir, "latents"), blob.Options{Reserve: reserve})
 	if err != nil {
 		return nil, fmt.Errorf("opening the latent vectors: %w", err)
 	}
-	s, err := blobnet.New(blobnet.Config{Store: store, Self: self, Registry: coord.Latents(members, superseded), Log: log,
-		Grace: latentUnused, Interval: every, MaxUploads: latentUploads,
+	s, err := blobnet.New(blobnet.Config{Store: store, Self: self, Registry: coord.Latents(members, cmp.Or(times.Superseded, 2*time.Minute)), Log: log,
+		Grace: cmp.Or(times.Unused, time.Hour), Interval: times.Every, MaxUploads: latentUploads,
 		Dial: func(p blobnet.Peer) (pb.DataClient, error) {
 			conn, err := coord.Conn(p.Address)
 			return pb.NewLatentsClient(conn), err
