@@ -85,7 +85,7 @@ func (r *RecordLatent) format() uint64 { return 3 }
 
 func (r *RecordLatent) apply(x *transaction) (*Job, error) {
 	l := &Latent{SHA256: r.SHA256, Size: r.Size, Stored: r.Stored, Holders: r.Holders, Idle: x.time}
-	if ref := (latent.Ref{SHA256: r.SHA256, Size: r.Size}); !ref.Sane(r.Size) {
+	if ref := (latent.Ref{SHA256: r.SHA256, Size: r.Size}); r.Size <= 0 || !ref.Sane(r.Size) {
 		return nil, ErrMalformed
 	}
 	old, err := GetLatent(x.Tx, r.SHA256)
