@@ -76,6 +76,14 @@ func New(c Config) (*Service, error) {
 	return s, nil
 }
 
+// Latents returns the service as that of latent vectors, which has the same methods.
+func (s *Service) Latents() pb.LatentsServer { return latents{Service: s} }
+
+type latents struct {
+	pb.UnsafeLatentsServer
+	*Service
+}
+
 // Close ends what the service does in the background.
 func (s *Service) Close() {
 	s.cancel()

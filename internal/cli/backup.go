@@ -39,7 +39,7 @@ short is none; the next one goes on with what is there.`,
 			return a.backupState(ctx, s, args[0])
 		}
 		folder := backup.Folder(args[0])
-		copied, moved, err := folder.Add(ctx, s, a.Now())
+		copied, moved, err := folder.Add(ctx, s, s.Latents(), a.Now())
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (a *App) openBackup(path, at string, data bool) (restore func(context.Conte
 			return nil, "", err
 		}
 		return func(ctx context.Context, s *session) (*pb.MembersResponse, error) {
-				return folder.Restore(ctx, s, copied)
+				return folder.Restore(ctx, s, s.Latents(), copied)
 			},
 			fmt.Sprintf("%s in %s", copied.Name, path), nil
 	}

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 )
 
 // Ref names latent vectors by their encoding. The zero value names none.
@@ -24,6 +25,10 @@ type Ref struct {
 	SHA256 string `json:"sha256,omitempty"` // in hex
 	Size   int64  `json:"size,omitempty"`   // of the encoding, in bytes
 }
+
+// Superseded is how long a cluster keeps latent vectors that no chain goes on from any
+// more: a backup copies them after the state that names them.
+const Superseded = 2 * time.Minute
 
 // IsZero reports whether r names none.
 func (r Ref) IsZero() bool { return r == Ref{} }

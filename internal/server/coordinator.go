@@ -178,7 +178,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
-		pb.RegisterLatentsServer(s, vectors)
+		pb.RegisterLatentsServer(s, vectors.Latents())
 		coordinator.RegisterCluster(s, node.Node)
 	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup

@@ -97,7 +97,7 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 	defer func() { err = errors.Join(err, vectors.Close()) }()
 	s, _ := rpc.NewServer(nil, func(s *grpc.Server) {
 		coord.Register(s)
-		pb.RegisterLatentsServer(s, vectors)
+		pb.RegisterLatentsServer(s, vectors.Latents())
 	},
 		grpc.UnaryInterceptor(coord.Forward), grpc.StreamInterceptor(coord.ForwardStream))
 	w, err := worker.New(worker.Config{ID: embeddedID, Coordinators: []string{lis.Addr().String()}, Budget: e.Budget, Logger: e.Logger,

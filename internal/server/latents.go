@@ -13,12 +13,13 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
 	"github.com/ulisse-gp/ulisse/internal/coordinator"
+	"github.com/ulisse-gp/ulisse/internal/latent"
 )
 
 // LatentTimes are the times of latent vectors. Of the zero values the default is given.
 type LatentTimes struct {
-	// Superseded is how long those that no chain goes on from any more are kept: a
-	// backup copies them after the state that names them. 2 min.
+	// Superseded is how long those that no chain goes on from any more are kept;
+	// latent.Superseded.
 	Superseded time.Duration
 	Unused     time.Duration // how long those are kept that no checkpoint has named; 1 h
 	Every      time.Duration // between looks at what has changed; 30 s
@@ -26,9 +27,8 @@ type LatentTimes struct {
 
 const latentUploads = 256 // at once: every chain may be at it
 
-// latents is the Latents service of a coordinator.
+// latents is what serves a coordinator's latent vectors.
 type latents struct {
-	pb.UnsafeLatentsServer
 	*blobnet.Service
 	store *blob.Store
 }
@@ -40,7 +40,7 @@ func openLatents(dir string, reserve int64, self string, coord *coordinator.Coor
 	if err != nil {
 		return nil, fmt.Errorf("opening the latent vectors: %w", err)
 	}
-	s, err := blobnet.New(blobnet.Config{Store: store, Self: self, Registry: coord.Latents(members, cmp.Or(times.Superseded, 2*time.Minute)), Log: log,
+	s, err := blobnet.New(blobnet.Config{Store: store, Self: self, Registry: coord.Latents(members, cmp.Or(times.Superseded, latent.Superseded)), Log: log,
 		Grace: cmp.Or(times.Unused, time.Hour), Interval: times.Every, MaxUploads: latentUploads,
 		Dial: func(p blobnet.Peer) (pb.DataClient, error) {
 			conn, err := coord.Conn(p.Address)

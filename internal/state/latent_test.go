@@ -45,7 +45,9 @@ func (a *latentActor) act(t *rapid.T, at time.Time) Command {
 		r := name.Draw(t, "recorded")
 		return &RecordLatent{SHA256: r.SHA256, Size: r.Size, Stored: at, Holders: []string{"c1"}}
 	case kind == 4:
-		ago := rapid.Custom(func(t *rapid.T) time.Time { return at.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "ago")) * time.Second) })
+		ago := rapid.Custom(func(t *rapid.T) time.Time {
+			return at.Add(-time.Duration(rapid.IntRange(0, 20).Draw(t, "ago")) * time.Second)
+		})
 		return &DropLatents{Unused: ago.Draw(t, "unused"), Superseded: ago.Draw(t, "superseded")}
 	case f.Job == nil:
 		return &Submit{ID: id, Chains: a.plan.Chains}
