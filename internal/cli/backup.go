@@ -24,8 +24,8 @@ func (a *App) backupCommand(r *remote) *cobra.Command {
 		Long: `Write a consistent copy of the replicated state (jobs, draws, users, records of
 data) into a file, - for standard output.
 
-With --data the copy goes into a folder, together with the data sets. Each data set is
-there once: a copy every night moves only those that are new. A copy that was cut
+With --data the copy goes into a folder, together with the data sets, and the latent
+vectors of chains that carry any. Each data set is there once: a copy every night moves only those that are new. A copy that was cut
 short is none; the next one goes on with what is there.`,
 		Example: `  ulisse cluster backup --data /backup --keep 14
   ulisse cluster backup state.backup`,
