@@ -18,7 +18,7 @@ func init() { sampler.Register(chaotic{}) }
 
 // chaotic draws from no posterior. Its two latent vectors follow coupled logistic
 // maps with random kicks, and every draw is a function of all of their numbers: the
-// maps double what they are told wrong at each step, so that one bit that is lost
+// maps roughly double an error at each step, so that one bit that is lost
 // at a checkpoint is in the draws some eighty iterations later.
 type chaotic struct{}
 
