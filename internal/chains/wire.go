@@ -1,7 +1,6 @@
 package chains
 
 import (
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
@@ -235,12 +234,11 @@ func latentWire(r latent.Ref) *pb.RunLatent {
 	if r.IsZero() {
 		return nil
 	}
-	sum, _ := hex.DecodeString(r.SHA256) // what is no hash is refused where it arrives
-	return &pb.RunLatent{Sha256: sum, Size: r.Size}
+	return &pb.RunLatent{Sha256: r.SHA256, Size: r.Size}
 }
 
 func latentOf(m *pb.RunLatent) latent.Ref {
-	return latent.Ref{SHA256: hex.EncodeToString(m.GetSha256()), Size: m.GetSize()}
+	return latent.Ref{SHA256: m.GetSha256(), Size: m.GetSize()}
 }
 
 func (k *Checkpoint) wire() *pb.RunCheckpoint {

@@ -1318,7 +1318,7 @@ func (x *RunState) GetLatent() *RunLatent {
 // out of the log.
 type RunLatent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sha256        []byte                 `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Sha256        string                 `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"` // in hex
 	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1354,11 +1354,11 @@ func (*RunLatent) Descriptor() ([]byte, []int) {
 	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{15}
 }
 
-func (x *RunLatent) GetSha256() []byte {
+func (x *RunLatent) GetSha256() string {
 	if x != nil {
 		return x.Sha256
 	}
-	return nil
+	return ""
 }
 
 func (x *RunLatent) GetSize() int64 {
@@ -2475,7 +2475,7 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x06memory\x18\x03 \x03(\x01R\x06memory\x12,\n" +
 	"\x06latent\x18\x04 \x01(\v2\x14.ulisse.v1.RunLatentR\x06latent\"7\n" +
 	"\tRunLatent\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\fR\x06sha256\x12\x12\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\"\xba\x02\n" +
 	"\rRunCheckpoint\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x03R\x05chain\x12\x1b\n" +
