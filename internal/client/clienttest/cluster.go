@@ -61,13 +61,14 @@ func New(t testing.TB) *Cluster {
 	}
 	t.Cleanup(func() { c.store.Close() })
 	self := func() []blobnet.Peer { return []blobnet.Peer{{ID: c.node.ID()}} }
+	alone := func(blobnet.Peer) (pb.DataClient, error) { return nil, errors.New("there is no other coordinator") }
 	c.data, err = blobnet.New(blobnet.Config{Store: c.store, Self: c.node.ID(), Registry: c.coord.Registry(self), Access: c.coord.Access(),
-		Dial: func(blobnet.Peer) (pb.DataClient, error) { return nil, errors.New("there is no other coordinator") }})
+		Dial: alone})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.data.Close)
-	if c.latents, err = blobnet.New(blobnet.Config{Store: c.store, Self: c.node.ID(), Registry: c.coord.Latents(self, time.Minute)}); err != nil {
+	if c.latents, err = blobnet.New(blobnet.Config{Store: c.store, Self: c.node.ID(), Registry: c.coord.Latents(self, time.Minute), Dial: alone}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.latents.Close)
