@@ -1,8 +1,9 @@
-// Package backup keeps copies of a cluster in a folder: its state and its tables.
+// Package backup keeps copies of a cluster in a folder: its state, its tables, and the
+// latent vectors that its chains go on from.
 //
 //	FOLDER/20260102T030405Z.json      what the copy of that time is made of; it is written last
 //	FOLDER/20260102T030405Z.state     the replicated state, as 'ulisse cluster backup FILE' writes it
-//	FOLDER/data/SHA256                tables, each once, whatever the number of copies that need it
+//	FOLDER/data/SHA256                tables and latent vectors, each once, whatever the number of copies that need it
 //
 // So a nightly copy moves only tables that are new, and a folder can be copied elsewhere by
 // any program.
@@ -24,17 +25,23 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/latent"
 	"github.com/ulisse-gp/ulisse/internal/version"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
-// Cluster is what a copy is made of, and restored into.
+// Cluster is what a copy is made of, and restored into, with its tables.
 type Cluster interface {
+	Store
 	Backup(ctx context.Context, w io.Writer) (int64, error)
+	Restore(ctx context.Context, r io.Reader) (*pb.MembersResponse, error)
+}
+
+// Store is what keeps a cluster's tables, or its latent vectors.
+type Store interface {
 	Blobs(ctx context.Context) ([]*pb.Blob, error)
 	Download(ctx context.Context, sha string, w io.Writer) (int64, error)
 	UploadFile(ctx context.Context, path string, progress func(present, size int64)) (*pb.Blob, error)
-	Restore(ctx context.Context, r io.Reader) (*pb.MembersResponse, error)
 }
 
 // Copy is one copy of a cluster.
@@ -45,6 +52,7 @@ type Copy struct {
 	Version string    `json:"version"` // of the program that wrote it
 	State   Part      `json:"state"`
 	Tables  []Part    `json:"tables"`
+	Latents []Part    `json:"latents,omitempty"`
 }
 
 // Part is a file of a copy.
@@ -54,7 +62,7 @@ type Part struct {
 }
 
 const (
-	format     = 1
+	format     = 2 // 2: latent vectors
 	nameLayout = "20060102T150405Z"
 	dataFolder = "data"
 )
@@ -70,8 +78,9 @@ func (f Folder) table(sha string) string     { return filepath.Join(string(f), d
 // its bytes were not there before.
 //
 // The state comes first: a table that it needs is in the list that is asked for
-// afterwards. One that is deleted meanwhile was needed by no job.
-func (f Folder) Add(ctx context.Context, c Cluster, now time.Time) (*Copy, int64, error) {
+// afterwards. One that is deleted meanwhile was needed by no job. Latent vectors come
+// right after it, and it is copied again where chains have moved on too far.
+func (f Folder) Add(ctx context.Context, c Cluster, latents Store, now time.Time) (*Copy, int64, error) {
 	copied := &Copy{Name: now.UTC().Format(nameLayout), Format: format, Time: now.UTC().Truncate(time.Second), Version: version.Version, Tables: []Part{}}
 	if err := os.MkdirAll(filepath.Join(string(f), dataFolder), 0o700); err != nil {
 		return nil, 0, fmt.Errorf("the folder of backups: %w", err)
@@ -79,11 +88,15 @@ func (f Folder) Add(ctx context.Context, c Cluster, now time.Time) (*Copy, int64
 	if _, err := os.Stat(f.manifest(copied.Name)); err == nil {
 		return nil, 0, fmt.Errorf("%s has a backup of this second: %s", f, copied.Name)
 	}
-	var err error
-	if copied.State, err = write(f.state(copied.Name), func(w io.Writer) error { _, err := c.Backup(ctx, w); return err }); err != nil {
+	moved, err := int64(0), errMovedOn
+	for try := 0; try < stateTries && errors.Is(err, errMovedOn); try++ {
+		var n int64
+		n, err = f.addState(ctx, c, latents, copied)
+		moved += n
+	}
+	if err != nil {
 		return nil, 0, err
 	}
-	moved := copied.State.Size
 	blobs, err := c.Blobs(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -110,9 +123,47 @@ func (f Folder) Add(ctx context.Context, c Cluster, now time.Time) (*Copy, int64
 	return copied, moved, err
 }
 
-// fetch brings a table into the folder if it is not there, and returns the bytes
+// stateTries is how often a state is copied whose chains move on.
+const stateTries = 4
+
+var errMovedOn = errors.New("the chains moved on before the latent vectors that the state names were copied: try again when the cluster has less to do")
+
+// addState copies the state and the latent vectors that it names, and returns the bytes
+// that it took. What was superseded after the state was read is kept by the cluster for
+// latent.Superseded: whatever is in a list of that time, and is copied, is all.
+func (f Folder) addState(ctx context.Context, c Cluster, latents Store, copied *Copy) (moved int64, err error) {
+	began := time.Now()
+	if copied.State, err = write(f.state(copied.Name), func(w io.Writer) error { _, err := c.Backup(ctx, w); return err }); err != nil {
+		return 0, err
+	}
+	moved, copied.Latents = copied.State.Size, nil
+	blobs, err := latents.Blobs(ctx)
+	if err != nil {
+		return moved, err
+	}
+	if len(blobs) > 0 && time.Since(began) > latent.Superseded {
+		return moved, errMovedOn
+	}
+	for _, b := range blobs {
+		if !b.Complete {
+			continue
+		}
+		n, err := f.fetch(ctx, latents, b)
+		if client.NotFound(err) {
+			return moved, errMovedOn
+		}
+		if err != nil {
+			return moved, fmt.Errorf("latent vectors %s: %w", b.Sha256, err)
+		}
+		moved += n
+		copied.Latents = append(copied.Latents, Part{b.Sha256, b.Size})
+	}
+	return moved, nil
+}
+
+// fetch brings a blob into the folder if it is not there, and returns the bytes
 // that it took.
-func (f Folder) fetch(ctx context.Context, c Cluster, b *pb.Blob) (int64, error) {
+func (f Folder) fetch(ctx context.Context, c Store, b *pb.Blob) (int64, error) {
 	if info, err := os.Stat(f.table(b.Sha256)); err == nil && info.Size() == b.Size {
 		return 0, nil
 	}
@@ -189,13 +240,13 @@ func (f Folder) Find(name string) (*Copy, error) {
 }
 
 // Restore brings a copy into a cluster. Nothing is changed unless the copy is whole.
-// Tables come before the state: with it the cluster believes that it has
-// them, and would take them no more.
-func (f Folder) Restore(ctx context.Context, c Cluster, copied *Copy) (*pb.MembersResponse, error) {
+// Tables and latent vectors come before the state: with it the cluster believes that it
+// has them, and would take them no more.
+func (f Folder) Restore(ctx context.Context, c Cluster, latents Store, copied *Copy) (*pb.MembersResponse, error) {
 	if err := f.check(f.state(copied.Name), copied.State); err != nil {
 		return nil, err
 	}
-	for _, t := range copied.Tables {
+	for _, t := range slices.Concat(copied.Tables, copied.Latents) {
 		if err := f.check(f.table(t.SHA256), t); err != nil {
 			return nil, err
 		}
@@ -203,6 +254,11 @@ func (f Folder) Restore(ctx context.Context, c Cluster, copied *Copy) (*pb.Membe
 	for _, t := range copied.Tables {
 		if _, err := c.UploadFile(ctx, f.table(t.SHA256), nil); err != nil {
 			return nil, fmt.Errorf("table %s: %w", t.SHA256, err)
+		}
+	}
+	for _, l := range copied.Latents {
+		if _, err := latents.UploadFile(ctx, f.table(l.SHA256), nil); err != nil {
+			return nil, fmt.Errorf("latent vectors %s: %w", l.SHA256, err)
 		}
 	}
 	state, err := os.Open(f.state(copied.Name))
@@ -240,7 +296,7 @@ func (f Folder) Keep(n int) error {
 	gone := all[:max(0, len(all)-n)]
 	needed := map[string]bool{}
 	for _, c := range all[len(gone):] {
-		for _, t := range c.Tables {
+		for _, t := range slices.Concat(c.Tables, c.Latents) {
 			needed[t.SHA256] = true
 		}
 	}

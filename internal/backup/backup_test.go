@@ -25,6 +25,9 @@ type fake struct {
 	tables map[string]string // by address
 	asked  []string
 	fail   string // of a call: it gives up in the middle
+
+	latents map[string]string // by address
+	stale   int
 }
 
 func address(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
@@ -70,6 +73,39 @@ func (f *fake) Restore(_ context.Context, r io.Reader) (*pb.MembersResponse, err
 	return &pb.MembersResponse{}, err
 }
 
+// store is that of the fake's latent vectors. As many lists as stale says name
+// some that are gone when they are asked for.
+type store struct{ f *fake }
+
+func (f *fake) vectors() store { return store{f} }
+
+func (s store) Blobs(context.Context) (out []*pb.Blob, err error) {
+	if s.f.stale > 0 {
+		s.f.stale--
+		return []*pb.Blob{{Sha256: address("superseded"), Size: 10, Complete: true}}, nil
+	}
+	for sha, text := range s.f.latents {
+		out = append(out, &pb.Blob{Sha256: sha, Size: int64(len(text)), Complete: true})
+	}
+	return out, nil
+}
+
+func (s store) Download(_ context.Context, sha string, w io.Writer) (int64, error) {
+	text, ok := s.f.latents[sha]
+	if !ok {
+		return 0, &client.Error{Code: codes.NotFound, Message: "no coordinator has it"}
+	}
+	s.f.asked = append(s.f.asked, "vectors "+text)
+	n, err := io.WriteString(w, text)
+	return int64(n), err
+}
+
+func (s store) UploadFile(_ context.Context, path string, _ func(int64, int64)) (*pb.Blob, error) {
+	b, err := os.ReadFile(path)
+	s.f.asked = append(s.f.asked, "upload vectors "+string(b))
+	return &pb.Blob{}, err
+}
+
 func (f *fake) did() string {
 	s := strings.Join(f.asked, ", ")
 	f.asked = nil
@@ -78,7 +114,7 @@ func (f *fake) did() string {
 
 func add(t *testing.T, dir Folder, c *fake, day int) *Copy {
 	t.Helper()
-	copied, _, err := dir.Add(t.Context(), c, time.Date(2026, 1, day, 3, 17, 0, 0, time.UTC))
+	copied, _, err := dir.Add(t.Context(), c, c.vectors(), time.Date(2026, 1, day, 3, 17, 0, 0, time.UTC))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +150,7 @@ func TestNights(t *testing.T) {
 			t.Fatal(err)
 		}
 		into := &fake{}
-		if _, err := dir.Restore(t.Context(), into, copied); err != nil || into.did() != want {
+		if _, err := dir.Restore(t.Context(), into, into.vectors(), copied); err != nil || into.did() != want {
 			t.Errorf("%s restored: %s, %v", name, want, err)
 		}
 	}
@@ -142,7 +178,7 @@ func TestNights(t *testing.T) {
 func TestCutShort(t *testing.T) {
 	dir := Folder(t.TempDir())
 	c := &fake{state: "one", tables: map[string]string{address("table"): "table"}, fail: "table"}
-	if _, _, err := dir.Add(t.Context(), c, time.Unix(0, 0)); err == nil {
+	if _, _, err := dir.Add(t.Context(), c, c.vectors(), time.Unix(0, 0)); err == nil {
 		t.Fatal("a table that was cut off is taken")
 	}
 	if _, err := dir.Find(""); err == nil || !strings.Contains(err.Error(), "there is no backup in") {
@@ -163,7 +199,7 @@ func TestDamaged(t *testing.T) {
 		"missing": func(f Folder, c *Copy) error { return os.Remove(f.table(c.Tables[0].SHA256)) },
 		"manifest": func(f Folder, c *Copy) error {
 			text, err := os.ReadFile(f.manifest(c.Name))
-			return errors.Join(err, os.WriteFile(f.manifest(c.Name), bytes.Replace(text, []byte(`"format": 1`), []byte(`"format": 9`), 1), 0o600))
+			return errors.Join(err, os.WriteFile(f.manifest(c.Name), bytes.Replace(text, []byte(`"format": 2`), []byte(`"format": 9`), 1), 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,11 +215,42 @@ func TestDamaged(t *testing.T) {
 			}
 			into := &fake{}
 			if copied, err = dir.Find(""); err == nil {
-				_, err = dir.Restore(t.Context(), into, copied)
+				_, err = dir.Restore(t.Context(), into, into.vectors(), copied)
 			}
 			if err == nil || into.did() != "" {
 				t.Errorf("it is restored: %v", err)
 			}
 		})
+	}
+}
+
+// The latent vectors that a state names are copied with it; where chains have moved on
+// meanwhile the state is copied again, and it is given up in the end.
+func TestLatentVectors(t *testing.T) {
+	dir := Folder(filepath.Join(t.TempDir(), "new"))
+	c := &fake{state: "one", tables: map[string]string{address("A"): "A"}, latents: map[string]string{address("v"): "v"}, stale: 2}
+	copied := add(t, dir, c, 1)
+	if got := c.did(); got != "backup, backup, backup, vectors v, list, download A" {
+		t.Errorf("a busy night: %s", got)
+	}
+	c.state, c.latents = "two", map[string]string{address("w"): "w"}
+	add(t, dir, c, 2)
+	c.did()
+	into := &fake{}
+	if _, err := dir.Restore(t.Context(), into, into.vectors(), copied); err != nil || into.did() != "upload A, upload vectors v, restore one" {
+		t.Errorf("restored: %v", err)
+	}
+	if err := dir.Keep(1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir.table(address("v"))); err == nil {
+		t.Error("vectors that no copy needs stay")
+	}
+	if _, err := os.Stat(dir.table(address("w"))); err != nil {
+		t.Error("vectors that a copy needs are gone")
+	}
+	c.stale = stateTries
+	if _, _, err := dir.Add(t.Context(), c, c.vectors(), time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)); !errors.Is(err, errMovedOn) {
+		t.Errorf("a cluster that never rests: %v", err)
 	}
 }

@@ -53,12 +53,10 @@ func (r *registry) Record(_ context.Context, b Blob) error {
 	return nil
 }
 
-func (r *registry) Forget(_ context.Context, addr string) error {
+func (r *registry) Tidy(_ context.Context, before time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.jobs[addr]) == 0 {
-		delete(r.blobs, addr)
-	}
+	maps.DeleteFunc(r.blobs, func(addr string, b Blob) bool { return len(r.jobs[addr]) == 0 && !b.Stored.After(before) })
 	return nil
 }
 

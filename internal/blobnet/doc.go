@@ -2,6 +2,10 @@
 // of coordinators and workers, its client side, the replication of uploads to a
 // majority of the coordinators, and the cache of a worker.
 //
+// The latent vectors of chains (package latent) are kept in the same way by a Service of
+// their own, whose Registry tells what has changed (Changes): they come and go with
+// every checkpoint.
+//
 // Between coordinators calls carry a mark in their metadata that says "you, and
 // nobody else": a marked Upload is not replicated again, a marked Stat or
 // Download answers from the node's own disk. So no call waits for another in a
@@ -44,15 +48,23 @@ type Registry interface {
 	// is durable. Two coordinators that do it at once may lose a holder's name;
 	// it comes back with that holder's next round of Sync.
 	Record(ctx context.Context, b Blob) error
-	// Forget removes a blob, unless a job refers to it, which is decided in the
-	// order of the log.
-	Forget(ctx context.Context, addr string) error
+	// Tidy has blobs forgotten to which nothing refers, as the log has it, and that
+	// were stored before a time.
+	Tidy(ctx context.Context, before time.Time) error
 	Lookup(addr string) (Blob, bool)
 	All() []Blob
 	// Jobs returns the jobs that refer to a blob. While there are any, it stays.
 	Jobs(addr string) []string
 	// Peers returns the coordinators, this one included.
 	Peers() []Peer
+}
+
+// Changes is what a Registry has that can tell what has changed in it. Then a round
+// of Sync looks at that alone.
+type Changes interface {
+	// Changes returns the addresses that were recorded or forgotten since the last
+	// call; false if that cannot be told.
+	Changes() (addrs []string, ok bool)
 }
 
 // Source is a node that may have a blob.

@@ -49,6 +49,7 @@ type Service struct {
 	fetches flights
 	uploads *rpc.Share
 	shown   shown
+	changes changes
 	kick    chan struct{}
 }
 
@@ -73,6 +74,14 @@ func New(c Config) (*Service, error) {
 	s := &Service{Config: c, uploads: &rpc.Share{Each: each, All: c.MaxUploads}, kick: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
+}
+
+// Latents returns the service as that of latent vectors, which has the same methods.
+func (s *Service) Latents() pb.LatentsServer { return latents{Service: s} }
+
+type latents struct {
+	pb.UnsafeLatentsServer
+	*Service
 }
 
 // Close ends what the service does in the background.

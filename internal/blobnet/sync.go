@@ -42,20 +42,25 @@ func (s *Service) Kick() {
 	}
 }
 
-// Reconcile is one round of Sync. It fetches the blobs that this coordinator is
-// to hold and lacks, tells the registry of those that it has, has those forgotten
-// to which no job refers and that were stored longer ago than Grace, and deletes
-// what is not in the registry and was not used for as long.
+// Reconcile is one round of Sync: over all blobs, or over those that have changed
+// where the registry can tell.
 func (s *Service) Reconcile(ctx context.Context) error {
+	err := s.Registry.Tidy(ctx, s.Now().Add(-s.Grace))
+	if c, ok := s.Registry.(Changes); ok {
+		return errors.Join(err, s.changes.reconcile(ctx, s, c))
+	}
+	return errors.Join(err, s.reconcileAll(ctx))
+}
+
+// reconcileAll fetches the blobs that this coordinator is
+// to hold and lacks, tells the registry of those that it has, and deletes what is not
+// in the registry and was not used for Grace.
+func (s *Service) reconcileAll(ctx context.Context) error {
 	var errs []error
 	peers := s.Registry.Peers()
 	for _, e := range s.Registry.All() {
 		if ctx.Err() != nil {
 			return ctx.Err()
-		}
-		if s.Now().Sub(e.Stored) >= s.Grace && len(s.Registry.Jobs(e.Addr)) == 0 {
-			errs = append(errs, s.Registry.Forget(ctx, e.Addr))
-			continue
 		}
 		errs = append(errs, s.hold(ctx, e, peers))
 	}
@@ -76,21 +81,9 @@ func (s *Service) Reconcile(ctx context.Context) error {
 // hold sees to it that this coordinator has a blob, if it should, and that this
 // is known.
 func (s *Service) hold(ctx context.Context, e Blob, peers []Peer) error {
-	in, err := s.Store.Stat(e.Addr)
-	if err != nil && !errors.Is(err, blob.ErrNotFound) {
+	here, err := s.bringHere(ctx, e, peers)
+	if err != nil || !here || slices.Contains(e.Holders, s.Self) {
 		return err
-	}
-	if !in.Complete {
-		if !shouldHold(s.Self, e.Addr, peers) {
-			return nil
-		}
-		if err := s.fetch(ctx, e.Addr); err != nil {
-			return err
-		}
-		s.Log.Info("blob fetched", "blob", e.Addr, "bytes", e.Size)
-	}
-	if slices.Contains(e.Holders, s.Self) {
-		return nil
 	}
 	e, ok := s.Registry.Lookup(e.Addr) // fetching may have taken long
 	if !ok {
@@ -98,4 +91,21 @@ func (s *Service) hold(ctx context.Context, e Blob, peers []Peer) error {
 	}
 	e.Holders = joint(e.Holders, s.Self, s.Registry.Peers())
 	return s.Registry.Record(ctx, e)
+}
+
+// bringHere fetches a blob if this coordinator should have it and lacks it, and
+// reports whether it is here.
+func (s *Service) bringHere(ctx context.Context, e Blob, peers []Peer) (here bool, err error) {
+	in, err := s.Store.Stat(e.Addr)
+	if err != nil && !errors.Is(err, blob.ErrNotFound) {
+		return false, err
+	}
+	if in.Complete || !shouldHold(s.Self, e.Addr, peers) {
+		return in.Complete, nil
+	}
+	if err := s.fetch(ctx, e.Addr); err != nil {
+		return false, err
+	}
+	s.Log.Info("blob fetched", "blob", e.Addr, "bytes", e.Size)
+	return true, nil
 }

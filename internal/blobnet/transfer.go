@@ -83,6 +83,33 @@ func Upload(ctx context.Context, nodes []Source, tries int, addr string, size in
 	return nil, last
 }
 
+// Read returns a blob of the given size, verified.
+func Read(ctx context.Context, from pb.DataClient, addr string, size int64) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := from.Download(ctx, &pb.DownloadRequest{Sha256: addr})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, size)
+	for {
+		msg, err := stream.Recv()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, msg.Data...); int64(len(out)) > size {
+			break
+		}
+	}
+	if blob.Address(out) != addr {
+		return nil, status.Errorf(codes.Unavailable, "the bytes that came of blob %s are not its own", addr)
+	}
+	return out, nil
+}
+
 // Fetch brings a blob into the store from the first source that has it, and
 // goes on at the next when one fails. admit, if not nil, is asked once, when the
 // size is known, whether there is room. What was fetched before an error stays,

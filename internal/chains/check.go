@@ -53,7 +53,7 @@ func (s *Settings) Sane(d int) bool {
 // A sampler remembers some numbers, some vectors and some matrices.
 func (s *State) sane(p *Plan) bool {
 	d := p.Params()
-	return point(d, s.Psi) && len(s.Memory) <= 4*(1+d)*(1+d) && finite(s.Memory)
+	return point(d, s.Psi) && len(s.Memory) <= 4*(1+d)*(1+d) && finite(s.Memory) && s.Latent.Sane(p.Latent)
 }
 
 func (s *Stats) sane(d, iterations int) bool {

@@ -32,12 +32,21 @@ type Plan struct {
 	// is spread at most.
 	Staged bool `json:"staged,omitempty"`
 	Lanes  int  `json:"lanes,omitempty"`
+	// Latent is the size of the latent vectors that the state of a chain names, in
+	// bytes (latent.Size); 0 for none.
+	Latent int64 `json:"latent,omitempty"`
 	// Certificate is the plan of the run that certifies; nil for none.
 	Certificate *Plan `json:"certificate,omitempty"`
 }
 
 // Params returns the number of parameters p.
 func (p *Plan) Params() int { return len(p.Names) }
+
+// Latents reports whether states of the run, or of the one that certifies it, name latent
+// vectors.
+func (p *Plan) Latents() bool {
+	return p.Latent > 0 || p.Certificate != nil && p.Certificate.Latent > 0
+}
 
 // certifies reports whether p can be the plan of a run that certifies one of q.
 func (p *Plan) certifies(q *Plan) bool {

@@ -39,6 +39,8 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/latent"
 )
 
 // Phase is where a run stands.
@@ -129,6 +131,9 @@ type State struct {
 	Psi  []float64 `json:"psi"`
 	// Memory is what else the sampler remembers, in an order of its own.
 	Memory []float64 `json:"memory,omitempty"`
+	// Latent names the vectors of length n that the state holds besides, if any
+	// (Plan.Latent). They are kept elsewhere: a checkpoint counts only where they are.
+	Latent latent.Ref `json:"latent,omitzero"`
 }
 
 func (s State) clone() State {
@@ -365,6 +370,20 @@ type Chain struct {
 	Stats   Stats         `json:"stats"`
 	// Course is how the gradients went, in bounded detail.
 	Course []Mark `json:"course,omitempty"`
+}
+
+// Latents returns what names the latent vectors that the run goes on from: two for
+// each chain, those of the run and those of the run that certifies it, zero where
+// there are none.
+func (r *Run) Latents() []latent.Ref {
+	out := make([]latent.Ref, 2*len(r.Chains))
+	for c := range r.Chains {
+		out[2*c] = r.Chains[c].State.Latent
+		if r.Certificate != nil {
+			out[2*c+1] = r.Certificate.Chains[c].State.Latent
+		}
+	}
+	return out
 }
 
 // Acceptance returns the share of proposals that were accepted since the warm-up; 0

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ulisse-gp/ulisse/internal/latent"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -140,7 +141,7 @@ func (p *Plan) Wire() *pb.RunPlan {
 	m := &pb.RunPlan{Method: p.Method, Names: p.Names, Chains: int64(p.Chains), Checkpoint: int64(p.Checkpoint), Draws: int64(p.Draws),
 		MaxDraws: int64(p.MaxDraws), Rhat: p.RHat, Ess: p.ESS, MaxTimeNanoseconds: int64(p.MaxTime), Seed: p.Seed, Step: p.Step,
 		Probes: int64(p.Probes), MaxProbes: int64(p.MaxProbes), Solver: p.Solver, Provisional: p.Provisional, Certificate: p.Certificate.Wire(),
-		Error: p.Error, Staged: p.Staged, Lanes: int64(p.Lanes)}
+		Error: p.Error, Staged: p.Staged, Lanes: int64(p.Lanes), LatentBytes: p.Latent}
 	for _, w := range p.Windows {
 		m.Windows = append(m.Windows, int64(w))
 	}
@@ -155,7 +156,7 @@ func PlanOf(m *pb.RunPlan) *Plan {
 	p := &Plan{Method: m.Method, Names: m.Names, Chains: int(m.Chains), Checkpoint: int(m.Checkpoint), Draws: int(m.Draws),
 		MaxDraws: int(m.MaxDraws), RHat: m.Rhat, ESS: m.Ess, MaxTime: time.Duration(m.MaxTimeNanoseconds), Seed: m.Seed, Step: m.Step,
 		Probes: int(m.Probes), MaxProbes: int(m.MaxProbes), Solver: m.Solver, Provisional: m.Provisional, Certificate: PlanOf(m.Certificate),
-		Error: m.Error, Staged: m.Staged, Lanes: int(m.Lanes)}
+		Error: m.Error, Staged: m.Staged, Lanes: int(m.Lanes), Latent: m.LatentBytes}
 	for _, w := range m.Windows {
 		p.Windows = append(p.Windows, int(w))
 	}
@@ -222,11 +223,22 @@ func settingsOf(m *pb.RunSettings) *Settings {
 }
 
 func (s *State) wire() *pb.RunState {
-	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory}
+	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory, Latent: latentWire(s.Latent)}
 }
 
 func stateOf(m *pb.RunState) State {
-	return State{Iter: int(m.GetIter()), Psi: m.GetPsi(), Memory: m.GetMemory()}
+	return State{Iter: int(m.GetIter()), Psi: m.GetPsi(), Memory: m.GetMemory(), Latent: latentOf(m.GetLatent())}
+}
+
+func latentWire(r latent.Ref) *pb.RunLatent {
+	if r.IsZero() {
+		return nil
+	}
+	return &pb.RunLatent{Sha256: r.SHA256, Size: r.Size}
+}
+
+func latentOf(m *pb.RunLatent) latent.Ref {
+	return latent.Ref{SHA256: m.GetSha256(), Size: m.GetSize()}
 }
 
 func (k *Checkpoint) wire() *pb.RunCheckpoint {

@@ -11,6 +11,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/latent"
 )
 
 // fill sets every field below v to a number or a text of its own, slices to three
@@ -134,6 +135,7 @@ func FuzzDecodeEvent(f *testing.F) {
 	for _, e := range []chains.Event{
 		{Stop: &chains.Stop{Reason: chains.Converged, Draws: 3}},
 		{Checkpoint: &chains.Checkpoint{Chain: 1, State: chains.State{Iter: 2, Psi: []float64{1, 2}}, Draws: [][]float64{{1, 2}, {3, 4}}}},
+		{Checkpoint: &chains.Checkpoint{Chain: 1, State: chains.State{Iter: 2, Psi: []float64{1, 2}, Latent: latent.RefOf([]byte("vectors"))}}},
 		{Prepared: &chains.Prepared{Psi: []float64{1}, Starts: [][]float64{{1}, {2}}, Cov: []float64{1}}},
 	} {
 		b, err := e.Encode()

@@ -24,8 +24,8 @@ func (a *App) backupCommand(r *remote) *cobra.Command {
 		Long: `Write a consistent copy of the replicated state (jobs, draws, users, records of
 data) into a file, - for standard output.
 
-With --data the copy goes into a folder, together with the data sets. Each data set is
-there once: a copy every night moves only those that are new. A copy that was cut
+With --data the copy goes into a folder, together with the data sets, and the latent
+vectors of chains that carry any. Each data set is there once: a copy every night moves only those that are new. A copy that was cut
 short is none; the next one goes on with what is there.`,
 		Example: `  ulisse cluster backup --data /backup --keep 14
   ulisse cluster backup state.backup`,
@@ -39,7 +39,7 @@ short is none; the next one goes on with what is there.`,
 			return a.backupState(ctx, s, args[0])
 		}
 		folder := backup.Folder(args[0])
-		copied, moved, err := folder.Add(ctx, s, a.Now())
+		copied, moved, err := folder.Add(ctx, s, s.Latents(), a.Now())
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (a *App) openBackup(path, at string, data bool) (restore func(context.Conte
 			return nil, "", err
 		}
 		return func(ctx context.Context, s *session) (*pb.MembersResponse, error) {
-				return folder.Restore(ctx, s, copied)
+				return folder.Restore(ctx, s, s.Latents(), copied)
 			},
 			fmt.Sprintf("%s in %s", copied.Name, path), nil
 	}

@@ -19,6 +19,30 @@ import (
 // chunkBytes is the size of the pieces of an upload: what the wire allows.
 const chunkBytes = 1 << 20
 
+// stub makes a client of a service that keeps blobs.
+type stub func(grpc.ClientConnInterface) pb.DataClient
+
+// Latents are the latent vectors of chains that a cluster keeps, for who copies it whole.
+type Latents struct{ c *Client }
+
+// Latents returns those of the cluster.
+func (c *Client) Latents() Latents { return Latents{c} }
+
+func newLatents(cc grpc.ClientConnInterface) pb.DataClient { return pb.NewLatentsClient(cc) }
+
+// Blobs is Client.Blobs for latent vectors.
+func (l Latents) Blobs(ctx context.Context) ([]*pb.Blob, error) { return l.c.blobs(ctx, newLatents) }
+
+// Download is Client.Download for latent vectors.
+func (l Latents) Download(ctx context.Context, sha string, w io.Writer) (int64, error) {
+	return l.c.download(ctx, newLatents, sha, w)
+}
+
+// UploadFile is Client.UploadFile for latent vectors.
+func (l Latents) UploadFile(ctx context.Context, path string, progress func(present, size int64)) (*pb.Blob, error) {
+	return l.c.uploadFile(ctx, newLatents, path, progress)
+}
+
 // Stat returns what the cluster has of a blob; nothing is not an error.
 func (c *Client) Stat(ctx context.Context, sha string) (*pb.Blob, error) {
 	b, err := unary(ctx, c, pb.NewDataClient, pb.DataClient.Stat, &pb.StatRequest{Sha256: sha})
@@ -30,7 +54,11 @@ func (c *Client) Stat(ctx context.Context, sha string) (*pb.Blob, error) {
 
 // Blobs returns the data sets that the cluster keeps.
 func (c *Client) Blobs(ctx context.Context) ([]*pb.Blob, error) {
-	r, err := unary(ctx, c, pb.NewDataClient, pb.DataClient.List, &pb.ListBlobsRequest{})
+	return c.blobs(ctx, pb.NewDataClient)
+}
+
+func (c *Client) blobs(ctx context.Context, of stub) ([]*pb.Blob, error) {
+	r, err := unary(ctx, c, of, pb.DataClient.List, &pb.ListBlobsRequest{})
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +70,10 @@ func (c *Client) Blobs(ctx context.Context) ([]*pb.Blob, error) {
 // progress, if not nil, is called with the bytes that are there and those of the
 // whole.
 func (c *Client) UploadFile(ctx context.Context, path string, progress func(present, size int64)) (*pb.Blob, error) {
+	return c.uploadFile(ctx, pb.NewDataClient, path, progress)
+}
+
+func (c *Client) uploadFile(ctx context.Context, to stub, path string, progress func(present, size int64)) (*pb.Blob, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the data: %w", err)
@@ -57,7 +89,7 @@ func (c *Client) UploadFile(ctx context.Context, path string, progress func(pres
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	return c.upload(ctx, f, sha, size, progress)
+	return c.upload(ctx, to, f, sha, size, progress)
 }
 
 // hash returns the SHA-256 of a file, in hex, and its size.
@@ -78,7 +110,7 @@ func hash(ctx context.Context, f io.Reader) (string, int64, error) {
 
 // upload brings the bytes of r to the cluster, asking before each attempt how
 // many are there.
-func (c *Client) upload(ctx context.Context, r io.ReaderAt, sha string, size int64, progress func(present, size int64)) (*pb.Blob, error) {
+func (c *Client) upload(ctx context.Context, to stub, r io.ReaderAt, sha string, size int64, progress func(present, size int64)) (*pb.Blob, error) {
 	var blob *pb.Blob
 	furthest := int64(-1)
 	again := func(err error) bool {
@@ -91,7 +123,7 @@ func (c *Client) upload(ctx context.Context, r io.ReaderAt, sha string, size int
 	err := c.attempts(ctx, c.cfg.Patience, again, func(ctx context.Context, cc *grpc.ClientConn, heard func()) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		data := pb.NewDataClient(cc)
+		data := to(cc)
 		b, err := data.Stat(ctx, &pb.StatRequest{Sha256: sha})
 		if status.Code(err) == codes.NotFound {
 			b, err = &pb.Blob{}, nil
@@ -152,9 +184,13 @@ func send(ctx context.Context, data pb.DataClient, r io.ReaderAt, sha string, of
 // Download writes a blob and returns an error if its bytes are not those of its
 // address. It goes on where it was when it is cut off.
 func (c *Client) Download(ctx context.Context, sha string, w io.Writer) (int64, error) {
+	return c.download(ctx, pb.NewDataClient, sha, w)
+}
+
+func (c *Client) download(ctx context.Context, from stub, sha string, w io.Writer) (int64, error) {
 	h, size := sha256.New(), int64(0)
 	request := func() *pb.DownloadRequest { return &pb.DownloadRequest{Sha256: sha, Offset: size} }
-	err := stream(ctx, c, c.cfg.Patience, true, pb.NewDataClient, pb.DataClient.Download, request, func(m *pb.DownloadChunk) error {
+	err := stream(ctx, c, c.cfg.Patience, true, from, pb.DataClient.Download, request, func(m *pb.DownloadChunk) error {
 		h.Write(m.Data)
 		size += int64(len(m.Data))
 		_, err := w.Write(m.Data)

@@ -3,8 +3,10 @@ package coordinator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/bbolt"
 	"google.golang.org/grpc"
@@ -62,10 +64,16 @@ func (r *blobRegistry) ask(ctx context.Context, here func(*recordsService) error
 }
 
 func (r *blobRegistry) Record(ctx context.Context, b blobnet.Blob) error {
+	return r.record(ctx, b, (*recordsService).Record, pb.RecordsClient.Record)
+}
+
+// record calls a method of Records with a blob.
+func (r *blobRegistry) record(ctx context.Context, b blobnet.Blob, here func(*recordsService, context.Context, *pb.Blob) (*pb.Blob, error),
+	there func(pb.RecordsClient, context.Context, *pb.Blob, ...grpc.CallOption) (*pb.Blob, error)) error {
 	m := &pb.Blob{Sha256: b.Addr, Size: b.Size, Stored: pbTime(b.Stored), Holders: b.Holders, Namespaces: b.Namespaces}
-	return r.ask(ctx, func(s *recordsService) error { _, err := s.Record(ctx, m); return err },
+	return r.ask(ctx, func(s *recordsService) error { _, err := here(s, ctx, m); return err },
 		func(s pb.RecordsClient, ctx context.Context) error {
-			_, err := s.Record(ctx, m, grpc.WaitForReady(true))
+			_, err := there(s, ctx, m, grpc.WaitForReady(true))
 			if err == nil {
 				_ = r.c.catchUp(ctx) // so that it is known here too; it is recorded in any case
 			}
@@ -73,7 +81,18 @@ func (r *blobRegistry) Record(ctx context.Context, b blobnet.Blob) error {
 		})
 }
 
-func (r *blobRegistry) Forget(ctx context.Context, addr string) error {
+// Tidy forgets data sets to which no job refers.
+func (r *blobRegistry) Tidy(ctx context.Context, before time.Time) error {
+	var errs []error
+	for _, b := range r.All() {
+		if !b.Stored.After(before) && len(r.Jobs(b.Addr)) == 0 {
+			errs = append(errs, r.forget(ctx, b.Addr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *blobRegistry) forget(ctx context.Context, addr string) error {
 	m := &pb.StatRequest{Sha256: addr}
 	return r.ask(ctx, func(s *recordsService) error { _, err := s.Forget(ctx, m); return err },
 		func(s pb.RecordsClient, ctx context.Context) error { _, err := s.Forget(ctx, m); return err })

@@ -44,9 +44,15 @@ func TestRegistryOfBlobs(t *testing.T) {
 	if jobs := other.Jobs(addr); !slices.Equal(jobs, []string{"a"}) {
 		t.Errorf("%v", jobs)
 	}
-	wantCode(t, "data of a job", other.Forget(t.Context(), addr), codes.FailedPrecondition)
+	wantCode(t, "data of a job", other.(*blobRegistry).forget(t.Context(), addr), codes.FailedPrecondition)
+	if err := other.Tidy(t.Context(), time.Now()); err != nil {
+		t.Error(err)
+	}
+	if _, ok := one.Lookup(addr); !ok {
+		t.Error("data of a job are forgotten")
+	}
 	keep(t, leader.Coordinator, &state.Act{Job: "a", Action: state.Cancel}, &state.Act{Job: "a", Action: state.Delete})
-	if err := other.Forget(t.Context(), addr); err != nil {
+	if err := other.Tidy(t.Context(), time.Now()); err != nil {
 		t.Error(err)
 	}
 	if _, ok := one.Lookup(addr); ok {

@@ -38,7 +38,8 @@ func (c *Coordinator) status(err error) error {
 		code = codes.NotFound
 	case errors.Is(err, state.ErrQuota):
 		code = codes.ResourceExhausted
-	case errors.Is(err, state.ErrFenced), errors.Is(err, chains.ErrStale), errors.Is(err, state.ErrPhase), errors.Is(err, state.ErrConflict), errors.Is(err, chains.ErrPhase):
+	case errors.Is(err, state.ErrFenced), errors.Is(err, chains.ErrStale), errors.Is(err, state.ErrPhase), errors.Is(err, state.ErrConflict), errors.Is(err, chains.ErrPhase),
+		errors.Is(err, state.ErrLatent):
 		code = codes.FailedPrecondition
 	case errors.Is(err, cluster.ErrMixedVersions), errors.Is(err, cluster.ErrMajority):
 		code = codes.FailedPrecondition

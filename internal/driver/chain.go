@@ -7,7 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/latent"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -27,6 +30,10 @@ type Chain struct {
 	early     bool             // whether its solves stop early
 	dense     *posterior.Dense // a stored K
 	joint     *joint           // the joint density
+
+	latent [][]float64 // the vectors of its state
+	kept   latent.Ref  // what they are the encoding of
+	blob   []byte      // that encoding
 }
 
 // NewChain returns the driver of a chain (from 1) of a prepared run.
@@ -46,6 +53,53 @@ func (d *Driver) NewChain(ctx context.Context, prep *chains.Prepared, chain int)
 	return c, err
 }
 
+// Lacks returns what names the latent vectors that the chain has to be given before
+// it goes on from a state; nothing if it has them.
+func (c *Chain) Lacks(from *chains.State) (latent.Ref, bool) {
+	return from.Latent, from.Latent != c.kept && !from.Latent.IsZero()
+}
+
+// Give gives the chain the latent vectors that a state names, as they were kept.
+func (c *Chain) Give(blob []byte) error {
+	v, err := latent.Decode(blob, c.d.needs.Latent, len(c.d.Problem.Y))
+	if err == nil {
+		c.latent, c.blob, c.kept = v, blob, latent.RefOf(blob)
+	}
+	return err
+}
+
+// Latent returns the encoding of the latent vectors that the last checkpoint names,
+// nil for none. It is to be kept before the checkpoint is told of.
+func (c *Chain) Latent() []byte { return c.blob }
+
+// begin makes the latent vectors those of a state.
+func (c *Chain) begin(from *chains.State) error {
+	switch {
+	case from.Latent.IsZero():
+		c.latent, c.blob, c.kept = latent.New(c.d.needs.Latent, len(c.d.Problem.Y)), nil, latent.Ref{}
+	case from.Latent != c.kept:
+		return fmt.Errorf("the latent vectors at iteration %d are not those that the checkpoint names", from.Iter)
+	}
+	c.kept = latent.Ref{} // until the next checkpoint they are of no state
+	return nil
+}
+
+// end has the checkpoint name the latent vectors.
+func (c *Chain) end(k *chains.Checkpoint) error {
+	if c.latent == nil {
+		return nil
+	}
+	for i, v := range c.latent {
+		if floats.HasNaN(v) || math.IsInf(floats.Norm(v, math.Inf(1)), 0) {
+			return fmt.Errorf("chain %d diverged by iteration %d: its latent vector %d is not finite", k.Chain, k.State.Iter, i+1)
+		}
+	}
+	c.blob = latent.Encode(c.latent)
+	c.kept = latent.RefOf(c.blob)
+	k.State.Latent = c.kept
+	return nil
+}
+
 // use makes the chain's source what the settings ask for.
 func (c *Chain) use(early bool) (err error) {
 	if c.source == nil || c.early != early {
@@ -58,7 +112,8 @@ func (c *Chain) use(early bool) (err error) {
 // maxPsi bounds the log parameters: beyond it something has diverged.
 const maxPsi = 60
 
-// Advance carries out a task, which it does not change. The result depends on the task alone.
+// Advance carries out a task, which it does not change. The result depends on the task alone,
+// with the latent vectors that its state names: the chain has to have them (Lacks, Give).
 func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
 	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
 	k.State.Psi, k.State.Memory = slices.Clone(t.From.Psi), slices.Clone(t.From.Memory)
@@ -67,6 +122,9 @@ func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint,
 			return nil, err
 		}
 		c.source.est.Reset()
+	}
+	if err := c.begin(&t.From); err != nil {
+		return nil, err
 	}
 	e := &env{chain: c, k: k}
 	step, err := sampler.Of(c.d.Plan).Start(e, c.d.Spec.SamplerOptions(), c.d.Plan, &t, k)
@@ -85,7 +143,7 @@ func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint,
 		}
 		k.Draws = append(k.Draws, slices.Clone(k.State.Psi))
 	}
-	return k, nil
+	return k, c.end(k)
 }
 
 // env is what a sampler moves a chain to a checkpoint with.
@@ -147,3 +205,5 @@ func (e *env) Density(ctx context.Context, psi []float64) (float64, error) {
 }
 
 func (e *env) Joint() sampler.Joint { return e.chain.joint }
+
+func (e *env) Latent() [][]float64 { return e.chain.latent }

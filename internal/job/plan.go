@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/latent"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
@@ -20,7 +21,7 @@ func (s *Spec) Plan(names []string, rows int) chains.Plan {
 		Windows: m.Windows(o), Draws: s.Sampler.Draws, MaxDraws: s.Stop.MaxDraws, RHat: s.Stop.RHat, ESS: s.Stop.ESS, Error: s.Stop.Error,
 		MaxTime: time.Duration(s.Stop.MaxTime), Seed: s.Seed,
 		Step: s.Sampler.Step.Or(needs.Step), Probes: s.Sampler.Probes.Or(0), MaxProbes: sampler.MaxProbes, Solver: s.Solver.Method,
-		Provisional: needs.Search != sampler.OnSubset && rows <= sampler.ProvisionalRows,
+		Provisional: needs.Search != sampler.OnSubset && rows <= sampler.ProvisionalRows, Latent: latent.Size(needs.Latent, rows),
 	}
 	if needs.Staged {
 		p.Staged, p.Lanes = true, sampler.MaxLanes

@@ -14,7 +14,6 @@ import (
 
 // The words that a specification may use.
 var (
-	SamplerMethods    = sampler.Names()
 	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
 	SolverMethods     = []string{"cg", "pcg", "ulisse", "auto"}
 	Precisions        = []string{"auto", "float64", "mixed"}
@@ -76,7 +75,7 @@ func (s *Spec) fault() (path, msg string) {
 		prior("model.priors.sigma", s.Model.Priors.Sigma, param.Variance),
 		prior("model.priors.tau", s.Model.Priors.Tau, param.Rate),
 		prior("model.priors.lambda", s.Model.Priors.Lambda, param.Noise),
-		oneOf("sampler.method", sm.Method, SamplerMethods),
+		oneOf("sampler.method", sm.Method, sampler.Names()),
 		atLeast("sampler.chains", sm.Chains, 1),
 		{sm.Chains > 1000, "sampler.chains", fmt.Sprintf("%d, but must be at most 1000", sm.Chains)},
 		atLeast("sampler.warmup", sm.Warmup.Or(1), 1),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/latent"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
@@ -42,6 +43,7 @@ type runner struct {
 	changed sync.Cond
 	run     *chains.Run
 	journal *journal
+	latents latents
 	judge   chains.Judge
 	items   chains.Dispatcher
 	began   time.Time
@@ -59,6 +61,10 @@ func Run(ctx context.Context, c Config) (*chains.Run, time.Duration, error) {
 		return nil, 0, err
 	}
 	defer r.journal.close()
+	r.latents = latents(c.Journal + ".latent")
+	if err := r.latents.trim(r.run.Latents()); err != nil {
+		return nil, 0, err
+	}
 	r.began = r.began.Add(-r.journal.elapsed)
 
 	work, cancel := context.WithCancel(ctx)
@@ -161,11 +167,24 @@ func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, lane int)
 				}
 				certificate = w.Certificate
 			}
+			if ref, lacks := chain.Lacks(&w.Advance.From); lacks {
+				blob, err := r.latents.get(ref)
+				if err == nil {
+					err = chain.Give(blob)
+				}
+				if err != nil {
+					return nil, err
+				}
+			}
 			k, err := chain.Advance(ctx, *w.Advance)
 			return &chains.Event{Certificate: w.Certificate, Checkpoint: k}, err
 		}()
 		if err == nil {
-			err = r.commit(*e)
+			var blob []byte
+			if e.Checkpoint != nil {
+				blob = chain.Latent()
+			}
+			err = r.commit(*e, blob)
 		}
 		if err != nil {
 			r.fail(err)
@@ -195,13 +214,20 @@ func (r *runner) next(ctx context.Context, lane int) (chains.Work, *chains.Prepa
 	}
 }
 
-// commit writes an event and applies it, and takes the decisions that follow.
-func (r *runner) commit(e chains.Event) error {
+// commit writes an event, with the latent vectors that it names, and applies it, and
+// takes the decisions that follow.
+func (r *runner) commit(e chains.Event, blob []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.apply(e)
+	err := r.latents.put(blob)
+	if err == nil {
+		err = r.apply(e)
+	}
 	if errors.Is(err, chains.ErrStale) && e.Evaluated != nil {
 		return nil // another lane was faster
+	}
+	if err != nil && blob != nil {
+		err = errors.Join(err, r.latents.drop([]latent.Ref{latent.RefOf(blob)}, r.run.Latents()))
 	}
 	if r.run.Stopped != nil && (errors.Is(err, chains.ErrPhase) || errors.Is(err, chains.ErrStale)) {
 		return nil // came too late to count
@@ -215,12 +241,16 @@ func (r *runner) commit(e chains.Event) error {
 // apply applies an event and writes it. An event that cannot be written ends
 // the run before anybody has seen it.
 func (r *runner) apply(e chains.Event) error {
+	before := r.run.Latents()
 	if err := r.run.Apply(e); err != nil {
 		return err
 	}
 	elapsed := time.Since(r.began)
 	if err := r.journal.append(e, elapsed); err != nil {
 		return fmt.Errorf("writing the journal: %w", err)
+	}
+	if err := r.latents.drop(before, r.run.Latents()); err != nil {
+		return err
 	}
 	if r.Watch != nil {
 		r.Watch(View{Run: r.run, Convergence: r.judge.Last, Elapsed: elapsed})

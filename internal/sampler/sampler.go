@@ -102,6 +102,9 @@ type Needs struct {
 	// Joint says that it steps by the joint density of ψ and an n-vector, with a
 	// preconditioner that is a function of ψ.
 	Joint bool
+	// Latent is how many vectors of length n the state of a chain holds beside ψ. Env
+	// has them.
+	Latent int
 	// Dense says that it stores K.
 	Dense bool
 	// Staged says that its runs are staged: it is a Stager.
@@ -124,6 +127,10 @@ type Env interface {
 	Density(ctx context.Context, psi []float64) (float64, error)
 	// Joint returns the joint density. Of methods that need Joint.
 	Joint() Joint
+	// Latent returns the chain's latent vectors, which steps change in place: zeros at
+	// the chain's first iteration, then what the step before left, whoever drives. Of
+	// methods that need Latent.
+	Latent() [][]float64
 }
 
 // Joint is the joint log density of ψ and an auxiliary n-vector x, up to a
@@ -176,6 +183,15 @@ type Step func(ctx context.Context, key random.Key) (Outcome, error)
 type Outcome struct {
 	Acceptance float64 // probability with which the proposal was accepted
 	Accepted   bool
+}
+
+// Register adds a method to those that there are, for tests that need one of their
+// own. It is called before any specification is read.
+func Register(m Method) {
+	if _, err := ByName(m.Name()); err == nil {
+		panic("sampler: there are two methods of the name " + m.Name())
+	}
+	methods = append(methods, m)
 }
 
 // ByName returns the method of a name.

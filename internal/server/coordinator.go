@@ -53,8 +53,9 @@ type Coordinator struct {
 	Grace           time.Duration
 	MemberGrace     time.Duration
 	SplitRows       int
-	DiskReserve     int64        // bytes of the disk that uploads leave free
-	LogBytes        int64        // of the logs of all jobs; 0: 1 GiB
+	DiskReserve     int64 // bytes of the disk that uploads leave free
+	LogBytes        int64 // of the logs of all jobs; 0: 1 GiB
+	Latents         LatentTimes
 	Hooks           *hooks.Hooks // are told what happens to jobs; nil for nobody
 	Logger          *slog.Logger
 	Security
@@ -173,6 +174,11 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer data.Close()
+	vectors, err := openLatents(c.Dir, c.DiskReserve, c.ID, coord, node.members, c.Latents, c.Logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, vectors.Close()) }()
 	unsafe := c.unsafe(src, c.Listen, c.Raft, c.HTTP)
 	guard, closeGuard, err := c.guard(coord, src == nil, c.Logger)
 	if err != nil {
@@ -186,6 +192,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
+		pb.RegisterLatentsServer(s, vectors.Latents())
 		coordinator.RegisterCluster(s, coord.KeepRevoked(node.Node))
 	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward, room.admit}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup
@@ -193,6 +200,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	wg.Go(func() { failed <- s.Serve(grpcLis) })
 	syncing, cancel := context.WithCancel(ctx)
 	wg.Go(func() { data.Sync(syncing) })
+	wg.Go(func() { vectors.Sync(syncing) })
 	wg.Go(func() { guard.Run(syncing) })
 	wg.Go(func() { room.run(syncing) })
 	wg.Go(func() { c.watch(syncing, src, unsafe, c.Logger) })

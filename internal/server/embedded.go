@@ -51,8 +51,11 @@ type Embedded struct {
 const (
 	embeddedID        = "run"
 	embeddedHeartbeat = 100 * time.Millisecond // nobody else can lead
-	embeddedLine      = 64 << 10
-	embeddedNotices   = 15 * time.Second // for hooks to be told of the end
+	// embeddedSuperseded is how long latent vectors are kept that no chain goes on
+	// from any more: nobody makes backups.
+	embeddedSuperseded = 5 * time.Second
+	embeddedLine       = 64 << 10
+	embeddedNotices    = 15 * time.Second // for hooks to be told of the end
 )
 
 // Run runs the job to its end and returns its run. If ctx is done first it
@@ -88,7 +91,15 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 	close(opened)
 	defer func() { err = errors.Join(err, node.Node.Close()) }()
 
-	s, _ := rpc.NewServer(nil, func(s *grpc.Server) { coord.Register(s) },
+	vectors, err := openLatents(e.Dir, 0, embeddedID, coord, node.members, LatentTimes{Superseded: embeddedSuperseded, Every: embeddedSuperseded}, e.Logger)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, vectors.Close()) }()
+	s, _ := rpc.NewServer(nil, func(s *grpc.Server) {
+		coord.Register(s)
+		pb.RegisterLatentsServer(s, vectors.Latents())
+	},
 		grpc.UnaryInterceptor(coord.Forward), grpc.StreamInterceptor(coord.ForwardStream))
 	w, err := worker.New(worker.Config{ID: embeddedID, Coordinators: []string{lis.Addr().String()}, Budget: e.Budget, Logger: e.Logger,
 		Dial: dial, Preloaded: &e.Job, Open: func(context.Context, string, string) (io.ReadCloser, error) {
@@ -103,6 +114,7 @@ func (e Embedded) Run(ctx context.Context) (run *chains.Run, elapsed time.Durati
 	defer cancel()
 	defer s.Stop()
 	wg.Go(func() { s.Serve(lis) })
+	wg.Go(func() { vectors.Sync(work) })
 	id, err := e.submit(ctx, coord)
 	if err != nil {
 		return nil, 0, err

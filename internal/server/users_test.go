@@ -248,6 +248,7 @@ var whoMay = map[string]string{
 	"Jobs/Submit": submits, "Jobs/Get": look + ", worker", "Jobs/List": look, "Jobs/Pause": submits, "Jobs/Resume": submits, "Jobs/Cancel": submits,
 	"Jobs/Extend": submits, "Jobs/Delete": submits, "Jobs/Summary": look, "Jobs/Result": look, "Jobs/Watch": look, "Jobs/Draws": look, "Jobs/Logs": look,
 	"History/Run": look, "History/Workers": look, "Predictions/Predict": look,
+	"Latents/Stat": root + ", worker", "Latents/Upload": root + ", worker", "Latents/Download": root + ", worker", "Latents/List": root,
 	"Data/Stat": look + ", worker", "Data/Upload": submits, "Data/Download": look + ", worker", "Data/List": look,
 	"Workers/Connect": "worker", "Workers/Report": "worker", "Workers/Await": "worker", "Workers/Log": "worker", "Workers/List": look + ", worker", "Workers/Drain": root,
 	"Cluster/Members": look, "Cluster/Join": root, "Cluster/Remove": root, "Cluster/Promote": root, "Cluster/Demote": root, "Cluster/Transfer": root,

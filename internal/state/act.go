@@ -65,7 +65,7 @@ func (x *transaction) deleteJob(id string) (*Job, error) {
 	if err := addUsage(x.Tx, j.NamespaceName(), Usage{Draws: -j.Keeps}); err != nil {
 		return nil, err
 	}
-	return j, errors.Join(removeEvents(x.Tx, id), removeNotes(x.Tx, id), removeEntry(x.Tx, j), removeUse(x.Tx, j), deleteKey(x.Tx, jobsBucket, id))
+	return j, errors.Join(x.leaveLatents(id), removeEvents(x.Tx, id), removeNotes(x.Tx, id), removeEntry(x.Tx, j), removeUse(x.Tx, j), deleteKey(x.Tx, jobsBucket, id))
 }
 
 // Extend lets a job draw more, be certified, or go on to another goal.

@@ -36,6 +36,9 @@ var commands = map[string]func() Command{
 	"blob": func() Command { return new(RecordBlob) },
 	"drop": func() Command { return new(ForgetBlob) },
 
+	"latent":       func() Command { return new(RecordLatent) },
+	"drop_latents": func() Command { return new(DropLatents) },
+
 	"token":          func() Command { return new(CreateToken) },
 	"revoke":         func() Command { return new(RevokeToken) },
 	"set_namespace":  func() Command { return new(SetNamespace) },

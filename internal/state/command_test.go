@@ -27,6 +27,8 @@ func TestCommandsAreReadBack(t *testing.T) {
 		&Sent{Notice: 5, To: []string{"x"}, Closed: true},
 		&RecordBlob{Blob{SHA256: "x", Size: 3, Stored: epoch, Holders: []string{"c1"}, Namespaces: []string{"lab"}}},
 		&ForgetBlob{SHA256: "x"},
+		&RecordLatent{SHA256: "x", Size: 3, Stored: epoch, Holders: []string{"c1"}},
+		&DropLatents{Unused: epoch, Superseded: epoch},
 		testToken("k", Admin, AllNamespaces),
 		&RevokeToken{ID: "k"},
 		&SetNamespace{Name: "lab", Quota: Quota{Jobs: 1, Chains: 2, Draws: 3, Bytes: 4}, Fresh: true},

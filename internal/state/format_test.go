@@ -13,7 +13,10 @@ func TestFormatOf(t *testing.T) {
 			t.Errorf("%s is of format %d, want %d", text, got, want)
 		}
 	}
-	for want, c := range map[uint64]Command{1: &ForgetBlob{SHA256: "x"}, 2: &Report{Job: "a"}} {
+	if text, err := Encode(epoch, &Loaded{Plan: testPlan()}); err != nil || FormatOf(text) != 1 {
+		t.Errorf("a plan without latent vectors: %s, %v", text, err)
+	}
+	for want, c := range map[uint64]Command{1: &ForgetBlob{SHA256: "x"}, 2: &Report{Job: "a"}, 3: &Loaded{Plan: latentPlan()}} {
 		text, err := Encode(epoch, c)
 		if err != nil {
 			t.Fatal(err)

@@ -150,6 +150,9 @@ func (x *transaction) update(id string, f func(*jobUpdate) error) (*Job, error) 
 func (u *jobUpdate) keep(before *Job) error {
 	j := u.job
 	j.Version = u.index
+	if err := u.useLatents(); err != nil {
+		return err
+	}
 	if kind := noticeOf(before, j, u.time); kind != "" {
 		if err := addNotice(u.Tx, u.index, kind, j, u.time); err != nil {
 			return err

@@ -444,6 +444,7 @@ func FuzzApply(f *testing.F) {
 		&Report{Job: "a", Events: encoded(f, chains.Event{Prepared: prepared()})},
 		&Place{Job: "a", Places: []Move{{Chain: 7}}},
 		&RecordBlob{Blob{SHA256: "x"}}, &ForgetBlob{SHA256: "x"},
+		&RecordLatent{SHA256: vector(1).SHA256, Size: 32}, &DropLatents{Unused: epoch},
 	} {
 		text, err := Encode(epoch, c)
 		if err != nil {

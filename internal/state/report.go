@@ -16,6 +16,13 @@ type Loaded struct {
 	InstructionSet string        `json:"instruction_set"`
 }
 
+func (l *Loaded) format() uint64 {
+	if l.Plan != nil && l.Plan.Latents() {
+		return 3
+	}
+	return 0 // as ever
+}
+
 func (l *Loaded) apply(x *transaction) (*Job, error) {
 	return x.update(l.Job, func(u *jobUpdate) error {
 		j := u.job

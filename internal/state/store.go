@@ -26,9 +26,15 @@ var (
 	usageBucket      = []byte("usage")      // name of a namespace → Usage
 	secretsBucket    = []byte("secrets")    // nodeKey → NodeKey
 
+	latentsBucket    = []byte("latents")     // address → Latent
+	latentUsesBucket = []byte("latent_uses") // job and place in its run → address
+	latentIdleBucket = []byte("latent_idle") // what no chain uses, by the time since when
+	latentLogBucket  = []byte("latent_log")  // number → address that was recorded or forgotten
+
 	// buckets are all but the indexes, which initIndex and initUses make.
 	buckets = [][]byte{jobsBucket, clientsBucket, eventsBucket, activeBucket, blobsBucket, noticesBucket, notesBucket,
-		tokensBucket, namespacesBucket, usageBucket, secretsBucket}
+		tokensBucket, namespacesBucket, usageBucket, secretsBucket,
+		latentsBucket, latentUsesBucket, latentIdleBucket, latentLogBucket}
 )
 
 // getJSON reads a value, or returns false.

@@ -72,13 +72,12 @@ func TestSameDrawsOverRestarts(t *testing.T) {
 	text := fmt.Sprintf(specText, 60, 60)
 	want := undisturbed(t, text)
 	c := newCluster(t)
-	address, stop := c.serve(c.node, "127.0.0.1:0", true)
-	w, _ := c.worker("a", address)
+	w, _ := c.worker("a")
 	id := c.submit(text)
 	for _, draws := range []int{10, 30} {
 		c.wait("some draws", func() bool { return c.draws(id) >= draws })
-		stop()
-		_, stop = c.serve(c.node, address, true)
+		c.stop()
+		_, c.stop = c.serve(c.node, c.address, true)
 		c.wait("a session", w.Connected)
 	}
 	c.wantDraws(id, want)

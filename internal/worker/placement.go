@@ -253,18 +253,38 @@ func refused(err error) bool {
 
 // Checkpoints that are under way to the coordinators.
 const (
-	pipeline    = 8       // at most
-	reportBytes = 4 << 20 // that go in one report, if there are several
+	pipeline    = 8        // at most
+	reportBytes = 4 << 20  // that go in one report, if there are several
+	latentBytes = 64 << 20 // of latent vectors that wait for it
 )
+
+// reported is a checkpoint under way to the coordinators.
+type reported struct {
+	text   []byte // of the event
+	latent []byte // latent vectors that it names, nil for none
+}
 
 // advance carries out a task and those that follow from it, while a reporter
 // hands in the checkpoints, and returns when all are durable. errRefused means
 // that the run has moved otherwise: ask anew.
 func (p *placement) advance(ctx, waiting context.Context, chain *driver.Chain, j *jobData, w *chains.Work) error {
 	t, plan := *w.Advance, j.driver.For(*w).Plan
+	if ref, lacks := chain.Lacks(&t.From); lacks {
+		blob, err := p.w.coords.latent(ctx, ref)
+		if err == nil {
+			err = chain.Give(blob)
+		}
+		if err != nil {
+			return fmt.Errorf("chain %d: %w", t.Chain, err)
+		}
+	}
+	most := pipeline
+	if plan.Latent > 0 {
+		most = int(max(1, min(pipeline, latentBytes/plan.Latent)))
+	}
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	reports := make(chan []byte, pipeline)
+	reports := make(chan reported, most)
 	var wg sync.WaitGroup
 	wg.Go(func() { p.reportAll(ctx, reports, cancel) })
 	err := func() error {
@@ -279,7 +299,7 @@ func (p *placement) advance(ctx, waiting context.Context, chain *driver.Chain, j
 				return fmt.Errorf("chain %d: %w", t.Chain, err)
 			}
 			select {
-			case reports <- text:
+			case reports <- reported{text, chain.Latent()}:
 			case <-work.Done():
 				return work.Err()
 			}
@@ -296,15 +316,24 @@ func (p *placement) advance(ctx, waiting context.Context, chain *driver.Chain, j
 }
 
 // reportAll hands in checkpoints as they come, those that wait together in one
-// report, until there are no more or one is refused: then it says so by cancel.
-func (p *placement) reportAll(ctx context.Context, reports <-chan []byte, cancel context.CancelCauseFunc) {
-	for text := range reports {
-		batch, size := [][]byte{text}, len(text)
+// report, until there are no more or one is refused: then it says so by cancel. Of the
+// latent vectors those of the last in a report have to be there before it: nobody
+// goes on from the others.
+func (p *placement) reportAll(ctx context.Context, reports <-chan reported, cancel context.CancelCauseFunc) {
+	for k := range reports {
+		batch, size := [][]byte{k.text}, len(k.text)
 		for len(batch) < pipeline && size < reportBytes && len(reports) > 0 {
-			text := <-reports
-			batch, size = append(batch, text), size+len(text)
+			k = <-reports
+			batch, size = append(batch, k.text), size+len(k.text)
 		}
-		if err := p.report(ctx, &pb.ReportRequest{Events: batch}); err != nil {
+		var err error
+		if k.latent != nil {
+			err = p.w.coords.keepLatent(ctx, k.latent)
+		}
+		if err == nil {
+			err = p.report(ctx, &pb.ReportRequest{Events: batch})
+		}
+		if err != nil {
 			cancel(fmt.Errorf("%w: %w", errRefused, err))
 			for range reports { // whatever follows is void
 			}

@@ -69,7 +69,8 @@ func undisturbed(t *testing.T, text string) string {
 type cluster struct {
 	t       *testing.T
 	node    *coordinatortest.Node
-	address string
+	address string // of the coordinator
+	stop    func() // stops it
 	jobs    pb.JobsClient
 	workers pb.WorkersClient
 	// faulty, if set, makes calls of workers; it must be set before there are any.
@@ -83,7 +84,7 @@ func dial(address string) (*grpc.ClientConn, error) {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, node: coordinatortest.NewNode(t)}
-	c.address, _ = c.serve(c.node, "127.0.0.1:0", true)
+	c.address, c.stop = c.serve(c.node, "127.0.0.1:0", true)
 	conn, err := dial(c.address)
 	if err != nil {
 		t.Fatal(err)

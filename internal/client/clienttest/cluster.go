@@ -37,6 +37,8 @@ type Cluster struct {
 	coord  *coordinator.Coordinator
 	store  *blob.Store
 	data   *blobnet.Service
+	// latents is the service of what no chain here has.
+	latents *blobnet.Service
 
 	addr    string // of the port for clients
 	inner   string // of the port for workers, which stays open
@@ -59,12 +61,17 @@ func New(t testing.TB) *Cluster {
 	}
 	t.Cleanup(func() { c.store.Close() })
 	self := func() []blobnet.Peer { return []blobnet.Peer{{ID: c.node.ID()}} }
+	alone := func(blobnet.Peer) (pb.DataClient, error) { return nil, errors.New("there is no other coordinator") }
 	c.data, err = blobnet.New(blobnet.Config{Store: c.store, Self: c.node.ID(), Registry: c.coord.Registry(self), Access: c.coord.Access(),
-		Dial: func(blobnet.Peer) (pb.DataClient, error) { return nil, errors.New("there is no other coordinator") }})
+		Dial: alone})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.data.Close)
+	if c.latents, err = blobnet.New(blobnet.Config{Store: c.store, Self: c.node.ID(), Registry: c.coord.Latents(self, time.Minute), Dial: alone}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.latents.Close)
 	var end func()
 	c.inner, end = c.serve("127.0.0.1:0", grpc.UnaryInterceptor(c.coord.Forward), grpc.StreamInterceptor(c.coord.ForwardStream))
 	t.Cleanup(end)
@@ -105,6 +112,7 @@ func (c *Cluster) serve(addr string, opts ...grpc.ServerOption) (string, func())
 	s, _ := rpc.NewServer(nil, func(s *grpc.Server) {
 		c.coord.Register(s)
 		pb.RegisterDataServer(s, c.data)
+		pb.RegisterLatentsServer(s, c.latents.Latents())
 		coordinator.RegisterCluster(s, c.Group)
 	}, opts...)
 	done := make(chan error, 1)

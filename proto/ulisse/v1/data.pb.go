@@ -641,9 +641,16 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x06Upload\x12\x16.ulisse.v1.UploadChunk\x1a\x0f.ulisse.v1.Blob\"\v\x8a\xe3\x18\a\b\x02\x1a\x01\x010\x01(\x01\x12Q\n" +
 	"\bDownload\x12\x1a.ulisse.v1.DownloadRequest\x1a\x18.ulisse.v1.DownloadChunk\"\r\x8a\xe3\x18\t\b\x01\x1a\x03\x01\x02\x03@\x010\x01\x12M\n" +
 	"\x04List\x12\x1b.ulisse.v1.ListBlobsRequest\x1a\x1c.ulisse.v1.ListBlobsResponse\"\n" +
-	"\x8a\xe3\x18\x06\b\x01\x1a\x02\x01\x032~\n" +
+	"\x8a\xe3\x18\x06\b\x01\x1a\x02\x01\x032\xb3\x02\n" +
+	"\aLatents\x12=\n" +
+	"\x04Stat\x12\x16.ulisse.v1.StatRequest\x1a\x0f.ulisse.v1.Blob\"\f\x8a\xe3\x18\b\b\x03\x10\x01\x1a\x02\x01\x02\x12C\n" +
+	"\x06Upload\x12\x16.ulisse.v1.UploadChunk\x1a\x0f.ulisse.v1.Blob\"\x0e\x8a\xe3\x18\n" +
+	"\b\x03\x10\x01\x1a\x02\x01\x020\x01(\x01\x12S\n" +
+	"\bDownload\x12\x1a.ulisse.v1.DownloadRequest\x1a\x18.ulisse.v1.DownloadChunk\"\x0f\x8a\xe3\x18\v\b\x03\x10\x01\x1a\x03\x01\x02\x03@\x010\x01\x12O\n" +
+	"\x04List\x12\x1b.ulisse.v1.ListBlobsRequest\x1a\x1c.ulisse.v1.ListBlobsResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x01\x1a\x02\x01\x032\xbb\x01\n" +
 	"\aRecords\x125\n" +
-	"\x06Record\x12\x0f.ulisse.v1.Blob\x1a\x0f.ulisse.v1.Blob\"\t\x8a\xe3\x18\x05\x1a\x01\x018\x01\x12<\n" +
+	"\x06Record\x12\x0f.ulisse.v1.Blob\x1a\x0f.ulisse.v1.Blob\"\t\x8a\xe3\x18\x05\x1a\x01\x018\x01\x12;\n" +
+	"\fRecordLatent\x12\x0f.ulisse.v1.Blob\x1a\x0f.ulisse.v1.Blob\"\t\x8a\xe3\x18\x05\x1a\x01\x018\x01\x12<\n" +
 	"\x06Forget\x12\x16.ulisse.v1.StatRequest\x1a\x0f.ulisse.v1.Blob\"\t\x8a\xe3\x18\x05\x1a\x01\x018\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
@@ -680,16 +687,26 @@ var file_ulisse_v1_data_proto_depIdxs = []int32{
 	2,  // 5: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
 	3,  // 6: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
 	5,  // 7: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
-	0,  // 8: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
-	1,  // 9: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
-	0,  // 10: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
-	0,  // 11: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
-	4,  // 12: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 13: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 14: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
-	0,  // 15: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
-	10, // [10:16] is the sub-list for method output_type
-	4,  // [4:10] is the sub-list for method input_type
+	1,  // 8: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 9: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 10: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 11: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
+	0,  // 12: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
+	0,  // 13: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
+	1,  // 14: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
+	0,  // 15: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
+	0,  // 16: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
+	4,  // 17: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 18: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 19: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
+	0,  // 20: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
+	4,  // 21: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 22: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 23: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
+	0,  // 24: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
+	0,  // 25: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
+	15, // [15:26] is the sub-list for method output_type
+	4,  // [4:15] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
 	4,  // [4:4] is the sub-list for extension extendee
 	0,  // [0:4] is the sub-list for field type_name
@@ -709,7 +726,7 @@ func file_ulisse_v1_data_proto_init() {
 			NumEnums:      0,
 			NumMessages:   9,
 			NumExtensions: 0,
-			NumServices:   2,
+			NumServices:   3,
 		},
 		GoTypes:           file_ulisse_v1_data_proto_goTypes,
 		DependencyIndexes: file_ulisse_v1_data_proto_depIdxs,

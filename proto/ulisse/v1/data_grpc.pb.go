@@ -246,8 +246,228 @@ var Data_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Records_Record_FullMethodName = "/ulisse.v1.Records/Record"
-	Records_Forget_FullMethodName = "/ulisse.v1.Records/Forget"
+	Latents_Stat_FullMethodName     = "/ulisse.v1.Latents/Stat"
+	Latents_Upload_FullMethodName   = "/ulisse.v1.Latents/Upload"
+	Latents_Download_FullMethodName = "/ulisse.v1.Latents/Download"
+	Latents_List_FullMethodName     = "/ulisse.v1.Latents/List"
+)
+
+// LatentsClient is the client API for Latents service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Latents keeps by content, as Data keeps data sets, what the states of chains name
+// of latent vectors. It is for nodes alone, and for who copies the whole cluster.
+type LatentsClient interface {
+	Stat(ctx context.Context, in *StatRequest, opts ...grpc.CallOption) (*Blob, error)
+	Upload(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadChunk, Blob], error)
+	Download(ctx context.Context, in *DownloadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadChunk], error)
+	List(ctx context.Context, in *ListBlobsRequest, opts ...grpc.CallOption) (*ListBlobsResponse, error)
+}
+
+type latentsClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewLatentsClient(cc grpc.ClientConnInterface) LatentsClient {
+	return &latentsClient{cc}
+}
+
+func (c *latentsClient) Stat(ctx context.Context, in *StatRequest, opts ...grpc.CallOption) (*Blob, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Blob)
+	err := c.cc.Invoke(ctx, Latents_Stat_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *latentsClient) Upload(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadChunk, Blob], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Latents_ServiceDesc.Streams[0], Latents_Upload_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[UploadChunk, Blob]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Latents_UploadClient = grpc.ClientStreamingClient[UploadChunk, Blob]
+
+func (c *latentsClient) Download(ctx context.Context, in *DownloadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadChunk], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Latents_ServiceDesc.Streams[1], Latents_Download_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[DownloadRequest, DownloadChunk]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Latents_DownloadClient = grpc.ServerStreamingClient[DownloadChunk]
+
+func (c *latentsClient) List(ctx context.Context, in *ListBlobsRequest, opts ...grpc.CallOption) (*ListBlobsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListBlobsResponse)
+	err := c.cc.Invoke(ctx, Latents_List_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// LatentsServer is the server API for Latents service.
+// All implementations must embed UnimplementedLatentsServer
+// for forward compatibility.
+//
+// Latents keeps by content, as Data keeps data sets, what the states of chains name
+// of latent vectors. It is for nodes alone, and for who copies the whole cluster.
+type LatentsServer interface {
+	Stat(context.Context, *StatRequest) (*Blob, error)
+	Upload(grpc.ClientStreamingServer[UploadChunk, Blob]) error
+	Download(*DownloadRequest, grpc.ServerStreamingServer[DownloadChunk]) error
+	List(context.Context, *ListBlobsRequest) (*ListBlobsResponse, error)
+	mustEmbedUnimplementedLatentsServer()
+}
+
+// UnimplementedLatentsServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedLatentsServer struct{}
+
+func (UnimplementedLatentsServer) Stat(context.Context, *StatRequest) (*Blob, error) {
+	return nil, status.Error(codes.Unimplemented, "method Stat not implemented")
+}
+func (UnimplementedLatentsServer) Upload(grpc.ClientStreamingServer[UploadChunk, Blob]) error {
+	return status.Error(codes.Unimplemented, "method Upload not implemented")
+}
+func (UnimplementedLatentsServer) Download(*DownloadRequest, grpc.ServerStreamingServer[DownloadChunk]) error {
+	return status.Error(codes.Unimplemented, "method Download not implemented")
+}
+func (UnimplementedLatentsServer) List(context.Context, *ListBlobsRequest) (*ListBlobsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedLatentsServer) mustEmbedUnimplementedLatentsServer() {}
+func (UnimplementedLatentsServer) testEmbeddedByValue()                 {}
+
+// UnsafeLatentsServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to LatentsServer will
+// result in compilation errors.
+type UnsafeLatentsServer interface {
+	mustEmbedUnimplementedLatentsServer()
+}
+
+func RegisterLatentsServer(s grpc.ServiceRegistrar, srv LatentsServer) {
+	// If the following call panics, it indicates UnimplementedLatentsServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Latents_ServiceDesc, srv)
+}
+
+func _Latents_Stat_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StatRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LatentsServer).Stat(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Latents_Stat_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LatentsServer).Stat(ctx, req.(*StatRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Latents_Upload_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(LatentsServer).Upload(&grpc.GenericServerStream[UploadChunk, Blob]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Latents_UploadServer = grpc.ClientStreamingServer[UploadChunk, Blob]
+
+func _Latents_Download_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(DownloadRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(LatentsServer).Download(m, &grpc.GenericServerStream[DownloadRequest, DownloadChunk]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Latents_DownloadServer = grpc.ServerStreamingServer[DownloadChunk]
+
+func _Latents_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListBlobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(LatentsServer).List(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Latents_List_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(LatentsServer).List(ctx, req.(*ListBlobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Latents_ServiceDesc is the grpc.ServiceDesc for Latents service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Latents_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "ulisse.v1.Latents",
+	HandlerType: (*LatentsServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Stat",
+			Handler:    _Latents_Stat_Handler,
+		},
+		{
+			MethodName: "List",
+			Handler:    _Latents_List_Handler,
+		},
+	},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Upload",
+			Handler:       _Latents_Upload_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Download",
+			Handler:       _Latents_Download_Handler,
+			ServerStreams: true,
+		},
+	},
+	Metadata: "ulisse/v1/data.proto",
+}
+
+const (
+	Records_Record_FullMethodName       = "/ulisse.v1.Records/Record"
+	Records_RecordLatent_FullMethodName = "/ulisse.v1.Records/RecordLatent"
+	Records_Forget_FullMethodName       = "/ulisse.v1.Records/Forget"
 )
 
 // RecordsClient is the client API for Records service.
@@ -259,6 +479,8 @@ const (
 type RecordsClient interface {
 	// Record adds a blob or replaces what is known of it.
 	Record(ctx context.Context, in *Blob, opts ...grpc.CallOption) (*Blob, error)
+	// RecordLatent is Record for blobs of Latents.
+	RecordLatent(ctx context.Context, in *Blob, opts ...grpc.CallOption) (*Blob, error)
 	// Forget removes a blob to which no job refers.
 	Forget(ctx context.Context, in *StatRequest, opts ...grpc.CallOption) (*Blob, error)
 }
@@ -275,6 +497,16 @@ func (c *recordsClient) Record(ctx context.Context, in *Blob, opts ...grpc.CallO
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Blob)
 	err := c.cc.Invoke(ctx, Records_Record_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *recordsClient) RecordLatent(ctx context.Context, in *Blob, opts ...grpc.CallOption) (*Blob, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Blob)
+	err := c.cc.Invoke(ctx, Records_RecordLatent_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -300,6 +532,8 @@ func (c *recordsClient) Forget(ctx context.Context, in *StatRequest, opts ...grp
 type RecordsServer interface {
 	// Record adds a blob or replaces what is known of it.
 	Record(context.Context, *Blob) (*Blob, error)
+	// RecordLatent is Record for blobs of Latents.
+	RecordLatent(context.Context, *Blob) (*Blob, error)
 	// Forget removes a blob to which no job refers.
 	Forget(context.Context, *StatRequest) (*Blob, error)
 	mustEmbedUnimplementedRecordsServer()
@@ -314,6 +548,9 @@ type UnimplementedRecordsServer struct{}
 
 func (UnimplementedRecordsServer) Record(context.Context, *Blob) (*Blob, error) {
 	return nil, status.Error(codes.Unimplemented, "method Record not implemented")
+}
+func (UnimplementedRecordsServer) RecordLatent(context.Context, *Blob) (*Blob, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecordLatent not implemented")
 }
 func (UnimplementedRecordsServer) Forget(context.Context, *StatRequest) (*Blob, error) {
 	return nil, status.Error(codes.Unimplemented, "method Forget not implemented")
@@ -357,6 +594,24 @@ func _Records_Record_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Records_RecordLatent_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Blob)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RecordsServer).RecordLatent(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Records_RecordLatent_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RecordsServer).RecordLatent(ctx, req.(*Blob))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Records_Forget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatRequest)
 	if err := dec(in); err != nil {
@@ -385,6 +640,10 @@ var Records_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Record",
 			Handler:    _Records_Record_Handler,
+		},
+		{
+			MethodName: "RecordLatent",
+			Handler:    _Records_RecordLatent_Handler,
 		},
 		{
 			MethodName: "Forget",

@@ -1251,6 +1251,7 @@ type RunState struct {
 	Iter          int64                  `protobuf:"varint,1,opt,name=iter,proto3" json:"iter,omitempty"`
 	Psi           []float64              `protobuf:"fixed64,2,rep,packed,name=psi,proto3" json:"psi,omitempty"`
 	Memory        []float64              `protobuf:"fixed64,3,rep,packed,name=memory,proto3" json:"memory,omitempty"`
+	Latent        *RunLatent             `protobuf:"bytes,4,opt,name=latent,proto3" json:"latent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1306,6 +1307,67 @@ func (x *RunState) GetMemory() []float64 {
 	return nil
 }
 
+func (x *RunState) GetLatent() *RunLatent {
+	if x != nil {
+		return x.Latent
+	}
+	return nil
+}
+
+// RunLatent names the latent vectors of a chain's state: they are kept by content,
+// out of the log.
+type RunLatent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sha256        string                 `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"` // in hex
+	Size          int64                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunLatent) Reset() {
+	*x = RunLatent{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunLatent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunLatent) ProtoMessage() {}
+
+func (x *RunLatent) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunLatent.ProtoReflect.Descriptor instead.
+func (*RunLatent) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RunLatent) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *RunLatent) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
 type RunCheckpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Chain         int64                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
@@ -1323,7 +1385,7 @@ type RunCheckpoint struct {
 
 func (x *RunCheckpoint) Reset() {
 	*x = RunCheckpoint{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	mi := &file_ulisse_v1_run_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1397,7 @@ func (x *RunCheckpoint) String() string {
 func (*RunCheckpoint) ProtoMessage() {}
 
 func (x *RunCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	mi := &file_ulisse_v1_run_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1410,7 @@ func (x *RunCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCheckpoint.ProtoReflect.Descriptor instead.
 func (*RunCheckpoint) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunCheckpoint) GetChain() int64 {
@@ -1426,7 +1488,7 @@ type RunStats struct {
 
 func (x *RunStats) Reset() {
 	*x = RunStats{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[16]
+	mi := &file_ulisse_v1_run_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1500,7 @@ func (x *RunStats) String() string {
 func (*RunStats) ProtoMessage() {}
 
 func (x *RunStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[16]
+	mi := &file_ulisse_v1_run_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1513,7 @@ func (x *RunStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStats.ProtoReflect.Descriptor instead.
 func (*RunStats) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RunStats) GetSpreads() int64 {
@@ -1501,7 +1563,7 @@ type RunCost struct {
 
 func (x *RunCost) Reset() {
 	*x = RunCost{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[17]
+	mi := &file_ulisse_v1_run_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1575,7 @@ func (x *RunCost) String() string {
 func (*RunCost) ProtoMessage() {}
 
 func (x *RunCost) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[17]
+	mi := &file_ulisse_v1_run_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1588,7 @@ func (x *RunCost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCost.ProtoReflect.Descriptor instead.
 func (*RunCost) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{17}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RunCost) GetGradients() int64 {
@@ -1617,7 +1679,7 @@ type RunVitals struct {
 
 func (x *RunVitals) Reset() {
 	*x = RunVitals{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[18]
+	mi := &file_ulisse_v1_run_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1691,7 @@ func (x *RunVitals) String() string {
 func (*RunVitals) ProtoMessage() {}
 
 func (x *RunVitals) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[18]
+	mi := &file_ulisse_v1_run_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1704,7 @@ func (x *RunVitals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunVitals.ProtoReflect.Descriptor instead.
 func (*RunVitals) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{18}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RunVitals) GetResidual() float64 {
@@ -1677,7 +1739,7 @@ type RunStop struct {
 
 func (x *RunStop) Reset() {
 	*x = RunStop{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[19]
+	mi := &file_ulisse_v1_run_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +1751,7 @@ func (x *RunStop) String() string {
 func (*RunStop) ProtoMessage() {}
 
 func (x *RunStop) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[19]
+	mi := &file_ulisse_v1_run_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +1764,7 @@ func (x *RunStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStop.ProtoReflect.Descriptor instead.
 func (*RunStop) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{19}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RunStop) GetReason() string {
@@ -1737,7 +1799,7 @@ type RunExtend struct {
 
 func (x *RunExtend) Reset() {
 	*x = RunExtend{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[20]
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1749,7 +1811,7 @@ func (x *RunExtend) String() string {
 func (*RunExtend) ProtoMessage() {}
 
 func (x *RunExtend) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[20]
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1762,7 +1824,7 @@ func (x *RunExtend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunExtend.ProtoReflect.Descriptor instead.
 func (*RunExtend) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{20}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RunExtend) GetDraws() int64 {
@@ -1800,7 +1862,7 @@ type RunGoal struct {
 
 func (x *RunGoal) Reset() {
 	*x = RunGoal{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1874,7 @@ func (x *RunGoal) String() string {
 func (*RunGoal) ProtoMessage() {}
 
 func (x *RunGoal) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1887,7 @@ func (x *RunGoal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunGoal.ProtoReflect.Descriptor instead.
 func (*RunGoal) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{21}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunGoal) GetDraws() int64 {
@@ -1885,13 +1947,14 @@ type RunPlan struct {
 	Error              float64                `protobuf:"fixed64,18,opt,name=error,proto3" json:"error,omitempty"`
 	Staged             bool                   `protobuf:"varint,19,opt,name=staged,proto3" json:"staged,omitempty"`
 	Lanes              int64                  `protobuf:"varint,20,opt,name=lanes,proto3" json:"lanes,omitempty"`
+	LatentBytes        int64                  `protobuf:"varint,21,opt,name=latent_bytes,json=latentBytes,proto3" json:"latent_bytes,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *RunPlan) Reset() {
 	*x = RunPlan{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[22]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +1966,7 @@ func (x *RunPlan) String() string {
 func (*RunPlan) ProtoMessage() {}
 
 func (x *RunPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[22]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +1979,7 @@ func (x *RunPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPlan.ProtoReflect.Descriptor instead.
 func (*RunPlan) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{22}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunPlan) GetMethod() string {
@@ -2059,6 +2122,13 @@ func (x *RunPlan) GetLanes() int64 {
 	return 0
 }
 
+func (x *RunPlan) GetLatentBytes() int64 {
+	if x != nil {
+		return x.LatentBytes
+	}
+	return 0
+}
+
 // RunWork is what a lane is to do.
 type RunWork struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -2077,7 +2147,7 @@ type RunWork struct {
 
 func (x *RunWork) Reset() {
 	*x = RunWork{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[23]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2159,7 @@ func (x *RunWork) String() string {
 func (*RunWork) ProtoMessage() {}
 
 func (x *RunWork) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[23]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2172,7 @@ func (x *RunWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWork.ProtoReflect.Descriptor instead.
 func (*RunWork) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{23}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunWork) GetCertificate() bool {
@@ -2207,7 +2277,7 @@ type RunPreparation struct {
 
 func (x *RunPreparation) Reset() {
 	*x = RunPreparation{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[24]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2289,7 @@ func (x *RunPreparation) String() string {
 func (*RunPreparation) ProtoMessage() {}
 
 func (x *RunPreparation) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[24]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2302,7 @@ func (x *RunPreparation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPreparation.ProtoReflect.Descriptor instead.
 func (*RunPreparation) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{24}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunPreparation) GetFrom() *RunPrepared {
@@ -2251,7 +2321,7 @@ type RunWeighing struct {
 
 func (x *RunWeighing) Reset() {
 	*x = RunWeighing{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2333,7 @@ func (x *RunWeighing) String() string {
 func (*RunWeighing) ProtoMessage() {}
 
 func (x *RunWeighing) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2346,7 @@ func (x *RunWeighing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWeighing.ProtoReflect.Descriptor instead.
 func (*RunWeighing) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunWeighing) GetFrom() *RunPrepared {
@@ -2300,7 +2370,7 @@ type RunTask struct {
 
 func (x *RunTask) Reset() {
 	*x = RunTask{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	mi := &file_ulisse_v1_run_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2312,7 +2382,7 @@ func (x *RunTask) String() string {
 func (*RunTask) ProtoMessage() {}
 
 func (x *RunTask) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	mi := &file_ulisse_v1_run_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2325,7 +2395,7 @@ func (x *RunTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTask.ProtoReflect.Descriptor instead.
 func (*RunTask) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{26}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunTask) GetChain() int64 {
@@ -2483,11 +2553,15 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\fnoise_budget\x18\b \x01(\x01R\vnoiseBudget\x12\x14\n" +
 	"\x05early\x18\t \x01(\bR\x05early\x12\x14\n" +
 	"\x05plain\x18\n" +
-	" \x01(\x01R\x05plain\"H\n" +
+	" \x01(\x01R\x05plain\"v\n" +
 	"\bRunState\x12\x12\n" +
 	"\x04iter\x18\x01 \x01(\x03R\x04iter\x12\x10\n" +
 	"\x03psi\x18\x02 \x03(\x01R\x03psi\x12\x16\n" +
-	"\x06memory\x18\x03 \x03(\x01R\x06memory\"\xba\x02\n" +
+	"\x06memory\x18\x03 \x03(\x01R\x06memory\x12,\n" +
+	"\x06latent\x18\x04 \x01(\v2\x14.ulisse.v1.RunLatentR\x06latent\"7\n" +
+	"\tRunLatent\x12\x16\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\"\xba\x02\n" +
 	"\rRunCheckpoint\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x03R\x05chain\x12\x1b\n" +
 	"\tfrom_iter\x18\x02 \x01(\x03R\bfromIter\x12)\n" +
@@ -2537,7 +2611,7 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\tmax_draws\x18\x02 \x01(\x03R\bmaxDraws\x12\x12\n" +
 	"\x04rhat\x18\x03 \x01(\x01R\x04rhat\x12\x10\n" +
 	"\x03ess\x18\x04 \x01(\x01R\x03ess\x120\n" +
-	"\x14max_time_nanoseconds\x18\x05 \x01(\x03R\x12maxTimeNanoseconds\"\xa7\x04\n" +
+	"\x14max_time_nanoseconds\x18\x05 \x01(\x03R\x12maxTimeNanoseconds\"\xca\x04\n" +
 	"\aRunPlan\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x14\n" +
 	"\x05names\x18\x02 \x03(\tR\x05names\x12\x16\n" +
@@ -2562,7 +2636,8 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\vcertificate\x18\x11 \x01(\v2\x12.ulisse.v1.RunPlanR\vcertificate\x12\x14\n" +
 	"\x05error\x18\x12 \x01(\x01R\x05error\x12\x16\n" +
 	"\x06staged\x18\x13 \x01(\bR\x06staged\x12\x14\n" +
-	"\x05lanes\x18\x14 \x01(\x03R\x05lanes\"\xb8\x02\n" +
+	"\x05lanes\x18\x14 \x01(\x03R\x05lanes\x12!\n" +
+	"\flatent_bytes\x18\x15 \x01(\x03R\vlatentBytes\"\xb8\x02\n" +
 	"\aRunWork\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\bR\vcertificate\x125\n" +
 	"\aprepare\x18\x02 \x01(\v2\x19.ulisse.v1.RunPreparationH\x00R\aprepare\x12.\n" +
@@ -2597,7 +2672,7 @@ func file_ulisse_v1_run_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_run_proto_rawDescData
 }
 
-var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_ulisse_v1_run_proto_goTypes = []any{
 	(*RunEvent)(nil),          // 0: ulisse.v1.RunEvent
 	(*RunVector)(nil),         // 1: ulisse.v1.RunVector
@@ -2614,32 +2689,33 @@ var file_ulisse_v1_run_proto_goTypes = []any{
 	(*RunProvisional)(nil),    // 12: ulisse.v1.RunProvisional
 	(*RunSettings)(nil),       // 13: ulisse.v1.RunSettings
 	(*RunState)(nil),          // 14: ulisse.v1.RunState
-	(*RunCheckpoint)(nil),     // 15: ulisse.v1.RunCheckpoint
-	(*RunStats)(nil),          // 16: ulisse.v1.RunStats
-	(*RunCost)(nil),           // 17: ulisse.v1.RunCost
-	(*RunVitals)(nil),         // 18: ulisse.v1.RunVitals
-	(*RunStop)(nil),           // 19: ulisse.v1.RunStop
-	(*RunExtend)(nil),         // 20: ulisse.v1.RunExtend
-	(*RunGoal)(nil),           // 21: ulisse.v1.RunGoal
-	(*RunPlan)(nil),           // 22: ulisse.v1.RunPlan
-	(*RunWork)(nil),           // 23: ulisse.v1.RunWork
-	(*RunPreparation)(nil),    // 24: ulisse.v1.RunPreparation
-	(*RunWeighing)(nil),       // 25: ulisse.v1.RunWeighing
-	(*RunTask)(nil),           // 26: ulisse.v1.RunTask
+	(*RunLatent)(nil),         // 15: ulisse.v1.RunLatent
+	(*RunCheckpoint)(nil),     // 16: ulisse.v1.RunCheckpoint
+	(*RunStats)(nil),          // 17: ulisse.v1.RunStats
+	(*RunCost)(nil),           // 18: ulisse.v1.RunCost
+	(*RunVitals)(nil),         // 19: ulisse.v1.RunVitals
+	(*RunStop)(nil),           // 20: ulisse.v1.RunStop
+	(*RunExtend)(nil),         // 21: ulisse.v1.RunExtend
+	(*RunGoal)(nil),           // 22: ulisse.v1.RunGoal
+	(*RunPlan)(nil),           // 23: ulisse.v1.RunPlan
+	(*RunWork)(nil),           // 24: ulisse.v1.RunWork
+	(*RunPreparation)(nil),    // 25: ulisse.v1.RunPreparation
+	(*RunWeighing)(nil),       // 26: ulisse.v1.RunWeighing
+	(*RunTask)(nil),           // 27: ulisse.v1.RunTask
 }
 var file_ulisse_v1_run_proto_depIdxs = []int32{
 	9,  // 0: ulisse.v1.RunEvent.prepared:type_name -> ulisse.v1.RunPrepared
 	12, // 1: ulisse.v1.RunEvent.provisional:type_name -> ulisse.v1.RunProvisional
 	13, // 2: ulisse.v1.RunEvent.settings:type_name -> ulisse.v1.RunSettings
-	15, // 3: ulisse.v1.RunEvent.checkpoint:type_name -> ulisse.v1.RunCheckpoint
-	19, // 4: ulisse.v1.RunEvent.stop:type_name -> ulisse.v1.RunStop
-	20, // 5: ulisse.v1.RunEvent.extend:type_name -> ulisse.v1.RunExtend
+	16, // 3: ulisse.v1.RunEvent.checkpoint:type_name -> ulisse.v1.RunCheckpoint
+	20, // 4: ulisse.v1.RunEvent.stop:type_name -> ulisse.v1.RunStop
+	21, // 5: ulisse.v1.RunEvent.extend:type_name -> ulisse.v1.RunExtend
 	2,  // 6: ulisse.v1.RunEvent.stage:type_name -> ulisse.v1.RunStage
 	3,  // 7: ulisse.v1.RunEvent.evaluated:type_name -> ulisse.v1.RunEvaluated
 	4,  // 8: ulisse.v1.RunEvent.drawn:type_name -> ulisse.v1.RunDrawn
 	1,  // 9: ulisse.v1.RunStage.shared:type_name -> ulisse.v1.RunVector
 	1,  // 10: ulisse.v1.RunStage.items:type_name -> ulisse.v1.RunVector
-	17, // 11: ulisse.v1.RunEvaluated.cost:type_name -> ulisse.v1.RunCost
+	18, // 11: ulisse.v1.RunEvaluated.cost:type_name -> ulisse.v1.RunCost
 	1,  // 12: ulisse.v1.RunDrawn.chains:type_name -> ulisse.v1.RunVector
 	1,  // 13: ulisse.v1.RunDrawn.log_p:type_name -> ulisse.v1.RunVector
 	1,  // 14: ulisse.v1.RunDrawn.deviations:type_name -> ulisse.v1.RunVector
@@ -2652,29 +2728,30 @@ var file_ulisse_v1_run_proto_depIdxs = []int32{
 	1,  // 21: ulisse.v1.RunEvaluation.shared:type_name -> ulisse.v1.RunVector
 	10, // 22: ulisse.v1.RunPrepared.others:type_name -> ulisse.v1.RunLocal
 	11, // 23: ulisse.v1.RunPrepared.preconditioner:type_name -> ulisse.v1.RunPreconditioner
-	17, // 24: ulisse.v1.RunPrepared.cost:type_name -> ulisse.v1.RunCost
-	17, // 25: ulisse.v1.RunProvisional.cost:type_name -> ulisse.v1.RunCost
-	14, // 26: ulisse.v1.RunCheckpoint.state:type_name -> ulisse.v1.RunState
-	16, // 27: ulisse.v1.RunCheckpoint.stats:type_name -> ulisse.v1.RunStats
-	17, // 28: ulisse.v1.RunCheckpoint.cost:type_name -> ulisse.v1.RunCost
-	18, // 29: ulisse.v1.RunCheckpoint.vitals:type_name -> ulisse.v1.RunVitals
-	22, // 30: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
-	21, // 31: ulisse.v1.RunExtend.goal:type_name -> ulisse.v1.RunGoal
-	22, // 32: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
-	24, // 33: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
-	25, // 34: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
-	26, // 35: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
-	7,  // 36: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
-	8,  // 37: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
-	9,  // 38: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
-	9,  // 39: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
-	14, // 40: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
-	13, // 41: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	18, // 24: ulisse.v1.RunPrepared.cost:type_name -> ulisse.v1.RunCost
+	18, // 25: ulisse.v1.RunProvisional.cost:type_name -> ulisse.v1.RunCost
+	15, // 26: ulisse.v1.RunState.latent:type_name -> ulisse.v1.RunLatent
+	14, // 27: ulisse.v1.RunCheckpoint.state:type_name -> ulisse.v1.RunState
+	17, // 28: ulisse.v1.RunCheckpoint.stats:type_name -> ulisse.v1.RunStats
+	18, // 29: ulisse.v1.RunCheckpoint.cost:type_name -> ulisse.v1.RunCost
+	19, // 30: ulisse.v1.RunCheckpoint.vitals:type_name -> ulisse.v1.RunVitals
+	23, // 31: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
+	22, // 32: ulisse.v1.RunExtend.goal:type_name -> ulisse.v1.RunGoal
+	23, // 33: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
+	25, // 34: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
+	26, // 35: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
+	27, // 36: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
+	7,  // 37: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
+	8,  // 38: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
+	9,  // 39: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
+	9,  // 40: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
+	14, // 41: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
+	13, // 42: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_run_proto_init() }
@@ -2693,7 +2770,7 @@ func file_ulisse_v1_run_proto_init() {
 		(*RunEvent_Evaluated)(nil),
 		(*RunEvent_Drawn)(nil),
 	}
-	file_ulisse_v1_run_proto_msgTypes[23].OneofWrappers = []any{
+	file_ulisse_v1_run_proto_msgTypes[24].OneofWrappers = []any{
 		(*RunWork_Prepare)(nil),
 		(*RunWork_Weigh)(nil),
 		(*RunWork_Advance)(nil),
@@ -2706,7 +2783,7 @@ func file_ulisse_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_run_proto_rawDesc), len(file_ulisse_v1_run_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
