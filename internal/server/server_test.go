@@ -113,7 +113,11 @@ func newFakeWorker(t *testing.T, r running, id, isa string) *fakeWorker {
 				return
 			}
 			if p := m.GetDrive().GetPlacement(); p != nil {
-				w.drives <- proto.CloneOf(p)
+				select {
+				case w.drives <- proto.CloneOf(p):
+				case <-ctx.Done(): // nobody asks any more
+					return
+				}
 			}
 		}
 	}()
