@@ -210,6 +210,9 @@ func (a *App) interrupted(ctx context.Context, fold *folder, err error) error {
 		fmt.Fprintf(a.Stderr, "interrupted; go on with: ulisse run --resume %s\n", fold.dir)
 		return &exit{code: ExitInterrupted}
 	}
+	if strings.Contains(err.Error(), " diverged ") { // from the same state it would again
+		return fmt.Errorf("%w; what was done is kept in %s, but would diverge there again: begin another run with that changed", err, fold.dir)
+	}
 	return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
 }
 
