@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agnivade/levenshtein"
@@ -131,7 +132,7 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return badInput(fmt.Errorf("%w; see '%s --help'", err, c.CommandPath()))
+		return badInput(fmt.Errorf("%s; see '%s --help'", plainFlag(err), c.CommandPath()))
 	})
 	root.AddGroup(&cobra.Group{ID: "local", Title: "On this machine:"}, &cobra.Group{ID: "cluster", Title: "On a cluster:"},
 		&cobra.Group{ID: "serve", Title: "To run a cluster:"})
@@ -153,6 +154,19 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 	root.AddCommand(a.versionCommand())
 	strict(root)
 	return root
+}
+
+// plainFlag says what is wrong with a flag without the names of Go's functions.
+func plainFlag(err error) string {
+	text := err.Error()
+	at := strings.Index(text, ": strconv.")
+	if at < 0 {
+		at = strings.Index(text, ": time: ")
+	}
+	if at < 0 {
+		return text
+	}
+	return strings.Replace(text[:at], "invalid argument", "bad value", 1)
 }
 
 // group makes a command of one that only has others below it: on its own it

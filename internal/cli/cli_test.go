@@ -441,6 +441,29 @@ func TestEndedInWarmup(t *testing.T) {
 	}
 }
 
+// What looks like classes, counts or gross errors is said before anybody waits for a result.
+func TestHints(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "t.csv", "a,b,class\n1,2,0\n2,3,1\n3,1,1\n4,4,0\n")
+	spec := write(t, dir, "s.yaml", "name: c\ndata: {path: t.csv, target: class}\n")
+	for _, command := range []string{"validate", "plan"} {
+		code, out, stderr := ulisse(t, "", command, spec)
+		if code != 0 || strings.Contains(stderr, "hint: the target class has two values, 0 and 1") == (command == "plan") || strings.Contains(out, "hint") {
+			t.Errorf("%s: exit %d\n%s\n%s", command, code, out, stderr)
+		}
+	}
+	for args, want := range map[string]string{
+		"run " + filepath.Join(dir, "t.csv"):  "a table goes under data: path:",
+		"run " + spec + " --seed abc":         `bad value "abc" for "--seed" flag; see`,
+		"extend " + dir + " --max-time later": `bad value "later" for "--max-time" flag; see`,
+	} {
+		code, _, stderr := ulisse(t, "", strings.Fields(args)...)
+		if code != ExitBadInput || !strings.Contains(stderr, want) || strings.Contains(stderr, "strconv") || len(stderr) > 400 {
+			t.Errorf("%s: exit %d, %s", args, code, stderr)
+		}
+	}
+}
+
 // What is no folder of a run is told apart from one whose run has not ended.
 func TestNoFolder(t *testing.T) {
 	dir := t.TempDir()

@@ -188,7 +188,7 @@ func TestRemoteExitCodes(t *testing.T) {
 		{[]string{"submit", bad, "--data", "-", "--by-reference"}, 2, "workers cannot read this program's standard input"},
 		{[]string{"watch", "nobody"}, 2, `there is no job "nobody": see 'ulisse jobs'`},
 		{[]string{"watch"}, 2, "accepts 1 arg"},
-		{[]string{"extend", id}, 2, "--draws: say how many"},
+		{[]string{"extend", id}, 2, "say what more it is to do: --draws"},
 		{[]string{"delete", id}, 1, "which is queued: cancel it first"},
 		{[]string{"draws", id}, 1, "job " + id + " has no draws yet: it is queued"},
 		{[]string{"summary", id}, 1, "has no draws yet"},

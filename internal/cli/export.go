@@ -147,7 +147,7 @@ func (a *App) predictive(ctx context.Context, src *export.Source, draws int) err
 
 func (a *App) summaryCommand() *cobra.Command {
 	var r remote
-	var asJSON, asCSV bool
+	var asJSON, asCSV, details bool
 	c := &cobra.Command{
 		Use:   "summary JOB|FOLDER",
 		Short: "Print the summary of a job's draws so far, or of those in a run's folder",
@@ -170,9 +170,11 @@ second of all chains' time, and R-hat; then what it took, and warnings.`,
 		case asCSV:
 			return sum.WriteCSV(a.Stdout)
 		}
+		sum.Details = details
 		return sum.WriteText(a.Stdout)
 	})
 	r.flags(c)
+	c.Flags().BoolVar(&details, "all", false, "print all quantities: logarithms, and length-scales in all units")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().BoolVar(&asCSV, "csv", false, "print the table as CSV, values exact")
 	c.ValidArgsFunction = a.completeAbout(&r)

@@ -28,6 +28,7 @@ func (a *App) validateCommand() *cobra.Command {
 					return err
 				}
 				fmt.Fprintf(a.Stderr, "%d rows, %d inputs (%d held out): the specification and the data are good\n", d.N(), d.D(), len(d.HoldoutY))
+				a.hints(d)
 			}
 			text, err := spec.YAML()
 			if err != nil {

@@ -38,7 +38,7 @@ func (a *App) planCommand() *cobra.Command {
 				enc.SetIndent("", "  ")
 				return enc.Encode(e)
 			}
-			return a.printEstimate(e)
+			return a.printEstimate(e, time.Duration(spec.Stop.MaxTime))
 		},
 	}
 	f.flags(c)
@@ -46,7 +46,8 @@ func (a *App) planCommand() *cobra.Command {
 	return c
 }
 
-func (a *App) printEstimate(e *driver.Estimate) error {
+// printEstimate prints an estimate of a run that may take maxTime; 0 is no limit.
+func (a *App) printEstimate(e *driver.Estimate, maxTime time.Duration) error {
 	tw := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
@@ -65,6 +66,9 @@ func (a *App) printEstimate(e *driver.Estimate) error {
 		row("density", "%s each", secondsText(e.SecondsGradient))
 	}
 	row("run", "%d of them, %s in all", e.Gradients, secondsText(e.SecondsEstimated))
+	if maxTime > 0 && e.SecondsEstimated > maxTime.Seconds() {
+		row("", "stop.max_time, %s, would end it before", maxTime)
+	}
 	return tw.Flush()
 }
 

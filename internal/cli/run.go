@@ -171,6 +171,9 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 	defer progress.Close()
 	progress.Started(j.data, j.spec)
 	progress.Cache(j.cache)
+	if !f.quiet && f.resume == "" {
+		a.hints(j.data)
+	}
 	early := &early{app: a, job: j, dir: fold.dir}
 	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget, Hooks: j.hooks, Certify: f.certify && f.resume != "",
 		Untold: func(err error) { progress.Say("hooks", err.Error()+": ulisse run --resume tries again") },
@@ -206,6 +209,9 @@ func (a *App) interrupted(ctx context.Context, fold *folder, err error) error {
 	case local.ErrInterrupted(err) && ctx.Err() != nil:
 		fmt.Fprintf(a.Stderr, "interrupted; go on with: ulisse run --resume %s\n", fold.dir)
 		return &exit{code: ExitInterrupted}
+	}
+	if strings.Contains(err.Error(), " diverged ") { // from the same state it would again
+		return fmt.Errorf("%w; what was done is kept in %s, but would diverge there again: begin another run with that changed", err, fold.dir)
 	}
 	return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
 }

@@ -106,6 +106,13 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 	return spec, nil
 }
 
+// hints tells what somebody should know of the data before believing what is made of them.
+func (a *App) hints(d *dataset.Dataset) {
+	for _, h := range d.Hints() {
+		fmt.Fprintln(a.Stderr, "hint:", h)
+	}
+}
+
 // isURL reports whether a path of data is a URL.
 func isURL(path string) bool { return strings.Contains(path, "://") }
 

@@ -164,8 +164,12 @@ func (a *App) bring(ctx context.Context, s *session, spec *job.Spec, quiet bool)
 	}
 	local := *spec
 	local.Data.Path = path
-	if _, _, err := a.load(ctx, &local, parallel.NewBudget(0)); err != nil {
+	d, _, err := a.load(ctx, &local, parallel.NewBudget(0))
+	if err != nil {
 		return nil, err
+	}
+	if !quiet {
+		a.hints(d)
 	}
 	return a.upload(ctx, s, path, quiet)
 }

@@ -146,7 +146,7 @@ func TestSubmitLeavesWhatRunDoes(t *testing.T) {
 	if rows := strings.Split(strings.TrimSpace(string(lines)), "\n"); len(rows) != 41 || !strings.HasPrefix(rows[0], "chain__,draw__,sigma,") || !strings.HasPrefix(rows[21], "2,1,") {
 		t.Errorf("%d rows:\n%s", len(rows), lines)
 	}
-	if out := good(t, "summary", "tiny"); !strings.HasPrefix(out, "tiny: converged\n") || !strings.Contains(out, "log_lambda") {
+	if out := good(t, "summary", "tiny"); !strings.HasPrefix(out, "tiny: converged\n") || !strings.Contains(out, "noise_sd") || strings.Contains(out, "log_lambda") || !strings.Contains(good(t, "summary", "tiny", "--all"), "log_lambda") {
 		t.Errorf("got\n%s", out)
 	}
 	if sum := asJSON[object](t, "summary", "tiny"); sum["draws_sha256"] != summaryHash(t, here) {

@@ -170,7 +170,10 @@ func newSummary(text []byte, rhat float64, draws int) *summaryView {
 	}
 	four := func(x report.Number) string { return value("%.4g", x) }
 	for _, p := range s.Parameters {
-		r := summaryRow{Name: p.Name, Mean: four(p.Mean), SD: value("%.3g", p.SD), Q5: four(p.Q5), Q50: four(p.Q50), Q95: four(p.Q95),
+		if p.Detail {
+			continue
+		}
+		r := summaryRow{Name: cmp.Or(p.Label, p.Name), Mean: four(p.Mean), SD: value("%.3g", p.SD), Q5: four(p.Q5), Q50: four(p.Q50), Q95: four(p.Q95),
 			MCSE: value("%.2g", p.MCSEMean), Bulk: value("%.0f", p.ESSBulk), Tail: value("%.0f", p.ESSTail), RHat: value("%.3f", p.RHat),
 			Poor: rhat > 0 && float64(p.RHat) > rhat}
 		if p.Truth != nil {

@@ -130,7 +130,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	if opt.Standardize {
 		d.YScale = scaleOf(pick(t.Y, in))
 		if d.YScale.SD == 0 {
-			return nil, fmt.Errorf("the target %q is constant in the rows that are not held out", t.Target)
+			return nil, fmt.Errorf("the target %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: multiply it by a large number", t.Target)
 		}
 	}
 	d.X, d.Y = d.rows(t, in)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -269,6 +270,9 @@ func short(s string) string {
 }
 
 // textColumns refuses inputs that hold text in the first row of data, all in
+// decimalComma is a number as it is written in much of Europe.
+var decimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
+
 // one message.
 func textColumns(file string, line int, header []string, inputs []int, rec []string) error {
 	var names []string
@@ -282,6 +286,9 @@ func textColumns(file string, line int, header []string, inputs []int, rec []str
 			example = s
 		}
 		names = append(names, header[c])
+	}
+	if decimalComma.MatchString(example) {
+		return &Error{File: file, Line: line, Column: names[0], Msg: fmt.Sprintf("%q has a decimal comma: write numbers with a point", example)}
 	}
 	switch len(names) {
 	case 0:

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/ulisse-gp/ulisse/internal/nearest"
 )
 
 // Table is a numeric table as read: the columns that were asked for, in
@@ -131,6 +133,10 @@ func (sel Select) columns(file string, header []string) (target int, inputs []in
 	known := func(what, name string) error {
 		if _, ok := at[name]; ok {
 			return nil
+		}
+		if near, ok := nearest.Word(name, header); ok {
+			_, _, err := fail("there is no column %q, which %s: names: did you mean %s?", name, what, yamlName(near))
+			return err
 		}
 		_, _, err := fail("there is no column %q, which %s: names; the columns are %s", name, what, list(header))
 		return err

@@ -267,7 +267,7 @@ func TestParquet(t *testing.T) {
 	for _, c := range pf.Schema().Fields() {
 		names = append(names, c.Name())
 	}
-	if names[0]+names[1]+names[2] != "chainiterationdraw" || names[4] != "tau[1]" || len(names) != 3+len(q) || pf.NumRows() != 59 {
+	if names[0]+names[1]+names[2] != "chainiterationdraw" || names[4] != "tau[1]" || len(names) != 3+len(q) || pf.NumRows() != 57 {
 		t.Errorf("%d rows of %v", pf.NumRows(), names)
 	}
 	for _, a := range Provenance(src.Record) {
@@ -297,7 +297,7 @@ func TestParquet(t *testing.T) {
 	}
 	// The reader of tables reads it too.
 	table, err := dataset.ReadFile(path, nil, dataset.Select{Target: "noise_sd"}, dataset.DefaultLimits)
-	if err != nil || len(table.Y) != 59 {
+	if err != nil || len(table.Y) != 57 {
 		t.Error(err)
 	}
 }

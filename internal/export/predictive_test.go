@@ -100,8 +100,8 @@ func TestPredictiveAgainstDense(t *testing.T) {
 			t.Errorf("row %d: %v and %v", i, a[i], b[i])
 		}
 	}
-	for c := range run.Chains {
-		run.Chains[c].Draws = nil
+	for c := range src.Record.Run.Chains {
+		src.Record.Run.Chains[c].Draws = nil
 	}
 	if _, _, err := Predictive(context.Background(), src, 3, budget, nil); err == nil {
 		t.Error("predicted from nothing")

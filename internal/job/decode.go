@@ -13,8 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agnivade/levenshtein"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ulisse-gp/ulisse/internal/nearest"
 )
 
 // FieldError is a mistake in a specification.
@@ -187,10 +188,17 @@ func quote(n *yaml.Node) string {
 	case yaml.SequenceNode:
 		return "a list"
 	}
+	const most = 60
+	if r := []rune(n.Value); len(r) > most {
+		return strconv.Quote(string(r[:most])) + "…"
+	}
 	return strconv.Quote(n.Value)
 }
 
 func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
+	if n.Kind != yaml.MappingNode && path == "" {
+		return d.fail(n, path, "%s stands where fields should: a specification has name:, data: and more, see docs/job-spec.md; a table goes under data: path:, or --data", quote(n))
+	}
 	if n.Kind != yaml.MappingNode {
 		return d.fail(n, path, "%s stands where fields should", quote(n))
 	}
@@ -203,6 +211,8 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
 		switch {
 		case key.Kind != yaml.ScalarNode:
 			return d.fail(key, path, "a field's name must be a word")
+		case !ok && strings.HasSuffix(key.Value, ")"):
+			return d.fail(key, path, "a text with a comma needs quotes between braces: write \"gamma(1,1)\"")
 		case !ok:
 			return d.fail(key, strings.TrimPrefix(path+"."+oneWord(key.Value), "."), "unknown field: %s", suggest(key.Value, names))
 		case seen[key.Value]:
@@ -242,13 +252,7 @@ func oneWord(s string) string {
 
 // suggest names the nearest known word, if one is near, or all of them.
 func suggest(word string, known []string) string {
-	best, dist := "", math.MaxInt
-	for _, k := range known {
-		if d := levenshtein.ComputeDistance(word, k); d < dist {
-			best, dist = k, d
-		}
-	}
-	if dist <= max(1, len(best)/2) {
+	if best, ok := nearest.Word(word, known); ok {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
 	return "the fields here are " + strings.Join(known, ", ")

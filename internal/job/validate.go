@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/nearest"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
@@ -47,7 +48,11 @@ func (s *Spec) fault() (path, msg string) {
 				return check{}
 			}
 		}
-		return check{true, path, fmt.Sprintf("%q is not one of %s", word, strings.Join(words, ", "))}
+		msg := fmt.Sprintf("%q is not one of %s", word, strings.Join(words, ", "))
+		if near, ok := nearest.Word(word, words); ok {
+			msg += fmt.Sprintf(": did you mean %q?", near)
+		}
+		return check{true, path, msg}
 	}
 	prior := func(path, text string, role param.Role) check {
 		_, err := param.ParsePrior(text, role)

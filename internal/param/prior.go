@@ -3,8 +3,11 @@ package param
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ulisse-gp/ulisse/internal/nearest"
 )
 
 // Prior is the prior of a parameter θ > 0 that is sampled as ψ = log θ.
@@ -67,9 +70,12 @@ func ParsePrior(text string, role Role) (Prior, error) {
 		}
 		return p, nil
 	}
-	var names []string
+	var names, dists []string
 	for _, form := range priorForms {
-		names = append(names, fmt.Sprintf("%s(%s)", form.dist, form.args))
+		names, dists = append(names, fmt.Sprintf("%s(%s)", form.dist, form.args)), append(dists, form.dist)
+	}
+	if near, ok := nearest.Word(name, dists); ok {
+		return bad("unknown distribution: did you mean %s?", names[slices.Index(dists, near)])
 	}
 	return bad("unknown distribution: use one of %s", strings.Join(names, ", "))
 }

@@ -69,7 +69,7 @@ func TestBadPriors(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
-	if _, err := ParsePrior("gama(1,1)", Rate); err == nil || !strings.Contains(err.Error(), "gamma(shape,rate), invgamma") {
+	if _, err := ParsePrior("gama(1,1)", Rate); err == nil || !strings.Contains(err.Error(), "did you mean gamma(shape,rate)?") {
 		t.Errorf("got %v", err)
 	}
 	if fmt.Sprint(mustPrior(t, " gamma( 1 , 2 ) ", Rate)) != "gamma(1,2)" {

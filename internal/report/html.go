@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -141,7 +142,9 @@ func (d *pageData) quantities(sum *Summary) {
 	if v := sum.Provisional; v != nil {
 		d.Columns = provisionalColumns
 		for _, r := range v.Parameters {
-			d.Rows = append(d.Rows, pageRow{r.Name, r.cells()})
+			if !r.Detail {
+				d.Rows = append(d.Rows, pageRow{cmp.Or(r.Label, r.Name), r.cells()})
+			}
 		}
 		d.Warnings = append([]string{v.Note}, d.Warnings...)
 		return
@@ -151,7 +154,10 @@ func (d *pageData) quantities(sum *Summary) {
 	}
 	for i := range sum.Parameters {
 		p := &sum.Parameters[i]
-		row := pageRow{Name: p.Name}
+		if p.Detail && !sum.Details {
+			continue
+		}
+		row := pageRow{Name: p.label()}
 		for _, c := range tableColumns {
 			row.Cells = append(row.Cells, c.text(c.of(p)))
 		}
@@ -191,7 +197,7 @@ func (d *pageData) chains(sum *Summary) {
 func meaning(rec *Record) [][2]string {
 	tau, each := "tau", "of all inputs"
 	if rec.Spec.Model.ARD {
-		tau, each = "tau[k]", "of input k"
+		tau, each = "tau[…]", "of an input"
 	}
 	units := "of the standardised data"
 	if rec.Data.YScale.SD == 1 && rec.Data.YScale.Mean == 0 {
@@ -201,13 +207,15 @@ func meaning(rec *Record) [][2]string {
 		{"sigma", "marginal variance of the function, in units " + units},
 		{tau, "inverse squared length-scale 1/(2ℓ²) " + each},
 		{"lambda", "variance of the noise, in units " + units},
-		{strings.Replace(tau, "tau", "lengthscale", 1), "ℓ = 1/√(2τ): the distance over which the function changes"},
 	}
-	for k, name := range rec.Data.InputNames {
-		m = append(m, [2]string{fmt.Sprintf("lengthscale_input[%d]", k+1), "ℓ in the units of " + name})
+	const distance = "ℓ = 1/√(2τ): the distance over which the function changes, in "
+	if rec.Spec.Model.ARD || rec.Data.D() == 1 {
+		m = append(m, [2]string{"lengthscale[…]", distance + "the units of the input"})
+	} else {
+		m = append(m, [2]string{"lengthscale", distance + strings.Replace(units, "of the data", "of the inputs", 1)})
 	}
-	m = append(m, [2]string{"noise_sd", "√λ in the units of " + rec.Data.Target}, [2]string{"log_…", "logarithms, on which sampling and diagnostics work"})
-	return m
+	return append(m, [2]string{"signal_sd, noise_sd", "√σ and √λ in the units of " + rec.Data.Target},
+		[2]string{"log …", "logarithms, on which sampling and diagnostics work"})
 }
 
 // made says where the numbers come from.

@@ -167,8 +167,8 @@ func TestHTML(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"test", "NOT converged (ended by max_time)", "R-hat of tau[2] is 1.", "above 1.01: run longer", "kernel rbf, one length-scale for each input", "Certificate",
-		`<script>alert("x")</script>`, "in the units of b&c", "means and sds agree", rec.Data.SHA256, sum.DrawsSHA256, "a1b2", "w1, w2", "lab<1>", "ulisse 1.2.3", "portable", "kernel: rbf", "2033-05-18T03:33:20Z", "2001-09-09T01:46:40Z"} {
+	for _, want := range []string{"test", "NOT converged (ended by max_time)", "R-hat of tau[b&c] is 1.", "above 1.01: run longer", "kernel rbf, one length-scale for each input", "Certificate",
+		`<script>alert("x")</script>`, "lengthscale[b&c]", "means and sds agree", rec.Data.SHA256, sum.DrawsSHA256, "a1b2", "w1, w2", "lab<1>", "ulisse 1.2.3", "portable", "kernel: rbf", "2033-05-18T03:33:20Z", "2001-09-09T01:46:40Z"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not on the page", want)
 		}
@@ -178,7 +178,13 @@ func TestHTML(t *testing.T) {
 	}
 	for i := range sum.Parameters {
 		p := &sum.Parameters[i]
-		row := rows[p.Name]
+		row := rows[p.Label]
+		if p.Detail {
+			if p.Name != p.Label && row != nil && !strings.HasPrefix(p.Name, "log_") { // logs are in the certificate's table
+				t.Errorf("%s: %v", p.Name, row)
+			}
+			continue
+		}
 		if len(row) != len(tableColumns)+1 || row[0] != sig(p.Mean) || row[10] != fixed(p.RHat) || row[11] != short(p.ErrorMean) || row[13] != sig(*p.Truth) {
 			t.Errorf("%s: %v", p.Name, row)
 		}

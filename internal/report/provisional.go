@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,12 +36,14 @@ type Provisional struct {
 
 // ProvisionalRow is the provisional answer for one quantity.
 type ProvisionalRow struct {
-	Name string `json:"name"`
-	Mean Number `json:"mean"`
-	SD   Number `json:"sd"`
-	Q5   Number `json:"q5"`
-	Q50  Number `json:"q50"`
-	Q95  Number `json:"q95"`
+	Name   string `json:"name"`
+	Label  string `json:"label"`
+	Detail bool   `json:"detail,omitempty"`
+	Mean   Number `json:"mean"`
+	SD     Number `json:"sd"`
+	Q5     Number `json:"q5"`
+	Q50    Number `json:"q50"`
+	Q95    Number `json:"q95"`
 }
 
 // Constants of the provisional answer: draws of the Laplace approximation, and the
@@ -134,18 +137,17 @@ func rows(m posterior.Model, d *dataset.Info, draws [][]float64, weights []float
 			sd += w[i] * (sorted[i] - mean) * (sorted[i] - mean)
 		}
 		quantile := func(at float64) Number { return Number(stat.Quantile(at, stat.Empirical, sorted, w)) }
-		out = append(out, ProvisionalRow{q.Name, Number(mean), Number(math.Sqrt(sd)), quantile(0.05), quantile(0.5), quantile(0.95)})
+		out = append(out, ProvisionalRow{q.Name, q.Label, q.Detail, Number(mean), Number(math.Sqrt(sd)), quantile(0.05), quantile(0.5), quantile(0.95)})
 	}
 	return out
 }
 
-// Line says the provisional answer in one line: mean and sd of the log
-// parameters.
+// Line says the provisional answer in one line: mean and sd of what people are told first.
 func (v *Provisional) Line() string {
 	var parts []string
 	for _, r := range v.Parameters {
-		if strings.HasPrefix(r.Name, "log_") {
-			parts = append(parts, fmt.Sprintf("%s %.3f ± %.3f", r.Name, float64(r.Mean), float64(r.SD)))
+		if !r.Detail {
+			parts = append(parts, fmt.Sprintf("%s %.3g ± %.2g", r.Label, float64(r.Mean), float64(r.SD)))
 		}
 		if len(parts) == 5 {
 			parts = append(parts, "…")
@@ -191,7 +193,10 @@ func (v *Provisional) table(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(tw, "\t%s\t\n", strings.Join(provisionalColumns, "\t"))
 	for _, r := range v.Parameters {
-		fmt.Fprintf(tw, "%s\t%s\t\n", r.Name, strings.Join(r.cells(), "\t"))
+		if r.Detail {
+			continue
+		}
+		fmt.Fprintf(tw, "%s\t%s\t\n", cmp.Or(r.Label, r.Name), strings.Join(r.cells(), "\t"))
 	}
 	return tw.Flush()
 }

@@ -114,7 +114,7 @@ data: {synthetic: {n: 60, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "provisional.txt"))
-	if err != nil || !strings.HasPrefix(string(text), "provisional: ") || !strings.Contains(string(text), "log_tau") {
+	if err != nil || !strings.HasPrefix(string(text), "provisional: ") || !strings.Contains(string(text), "noise_sd") || strings.Contains(string(text), "log_") {
 		t.Errorf("%s, %v", text, err)
 	}
 	RemoveProvisional(dir)

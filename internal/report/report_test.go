@@ -69,7 +69,7 @@ func TestSummary(t *testing.T) {
 	for _, p := range sum.Parameters {
 		names = append(names, p.Name)
 	}
-	if got, want := strings.Join(names, " "), "sigma tau[1] tau[2] lambda lengthscale[1] lengthscale[2] lengthscale_input[1] lengthscale_input[2] noise_sd log_sigma log_tau[1] log_tau[2] log_lambda"; got != want {
+	if got, want := strings.Join(names, " "), "sigma tau[1] tau[2] lambda lengthscale[1] lengthscale[2] lengthscale_input[1] lengthscale_input[2] signal_sd noise_sd log_sigma log_tau[1] log_tau[2] log_lambda"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	// Draws are log-normal around log θ = 0, −1, −2, −3 with sd 0.1: the log
@@ -90,6 +90,7 @@ func TestSummary(t *testing.T) {
 	near("lengthscale_input[1]", 2/math.Sqrt(2*math.Exp(-1)))
 	near("lengthscale_input[2]", 10/math.Sqrt(2*math.Exp(-2)))
 	near("noise_sd", 3*math.Exp(-1.5))
+	near("signal_sd", 3)
 	if p := find(t, sum, "lengthscale_input[2]"); math.Abs(float64(*p.Truth)-50) > 1e-9 {
 		t.Errorf("truth %v", *p.Truth)
 	}
@@ -107,12 +108,38 @@ func TestSummary(t *testing.T) {
 	if err := sum.WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"test: converged", "4 chains, 1000 draws kept, 28 warm-up", "ESS_bulk", "R_hat", "Truth", "lengthscale_input[2]", "1000 gradients of 8 ms each", "90 s wall",
+	for _, want := range []string{"test: converged", "4 chains, 1000 draws kept, 28 warm-up", "ESS_bulk", "R_hat", "Truth", "lengthscale[a]", "lengthscale[b]", "tau[b]", "signal_sd", "1000 gradients of 8 ms each", "90 s wall",
 		"MAD", "ESS_bulk/s",
 		"preconditioner svd of rank 40; solves take 2.5 times the iterations at the mode",
 		"4e+06 pairs evaluated (portable), 1e+05 read from memory", "cache of K used: with 50 % of K kept"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, b.String())
+		}
+	}
+}
+
+// People are told each quantity once, by the names of the inputs, and of all forms if they ask.
+func TestLabels(t *testing.T) {
+	for _, c := range []struct {
+		ard     bool
+		details bool
+		want    string
+	}{
+		{true, false, "sigma tau[a] tau[b] lambda lengthscale[a] lengthscale[b] signal_sd noise_sd"},
+		{false, false, "sigma tau lambda lengthscale signal_sd noise_sd"},
+		{false, true, "sigma tau lambda lengthscale lengthscale[a] lengthscale[b] signal_sd noise_sd log_sigma log_tau log_lambda"},
+	} {
+		s, d, m, r := testRun(c.ard, 40)
+		sum := Summarize(s, d, m, r, time.Second, "portable")
+		sum.Details = c.details
+		var b strings.Builder
+		sum.table(&b)
+		var names []string
+		for _, line := range strings.Split(strings.TrimSpace(b.String()), "\n")[1:] {
+			names = append(names, strings.Fields(line)[0])
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
 }

@@ -112,7 +112,10 @@ func (sum *Summary) table(b *strings.Builder) {
 	fmt.Fprintln(tw, "\t")
 	for i := range sum.Parameters {
 		p := &sum.Parameters[i]
-		fmt.Fprint(tw, p.Name)
+		if p.Detail && !sum.Details {
+			continue
+		}
+		fmt.Fprint(tw, p.label())
 		for _, c := range tableColumns {
 			fmt.Fprintf(tw, "\t%s", c.text(c.of(p)))
 		}

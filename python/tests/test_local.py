@@ -236,8 +236,7 @@ def test_interrupt_and_resume(spec, data):
         job.watch(progress=False)
     thread.join()
     assert job._child.process.poll() == 130 and job.status.state == "paused"
-    with pytest.raises(ulisse.UlisseError, match="no draws|not ended|has no"):
-        job.summary()
+    assert "noise_sd" in job.summary().index  # what is there so far
     job.resume()
     with pytest.warns(ulisse.NotConverged, match="it ended by max_draws"):
         job.watch(progress=False)
