@@ -144,7 +144,7 @@ func (k *conductor) proposals(m *mixture.Mixture) (mixture.Distribution, error) 
 	if err != nil {
 		return nil, err
 	}
-	return mixture.Blend(wide, prior, priorShare), nil
+	return mixture.Blend(wide, prior, max(priorShare, min(mostPrior, priorRows/float64(k.model.Rows)))), nil
 }
 
 // shared returns what the target's items share, with the mixture that is proposed from.
