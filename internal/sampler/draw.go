@@ -571,7 +571,7 @@ func (k *conductor) more(b *belief, c *run) (*chains.Event, error) {
 	}
 	left := math.Sqrt(max(k.wanted()*k.wanted()-density*density, k.wanted()*k.wanted()/4))
 	want := extraDraws * float64(n) * (carlo / left) * (carlo / left)
-	to := min(max(n+n/2, int(min(want, 4*float64(n)))), max(k.plan.MaxDraws, n+1))
+	to := min(max(n+n/2, int(min(want, 4*float64(n))), k.in.Draws), max(k.in.MaxDraws, n+1))
 	return k.propose(b, proposeStage, c.mix, c.basis, k.plan.Chains, n, to)
 }
 
