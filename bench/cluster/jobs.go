@@ -54,7 +54,7 @@ func open(ctx context.Context, dir string) (*node, error) {
 	}
 }
 
-// specText is a job of so many rows.
+// specText is a job of n rows.
 func specText(rows int) string {
 	return fmt.Sprintf(`
 name: bench

@@ -37,7 +37,7 @@ func main() {
 	flag.StringVar(&s.study, "study", "house8l", "house8l or grid")
 	flag.StringVar(&s.kinds, "kinds", "", "kinds to measure, as in none,rpcholesky:300 (default: those of the study)")
 	flag.StringVar(&s.sets, "sets", "concrete,power,protein", "grid: data sets")
-	flag.IntVar(&s.rows, "rows", 0, "use so many random rows of a larger data set (0: all)")
+	flag.IntVar(&s.rows, "rows", 0, "use this number of random rows of a larger data set (0: all)")
 	flag.IntVar(&s.limit, "limit", 0, "iterations at which a solve is given up (default 600; grid: 2000)")
 	flag.IntVar(&s.threads, "threads", 0, "threads (default: all cores)")
 	flag.BoolVar(&s.cache, "cache", true, "keep K in memory, 4n² bytes")

@@ -41,7 +41,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 func main() {
@@ -200,7 +200,7 @@ func (b *bench) distributed(size int) func() {
 			log.Fatal(err)
 		}
 		s := grpc.NewServer(append(shard.ServerOptions(), grpc.Creds(b.creds))...)
-		ulissev1.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: b, Budget: parallel.NewBudget(b.cores)}))
+		pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: b, Budget: parallel.NewBudget(b.cores)}))
 		go s.Serve(l)
 		b.closers = append(b.closers, s.Stop)
 		names = append(names, l.Addr().String())

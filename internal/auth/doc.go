@@ -14,7 +14,7 @@
 // Each method has a rule, as its option in proto/: the role that it takes, which
 // nodes may call it, and the job that a request names, which has to be in a
 // namespace of the caller's. Guard's interceptors go by it; what has no rule is
-// refused. A job of another namespace is answered as one that there is not.
+// refused. A job of another namespace is answered as one that does not exist.
 //
 // # Calls that are passed on
 //

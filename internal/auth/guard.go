@@ -208,8 +208,8 @@ func (g *Guard) user(ctx context.Context, text string) (*Identity, error) {
 		return nil, err
 	}
 	user := &Identity{User: k.Name, Role: k.Role, Namespaces: k.Namespaces, Token: k.ID, Expires: k.Expires}
-	if k.Role == state.WorkerBot {
-		user.Role, user.Node, user.Namespaces = "", Worker, nil
+	if bot, ok := bots[k.Role]; ok {
+		user.Role, user.Node, user.Namespaces = "", bot, nil
 	}
 	return user, nil
 }
@@ -225,11 +225,14 @@ func (g *Guard) live(k *state.Token) error {
 	return nil
 }
 
+// bots are the nodes that show tokens.
+var bots = map[state.Role]Node{state.WorkerBot: Worker, state.BackupBot: Backup}
+
 // roles are those of users, as rules name them.
 var roles = map[state.Role]pb.Rule_Role{state.Viewer: pb.Rule_VIEWER, state.Submitter: pb.Rule_SUBMITTER, state.Admin: pb.Rule_ADMIN}
 
 // nodes are those of the cluster, as rules name them.
-var nodes = map[Node]pb.Rule_Node{Coordinator: pb.Rule_COORDINATOR, Worker: pb.Rule_WORKER}
+var nodes = map[Node]pb.Rule_Node{Coordinator: pb.Rule_COORDINATOR, Worker: pb.Rule_WORKER, Backup: pb.Rule_BACKUP}
 
 // allow returns an error for a call that the rule does not allow, as far as that
 // can be told without the request.

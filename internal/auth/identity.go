@@ -15,6 +15,7 @@ type Node string
 const (
 	Coordinator Node = "coordinator"
 	Worker      Node = "worker"
+	Backup      Node = "backup" // what makes backups; by a token alone
 )
 
 // Identity is who calls.
@@ -43,6 +44,14 @@ func (i *Identity) key() string {
 		return "user " + i.User
 	}
 	return "address " + i.From
+}
+
+// Peer returns what a node has shown: the same for all processes that share it.
+func (i *Identity) Peer() string {
+	if i.Token != "" {
+		return "token " + i.Token
+	}
+	return "certificate " + i.Name
 }
 
 // Anybody is who calls where nobody is asked.

@@ -33,8 +33,8 @@ type caller struct {
 // burst is whole again.
 const callerIdle = time.Minute
 
-// NewLimits returns limits of so many calls a second, twice as many at once, and
-// so many streams at a time. 0 means no limit.
+// NewLimits returns limits of perSecond calls a second, twice as many at once, and
+// of that many streams at a time. 0 means no limit.
 func NewLimits(perSecond float64, streams int) *Limits {
 	l := &Limits{perSecond: rate.Limit(perSecond), burst: max(1, int(2*perSecond)), streams: streams, callers: map[string]*caller{}}
 	if perSecond == 0 {

@@ -35,7 +35,7 @@ var (
 	ErrCorrupt  = errors.New("the bytes are not those of the address")
 	ErrBusy     = errors.New("another upload of this blob is under way")
 	ErrInUse    = errors.New("the blob is being read")
-	ErrOffset   = errors.New("there are not so many bytes yet")
+	ErrOffset   = errors.New("the blob does not reach that far yet")
 	ErrShort    = errors.New("the blob is not whole yet")
 	ErrTooLarge = errors.New("the blob is larger than the limit")
 	ErrDiskFull = errors.New("the disk is full up to what has to stay free")

@@ -58,7 +58,7 @@ func (s *Store) writeSums(addr string, chunks []byte) error {
 	return atomicfile.WriteBytes(s.sumsPath(addr), 0o644, append(data, own[:]...))
 }
 
-// readSums returns the chunk hashes of a blob of so many bytes.
+// readSums returns the chunk hashes of a blob of the given size.
 func (s *Store) readSums(addr string, size int64) ([]byte, error) {
 	data, err := os.ReadFile(s.sumsPath(addr))
 	if err != nil {

@@ -26,7 +26,7 @@ type Access interface {
 	// Jobs returns the jobs that refer to a blob and that the caller may know of.
 	Jobs(ctx context.Context, addr string) []string
 	// Upload returns the namespace that the caller uploads a blob for, or an error
-	// if it has no room for so many bytes.
+	// if it has no room for the bytes.
 	Upload(ctx context.Context, addr string, size int64) (namespace string, err error)
 	// Caller returns who calls, for whom what is under way is counted, and the
 	// namespace of theirs that they work in.

@@ -65,6 +65,19 @@ func (c *Chain) mark(k *Checkpoint) {
 	c.Course = append(c.Course, m)
 }
 
+// WarmupSeconds returns the seconds that the warm-up took of Cost.Seconds: what the marks of its
+// checkpoints say, and of a mark that reaches beyond it a share by iterations.
+func (c *Chain) WarmupSeconds() (seconds float64) {
+	from := 0
+	for _, m := range c.Course {
+		if m.Iter > from {
+			seconds += m.Seconds * float64(min(m.Iter, max(c.Warmup, from))-from) / float64(m.Iter-from)
+		}
+		from = m.Iter
+	}
+	return seconds
+}
+
 // join adds the checkpoints that follow.
 func (m *Mark) join(o Mark) {
 	m.Iter = o.Iter

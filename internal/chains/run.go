@@ -36,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -265,11 +266,29 @@ type Stop struct {
 	Phase   Phase   `json:"phase,omitempty"` // in which it ended; Apply fills it in
 }
 
-// Extend lets a run, ended or not, draw more, or be certified.
+// Extend lets a run, ended or not, draw more, be certified, or go on to another goal.
 type Extend struct {
 	Draws int `json:"draws"` // more, of each chain
+	// Goal, if not nil, is what the run is to come to; it stands alone.
+	Goal *Goal `json:"goal,omitempty"`
 	// Certificate, if not nil, is the plan of the run that certifies.
 	Certificate *Plan `json:"certificate,omitempty"`
+}
+
+// Goal is what a run is to come to: as in Plan.
+type Goal struct {
+	Draws    int           `json:"draws"`
+	MaxDraws int           `json:"max_draws"`
+	RHat     float64       `json:"rhat"`
+	ESS      float64       `json:"ess"`
+	MaxTime  time.Duration `json:"max_time"`
+}
+
+// Goal returns what the plan is to come to.
+func (p *Plan) Goal() Goal { return Goal{p.Draws, p.MaxDraws, p.RHat, p.ESS, p.MaxTime} }
+
+func (g *Goal) sane() bool {
+	return g.Draws > 0 && g.MaxDraws >= g.Draws && g.MaxDraws <= MaxGoal && finite([]float64{g.RHat, g.ESS}) && g.MaxTime >= 0
 }
 
 // Reason is why a run ended.
@@ -550,6 +569,14 @@ const CertifyDraws = 20
 // have had, had it never ended.
 func (r *Run) extend(e *Extend) error {
 	p := e.Certificate
+	if g := e.Goal; g != nil {
+		if e.Draws != 0 || p != nil || !g.sane() {
+			return ErrShape
+		}
+		r.reopen()
+		r.aim(*g)
+		return nil
+	}
 	if e.Draws < 0 || e.Draws > MaxExtend || e.Draws == 0 && p == nil || p != nil && !p.certifies(&r.Plan) {
 		return ErrShape
 	}
@@ -565,22 +592,40 @@ func (r *Run) extend(e *Extend) error {
 			return nil
 		}
 	}
-	from := r.Plan.Draws
-	if r.Stopped != nil {
-		from = r.Stopped.Draws
-		for c := range r.Chains {
-			ch := &r.Chains[c]
-			ch.Draws, ch.Beyond = append(ch.Draws, ch.Beyond...), nil
-		}
-		r.Phase, r.Stopped, r.Certificate = r.Stopped.Phase, nil, nil
-	}
+	from := r.reopen()
 	r.Plan.Draws = from + e.Draws
 	r.Plan.MaxDraws = max(r.Plan.MaxDraws, r.Plan.Draws)
 	return nil
 }
 
-// MaxExtend bounds what one event may ask for.
-const MaxExtend = 1 << 24
+// reopen undoes the end of a run, if it has ended, and returns the draws from which more are counted.
+func (r *Run) reopen() (from int) {
+	if r.Stopped == nil {
+		return r.Plan.Draws
+	}
+	from = r.Stopped.Draws
+	for c := range r.Chains {
+		ch := &r.Chains[c]
+		ch.Draws, ch.Beyond = append(ch.Draws, ch.Beyond...), nil
+	}
+	r.Phase, r.Stopped, r.Certificate = r.Stopped.Phase, nil, nil
+	return from
+}
+
+// aim sets the goal. Draws that are there are not given up for a smaller one.
+func (r *Run) aim(g Goal) {
+	for _, c := range r.Chains {
+		g.MaxDraws = max(g.MaxDraws, len(c.Draws))
+	}
+	p := &r.Plan
+	p.Draws, p.MaxDraws, p.RHat, p.ESS, p.MaxTime = g.Draws, g.MaxDraws, g.RHat, g.ESS, g.MaxTime
+}
+
+// Bounds of what one event may ask for.
+const (
+	MaxExtend = 1 << 24
+	MaxGoal   = 1 << 30
+)
 
 // maxLead is how many checkpoints a chain may be ahead of the slowest one.
 const maxLead = 10

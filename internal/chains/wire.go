@@ -34,7 +34,7 @@ func (e *Event) Encode() ([]byte, error) {
 	case e.Stop != nil:
 		m.Change = &pb.RunEvent_Stop{Stop: &pb.RunStop{Reason: string(e.Stop.Reason), Draws: int64(e.Stop.Draws), ElapsedSeconds: e.Stop.Elapsed}}
 	default:
-		m.Change = &pb.RunEvent_Extend{Extend: &pb.RunExtend{Draws: int64(e.Extend.Draws), Certificate: e.Extend.Certificate.Wire()}}
+		m.Change = &pb.RunEvent_Extend{Extend: &pb.RunExtend{Draws: int64(e.Extend.Draws), Certificate: e.Extend.Certificate.Wire(), Goal: e.Extend.Goal.wire()}}
 	}
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
@@ -66,7 +66,7 @@ func DecodeEvent(b []byte) (*Event, error) {
 	case *pb.RunEvent_Stop:
 		e.Stop = &Stop{Reason: Reason(c.Stop.GetReason()), Draws: int(c.Stop.GetDraws()), Elapsed: c.Stop.GetElapsedSeconds()}
 	case *pb.RunEvent_Extend:
-		e.Extend = &Extend{Draws: int(c.Extend.GetDraws()), Certificate: PlanOf(c.Extend.GetCertificate())}
+		e.Extend = &Extend{Draws: int(c.Extend.GetDraws()), Certificate: PlanOf(c.Extend.GetCertificate()), Goal: goalOf(c.Extend.GetGoal())}
 	default:
 		return nil, fmt.Errorf("%w: it changes nothing that this version knows", ErrShape)
 	}
@@ -323,4 +323,18 @@ func drawnOf(m *pb.RunDrawn) *Drawn {
 			Parameter: int(o.GetParameter()), Distance: o.GetDistance()})
 	}
 	return d
+}
+
+func (g *Goal) wire() *pb.RunGoal {
+	if g == nil {
+		return nil
+	}
+	return &pb.RunGoal{Draws: int64(g.Draws), MaxDraws: int64(g.MaxDraws), Rhat: g.RHat, Ess: g.ESS, MaxTimeNanoseconds: int64(g.MaxTime)}
+}
+
+func goalOf(m *pb.RunGoal) *Goal {
+	if m == nil {
+		return nil
+	}
+	return &Goal{Draws: int(m.Draws), MaxDraws: int(m.MaxDraws), RHat: m.Rhat, ESS: m.Ess, MaxTime: time.Duration(m.MaxTimeNanoseconds)}
 }

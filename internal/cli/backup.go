@@ -52,7 +52,7 @@ short is none; the next one goes on with what is there.`,
 		return nil
 	})
 	c.Flags().BoolVar(&data, "data", false, "copy the data sets, too, into a folder")
-	c.Flags().IntVar(&keep, "keep", 0, "with --data: remove all copies but the newest so many; 0 keeps all")
+	c.Flags().IntVar(&keep, "keep", 0, "with --data: how many of the newest copies to keep; 0 keeps all")
 	return c
 }
 

@@ -72,14 +72,16 @@ func (a *App) certsIssue() *cobra.Command {
 	var r certs.Request
 	var dir, out, role, name string
 	var ips []string
-	var replace bool
+	var replace, shared bool
 	c := &cobra.Command{
 		Use:   "issue --role ROLE --name NAME",
 		Short: "Sign a certificate",
 		Long: `Sign a certificate, with a new key, as NAME.crt and NAME.key. Those of
 coordinators and workers need every name and address at which others dial them
 (--advertise, --raft-advertise, --peers, and localhost or 127.0.0.1 for those on
-the same machine); without any a worker's is good wherever the worker is. To renew one give --replace: the processes notice.`,
+the same machine); without any a worker's is good wherever the worker is. A worker
+has the name of its certificate, unless several share one (--shared). To renew one
+give --replace: the processes notice.`,
 		Example: `  ulisse certs issue --dir ca --role worker --name w1 --host w1.lab --ip 10.0.0.9`,
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -89,6 +91,9 @@ the same machine); without any a worker's is good wherever the worker is. To ren
 			}
 			if r.Peer, err = identity.NewPeer(role, name); err != nil {
 				return badInput(err)
+			}
+			if shared {
+				r.Peer.Name = ""
 			}
 			ca, err := certs.Open(dir)
 			if err != nil {
@@ -115,7 +120,8 @@ the same machine); without any a worker's is good wherever the worker is. To ren
 	f.StringVar(&name, "name", "", "`name` of the process or user")
 	f.StringArrayVar(&r.Hosts, "host", nil, "`name` or address at which others dial the process (again for more)")
 	f.StringArrayVar(&ips, "ip", nil, "the same as --host")
-	f.IntVar(&r.Days, "days", 365, "days until the certificate ends")
+	f.BoolVar(&shared, "shared", false, "for several processes: --name is that of the files alone")
+	f.IntVar(&r.Days, "days", 90, "days until the certificate ends")
 	f.BoolVar(&replace, "replace", false, "replace an older certificate of the name")
 	c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]cobra.Completion{"coordinator", "worker", "client"}, cobra.ShellCompDirectiveNoFileComp))
 	return c

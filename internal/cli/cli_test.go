@@ -18,8 +18,10 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 // runMain makes the test binary the program itself, so that tests can start and
@@ -286,7 +288,7 @@ stop: {rhat: 9, ess: 1, max_draws: 20}
 }
 
 // killed starts the program as a process, kills it with the given signal once
-// its log has grown by so many lines, and returns its exit code.
+// its log has grown by a number of lines, and returns its exit code.
 func killed(t *testing.T, sig syscall.Signal, log string, lines int, args ...string) int {
 	t.Helper()
 	lines += countLines(log)
@@ -350,7 +352,8 @@ func killedAndResumed(t *testing.T, text string) {
 	}
 	kills := 1
 	for {
-		code := killed(t, syscall.SIGKILL, log, 45, "run", "--resume", out) // two checkpoints and a bit
+		// Two checkpoints and a bit; more every time, so that a slow machine ends, too.
+		code := killed(t, syscall.SIGKILL, log, 45+3*kills, "run", "--resume", out)
 		if code == 0 {
 			break
 		}
@@ -377,7 +380,7 @@ func TestInterrupted(t *testing.T) {
 	done := make(chan int)
 	go func() { done <- a.Execute(ctx, []string{"run", spec, "--out", out, "-q"}) }()
 	for {
-		if countLines(filepath.Join(out, "log.jsonl")) >= 60 {
+		if countLines(filepath.Join(out, "log.jsonl")) >= 600 {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -389,6 +392,77 @@ func TestInterrupted(t *testing.T) {
 	cancel()
 	if code := <-done; code != ExitInterrupted || !strings.Contains(stderr.String(), "ulisse run --resume "+out) {
 		t.Errorf("exit %d\n%s", code, stderr.String())
+	}
+	// What it has drawn can be looked at, by its bare name too.
+	t.Chdir(filepath.Dir(out))
+	rows := write(t, t.TempDir(), "new.csv", "x1,x2\n0,0\n")
+	if text := good(t, "summary", "out"); !strings.Contains(text, "small: not ended, interrupted") || !strings.Contains(text, "the first ") {
+		t.Error(text)
+	}
+	if page := good(t, "report", out, "-o", "-"); !strings.Contains(page, "not ended, interrupted") {
+		t.Errorf("%.1000s", page)
+	}
+	if table := good(t, "draws", "out"); strings.Count(table, "\n1,") == 0 || strings.Count(table, "\n1,") != strings.Count(table, "\n2,") {
+		t.Errorf("%.1000s", table)
+	}
+	if code, pred, errs := ulisse(t, "", "predict", "out", "--data", rows); code != 0 || strings.Count(pred, "\n") != 2 || !strings.Contains(errs, "has not ended") {
+		t.Error(code, pred, errs)
+	}
+	good(t, "draws", "out", "--out", "draws.npz")
+}
+
+// A run whose time is up before its chains have drawn leaves what it knows: the mode and the
+// curvature there, marked as provisional, and predictions from them.
+func TestEndedInWarmup(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	spec := write(t, dir, "s.yaml", strings.NewReplacer("warmup: 20", "warmup: 1000000", "max_draws: 40", "max_draws: 40, max_time: 2s").Replace(smallSpec))
+	code, text, stderr := ulisse(t, "", "run", spec, "--out", out, "-q")
+	if code != ExitUnconverged {
+		t.Fatal(code, stderr)
+	}
+	page := good(t, "report", out, "-o", "-")
+	for _, m := range []string{text, good(t, "summary", out), page, string(must(os.ReadFile(filepath.Join(out, "provisional.txt"))))} {
+		if !strings.Contains(m, "provisional: ") || strings.Contains(m, "NaN") {
+			t.Errorf("%.1500s", m)
+		}
+	}
+	// The truth is σ = 1: the mode is within a factor of ten.
+	var sum struct{ Provisional report.Provisional }
+	if err := json.Unmarshal([]byte(good(t, "summary", out, "--json")), &sum); err != nil || len(sum.Provisional.Parameters) == 0 {
+		t.Fatal(err)
+	}
+	if p := sum.Provisional.Parameters[0]; p.Name != "sigma" || !(p.Q50 > 0.1 && p.Q50 < 10) {
+		t.Errorf("%+v", p)
+	}
+	rows := write(t, dir, "new.csv", "x1,x2\n0,0\n")
+	if code, pred, errs := ulisse(t, "", "predict", out, "--data", rows); code != 0 || strings.Count(pred, "\n") != 2 || !strings.Contains(errs, "provisional predictions") {
+		t.Error(code, pred, errs)
+	}
+}
+
+// What is no folder of a run is told apart from one whose run has not ended.
+func TestNoFolder(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "spec.yaml", smallSpec)
+	t.Setenv(client.EnvCoordinators, "127.0.0.1:1")
+	for arg, want := range map[string]string{
+		filepath.Join(dir, "nothing"):   "there is no folder " + filepath.Join(dir, "nothing"),
+		filepath.Join(dir, "spec.yaml"): "is a file: give the folder of a run",
+		t.TempDir():                     "it is not the folder of a run",
+		dir:                             "its run has not found the mode; 'ulisse run --resume",
+		"nothing":                       "there is no folder nothing here, and no job could be asked for",
+	} {
+		for _, command := range [][]string{{"summary"}, {"report", "-o", "-"}, {"draws"}, {"predict", "--data", "x.csv"}} {
+			args := append(command, arg)
+			if !isPath(arg) {
+				args = append(args, "--timeout", "100ms")
+			}
+			code, _, errs := ulisse(t, "", args...)
+			if code != ExitBadInput && isPath(arg) || code == 0 || !strings.Contains(errs, want) || strings.Count(errs, "\n") != 1 {
+				t.Errorf("%s: exit %d: %s", strings.Join(args, " "), code, errs)
+			}
+		}
 	}
 }
 

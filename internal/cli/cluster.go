@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,6 +29,7 @@ type memberView struct {
 	Lag            uint64  `json:"lag"`
 	ContactSeconds float64 `json:"contact_seconds"` // -1: never
 	Version        string  `json:"version"`
+	Fault          string  `json:"fault,omitempty"` // what it says is wrong with it
 }
 
 func newMembersView(m *pb.MembersResponse) membersView {
@@ -40,7 +42,7 @@ func newMembersView(m *pb.MembersResponse) membersView {
 		case c.Voter:
 			role = "voter"
 		}
-		v.Members = append(v.Members, memberView{c.Id, role, c.Healthy, c.RaftAddress, c.GrpcAddress, c.HttpAddress, c.AppliedIndex, c.Lag, c.ContactSeconds, c.Version})
+		v.Members = append(v.Members, memberView{c.Id, role, c.Healthy, c.RaftAddress, c.GrpcAddress, c.HttpAddress, c.AppliedIndex, c.Lag, c.ContactSeconds, c.Version, c.Fault})
 	}
 	return v
 }
@@ -53,7 +55,11 @@ func (a *App) printMembers(m *pb.MembersResponse, asJSON bool) error {
 	var rows [][]string
 	for _, c := range v.Members {
 		health, contact := "healthy", "never"
-		if !c.Healthy {
+		switch {
+		case c.Fault != "":
+			health = "fault"
+			fmt.Fprintf(a.Stderr, "%s: %s\n", c.ID, c.Fault)
+		case !c.Healthy:
 			health = "dead"
 		}
 		if c.ContactSeconds >= 0 {
@@ -95,6 +101,7 @@ func (a *App) clusterCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  a.members(&r, &asJSON),
 	})
+	force := false
 	for _, m := range []struct {
 		use, short string
 		act        func(s *session, ctx context.Context, id string) (*pb.MembersResponse, error)
@@ -103,10 +110,10 @@ func (a *App) clusterCommand() *cobra.Command {
 			return s.Promote(ctx, id)
 		}},
 		{"demote ID", "Take a coordinator's vote", func(s *session, ctx context.Context, id string) (*pb.MembersResponse, error) {
-			return s.Demote(ctx, id)
+			return s.Demote(ctx, id, force)
 		}},
 		{"remove ID", "Take a coordinator out of the cluster", func(s *session, ctx context.Context, id string) (*pb.MembersResponse, error) {
-			return s.Remove(ctx, id)
+			return s.Remove(ctx, id, force)
 		}},
 		{"transfer [ID]", "Hand leadership to another voter, or to whoever is best", func(s *session, ctx context.Context, id string) (*pb.MembersResponse, error) {
 			return s.Transfer(ctx, id)
@@ -123,6 +130,9 @@ func (a *App) clusterCommand() *cobra.Command {
 			}
 			return a.printMembers(resp, asJSON)
 		})
+		if verb, _, _ := strings.Cut(m.use, " "); verb == "demote" || verb == "remove" {
+			sub.Flags().BoolVar(&force, "force", false, "also if no majority of healthy voters would remain: then nothing goes on until the others are back")
+		}
 		c.AddCommand(sub)
 	}
 	c.AddCommand(a.backupCommand(&r), a.restoreCommand(&r, &asJSON), a.recoverCommand())

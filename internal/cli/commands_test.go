@@ -207,7 +207,7 @@ func TestRemoteExitCodes(t *testing.T) {
 		{[]string{"cluster", "promote", "c9"}, 2, `no such member: "c9"`},
 		{[]string{"cluster", "prmote"}, 2, `did you mean "promote"?`},
 		{[]string{"cluster", "restore", filepath.Join(dir, "none")}, 2, "cannot read the backup: stat"},
-		{[]string{"cluster", "restore", spec}, 2, "this is not a backup"},
+		{[]string{"cluster", "restore", spec}, 2, "not a whole backup"},
 		{[]string{"context", "add", "x", "http://h"}, 2, "give host:port, without a scheme"},
 	} {
 		code, _, stderr := ulisse(t, "", c.args...)

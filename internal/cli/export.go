@@ -62,7 +62,7 @@ docs/python.md and docs/r.md.`,
 	c.Flags().StringVarP(&f.out, "out", "o", "-", "write to this `path` (- for standard output: csv only)")
 	c.Flags().StringVar(&f.format, "format", "", "write this `format`: "+strings.Join(export.Formats(), ", "))
 	c.Flags().IntVar(&f.chain, "chain", 0, "only this `chain`, as CmdStan writes it (csv)")
-	c.Flags().IntVar(&f.predictive, "predictive", 0, "predict the rows from so many `draws` of each chain (npz, zarr, netcdf)")
+	c.Flags().IntVar(&f.predictive, "predictive", 0, "predict the rows from this number of `draws` of each chain (npz, zarr, netcdf)")
 	c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Formats(), cobra.ShellCompDirectiveNoFileComp))
 	c.ValidArgsFunction = a.completeAbout(&f.remote)
 	return c
@@ -94,6 +94,9 @@ func (a *App) draws(ctx context.Context, s *subject, f *drawsFlags) error {
 	rec, err := s.record(ctx)
 	if err != nil {
 		return err
+	}
+	if rec.Run.MinDraws() == 0 {
+		return badInput(errors.New("there are no draws yet: 'ulisse summary' shows what is known without them"))
 	}
 	if n := len(rec.Run.Chains); f.chain < 0 || f.chain > n {
 		return badInput(fmt.Errorf("--chain %d: there are chains 1 to %d", f.chain, n))

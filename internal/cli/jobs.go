@@ -82,7 +82,7 @@ func (a *App) jobsCommand() *cobra.Command {
 	f.StringSliceVar(&states, "state", nil, "only jobs in these `states`")
 	f.StringVar(&name, "name", "", "only jobs whose name contains this `text`, or matches it if it has one of * ? [")
 	f.StringVar(&since, "since", "", "only jobs submitted since this `time`: 90m, 24h, 2026-01-31 or RFC 3339")
-	f.IntVar(&limit, "limit", 0, "only the newest so many; 0 for all")
+	f.IntVar(&limit, "limit", 0, "how many of the newest to list; 0 for all")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(client.StateWords(), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -148,20 +148,6 @@ func (a *App) cancelCommand() *cobra.Command {
 func (a *App) deleteCommand() *cobra.Command {
 	return a.action("delete", "Remove a job that has ended, with its draws", "is deleted",
 		func(ctx context.Context, s *session, id string) (*pb.Job, error) { return nil, s.Delete(ctx, id) })
-}
-
-func (a *App) extendCommand() *cobra.Command {
-	draws, certify := 0, false
-	c := a.action("extend", "Let a job, finished or not, draw more, or be certified", "goes on",
-		func(ctx context.Context, s *session, id string) (*pb.Job, error) {
-			if draws < 0 || draws == 0 && !certify {
-				return nil, badInput(errors.New("--draws: say how many more draws each chain is to make"))
-			}
-			return s.Extend(ctx, id, draws, certify)
-		})
-	c.Flags().IntVar(&draws, "draws", 0, "`number` of further draws of each chain")
-	c.Flags().BoolVar(&certify, "certify", false, "hold the draws against a short run of the exact sampler")
-	return c
 }
 
 func (a *App) logsCommand() *cobra.Command {

@@ -244,6 +244,9 @@ func (s *script) contexts(name string) {
 	s.local(args...)
 	s.local("context", "use", name)
 	s.local("context", "list")
+	if out := s.local("context", "show", name); !strings.Contains(out, strings.Split(args[3], ",")[0]) {
+		s.t.Errorf("context show prints %s", out)
+	}
 	s.local("whoami", "--context", name)
 	s.local("context", "remove", name)
 }

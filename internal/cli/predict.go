@@ -46,8 +46,9 @@ func (a *App) predictCommand() *cobra.Command {
 		Use:   "predict FOLDER|JOB",
 		Short: "Predict rows from a posterior, averaged over its draws",
 		Long: `Predict rows from the results of 'ulisse run' in a folder, on this machine, or
-from a job that has ended, on its cluster, where batches of rows are split over
-the workers. The prediction is averaged over the draws of the covariance
+from a job, on its cluster, where batches of rows are split over the workers. Of a
+run that has not ended it takes the draws so far, or, before there are any, the
+normal approximation at the mode, and says so. The prediction is averaged over the draws of the covariance
 parameters: each draw gives a normal distribution for the target, and the
 prediction is their mixture. A CSV table is written with its mean, standard
 deviation and quantiles, in the units of the target; and, where the rows'
@@ -75,13 +76,13 @@ order of rows.`,
 				}
 				return a.predict(c.Context(), &f, o, from)
 			}
-			return a.on(&f.remote, func(ctx context.Context, s *session, args []string) error {
+			return noFolder(args[0], a.on(&f.remote, func(ctx context.Context, s *session, args []string) error {
 				from, err := a.openJob(ctx, s, &f, args[0])
 				if err != nil {
 					return err
 				}
 				return a.predict(ctx, &f, o, from)
-			})(c, args)
+			})(c, args))
 		},
 	}
 	f.remote.flags(c)
@@ -312,9 +313,12 @@ func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (orac
 	if rec.Data.SHA256 != data.SHA256 {
 		return nil, badInput(fmt.Errorf("the data at %s are not those that the run in %s learnt from", spec.Data.Path, dir))
 	}
-	chains := make([][][]float64, len(rec.Run.Chains))
-	for i, c := range rec.Run.Chains {
-		chains[i] = c.Draws
+	chains, _, err := report.Points(rec.Run)
+	if err != nil {
+		return nil, fmt.Errorf("%s: there are no draws to predict from yet: %w", dir, err)
+	}
+	if draws := rec.Run.MinDraws(); rec.Run.Stopped == nil || draws == 0 {
+		a.note("the run in %s has not ended with draws: %s", dir, predictedSoFar(draws))
 	}
 	c := predict.FromSpec(spec, problem, predict.Thin(chains, f.draws), budget)
 	c.Solutions = &predict.Solutions{Dir: filepath.Join(dir, "state", "predict")}
@@ -323,6 +327,14 @@ func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (orac
 		return nil, badInput(fmt.Errorf("%s: %w", dir, err))
 	}
 	return &folderOracle{data, p}, nil
+}
+
+// predictedSoFar says what is predicted from where a run has not come to its end.
+func predictedSoFar(draws int) string {
+	if draws == 0 {
+		return "provisional predictions, from the normal approximation at the mode"
+	}
+	return fmt.Sprintf("predictions from the first %d draws of each chain", draws)
 }
 
 func (o *folderOracle) about() *dataset.Info { return &o.data.Info }

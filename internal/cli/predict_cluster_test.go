@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/server"
 )
 
@@ -168,10 +170,74 @@ func predictRPC(t *testing.T, c *liveCluster, known map[string][]float64) {
 	if err := json.Unmarshal([]byte(out), &jobs); err != nil || len(jobs) != 2 {
 		t.Fatal(err, out)
 	}
-	if status, text := post(jobs[0].ID, `{"rows": [{"inputs": [1, 2]}]}`); status != 400 || !strings.Contains(text, "jobs that have ended") {
+	await(t, c, jobs[0].ID, 1)
+	if status, text := post(jobs[0].ID, `{"rows": [{"inputs": [1, 2]}], "inputs": ["x2", "x1"]}`); status != 400 || !strings.Contains(text, "in this order") {
 		t.Error(status, text)
 	}
-	if code, _, stderr := ulisse(t, "", "predict", jobs[0].ID, "--holdout", "--coordinators", c.address); code != ExitFailure || !strings.Contains(stderr, "jobs that have ended") {
-		t.Errorf("code %d: %s", code, stderr)
+	if status, text := post(jobs[0].ID, `{"rows": [{"inputs": [1, 2]}]}`); status != 200 {
+		t.Error(status, text)
+	}
+}
+
+// await waits until every chain of a job has so many draws.
+func await(t *testing.T, c *liveCluster, id string, draws int) {
+	t.Helper()
+	for range 3000 {
+		_, out, _ := ulisse(t, "", "jobs", "--json", "--coordinators", c.address)
+		var jobs []client.JobView
+		if err := json.Unmarshal([]byte(out), &jobs); err != nil {
+			t.Fatal(err, out)
+		}
+		for _, j := range jobs {
+			if j.ID == id && j.Draws >= draws {
+				return
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("job %s makes no draws", id)
+}
+
+// All that tells of draws tells of those of a job that goes on, whose chains are not equally
+// far, and says that it does.
+func TestLookWhileItRuns(t *testing.T) {
+	c := newLiveCluster(t, "w1", "w2")
+	dir := t.TempDir()
+	endless := strings.NewReplacer("max_draws: 40", "max_draws: 100000", "ess: 10", "ess: 1e9").Replace(smallSpec)
+	in := func(args ...string) (stdout, stderr string) {
+		t.Helper()
+		code, stdout, stderr := ulisse(t, "", append(args, "--coordinators", c.address)...)
+		if code != 0 {
+			t.Fatalf("ulisse %s: exit %d\n%s", strings.Join(args, " "), code, stderr)
+		}
+		return stdout, stderr
+	}
+	id, _ := in("submit", write(t, dir, "s.yaml", endless), "-q")
+	id = strings.TrimSpace(id)
+	await(t, c, id, 10)
+	rows := write(t, dir, "new.csv", "x1,x2\n0,0\n1,-1\n")
+	for round, action := range []string{"", "", "pause", "cancel"} {
+		if action != "" {
+			in(action, id)
+		}
+		folder := filepath.Join(dir, fmt.Sprint("results", round))
+		text, _ := in("results", id, "--out", folder)
+		page := string(must(os.ReadFile(filepath.Join(folder, "report.html"))))
+		in("report", id, "--out", filepath.Join(dir, "page.html"))
+		table, _ := in("draws", id)
+		sum, _ := in("summary", id)
+		pred, said := in("predict", id, "--data", rows)
+		if n := strings.Count(pred, "\n"); n != 3 {
+			t.Errorf("%d lines of predictions", n)
+		}
+		if a, b := strings.Count(table, "\n1,"), strings.Count(table, "\n2,"); a == 0 || a != b {
+			t.Errorf("%d and %d draws", a, b)
+		}
+		marked := []string{text, sum, page, said}
+		for i, m := range marked {
+			if want := "the first "; action != "cancel" && (!strings.Contains(m, want) || i < 3 && !strings.Contains(m, "not ended, ")) {
+				t.Errorf("%q of a job that goes on does not say so:\n%.400s", action, m)
+			}
+		}
 	}
 }

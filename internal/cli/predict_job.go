@@ -25,7 +25,7 @@ type jobOracle struct {
 	info  dataset.Info
 }
 
-// openJob finds a job that has ended.
+// openJob finds a job that has something to predict from.
 func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg string) (oracle, error) {
 	if f.threads != 0 {
 		return nil, badInput(errors.New("--threads: the cluster's workers compute, on all of their cores"))
@@ -34,8 +34,11 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 	if err != nil {
 		return nil, err
 	}
-	if !client.Ended(j.State) || j.DrawsSha256 == "" {
-		return nil, fmt.Errorf("job %s is %s: predictions are made from the draws of jobs that have ended", j.Id, client.StateWord(j.State))
+	if j.Data.GetSha256() == "" {
+		return nil, fmt.Errorf("job %s has nothing to predict from yet: it is %s", j.Id, client.StateWord(j.State))
+	}
+	if draws := client.MinDraws(j.GetProgress()); j.DrawsSha256 == "" || draws == 0 {
+		a.note("job %s is %s: %s", j.Id, client.StateWord(j.State), predictedSoFar(draws))
 	}
 	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws,
 		info: dataset.Info{Rows: int(j.Data.N), HeldOut: int(j.Data.HeldOut), Target: j.Data.Target, InputNames: j.Data.Inputs}}, nil

@@ -32,6 +32,7 @@ func (a *App) record(ctx context.Context, s *session, j *pb.Job) (*report.Record
 	if j.Ended != nil {
 		rec.Origin.Ended = j.Ended.AsTime()
 	}
+	rec.Origin.State = res.State
 	for _, c := range j.GetProgress().GetChains() {
 		for _, w := range append([]string{c.Worker}, c.Group...) {
 			rec.Origin.Saw(w)

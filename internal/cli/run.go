@@ -48,6 +48,9 @@ func (a *App) runCommand() *cobra.Command {
 		Long: `Sample a posterior on this machine and write draws, a summary and plots into a
 folder (by default ./NAME-DATE).
 
+With --resume a run continues after an interruption. stop: and sampler.draws in the
+folder's spec.yaml may be changed before; 'ulisse extend FOLDER' does that, too.
+
 Exit code: 0 converged; 3 ended without converging; 2 bad input; 1 failure;
 130 interrupted (go on with --resume FOLDER).`,
 		Example: `  ulisse run --demo
@@ -86,6 +89,7 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 		return err
 	}
 	defer fold.close()
+	a.hasEnded(j, f)
 
 	if j.cache, err = driver.PlanCache(ctx, j.spec, j.problem, budget); err != nil {
 		return err
@@ -94,11 +98,26 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	if r.Prepared == nil {
+		return &exit{ExitUnconverged, fmt.Errorf("max_time ended the run before it found the mode: 'ulisse extend %s --max-time T' gives it more time", fold.dir)}
+	}
 	rec, err := j.record(a, r, wall)
 	if err != nil {
 		return err
 	}
 	return a.conclude(rec, fold.dir, f.json)
+}
+
+// hasEnded says how a run continues that is to be resumed and has come to its end.
+func (a *App) hasEnded(j *runJob, f *runFlags) {
+	if f.resume == "" || f.certify {
+		return
+	}
+	text, err := j.spec.YAML()
+	rec, rerr := report.ReadFolder(f.resume)
+	if err == nil && rerr == nil && rec.Run.Stopped != nil && rec.SpecText == string(text) {
+		a.note("the run in %s has come to its end; 'ulisse extend %s' with --draws, --ess or --max-time continues it", f.resume, f.resume)
+	}
 }
 
 // record returns the record of a run that is over.
@@ -121,7 +140,9 @@ func (a *App) conclude(rec *report.Record, dir string, asJSON bool) error {
 		if err := report.WriteAll(dir, rec, sum); err != nil {
 			return err
 		}
-		report.RemoveProvisional(dir)
+		if sum.Provisional == nil {
+			report.RemoveProvisional(dir)
+		}
 	}
 	if asJSON {
 		if err := a.printJSON(sum); err != nil {
@@ -150,7 +171,7 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 	defer progress.Close()
 	progress.Started(j.data, j.spec)
 	progress.Cache(j.cache)
-	early := &early{job: j, dir: fold.dir}
+	early := &early{app: a, job: j, dir: fold.dir}
 	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget, Hooks: j.hooks, Certify: f.certify && f.resume != "",
 		Untold: func(err error) { progress.Say("hooks", err.Error()+": ulisse run --resume tries again") },
 		Job:    worker.Preloaded{Spec: j.spec, Data: j.data, Problem: j.problem, Plan: &j.plan, Driver: j.driver(j.spec, &j.plan, progress)},
@@ -159,6 +180,15 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 			early.watch(v, progress)
 		}}.Run(ctx)
 	progress.Finished()
+	if err != nil && r != nil && r.Prepared != nil && r.Stopped == nil {
+		state := "interrupted"
+		if !local.ErrInterrupted(err) {
+			state = "failed: " + err.Error()
+		}
+		if err := early.record(r, wall, state); err != nil {
+			a.note("the results so far were not written: %v", err)
+		}
+	}
 	return r, wall, a.interrupted(ctx, fold, err)
 }
 

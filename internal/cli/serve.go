@@ -69,7 +69,7 @@ draws and data sets. Those that found a cluster together are all given the same
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&s.ID, "id", "", "`name` of this coordinator, for ever (default: the host's)")
+	f.StringVar(&s.ID, "id", "", "`name` of this coordinator, forever (default: the host's)")
 	f.StringVar(&s.Dir, "dir", "ulisse-coordinator", "keep the state in this `folder`")
 	f.StringVar(&s.Listen, "listen", "127.0.0.1:7000", "`address` for RPCs of clients, workers and coordinators")
 	f.StringVar(&s.Advertise, "advertise", "", "`address` at which others reach --listen, if it is another")
@@ -77,6 +77,7 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringVar(&s.RaftAdvertise, "raft-advertise", "", "`address` at which others reach --raft; a name where addresses change")
 	f.StringVar(&s.HTTP, "http", "127.0.0.1:7002", "`address` for the JSON API and probes, with TLS if --tls-cert is given; empty for none")
 	f.StringSliceVar(&s.HTTPHosts, "http-hosts", nil, "more `names` under which --http is reached in plaintext; others are refused")
+	f.StringSliceVar(&s.HTTPProxies, "http-proxies", nil, "`networks` of proxies before --http, whose X-Forwarded-For is believed: for rates and the audit log")
 	f.StringVar(&s.Metrics, "metrics", "127.0.0.1:7003", metricsUsage)
 	f.BoolVar(&s.Pprof, "pprof", false, pprofUsage)
 	f.StringVar(&s.OTLP, "otlp", "", otlpUsage)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/report"
@@ -23,21 +24,29 @@ type subject struct {
 	job     *pb.Job
 }
 
-// about makes the body of a command on a JOB or FOLDER. A folder with results
-// goes before a job of its name; nothing is asked of a cluster then.
+// about makes the body of a command on a JOB or FOLDER. The folder of a run goes before a job
+// of its name; nothing is asked of a cluster then.
 func (a *App) about(r *remote, f func(ctx context.Context, s *subject) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		if isPath(args[0]) || report.IsFolder(args[0]) {
 			return f(c.Context(), &subject{app: a, dir: args[0]})
 		}
-		return a.on(r, func(ctx context.Context, s *session, args []string) error {
+		return noFolder(args[0], a.on(r, func(ctx context.Context, s *session, args []string) error {
 			j, err := a.find(ctx, s, args[0])
 			if err != nil {
 				return err
 			}
 			return f(ctx, &subject{app: a, session: s, job: j})
-		})(c, args)
+		})(c, args))
 	}
+}
+
+// noFolder says, where no cluster answers, that an argument is no folder either.
+func noFolder(arg string, err error) error {
+	if !client.Unavailable(err) {
+		return err
+	}
+	return fmt.Errorf("there is no folder %s here, and no job could be asked for: %w", arg, err)
 }
 
 // isPath reports whether an argument can be no job's name.

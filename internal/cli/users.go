@@ -71,6 +71,7 @@ with --auth tokens). A token has a role and namespaces:
   admin      also looks after all jobs of its namespaces, and their tokens;
              with all namespaces (*) also after the cluster
   worker     for workers, where they have no certificates
+  backup     makes backups ('ulisse cluster backup'), and nothing else
 
 The cluster keeps a hash only: the token is printed once.`,
 	}
@@ -133,7 +134,7 @@ func (a *App) tokensCreate(r *remote) *cobra.Command {
 		}),
 	}
 	f := c.Flags()
-	f.StringVar(&req.Role, "role", "viewer", "viewer, submitter, admin or worker")
+	f.StringVar(&req.Role, "role", "viewer", "viewer, submitter, admin, worker or backup")
 	f.StringSliceVar(&req.Namespaces, "for", nil, "`namespaces` that it is for; '*' for all (default: the one that you work in)")
 	f.DurationVar(&lifetime, "lifetime", 90*24*time.Hour, "`time` until it expires; 0 for never")
 	f.BoolVar(&asJSON, "json", false, "print JSON")

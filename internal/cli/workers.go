@@ -28,6 +28,7 @@ type workerView struct {
 	Serving        []placementView `json:"serving"`
 	Load           loadView        `json:"load"`
 	Version        string          `json:"version"`
+	Troubles       []string        `json:"troubles,omitempty"` // jobs that it could not do, and why
 }
 
 type placementView struct {
@@ -53,7 +54,7 @@ func newWorkerView(w *pb.Worker) workerView {
 	c, l := w.GetCapacity(), w.GetLoad()
 	return workerView{ID: w.Id, Address: w.Address, State: workerState(w), Cores: c.GetCores(), InstructionSet: c.GetInstructionSet(),
 		PairsPerSecond: c.GetPairsPerSecond(), MemoryBytes: c.GetMemoryBytes(), Joined: client.Moment(w.Joined), LastSeen: client.Moment(w.LastSeen),
-		Driving: placements(w.Driving), Serving: placements(w.Serving), Version: w.Version,
+		Driving: placements(w.Driving), Serving: placements(w.Serving), Version: w.Version, Troubles: w.Troubles,
 		Load: loadView{l.GetPairs(), l.GetBusySeconds(), l.GetTiles(), l.GetTileRetries(), l.GetHedges(), l.GetBytesSent(), l.GetBytesReceived(),
 			l.GetCacheHits(), l.GetCacheMisses()}}
 }
@@ -105,7 +106,17 @@ func (a *App) workersCommand() *cobra.Command {
 				rows = append(rows, []string{w.Id, workerState(w), strconv.Itoa(int(c.GetCores())), c.GetInstructionSet(),
 					number("%.3g", c.GetPairsPerSecond()), bytesText(c.GetMemoryBytes()), strings.Join(drives, ","), strconv.Itoa(len(w.Serving)), age(w.LastSeen, a.Now())})
 			}
-			return a.table("ID STATE CORES ISA PAIRS/S MEMORY DRIVES SERVES SEEN", rows)
+			if err := a.table("ID STATE CORES ISA PAIRS/S MEMORY DRIVES SERVES SEEN", rows); err != nil {
+				return err
+			}
+			for _, w := range workers {
+				for _, why := range w.Troubles {
+					if _, err := fmt.Fprintf(a.Stdout, "%s is not asked for a while to do job %s\n", w.Id, why); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
 		}),
 	}
 	r.flags(c)

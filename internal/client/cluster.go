@@ -64,13 +64,13 @@ func (c *Client) Promote(ctx context.Context, id string) (*pb.MembersResponse, e
 }
 
 // Demote makes a coordinator a non-voter.
-func (c *Client) Demote(ctx context.Context, id string) (*pb.MembersResponse, error) {
-	return unary(ctx, c, pb.NewClusterClient, pb.ClusterClient.Demote, &pb.MemberRequest{Id: id})
+func (c *Client) Demote(ctx context.Context, id string, force bool) (*pb.MembersResponse, error) {
+	return unary(ctx, c, pb.NewClusterClient, pb.ClusterClient.Demote, &pb.MemberRequest{Id: id, Force: force})
 }
 
 // Remove takes a coordinator out of the cluster.
-func (c *Client) Remove(ctx context.Context, id string) (*pb.MembersResponse, error) {
-	return unary(ctx, c, pb.NewClusterClient, pb.ClusterClient.Remove, &pb.MemberRequest{Id: id})
+func (c *Client) Remove(ctx context.Context, id string, force bool) (*pb.MembersResponse, error) {
+	return unary(ctx, c, pb.NewClusterClient, pb.ClusterClient.Remove, &pb.MemberRequest{Id: id, Force: force})
 }
 
 // Transfer hands leadership to another voter: the one with this id, or

@@ -34,7 +34,7 @@ func (c *Client) Jobs(ctx context.Context, req *pb.ListJobsRequest) ([]*pb.Job, 
 	return c.FirstJobs(ctx, req, 0)
 }
 
-// FirstJobs returns the first so many of them; 0 means all.
+// FirstJobs returns the first limit of them, all if it is 0.
 func (c *Client) FirstJobs(ctx context.Context, req *pb.ListJobsRequest, limit int) ([]*pb.Job, error) {
 	var all []*pb.Job
 	for {
@@ -128,6 +128,11 @@ func (c *Client) Cancel(ctx context.Context, id string) (*pb.Job, error) {
 // repeated: twice is twice as many.
 func (c *Client) Extend(ctx context.Context, id string, draws int, certify bool) (*pb.Job, error) {
 	return once(ctx, c, pb.NewJobsClient, pb.JobsClient.Extend, &pb.ExtendRequest{Id: id, Draws: int32(draws), Certify: certify})
+}
+
+// ExtendTo lets a job go on to what another specification says of its end.
+func (c *Client) ExtendTo(ctx context.Context, id, spec string) (*pb.Job, error) {
+	return unary(ctx, c, pb.NewJobsClient, pb.JobsClient.Extend, &pb.ExtendRequest{Id: id, Spec: spec})
 }
 
 // Delete removes a job that has ended.

@@ -13,7 +13,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
-// Predict predicts rows from a job that has ended: at whichever coordinator
+// Predict predicts rows from a job: at whichever coordinator
 // answers, anew where one is lost on the way. progress, if not nil, is told how
 // far it is.
 func (c *Client) Predict(ctx context.Context, req *pb.PredictRequest, progress func(*pb.PredictProgress)) (*pb.PredictResponse, error) {
@@ -39,9 +39,8 @@ func (c *Client) Predict(ctx context.Context, req *pb.PredictRequest, progress f
 	return answer, nil
 }
 
-// PredictRows predicts any number of rows from a job that has ended, averaged over
-// so many draws or, of 0, over as many as are independent. Every worker is given a
-// batch at a time.
+// PredictRows predicts any number of rows from a job, averaged over a number of its draws so
+// far or, if that is 0, over as many as are independent. Every worker is given a batch at a time.
 func (c *Client) PredictRows(ctx context.Context, j *pb.Job, r predict.Request, o predict.Options, draws int) ([]predict.Row, predict.Stats, error) {
 	workers, err := c.Workers(ctx)
 	if err != nil {
@@ -68,7 +67,12 @@ func (c *Client) PredictRows(ctx context.Context, j *pb.Job, r predict.Request, 
 			part.Targets = r.Targets[lo:hi]
 		}
 		g.Go(func() error {
-			m, err := c.Predict(ctx, predict.Encode(j.Id, part, o, draws), func(m *pb.PredictProgress) { p.hear(b, hi-lo, m) })
+			req := predict.Encode(j.Id, part, o, draws)
+			req.Inputs = j.GetData().GetInputs()
+			if !Ended(j.State) { // all batches from the same draws
+				req.Kept = int32(MinDraws(j.Progress))
+			}
+			m, err := c.Predict(ctx, req, func(m *pb.PredictProgress) { p.hear(b, hi-lo, m) })
 			if err != nil {
 				return err
 			}
@@ -126,7 +130,7 @@ func (p *prediction) take(batch int, job string, r predict.Request, m *pb.Predic
 		p.sha256 = m.DrawsSha256
 	}
 	if m.DrawsSha256 != p.sha256 {
-		return fmt.Errorf("job %s has other draws than a moment ago: it was extended meanwhile", job)
+		return fmt.Errorf("job %s has other draws than a moment ago: it goes on, or was extended; predict again", job)
 	}
 	p.out[batch] = rows
 	p.stats.Add(stats)

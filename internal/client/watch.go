@@ -66,6 +66,7 @@ type Result struct {
 	Run            *chains.Run  `json:"run"`
 	WallSeconds    float64      `json:"wall_seconds"`
 	InstructionSet string       `json:"instruction_set"`
+	State          string       `json:"state"` // of a job that has not come to its end
 }
 
 // Result returns a job's run as far as it has come. Run is nil if the job has

@@ -26,6 +26,7 @@ func (n *Node) propose(ctx context.Context, entry []byte) (result any, index uin
 		index  uint64
 	}
 	done := make(chan outcome, 1)
+	defer n.proposals.begin()()
 	err = n.await(ctx, func() error {
 		f := n.raft.Apply(entry, enqueueTimeout)
 		if err := f.Error(); err != nil {

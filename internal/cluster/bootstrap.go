@@ -54,7 +54,7 @@ func (n *Node) keepMembership() {
 		case n.IsLeader():
 		case leader.ID != "" && leader.ID != n.cfg.ID:
 			ctx, cancel := context.WithTimeout(n.ctx, n.silence())
-			_, err := n.ask(ctx, leader.Address, request{Op: opBeat, Applied: n.Applied()})
+			err := n.beat(ctx, leader)
 			cancel()
 			if err != nil {
 				n.log.Debug("beat", "leader", leader.ID, "error", err)
@@ -63,6 +63,33 @@ func (n *Node) keepMembership() {
 			n.discover()
 		}
 	}
+}
+
+// beat tells the leader about this node.
+func (n *Node) beat(ctx context.Context, leader Server) error {
+	r := request{Op: opBeat, Applied: n.Applied(), Slow: n.writes.isSlow()}
+	if err := n.Fault(); err != nil {
+		r.Fault = err.Error()
+	}
+	if c := n.checked.Load(); c != nil {
+		r.Checked = *c
+	}
+	if n.cfg.Room != nil {
+		room := n.cfg.Room()
+		r.Room = &room
+	}
+	resp, err := n.ask(ctx, leader.Address, r)
+	if err == nil {
+		err = resp.err()
+	}
+	if err != nil {
+		return err
+	}
+	n.caughtUp(resp.Commit)
+	if resp.Differs > 0 {
+		n.diverge(resp.Differs)
+	}
+	return nil
 }
 
 // discover asks the peers once, and founds or joins where it can.

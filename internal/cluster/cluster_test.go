@@ -28,11 +28,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // race detector.
 const testHeartbeat = 500 * time.Millisecond
 
+// quiet is a log that nobody reads.
+var quiet = slog.New(slog.DiscardHandler)
+
 // patience bounds every wait; no test measures time.
 const patience = 60 * time.Second
 
 // chain is a machine whose state is a running hash of its commands, so that two
-// replicas that ever differed differ for ever.
+// replicas that ever differed differ forever.
 type chain struct{ calls, stale atomic.Int64 }
 
 var errRefused = errors.New("refused")

@@ -20,6 +20,7 @@ const (
 	cmdFormat byte = 4 // uvarint: the format of the command; the rest is as cmdUser's
 
 	mayIgnore byte = 0x80
+	cmdCheck       = mayIgnore | 1 // hash the state as it is
 )
 
 var (
@@ -90,14 +91,14 @@ func decodeCommand(b []byte) (command, error) {
 	return c, nil
 }
 
-// applyMember carries out cmdMember and cmdForget in the members' bucket.
-func applyMember(b *bbolt.Bucket, c command) error {
+// applyMember carries out cmdMember and cmdForget.
+func applyMember(tx *bbolt.Tx, c command) error {
 	if c.kind == cmdForget {
-		return b.Delete([]byte(c.forget))
+		return deleteOwn(tx, membersBucket, []byte(c.forget))
 	}
 	v, err := json.Marshal(c.member)
 	if err != nil {
 		return err
 	}
-	return b.Put([]byte(c.member.ID), v)
+	return putOwn(tx, membersBucket, []byte(c.member.ID), v)
 }

@@ -14,7 +14,7 @@ import (
 // Config says what a node is. ID, Dir, Machine, Listener and Advertise must be
 // set; everything else has a default.
 type Config struct {
-	// ID names the node for ever, whatever its address.
+	// ID names the node forever, whatever its address.
 	ID string
 	// Dir holds raft.db, state.db and snapshots/. One process at a time.
 	Dir string
@@ -78,13 +78,29 @@ type Config struct {
 	Lead func(ctx context.Context)
 
 	// Applied, if set, is told how long each batch of entries took to enter the
-	// state. It must return at once.
-	Applied func(took time.Duration)
+	// state, Written how long each write to the disk took. They must return at once.
+	Applied, Written func(took time.Duration)
+
+	// StallTimeout is how long a write to the disk may take. Default 10
+	// HeartbeatTimeouts. Stalled, if set, is told once one has taken longer and
+	// there are other voters: it ends the process, for as long as that lives and
+	// leads nothing goes on.
+	StallTimeout time.Duration
+	Stalled      func(error)
+
+	// CheckEvery is how often the members compare their states; default 10 min,
+	// negative never.
+	CheckEvery time.Duration
+
+	// Room, if set, returns the bytes that this node's disk has for more. It must
+	// return at once.
+	Room func() int64
 
 	// Logger takes raft's messages too. Default: slog.Default().
 	Logger *slog.Logger
 
 	unmended bool // tests: leave the livelock of snapshotStore in
+	seam     seam // tests
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -118,6 +134,8 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Logger = c.Logger.With("node", c.ID)
 	orElse(&c.HeartbeatTimeout, time.Second)
+	orElse(&c.CheckEvery, 10*time.Minute)
+	orElse(&c.StallTimeout, 10*c.HeartbeatTimeout)
 	orElse(&c.Format, 1)
 	orElse(&c.HandshakeTimeout, 10*time.Second)
 	orElse(&c.SnapshotInterval, 120*time.Second)

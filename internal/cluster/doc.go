@@ -48,7 +48,7 @@
 //
 // raft's reaction to a snapshot over a log of another history (#697): it keeps
 // the old entries. The follower then fails the check of the entry at the
-// snapshot's end for ever and is sent the snapshot in a circle; and entries that
+// snapshot's end forever and is sent the snapshot in a circle; and entries that
 // were never committed stay in its log, where, once it leads, they are sent to
 // others as if they had been: followers apply them. Both happen in this
 // package's tests when the mending is off. Storing an entry of the right term at

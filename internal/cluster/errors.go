@@ -23,6 +23,9 @@ var (
 	// ErrNoMember is returned for an id that no member has.
 	ErrNoMember = errors.New("cluster: no such member")
 
+	// ErrMajority is returned for a change that would leave no majority of voters.
+	ErrMajority = errors.New("cluster: there would be no majority")
+
 	// ErrBadBackup is returned for a backup that is damaged or is none.
 	ErrBadBackup = errors.New("cluster: not a whole backup")
 )

@@ -19,6 +19,7 @@ const (
 	opJoin    = "join"    // take me in
 	opLeave   = "leave"   // take me out
 	opMembers = "members" // who is there (asked of the leader)
+	opState   = "state"   // send what you hold: after the answer comes a backup
 )
 
 const (
@@ -34,6 +35,10 @@ type request struct {
 	Version  string   `json:"version,omitempty"`
 	Format   uint64   `json:"format,omitempty"`
 	Applied  uint64   `json:"applied,omitempty"`
+	Slow     bool     `json:"slow,omitempty"`  // the disk is
+	Fault    string   `json:"fault,omitempty"` // what is wrong
+	Checked  checked  `json:"checked,omitzero"`
+	Room     *int64   `json:"room,omitempty"` // bytes that the disk has for more, if that is known
 	NonVoter bool     `json:"non_voter,omitempty"`
 	Auto     bool     `json:"auto,omitempty"` // joining by itself, not by somebody's will
 	View     []Server `json:"view,omitempty"`
@@ -47,6 +52,8 @@ type response struct {
 	Servers   []Server `json:"servers,omitempty"` // the members, where there is a cluster
 	View      []Server `json:"view,omitempty"`    // whom it has seen, where there is none
 	Joins     bool     `json:"joins,omitempty"`   // it founds nothing, it waits for a cluster
+	Commit    uint64   `json:"commit,omitempty"`  // of the leader, to a beat
+	Differs   uint64   `json:"differs,omitempty"` // entry at which the asker's state is not that of the others
 	Members   []Member `json:"members,omitempty"`
 }
 
@@ -62,7 +69,7 @@ func (r response) err() error {
 }
 
 // connHandler serves one request on a connection.
-func connHandler(answer func(context.Context, request) response) func(net.Conn) {
+func connHandler(answer func(context.Context, request) response, state func(io.Writer) error) func(net.Conn) {
 	return func(c net.Conn) {
 		ctx, cancel := context.WithTimeout(context.Background(), exchangeTimeout)
 		defer cancel()
@@ -72,8 +79,19 @@ func connHandler(answer func(context.Context, request) response) func(net.Conn) 
 			return
 		}
 		// The asker may be gone before the answer: that is no one's error.
-		_ = json.NewEncoder(c).Encode(answer(ctx, r))
+		resp := answer(ctx, r)
+		if json.NewEncoder(c).Encode(resp) == nil && r.Op == opState && resp.err() == nil {
+			_ = state(&patientWriter{c})
+		}
 	}
+}
+
+// patientWriter writes to a connection that has to take something now and again.
+type patientWriter struct{ net.Conn }
+
+func (w *patientWriter) Write(p []byte) (int, error) {
+	w.SetWriteDeadline(time.Now().Add(exchangeTimeout))
+	return w.Conn.Write(p)
 }
 
 // ask sends a request to an address and returns the answer.
@@ -86,16 +104,49 @@ func (n *Node) ask(ctx context.Context, address string, r request) (response, er
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
+	resp, _, err := n.put(c, address, r)
+	return resp, err
+}
+
+// put puts a request on a connection and returns the answer, and what of that which
+// follows has been read.
+func (n *Node) put(c net.Conn, address string, r request) (resp response, rest io.Reader, err error) {
 	r.From = Server{n.cfg.ID, n.cfg.Advertise}
 	r.GRPC, r.HTTP, r.Version, r.Format = n.cfg.GRPC, n.cfg.HTTP, n.cfg.Version, n.cfg.Format
+	if err := n.cfg.seam.at("exchange " + r.Op); err != nil {
+		return resp, nil, err
+	}
 	if err := json.NewEncoder(c).Encode(r); err != nil {
-		return response{}, fmt.Errorf("cluster: ask %s: %w", address, err)
+		return resp, nil, fmt.Errorf("cluster: ask %s: %w", address, err)
 	}
-	var resp response
-	if err := json.NewDecoder(io.LimitReader(c, exchangeLimit)).Decode(&resp); err != nil {
-		return response{}, fmt.Errorf("cluster: answer of %s: %w", address, err)
+	in := json.NewDecoder(io.LimitReader(c, exchangeLimit))
+	if err := in.Decode(&resp); err != nil {
+		return resp, nil, fmt.Errorf("cluster: answer of %s: %w", address, err)
 	}
-	return resp, nil
+	rest = in.Buffered()
+	if r.Op == opState { // the encoder ends a line
+		if _, err := io.CopyN(io.Discard, rest, 1); errors.Is(err, io.EOF) {
+			rest = &afterLine{c: c}
+		}
+	}
+	return resp, rest, nil
+}
+
+// afterLine is empty, but for the end of a line that has not come yet.
+type afterLine struct {
+	c    io.Reader
+	done bool
+}
+
+func (a *afterLine) Read([]byte) (int, error) {
+	if !a.done {
+		a.done = true
+		var end [1]byte
+		if _, err := io.ReadFull(a.c, end[:]); err != nil {
+			return 0, err
+		}
+	}
+	return 0, io.EOF
 }
 
 // askLeader sends a request to the leader, wherever it is, and returns what it
@@ -120,7 +171,14 @@ func (n *Node) answer(ctx context.Context, r request) response {
 	case opStatus:
 		resp.Servers, resp.View, resp.Joins = n.servers(), n.view.list(), n.cfg.BootstrapExpect == 0
 	case opBeat:
-		err = n.heard(ctx, r)
+		resp.Commit, err = n.raft.CommitIndex(), n.heard(ctx, r)
+		if err == nil {
+			resp.Differs = n.compare(r.From.ID, r.Checked)
+		}
+	case opState:
+		if !n.IsLeader() || n.isDiverged() {
+			err = n.notLeader()
+		}
 	case opJoin:
 		err = n.join(ctx, r)
 	case opLeave:

@@ -38,7 +38,7 @@ func useFormat(tx *bbolt.Tx, format uint64) error {
 	if format <= usedFormat(tx) {
 		return nil
 	}
-	return tx.Bucket(ownBucket).Put(formatKey, binary.BigEndian.AppendUint64(nil, format))
+	return putOwn(tx, nil, formatKey, binary.BigEndian.AppendUint64(nil, format))
 }
 
 // known returns an error if this program does not know a format.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -16,20 +17,24 @@ const promoteLag = 128
 type beat struct {
 	at      time.Time
 	applied uint64
+	slow    bool   // its disk is
+	fault   string // what is wrong with it
+	room    *int64 // bytes that its disk has for more, if that is known
 }
 
 // peers is the leader's memory of the others, in its memory only: a new leader
 // begins with patience.
 type peers struct {
-	mu     sync.Mutex
-	since  time.Time            // when this node began to lead
-	heard  map[string]beat      // last beat
-	joined map[string]time.Time // members that joined and may not have spoken yet
-	failed map[string]bool      // raft's own heartbeats to them fail
+	mu      sync.Mutex
+	since   time.Time            // when this node began to lead
+	heard   map[string]beat      // last beat
+	joined  map[string]time.Time // members that joined and may not have spoken yet
+	failed  map[string]bool      // raft's own heartbeats to them fail
+	checked map[string]checked   // the last hash that they told, this node's too
 }
 
 func (p *peers) init() {
-	p.heard, p.joined, p.failed = map[string]beat{}, map[string]time.Time{}, map[string]bool{}
+	p.heard, p.joined, p.failed, p.checked = map[string]beat{}, map[string]time.Time{}, map[string]bool{}, map[string]checked{}
 }
 
 func (p *peers) beginTerm(now time.Time) {
@@ -49,6 +54,15 @@ func (p *peers) expect(id string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.joined[id] = now
+}
+
+// told notes the hashes that a member and this node tell of, and returns those of
+// all.
+func (p *peers) told(id string, its checked, me string, mine checked) map[string]checked {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.checked[id], p.checked[me] = its, mine
+	return maps.Clone(p.checked)
 }
 
 func (p *peers) last(id string) (beat, bool) {
@@ -114,7 +128,7 @@ func (n *Node) heard(ctx context.Context, r request) error {
 	if _, err := n.find(r.From.ID); err != nil {
 		return err
 	}
-	n.peers.hear(r.From.ID, beat{at: time.Now(), applied: r.Applied})
+	n.peers.hear(r.From.ID, beat{at: time.Now(), applied: r.Applied, slow: r.Slow, fault: r.Fault, room: r.Room})
 	return n.record(ctx, r)
 }
 

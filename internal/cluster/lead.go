@@ -38,6 +38,7 @@ func (n *Node) monitor() {
 
 // lead is what the leader does, until ctx ends.
 func (n *Node) lead(ctx context.Context) {
+	n.peers.beginTerm(time.Now())
 	for {
 		err := n.Barrier(ctx)
 		if err == nil {
@@ -48,9 +49,11 @@ func (n *Node) lead(ctx context.Context) {
 		}
 	}
 	n.log.Info("leading", "term", n.Term(), "applied", n.Applied())
-	n.peers.beginTerm(time.Now())
 	var wg sync.WaitGroup
 	wg.Go(func() { n.housekeep(ctx) })
+	if n.cfg.CheckEvery > 0 {
+		wg.Go(func() { n.checks(ctx) })
+	}
 	if n.cfg.Lead != nil {
 		n.cfg.Lead(ctx)
 	}

@@ -1,9 +1,13 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -24,11 +28,37 @@ var (
 //
 // The freelist is not written (NoFreelistSync): after a burst and a truncation
 // it would be megabytes, rewritten with every append. It is rebuilt at open.
+//
+// Entries and values carry checksums. The file is looked through before it is
+// opened: raft would stop at a damaged entry with a panic, and believe a damaged
+// vote.
 type logStore struct {
-	db *bbolt.DB
+	db      *bbolt.DB
+	writes  *writes
+	seam    seam
+	damaged uint64 // the last entry that is, 0 for none
 }
 
-func openLogStore(path string) (*logStore, error) {
+// update is a transaction that writes.
+func (s *logStore) update(point string, f func(*bbolt.Tx) error) error {
+	defer s.writes.begin()()
+	if err := s.seam.at(point); err != nil {
+		return err
+	}
+	if err := s.db.Update(f); err != nil {
+		return err
+	}
+	return s.seam.at(point + " done")
+}
+
+func openLogStore(path string, log *slog.Logger) (*logStore, error) {
+	bad, used, err := checkLog(path)
+	if err == nil && used > 0 {
+		err = shrink(path, used, log)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %s: %w", path, err)
+	}
 	db, err := openBolt(path, 0)
 	if err != nil {
 		return nil, err
@@ -39,13 +69,86 @@ func openLogStore(path string) (*logStore, error) {
 				return err
 			}
 		}
-		return nil
+		return sealAll(tx.Bucket(stableBucket))
 	})
 	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("cluster: %s: %w", path, err)
 	}
-	return &logStore{db: db}, nil
+	return &logStore{db: db, damaged: bad}, nil
+}
+
+// checkLog looks through the file of a log that nobody has open, and returns the
+// last of its entries that is damaged, and the bytes in use. Any other damage is an
+// error.
+func checkLog(path string) (bad uint64, used int64, err error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, nil
+	}
+	var before uint64
+	marked := false
+	var stable [][2][]byte
+	sight, err := lookThrough(path, func(path [][]byte, key, value []byte) error {
+		switch {
+		case len(path) == 1 && bytes.Equal(path[0], stableBucket):
+			marked = marked || bytes.Equal(key, sealedKey)
+			stable = append(stable, [2][]byte{bytes.Clone(key), bytes.Clone(value)})
+			return nil
+		case len(path) != 1 || !bytes.Equal(path[0], logBucket) || len(key) != 8:
+			return damaged("it holds what it does not")
+		}
+		index := binary.BigEndian.Uint64(key)
+		if before != 0 && index != before+1 {
+			return damaged("after entry %d comes %d", before, index)
+		}
+		before = index
+		if err := decodeLog(index, value, &raft.Log{}); err != nil {
+			bad = index
+		}
+		return nil
+	})
+	if err == nil && sight.halves < 2 {
+		err = damaged("what was written last may be missing: one of its two first pages is not right")
+	}
+	for _, s := range stable {
+		if _, bad := unseal(s[0], s[1]); err == nil && marked && bad != nil {
+			err = damaged("its term and vote: %v", bad)
+		}
+	}
+	return bad, sight.used, err
+}
+
+// sealedKey says that the values beside it carry checksums.
+var sealedKey = []byte("_sealed")
+
+// sealAll adds checksums to the values of a bucket that has none yet.
+func sealAll(b *bbolt.Bucket) error {
+	if b.Get(sealedKey) != nil {
+		return nil
+	}
+	all := map[string][]byte{}
+	err := b.ForEach(func(k, v []byte) error {
+		all[string(k)] = seal(k, v)
+		return nil
+	})
+	for k, v := range all {
+		err = errors.Join(err, b.Put([]byte(k), v))
+	}
+	return errors.Join(err, b.Put(sealedKey, seal(sealedKey, nil)))
+}
+
+// seal returns a value followed by a checksum of it and its key.
+func seal(key, value []byte) []byte {
+	return binary.BigEndian.AppendUint32(append(make([]byte, 0, len(value)+4), value...), checksum(key, value))
+}
+
+// unseal returns what was sealed.
+func unseal(key, sealed []byte) ([]byte, error) {
+	n := len(sealed) - 4
+	if n < 0 || binary.BigEndian.Uint32(sealed[n:]) != checksum(key, sealed[:n]) {
+		return nil, damaged("the value of %q has another checksum", key)
+	}
+	return sealed[:n], nil
 }
 
 // openBolt opens a bbolt file as both stores want it. A file that another
@@ -95,10 +198,9 @@ func (s *logStore) GetLog(index uint64, log *raft.Log) error {
 		if v == nil {
 			return raft.ErrLogNotFound
 		}
-		if err := decodeLog(v, log); err != nil {
+		if err := decodeLog(index, v, log); err != nil {
 			return fmt.Errorf("cluster: log entry %d: %w", index, err)
 		}
-		log.Index = index
 		return nil
 	})
 }
@@ -108,7 +210,7 @@ func (s *logStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Lo
 
 // StoreLogs stores entries in one transaction.
 func (s *logStore) StoreLogs(logs []*raft.Log) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
+	return s.update("log store", func(tx *bbolt.Tx) error {
 		b := tx.Bucket(logBucket)
 		b.FillPercent = 0.9 // keys grow: pages need no room in the middle
 		for _, l := range logs {
@@ -122,7 +224,7 @@ func (s *logStore) StoreLogs(logs []*raft.Log) error {
 
 // DeleteRange deletes the entries lo to hi, both included.
 func (s *logStore) DeleteRange(lo, hi uint64) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
+	return s.update("log delete", func(tx *bbolt.Tx) error {
 		b := tx.Bucket(logBucket)
 		var doomed []uint64 // a cursor must not be moved over what it deletes
 		c := b.Cursor()
@@ -144,8 +246,8 @@ func (s *logStore) DeleteRange(lo, hi uint64) error {
 
 // Set stores a value of raft's own (term, vote).
 func (s *logStore) Set(key, value []byte) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket(stableBucket).Put(key, value)
+	return s.update("log set", func(tx *bbolt.Tx) error {
+		return tx.Bucket(stableBucket).Put(key, seal(key, value))
 	})
 }
 
@@ -156,8 +258,9 @@ func (s *logStore) Get(key []byte) (value []byte, err error) {
 		if v == nil {
 			return errKeyNotFound
 		}
+		v, err := unseal(key, v)
 		value = append([]byte{}, v...)
-		return nil
+		return err
 	})
 	return value, err
 }
@@ -181,15 +284,18 @@ func (s *logStore) GetUint64(key []byte) (uint64, error) {
 
 func indexKey(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
 
-// logFormat is the first byte of a stored entry.
-const logFormat = 1
+// The first byte of a stored entry says how the rest is written.
+const (
+	plainFormat  = 1 // without a checksum
+	sealedFormat = 2
+)
 
 // encodeLog writes an entry without its index, which is the key:
 //
-//	format(1) type(1) term(8) appendedAt(8, ns since 1970, 0 unknown) len(extensions)(uvarint) extensions data
+//	format(1) type(1) term(8) appendedAt(8, ns since 1970, 0 unknown) len(extensions)(uvarint) extensions data crc32c(4, of key and all before)
 func encodeLog(l *raft.Log) []byte {
-	b := make([]byte, 0, 28+len(l.Extensions)+len(l.Data))
-	b = append(b, logFormat, byte(l.Type))
+	b := make([]byte, 0, 32+len(l.Extensions)+len(l.Data))
+	b = append(b, sealedFormat, byte(l.Type))
 	b = binary.BigEndian.AppendUint64(b, l.Term)
 	var at int64
 	if !l.AppendedAt.IsZero() {
@@ -198,22 +304,29 @@ func encodeLog(l *raft.Log) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(at))
 	b = binary.AppendUvarint(b, uint64(len(l.Extensions)))
 	b = append(b, l.Extensions...)
-	return append(b, l.Data...)
+	b = append(b, l.Data...)
+	return binary.BigEndian.AppendUint32(b, checksum(indexKey(l.Index), b))
 }
 
 // decodeLog reads what encodeLog wrote; the slices are copies.
-func decodeLog(b []byte, l *raft.Log) error {
-	if len(b) < 19 || b[0] != logFormat {
-		return errors.New("damaged, or written by another version")
+func decodeLog(index uint64, b []byte, l *raft.Log) error {
+	if len(b) < 19 || b[0] != plainFormat && b[0] != sealedFormat {
+		return damaged("or it was written by another version")
 	}
-	*l = raft.Log{Type: raft.LogType(b[1]), Term: binary.BigEndian.Uint64(b[2:])}
+	if b[0] == sealedFormat {
+		var err error
+		if b, err = unseal(indexKey(index), b); err != nil || len(b) < 19 {
+			return damaged("it has another checksum")
+		}
+	}
+	*l = raft.Log{Index: index, Type: raft.LogType(b[1]), Term: binary.BigEndian.Uint64(b[2:])}
 	if at := int64(binary.BigEndian.Uint64(b[10:])); at != 0 {
 		l.AppendedAt = time.Unix(0, at)
 	}
 	b = b[18:]
 	n, w := binary.Uvarint(b)
 	if w <= 0 || n > uint64(len(b)-w) {
-		return errors.New("damaged: extensions are longer than the entry")
+		return damaged("extensions are longer than the entry")
 	}
 	b = b[w:]
 	if n > 0 {

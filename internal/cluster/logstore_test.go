@@ -13,7 +13,7 @@ import (
 
 func tempLog(t *testing.T) *logStore {
 	t.Helper()
-	s, err := openLogStore(filepath.Join(t.TempDir(), "raft.db"))
+	s, err := openLogStore(filepath.Join(t.TempDir(), "raft.db"), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,18 +50,18 @@ func TestLogStoreKeepsEveryField(t *testing.T) {
 
 func TestLogStoreIsReopened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "raft.db")
-	s, err := openLogStore(path)
+	s, err := openLogStore(path, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(s.StoreLog(&raft.Log{Index: 7, Term: 3}), s.SetUint64([]byte("term"), 3), s.Set([]byte("vote"), []byte("n1"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openLogStore(path); err == nil {
+	if _, err := openLogStore(path, quiet); err == nil {
 		t.Error("two processes had one file open")
 	}
 	s.Close()
-	if s, err = openLogStore(path); err != nil {
+	if s, err = openLogStore(path, quiet); err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
@@ -147,13 +147,13 @@ func TestLogStoreAgainstMemory(t *testing.T) {
 
 func FuzzDecodeLog(f *testing.F) {
 	f.Add(encodeLog(&raft.Log{Term: 3, Data: []byte("data"), Extensions: []byte("x"), AppendedAt: time.Unix(1, 2)}))
-	f.Add([]byte{logFormat})
+	f.Add([]byte{sealedFormat})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var l, again raft.Log
-		if decodeLog(b, &l) != nil {
+		if decodeLog(7, b, &l) != nil {
 			return
 		}
-		if err := decodeLog(encodeLog(&l), &again); err != nil || !cmp.Equal(l, again) {
+		if err := decodeLog(7, encodeLog(&l), &again); err != nil || !cmp.Equal(l, again) {
 			t.Errorf("%+v became %+v (%v)", l, again, err)
 		}
 	})

@@ -18,7 +18,8 @@ type Member struct {
 	Version string        `json:"version,omitempty"`
 	Voter   bool          `json:"voter"`
 	Leader  bool          `json:"leader"`
-	Healthy bool          `json:"healthy"` // heard of within the last beats
+	Healthy bool          `json:"healthy"` // heard of within the last beats, and without a fault
+	Fault   string        `json:"fault,omitempty"`
 	Applied uint64        `json:"applied"` // as of its last beat
 	Lag     uint64        `json:"lag"`     // entries behind the leader's commit
 	Contact time.Duration `json:"contact"` // since it was heard of; negative: never
@@ -81,10 +82,13 @@ func (n *Node) Members(ctx context.Context) ([]Member, error) {
 		switch {
 		case m.ID == n.cfg.ID:
 			m.Applied, m.Contact, m.Healthy = n.Applied(), 0, leads
+			if err := n.Fault(); err != nil {
+				m.Fault, m.Healthy = err.Error(), false
+			}
 		case leads:
 			if b, ok := n.peers.last(m.ID); ok {
 				m.Applied, m.Contact = b.applied, now.Sub(b.at)
-				m.Healthy = m.Contact < n.silence()
+				m.Fault, m.Healthy = b.fault, m.Contact < n.silence() && b.fault == ""
 			}
 		}
 		if leads && commit > m.Applied {
@@ -162,8 +166,45 @@ func (n *Node) change(ctx context.Context, f raft.IndexFuture) error {
 }
 
 // Remove takes a member out, for good: it comes back only by Join. Only the
-// leader can. A leader that removes itself steps down.
-func (n *Node) Remove(ctx context.Context, id string) error { return n.remove(ctx, id, true) }
+// leader can. A leader that removes itself steps down. Unless it is forced, it is
+// refused with ErrMajority if no majority of healthy voters would remain.
+func (n *Node) Remove(ctx context.Context, id string, force bool) error {
+	if !force {
+		if err := n.spare(ctx, id); err != nil {
+			return err
+		}
+	}
+	return n.remove(ctx, id, true)
+}
+
+// spare returns ErrMajority if without the vote of a member the voters that are
+// healthy would be no majority.
+func (n *Node) spare(ctx context.Context, id string) error {
+	if !n.IsLeader() {
+		return n.notLeader()
+	}
+	all, err := n.Members(ctx)
+	if err != nil {
+		return err
+	}
+	voters, healthy, votes := 0, 0, false
+	for _, m := range all {
+		switch {
+		case !m.Voter:
+		case m.ID == id:
+			votes = true
+		default:
+			voters++
+			if m.Healthy {
+				healthy++
+			}
+		}
+	}
+	if votes && healthy <= voters/2 {
+		return fmt.Errorf("%w: of the %d voters that would remain %d are healthy", ErrMajority, voters, healthy)
+	}
+	return nil
+}
 
 func (n *Node) remove(ctx context.Context, id string, forGood bool) error {
 	if !n.IsLeader() {
@@ -192,8 +233,13 @@ func (n *Node) Promote(ctx context.Context, id string) error {
 }
 
 // Demote takes a member's vote; it keeps the log. Only the leader can. A leader
-// that demotes itself steps down.
-func (n *Node) Demote(ctx context.Context, id string) error {
+// that demotes itself steps down. Unless it is forced, it is refused as Remove is.
+func (n *Node) Demote(ctx context.Context, id string, force bool) error {
+	if !force {
+		if err := n.spare(ctx, id); err != nil {
+			return err
+		}
+	}
 	s, err := n.setVoter(ctx, id, false)
 	if err != nil || s.Suffrage != raft.Voter {
 		return err

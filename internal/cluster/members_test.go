@@ -46,7 +46,7 @@ func TestJoinPromoteDemoteRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "n2 to vote", func() bool { return slices.Contains(l.voterIDs(), "n2") })
-	if err := l.Demote(t.Context(), "n2"); err != nil {
+	if err := l.Demote(t.Context(), "n2", false); err != nil {
 		t.Fatal(err)
 	}
 	if v := l.voterIDs(); slices.Contains(v, "n2") {
@@ -65,14 +65,14 @@ func TestJoinPromoteDemoteRemove(t *testing.T) {
 		t.Errorf("%d commands, want 13", n)
 	}
 
-	if err := l.Remove(t.Context(), "n3"); err != nil {
+	if err := l.Remove(t.Context(), "n3", false); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "n3 to be refused", func() bool { return n3.log.count("cannot join") > 0 })
 	if v := l.voterIDs(); slices.Contains(v, "n3") {
 		t.Errorf("n3 came back by itself: %v", v)
 	}
-	if err := l.Remove(t.Context(), "nobody"); !errors.Is(err, ErrNoMember) {
+	if err := l.Remove(t.Context(), "nobody", false); !errors.Is(err, ErrNoMember) {
 		t.Errorf("removing nobody: %v", err)
 	}
 	if err := l.Join(t.Context(), Server{"n3", n3.address}, false); err != nil {

@@ -20,7 +20,7 @@ const (
 
 // mux shares one listener between raft and the exchange. It knows every
 // connection, in and out, and closes them all at the end: raft reads snapshots
-// without a deadline and would wait for ever.
+// without a deadline and would wait forever.
 type mux struct {
 	ln        net.Listener
 	advertise string

@@ -29,6 +29,15 @@ type Node struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
+	writes    *writes
+	proposals writes
+	stalled   atomic.Pointer[error] // the disk hangs
+	differs   atomic.Pointer[error] // the state is not that of the others
+	caught    atomic.Bool           // it was as far as the leader once
+
+	looking atomic.Bool // at the state, for a check
+	checked atomic.Pointer[checked]
+
 	barrier  atomic.Uint64 // the term whose barrier has been applied here
 	changing sync.Mutex    // held while the leader changes the membership
 	peers    peers
@@ -44,11 +53,12 @@ type Node struct {
 
 // disk is what a node keeps in its directory.
 type disk struct {
-	store *logStore
-	cache raft.LogStore // store behind a cache, for raft and the snapshots
-	state *state
-	files raft.SnapshotStore
-	snaps *snapshotStore
+	writes *writes
+	store  *logStore
+	cache  raft.LogStore // store behind a cache, for raft and the snapshots
+	state  *state
+	files  raft.SnapshotStore
+	snaps  *snapshotStore
 }
 
 func openDisk(cfg Config) (d disk, err error) {
@@ -60,27 +70,86 @@ func openDisk(cfg Config) (d disk, err error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return d, err
 	}
-	if d.store, err = openLogStore(filepath.Join(cfg.Dir, "raft.db")); err != nil {
+	d.writes = &writes{slowFrom: cfg.HeartbeatTimeout, took: cfg.Written}
+	if d.store, err = openLogStore(filepath.Join(cfg.Dir, logFile), cfg.Logger); err != nil {
 		return d, err
 	}
+	d.store.writes, d.store.seam = d.writes, cfg.seam
 	if d.cache, err = raft.NewLogCache(512, d.store); err != nil {
 		return d, err
 	}
-	if d.state, err = openState(filepath.Join(cfg.Dir, "state.db"), cfg.Machine, cfg.Format); err != nil {
+	if d.state, err = openSound(filepath.Join(cfg.Dir, stateFile), cfg); err != nil {
 		return d, err
 	}
+	d.state.writes, d.state.seam, d.state.log = d.writes, cfg.seam, cfg.Logger
 	if d.files, err = raft.NewFileSnapshotStoreWithLogger(cfg.Dir, 2, newRaftLogger(cfg.Logger)); err != nil {
 		return d, err
 	}
-	if d.snaps, err = newSnapshotStore(d.files, d.cache); err != nil {
+	if d.snaps, err = newSnapshotStore(d.files, filepath.Join(cfg.Dir, "snapshots"), d.cache, cfg.seam); err != nil {
 		return d, err
 	}
-	return d, d.check()
+	return d, errors.Join(d.check(), d.mend(cfg.Logger))
+}
+
+// The files of a node.
+const (
+	logFile   = "raft.db"
+	stateFile = "state.db"
+)
+
+// openSound opens the state, and a new one in the place of one that is damaged:
+// snapshots and the log make it again.
+func openSound(path string, cfg Config) (*state, error) {
+	sight, err := checkState(path, cfg.Machine)
+	switch {
+	case errors.Is(err, ErrDamaged):
+		cfg.Logger.Error("the state is damaged: it is made anew of the last snapshot and the log", "file", path, "error", err)
+		if err := os.Rename(path, path+".damaged"); err != nil {
+			return nil, err
+		}
+	case err != nil:
+		return nil, fmt.Errorf("cluster: %s: %w", path, err)
+	case sight.halves == 1:
+		cfg.Logger.Warn("one of the state's two first pages is damaged: it goes on from the other one", "file", path)
+	}
+	if err == nil && sight.used > 0 {
+		if err := shrink(path, sight.used, cfg.Logger); err != nil {
+			return nil, fmt.Errorf("cluster: %s: %w", path, err)
+		}
+	}
+	return openState(path, cfg.Machine, cfg.Format)
+}
+
+// mend drops entries of the log that are damaged, and those before, if they are in
+// a snapshot: nobody here needs them any more.
+func (d disk) mend(log *slog.Logger) error {
+	bad := d.store.damaged
+	if bad == 0 {
+		return nil
+	}
+	snap, err := d.snaps.last()
+	if err != nil {
+		return err
+	}
+	first, err := d.store.FirstIndex()
+	if err != nil {
+		return err
+	}
+	if snap.index < bad {
+		return fmt.Errorf("cluster: %w: entry %d of the log, which no snapshot has", ErrDamaged, bad)
+	}
+	log.Warn("a damaged entry of the log is dropped, with those before: a snapshot has them", "entry", bad)
+	return d.store.DeleteRange(first, bad)
 }
 
 // check refuses a state that is ahead of the log: raft.db was deleted or
-// exchanged, and new entries with old numbers would be passed over.
+// exchanged, and new entries with old numbers would be passed over. It refuses a
+// log that begins after the newest snapshot, too: what lies between is nowhere.
 func (d disk) check() error {
+	first, err := d.store.FirstIndex()
+	if err != nil {
+		return err
+	}
 	last, err := d.store.LastIndex()
 	if err != nil {
 		return err
@@ -89,7 +158,11 @@ func (d disk) check() error {
 	if err != nil {
 		return err
 	}
-	if pos, _ := d.state.applied(); pos.index > max(last, snap.index) {
+	if first > snap.index+1 {
+		return fmt.Errorf("cluster: %w: the log in %s begins at entry %d, and the last snapshot that is whole ends at %d", ErrDamaged, filepath.Dir(d.state.path), first, snap.index)
+	}
+	pos, _ := d.state.applied()
+	if pos.index > max(last, snap.index) {
 		return fmt.Errorf("cluster: %s has applied entry %d but the log ends at %d: the files do not belong together; delete the whole directory and join anew",
 			d.state.path, pos.index, max(last, snap.index))
 	}
@@ -120,8 +193,9 @@ func Open(cfg Config) (*Node, error) {
 		cfg.Listener.Close()
 		return nil, err
 	}
-	n := &Node{cfg: cfg, log: cfg.Logger, store: d.store, state: d.state, snaps: d.snaps, troubles: map[string]string{}}
+	n := &Node{cfg: cfg, log: cfg.Logger, writes: d.writes, store: d.store, state: d.state, snaps: d.snaps, troubles: map[string]string{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.state.check, n.state.stop = n.look, n.ctx.Done()
 	n.peers.init()
 	n.view.init(Server{cfg.ID, cfg.Advertise})
 	if err := n.start(d); err != nil {
@@ -141,7 +215,7 @@ func (n *Node) start(d disk) error {
 		case <-n.ctx.Done():
 			return response{Error: ErrClosed.Error()}
 		}
-	}))
+	}, n.Backup))
 	network := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Stream:  streamLayer{n.mux},
 		MaxPool: 3,
@@ -171,6 +245,8 @@ func (n *Node) start(d disk) error {
 	n.watchHeartbeats()
 	n.wg.Go(n.monitor)
 	n.wg.Go(n.keepMembership)
+	n.wg.Go(n.watchDisk)
+	n.wg.Go(n.checkSnapshot)
 	return nil
 }
 
@@ -188,12 +264,39 @@ func (n *Node) Close() error {
 	return n.closeErr
 }
 
+// checkSnapshot reads the newest snapshot, which others may be sent, and takes
+// another if it is damaged.
+func (n *Node) checkSnapshot() {
+	all, err := n.snaps.List()
+	if err != nil || len(all) == 0 {
+		return
+	}
+	_, r, err := n.snaps.Open(all[0].ID)
+	if err == nil {
+		r.Close()
+		return
+	}
+	n.log.Error("the last snapshot is damaged: another one is taken", "snapshot", all[0].ID, "error", err)
+	for sleep(n.ctx, n.cfg.HeartbeatTimeout) {
+		if err := n.Snapshot(n.ctx); err == nil {
+			if now, err := n.snaps.last(); err != nil || now.index > all[0].Index {
+				return
+			}
+		}
+	}
+}
+
 // ID returns the node's name.
 func (n *Node) ID() string { return n.cfg.ID }
 
 // View runs f in a read transaction over the state as applied here, which may
 // be behind the leader's. A long one keeps space from being reused.
-func (n *Node) View(f func(*bbolt.Tx) error) error { return n.state.view(f) }
+func (n *Node) View(f func(*bbolt.Tx) error) error {
+	if n.isDiverged() {
+		return ErrDiverged
+	}
+	return n.state.view(f)
+}
 
 // Applied returns the index of the last entry in the state.
 func (n *Node) Applied() uint64 {
@@ -206,6 +309,43 @@ func (n *Node) Applied() uint64 {
 func (n *Node) Changed() <-chan struct{} {
 	_, ch := n.state.applied()
 	return ch
+}
+
+// caughtUp notes how far the leader was at a beat.
+func (n *Node) caughtUp(commit uint64) {
+	if !n.caught.Load() && n.Applied()+promoteLag >= commit {
+		n.caught.Store(true)
+	}
+}
+
+// Ready returns why this node is not one of a cluster that works: nil if it knows
+// a leader, has caught up with it once since it was opened, has the vote that it is
+// to have, and has no fault. What it answers may be old all the same.
+func (n *Node) Ready() error {
+	leader := n.Leader()
+	if err := n.Fault(); err != nil {
+		return err
+	}
+	if leader.ID == "" {
+		return errors.New("the coordinators have no leader at the moment")
+	}
+	me, err := n.find(n.cfg.ID)
+	if err != nil {
+		return errors.New("this one is not, or not any more, one of the coordinators")
+	}
+	records, err := n.state.members()
+	if err != nil {
+		return err
+	}
+	switch {
+	case n.IsLeader():
+		n.caught.Store(true)
+	case !n.caught.Load():
+		return fmt.Errorf("this one has not caught up with the leader: it is at %d", n.Applied())
+	case records[n.cfg.ID].Voter && me.Suffrage != raft.Voter:
+		return errors.New("this one has not got its vote yet")
+	}
+	return nil
 }
 
 // Term returns raft's term.

@@ -1,14 +1,19 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
@@ -36,8 +41,69 @@ type Machine interface {
 var (
 	ownBucket     = []byte("_cluster")
 	membersBucket = []byte("members")
+	sumsBucket    = []byte("sums") // checksums of the values of this package
 	appliedKey    = []byte("applied")
 )
+
+// putOwn writes a value of this package's, in a bucket of its own or (nil) beside
+// those, and its checksum. An older version of this program does not know of these:
+// what it wrote since looks damaged, and is made anew.
+func putOwn(tx *bbolt.Tx, bucket, key, value []byte) error {
+	own := tx.Bucket(ownBucket)
+	b := own
+	if bucket != nil {
+		b = own.Bucket(bucket)
+	}
+	return errors.Join(b.Put(key, value), own.Bucket(sumsBucket).Put(sumKey(bucket, key), binary.BigEndian.AppendUint32(nil, checksum(bucket, key, value))))
+}
+
+func deleteOwn(tx *bbolt.Tx, bucket, key []byte) error {
+	own := tx.Bucket(ownBucket)
+	return errors.Join(own.Bucket(bucket).Delete(key), own.Bucket(sumsBucket).Delete(sumKey(bucket, key)))
+}
+
+func sumKey(bucket, key []byte) []byte { return bytes.Join([][]byte{bucket, key}, []byte("/")) }
+
+// ownSums compares the values of this package with their checksums.
+type ownSums struct{ want, have map[string]uint32 }
+
+// note takes a value of this package's, or a checksum.
+func (s *ownSums) note(path [][]byte, key, value []byte) error {
+	if s.want == nil {
+		s.want, s.have = map[string]uint32{}, map[string]uint32{}
+	}
+	switch {
+	case len(path) == 1:
+		s.have[string(sumKey(nil, key))] = checksum(nil, key, value)
+	case bytes.Equal(path[1], sumsBucket):
+		if len(value) != 4 {
+			return damaged("a checksum of %d bytes", len(value))
+		}
+		s.want[string(key)] = binary.BigEndian.Uint32(value)
+	case bytes.Equal(path[1], membersBucket):
+		s.have[string(sumKey(path[1], key))] = checksum(path[1], key, value)
+	default:
+		return damaged("there is no bucket %q", path[1])
+	}
+	return nil
+}
+
+// check returns an error if a value has another checksum than is kept of it. None
+// are kept by older versions.
+func (s *ownSums) check() error {
+	if len(s.want) == 0 {
+		return nil
+	}
+	for key, sum := range s.have {
+		if want, ok := s.want[key]; !ok || want != sum {
+			return damaged("the value of %q has another checksum", key)
+		}
+	}
+	if len(s.want) != len(s.have) {
+		return damaged("of %d values %d are there", len(s.want), len(s.have))
+	}
+	return nil
+}
 
 // stateMmap reserves address space, not memory: a write that outgrows the map
 // has to wait for all readers, and a snapshot is a long reader. Up to this size
@@ -57,6 +123,11 @@ func (p position) covers(q position) bool { return p.index >= q.index && p.term 
 type state struct {
 	path    string
 	machine Machine
+	writes  *writes
+	seam    seam
+	log     *slog.Logger
+	stop    <-chan struct{} // the node ends
+	full    func()          // ends the wait for room on the disk, nil if there is none; its goroutine only
 
 	// mu guards the fields below. Only the goroutine that applies and restores
 	// changes them.
@@ -65,6 +136,9 @@ type state struct {
 	pos     position
 	changed chan struct{}
 	closed  bool // there are no more readers
+
+	applying sync.Mutex         // held while entries are applied, or the file is replaced
+	check    func(index uint64) // is told of a check, by the goroutine that applies; nil for nobody
 
 	knows   uint64         // the newest format of commands
 	handed  uint64         // last entry that raft handed over; its goroutine only
@@ -78,6 +152,43 @@ type state struct {
 type generation struct {
 	db      *bbolt.DB
 	readers sync.WaitGroup
+}
+
+// A Verifier is a Machine that knows when a value of its buckets is not as it was
+// written. Verify is given every value, with its key and the names of the buckets
+// that it is in; an error says that the value is damaged.
+type Verifier interface {
+	Verify(path [][]byte, key, value []byte) error
+}
+
+// verify returns an error for a value of the state that is damaged.
+func verify(m Machine, path [][]byte, key, value []byte) error {
+	v, ok := m.(Verifier)
+	if !ok {
+		return nil
+	}
+	if err := v.Verify(path, key, value); err != nil {
+		return damaged("%s/%q: %v", bytes.Join(path, []byte("/")), key, err)
+	}
+	return nil
+}
+
+// checkState looks through a file of the state that nobody has open.
+func checkState(path string, m Machine) (sight, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return sight{halves: 2}, nil
+	}
+	var own ownSums
+	is, err := lookThrough(path, func(path [][]byte, key, value []byte) error {
+		if len(path) > 0 && bytes.Equal(path[0], ownBucket) {
+			return own.note(path, key, value)
+		}
+		return verify(m, path, key, value)
+	})
+	if err == nil {
+		err = own.check()
+	}
+	return is, err
 }
 
 func openState(path string, m Machine, knows uint64) (*state, error) {
@@ -104,6 +215,9 @@ func (s *state) open(path string, floor position) (*bbolt.DB, position, error) {
 			return err
 		}
 		if _, err := own.CreateBucketIfNotExists(membersBucket); err != nil {
+			return err
+		}
+		if err := sumOwn(tx); err != nil {
 			return err
 		}
 		if pos, err = readPosition(tx); err != nil {
@@ -140,7 +254,38 @@ func readPosition(tx *bbolt.Tx) (position, error) {
 
 func writePosition(tx *bbolt.Tx, p position) error {
 	v := binary.BigEndian.AppendUint64(nil, p.index)
-	return tx.Bucket(ownBucket).Put(appliedKey, binary.BigEndian.AppendUint64(v, p.term))
+	return putOwn(tx, nil, appliedKey, binary.BigEndian.AppendUint64(v, p.term))
+}
+
+// sumOwn makes the checksums of a state of a version that kept none.
+func sumOwn(tx *bbolt.Tx) error {
+	own := tx.Bucket(ownBucket)
+	if own.Bucket(sumsBucket) != nil {
+		return nil
+	}
+	if _, err := own.CreateBucket(sumsBucket); err != nil {
+		return err
+	}
+	for bucket, b := range map[string]*bbolt.Bucket{"": own, string(membersBucket): own.Bucket(membersBucket)} {
+		all := map[string][]byte{}
+		err := b.ForEach(func(k, v []byte) error {
+			if v != nil {
+				all[string(k)] = bytes.Clone(v)
+			}
+			return nil
+		})
+		name := []byte(bucket)
+		if bucket == "" {
+			name = nil
+		}
+		for k, v := range all {
+			err = errors.Join(err, putOwn(tx, name, []byte(k), v))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // close waits for readers and closes the file.
@@ -200,11 +345,34 @@ func (s *state) moved(pos position, g *generation) {
 	s.changed = make(chan struct{})
 }
 
-// apply runs a batch of entries in one transaction. Those at or before the
+// apply runs entries, in as few transactions as can be: a check of the state sees
+// it as it is after the entry that asks for it.
+func (s *state) apply(logs []*raft.Log) (results []any) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	for len(logs) > 0 {
+		n := 1 + slices.IndexFunc(logs, isCheck)
+		if n == 0 {
+			return append(results, s.applyAll(logs)...)
+		}
+		results = append(results, s.applyAll(logs[:n])...)
+		if last := logs[n-1]; s.check != nil && last.Index == s.pos.index {
+			s.check(last.Index)
+		}
+		logs = logs[n:]
+	}
+	return results
+}
+
+func isCheck(l *raft.Log) bool {
+	return l.Type == raft.LogCommand && len(l.Data) > 0 && l.Data[0] == cmdCheck
+}
+
+// applyAll runs a batch of entries in one transaction. Those at or before the
 // position of the state are passed over. A command that fails is left out and
 // the rest of the batch run again, so that it changed nothing; bbolt has no
 // nested transactions, and failures are rare.
-func (s *state) apply(logs []*raft.Log) []any {
+func (s *state) applyAll(logs []*raft.Log) []any {
 	results := make([]any, len(logs))
 	last := logs[len(logs)-1]
 	s.handed = last.Index
@@ -214,7 +382,15 @@ func (s *state) apply(logs []*raft.Log) []any {
 	rejected := make([]bool, len(logs))
 	for {
 		i, err := s.try(logs, results, rejected)
-		if err != nil {
+		switch {
+		case noSpace(err) && s.waitForRoom(err):
+			continue
+		case noSpace(err): // the node ends: the entries are applied when it is opened again
+			for i := range results {
+				results[i] = ErrUnknownOutcome
+			}
+			return results
+		case err != nil:
 			panic(fmt.Errorf("cluster: cannot apply entry %d to %s: %w", last.Index, s.path, err))
 		}
 		if i < 0 {
@@ -222,9 +398,38 @@ func (s *state) apply(logs []*raft.Log) []any {
 		}
 		rejected[i] = true
 	}
+	s.hasRoom()
 	s.moved(position{last.Index, last.Term}, nil)
 	return results
 }
+
+// waitForRoom waits a moment for room on the disk: what is committed has to be
+// applied, and can be once there is room. As long as there is none a write is under
+// way, as for a disk that hangs. False says that the node ends.
+func (s *state) waitForRoom(err error) bool {
+	if s.full == nil {
+		s.full = s.writes.begin()
+		s.log.Error("there is no room for the state: waiting for some", "file", s.path, "error", err)
+	}
+	select {
+	case <-time.After(roomWait):
+		return true
+	case <-s.stop:
+		return false
+	}
+}
+
+// hasRoom notes that a write went through.
+func (s *state) hasRoom() {
+	if s.full != nil {
+		s.full()
+		s.full = nil
+		s.log.Warn("there is room for the state again", "file", s.path)
+	}
+}
+
+// roomWait is the pause between attempts to write to a disk that is full.
+const roomWait = 200 * time.Millisecond
 
 var errRejected = errors.New("command rejected")
 
@@ -232,6 +437,10 @@ var errRejected = errors.New("command rejected")
 // that failed, its error in results.
 func (s *state) try(logs []*raft.Log, results []any, rejected []bool) (failed int, err error) {
 	failed = -1
+	defer s.writes.begin()()
+	if err := s.seam.at("state apply"); err != nil {
+		return failed, err
+	}
 	err = s.cur.db.Update(func(tx *bbolt.Tx) error {
 		for i, l := range logs {
 			if rejected[i] || l.Index <= s.pos.index || l.Type != raft.LogCommand {
@@ -247,7 +456,10 @@ func (s *state) try(logs []*raft.Log, results []any, rejected []bool) (failed in
 		return writePosition(tx, position{last.Index, last.Term})
 	})
 	if failed >= 0 {
-		err = nil
+		return failed, nil
+	}
+	if err == nil {
+		err = s.seam.at("state apply done")
 	}
 	return failed, err
 }
@@ -270,7 +482,7 @@ func (s *state) applyOne(tx *bbolt.Tx, l *raft.Log) any {
 		}
 		return s.machine.Apply(tx, l.Index, c.user)
 	case c.kind == cmdMember || c.kind == cmdForget:
-		if err := applyMember(tx.Bucket(ownBucket).Bucket(membersBucket), c); err != nil {
+		if err := applyMember(tx, c); err != nil {
 			return err
 		}
 	}
@@ -281,7 +493,12 @@ func (s *state) applyOne(tx *bbolt.Tx, l *raft.Log) any {
 // state to be: after the file's own position if raft's own entries followed it,
 // or if it is a backup with another history's counting.
 func (s *state) restore(r io.Reader, label position) error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
 	tmp := s.path + ".restore"
+	if err := s.seam.at("state restore"); err != nil {
+		return err
+	}
 	if err := writeFile(tmp, r); err != nil {
 		return err
 	}
@@ -290,7 +507,14 @@ func (s *state) restore(r io.Reader, label position) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.Rename(tmp, s.path), atomicfile.SyncDir(filepath.Dir(s.path))); err != nil {
+	err = s.seam.at("state rename")
+	if err == nil {
+		err = errors.Join(os.Rename(tmp, s.path), atomicfile.SyncDir(filepath.Dir(s.path)))
+	}
+	if err == nil {
+		err = s.seam.at("state rename done")
+	}
+	if err != nil {
 		db.Close()
 		return err
 	}

@@ -2,12 +2,17 @@ package cluster
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
@@ -244,4 +249,99 @@ func TestNoSnapshotBeforeCaughtUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	snap.Release()
+}
+
+// A full disk holds up what is committed, and no more: with room it is applied, once.
+func TestStateWaitsForRoom(t *testing.T) {
+	s := tempState(t, &chain{})
+	s.log, s.writes = quiet, &writes{slowFrom: time.Minute}
+	var full atomic.Bool
+	var tries atomic.Int64
+	s.seam = func(string) error {
+		if !full.Load() {
+			return nil
+		}
+		tries.Add(1)
+		return fmt.Errorf("a write: %w", syscall.ENOSPC)
+	}
+	s.apply(entries(1, "a", "b"))
+	full.Store(true)
+	done := make(chan []any)
+	go func() { done <- s.apply(entries(3, "c", "d")) }()
+	eventually(t, "another attempt", func() bool { return tries.Load() > 1 })
+	if s.writes.oldest() == 0 {
+		t.Error("a state that waits for room has no write under way")
+	}
+	if _, n := stateSum(t, s); n != 2 {
+		t.Errorf("%d commands in the state while there is no room, not 2", n)
+	}
+	full.Store(false)
+	for _, r := range <-done {
+		if err, bad := r.(error); bad {
+			t.Error(err)
+		}
+	}
+	if _, n := stateSum(t, s); n != 4 || s.writes.oldest() != 0 {
+		t.Errorf("with room: %d commands, not 4; a write for %v", n, s.writes.oldest())
+	}
+
+	full.Store(true)
+	stop := make(chan struct{})
+	s.stop = stop
+	go func() { done <- s.apply(entries(5, "e")) }()
+	eventually(t, "an attempt", func() bool { return s.writes.oldest() > 0 })
+	close(stop)
+	if r := <-done; r[0] != error(ErrUnknownOutcome) {
+		t.Errorf("a node that ends without room answers %v", r)
+	}
+}
+
+// A file that is mostly free is made small when it is opened, with all that is in it.
+func TestFilesShrink(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	db, err := openBolt(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	piece := make([]byte, 1<<20)
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("b"))
+		for i := range 80 {
+			err = errors.Join(err, b.Put([]byte{byte(i)}, piece))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) (err error) {
+		for i := range 70 {
+			err = errors.Join(err, tx.Bucket([]byte("b")).Delete([]byte{byte(i)}))
+		}
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before, _, err := looked(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := lookThrough(path, func([][]byte, []byte, []byte) error { return nil })
+	if err != nil || is.used < 10<<20 || is.used > 11<<20 {
+		t.Fatalf("%d bytes in use, not 10 MiB (%v)", is.used, err)
+	}
+	if err := shrink(path, is.used, quiet); err != nil {
+		t.Fatal(err)
+	}
+	after, _, err := looked(path)
+	if err != nil || !slices.Equal(before, after) {
+		t.Errorf("a file that shrank has %d entries, not the %d that it had (%v)", len(after), len(before), err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Size() > 20<<20 {
+		t.Errorf("%d bytes (%v)", st.Size(), err)
+	}
+	if left, _ := filepath.Glob(path + ".*"); len(left) > 0 {
+		t.Error("left behind:", left)
+	}
 }

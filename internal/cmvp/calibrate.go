@@ -42,7 +42,7 @@ func (p *CachePlan) Apply(o *Operator) {
 	}
 }
 
-// worthwhile is the saving from which on a cache is used. A smaller one could
+// worthwhile is the smallest saving for which a cache is used. A smaller one could
 // be noise, and memory has a price.
 const worthwhile = 0.1
 

@@ -44,7 +44,7 @@ type Engine interface {
 	Cross(ctx context.Context, dst [][]float64, points *kernel.Inputs, v [][]float64) error
 	// CrossMatrix computes K_f(X*,X): a row of n numbers for each point.
 	CrossMatrix(ctx context.Context, rows [][]float64, points *kernel.Inputs) error
-	// Keep lets the engine keep elements of K until θ changes, in so many bytes for
+	// Keep lets the engine keep elements of K until θ changes, in these numbers of bytes for
 	// each precision.
 	Keep(double, single int64)
 	// Kept returns how many elements of K products have read instead of computing

@@ -35,7 +35,7 @@ func TestCourseOfAWorker(t *testing.T) {
 
 func TestWorkersComeAndGo(t *testing.T) {
 	r := newRegistry()
-	s := newSession()
+	s := newSession("")
 	for range maxWorkerEvents {
 		r.connect(&pb.Hello{Id: "w1"}, s, time.Now())
 		r.disconnect("w1", s, time.Now())

@@ -101,12 +101,8 @@ func (r *blobRegistry) All() []blobnet.Blob {
 func (r *blobRegistry) Jobs(addr string) []string {
 	var out []string
 	_ = r.c.node.View(func(tx *bbolt.Tx) error {
-		return state.Jobs(tx, func(j *state.Job) bool {
-			if j.Data == addr {
-				out = append(out, j.ID)
-			}
-			return true
-		})
+		state.Uses(tx, addr, func(id, _ string) bool { out = append(out, id); return true })
+		return nil
 	})
 	return out
 }
@@ -142,12 +138,13 @@ func (a blobAccess) Jobs(ctx context.Context, addr string) []string {
 	var out []string
 	who := auth.From(ctx)
 	_ = a.c.node.View(func(tx *bbolt.Tx) error {
-		return state.Jobs(tx, func(j *state.Job) bool {
-			if j.Data == addr && who.Sees(j.NamespaceName()) {
-				out = append(out, j.ID)
+		state.Uses(tx, addr, func(id, namespace string) bool {
+			if who.Sees(namespace) {
+				out = append(out, id)
 			}
 			return true
 		})
+		return nil
 	})
 	return out
 }

@@ -3,9 +3,11 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 
+	"go.etcd.io/bbolt"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -13,6 +15,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/cluster"
+	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
 // Group is the group of coordinators that a node belongs to.
@@ -20,9 +23,9 @@ type Group interface {
 	Term() uint64
 	Members(ctx context.Context) ([]cluster.Member, error)
 	Join(ctx context.Context, s cluster.Server, nonVoter bool) error
-	Remove(ctx context.Context, id string) error
+	Remove(ctx context.Context, id string, force bool) error
 	Promote(ctx context.Context, id string) error
-	Demote(ctx context.Context, id string) error
+	Demote(ctx context.Context, id string, force bool) error
 	Transfer(ctx context.Context, id string) error
 	Backup(w io.Writer) error
 	Restore(ctx context.Context, r io.Reader) error
@@ -58,7 +61,7 @@ func (s *clusterService) members(ctx context.Context, err error) (*pb.MembersRes
 			contact = -1
 		}
 		out.Members = append(out.Members, &pb.ClusterMember{Id: m.ID, RaftAddress: m.Address, GrpcAddress: m.GRPC, HttpAddress: m.HTTP,
-			Voter: m.Voter, Leader: m.Leader, Healthy: m.Healthy, AppliedIndex: m.Applied, Lag: m.Lag, ContactSeconds: contact, Version: m.Version})
+			Voter: m.Voter, Leader: m.Leader, Healthy: m.Healthy, AppliedIndex: m.Applied, Lag: m.Lag, ContactSeconds: contact, Version: m.Version, Fault: m.Fault})
 	}
 	return out, nil
 }
@@ -87,7 +90,7 @@ func (s *clusterService) Join(ctx context.Context, r *pb.JoinRequest) (*pb.Membe
 
 // Remove takes a coordinator out.
 func (s *clusterService) Remove(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
-	return s.members(ctx, s.group.Remove(ctx, r.Id))
+	return s.members(ctx, s.group.Remove(ctx, r.Id, r.Force))
 }
 
 // Promote gives a coordinator a vote.
@@ -97,7 +100,7 @@ func (s *clusterService) Promote(ctx context.Context, r *pb.MemberRequest) (*pb.
 
 // Demote takes a coordinator's vote.
 func (s *clusterService) Demote(ctx context.Context, r *pb.MemberRequest) (*pb.MembersResponse, error) {
-	return s.members(ctx, s.group.Demote(ctx, r.Id))
+	return s.members(ctx, s.group.Demote(ctx, r.Id, r.Force))
 }
 
 // Transfer hands over leadership.
@@ -146,4 +149,38 @@ func (w *chunkWriter) Write(p []byte) (int, error) {
 		}
 	}
 	return len(p), nil
+}
+
+// KeepRevoked returns a group that revokes, after a backup was restored, the tokens that
+// were revoked since it was made: else it would revive them.
+func (c *Coordinator) KeepRevoked(g Group) Group { return keepRevoked{g, c} }
+
+type keepRevoked struct {
+	Group
+	c *Coordinator
+}
+
+func (k keepRevoked) Restore(ctx context.Context, r io.Reader) error {
+	var revoked []string
+	err := k.c.node.View(func(tx *bbolt.Tx) error {
+		return state.Tokens(tx, func(t *state.Token) bool {
+			if !t.Revoked.IsZero() {
+				revoked = append(revoked, t.ID)
+			}
+			return true
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if err := k.Group.Restore(ctx, r); err != nil {
+		return err
+	}
+	for _, id := range revoked {
+		_, err := k.c.apply(ctx, &state.RevokeToken{ID: id})
+		if err != nil && !errors.Is(err, state.ErrToken) { // the backup does not know it
+			return fmt.Errorf("the backup is restored, but token %s, which was revoked since, is valid again: %w", id, err)
+		}
+	}
+	return nil
 }

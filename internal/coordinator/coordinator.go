@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -79,6 +80,8 @@ type Config struct {
 	// TokenFile has the first administrator's token, and gets one if it is not
 	// there. Empty means that callers are not asked who they are.
 	TokenFile string
+
+	resultStalls time.Duration // tests: in place of the constant
 }
 
 // Coordinator serves the RPCs of a coordinator, and leads when its node does. Its
@@ -92,9 +95,13 @@ type Coordinator struct {
 	workers  *registry        // what the leader knows of workers
 	checker  *health.Checker  // what the leader knows of the jobs' health
 	notifier *notify.Notifier // tells hooks, while this node leads
-	logs     *joblog.Store
-	copier   *joblog.Copier // hands log lines on to the other coordinators
-	peers    *rpc.Pool
+	// lastRound is when the leader's last round went through, in Unix nanoseconds, and
+	// jobErrors counts the times that nothing could be decided about a job.
+	lastRound, jobErrors atomic.Int64
+	results              chan struct{} // has those that are under way
+	logs                 *joblog.Store
+	copier               *joblog.Copier // hands log lines on to the other coordinators
+	peers                *rpc.Pool
 	// toWorkers are the connections to workers, which predict.
 	toWorkers *rpc.Pool
 }
@@ -105,6 +112,7 @@ func New(cfg Config) (*Coordinator, error) {
 	cfg.SplitRows = cmp.Or(cfg.SplitRows, 20_000)
 	cfg.LogBytes = cmp.Or(cfg.LogBytes, 1<<30)
 	cfg.MaxJobs = cmp.Or(cfg.MaxJobs, 100_000)
+	cfg.resultStalls = cmp.Or(cfg.resultStalls, resultStalls)
 	if cfg.DialWorker == nil {
 		cfg.DialWorker = cfg.Dial
 	}
@@ -119,7 +127,7 @@ func New(cfg Config) (*Coordinator, error) {
 		return nil, fmt.Errorf("opening the job logs: %w", err)
 	}
 	c := &Coordinator{cfg: cfg, node: cfg.Node, log: cfg.Logger, jobs: newFollowers(cfg.Node, cfg.Machine), workers: newRegistry(),
-		checker: health.NewChecker(time.Now()), logs: logs, peers: rpc.NewPool(cfg.Dial), toWorkers: rpc.NewPool(cfg.DialWorker)}
+		checker: health.NewChecker(time.Now()), logs: logs, results: make(chan struct{}, mostResults), peers: rpc.NewPool(cfg.Dial), toWorkers: rpc.NewPool(cfg.DialWorker)}
 	c.copier = joblog.NewCopier(c.sendLog)
 	c.notifier = notify.New(notify.Config{Store: notices{c}, Hooks: cfg.Hooks, Logger: cfg.Logger})
 	return c, nil

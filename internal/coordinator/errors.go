@@ -30,7 +30,7 @@ func (c *Coordinator) status(err error) error {
 		return badField(strings.TrimSuffix("spec."+field.Path, "."), field.Error())
 	case errors.Is(err, cluster.ErrNotLeader):
 		return c.notLeader()
-	case errors.Is(err, cluster.ErrUnknownOutcome), errors.Is(err, cluster.ErrClosed):
+	case errors.Is(err, cluster.ErrUnknownOutcome), errors.Is(err, cluster.ErrClosed), errors.Is(err, cluster.ErrDiverged):
 		code = codes.Unavailable
 	case errors.Is(err, cluster.ErrNoMember):
 		code = codes.NotFound
@@ -40,7 +40,7 @@ func (c *Coordinator) status(err error) error {
 		code = codes.ResourceExhausted
 	case errors.Is(err, state.ErrFenced), errors.Is(err, chains.ErrStale), errors.Is(err, state.ErrPhase), errors.Is(err, state.ErrConflict), errors.Is(err, chains.ErrPhase):
 		code = codes.FailedPrecondition
-	case errors.Is(err, cluster.ErrMixedVersions):
+	case errors.Is(err, cluster.ErrMixedVersions), errors.Is(err, cluster.ErrMajority):
 		code = codes.FailedPrecondition
 	case errors.Is(err, state.ErrMalformed), errors.Is(err, chains.ErrShape):
 		code = codes.InvalidArgument

@@ -20,13 +20,15 @@ type followers struct {
 	machine *state.Machine
 	mu      sync.Mutex
 	byID    map[string]*followed
+	swept   time.Time
 }
 
 // followed is a job that somebody looks at.
 type followed struct {
 	state.Follower
-	mu    sync.Mutex        // guards Follower, spec and items
-	spec  *job.Spec         // nil until somebody asks
+	mu    sync.Mutex // guards Follower, spec and items
+	spec  *job.Spec  // what text says; nil until somebody asks
+	text  string
 	items chains.Dispatcher // of stages, where this is the leader
 	used  time.Time         // guarded by followers.mu
 }
@@ -48,6 +50,7 @@ func (s *followers) with(id string, f func(*followed) error) error {
 		s.byID[id] = j
 	}
 	j.used = time.Now()
+	s.sweep(j.used)
 	s.mu.Unlock()
 
 	j.mu.Lock()
@@ -64,22 +67,25 @@ func (s *followers) with(id string, f func(*followed) error) error {
 	return f(j)
 }
 
-// Spec returns the job's specification, which never changes.
+// Spec returns the job's specification, which must not be changed.
 func (j *followed) Spec() (*job.Spec, error) {
-	if j.spec == nil {
+	if j.spec == nil || j.text != j.Job.Spec {
 		spec, err := job.ParseString(j.Job.Spec)
 		if err != nil {
 			return nil, fmt.Errorf("the job's specification: %w", err)
 		}
-		j.spec = spec
+		j.spec, j.text = spec, j.Job.Spec
 	}
 	return j.spec, nil
 }
 
-// sweep forgets jobs that nobody has asked for.
+// sweep forgets, now and then, jobs that nobody has asked for; the caller holds the
+// lock.
 func (s *followers) sweep(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if now.Sub(s.swept) < followIdle/4 {
+		return
+	}
+	s.swept = now
 	for id, j := range s.byID {
 		if now.Sub(j.used) > followIdle {
 			delete(s.byID, id)

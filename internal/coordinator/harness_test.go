@@ -145,7 +145,7 @@ func wantCode(t *testing.T, what string, err error, code codes.Code, words ...st
 // params is the number of parameters of the tests' jobs.
 const params = 3
 
-// testSpec is a job of two chains that ends after so many draws of each if they
+// testSpec is a job of two chains that ends after a number of draws of each if they
 // are worth as many as ess, else at maxDraws.
 func testSpec(draws, maxDraws int, ess float64) string {
 	return fmt.Sprintf(`
@@ -199,7 +199,7 @@ func checkpointOf(t *chains.Task) *chains.Checkpoint {
 }
 
 // referenceRun is the run of a job as its events make it, apart from any
-// coordinator, to so many draws of each chain.
+// coordinator, to a number of draws of each chain.
 func referenceRun(t *testing.T, text string, draws int) *chains.Run {
 	t.Helper()
 	spec, err := job.ParseString(text)
@@ -322,7 +322,7 @@ func (w *testWorker) release(p *pb.Placement) {
 // are.
 func (w *testWorker) await(ctx context.Context, p *pb.Placement) (*chains.Work, error) {
 	for {
-		r, err := w.workers.Await(ctx, &pb.AwaitRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt})
+		r, err := w.workers.Await(ctx, &pb.AwaitRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Secret: p.Secret})
 		switch {
 		case err != nil:
 			return nil, err
@@ -346,7 +346,7 @@ func (w *testWorker) awaitTask(ctx context.Context, p *pb.Placement) (*chains.Ta
 
 // report hands in events.
 func (w *testWorker) report(ctx context.Context, p *pb.Placement, events ...chains.Event) error {
-	r := &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Worker: w.id}
+	r := &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Secret: p.Secret, Worker: w.id}
 	for i := range events {
 		text, err := events[i].Encode()
 		if err != nil {
@@ -360,7 +360,7 @@ func (w *testWorker) report(ctx context.Context, p *pb.Placement, events ...chai
 
 // loaded tells what the data are.
 func (w *testWorker) loaded(ctx context.Context, p *pb.Placement) error {
-	_, err := w.workers.Report(ctx, &pb.ReportRequest{Job: p.Job, Attempt: p.Attempt, Worker: w.id,
+	_, err := w.workers.Report(ctx, &pb.ReportRequest{Job: p.Job, Attempt: p.Attempt, Secret: p.Secret, Worker: w.id,
 		Loaded: &pb.Loaded{Data: testInfo().Wire(""), InstructionSet: "avx2"}})
 	return err
 }

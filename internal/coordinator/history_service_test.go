@@ -54,13 +54,13 @@ func TestWorkersHistory(t *testing.T) {
 	s := serve(t, Config{})
 	r := s.Coordinator.workers
 	now := time.Now()
-	ses := newSession()
+	ses := newSession("")
 	r.connect(hello("w"), ses, now)
 	for i := range 4 {
 		r.beat("w", &pb.Beat{Load: &pb.Load{Pairs: 1000 * float64(i), BusySeconds: 10 * float64(i)}}, now.Add(time.Duration(i)*10*time.Second))
 	}
 	r.disconnect("w", ses, now.Add(time.Minute))
-	r.connect(hello("a"), newSession(), now)
+	r.connect(hello("a"), newSession(""), now)
 	h, err := s.history.Workers(t.Context(), &pb.WorkersHistoryRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestWorkersHistory(t *testing.T) {
 	if len(h.Workers) != 2 || h.Workers[0].Worker != "a" || !slices.Equal(h.Workers[1].PairsPerSecond, []float64{100, 100, 100}) || !slices.Equal(h.Workers[1].Busy, []float64{1, 1, 1}) {
 		t.Errorf("%v", h.Workers)
 	}
-	r.forget(now.Add(time.Hour), time.Minute)
+	r.forget(now.Add(time.Hour), time.Minute, time.Second, nil)
 	if n := len(r.list()); n != 1 {
 		t.Errorf("%d workers are known after one is gone for long", n)
 	}

@@ -28,7 +28,6 @@ const (
 	maxClientID = 200
 	maxPageSize = 1000
 	maxPriority = 1000
-	maxDraws    = 1 << 30
 )
 
 // jobsService is the Jobs service.
@@ -48,6 +47,9 @@ func (s *jobsService) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 	namespace := who.Namespace(r.Namespace)
 	if !who.Sees(namespace) {
 		return nil, fmt.Errorf("%w: %q", state.ErrNamespace, namespace)
+	}
+	if err := s.checkShare(who, namespace, int(r.Priority), spec.Sampler.Chains); err != nil {
+		return nil, err
 	}
 	notify, err := s.notify(spec)
 	if err != nil {
@@ -81,14 +83,36 @@ func checkSubmit(r *pb.SubmitRequest) (*job.Spec, error) {
 		return nil, badField("client_id", fmt.Sprintf("a client id has at most %d characters", maxClientID))
 	case r.Priority < -maxPriority || r.Priority > maxPriority:
 		return nil, badField("priority", fmt.Sprintf("a priority is between -%d and %d", maxPriority, maxPriority))
-	case spec.Stop.MaxDraws > maxDraws:
-		return nil, badField("spec.stop.max_draws", fmt.Sprintf("a chain keeps %d draws at most", maxDraws))
+	case spec.Stop.MaxDraws > chains.MaxGoal:
+		return nil, badField("spec.stop.max_draws", fmt.Sprintf("a chain keeps %d draws at most", chains.MaxGoal))
 	case r.Data != "" && spec.Data.Synthetic != nil:
 		return nil, badField("data", "the specification generates its data")
 	case r.Data == "" && spec.Data.Path == dataset.Stdin:
 		return nil, badField("spec.data.path", "workers have no standard input: upload the table")
 	}
 	return spec, nil
+}
+
+// defaultChains bounds the chains that users of a namespace without a quota of chains
+// may have in jobs that have not ended.
+const defaultChains = 512
+
+// checkShare returns an error for a job by which somebody would take more of the
+// cluster than is his to take: it would wait for no other, or leave them nothing.
+func (s *jobsService) checkShare(who *auth.Identity, namespace string, priority, chains int) error {
+	if who.Role == state.Admin && who.All() {
+		return nil
+	}
+	if priority > 0 {
+		return status.Error(codes.PermissionDenied, "a priority above 0 takes the workers from everybody else's jobs: ask an administrator of all namespaces")
+	}
+	return s.c.node.View(func(tx *bbolt.Tx) error {
+		q, u, err := state.GetNamespace(tx, namespace)
+		if err == nil && q.Chains == 0 && u.Chains+int64(chains) > defaultChains {
+			err = fmt.Errorf("%w: %q may have %d chains of jobs that have not ended, as long as no quota is set, has %d, and this needs %d", state.ErrQuota, namespace, defaultChains, u.Chains, chains)
+		}
+		return err
+	})
 }
 
 // checkRoom returns an error if a job's data are not there, or if there are too
@@ -204,8 +228,14 @@ func (s *jobsService) Cancel(ctx context.Context, r *pb.JobActionRequest) (*pb.J
 	return s.change(ctx, r.Id, "cancel", cmd)
 }
 
-// Extend lets a job draw more, or be certified.
+// Extend lets a job draw more, be certified, or go on to another goal.
 func (s *jobsService) Extend(ctx context.Context, r *pb.ExtendRequest) (*pb.Job, error) {
+	if r.Spec != "" {
+		if r.Draws != 0 || r.Certify {
+			return nil, badField("spec", "draws and certify say what else is wanted: give one of them, or the specification")
+		}
+		return s.redirect(ctx, r)
+	}
 	if r.Draws < 0 || r.Draws > chains.MaxExtend || r.Draws == 0 && !r.Certify {
 		return nil, badField("draws", fmt.Sprintf("give a number of draws between 1 and %d", chains.MaxExtend))
 	}
@@ -224,6 +254,39 @@ func (s *jobsService) Extend(ctx context.Context, r *pb.ExtendRequest) (*pb.Job,
 		}
 	}
 	return s.change(ctx, r.Id, "extend", cmd)
+}
+
+// redirect lets a job go on to what another specification says of its end.
+func (s *jobsService) redirect(ctx context.Context, r *pb.ExtendRequest) (out *pb.Job, err error) {
+	spec, err := job.ParseString(r.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if spec.Stop.MaxDraws > chains.MaxGoal {
+		return nil, badField("spec.stop.max_draws", fmt.Sprintf("a chain keeps %d draws at most", chains.MaxGoal))
+	}
+	err = s.c.jobs.with(r.Id, func(j *followed) error {
+		old, err := j.Spec()
+		if err != nil {
+			return err
+		}
+		if field := spec.Differs(old); field != "" {
+			return badField("spec", fmt.Sprintf("%s is not what job %s began with: only stop and sampler.draws may change, for anything else make another job", field, r.Id))
+		}
+		if spec.Stop == old.Stop && spec.Sampler.Draws == old.Sampler.Draws {
+			out = pbRecord(j.Job)
+		}
+		return nil
+	})
+	if err != nil || out != nil {
+		return out, err
+	}
+	text, err := spec.YAML()
+	if err != nil {
+		return nil, err
+	}
+	return s.change(ctx, r.Id, "extend", &state.Extend{Job: r.Id, Spec: string(text), Goal: &chains.Goal{Draws: spec.Sampler.Draws, MaxDraws: spec.Stop.MaxDraws,
+		RHat: spec.Stop.RHat, ESS: spec.Stop.ESS, MaxTime: time.Duration(spec.Stop.MaxTime)}})
 }
 
 // certificatePlan returns the plan of a run that certifies that of a job.

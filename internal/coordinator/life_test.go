@@ -258,14 +258,14 @@ func TestSubmitIsChecked(t *testing.T) {
 		word string
 	}{
 		{"no YAML", &pb.SubmitRequest{Spec: "{"}, codes.InvalidArgument, ""},
-		{"a field that there is not", &pb.SubmitRequest{Spec: synthetic + "colour: red\n"}, codes.InvalidArgument, "colour"},
+		{"a field that does not exist", &pb.SubmitRequest{Spec: synthetic + "colour: red\n"}, codes.InvalidArgument, "colour"},
 		{"a long client id", &pb.SubmitRequest{Spec: synthetic, ClientId: fmt.Sprintf("%0*d", maxClientID+1, 1)}, codes.InvalidArgument, "client id"},
 		{"a priority", &pb.SubmitRequest{Spec: synthetic, Priority: maxPriority + 1}, codes.InvalidArgument, "priority"},
 		{"too many draws", &pb.SubmitRequest{Spec: synthetic + "stop: {max_draws: 2000000000}\n"}, codes.InvalidArgument, "draws"},
 		{"data for generated ones", &pb.SubmitRequest{Spec: synthetic, Data: "x"}, codes.InvalidArgument, "generates"},
 		{"data that are not there", &pb.SubmitRequest{Spec: testSpec(40, 60, 10), Data: "x"}, codes.InvalidArgument, "upload it first"},
 		{"standard input", &pb.SubmitRequest{Spec: "name: test\ndata: {path: '-', target: y}\n"}, codes.InvalidArgument, "standard input"},
-		{"a namespace that there is not", &pb.SubmitRequest{Spec: synthetic, Namespace: "nowhere"}, codes.NotFound, "namespace"},
+		{"a namespace that does not exist", &pb.SubmitRequest{Spec: synthetic, Namespace: "nowhere"}, codes.NotFound, "namespace"},
 	} {
 		_, err := s.jobs.Submit(t.Context(), bad.r)
 		wantCode(t, bad.what, err, bad.code, bad.word)
@@ -375,6 +375,6 @@ func TestAssignmentsOfStages(t *testing.T) {
 		t.Errorf("%d items are left, want those of the other lanes", n)
 	}
 	if _, err := j.assignment(plan.Lanes+1, 1, epoch); err == nil {
-		t.Error("a lane that there is not")
+		t.Error("a lane that does not exist")
 	}
 }

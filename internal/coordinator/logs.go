@@ -56,6 +56,7 @@ func (s *workersService) Log(ctx context.Context, r *pb.LogRequest) (*pb.LogResp
 		return nil, err
 	}
 	s.c.checker.Heard(state.ChainKey{Job: r.Job, Chain: int(r.Chain)}, at)
+	s.c.workers.heard(r.Job, r.Worker)
 	if s.c.node.IsLeader() && len(b.Entries) > 0 {
 		s.c.copier.Copy(s.c.cfg.Peers(), b)
 	}
@@ -104,7 +105,7 @@ func (s *jobsService) Logs(r *pb.LogsRequest, out grpc.ServerStreamingServer[pb.
 }
 
 // followLog sends the lines of this coordinator's log that come after the first
-// so many, until the job has ended.
+// sent of them, until the job has ended.
 func (s *jobsService) followLog(r *pb.LogsRequest, sent int, changed <-chan struct{}, out grpc.ServerStreamingServer[pb.LogLine]) error {
 	ctx := out.Context()
 	for {

@@ -28,7 +28,10 @@ var (
 	noticeFamily = monitor.Gauge("notices_pending", "Notices of events that hooks have not been told of yet.")
 	sentFamily   = monitor.Counter("notices_total", "Attempts to tell a hook of an event, by what became of them; and notices that were given up.", "result")
 
-	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, unhealthyFamily, dataFamily, dataSize, noticeFamily, sentFamily}
+	roundFamily  = monitor.Gauge("leader_round_age_seconds", "Time since the leader last went through all jobs.")
+	errorsFamily = monitor.Counter("leader_job_errors_total", "Times that the leader could decide nothing about a job.")
+
+	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, unhealthyFamily, dataFamily, dataSize, noticeFamily, sentFamily, roundFamily, errorsFamily}
 )
 
 // What the leader measures of each job that is at work, while it is.
@@ -72,6 +75,8 @@ func (c *Coordinator) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTime)
 	defer cancel()
 	c.collectWorkers(ch)
+	ch <- roundFamily.At(time.Since(time.Unix(0, c.lastRound.Load())).Seconds())
+	ch <- errorsFamily.At(float64(c.jobErrors.Load()))
 	if n, err := c.WorkersWanted(ctx); err == nil {
 		ch <- wantedFamily.At(float64(n))
 	}

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"hash/fnv"
 	"io"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/predict"
+	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -31,9 +33,10 @@ type predictionsService struct {
 
 // thinned are the draws of a job that predictions are averaged over.
 type thinned struct {
-	job, sha256 string // of all its draws
-	want        int
-	psi         [][]float64
+	job  string
+	kept int // the first so many of each chain, which never change
+	want int
+	psi  [][]float64
 }
 
 // maxThinned bounds the choices of draws that are kept.
@@ -89,37 +92,52 @@ func (s *predictionsService) request(ctx context.Context, r *pb.PredictRequest) 
 	req = &pb.ComputeRequest{Request: r}
 	err = s.c.jobs.with(r.Id, func(f *followed) error {
 		j := f.Job
-		if !j.Phase.Ended() || f.Run == nil || f.Run.MinDraws() == 0 || j.Info == nil {
-			return status.Errorf(codes.FailedPrecondition, "job %s is %s: predictions are made from the draws of jobs that have ended", r.Id, j.Phase)
+		if f.Run == nil || f.Run.Prepared == nil || j.Info == nil {
+			return status.Errorf(codes.FailedPrecondition, "job %s has nothing to predict from yet: it is %s", r.Id, j.Phase)
 		}
-		if field, err := predict.CheckRequest(r, j.Info.D()); err != nil {
+		if field, err := predict.CheckRequest(r, j.Info.InputNames); err != nil {
 			return badField(field, err.Error())
 		}
+		psi, err := s.thin(&f.Follower, int(r.Kept), int(r.Draws))
+		if err != nil {
+			return status.Error(codes.FailedPrecondition, err.Error())
+		}
 		req.Sha256, isa = j.Info.SHA256, j.InstructionSet
-		req.Psi = predict.EncodeDraws(s.thin(&f.Follower, int(r.Draws)))
+		req.Psi = predict.EncodeDraws(psi)
 		return nil
 	})
 	return req, isa, err
 }
 
-// thin returns the draws of a job that has ended, as many as are wanted.
-func (s *predictionsService) thin(f *state.Follower, want int) [][]float64 {
+// thin returns draws of a job, as many as are wanted, of the first kept ones of each chain, or
+// of all if kept is 0.
+func (s *predictionsService) thin(f *state.Follower, kept, want int) ([][]float64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	have := f.Run.MinDraws()
+	if kept > have {
+		return nil, fmt.Errorf("kept: %d draws of each chain, where there are %d", kept, have)
+	}
+	key := thinned{job: f.Job.ID, kept: cmp.Or(kept, have), want: want}
 	for i, t := range s.draws {
-		if t.job == f.Job.ID && t.sha256 == f.Job.DrawsSHA256 && t.want == want {
+		if t.job == key.job && t.kept == key.kept && t.want == want {
 			s.draws = slices.Insert(slices.Delete(s.draws, i, i+1), 0, t)
-			return t.psi
+			return t.psi, nil
 		}
 	}
-	var chains [][][]float64
-	for _, c := range f.Run.Chains {
-		chains = append(chains, c.Draws)
+	chains, _, err := report.Points(f.Run)
+	if err != nil {
+		return nil, err
 	}
-	t := &thinned{f.Job.ID, f.Job.DrawsSHA256, want, predict.Thin(chains, want)}
-	s.draws = slices.Insert(s.draws, 0, t)
+	for c := range chains {
+		if kept > 0 {
+			chains[c] = chains[c][:kept]
+		}
+	}
+	key.psi = predict.Thin(chains, want)
+	s.draws = slices.Insert(s.draws, 0, &key)
 	s.draws = s.draws[:min(len(s.draws), maxThinned)]
-	return t.psi
+	return key.psi, nil
 }
 
 // choose returns the worker to ask next, nil if all have been tried, and counts

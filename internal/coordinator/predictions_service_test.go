@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -199,14 +200,43 @@ func TestPredictIsChecked(t *testing.T) {
 func TestThinnedDrawsAreKept(t *testing.T) {
 	s := newPredictionsService(nil)
 	f := &state.Follower{Job: &state.Job{ID: "a", DrawsSHA256: "x"}, Run: referenceRun(t, testSpec(20, 30, never), 20)}
-	first := s.thin(f, 10)
-	if len(first) != 10 || &s.thin(f, 10)[0] != &first[0] {
+	thin := func(kept, want int) [][]float64 {
+		t.Helper()
+		psi, err := s.thin(f, kept, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return psi
+	}
+	first := thin(0, 10)
+	if len(first) != 10 || &thin(0, 10)[0] != &first[0] {
 		t.Errorf("%d draws, thinned again", len(first))
 	}
 	for n := range maxThinned {
-		s.thin(f, n+11)
+		thin(0, n+11)
 	}
-	if len(s.draws) != maxThinned || &s.thin(f, 10)[0] == &first[0] {
+	if len(s.draws) != maxThinned || &thin(0, 10)[0] == &first[0] {
 		t.Errorf("%d are kept", len(s.draws))
+	}
+}
+
+// Of a job that goes on the draws are those that the request names, however far it has come
+// meanwhile.
+func TestThinnedDrawsOfAJobThatGoesOn(t *testing.T) {
+	s := newPredictionsService(nil)
+	early := &state.Follower{Job: &state.Job{ID: "a"}, Run: referenceRun(t, testSpec(20, 30, never), 10)}
+	late := &state.Follower{Job: &state.Job{ID: "a"}, Run: referenceRun(t, testSpec(20, 30, never), 20)}
+	want, err := s.thin(early, 0, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := early.Run.MinDraws()
+	s.draws = nil
+	got, err := s.thin(late, kept, 8)
+	if err != nil || !slices.EqualFunc(got, want, slices.Equal) || late.Run.MinDraws() <= kept {
+		t.Errorf("the draws have changed: %v", err)
+	}
+	if _, err := s.thin(early, kept+1, 8); err == nil || !strings.Contains(err.Error(), "where there are") {
+		t.Error(err)
 	}
 }

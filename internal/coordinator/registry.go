@@ -21,6 +21,7 @@ type registry struct {
 	byID     map[string]*worker
 	changed  chan struct{}
 	activity activity
+	troubles troubles
 }
 
 // worker is a worker as the leader knows it.
@@ -52,6 +53,7 @@ type held struct {
 
 // session is a connection of a worker.
 type session struct {
+	peer string // what the worker shows: another one does not take its place
 	out  chan *pb.CoordinatorMessage
 	done chan struct{}
 	once sync.Once
@@ -60,8 +62,8 @@ type session struct {
 // sessionQueue bounds the messages that wait for a worker.
 const sessionQueue = 1024
 
-func newSession() *session {
-	return &session{out: make(chan *pb.CoordinatorMessage, sessionQueue), done: make(chan struct{})}
+func newSession(peer string) *session {
+	return &session{peer: peer, out: make(chan *pb.CoordinatorMessage, sessionQueue), done: make(chan struct{})}
 }
 
 func (s *session) end() { s.once.Do(func() { close(s.done) }) }
@@ -93,11 +95,15 @@ func (r *registry) Changed() <-chan struct{} {
 }
 
 // connect takes up a worker that says hello. An older session of the same
-// worker is ended.
-func (r *registry) connect(h *pb.Hello, s *session, now time.Time) {
+// worker is ended; while it is there, another one does not get its name: then false
+// is returned.
+func (r *registry) connect(h *pb.Hello, s *session, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w := r.byID[h.Id]
+	if w != nil && w.session != nil && w.session.peer != s.peer {
+		return false
+	}
 	if w == nil {
 		w = &worker{id: h.Id, joined: now}
 		r.byID[h.Id] = w
@@ -112,12 +118,15 @@ func (r *registry) connect(h *pb.Hello, s *session, now time.Time) {
 	if w.capacity == nil {
 		w.capacity = &pb.Capacity{}
 	}
-	w.holds = map[state.ChainKey]*held{}
+	holds := map[state.ChainKey]*held{}
 	for _, p := range h.Driving {
-		w.holds[state.ChainKey{Job: p.Job, Chain: int(p.Chain)}] = &held{attempt: p.Attempt, restated: true}
+		holds[state.ChainKey{Job: p.Job, Chain: int(p.Chain)}] = &held{attempt: p.Attempt, restated: true}
 	}
+	r.strikeLost(w, holds, now)
+	w.holds = holds
 	r.activity.add(now, h.Id, workerJoined)
 	r.wake()
+	return true
 }
 
 // disconnect notes the end of a session.
@@ -135,7 +144,7 @@ func (r *registry) disconnect(id string, s *session, now time.Time) {
 	}
 }
 
-// beat takes a worker's sign of life.
+// beat takes a worker's heartbeat.
 func (r *registry) beat(id string, b *pb.Beat, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,10 +190,18 @@ func (r *registry) drain(id string, now time.Time) bool {
 	return true
 }
 
-// forget drops workers that have been gone for so long.
-func (r *registry) forget(now time.Time, after time.Duration) {
+// forget drops workers that have been gone for so long, what workers held that will
+// not come back in time, and the troubles of all jobs but some.
+func (r *registry) forget(now time.Time, after, grace time.Duration, jobs map[string]*state.Job) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, w := range r.byID {
+		if w.session == nil && now.Sub(w.seen) > grace {
+			r.strikeLost(w, nil, now)
+			w.holds = nil
+		}
+	}
+	r.troubles.keep(jobs)
 	maps.DeleteFunc(r.byID, func(_ string, w *worker) bool { return w.session == nil && now.Sub(w.seen) > after })
 }
 
@@ -205,7 +222,10 @@ func (r *registry) known(now, since time.Time, grace time.Duration, placed map[s
 			continue
 		}
 		s := schedule.Worker{ID: w.id, Cores: max(1, int(w.capacity.Cores)), InstructionSet: w.capacity.InstructionSet,
-			Connected: w.session != nil, Draining: w.draining, Holds: map[state.ChainKey]bool{}}
+			Connected: w.session != nil, Draining: w.draining, Holds: map[state.ChainKey]bool{}, Memory: w.capacity.MemoryBytes, Aside: map[string]bool{}}
+		for job := range r.troubles.of(w.id, now) {
+			s.Aside[job] = true
+		}
 		for k := range w.holds {
 			s.Holds[k] = true
 		}
@@ -215,15 +235,38 @@ func (r *registry) known(now, since time.Time, grace time.Duration, placed map[s
 	return out
 }
 
+// there returns the workers that are connected.
+func (r *registry) there() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := map[string]bool{}
+	for _, w := range r.byID {
+		if w.session != nil {
+			out[w.id] = true
+		}
+	}
+	return out
+}
+
 // health returns what the health of jobs depends on.
 func (r *registry) health() health.Workers {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := health.Workers{InstructionSets: map[string]bool{}, Seen: map[string]time.Time{}}
+	out := health.Workers{InstructionSets: map[string]bool{}, Seen: map[string]time.Time{}, Troubles: map[string]string{}}
+	for id := range r.troubles.strikes {
+		if why := r.troubles.last(id); why != "" {
+			out.Troubles[id] = why
+		}
+	}
 	for _, w := range r.byID {
 		out.Seen[w.id] = w.seen
 		if w.session != nil && !w.draining {
 			out.InstructionSets[w.capacity.GetInstructionSet()] = true
+			if m := w.capacity.GetMemoryBytes(); m == 0 || out.Memory < 0 {
+				out.Memory = -1 // one that has not told may have any
+			} else {
+				out.Memory = max(out.Memory, m)
+			}
 		}
 	}
 	return out
@@ -266,7 +309,7 @@ func (r *registry) drive(w *worker, k state.ChainKey, at *state.Placement) {
 		return
 	}
 	w.holds[k] = &held{attempt: at.Attempt, group: at.Group}
-	p := &pb.Placement{Job: k.Job, Chain: int32(k.Chain), Attempt: at.Attempt, Worker: at.Worker}
+	p := &pb.Placement{Job: k.Job, Chain: int32(k.Chain), Attempt: at.Attempt, Worker: at.Worker, Secret: at.Secret}
 	for _, g := range at.Group {
 		if o := r.byID[g]; o != nil {
 			p.Group = append(p.Group, &pb.Member{Worker: g, Address: o.address})
@@ -289,6 +332,10 @@ func (r *registry) list() []*pb.Worker {
 	for _, w := range r.byID {
 		p := &pb.Worker{Id: w.id, Address: w.address, Capacity: w.capacity, Draining: w.draining, Connected: w.session != nil,
 			Joined: pbTime(w.joined), LastSeen: pbTime(w.seen), Load: w.load, Version: w.version}
+		troubles := r.troubles.of(w.id, time.Now())
+		for _, job := range slices.Sorted(maps.Keys(troubles)) {
+			p.Troubles = append(p.Troubles, job+": "+troubles[job])
+		}
 		for k, h := range w.holds {
 			at := &pb.Placement{Job: k.Job, Chain: int32(k.Chain), Attempt: h.attempt, Worker: w.id}
 			p.Driving = append(p.Driving, at)

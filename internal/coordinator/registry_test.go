@@ -23,7 +23,7 @@ func TestDrainedWorkerComesBack(t *testing.T) {
 		r := newRegistry()
 		c.before.id = "w"
 		r.byID["w"] = &c.before
-		s := newSession()
+		s := newSession("")
 		r.connect(&pb.Hello{Id: "w"}, s, time.Now())
 		if w := r.byID["w"]; w.draining != c.want || w.left || w.leaving {
 			t.Errorf("%s: comes back draining %v, left %v, leaving %v", name, w.draining, w.left, w.leaving)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
 // Bounds of what is sent.
@@ -35,6 +37,7 @@ type result struct {
 	Run            *chains.Run   `json:"run"`
 	WallSeconds    float64       `json:"wall_seconds"`
 	InstructionSet string        `json:"instruction_set"`
+	State          string        `json:"state,omitempty"` // of a job that has not come to its end
 }
 
 // result returns a job's result, and its specification.
@@ -47,10 +50,21 @@ func (s *jobsService) result(ctx context.Context, r *pb.GetJobRequest) (out *res
 			return status.Errorf(codes.FailedPrecondition, "job %s has no draws yet: it is %s", r.Id, j.Job.Phase)
 		}
 		out = &result{Spec: j.Job.Spec, Data: j.Job.Info, Run: copyRun(j.Run), WallSeconds: j.Job.Elapsed(time.Now()).Seconds(), InstructionSet: j.Job.InstructionSet}
+		if j.Run.Stopped == nil {
+			out.State = stateText(j.Job)
+		}
 		spec, err = j.Spec()
 		return err
 	})
 	return out, spec, err
+}
+
+// stateText says how a job stands, and why it failed.
+func stateText(j *state.Job) string {
+	if j.Phase == state.Failed && j.Message != "" {
+		return fmt.Sprintf("%s: %s", j.Phase, j.Message)
+	}
+	return string(j.Phase)
 }
 
 // copyRun returns what results need of a run, which does not change when the
@@ -68,7 +82,7 @@ func copyRun(r *chains.Run) *chains.Run {
 	return c
 }
 
-// keptDraws returns what results need of a run that ends after so many draws of
+// keptDraws returns what results need of a run that ends after a number of draws of
 // each chain.
 func keptDraws(r *chains.Run, draws int) *chains.Run {
 	c := copyRun(r)
@@ -88,20 +102,34 @@ func (s *jobsService) Summary(ctx context.Context, r *pb.GetJobRequest) (*pb.Sum
 	if err != nil {
 		return nil, err
 	}
-	least := res.Run.MinDraws() // chains at work are not equally far
-	if least*len(res.Run.Chains) > maxSummaryDraws {
+	if res.Run.MinDraws()*len(res.Run.Chains) > maxSummaryDraws {
 		return nil, status.Errorf(codes.FailedPrecondition, "more than %d draws: fetch them, and summarise them there", maxSummaryDraws)
 	}
 	wall := time.Duration(res.WallSeconds * float64(time.Second))
-	text, err := json.Marshal(report.Summarize(spec, res.Data, m, keptDraws(res.Run, least), wall, res.InstructionSet))
+	sum := report.Summarize(spec, res.Data, m, res.Run, wall, res.InstructionSet)
+	sum.State = res.State
+	text, err := json.Marshal(sum)
 	if err != nil {
 		return nil, err
 	}
 	return &pb.SummaryResponse{Json: string(text)}, nil
 }
 
+// Results that are under way at a time, and the least that a client has to take of one
+// in a time.
+const (
+	mostResults  = 4
+	resultStalls = 30 * time.Second // for each chunk
+)
+
 // Result sends all that is known of a job.
 func (s *jobsService) Result(r *pb.GetJobRequest, out grpc.ServerStreamingServer[pb.ResultChunk]) error {
+	select {
+	case s.c.results <- struct{}{}: // each is as large as its draws
+		defer func() { <-s.c.results }()
+	case <-out.Context().Done():
+		return out.Context().Err()
+	}
 	res, _, err := s.result(out.Context(), r)
 	if err != nil {
 		return err
@@ -110,9 +138,16 @@ func (s *jobsService) Result(r *pb.GetJobRequest, out grpc.ServerStreamingServer
 	if err != nil {
 		return err
 	}
+	sent := make(chan error, 1)
 	for chunk := range slices.Chunk(text, chunkBytes) {
-		if err := out.Send(&pb.ResultChunk{Json: chunk}); err != nil {
-			return err
+		go func() { sent <- out.Send(&pb.ResultChunk{Json: chunk}) }() // it ends with the call
+		select {
+		case err := <-sent:
+			if err != nil {
+				return err
+			}
+		case <-time.After(s.c.cfg.resultStalls):
+			return status.Errorf(codes.DeadlineExceeded, "the client has taken nothing of the result for %v", s.c.cfg.resultStalls)
 		}
 	}
 	return nil

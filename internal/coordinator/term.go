@@ -2,15 +2,20 @@ package coordinator
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"go.etcd.io/bbolt"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/schedule"
@@ -29,6 +34,7 @@ const (
 func (c *Coordinator) Lead(ctx context.Context) {
 	t := &term{c: c, since: time.Now()}
 	c.checker.Reset(t.since) // what an earlier term heard is old
+	c.lastRound.Store(t.since.UnixNano())
 	c.log.Info("leading the cluster")
 	defer c.log.Info("leading the cluster no more")
 	var wg sync.WaitGroup
@@ -39,6 +45,8 @@ func (c *Coordinator) Lead(ctx context.Context) {
 		if err := t.look(ctx); err != nil && ctx.Err() == nil {
 			c.log.Warn("the leader's round failed; it will be repeated", "error", err)
 			changed, workers = nil, nil // not at once
+		} else {
+			c.lastRound.Store(time.Now().UnixNano())
 		}
 		select {
 		case <-changed:
@@ -69,7 +77,7 @@ func (t *term) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	jobs, err := t.decideAll(ctx, active)
+	jobs, unclear, err := t.decideAll(ctx, active)
 	if err != nil {
 		return err
 	}
@@ -79,12 +87,18 @@ func (t *term) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, j := range unclear { // it stays where it is
+		records[j.ID] = j
+		for chain := range j.Placements {
+			plan.Keep[state.ChainKey{Job: j.ID, Chain: chain}] = true
+		}
+	}
 	t.c.workers.tell(plan.Keep, records)
-	if err := t.checkHealth(ctx, active); err != nil {
+	t.tick(ctx, records, now)
+	if err := t.checkHealth(ctx, active, jobs); err != nil {
 		return err
 	}
-	t.c.workers.forget(now, forgetAfter)
-	t.c.jobs.sweep(now)
+	t.c.workers.forget(now, forgetAfter, t.c.cfg.Grace, records)
 	return nil
 }
 
@@ -108,10 +122,9 @@ func (c *Coordinator) propose(ctx context.Context, cmd state.Command) (*state.Jo
 }
 
 // decideAll takes the decisions that are due in jobs, and returns what those that
-// have not ended need. A job whose events cannot be read fails: it must not keep the
-// others waiting.
-func (t *term) decideAll(ctx context.Context, active []string) ([]schedule.Job, error) {
-	var out []schedule.Job
+// have not ended need. A job whose events cannot be read fails, and one that cannot be
+// decided otherwise is returned as unclear: neither keeps the others waiting.
+func (t *term) decideAll(ctx context.Context, active []string) (out []schedule.Job, unclear []*state.Job, err error) {
 	for _, id := range active {
 		j, err := t.decide(ctx, id)
 		if errors.Is(err, state.ErrDamaged) {
@@ -119,14 +132,22 @@ func (t *term) decideAll(ctx context.Context, active []string) ([]schedule.Job, 
 			_, err = t.c.propose(ctx, &state.Fail{Job: id, Message: err.Error()})
 		}
 		switch {
-		case errors.Is(err, state.ErrUnknownJob):
-		case err != nil:
-			return nil, err
-		case j.Job != nil && !j.Phase.Ended():
+		case err == nil && j.Job != nil && !j.Phase.Ended():
 			out = append(out, j)
+		case err == nil, errors.Is(err, state.ErrUnknownJob):
+		case ctx.Err() != nil || !t.c.node.IsLeader():
+			return nil, nil, err
+		default:
+			var record *state.Job
+			if e := t.c.node.View(func(tx *bbolt.Tx) (e error) { record, e = state.GetJob(tx, id); return e }); e != nil {
+				return nil, nil, errors.Join(err, e)
+			}
+			t.c.log.Error("nothing can be decided about a job: it stays where it is", "job", id, "error", err)
+			t.c.jobErrors.Add(1)
+			unclear = append(unclear, record)
 		}
 	}
-	return out, nil
+	return out, unclear, nil
 }
 
 // decide takes the decisions that are due in a job, and returns what it needs.
@@ -138,6 +159,15 @@ func (t *term) decide(ctx context.Context, id string) (schedule.Job, error) {
 			out = schedule.Job{Job: j.Job, Active: lanes(&j.Follower)}
 			if j.Job.Info != nil {
 				out.Rows = j.Job.Info.Rows
+				spec, err := j.Spec()
+				if err != nil {
+					return err
+				}
+				out.Memory = driver.LeastMemory(spec, j.Job.Info.Rows, j.Job.Info.D())
+			}
+			if why := t.c.workers.verdict(id); why != "" && !j.Job.Phase.Ended() {
+				due = &state.Fail{Job: id, Message: why}
+				return nil
 			}
 			due, err = dueIn(&j.Follower, time.Now())
 			return err
@@ -211,6 +241,13 @@ func placed(jobs []schedule.Job) map[string]bool {
 	return out
 }
 
+// newSecret returns what only the driver of an attempt is told.
+func newSecret() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // it does not fail
+	return hex.EncodeToString(b)
+}
+
 // carryOut replicates what a plan changes, and returns the jobs as they are then.
 func (t *term) carryOut(ctx context.Context, jobs []schedule.Job, plan *schedule.Schedule) (map[string]*state.Job, error) {
 	records := map[string]*state.Job{}
@@ -219,6 +256,9 @@ func (t *term) carryOut(ctx context.Context, jobs []schedule.Job, plan *schedule
 	}
 	for _, id := range slices.Sorted(maps.Keys(plan.Places)) {
 		began := time.Now()
+		for i := range plan.Places[id] {
+			plan.Places[id][i].Secret = newSecret()
+		}
 		j, err := t.c.propose(ctx, &state.Place{Job: id, Places: plan.Places[id]})
 		if errors.Is(err, state.ErrPhase) || errors.Is(err, state.ErrUnknownJob) {
 			continue // it ended meanwhile
@@ -241,15 +281,43 @@ func (t *term) carryOut(ctx context.Context, jobs []schedule.Job, plan *schedule
 	return records, nil
 }
 
+// tickEvery is how often it is recorded that jobs are at work; a checkpoint does so,
+// too.
+const tickEvery = 5 * time.Second
+
+// tick records which jobs are at work: those that a worker drives who is there.
+func (t *term) tick(ctx context.Context, jobs map[string]*state.Job, now time.Time) {
+	there := t.c.workers.there()
+	var live []string
+	for _, id := range slices.Sorted(maps.Keys(jobs)) {
+		j := jobs[id]
+		driven := slices.ContainsFunc(j.Placements, func(p state.Placement) bool { return there[p.Worker] })
+		if driven && j.Phase.AtWork() && now.Sub(j.Alive) >= tickEvery {
+			live = append(live, id)
+		}
+	}
+	if len(live) == 0 {
+		return
+	}
+	if _, err := t.c.propose(ctx, &state.Tick{Jobs: live}); err != nil && ctx.Err() == nil {
+		t.c.log.Debug("the time at work was not recorded", "error", err) // it may be while versions are mixed
+	}
+}
+
 // checkHealth checks the health of all jobs once a second and replicates what has
 // changed.
-func (t *term) checkHealth(ctx context.Context, active []string) error {
+func (t *term) checkHealth(ctx context.Context, active []string, jobs []schedule.Job) error {
 	now := time.Now()
 	if now.Sub(t.checked) < lookEvery {
 		return nil
 	}
 	t.checked = now
 	workers := t.c.workers.health()
+	for _, j := range jobs {
+		if workers.Memory > 0 && j.Memory > workers.Memory {
+			workers.Troubles[j.ID] = fmt.Sprintf("a worker needs %s of memory for it, and the one with most has %s", humanize.IBytes(uint64(j.Memory)), humanize.IBytes(uint64(workers.Memory)))
+		}
+	}
 	keep := map[string]bool{}
 	for _, id := range active {
 		keep[id] = true
@@ -260,13 +328,10 @@ func (t *term) checkHealth(ctx context.Context, active []string) error {
 			changed = causeOf(found) != causeOf(j.Job.Health) && !j.Job.Phase.Ended() && j.Job.Phase != state.Paused
 			return nil
 		})
-		if errors.Is(err, state.ErrUnknownJob) || errors.Is(err, state.ErrDamaged) { // which was told when it failed
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if !changed {
+		if err != nil || !changed { // an error was told when it was decided
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			continue
 		}
 		if found != nil {

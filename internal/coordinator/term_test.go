@@ -15,6 +15,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/coordinator/coordinatortest"
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -145,6 +146,73 @@ func TestDamagedJob(t *testing.T) {
 	}
 }
 
+// That a job is at work is recorded while a worker is there who drives it, and no
+// longer.
+func TestTicks(t *testing.T) {
+	s := serve(t, Config{})
+	k := &term{c: s.Coordinator, since: time.Now()}
+	keepAt(t, s.Coordinator, time.Now().Add(-time.Minute), &state.Submit{ID: "a", Chains: 1}, &state.Place{Job: "a", Places: []state.Move{{Chain: 0, Worker: "w"}}})
+	alive := func() time.Time {
+		t.Helper()
+		var j *state.Job
+		if err := s.node.View(func(tx *bbolt.Tx) (err error) { j, err = state.GetJob(tx, "a"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		k.tick(t.Context(), map[string]*state.Job{"a": j}, time.Now())
+		if err := s.node.View(func(tx *bbolt.Tx) (err error) { j, err = state.GetJob(tx, "a"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		return j.Alive
+	}
+	if at := alive(); !at.IsZero() {
+		t.Errorf("without its worker: %v", at)
+	}
+	ses := newSession("")
+	s.Coordinator.workers.connect(hello("w"), ses, time.Now())
+	first := alive()
+	if time.Since(first) > time.Minute {
+		t.Errorf("with its worker: %v", first)
+	}
+	if again := alive(); !again.Equal(first) {
+		t.Errorf("recorded twice within %v", tickEvery)
+	}
+	s.Coordinator.workers.disconnect("w", ses, time.Now())
+	keepAt(t, s.Coordinator, time.Now().Add(time.Hour), &state.Tick{})
+	if again := alive(); !again.Equal(first) {
+		t.Errorf("after its worker went: %v", again)
+	}
+}
+
+// A job about which nothing can be decided stays where it is, and keeps no other from
+// going on.
+func TestUnclearJob(t *testing.T) {
+	s := serve(t, Config{})
+	keep(t, s.Coordinator, &state.Submit{ID: "bad", Spec: "no: [specification", Chains: 1}, &state.Place{Job: "bad", Places: []state.Move{{Chain: 0, Worker: "w"}}})
+	good, err := job.ParseString(testSpec(40, 60, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := planOf(good, testInfo())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.Chains = 1
+	keep(t, s.Coordinator, &state.Loaded{Job: "bad", Attempt: 1, Info: testInfo(), Plan: plan})
+	s.lead()
+	connect(t, s.workers, hello("w")).work()
+	s.awaitState(s.submit(testSpec(40, 60, 10)), pb.JobState_JOB_STATE_CONVERGED)
+	var bad *state.Job
+	if err := s.node.View(func(tx *bbolt.Tx) (err error) { bad, err = state.GetJob(tx, "bad"); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if bad.Placements[0].Worker != "w" || bad.Phase != state.Preparing || s.jobErrors.Load() == 0 {
+		t.Errorf("%+v after %d errors", bad, s.jobErrors.Load())
+	}
+	if _, err := s.jobs.Cancel(t.Context(), &pb.JobActionRequest{Id: "bad"}); err != nil {
+		t.Error("cancelling it:", err)
+	}
+}
+
 // A job without a worker is found to be stalled, and well again with one.
 func TestHealthIsNoted(t *testing.T) {
 	s := serve(t, Config{})
@@ -157,7 +225,7 @@ func TestHealthIsNoted(t *testing.T) {
 	if h := s.get("a").Health; h.GetStatus() != pb.HealthStatus_HEALTH_STATUS_STALLED || !strings.Contains(h.Message, "no worker is connected") || !h.Since.IsValid() {
 		t.Errorf("%v", h)
 	}
-	s.Coordinator.workers.connect(hello("w"), newSession(), time.Now())
+	s.Coordinator.workers.connect(hello("w"), newSession(""), time.Now())
 	if err := k.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +246,7 @@ func TestHealthIsNoted(t *testing.T) {
 func TestNewLeaderWaits(t *testing.T) {
 	s := serve(t, Config{})
 	keep(t, s.Coordinator, &state.Submit{ID: "a", Chains: 1}, &state.Place{Job: "a", Places: []state.Move{{Chain: 0, Worker: "old"}}})
-	s.Coordinator.workers.connect(hello("new"), newSession(), time.Now())
+	s.Coordinator.workers.connect(hello("new"), newSession(""), time.Now())
 	k := &term{c: s.Coordinator, since: time.Now()}
 	at := func() string {
 		t.Helper()

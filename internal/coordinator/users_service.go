@@ -50,16 +50,16 @@ func (s *usersService) CreateToken(ctx context.Context, r *pb.CreateTokenRequest
 	if len(r.Namespaces) == 0 {
 		r.Namespaces = []string{id.Namespace("")}
 	}
-	if state.Role(r.Role) == state.WorkerBot {
-		r.Namespaces = []string{state.AllNamespaces} // it computes for all
+	if role := state.Role(r.Role); role == state.WorkerBot || role == state.BackupBot {
+		r.Namespaces = []string{state.AllNamespaces} // it works for all
 	}
 	if err := covers(id, r.Namespaces); err != nil {
 		return nil, err
 	}
 	switch state.Role(r.Role) {
-	case state.Viewer, state.Submitter, state.Admin, state.WorkerBot:
+	case state.Viewer, state.Submitter, state.Admin, state.WorkerBot, state.BackupBot:
 	default:
-		return nil, badField("role", "a token's role is viewer, submitter, admin or worker")
+		return nil, badField("role", "a token's role is viewer, submitter, admin, worker or backup")
 	}
 	if err := state.CheckName(r.Name); err != nil {
 		return nil, badField("name", err.Error())

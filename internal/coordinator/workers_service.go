@@ -46,11 +46,17 @@ func (s *workersService) Connect(stream grpc.BidiStreamingServer[pb.WorkerMessag
 	if err := checkHello(h); err != nil {
 		return err
 	}
+	who := auth.From(stream.Context())
+	if who.Name != "" && who.Name != h.Id {
+		return status.Errorf(codes.PermissionDenied, "the certificate is that of the worker %s, not of %s: give --id %s, or a certificate that is shared", who.Name, h.Id, who.Name)
+	}
 	if !s.c.node.IsLeader() {
 		return s.c.notLeader()
 	}
-	ses := newSession()
-	s.c.workers.connect(h, ses, time.Now())
+	ses := newSession(who.Peer())
+	if !s.c.workers.connect(h, ses, time.Now()) {
+		return status.Errorf(codes.AlreadyExists, "there is a worker %s already, which shows something else: give another --id", h.Id)
+	}
 	s.c.log.Info("worker connected", "worker", h.Id, "address", h.Address, "cores", h.Capacity.GetCores(), "instruction_set", h.Capacity.GetInstructionSet())
 	defer func() {
 		ses.end()
@@ -121,6 +127,16 @@ func (s *workersService) serve(ses *session, stream grpc.BidiStreamingServer[pb.
 
 // Report takes events of a run from a driver.
 func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.ReportResponse, error) {
+	at, err := s.placement(r)
+	if err != nil {
+		return nil, err
+	}
+	if r.Failure != "" && r.Elsewhere {
+		reason := r.Failure[:min(len(r.Failure), maxFailure)]
+		s.c.log.Warn("a worker cannot go on with a job: another one is tried", "job", r.Job, "chain", r.Chain, "worker", at.Worker, "error", reason)
+		s.c.workers.fail(r.Job, at.Worker, reason, time.Now())
+		return &pb.ReportResponse{}, nil
+	}
 	if r.Failure != "" {
 		_, err := s.c.apply(ctx, &state.Fail{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Message: r.Failure[:min(len(r.Failure), maxFailure)]})
 		if err == nil {
@@ -137,8 +153,22 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 		return &pb.ReportResponse{}, nil
 	}
 	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Events: r.Events}
-	_, err := s.c.apply(ctx, cmd)
+	if _, err = s.c.apply(ctx, cmd); err == nil {
+		s.c.workers.heard(r.Job, at.Worker)
+	}
 	return &pb.ReportResponse{}, err
+}
+
+// placement returns that of the driver who reports.
+func (s *workersService) placement(r *pb.ReportRequest) (at state.Placement, err error) {
+	err = s.c.jobs.with(r.Job, func(j *followed) error {
+		err := j.Job.Knows(int(r.Chain), r.Attempt, r.Secret)
+		if err == nil {
+			at = j.Job.Placements[r.Chain]
+		}
+		return err
+	})
+	return at, err
 }
 
 // loaded takes what the first driver tells of the data, from which the plan
@@ -170,6 +200,9 @@ func (s *workersService) Await(ctx context.Context, r *pb.AwaitRequest) (*pb.Awa
 	defer cancel()
 	out := &pb.AwaitResponse{}
 	err := s.c.jobs.wait(short, r.Job, func(j *followed) (done bool, err error) {
+		if err := j.Job.Knows(int(r.Chain), r.Attempt, r.Secret); err != nil {
+			return false, err
+		}
 		out.Assignment, err = j.assignment(int(r.Chain), r.Attempt, time.Now())
 		return out.Assignment != nil, err
 	})
@@ -223,7 +256,13 @@ func (s *workersService) Drain(_ context.Context, r *pb.DrainRequest) (*pb.Worke
 // List returns the workers.
 func (s *workersService) List(ctx context.Context, _ *pb.ListWorkersRequest) (*pb.ListWorkersResponse, error) {
 	all := s.c.workers.list()
-	if who := auth.From(ctx); !who.All() {
+	who := auth.From(ctx)
+	if who.IsNode() && who.Node == auth.Worker { // it wants addresses
+		for _, w := range all {
+			w.Driving, w.Serving, w.Troubles = nil, nil, nil
+		}
+	}
+	if !who.All() {
 		hidden := func(p *pb.Placement) bool {
 			namespace, _, err := s.c.Job(ctx, p.Job)
 			return err != nil || !who.Sees(namespace)

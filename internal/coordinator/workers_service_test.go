@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
@@ -105,7 +106,7 @@ func TestDrain(t *testing.T) {
 	})
 	s.awaitLeave("a")
 	_, err := s.workers.Drain(t.Context(), &pb.DrainRequest{Id: "nobody"})
-	wantCode(t, "a worker that there is not", err, codes.NotFound)
+	wantCode(t, "a worker that does not exist", err, codes.NotFound)
 	before := s.get(id).Progress.Chains[0].Draws
 	within(t, "the chains go on", func() bool { return s.get(id).Progress.Chains[0].Draws > before })
 }
@@ -173,7 +174,7 @@ func TestFencing(t *testing.T) {
 	wantCode(t, "a report of the old attempt", a.report(t.Context(), p, k), codes.FailedPrecondition, "another driver")
 	_, err = a.await(t.Context(), p)
 	wantCode(t, "a question of the old attempt", err, codes.FailedPrecondition)
-	_, err = a.workers.Report(t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Failure: "no"})
+	_, err = a.workers.Report(t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Secret: p.Secret, Failure: "no"})
 	wantCode(t, "a failure of the old attempt", err, codes.FailedPrecondition)
 	if err := b.report(t.Context(), at, k); err != nil {
 		t.Errorf("the new driver: %v", err)
@@ -190,6 +191,49 @@ func TestFencing(t *testing.T) {
 	wantCode(t, "an unknown job", err, codes.NotFound)
 }
 
+// Who was not told to drive a lane says nothing of it, and is told nothing: its secret is
+// with its driver alone, and another one with each attempt.
+func TestOnlyTheDriverSpeaks(t *testing.T) {
+	s := serve(t, Config{})
+	s.lead()
+	w := connect(t, s.workers, hello("w"))
+	id := s.submit(testSpec(40, 60, 10))
+	p := w.nextDrive()
+	if len(p.Secret) != 32 {
+		t.Fatalf("the secret is %q", p.Secret)
+	}
+	for _, secret := range []string{"", "x", strings.Repeat("0", 32)} {
+		thief := proto.CloneOf(p)
+		thief.Secret = secret
+		wantCode(t, "data", w.loaded(t.Context(), thief), codes.FailedPrecondition, "another driver")
+		wantCode(t, "events", w.report(t.Context(), thief, chains.Event{Prepared: testPreparation()}), codes.FailedPrecondition)
+		_, err := w.await(t.Context(), thief)
+		wantCode(t, "the specification", err, codes.FailedPrecondition)
+		for _, elsewhere := range []bool{false, true} {
+			_, err := s.workers.Report(t.Context(), &pb.ReportRequest{Job: id, Attempt: p.Attempt, Secret: secret, Failure: "so says a thief", Elsewhere: elsewhere})
+			wantCode(t, "a failure", err, codes.FailedPrecondition)
+		}
+	}
+	if err := w.loaded(t.Context(), p); err != nil {
+		t.Error(err)
+	}
+	list, err := s.workers.List(t.Context(), &pb.ListWorkersRequest{})
+	if err != nil || strings.Contains(list.String(), p.Secret) || len(list.Workers[0].Driving) != 1 {
+		t.Errorf("%v %v", list, err)
+	}
+	node := &auth.Identity{Node: auth.Worker}
+	list, err = (&workersService{c: s.Coordinator}).List(auth.With(t.Context(), node), &pb.ListWorkersRequest{})
+	if err != nil || len(list.Workers) != 1 || list.Workers[0].Address == "" || len(list.Workers[0].Driving) != 0 {
+		t.Errorf("a worker sees %v (%v)", list, err)
+	}
+	w.release(p)
+	w.cancel()
+	<-w.ended
+	if again := connect(t, s.workers, hello("w")).nextDrive(); again.Attempt > p.Attempt && again.Secret == p.Secret {
+		t.Error("another attempt has the same secret")
+	}
+}
+
 // A driver that cannot go on ends the job, with its reason.
 func TestFailure(t *testing.T) {
 	s := serve(t, Config{})
@@ -197,7 +241,7 @@ func TestFailure(t *testing.T) {
 	w := connect(t, s.workers, hello("w"))
 	id := s.submit(testSpec(40, 60, 10))
 	p := w.nextDrive()
-	if _, err := s.workers.Report(t.Context(), &pb.ReportRequest{Job: id, Chain: p.Chain, Attempt: p.Attempt, Failure: "no such file" + strings.Repeat("!", 2*maxFailure)}); err != nil {
+	if _, err := s.workers.Report(t.Context(), &pb.ReportRequest{Job: id, Chain: p.Chain, Attempt: p.Attempt, Secret: p.Secret, Failure: "no such file" + strings.Repeat("!", 2*maxFailure)}); err != nil {
 		t.Fatal(err)
 	}
 	j := s.get(id)
@@ -223,7 +267,7 @@ func TestReportIsChecked(t *testing.T) {
 	id := s.submit(testSpec(40, 60, 10))
 	p := w.nextDrive()
 	report := func(r *pb.ReportRequest) error {
-		r.Job, r.Chain, r.Attempt = p.Job, p.Chain, p.Attempt
+		r.Job, r.Chain, r.Attempt, r.Secret = p.Job, p.Chain, p.Attempt, p.Secret
 		_, err := s.workers.Report(t.Context(), r)
 		return err
 	}

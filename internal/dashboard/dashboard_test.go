@@ -381,7 +381,7 @@ func TestActions(t *testing.T) {
 		t.Errorf("an action that is refused: %d", code)
 	}
 	if code, _ := s.get("/jobs/j1/explode"); code != 404 {
-		t.Errorf("an action that there is not: %d", code)
+		t.Errorf("an action that does not exist: %d", code)
 	}
 }
 

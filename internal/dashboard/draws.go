@@ -33,7 +33,7 @@ type kept struct {
 	latest [][]float64 // by parameter: the last ones
 }
 
-// newSeries returns an empty series of so many chains.
+// newSeries returns an empty series of a number of chains.
 func newSeries(chains, params int) *series {
 	s := &series{params: params, every: 1, chains: make([]kept, chains)}
 	each := maxNumbers / max(1, chains*params)

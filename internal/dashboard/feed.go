@@ -360,7 +360,7 @@ func newFeeds(ctx context.Context, wg *sync.WaitGroup, conn grpc.ClientConnInter
 	return &feeds{ctx: ctx, wg: wg, conn: conn, every: every, log: log, byID: map[string]*feed{}}
 }
 
-var errBusy = errors.New("so many jobs are looked at that this coordinator follows no more of them: close some pages, or look at another coordinator's")
+var errBusy = errors.New("this coordinator follows as many jobs as it can: close some pages, or look at another coordinator's")
 
 // open returns the feed of a job, to be handed back with close.
 func (s *feeds) open(id string) (*feed, error) {

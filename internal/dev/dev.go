@@ -3,7 +3,6 @@
 package dev
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,7 +79,7 @@ type cluster struct {
 }
 
 // Run runs the cluster until ctx is done. ready is called once all children
-// have been started.
+// have been started and, with Tokens, the user's is known.
 func Run(ctx context.Context, c Config, ready func([]Process)) error {
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
@@ -117,8 +116,8 @@ func Run(ctx context.Context, c Config, ready func([]Process)) error {
 		return nil
 	}
 	err = start(cl.procs[:c.Coordinators])
-	if err == nil && c.Tokens && !c.TLS && c.Workers > 0 {
-		err = cl.workerToken(ctx)
+	if err == nil && c.Tokens {
+		err = cl.tokens(ctx)
 	}
 	if err == nil {
 		err = start(cl.procs[c.Coordinators:])
@@ -154,18 +153,40 @@ func cause(ctx context.Context) error {
 	return nil
 }
 
-// layOut chooses addresses, those of an earlier cluster in the same folder if
-// there was one, and the arguments of the children.
+// layOut chooses the addresses and the arguments of the children, and makes their certificates and
+// the administrator's token.
 func (c *cluster) layOut() error {
-	before := map[string]Addresses{}
+	if err := c.place(); err != nil {
+		return err
+	}
+	keys := filepath.Join(c.Dir, tlsFolder)
+	if c.TLS {
+		if err := certificates(keys, "127.0.0.1"); err != nil {
+			return err
+		}
+	}
+	if c.Tokens {
+		var err error
+		if c.token, err = c.adminToken(); err != nil {
+			return err
+		}
+	}
+	for _, p := range c.procs {
+		p.args = c.arguments(p, keys)
+	}
+	return nil
+}
+
+// place gives each child its addresses: those of an earlier cluster in the same folder, if there was
+// one, else free ones.
+func (c *cluster) place() error {
+	var old []Process
 	if text, err := os.ReadFile(filepath.Join(c.Dir, processesFile)); err == nil {
-		var old []Process
 		if err := json.Unmarshal(text, &old); err != nil {
 			return fmt.Errorf("%s: %w", processesFile, err)
 		}
 		coordinators := 0
 		for _, p := range old {
-			before[p.Name] = p.Addresses
 			if p.Role == "coordinator" {
 				coordinators++
 			}
@@ -174,81 +195,81 @@ func (c *cluster) layOut() error {
 			return fmt.Errorf("%s holds a cluster of %d coordinators, not %d: choose another folder", c.Dir, coordinators, c.Coordinators)
 		}
 	}
-	add := func(role, name string) error {
-		a := before[name]
-		need := []*string{&a.GRPC, &a.Metrics}
-		if role == "coordinator" {
-			need = append(need, &a.HTTP, &a.Raft)
+	before := map[string]Addresses{}
+	taken := map[string]bool{"": true}
+	for _, p := range old {
+		before[p.Name] = p.Addresses
+		for _, a := range p.Addresses.all("coordinator") {
+			taken[*a] = true
 		}
-		free, err := freeAddresses(len(need))
+	}
+	for i := range c.Coordinators + c.Workers {
+		p := &Process{Role: "coordinator", Name: fmt.Sprintf("coordinator-%d", i+1)}
+		if i >= c.Coordinators {
+			p.Role, p.Name = "worker", fmt.Sprintf("worker-%d", i-c.Coordinators+1)
+		}
+		p.Addresses = before[p.Name]
+		for _, a := range p.Addresses.all(p.Role) {
+			if *a != "" {
+				continue
+			}
+			var err error
+			if *a, err = freeAddress(taken); err != nil {
+				return err
+			}
+		}
+		c.procs = append(c.procs, p)
+	}
+	return nil
+}
+
+// all returns the addresses that a process of a role has.
+func (a *Addresses) all(role string) []*string {
+	if role == "coordinator" {
+		return []*string{&a.GRPC, &a.Metrics, &a.HTTP, &a.Raft}
+	}
+	return []*string{&a.GRPC, &a.Metrics}
+}
+
+// freeAddress returns a loopback address that nobody listens on and that is not taken, and takes it.
+func freeAddress(taken map[string]bool) (string, error) {
+	at := ""
+	for taken[at] { // a port that is closed may be the next one that is found
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return err
+			return "", err
 		}
-		for i, at := range need {
-			*at = cmp.Or(*at, free[i])
-		}
-		c.procs = append(c.procs, &Process{Role: role, Name: name, Addresses: a})
-		return nil
+		at = l.Addr().String()
+		l.Close()
 	}
-	for i := range c.Coordinators {
-		if err := add("coordinator", fmt.Sprintf("coordinator-%d", i+1)); err != nil {
-			return err
-		}
+	taken[at] = true
+	return at, nil
+}
+
+// arguments are those that a child is started with.
+func (c *cluster) arguments(p *Process, keys string) []string {
+	args := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(c.Dir, p.Name), "--listen", p.Addresses.GRPC, "--metrics", p.Addresses.Metrics}
+	if c.TLS {
+		args = append(args, tlsArgs(keys, p.Role)...)
 	}
-	for i := range c.Workers {
-		if err := add("worker", fmt.Sprintf("worker-%d", i+1)); err != nil {
-			return err
+	if p.Role == "worker" {
+		args = append(args, "--coordinators", strings.Join(c.addresses(), ","), "--cores", strconv.Itoa(c.Cores))
+		args = append(args, c.WorkerArgs...)
+		if c.Tokens && !c.TLS {
+			args = append(args, "--token-file", filepath.Join(c.Dir, workerFile))
 		}
+		return args
 	}
 	var raft []string
 	for _, p := range c.procs[:c.Coordinators] {
 		raft = append(raft, p.Addresses.Raft)
 	}
-	grpc := c.addresses()
-	keys := filepath.Join(c.Dir, tlsFolder)
-	if c.TLS {
-		if err := certificates(keys, "127.0.0.1"); err != nil {
-			return err
-		}
-	}
-	var asked []string // of coordinators: whom they let in
+	args = append(args, "--http", p.Addresses.HTTP, "--raft", p.Addresses.Raft, "--bootstrap-expect", strconv.Itoa(c.Coordinators),
+		"--peers", strings.Join(raft, ","))
 	if c.Tokens {
-		var err error
-		if c.token, err = c.adminToken(); err != nil {
-			return err
-		}
-		asked = []string{"--auth", "tokens", "--bootstrap-token-file", filepath.Join(c.Dir, adminFile)}
+		args = append(args, "--auth", "tokens", "--bootstrap-token-file", filepath.Join(c.Dir, adminFile))
 	}
-	for _, p := range c.procs {
-		common := []string{p.Role, "--id", p.Name, "--dir", filepath.Join(c.Dir, p.Name), "--listen", p.Addresses.GRPC, "--metrics", p.Addresses.Metrics}
-		if c.TLS {
-			common = append(common, tlsArgs(keys, p.Role)...)
-		}
-		if p.Role == "coordinator" {
-			p.args = slices.Concat(common, []string{"--http", p.Addresses.HTTP, "--raft", p.Addresses.Raft, "--bootstrap-expect", strconv.Itoa(c.Coordinators),
-				"--peers", strings.Join(raft, ",")}, asked, c.CoordinatorArgs)
-		} else {
-			p.args = slices.Concat(common, []string{"--coordinators", strings.Join(grpc, ","), "--cores", strconv.Itoa(c.Cores)}, c.WorkerArgs)
-			if c.Tokens && !c.TLS {
-				p.args = append(p.args, "--token-file", filepath.Join(c.Dir, workerFile))
-			}
-		}
-	}
-	return nil
-}
-
-// freeAddresses returns loopback addresses that nobody listens on.
-func freeAddresses(n int) ([]string, error) {
-	var out []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close() // all at the end, so that they differ
-		out = append(out, l.Addr().String())
-	}
-	return out, nil
+	return append(args, c.CoordinatorArgs...)
 }
 
 // keep runs a child, again and again if it dies.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/certs"
 	"github.com/ulisse-gp/ulisse/internal/identity"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
 
 // Certificates of a cluster for trying: an authority, a certificate for all
@@ -31,7 +32,11 @@ func certificates(dir string, hosts ...string) error {
 		return err
 	}
 	for _, role := range identity.Roles {
-		p, err := ca.Issue(certs.Request{Peer: identity.Peer{Role: role, Name: "dev"}, Hosts: hosts, From: time.Now(), Days: tlsDays})
+		peer := identity.Peer{Role: role} // all of a role share one
+		if role == identity.Client {
+			peer.Name = "dev"
+		}
+		p, err := ca.Issue(certs.Request{Peer: peer, Hosts: hosts, From: time.Now(), Days: tlsDays})
 		if err == nil {
 			err = p.Save(dir, string(role), true)
 		}
@@ -42,15 +47,21 @@ func certificates(dir string, hosts ...string) error {
 	return os.Chmod(dir, 0o700)
 }
 
+// tlsFiles are the files in which a role finds its certificate.
+func tlsFiles(dir, role string) tlsconf.Files {
+	base := filepath.Join(dir, role)
+	return tlsconf.Files{CA: filepath.Join(dir, "ca.crt"), Cert: base + ".crt", Key: base + ".key"}
+}
+
 // tlsArgs are the arguments by which a process of a role finds its
 // certificate.
 func tlsArgs(dir, role string) []string {
-	base := filepath.Join(dir, role)
-	return []string{"--tls-ca", filepath.Join(dir, "ca.crt"), "--tls-cert", base + ".crt", "--tls-key", base + ".key"}
+	f := tlsFiles(dir, role)
+	return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key}
 }
 
 // tlsEnv is what the client's environment holds.
 func tlsEnv(dir string) string {
-	base := filepath.Join(dir, string(identity.Client))
-	return "export ULISSE_TLS_CA=" + filepath.Join(dir, "ca.crt") + "\nexport ULISSE_TLS_CERT=" + base + ".crt\nexport ULISSE_TLS_KEY=" + base + ".key\n"
+	f := tlsFiles(dir, string(identity.Client))
+	return "export ULISSE_TLS_CA=" + f.CA + "\nexport ULISSE_TLS_CERT=" + f.Cert + "\nexport ULISSE_TLS_KEY=" + f.Key + "\n"
 }

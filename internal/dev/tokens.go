@@ -14,6 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -40,13 +41,14 @@ func (c *cluster) adminToken() (string, error) {
 	return text, writeSecret(path, text)
 }
 
-// workerToken has the cluster make the workers' token, unless they have one.
-func (c *cluster) workerToken(ctx context.Context) error {
-	path := filepath.Join(c.Dir, workerFile)
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
+// tokens waits until the coordinators know the administrator's token, and has them make the workers',
+// if these need one and have none.
+func (c *cluster) tokens(ctx context.Context) error {
+	cfg := client.Config{Addresses: c.addresses(), Token: c.token}
+	if c.TLS {
+		cfg.TLS = tlsFiles(filepath.Join(c.Dir, tlsFolder), string(identity.Client))
 	}
-	cl, err := client.Dial(client.Config{Addresses: c.addresses(), Token: c.token})
+	cl, err := client.Dial(cfg)
 	if err != nil {
 		return err
 	}
@@ -54,16 +56,29 @@ func (c *cluster) workerToken(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, tokenMost)
 	defer cancel()
 	for {
-		r, err := cl.CreateToken(ctx, &pb.CreateTokenRequest{Name: "workers", Role: string(state.WorkerBot)})
+		_, err := cl.WhoAmI(ctx)
 		if err == nil {
-			return writeSecret(path, r.Secret)
+			return c.workerToken(ctx, cl)
 		}
 		select { // the coordinators have just been started
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("making the workers' token: %w", err)
+			return fmt.Errorf("waiting for the administrator's token to be known: %w", err)
 		}
 	}
+}
+
+// workerToken has the cluster make the workers' token, where they need one and have none.
+func (c *cluster) workerToken(ctx context.Context, cl *client.Client) error {
+	path := filepath.Join(c.Dir, workerFile)
+	if _, err := os.Stat(path); c.TLS || c.Workers == 0 || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	r, err := cl.CreateToken(ctx, &pb.CreateTokenRequest{Name: "workers", Role: string(state.WorkerBot)})
+	if err != nil {
+		return fmt.Errorf("making the workers' token: %w", err)
+	}
+	return writeSecret(path, r.Secret)
 }
 
 // writeSecret writes a line into a file for its owner's eyes only.

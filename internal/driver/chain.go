@@ -58,9 +58,10 @@ func (c *Chain) use(early bool) (err error) {
 // maxPsi bounds the log parameters: beyond it something has diverged.
 const maxPsi = 60
 
-// Advance carries out a task. The result depends on the task alone.
+// Advance carries out a task, which it does not change. The result depends on the task alone.
 func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
 	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
+	k.State.Psi, k.State.Memory = slices.Clone(t.From.Psi), slices.Clone(t.From.Memory)
 	if c.op != nil {
 		if err := c.use(t.Settings.Early); err != nil {
 			return nil, err

@@ -95,6 +95,18 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 	return m
 }
 
+// LeastMemory returns the bytes that a worker needs at the least, who drives one chain
+// of a job.
+func LeastMemory(s *job.Spec, rows, inputs int) int64 {
+	one := *s
+	one.Sampler.Chains = 1
+	m := NewMemory(&one, rows, inputs, 1)
+	if !s.Solver.Preconditioner.Rank.Set { // then it may be small
+		m.Preconditioner = 0
+	}
+	return m.Data + m.Vectors + m.Preconditioner + m.Dense
+}
+
 // rightHandSides returns how many systems are solved side by side.
 func rightHandSides(s *job.Spec) int {
 	switch needs := s.Needs(); {

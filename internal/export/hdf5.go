@@ -188,7 +188,7 @@ type h5heap struct {
 	address uint64
 }
 
-// add takes in an item of so many elements and returns the 16 bytes that stand
+// add takes in an item of that many elements and returns the 16 bytes that stand
 // for it, once addresses are known.
 func (h *h5heap) add(elements int, item func() []byte) func() []byte {
 	if elements == 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // Predictive draws values of the target for the rows that the posterior has
-// learnt from: one for each row and each of so many draws of each chain, evenly
+// learnt from: one for each row and each of a number of draws of each chain, evenly
 // spaced, which are the coordinate draw. Given a draw of the parameters, rows are
 // drawn each by itself. The seed decides; progress, if not nil, is told.
 func Predictive(ctx context.Context, src *Source, each int, budget *parallel.Budget, progress func(predict.Progress)) (*Group, predict.Stats, error) {

@@ -22,6 +22,8 @@ const (
 type Workers struct {
 	InstructionSets map[string]bool      // of those that take chains
 	Seen            map[string]time.Time // when each was last heard of
+	Memory          int64                // of the one that has most of those; below 0: not known
+	Troubles        map[string]string    // by job, what workers met with that could not go on
 }
 
 // Checker checks the health of jobs. It remembers what it has seen, and is not
@@ -84,6 +86,9 @@ func (c *Checker) Check(f *state.Follower, w Workers, now time.Time) *state.Heal
 		c.fits[j.ID] = now
 	} else if h := c.withoutWorker(j, w, now); h != nil {
 		return h
+	}
+	if why := w.Troubles[j.ID]; why != "" && j.Phase != state.Paused {
+		return stalled("workers fail", "%s", why)
 	}
 	if j.Phase == state.Paused || j.Phase == state.Queued { // nobody expects anything of it
 		for chain := range j.Placements {

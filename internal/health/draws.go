@@ -19,7 +19,7 @@ const (
 	shareLeast    = 40  // gradients, before shares are looked at
 )
 
-// trend is R-hat at so many draws of each chain, and at half of them.
+// trend is R-hat at a number of draws of each chain, and at half of them.
 type trend struct {
 	draws       int
 	whole, half float64
@@ -69,7 +69,7 @@ func deviations(cov []float64, p int) []float64 {
 }
 
 // wasteful finds gradients that are of no use, and solves that do not converge,
-// among those since the last look at so many.
+// among those since the last look.
 func (c *Checker) wasteful(f *state.Follower) *state.Health {
 	id, m, now := f.Job.ID, c.costs[f.Job.ID], f.Run.Cost()
 	if f.Run.Phase != chains.Sampling {

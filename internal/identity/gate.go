@@ -24,7 +24,9 @@ func allowed(r *pb.Rule) (out []Role) {
 		out = append(out, Client)
 	}
 	for _, n := range r.GetNodes() {
-		out = append(out, roleOf[n])
+		if role, ok := roleOf[n]; ok { // others have no certificates
+			out = append(out, role)
+		}
 	}
 	return out
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/ulisse-gp/ulisse/internal/parallel"
-	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
@@ -156,27 +154,13 @@ func TestPrecision(t *testing.T) {
 	}
 }
 
-// The words that specifications may use are those that the packages know.
+// The laws that specifications may name are those of package solve.
 func TestWordsAgree(t *testing.T) {
-	if got, want := precond.InnerKinds(), innerPreconditioners; fmt.Sprint(sorted(got)) != fmt.Sprint(sorted(want)) {
-		t.Errorf("preconditioners without a factor %v, want %v", want, got)
-	}
-	if got, want := append(append([]string{"auto", "none"}, precond.Kinds()...), precond.InnerKinds()...), PreconditionerSet; fmt.Sprint(sorted(got)) != fmt.Sprint(sorted(want)) {
-		t.Errorf("preconditioners %v, want %v", want, got)
-	}
 	for law, want := range map[string]solve.Law{"paper": solve.PaperLaw{Beta: 2}, "geometric": solve.GeometricLaw{P: 2}} {
 		if got := (&Solver{Law: law, Beta: 2}).StoppingLaw(); got != want {
 			t.Errorf("%s: %v", law, got)
 		}
 	}
-}
-
-func sorted(s []string) map[string]bool {
-	m := map[string]bool{}
-	for _, x := range s {
-		m[x] = true
-	}
-	return m
 }
 
 func TestLoadAndProblem(t *testing.T) {

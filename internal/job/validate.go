@@ -8,6 +8,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/param"
+	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
@@ -19,12 +20,8 @@ var (
 	Precisions        = []string{"auto", "float64", "mixed"}
 	Laws              = []string{"paper", "geometric", "decay", "optimal"}
 	NoticeKinds       = []string{"converged", "unconverged", "cancelled", "failed", "stalled", "diverging", "recovered"}
-	PreconditionerSet = []string{"auto", "none", "nystrom", "fitc", "pitc", "cholesky", "rpcholesky", "svd", "fourier", "blockjacobi", "regularized", "ski"}
+	PreconditionerSet = slices.Concat([]string{"auto", "none"}, precond.Kinds(), precond.InnerKinds())
 )
-
-// innerPreconditioners are those that are solved with by an inner CG, and have
-// no factor that whitened probes could be made from.
-var innerPreconditioners = []string{"regularized", "ski"}
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
@@ -164,7 +161,7 @@ func (s *Spec) faultOfSampler() (path, msg string) {
 	case needs.Dense || s.ProbeKind() != "whitened":
 	case kind == "none":
 		return "sampler.probe_kind", "whitened probes are made from the preconditioner: choose another kind of probes, or a preconditioner"
-	case slices.Contains(innerPreconditioners, kind):
+	case slices.Contains(precond.InnerKinds(), kind):
 		return "sampler.probe_kind", fmt.Sprintf("whitened probes are made from a factor of the preconditioner, and %s has none: choose rademacher or pathwise probes, or another preconditioner", kind)
 	}
 	return "", ""
@@ -201,7 +198,7 @@ func (s *Spec) ProbeKind() string {
 	switch {
 	case s.Sampler.ProbeKind != "auto":
 		return s.Sampler.ProbeKind
-	case slices.Contains(innerPreconditioners, s.Solver.Preconditioner.Kind):
+	case slices.Contains(precond.InnerKinds(), s.Solver.Preconditioner.Kind):
 		return "rademacher"
 	}
 	return s.Needs().Probes

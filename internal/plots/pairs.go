@@ -98,7 +98,7 @@ type scatter struct {
 	colour color.Color
 }
 
-// dots returns at most so many of the points (x, y), evenly spaced.
+// dots returns some of the points (x, y), most at most, evenly spaced.
 func dots(x, y []float64, most int, c color.Color) *scatter {
 	s := &scatter{colour: c}
 	every := 1 + (len(x)-1)/most

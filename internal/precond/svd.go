@@ -181,7 +181,7 @@ func inverseFactor(a *mat.SymDense) (w [][]float64) {
 // and the rest of V.
 type eigenpairs struct{ root, vectors, rest [][]float64 }
 
-// inverseRoot returns at most so many eigenpairs, of those that are not rounding.
+// inverseRoot returns eigenpairs, most at most, of those that are not rounding.
 func inverseRoot(a *mat.SymDense, most int) (eigenpairs, error) {
 	var eig mat.EigenSym
 	if !eig.Factorize(a, true) {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/ulisse-gp/ulisse/internal/solve"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -20,10 +22,14 @@ const (
 )
 
 // CheckRequest returns an error, with the field at fault, unless a request can be
-// answered for data of d inputs.
-func CheckRequest(r *pb.PredictRequest, d int) (field string, err error) {
-	o := options(r)
+// answered for data of inputs with these names.
+func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error) {
+	d, o := len(names), options(r)
 	switch {
+	case len(r.Inputs) > 0 && !slices.Equal(r.Inputs, names):
+		return "inputs", fmt.Errorf("the inputs of the rows are %s, those of the job's data %s: send them in this order", strings.Join(r.Inputs, ", "), strings.Join(names, ", "))
+	case r.Kept < 0:
+		return "kept", fmt.Errorf("%d: give a number of draws of each chain, or 0 for all", r.Kept)
 	case len(r.Rows) == 0 || len(r.Rows) > MaxRows:
 		return "rows", fmt.Errorf("%d rows: send 1 to %d at a time", len(r.Rows), MaxRows)
 	case len(r.Targets) > 0 && len(r.Targets) != len(r.Rows):

@@ -28,7 +28,7 @@ func TestKeysNameDifferentStreams(t *testing.T) {
 	add("index", base, Probe, 1)
 }
 
-// The first words of a known key are fixed for ever: a change here changes what
+// The first words of a known key are fixed forever: a change here changes what
 // every seed means.
 func TestStreamIsPinned(t *testing.T) {
 	r := Key{Seed: 1, Chain: 2, Iter: 3}.Stream(Probe, 4)

@@ -49,8 +49,10 @@ func WriteCSV(w io.Writer, rec *Record, stats *Stats, c int) error {
 		}
 		writeRow(bw, q, psi)
 	}
-	seconds := math.Round(1000*ch.Cost.Seconds) / 1000
-	fmt.Fprintf(bw, "# \n#  Elapsed Time: 0 seconds (Warm-up)\n#                %v seconds (Sampling)\n#                %v seconds (Total)\n# \n", seconds, seconds)
+	milli := func(s float64) float64 { return math.Round(1000*s) / 1000 }
+	total, warmup := milli(ch.Cost.Seconds), milli(ch.WarmupSeconds())
+	fmt.Fprintf(bw, "# \n#  Elapsed Time: %v seconds (Warm-up)\n#                %v seconds (Sampling)\n#                %v seconds (Total)\n# \n",
+		warmup, milli(total-warmup), total)
 	return bw.Flush()
 }
 

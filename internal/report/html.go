@@ -50,7 +50,7 @@ func pictures(rec *Record) ([]picture, error) {
 			func(w io.Writer) error { return plots.RunningMean(w, draws) }},
 		{"rhat", "R-hat, and the potential scale reduction factor with its upper bound, of the first draws up to each point. They should fall to 1 and stay there.",
 			func(w io.Writer) error { return plots.RunningRHat(w, draws, r.Plan.RHat) }},
-		{"autocorrelation", "The correlation of draws that are so many iterations apart. The sooner it is near 0, the more a draw is worth.",
+		{"autocorrelation", "The correlation of draws that are that many iterations apart. The sooner it is near 0, the more a draw is worth.",
 			func(w io.Writer) error { return plots.Autocorrelation(w, draws) }},
 		{"pairs", "Draws of each two parameters against one another: what the data cannot tell apart lies along a line.",
 			func(w io.Writer) error { return plots.Pairs(w, draws) }},
@@ -124,6 +124,28 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	var cost strings.Builder
 	sum.cost(&cost)
 	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
+	d.quantities(sum)
+	d.chains(sum)
+	for _, p := range pics {
+		svg, err := p.inline()
+		if err != nil {
+			return err
+		}
+		d.Figures = append(d.Figures, pageFigure{p.Text, svg})
+	}
+	return page.Execute(w, d)
+}
+
+// quantities fills in the table of quantities, or what is known of them before there are draws.
+func (d *pageData) quantities(sum *Summary) {
+	if v := sum.Provisional; v != nil {
+		d.Columns = provisionalColumns
+		for _, r := range v.Parameters {
+			d.Rows = append(d.Rows, pageRow{r.Name, r.cells()})
+		}
+		d.Warnings = append([]string{v.Note}, d.Warnings...)
+		return
+	}
 	for _, c := range tableColumns {
 		d.Columns = append(d.Columns, c.name)
 	}
@@ -148,15 +170,6 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 			d.Modes = append(d.Modes, pageRow{strconv.Itoa(i + 1), sum.Modes[i].cells()})
 		}
 	}
-	d.chains(sum)
-	for _, p := range pics {
-		svg, err := p.inline()
-		if err != nil {
-			return err
-		}
-		d.Figures = append(d.Figures, pageFigure{p.Text, svg})
-	}
-	return page.Execute(w, d)
 }
 
 // chains fills in the table of chains.

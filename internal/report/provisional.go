@@ -2,6 +2,7 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -59,12 +60,20 @@ func NewProvisional(m posterior.Model, d *dataset.Info, r *chains.Run) (*Provisi
 	case r.Provisional != nil:
 		return weighted(m, d, r)
 	}
-	draws, err := sampler.Laplace(&r.Plan, r.Prepared, laplaceDraws)
+	draws, err := laplace(r, laplaceDraws)
 	if err != nil {
 		return nil, err
 	}
 	return &Provisional{Draws: laplaceDraws, Parameters: rows(m, d, draws, slices.Repeat([]float64{1.0 / laplaceDraws}, laplaceDraws)),
 		Note: "provisional: the Laplace approximation at the mode, not corrected"}, nil
+}
+
+// laplace returns draws of the normal approximation at the mode.
+func laplace(r *chains.Run, draws int) ([][]float64, error) {
+	if p := len(r.Prepared.Psi); p == 0 || len(r.Prepared.Cov) != p*p {
+		return nil, errors.New("the curvature at the mode is not known")
+	}
+	return sampler.Laplace(&r.Plan, r.Prepared, draws)
 }
 
 // weighted corrects the Laplace approximation: draws of a Student t at the mode
@@ -158,13 +167,7 @@ func (v *Provisional) Write(dir string) error {
 			return enc.Encode(v)
 		},
 		func(w io.Writer) error {
-			fmt.Fprintf(w, "%s\n\n", v.Note)
-			tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-			fmt.Fprintln(tw, "\tMean\tStdDev\t5%\t50%\t95%\t")
-			for _, r := range v.Parameters {
-				fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Name, sig(r.Mean), sig(r.SD), sig(r.Q5), sig(r.Q50), sig(r.Q95))
-			}
-			return tw.Flush()
+			return v.table(w)
 		},
 	}
 	for i, name := range provisionalFiles {
@@ -173,6 +176,24 @@ func (v *Provisional) Write(dir string) error {
 		}
 	}
 	return nil
+}
+
+// provisionalColumns are those of the table.
+var provisionalColumns = []string{"Mean", "StdDev", "5%", "50%", "95%"}
+
+func (r *ProvisionalRow) cells() []string {
+	return []string{sig(r.Mean), sig(r.SD), sig(r.Q5), sig(r.Q50), sig(r.Q95)}
+}
+
+// table writes the note and the numbers for people.
+func (v *Provisional) table(w io.Writer) error {
+	fmt.Fprintf(w, "%s\n\n", v.Note)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(tw, "\t%s\t\n", strings.Join(provisionalColumns, "\t"))
+	for _, r := range v.Parameters {
+		fmt.Fprintf(tw, "%s\t%s\t\n", r.Name, strings.Join(r.cells(), "\t"))
+	}
+	return tw.Flush()
 }
 
 // RemoveProvisional removes them.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
@@ -44,6 +45,9 @@ type Origin struct {
 	Job     string    `json:"job,omitempty"`     // its id in a cluster
 	Workers []string  `json:"workers,omitempty"` // of a cluster, as far as is known; sorted
 	Ended   time.Time `json:"ended,omitzero"`
+	// State is how a run that has not come to its end stands: sampling, interrupted,
+	// or failed and why.
+	State string `json:"state,omitempty"`
 }
 
 // Saw notes a worker that had a part in the run.
@@ -57,11 +61,13 @@ func (o *Origin) Saw(worker string) {
 const recordFile = "result.json"
 
 // Open makes a record that was filled in or read usable: it reads the
-// specification, and checks that the parts fit.
+// specification, checks that the parts fit, and of chains that are not equally far
+// keeps the draws that all have.
 func (r *Record) Open() error {
 	if r.Run == nil || r.Run.Prepared == nil || len(r.Run.Chains) == 0 {
 		return errors.New("there are no draws yet")
 	}
+	r.Run = common(r.Run)
 	if err := r.Data.Check(); err != nil {
 		return err
 	}
@@ -96,7 +102,39 @@ func (r *Record) Open() error {
 func (r *Record) Summary() *Summary {
 	sum := Summarize(r.Spec, &r.Data, r.Model, r.Run, time.Duration(r.WallSeconds*float64(time.Second)), r.InstructionSet)
 	sum.Cache = r.Cache
+	if r.Run.Stopped == nil {
+		sum.State = r.Origin.State
+	}
 	return sum
+}
+
+// common returns a run at the draws that all of its chains have: chains at work are not
+// equally far.
+func common(r *chains.Run) *chains.Run {
+	out := *r
+	out.Chains = slices.Clone(r.Chains)
+	for c := range out.Chains {
+		out.Chains[c].Draws = r.Chains[c].Draws[:r.MinDraws()]
+	}
+	return &out
+}
+
+// provisionalPoints is the number of points that predictions are averaged over where there
+// are no draws: they are independent, so that as many tell what draws could.
+const provisionalPoints = 100
+
+// Points returns what predictions from a run are averaged over: its draws, chain by chain, as
+// many of each as all have. Before there are any these are draws of the Laplace approximation
+// at the mode, and provisional is true.
+func Points(r *chains.Run) (draws [][][]float64, provisional bool, err error) {
+	if r.MinDraws() == 0 && r.Prepared != nil {
+		points, err := laplace(r, provisionalPoints)
+		return [][][]float64{points}, true, err
+	}
+	for _, c := range common(r).Chains {
+		draws = append(draws, c.Draws)
+	}
+	return draws, false, nil
 }
 
 // write writes the record without what is of use to the sampler only.
@@ -122,18 +160,28 @@ func results(r *chains.Run) *chains.Run {
 	return &out
 }
 
-// IsFolder reports whether a path is the folder of a run that has results.
+// IsFolder reports whether a path is the folder of a run, ended or not.
 func IsFolder(dir string) bool {
-	info, err := os.Stat(filepath.Join(dir, recordFile))
-	return err == nil && info.Mode().IsRegular()
+	for _, name := range []string{recordFile, "spec.yaml"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
+// WriteSoFar writes the record of a run that goes on into its folder, for those who look at
+// it meanwhile.
+func (r *Record) WriteSoFar(dir string) error {
+	return atomicfile.Write(filepath.Join(dir, recordFile), 0o644, r.write)
 }
 
 // ReadFolder returns the record of the run in a folder, and refuses one whose
 // draws are not those that were written.
 func ReadFolder(dir string) (*Record, error) {
 	f, err := os.Open(filepath.Join(dir, recordFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there are no results in %s (no %s): its run has not ended, or an earlier version wrote it; 'ulisse run --resume %s' brings it to its end and writes them: %w", dir, recordFile, dir, err)
+	if errors.Is(err, fs.ErrNotExist) || err != nil && !IsFolder(dir) {
+		return nil, noRecord(dir)
 	}
 	if err != nil {
 		return nil, err
@@ -150,4 +198,20 @@ func ReadFolder(dir string) (*Record, error) {
 		return nil, fmt.Errorf("%s cannot be read: %w", f.Name(), err)
 	}
 	return r, nil
+}
+
+// noRecord says why there is nothing to read in a folder.
+func noRecord(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no folder %s", dir)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is a file: give the folder of a run", dir)
+	case !IsFolder(dir):
+		return fmt.Errorf("there are no results in %s: it is not the folder of a run", dir)
+	}
+	return fmt.Errorf("there are no results in %s yet: its run has not found the mode; 'ulisse run --resume %s' continues it", dir, dir)
 }

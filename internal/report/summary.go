@@ -25,21 +25,25 @@ import (
 // Summary is the machine-readable result of a run. Numbers that are not defined
 // (an R-hat of too few draws) are null.
 type Summary struct {
-	Name           string        `json:"name"`
-	Seed           uint64        `json:"seed"`
-	N              int           `json:"n"`
-	D              int           `json:"d"`
-	Converged      bool          `json:"converged"`
-	StopReason     chains.Reason `json:"stop_reason"`
-	Parameters     []Parameter   `json:"parameters"`
-	Modes          []Mode        `json:"modes,omitempty"` // if there is more than one, the heaviest first
-	Chains         []Chain       `json:"chains"`
-	Preparation    chains.Cost   `json:"preparation"`
-	Total          chains.Cost   `json:"total"`
-	Settings       *Tuned        `json:"settings,omitempty"`
-	Rank           int           `json:"rank,omitempty"` // of the exact sampler's P
-	Certificate    *Certificate  `json:"certificate,omitempty"`
-	Preconditioner *Precond      `json:"preconditioner,omitempty"`
+	Name       string        `json:"name"`
+	Seed       uint64        `json:"seed"`
+	N          int           `json:"n"`
+	D          int           `json:"d"`
+	Converged  bool          `json:"converged"`
+	StopReason chains.Reason `json:"stop_reason"`
+	// State is how a run that has not ended stands: sampling, interrupted, failed and why.
+	State      string      `json:"state,omitempty"`
+	Parameters []Parameter `json:"parameters"`
+	Modes      []Mode      `json:"modes,omitempty"` // if there is more than one, the heaviest first
+	// Provisional is what is known without draws, as long as there are none.
+	Provisional    *Provisional `json:"provisional,omitempty"`
+	Chains         []Chain      `json:"chains"`
+	Preparation    chains.Cost  `json:"preparation"`
+	Total          chains.Cost  `json:"total"`
+	Settings       *Tuned       `json:"settings,omitempty"`
+	Rank           int          `json:"rank,omitempty"` // of the exact sampler's P
+	Certificate    *Certificate `json:"certificate,omitempty"`
+	Preconditioner *Precond     `json:"preconditioner,omitempty"`
 	// Cache is what the calibration of the cache of K decided; absent if it is
 	// off, or the run was not on one machine.
 	Cache          *cmvp.CachePlan `json:"cache,omitempty"`
@@ -144,8 +148,9 @@ func (p *Parameter) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Summarize computes the summary of a finished run.
+// Summarize computes the summary of a run, at the draws that all chains have.
 func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
+	r = common(r)
 	sum := &Summary{Name: s.Name, Seed: s.Seed, N: d.N(), D: d.D(), Total: r.Cost(), WallSeconds: wall.Seconds(),
 		Version: version.Version, InstructionSet: isa, DrawsSHA256: DrawsSHA256(r), Warnings: []string{}}
 	if r.Stopped != nil {
@@ -186,7 +191,10 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget, EarlyStop: t.Early,
 			Tolerance: s.Solver.Tolerance.Or(r.Prepared.Tolerance)}
 	}
-	sum.warn(s, r)
+	if r.MinDraws() == 0 {
+		sum.Provisional, _ = NewProvisional(m, d, r) // the mode need not have a curvature
+	}
+	sum.warn(r)
 	sum.certify(r)
 	return sum
 }
@@ -279,11 +287,17 @@ func (sum *Summary) certify(r *chains.Run) {
 const likelyMode = 7
 
 // warn collects what a reader must know before believing the numbers.
-func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
+func (sum *Summary) warn(r *chains.Run) {
 	add := func(format string, args ...any) { sum.Warnings = append(sum.Warnings, fmt.Sprintf(format, args...)) }
-	if r.MinDraws() == 0 {
-		add("no draws were kept: allow more time or fewer warm-up iterations")
+	switch draws := r.MinDraws(); {
+	case draws == 0 && r.Stopped == nil:
+		add("there are no draws yet")
 		return
+	case draws == 0:
+		add("no draws were kept: allow more time (ulisse extend --max-time), or fewer warm-up iterations")
+		return
+	case r.Stopped == nil:
+		add("the run has not ended: this is what the first %d draws of each chain say", draws)
 	}
 	isParam := map[string]bool{}
 	for _, n := range r.Plan.Names {
@@ -297,14 +311,14 @@ func (sum *Summary) warn(s *job.Spec, r *chains.Run) {
 			add("R-hat of %s cannot be told from %d draws of each chain: run longer", p.Name, r.MinDraws())
 			continue
 		}
-		if !(float64(p.RHat) <= s.Stop.RHat) {
-			add("R-hat of %s is %.3f, above %g: run longer", p.Name, float64(p.RHat), s.Stop.RHat)
+		if !(float64(p.RHat) <= r.Plan.RHat) {
+			add("R-hat of %s is %.3f, above %g: run longer", p.Name, float64(p.RHat), r.Plan.RHat)
 		}
-		if ess := min(float64(p.ESSBulk), float64(p.ESSTail)); !(ess >= s.Stop.ESS) {
-			add("the effective sample size of %s is %.0f, below %g: run longer", p.Name, ess, s.Stop.ESS)
+		if ess := min(float64(p.ESSBulk), float64(p.ESSTail)); !(ess >= r.Plan.ESS) {
+			add("the effective sample size of %s is %.0f, below %g: run longer", p.Name, ess, r.Plan.ESS)
 		}
-		if worst := max(float64(p.ErrorMean), float64(p.ErrorSD)); s.Stop.Error > 0 && !(worst <= s.Stop.Error) {
-			add("the standard error of the mean or the sd of %s is %.2g posterior standard deviations, above %g: run longer", p.Name, worst, s.Stop.Error)
+		if worst := max(float64(p.ErrorMean), float64(p.ErrorSD)); r.Plan.Error > 0 && !(worst <= r.Plan.Error) {
+			add("the standard error of the mean or the sd of %s is %.2g posterior standard deviations, above %g: run longer", p.Name, worst, r.Plan.Error)
 		}
 	}
 	if u := sum.Total.Unconverged; u > 0 {

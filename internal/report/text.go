@@ -69,8 +69,12 @@ func (sum *Summary) WriteText(w io.Writer) error {
 		kept, warm = kept+c.Draws, warm+c.Warmup
 	}
 	fmt.Fprintf(&b, "%s: %s\n%d rows, %d inputs; %d chains, %d draws kept, %d warm-up\n\n", sum.Name, sum.state(), sum.N, sum.D, len(sum.Chains), kept, warm)
-	sum.table(&b)
-	sum.modes(&b)
+	if sum.Provisional != nil {
+		sum.Provisional.table(&b)
+	} else {
+		sum.table(&b)
+		sum.modes(&b)
+	}
 	sum.cost(&b)
 	if sum.Certificate != nil {
 		sum.Certificate.write(&b)
@@ -85,6 +89,8 @@ func (sum *Summary) WriteText(w io.Writer) error {
 // state says in words how the run stands.
 func (sum *Summary) state() string {
 	switch {
+	case sum.StopReason == "" && sum.State != "":
+		return "not ended, " + sum.State
 	case sum.StopReason == "":
 		return "not ended yet"
 	case !sum.Converged:

@@ -27,7 +27,7 @@ const (
 	maxIdle   = 2 * time.Minute
 )
 
-// A connection whose other end has been silent is asked for a sign of life, and
+// A connection whose other end has been silent is sent a ping, and
 // closed if there is none: a peer that was cut off is noticed within seconds.
 const (
 	pingAfter   = 5 * time.Second

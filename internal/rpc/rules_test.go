@@ -32,12 +32,15 @@ func TestEveryMethodHasARule(t *testing.T) {
 		if r.Own && r.Job == "" || r.Whole && r.Role != pb.Rule_ADMIN {
 			t.Errorf("%s: a rule that makes no sense: %v", m.FullName(), r)
 		}
+		if r.Growth != pb.Rule_NOTHING && (!r.Leader || m.IsStreamingClient() || m.IsStreamingServer()) {
+			t.Errorf("%s makes the state grow, and is no single call that the leader answers", m.FullName())
+		}
 		if r.Leader && m.IsStreamingServer() {
 			t.Errorf("%s sends a stream, which is not passed on to the leader", m.FullName())
 		}
 	}
 	if RuleOf("/ulisse.v1.Jobs/Invented") != nil {
-		t.Error("a method that there is not has a rule")
+		t.Error("a method that does not exist has a rule")
 	}
 }
 

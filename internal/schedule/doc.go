@@ -5,9 +5,11 @@
 //
 // Jobs are admitted whole, in the order of their priority, those at work first,
 // then by the share that their namespace has, then by age: the first always,
-// further ones while each of their chains finds a core. Nobody overtakes: a large
-// job that does not fit yet keeps those behind it waiting, or it would wait for
-// ever.
+// further ones while each of their chains finds a core of a worker that fits: of the
+// instruction set that the job began with, with the memory, and none that has shown
+// that it cannot do the job. Nobody overtakes: a large job that does not fit yet keeps
+// those behind it from the workers that it waits for, or it would wait for ever. A job
+// that no worker fits keeps nobody waiting.
 //
 // # Where
 //

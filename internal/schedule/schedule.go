@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/ulisse-gp/ulisse/internal/state"
@@ -20,13 +21,17 @@ type Worker struct {
 	Draining  bool
 	// Holds are the chains that a connected worker was told to drive, or says that
 	// it drives, and has not released.
-	Holds map[state.ChainKey]bool
+	Holds  map[state.ChainKey]bool
+	Memory int64 // bytes; 0 if not known
+	// Aside are the jobs that the worker could not do, and gets no chain of for now.
+	Aside map[string]bool
 }
 
 // Job is a job that has not ended.
 type Job struct {
 	*state.Job
-	Rows int // 0 if not known yet
+	Rows   int   // 0 if not known yet
+	Memory int64 // bytes that a worker needs at the least; 0 if not known yet
 	// Active are the lanes that have, or will have, something to do: 0 is that of the
 	// preparation, and those beyond the chains, of staged runs, are content with cores
 	// that are left over.
@@ -46,7 +51,7 @@ type Schedule struct {
 }
 
 // Plan says where the chains of the jobs should be. Idle workers share the
-// products of chains with so many rows or more; with a negative number none.
+// products of chains with splitRows rows or more; with a negative number none.
 func Plan(jobs []Job, workers []Worker, splitRows int) Schedule {
 	p := newPlanner(jobs, workers)
 	for i := range jobs {
@@ -100,15 +105,10 @@ type drivenChain struct {
 func newPlanner(jobs []Job, workers []Worker) *planner {
 	p := &planner{jobs: jobs, workers: workers, byID: map[string]*Worker{}, load: map[string]int{},
 		out: Schedule{Places: map[string][]state.Move{}, Keep: map[state.ChainKey]bool{}}}
-	slots := 0
 	for i := range workers {
-		w := &workers[i]
-		p.byID[w.ID] = w
-		if !w.Draining {
-			slots += w.Cores
-		}
+		p.byID[workers[i].ID] = &workers[i]
 	}
-	p.admitted = admit(jobs, slots)
+	p.admitted = admit(jobs, workers)
 	for i := range jobs {
 		if j := &jobs[i]; p.admitted[j.ID] {
 			for _, chain := range j.Active {
@@ -121,8 +121,11 @@ func newPlanner(jobs []Job, workers []Worker) *planner {
 	return p
 }
 
-// admit returns the jobs that are to be at work, where there are so many cores.
-func admit(jobs []Job, slots int) map[string]bool {
+// admit returns the jobs that are to be at work on the workers that there are. A job
+// has a core for each chain, of workers that fit; one that has to wait for cores keeps
+// those that it waits for from the jobs behind it, and one that no worker fits keeps
+// none.
+func admit(jobs []Job, workers []Worker) map[string]bool {
 	var order []*Job
 	held := map[string]int{} // chains at work by namespace
 	for i := range jobs {
@@ -147,15 +150,44 @@ func admit(jobs []Job, slots int) map[string]bool {
 			a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
 	})
 	out := map[string]bool{}
-	used := 0
-	for _, j := range order {
-		if slots == 0 || used > 0 && used+j.Chains > slots {
-			break
+	free := map[string]int{} // cores by worker
+	for i := range workers {
+		if w := &workers[i]; !w.Draining {
+			free[w.ID] = w.Cores
 		}
-		out[j.ID] = true
-		used += j.Chains
+	}
+	for _, j := range order {
+		var fitting []*Worker
+		cores, left := 0, 0
+		for i := range workers {
+			if w := &workers[i]; !w.Draining && fits(j, w) {
+				fitting = append(fitting, w)
+				cores, left = cores+w.Cores, left+free[w.ID]
+			}
+		}
+		if cores == 0 {
+			continue
+		}
+		out[j.ID] = j.Chains <= left || left == cores // the first always
+		reserve(j, fitting, free, out[j.ID])
 	}
 	return out
+}
+
+// reserve takes the cores of a job's chains from those that are free; all of them if
+// the job waits, or is larger than they are. It goes by what fits, not by where the
+// chains are: they move.
+func reserve(j *Job, fitting []*Worker, free map[string]int, admitted bool) {
+	left := j.Chains
+	if !admitted {
+		left = math.MaxInt
+	}
+	slices.SortStableFunc(fitting, func(a, b *Worker) int { return cmp.Compare(free[b.ID], free[a.ID]) })
+	for _, w := range fitting {
+		n := min(left, free[w.ID])
+		free[w.ID] -= n
+		left -= n
+	}
 }
 
 // place finds a worker for a chain, or keeps the one that it has.
@@ -204,9 +236,11 @@ func (p *planner) placeFurther(j *Job, lane int) {
 	}
 }
 
-// fits reports whether a worker computes the same bits as the job began with.
+// fits reports whether a worker computes the same bits as the job began with, has
+// the memory, and has not shown that it cannot do the job.
 func fits(j *Job, w *Worker) bool {
-	return w.Unheard || j.InstructionSet == "" || j.InstructionSet == w.InstructionSet
+	return w.Unheard || (j.InstructionSet == "" || j.InstructionSet == w.InstructionSet) &&
+		(j.Memory == 0 || w.Memory == 0 || j.Memory <= w.Memory) && !w.Aside[j.ID]
 }
 
 // least returns the connected worker with the fewest chains for its cores.
@@ -214,10 +248,7 @@ func (p *planner) least(j *Job) *Worker {
 	var best *Worker
 	for i := range p.workers {
 		w := &p.workers[i]
-		if !w.Connected || w.Draining || !fits(j, w) {
-			continue
-		}
-		if best == nil || p.load[w.ID]*best.Cores < p.load[best.ID]*w.Cores {
+		if w.Connected && !w.Draining && fits(j, w) && (best == nil || p.load[w.ID]*best.Cores < p.load[best.ID]*w.Cores) {
 			best = w
 		}
 	}

@@ -277,6 +277,32 @@ func TestOtherInstructionSetsAreLeftAlone(t *testing.T) {
 	}
 }
 
+// A job that no worker can do keeps no core from the others: it began with another
+// instruction set, wants more memory than there is, or was tried everywhere.
+func TestWhatNobodyCanDoHoldsNothing(t *testing.T) {
+	for name, spoil := range map[string]func(j *Job, w []Worker){
+		"instruction set": func(j *Job, _ []Worker) { j.InstructionSet = "avx512" },
+		"memory":          func(j *Job, w []Worker) { j.Memory, w[0].Memory, w[1].Memory = 9, 8, 4 },
+		"tried": func(_ *Job, w []Worker) {
+			w[0].Aside, w[1].Aside = map[string]bool{"a": true}, map[string]bool{"a": true}
+		},
+	} {
+		jobs, workers := []Job{newJob("a", 4, 100, 0), newJob("b", 4, 100, 0)}, newWorkers(2, 2)
+		settle(t, jobs[:1], workers, -1)
+		spoil(&jobs[0], workers)
+		settle(t, jobs, workers, -1)
+		if jobs[0].Placed() || jobs[0].Phase != state.Queued || !jobs[1].Placed() {
+			t.Errorf("%s: a: %v %s, b: %v", name, places(jobs[0]), jobs[0].Phase, places(jobs[1]))
+		}
+	}
+	jobs, workers := []Job{newJob("a", 2, 100, 0), newJob("b", 1, 100, 0)}, newWorkers(3, 1)
+	workers[0].Aside = map[string]bool{"a": true}
+	settle(t, jobs, workers, -1)
+	if p := places(jobs[0]); p["w000"] != 0 || len(p) != 2 || places(jobs[1])["w000"] != 1 {
+		t.Errorf("beside a worker that cannot: %v %v", p, places(jobs[1]))
+	}
+}
+
 // draw returns jobs of any kind, and workers that have nothing to do with their
 // placements.
 func draw(t *rapid.T) []Job {
@@ -286,6 +312,7 @@ func draw(t *rapid.T) []Job {
 		j.Namespace = rapid.SampledFrom([]string{"", "x"}).Draw(t, "namespace")
 		j.Submitted = epoch.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "age")) * time.Hour)
 		j.InstructionSet = rapid.SampledFrom([]string{"", "", "avx2", "portable"}).Draw(t, "instruction set")
+		j.Memory = rapid.SampledFrom([]int64{0, 1, 3}).Draw(t, "memory")
 		jobs = append(jobs, j)
 	}
 	return jobs
@@ -296,6 +323,10 @@ func drawWorkers(t *rapid.T) []Worker {
 	for i := range workers {
 		workers[i].Draining = rapid.IntRange(0, 5).Draw(t, "draining") == 0
 		workers[i].InstructionSet = rapid.SampledFrom([]string{"avx2", "avx2", "portable"}).Draw(t, "instruction set")
+		workers[i].Memory = rapid.SampledFrom([]int64{0, 2, 4}).Draw(t, "memory")
+		if j := rapid.IntRange(0, 11).Draw(t, "aside"); j < 6 {
+			workers[i].Aside = map[string]bool{fmt.Sprintf("j%d", j): true}
+		}
 	}
 	return workers
 }
@@ -338,6 +369,12 @@ func TestPlans(t *testing.T) {
 	})
 }
 
+// could reports whether a worker may have a job's chains.
+func could(j Job, w Worker) bool {
+	return !w.Draining && !w.Aside[j.ID] && (j.InstructionSet == "" || j.InstructionSet == w.InstructionSet) &&
+		(j.Memory == 0 || w.Memory == 0 || j.Memory <= w.Memory)
+}
+
 func checkPlaces(t *rapid.T, jobs []Job, workers []Worker) {
 	load := map[string]int{}
 	for _, j := range jobs {
@@ -353,11 +390,11 @@ func checkPlaces(t *rapid.T, jobs []Job, workers []Worker) {
 			}
 			n++
 			i := slices.IndexFunc(workers, func(w Worker) bool { return w.ID == p.Worker })
-			if i < 0 || workers[i].Draining || j.InstructionSet != "" && j.InstructionSet != workers[i].InstructionSet {
+			if i < 0 || !could(j, workers[i]) {
 				t.Fatalf("%s/%d is on %s", j.ID, c, p.Worker)
 			}
 			for _, w := range workers {
-				if load[p.Worker] > 1 && load[w.ID] == 0 && !w.Draining && (j.InstructionSet == "" || j.InstructionSet == w.InstructionSet) {
+				if load[p.Worker] > 1 && load[w.ID] == 0 && could(j, w) {
 					t.Fatalf("%s/%d is one of %d chains on %s, and %s has none", j.ID, c, load[p.Worker], p.Worker, w.ID)
 				}
 			}
@@ -369,28 +406,52 @@ func checkPlaces(t *rapid.T, jobs []Job, workers []Worker) {
 }
 
 func checkAdmission(t *rapid.T, jobs []Job, workers []Worker) {
-	slots, used, at := 0, 0, 0
+	fitting := func(j Job) (cores int, ids map[string]bool) {
+		ids = map[string]bool{}
+		for _, w := range workers {
+			if could(j, w) {
+				cores, ids[w.ID] = cores+w.Cores, true
+			}
+		}
+		return cores, ids
+	}
+	slots, used := 0, 0
 	for _, w := range workers {
 		if !w.Draining {
 			slots += w.Cores
 		}
 	}
 	for _, j := range jobs {
-		if j.Placed() {
-			used, at = used+j.Chains, at+1
+		if cores, _ := fitting(j); j.Placed() && j.Chains <= cores { // else it is alone where it is
+			used += j.Chains
 		}
 	}
-	if used > slots && at > 1 {
-		t.Fatalf("%d jobs of %d chains on %d cores", at, used, slots)
+	if used > slots {
+		t.Fatalf("%d chains on %d cores", used, slots)
 	}
 	for _, a := range jobs {
-		fitting := slices.ContainsFunc(workers, func(w Worker) bool {
-			return !w.Draining && (a.InstructionSet == "" || w.InstructionSet == a.InstructionSet)
-		})
+		cores, at := fitting(a)
+		if a.Phase == state.Paused || a.Placed() || cores == 0 {
+			continue
+		}
+		idle := cores >= a.Chains
 		for _, b := range jobs {
-			if fitting && a.Phase != state.Paused && !a.Placed() && b.Placed() && precedes(a, b) {
+			_, others := fitting(b)
+			wants := false
+			for w := range at {
+				wants = wants || others[w]
+			}
+			idle = idle && !(wants && b.Placed())
+			inside := true
+			for w := range others {
+				inside = inside && at[w]
+			}
+			if inside && b.Placed() && precedes(a, b) {
 				t.Fatalf("%s has overtaken %s", b.ID, a.ID)
 			}
+		}
+		if idle && !slices.ContainsFunc(jobs, func(b Job) bool { return b.ID != a.ID && b.Phase != state.Paused && !b.Placed() }) {
+			t.Fatalf("%s waits before idle workers", a.ID)
 		}
 	}
 }
@@ -409,7 +470,7 @@ func checkGroups(t *rapid.T, jobs []Job, workers []Worker, split int) {
 			}
 			for _, w := range p.Group {
 				i := slices.IndexFunc(workers, func(o Worker) bool { return o.ID == w })
-				if in[w] || drives[w] || i < 0 || workers[i].Draining || j.InstructionSet != "" && workers[i].InstructionSet != j.InstructionSet {
+				if in[w] || drives[w] || i < 0 || !could(j, workers[i]) {
 					t.Fatalf("%s is in the group of %s/%d", w, j.ID, c)
 				}
 				in[w] = true

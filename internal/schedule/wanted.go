@@ -27,7 +27,7 @@ const (
 //
 // Each chain wants a worker of its own, for that is the best use of machines;
 // those of a few rows want a core. A job that would not make its draws before
-// max_time and whose products can be shared wants so many times more workers as
+// max_time and whose products can be shared wants that many times more workers as
 // it would be late, up to ten a chain: from there a driver feeds no more.
 func Wanted(demands []Demand, cores, splitRows int) int {
 	workers, single := 0, 0

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -42,6 +43,7 @@ type Coordinator struct {
 	RaftAdvertise   string
 	HTTP            string   // JSON, health; none if empty
 	HTTPHosts       []string // names under which HTTP is reached in plaintext, besides its own
+	HTTPProxies     []string // networks of proxies before HTTP, who are believed for whom they ask
 	Metrics         string   // metrics and probes; none if empty
 	Pprof           bool     // profiles too, beside metrics
 	OTLP            string   // where traces go; nowhere if empty
@@ -67,6 +69,9 @@ type Coordinator struct {
 	Monitor *monitor.Server
 	// Tracer, if set, is used in place of one for OTLP; the caller closes it.
 	Tracer *tracing.Tracer
+
+	exit func(error)           // tests: in place of the end of the process
+	free func() (int64, error) // tests: in place of the bytes that the disk has free
 }
 
 // stopMost bounds how long calls may take to end when a process stops.
@@ -79,6 +84,10 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		return err
 	}
 	httpSrc, err := c.openHTTP(src)
+	if err != nil {
+		return err
+	}
+	before, err := parseProxies(c.HTTPProxies)
 	if err != nil {
 		return err
 	}
@@ -121,6 +130,10 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	dial := rpc.Dialer(src.Credentials(identity.Coordinator), c.dialOptions(src == nil, func() string { return coord.NodeKey() })...)
 	node := &replica{}
 	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
+	if c.free == nil {
+		c.free = func() (int64, error) { return blob.DiskFree(c.Dir) }
+	}
+	room := newRoom(node, c.free, c.DiskReserve, c.Logger)
 	machine := state.NewMachine()
 	coord, err = coordinator.New(coordinator.Config{Node: node, Machine: machine, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
 		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks, LogBytes: c.LogBytes, Tracer: tracer})
@@ -137,7 +150,8 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: machine,
 		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version, Format: state.Format,
 		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, HandshakeTimeout: c.waits().handshake, Lead: lead, Logger: c.Logger,
-		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) }})
+		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) },
+		Written: func(took time.Duration) { measures.write.Observe(took.Seconds()) }, Stalled: c.stalled, Room: room.bytes.Load})
 	if err != nil {
 		return err
 	}
@@ -172,14 +186,15 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
 		coord.Register(s)
 		pb.RegisterDataServer(s, data)
-		coordinator.RegisterCluster(s, node.Node)
-	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
+		coordinator.RegisterCluster(s, coord.KeepRevoked(node.Node))
+	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward, room.admit}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
 	var wg sync.WaitGroup
 	failed := make(chan error, 3)
 	wg.Go(func() { failed <- s.Serve(grpcLis) })
 	syncing, cancel := context.WithCancel(ctx)
 	wg.Go(func() { data.Sync(syncing) })
 	wg.Go(func() { guard.Run(syncing) })
+	wg.Go(func() { room.run(syncing) })
 	wg.Go(func() { c.watch(syncing, src, unsafe, c.Logger) })
 	if httpSrc != src {
 		wg.Go(func() { httpSrc.Watch(syncing) })
@@ -210,14 +225,14 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		defer pages.Close()
 		handler.Handle("/", pages)
 		ours := newSites(httpSrc == nil, []string{c.HTTP, c.Advertise, c.RaftAdvertise}, c.HTTPHosts)
-		h := newHTTP(ours.only(identity.HTTP(sign.sessions(in.web(handler)))), httpSrc, c.waits(), c.Logger)
+		h := newHTTP(ours.only(before.clients(identity.HTTP(sign.sessions(in.web(handler))))), httpSrc, c.waits(), c.Logger)
 		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
 		defer h.Close()
 	}
 	mon.Registry.MustRegister(measures, coord, certMetrics{src, httpSrc})
 	mon.Note("security: " + word(src, unsafe))
 	mon.Handle("GET /workers-wanted", http.HandlerFunc(coord.ServeWanted))
-	mon.Started(node.ready)
+	mon.Started(node.Ready)
 	c.Logger.Info("coordinator ready", "id", c.ID, "grpc", advertise, "raft", raftLis.Addr(), "http", httpAddress, "metrics", mon.Address(),
 		"security", word(src, unsafe), "version", version.Version)
 	if c.Ready != nil {
@@ -268,6 +283,17 @@ func stop(s *grpc.Server, h *health.Server) {
 	}
 }
 
+// stalled ends the process for a disk that hangs: whatever it is waited for would
+// wait, too, and the others cannot go on while this one leads.
+func (c Coordinator) stalled(err error) {
+	c.Logger.Error("ending: the other coordinators go on", "error", err)
+	if c.exit != nil {
+		c.exit(err)
+		return
+	}
+	os.Exit(1)
+}
+
 // orListener returns an advertised address, that of the listener if none is
 // given.
 func orListener(advertise string, l net.Listener) string {
@@ -287,18 +313,10 @@ type replica struct {
 func (r *replica) Apply(ctx context.Context, command []byte) (any, error) {
 	began := time.Now()
 	out, _, err := r.Node.ApplyFormat(ctx, state.FormatOf(command), command)
-	if err == nil && r.committed != nil {
-		r.committed(time.Since(began))
+	if r.committed != nil && !errors.Is(err, cluster.ErrNotLeader) {
+		r.committed(time.Since(began)) // also what did not end: it took that long
 	}
 	return out, err
-}
-
-// ready says why the node cannot serve, if so.
-func (r *replica) ready() error {
-	if id, _ := r.Leader(); id == "" {
-		return errors.New("the coordinators have no leader at the moment")
-	}
-	return nil
 }
 
 // Age returns the time since the leader was heard of.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -138,10 +139,7 @@ func (e *Embedded) submit(ctx context.Context, coord *coordinator.Coordinator) (
 		return "", err
 	}
 	for { // until the node leads, which takes it a moment
-		j, err := coord.Jobs().Submit(ctx, &pb.SubmitRequest{Spec: string(text), ClientId: embeddedID})
-		if err == nil && j.State == pb.JobState_JOB_STATE_FAILED {
-			j, err = coord.Jobs().Resume(ctx, &pb.JobActionRequest{Id: j.Id}) // maybe its cause is gone
-		}
+		j, err := e.take(ctx, coord, string(text))
 		if err == nil && e.Certify {
 			e.Certify = false
 			j, err = coord.Jobs().Extend(ctx, &pb.ExtendRequest{Id: j.Id, Certify: true})
@@ -149,8 +147,8 @@ func (e *Embedded) submit(ctx context.Context, coord *coordinator.Coordinator) (
 		switch {
 		case err == nil:
 			return j.Id, nil
-		case !errors.Is(err, cluster.ErrNotLeader):
-			return "", fmt.Errorf("submitting the job: %w", err)
+		case !errors.Is(err, cluster.ErrNotLeader) && status.Code(err) != codes.Unavailable:
+			return "", errors.New(status.Convert(err).Message())
 		}
 		select {
 		case <-time.After(embeddedHeartbeat / 10):
@@ -158,4 +156,25 @@ func (e *Embedded) submit(ctx context.Context, coord *coordinator.Coordinator) (
 			return "", ctx.Err()
 		}
 	}
+}
+
+// take submits the job, or, if there is one, lets it go on to what the specification says now.
+func (e *Embedded) take(ctx context.Context, coord *coordinator.Coordinator, spec string) (*pb.Job, error) {
+	list, err := coord.Jobs().List(ctx, &pb.ListJobsRequest{})
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Jobs) == 0 {
+		return coord.Jobs().Submit(ctx, &pb.SubmitRequest{Spec: spec, ClientId: embeddedID})
+	}
+	j := list.Jobs[0]
+	if j.State == pb.JobState_JOB_STATE_FAILED {
+		if j, err = coord.Jobs().Resume(ctx, &pb.JobActionRequest{Id: j.Id}); err != nil { // maybe its cause is gone
+			return nil, err
+		}
+	}
+	if j.Spec == spec {
+		return j, nil
+	}
+	return coord.Jobs().Extend(ctx, &pb.ExtendRequest{Id: j.Id, Spec: spec})
 }

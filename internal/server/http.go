@@ -31,11 +31,12 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve i
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		id, _ := node.Leader()
-		age := node.Age()
-		if id == "" {
+		answer := map[string]any{"leader": id, "applied": node.Applied(), "state_age_seconds": node.Age().Seconds(), "security": security}
+		if err := node.Ready(); err != nil {
+			answer["trouble"] = err.Error()
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		json.NewEncoder(w).Encode(map[string]any{"leader": id, "applied": node.Applied(), "state_age_seconds": age.Seconds(), "security": security})
+		json.NewEncoder(w).Encode(answer)
 	})
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -61,6 +62,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve i
 					in.guard.Refused(r.Context(), id, r.Method+" "+r.URL.Path, err)
 				}
 				connOf(r.Context()).refuse()
+				unread(w)
 				fail(w, r, err)
 				return
 			}
@@ -110,7 +112,7 @@ func (in ways) web(h http.Handler) http.Handler {
 		c := connOf(r.Context())
 		end, ok := c.begin()
 		if !ok {
-			w.Header().Set("Connection", "close")
+			unread(w)
 			http.Error(w, "too many requests at once of somebody who has not said who they are", http.StatusTooManyRequests)
 			return
 		}

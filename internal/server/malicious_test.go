@@ -70,7 +70,7 @@ func (w *fakeWorker) task(p *pb.Placement) *chains.Task {
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	for {
-		r, err := w.workers.Await(ctx, &pb.AwaitRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt})
+		r, err := w.workers.Await(ctx, &pb.AwaitRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Secret: p.Secret})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -85,12 +85,12 @@ func (w *fakeWorker) task(p *pb.Placement) *chains.Task {
 }
 
 func (w *fakeWorker) report(p *pb.Placement, events ...[]byte) error {
-	_, err := w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Events: events})
+	_, err := w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Secret: p.Secret, Events: events})
 	return err
 }
 
 func (w *fakeWorker) loaded(p *pb.Placement, data *pb.DataInfo) error {
-	_, err := w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Loaded: &pb.Loaded{Data: data}})
+	_, err := w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Secret: p.Secret, Loaded: &pb.Loaded{Data: data}})
 	return err
 }
 
@@ -245,8 +245,8 @@ func TestMaliciousReports(t *testing.T) {
 		// Who is not the driver.
 		for _, q := range []*pb.Placement{
 			{Job: id, Chain: 1, Attempt: p.Attempt - 1}, {Job: id, Chain: 1, Attempt: p.Attempt + 1}, {Job: id, Chain: 2, Attempt: places[1].Attempt},
-			{Job: id, Chain: -1, Attempt: p.Attempt}, {Job: id, Chain: 1 << 30, Attempt: p.Attempt}, {Job: id, Chain: 0, Attempt: p.Attempt},
-			{Job: "../../" + id, Chain: 1, Attempt: p.Attempt},
+			{Job: id, Chain: -1, Attempt: p.Attempt, Secret: p.Secret}, {Job: id, Chain: 1 << 30, Attempt: p.Attempt, Secret: p.Secret}, {Job: id, Chain: 0, Attempt: p.Attempt, Secret: p.Secret},
+			{Job: "../../" + id, Chain: 1, Attempt: p.Attempt, Secret: p.Secret},
 		} {
 			refused(t, fmt.Sprintf("%s: as %v", phase, q), w.report(q, fine), bad, stale, codes.NotFound)
 		}

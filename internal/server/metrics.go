@@ -23,22 +23,26 @@ type nodeMetrics struct {
 	reserve int64  // of the disk
 	apply   prometheus.Histogram
 	commit  prometheus.Histogram
+	write   prometheus.Histogram
 }
 
 var (
-	termFamily     = monitor.Gauge("raft_term", "Term of the replication; it grows with every election.")
-	leaderFamily   = monitor.Gauge("raft_leader", "1 on the coordinator that leads, else 0.")
-	indexFamily    = monitor.Gauge("raft_applied_index", "Last entry of the log in this coordinator's state.")
-	lagFamily      = monitor.Gauge("raft_lag_entries", "Entries that this coordinator knows to be committed and has not applied.")
-	contactFamily  = monitor.Gauge("raft_leader_contact_seconds", "Time since this coordinator heard of the leader; 0 on the leader.")
-	votersFamily   = monitor.Gauge("raft_voters", "Coordinators with a vote. Exported by the leader.")
-	healthyFamily  = monitor.Gauge("raft_voters_healthy", "Coordinators with a vote that the leader has heard of lately, itself included. Exported by the leader.")
-	followerFamily = monitor.Gauge("raft_follower_lag_entries", "Entries that a coordinator is behind the leader. Exported by the leader.", "member")
-	stateFamily    = monitor.Gauge("state_size_bytes", "Size of the replicated state's file.")
-	freeFamily     = monitor.Gauge("disk_free_bytes", "Free bytes of the disk that holds the coordinator's folder.")
-	reserveFamily  = monitor.Gauge("disk_reserve_bytes", "Bytes of that disk that uploads leave free.")
+	termFamily      = monitor.Gauge("raft_term", "Term of the replication; it grows with every election.")
+	leaderFamily    = monitor.Gauge("raft_leader", "1 on the coordinator that leads, else 0.")
+	indexFamily     = monitor.Gauge("raft_applied_index", "Last entry of the log in this coordinator's state.")
+	lagFamily       = monitor.Gauge("raft_lag_entries", "Entries that this coordinator knows to be committed and has not applied.")
+	contactFamily   = monitor.Gauge("raft_leader_contact_seconds", "Time since this coordinator heard of the leader; 0 on the leader.")
+	writeAgeFamily  = monitor.Gauge("raft_write_age_seconds", "Time that the oldest write to the disk has been under way; 0 for none.")
+	commitAgeFamily = monitor.Gauge("raft_commit_age_seconds", "Time that the oldest command has been under way that was proposed here; 0 for none.")
+	readyFamily     = monitor.Gauge("coordinator_ready", "1 if this coordinator knows a leader, has caught up, and has no fault, else 0.")
+	votersFamily    = monitor.Gauge("raft_voters", "Coordinators with a vote. Exported by the leader.")
+	healthyFamily   = monitor.Gauge("raft_voters_healthy", "Coordinators with a vote that the leader has heard of lately, itself included. Exported by the leader.")
+	followerFamily  = monitor.Gauge("raft_follower_lag_entries", "Entries that a coordinator is behind the leader. Exported by the leader.", "member")
+	stateFamily     = monitor.Gauge("state_size_bytes", "Size of the replicated state's file.")
+	freeFamily      = monitor.Gauge("disk_free_bytes", "Free bytes of the disk that holds the coordinator's folder.")
+	reserveFamily   = monitor.Gauge("disk_reserve_bytes", "Bytes of that disk that uploads leave free.")
 
-	nodeFamilies = []monitor.Family{termFamily, leaderFamily, indexFamily, lagFamily, contactFamily, votersFamily, healthyFamily,
+	nodeFamilies = []monitor.Family{termFamily, leaderFamily, indexFamily, lagFamily, contactFamily, writeAgeFamily, commitAgeFamily, readyFamily, votersFamily, healthyFamily,
 		followerFamily, stateFamily, freeFamily, reserveFamily}
 )
 
@@ -52,7 +56,8 @@ func newNodeMetrics(node *replica, dir string, reserve int64) *nodeMetrics {
 	}
 	return &nodeMetrics{node: node, dir: dir, reserve: reserve,
 		apply:  histogram("raft_apply_duration_seconds", "Time that a batch of entries took to enter this coordinator's state."),
-		commit: histogram("raft_commit_duration_seconds", "Time from the proposal of a command by the leader until it was in its state."),
+		commit: histogram("raft_commit_duration_seconds", "Time from the proposal of a command by the leader until it was in its state, or given up."),
+		write:  histogram("raft_write_duration_seconds", "Time that a write to the disk took, until it was durable."),
 	}
 }
 
@@ -60,6 +65,7 @@ func newNodeMetrics(node *replica, dir string, reserve int64) *nodeMetrics {
 func (m *nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.apply.Describe(ch)
 	m.commit.Describe(ch)
+	m.write.Describe(ch)
 	for _, f := range nodeFamilies {
 		ch <- f.Desc()
 	}
@@ -69,6 +75,7 @@ func (m *nodeMetrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.apply.Collect(ch)
 	m.commit.Collect(ch)
+	m.write.Collect(ch)
 	n := m.node
 	leads := 0.0
 	if n.IsLeader() {
@@ -97,6 +104,13 @@ func (m *nodeMetrics) Collect(ch chan<- prometheus.Metric) {
 	ch <- leaderFamily.At(leads)
 	ch <- indexFamily.At(float64(n.Applied()))
 	ch <- lagFamily.At(float64(n.Behind()))
+	ch <- writeAgeFamily.At(n.WriteAge().Seconds())
+	ch <- commitAgeFamily.At(n.ProposalAge().Seconds())
+	ready := 0.0
+	if n.Ready() == nil {
+		ready = 1
+	}
+	ch <- readyFamily.At(ready)
 	ch <- contactFamily.At(n.Age().Seconds())
 	if st, err := os.Stat(filepath.Join(m.dir, "raft", "state.db")); err == nil {
 		ch <- stateFamily.At(float64(st.Size()))

@@ -124,6 +124,13 @@ func (p patience) bodies(h http.Handler, receive func(*http.Request) (end func()
 	})
 }
 
+// unread lets a request be answered whose body nobody will read. The server would
+// wait for it otherwise, before it answers.
+func unread(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a recorder in a test has none
+}
+
 // failing is a reader that fails.
 type failing struct{ err error }
 

@@ -32,5 +32,5 @@ func (r Recovery) Run() error {
 	for _, id := range slices.Sorted(maps.Keys(r.Servers)) {
 		servers = append(servers, cluster.Server{ID: id, Address: r.Servers[id]})
 	}
-	return cluster.Recover(cluster.Config{ID: r.ID, Dir: dir, Machine: state.NewMachine(), Logger: r.Logger}, servers)
+	return cluster.Recover(cluster.Config{ID: r.ID, Dir: dir, Machine: state.NewMachine(), Format: state.Format, Logger: r.Logger}, servers)
 }

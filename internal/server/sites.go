@@ -43,10 +43,12 @@ func newSites(plain bool, addresses, names []string) *sites {
 func (s *sites) only(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.known(r.Host) {
+			unread(w)
 			http.Error(w, "this port is not known under the name "+clip(r.Host)+": use its address, or tell it by --http-hosts", http.StatusForbidden)
 			return
 		}
 		if err := s.cross.Check(r); err != nil {
+			unread(w)
 			http.Error(w, "a page of another site may not act here", http.StatusForbidden)
 			return
 		}

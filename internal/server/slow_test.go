@@ -99,7 +99,7 @@ func TestSlowBodies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	io.WriteString(c, "POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"spec\": \"")
+	io.WriteString(c, "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{\"spec\": \"")
 	c.SetReadDeadline(time.Now().Add(30 * time.Second))
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -108,6 +108,26 @@ func TestSlowBodies(t *testing.T) {
 	defer resp.Body.Close()
 	if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusGatewayTimeout || !strings.Contains(string(text), "did not come within") {
 		t.Errorf("a body that never comes: %s %s", resp.Status, text)
+	}
+
+	// Who is refused is told so at once, whatever becomes of the body.
+	for name, head := range map[string]string{"another's name": "Host: x", "another site": "Host: localhost\r\nOrigin: https://evil.example"} {
+		c, err := net.Dial("tcp", plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		began := time.Now()
+		io.WriteString(c, "POST /v1/jobs HTTP/1.1\r\n"+head+"\r\nContent-Length: 1000\r\n\r\n{\"spec\": \"")
+		c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("%s: %v after %v", name, err, time.Since(began))
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %s", name, resp.Status)
+		}
 	}
 
 	ca := certstest.New(t)
@@ -148,7 +168,7 @@ func TestSlowBodies(t *testing.T) {
 		select {
 		case <-ended:
 		case <-time.After(30 * time.Second):
-			t.Errorf("%s: an answer that nobody reads goes on for ever", proto)
+			t.Errorf("%s: an answer that nobody reads goes on forever", proto)
 		}
 		cancel()
 		resp.Body.Close()

@@ -67,6 +67,7 @@ func (u *uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	end, err := u.slots.Take(who)
 	if err != nil {
+		unread(w)
 		u.fail(w, r, status.Errorf(codes.Unavailable, "too many uploads are under way, %v: try again", err))
 		return
 	}
@@ -74,6 +75,7 @@ func (u *uploads) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := outgoing(r)
 	if u.may != nil { // before the disk is filled
 		if err := u.may(ctx); err != nil {
+			unread(w)
 			u.fail(w, r, err)
 			return
 		}

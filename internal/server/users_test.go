@@ -216,14 +216,14 @@ func TestWhoMayCall(t *testing.T) {
 		}
 	}
 
-	for _, c := range []struct{ role, namespace string }{{"viewer", "lab"}, {"submitter", "lab"}, {"admin", "lab"}, {"viewer", "*"}, {"admin", "*"}, {"worker", "*"}} {
+	for _, c := range []struct{ role, namespace string }{{"viewer", "lab"}, {"submitter", "lab"}, {"admin", "lab"}, {"viewer", "*"}, {"admin", "*"}, {"worker", "*"}, {"backup", "*"}} {
 		conn := g.as(0, g.token("u-"+c.role, c.role, c.namespace).Secret)
 		for _, m := range rpc.Methods() {
 			if workers[rpc.FullName(m)] {
 				continue
 			}
 			who := c.role
-			if c.namespace == "*" && c.role != "worker" {
+			if c.namespace == "*" && c.role != "worker" && c.role != "backup" {
 				who += " of all"
 			}
 			may := slices.Contains(strings.Split(whoMay[strings.TrimPrefix(rpc.FullName(m), "/ulisse.v1.")], ", "), who)
@@ -251,7 +251,7 @@ var whoMay = map[string]string{
 	"Data/Stat": look + ", worker", "Data/Upload": submits, "Data/Download": look + ", worker", "Data/List": look,
 	"Workers/Connect": "worker", "Workers/Report": "worker", "Workers/Await": "worker", "Workers/Log": "worker", "Workers/List": look + ", worker", "Workers/Drain": root,
 	"Cluster/Members": look, "Cluster/Join": root, "Cluster/Remove": root, "Cluster/Promote": root, "Cluster/Demote": root, "Cluster/Transfer": root,
-	"Cluster/Backup": root, "Cluster/Restore": root,
+	"Cluster/Backup": root + ", backup", "Cluster/Restore": root,
 	"Users/WhoAmI": look, "Users/CreateToken": manages, "Users/ListTokens": manages, "Users/RevokeToken": manages,
 	"Users/SetNamespace": root, "Users/ListNamespaces": look, "Users/DeleteNamespace": root,
 }
@@ -332,7 +332,7 @@ func TestNamespaces(t *testing.T) {
 	_, err = theirs.Submit(ctx, &pb.SubmitRequest{Spec: tinySpec, Namespace: "lab"})
 	wantCode(t, "submitting to another namespace", err, codes.NotFound, "there is no such namespace")
 	_, err = theirs.Submit(ctx, &pb.SubmitRequest{Spec: tinySpec, Namespace: "nowhere"})
-	wantCode(t, "submitting to a namespace that there is not", err, codes.NotFound, "there is no such namespace")
+	wantCode(t, "submitting to a namespace that does not exist", err, codes.NotFound, "there is no such namespace")
 	if k, err := theirs.Submit(ctx, &pb.SubmitRequest{Spec: tinySpec, ClientId: "c"}); err != nil || k.Id == j.Id {
 		t.Errorf("a client id that another namespace has used: %v, %v", k, err)
 	}
@@ -357,13 +357,15 @@ func TestNamespaces(t *testing.T) {
 	}
 	_ = s.Send(&pb.UploadChunk{Sha256: addr, Size: 8, Offset: 0, Data: []byte("12345678")})
 	_, err = s.CloseAndRecv()
-	wantCode(t, "claiming data that one does not have", err, codes.InvalidArgument, "not the bytes of blob")
+	if code := status.Code(err); code != codes.InvalidArgument && code != codes.DataLoss { // as the coordinator has the data or not
+		t.Errorf("claiming data that one does not have: %v", err)
+	}
 	if s, err = pb.NewDataClient(bob).Upload(ctx); err != nil {
 		t.Fatal(err)
 	}
 	_ = s.Send(&pb.UploadChunk{Sha256: addr, Size: 8, Offset: 8})
 	_, err = s.CloseAndRecv()
-	wantCode(t, "claiming data by their end", err, codes.OutOfRange, "begin at 0")
+	wantCode(t, "claiming data by their end", err, codes.OutOfRange, "")
 	if _, err := upload(ctx, bob, []byte("x,y\n1,2\n")); err != nil {
 		t.Errorf("uploading what another namespace has: %v", err)
 	}
@@ -438,6 +440,54 @@ func TestRevocation(t *testing.T) {
 		_, err = pb.NewJobsClient(g.as(i, k.Secret)).Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true})
 		wantCode(t, fmt.Sprint("a call at ", i), err, codes.Unauthenticated, "was revoked")
 	}
+}
+
+// A backup does not bring a token back to life that was revoked since.
+func TestRestoreKeepsRevocations(t *testing.T) {
+	g := startGuarded(t, 1, nil)
+	ann, eve := g.token("ann", "viewer", "default"), g.token("eve", "viewer", "default")
+	b, err := pb.NewClusterClient(g.admin).Backup(t.Context(), &pb.BackupRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chunks []*pb.BackupChunk
+	for {
+		c, err := b.Recv()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunks = append(chunks, c)
+	}
+	late := g.token("late", "viewer", "default")
+	for _, k := range []*pb.CreateTokenResponse{eve, late} {
+		if _, err := pb.NewUsersClient(g.admin).RevokeToken(t.Context(), &pb.RevokeTokenRequest{Id: k.Token.Id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := pb.NewClusterClient(g.admin).Restore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range chunks {
+		if err := r.Send(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.CloseAndRecv(); err != nil {
+		t.Fatal(err)
+	}
+	call := func(k *pb.CreateTokenResponse) error {
+		_, err := pb.NewJobsClient(g.as(0, k.Secret)).List(t.Context(), &pb.ListJobsRequest{})
+		return err
+	}
+	if err := call(ann); err != nil {
+		t.Error("a token that was not revoked:", err)
+	}
+	wantCode(t, "a token that was revoked after the backup", call(eve), codes.Unauthenticated, "revoked")
+	wantCode(t, "a token that the backup does not know", call(late), codes.Unauthenticated, "")
 }
 
 // No metadata makes a user a node, or another user.
@@ -523,10 +573,10 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	d, err := pb.NewDataClient(conn).Download(t.Context(), &pb.DownloadRequest{Sha256: addr})
-	if err != nil {
-		t.Fatal(err)
+	if err == nil {
+		_, err = d.Recv()
 	}
-	if _, err := d.Recv(); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 	g.namespace("lab", &pb.Quota{Jobs: 3})

@@ -106,7 +106,7 @@ func (c Worker) Run(ctx context.Context) (err error) {
 	pool := shard.NewPool(meter, grpc.WithTransportCredentials(src.Credentials(identity.Worker)))
 	defer pool.Close()
 	w, err := worker.New(worker.Config{ID: c.ID, Address: data.self, Coordinators: c.Coordinators, Budget: budget, Logger: c.Logger,
-		Dial: dial, Peers: pool, Meter: meter, MinRows: c.MinRows, Cached: cache.Counts, Tracer: tracer,
+		Dial: dial, Peers: pool, Meter: meter, MinRows: c.MinRows, Cached: cache.Counts, Tracer: tracer, MemoryBytes: memory(),
 		Open: func(ctx context.Context, address, path string) (io.ReadCloser, error) {
 			if address != "" {
 				return cache.Get(ctx, address)

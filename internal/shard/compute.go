@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // compute answers units until the driver is gone or has been silent for long.
@@ -70,7 +70,7 @@ func (v *serving) answer(r *request) error {
 	for at := 0; at < len(out) && r.ctx.Err() == nil; {
 		k := min(blockLen, len(out)-at)
 		data, crc := encode(out[at : at+k])
-		f := &frame{data: data, head: &ulissev1.TilesResponse{Response: &ulissev1.TilesResponse_Answer{Answer: &ulissev1.TilesAnswer{
+		f := &frame{data: data, head: &pb.TilesResponse{Response: &pb.TilesResponse_Answer{Answer: &pb.TilesAnswer{
 			Unit: r.id, Product: product, Version: version, Offset: uint64(at), Total: uint64(len(out)), Crc32C: crc}}}}
 		v.conf.Meter.sent.Add(f.size())
 		err := v.stream.SendMsg(f)

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // Pool keeps one connection to each worker for all chains of a process.
@@ -91,8 +91,8 @@ func (p *Pool) Close() error {
 	return errors.Join(errs...)
 }
 
-var kinds = map[Kind]ulissev1.TilesKind{
-	Double: ulissev1.TilesKind_TILES_KIND_DOUBLE,
-	Single: ulissev1.TilesKind_TILES_KIND_SINGLE,
-	Forms:  ulissev1.TilesKind_TILES_KIND_FORMS,
+var kinds = map[Kind]pb.TilesKind{
+	Double: pb.TilesKind_TILES_KIND_DOUBLE,
+	Single: pb.TilesKind_TILES_KIND_SINGLE,
+	Forms:  pb.TilesKind_TILES_KIND_FORMS,
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/solve"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // hooked is a member that does something before each unit.
@@ -146,7 +146,7 @@ type liar struct {
 	change func(f *frame) []*frame
 }
 
-func (l *liar) Session(stream grpc.BidiStreamingServer[ulissev1.TilesRequest, ulissev1.TilesResponse]) error {
+func (l *liar) Session(stream grpc.BidiStreamingServer[pb.TilesRequest, pb.TilesResponse]) error {
 	return l.serve(lying{stream, l.change})
 }
 
@@ -167,12 +167,12 @@ func (l lying) SendMsg(m any) error {
 // lie is a kind of wrong answer, and what the driver says of it.
 type lie struct {
 	name, reason string
-	change       func(a *ulissev1.TilesAnswer, f *frame)
+	change       func(a *pb.TilesAnswer, f *frame)
 }
 
 // numbers replaces some of an answer's numbers.
-func numbers(x ...float64) func(a *ulissev1.TilesAnswer, f *frame) {
-	return func(a *ulissev1.TilesAnswer, f *frame) {
+func numbers(x ...float64) func(a *pb.TilesAnswer, f *frame) {
+	return func(a *pb.TilesAnswer, f *frame) {
 		all := make([]float64, f.data.Len()/8)
 		copy(all[len(all)/2:], x)
 		f.data, a.Crc32C = encode(all)
@@ -183,22 +183,22 @@ var lies = []lie{
 	{"NaN", "is NaN", numbers(math.NaN())},
 	{"infinite", "is +Inf", numbers(math.Inf(1))},
 	{"too large", "is -1e+09", numbers(-1e9)},
-	{"checksum", "checksum", func(a *ulissev1.TilesAnswer, f *frame) { a.Crc32C++ }},
-	{"flipped bit", "checksum", func(a *ulissev1.TilesAnswer, f *frame) {
+	{"checksum", "checksum", func(a *pb.TilesAnswer, f *frame) { a.Crc32C++ }},
+	{"flipped bit", "checksum", func(a *pb.TilesAnswer, f *frame) {
 		b := slices.Clone(f.data.ReadOnlyData())
 		b[len(b)/2] ^= 1
 		f.data = mem.SliceBuffer(b)
 	}},
-	{"too short", "with numbers", func(a *ulissev1.TilesAnswer, f *frame) { a.Total-- }},
-	{"too long", "with numbers", func(a *ulissev1.TilesAnswer, f *frame) {
+	{"too short", "with numbers", func(a *pb.TilesAnswer, f *frame) { a.Total-- }},
+	{"too long", "with numbers", func(a *pb.TilesAnswer, f *frame) {
 		f.data, a.Crc32C = encode(make([]float64, f.data.Len()/8+1))
 	}},
-	{"empty", "with numbers", func(a *ulissev1.TilesAnswer, f *frame) { f.data = nil }},
-	{"offset", "with numbers", func(a *ulissev1.TilesAnswer, f *frame) { a.Offset++ }},
-	{"product", "for product", func(a *ulissev1.TilesAnswer, f *frame) { a.Product++ }},
-	{"theta", "for product", func(a *ulissev1.TilesAnswer, f *frame) { a.Version++ }},
-	{"unit", "was not asked for", func(a *ulissev1.TilesAnswer, f *frame) { a.Unit += 1000 }},
-	{"odd bytes", "not whole numbers", func(a *ulissev1.TilesAnswer, f *frame) { f.data = mem.SliceBuffer(make([]byte, 13)) }},
+	{"empty", "with numbers", func(a *pb.TilesAnswer, f *frame) { f.data = nil }},
+	{"offset", "with numbers", func(a *pb.TilesAnswer, f *frame) { a.Offset++ }},
+	{"product", "for product", func(a *pb.TilesAnswer, f *frame) { a.Product++ }},
+	{"theta", "for product", func(a *pb.TilesAnswer, f *frame) { a.Version++ }},
+	{"unit", "was not asked for", func(a *pb.TilesAnswer, f *frame) { a.Unit += 1000 }},
+	{"odd bytes", "not whole numbers", func(a *pb.TilesAnswer, f *frame) { f.data = mem.SliceBuffer(make([]byte, 13)) }},
 }
 
 func TestMemberThatAnswersGarbage(t *testing.T) {
@@ -206,7 +206,7 @@ func TestMemberThatAnswersGarbage(t *testing.T) {
 	for _, l := range lies {
 		t.Run(l.name, func(t *testing.T) {
 			testLiar(t, p, want, l.reason, func(f *frame) []*frame {
-				if a := f.head.(*ulissev1.TilesResponse).GetAnswer(); a != nil {
+				if a := f.head.(*pb.TilesResponse).GetAnswer(); a != nil {
 					l.change(a, f)
 				}
 				return []*frame{f}
@@ -215,7 +215,7 @@ func TestMemberThatAnswersGarbage(t *testing.T) {
 	}
 	t.Run("not opened", func(t *testing.T) {
 		testLiar(t, p, want, "before it had opened", func(f *frame) []*frame {
-			if f.head.(*ulissev1.TilesResponse).GetOpened() != nil {
+			if f.head.(*pb.TilesResponse).GetOpened() != nil {
 				return nil
 			}
 			return []*frame{f}
@@ -223,7 +223,7 @@ func TestMemberThatAnswersGarbage(t *testing.T) {
 	})
 	t.Run("other data", func(t *testing.T) {
 		testLiar(t, p, want, "cache is damaged", func(f *frame) []*frame {
-			if o := f.head.(*ulissev1.TilesResponse).GetOpened(); o != nil {
+			if o := f.head.(*pb.TilesResponse).GetOpened(); o != nil {
 				o.Rows++
 			}
 			return []*frame{f}

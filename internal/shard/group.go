@@ -120,7 +120,7 @@ func (g *Group) members() ([]*peer, error) {
 	return g.peers, errors.Join(errs...)
 }
 
-// Close parts with all members.
+// Close ends the sessions with all members.
 func (g *Group) Close() error {
 	g.SetMembers()
 	_, err := g.members()
@@ -224,7 +224,11 @@ func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error 
 		g.bound = largest(g.local)
 	}
 	p.Bound, p.Trace = g.bound, tracing.Carry(ctx)
-	return g.sched.run(ctx, p, peers, func(u Unit, out []float64) { p.commit(dst, g.sums, u, out) })
+	shares, err := g.sched.run(ctx, p, peers, func(u Unit, out []float64) { p.commit(dst, g.sums, u, out) })
+	if err != nil {
+		return err
+	}
+	return g.verify(ctx, p, dst, shares)
 }
 
 // largest returns the largest element of K_f, which lies on its diagonal.

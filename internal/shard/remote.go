@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // remote is another worker.
@@ -63,7 +63,7 @@ func (r *remote) tell(s *session, id uint64) {
 	default:
 		return
 	}
-	f := &frame{head: &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Cancel{Cancel: &ulissev1.TilesCancel{Unit: id}}}}
+	f := &frame{head: &pb.TilesRequest{Request: &pb.TilesRequest_Cancel{Cancel: &pb.TilesCancel{Unit: id}}}}
 	r.running.Go(func() {
 		defer func() { <-r.sending }()
 		s.transmit(f)
@@ -91,7 +91,7 @@ func (r *remote) open() (*session, error) {
 	// than their contexts let them.
 	r.running.Go(func() {
 		defer cancel()
-		stream, err := ulissev1.NewTilesClient(conn).Session(ctx, grpc.CallContentSubtype(contentSubtype), grpc.WaitForReady(false))
+		stream, err := pb.NewTilesClient(conn).Session(ctx, grpc.CallContentSubtype(contentSubtype), grpc.WaitForReady(false))
 		if err != nil {
 			s.fail(err)
 			close(s.ready)

@@ -21,7 +21,7 @@ const (
 	maxAttempts = 3
 	// A member that failed gets no work for a time that doubles each time it fails
 	// again.
-	firstBench, longestBench = time.Second, time.Minute
+	firstPause, longestPause = time.Second, time.Minute
 )
 
 // peer is a member and what its group knows of it.
@@ -32,9 +32,9 @@ type peer struct {
 	until   time.Time     // it gets no work before
 }
 
-// bench keeps a peer from work for a while.
-func (p *peer) bench(now time.Time) {
-	p.backoff = min(max(firstBench, 2*p.backoff), longestBench)
+// setAside keeps a peer from work for a while, longer each time.
+func (p *peer) setAside(now time.Time) {
+	p.backoff = min(max(firstPause, 2*p.backoff), longestPause)
 	p.until = now.Add(p.backoff)
 }
 
@@ -87,7 +87,14 @@ type run struct {
 type unitState struct {
 	Unit
 	done     bool
+	by       *peer // whose answer counts; nil for the driver
 	attempts []*attempt
+}
+
+// share is a unit of a product that is computed, and by whom; nil is the driver.
+type share struct {
+	Unit
+	by *peer
 }
 
 // since returns when the unit was last given out, or last had to wait behind
@@ -125,9 +132,9 @@ type worker struct {
 
 // run computes a product, and calls commit with each unit's answer, once, maybe
 // concurrently. It runs the driver's own share on the calling goroutine and
-// returns when all units are committed, or with the context's error, or with
+// returns who computed what when all units are committed, or the context's error, or
 // that of the driver's own share; no member works on the product then.
-func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit func(Unit, []float64)) error {
+func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit func(Unit, []float64)) ([]share, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	now := time.Now()
@@ -164,7 +171,11 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 			w.peer.backoff = 0
 		}
 	}
-	return err
+	shares := make([]share, len(r.units))
+	for i, u := range r.units {
+		shares[i] = share{u.Unit, u.by}
+	}
+	return shares, err
 }
 
 // serve gives units to a member until none is left for it, maybe a first one
@@ -324,11 +335,11 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 		if u.done {
 			return false
 		}
-		u.done = true
+		u.done, u.by = true, w.peer
 		r.out = remove(r.out, a.unit)
 		for _, b := range u.attempts { // those that are overtaken
 			b.by.overtaken = b.by.overtaken || b.started.Before(a.started)
-			r.bench(b.by, now, nil)
+			r.setAside(b.by, now, nil)
 			if b.cancel != nil {
 				b.cancel()
 			}
@@ -348,19 +359,19 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 		r.todo = append(r.todo, a.unit)
 		r.meter.retries.Add(1)
 	}
-	r.bench(w, now, err)
+	r.setAside(w, now, err)
 	r.wake()
 	return false
 }
 
-// bench takes a peer out of the run if it failed, or if it was overtaken before
+// setAside takes a peer out of the run if it failed, or if it was overtaken before
 // it had done anything.
-func (r *run) bench(w *worker, now time.Time, err error) {
+func (r *run) setAside(w *worker, now time.Time, err error) {
 	if w.peer == nil || w.gone || err == nil && (!w.overtaken || w.delivered > 0) {
 		return
 	}
 	w.gone = true
-	w.peer.bench(now)
+	w.peer.setAside(now)
 	why := "it did nothing while others did its work"
 	if err != nil {
 		why = err.Error()

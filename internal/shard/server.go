@@ -13,7 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // Source finds inputs.
@@ -50,7 +50,7 @@ type ServerConfig struct {
 
 // Server computes units for other workers' chains.
 type Server struct {
-	ulissev1.UnimplementedTilesServer
+	pb.UnimplementedTilesServer
 	conf     ServerConfig
 	sessions chan struct{} // one element for each
 }
@@ -80,7 +80,7 @@ func NewServer(c ServerConfig) *Server {
 }
 
 // Session serves one chain.
-func (s *Server) Session(stream grpc.BidiStreamingServer[ulissev1.TilesRequest, ulissev1.TilesResponse]) error {
+func (s *Server) Session(stream grpc.BidiStreamingServer[pb.TilesRequest, pb.TilesResponse]) error {
 	select {
 	case s.sessions <- struct{}{}:
 		defer func() { <-s.sessions }()
@@ -118,7 +118,7 @@ func (s *Server) serve(stream messages) error {
 const maxLeaves = 64
 
 // open answers the first message of a session.
-func (v *serving) open(ctx context.Context, m *ulissev1.TilesOpen) error {
+func (v *serving) open(ctx context.Context, m *pb.TilesOpen) error {
 	if m.Covariance == "" {
 		return status.Error(codes.FailedPrecondition, "the driver runs a version of ulisse that does not name its covariance: upgrade it")
 	}
@@ -145,6 +145,6 @@ func (v *serving) open(ctx context.Context, m *ulissev1.TilesOpen) error {
 	}
 	v.inputs, v.covariance = in, c
 	v.op = cmvp.New(in, c, v.conf.Budget)
-	return v.stream.SendMsg(&frame{head: &ulissev1.TilesResponse{Response: &ulissev1.TilesResponse_Opened{
-		Opened: &ulissev1.TilesOpened{Rows: int64(in.Len()), Inputs: int64(in.Dim())}}}})
+	return v.stream.SendMsg(&frame{head: &pb.TilesResponse{Response: &pb.TilesResponse_Opened{
+		Opened: &pb.TilesOpened{Rows: int64(in.Len()), Inputs: int64(in.Dim())}}}})
 }

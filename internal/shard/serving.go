@@ -13,7 +13,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // serving is one chain's session on a server.
@@ -68,7 +68,7 @@ func invalid(format string, args ...any) error {
 // under ctx.
 func (v *serving) receive(ctx context.Context) error {
 	for {
-		m := &ulissev1.TilesRequest{}
+		m := &pb.TilesRequest{}
 		v.in.head = m
 		if err := v.stream.RecvMsg(v.in); err == io.EOF {
 			return nil
@@ -84,26 +84,26 @@ func (v *serving) receive(ctx context.Context) error {
 }
 
 // take takes in one message.
-func (v *serving) take(ctx context.Context, m *ulissev1.TilesRequest) error {
-	open, isOpen := m.Request.(*ulissev1.TilesRequest_Open)
+func (v *serving) take(ctx context.Context, m *pb.TilesRequest) error {
+	open, isOpen := m.Request.(*pb.TilesRequest_Open)
 	if isOpen == (v.op != nil) {
 		return invalid("a session begins with one TilesOpen")
 	}
-	if _, block := m.Request.(*ulissev1.TilesRequest_Block); v.fill != nil && !block {
+	if _, block := m.Request.(*pb.TilesRequest_Block); v.fill != nil && !block {
 		v.fill = nil // the driver changed its mind: it will begin anew
 	}
 	switch x := m.Request.(type) {
-	case *ulissev1.TilesRequest_Open:
+	case *pb.TilesRequest_Open:
 		return v.open(ctx, open.Open)
-	case *ulissev1.TilesRequest_Set:
+	case *pb.TilesRequest_Set:
 		return v.setParams(x.Set)
-	case *ulissev1.TilesRequest_Product:
+	case *pb.TilesRequest_Product:
 		return v.begin(x.Product)
-	case *ulissev1.TilesRequest_Block:
+	case *pb.TilesRequest_Block:
 		return v.block(x.Block)
-	case *ulissev1.TilesRequest_Unit:
+	case *pb.TilesRequest_Unit:
 		return v.unit(ctx, x.Unit)
-	case *ulissev1.TilesRequest_Cancel:
+	case *pb.TilesRequest_Cancel:
 		v.abandon(x.Cancel.Unit)
 		return nil
 	}
@@ -111,7 +111,7 @@ func (v *serving) take(ctx context.Context, m *ulissev1.TilesRequest) error {
 }
 
 // setParams changes θ.
-func (v *serving) setParams(m *ulissev1.TilesSet) error {
+func (v *serving) setParams(m *pb.TilesSet) error {
 	if want := len(v.covariance.Params()); len(m.Theta) != want {
 		return invalid("%d parameters, want %d", len(m.Theta), want)
 	}
@@ -137,7 +137,7 @@ func (v *serving) setParams(m *ulissev1.TilesSet) error {
 }
 
 // begin begins a product.
-func (v *serving) begin(m *ulissev1.TilesProduct) error {
+func (v *serving) begin(m *pb.TilesProduct) error {
 	n, s := int64(v.inputs.Len()), int64(m.Columns)
 	if m.Version == 0 || m.Version != v.state.Version {
 		return invalid("product %d is for θ %d, not %d", m.Id, m.Version, v.state.Version)
@@ -148,11 +148,11 @@ func (v *serving) begin(m *ulissev1.TilesProduct) error {
 	p := &Product{ID: m.Id, State: &v.state, N: int(n), Trace: m.Trace}
 	sides, answer := int64(1), n*s
 	switch m.Kind {
-	case ulissev1.TilesKind_TILES_KIND_DOUBLE:
+	case pb.TilesKind_TILES_KIND_DOUBLE:
 		p.Kind = Double
-	case ulissev1.TilesKind_TILES_KIND_SINGLE:
+	case pb.TilesKind_TILES_KIND_SINGLE:
 		p.Kind = Single
-	case ulissev1.TilesKind_TILES_KIND_FORMS:
+	case pb.TilesKind_TILES_KIND_FORMS:
 		p.Kind, p.Groups, sides = Forms, int(m.Groups), 2
 		if m.Groups < 1 || int64(m.Groups) > s || int64(len(m.Group)) != s {
 			return invalid("product %d has %d groups for %d columns, in %d", m.Id, len(m.Group), s, m.Groups)
@@ -191,7 +191,7 @@ func (v *serving) expect(columns [][]float64, full func()) {
 }
 
 // block takes in numbers of vectors.
-func (v *serving) block(m *ulissev1.TilesBlock) error {
+func (v *serving) block(m *pb.TilesBlock) error {
 	n, k := v.inputs.Len(), v.in.numbers()
 	if v.fill == nil {
 		return invalid("a block that nothing asked for")
@@ -214,7 +214,7 @@ func (v *serving) block(m *ulissev1.TilesBlock) error {
 }
 
 // unit takes in a request.
-func (v *serving) unit(ctx context.Context, m *ulissev1.TilesUnit) error {
+func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 	p := v.product
 	if p == nil || m.Product != p.ID {
 		return invalid("a unit of product %d, which is not there", m.Product)

@@ -7,7 +7,7 @@ import (
 	"io"
 	"sync"
 
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // session is a stream to a worker, and what the worker has been told on it.
@@ -88,40 +88,40 @@ func (s *session) forget(c *call) bool {
 // frames returns what has to be sent for a unit, with a reference to all data.
 func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 	var fs []*frame
-	add := func(m *ulissev1.TilesRequest) { fs = append(fs, &frame{head: m}) }
+	add := func(m *pb.TilesRequest) { fs = append(fs, &frame{head: m}) }
 	blocks := func(cs chunks) {
 		for _, c := range cs {
-			b := &ulissev1.TilesBlock{Offset: c.offset, Crc32C: c.crc}
-			fs = append(fs, &frame{head: &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: b}}, data: c.data})
+			b := &pb.TilesBlock{Offset: c.offset, Crc32C: c.crc}
+			fs = append(fs, &frame{head: &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: b}}, data: c.data})
 		}
 	}
 	if !s.opened {
-		add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{
+		add(&pb.TilesRequest{Request: &pb.TilesRequest_Open{Open: &pb.TilesOpen{
 			Address: s.data.Address, Covariance: s.data.Covariance.String(), InstructionSet: s.data.ISA}}})
 	}
 	if st := p.State; s.version != st.Version {
-		m := &ulissev1.TilesSet{Version: st.Version, Theta: st.Theta, NoiseFollows: len(st.Noise) > 1}
+		m := &pb.TilesSet{Version: st.Version, Theta: st.Theta, NoiseFollows: len(st.Noise) > 1}
 		if !m.NoiseFollows {
 			m.Noise = st.Noise[0]
 		}
-		add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: m}})
+		add(&pb.TilesRequest{Request: &pb.TilesRequest_Set{Set: m}})
 		if m.NoiseFollows {
 			blocks(encodeColumns([][]float64{st.Noise}))
 		}
 		s.product = 0
 	}
 	if s.product != p.ID {
-		m := &ulissev1.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups), Trace: p.Trace}
+		m := &pb.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups), Trace: p.Trace}
 		for _, g := range p.Group {
 			m.Group = append(m.Group, int32(g))
 		}
-		add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Product{Product: m}})
+		add(&pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}})
 		cs := p.encoded()
 		cs.ref()
 		blocks(cs)
 	}
 	s.opened, s.version, s.product = true, p.State.Version, p.ID
-	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Unit{Unit: &ulissev1.TilesUnit{
+	add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{
 		Id: id, Product: p.ID, Lo: int64(u.Lo), Hi: int64(u.Hi)}}})
 	return fs
 }
@@ -135,7 +135,7 @@ func (s *session) send(ctx context.Context, fs []*frame) {
 			s.transmit(f)
 		} else if i < len(fs)-1 {
 			s.version, s.product = 0, 0
-			_, open := f.head.(*ulissev1.TilesRequest).Request.(*ulissev1.TilesRequest_Open)
+			_, open := f.head.(*pb.TilesRequest).Request.(*pb.TilesRequest_Open)
 			s.opened = s.opened && !open
 		}
 		if f.data != nil {
@@ -162,19 +162,19 @@ func (s *session) receive() error {
 	f := &frame{}
 	defer f.close()
 	for opened := false; ; {
-		m := &ulissev1.TilesResponse{}
+		m := &pb.TilesResponse{}
 		f.head = m
 		if err := s.stream.RecvMsg(f); err != nil {
 			return err
 		}
 		s.meter.received.Add(f.size() + int64(f.body.Remaining()))
 		switch x := m.Response.(type) {
-		case *ulissev1.TilesResponse_Opened:
+		case *pb.TilesResponse_Opened:
 			if x.Opened.Rows != int64(s.data.Rows) || x.Opened.Inputs != int64(s.data.Covariance.Dim()) {
 				return fmt.Errorf("the worker has %d×%d inputs under the address of %d×%d: its cache is damaged", x.Opened.Rows, x.Opened.Inputs, s.data.Rows, s.data.Covariance.Dim())
 			}
 			opened = true
-		case *ulissev1.TilesResponse_Answer:
+		case *pb.TilesResponse_Answer:
 			if !opened {
 				return errors.New("the worker answered before it had opened the session")
 			}
@@ -189,7 +189,7 @@ func (s *session) receive() error {
 
 // answer takes in a piece of an answer. Those to units that are not awaited any
 // more are dropped. An error means that the worker is not to be trusted.
-func (s *session) answer(a *ulissev1.TilesAnswer, f *frame) error {
+func (s *session) answer(a *pb.TilesAnswer, f *frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.calls[a.Unit]

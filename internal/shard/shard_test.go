@@ -23,7 +23,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 var (
@@ -149,14 +149,14 @@ type workers struct {
 // start serves tiles and returns the address.
 func (w *workers) start(c ServerConfig) string { return w.serve(NewServer(c)) }
 
-func (w *workers) serve(tiles ulissev1.TilesServer) string {
+func (w *workers) serve(tiles pb.TilesServer) string {
 	w.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	s := grpc.NewServer(append(ServerOptions(), grpc.WaitForHandlers(true))...)
-	ulissev1.RegisterTilesServer(s, tiles)
+	pb.RegisterTilesServer(s, tiles)
 	go s.Serve(l)
 	w.mu.Lock()
 	defer w.mu.Unlock()

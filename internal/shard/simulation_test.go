@@ -172,7 +172,7 @@ func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
 			began := time.Now()
 			covered := make([]bool, sc.n)
 			var mu sync.Mutex
-			err := s.run(t.Context(), &Product{ID: uint64(id + 1), N: p.N, State: p.State, V: p.V}, o.peers, func(u Unit, _ []float64) {
+			_, err := s.run(t.Context(), &Product{ID: uint64(id + 1), N: p.N, State: p.State, V: p.V}, o.peers, func(u Unit, _ []float64) {
 				mu.Lock()
 				defer mu.Unlock()
 				for i := u.Lo; i < u.Hi; i++ {
@@ -246,7 +246,7 @@ func TestBackoff(t *testing.T) {
 		product := func() {
 			t.Helper()
 			x := &Product{N: 10_000, State: &State{Noise: []float64{0}}, V: [][]float64{make([]float64, 10_000)}}
-			if err := s.run(t.Context(), x, []*peer{p}, func(Unit, []float64) {}); err != nil {
+			if _, err := s.run(t.Context(), x, []*peer{p}, func(Unit, []float64) {}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
-	ulissev1 "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // pipe is a stream whose other end is a test: frames as bytes.
@@ -72,8 +72,8 @@ func raw(t testing.TB, head proto.Message, data mem.Buffer) []byte {
 func TestFramesAreProtobuf(t *testing.T) {
 	x := []float64{1, -2, math.Inf(1), 4e-310}
 	data, crc := encode(x)
-	b := raw(t, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{Offset: 7, Crc32C: crc}}}, data)
-	var m ulissev1.TilesRequest
+	b := raw(t, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{Offset: 7, Crc32C: crc}}}, data)
+	var m pb.TilesRequest
 	if err := proto.Unmarshal(b, &m); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestFramesAreProtobuf(t *testing.T) {
 	}
 	// It is read from any pieces.
 	for cut := range b {
-		f := &frame{head: &ulissev1.TilesRequest{}}
+		f := &frame{head: &pb.TilesRequest{}}
 		if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b[:cut]), mem.SliceBuffer(b[cut:])}, f); err != nil {
 			t.Fatal(err)
 		}
@@ -94,27 +94,27 @@ func TestFramesAreProtobuf(t *testing.T) {
 }
 
 // script is the beginning of a session as a driver sends it, up to a unit.
-func script(t testing.TB, p *problem, kind ulissev1.TilesKind) [][]byte {
+func script(t testing.TB, p *problem, kind pb.TilesKind) [][]byte {
 	isa, err := cmvp.ISA()
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := p.in.Len()
 	var all [][]byte
-	add := func(m *ulissev1.TilesRequest) { all = append(all, raw(t, m, nil)) }
-	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{Address: "x", Covariance: p.cov.String(), InstructionSet: isa}}})
-	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: &ulissev1.TilesSet{Version: 1, Theta: p.theta, Noise: 1}}})
-	m := &ulissev1.TilesProduct{Id: 1, Version: 1, Kind: kind, Columns: 1}
+	add := func(m *pb.TilesRequest) { all = append(all, raw(t, m, nil)) }
+	add(&pb.TilesRequest{Request: &pb.TilesRequest_Open{Open: &pb.TilesOpen{Address: "x", Covariance: p.cov.String(), InstructionSet: isa}}})
+	add(&pb.TilesRequest{Request: &pb.TilesRequest_Set{Set: &pb.TilesSet{Version: 1, Theta: p.theta, Noise: 1}}})
+	m := &pb.TilesProduct{Id: 1, Version: 1, Kind: kind, Columns: 1}
 	cols := p.v[:1]
-	if kind == ulissev1.TilesKind_TILES_KIND_FORMS {
+	if kind == pb.TilesKind_TILES_KIND_FORMS {
 		m.Groups, m.Group = 1, []int32{0}
 		cols = [][]float64{p.v[0], p.u[0]}
 	}
-	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Product{Product: m}})
+	add(&pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}})
 	for _, c := range encodeColumns(cols) {
-		all = append(all, raw(t, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{Offset: c.offset, Crc32C: c.crc}}}, c.data))
+		all = append(all, raw(t, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{Offset: c.offset, Crc32C: c.crc}}}, c.data))
 	}
-	add(&ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Unit{Unit: &ulissev1.TilesUnit{Id: 1, Product: 1, Lo: 0, Hi: int64(min(n, cmvp.TileRows))}}})
+	add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{Id: 1, Product: 1, Lo: 0, Hi: int64(min(n, cmvp.TileRows))}}})
 	return all
 }
 
@@ -134,7 +134,7 @@ func serveBytes(c ServerConfig, frames [][]byte) ([][]byte, error) {
 	return p.out, err
 }
 
-// manyLeaves is a covariance of so many different leaves.
+// manyLeaves is a covariance of n different leaves.
 func manyLeaves(n int) string {
 	text := "a"
 	for i := range n {
@@ -146,29 +146,29 @@ func manyLeaves(n int) string {
 func TestServerRefusesBadRequests(t *testing.T) {
 	p := newProblem(kernel.RBF, 600, 2, 1)
 	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxUnits: 2}
-	good := script(t, p, ulissev1.TilesKind_TILES_KIND_DOUBLE)
+	good := script(t, p, pb.TilesKind_TILES_KIND_DOUBLE)
 	if _, err := serveBytes(c, good); err != nil {
 		t.Fatalf("a good session: %v", err)
 	}
 	isa, _ := cmvp.ISA()
-	product := func(change func(m *ulissev1.TilesProduct)) *ulissev1.TilesRequest {
-		m := &ulissev1.TilesProduct{Id: 2, Version: 1, Kind: ulissev1.TilesKind_TILES_KIND_FORMS, Columns: 2, Groups: 1, Group: []int32{0, 0}}
+	product := func(change func(m *pb.TilesProduct)) *pb.TilesRequest {
+		m := &pb.TilesProduct{Id: 2, Version: 1, Kind: pb.TilesKind_TILES_KIND_FORMS, Columns: 2, Groups: 1, Group: []int32{0, 0}}
 		change(m)
-		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Product{Product: m}}
+		return &pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}}
 	}
-	set := func(noise float64, theta ...float64) *ulissev1.TilesRequest {
-		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Set{Set: &ulissev1.TilesSet{Version: 2, Noise: noise, Theta: theta}}}
+	set := func(noise float64, theta ...float64) *pb.TilesRequest {
+		return &pb.TilesRequest{Request: &pb.TilesRequest_Set{Set: &pb.TilesSet{Version: 2, Noise: noise, Theta: theta}}}
 	}
-	unit := func(product uint64, lo, hi int64) *ulissev1.TilesRequest {
-		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Unit{Unit: &ulissev1.TilesUnit{Id: 2, Product: product, Lo: lo, Hi: hi}}}
+	unit := func(product uint64, lo, hi int64) *pb.TilesRequest {
+		return &pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{Id: 2, Product: product, Lo: lo, Hi: hi}}}
 	}
-	open := func(covariance string) *ulissev1.TilesRequest {
-		return &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Open{Open: &ulissev1.TilesOpen{Address: "x", Covariance: covariance, InstructionSet: isa}}}
+	open := func(covariance string) *pb.TilesRequest {
+		return &pb.TilesRequest{Request: &pb.TilesRequest_Open{Open: &pb.TilesOpen{Address: "x", Covariance: covariance, InstructionSet: isa}}}
 	}
 	for _, x := range []struct {
 		name  string
 		after int // frames of the good session
-		m     *ulissev1.TilesRequest
+		m     *pb.TilesRequest
 		data  mem.Buffer
 		want  string
 	}{
@@ -178,23 +178,23 @@ func TestServerRefusesBadRequests(t *testing.T) {
 		{"input", 0, open("a*rbf(1-3:b)"), nil, "an input, 1 to 2"},
 		{"many leaves", 0, open(manyLeaves(65)), nil, "at most 64"},
 		{"version", 0, open(""), nil, "upgrade it"},
-		{"nothing", 1, &ulissev1.TilesRequest{}, nil, "unknown kind"},
+		{"nothing", 1, &pb.TilesRequest{}, nil, "unknown kind"},
 		{"parameters", 1, set(1, 1, 2, 3, 4), nil, "4 parameters, want 3"},
 		{"no parameters", 1, set(1), nil, "0 parameters, want 3"},
 		{"noise", 1, set(math.NaN(), 1, 1, 1), nil, "a parameter is NaN"},
 		{"negative", 1, set(1, 1, -1, 1), nil, "a parameter is -1"},
-		{"theta", 2, product(func(m *ulissev1.TilesProduct) { m.Version = 9 }), nil, "for θ 9, not 1"},
-		{"before theta", 1, product(func(m *ulissev1.TilesProduct) { m.Version = 0 }), nil, "for θ 0"},
-		{"columns", 2, product(func(m *ulissev1.TilesProduct) { m.Columns = math.MaxInt32 }), nil, "at most 4096"},
-		{"no columns", 2, product(func(m *ulissev1.TilesProduct) { m.Columns = -1 }), nil, "has -1 columns"},
-		{"groups", 2, product(func(m *ulissev1.TilesProduct) { m.Groups = 3 }), nil, "in 3"},
-		{"group", 2, product(func(m *ulissev1.TilesProduct) { m.Group[1] = 1 }), nil, "in group 1 of 1"},
-		{"group list", 2, product(func(m *ulissev1.TilesProduct) { m.Group = m.Group[:1] }), nil, "has 1 groups for 2"},
-		{"kind", 2, product(func(m *ulissev1.TilesProduct) { m.Kind = 9 }), nil, "unknown kind"},
-		{"stray block", 2, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8)), "nothing asked for"},
-		{"block offset", 3, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{Offset: 5}}}, mem.SliceBuffer(make([]byte, 8)), "[5,+1)"},
-		{"block length", 3, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8*601)), "of a column of 600"},
-		{"block checksum", 3, &ulissev1.TilesRequest{Request: &ulissev1.TilesRequest_Block{Block: &ulissev1.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8)), "checksum"},
+		{"theta", 2, product(func(m *pb.TilesProduct) { m.Version = 9 }), nil, "for θ 9, not 1"},
+		{"before theta", 1, product(func(m *pb.TilesProduct) { m.Version = 0 }), nil, "for θ 0"},
+		{"columns", 2, product(func(m *pb.TilesProduct) { m.Columns = math.MaxInt32 }), nil, "at most 4096"},
+		{"no columns", 2, product(func(m *pb.TilesProduct) { m.Columns = -1 }), nil, "has -1 columns"},
+		{"groups", 2, product(func(m *pb.TilesProduct) { m.Groups = 3 }), nil, "in 3"},
+		{"group", 2, product(func(m *pb.TilesProduct) { m.Group[1] = 1 }), nil, "in group 1 of 1"},
+		{"group list", 2, product(func(m *pb.TilesProduct) { m.Group = m.Group[:1] }), nil, "has 1 groups for 2"},
+		{"kind", 2, product(func(m *pb.TilesProduct) { m.Kind = 9 }), nil, "unknown kind"},
+		{"stray block", 2, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8)), "nothing asked for"},
+		{"block offset", 3, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{Offset: 5}}}, mem.SliceBuffer(make([]byte, 8)), "[5,+1)"},
+		{"block length", 3, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8*601)), "of a column of 600"},
+		{"block checksum", 3, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8)), "checksum"},
 		{"unit too early", 3, unit(1, 0, 256), nil, "which is not there"},
 		{"unit of another", 4, unit(7, 0, 256), nil, "which is not there"},
 		{"unit rows", 4, unit(1, 0, 601), nil, "no part of"},
@@ -229,7 +229,7 @@ func TestIdleSessionIsClosed(t *testing.T) {
 		done := make(chan error, 1)
 		s := NewServer(ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), Idle: time.Minute})
 		go func() { done <- s.serve(&pipe{ctx: ctx, in: in}) }()
-		for _, f := range script(t, p, ulissev1.TilesKind_TILES_KIND_FORMS)[:3] {
+		for _, f := range script(t, p, pb.TilesKind_TILES_KIND_FORMS)[:3] {
 			in <- f
 			time.Sleep(50 * time.Second)
 			synctest.Wait()
@@ -271,7 +271,7 @@ func join(all [][]byte) []byte {
 func FuzzServer(f *testing.F) {
 	p := newProblem(kernel.RBF, 300, 2, 1)
 	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxBytes: 1 << 20}
-	for _, kind := range []ulissev1.TilesKind{ulissev1.TilesKind_TILES_KIND_DOUBLE, ulissev1.TilesKind_TILES_KIND_SINGLE, ulissev1.TilesKind_TILES_KIND_FORMS} {
+	for _, kind := range []pb.TilesKind{pb.TilesKind_TILES_KIND_DOUBLE, pb.TilesKind_TILES_KIND_SINGLE, pb.TilesKind_TILES_KIND_FORMS} {
 		all := script(f, p, kind)
 		f.Add(join(all))
 		f.Add(join(append(all, all[1:]...)))
@@ -291,9 +291,9 @@ func FuzzServer(f *testing.F) {
 // when all its numbers have come.
 func FuzzAnswers(f *testing.F) {
 	data, crc := encode(make([]float64, 10))
-	opened := raw(f, &ulissev1.TilesResponse{Response: &ulissev1.TilesResponse_Opened{Opened: &ulissev1.TilesOpened{Rows: 300, Inputs: 2}}}, nil)
+	opened := raw(f, &pb.TilesResponse{Response: &pb.TilesResponse_Opened{Opened: &pb.TilesOpened{Rows: 300, Inputs: 2}}}, nil)
 	answer := func(offset uint64) []byte {
-		return raw(f, &ulissev1.TilesResponse{Response: &ulissev1.TilesResponse_Answer{Answer: &ulissev1.TilesAnswer{
+		return raw(f, &pb.TilesResponse{Response: &pb.TilesResponse_Answer{Answer: &pb.TilesAnswer{
 			Unit: 1, Product: 5, Version: 3, Offset: offset, Total: 20, Crc32C: crc}}}, data)
 	}
 	f.Add(join([][]byte{opened, answer(0), answer(10)}))

@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 )
@@ -64,27 +65,48 @@ func (x *transaction) deleteJob(id string) (*Job, error) {
 	if err := addUsage(x.Tx, j.NamespaceName(), Usage{Draws: -j.Keeps}); err != nil {
 		return nil, err
 	}
-	return j, errors.Join(removeEvents(x.Tx, id), removeNotes(x.Tx, id), removeEntry(x.Tx, j), deleteKey(x.Tx, jobsBucket, id))
+	return j, errors.Join(removeEvents(x.Tx, id), removeNotes(x.Tx, id), removeEntry(x.Tx, j), removeUse(x.Tx, j), deleteKey(x.Tx, jobsBucket, id))
 }
 
-// Extend lets a job draw more, or be certified.
+// Extend lets a job draw more, be certified, or go on to another goal.
 type Extend struct {
 	Job         string       `json:"job"`
 	Draws       int          `json:"draws"`
 	Certificate *chains.Plan `json:"certificate,omitempty"` // nil for none
+	// Goal is what the job is to come to, nil for what it was, and Spec the specification that
+	// says so. The time that the job has been at work counts.
+	Goal *chains.Goal `json:"goal,omitempty"`
+	Spec string       `json:"spec,omitempty"`
+}
+
+func (e *Extend) format() uint64 {
+	if e.Goal != nil {
+		return 3
+	}
+	return 0
 }
 
 func (e *Extend) apply(x *transaction) (*Job, error) {
 	return x.update(e.Job, func(u *jobUpdate) error {
 		j := u.job
-		if j.Phase == Failed {
+		switch {
+		case (e.Goal == nil) != (e.Spec == ""):
+			return ErrMalformed
+		case j.Phase == Failed:
 			return ErrPhase
+		}
+		before := j.Keeps
+		if e.Goal != nil {
+			j.Spec, j.Keeps = e.Spec, int64(e.Goal.MaxDraws)*int64(j.Chains)
+			if j.Plan == nil { // the plan will be that of the specification
+				return addUsage(u.Tx, j.NamespaceName(), Usage{Draws: j.Keeps - before})
+			}
 		}
 		run, err := u.run()
 		if err != nil {
 			return err
 		}
-		more := &chains.Event{Extend: &chains.Extend{Draws: e.Draws, Certificate: e.Certificate}}
+		more := &chains.Event{Extend: &chains.Extend{Draws: e.Draws, Certificate: e.Certificate, Goal: e.Goal}}
 		text, err := more.Encode()
 		if err == nil {
 			err = u.add(text, more)
@@ -92,12 +114,14 @@ func (e *Extend) apply(x *transaction) (*Job, error) {
 		if err != nil {
 			return err
 		}
-		keeps := int64(e.Draws) * int64(j.Chains)
-		if err := addUsage(u.Tx, j.NamespaceName(), Usage{Draws: keeps}); err != nil {
+		j.Keeps += int64(e.Draws) * int64(j.Chains)
+		if err := addUsage(u.Tx, j.NamespaceName(), Usage{Draws: j.Keeps - before}); err != nil {
 			return err
 		}
-		j.Keeps += keeps
 		j.Extends++
+		if g := e.Goal; g != nil {
+			u.note(NoteExtended, "to R-hat %g and ESS %g, %d draws of each chain at least and %d at most, %s", g.RHat, g.ESS, g.Draws, g.MaxDraws, orNoLimit(g.MaxTime))
+		}
 		if e.Draws > 0 {
 			u.note(NoteExtended, "%d more draws of each chain", e.Draws)
 		}
@@ -109,10 +133,20 @@ func (e *Extend) apply(x *transaction) (*Job, error) {
 		}
 		if j.Phase.Ended() {
 			j.move(Queued, u.time)
-			j.Active = 0 // max_time bounds what it is asked for now
+			if e.Goal == nil {
+				j.Active = 0 // max_time bounds what it is asked for now
+			}
 		}
 		return nil
 	})
+}
+
+// orNoLimit returns a time in words.
+func orNoLimit(t time.Duration) string {
+	if t == 0 {
+		return "without a limit of time"
+	}
+	return t.String() + " at work at most"
 }
 
 // Fail ends a job that cannot go on.

@@ -76,13 +76,7 @@ type ForgetBlob struct {
 
 func (f *ForgetBlob) apply(x *transaction) (*Job, error) {
 	used := false
-	err := Jobs(x.Tx, func(j *Job) bool {
-		used = j.Data == f.SHA256
-		return !used
-	})
-	if err != nil {
-		return nil, err
-	}
+	Uses(x.Tx, f.SHA256, func(string, string) bool { used = true; return false })
 	if used {
 		return nil, conflictf("a job refers to the data")
 	}

@@ -28,6 +28,7 @@ var commands = map[string]func() Command{
 	"act":    func() Command { return new(Act) },
 	"extend": func() Command { return new(Extend) },
 	"fail":   func() Command { return new(Fail) },
+	"tick":   func() Command { return new(Tick) },
 
 	"diagnose": func() Command { return new(Diagnose) },
 	"sent":     func() Command { return new(Sent) },

@@ -22,6 +22,7 @@ func TestCommandsAreReadBack(t *testing.T) {
 		&Act{Job: "a", Action: Pause},
 		&Extend{Job: "a", Draws: 9},
 		&Fail{Job: "a", Chain: 1, Attempt: 3, Message: "<&>"},
+		&Tick{Jobs: []string{"a", "b"}},
 		&Diagnose{Job: "a", Health: &Health{Status: Stalled, Cause: "c", Message: "m", Since: epoch}},
 		&Sent{Notice: 5, To: []string{"x"}, Closed: true},
 		&RecordBlob{Blob{SHA256: "x", Size: 3, Stored: epoch, Holders: []string{"c1"}, Namespaces: []string{"lab"}}},

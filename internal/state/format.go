@@ -11,8 +11,10 @@ import "bytes"
 // would not know raises Format. The commands that use it, and no others, say so
 // by a method format() uint64.
 //
-// Format 2: Report and Decide hold events as proto messages, in base64.
-const Format = 2
+// Format 2: Report and Decide hold events as proto messages, in base64; tokens have
+// the role backup; placements have secrets; Tick.
+// Format 3: Extend may have a goal and the specification that says so.
+const Format = 3
 
 var formatField = []byte(`{"format":`)
 

@@ -2,6 +2,7 @@ package state
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -93,4 +94,64 @@ func TestIndex(t *testing.T) {
 			t.Fatalf("an index made anew differs: %v, %v", before, after)
 		}
 	})
+}
+
+// Who uses a data set is known from the first job on, also in a state of a version that
+// kept no such index, and until the last is deleted.
+func TestUses(t *testing.T) {
+	r := newReplica(t)
+	do := func(c Command) {
+		t.Helper()
+		if _, err := r.apply(t, epoch, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	uses := func(address string) (out []string) {
+		t.Helper()
+		err := r.db.View(func(tx *bbolt.Tx) error {
+			Uses(tx, address, func(job, namespace string) bool { out = append(out, job+" of "+namespace); return true })
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	want := func(address string, jobs ...string) {
+		t.Helper()
+		if got := uses(address); !slices.Equal(got, jobs) {
+			t.Errorf("%s is used by %v, not by %v", address, got, jobs)
+		}
+	}
+	do(&SetNamespace{Name: "lab", Fresh: true})
+	do(&Submit{ID: "a", Chains: 1, Data: "x"})
+	do(&Submit{ID: "b", Chains: 1, Data: "x", Namespace: "lab"})
+	do(&Submit{ID: "c", Chains: 1, Data: "xy"})
+	do(&Submit{ID: "d", Chains: 1})
+	check := func() {
+		t.Helper()
+		want("x", "a of default", "b of lab")
+		want("xy", "c of default")
+		want("")
+	}
+	check()
+	err := r.db.Update(func(tx *bbolt.Tx) error {
+		if err := tx.DeleteBucket(usesBucket); err != nil {
+			return err
+		}
+		return r.m.Init(tx)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check()
+	if _, err := r.apply(t, epoch, &ForgetBlob{SHA256: "x"}); !errors.Is(err, ErrConflict) {
+		t.Errorf("data that are used are forgotten: %v", err)
+	}
+	for _, id := range []string{"a", "b"} {
+		do(&Act{Job: id, Action: Cancel})
+		do(&Act{Job: id, Action: Delete})
+	}
+	want("x")
+	do(&ForgetBlob{SHA256: "x"})
 }

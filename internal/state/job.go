@@ -1,6 +1,7 @@
 package state
 
 import (
+	"crypto/subtle"
 	"slices"
 	"time"
 
@@ -53,9 +54,11 @@ type Job struct {
 	Submitted time.Time `json:"submitted"`
 	Started   time.Time `json:"started,omitzero"`
 	Ended     time.Time `json:"ended,omitzero"`
-	// Active is the time at work up to Since, where it is at work since then.
+	// Active is the time at work up to Since, where it is at work since then, as far as
+	// is known at Alive (zero: it is not told); see Tick.
 	Active time.Duration `json:"active"`
 	Since  time.Time     `json:"since,omitzero"`
+	Alive  time.Time     `json:"-"` // kept apart
 	// What the first worker to read the data told, from which the run follows.
 	Info           *dataset.Info `json:"info,omitempty"`
 	Plan           *chains.Plan  `json:"plan,omitempty"`
@@ -91,17 +94,46 @@ type Placement struct {
 	Attempt int64    `json:"attempt"`
 	Worker  string   `json:"worker,omitempty"` // none if empty
 	Group   []string `json:"group,omitempty"`  // further workers that share its products
+	Secret  string   `json:"secret,omitempty"` // of the attempt, which its driver alone is told
 }
 
 // NamespaceName returns the namespace of a job.
 func (j *Job) NamespaceName() string { return orDefault(j.Namespace) }
 
-// Elapsed returns the time that the job has been at work at t.
+// restAfter is how long nobody may tell that a job is at work until it counts as at
+// rest, from the last time on that somebody did.
+const restAfter = 15 * time.Second
+
+// Elapsed returns the time that the job has been at work at t. While nobody drives it,
+// or nobody is there to tell, it is at rest.
 func (j *Job) Elapsed(t time.Time) time.Duration {
 	if j.Since.IsZero() || t.Before(j.Since) {
 		return j.Active
 	}
+	if last := j.lastAlive(); !j.Alive.IsZero() && t.Sub(last) > restAfter {
+		t = last
+	}
 	return j.Active + t.Sub(j.Since)
+}
+
+func (j *Job) lastAlive() time.Time {
+	if j.Alive.After(j.Since) {
+		return j.Alive
+	}
+	return j.Since
+}
+
+// stayAlive notes that the job is at work at t, and reports whether it was at rest
+// before: then its record has changed.
+func (j *Job) stayAlive(t time.Time) (rested bool) {
+	if !j.Phase.AtWork() || t.Before(j.lastAlive()) {
+		return false
+	}
+	if !j.Alive.IsZero() && t.Sub(j.lastAlive()) > restAfter {
+		j.Active, j.Since, rested = j.Elapsed(t), t, true
+	}
+	j.Alive = t
+	return rested
 }
 
 // move changes the phase, and counts the time at work.
@@ -130,6 +162,7 @@ func (j *Job) place(chain int, worker string, group []string) {
 	p := &j.Placements[chain]
 	if p.Worker != worker || worker == "" {
 		p.Attempt++
+		p.Secret = ""
 	}
 	p.Worker, p.Group = worker, slices.Clone(group)
 }
@@ -148,6 +181,19 @@ func (j *Job) Fence(chain int, attempt int64) error {
 		return ErrMalformed
 	}
 	if p := &j.Placements[chain]; p.Worker == "" || p.Attempt != attempt || j.Phase.Ended() {
+		return ErrFenced
+	}
+	return nil
+}
+
+// Knows returns an error if a driver may not speak for a chain under an attempt, or does
+// not know the attempt's secret: then it is another worker than the one that was told
+// to drive.
+func (j *Job) Knows(chain int, attempt int64, secret string) error {
+	if err := j.Fence(chain, attempt); err != nil {
+		return err
+	}
+	if want := j.Placements[chain].Secret; subtle.ConstantTimeCompare([]byte(want), []byte(secret)) == 0 && want != "" {
 		return ErrFenced
 	}
 	return nil

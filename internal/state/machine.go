@@ -17,7 +17,7 @@ type Machine struct {
 	runs map[string]*cachedRun
 }
 
-// cachedRun is a run after so many of a job's events. They may be those of a
+// cachedRun is a run after the first events of a job. They may be those of a
 // transaction that is not committed yet, or is rolled back after all.
 type cachedRun struct {
 	db     *bbolt.DB // that has the events; a restore brings another
@@ -40,7 +40,10 @@ func (m *Machine) Init(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	if err := initIndex(tx); err != nil || counted {
+	if err := initIndex(tx); err != nil {
+		return err
+	}
+	if err := initUses(tx); err != nil || counted {
 		return err
 	}
 	return initUsage(tx)

@@ -382,6 +382,61 @@ func TestActiveTime(t *testing.T) {
 	}
 }
 
+// Time in which nobody tells that a job is at work is time at rest: a run of 9 s that
+// stood still for an hour has been at work for 9 s.
+func TestTimeAtRest(t *testing.T) {
+	r := newReplica(t)
+	at := func(s int) time.Time { return epoch.Add(time.Duration(s) * time.Second) }
+	do := func(s int, c Command) {
+		t.Helper()
+		if _, err := r.apply(t, at(s), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(s, elapsed int) {
+		t.Helper()
+		var j *Job
+		if err := r.db.View(func(tx *bbolt.Tx) (err error) { j, err = GetJob(tx, "a"); return err }); err != nil {
+			t.Fatal(err)
+		}
+		if got := j.Elapsed(at(s)); got != time.Duration(elapsed)*time.Second {
+			t.Errorf("at %d s: %v at work, not %d s", s, got, elapsed)
+		}
+	}
+	place := &Place{Job: "a", Places: []Move{{Chain: 0, Worker: "w"}}}
+	tick := &Tick{Jobs: []string{"gone", "a"}}
+	do(0, &Submit{ID: "a", Chains: 1})
+	do(5, tick) // nobody is at work yet
+	do(10, place)
+	want(12, 2)
+	do(13, tick)
+	want(18, 8)
+	do(19, tick)
+	want(34, 24)   // it may only be late
+	want(3600, 9)  // nobody told: it has stood still
+	do(3619, tick) // the cluster is back
+	want(3619, 9)
+	do(3624, tick)
+	want(3626, 16)
+	do(3623, tick) // of a leader whose clock is behind
+	want(3626, 16)
+	do(3630, &Act{Job: "a", Action: Pause})
+	want(9000, 20)
+	do(9000, tick)
+	do(9010, &Act{Job: "a", Action: Resume})
+	do(9020, place)
+	want(9025, 25)
+	do(9100, &Act{Job: "a", Action: Pause}) // nobody told since
+	want(9999, 20)
+	do(10_000, &Act{Job: "a", Action: Cancel})
+	do(10_000, tick)
+	do(10_001, &Act{Job: "a", Action: Delete})
+	do(10_002, tick)
+	if len(r.dump(t)) != len(r.notices(t)) {
+		t.Errorf("something is left: %v", r.dump(t))
+	}
+}
+
 // Whatever bytes the log holds, Apply returns, and refuses what it cannot read.
 func FuzzApply(f *testing.F) {
 	for _, c := range []Command{

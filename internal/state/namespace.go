@@ -171,7 +171,7 @@ func addUsage(tx *bbolt.Tx, name string, more Usage) error {
 	return putJSON(tx, usageBucket, name, u)
 }
 
-// CheckRoom returns ErrQuota if a namespace may not have so many bytes more.
+// CheckRoom returns ErrQuota if a namespace may not have that many bytes more.
 func CheckRoom(tx *bbolt.Tx, name string, bytes int64) error {
 	q, u, err := GetNamespace(tx, name)
 	if err == nil && q.Bytes > 0 && u.Bytes+bytes > q.Bytes {

@@ -111,7 +111,7 @@ func TestQuotaSentence(t *testing.T) {
 		t.Errorf("%v, not %s", err, want)
 	}
 	if _, err := r.apply(t, epoch, &Submit{ID: "a", Chains: 2, Namespace: "nowhere"}); !errors.Is(err, ErrNamespace) {
-		t.Errorf("a namespace that there is not: %v", err)
+		t.Errorf("a namespace that does not exist: %v", err)
 	}
 }
 
@@ -146,10 +146,10 @@ func TestTokens(t *testing.T) {
 		t.Errorf("an id twice: %v", err)
 	}
 	if err := apply(epoch, testToken("b", Admin, "nowhere")); !errors.Is(err, ErrNamespace) {
-		t.Errorf("a namespace that there is not: %v", err)
+		t.Errorf("a namespace that does not exist: %v", err)
 	}
 	if err := apply(epoch, testToken("b", "king", "default")); !errors.Is(err, ErrMalformed) {
-		t.Errorf("a role that there is not: %v", err)
+		t.Errorf("a role that does not exist: %v", err)
 	}
 	if k, err := get("a"); err != nil || !k.Live(epoch) || k.Live(short.Expires) {
 		t.Errorf("%+v, %v", k, err)
@@ -178,10 +178,10 @@ func TestDropNamespace(t *testing.T) {
 	apply := func(c Command) error { t.Helper(); _, err := r.apply(t, epoch, c); return err }
 	drop := &DropNamespace{Name: "lab"}
 	if err := apply(drop); !errors.Is(err, ErrNamespace) {
-		t.Errorf("one that there is not: %v", err)
+		t.Errorf("one that does not exist: %v", err)
 	}
 	if err := apply(&SetNamespace{Name: "lab"}); !errors.Is(err, ErrNamespace) {
-		t.Errorf("changing one that there is not: %v", err)
+		t.Errorf("changing one that does not exist: %v", err)
 	}
 	for _, c := range []Command{&SetNamespace{Name: "lab", Fresh: true}, testToken("a", Viewer, "lab"),
 		&Submit{ID: "j", Chains: 1, Namespace: "lab"}} {

@@ -17,6 +17,7 @@ type Move struct {
 	Chain  int      `json:"chain"`
 	Worker string   `json:"worker,omitempty"`
 	Group  []string `json:"group,omitempty"`
+	Secret string   `json:"secret,omitempty"` // of the attempt, if it is a new one
 }
 
 // ChainKey names a chain of a job, or another lane (package chains); 0 is that of the
@@ -24,6 +25,13 @@ type Move struct {
 type ChainKey struct {
 	Job   string
 	Chain int
+}
+
+func (p *Place) format() uint64 {
+	if slices.ContainsFunc(p.Places, func(m Move) bool { return m.Secret != "" }) {
+		return 2
+	}
+	return 0 // any
 }
 
 func (p *Place) apply(x *transaction) (*Job, error) {
@@ -39,7 +47,11 @@ func (p *Place) apply(x *transaction) (*Job, error) {
 			if m.Worker != "" && j.Phase == Paused {
 				return ErrPhase
 			}
+			before := j.Placements[m.Chain].Attempt
 			j.place(m.Chain, m.Worker, m.Group)
+			if at := &j.Placements[m.Chain]; at.Attempt != before && m.Worker != "" {
+				at.Secret = m.Secret
+			}
 		}
 		u.note(NotePlaced, "%s", p.describe(j))
 		if j.Placed() && j.Phase == Queued {

@@ -71,6 +71,9 @@ func (r *Report) apply(x *transaction) (*Job, error) {
 			}
 		}
 		if u.job.Phase.AtWork() {
+			if !u.job.Alive.IsZero() {
+				u.job.stayAlive(u.time)
+			}
 			u.job.move(phaseOf(run), u.time)
 		}
 		return nil

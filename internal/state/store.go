@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/bbolt"
 )
@@ -14,7 +15,7 @@ var (
 	jobsBucket    = []byte("jobs")    // id → Job
 	clientsBucket = []byte("clients") // client id → id
 	eventsBucket  = []byte("events")  // id → bucket of number → encoded chains.Event
-	activeBucket  = []byte("active")  // ids of the jobs that have not ended
+	activeBucket  = []byte("active")  // id of a job that has not ended → 1, and when it was last known to be at work
 	blobsBucket   = []byte("blobs")   // address → Blob
 	noticesBucket = []byte("notices") // index of the command → Notice
 	notesBucket   = []byte("notes")   // id → bucket of number → Note
@@ -25,7 +26,7 @@ var (
 	usageBucket      = []byte("usage")      // name of a namespace → Usage
 	secretsBucket    = []byte("secrets")    // nodeKey → NodeKey
 
-	// buckets are all but the index, which initIndex makes.
+	// buckets are all but the indexes, which initIndex and initUses make.
 	buckets = [][]byte{jobsBucket, clientsBucket, eventsBucket, activeBucket, blobsBucket, noticesBucket, notesBucket,
 		tokensBucket, namespacesBucket, usageBucket, secretsBucket}
 )
@@ -66,20 +67,45 @@ func GetJob(tx *bbolt.Tx, id string) (*Job, error) {
 	if !ok {
 		return nil, ErrUnknownJob
 	}
+	j.Alive = aliveAt(tx.Bucket(activeBucket).Get([]byte(id)))
 	return &j, nil
+}
+
+// The value of a job that has not ended: a byte, and then the time Alive, if there is
+// one. It is apart from the record because it changes often.
+func aliveValue(t time.Time) []byte {
+	out := []byte{1}
+	if !t.IsZero() {
+		out = binary.BigEndian.AppendUint64(out, uint64(t.UnixNano()))
+	}
+	return out
+}
+
+func aliveAt(value []byte) time.Time {
+	if len(value) != 9 {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(value[1:]))).UTC()
+}
+
+func putAlive(tx *bbolt.Tx, j *Job) error {
+	return tx.Bucket(activeBucket).Put([]byte(j.ID), aliveValue(j.Alive))
 }
 
 // putJob writes a job, and whether it has ended, which its namespace's quota
 // counts.
 func putJob(tx *bbolt.Tx, j *Job) error {
 	var err error
-	was := tx.Bucket(activeBucket).Get([]byte(j.ID)) != nil
+	value := tx.Bucket(activeBucket).Get([]byte(j.ID))
+	was := value != nil
 	one := Usage{Jobs: 1, Chains: int64(j.Chains)}
 	switch {
 	case was && j.Phase.Ended():
 		err = errors.Join(deleteKey(tx, activeBucket, j.ID), addUsage(tx, j.NamespaceName(), Usage{Jobs: -one.Jobs, Chains: -one.Chains}))
 	case !was && !j.Phase.Ended():
-		err = errors.Join(tx.Bucket(activeBucket).Put([]byte(j.ID), []byte{1}), addUsage(tx, j.NamespaceName(), one))
+		err = errors.Join(putAlive(tx, j), addUsage(tx, j.NamespaceName(), one))
+	case was && !aliveAt(value).Equal(j.Alive):
+		err = putAlive(tx, j)
 	}
 	if err != nil {
 		return err

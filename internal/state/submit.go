@@ -53,6 +53,9 @@ func (s *Submit) apply(x *transaction) (*Job, error) {
 	if err := addNotes(x.Tx, j.ID, []Note{note}); err != nil {
 		return nil, err
 	}
+	if err := addUse(x.Tx, j); err != nil {
+		return nil, err
+	}
 	return j, putJob(x.Tx, j)
 }
 

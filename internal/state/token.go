@@ -21,6 +21,7 @@ const (
 	Submitter Role = "submitter" // submit jobs and data, and look after its own jobs
 	Admin     Role = "admin"     // everything in its namespaces; in all of them, also the cluster
 	WorkerBot Role = "worker"    // what workers call, where they have no certificates
+	BackupBot Role = "backup"    // make a backup; from format 2 on
 )
 
 // Token is a bearer token as it is remembered: by its hash.
@@ -66,6 +67,13 @@ func Tokens(tx *bbolt.Tx, f func(*Token) bool) error { return each(tx, tokensBuc
 // CreateToken makes a token.
 type CreateToken struct{ Token }
 
+func (c *CreateToken) format() uint64 {
+	if c.Role == BackupBot {
+		return 2
+	}
+	return 0 // any
+}
+
 func (c *CreateToken) apply(x *transaction) (*Job, error) {
 	if err := c.check(x.Tx); err != nil {
 		return nil, err
@@ -102,7 +110,7 @@ func (k *Token) check(tx *bbolt.Tx) error {
 	if err := CheckName(k.Name); err != nil {
 		return err
 	}
-	if k.ID == "" || len(k.Hash) != 64 || len(k.Namespaces) == 0 || !slices.Contains([]Role{Viewer, Submitter, Admin, WorkerBot}, k.Role) {
+	if k.ID == "" || len(k.Hash) != 64 || len(k.Namespaces) == 0 || !slices.Contains([]Role{Viewer, Submitter, Admin, WorkerBot, BackupBot}, k.Role) {
 		return ErrMalformed
 	}
 	for _, n := range k.Namespaces {

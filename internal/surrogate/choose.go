@@ -23,7 +23,7 @@ type Candidate struct {
 
 type fitter func(ctx context.Context, w *Whitening, obs []Observation, b *parallel.Budget) (Model, error)
 
-// The candidates' limits: a polynomial has at most so many terms, a process so many scalars.
+// The candidates' limits: the terms of a polynomial, the scalars of a process.
 const (
 	mostTerms   = 2000
 	mostScalars = 20_000

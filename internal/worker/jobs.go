@@ -33,6 +33,7 @@ type jobCache struct {
 	open      func(ctx context.Context, address, path string) (io.ReadCloser, error)
 	preloaded *Preloaded // the one job that there is, if set
 	budget    *parallel.Budget
+	memory    int64 // bytes that the worker may use; 0 if that is not known
 	observe   func(job string, o runlog.Observation)
 	log       *slog.Logger
 
@@ -45,7 +46,7 @@ type jobCache struct {
 }
 
 func newJobCache(c *Config, observe func(job string, o runlog.Observation)) *jobCache {
-	out := &jobCache{open: c.Open, preloaded: c.Preloaded, budget: c.Budget, observe: observe, log: c.Logger, byID: map[string]*jobData{}}
+	out := &jobCache{open: c.Open, preloaded: c.Preloaded, budget: c.Budget, memory: c.MemoryBytes, observe: observe, log: c.Logger, byID: map[string]*jobData{}}
 	out.closed, out.end = context.WithCancel(context.Background())
 	return out
 }
@@ -95,7 +96,7 @@ func (c *jobCache) load(ctx context.Context, id string, a *pb.Assignment) (*jobD
 		return nil, ctx.Err()
 	}
 	if j.err == nil && a.DataSha256 != "" && a.DataSha256 != j.data.SHA256 {
-		return nil, fmt.Errorf("the data at %s are not those that the job began with: their hash is %s, not %s", j.spec.Data.Path, j.data.SHA256, a.DataSha256)
+		return nil, elsewhere{fmt.Errorf("the data at %s are not those that the job began with: their hash is %s, not %s", j.spec.Data.Path, j.data.SHA256, a.DataSha256)}
 	}
 	return j, j.err
 }
@@ -142,7 +143,7 @@ func (c *jobCache) read(ctx context.Context, j *jobData, a *pb.Assignment) error
 	if spec.Data.Synthetic == nil {
 		file, err := c.open(ctx, a.Data, spec.Data.Path)
 		if err != nil {
-			return fmt.Errorf("opening the data: %w", err)
+			return elsewhere{fmt.Errorf("opening the data: %w", err)}
 		}
 		defer file.Close()
 		table = file
@@ -152,6 +153,10 @@ func (c *jobCache) read(ctx context.Context, j *jobData, a *pb.Assignment) error
 	}
 	defer c.budget.Release()
 	if j.data, err = spec.Load(ctx, table, c.budget); err != nil {
+		return err
+	}
+	j.spec = spec
+	if err := c.checkMemory(j); err != nil {
 		return err
 	}
 	if j.problem, err = spec.Problem(j.data); err != nil {
@@ -164,7 +169,7 @@ func (c *jobCache) read(ctx context.Context, j *jobData, a *pb.Assignment) error
 		c.log.Info("cache of K", "job", j.id, "decision", j.cache.String())
 	}
 	plan := spec.Plan(j.problem.Model.Names(), j.data.N())
-	j.spec, j.driver = spec, driver.New(driver.Config{Spec: spec, Problem: j.problem, Plan: &plan, Budget: c.budget,
+	j.driver = driver.New(driver.Config{Spec: spec, Problem: j.problem, Plan: &plan, Budget: c.budget,
 		Observe: func(o runlog.Observation) { c.observe(j.id, o) }})
 	return nil
 }

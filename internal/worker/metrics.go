@@ -23,6 +23,7 @@ var (
 	tilesFamily     = monitor.Counter("tiles_served_total", "Units of products computed for other workers.")
 	retriesFamily   = monitor.Counter("tile_retries_total", "Units given out again after a member of the group had failed.")
 	hedgesFamily    = monitor.Counter("tile_hedges_total", "Units given out twice because they were overdue.")
+	wrongFamily     = monitor.Counter("tile_wrong_total", "Units whose numbers, of a member of the group, were found to be wrong.")
 	sentFamily      = monitor.Counter("tile_sent_bytes_total", "Bytes of tile traffic sent to other workers.")
 	receivedFamily  = monitor.Counter("tile_received_bytes_total", "Bytes of tile traffic received from other workers.")
 	hitsFamily      = monitor.Counter("data_cache_hits_total", "Tables that were in the cache when a job asked for them.")
@@ -32,7 +33,7 @@ var (
 	connectedFamily = monitor.Gauge("worker_connected", "1 while the worker has a session with the leading coordinator, else 0.")
 	coresFamily     = monitor.Gauge("worker_cores", "Cores that the worker computes on.")
 
-	workerFamilies = []monitor.Family{pairsFamily, busyFamily, tilesFamily, retriesFamily, hedgesFamily, sentFamily, receivedFamily,
+	workerFamilies = []monitor.Family{pairsFamily, busyFamily, tilesFamily, retriesFamily, hedgesFamily, wrongFamily, sentFamily, receivedFamily,
 		hitsFamily, missesFamily, droppedFamily, drivenFamily, connectedFamily, coresFamily}
 )
 
@@ -110,7 +111,7 @@ func (w *Worker) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, m := range []prometheus.Metric{
 		pairsFamily.At(l.Pairs), busyFamily.At(l.BusySeconds), tilesFamily.At(float64(l.Tiles)),
-		retriesFamily.At(float64(l.TileRetries)), hedgesFamily.At(float64(l.Hedges)),
+		retriesFamily.At(float64(l.TileRetries)), hedgesFamily.At(float64(l.Hedges)), wrongFamily.At(float64(w.Meter.Wrong())),
 		sentFamily.At(float64(l.BytesSent)), receivedFamily.At(float64(l.BytesReceived)),
 		hitsFamily.At(float64(l.CacheHits)), missesFamily.At(float64(l.CacheMisses)), droppedFamily.At(float64(w.logs.lost())),
 		drivenFamily.At(float64(w.Driving())), connectedFamily.At(connected), coresFamily.At(float64(w.Budget.Cores())),

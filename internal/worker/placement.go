@@ -30,6 +30,7 @@ type placement struct {
 	w       *Worker
 	key     laneKey
 	attempt int64
+	secret  string                  // which shows that this worker was told to
 	cancel  context.CancelCauseFunc // of all it does
 	// revoke lets it stop at its next checkpoint: it waits for work no more.
 	revoke context.CancelFunc
@@ -78,7 +79,7 @@ func (p *placement) operator(j *jobData) driver.Operator {
 	return p.op
 }
 
-// closeGroup parts with the group.
+// closeGroup closes the operator over the group.
 func (p *placement) closeGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,7 +112,7 @@ func (p *placement) run(ctx, waiting context.Context) {
 	case err == nil, status.Code(err) == codes.FailedPrecondition, status.Code(err) == codes.NotFound, ctx.Err() != nil:
 		log.Info("no longer driving", "reason", err)
 	default:
-		log.Warn("the job cannot go on", "error", err)
+		log.Warn("the job cannot go on", "error", err, "elsewhere", ofWorker(err))
 		p.fail(ctx, err)
 	}
 	p.cancel(nil)
@@ -184,7 +185,7 @@ func (p *placement) drive(ctx, waiting context.Context) error {
 func (p *placement) await(ctx context.Context) (*pb.Assignment, error) {
 	var out *pb.AwaitResponse
 	err := p.w.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) (err error) {
-		out, err = pb.NewWorkersClient(conn).Await(ctx, &pb.AwaitRequest{Job: p.key.job, Chain: int32(p.key.lane), Attempt: p.attempt})
+		out, err = pb.NewWorkersClient(conn).Await(ctx, &pb.AwaitRequest{Job: p.key.job, Chain: int32(p.key.lane), Attempt: p.attempt, Secret: p.secret})
 		return err
 	})
 	return out.GetAssignment(), err
@@ -224,18 +225,18 @@ func (p *placement) newChain(ctx context.Context, j *jobData, w *chains.Work, pr
 // lines of how it came about.
 func (p *placement) report(ctx context.Context, r *pb.ReportRequest) error {
 	p.w.logs.handIn(ctx, p.key)
-	r.Job, r.Chain, r.Attempt, r.Worker = p.key.job, int32(p.key.lane), p.attempt, p.w.ID
+	r.Job, r.Chain, r.Attempt, r.Worker, r.Secret = p.key.job, int32(p.key.lane), p.attempt, p.w.ID, p.secret
 	return p.w.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
 		_, err := pb.NewWorkersClient(conn).Report(ctx, r)
 		return err
 	})
 }
 
-// fail tells that the job cannot go on.
+// fail tells that the job cannot go on, here or anywhere.
 func (p *placement) fail(ctx context.Context, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	if err := p.report(ctx, &pb.ReportRequest{Failure: err.Error()}); err != nil { // then the job is tried again elsewhere
+	if err := p.report(ctx, &pb.ReportRequest{Failure: err.Error(), Elsewhere: ofWorker(err)}); err != nil { // then the job is tried again elsewhere
 		p.w.Logger.Warn("telling why the job cannot go on", "job", p.key.job, "error", err)
 	}
 }

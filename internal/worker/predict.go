@@ -69,7 +69,7 @@ func (s *Posteriors) Compute(r *pb.ComputeRequest, out grpc.ServerStreamingServe
 	if err != nil {
 		return err
 	}
-	if _, err := predict.CheckRequest(req, p.info.D()); err != nil {
+	if _, err := predict.CheckRequest(req, p.info.InputNames); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	rows, o := predict.Decode(req)
@@ -87,7 +87,7 @@ func (s *Posteriors) Compute(r *pb.ComputeRequest, out grpc.ServerStreamingServe
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C: // also a sign of life
+		case <-tick.C: // also a heartbeat
 			p := at.Load()
 			_ = out.Send(&pb.PredictResponse{Progress: &pb.PredictProgress{Stage: p.Stage, Done: int64(p.Done), Total: int64(p.Total)}})
 			continue

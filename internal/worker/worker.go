@@ -42,7 +42,8 @@ type Config struct {
 	MinRows int
 	// Preloaded is the one job of an embedded cluster: its data are in memory.
 	Preloaded *Preloaded
-	// MemoryBytes is what the worker may use, to be shown to users.
+	// MemoryBytes is what the worker may use: it gets no job that needs more. 0 if
+	// that is not known.
 	MemoryBytes int64
 	// Tracer follows iterations; nil for none.
 	Tracer *tracing.Tracer
@@ -227,7 +228,7 @@ func (w *Worker) talk(ctx context.Context, s grpc.BidiStreamingClient[pb.WorkerM
 	}
 }
 
-// beat returns a sign of life; the caller holds the lock.
+// beat returns a heartbeat; the caller holds the lock.
 func (w *Worker) beat() *pb.WorkerMessage {
 	return &pb.WorkerMessage{Message: &pb.WorkerMessage_Beat{Beat: &pb.Beat{Load: w.load(), Draining: w.draining}}}
 }
@@ -267,7 +268,7 @@ func (w *Worker) start(to *pb.Placement) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	waiting, revoke := context.WithCancel(ctx)
-	p := &placement{w: w, key: k, attempt: to.Attempt, cancel: cancel, revoke: revoke, done: make(chan struct{})}
+	p := &placement{w: w, key: k, attempt: to.Attempt, secret: to.Secret, cancel: cancel, revoke: revoke, done: make(chan struct{})}
 	p.setGroup(to.Group)
 	w.placements[k] = p
 	w.wg.Go(func() {

@@ -91,7 +91,7 @@ class Dev:
         self.folder = folder
         self.log = open(folder / "dev.log", "wb")
         self.process = subprocess.Popen(
-            [program.find(), "dev", "--workers", "1", "--cores", "1", "--dir", str(folder / "dev"), *args],
+            [program.find(), "dev", "--auth", "none", "--workers", "1", "--cores", "1", "--dir", str(folder / "dev"), *args],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True,
         )
         deadline = time.monotonic() + 60

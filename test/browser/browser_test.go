@@ -104,9 +104,28 @@ type tab struct {
 	bad []string
 }
 
+// profile returns a folder of the browser. Its processes may write to it for a moment after
+// they were told to end.
+func profile(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "profile-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 100 {
+			if os.RemoveAll(dir) == nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Errorf("the browser does not let go of %s", dir)
+	})
+	return dir
+}
+
 func open(t *testing.T, browser, url string) *tab {
 	t.Helper()
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(profile(t)),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.NoFirstRun)
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(cancel)

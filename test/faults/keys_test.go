@@ -9,19 +9,23 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/certs/certstest"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
 
 // keys are the certificates and the administrator's token of a cluster.
 type keys struct {
 	t     *testing.T
 	ca    *certstest.Authority
-	hosts []string // where processes are dialled
-	token string   // file
+	token string                   // file
+	files map[string]tlsconf.Files // by role
 }
 
 func newKeys(t *testing.T, hosts ...string) *keys {
 	t.Helper()
-	k := &keys{t: t, ca: certstest.New(t), hosts: hosts, token: filepath.Join(t.TempDir(), "admin-token")}
+	k := &keys{t: t, ca: certstest.New(t), token: filepath.Join(t.TempDir(), "admin-token"), files: map[string]tlsconf.Files{}}
+	for _, role := range []string{"coordinator", "worker"} {
+		k.files[role] = k.ca.FilesFor(role, "", time.Now(), 1, hosts...)
+	}
 	text, _ := auth.NewToken()
 	if err := os.WriteFile(k.token, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -32,7 +36,7 @@ func newKeys(t *testing.T, hosts ...string) *keys {
 // args are the arguments of a process of a role.
 func (k *keys) args(role string) []string {
 	k.t.Helper()
-	f := k.ca.FilesFor(role, "", time.Now(), 1, k.hosts...)
+	f := k.files[role]
 	return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key}
 }
 

@@ -65,7 +65,7 @@ func TestRotation(t *testing.T) {
 	}
 	noticed("all trust both authorities", 1)
 	for _, role := range []string{"coordinator", "worker", "client"} {
-		must("certs", "issue", "--dir", fresh, "--out", keys, "--replace", "--role", role, "--name", role, "--host", "127.0.0.1")
+		must("certs", "issue", "--dir", fresh, "--out", keys, "--replace", "--role", role, "--name", role, "--shared", "--host", "127.0.0.1")
 	}
 	for _, p := range c.processes("") {
 		for _, address := range []string{p.Addresses.GRPC, p.Addresses.Raft, p.Addresses.HTTP} {

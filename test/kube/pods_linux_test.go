@@ -250,7 +250,7 @@ func (u *podCluster) look(id string) (found job) {
 
 func (u *podCluster) draws(id string) int { return u.look(id).draws() }
 
-// progress waits until the job has so many draws; it must not end before.
+// progress waits until the job has that number of draws; it must not end before.
 func (u *podCluster) progress(id string, draws int) {
 	u.t.Helper()
 	u.wait("draws", func() error {

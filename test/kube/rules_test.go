@@ -120,7 +120,7 @@ func TestCoordinators(t *testing.T) {
 	onEach(t, func(t *testing.T, o *objects) {
 		set := o.sets["ulisse-coordinator"]
 		if set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement {
-			t.Errorf("pods start %s: the first would wait for ever for the others", set.Spec.PodManagementPolicy)
+			t.Errorf("pods start %s: the first would wait forever for the others", set.Spec.PodManagementPolicy)
 		}
 		head := o.services[set.Spec.ServiceName]
 		if head == nil || head.Spec.ClusterIP != "None" || !head.Spec.PublishNotReadyAddresses {
@@ -320,6 +320,15 @@ func TestExamples(t *testing.T) {
 		}
 		if o := decode(t, b); len(o.all)+len(o.foreign) == 0 {
 			t.Errorf("%s holds nothing", f)
+		}
+		// What serves others, or runs by itself, shows nobody's certificate, and has no administrator's token.
+		for line := range strings.Lines(string(b)) {
+			text, _, _ := strings.Cut(strings.TrimSpace(line), "# ")
+			for _, secret := range []string{"ulisse-client-tls", "ulisse-coordinator-tls", "ulisse-worker-tls", "ulisse-admin-token"} {
+				if strings.Contains(text, secret) && !strings.HasPrefix(text, "#") {
+					t.Errorf("%s uses the Secret %s: %s", f, secret, text)
+				}
+			}
 		}
 	}
 	decode(t, kustomize(t, filepath.Join(deploy, "examples", "oidc")))

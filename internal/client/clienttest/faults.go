@@ -24,8 +24,8 @@ const (
 type faults struct {
 	mu     *sync.Mutex
 	calls  map[string]int
-	refuse map[string]int   // so many calls to come
-	cut    map[string][]int // the streams to come, after so many messages
+	refuse map[string]int   // how many of the calls to come
+	cut    map[string][]int // the streams to come: after how many messages
 	tokens []string
 }
 
@@ -40,7 +40,7 @@ func (c *Cluster) Refuse(method string, n int) {
 	c.faults.refuse[method] = n
 }
 
-// Cut breaks the next streams of a method, each after so many messages: of those
+// Cut breaks the next streams of a method, each after a number of messages: of those
 // that the client sends if it sends many, else of those that it gets.
 func (c *Cluster) Cut(method string, after ...int) {
 	c.faults.mu.Lock()

@@ -69,7 +69,7 @@ func (g *Group) Join(_ context.Context, s cluster.Server, nonVoter bool) error {
 }
 
 // Remove takes a member out.
-func (g *Group) Remove(_ context.Context, id string) error {
+func (g *Group) Remove(_ context.Context, id string, _ bool) error {
 	return g.change(id, func(i int) { g.members = slices.Delete(g.members, i, i+1) })
 }
 
@@ -79,7 +79,7 @@ func (g *Group) Promote(_ context.Context, id string) error {
 }
 
 // Demote takes a member's vote.
-func (g *Group) Demote(_ context.Context, id string) error {
+func (g *Group) Demote(_ context.Context, id string, _ bool) error {
 	return g.change(id, func(i int) { g.members[i].Voter = false })
 }
 

@@ -210,6 +210,7 @@ type ClusterMember struct {
 	Lag            uint64                 `protobuf:"varint,9,opt,name=lag,proto3" json:"lag,omitempty"`                                               // entries behind the leader
 	ContactSeconds float64                `protobuf:"fixed64,10,opt,name=contact_seconds,json=contactSeconds,proto3" json:"contact_seconds,omitempty"` // since the leader heard of it; -1 if never
 	Version        string                 `protobuf:"bytes,11,opt,name=version,proto3" json:"version,omitempty"`
+	Fault          string                 `protobuf:"bytes,12,opt,name=fault,proto3" json:"fault,omitempty"` // what it says is wrong with it
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -321,6 +322,13 @@ func (x *ClusterMember) GetVersion() string {
 	return ""
 }
 
+func (x *ClusterMember) GetFault() string {
+	if x != nil {
+		return x.Fault
+	}
+	return ""
+}
+
 type JoinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -400,6 +408,7 @@ func (x *JoinRequest) GetNonVoter() bool {
 type MemberRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Force         bool                   `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"` // also if no majority of healthy voters would remain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -439,6 +448,13 @@ func (x *MemberRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *MemberRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
 }
 
 type TransferRequest struct {
@@ -577,7 +593,7 @@ const file_ulisse_v1_cluster_proto_rawDesc = "" +
 	"\x0fMembersResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x122\n" +
-	"\amembers\x18\x03 \x03(\v2\x18.ulisse.v1.ClusterMemberR\amembers\"\xca\x02\n" +
+	"\amembers\x18\x03 \x03(\v2\x18.ulisse.v1.ClusterMemberR\amembers\"\xe0\x02\n" +
 	"\rClusterMember\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12!\n" +
@@ -590,20 +606,22 @@ const file_ulisse_v1_cluster_proto_rawDesc = "" +
 	"\x03lag\x18\t \x01(\x04R\x03lag\x12'\n" +
 	"\x0fcontact_seconds\x18\n" +
 	" \x01(\x01R\x0econtactSeconds\x12\x18\n" +
-	"\aversion\x18\v \x01(\tR\aversion\"\xa3\x01\n" +
+	"\aversion\x18\v \x01(\tR\aversion\x12\x14\n" +
+	"\x05fault\x18\f \x01(\tR\x05fault\"\xa3\x01\n" +
 	"\vJoinRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12!\n" +
 	"\fgrpc_address\x18\x03 \x01(\tR\vgrpcAddress\x12!\n" +
 	"\fhttp_address\x18\x04 \x01(\tR\vhttpAddress\x12\x1b\n" +
-	"\tnon_voter\x18\x05 \x01(\bR\bnonVoter\"\x1f\n" +
+	"\tnon_voter\x18\x05 \x01(\bR\bnonVoter\"5\n" +
 	"\rMemberRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"!\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"!\n" +
 	"\x0fTransferRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x0f\n" +
 	"\rBackupRequest\"!\n" +
 	"\vBackupChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xc8\x05\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xcb\x05\n" +
 	"\aCluster\x12J\n" +
 	"\aMembers\x12\x19.ulisse.v1.MembersRequest\x1a\x1a.ulisse.v1.MembersResponse\"\b\x8a\xe3\x18\x04\b\x018\x01\x12Q\n" +
 	"\tReadIndex\x12\x1b.ulisse.v1.ReadIndexRequest\x1a\x1c.ulisse.v1.ReadIndexResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x018\x01\x12H\n" +
@@ -611,9 +629,8 @@ const file_ulisse_v1_cluster_proto_rawDesc = "" +
 	"\x06Remove\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12M\n" +
 	"\aPromote\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12L\n" +
 	"\x06Demote\x12\x18.ulisse.v1.MemberRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12P\n" +
-	"\bTransfer\x12\x1a.ulisse.v1.TransferRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12H\n" +
-	"\x06Backup\x12\x18.ulisse.v1.BackupRequest\x1a\x16.ulisse.v1.BackupChunk\"\n" +
-	"\x8a\xe3\x18\x06\b\x03\x10\x010\x010\x01\x12M\n" +
+	"\bTransfer\x12\x1a.ulisse.v1.TransferRequest\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01\x12K\n" +
+	"\x06Backup\x12\x18.ulisse.v1.BackupRequest\x1a\x16.ulisse.v1.BackupChunk\"\r\x8a\xe3\x18\t\b\x03\x10\x01\x1a\x01\x030\x010\x01\x12M\n" +
 	"\aRestore\x12\x16.ulisse.v1.BackupChunk\x1a\x1a.ulisse.v1.MembersResponse\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01(\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (

@@ -43,7 +43,8 @@ type ClusterClient interface {
 	// Join adds a coordinator, as a voter unless it asks otherwise. Joining with
 	// an id or an address that is a member's replaces that member.
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*MembersResponse, error)
-	// Remove takes a coordinator out.
+	// Remove takes a coordinator out. Like Demote it is refused, unless it is forced,
+	// if of the voters that would remain no majority is healthy.
 	Remove(ctx context.Context, in *MemberRequest, opts ...grpc.CallOption) (*MembersResponse, error)
 	// Promote makes a non-voter a voter once it has caught up; Demote the reverse.
 	Promote(ctx context.Context, in *MemberRequest, opts ...grpc.CallOption) (*MembersResponse, error)
@@ -179,7 +180,8 @@ type ClusterServer interface {
 	// Join adds a coordinator, as a voter unless it asks otherwise. Joining with
 	// an id or an address that is a member's replaces that member.
 	Join(context.Context, *JoinRequest) (*MembersResponse, error)
-	// Remove takes a coordinator out.
+	// Remove takes a coordinator out. Like Demote it is refused, unless it is forced,
+	// if of the voters that would remain no majority is healthy.
 	Remove(context.Context, *MemberRequest) (*MembersResponse, error)
 	// Promote makes a non-voter a voter once it has caught up; Demote the reverse.
 	Promote(context.Context, *MemberRequest) (*MembersResponse, error)

@@ -942,10 +942,13 @@ func (x *JobActionRequest) GetId() string {
 }
 
 type ExtendRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Draws         int32                  `protobuf:"varint,2,opt,name=draws,proto3" json:"draws,omitempty"`     // more, of each chain
-	Certify       bool                   `protobuf:"varint,3,opt,name=certify,proto3" json:"certify,omitempty"` // compare the draws with a short run of the exact sampler; draws may be 0 then
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Draws   int32                  `protobuf:"varint,2,opt,name=draws,proto3" json:"draws,omitempty"`     // more, of each chain
+	Certify bool                   `protobuf:"varint,3,opt,name=certify,proto3" json:"certify,omitempty"` // compare the draws with a short run of the exact sampler; draws may be 0 then
+	// The job's specification (YAML) with other stop or sampler.draws: what it is to go on to. Draws is 0 then. stop.max_time
+	// is of all the time at work, what is past included.
+	Spec          string `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -999,6 +1002,13 @@ func (x *ExtendRequest) GetCertify() bool {
 		return x.Certify
 	}
 	return false
+}
+
+func (x *ExtendRequest) GetSpec() string {
+	if x != nil {
+		return x.Spec
+	}
+	return ""
 }
 
 type DeleteJobResponse struct {
@@ -1083,7 +1093,7 @@ func (x *SummaryResponse) GetJson() string {
 
 // ResultChunk is a piece of a JSON object with the fields spec (YAML), data
 // (what DataInfo says), run (plan, settings, chains with their draws),
-// wall_seconds and instruction_set.
+// wall_seconds, instruction_set, and, of a job that has not come to its end, state.
 type ResultChunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Json          []byte                 `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"` // at most 512 KiB
@@ -1509,11 +1519,12 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x0e.ulisse.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\"\n" +
 	"\x10JobActionRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"O\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"c\n" +
 	"\rExtendRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05draws\x18\x02 \x01(\x05R\x05draws\x12\x18\n" +
-	"\acertify\x18\x03 \x01(\bR\acertify\"\x13\n" +
+	"\acertify\x18\x03 \x01(\bR\acertify\x12\x12\n" +
+	"\x04spec\x18\x04 \x01(\tR\x04spec\"\x13\n" +
 	"\x11DeleteJobResponse\"%\n" +
 	"\x0fSummaryResponse\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\tR\x04json\"!\n" +
@@ -1555,17 +1566,16 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\fHealthStatus\x12\x1d\n" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15HEALTH_STATUS_STALLED\x10\x01\x12\x1b\n" +
-	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xb8\a\n" +
-	"\x04Jobs\x12>\n" +
-	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\"\n" +
-	"\x8a\xe3\x18\x06\b\x020\x018\x01\x12?\n" +
+	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xbe\a\n" +
+	"\x04Jobs\x12@\n" +
+	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\"\f\x8a\xe3\x18\b\b\x020\x018\x01H\x01\x12?\n" +
 	"\x03Get\x12\x18.ulisse.v1.GetJobRequest\x1a\x0e.ulisse.v1.Job\"\x0e\x8a\xe3\x18\n" +
 	"\b\x01\x1a\x02\x01\x02\"\x02id\x12G\n" +
 	"\x04List\x12\x1a.ulisse.v1.ListJobsRequest\x1a\x1b.ulisse.v1.ListJobsResponse\"\x06\x8a\xe3\x18\x02\b\x01\x12F\n" +
-	"\x05Pause\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12G\n" +
-	"\x06Resume\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12G\n" +
-	"\x06Cancel\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12D\n" +
-	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12U\n" +
+	"\x05Pause\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12I\n" +
+	"\x06Resume\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x12\x8a\xe3\x18\x0e\b\x02\"\x02id(\x010\x018\x01H\x01\x12G\n" +
+	"\x06Cancel\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12F\n" +
+	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\"\x12\x8a\xe3\x18\x0e\b\x02\"\x02id(\x010\x018\x01H\x01\x12U\n" +
 	"\x06Delete\x12\x1b.ulisse.v1.JobActionRequest\x1a\x1c.ulisse.v1.DeleteJobResponse\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12P\n" +
 	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\"\x0f\x8a\xe3\x18\v\b\x01\x1a\x01\x01\"\x02id@\x01\x12J\n" +
 	"\x06Result\x12\x18.ulisse.v1.GetJobRequest\x1a\x16.ulisse.v1.ResultChunk\"\f\x8a\xe3\x18\b\b\x01\"\x02id@\x010\x01\x12A\n" +

@@ -32,6 +32,8 @@ type PredictRequest struct {
 	Variance      string                 `protobuf:"bytes,7,opt,name=variance,proto3" json:"variance,omitempty"`            // exact (if empty) or surface
 	Tolerance     float64                `protobuf:"fixed64,8,opt,name=tolerance,proto3" json:"tolerance,omitempty"`        // relative error of an sd, at most; 0: 1e-4
 	Progress      bool                   `protobuf:"varint,9,opt,name=progress,proto3" json:"progress,omitempty"`           // send messages of progress
+	Kept          int32                  `protobuf:"varint,10,opt,name=kept,proto3" json:"kept,omitempty"`                  // of a job that goes on: average over the first so many draws of each chain only; 0: over all
+	Inputs        []string               `protobuf:"bytes,11,rep,name=inputs,proto3" json:"inputs,omitempty"`               // the inputs' names in the order of rows; if given, refused unless they are those of the job, in its order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -127,6 +129,20 @@ func (x *PredictRequest) GetProgress() bool {
 		return x.Progress
 	}
 	return false
+}
+
+func (x *PredictRequest) GetKept() int32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *PredictRequest) GetInputs() []string {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
 }
 
 // Point is a row: its inputs in original units, in the order of the job's
@@ -561,7 +577,7 @@ var File_ulisse_v1_predict_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\x82\x02\n" +
+	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\xae\x02\n" +
 	"\x0ePredictRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12$\n" +
 	"\x04rows\x18\x02 \x03(\v2\x10.ulisse.v1.PointR\x04rows\x12\x18\n" +
@@ -571,7 +587,10 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\x05draws\x18\x06 \x01(\x05R\x05draws\x12\x1a\n" +
 	"\bvariance\x18\a \x01(\tR\bvariance\x12\x1c\n" +
 	"\ttolerance\x18\b \x01(\x01R\ttolerance\x12\x1a\n" +
-	"\bprogress\x18\t \x01(\bR\bprogress\"\x1f\n" +
+	"\bprogress\x18\t \x01(\bR\bprogress\x12\x12\n" +
+	"\x04kept\x18\n" +
+	" \x01(\x05R\x04kept\x12\x16\n" +
+	"\x06inputs\x18\v \x03(\tR\x06inputs\"\x1f\n" +
 	"\x05Point\x12\x16\n" +
 	"\x06inputs\x18\x01 \x03(\x01R\x06inputs\"\xc8\x01\n" +
 	"\x0fPredictResponse\x126\n" +

@@ -26,7 +26,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Predictions predicts rows from the posteriors of jobs that have ended. Every
+// Predictions predicts rows from the posteriors of jobs, at their draws so far. Every
 // coordinator answers; workers compute.
 type PredictionsClient interface {
 	// Predict predicts some rows, averaged over the job's draws. It can take long:
@@ -67,7 +67,7 @@ type Predictions_PredictClient = grpc.ServerStreamingClient[PredictResponse]
 // All implementations must embed UnimplementedPredictionsServer
 // for forward compatibility.
 //
-// Predictions predicts rows from the posteriors of jobs that have ended. Every
+// Predictions predicts rows from the posteriors of jobs, at their draws so far. Every
 // coordinator answers; workers compute.
 type PredictionsServer interface {
 	// Predict predicts some rows, averaged over the job's draws. It can take long:

@@ -81,6 +81,7 @@ const (
 	Rule_USER        Rule_Node = 0 // none: what calls is a user
 	Rule_COORDINATOR Rule_Node = 1
 	Rule_WORKER      Rule_Node = 2
+	Rule_BACKUP      Rule_Node = 3 // what makes backups
 )
 
 // Enum value maps for Rule_Node.
@@ -89,11 +90,13 @@ var (
 		0: "USER",
 		1: "COORDINATOR",
 		2: "WORKER",
+		3: "BACKUP",
 	}
 	Rule_Node_value = map[string]int32{
 		"USER":        0,
 		"COORDINATOR": 1,
 		"WORKER":      2,
+		"BACKUP":      3,
 	}
 )
 
@@ -124,6 +127,57 @@ func (Rule_Node) EnumDescriptor() ([]byte, []int) {
 	return file_ulisse_v1_rule_proto_rawDescGZIP(), []int{0, 1}
 }
 
+// Growth is what a call adds to what the coordinators keep: it is refused while
+// there is no room for that on their disks.
+type Rule_Growth int32
+
+const (
+	Rule_NOTHING Rule_Growth = 0 // or little
+	Rule_JOBS    Rule_Growth = 1
+	Rule_DRAWS   Rule_Growth = 2 // or log lines: they have room for longer than jobs
+)
+
+// Enum value maps for Rule_Growth.
+var (
+	Rule_Growth_name = map[int32]string{
+		0: "NOTHING",
+		1: "JOBS",
+		2: "DRAWS",
+	}
+	Rule_Growth_value = map[string]int32{
+		"NOTHING": 0,
+		"JOBS":    1,
+		"DRAWS":   2,
+	}
+)
+
+func (x Rule_Growth) Enum() *Rule_Growth {
+	p := new(Rule_Growth)
+	*p = x
+	return p
+}
+
+func (x Rule_Growth) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Rule_Growth) Descriptor() protoreflect.EnumDescriptor {
+	return file_ulisse_v1_rule_proto_enumTypes[2].Descriptor()
+}
+
+func (Rule_Growth) Type() protoreflect.EnumType {
+	return &file_ulisse_v1_rule_proto_enumTypes[2]
+}
+
+func (x Rule_Growth) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Rule_Growth.Descriptor instead.
+func (Rule_Growth) EnumDescriptor() ([]byte, []int) {
+	return file_ulisse_v1_rule_proto_rawDescGZIP(), []int{0, 2}
+}
+
 // Rule says who may call a method, and what becomes of the call. It stands at
 // each method as its option; a call without a rule is refused.
 type Rule struct {
@@ -133,11 +187,12 @@ type Rule struct {
 	Nodes []Rule_Node            `protobuf:"varint,3,rep,packed,name=nodes,proto3,enum=ulisse.v1.Rule_Node" json:"nodes,omitempty"` // nodes that call for themselves
 	// job is the field of the request that names a job, which has to be in a
 	// namespace of the caller's.
-	Job           string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
-	Own           bool   `protobuf:"varint,5,opt,name=own,proto3" json:"own,omitempty"`           // the job has to be the caller's own, or the caller an admin
-	Change        bool   `protobuf:"varint,6,opt,name=change,proto3" json:"change,omitempty"`     // something changes: the audit log has the call also if it was allowed
-	Leader        bool   `protobuf:"varint,7,opt,name=leader,proto3" json:"leader,omitempty"`     // only the leader can answer: others pass the call on to it
-	Contents      bool   `protobuf:"varint,8,opt,name=contents,proto3" json:"contents,omitempty"` // data or draws are read: the audit log can have the call
+	Job           string      `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	Own           bool        `protobuf:"varint,5,opt,name=own,proto3" json:"own,omitempty"`       // the job has to be the caller's own, or the caller an admin
+	Change        bool        `protobuf:"varint,6,opt,name=change,proto3" json:"change,omitempty"` // something changes: the audit log has the call also if it was allowed
+	Leader        bool        `protobuf:"varint,7,opt,name=leader,proto3" json:"leader,omitempty"` // only the leader can answer: others pass the call on to it
+	Growth        Rule_Growth `protobuf:"varint,9,opt,name=growth,proto3,enum=ulisse.v1.Rule_Growth" json:"growth,omitempty"`
+	Contents      bool        `protobuf:"varint,8,opt,name=contents,proto3" json:"contents,omitempty"` // data or draws are read: the audit log can have the call
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -221,6 +276,13 @@ func (x *Rule) GetLeader() bool {
 	return false
 }
 
+func (x *Rule) GetGrowth() Rule_Growth {
+	if x != nil {
+		return x.Growth
+	}
+	return Rule_NOTHING
+}
+
 func (x *Rule) GetContents() bool {
 	if x != nil {
 		return x.Contents
@@ -249,7 +311,7 @@ var File_ulisse_v1_rule_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_rule_proto_rawDesc = "" +
 	"\n" +
-	"\x14ulisse/v1/rule.proto\x12\tulisse.v1\x1a google/protobuf/descriptor.proto\"\xc9\x02\n" +
+	"\x14ulisse/v1/rule.proto\x12\tulisse.v1\x1a google/protobuf/descriptor.proto\"\xb1\x03\n" +
 	"\x04Rule\x12(\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x14.ulisse.v1.Rule.RoleR\x04role\x12\x14\n" +
 	"\x05whole\x18\x02 \x01(\bR\x05whole\x12*\n" +
@@ -257,19 +319,26 @@ const file_ulisse_v1_rule_proto_rawDesc = "" +
 	"\x03job\x18\x04 \x01(\tR\x03job\x12\x10\n" +
 	"\x03own\x18\x05 \x01(\bR\x03own\x12\x16\n" +
 	"\x06change\x18\x06 \x01(\bR\x06change\x12\x16\n" +
-	"\x06leader\x18\a \x01(\bR\x06leader\x12\x1a\n" +
+	"\x06leader\x18\a \x01(\bR\x06leader\x12.\n" +
+	"\x06growth\x18\t \x01(\x0e2\x16.ulisse.v1.Rule.GrowthR\x06growth\x12\x1a\n" +
 	"\bcontents\x18\b \x01(\bR\bcontents\"6\n" +
 	"\x04Role\x12\b\n" +
 	"\x04NONE\x10\x00\x12\n" +
 	"\n" +
 	"\x06VIEWER\x10\x01\x12\r\n" +
 	"\tSUBMITTER\x10\x02\x12\t\n" +
-	"\x05ADMIN\x10\x03\"-\n" +
+	"\x05ADMIN\x10\x03\"9\n" +
 	"\x04Node\x12\b\n" +
 	"\x04USER\x10\x00\x12\x0f\n" +
 	"\vCOORDINATOR\x10\x01\x12\n" +
 	"\n" +
-	"\x06WORKER\x10\x02:E\n" +
+	"\x06WORKER\x10\x02\x12\n" +
+	"\n" +
+	"\x06BACKUP\x10\x03\"*\n" +
+	"\x06Growth\x12\v\n" +
+	"\aNOTHING\x10\x00\x12\b\n" +
+	"\x04JOBS\x10\x01\x12\t\n" +
+	"\x05DRAWS\x10\x02:E\n" +
 	"\x04rule\x12\x1e.google.protobuf.MethodOptions\x18\xb1\x8c\x03 \x01(\v2\x0f.ulisse.v1.RuleR\x04ruleB6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
@@ -284,24 +353,26 @@ func file_ulisse_v1_rule_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_rule_proto_rawDescData
 }
 
-var file_ulisse_v1_rule_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_ulisse_v1_rule_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_ulisse_v1_rule_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
 var file_ulisse_v1_rule_proto_goTypes = []any{
 	(Rule_Role)(0),                     // 0: ulisse.v1.Rule.Role
 	(Rule_Node)(0),                     // 1: ulisse.v1.Rule.Node
-	(*Rule)(nil),                       // 2: ulisse.v1.Rule
-	(*descriptorpb.MethodOptions)(nil), // 3: google.protobuf.MethodOptions
+	(Rule_Growth)(0),                   // 2: ulisse.v1.Rule.Growth
+	(*Rule)(nil),                       // 3: ulisse.v1.Rule
+	(*descriptorpb.MethodOptions)(nil), // 4: google.protobuf.MethodOptions
 }
 var file_ulisse_v1_rule_proto_depIdxs = []int32{
 	0, // 0: ulisse.v1.Rule.role:type_name -> ulisse.v1.Rule.Role
 	1, // 1: ulisse.v1.Rule.nodes:type_name -> ulisse.v1.Rule.Node
-	3, // 2: ulisse.v1.rule:extendee -> google.protobuf.MethodOptions
-	2, // 3: ulisse.v1.rule:type_name -> ulisse.v1.Rule
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	3, // [3:4] is the sub-list for extension type_name
-	2, // [2:3] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2, // 2: ulisse.v1.Rule.growth:type_name -> ulisse.v1.Rule.Growth
+	4, // 3: ulisse.v1.rule:extendee -> google.protobuf.MethodOptions
+	3, // 4: ulisse.v1.rule:type_name -> ulisse.v1.Rule
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	4, // [4:5] is the sub-list for extension type_name
+	3, // [3:4] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_rule_proto_init() }
@@ -314,7 +385,7 @@ func file_ulisse_v1_rule_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_rule_proto_rawDesc), len(file_ulisse_v1_rule_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   1,
 			NumExtensions: 1,
 			NumServices:   0,

@@ -1730,6 +1730,7 @@ type RunExtend struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Draws         int64                  `protobuf:"varint,1,opt,name=draws,proto3" json:"draws,omitempty"`
 	Certificate   *RunPlan               `protobuf:"bytes,2,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	Goal          *RunGoal               `protobuf:"bytes,3,opt,name=goal,proto3" json:"goal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1778,6 +1779,90 @@ func (x *RunExtend) GetCertificate() *RunPlan {
 	return nil
 }
 
+func (x *RunExtend) GetGoal() *RunGoal {
+	if x != nil {
+		return x.Goal
+	}
+	return nil
+}
+
+// RunGoal is what a run is to come to.
+type RunGoal struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Draws              int64                  `protobuf:"varint,1,opt,name=draws,proto3" json:"draws,omitempty"`
+	MaxDraws           int64                  `protobuf:"varint,2,opt,name=max_draws,json=maxDraws,proto3" json:"max_draws,omitempty"`
+	Rhat               float64                `protobuf:"fixed64,3,opt,name=rhat,proto3" json:"rhat,omitempty"`
+	Ess                float64                `protobuf:"fixed64,4,opt,name=ess,proto3" json:"ess,omitempty"`
+	MaxTimeNanoseconds int64                  `protobuf:"varint,5,opt,name=max_time_nanoseconds,json=maxTimeNanoseconds,proto3" json:"max_time_nanoseconds,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *RunGoal) Reset() {
+	*x = RunGoal{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunGoal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunGoal) ProtoMessage() {}
+
+func (x *RunGoal) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunGoal.ProtoReflect.Descriptor instead.
+func (*RunGoal) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RunGoal) GetDraws() int64 {
+	if x != nil {
+		return x.Draws
+	}
+	return 0
+}
+
+func (x *RunGoal) GetMaxDraws() int64 {
+	if x != nil {
+		return x.MaxDraws
+	}
+	return 0
+}
+
+func (x *RunGoal) GetRhat() float64 {
+	if x != nil {
+		return x.Rhat
+	}
+	return 0
+}
+
+func (x *RunGoal) GetEss() float64 {
+	if x != nil {
+		return x.Ess
+	}
+	return 0
+}
+
+func (x *RunGoal) GetMaxTimeNanoseconds() int64 {
+	if x != nil {
+		return x.MaxTimeNanoseconds
+	}
+	return 0
+}
+
 type RunPlan struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Method             string                 `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
@@ -1806,7 +1891,7 @@ type RunPlan struct {
 
 func (x *RunPlan) Reset() {
 	*x = RunPlan{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1903,7 @@ func (x *RunPlan) String() string {
 func (*RunPlan) ProtoMessage() {}
 
 func (x *RunPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1916,7 @@ func (x *RunPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPlan.ProtoReflect.Descriptor instead.
 func (*RunPlan) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{21}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunPlan) GetMethod() string {
@@ -1992,7 +2077,7 @@ type RunWork struct {
 
 func (x *RunWork) Reset() {
 	*x = RunWork{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[22]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2089,7 @@ func (x *RunWork) String() string {
 func (*RunWork) ProtoMessage() {}
 
 func (x *RunWork) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[22]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2102,7 @@ func (x *RunWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWork.ProtoReflect.Descriptor instead.
 func (*RunWork) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{22}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunWork) GetCertificate() bool {
@@ -2122,7 +2207,7 @@ type RunPreparation struct {
 
 func (x *RunPreparation) Reset() {
 	*x = RunPreparation{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[23]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2219,7 @@ func (x *RunPreparation) String() string {
 func (*RunPreparation) ProtoMessage() {}
 
 func (x *RunPreparation) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[23]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2232,7 @@ func (x *RunPreparation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPreparation.ProtoReflect.Descriptor instead.
 func (*RunPreparation) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{23}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunPreparation) GetFrom() *RunPrepared {
@@ -2166,7 +2251,7 @@ type RunWeighing struct {
 
 func (x *RunWeighing) Reset() {
 	*x = RunWeighing{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[24]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2263,7 @@ func (x *RunWeighing) String() string {
 func (*RunWeighing) ProtoMessage() {}
 
 func (x *RunWeighing) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[24]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2276,7 @@ func (x *RunWeighing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWeighing.ProtoReflect.Descriptor instead.
 func (*RunWeighing) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{24}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunWeighing) GetFrom() *RunPrepared {
@@ -2215,7 +2300,7 @@ type RunTask struct {
 
 func (x *RunTask) Reset() {
 	*x = RunTask{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2227,7 +2312,7 @@ func (x *RunTask) String() string {
 func (*RunTask) ProtoMessage() {}
 
 func (x *RunTask) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2240,7 +2325,7 @@ func (x *RunTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTask.ProtoReflect.Descriptor instead.
 func (*RunTask) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunTask) GetChain() int64 {
@@ -2442,10 +2527,17 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\aRunStop\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05draws\x18\x02 \x01(\x03R\x05draws\x12'\n" +
-	"\x0felapsed_seconds\x18\x03 \x01(\x01R\x0eelapsedSeconds\"W\n" +
+	"\x0felapsed_seconds\x18\x03 \x01(\x01R\x0eelapsedSeconds\"\x7f\n" +
 	"\tRunExtend\x12\x14\n" +
 	"\x05draws\x18\x01 \x01(\x03R\x05draws\x124\n" +
-	"\vcertificate\x18\x02 \x01(\v2\x12.ulisse.v1.RunPlanR\vcertificate\"\xa7\x04\n" +
+	"\vcertificate\x18\x02 \x01(\v2\x12.ulisse.v1.RunPlanR\vcertificate\x12&\n" +
+	"\x04goal\x18\x03 \x01(\v2\x12.ulisse.v1.RunGoalR\x04goal\"\x94\x01\n" +
+	"\aRunGoal\x12\x14\n" +
+	"\x05draws\x18\x01 \x01(\x03R\x05draws\x12\x1b\n" +
+	"\tmax_draws\x18\x02 \x01(\x03R\bmaxDraws\x12\x12\n" +
+	"\x04rhat\x18\x03 \x01(\x01R\x04rhat\x12\x10\n" +
+	"\x03ess\x18\x04 \x01(\x01R\x03ess\x120\n" +
+	"\x14max_time_nanoseconds\x18\x05 \x01(\x03R\x12maxTimeNanoseconds\"\xa7\x04\n" +
 	"\aRunPlan\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x14\n" +
 	"\x05names\x18\x02 \x03(\tR\x05names\x12\x16\n" +
@@ -2505,7 +2597,7 @@ func file_ulisse_v1_run_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_run_proto_rawDescData
 }
 
-var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_ulisse_v1_run_proto_goTypes = []any{
 	(*RunEvent)(nil),          // 0: ulisse.v1.RunEvent
 	(*RunVector)(nil),         // 1: ulisse.v1.RunVector
@@ -2528,11 +2620,12 @@ var file_ulisse_v1_run_proto_goTypes = []any{
 	(*RunVitals)(nil),         // 18: ulisse.v1.RunVitals
 	(*RunStop)(nil),           // 19: ulisse.v1.RunStop
 	(*RunExtend)(nil),         // 20: ulisse.v1.RunExtend
-	(*RunPlan)(nil),           // 21: ulisse.v1.RunPlan
-	(*RunWork)(nil),           // 22: ulisse.v1.RunWork
-	(*RunPreparation)(nil),    // 23: ulisse.v1.RunPreparation
-	(*RunWeighing)(nil),       // 24: ulisse.v1.RunWeighing
-	(*RunTask)(nil),           // 25: ulisse.v1.RunTask
+	(*RunGoal)(nil),           // 21: ulisse.v1.RunGoal
+	(*RunPlan)(nil),           // 22: ulisse.v1.RunPlan
+	(*RunWork)(nil),           // 23: ulisse.v1.RunWork
+	(*RunPreparation)(nil),    // 24: ulisse.v1.RunPreparation
+	(*RunWeighing)(nil),       // 25: ulisse.v1.RunWeighing
+	(*RunTask)(nil),           // 26: ulisse.v1.RunTask
 }
 var file_ulisse_v1_run_proto_depIdxs = []int32{
 	9,  // 0: ulisse.v1.RunEvent.prepared:type_name -> ulisse.v1.RunPrepared
@@ -2565,22 +2658,23 @@ var file_ulisse_v1_run_proto_depIdxs = []int32{
 	16, // 27: ulisse.v1.RunCheckpoint.stats:type_name -> ulisse.v1.RunStats
 	17, // 28: ulisse.v1.RunCheckpoint.cost:type_name -> ulisse.v1.RunCost
 	18, // 29: ulisse.v1.RunCheckpoint.vitals:type_name -> ulisse.v1.RunVitals
-	21, // 30: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
-	21, // 31: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
-	23, // 32: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
-	24, // 33: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
-	25, // 34: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
-	7,  // 35: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
-	8,  // 36: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
-	9,  // 37: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
-	9,  // 38: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
-	14, // 39: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
-	13, // 40: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	22, // 30: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
+	21, // 31: ulisse.v1.RunExtend.goal:type_name -> ulisse.v1.RunGoal
+	22, // 32: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
+	24, // 33: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
+	25, // 34: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
+	26, // 35: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
+	7,  // 36: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
+	8,  // 37: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
+	9,  // 38: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
+	9,  // 39: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
+	14, // 40: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
+	13, // 41: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_run_proto_init() }
@@ -2599,7 +2693,7 @@ func file_ulisse_v1_run_proto_init() {
 		(*RunEvent_Evaluated)(nil),
 		(*RunEvent_Drawn)(nil),
 	}
-	file_ulisse_v1_run_proto_msgTypes[22].OneofWrappers = []any{
+	file_ulisse_v1_run_proto_msgTypes[23].OneofWrappers = []any{
 		(*RunWork_Prepare)(nil),
 		(*RunWork_Weigh)(nil),
 		(*RunWork_Advance)(nil),
@@ -2612,7 +2706,7 @@ func file_ulisse_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_run_proto_rawDesc), len(file_ulisse_v1_run_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

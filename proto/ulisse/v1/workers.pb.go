@@ -35,6 +35,7 @@ type Worker struct {
 	Driving       []*Placement           `protobuf:"bytes,9,rep,name=driving,proto3" json:"driving,omitempty"`
 	Serving       []*Placement           `protobuf:"bytes,10,rep,name=serving,proto3" json:"serving,omitempty"` // in the groups of
 	Version       string                 `protobuf:"bytes,11,opt,name=version,proto3" json:"version,omitempty"`
+	Troubles      []string               `protobuf:"bytes,12,rep,name=troubles,proto3" json:"troubles,omitempty"` // what it could not do of late: it gets no chain of those jobs for a while
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -144,6 +145,13 @@ func (x *Worker) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *Worker) GetTroubles() []string {
+	if x != nil {
+		return x.Troubles
+	}
+	return nil
 }
 
 type Capacity struct {
@@ -327,12 +335,14 @@ func (x *Load) GetCacheMisses() int64 {
 // the work of the run as a whole, the preparation above all; lane c is that of chain
 // c, and of a staged run any.
 type Placement struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
-	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
-	Attempt       int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // grows with every change: drivers of older attempts are refused
-	Worker        string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
-	Group         []*Member              `protobuf:"bytes,5,rep,name=group,proto3" json:"group,omitempty"` // workers that share its products; none means the driver alone
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Chain   int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	Attempt int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // grows with every change: drivers of older attempts are refused
+	Worker  string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
+	Group   []*Member              `protobuf:"bytes,5,rep,name=group,proto3" json:"group,omitempty"` // workers that share its products; none means the driver alone
+	// secret is told to the driver alone, who shows it in all that it says of the lane.
+	Secret        string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -400,6 +410,13 @@ func (x *Placement) GetGroup() []*Member {
 		return x.Group
 	}
 	return nil
+}
+
+func (x *Placement) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
 }
 
 type Member struct {
@@ -987,9 +1004,13 @@ type ReportRequest struct {
 	Worker  string                 `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
 	// events are what came of the work of the lane: RunEvent, encoded. They are kept
 	// as they are received.
-	Events        [][]byte `protobuf:"bytes,8,rep,name=events,proto3" json:"events,omitempty"`
-	Loaded        *Loaded  `protobuf:"bytes,9,opt,name=loaded,proto3" json:"loaded,omitempty"`   // what the data are: from the first driver of lane 0
-	Failure       string   `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"` // the job cannot go on, and why
+	Events  [][]byte `protobuf:"bytes,8,rep,name=events,proto3" json:"events,omitempty"`
+	Loaded  *Loaded  `protobuf:"bytes,9,opt,name=loaded,proto3" json:"loaded,omitempty"`   // what the data are: from the first driver of lane 0
+	Failure string   `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"` // the job cannot go on, and why
+	// elsewhere says that the failure is of this worker, its disk or its network, and
+	// that another one may be able to go on.
+	Elsewhere     bool   `protobuf:"varint,10,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	Secret        string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"` // of the placement
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1069,6 +1090,20 @@ func (x *ReportRequest) GetLoaded() *Loaded {
 func (x *ReportRequest) GetFailure() string {
 	if x != nil {
 		return x.Failure
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetElsewhere() bool {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return false
+}
+
+func (x *ReportRequest) GetSecret() string {
+	if x != nil {
+		return x.Secret
 	}
 	return ""
 }
@@ -1167,6 +1202,7 @@ type AwaitRequest struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
 	Attempt       int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Secret        string                 `protobuf:"bytes,4,opt,name=secret,proto3" json:"secret,omitempty"` // of the placement
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1220,6 +1256,13 @@ func (x *AwaitRequest) GetAttempt() int64 {
 		return x.Attempt
 	}
 	return 0
+}
+
+func (x *AwaitRequest) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
 }
 
 type AwaitResponse struct {
@@ -1592,7 +1635,7 @@ var File_ulisse_v1_workers_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/workers.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\x1a\x14ulisse/v1/rule.proto\x1a\x13ulisse/v1/run.proto\"\xa9\x03\n" +
+	"\x17ulisse/v1/workers.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\x1a\x14ulisse/v1/rule.proto\x1a\x13ulisse/v1/run.proto\"\xc5\x03\n" +
 	"\x06Worker\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12/\n" +
@@ -1605,7 +1648,8 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\adriving\x18\t \x03(\v2\x14.ulisse.v1.PlacementR\adriving\x12.\n" +
 	"\aserving\x18\n" +
 	" \x03(\v2\x14.ulisse.v1.PlacementR\aserving\x12\x18\n" +
-	"\aversion\x18\v \x01(\tR\aversion\"\x96\x01\n" +
+	"\aversion\x18\v \x01(\tR\aversion\x12\x1a\n" +
+	"\btroubles\x18\f \x03(\tR\btroubles\"\x96\x01\n" +
 	"\bCapacity\x12\x14\n" +
 	"\x05cores\x18\x01 \x01(\x05R\x05cores\x12'\n" +
 	"\x0finstruction_set\x18\x02 \x01(\tR\x0einstructionSet\x12(\n" +
@@ -1622,13 +1666,14 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x0ebytes_received\x18\a \x01(\x03R\rbytesReceived\x12\x1d\n" +
 	"\n" +
 	"cache_hits\x18\b \x01(\x03R\tcacheHits\x12!\n" +
-	"\fcache_misses\x18\t \x01(\x03R\vcacheMisses\"\x8e\x01\n" +
+	"\fcache_misses\x18\t \x01(\x03R\vcacheMisses\"\xa6\x01\n" +
 	"\tPlacement\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x03R\aattempt\x12\x16\n" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12'\n" +
-	"\x05group\x18\x05 \x03(\v2\x11.ulisse.v1.MemberR\x05group\":\n" +
+	"\x05group\x18\x05 \x03(\v2\x11.ulisse.v1.MemberR\x05group\x12\x16\n" +
+	"\x06secret\x18\x06 \x01(\tR\x06secret\":\n" +
 	"\x06Member\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x9b\x01\n" +
@@ -1661,7 +1706,7 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\a\n" +
-	"\x05Leave\"\xd2\x01\n" +
+	"\x05Leave\"\x88\x02\n" +
 	"\rReportRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
@@ -1669,15 +1714,19 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x06worker\x18\x04 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06events\x18\b \x03(\fR\x06events\x12)\n" +
 	"\x06loaded\x18\t \x01(\v2\x11.ulisse.v1.LoadedR\x06loaded\x12\x18\n" +
-	"\afailure\x18\a \x01(\tR\afailureJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"Z\n" +
+	"\afailure\x18\a \x01(\tR\afailure\x12\x1c\n" +
+	"\telsewhere\x18\n" +
+	" \x01(\bR\telsewhere\x12\x16\n" +
+	"\x06secret\x18\v \x01(\tR\x06secretJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"Z\n" +
 	"\x06Loaded\x12'\n" +
 	"\x04data\x18\x01 \x01(\v2\x13.ulisse.v1.DataInfoR\x04data\x12'\n" +
 	"\x0finstruction_set\x18\x02 \x01(\tR\x0einstructionSet\"\x10\n" +
-	"\x0eReportResponse\"P\n" +
+	"\x0eReportResponse\"h\n" +
 	"\fAwaitRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\x03R\aattempt\"L\n" +
+	"\aattempt\x18\x03 \x01(\x03R\aattempt\x12\x16\n" +
+	"\x06secret\x18\x04 \x01(\tR\x06secret\"L\n" +
 	"\rAwaitResponse\x125\n" +
 	"\n" +
 	"assignment\x18\x02 \x01(\v2\x15.ulisse.v1.AssignmentR\n" +
@@ -1703,13 +1752,12 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x13ListWorkersResponse\x12+\n" +
 	"\aworkers\x18\x01 \x03(\v2\x11.ulisse.v1.WorkerR\aworkers\"\x1e\n" +
 	"\fDrainRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id2\xc5\x03\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id2\xc9\x03\n" +
 	"\aWorkers\x12O\n" +
-	"\aConnect\x12\x18.ulisse.v1.WorkerMessage\x1a\x1d.ulisse.v1.CoordinatorMessage\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01\x12H\n" +
-	"\x06Report\x12\x18.ulisse.v1.ReportRequest\x1a\x19.ulisse.v1.ReportResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x028\x01\x12E\n" +
-	"\x05Await\x12\x17.ulisse.v1.AwaitRequest\x1a\x18.ulisse.v1.AwaitResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x028\x01\x12@\n" +
-	"\x03Log\x12\x15.ulisse.v1.LogRequest\x1a\x16.ulisse.v1.LogResponse\"\n" +
-	"\x8a\xe3\x18\x06\x1a\x02\x02\x018\x01\x12S\n" +
+	"\aConnect\x12\x18.ulisse.v1.WorkerMessage\x1a\x1d.ulisse.v1.CoordinatorMessage\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01\x12J\n" +
+	"\x06Report\x12\x18.ulisse.v1.ReportRequest\x1a\x19.ulisse.v1.ReportResponse\"\v\x8a\xe3\x18\a\x1a\x01\x028\x01H\x02\x12E\n" +
+	"\x05Await\x12\x17.ulisse.v1.AwaitRequest\x1a\x18.ulisse.v1.AwaitResponse\"\t\x8a\xe3\x18\x05\x1a\x01\x028\x01\x12B\n" +
+	"\x03Log\x12\x15.ulisse.v1.LogRequest\x1a\x16.ulisse.v1.LogResponse\"\f\x8a\xe3\x18\b\x1a\x02\x02\x018\x01H\x02\x12S\n" +
 	"\x04List\x12\x1d.ulisse.v1.ListWorkersRequest\x1a\x1e.ulisse.v1.ListWorkersResponse\"\f\x8a\xe3\x18\b\b\x01\x1a\x02\x02\x018\x01\x12A\n" +
 	"\x05Drain\x12\x17.ulisse.v1.DrainRequest\x1a\x11.ulisse.v1.Worker\"\f\x8a\xe3\x18\b\b\x03\x10\x010\x018\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 

@@ -15,7 +15,7 @@ start_dev <- function(...) {
   dir <- tempfile("dev-")
   dir.create(dir)
   log <- file.path(dir, "log")
-  process <- processx::process$new(ulisse_binary(), c("dev", "--workers", "1", "--cores", "1", "--dir", file.path(dir, "dev"), ...), stdout = log, stderr = "2>&1")
+  process <- processx::process$new(ulisse_binary(), c("dev", "--auth", "none", "--workers", "1", "--cores", "1", "--dir", file.path(dir, "dev"), ...), stdout = log, stderr = "2>&1")
   until <- function(ready) {
     end <- Sys.time() + 60
     while (!isTRUE(tryCatch(ready(), error = function(e) FALSE))) {

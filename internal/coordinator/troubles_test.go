@@ -1,0 +1,166 @@
+package coordinator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/state"
+)
+
+// A worker that failed a job gets no chain of it for a time that doubles; the job
+// fails when several workers have failed it, or all that there are, and none got any
+// further in between.
+func TestTroubles(t *testing.T) {
+	now := epoch
+	var k troubles
+	aside := func(w string) bool { _, is := k.of(w, now)["j"]; return is }
+	k.add("j", "a", "disk full", now)
+	k.add("j", "a", "disk full", now) // another chain
+	if !aside("a") || aside("b") || len(k.of("a", now)) != 1 || k.verdict("j", []string{"a", "b"}) != "" || k.last("j") != "" {
+		t.Errorf("after one failure: %+v", k)
+	}
+	for _, pause := range []time.Duration{1, 2, 4, 8} {
+		if now = now.Add(pause*time.Second - 1); !aside("a") {
+			t.Errorf("not put aside for %d s", pause)
+		}
+		if now = now.Add(1); aside("a") {
+			t.Errorf("put aside for more than %d s", pause)
+		}
+		k.add("j", "a", "disk full", now)
+	}
+	if v := k.verdict("j", []string{"a", "b"}); v != "" {
+		t.Errorf("b was not asked: %q", v)
+	}
+	if v := k.verdict("j", []string{"a"}); v != "worker a: disk full failed 5 times" {
+		t.Errorf("a is all there is: %q", v)
+	}
+	k.heard("j", "b")
+	if k.verdict("j", []string{"a"}) != "" || !aside("a") {
+		t.Error("after b got further")
+	}
+	for _, w := range []string{"b", "c", "d"} {
+		k.add("j", w, "no memory", now)
+	}
+	if v := k.verdict("j", []string{"a", "b", "c", "d", "e"}); !strings.Contains(v, "3 workers failed: b: no memory; c: no memory; d: no memory") {
+		t.Errorf("three of five: %q", v)
+	}
+	if !strings.Contains(k.last("j"), "worker d could not go on with it: no memory") {
+		t.Error(k.last("j"))
+	}
+	k.add("i", "a", lostReason, now)
+	if len(k.of("a", now)) != 1 {
+		t.Error("a worker that was lost once, maybe by chance, is put aside")
+	}
+	k.add("i", "a", lostReason, now)
+	if len(k.of("a", now)) != 2 {
+		t.Error("a worker that was lost twice is not put aside")
+	}
+	k.keep(map[string]*state.Job{"i": {}})
+	if aside("a") || len(k.strikes) != 1 {
+		t.Errorf("after the job is over: %+v", k)
+	}
+}
+
+// refuseAll reports of each placement that a worker cannot do it, but another might.
+func refuseAll(w *testWorker, why string) (stop func()) {
+	ended := make(chan struct{})
+	quit := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case m := <-w.told:
+				p := m.GetDrive().GetPlacement()
+				if p == nil {
+					continue
+				}
+				_, _ = w.workers.Report(w.t.Context(), &pb.ReportRequest{Job: p.Job, Chain: p.Chain, Attempt: p.Attempt, Secret: p.Secret, Worker: w.id, Failure: why, Elsewhere: true}) // it may be over
+				w.release(p)
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-ended }
+}
+
+// What a worker reports as its own failure is done by another one; where there is no
+// other, the job fails in the end, says why, and can be resumed.
+func TestFailureOfAWorkerIsNotTheJobs(t *testing.T) {
+	s := serve(t, Config{})
+	s.lead()
+	defer refuseAll(connect(t, s.workers, hello("full")), "opening the data: the disk is full")()
+	id := s.submit(testSpec(40, 60, 10))
+	s.awaitState(id, pb.JobState_JOB_STATE_FAILED)
+	j := s.get(id)
+	if !strings.Contains(j.Message, "worker full: opening the data: the disk is full failed 3 times") {
+		t.Errorf("%q", j.Message)
+	}
+	connect(t, s.workers, hello("good")).work()
+	for range 3 {
+		id := s.submit(testSpec(40, 60, 10))
+		s.awaitState(id, pb.JobState_JOB_STATE_CONVERGED)
+	}
+	if _, err := s.jobs.Resume(t.Context(), &pb.JobActionRequest{Id: id}); err != nil {
+		t.Error(err)
+	}
+	s.awaitState(id, pb.JobState_JOB_STATE_CONVERGED)
+	_, err := s.workers.Report(t.Context(), &pb.ReportRequest{Job: id, Chain: 0, Attempt: 99, Worker: "good", Failure: "no", Elsewhere: true})
+	wantCode(t, "a failure of a driver that is none", err, codes.FailedPrecondition)
+}
+
+// A job whose workers are lost again and again, before anything came of it, fails; one
+// that goes on in between does not.
+func TestJobThatKillsItsWorkers(t *testing.T) {
+	s := serve(t, Config{})
+	s.lead()
+	id := s.submit(testSpec(1_000_000, 10_000_000, never))
+	for range mostStrikes {
+		w := connect(t, s.workers, hello("w"))
+		w.nextDrive()
+		w.cancel() // the process is gone, and starts again
+		<-w.ended
+	}
+	w := connect(t, s.workers, hello("w"))
+	s.awaitState(id, pb.JobState_JOB_STATE_FAILED)
+	if m := s.get(id).Message; !strings.Contains(m, "out of memory?") || !strings.Contains(m, "worker w") {
+		t.Errorf("%q", m)
+	}
+	w.cancel()
+	<-w.ended
+
+	id = s.submit(testSpec(1_000_000, 10_000_000, never))
+	for range 2 * mostStrikes {
+		w := connect(t, s.workers, hello("v"))
+		p := w.nextDrive()
+		if _, err := s.workers.Log(t.Context(), &pb.LogRequest{Job: p.Job, Chain: p.Chain, Worker: "v", Lines: []string{"a gradient"}}); err != nil {
+			t.Error(err)
+		}
+		w.cancel()
+		<-w.ended
+	}
+	connect(t, s.workers, hello("v")).work()
+	s.awaitState(id, pb.JobState_JOB_STATE_SAMPLING)
+}
+
+// A job that needs more memory than any worker has waits, says so, and keeps nobody
+// else waiting.
+func TestJobOfTooMuchMemory(t *testing.T) {
+	s := serve(t, Config{})
+	s.lead()
+	small := hello("small")
+	small.Capacity.MemoryBytes = 1 << 20
+	connect(t, s.workers, small).work()
+	big := s.submit(strings.Replace(testSpec(40, 60, 10), "method: cg", "method: cg, preconditioner: {kind: rpcholesky, rank: 1000}", 1))
+	within(t, "the reason", func() bool { return strings.Contains(s.get(big).Health.GetMessage(), "of memory for it") })
+	s.awaitState(s.submit(testSpec(40, 60, 10)), pb.JobState_JOB_STATE_CONVERGED)
+	large := hello("large")
+	large.Capacity.MemoryBytes = 1 << 40
+	connect(t, s.workers, large).work()
+	s.awaitState(big, pb.JobState_JOB_STATE_CONVERGED)
+}

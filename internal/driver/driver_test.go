@@ -1,0 +1,553 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/runlog"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// watched keeps what a driver observes.
+type watched struct {
+	mu  sync.Mutex
+	obs []runlog.Observation
+}
+
+func (w *watched) observe(o runlog.Observation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.obs = append(w.obs, o)
+}
+
+// of returns the observations of a kind from iterations of a chain.
+func (w *watched) of(kind runlog.Kind, chain int) (out []runlog.Observation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.obs {
+		if o.Kind == kind && o.Chain == chain {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+// newDriver returns a driver of a run on generated rows, on a number of cores.
+func newDriver(t *testing.T, cores int, sampler string) (*Driver, *watched) {
+	t.Helper()
+	s, err := job.Parse(strings.NewReader("name: t\nseed: 5\ndata: {synthetic: {n: 240, d: 2, sigma: 2, tau: [0.5], lambda: 0.1}}\n"+
+		"solver: {preconditioner: {kind: rpcholesky, rank: 20}}\nsampler: "+sampler+"\n"), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	budget := parallel.NewBudget(cores)
+	if err := budget.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(budget.Release)
+	data, err := s.Load(t.Context(), nil, budget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Problem(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := s.Plan(p.Model.Names(), len(p.Y))
+	w := &watched{}
+	return New(Config{Spec: s, Problem: p, Plan: &plan, Budget: budget, Observe: w.observe,
+		Operator: func(int) Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }}), w
+}
+
+func prepare(t *testing.T, d *Driver) *chains.Prepared {
+	t.Helper()
+	e, err := d.Event(t.Context(), chains.Work{Prepare: &chains.Preparation{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Prepared
+}
+
+// begin returns the run of a driver as it is after a preparation, up to its first window.
+func begin(t *testing.T, d *Driver, prep *chains.Prepared) *chains.Run {
+	t.Helper()
+	r := chains.New(*d.Plan)
+	if err := r.Apply(chains.Event{Prepared: prep}); err != nil {
+		t.Fatal(err)
+	}
+	decide(t, r)
+	return r
+}
+
+// decide has the sampler decide what is due at a barrier.
+func decide(t *testing.T, r *chains.Run) {
+	t.Helper()
+	e, err := sampler.Adapt(r)
+	if err == nil {
+		err = r.Apply(*e)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func advance(t *testing.T, d *Driver, prep *chains.Prepared, task chains.Task) *chains.Checkpoint {
+	t.Helper()
+	c, err := d.NewChain(t.Context(), prep, task.Chain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := c.Advance(t.Context(), task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func task(t *testing.T, r *chains.Run, chain int) chains.Task {
+	t.Helper()
+	task, ok := r.Task(chain)
+	if !ok {
+		t.Fatal("there is no task")
+	}
+	return task
+}
+
+// distance returns how far x is from y in posterior standard deviations.
+func distance(x, y, cov []float64) float64 {
+	diff := make([]float64, len(x))
+	for i := range x {
+		diff[i] = x[i] - y[i]
+	}
+	var chol mat.Cholesky
+	if !chol.Factorize(chains.Symmetric(cov)) {
+		return math.Inf(1)
+	}
+	v, z := mat.NewVecDense(len(diff), diff), mat.NewVecDense(len(diff), nil)
+	if chol.SolveVecTo(z, v) != nil {
+		return math.Inf(1)
+	}
+	return math.Sqrt(mat.Dot(v, z))
+}
+
+// The mode that the dense oracle finds on all rows has a gradient of zero there, and the
+// covariance is the inverse of minus the second differences of the oracle's log density. The
+// searches by gradients and on a growing subset come to the same mode.
+func TestPrepareFindsTheMode(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: cholesky, chains: 2, subset: 100}")
+	prep := prepare(t, d)
+	dense := posterior.NewDense(d.Problem, d.Budget)
+	g, ok := dense.Gradient(prep.Psi)
+	if !ok {
+		t.Fatal("K is singular at the mode")
+	}
+	cov := chains.Symmetric(prep.Cov)
+	v := mat.NewVecDense(len(g), g)
+	if away := math.Sqrt(mat.Inner(v, cov, v)); away > 0.11 { // climbTol is 0.1
+		t.Errorf("the mode is %.3g standard deviations away", away)
+	}
+	const h = 1e-3
+	p := len(prep.Psi)
+	info := mat.NewSymDense(p, nil)
+	at := func(i, j int, a, b float64) float64 {
+		x := slices.Clone(prep.Psi)
+		x[i] += a * h
+		x[j] += b * h
+		return dense.LogDensity(x)
+	}
+	for i := range p {
+		for j := range i + 1 {
+			info.SetSym(i, j, -(at(i, j, 1, 1)-at(i, j, 1, -1)-at(i, j, -1, 1)+at(i, j, -1, -1))/(4*h*h))
+		}
+	}
+	var product mat.Dense
+	product.Mul(info, cov)
+	for i := range p {
+		for j := range p {
+			want := 0.0
+			if i == j {
+				want = 1
+			}
+			if math.Abs(product.At(i, j)-want) > 0.05 {
+				t.Errorf("curvature times covariance is\n%.3f", mat.Formatted(&product))
+				break
+			}
+		}
+	}
+
+	for _, method := range []string{"fisher", "exact"} {
+		e, w := newDriver(t, 2, "{method: "+method+", chains: 2, subset: 60}")
+		other := prepare(t, e)
+		if away := distance(other.Psi, prep.Psi, prep.Cov); away > 0.5 {
+			t.Errorf("%s: its mode is %.2g standard deviations from the oracle's", method, away)
+		}
+		for i := range p {
+			a, b := other.Cov[i*p+i], prep.Cov[i*p+i]
+			if math.Abs(math.Log(a/b)) > 0.5 {
+				t.Errorf("%s: variance %d is %.3g, the oracle's %.3g", method, i, a, b)
+			}
+		}
+		if len(w.of(runlog.Gradient, 0)) != other.Cost.Gradients {
+			t.Errorf("%s: %d gradients observed, %d counted", method, len(w.of(runlog.Gradient, 0)), other.Cost.Gradients)
+		}
+	}
+}
+
+// The gradients that chains step by are those of the posterior: their errors have mean zero beside
+// the oracle's at the same points. Hotelling's T² of 3 parameters and 60 gradients exceeds 25 with probability
+// 1e-4.
+func TestGradientsOfChainsAreUnbiased(t *testing.T) {
+	d, w := newDriver(t, 2, "{method: fisher, chains: 1, warmup: 60, probes: 4}")
+	prep := prepare(t, d)
+	first := task(t, begin(t, d, prep), 1)
+	first.Iterations = 60
+	k := advance(t, d, prep, first)
+	dense := posterior.NewDense(d.Problem, d.Budget)
+	var errs [][]float64
+	for _, o := range w.of(runlog.Gradient, 1) {
+		g, ok := dense.Gradient(o.Psi)
+		if !ok {
+			t.Fatalf("K is singular at %v", o.Psi)
+		}
+		for i := range g {
+			g[i] = o.Gradient[i] - g[i]
+		}
+		errs = append(errs, g)
+	}
+	if len(errs) != 60 || k.Cost.Gradients != 60 || len(k.Draws) != 60 || k.State.Iter != 60 {
+		t.Fatalf("%d gradients observed, %d counted, %d draws", len(errs), k.Cost.Gradients, len(k.Draws))
+	}
+	p := len(errs[0])
+	x := mat.NewDense(len(errs), p, slices.Concat(errs...))
+	cov := mat.NewSymDense(p, nil)
+	stat.CovarianceMatrix(cov, x, nil)
+	mean := make([]float64, p)
+	for i := range mean {
+		mean[i] = stat.Mean(mat.Col(nil, i, x), nil)
+	}
+	if t2 := float64(len(errs)) * math.Pow(distance(mean, make([]float64, p), chains.Flat(cov)), 2); t2 > 25 {
+		t.Errorf("T² of the gradients' errors is %.3g, their mean %v", t2, mean)
+	}
+}
+
+// A checkpoint is a function of its task: another chain before it, another driver and other numbers of cores
+// give the same bits.
+func TestCheckpointIsAFunctionOfItsTask(t *testing.T) {
+	for _, method := range sampler.Names() {
+		t.Run(method, func(t *testing.T) {
+			text := "{method: " + method + ", chains: 2, checkpoint: 20, warmup: 40, subset: 60}"
+			d, _ := newDriver(t, 2, text)
+			if d.needs.Staged {
+				t.Skip("its chains are drawn by the schedule of its stages")
+			}
+			prep := prepare(t, d)
+			r := begin(t, d, prep)
+			c, err := d.NewChain(t.Context(), prep, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, err := c.Advance(t.Context(), task(t, r, 1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Apply(chains.Event{Checkpoint: first}); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := r.Task(1); !ok { // a window has ended
+				if err := r.Apply(chains.Event{Checkpoint: advance(t, d, prep, task(t, r, 2))}); err != nil {
+					t.Fatal(err)
+				}
+				decide(t, r)
+			}
+			second, err := c.Advance(t.Context(), task(t, r, 1)) // with all that c has kept
+			if err != nil {
+				t.Fatal(err)
+			}
+			other, w := newDriver(t, 1, text)
+			next := task(t, r, 1)
+			again := advance(t, other, prep, next)
+			if !slices.EqualFunc(second.Draws, again.Draws, slices.Equal) || !slices.Equal(second.State.Memory, again.State.Memory) {
+				t.Errorf("after a restart the draws are others:\n%v\n%v", second.Draws, again.Draws)
+			}
+			if n := len(again.Draws); n != next.Iterations || !slices.Equal(again.Draws[n-1], again.State.Psi) || again.FromIter != first.State.Iter || again.State.Iter != again.FromIter+n {
+				t.Errorf("%+v", again)
+			}
+			if n := len(w.of(runlog.Gradient, 1)) + len(w.of(runlog.Step, 1)); n != next.Iterations {
+				t.Errorf("%d of %d iterations were observed", n, next.Iterations)
+			}
+		})
+	}
+}
+
+// A lane's evaluations are the oracle's: by a stored factor, and yᵀK⁻¹y by solves, whose error keeps
+// within the bound that they state.
+func TestLaneAgainstOracle(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: exact, chains: 1}")
+	prep := prepare(t, d)
+	dense := posterior.NewDense(d.Problem, d.Budget)
+	lane := d.NewLane(1)
+	lane.prep = prep
+	density := func(psi []float64) (float64, *sampler.Evidence) {
+		e, err := lane.Factor(t.Context(), psi, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		prior, _ := lane.LogPrior(psi)
+		return prior - (e.LogDet+e.Quad)/2, e
+	}
+	base, _ := density(prep.Psi)
+	for _, shift := range []float64{-0.7, 0.3, 1.1} {
+		psi := slices.Clone(prep.Psi)
+		for i := range psi {
+			psi[i] += shift / float64(i+1)
+		}
+		got, e := density(psi)
+		if want := dense.LogDensity(psi) - dense.LogDensity(prep.Psi); math.Abs(got-base-want) > 1e-7*math.Abs(want)+1e-7 {
+			t.Errorf("at %v: the log density is up by %v, the oracle's by %v", psi, got-base, want)
+		}
+		g, _ := dense.Gradient(psi)
+		_, prior := lane.LogPrior(psi)
+		for i := range g {
+			if got := prior[i] - (e.LogDetGrad[i]+e.QuadGrad[i])/2; math.Abs(got-g[i]) > 1e-6*(1+math.Abs(g[i])) {
+				t.Errorf("derivative %d is %v, the oracle's %v", i, got, g[i])
+			}
+		}
+		for _, tolerance := range []float64{1e-2, 1e-6} {
+			quad, bound, err := lane.Quadratic(t.Context(), psi, prep.Psi, [][]float64{prep.Psi}, tolerance, math.Inf(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if off := math.Abs(quad - e.Quad); off > bound+1e-9*e.Quad {
+				t.Errorf("yᵀK⁻¹y to %g is %v, the factor's %v: off by %g, more than the bound %g", tolerance, quad, e.Quad, off, bound)
+			}
+		}
+	}
+	if c := lane.Cost(); c.Densities != 4 || c.Products == 0 {
+		t.Errorf("the cost is %+v", c)
+	}
+	if c := lane.Cost(); c.Densities != 0 || c.Products != 0 {
+		t.Errorf("what was told is told again: %+v", c)
+	}
+	singular := slices.Repeat([]float64{-50}, len(prep.Psi))
+	if e, err := lane.Factor(t.Context(), singular, false); err != nil || e == nil && !math.IsInf(dense.LogDensity(singular), -1) {
+		t.Errorf("at %v: %v, %v", singular, e, err)
+	}
+}
+
+// A provisional answer is weighed by the posterior's own density.
+func TestWeigh(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: fisher, chains: 2}")
+	prep := prepare(t, d)
+	e, err := d.Event(t.Context(), chains.Work{Weigh: &chains.Weighing{From: prep}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	draws, _, err := sampler.Provisional(d.Plan, prep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dense := posterior.NewDense(d.Problem, d.Budget)
+	if len(e.Provisional.LogDensities) != len(draws) {
+		t.Fatalf("%d densities of %d draws", len(e.Provisional.LogDensities), len(draws))
+	}
+	for i := 0; i < len(draws); i += 37 {
+		if got, want := e.Provisional.LogDensities[i], dense.LogDensity(draws[i]); got != want {
+			t.Errorf("draw %d: %v, not %v", i, got, want)
+		}
+	}
+}
+
+// The run that certifies is an exact one from where it is told to begin, and says so in what it
+// observes.
+func TestCertificate(t *testing.T) {
+	d, w := newDriver(t, 2, "{method: fisher, chains: 2}")
+	prep := prepare(t, d)
+	work := chains.Work{Certificate: true, Prepare: &chains.Preparation{From: prep}}
+	e, err := d.Event(t.Context(), work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !e.Certificate || !slices.Equal(e.Prepared.Psi, prep.Psi) {
+		t.Errorf("%+v", e)
+	}
+	exact := d.For(work)
+	if m := sampler.Of(exact.Plan); !m.Needs().Exact || exact.Plan.Method == d.Plan.Method {
+		t.Errorf("it is certified by %s", m.Name())
+	}
+	r := begin(t, exact, e.Prepared)
+	first := task(t, r, 1)
+	first.Iterations = 3
+	advance(t, exact, e.Prepared, first)
+	for _, o := range w.of(runlog.Step, 1) {
+		if !o.Certificate {
+			t.Error("a step of the certificate is taken for one of the run")
+		}
+	}
+	if n := len(w.of(runlog.Step, 1)); n != 3 {
+		t.Errorf("%d steps observed", n)
+	}
+}
+
+// Whoever is told to stop stops, and nothing is kept of what was not finished.
+func TestCancelled(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: fisher, chains: 1, subset: 60}")
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := d.Prepare(gone, &chains.Preparation{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("preparing: %v", err)
+	}
+	prep := prepare(t, d)
+	fresh, _ := newDriver(t, 2, "{method: fisher, chains: 1, subset: 60}")
+	if _, err := fresh.NewChain(gone, prep, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("building the preconditioner: %v", err)
+	}
+	c, err := fresh.NewChain(t.Context(), prep, 1)
+	if err != nil {
+		t.Fatalf("after one that was stopped: %v", err)
+	}
+	first := task(t, begin(t, d, prep), 1)
+	if k, err := c.Advance(gone, first); !errors.Is(err, context.Canceled) || k != nil {
+		t.Errorf("advancing: %v, %v", k, err)
+	}
+	k, err := c.Advance(t.Context(), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := advance(t, d, prep, first); !slices.EqualFunc(k.Draws, want.Draws, slices.Equal) {
+		t.Error("a task that was stopped has left something that changes the draws")
+	}
+}
+
+// A chain that leaves for infinity ends with a sentence that names the way out.
+func TestDiverges(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: fisher, chains: 1}")
+	prep := prepare(t, d)
+	first := task(t, begin(t, d, prep), 1)
+	for i := range first.Settings.C {
+		first.Settings.C[i] *= 1e6
+		first.Settings.ProbeCov[i] *= 1e-8
+	}
+	c, err := d.NewChain(t.Context(), prep, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = c.Advance(t.Context(), first); err == nil || !strings.Contains(err.Error(), "log parameters") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What a plan says of memory is what the stored matrices take, and sizes that can be counted are exact.
+func TestMemory(t *testing.T) {
+	spec := func(sampler string) *job.Spec {
+		d, _ := newDriver(t, 2, sampler)
+		return d.Spec
+	}
+	const n, in = 3000, 4
+	dense := NewMemory(spec("{method: cholesky, chains: 3}"), n, in, 2)
+	if want := int64(8 * n * (in + 1)); dense.Data != want {
+		t.Errorf("the data take %d bytes, not %d", dense.Data, want)
+	}
+	if want := int64(2 * 2 * 8 * n * n); dense.Dense != want || dense.Vectors != 0 || dense.Preconditioner != 0 {
+		t.Errorf("K and its factor on two cores: %+v, not %d", dense, want)
+	}
+	if more := NewMemory(spec("{method: cholesky, chains: 3}"), n, in, 8); more.Dense != dense.Dense/2*3 {
+		t.Errorf("3 chains on 8 cores: %d", more.Dense)
+	}
+	fisher, exact := NewMemory(spec("{method: fisher, chains: 3, probes: 8}"), n, in, 2), NewMemory(spec("{method: exact, chains: 3}"), n, in, 2)
+	if fisher.Rank != 20 || fisher.Preconditioner < 8*n*20 {
+		t.Errorf("a preconditioner of rank 20: %+v", fisher)
+	}
+	if least := int64(3 * 8 * n * 9 * 6); fisher.Vectors < least { // six vectors of CG for 9 right-hand sides, 3 chains
+		t.Errorf("vectors: %d, less than %d", fisher.Vectors, least)
+	}
+	if exact.Preconditioner <= fisher.Preconditioner {
+		t.Errorf("a preconditioner of each chain takes %d, a shared one %d", exact.Preconditioner, fisher.Preconditioner)
+	}
+}
+
+// The cache's memory is shared by the operators of a run; where there is nothing to keep it for,
+// there is none.
+func TestPlanCache(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: fisher, chains: 3}")
+	plan, err := PlanCache(t.Context(), d.Spec, d.Problem, d.Budget)
+	if err != nil || plan == nil {
+		t.Fatal(plan, err)
+	}
+	if whole := plan.Bytes * int64(d.Spec.Sampler.Chains+1); whole > autoCacheBytes {
+		t.Errorf("%d operators take %d bytes", d.Spec.Sampler.Chains+1, whole)
+	}
+	stored, _ := newDriver(t, 2, "{method: cholesky, chains: 3}")
+	if plan, err := PlanCache(t.Context(), stored.Spec, stored.Problem, stored.Budget); plan != nil || err != nil {
+		t.Errorf("where K is stored anyway: %v, %v", plan, err)
+	}
+}
+
+// An estimate adds up, and counts the gradients that the run will take.
+func TestEstimate(t *testing.T) {
+	for _, c := range []struct {
+		sampler   string
+		gradients int // without the preparation's
+	}{
+		{"{method: cholesky, chains: 2}", 0},
+		{"{method: fisher, chains: 2, probes: 3}", prepareGradients + 2*3},
+		{"{method: exact, chains: 2}", prepareGradients + 2*3},
+	} {
+		d, _ := newDriver(t, 2, c.sampler)
+		e, err := NewEstimate(t.Context(), d.Spec, d.Problem, d.Budget)
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := d.Plan.Draws
+		for _, w := range d.Plan.Windows {
+			steps += w
+		}
+		if want := 2*steps + c.gradients; e.Gradients != want {
+			t.Errorf("%s: %d gradients, not %d", c.sampler, e.Gradients, want)
+		}
+		if sum := e.DataBytes + e.VectorBytes + e.PrecondBytes + e.DenseBytes + e.CacheBytes; e.MemoryBytes != sum || sum == 0 {
+			t.Errorf("%s: %d bytes, the parts %d", c.sampler, e.MemoryBytes, sum)
+		}
+		if e.PairsPerProduct != 240*240 || !(e.SecondsGradient > 0) || e.SecondsEstimated != float64(e.Gradients)*e.SecondsGradient {
+			t.Errorf("%s: %+v", c.sampler, e)
+		}
+	}
+}
+
+// What a sampler is given of a trace is the iteration that it is in.
+func TestTrace(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: exact, chains: 1}")
+	prep := prepare(t, d)
+	var began []int
+	ended := 0
+	traced := d.With(d.Operator, func(ctx context.Context, chain, iter int) (context.Context, func()) {
+		if chain == 1 {
+			began = append(began, iter)
+		}
+		return ctx, func() { ended++ }
+	})
+	first := task(t, begin(t, d, prep), 1)
+	first.Iterations = 3
+	advance(t, traced, prep, first)
+	if !slices.Equal(began, []int{1, 2, 3}) || ended != 3 {
+		t.Errorf("iterations %v began, %d ended", began, ended)
+	}
+	if d.Trace != nil {
+		t.Error("the driver that it was made from is traced, too")
+	}
+}

@@ -1,0 +1,54 @@
+package server
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// memory returns the bytes of memory that this process may use: the machine's, the
+// least limit of its control groups, and that of its address space.
+func memory() int64 {
+	most := int64(math.MaxInt64)
+	var info unix.Sysinfo_t
+	if unix.Sysinfo(&info) == nil {
+		most = int64(info.Totalram) * int64(info.Unit)
+	}
+	var space unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &space) == nil && space.Cur < uint64(most) {
+		most = int64(space.Cur)
+	}
+	if text, err := os.ReadFile("/proc/self/cgroup"); err == nil {
+		most = min(most, groupLimit("/sys/fs/cgroup", string(text)))
+	}
+	if most == math.MaxInt64 {
+		return 0
+	}
+	return most
+}
+
+// groupLimit returns the least limit of memory of the control groups (version 2) that
+// a process is in, of which /proc/PID/cgroup tells.
+func groupLimit(root, groups string) int64 {
+	most := int64(math.MaxInt64)
+	for line := range strings.Lines(groups) {
+		path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+		if !ok {
+			continue
+		}
+		for path = filepath.Join("/", path); ; path = filepath.Dir(path) {
+			text, err := os.ReadFile(filepath.Join(root, path, "memory.max"))
+			if n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && bad == nil {
+				most = min(most, n)
+			}
+			if path == "/" {
+				break
+			}
+		}
+	}
+	return most
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package server
+
+// memory returns the bytes of memory that this process may use; 0 if that is not known.
+func memory() int64 { return 0 }

@@ -1,0 +1,91 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/job"
+)
+
+func TestOfWorker(t *testing.T) {
+	_, missing := os.Open("/nowhere/table.csv")
+	_, bad := job.ParseString("sampler: {chains: no}")
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{missing, true},
+		{fmt.Errorf("writing: %w", syscall.ENOSPC), true},
+		{fmt.Errorf("too many files: %w", &os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}), true},
+		{&net.DNSError{Err: "no such host", Name: "h"}, true},
+		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true},
+		{fmt.Errorf("fetching: %w", context.DeadlineExceeded), true},
+		{status.Error(codes.Unavailable, "nobody has it"), true},
+		{status.Error(codes.DataLoss, "decayed"), true},
+		{fmt.Errorf("a: %w", elsewhere{errors.New("b")}), true},
+		{status.Error(codes.PermissionDenied, "no"), false},
+		{status.Error(codes.InvalidArgument, "no"), false},
+		{errors.New("line 3 has 4 columns, not 5"), false},
+		{bad, false},
+	} {
+		if got := ofWorker(c.err); got != c.want {
+			t.Errorf("%v: %v", c.err, got)
+		}
+	}
+}
+
+// A worker that has not the memory, or whose disk is full, keeps no job from going on
+// where another one can.
+func TestWorkerThatCannot(t *testing.T) {
+	text := fmt.Sprintf(specText, 20, 20)
+	t.Run("memory", func(t *testing.T) {
+		c := newCluster(t)
+		cfg := c.config("bad")
+		cfg.MemoryBytes = 1000
+		c.run(cfg)
+		c.worker("good")
+		c.wantDraws(c.submit(text), undisturbed(t, text))
+	})
+	t.Run("disk", func(t *testing.T) {
+		var table strings.Builder
+		table.WriteString("a,b,y\n")
+		r := rand.New(rand.NewPCG(1, 2))
+		for range 150 {
+			fmt.Fprintf(&table, "%g,%g,%g\n", r.NormFloat64(), r.NormFloat64(), r.NormFloat64())
+		}
+		start, end := strings.Index(text, "data:"), strings.Index(text, "sampler:")
+		text := text[:start] + "data: {path: table.csv, target: y}\n" + text[end:]
+		c := newCluster(t)
+		cfg := c.config("full")
+		cfg.Open = func(context.Context, string, string) (io.ReadCloser, error) { return nil, syscall.ENOSPC }
+		c.run(cfg)
+		id := c.submit(text)
+		c.wait("its failure", func() bool { return c.get(id).State == pb.JobState_JOB_STATE_FAILED })
+		if j := c.get(id); !strings.Contains(j.Message, "no space left on device failed 3 times") {
+			t.Errorf("with nobody else: %q", j.Message)
+		}
+		good := c.config("good")
+		good.Open = func(context.Context, string, string) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(table.String())), nil
+		}
+		c.run(good)
+		for range 2 {
+			if j := c.end(c.submit(text)); j.StopReason != "max_draws" {
+				t.Errorf("beside a worker whose disk is full: %v by %q: %s", j.State, j.StopReason, j.Message)
+			}
+		}
+	})
+}
