@@ -34,7 +34,7 @@ type Estimate struct {
 	SecondsProduct   float64 `json:"seconds_per_product"`
 	Iterations       int     `json:"iterations_assumed"`
 	SecondsGradient  float64 `json:"seconds_per_gradient"`
-	Gradients        int     `json:"gradients"`
+	Gradients        int     `json:"gradients"` // 0, with the seconds, of a run in stages
 	SecondsEstimated float64 `json:"seconds_estimated"`
 	// Cache is what the calibration of the cache of K measured and decided;
 	// null if it is off, or K is stored anyway.
@@ -141,6 +141,9 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		e.measureDensity(p, budget)
 	} else if err := e.measureGradient(ctx, s, p, budget); err != nil {
 		return nil, err
+	}
+	if s.Needs().Staged { // only the run can tell
+		return e, nil
 	}
 	for _, w := range plan.Windows {
 		e.Gradients += w
