@@ -247,6 +247,10 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: %+v", cache, e.Cache)
 		}
 	}
+	staged := write(t, t.TempDir(), "s.yaml", stagedSpec)
+	if code, stdout, stderr := ulisse(t, "", "plan", staged); code != 0 || !strings.Contains(stdout, "only the run can tell") {
+		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
+	}
 	for _, method := range []string{"fisher", "exact", "cholesky", "sgld"} {
 		spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(strings.ReplaceAll(smallSpec, "method: fisher", "method: "+method), "checkpoint: 10", "checkpoint: 20"))
 		code, stdout, stderr := ulisse(t, "", "plan", spec)

@@ -61,8 +61,14 @@ func (a *App) printEstimate(e *driver.Estimate, maxTime time.Duration) error {
 		if e.Cache != nil {
 			row("cache", "%s", e.Cache)
 		}
+	}
+	switch {
+	case e.Gradients == 0:
+		row("run", "in stages, each of which depends on the one before: what it takes only the run can tell")
+		return tw.Flush()
+	case e.RightHandSides > 0:
 		row("gradient", "%s if solves take %d iterations", secondsText(e.SecondsGradient), e.Iterations)
-	} else {
+	default:
 		row("density", "%s each", secondsText(e.SecondsGradient))
 	}
 	row("run", "%d of them, %s in all", e.Gradients, secondsText(e.SecondsEstimated))

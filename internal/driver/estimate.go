@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/evidence"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -33,7 +34,7 @@ type Estimate struct {
 	SecondsProduct   float64 `json:"seconds_per_product"`
 	Iterations       int     `json:"iterations_assumed"`
 	SecondsGradient  float64 `json:"seconds_per_gradient"`
-	Gradients        int     `json:"gradients"`
+	Gradients        int     `json:"gradients"` // 0, with the seconds, of a run in stages
 	SecondsEstimated float64 `json:"seconds_estimated"`
 	// Cache is what the calibration of the cache of K measured and decided;
 	// null if it is off, or K is stored anyway.
@@ -61,6 +62,9 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 		m.Dense = min(chainCount, int64(cores)) * 8 * n * n * 2 // K and its factor
 		return m
 	}
+	if needs.Staged { // lanes, one a core at least
+		chainCount = max(chainCount, int64(cores))
+	}
 	// Each chain: its scaled inputs; x, b, v, r, z, p, q, padded copies and
 	// the parts of a product for every right-hand side.
 	const vectors = 12
@@ -81,6 +85,13 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 	}
 	sub := int64(min(rows, s.Sampler.Subset.Or(needs.Subset)))
 	m.Dense = 4 * 8 * sub * sub
+	if needs.Staged && sampler.StoresFactor(rows) {
+		factors := int64(1)
+		if rows <= ownFactorRows {
+			factors = chainCount
+		}
+		m.Dense = max(m.Dense, factors*evidence.Bytes(rows, true))
+	}
 	return m
 }
 
@@ -130,6 +141,9 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		e.measureDensity(p, budget)
 	} else if err := e.measureGradient(ctx, s, p, budget); err != nil {
 		return nil, err
+	}
+	if s.Needs().Staged { // only the run can tell
+		return e, nil
 	}
 	for _, w := range plan.Windows {
 		e.Gradients += w

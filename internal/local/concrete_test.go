@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
 )
 
@@ -62,5 +63,77 @@ stop: {rhat: 1.01, ess: 400, max_draws: 450}
 		if ess < 0.5*1800 {
 			t.Errorf("%s: %v effective draws of 1800", name, ess)
 		}
+	}
+}
+
+// reference is what bench/posteriors came to: of each log parameter the mean and the sd, and
+// their standard errors.
+type reference []struct{ mean, meanError, sd, sdError float64 }
+
+// holdTo compares a run with a reference: each mean within tolerance sds, each sd within the
+// same share, and four standard errors of both beyond (false alarms 6e-5 an estimate if the
+// stated errors are right; seeds are fixed).
+func holdTo(t *testing.T, r *chains.Run, ref reference, mean, sd float64) {
+	t.Helper()
+	for i, name := range r.Plan.Names {
+		x := r.Column(i, r.MinDraws())
+		m, s := moments(x)
+		e, want := r.Errors(x), ref[i]
+		t.Logf("%s: mean off by %+.3f sd (± %.3f), sd ratio %.3f (± %.3f)", name, (m-want.mean)/want.sd, e.Mean, s/want.sd, e.SD)
+		if off := math.Abs(m-want.mean) / want.sd; !(off <= mean+4*math.Hypot(e.Mean, want.meanError/want.sd)) {
+			t.Errorf("%s: mean %v, want %v, off by %.3f sd", name, m, want.mean, off)
+		}
+		if off := math.Abs(s/want.sd - 1); !(off <= sd+4*math.Hypot(e.SD, want.sdError/want.sd)) {
+			t.Errorf("%s: sd %v, want %v", name, s, want.sd)
+		}
+	}
+}
+
+// The auto sampler on the Concrete data, one length-scale, against the same oracle: means
+// within 0.03 sd and sds within 2 %, but for Monte Carlo errors.
+func TestAutoOnConcrete(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: ten seconds of all cores")
+	}
+	path := realData(t, "concrete.csv")
+	r := run(t, config(t, spec(t, fmt.Sprintf(`
+name: concrete
+data: {path: %q, target: strength}
+sampler: {method: auto, chains: 4, draws: 500, auto: {starts: 3}}
+stop: {rhat: 1.01, ess: 400, max_draws: 1000, max_time: 10m}
+`, path)), 2, t.TempDir()))
+	const ess = 7700
+	var ref reference
+	for _, o := range []struct{ mean, sd float64 }{{1.835, 0.2351}, {-2.518, 0.1324}, {-2.706, 0.06477}} {
+		ref = append(ref, struct{ mean, meanError, sd, sdError float64 }{o.mean, o.sd / math.Sqrt(ess), o.sd, o.sd / math.Sqrt(2*ess)})
+	}
+	holdTo(t, r, ref, 0.03, 0.02)
+	if ess := diagnostics.ESSBulk(r.Column(0, r.MinDraws())); ess < 1000 {
+		t.Errorf("%.0f effective draws of 2000", ess)
+	}
+}
+
+// Weak data: 11 rows of one input and 30 of two, whose posteriors are skewed and have two
+// maxima each, against go run ./bench/posteriors -draws 40000 -prior 0.2 on the specifications
+// in bench/posteriors/testdata.
+func TestAutoOnWeakData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: ten seconds of all cores")
+	}
+	const text = `
+name: weak
+data: {synthetic: {n: %d, d: %d, sigma: 1, tau: %g, lambda: %g, seed: %d}}
+model: {ard: %t}
+sampler: {method: auto, chains: 4, draws: 500}
+stop: {rhat: 1.05, ess: 200, max_draws: 1000, max_time: 10m}
+`
+	for _, c := range []struct {
+		spec string
+		ref  reference
+	}{
+		{fmt.Sprintf(text, 11, 1, 0.5, 0.1, 34, false), reference{{-0.0464, 0.0046, 0.7744, 0.0052}, {0.0110, 0.0062, 1.0323, 0.0046}, {-1.5954, 0.0081, 1.2592, 0.0070}}},
+		{fmt.Sprintf(text, 30, 2, 2.0, 0.3, 31, true), reference{{-0.6525, 0.0077, 1.0474, 0.0108}, {0.2330, 0.0067, 0.9604, 0.0084}, {0.3837, 0.0071, 1.0186, 0.0089}, {-0.9111, 0.0084, 1.0026, 0.0147}}},
+	} {
+		holdTo(t, run(t, config(t, spec(t, c.spec), 2, t.TempDir())), c.ref, 0.03, 0.02)
 	}
 }

@@ -11,14 +11,17 @@ type costs struct {
 	wanted     int     // evaluations of a first round of learning
 }
 
+// factorRows is the largest number of rows of which a staged run stores a factor.
+const factorRows = 16_000
+
+// StoresFactor reports whether a staged run on so many rows may store a factor of K.
+func StoresFactor(rows int) bool { return rows <= factorRows }
+
 // Constants of the costs.
 const (
 	itemFlops = 4e10 // of an item of a stage: about a second of a core
 	// spreadItems is how many items a stage has at least, if it has as many points.
 	spreadItems = 32
-	// factorRows is the largest number of rows of which a factor is stored, 2 GiB and as
-	// much again for gradients.
-	factorRows = 16_000
 	// smallRows is where a factor is always the better way: it has no noise.
 	smallRows = 4000
 	// perPair is what an element of K costs to compute beside its distance, and

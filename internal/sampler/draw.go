@@ -144,7 +144,7 @@ func (k *conductor) proposals(m *mixture.Mixture) (mixture.Distribution, error) 
 	if err != nil {
 		return nil, err
 	}
-	return mixture.Blend(wide, prior, priorShare), nil
+	return mixture.Blend(wide, prior, max(priorShare, min(mostPrior, priorRows/float64(k.model.Rows)))), nil
 }
 
 // shared returns what the target's items share, with the mixture that is proposed from.
@@ -571,7 +571,7 @@ func (k *conductor) more(b *belief, c *run) (*chains.Event, error) {
 	}
 	left := math.Sqrt(max(k.wanted()*k.wanted()-density*density, k.wanted()*k.wanted()/4))
 	want := extraDraws * float64(n) * (carlo / left) * (carlo / left)
-	to := min(max(n+n/2, int(min(want, 4*float64(n)))), max(k.plan.MaxDraws, n+1))
+	to := min(max(n+n/2, int(min(want, 4*float64(n))), k.in.Draws), max(k.in.MaxDraws, n+1))
 	return k.propose(b, proposeStage, c.mix, c.basis, k.plan.Chains, n, to)
 }
 

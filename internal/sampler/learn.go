@@ -27,7 +27,12 @@ const (
 	firstSample = 400 // proposals to the surrogate in the first round of fitting to it
 	sampleRound = 4
 	components  = 6
-	priorShare  = 0.02 // of proposals from the prior, which bound the weights
+	// priorShare is the share of proposals from the prior, which bound the weights, at least;
+	// of few rows, whose posteriors have tails like the prior's, it is priorRows over the rows,
+	// mostPrior at most.
+	priorShare = 0.02
+	priorRows  = 6
+	mostPrior  = 0.2
 )
 
 // belief is what is believed of the density: log|K| and log yᵀK⁻¹y as functions of ψ.

@@ -327,7 +327,7 @@ const stagedText = `
 name: staged
 data: {synthetic: {n: 300, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
 sampler: {method: auto, chains: 2, draws: 300, auto: {starts: 3}}
-stop: {rhat: 1.5, ess: 10, max_draws: 300}
+stop: {rhat: 1.01, ess: 1e6, max_draws: 300}
 `
 
 // A fault does something bad to a cluster and returns what to undo later.
