@@ -31,7 +31,7 @@ const (
 	Predictive                     // values of the target drawn from the posterior
 	Climb                          // where searches for maxima begin
 	Learn                          // points where the determinant is learnt
-	Imagine                        // draws of a density that is believed, and fits to them
+	Learnt                         // draws of a learnt density, and fits to them
 	Propose                        // proposals of chains
 	Deviation                      // draws of the determinant's error
 )

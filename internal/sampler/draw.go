@@ -44,14 +44,14 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	if k.count[learnStage] == 0 {
 		return k.learningAround()
 	}
-	b, err := k.believe(ctx, k.learnt)
+	b, err := k.learn(ctx, k.learnt)
 	if err != nil {
 		return nil, err
 	}
 	if k.count[pilotStage] == 0 {
-		a, err := k.imagine(ctx, b, len(k.in.Stages))
+		a, err := k.sample(ctx, b, len(k.in.Stages))
 		if err != nil && ctx.Err() == nil && k.count[learnStage] < maxRounds {
-			return k.learningAround() // what is believed is nothing to draw from: it has to be known better
+			return k.learningAround() // the learnt density is nothing to draw from: more evaluations are needed
 		}
 		if err != nil {
 			return nil, err
@@ -179,7 +179,7 @@ func proposed(s *chains.Stage, p int) (*mixture.Mixture, [][]float64, error) {
 }
 
 // propose returns a stage of the target at proposals [from,to) of each list.
-func (k *conductor) propose(b *belief, kind string, m *mixture.Mixture, basis [][]float64, lists, from, to int) (*chains.Event, error) {
+func (k *conductor) propose(b *density, kind string, m *mixture.Mixture, basis [][]float64, lists, from, to int) (*chains.Event, error) {
 	d, err := k.proposals(m)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func (k *conductor) propose(b *belief, kind string, m *mixture.Mixture, basis []
 }
 
 // enough returns the quadratic term from which on the log density at ψ is below a level.
-func (k *conductor) enough(b *belief, psi []float64, level float64) float64 {
+func (k *conductor) enough(b *density, psi []float64, level float64) float64 {
 	prior, _ := k.env.LogPrior(psi)
 	if v := 2*(prior-level) - b.logDet.Value(psi); v < singular { // and not NaN
 		return max(v, -singular)
@@ -211,13 +211,13 @@ func (k *conductor) enough(b *belief, psi []float64, level float64) float64 {
 }
 
 // piloting returns a pilot stage.
-func (k *conductor) piloting(b *belief, m *mixture.Mixture, basis [][]float64) (*chains.Event, error) {
+func (k *conductor) piloting(b *density, m *mixture.Mixture, basis [][]float64) (*chains.Event, error) {
 	n := pilotEach * k.plan.Params() * (1 + k.count[pilotStage])
 	return k.propose(b, pilotStage, m, basis, 1, 0, n)
 }
 
 // piloted fits the proposals to the target itself, as the last pilot stage came to it.
-func (k *conductor) piloted(ctx context.Context, b *belief) (*chains.Event, error) {
+func (k *conductor) piloted(ctx context.Context, b *density) (*chains.Event, error) {
 	m, basis, w, err := k.pilot(k.last, b)
 	if err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (k *conductor) piloted(ctx context.Context, b *belief) (*chains.Event, erro
 		return k.propose(b, proposeStage, m, basis, k.plan.Chains, 0, k.plan.Draws)
 	}
 	// The density has spoken: what is proposed is fitted to it.
-	fit, err := mixture.Fit(w.X, w.W, mixture.Options{Most: components, Starts: []*mixture.Mixture{m}, Stream: k.stream(random.Imagine, 1<<20+k.last.Number)}, k.env.Budget())
+	fit, err := mixture.Fit(w.X, w.W, mixture.Options{Most: components, Starts: []*mixture.Mixture{m}, Stream: k.stream(random.Learnt, 1<<20+k.last.Number)}, k.env.Budget())
 	if err != nil {
 		fit = m // too few draws have a weight
 	}
@@ -237,7 +237,7 @@ func (k *conductor) piloted(ctx context.Context, b *belief) (*chains.Event, erro
 }
 
 // pilot returns the mixture and the basis of a pilot stage, and its weighted proposals.
-func (k *conductor) pilot(s *chains.Staging, b *belief) (*mixture.Mixture, [][]float64, *metropolis.Weighted, error) {
+func (k *conductor) pilot(s *chains.Staging, b *density) (*mixture.Mixture, [][]float64, *metropolis.Weighted, error) {
 	m, basis, err := proposed(&s.Stage, k.plan.Params())
 	if err != nil {
 		return nil, nil, nil, err
@@ -251,7 +251,7 @@ func (k *conductor) pilot(s *chains.Staging, b *belief) (*mixture.Mixture, [][]f
 }
 
 // targets returns the proposals of a stage with their log densities.
-func (k *conductor) targets(s *chains.Staging, m *mixture.Mixture, b *belief) (*metropolis.Proposals, error) {
+func (k *conductor) targets(s *chains.Staging, m *mixture.Mixture, b *density) (*metropolis.Proposals, error) {
 	d, err := k.proposals(m)
 	if err != nil {
 		return nil, err
@@ -288,7 +288,7 @@ func (k *conductor) targets(s *chains.Staging, m *mixture.Mixture, b *belief) (*
 // sampling goes on once the proposals of the chains are chosen.
 func (k *conductor) sampling(ctx context.Context) (*chains.Event, error) {
 	fitted := k.learnt[:len(k.learnt)-k.fresh()]
-	b, err := k.believe(ctx, fitted)
+	b, err := k.learn(ctx, fitted)
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +333,7 @@ type run struct {
 
 // chains runs the chains over the proposals so far. Each begins at a proposal of the last
 // pilot, drawn by its weight.
-func (k *conductor) chains(b *belief) (*run, error) {
+func (k *conductor) chains(b *density) (*run, error) {
 	var lists []*metropolis.Proposals
 	var out run
 	var begin *metropolis.Proposals
@@ -420,7 +420,7 @@ func (k *conductor) checking(c *run) *chains.Event {
 }
 
 // drawn returns the draws with what is told of their errors.
-func (k *conductor) drawn(b *belief, c *run) (*chains.Event, error) {
+func (k *conductor) drawn(b *density, c *run) (*chains.Event, error) {
 	d := &chains.Drawn{Chains: c.draws, Accepted: c.accepted, LogP: c.logP, Every: 1, Inflation: 1, Stages: len(k.in.Stages)}
 	if !k.costs.exact {
 		total := len(c.draws) * len(c.draws[0])
@@ -447,7 +447,7 @@ func (k *conductor) drawn(b *belief, c *run) (*chains.Event, error) {
 
 // verify returns the factor on the determinant's errors that the last fresh evaluations
 // call for.
-func (k *conductor) verify(b *belief) (float64, error) {
+func (k *conductor) verify(b *density) (float64, error) {
 	if len(k.checks) == 0 {
 		return 1, nil
 	}
@@ -487,7 +487,7 @@ func (k *conductor) verify(b *belief) (float64, error) {
 }
 
 // modes returns the modes with their masses, the largest first.
-func (k *conductor) modes(b *belief, c *run) []chains.Mode {
+func (k *conductor) modes(b *density, c *run) []chains.Mode {
 	if len(k.peaks) < 2 {
 		return nil
 	}
@@ -558,7 +558,7 @@ func (k *conductor) modes(b *belief, c *run) []chains.Mode {
 
 // more returns what draws that are not good enough call for: a better determinant, or more
 // draws.
-func (k *conductor) more(b *belief, c *run) (*chains.Event, error) {
+func (k *conductor) more(b *density, c *run) (*chains.Event, error) {
 	n := len(c.draws[0])
 	carlo, density := k.errors(b, c)
 	rounds := k.count[learnStage]
@@ -577,7 +577,7 @@ func (k *conductor) more(b *belief, c *run) (*chains.Event, error) {
 
 // errors returns the largest error, of a mean in sds or of an sd, relative, of the finite
 // number of draws and of the determinant.
-func (k *conductor) errors(b *belief, c *run) (carlo, density float64) {
+func (k *conductor) errors(b *density, c *run) (carlo, density float64) {
 	var estimates []accuracy.Estimate
 	var sds []float64
 	for i := range k.plan.Params() {

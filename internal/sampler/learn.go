@@ -35,16 +35,16 @@ const (
 	mostPrior  = 0.2
 )
 
-// belief is what is believed of the density: log|K| and log yᵀK⁻¹y as functions of ψ.
-type belief struct {
+// density is the log density as it was learnt: log|K| and log yᵀK⁻¹y as functions of ψ.
+type density struct {
 	logDet, logQuad surrogate.Model
 	guard           *surrogate.Guard
 	highest         float64
 }
 
-// believe fits the functions to the evaluations that are near enough.
-func (k *conductor) believe(ctx context.Context, records []record) (*belief, error) {
-	b := &belief{highest: math.Inf(-1)}
+// learn fits the functions to the evaluations that are near enough.
+func (k *conductor) learn(ctx context.Context, records []record) (*density, error) {
+	b := &density{highest: math.Inf(-1)}
 	values := make([]float64, len(records))
 	for i := range records {
 		v, _ := records[i].density(k.env)
@@ -151,9 +151,9 @@ func usualVariance(records []record) float64 {
 	return sum / max(1, count)
 }
 
-// logDensity returns what is believed of the log density at ψ. Where nothing is known it
-// is believed to be low.
-func (k *conductor) logDensity(b *belief, psi []float64) float64 {
+// logDensity returns the learnt log density at ψ. Where nothing is known it
+// is taken to be low.
+func (k *conductor) logDensity(b *density, psi []float64) float64 {
 	prior, _ := k.env.LogPrior(psi)
 	v := prior - (b.logDet.Value(psi)+math.Exp(b.logQuad.Value(psi)))/2 - b.guard.Penalty(k.reduce.Point(psi))
 	if math.IsNaN(v) || v > b.highest+float64(10+2*k.plan.Params()) { // the functions run off
@@ -162,8 +162,8 @@ func (k *conductor) logDensity(b *belief, psi []float64) float64 {
 	return v
 }
 
-// imagine draws from what is believed: a mixture that is near it, and weighted draws.
-func (k *conductor) imagine(ctx context.Context, b *belief, stage int) (*metropolis.Adapted, error) {
+// sample draws from the learnt density: a mixture that is near it, and weighted draws.
+func (k *conductor) sample(ctx context.Context, b *density, stage int) (*metropolis.Adapted, error) {
 	first, err := k.first()
 	if err != nil {
 		return nil, err
@@ -179,14 +179,14 @@ func (k *conductor) imagine(ctx context.Context, b *belief, stage int) (*metropo
 		},
 		Defend: func(m *mixture.Mixture) (mixture.Distribution, error) { return m.Defend(0.1, 2) },
 		Stream: func(round, kind, i int) *rand.Rand {
-			return random.Key{Seed: k.plan.Seed, Chain: stage<<4 | round<<1 | kind, Iter: i}.Stream(random.Imagine, 0)
+			return random.Key{Seed: k.plan.Seed, Chain: stage<<4 | round<<1 | kind, Iter: i}.Stream(random.Learnt, 0)
 		}}
 	return a.Run(ctx, wide, k.env.Budget())
 }
 
 // shortfall returns the largest error, of a mean in sds and of an sd, relative, that not
-// knowing the determinant leaves in what is imagined.
-func (k *conductor) shortfall(b *belief, a *metropolis.Adapted) float64 {
+// knowing the determinant leaves in the sample.
+func (k *conductor) shortfall(b *density, a *metropolis.Adapted) float64 {
 	if k.costs.exact {
 		return 0
 	}
@@ -209,7 +209,7 @@ func (k *conductor) shortfall(b *belief, a *metropolis.Adapted) float64 {
 	return worst
 }
 
-// learning returns a round of learning, of points where the posterior is believed to be.
+// learning returns a round of learning, of points where the learnt posterior is.
 func (k *conductor) learning(from mixture.Distribution) *chains.Event {
 	round := k.count[learnStage]
 	n := int(float64(k.costs.wanted) * math.Pow(growth, float64(round)))

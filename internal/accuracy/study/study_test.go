@@ -36,8 +36,9 @@ func TestTruths(t *testing.T) {
 // estimates of the square of error over standard error is 0.45. 5 runs of a target make 50
 // estimates or more, which depend on each other; if they amount to ten independent ones, the
 // median is beyond [0.05,2.5] with a probability below one in two hundred. Seeds are fixed.
-// (The median, since a learnt function runs off in a few runs in a hundred, which moves a mean
-// of so few; bench/accuracy makes 200 runs and tells the mean.)
+// It is the median, which does not see the runs whose learnt function runs off, with errors
+// that are stated far too small: of the banana about one in eight does. bench/accuracy makes
+// 200 runs and tells the mean.
 func TestStatedErrors(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: ten seconds of all cores")
