@@ -16,7 +16,7 @@ func TestPlanAndMaxTime(t *testing.T) {
 	for limit, want := range map[time.Duration]bool{0: false, time.Hour: true, 3 * time.Hour: false} {
 		var out bytes.Buffer
 		a := &App{Stdout: &out}
-		if err := a.printEstimate(&driver.Estimate{SecondsEstimated: 7200}, limit); err != nil {
+		if err := a.printEstimate(&driver.Estimate{Gradients: 1, SecondsEstimated: 7200}, limit); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(out.String(), "stop.max_time, "+limit.String()+", would end it before"); got != want {

@@ -109,7 +109,8 @@ summary.ulisse_job <- function(object, ...) {
   s <- job_summary(object)
   rows <- s$parameters
   if (!length(rows)) return(data.frame(name = character()))
-  columns <- unique(unlist(lapply(rows, names)))
+  columns <- Filter(function(k) k == "name" || all(vapply(rows, function(r) is.null(r[[k]]) || is.numeric(r[[k]]), NA)),
+                    unique(unlist(lapply(rows, names))))
   value <- function(row, k) if (is.null(row[[k]])) NA else row[[k]]
   out <- lapply(columns, function(k) vapply(rows, function(r) value(r, k), if (k == "name") "" else 0))
   out <- as.data.frame(stats::setNames(out, columns), check.names = FALSE)
