@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -215,4 +216,31 @@ func TestRemoteExitCodes(t *testing.T) {
 			t.Errorf("%s: exit %d, want %d\n%s", strings.Join(c.args, " "), code, c.code, stderr)
 		}
 	}
+}
+
+// A queued job says what it waits for, and a failed one why, in the list and where it is watched.
+func TestJobsSayWhatTheyWaitFor(t *testing.T) {
+	s := cluster(t)
+	spec := write(t, t.TempDir(), "s.yaml", tinySpec)
+	first := strings.TrimSpace(good(t, "submit", spec, "-q"))
+	s.Connect(&pb.Hello{Id: "w", Capacity: &pb.Capacity{Cores: 1, InstructionSet: "avx2"}})
+	for !strings.Contains(good(t, "jobs"), "preparing") {
+		time.Sleep(time.Millisecond)
+	}
+	second := strings.TrimSpace(good(t, "submit", spec, "-q"))
+	want := "waits for cores: job " + first + " has them"
+	if out := strings.Split(good(t, "jobs"), "\n"); !strings.HasSuffix(out[0], "REASON") || !strings.HasSuffix(out[1], want) || !strings.HasSuffix(out[2], "-") {
+		t.Errorf("got %q", out)
+	}
+	if jobs := asJSON[[]object](t, "jobs"); jobs[0]["message"] != want {
+		t.Errorf("got %v", jobs[0])
+	}
+	var stdout locked
+	a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: io.Discard, Now: time.Now}
+	wait(t, s, a, context.Background(), func(string) {
+		for !strings.Contains(stdout.String(), "msg=queued job="+second+" name=tiny message=\""+want+"\"") {
+			time.Sleep(time.Millisecond)
+		}
+		good(t, "cancel", second)
+	}, "watch", second)
 }

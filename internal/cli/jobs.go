@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +16,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/client"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
+
+// reasonWidth is how much of what a job waits for, or failed of, stands in a list.
+const reasonWidth = 80
 
 func (a *App) jobsCommand() *cobra.Command {
 	var r remote
@@ -25,6 +30,10 @@ func (a *App) jobsCommand() *cobra.Command {
 		Use:     "jobs",
 		Aliases: []string{"ls"},
 		Short:   "List jobs, newest first",
+		Long: `List jobs, newest first.
+
+REASON is what is wrong with a job, what a queued one waits for, or why one
+failed; --json has all of it.`,
 		Example: `  ulisse jobs
   ulisse jobs --state sampling,queued
   ulisse jobs --since 24h --state failed --name 'con*' --limit 20
@@ -72,9 +81,9 @@ func (a *App) jobsCommand() *cobra.Command {
 					draws = fmt.Sprintf("%d/%d", client.MinDraws(p), p.Draws)
 				}
 				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), draws,
-					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now())})
+					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now()), crop(strings.Join(strings.Fields(cmp.Or(j.GetHealth().GetMessage(), j.Message)), " "), reasonWidth)})
 			}
-			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE", rows)
+			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE REASON", rows)
 		}),
 	}
 	r.flags(c)
