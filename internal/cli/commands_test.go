@@ -244,3 +244,25 @@ func TestJobsSayWhatTheyWaitFor(t *testing.T) {
 		good(t, "cancel", second)
 	}, "watch", second)
 }
+
+// The draws of a job stand beside those asked for as long as these are not there, and beside the
+// most that there may be while it goes on beyond them.
+func TestDrawsOfAJob(t *testing.T) {
+	const on, ended = pb.JobState_JOB_STATE_SAMPLING, pb.JobState_JOB_STATE_CONVERGED
+	for _, c := range []struct {
+		state                 pb.JobState
+		draws, wanted, atMost int32
+		want                  string
+	}{
+		{on, 0, 0, 0, ""}, {on, 0, 340, 960, "0/340"}, {on, 120, 340, 960, "120/340"}, {on, 340, 340, 960, "340 (max 960)"},
+		{on, 480, 340, 960, "480 (max 960)"}, {on, 960, 340, 960, "960"}, {ended, 480, 340, 960, "480"}, {ended, 120, 340, 960, "120/340"},
+	} {
+		p := &pb.Progress{Draws: c.wanted, MaxDraws: c.atMost, Chains: []*pb.ChainProgress{{Chain: 1, Draws: c.draws + 20}, {Chain: 2, Draws: c.draws}}}
+		if got := drawsText(&pb.Job{State: c.state, Progress: p}); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if got := drawsText(&pb.Job{}); got != "" {
+		t.Errorf("a job without progress: %q", got)
+	}
+}

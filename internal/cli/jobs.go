@@ -32,7 +32,9 @@ func (a *App) jobsCommand() *cobra.Command {
 		Short:   "List jobs, newest first",
 		Long: `List jobs, newest first.
 
-REASON is what is wrong with a job, what a queued one waits for, or why one
+DRAWS are those that every chain has, of those asked for: 120/340. A job that has
+as many and has not converged draws on: 480 (max 960) has 480, and ends at 960 at
+the latest. REASON is what is wrong with a job, what a queued one waits for, or why one
 failed; --json has all of it.`,
 		Example: `  ulisse jobs
   ulisse jobs --state sampling,queued
@@ -76,11 +78,7 @@ failed; --json has all of it.`,
 				if d, ok := client.ETA(j); ok {
 					left = d.Round(time.Second).String()
 				}
-				draws := ""
-				if p.GetDraws() > 0 {
-					draws = fmt.Sprintf("%d/%d", client.MinDraws(p), p.Draws)
-				}
-				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), draws,
+				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), drawsText(j),
 					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now()), crop(strings.Join(strings.Fields(cmp.Or(j.GetHealth().GetMessage(), j.Message)), " "), reasonWidth)})
 			}
 			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE REASON", rows)
@@ -95,6 +93,20 @@ failed; --json has all of it.`,
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(client.StateWords(), cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// drawsText tells how many draws every chain of a job has, of how many.
+func drawsText(j *pb.Job) string {
+	p, n := j.GetProgress(), client.MinDraws(j.GetProgress())
+	switch {
+	case p.GetDraws() == 0:
+		return ""
+	case n < int(p.Draws):
+		return fmt.Sprintf("%d/%d", n, p.Draws)
+	case !client.Ended(j.State) && n < int(p.MaxDraws):
+		return fmt.Sprintf("%d (max %d)", n, p.MaxDraws)
+	}
+	return strconv.Itoa(n)
 }
 
 // since reads a time, or a time span before now.

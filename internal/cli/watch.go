@@ -98,6 +98,9 @@ func (a *App) lines(out io.Writer) func(*pb.Job) {
 		args := []any{"job", j.Id, "name", j.Name}
 		if p.GetDraws() > 0 {
 			args = append(args, "draws", client.MinDraws(p), "wanted", p.Draws)
+			if client.MinDraws(p) > int(p.Draws) {
+				args = append(args, "max", p.MaxDraws)
+			}
 		}
 		if p.GetRhat() != 0 {
 			args = append(args, "rhat", round(p.Rhat, 4), "ess", round(p.Ess, 0), "ess_per_hour", round(client.ESSPerHour(p), 0))
