@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/state"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -73,10 +75,10 @@ func TestJobCommands(t *testing.T) {
 	for i := range 3 {
 		s.Log(id, i, "w", fmt.Sprint("line ", i))
 	}
-	if out := good(t, "logs", "tiny", "--tail", "2"); !strings.HasSuffix(out, "chain 2  w  line 2\n") || strings.Count(out, "\n") != 2 {
+	if out := good(t, "logs", "tiny", "--gradients", "--tail", "2"); !strings.HasSuffix(out, "chain 2  w  line 2\n") || strings.Count(out, "\n") != 2 {
 		t.Error(out)
 	}
-	if l := asJSON[object](t, "logs", id, "--chain", "1"); l["text"] != "line 1" || l["chain"] != 1. || l["worker"] != "w" {
+	if l := asJSON[object](t, "logs", id, "--gradients", "--chain", "1"); l["text"] != "line 1" || l["chain"] != 1. || l["worker"] != "w" {
 		t.Error(l)
 	}
 }
@@ -194,6 +196,7 @@ func TestRemoteExitCodes(t *testing.T) {
 		{[]string{"draws", id}, 1, "job " + id + " has no draws yet: it is queued"},
 		{[]string{"summary", id}, 1, "has no draws yet"},
 		{[]string{"logs", id, "--tail", "-1"}, 2, "give positive numbers"},
+		{[]string{"logs", id, "--chain", "1"}, 2, "--chain is of gradients: give --gradients too"},
 		{[]string{"jobs", "--state", "sleeping"}, 2, "the states are queued, preparing, warmup, sampling, paused, converged, unconverged, cancelled, failed"},
 		{[]string{"jobs", "--since", "yesterday"}, 2, "give a time span like 24h"},
 		{[]string{"jobs", "--timeout", "0s"}, 2, "give a positive time"},
@@ -264,5 +267,66 @@ func TestDrawsOfAJob(t *testing.T) {
 	}
 	if got := drawsText(&pb.Job{}); got != "" {
 		t.Errorf("a job without progress: %q", got)
+	}
+}
+
+// The log of a job is what happened to it, the whole message of a failure too; its gradients are
+// not among that.
+func TestLogsAreEvents(t *testing.T) {
+	s := cluster(t)
+	spec := write(t, t.TempDir(), "s.yaml", tinySpec)
+	id := strings.TrimSpace(good(t, "submit", spec, "-q"))
+	s.Log(id, 1, "w", `{"msg":"gradient","chain":1}`)
+	var stdout locked
+	a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: io.Discard, Now: time.Now}
+	done := make(chan int)
+	go func() { done <- a.Execute(context.Background(), []string{"logs", id, "--follow"}) }()
+	for !strings.Contains(stdout.String(), "submitted") {
+		time.Sleep(time.Millisecond)
+	}
+	good(t, "pause", id)
+	good(t, "resume", id)
+	long := strings.Repeat("the data are far away; ", 100) + "the end"
+	s.Apply(time.Now(), &state.Fail{Job: id, Message: long})
+	if code := <-done; code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	want := []string{"submitted", "state      paused", "state      queued", "state      failed: " + long}
+	if len(lines) != len(want) {
+		t.Fatalf("got %q", lines)
+	}
+	for i, w := range want {
+		if !strings.Contains(lines[i], "  "+w) {
+			t.Errorf("line %d is %q, want %q", i, lines[i], w)
+		}
+	}
+	if all := good(t, "logs", id); all != stdout.String() {
+		t.Errorf("without --follow:\n%s\nwith it:\n%s", all, stdout.String())
+	}
+	if last := good(t, "logs", id, "--tail", "1"); last != lines[3]+"\n" {
+		t.Errorf("the last line: %q", last)
+	}
+	if e := asJSON[object](t, "logs", id, "--tail", "1"); e["kind"] != "state" || e["text"] != "failed: "+long || e["time"] == nil {
+		t.Errorf("got %v", e)
+	}
+	if out := good(t, "logs", id, "--gradients"); strings.Count(out, "\n") != 1 || !strings.Contains(out, `chain 1  w  {"msg":"gradient"`) {
+		t.Errorf("the gradients:\n%s", out)
+	}
+}
+
+// A follower goes on after the event that it printed last, also when the oldest are dropped.
+func TestEventsAfter(t *testing.T) {
+	note := func(second int64, text string) *pb.JobNote {
+		return &pb.JobNote{Time: &timestamppb.Timestamp{Seconds: second}, Kind: "placed", Text: text}
+	}
+	all := []*pb.JobNote{note(1, "a"), note(2, "a"), note(2, "b"), note(3, "a")}
+	for i := range all {
+		if got := eventsAfter(all, note(all[i].Time.Seconds, all[i].Text)); len(got) != len(all)-1-i {
+			t.Errorf("after %v: %v", all[i], got)
+		}
+	}
+	if got := eventsAfter(all, note(0, "dropped")); len(got) != len(all) {
+		t.Errorf("got %v", got)
 	}
 }

@@ -3,8 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -169,56 +167,4 @@ func (a *App) cancelCommand() *cobra.Command {
 func (a *App) deleteCommand() *cobra.Command {
 	return a.action("delete", "Remove a job that has ended, with its draws", "is deleted",
 		func(ctx context.Context, s *session, id string) (*pb.Job, error) { return nil, s.Delete(ctx, id) })
-}
-
-func (a *App) logsCommand() *cobra.Command {
-	var r remote
-	var follow, asJSON bool
-	var tail, chain int32
-	c := &cobra.Command{
-		Use:   "logs JOB",
-		Short: "Print a job's log",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.on(&r, func(ctx context.Context, s *session, args []string) error {
-			if tail < 0 || chain < 0 {
-				return badInput(errors.New("--tail and --chain: give positive numbers"))
-			}
-			j, err := a.find(ctx, s, args[0])
-			if err != nil {
-				return err
-			}
-			enc := json.NewEncoder(a.Stdout)
-			return s.Logs(ctx, &pb.LogsRequest{Id: j.Id, Chain: chain, Follow: follow, Tail: tail}, func(l *pb.LogLine) error {
-				if asJSON {
-					return enc.Encode(newLogView(l))
-				}
-				who := "preparation"
-				if l.Chain > 0 {
-					who = fmt.Sprintf("chain %d", l.Chain)
-				}
-				_, err := fmt.Fprintf(a.Stdout, "%s  %s  %s  %s\n", l.Time.AsTime().Local().Format("15:04:05.000"), who, l.Worker, l.Text)
-				return err
-			})
-		}),
-	}
-	r.flags(c)
-	f := c.Flags()
-	f.BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
-	f.Int32Var(&tail, "tail", 0, "only the last `lines` (default: all that are kept)")
-	f.Int32Var(&chain, "chain", 0, "only this `chain` (default: all)")
-	f.BoolVar(&asJSON, "json", false, "print a JSON object a line")
-	c.ValidArgsFunction = a.completeJobs(&r)
-	return c
-}
-
-// logView is a log line as --json prints it.
-type logView struct {
-	Time   *time.Time `json:"time"`
-	Chain  int32      `json:"chain"`
-	Worker string     `json:"worker"`
-	Text   string     `json:"text"`
-}
-
-func newLogView(l *pb.LogLine) logView {
-	return logView{client.Moment(l.Time), l.Chain, l.Worker, l.Text}
 }
