@@ -97,6 +97,9 @@ func TestRunWritesItsResults(t *testing.T) {
 	if !strings.Contains(stderr, "msg=sampling") {
 		t.Errorf("no progress in\n%s", stderr)
 	}
+	if strings.Contains(stderr, "rhat=0") || strings.Contains(stderr, "ess=0") {
+		t.Errorf("what is not known is told as 0 in\n%s", stderr)
+	}
 
 	if !strings.Contains(stderr, "msg=provisional") {
 		t.Errorf("no provisional answer in\n%s", stderr)

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/state"
@@ -72,10 +75,10 @@ func TestJobCommands(t *testing.T) {
 	for i := range 3 {
 		s.Log(id, i, "w", fmt.Sprint("line ", i))
 	}
-	if out := good(t, "logs", "tiny", "--tail", "2"); !strings.HasSuffix(out, "chain 2  w  line 2\n") || strings.Count(out, "\n") != 2 {
+	if out := good(t, "logs", "tiny", "--gradients", "--tail", "2"); !strings.HasSuffix(out, "chain 2  w  line 2\n") || strings.Count(out, "\n") != 2 {
 		t.Error(out)
 	}
-	if l := asJSON[object](t, "logs", id, "--chain", "1"); l["text"] != "line 1" || l["chain"] != 1. || l["worker"] != "w" {
+	if l := asJSON[object](t, "logs", id, "--gradients", "--chain", "1"); l["text"] != "line 1" || l["chain"] != 1. || l["worker"] != "w" {
 		t.Error(l)
 	}
 }
@@ -193,6 +196,7 @@ func TestRemoteExitCodes(t *testing.T) {
 		{[]string{"draws", id}, 1, "job " + id + " has no draws yet: it is queued"},
 		{[]string{"summary", id}, 1, "has no draws yet"},
 		{[]string{"logs", id, "--tail", "-1"}, 2, "give positive numbers"},
+		{[]string{"logs", id, "--chain", "1"}, 2, "--chain is of gradients: give --gradients too"},
 		{[]string{"jobs", "--state", "sleeping"}, 2, "the states are queued, preparing, warmup, sampling, paused, converged, unconverged, cancelled, failed"},
 		{[]string{"jobs", "--since", "yesterday"}, 2, "give a time span like 24h"},
 		{[]string{"jobs", "--timeout", "0s"}, 2, "give a positive time"},
@@ -214,5 +218,115 @@ func TestRemoteExitCodes(t *testing.T) {
 		if code != c.code || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") > 1 {
 			t.Errorf("%s: exit %d, want %d\n%s", strings.Join(c.args, " "), code, c.code, stderr)
 		}
+	}
+}
+
+// A queued job says what it waits for, and a failed one why, in the list and where it is watched.
+func TestJobsSayWhatTheyWaitFor(t *testing.T) {
+	s := cluster(t)
+	spec := write(t, t.TempDir(), "s.yaml", tinySpec)
+	first := strings.TrimSpace(good(t, "submit", spec, "-q"))
+	s.Connect(&pb.Hello{Id: "w", Capacity: &pb.Capacity{Cores: 1, InstructionSet: "avx2"}})
+	for !strings.Contains(good(t, "jobs"), "preparing") {
+		time.Sleep(time.Millisecond)
+	}
+	second := strings.TrimSpace(good(t, "submit", spec, "-q"))
+	want := "waits for cores: job " + first + " has them"
+	if out := strings.Split(good(t, "jobs"), "\n"); !strings.HasSuffix(out[0], "REASON") || !strings.HasSuffix(out[1], want) || !strings.HasSuffix(out[2], "-") {
+		t.Errorf("got %q", out)
+	}
+	if jobs := asJSON[[]object](t, "jobs"); jobs[0]["message"] != want {
+		t.Errorf("got %v", jobs[0])
+	}
+	var stdout locked
+	a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: io.Discard, Now: time.Now}
+	wait(t, s, a, context.Background(), func(string) {
+		for !strings.Contains(stdout.String(), "msg=queued job="+second+" name=tiny message=\""+want+"\"") {
+			time.Sleep(time.Millisecond)
+		}
+		good(t, "cancel", second)
+	}, "watch", second)
+}
+
+// The draws of a job stand beside those asked for as long as these are not there, and beside the
+// most that there may be while it goes on beyond them.
+func TestDrawsOfAJob(t *testing.T) {
+	const on, ended = pb.JobState_JOB_STATE_SAMPLING, pb.JobState_JOB_STATE_CONVERGED
+	for _, c := range []struct {
+		state                 pb.JobState
+		draws, wanted, atMost int32
+		want                  string
+	}{
+		{on, 0, 0, 0, ""}, {on, 0, 340, 960, "0/340"}, {on, 120, 340, 960, "120/340"}, {on, 340, 340, 960, "340 (max 960)"},
+		{on, 480, 340, 960, "480 (max 960)"}, {on, 960, 340, 960, "960"}, {ended, 480, 340, 960, "480"}, {ended, 120, 340, 960, "120/340"},
+	} {
+		p := &pb.Progress{Draws: c.wanted, MaxDraws: c.atMost, Chains: []*pb.ChainProgress{{Chain: 1, Draws: c.draws + 20}, {Chain: 2, Draws: c.draws}}}
+		if got := drawsText(&pb.Job{State: c.state, Progress: p}); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+	if got := drawsText(&pb.Job{}); got != "" {
+		t.Errorf("a job without progress: %q", got)
+	}
+}
+
+// The log of a job is what happened to it, the whole message of a failure too; its gradients are
+// not among that.
+func TestLogsAreEvents(t *testing.T) {
+	s := cluster(t)
+	spec := write(t, t.TempDir(), "s.yaml", tinySpec)
+	id := strings.TrimSpace(good(t, "submit", spec, "-q"))
+	s.Log(id, 1, "w", `{"msg":"gradient","chain":1}`)
+	var stdout locked
+	a := &App{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: io.Discard, Now: time.Now}
+	done := make(chan int)
+	go func() { done <- a.Execute(context.Background(), []string{"logs", id, "--follow"}) }()
+	for !strings.Contains(stdout.String(), "submitted") {
+		time.Sleep(time.Millisecond)
+	}
+	good(t, "pause", id)
+	good(t, "resume", id)
+	long := strings.Repeat("the data are far away; ", 100) + "the end"
+	s.Apply(time.Now(), &state.Fail{Job: id, Message: long})
+	if code := <-done; code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
+	want := []string{"submitted", "state      paused", "state      queued", "state      failed: " + long}
+	if len(lines) != len(want) {
+		t.Fatalf("got %q", lines)
+	}
+	for i, w := range want {
+		if !strings.Contains(lines[i], "  "+w) {
+			t.Errorf("line %d is %q, want %q", i, lines[i], w)
+		}
+	}
+	if all := good(t, "logs", id); all != stdout.String() {
+		t.Errorf("without --follow:\n%s\nwith it:\n%s", all, stdout.String())
+	}
+	if last := good(t, "logs", id, "--tail", "1"); last != lines[3]+"\n" {
+		t.Errorf("the last line: %q", last)
+	}
+	if e := asJSON[object](t, "logs", id, "--tail", "1"); e["kind"] != "state" || e["text"] != "failed: "+long || e["time"] == nil {
+		t.Errorf("got %v", e)
+	}
+	if out := good(t, "logs", id, "--gradients"); strings.Count(out, "\n") != 1 || !strings.Contains(out, `chain 1  w  {"msg":"gradient"`) {
+		t.Errorf("the gradients:\n%s", out)
+	}
+}
+
+// A follower goes on after the event that it printed last, also when the oldest are dropped.
+func TestEventsAfter(t *testing.T) {
+	note := func(second int64, text string) *pb.JobNote {
+		return &pb.JobNote{Time: &timestamppb.Timestamp{Seconds: second}, Kind: "placed", Text: text}
+	}
+	all := []*pb.JobNote{note(1, "a"), note(2, "a"), note(2, "b"), note(3, "a")}
+	for i := range all {
+		if got := eventsAfter(all, note(all[i].Time.Seconds, all[i].Text)); len(got) != len(all)-1-i {
+			t.Errorf("after %v: %v", all[i], got)
+		}
+	}
+	if got := eventsAfter(all, note(0, "dropped")); len(got) != len(all) {
+		t.Errorf("got %v", got)
 	}
 }

@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +14,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/client"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
+
+// reasonWidth is how much of what a job waits for, or failed of, stands in a list.
+const reasonWidth = 80
 
 func (a *App) jobsCommand() *cobra.Command {
 	var r remote
@@ -25,6 +28,12 @@ func (a *App) jobsCommand() *cobra.Command {
 		Use:     "jobs",
 		Aliases: []string{"ls"},
 		Short:   "List jobs, newest first",
+		Long: `List jobs, newest first.
+
+DRAWS are those that every chain has, of those asked for: 120/340. A job that has
+as many and has not converged draws on: 480 (max 960) has 480, and ends at 960 at
+the latest. REASON is what is wrong with a job, what a queued one waits for, or why one
+failed; --json has all of it.`,
 		Example: `  ulisse jobs
   ulisse jobs --state sampling,queued
   ulisse jobs --since 24h --state failed --name 'con*' --limit 20
@@ -67,14 +76,10 @@ func (a *App) jobsCommand() *cobra.Command {
 				if d, ok := client.ETA(j); ok {
 					left = d.Round(time.Second).String()
 				}
-				draws := ""
-				if p.GetDraws() > 0 {
-					draws = fmt.Sprintf("%d/%d", client.MinDraws(p), p.Draws)
-				}
-				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), draws,
-					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now())})
+				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), drawsText(j),
+					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now()), crop(strings.Join(strings.Fields(cmp.Or(j.GetHealth().GetMessage(), j.Message)), " "), reasonWidth)})
 			}
-			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE", rows)
+			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE REASON", rows)
 		}),
 	}
 	r.flags(c)
@@ -86,6 +91,20 @@ func (a *App) jobsCommand() *cobra.Command {
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(client.StateWords(), cobra.ShellCompDirectiveNoFileComp))
 	return c
+}
+
+// drawsText tells how many draws every chain of a job has, of how many.
+func drawsText(j *pb.Job) string {
+	p, n := j.GetProgress(), client.MinDraws(j.GetProgress())
+	switch {
+	case p.GetDraws() == 0:
+		return ""
+	case n < int(p.Draws):
+		return fmt.Sprintf("%d/%d", n, p.Draws)
+	case !client.Ended(j.State) && n < int(p.MaxDraws):
+		return fmt.Sprintf("%d (max %d)", n, p.MaxDraws)
+	}
+	return strconv.Itoa(n)
 }
 
 // since reads a time, or a time span before now.
@@ -148,56 +167,4 @@ func (a *App) cancelCommand() *cobra.Command {
 func (a *App) deleteCommand() *cobra.Command {
 	return a.action("delete", "Remove a job that has ended, with its draws", "is deleted",
 		func(ctx context.Context, s *session, id string) (*pb.Job, error) { return nil, s.Delete(ctx, id) })
-}
-
-func (a *App) logsCommand() *cobra.Command {
-	var r remote
-	var follow, asJSON bool
-	var tail, chain int32
-	c := &cobra.Command{
-		Use:   "logs JOB",
-		Short: "Print a job's log",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.on(&r, func(ctx context.Context, s *session, args []string) error {
-			if tail < 0 || chain < 0 {
-				return badInput(errors.New("--tail and --chain: give positive numbers"))
-			}
-			j, err := a.find(ctx, s, args[0])
-			if err != nil {
-				return err
-			}
-			enc := json.NewEncoder(a.Stdout)
-			return s.Logs(ctx, &pb.LogsRequest{Id: j.Id, Chain: chain, Follow: follow, Tail: tail}, func(l *pb.LogLine) error {
-				if asJSON {
-					return enc.Encode(newLogView(l))
-				}
-				who := "preparation"
-				if l.Chain > 0 {
-					who = fmt.Sprintf("chain %d", l.Chain)
-				}
-				_, err := fmt.Fprintf(a.Stdout, "%s  %s  %s  %s\n", l.Time.AsTime().Local().Format("15:04:05.000"), who, l.Worker, l.Text)
-				return err
-			})
-		}),
-	}
-	r.flags(c)
-	f := c.Flags()
-	f.BoolVarP(&follow, "follow", "f", false, "go on until the job has ended")
-	f.Int32Var(&tail, "tail", 0, "only the last `lines` (default: all that are kept)")
-	f.Int32Var(&chain, "chain", 0, "only this `chain` (default: all)")
-	f.BoolVar(&asJSON, "json", false, "print a JSON object a line")
-	c.ValidArgsFunction = a.completeJobs(&r)
-	return c
-}
-
-// logView is a log line as --json prints it.
-type logView struct {
-	Time   *time.Time `json:"time"`
-	Chain  int32      `json:"chain"`
-	Worker string     `json:"worker"`
-	Text   string     `json:"text"`
-}
-
-func newLogView(l *pb.LogLine) logView {
-	return logView{client.Moment(l.Time), l.Chain, l.Worker, l.Text}
 }

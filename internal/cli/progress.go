@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,7 +37,18 @@ type progress struct {
 	mu         sync.Mutex
 	view       status
 	iterations []float64 // of the chain's last gradient
+	search     search
+	began      time.Time
 	lastLine   time.Time
+	stop       func() // ends the lines; none come after it
+}
+
+// search is what is known of the search for the mode, and of other work that no event tells of.
+type search struct {
+	gradients int // for the mode
+	rows      int // of the last one
+	stage     string
+	item      int // of the stage
 }
 
 // status is what the lines show.
@@ -46,18 +58,25 @@ type status struct {
 	warmup  []int
 	conv    chains.Convergence
 	elapsed time.Duration
+	at      time.Time     // of the last event
 	left    time.Duration // until the draws asked for are there; 0 if that cannot be told
 }
 
-// lineEvery is the time between lines where there is no terminal.
-const lineEvery = 10 * time.Second
+// Times between lines where there is no terminal: lineEvery in the first lineSoon, then
+// lineLater.
+const (
+	lineEvery = 10 * time.Second
+	lineSoon  = time.Minute
+	lineLater = time.Minute
+)
 
 func (a *App) newProgress(quiet bool, plan chains.Plan, logPath string) (*progress, error) {
 	f, err := os.OpenFile(logPath, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	p := &progress{plan: plan, file: f, log: slog.New(slog.NewJSONHandler(f, nil)), iterations: make([]float64, plan.Chains+1)}
+	now := time.Now()
+	p := &progress{plan: plan, file: f, log: slog.New(slog.NewJSONHandler(f, nil)), iterations: make([]float64, plan.Chains+1), began: now, lastLine: now}
 	out := a.Stderr
 	if quiet || a.TTY {
 		out = io.Discard
@@ -72,8 +91,82 @@ func (a *App) newProgress(quiet bool, plan chains.Plan, logPath string) (*progre
 				mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return p.tail(c) }))))
 		}
 	}
+	p.stop = p.tick()
 	return p, nil
 }
+
+// tick tells how the run stands when that is due, until stop is called.
+func (p *progress) tick() (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		t := time.NewTicker(time.Second)
+		defer t.Stop()
+		for {
+			select {
+			case now := <-t.C:
+				p.tell(now)
+			case <-done:
+				return
+			}
+		}
+	})
+	return sync.OnceFunc(func() { close(done); wg.Wait() })
+}
+
+// tell tells how the run stands, if that is due.
+func (p *progress) tell(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	every := lineEvery
+	if now.Sub(p.began) > lineSoon {
+		every = lineLater
+	}
+	if now.Sub(p.lastLine) < every || p.view.phase == chains.Done {
+		return
+	}
+	p.lastLine = now
+	phase, args := p.line(now)
+	for _, l := range []*slog.Logger{p.log, p.talk} {
+		l.Info(phase, args...)
+	}
+}
+
+// line returns how the run stands: what is known, and no more. The caller holds the lock.
+func (p *progress) line(now time.Time) (phase string, args []any) {
+	v, since := &p.view, now.Sub(p.began) // before there are events
+	if !v.at.IsZero() {
+		since = now.Sub(v.at)
+	}
+	phase = string(v.phase)
+	switch v.phase {
+	case "":
+		phase = modeSearch
+		if p.search.gradients > 0 {
+			args = append(args, "gradients", p.search.gradients, "rows", p.search.rows)
+		}
+	case chains.Warmup:
+		if p.plan.Staged && p.search.stage != "" {
+			args = append(args, "stage", p.search.stage, "item", p.search.item)
+		}
+		if all := p.plan.Warmup(); all > 0 {
+			args = append(args, "iterations", slices.Min(v.warmup), "of", all)
+		}
+	case chains.Sampling:
+		args = append(args, "draws", slices.Min(v.draws), "wanted", p.plan.Draws)
+		if v.conv.Draws > 0 && !math.IsNaN(v.conv.RHat) {
+			args = append(args, "rhat", round(v.conv.RHat, 4), "ess", round(v.conv.ESS, 0))
+		}
+	}
+	args = append(args, "elapsed", (v.elapsed + since).Round(time.Second).String())
+	if v.left > since {
+		args = append(args, "eta", (v.left - since).Round(time.Second).String())
+	}
+	return phase, args
+}
+
+// modeSearch is what a run does before its first event.
+const modeSearch = "finding the mode"
 
 // Started tells what the run is about.
 func (p *progress) Started(d *dataset.Dataset, s *job.Spec) {
@@ -103,6 +196,14 @@ func (p *progress) Observe(o runlog.Observation) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.iterations[o.Chain] = o.Iterations
+		if o.Chain == 0 {
+			p.search.gradients++
+			p.search.rows = o.Rows
+		}
+	case runlog.Item:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.search.stage, p.search.item = o.StageKind, o.Iter
 	}
 }
 
@@ -120,25 +221,21 @@ func (p *progress) Watch(v local.View) {
 	}
 }
 
-// note keeps what the lines show, tells of it now and then, and returns the
-// draws of each chain.
+// note keeps what the lines show, tells of a new phase, and returns the draws of each
+// chain.
 func (p *progress) note(v local.View) []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.view.phase
 	p.view.phase, p.view.conv, p.view.elapsed = v.Run.Phase, v.Convergence, v.Elapsed
+	p.view.at = time.Now()
 	p.view.left, _ = v.Run.Remaining(v.Elapsed)
 	for c, ch := range v.Run.Chains {
 		p.view.draws[c], p.view.warmup[c] = len(ch.Draws), ch.Warmup
 	}
 	if v.Run.Phase != before {
+		p.lastLine = p.view.at
 		p.phase(v)
-	}
-	if v.Run.Phase == chains.Sampling && time.Since(p.lastLine) >= lineEvery {
-		p.lastLine = time.Now()
-		for _, l := range []*slog.Logger{p.log, p.talk} {
-			l.Info("sampling", "draws", v.Run.MinDraws(), "rhat", round(p.view.conv.RHat, 4), "ess", round(p.view.conv.ESS, 0), "elapsed", v.Elapsed.Round(time.Second).String())
-		}
 	}
 	draws := make([]int64, len(p.view.draws))
 	for c, n := range p.view.draws {
@@ -183,7 +280,10 @@ func (p *progress) head(c int) string {
 	defer p.mu.Unlock()
 	switch p.view.phase {
 	case "":
-		return fmt.Sprintf("chain %d  finding the mode", c+1)
+		if p.search.gradients > 0 {
+			return fmt.Sprintf("chain %d  %s: %d gradients, of %d rows", c+1, modeSearch, p.search.gradients, p.search.rows)
+		}
+		return fmt.Sprintf("chain %d  %s", c+1, modeSearch)
 	case chains.Warmup:
 		return fmt.Sprintf("chain %d  warm-up %d", c+1, p.view.warmup[c])
 	}
@@ -210,6 +310,7 @@ func (p *progress) tail(c int) string {
 
 // Finished ends the lines.
 func (p *progress) Finished() {
+	p.stop()
 	if p.bars == nil {
 		return
 	}
@@ -220,7 +321,10 @@ func (p *progress) Finished() {
 }
 
 // Close closes the log.
-func (p *progress) Close() error { return p.file.Close() }
+func (p *progress) Close() error {
+	p.stop()
+	return p.file.Close()
+}
 
 func round(x float64, digits int) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {

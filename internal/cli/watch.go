@@ -84,20 +84,23 @@ func (a *App) follow(ctx context.Context, s *session, j *pb.Job, out io.Writer, 
 }
 
 // lines returns a function that tells of a job in lines: of every change of
-// its state, and while it samples now and again.
+// its state or message, and while it samples now and again.
 func (a *App) lines(out io.Writer) func(*pb.Job) {
 	log := slog.New(slog.NewTextHandler(out, nil))
-	state, health, told := pb.JobState(-1), "", time.Time{}
+	state, health, message, told := pb.JobState(-1), "", "", time.Time{}
 	return func(j *pb.Job) {
 		now := a.Now()
-		if j.State == state && client.HealthWord(j) == health && now.Sub(told) < lineEvery {
+		if j.State == state && client.HealthWord(j) == health && j.Message == message && now.Sub(told) < lineEvery {
 			return
 		}
-		state, health, told = j.State, client.HealthWord(j), now
+		state, health, message, told = j.State, client.HealthWord(j), j.Message, now
 		p := j.GetProgress()
 		args := []any{"job", j.Id, "name", j.Name}
 		if p.GetDraws() > 0 {
 			args = append(args, "draws", client.MinDraws(p), "wanted", p.Draws)
+			if client.MinDraws(p) > int(p.Draws) {
+				args = append(args, "max", p.MaxDraws)
+			}
 		}
 		if p.GetRhat() != 0 {
 			args = append(args, "rhat", round(p.Rhat, 4), "ess", round(p.Ess, 0), "ess_per_hour", round(client.ESSPerHour(p), 0))

@@ -3,12 +3,13 @@ package client
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 )
 
 // Error is what a cluster answered to a call that it did not carry out, or why
@@ -74,7 +75,7 @@ func (c *Client) explain(err error) error {
 	e := &Error{Code: s.Code(), Message: s.Message()}
 	switch e.Code {
 	case codes.Unavailable, codes.DeadlineExceeded:
-		e.Message = fmt.Sprintf("no answer from the cluster at %s: %s", strings.Join(c.cfg.Addresses, ", "), plain(s.Message()))
+		e.Message = fmt.Sprintf("no answer from the cluster at %s: %s", strings.Join(c.cfg.Addresses, ", "), rpc.Plain(s.Message()))
 	case codes.Unimplemented:
 		e.Message = "the cluster does not know this call: its version is another than this program's (" + s.Message() + ")"
 	}
@@ -86,19 +87,4 @@ func (c *Client) explain(err error) error {
 		}
 	}
 	return e
-}
-
-// transport matches what gRPC says around the reason of a broken connection.
-var transport = regexp.MustCompile(`connection error: |desc = |transport: |authentication handshake failed: |Error while dialing: |error reading from server: |error reading server preface: |dial tcp [^ ]*: |(read|write) tcp [^ ]*: |connect: |"`)
-
-// plain reduces a transport's error to its reason.
-func plain(msg string) string {
-	msg = transport.ReplaceAllString(msg, "")
-	switch {
-	case strings.HasSuffix(msg, "EOF"):
-		return "the connection was closed"
-	case strings.HasPrefix(msg, "context deadline exceeded"):
-		return "it took too long"
-	}
-	return msg
 }

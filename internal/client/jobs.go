@@ -158,3 +158,12 @@ func (c *Client) Summary(ctx context.Context, id string) (string, error) {
 	}
 	return r.Json, nil
 }
+
+// Events returns what happened to a job, oldest first: the latest few hundred.
+func (c *Client) Events(ctx context.Context, id string) ([]*pb.JobNote, error) {
+	h, err := unary(ctx, c, pb.NewHistoryClient, pb.HistoryClient.Run, &pb.RunHistoryRequest{Id: id})
+	if err != nil {
+		return nil, err
+	}
+	return h.Notes, nil
+}

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -46,10 +47,14 @@ func (s *jobsService) List(ctx context.Context, r *pb.ListJobsRequest) (*pb.List
 	if err != nil {
 		return nil, err
 	}
+	reason := sync.OnceValue(func() string { return s.c.queueReason(auth.From(ctx)) })
 	for _, j := range jobs {
 		p := pbRecord(j)
 		if !j.Phase.Ended() && j.Phase != state.Queued { // what moves is worth a look
 			_ = s.c.jobs.with(j.ID, func(j *followed) error { p = pbJob(&j.Follower); return nil })
+		}
+		if unexplained(p) {
+			p.Message = reason()
 		}
 		out.Jobs = append(out.Jobs, p)
 	}

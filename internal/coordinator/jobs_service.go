@@ -167,6 +167,9 @@ func (s *jobsService) Get(ctx context.Context, r *pb.GetJobRequest) (out *pb.Job
 		out = pbJob(&j.Follower)
 		return nil
 	})
+	if err == nil && unexplained(out) {
+		out.Message = s.c.queueReason(auth.From(ctx))
+	}
 	return out, err
 }
 

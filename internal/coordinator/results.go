@@ -15,6 +15,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -25,6 +26,7 @@ import (
 // Bounds of what is sent.
 const (
 	watchEvery      = 200 * time.Millisecond // at most one message in
+	queueEvery      = 2 * time.Second        // that it is looked what a job that is watched waits for
 	chunkBytes      = 512 << 10
 	drawsAMessage   = 1000
 	maxSummaryDraws = 1 << 20
@@ -153,26 +155,36 @@ func (s *jobsService) Result(r *pb.GetJobRequest, out grpc.ServerStreamingServer
 	return nil
 }
 
-// Watch sends a job whenever it changes.
+// Watch sends a job whenever it changes, and a queued one whenever it waits for something else.
 func (s *jobsService) Watch(r *pb.WatchRequest, out grpc.ServerStreamingServer[pb.Job]) error {
 	ctx := out.Context()
 	if err := s.c.catchUp(ctx); err != nil {
 		return err
 	}
-	version := uint64(math.MaxUint64)
+	version, told := uint64(math.MaxUint64), ""
 	for {
 		var now *pb.Job
-		ended := false
-		err := s.c.jobs.wait(ctx, r.Id, func(j *followed) (bool, error) {
-			if j.Job.Version == version {
-				return false, nil
+		ended, changed := false, false
+		look, cancel := context.WithTimeout(ctx, queueEvery)
+		err := s.c.jobs.wait(look, r.Id, func(j *followed) (bool, error) {
+			changed = j.Job.Version != version
+			if changed || j.Job.Phase == state.Queued {
+				now = pbJob(&j.Follower)
 			}
-			version, now, ended = j.Job.Version, pbJob(&j.Follower), j.Job.Phase.Ended()
-			return true, nil
+			version, ended = j.Job.Version, j.Job.Phase.Ended()
+			return changed, nil
 		})
-		if err != nil {
+		cancel()
+		if err != nil && (ctx.Err() != nil || look.Err() == nil) {
 			return err
 		}
+		if now != nil && unexplained(now) {
+			now.Message = s.c.queueReason(auth.From(ctx))
+		}
+		if now == nil || !changed && now.Message == told {
+			continue
+		}
+		told = now.Message
 		if err := out.Send(now); err != nil || ended {
 			return err
 		}

@@ -63,6 +63,9 @@ func (s *workersService) Connect(stream grpc.BidiStreamingServer[pb.WorkerMessag
 		s.c.workers.disconnect(h.Id, ses, time.Now())
 		s.c.log.Info("worker disconnected", "worker", h.Id)
 	}()
+	if err := stream.SendHeader(nil); err != nil { // tells the worker that it is in
+		return err
+	}
 	received := make(chan error, 1)
 	go func() { received <- s.receive(h.Id, stream) }() // ends with the stream
 	return s.serve(ses, stream, received)

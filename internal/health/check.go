@@ -174,7 +174,7 @@ func silence(j *state.Job, chain int, w Workers, silent, usual time.Duration, no
 	case at != "" && (!known || now.Sub(seen) > noDriverAfter) && silent >= noDriverAfter:
 		return stalled("worker silent", "worker %s, which drives %s, has not been heard of for %s: its chains are given to others", at, name, span(silent))
 	case at != "" && silent >= longestSilence(usual):
-		return stalled("chain silent", "%s has reported nothing for %s, where %s: see 'ulisse logs %s' and worker %s", name, span(silent), paceOf(usual), j.ID, at)
+		return stalled("chain silent", "%s has reported nothing for %s, where %s: see 'ulisse logs %s --gradients' and worker %s", name, span(silent), paceOf(usual), j.ID, at)
 	}
 	return nil
 }

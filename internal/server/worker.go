@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -141,7 +142,7 @@ func (c Worker) Run(ctx context.Context) (err error) {
 	mon.Note("security: " + word(src, unsafe))
 	mon.Started(func() error {
 		if !w.Connected() {
-			return errors.New("no session with the leading coordinator")
+			return errors.New(strings.TrimSuffix("no session with the leading coordinator: "+w.Absence(), ": "))
 		}
 		return nil
 	})

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,4 +72,33 @@ func TestWorkersAreWhoTheyShow(t *testing.T) {
 		t.Error(err)
 	}
 	wantCode(t, "a shared certificate under the name of a worker", hello(t, as(""), "w1"), codes.AlreadyExists, "there is a worker w1 already")
+}
+
+// A worker tells when it has joined; one that is refused says why and what to do, in its
+// log and at its private port.
+func TestWorkersTellWhetherTheyAreIn(t *testing.T) {
+	g := startGuarded(t, 1, nil)
+	for id, c := range map[string]struct{ token, want string }{
+		"none":   {"", `reason="no token was sent`},
+		"viewer": {g.token("ann", "viewer").Secret, `reason="Connect is for the cluster's own nodes: workers" do="give the token of a worker with --token-file`},
+		"right":  {g.token("w", "worker").Secret, `msg="joined the cluster" coordinator=` + g.grpc[0]},
+	} {
+		l, private := &logBuffer{}, unwired(t)
+		start(t, Worker{ID: id, Dir: t.TempDir(), Coordinators: g.grpc, Token: c.token, Listen: "127.0.0.1:0", Cores: 1, Monitor: private,
+			Logger: slog.New(slog.NewTextHandler(l, nil))}.Run)
+		eventually(t, id, func() bool { return strings.Contains(l.String(), c.want) })
+		if id == "right" {
+			if strings.Contains(l.String(), "not in the cluster") {
+				t.Errorf("a worker that is in: %s", l)
+			}
+			continue
+		}
+		eventually(t, id+": the reason at the private port", func() bool {
+			code, text := probe(private, "/readyz")
+			return code == http.StatusServiceUnavailable && strings.Contains(text, "no session with the leading coordinator: ")
+		})
+		if strings.Contains(l.String(), "joined") {
+			t.Errorf("a worker that was refused: %s", l)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,6 +60,7 @@ type Worker struct {
 	jobs    *jobCache
 	logs    *logBuffer
 	metrics *metrics
+	absence absence
 	isa     string // its instruction set
 
 	mu         sync.Mutex
@@ -95,7 +97,7 @@ func New(c Config) (*Worker, error) {
 		c.Open = func(_ context.Context, _, path string) (io.ReadCloser, error) { return os.Open(path) }
 	}
 	w := &Worker{Config: c, isa: isa, placements: map[laneKey]*placement{}, metrics: newMetrics(),
-		coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}}
+		coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}, absence: absence{log: c.Logger}}
 	w.logs = &logBuffer{worker: c.ID, coords: w.coords}
 	w.jobs = newJobCache(&w.Config, w.observe)
 	return w, nil
@@ -115,6 +117,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.coords.pool.Close()
 	}()
 	pause := pauses()
+	w.absence.begin(time.Now())
 	for {
 		began := time.Now()
 		left, err := w.session(ctx, speed)
@@ -128,7 +131,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		if time.Since(began) > longSession {
 			pause.Reset()
 		}
-		w.Logger.Debug("no session with the leader", "error", err)
+		w.absence.failed(err, w.Coordinators, time.Now())
 		select {
 		case <-time.After(pause.NextBackOff()):
 		case <-ctx.Done():
@@ -168,6 +171,11 @@ func (w *Worker) session(ctx context.Context, speed float64) (left bool, err err
 	w.wg.Go(func() {
 		defer cancel()
 		w.talk(ctx, s, send)
+	})
+	w.wg.Go(func() {
+		if head, err := s.Header(); err == nil && head != nil { // of a session that is refused there is none
+			w.absence.joined(strings.TrimPrefix(conn.Target(), rpc.Target("")), time.Now())
+		}
 	})
 	for {
 		m, err := s.Recv()
@@ -323,6 +331,9 @@ func (w *Worker) Connected() bool {
 	defer w.mu.Unlock()
 	return w.send != nil
 }
+
+// Absence is why there is no session with the leader, as far as that is known.
+func (w *Worker) Absence() string { return w.absence.why() }
 
 // Driving returns the number of lanes that the worker drives.
 func (w *Worker) Driving() int {
