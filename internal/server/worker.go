@@ -152,7 +152,7 @@ func (c Worker) Run(ctx context.Context) (err error) {
 	ended := make(chan error, 1)
 	wg.Go(func() { ended <- w.Run(work) })
 	wg.Go(func() { c.watch(work, src, unsafe, c.Logger) })
-	c.Logger.Info("worker ready", "id", c.ID, "address", data.self, "metrics", mon.Address(), "cores", budget.Cores(),
+	c.Logger.Info("worker started", "id", c.ID, "address", data.self, "metrics", mon.Address(), "cores", budget.Cores(),
 		"security", word(src, unsafe), "version", version.Version)
 	select {
 	case err := <-ended:
