@@ -42,6 +42,7 @@ func TestStalledIsSeen(t *testing.T) {
 	if testing.Short() {
 		t.Skip("half a minute of waiting")
 	}
+	t.Parallel() // it mostly waits
 	spec := fmt.Sprintf(specText, 100, 100, 3)
 	want := undisturbed(t, spec)
 	c := start(t, 1, 1)

@@ -268,18 +268,20 @@ func TestLocalRunSurvives(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: seconds of real processes")
 	}
-	const draws = 1500
+	const draws = 3000
+	began := time.Now()
 	want := undisturbed(t, draws)
+	whole := time.Since(began)
 	out := filepath.Join(t.TempDir(), "out")
 	args := []string{"run", specification(t, draws), "--json", "--quiet", "--out", out}
-	for kills := range 3 {
+	for range 3 {
 		cmd := program(t, args...)
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &said, &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(1500+700*kills) * time.Millisecond)
+		time.Sleep(whole / 5)
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
