@@ -46,6 +46,9 @@ func TestMetrics(t *testing.T) {
 	idle.Capacity.Cores = 5
 	connect(t, leader.workers, idle).beat(&pb.Beat{Draining: true})
 	w := connect(t, leader.workers, hello("w"))
+	within(t, "the draining one to be known as that", func() bool { // before there is a job that it could get
+		return gather(t, leader)["workers{state=draining}"] == 1
+	})
 	id := leader.submit(testSpec(1000, 2000, never))
 	if err := w.prepare(t.Context(), w.nextDrive()); err != nil {
 		t.Fatal(err)
