@@ -185,7 +185,7 @@ func (n *Node) Room() int64 {
 func (n *Node) FreeInFiles() int64 {
 	free := func(db *bbolt.DB) int64 {
 		s := db.Stats()
-		return int64(s.FreePageN+s.PendingPageN) * int64(db.Info().PageSize)
+		return int64(s.FreeAlloc) // of free and pending pages
 	}
 	g, err := n.state.acquire()
 	if err != nil {

@@ -41,6 +41,10 @@ type worker struct {
 	// holds are the placements that it has been told to drive, or says that it
 	// drives, and has not released.
 	holds map[state.ChainKey]*held
+	// process tells the worker's process from the one before, and gone is what that one held
+	// when it was silent for too long.
+	process string
+	gone    map[state.ChainKey]*held
 }
 
 // held is a placement at a worker.
@@ -122,8 +126,10 @@ func (r *registry) connect(h *pb.Hello, s *session, now time.Time) bool {
 	for _, p := range h.Driving {
 		holds[state.ChainKey{Job: p.Job, Chain: int(p.Chain)}] = &held{attempt: p.Attempt, restated: true}
 	}
-	r.strikeLost(w, holds, now)
-	w.holds = holds
+	if h.Process != "" && w.process != "" && h.Process != w.process {
+		r.strikeLost(w, holds, now)
+	}
+	w.process, w.holds, w.gone = h.Process, holds, nil
 	r.activity.add(now, h.Id, workerJoined)
 	r.wake()
 	return true
@@ -196,9 +202,8 @@ func (r *registry) forget(now time.Time, after, grace time.Duration, jobs map[st
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.byID {
-		if w.session == nil && now.Sub(w.seen) > grace {
-			r.strikeLost(w, nil, now)
-			w.holds = nil
+		if w.session == nil && now.Sub(w.seen) > grace && w.holds != nil {
+			w.gone, w.holds = w.holds, nil
 		}
 	}
 	r.troubles.keep(jobs)

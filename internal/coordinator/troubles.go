@@ -160,14 +160,17 @@ func (r *registry) verdict(job string) string {
 	return r.troubles.verdict(job, there)
 }
 
-// strikeLost notes that a worker's process was lost with what it held, but for what it
-// says that it still holds; the caller holds the lock.
+// strikeLost notes that a worker's process was lost with what it held, but for what the one
+// in its place says that it still holds; the caller holds the lock. Silence is not enough:
+// it may be the network's, and that of all workers.
 func (r *registry) strikeLost(w *worker, holds map[state.ChainKey]*held, now time.Time) {
 	struck := map[string]bool{}
-	for k := range w.holds {
-		if holds[k] == nil && !struck[k.Job] {
-			struck[k.Job] = true
-			r.troubles.add(k.Job, w.id, lostReason, now)
+	for _, had := range []map[state.ChainKey]*held{w.holds, w.gone} {
+		for k := range had {
+			if holds[k] == nil && !struck[k.Job] {
+				struck[k.Job] = true
+				r.troubles.add(k.Job, w.id, lostReason, now)
+			}
 		}
 	}
 }

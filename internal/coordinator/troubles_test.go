@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -120,13 +121,18 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 	s := serve(t, Config{})
 	s.lead()
 	id := s.submit(testSpec(1_000_000, 10_000_000, never))
-	for range mostStrikes {
-		w := connect(t, s.workers, hello("w"))
+	process := func(id string, number int) *pb.Hello {
+		h := hello(id)
+		h.Process = strconv.Itoa(number)
+		return h
+	}
+	for i := range mostStrikes {
+		w := connect(t, s.workers, process("w", i))
 		w.nextDrive()
 		w.cancel() // the process is gone, and starts again
 		<-w.ended
 	}
-	w := connect(t, s.workers, hello("w"))
+	w := connect(t, s.workers, process("w", mostStrikes))
 	s.awaitState(id, pb.JobState_JOB_STATE_FAILED)
 	if m := s.get(id).Message; !strings.Contains(m, "out of memory?") || !strings.Contains(m, "worker w") {
 		t.Errorf("%q", m)
@@ -135,8 +141,8 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 	<-w.ended
 
 	id = s.submit(testSpec(1_000_000, 10_000_000, never))
-	for range 2 * mostStrikes {
-		w := connect(t, s.workers, hello("v"))
+	for i := range 2 * mostStrikes {
+		w := connect(t, s.workers, process("v", i))
 		p := w.nextDrive()
 		if _, err := s.workers.Log(t.Context(), &pb.LogRequest{Job: p.Job, Chain: p.Chain, Worker: "v", Lines: []string{"a gradient"}}); err != nil {
 			t.Error(err)
@@ -146,6 +152,50 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 	}
 	connect(t, s.workers, hello("v")).work()
 	s.awaitState(id, pb.JobState_JOB_STATE_SAMPLING)
+}
+
+// Silence is nobody's failure: a network that fails cuts off all workers. A process that
+// takes a worker's place, however late, says that the one before was lost.
+func TestSilenceIsNoFailure(t *testing.T) {
+	r, now, grace := newRegistry(), time.Now(), time.Second
+	key := state.ChainKey{Job: "j", Chain: 1}
+	jobs := map[string]*state.Job{"j": {}}
+	driving := []*pb.Placement{{Job: "j", Chain: 1, Attempt: 1}}
+	come := func(id, process string, driving []*pb.Placement) *session {
+		s := newSession("")
+		if !r.connect(&pb.Hello{Id: id, Process: process, Driving: driving}, s, now) {
+			t.Fatal(id)
+		}
+		return s
+	}
+	there := []string{"a", "b", "c"}
+	var sessions []*session
+	for _, id := range there {
+		sessions = append(sessions, come(id, "1", driving))
+	}
+	for i, id := range there {
+		r.disconnect(id, sessions[i], now)
+	}
+	now = now.Add(10 * grace)
+	r.forget(now, time.Hour, grace, jobs)
+	for _, id := range there {
+		if len(r.byID[id].holds) != 0 {
+			t.Errorf("%s still holds %v", id, key)
+		}
+		come(id, "1", nil) // its driver has ended meanwhile
+	}
+	if n := len(r.troubles.strikes["j"]); n != 0 {
+		t.Errorf("%d failures of workers that were only silent", n)
+	}
+	s := come("a", "1", driving)
+	r.disconnect("a", s, now)
+	now = now.Add(10 * grace)
+	r.forget(now, time.Hour, grace, jobs)
+	r.forget(now, time.Hour, grace, jobs)
+	come("a", "2", nil)
+	if all := r.troubles.strikes["j"]; len(all) != 1 || all[0] != (strike{"a", lostReason}) {
+		t.Errorf("after another process of a came: %v", all)
+	}
 }
 
 // A job that needs more memory than any worker has waits, says so, and keeps nobody

@@ -78,6 +78,8 @@ func checkHello(h *pb.Hello) error {
 		return status.Error(codes.InvalidArgument, "a worker has to say hello first")
 	case !nodeName.MatchString(h.Id):
 		return badField("id", "a worker needs an id of letters, digits, '.', '_' and '-', 100 at most")
+	case len(h.Process) > 100:
+		return badField("process", "what tells a worker's process has 100 characters at most")
 	case len(h.Driving) > maxDriving || slices.ContainsFunc(h.Driving, func(p *pb.Placement) bool { return p.Chain < 0 }):
 		return badField("driving", fmt.Sprintf("a worker drives %d chains at most, which are numbered from 0", maxDriving))
 	}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -62,6 +63,7 @@ type Worker struct {
 	metrics *metrics
 	absence absence
 	isa     string // its instruction set
+	process string // tells this process from others of the same worker
 
 	mu         sync.Mutex
 	placements map[laneKey]*placement
@@ -96,7 +98,7 @@ func New(c Config) (*Worker, error) {
 	if c.Open == nil {
 		c.Open = func(_ context.Context, _, path string) (io.ReadCloser, error) { return os.Open(path) }
 	}
-	w := &Worker{Config: c, isa: isa, placements: map[laneKey]*placement{}, metrics: newMetrics(),
+	w := &Worker{Config: c, isa: isa, process: rand.Text(), placements: map[laneKey]*placement{}, metrics: newMetrics(),
 		coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}, absence: absence{log: c.Logger}}
 	w.logs = &logBuffer{worker: c.ID, coords: w.coords}
 	w.jobs = newJobCache(&w.Config, w.observe)
@@ -199,7 +201,7 @@ func (w *Worker) open(send chan *pb.WorkerMessage, speed float64) *pb.WorkerMess
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.send = send
-	h := &pb.Hello{Id: w.ID, Address: w.Address, Version: version.Version,
+	h := &pb.Hello{Id: w.ID, Process: w.process, Address: w.Address, Version: version.Version,
 		Capacity: &pb.Capacity{Cores: int32(w.Budget.Cores()), InstructionSet: w.isa, PairsPerSecond: speed, MemoryBytes: w.MemoryBytes}}
 	for k, p := range w.placements {
 		h.Driving = append(h.Driving, &pb.Placement{Job: k.job, Chain: int32(k.lane), Attempt: p.attempt, Worker: w.ID})

@@ -637,6 +637,7 @@ type Hello struct {
 	Capacity      *Capacity              `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
 	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	Driving       []*Placement           `protobuf:"bytes,5,rep,name=driving,proto3" json:"driving,omitempty"` // what it still drives, after a leader was lost
+	Process       string                 `protobuf:"bytes,6,opt,name=process,proto3" json:"process,omitempty"` // tells this process from others of the same worker
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -704,6 +705,13 @@ func (x *Hello) GetDriving() []*Placement {
 		return x.Driving
 	}
 	return nil
+}
+
+func (x *Hello) GetProcess() string {
+	if x != nil {
+		return x.Process
+	}
+	return ""
 }
 
 type Beat struct {
@@ -1685,13 +1693,14 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\aRelease\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\xac\x01\n" +
+	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\xc6\x01\n" +
 	"\x05Hello\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12/\n" +
 	"\bcapacity\x18\x03 \x01(\v2\x13.ulisse.v1.CapacityR\bcapacity\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12.\n" +
-	"\adriving\x18\x05 \x03(\v2\x14.ulisse.v1.PlacementR\adriving\"G\n" +
+	"\adriving\x18\x05 \x03(\v2\x14.ulisse.v1.PlacementR\adriving\x12\x18\n" +
+	"\aprocess\x18\x06 \x01(\tR\aprocess\"G\n" +
 	"\x04Beat\x12#\n" +
 	"\x04load\x18\x01 \x01(\v2\x0f.ulisse.v1.LoadR\x04load\x12\x1a\n" +
 	"\bdraining\x18\x02 \x01(\bR\bdraining\"\xa0\x01\n" +
