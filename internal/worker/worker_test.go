@@ -291,7 +291,7 @@ func TestSameDrawsOnAnyWorkers(t *testing.T) {
 	t.Run("paused and extended", func(t *testing.T) {
 		c := newCluster(t)
 		c.worker("a")
-		id := c.submit(fmt.Sprintf(specText, 40, 40))
+		id := c.submit(fmt.Sprintf(specText, 400, 400)) // not over before its pause
 		c.wait("some draws", func() bool { return c.draws(id) >= 10 })
 		if _, err := c.jobs.Pause(t.Context(), &pb.JobActionRequest{Id: id}); err != nil {
 			t.Fatal(err)
@@ -304,7 +304,7 @@ func TestSameDrawsOnAnyWorkers(t *testing.T) {
 		if _, err := c.jobs.Extend(t.Context(), &pb.ExtendRequest{Id: id, Draws: 20}); err != nil {
 			t.Fatal(err)
 		}
-		check(t, c, id)
+		c.wantDraws(id, undisturbed(t, fmt.Sprintf(specText, 420, 420)))
 	})
 }
 
