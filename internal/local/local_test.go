@@ -90,6 +90,9 @@ func run(t testing.TB, c Config) *chains.Run {
 // 0.2 sd plus 4 Monte Carlo errors, each sd within 15 % plus 4. ess is the least
 // number of effective draws for each draw.
 func TestAgainstOracle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: ten seconds of all cores")
+	}
 	oracle := run(t, config(t, spec(t, fmt.Sprintf(specText, "cholesky", 4, "auto", 1000, 100, "pcg", "nystrom", 1000)), 2, t.TempDir()))
 	for _, c := range []struct {
 		method string
@@ -144,6 +147,9 @@ func TestSameDrawsWhateverHappens(t *testing.T) {
 		fmt.Sprintf(specText, "auto", 2, "auto", 100, 20, "pcg", "nystrom", 100),
 	} {
 		s := spec(t, text)
+		if m := s.Sampler.Method; testing.Short() && m != "fisher" && m != "sgld" {
+			continue // the race detector makes minutes of them
+		}
 		own := s.Sampler.Sections["sgld"].(*sampler.SGLD)
 		own.Batch, own.Freeze = 10, 1e6 // freeze at once
 		want := run(t, config(t, s, 1, t.TempDir()))

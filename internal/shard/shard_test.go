@@ -10,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -269,6 +270,7 @@ func TestPreconditionerOverAGroup(t *testing.T) {
 	p := newProblem(kernel.RBF, 1100, 3, 1)
 	served := &Meter{}
 	g, _, _ := cluster(t, p, 2, ServerConfig{Meter: served})
+	g.sched.self = hooked{g.sched.self, func(context.Context, Unit) { time.Sleep(time.Millisecond) }} // leaves the members something
 	g.Set(p.theta, []float64{0.3})
 	alone := p.operator()
 	alone.Set(p.theta, []float64{0.3})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,6 +68,7 @@ func TestMemberThatComputesWrongly(t *testing.T) {
 	p, want := small(t)
 	stale := p.operator()
 	stale.Set(append([]float64{p.theta[0] * 1.001}, p.theta[1:]...), []float64{0.3})
+	var mu sync.Mutex // units are computed side by side, an operator's products are not
 	columns := func(k Kind) func(p *Product, _ Unit, out []float64) {
 		return func(p *Product, _ Unit, out []float64) {
 			if p.Kind == k {
@@ -90,6 +92,8 @@ func TestMemberThatComputesWrongly(t *testing.T) {
 		},
 		"a stale θ": func(p *Product, u Unit, out []float64) {
 			if p.Kind == Double && len(p.State.Noise) == 1 {
+				mu.Lock()
+				defer mu.Unlock()
 				_ = p.compute(context.Background(), stale, u, out)
 			}
 		},
