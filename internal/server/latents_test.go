@@ -190,6 +190,9 @@ func TestLatentVectorsComeAndGo(t *testing.T) {
 // The log takes as many bytes for a checkpoint of vectors of 100,000 numbers as for
 // those of 1,000.
 func TestTheLogDoesNotGrowWithTheRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: vectors of 100,000 numbers at each checkpoint")
+	}
 	perCheckpoint := func(n int) float64 {
 		dir := t.TempDir()
 		ready := make(chan string, 1)
