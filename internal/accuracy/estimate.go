@@ -1,6 +1,6 @@
 // Package accuracy says how wrong a posterior's means, standard deviations and quantiles
-// may be, from all sources: the finite number of draws, a log density that is known with
-// an error only, and bounds on what was not computed to the end.
+// may be, from all sources: the finite number of draws, and a log density that is known with
+// an error only.
 //
 // Every estimate is, to first order, a mean over the draws: its influence function says
 // what a draw at x contributes. With it all errors become errors of means. An error δ(x) of

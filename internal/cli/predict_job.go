@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
@@ -23,6 +24,7 @@ type jobOracle struct {
 	train string // path of the training table, if it is to be read here
 	draws int
 	info  dataset.Info
+	told  func() // says once what the predictions are from, if the job has not ended
 }
 
 // openJob finds a job that has something to predict from.
@@ -37,10 +39,11 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 	if j.Data.GetSha256() == "" {
 		return nil, fmt.Errorf("job %s has nothing to predict from yet: it is %s", j.Id, client.StateWord(j.State))
 	}
+	told := func() {}
 	if draws := client.MinDraws(j.GetProgress()); j.DrawsSha256 == "" || draws == 0 {
-		a.note("job %s is %s: %s", j.Id, client.StateWord(j.State), predictedSoFar(draws))
+		told = sync.OnceFunc(func() { a.note("job %s is %s: %s", j.Id, client.StateWord(j.State), predictedSoFar(draws)) })
 	}
-	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws,
+	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws, told: told,
 		info: dataset.Info{Rows: int(j.Data.N), HeldOut: int(j.Data.HeldOut), Target: j.Data.Target, InputNames: j.Data.Inputs}}, nil
 }
 
@@ -83,5 +86,9 @@ func (o *jobOracle) heldOut(ctx context.Context) (*points, error) {
 
 // predict has the rows predicted by the cluster's workers.
 func (o *jobOracle) predict(ctx context.Context, pts *points, opt predict.Options, probs []float64) ([]predict.Row, predict.Stats, error) {
-	return o.s.PredictRows(ctx, o.job, predict.Request{X: pts.x, Targets: pts.y, Probs: probs}, opt, o.draws)
+	rows, stats, err := o.s.PredictRows(ctx, o.job, predict.Request{X: pts.x, Targets: pts.y, Probs: probs}, opt, o.draws)
+	if err == nil { // only now it is known that there is something to predict from
+		o.told()
+	}
+	return rows, stats, err
 }
