@@ -26,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 )
 
@@ -217,32 +218,26 @@ func (p Pair) Save(dir, name string, replace bool) error {
 		text []byte
 		mode os.FileMode
 	}{{filepath.Join(dir, name+".key"), p.Key, 0o600}, {filepath.Join(dir, name+".crt"), p.Cert, 0o644}}
+	var there []string
 	for _, f := range files {
 		if _, err := os.Lstat(f.path); err == nil && !replace {
-			return fmt.Errorf("%s is there already and is not overwritten", f.path)
+			there = append(there, f.path)
 		}
 	}
+	switch {
+	case len(there) == 1 && there[0] == files[0].path:
+		return fmt.Errorf("there is a key without its certificate, as of a command that was cut short: remove %s", there[0])
+	case len(there) > 0:
+		return fmt.Errorf("%s is there already and is not overwritten", there[0])
+	}
+	write := atomicfile.Create
+	if replace {
+		write = atomicfile.WriteBytes
+	}
 	for _, f := range files {
-		if err := write(f.path, f.text, f.mode, replace); err != nil {
+		if err := write(f.path, f.mode, f.text); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// write writes a file whole or not at all.
-func write(path string, text []byte, mode os.FileMode, replace bool) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if !replace {
-		return os.Link(tmp.Name(), path) // fails if it is there
-	}
-	return os.Rename(tmp.Name(), path)
 }

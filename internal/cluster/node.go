@@ -88,7 +88,28 @@ func openDisk(cfg Config) (d disk, err error) {
 	if d.snaps, err = newSnapshotStore(d.files, filepath.Join(cfg.Dir, "snapshots"), d.cache, cfg.seam); err != nil {
 		return d, err
 	}
-	return d, errors.Join(d.check(), d.mend(cfg.Logger))
+	return d, errors.Join(d.unfound(), d.check(), d.mend(cfg.Logger))
+}
+
+// termKey is how raft calls the term in the stable store.
+var termKey = []byte("CurrentTerm")
+
+// unfound undoes a founding that was cut short: raft sets the term to 1, then writes the first
+// entry of the log, and would found no cluster where there is a term. No election has that term.
+func (d disk) unfound() error {
+	last, err := d.store.LastIndex()
+	if err != nil || last > 0 {
+		return err
+	}
+	snap, err := d.snaps.last()
+	if err != nil || snap.index > 0 {
+		return err
+	}
+	term, err := d.store.GetUint64(termKey)
+	if errors.Is(err, errKeyNotFound) || err == nil && term != 1 {
+		return nil
+	}
+	return errors.Join(err, d.store.SetUint64(termKey, 0))
 }
 
 // The files of a node.

@@ -17,6 +17,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -255,11 +256,9 @@ func readOrMake(path string) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("reading the first token: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
+	text, _ := auth.NewToken()
+	if err := atomicfile.Create(path, 0o600, []byte(text+"\n")); err != nil {
 		return "", fmt.Errorf("writing the first token: %w", err)
 	}
-	text, _ := auth.NewToken()
-	_, err = f.WriteString(text + "\n")
-	return text, errors.Join(err, f.Sync(), f.Close())
+	return text, nil
 }

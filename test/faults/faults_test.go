@@ -18,13 +18,15 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/ulisse-gp/ulisse/internal/cli" // what the binary is made of: a cached result is of the same code
 	"github.com/ulisse-gp/ulisse/internal/dev"
 )
 
 var binary string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		os.Exit(program())
+	}
 	dir, err := os.MkdirTemp("", "ulisse-faults")
 	if err != nil {
 		panic(err)
@@ -52,17 +54,19 @@ seed: %d
 
 // cluster is a cluster of child processes.
 type cluster struct {
-	t      *testing.T
-	dir    string
-	prefix []string // of the client's command line
-	keys   *keys    // of clusters that 'ulisse dev' does not run
+	t       *testing.T
+	dir     string
+	prefix  []string // of the client's command line
+	keys    *keys    // of clusters that 'ulisse dev' does not run
+	program string   // in place of the binary, if set
+	more    []string // of its environment
 }
 
 // run runs ulisse and returns what it printed.
 func (c *cluster) run(args ...string) (string, error) {
 	c.t.Helper()
 	var out, errs bytes.Buffer
-	argv := append(slices.Clone(c.prefix), binary)
+	argv := append(slices.Clone(c.prefix), c.executable())
 	argv = append(argv, args...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -73,8 +77,15 @@ func (c *cluster) run(args ...string) (string, error) {
 	return out.String(), nil
 }
 
+func (c *cluster) executable() string {
+	if c.program != "" {
+		return c.program
+	}
+	return binary
+}
+
 func (c *cluster) env() []string {
-	env := os.Environ()
+	env := append(os.Environ(), c.more...)
 	if text, err := os.ReadFile(filepath.Join(c.dir, "env")); err == nil {
 		for line := range strings.Lines(string(text)) {
 			env = append(env, strings.TrimPrefix(strings.TrimSpace(line), "export "))
@@ -249,11 +260,17 @@ func undisturbed(t *testing.T, spec string) string {
 	if e, ok := err.(*exec.ExitError); err != nil && (!ok || e.ExitCode() != 3) {
 		t.Fatalf("ulisse run: %v: %s", err, out)
 	}
+	return hashIn(t, string(out))
+}
+
+// hashIn returns the hash of the draws in a summary.
+func hashIn(t *testing.T, summary string) string {
+	t.Helper()
 	var sum struct {
 		DrawsSHA256 string `json:"draws_sha256"`
 	}
-	if err := json.Unmarshal(out, &sum); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if err := json.Unmarshal([]byte(summary), &sum); err != nil {
+		t.Fatalf("%v: %s", err, summary)
 	}
 	return sum.DrawsSHA256
 }
