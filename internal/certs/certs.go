@@ -23,6 +23,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -196,6 +197,46 @@ func Open(dir string) (*Authority, error) {
 		return nil, fmt.Errorf("%s.crt is not the certificate of an authority", name)
 	}
 	return &Authority{c.Leaf, key}, nil
+}
+
+// ListPath is where an authority's list of revoked certificates is.
+func ListPath(dir string) string { return filepath.Join(dir, authorityName+".crl") }
+
+// Revoke adds certificates to the authority's list in its folder. The list holds for as long as the
+// authority: it is replaced when there is more to revoke.
+func (a *Authority) Revoke(dir string, now time.Time, revoked ...*x509.Certificate) error {
+	t := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now.Add(-backdate).UTC(), NextUpdate: a.Cert.NotAfter}
+	text, err := os.ReadFile(ListPath(dir))
+	switch b, _ := pem.Decode(text); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case b == nil:
+		return fmt.Errorf("%s is not a list of revoked certificates", ListPath(dir))
+	default:
+		old, err := x509.ParseRevocationList(b.Bytes)
+		if err == nil {
+			err = old.CheckSignatureFrom(a.Cert)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", ListPath(dir), err)
+		}
+		t.Number.Add(old.Number, t.Number)
+		t.RevokedCertificateEntries = old.RevokedCertificateEntries
+	}
+	for _, c := range revoked {
+		if err := c.CheckSignatureFrom(a.Cert); err != nil {
+			return fmt.Errorf("the certificate of %s is not one that this authority signed: %w", c.Subject, err)
+		}
+		if !slices.ContainsFunc(t.RevokedCertificateEntries, func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(c.SerialNumber) == 0 }) {
+			t.RevokedCertificateEntries = append(t.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: now.UTC()})
+		}
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, t, a.Cert, a.key)
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(ListPath(dir), 0o644, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
 }
 
 // Save writes the authority into a folder that holds none.

@@ -115,7 +115,7 @@ func (s *usersService) RevokeToken(ctx context.Context, r *pb.RevokeTokenRequest
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.c.apply(ctx, &state.RevokeToken{ID: r.Id}); err != nil {
+	if _, err := s.c.apply(ctx, &state.RevokeToken{ID: r.Id, Spare: true}); err != nil {
 		return nil, err
 	}
 	if k, err = token(); err != nil {
@@ -220,7 +220,7 @@ func (c *Coordinator) firstToken(ctx context.Context) error {
 	found := false
 	err := c.node.View(func(tx *bbolt.Tx) error {
 		return state.Tokens(tx, func(k *state.Token) bool {
-			found = k.Role == state.Admin && slices.Contains(k.Namespaces, state.AllNamespaces) && k.Live(time.Now())
+			found = k.Rules(time.Now())
 			return !found
 		})
 	})
