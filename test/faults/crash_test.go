@@ -277,12 +277,7 @@ func mustDie(t *testing.T, env []string, died bool) {
 }
 
 func workloads(t *testing.T) []workload {
-	want := sync.OnceValue(func() string {
-		dir := t.TempDir()
-		out, errs, err := itself(t, nil, "run", specification(t, dir), "--json", "--quiet", "--out", filepath.Join(dir, "out"))
-		killed(t, err, errs)
-		return hashIn(t, out)
-	})
+	want := sync.OnceValue(func() string { return undisturbedItself(t, t.TempDir()) })
 	source := sync.OnceValue(func() string {
 		dir := t.TempDir()
 		out := filepath.Join(dir, "out")
@@ -300,6 +295,14 @@ func workloads(t *testing.T) []workload {
 		{"export", func(t *testing.T, dir string, env ...string) { crashExport(t, dir, env, source()) }},
 		{"certs", crashCerts},
 	}
+}
+
+// undisturbedItself returns the hash of the draws of a run that nothing happens to.
+func undisturbedItself(t *testing.T, dir string) string {
+	t.Helper()
+	out, errs, err := itself(t, nil, "run", specification(t, dir), "--json", "--quiet", "--out", filepath.Join(dir, "undisturbed"))
+	killed(t, err, errs)
+	return hashIn(t, out)
 }
 
 // crashRun is a local run, which is resumed.
