@@ -191,6 +191,16 @@ func (j job) draws() int {
 	return n
 }
 
+// file writes a file for a command.
+func (c *cluster) file(name, text string) string {
+	c.t.Helper()
+	path := filepath.Join(c.t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
 // submit submits the specification once, whatever happens to the coordinators.
 func (c *cluster) submit(spec string) string {
 	c.t.Helper()
@@ -199,11 +209,7 @@ func (c *cluster) submit(spec string) string {
 
 func (c *cluster) submitAs(clientID, spec string) string {
 	c.t.Helper()
-	path := filepath.Join(c.t.TempDir(), "spec.yaml")
-	if err := os.WriteFile(path, []byte(spec), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
-	out, err := c.run("submit", path, "--json", "--client-id", clientID)
+	out, err := c.run("submit", c.file("spec.yaml", spec), "--json", "--client-id", clientID)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -456,10 +462,13 @@ func TestRandomFaults(t *testing.T) {
 	t.Logf("%d faults in %d jobs, the last of draws %s", n, jobs, want)
 }
 
+// thorough reports whether all is to be tried: ULISSE_FAULTS=all.
+func thorough() bool { return os.Getenv("ULISSE_FAULTS") == "all" }
+
 func number(t *testing.T, name string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(name)
-	if text == "" {
+	if text == "" || text == "all" {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
