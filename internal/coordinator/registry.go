@@ -51,8 +51,9 @@ type worker struct {
 type held struct {
 	attempt  int64
 	group    []string
-	revoked  bool // it was asked to release it
-	restated bool // the worker said so itself; it may not know its group
+	revoked  bool      // it was asked to release it
+	restated bool      // the worker said so itself; it may not know its group
+	since    time.Time // when it was told to drive; zero if it was restated
 }
 
 // session is a connection of a worker.
@@ -279,14 +280,14 @@ func (r *registry) health() health.Workers {
 
 // tell tells the workers what has changed for them: which placements of the jobs
 // they are to drive, namely those to be kept, and which to release.
-func (r *registry) tell(keep map[state.ChainKey]bool, jobs map[string]*state.Job) {
+func (r *registry) tell(keep map[state.ChainKey]bool, jobs map[string]*state.Job, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, j := range jobs {
 		for chain, at := range j.Placements {
 			k := state.ChainKey{Job: j.ID, Chain: chain}
 			if w := r.byID[at.Worker]; w != nil && w.session != nil && keep[k] {
-				r.drive(w, k, &at)
+				r.drive(w, k, &at, now)
 			}
 		}
 	}
@@ -308,12 +309,12 @@ func (r *registry) tell(keep map[state.ChainKey]bool, jobs map[string]*state.Job
 }
 
 // drive tells a worker to drive a chain, unless it does so already.
-func (r *registry) drive(w *worker, k state.ChainKey, at *state.Placement) {
+func (r *registry) drive(w *worker, k state.ChainKey, at *state.Placement, now time.Time) {
 	h := w.holds[k]
 	if h != nil && h.attempt == at.Attempt && slices.Equal(h.group, at.Group) && !h.revoked && !(h.restated && len(at.Group) > 0) {
 		return
 	}
-	w.holds[k] = &held{attempt: at.Attempt, group: at.Group}
+	w.holds[k] = &held{attempt: at.Attempt, group: at.Group, since: now}
 	p := &pb.Placement{Job: k.Job, Chain: int32(k.Chain), Attempt: at.Attempt, Worker: at.Worker, Secret: at.Secret}
 	for _, g := range at.Group {
 		if o := r.byID[g]; o != nil {

@@ -93,7 +93,7 @@ func (t *term) look(ctx context.Context) error {
 			plan.Keep[state.ChainKey{Job: j.ID, Chain: chain}] = true
 		}
 	}
-	t.c.workers.tell(plan.Keep, records)
+	t.c.workers.tell(plan.Keep, records, time.Now())
 	t.tick(ctx, records, now)
 	if err := t.checkHealth(ctx, active, jobs); err != nil {
 		return err
