@@ -203,7 +203,7 @@ func (n *Node) takeState(ctx context.Context) error {
 	if leader.ID == "" || leader.ID == n.cfg.ID {
 		return n.notLeader()
 	}
-	spool, err := os.CreateTemp(n.cfg.Dir, "state-*")
+	spool, err := os.CreateTemp(n.cfg.Dir, stateSpool)
 	if err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func shrink(path string, used int64, log *slog.Logger) error {
 		return err
 	}
 	defer db.Close()
-	tmp := path + ".small"
+	tmp := path + smallMark
 	defer os.Remove(tmp) // gone by then unless something failed
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

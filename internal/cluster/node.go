@@ -75,6 +75,9 @@ func openDisk(cfg Config) (d disk, err error) {
 		return d, err
 	}
 	d.store.writes, d.store.seam = d.writes, cfg.seam
+	if err := removeLeftovers(cfg.Dir); err != nil { // they are nobody's: the log is locked
+		return d, err
+	}
 	if d.cache, err = raft.NewLogCache(512, d.store); err != nil {
 		return d, err
 	}
@@ -90,6 +93,31 @@ func openDisk(cfg Config) (d disk, err error) {
 	}
 	return d, errors.Join(d.unfound(), d.check(), d.mend(cfg.Logger))
 }
+
+// leftovers are what a process that dies may leave behind, as large as the state.
+var leftovers = []string{backupSpool, restoreSpool, stateSpool, logFile + smallMark, stateFile + smallMark, stateFile + restoreMark}
+
+func removeLeftovers(dir string) error {
+	for _, pattern := range leftovers {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		for _, f := range files {
+			err = errors.Join(err, os.Remove(f))
+		}
+		if err != nil {
+			return fmt.Errorf("cluster: what was left behind: %w", err)
+		}
+	}
+	return nil
+}
+
+// Names, or patterns, of files on their way.
+const (
+	backupSpool  = "backup-*"
+	restoreSpool = "restore-*"
+	stateSpool   = "state-*"
+	smallMark    = ".small"
+	restoreMark  = ".restore"
+)
 
 // termKey is how raft calls the term in the stable store.
 var termKey = []byte("CurrentTerm")
