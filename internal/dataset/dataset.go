@@ -124,7 +124,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 		}
 		d.XScale[k] = scaleOf(pick(t.X[k], in))
 		if d.XScale[k].SD == 0 {
-			return nil, fmt.Errorf("column %q is constant in the rows that are not held out: leave it out with exclude: [%s]", t.Inputs[k], yamlName(t.Inputs[k]))
+			return nil, fmt.Errorf("column %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: leave it out with exclude: [%s]", t.Inputs[k], yamlName(t.Inputs[k]))
 		}
 	}
 	if opt.Standardize {

@@ -229,6 +229,8 @@ func TestBadTables(t *testing.T) {
 		{"text later", "a,y\n1,2\nx,3\n", sel, `t.csv: line 3, column "a" (field 1): "x" is not a number`},
 		{"missing", "a,y\n1,2\n,3\n", sel, `t.csv: line 3, column "a" (field 1): the value is missing (""): drop the row or fill it in`},
 		{"NaN", "a,y\n1,2\n1,NaN\n", sel, `t.csv: line 3, column "y" (field 2): the value is missing ("NaN"): drop the row or fill it in`},
+		{"large", "a,y\n1,2\n-1e300,3\n", sel, `t.csv: line 3, column "a" (field 1): the value -1e+300 is too large to compute with: correct it, or divide the whole column by a large number`},
+		{"large target", "a,y\n1,2\n2,2e150\n", sel, `t.csv: line 3, column "y" (field 2): the value 2e+150 is too large to compute with: correct it, or divide the whole column by a large number`},
 		{"infinite", "a,y\n1,2\n-Inf,3\n", sel, `t.csv: line 3, column "a" (field 1): the value is infinite: drop the row or correct it`},
 		{"too large", "a,y\n1,2\n1e999,3\n", sel, `t.csv: line 3, column "a" (field 1): 1e999 is beyond the range of a float64`},
 		{"constant", "a,b,y\n1,5,2\n2,5,3\n", sel, `t.csv, column "b": all 2 values are 5: leave it out with exclude: [b]`},

@@ -28,6 +28,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/failpoint"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
@@ -173,6 +174,7 @@ func folder(path string, write func(dir string) error) (err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	failpoint.At("export rename")
 	return os.Rename(dir, path)
 }
 

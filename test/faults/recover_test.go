@@ -52,7 +52,8 @@ func (c *cluster) background(name string, args ...string) *exec.Cmd {
 		c.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(c.executable(), args...)
+	cmd.Env = append(os.Environ(), c.more...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)

@@ -110,6 +110,37 @@ func TestRotation(t *testing.T) {
 	})
 }
 
+// A worker whose certificate is revoked is out within seconds, and says why; with another certificate it
+// comes back.
+func TestRevocation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: seconds of real processes")
+	}
+	t.Parallel() // it mostly waits
+	c := &cluster{t: t, dir: t.TempDir(), keys: newKeys(t, "127.0.0.1")}
+	m := newCoordinator(t, c, "c1")
+	m.start(c)
+	c.use(m)
+	c.answers()
+	c.background("w1", append([]string{"worker", "--id", "w1", "--dir", filepath.Join(c.dir, "w1"), "--coordinators", m.grpc, "--listen", "127.0.0.1:0", "--metrics", "", "--cores", "1"},
+		c.keys.args("worker")...)...)
+	ready := func(want bool) func() bool {
+		return func() bool {
+			out, err := c.run("workers", "--json")
+			return err == nil && strings.Contains(out, `"state": "ready"`) == want
+		}
+	}
+	c.until("the worker is in", time.Minute, ready(true))
+	c.keys.revoke("worker")
+	c.until("it is out", time.Minute, ready(false))
+	c.until("it says why", 3*time.Minute, func() bool {
+		log, _ := os.ReadFile(filepath.Join(c.dir, "w1.log"))
+		return strings.Contains(string(log), "revoked?")
+	})
+	c.keys.ca.FilesFor("worker", "", time.Now(), 1, "127.0.0.1") // in the same place
+	c.until("it is in again", 3*time.Minute, ready(true))
+}
+
 // issuer returns who signed the certificate that an address shows.
 func issuer(t *testing.T, address string) string {
 	t.Helper()
