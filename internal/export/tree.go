@@ -182,18 +182,12 @@ func sampleStats(src *Source) Group {
 
 // rows returns the coordinate of the training rows: their numbers in the table.
 func rows(src *Source) Array {
-	d := src.Data
-	a := count(dimObs, d.N())
-	if x := a.Data.([]int64); len(d.HoldoutRows) > 0 {
-		held, row := d.HoldoutRows, int64(0)
-		for i := range x {
-			for len(held) > 0 && int64(held[0]) == row {
-				held, row = held[1:], row+1
-			}
-			x[i], row = row, row+1
-		}
+	table := src.Data.TrainingRows()
+	x := make([]int64, len(table))
+	for i, row := range table {
+		x[i] = int64(row)
 	}
-	return a
+	return Array{Name: dimObs, Dims: []string{dimObs}, Shape: []int{len(x)}, Data: x}
 }
 
 // observed holds the target as it enters the posterior.
