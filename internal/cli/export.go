@@ -139,9 +139,7 @@ func (a *App) predictive(ctx context.Context, src *export.Source, draws int) err
 	if err != nil {
 		return err
 	}
-	for _, w := range predictWarnings(stats, predict.Options{}) {
-		fmt.Fprintln(a.Stderr, "warning:", w)
-	}
+	a.warnings(predictWarnings(stats, predict.Options{}))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/evidence"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/loo"
+	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
@@ -84,6 +85,25 @@ const (
 	storedPays  = 30
 	storedBytes = 2 << 30
 )
+
+// SampleRows is how many rows are left out in turn where nobody asks for a number and all of them
+// would be more work than so many.
+const SampleRows = 400
+
+// LeftOut returns which of n training rows are left out in turn: want of them, or if want is 0 all, unless
+// these are many (SampleRows), in increasing order. Of the same n and want they are the same, so that
+// models of the same rows can be compared.
+func LeftOut(n, want int) []int {
+	if want == 0 && n > storedPays*SampleRows {
+		want = SampleRows
+	}
+	if want == 0 || want >= n {
+		want = n
+	}
+	rows := random.Key{}.Stream(random.LeftOut, 0).Perm(n)[:want]
+	slices.Sort(rows)
+	return rows
+}
 
 // leaveStored fills in the rows from a stored inverse at each draw.
 func (p *Predictor) leaveStored(ctx context.Context, rows []int, o Options, out *Moments, stats *Stats) error {

@@ -189,3 +189,13 @@ func TestLeaveOneOutWantsGaussianNoise(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestLeftOut(t *testing.T) {
+	if all := LeftOut(5, 0); !slices.Equal(all, []int{0, 1, 2, 3, 4}) || !slices.Equal(LeftOut(5, 9), all) {
+		t.Error(all)
+	}
+	some := LeftOut(50000, 0)
+	if len(some) != SampleRows || !slices.IsSorted(some) || len(slices.Compact(slices.Clone(some))) != SampleRows || !slices.Equal(some, LeftOut(50000, SampleRows)) {
+		t.Errorf("%d rows of 50,000", len(some))
+	}
+}
