@@ -229,7 +229,7 @@ func TestTree(t *testing.T) {
 			t.Errorf("%s has dimensions %s, want %s", name, got, want)
 		}
 	}
-	tau := posterior(src).Vars[1]
+	tau := quantities(src).Vars[1]
 	if got, want := tau.Data.([]float64)[(1*19+4)*2+1], math.Exp(src.Record.Run.Chains[1].Draws[4][2]); tau.Name != "tau" || got != want || fmt.Sprint(tau.Shape) != "[3 19 2]" {
 		t.Errorf("%s %v: %v, want %v", tau.Name, tau.Shape, got, want)
 	}
@@ -240,7 +240,7 @@ func TestTree(t *testing.T) {
 	if g := Tree(src); len(g) != 1 {
 		t.Errorf("%d groups of draws alone", len(g))
 	}
-	shared := posterior(source(t, false)).Vars[1]
+	shared := quantities(source(t, false)).Vars[1]
 	if shared.Name != "tau" || len(shared.Dims) != 2 {
 		t.Errorf("%s over %v", shared.Name, shared.Dims)
 	}

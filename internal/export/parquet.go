@@ -14,12 +14,12 @@ import (
 const parquetRows = 1024
 
 // writeParquet writes one table: chain, iteration and draw, from 1, as
-// posterior's draws_df has them (draw counts on over the chains), then the
-// quantities.
+// posterior's draws_df has them (draw counts on over the chains), then lp__, if it
+// is known, and the quantities.
 func writeParquet(w io.Writer, src *Source) error {
 	rec := src.Record
 	q := report.Quantities(rec.Model, &rec.Data)
-	options := []parquet.WriterOption{tableSchema(q), parquet.CreatedBy("ulisse", rec.Origin.Version, "")}
+	options := []parquet.WriterOption{tableSchema(q, src.LogDensity != nil), parquet.CreatedBy("ulisse", rec.Origin.Version, "")}
 	for _, a := range append(common(src), Provenance(rec)...) {
 		options = append(options, parquet.KeyValueMetadata(a.Name, fmt.Sprint(a.Value)))
 	}
@@ -35,6 +35,9 @@ func writeParquet(w io.Writer, src *Source) error {
 		for t, psi := range ch.Draws {
 			draw++
 			row := parquet.Row{parquet.Int32Value(int32(c+1)).Level(0, 0, 0), parquet.Int32Value(int32(t+1)).Level(0, 0, 1), parquet.Int32Value(int32(draw)).Level(0, 0, 2)}
+			if lp := src.LogDensity; lp != nil {
+				row = append(row, parquet.DoubleValue(lp[c][t]).Level(0, 0, len(row)))
+			}
 			for _, x := range q {
 				row = append(row, parquet.DoubleValue(x.Of(psi)).Level(0, 0, len(row)))
 			}
@@ -52,13 +55,16 @@ func writeParquet(w io.Writer, src *Source) error {
 }
 
 // tableSchema makes the schema by way of a struct, whose fields have an order.
-func tableSchema(q []report.Quantity) *parquet.Schema {
+func tableSchema(q []report.Quantity, density bool) *parquet.Schema {
 	field := func(i int, name string, like any, options string) reflect.StructField {
 		return reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: reflect.TypeOf(like), Tag: reflect.StructTag(fmt.Sprintf(`parquet:"%s%s"`, name, options))}
 	}
 	var fields []reflect.StructField
 	for i, name := range []string{"chain", "iteration", "draw"} {
 		fields = append(fields, field(i, name, int32(0), ",delta"))
+	}
+	if density {
+		fields = append(fields, field(len(fields), "lp__", float64(0), ""))
 	}
 	for _, x := range q {
 		fields = append(fields, field(len(fields), x.Name, float64(0), ""))

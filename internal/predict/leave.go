@@ -20,24 +20,35 @@ import (
 // Loo returns how well the given training rows, numbers from 0 within the training rows, are predicted
 // from all others, in the units of the target.
 func (p *Predictor) Loo(ctx context.Context, data *dataset.Dataset, rows []int, o Options) (*loo.Result, Stats, error) {
-	m, stats, err := p.LeaveOneOut(ctx, rows, o)
+	d, stats, err := p.LooDraws(ctx, data.YScale, rows, o)
 	if err != nil {
 		return nil, stats, err
 	}
-	t, scale := len(p.Draws), data.YScale
-	d := loo.Draws{LogDensity: solve.Columns(len(rows), t), CDF: solve.Columns(len(rows), t), Mean: solve.Columns(len(rows), t), SD: solve.Columns(len(rows), t)}
 	numbers, targets, table := make([]int, len(rows)), make([]float64, len(rows)), data.TrainingRows()
 	for i, row := range rows {
-		numbers[i], targets[i] = table[row]+1, scale.Undo(p.Problem.Y[row])
+		numbers[i], targets[i] = table[row]+1, data.YScale.Undo(p.Problem.Y[row])
 	}
+	return loo.New(d, numbers, targets, len(p.Problem.Y)), stats, nil
+}
+
+// LooDraws returns the distributions of the targets of training rows, each left out, at each draw, in the
+// units of the target, which scale brings the data from.
+func (p *Predictor) LooDraws(ctx context.Context, scale dataset.Scale, rows []int, o Options) (loo.Draws, Stats, error) {
+	m, stats, err := p.LeaveOneOut(ctx, rows, o)
+	if err != nil {
+		return loo.Draws{}, stats, err
+	}
+	t := len(p.Draws)
+	d := loo.Draws{LogDensity: solve.Columns(len(rows), t), CDF: solve.Columns(len(rows), t), Mean: solve.Columns(len(rows), t), SD: solve.Columns(len(rows), t)}
 	p.Budget.NewLoop(func(_, i int) {
+		y := scale.Undo(p.Problem.Y[rows[i]])
 		for s := range t {
 			one := m.likelihood.Predict(m.own[s:s+1], m.Mean[s][i:i+1], m.Var[s][i:i+1]).Scaled(scale.Mean, scale.SD)
-			d.LogDensity[s][i], d.CDF[s][i] = one.LogDensity(targets[i]), one.CDF(targets[i])
+			d.LogDensity[s][i], d.CDF[s][i] = one.LogDensity(y), one.CDF(y)
 			d.Mean[s][i], d.SD[s][i] = one.Moments()
 		}
 	}).Run(len(rows))
-	return loo.New(d, numbers, targets, len(p.Problem.Y)), stats, nil
+	return d, stats, nil
 }
 
 // LeaveOneOut returns the distributions of the latent function at training rows, given by number, each

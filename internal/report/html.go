@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 )
 
@@ -92,8 +93,15 @@ type pageData struct {
 	Chains             []pageRow
 	Certificate        *Certificate
 	Figures            []pageFigure
+	Loo                *pageLoo
 	Meaning, Made      [][2]string
 	Spec, Version, Now string
+}
+
+// pageLoo tells how well rows that were left out are predicted.
+type pageLoo struct {
+	Text   []string
+	Figure pageFigure
 }
 
 type pageRow struct {
@@ -134,7 +142,34 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 		}
 		d.Figures = append(d.Figures, pageFigure{p.Text, svg})
 	}
+	if rec.Loo != nil {
+		var err error
+		if d.Loo, err = leftOut(rec.Loo); err != nil {
+			return err
+		}
+	}
 	return page.Execute(w, d)
+}
+
+// leftOut tells of leave-one-out.
+func leftOut(r *loo.Result) (*pageLoo, error) {
+	e, p := r.ELPD(), r.P()
+	out := &pageLoo{Text: []string{
+		fmt.Sprintf("Each of %d rows is predicted from all other rows, averaged over %d draws.", len(r.Rows), r.Draws),
+		fmt.Sprintf("elpd_loo, the expected log predictive density: %.1f, standard error %.1f. The larger the better; compare models by ulisse compare.", e.Value, e.SE),
+		fmt.Sprintf("p_loo, the effective number of covariance parameters: %.1f, standard error %.1f.", p.Value, p.SE),
+		fmt.Sprintf("The importance weights of %d rows are doubtful (Pareto k above %.2f).", r.Doubtful(), loo.GoodK(r.Draws)),
+	}}
+	if len(r.Rows) < r.Of {
+		out.Text = append(out.Text, fmt.Sprintf("These rows are a random sample of %d, for which the sums are told: that adds standard errors of %.1f to elpd_loo and %.1f to p_loo.", r.Of, e.Sampling, p.Sampling))
+	}
+	var b bytes.Buffer
+	if err := plots.Calibration(&b, r.PIT()); err != nil {
+		return nil, err
+	}
+	svg, err := picture{Name: "loo-pit", SVG: b.Bytes()}.inline()
+	out.Figure = pageFigure{"Whether targets lie within predicted intervals as often as these say, each predicted from the other rows (LOO-PIT). Flat and on the dashed line is best; a hump in the middle means that intervals are too wide, a valley that they are too narrow.", svg}
+	return out, err
 }
 
 // quantities fills in the table of quantities, or what is known of them before there are draws.
