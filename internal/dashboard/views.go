@@ -173,7 +173,7 @@ func newSummary(text []byte, rhat float64, draws int) *summaryView {
 		if p.Detail {
 			continue
 		}
-		r := summaryRow{Name: cmp.Or(p.Label, p.Name), Mean: four(p.Mean), SD: value("%.3g", p.SD), Q5: four(p.Q5), Q50: four(p.Q50), Q95: four(p.Q95),
+		r := summaryRow{Name: p.Name, Mean: four(p.Mean), SD: value("%.3g", p.SD), Q5: four(p.Q5), Q50: four(p.Q50), Q95: four(p.Q95),
 			MCSE: value("%.2g", p.MCSEMean), Bulk: value("%.0f", p.ESSBulk), Tail: value("%.0f", p.ESSTail), RHat: value("%.3f", p.RHat),
 			Poor: rhat > 0 && float64(p.RHat) > rhat}
 		if p.Truth != nil {

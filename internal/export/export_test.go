@@ -223,7 +223,7 @@ func TestTree(t *testing.T) {
 		t.Errorf("groups %s", names)
 	}
 	for name, want := range map[string]string{"posterior/sigma": "[chain draw]", "posterior/tau": "[chain draw input]", "posterior/log_tau": "[chain draw input]",
-		"posterior/lengthscale_input": "[chain draw input]", "posterior/noise_sd": "[chain draw]", "sample_stats/residual": "[chain draw]",
+		"posterior/lengthscale": "[chain draw input]", "posterior/lengthscale_std": "[chain draw input]", "posterior/noise_sd": "[chain draw]", "sample_stats/residual": "[chain draw]",
 		"observed_data/y": "[obs_id]", "constant_data/x": "[obs_id input]", "constant_data/target_sd": "[]"} {
 		if got := fmt.Sprint(dims[name]); got != want {
 			t.Errorf("%s has dimensions %s, want %s", name, got, want)
@@ -267,7 +267,7 @@ func TestParquet(t *testing.T) {
 	for _, c := range pf.Schema().Fields() {
 		names = append(names, c.Name())
 	}
-	if names[0]+names[1]+names[2] != "chainiterationdraw" || names[4] != "tau[1]" || len(names) != 3+len(q) || pf.NumRows() != 57 {
+	if names[0]+names[1]+names[2] != "chainiterationdraw" || names[4] != "tau[cement]" || names[5] != "tau[2]" || len(names) != 3+len(q) || pf.NumRows() != 57 {
 		t.Errorf("%d rows of %v", pf.NumRows(), names)
 	}
 	for _, a := range Provenance(src.Record) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
+	"unicode"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -54,6 +56,16 @@ func writeParquet(w io.Writer, src *Source) error {
 	return pw.Close()
 }
 
+// column returns the name of a column: that of the quantity, unless the name of its input holds what the
+// tags of a schema cannot; then it is by number, tau[3].
+func column(x report.Quantity) string {
+	if !strings.ContainsFunc(x.Name, func(r rune) bool { return strings.ContainsRune(",\"`\\", r) || unicode.IsControl(r) }) {
+		return x.Name
+	}
+	base, _, _ := strings.Cut(x.Name, "[")
+	return base + "[" + x.Stan[strings.LastIndex(x.Stan, ".")+1:] + "]"
+}
+
 // tableSchema makes the schema by way of a struct, whose fields have an order.
 func tableSchema(q []report.Quantity, density bool) *parquet.Schema {
 	field := func(i int, name string, like any, options string) reflect.StructField {
@@ -67,7 +79,7 @@ func tableSchema(q []report.Quantity, density bool) *parquet.Schema {
 		fields = append(fields, field(len(fields), "lp__", float64(0), ""))
 	}
 	for _, x := range q {
-		fields = append(fields, field(len(fields), x.Name, float64(0), ""))
+		fields = append(fields, field(len(fields), column(x), float64(0), ""))
 	}
 	return parquet.NewSchema("draws", parquet.SchemaOf(reflect.New(reflect.StructOf(fields)).Interface()))
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"encoding/csv"
 	"fmt"
 	"io"
 	"math"
@@ -56,17 +57,22 @@ func WriteCSV(w io.Writer, rec *Record, stats *Stats, c int) error {
 	return bw.Flush()
 }
 
-// WriteTable writes the draws of all chains as one CSV table: the columns of
-// WriteCSV after two that tell the chain and the draw, from 1, and, if lp[c][t] is not
-// nil, the log density, lp__.
+// WriteTable writes the draws of all chains as one CSV table: the quantities by
+// their names, after two columns that tell the chain and the draw, from 1, and, if lp[c][t]
+// is not nil, one with the log density, lp__.
 func WriteTable(w io.Writer, rec *Record, lp [][]float64) error {
 	bw := bufio.NewWriter(w)
 	q := Quantities(rec.Model, &rec.Data)
-	bw.WriteString("chain__,draw__,")
+	head := []string{"chain__", "draw__"}
 	if lp != nil {
-		bw.WriteString("lp__,")
+		head = append(head, "lp__")
 	}
-	bw.WriteString(stanNames(q) + "\n")
+	for _, x := range q {
+		head = append(head, x.Name)
+	}
+	cw := csv.NewWriter(bw) // inputs may be called anything
+	cw.Write(head)
+	cw.Flush()
 	for c, ch := range rec.Run.Chains {
 		for t, psi := range ch.Draws {
 			fmt.Fprintf(bw, "%d,%d,", c+1, t+1)
@@ -103,7 +109,7 @@ func exactText(x float64) string {
 func stanNames(q []Quantity) string {
 	names := make([]string, len(q))
 	for i, x := range q {
-		names[i] = stanName(x.Name)
+		names[i] = x.Stan
 	}
 	return strings.Join(names, ",")
 }

@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -178,7 +177,7 @@ func (d *pageData) quantities(sum *Summary) {
 		d.Columns = provisionalColumns
 		for _, r := range v.Parameters {
 			if !r.Detail {
-				d.Rows = append(d.Rows, pageRow{cmp.Or(r.Label, r.Name), r.cells()})
+				d.Rows = append(d.Rows, pageRow{r.Name, r.cells()})
 			}
 		}
 		d.Warnings = append([]string{v.Note}, d.Warnings...)
@@ -192,7 +191,7 @@ func (d *pageData) quantities(sum *Summary) {
 		if p.Detail && !sum.Details {
 			continue
 		}
-		row := pageRow{Name: p.label()}
+		row := pageRow{Name: p.Name}
 		for _, c := range tableColumns {
 			row.Cells = append(row.Cells, c.text(c.of(p)))
 		}

@@ -178,9 +178,9 @@ func TestHTML(t *testing.T) {
 	}
 	for i := range sum.Parameters {
 		p := &sum.Parameters[i]
-		row := rows[p.Label]
+		row := rows[p.Name]
 		if p.Detail {
-			if p.Name != p.Label && row != nil && !strings.HasPrefix(p.Name, "log_") { // logs are in the certificate's table
+			if row != nil && !strings.HasPrefix(p.Name, "log_") { // logs are in the certificate's table
 				t.Errorf("%s: %v", p.Name, row)
 			}
 			continue

@@ -43,8 +43,7 @@ test_that("predictions are those of dense algebra", {
   width <- scales$response[[2]]
   noise <- (d$noise_sd / width)^2
   signal <- if ("signal_sd" %in% names(d)) (d$signal_sd / width)^2 else d$sigma
-  lengths <- grep("^lengthscale_input\\[", names(d), value = TRUE)
-  if (!length(lengths)) lengths <- grep("^lengthscale\\[", names(d), value = TRUE)
+  lengths <- c("lengthscale[time]", "lengthscale[dose]")
   parts <- lapply(seq_len(nrow(d)), function(i) {
     tau <- 1 / (2 * (c(d[[lengths[[1]]]][[i]], d[[lengths[[2]]]][[i]]) / c(scales$time[[2]], scales$dose[[2]]))^2)
     sigma <- signal[[i]]
