@@ -134,6 +134,13 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
 	d.quantities(sum)
 	d.chains(sum)
+	if scales := sum.Scales(); scales != nil {
+		var b bytes.Buffer
+		if err := DrawScales(&b, scales); err != nil {
+			return err
+		}
+		pics = append([]picture{{"scales", ScalesText, b.Bytes()}}, pics...)
+	}
 	for _, p := range pics {
 		svg, err := p.inline()
 		if err != nil {
@@ -148,6 +155,33 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 		}
 	}
 	return page.Execute(w, d)
+}
+
+// Scales returns the length-scales of the inputs in standard deviations of these, if each has its own and
+// there are several.
+func (sum *Summary) Scales() []plots.Interval {
+	var out []plots.Interval
+	for _, p := range sum.Parameters {
+		if name, ok := strings.CutPrefix(p.Name, "lengthscale_std["); ok {
+			out = append(out, plots.Interval{Name: strings.TrimSuffix(name, "]"), Lo: float64(p.Q5), Mid: float64(p.Q50), Hi: float64(p.Q95)})
+		}
+	}
+	if len(out) < 2 {
+		return nil
+	}
+	return out
+}
+
+// The picture of the length-scales.
+const (
+	scalesTitle = "Length-scales by input"
+	ScalesText  = "The length-scale of each input, in standard deviations of that input: from 5 % to 95 % of the posterior. The shorter, the more the target changes along the input; one far beyond 1 hardly matters."
+	scalesAxis  = "length-scale / sd of the input"
+)
+
+// DrawScales draws the length-scales of the inputs.
+func DrawScales(w io.Writer, scales []plots.Interval, o ...plots.Option) error {
+	return plots.Forest(w, scalesTitle, ScalesText, scalesAxis, scales, o...)
 }
 
 // leftOut tells of leave-one-out.

@@ -173,7 +173,7 @@ func TestHTML(t *testing.T) {
 			t.Errorf("%q is not on the page", want)
 		}
 	}
-	if pictures != 7 {
+	if pictures != 8 { // the seven files, and the length-scales
 		t.Errorf("%d pictures", pictures)
 	}
 	for i := range sum.Parameters {
