@@ -266,7 +266,7 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 	if j.data, j.problem, err = a.load(ctx, j.spec, budget); err != nil {
 		return nil, err
 	}
-	j.plan = j.spec.Plan(j.problem.Model.Names(), j.data.N())
+	j.plan = j.spec.Plan(j.problem.Params.NamesBy(j.data.InputNames), j.data.N())
 	return j, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/sealed"
@@ -34,6 +35,7 @@ type Record struct {
 	Cache          *cmvp.CachePlan `json:"cache,omitempty"` // nil if that is off, or not known
 	DrawsSHA256    string          `json:"draws_sha256"`
 	Spec           *job.Spec       `json:"-"`
+	Loo            *loo.Result     `json:"-"` // for the report, by whoever has computed it; nil for none
 	Model          posterior.Model `json:"-"`
 }
 
