@@ -328,7 +328,7 @@ func TestAssignmentsOfStages(t *testing.T) {
 	j.Run = chains.New(plan)
 	next := func(lane int) *chains.Work {
 		t.Helper()
-		a, err := j.assignment(lane, 1, epoch)
+		a, err := j.assignment(lane, 1, true, epoch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +374,7 @@ func TestAssignmentsOfStages(t *testing.T) {
 	if n := j.Run.Stages[0].Left; n != plan.Lanes-1 {
 		t.Errorf("%d items are left, want those of the other lanes", n)
 	}
-	if _, err := j.assignment(plan.Lanes+1, 1, epoch); err == nil {
+	if _, err := j.assignment(plan.Lanes+1, 1, true, epoch); err == nil {
 		t.Error("a lane that does not exist")
 	}
 }
