@@ -311,12 +311,12 @@ func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (orac
 	if rec.Data.SHA256 != data.SHA256 {
 		return nil, badInput(fmt.Errorf("the data at %s are not those that the run in %s learnt from", spec.Data.Path, dir))
 	}
-	chains, _, err := report.Points(rec.Run)
+	chains, provisional, err := report.Points(rec.Run)
 	if err != nil {
 		return nil, fmt.Errorf("%s: there are no draws to predict from yet: %w", dir, err)
 	}
 	if draws := rec.Run.MinDraws(); rec.Run.Stopped == nil || draws == 0 {
-		a.note("the run in %s has not ended with draws: %s", dir, predictedSoFar(draws))
+		a.note("the run in %s has not ended with draws: %s", dir, predictedSoFar(draws, provisional))
 	}
 	c := predict.FromSpec(spec, problem, predict.Thin(chains, f.draws), budget)
 	c.Solutions = &predict.Solutions{Dir: filepath.Join(dir, "state", "predict")}
@@ -328,9 +328,9 @@ func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (orac
 }
 
 // predictedSoFar says what is predicted from where a run has not come to its end.
-func predictedSoFar(draws int) string {
+func predictedSoFar(draws int, provisional string) string {
 	if draws == 0 {
-		return "provisional predictions, from the normal approximation at the mode"
+		return "provisional predictions, from " + provisional
 	}
 	return fmt.Sprintf("predictions from the first %d draws of each chain", draws)
 }

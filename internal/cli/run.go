@@ -144,6 +144,8 @@ func (a *App) conclude(rec *report.Record, dir string, asJSON bool) error {
 		}
 		if sum.Provisional == nil {
 			report.RemoveProvisional(dir)
+		} else if err := sum.Provisional.Write(dir); err != nil {
+			return err
 		}
 	}
 	if asJSON {
