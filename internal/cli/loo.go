@@ -136,12 +136,12 @@ func (a *App) leaveOut(ctx context.Context, s *subject, f *looFlags) (*loo.Resul
 	if err != nil {
 		return nil, predict.Stats{}, err
 	}
-	chains, _, err := report.Points(rec.Run)
+	chains, provisional, err := report.Points(rec.Run)
 	if err != nil {
 		return nil, predict.Stats{}, fmt.Errorf("%s: there are no draws yet: %w", s.name(), err)
 	}
 	if draws := rec.Run.MinDraws(); rec.Run.Stopped == nil || draws == 0 {
-		a.note("%s has not ended with draws: %s", s.name(), predictedSoFar(draws))
+		a.note("%s has not ended with draws: %s", s.name(), predictedSoFar(draws, provisional))
 	}
 	p, err := predict.New(predict.FromSpec(rec.Spec, problem, predict.Thin(chains, f.draws), (&source{threads: f.threads}).budget()))
 	if err != nil {
