@@ -47,6 +47,8 @@ type scheduler struct {
 	rate      float64 // elements of K a second that the driver computes; 0 until measured
 	meter     *Meter
 	log       *slog.Logger
+	// wrong, if set, is told of a member whose numbers were wrong. It does not wait.
+	wrong func(member, reason string)
 }
 
 const (
@@ -89,12 +91,21 @@ type unitState struct {
 	done     bool
 	by       *peer // whose answer counts; nil for the driver
 	attempts []*attempt
+	others   []answer // that came later
 }
 
-// share is a unit of a product that is computed, and by whom; nil is the driver.
+// answer is what a member made of a unit. A nil peer is the driver.
+type answer struct {
+	by  *peer
+	out []float64
+}
+
+// share is a unit of a product that is computed, by whom, nil for the driver, and what
+// others made of it who had it, too.
 type share struct {
 	Unit
-	by *peer
+	by     *peer
+	others []answer
 }
 
 // since returns when the unit was last given out, or last had to wait behind
@@ -173,7 +184,7 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	}
 	shares := make([]share, len(r.units))
 	for i, u := range r.units {
-		shares[i] = share{u.Unit, u.by}
+		shares[i] = share{u.Unit, u.by, u.others}
 	}
 	return shares, err
 }
@@ -209,9 +220,11 @@ func (r *run) serve(ctx context.Context, w *worker, a *attempt) error {
 		out := buf[:r.p.Size(u)]
 		err := w.Do(actx, r.p, u, out)
 		if err == nil && w.peer != nil {
-			err = r.p.check(u, out)
+			if err = r.p.check(u, out); err != nil {
+				err = wrongAnswer{err}
+			}
 		}
-		won := r.end(ctx, a, err)
+		won := r.end(ctx, a, out, err)
 		cancel()
 		if won {
 			r.commit(u, out)
@@ -319,7 +332,7 @@ func (r *run) begin(a *attempt, cancel context.CancelFunc) bool {
 
 // end notes what came of an attempt, and reports whether its answer is the
 // unit's first.
-func (r *run) end(ctx context.Context, a *attempt, err error) bool {
+func (r *run) end(ctx context.Context, a *attempt, out []float64, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u, w, now := &r.units[a.unit], a.by, time.Now()
@@ -333,6 +346,7 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 		w.last = now
 		w.pace = float64(now.Sub(began)) / float64(u.Hi-u.Lo)
 		if u.done {
+			u.others = append(u.others, answer{w.peer, slices.Clone(out)})
 			return false
 		}
 		u.done, u.by = true, w.peer
@@ -350,6 +364,10 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 			r.wake()
 		}
 		return true
+	}
+	var wrong wrongAnswer
+	if errors.As(err, &wrong) {
+		r.blame(w.peer, err.Error())
 	}
 	if ctx.Err() != nil || u.done {
 		return false
@@ -371,6 +389,9 @@ func (r *run) setAside(w *worker, now time.Time, err error) {
 		return
 	}
 	w.gone = true
+	if w.peer.until.After(now) { // for longer, because it was wrong
+		return
+	}
 	w.peer.setAside(now)
 	why := "it did nothing while others did its work"
 	if err != nil {
