@@ -307,7 +307,11 @@ func TestDriverThatIsUnsteady(t *testing.T) {
 	var blamed []string
 	g.sched.wrong = func(member, _ string) { blamed = append(blamed, member) }
 	g.Set(p.theta, []float64{0.3})
-	if err := g.Mul(t.Context(), solve.Columns(1500, 3), p.v); !errors.Is(err, ErrUnsteady) || len(blamed) > 0 {
+	var err error
+	for end := time.Now().Add(time.Minute); err == nil && time.Now().Before(end); { // members may be faster than it in all units
+		err = g.Mul(t.Context(), solve.Columns(1500, 3), p.v)
+	}
+	if !errors.Is(err, ErrUnsteady) || len(blamed) > 0 {
 		t.Errorf("%v, blamed: %q", err, blamed)
 	}
 }
