@@ -96,12 +96,13 @@ type Coordinator struct {
 	checker  *health.Checker  // what the leader knows of the jobs' health
 	notifier *notify.Notifier // tells hooks, while this node leads
 	// lastRound is when the leader's last round went through, in Unix nanoseconds, and
-	// jobErrors counts the times that nothing could be decided about a job.
-	lastRound, jobErrors atomic.Int64
-	results              chan struct{} // has those that are under way
-	logs                 *joblog.Store
-	copier               *joblog.Copier // hands log lines on to the other coordinators
-	peers                *rpc.Pool
+	// jobErrors counts the times that nothing could be decided about a job, disagreed those that
+	// two workers did not compute the same bits.
+	lastRound, jobErrors, disagreed atomic.Int64
+	results                         chan struct{} // has those that are under way
+	logs                            *joblog.Store
+	copier                          *joblog.Copier // hands log lines on to the other coordinators
+	peers                           *rpc.Pool
 	// toWorkers are the connections to workers, which predict.
 	toWorkers *rpc.Pool
 }

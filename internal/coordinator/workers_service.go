@@ -136,6 +136,7 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 	if err != nil {
 		return nil, err
 	}
+	s.disagreements(ctx, r, at)
 	if r.Failure != "" && r.Elsewhere {
 		reason := r.Failure[:min(len(r.Failure), maxFailure)]
 		s.c.log.Warn("a worker cannot go on with a job: another one is tried", "job", r.Job, "chain", r.Chain, "worker", at.Worker, "error", reason)
@@ -264,7 +265,7 @@ func (s *workersService) List(ctx context.Context, _ *pb.ListWorkersRequest) (*p
 	who := auth.From(ctx)
 	if who.IsNode() && who.Node == auth.Worker { // it wants addresses
 		for _, w := range all {
-			w.Driving, w.Serving, w.Troubles = nil, nil, nil
+			w.Driving, w.Serving, w.Troubles, w.Disagreements = nil, nil, nil, nil
 		}
 	}
 	if !who.All() {
