@@ -30,6 +30,7 @@ type peer struct {
 	name    string
 	backoff time.Duration // the last one; 0 if it has done well since
 	until   time.Time     // it gets no work before
+	proved  *State        // the last θ for which a product that it had a part in was found right
 }
 
 // setAside keeps a peer from work for a while, longer each time.
@@ -73,8 +74,9 @@ func (s *scheduler) limit(p *Product) int {
 // run is one product under way.
 type run struct {
 	*scheduler
-	p      *Product
-	commit func(u Unit, out []float64)
+	p       *Product
+	members int // beside the driver
+	commit  func(u Unit, out []float64)
 
 	mu      sync.Mutex
 	units   []unitState
@@ -155,7 +157,7 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 			workers = append(workers, &worker{Member: m, peer: m})
 		}
 	}
-	r := &run{scheduler: s, p: p, commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
+	r := &run{scheduler: s, p: p, members: len(workers), commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
 	for i, u := range p.split(1+len(workers), s.units) {
 		r.units = append(r.units, unitState{Unit: u})
 		r.todo = append(r.todo, i)
@@ -218,6 +220,9 @@ func (r *run) serve(ctx context.Context, w *worker, a *attempt) error {
 			buf = make([]float64, n)
 		}
 		out := buf[:r.p.Size(u)]
+		if w.peer == nil {
+			r.yield(actx)
+		}
 		err := w.Do(actx, r.p, u, out)
 		if err == nil && w.peer != nil {
 			if err = r.p.check(u, out); err != nil {

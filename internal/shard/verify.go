@@ -21,7 +21,8 @@ import (
 // a product of one column is held against a column of an earlier one with the same θ.
 // Bits are the same whoever computes, so who it was shows when the driver computes the
 // members' units again. Where two have computed a unit their bits are compared. Forms,
-// and single columns that come first, are sampled: of one unit a piece is computed again.
+// and single columns that come first, are sampled: of one unit a piece is computed again, and
+// of forms by a member that had no part in a product with this θ one of its own.
 
 // wrongBench is how long a member gets no work whose numbers were wrong.
 const wrongBench = time.Hour
@@ -154,16 +155,20 @@ func (g *Group) verify(ctx context.Context, p *Product, dst [][]float64, shares 
 		columns = g.columns(p, dst)
 	}
 	if len(columns) < 2 {
-		s := members[rand.IntN(len(members))]
-		if right, err := g.right(ctx, p, dst, s, p.piece(s.Unit)); err != nil {
-			return err
-		} else if !right {
-			return g.redo(ctx, p, dst, members)
+		for _, s := range p.samples(members) {
+			if right, err := g.right(ctx, p, dst, s, p.piece(s.Unit)); err != nil {
+				return err
+			} else if !right {
+				return g.redo(ctx, p, dst, members)
+			}
 		}
 		g.refer(p, dst)
 		return nil
 	}
 	if a := p.asymmetry(columns); !(a > suspicious) {
+		for _, s := range members {
+			s.by.proved = p.State
+		}
 		g.refer(p, dst)
 		return nil
 	}
@@ -171,6 +176,23 @@ func (g *Group) verify(ctx context.Context, p *Product, dst [][]float64, shares 
 		return err
 	}
 	return g.doubtSelf(ctx, p, dst, shares)
+}
+
+// samples returns the units that pieces are computed again of: of forms one of each member
+// whose θ was in no product yet that was found right, else any.
+func (p *Product) samples(members []share) (out []share) {
+	asked := map[*peer]bool{}
+	for _, i := range rand.Perm(len(members)) {
+		s := members[i]
+		if p.Kind == Forms && s.by.proved != p.State && !asked[s.by] {
+			asked[s.by] = true
+			out = append(out, s)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, members[rand.IntN(len(members))])
+	}
+	return out
 }
 
 // redo computes units again.
