@@ -81,6 +81,10 @@ type Config struct {
 	// there. Empty means that callers are not asked who they are.
 	TokenFile string
 
+	// CheckEvery says of how many checkpoints one is computed again by another worker, if one has
+	// nothing to do. Zero means 100; negative none.
+	CheckEvery int
+
 	resultStalls time.Duration // tests: in place of the constant
 }
 
@@ -111,6 +115,7 @@ type Coordinator struct {
 func New(cfg Config) (*Coordinator, error) {
 	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
 	cfg.SplitRows = cmp.Or(cfg.SplitRows, 20_000)
+	cfg.CheckEvery = cmp.Or(cfg.CheckEvery, 100)
 	cfg.LogBytes = cmp.Or(cfg.LogBytes, 1<<30)
 	cfg.MaxJobs = cmp.Or(cfg.MaxJobs, 100_000)
 	cfg.resultStalls = cmp.Or(cfg.resultStalls, resultStalls)

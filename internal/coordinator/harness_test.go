@@ -244,6 +244,7 @@ type testWorker struct {
 	cancel  context.CancelFunc
 	ended   chan error // of the session
 	told    chan *pb.CoordinatorMessage
+	lies    bool // about checkpoints of others
 }
 
 // connect begins a session. What the worker is told comes out of told.
@@ -419,6 +420,24 @@ func (w *testWorker) drive(ctx context.Context, p *pb.Placement, revoked <-chan 
 	}
 }
 
+// answer computes a checkpoint again; one that lies tells of other numbers.
+func (w *testWorker) answer(c *pb.Check) {
+	work, err := chains.WorkOf(c.Assignment.Work)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	k := checkpointOf(work.Advance)
+	if w.lies {
+		k.Draws[0][0]++
+	}
+	sum, err := k.Sum()
+	if err != nil {
+		w.t.Error(err)
+	}
+	w.send(&pb.WorkerMessage{Message: &pb.WorkerMessage_Checked{Checked: &pb.Checked{Number: c.Number, Sha256: sum}}})
+}
+
 // work does what it is told until the session ends. Each checkpoint is followed by
 // a pause of that length.
 func (w *testWorker) work() {
@@ -440,6 +459,9 @@ func (w *testWorker) work() {
 					revoked := make(chan struct{})
 					driving[state.ChainKey{Job: p.Job, Chain: int(p.Chain)}] = revoked
 					wg.Go(func() { w.drive(ctx, p, revoked) })
+				}
+				if c := m.GetCheck(); c != nil {
+					w.answer(c)
 				}
 				if r := m.GetRevoke(); r != nil {
 					k := state.ChainKey{Job: r.Job, Chain: int(r.Chain)}

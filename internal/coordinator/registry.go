@@ -24,6 +24,7 @@ type registry struct {
 	troubles troubles
 	// disagreements are between workers that did not compute the same bits.
 	disagreements disagreements
+	checking      checking
 }
 
 // worker is a worker as the leader knows it.
@@ -84,7 +85,8 @@ func (s *session) send(m *pb.CoordinatorMessage) {
 }
 
 func newRegistry() *registry {
-	return &registry{byID: map[string]*worker{}, changed: make(chan struct{}), activity: activity{since: time.Now()}, disagreements: disagreements{}}
+	return &registry{byID: map[string]*worker{}, changed: make(chan struct{}), activity: activity{since: time.Now()}, disagreements: disagreements{},
+		checking: checking{asked: map[string]*check{}, counts: map[string]int64{}}}
 }
 
 // wake wakes whoever waits for changes; the caller holds the lock.

@@ -102,6 +102,8 @@ func (s *workersService) receive(id string, stream grpc.BidiStreamingServer[pb.W
 			s.c.workers.beat(id, m.GetBeat(), time.Now())
 		case m.GetRelease() != nil:
 			s.c.workers.release(id, m.GetRelease())
+		case m.GetChecked() != nil:
+			s.c.workers.checked(id, m.GetChecked())
 		}
 	}
 }
@@ -159,8 +161,12 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 		return &pb.ReportResponse{}, nil
 	}
 	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Events: r.Events}
+	again := s.c.candidate(r, at.Worker)
 	if _, err = s.c.apply(ctx, cmd); err == nil {
 		s.c.workers.heard(r.Job, at.Worker)
+		if again != nil {
+			s.c.workers.check(again)
+		}
 	}
 	return &pb.ReportResponse{}, err
 }

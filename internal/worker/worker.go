@@ -190,6 +190,8 @@ func (w *Worker) session(ctx context.Context, speed float64) (left bool, err err
 		case m.GetRevoke() != nil:
 			r := m.GetRevoke()
 			w.revoke(laneKey{r.Job, int(r.Chain)}, r.Attempt)
+		case m.GetCheck() != nil:
+			w.wg.Go(func() { w.check(ctx, m.GetCheck()) })
 		case m.GetLeave() != nil:
 			return true, nil
 		}
