@@ -145,7 +145,7 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 	for i := range 2 * mostStrikes {
 		w := connect(t, s.workers, process("v", i))
 		p := w.nextDrive()
-		if _, err := s.workers.Log(t.Context(), &pb.LogRequest{Job: p.Job, Chain: p.Chain, Worker: "v", Lines: []string{"a gradient"}}); err != nil {
+		if _, err := s.workers.Log(t.Context(), &pb.LogRequest{Job: p.Job, Chain: p.Chain, Worker: "v", Secret: p.Secret, Lines: []string{"a gradient"}}); err != nil {
 			t.Error(err)
 		}
 		w.cancel()

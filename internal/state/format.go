@@ -15,7 +15,8 @@ import "bytes"
 // the role backup; placements have secrets; Tick.
 // Format 3: Extend may have a goal and the specification that says so; RecordLatent and
 // DropLatents; plans whose chains carry latent vectors; RevokeToken that spares the last administrator.
-const Format = 3
+// Format 4: Remark.
+const Format = 4
 
 var formatField = []byte(`{"format":`)
 

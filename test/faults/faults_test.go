@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "ulisse")
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/ulisse-gp/ulisse/cmd/ulisse").CombinedOutput()
+	out, err := exec.Command("go", "build", "-tags", "faults", "-o", binary, "github.com/ulisse-gp/ulisse/cmd/ulisse").CombinedOutput()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "building ulisse: %v\n%s", err, out)
 		os.Exit(1)
