@@ -439,7 +439,7 @@ func crashCluster(t *testing.T, dir string, env []string, want string) {
 	c.keys.token = filepath.Join(dir, "admin-token") // the coordinator makes it
 	m := newCoordinator(t, c, "c1")
 	stop := c.supervise(m, env)
-	c.until("the first token", time.Minute, func() bool { _, err := os.Stat(c.keys.token); return err == nil })
+	c.until("the first token", 3*time.Minute, func() bool { _, err := os.Stat(c.keys.token); return err == nil })
 	c.use(m)
 	c.answers()
 	c.background("w1", append([]string{"worker", "--id", "w1", "--dir", filepath.Join(dir, "w1"), "--coordinators", m.grpc, "--listen", "127.0.0.1:0", "--metrics", "", "--cores", "1"},
@@ -447,11 +447,11 @@ func crashCluster(t *testing.T, dir string, env []string, want string) {
 	must := func(what string, args ...string) {
 		t.Helper()
 		var err error
-		c.until(what, time.Minute, func() bool { _, err = c.run(args...); return err == nil })
+		c.until(what, 3*time.Minute, func() bool { _, err = c.run(args...); return err == nil })
 	}
 	spec, copies := specification(t, dir), filepath.Join(dir, "backup")
 	var id string
-	c.until("the job is taken", time.Minute, func() bool {
+	c.until("the job is taken", 3*time.Minute, func() bool {
 		out, err := c.run("submit", spec, "--json", "--client-id", "once")
 		if err != nil {
 			return false
@@ -472,14 +472,14 @@ func crashCluster(t *testing.T, dir string, env []string, want string) {
 		most = max(most, j.draws())
 		return ok && j.DrawsSHA256 != ""
 	})
-	c.ends(id, want, time.Minute)
+	c.ends(id, want, 3*time.Minute)
 	must("a backup", "cluster", "backup", "--data", copies)
 	must("the job is deleted", "delete", id)
 	must("the backup is restored", "cluster", "restore", "--data", copies, "--yes")
-	c.ends(id, want, time.Minute)
+	c.ends(id, want, 3*time.Minute)
 	mustDie(t, env, stop())
 	c.supervise(m, nil) // once more, over what is on disk
-	c.ends(id, want, time.Minute)
+	c.ends(id, want, 3*time.Minute)
 	if text, err := os.ReadFile(filepath.Join(dir, "c1.log")); err != nil || bytes.Contains(text, []byte("damaged")) {
 		t.Errorf("the coordinator found its files damaged: %v", err)
 	}

@@ -147,7 +147,7 @@ func startProgram(t *testing.T, program string, coordinators, workers int) *clus
 // answers waits until the cluster answers.
 func (c *cluster) answers() {
 	c.t.Helper()
-	c.until("the cluster answers", time.Minute, func() bool {
+	c.until("the cluster answers", 3*time.Minute, func() bool {
 		_, err := c.run("jobs", "--json")
 		return err == nil
 	})
@@ -441,7 +441,7 @@ func TestRandomFaults(t *testing.T) {
 			return j.draws() > before || j.DrawsSHA256 != ""
 		})
 		if j.DrawsSHA256 != "" { // a fast machine: the rest happens to another job
-			c.ends(id, want, time.Minute)
+			c.ends(id, want, 3*time.Minute)
 			next()
 			continue
 		}

@@ -39,7 +39,7 @@ func TestFilesRunOut(t *testing.T) {
 			}
 			return r.StatusCode, string(b)
 		}
-		c.until(p.Name+" is ready", time.Minute, func() bool { code, _ := ready(); return code == 200 })
+		c.until(p.Name+" is ready", 3*time.Minute, func() bool { code, _ := ready(); return code == 200 })
 		var was unix.Rlimit
 		if err := unix.Prlimit(p.PID, unix.RLIMIT_NOFILE, nil, &was); err != nil {
 			t.Skipf("limits of others cannot be set here: %v", err)
@@ -62,7 +62,7 @@ func TestFilesRunOut(t *testing.T) {
 		if err := unix.Prlimit(p.PID, unix.RLIMIT_NOFILE, &was, nil); err != nil {
 			t.Fatal(err)
 		}
-		c.until(p.Name+" is ready again", time.Minute, func() bool { code, _ := ready(); return code == 200 })
+		c.until(p.Name+" is ready again", 3*time.Minute, func() bool { code, _ := ready(); return code == 200 })
 		probe.CloseIdleConnections()
 	}
 	c.answers()

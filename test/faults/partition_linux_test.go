@@ -319,7 +319,7 @@ func (n *network) in(t *testing.T) *network {
 func (n *network) mustLead() string {
 	n.t.Helper()
 	var name string
-	n.until("a leader", time.Minute, func() bool {
+	n.until("a leader", 3*time.Minute, func() bool {
 		p, ok := n.leader()
 		name = p.Name
 		return ok
@@ -365,13 +365,13 @@ func (n *network) serves(cut func(n *network, leader string, followers []string)
 	cut(n, old, followers)
 	defer n.hear()
 	if another {
-		n.until("another leader", time.Minute, func() bool {
+		n.until("another leader", 3*time.Minute, func() bool {
 			p, ok := n.leader()
 			return ok && p.Name != old
 		})
 	}
 	var id string // the work goes on meanwhile
-	n.until("a job is taken", time.Minute, func() bool {
+	n.until("a job is taken", 3*time.Minute, func() bool {
 		out, err := n.run("submit", n.file("small.yaml", spec), "--json", "--client-id", n.t.Name())
 		var j job
 		if err != nil || json.Unmarshal([]byte(out), &j) != nil {
@@ -382,7 +382,7 @@ func (n *network) serves(cut func(n *network, leader string, followers []string)
 	})
 	n.ends(id, want, most)
 	n.hear()
-	n.until("all are well", time.Minute, func() bool {
+	n.until("all are well", 3*time.Minute, func() bool {
 		_, voters := n.members()
 		return len(voters) == 3
 	})
@@ -407,7 +407,7 @@ func TestPartitions(t *testing.T) {
 			id, _ := n.sampling(spec, 5)
 			old := n.mustLead()
 			n.move("side1", old)
-			n.until("another leader", time.Minute, func() bool {
+			n.until("another leader", 3*time.Minute, func() bool {
 				p, ok := n.leader()
 				return ok && p.Name != old
 			})
@@ -419,7 +419,7 @@ func TestPartitions(t *testing.T) {
 			id, j := n.sampling(spec, 5)
 			lost := j.Chains[0].Worker
 			n.move("", lost)
-			n.until("another driver", time.Minute, func() bool {
+			n.until("another driver", 3*time.Minute, func() bool {
 				j, ok := n.job(id)
 				return ok && (j.Chains[0].Worker != "" && j.Chains[0].Worker != lost || j.DrawsSHA256 != "")
 			})
@@ -460,7 +460,7 @@ func TestPartitions(t *testing.T) {
 				n.move("", cut)
 				at := n.cpu(cut)
 				last := at
-				n.until("the driver waits", time.Minute, func() bool {
+				n.until("the driver waits", 3*time.Minute, func() bool {
 					before := last
 					time.Sleep(time.Second)
 					last = n.cpu(cut)
@@ -469,7 +469,7 @@ func TestPartitions(t *testing.T) {
 				did = last - at
 				t.Logf("%s computed %.2f s more, then waited", cut, float64(did)/100)
 				n.heal()
-				n.until("the driver reports", time.Minute, func() bool {
+				n.until("the driver reports", 3*time.Minute, func() bool {
 					now, ok := n.job(id)
 					if !ok {
 						return false

@@ -95,7 +95,7 @@ func TestWrongNumbersAreFound(t *testing.T) {
 	worker("w1", "yield/1000")
 	worker("w2", "yield/1000")
 	bad := worker("z", fmt.Sprintf("bit/%d", number(t, "ULISSE_SPOIL_EVERY", 20)))
-	c.until("three workers", time.Minute, func() bool {
+	c.until("three workers", 3*time.Minute, func() bool {
 		return c.worker("w1").State == "ready" && c.worker("w2").State == "ready" && c.worker("z").State == "ready"
 	})
 
@@ -132,7 +132,7 @@ func TestWrongNumbersAreFound(t *testing.T) {
 		if out, err := c.run("drain", first[0]); err != nil {
 			t.Fatal(out, err)
 		}
-		c.until("it is gone", time.Minute, func() bool { return c.worker(first[0]).State == "lost" })
+		c.until("it is gone", 3*time.Minute, func() bool { return c.worker(first[0]).State == "lost" })
 		jobsUntil("z is found by both", func() bool { return len(by()) == 2 })
 	}
 	if z := c.worker("z"); z.State != "aside" {
@@ -141,7 +141,7 @@ func TestWrongNumbersAreFound(t *testing.T) {
 
 	end(bad)
 	worker("z", "theta/3")
-	c.until("z is back", time.Minute, func() bool { z := c.worker("z"); return z.State == "ready" && len(z.Disagreements) == 0 })
+	c.until("z is back", 3*time.Minute, func() bool { z := c.worker("z"); return z.State == "ready" && len(z.Disagreements) == 0 })
 	jobsUntil("the stale θ is found", func() bool { return len(by()) > 0 })
 	t.Logf("%d jobs", jobs)
 }
