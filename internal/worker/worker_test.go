@@ -261,11 +261,17 @@ func TestSameDrawsOnAnyWorkers(t *testing.T) {
 		}
 	}
 	t.Run("one", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("slow under the race detector")
+		}
 		c := newCluster(t)
 		c.worker("a")
 		check(t, c, c.submit(text))
 	})
 	t.Run("three", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("slow under the race detector")
+		}
 		c := newCluster(t)
 		for _, id := range []string{"a", "b", "c"} {
 			c.worker(id)
