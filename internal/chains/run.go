@@ -208,6 +208,7 @@ type Work struct {
 	Prepare     *Preparation `json:"prepare,omitempty"`  // lane 0
 	Weigh       *Weighing    `json:"weigh,omitempty"`    // lane 0
 	Advance     *Task        `json:"advance,omitempty"`  // a chain's lane
+	Adapt       *Adapting    `json:"adapt,omitempty"`    // the first chain's lane
 	Conduct     *Conducting  `json:"conduct,omitempty"`  // lane 0 of a staged run
 	Evaluate    *Evaluation  `json:"evaluate,omitempty"` // its other lanes
 }
@@ -221,6 +222,31 @@ type Preparation struct {
 // Weighing asks for a Provisional.
 type Weighing struct {
 	From *Prepared `json:"from"`
+}
+
+// Adapting asks for the Settings of the next window of a run at a barrier. It holds what
+// of the run they follow from.
+type Adapting struct {
+	Plan     *Plan     `json:"plan"`
+	Prepared *Prepared `json:"prepared"`
+	Settings *Settings `json:"settings,omitempty"`
+	Chains   []Warmed  `json:"chains"`
+}
+
+// Warmed is what a chain has done of the warm-up: as in Chain.
+type Warmed struct {
+	Windows [][][]float64 `json:"windows"`
+	Stats   Stats         `json:"stats"`
+}
+
+// Run returns the run at its barrier, as far as its settings follow from it.
+func (a *Adapting) Run() *Run {
+	r := New(*a.Plan)
+	r.Phase, r.Prepared, r.Settings, r.Chains = Warmup, a.Prepared, a.Settings, nil
+	for _, c := range a.Chains {
+		r.Chains = append(r.Chains, Chain{Windows: c.Windows, Stats: c.Stats})
+	}
+	return r
 }
 
 // Task is a chain's way to its next checkpoint.
@@ -693,6 +719,24 @@ func (r *Run) Work(lane int) (Work, bool) {
 		return Work{Conduct: r.conducting()}, true
 	}
 	return Work{Weigh: &Weighing{From: r.Prepared}}, r.weighs()
+}
+
+// Adapting returns the work that a barrier waits for, or false if the run is at none. It
+// is for a driver where who decides does not compute with the arithmetic of the job.
+func (r *Run) Adapting() (Work, bool) {
+	if r.Phase == Certifying {
+		w, ok := r.Certificate.Adapting()
+		w.Certificate = true
+		return w, ok
+	}
+	if !r.atBarrier() {
+		return Work{}, false
+	}
+	a := &Adapting{Plan: &r.Plan, Prepared: r.Prepared, Settings: r.Settings}
+	for _, c := range r.Chains {
+		a.Chains = append(a.Chains, Warmed{Windows: c.Windows, Stats: c.Stats})
+	}
+	return Work{Adapt: a}, true
 }
 
 // Iter returns the iterations that a lane has done of what is under way.

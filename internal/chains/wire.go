@@ -94,6 +94,8 @@ func (w *Work) Wire() *pb.RunWork {
 			to.Stages = append(to.Stages, &pb.RunStaging{Stage: s.Stage.wire(), Results: vectors(s.Results)})
 		}
 		m.Kind = &pb.RunWork_Conduct{Conduct: to}
+	case w.Adapt != nil:
+		m.Kind = &pb.RunWork_Adapt{Adapt: w.Adapt.wire()}
 	case w.Evaluate != nil:
 		e := w.Evaluate
 		m.Kind = &pb.RunWork_Evaluate{Evaluate: &pb.RunEvaluation{Stage: int64(e.Stage), Kind: e.Kind, Shared: vectors(e.Shared), Item: int64(e.Item), Needs: e.Needs}}
@@ -123,6 +125,10 @@ func WorkOf(m *pb.RunWork) (*Work, error) {
 			if st := stageOf(s.GetStage()); st != nil {
 				w.Conduct.Stages = append(w.Conduct.Stages, Staging{Stage: *st, Results: matrix(s.GetResults())})
 			}
+		}
+	case *pb.RunWork_Adapt:
+		if w.Adapt = adaptingOf(k.Adapt); w.Adapt == nil {
+			return nil, fmt.Errorf("the work has no plan")
 		}
 	case *pb.RunWork_Evaluate:
 		e := k.Evaluate
@@ -222,6 +228,46 @@ func settingsOf(m *pb.RunSettings) *Settings {
 		Probes: int(m.Probes), Step: m.Step, Budget: m.NoiseBudget, Early: m.Early, Plain: m.Plain}
 }
 
+func (a *Adapting) wire() *pb.RunAdapting {
+	m := &pb.RunAdapting{Plan: a.Plan.Wire(), Prepared: a.Prepared.Wire()}
+	if a.Settings != nil {
+		m.Settings = a.Settings.wire()
+	}
+	for _, c := range a.Chains {
+		w := &pb.RunWarmup{Stats: c.Stats.wire()}
+		for _, draws := range c.Windows {
+			w.Windows = append(w.Windows, &pb.RunVector{X: slices.Concat(draws...)})
+		}
+		m.Chains = append(m.Chains, w)
+	}
+	return m
+}
+
+// adaptingOf reads what settings follow from, nil if there is no plan.
+func adaptingOf(m *pb.RunAdapting) *Adapting {
+	p := PlanOf(m.GetPlan())
+	if p == nil {
+		return nil
+	}
+	a := &Adapting{Plan: p, Prepared: PreparedOf(m.GetPrepared()), Settings: settingsOf(m.GetSettings())}
+	for _, w := range m.GetChains() {
+		c := Warmed{Stats: statsOf(w.GetStats())}
+		for _, draws := range w.GetWindows() {
+			c.Windows = append(c.Windows, split(draws.GetX(), p.Params()))
+		}
+		a.Chains = append(a.Chains, c)
+	}
+	return a
+}
+
+func (s *Stats) wire() *pb.RunStats {
+	return &pb.RunStats{Spreads: int64(s.Spreads), ProbeCov: s.ProbeCov, SolverCov: s.SolverCov, Products: int64(s.Products)}
+}
+
+func statsOf(m *pb.RunStats) Stats {
+	return Stats{Spreads: int(m.GetSpreads()), ProbeCov: m.GetProbeCov(), SolverCov: m.GetSolverCov(), Products: int(m.GetProducts())}
+}
+
 func (s *State) wire() *pb.RunState {
 	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory, Latent: latentWire(s.Latent)}
 }
@@ -244,7 +290,7 @@ func latentOf(m *pb.RunLatent) latent.Ref {
 func (k *Checkpoint) wire() *pb.RunCheckpoint {
 	return &pb.RunCheckpoint{Chain: int64(k.Chain), FromIter: int64(k.FromIter), State: k.State.wire(), Draws: slices.Concat(k.Draws...),
 		Discard: int64(k.Discard), Accepted: int64(k.Accepted), Cost: k.Cost.wire(),
-		Stats:  &pb.RunStats{Spreads: int64(k.Stats.Spreads), ProbeCov: k.Stats.ProbeCov, SolverCov: k.Stats.SolverCov, Products: int64(k.Stats.Products)},
+		Stats:  k.Stats.wire(),
 		Vitals: &pb.RunVitals{Residual: k.Vitals.Residual, Noise: k.Vitals.Noise, Measured: int64(k.Vitals.Measured)}}
 }
 
@@ -252,10 +298,10 @@ func checkpointOf(m *pb.RunCheckpoint) *Checkpoint {
 	if m == nil {
 		return &Checkpoint{}
 	}
-	s, v := m.GetStats(), m.GetVitals()
+	v := m.GetVitals()
 	return &Checkpoint{Chain: int(m.Chain), FromIter: int(m.FromIter), State: stateOf(m.State), Draws: split(m.Draws, len(m.GetState().GetPsi())),
 		Discard: int(m.Discard), Accepted: int(m.Accepted), Cost: costOf(m.Cost),
-		Stats:  Stats{Spreads: int(s.GetSpreads()), ProbeCov: s.GetProbeCov(), SolverCov: s.GetSolverCov(), Products: int(s.GetProducts())},
+		Stats:  statsOf(m.GetStats()),
 		Vitals: Vitals{Residual: v.GetResidual(), Noise: v.GetNoise(), Measured: int(v.GetMeasured())}}
 }
 

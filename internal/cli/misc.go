@@ -50,7 +50,8 @@ func (a *App) versionCommand() *cobra.Command {
 		Short: "Print what was built, and what decides the bits of draws",
 		Long: `Print the version, its commit and that one's date, Go's version and the platform;
 and the two things that decide the bits of draws: the arithmetic, a number that
-a release raises when it rounds otherwise, and the instruction set in use.`,
+a release raises when it rounds otherwise, and the instruction set in use with
+the architecture (avx512/amd64).`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if asJSON {

@@ -209,9 +209,7 @@ func (a *App) tellPredicted(f *predictFlags, v *predictView) error {
 	if f.json {
 		return a.printJSON(v)
 	}
-	for _, w := range v.Warnings {
-		fmt.Fprintln(a.Stderr, "warning:", w)
-	}
+	a.warnings(v.Warnings)
 	if !f.quiet {
 		fmt.Fprintf(a.Stderr, "%d rows predicted from %d draws in %s\n", v.Rows, v.Draws, time.Duration(v.Seconds*float64(time.Second)).Round(time.Millisecond))
 	}
@@ -313,12 +311,12 @@ func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (orac
 	if rec.Data.SHA256 != data.SHA256 {
 		return nil, badInput(fmt.Errorf("the data at %s are not those that the run in %s learnt from", spec.Data.Path, dir))
 	}
-	chains, _, err := report.Points(rec.Run)
+	chains, provisional, err := report.Points(rec.Run)
 	if err != nil {
 		return nil, fmt.Errorf("%s: there are no draws to predict from yet: %w", dir, err)
 	}
 	if draws := rec.Run.MinDraws(); rec.Run.Stopped == nil || draws == 0 {
-		a.note("the run in %s has not ended with draws: %s", dir, predictedSoFar(draws))
+		a.note("the run in %s has not ended with draws: %s", dir, predictedSoFar(draws, provisional))
 	}
 	c := predict.FromSpec(spec, problem, predict.Thin(chains, f.draws), budget)
 	c.Solutions = &predict.Solutions{Dir: filepath.Join(dir, "state", "predict")}
@@ -330,9 +328,9 @@ func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (orac
 }
 
 // predictedSoFar says what is predicted from where a run has not come to its end.
-func predictedSoFar(draws int) string {
+func predictedSoFar(draws int, provisional string) string {
 	if draws == 0 {
-		return "provisional predictions, from the normal approximation at the mode"
+		return "provisional predictions, from " + provisional
 	}
 	return fmt.Sprintf("predictions from the first %d draws of each chain", draws)
 }

@@ -241,3 +241,40 @@ func TestLookWhileItRuns(t *testing.T) {
 		}
 	}
 }
+
+// A job that ends in its warm-up, by its time or by its user, has results and predictions of
+// what is known by then, marked as that.
+func TestJobEndedInWarmup(t *testing.T) {
+	c := newLiveCluster(t, "w1")
+	dir := t.TempDir()
+	at := []string{"--coordinators", c.address}
+	spec := write(t, dir, "s.yaml", strings.Replace(smallSpec, "warmup: 20", "warmup: 1000000", 1))
+	id := strings.TrimSpace(good(t, append([]string{"submit", spec, "-q"}, at...)...))
+	for said, end := "", time.Now().Add(time.Minute); !strings.Contains(said, "provisional: "); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("nothing is shown: %s", said)
+		}
+		_, said, _ = ulisse(t, "", append([]string{"summary", id}, at...)...) // an error, before the mode is known
+	}
+	good(t, append([]string{"cancel", id}, at...)...)
+	out := filepath.Join(dir, "out")
+	good(t, append([]string{"results", id, "--out", out}, at...)...)
+	page := good(t, "report", out, "-o", "-")
+	for _, m := range []string{good(t, "summary", out), page, string(must(os.ReadFile(filepath.Join(out, "provisional.txt")))), good(t, append([]string{"summary", id}, at...)...)} {
+		if !strings.Contains(m, "provisional: ") || strings.Contains(m, "NaN") {
+			t.Errorf("%.1500s", m)
+		}
+	}
+	rows := write(t, dir, "new.csv", "x1,x2\n0,0\n")
+	var here string
+	for i, args := range [][]string{{out}, append([]string{id}, at...)} {
+		code, pred, errs := ulisse(t, "", append([]string{"predict", "--data", rows}, args...)...)
+		if code != 0 || strings.Count(pred, "\n") != 2 || !strings.Contains(errs, "provisional predictions") {
+			t.Error(code, pred, errs)
+		}
+		if i == 1 && pred != here {
+			t.Errorf("the cluster predicts %s, the folder %s", pred, here)
+		}
+		here = pred
+	}
+}

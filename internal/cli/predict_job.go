@@ -41,7 +41,9 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 	}
 	told := func() {}
 	if draws := client.MinDraws(j.GetProgress()); j.DrawsSha256 == "" || draws == 0 {
-		told = sync.OnceFunc(func() { a.note("job %s is %s: %s", j.Id, client.StateWord(j.State), predictedSoFar(draws)) })
+		told = sync.OnceFunc(func() {
+			a.note("job %s is %s: %s", j.Id, client.StateWord(j.State), predictedSoFar(draws, "its warm-up or the normal approximation at the mode"))
+		})
 	}
 	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws, told: told,
 		info: dataset.Info{Rows: int(j.Data.N), HeldOut: int(j.Data.HeldOut), Target: j.Data.Target, InputNames: j.Data.Inputs}}, nil

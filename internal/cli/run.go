@@ -144,6 +144,8 @@ func (a *App) conclude(rec *report.Record, dir string, asJSON bool) error {
 		}
 		if sum.Provisional == nil {
 			report.RemoveProvisional(dir)
+		} else if err := sum.Provisional.Write(dir); err != nil {
+			return err
 		}
 	}
 	if asJSON {
@@ -266,7 +268,7 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 	if j.data, j.problem, err = a.load(ctx, j.spec, budget); err != nil {
 		return nil, err
 	}
-	j.plan = j.spec.Plan(j.problem.Model.Names(), j.data.N())
+	j.plan = j.spec.Plan(j.problem.Params.NamesBy(j.data.InputNames), j.data.N())
 	return j, nil
 }
 

@@ -62,19 +62,14 @@ func NewOn(e Engine, in *kernel.Inputs, c *kernel.Covariance, budget *parallel.B
 	return &Operator{in: in, cov: c, budget: budget, engine: e, sum: newSums(c), noise: make([]float64, in.Len())}
 }
 
-// ISA returns the name of the instruction set that products are computed
-// with: avx512, avx2 or portable, the best that the machine has or the one
-// that the environment variable ULISSE_ISA names. It is an error if that is
-// unknown or the machine does not have it. Versions whose bits differ from those
-// of the first add the name of their arithmetic (avx512/2): whoever compares the
-// names keeps apart what must not be mixed.
+// ISA returns the name of all that decides the bits of draws, such as avx512/amd64: the
+// instruction set that products are computed with (avx512, avx2 or portable, the best
+// that the machine has or the one that the environment variable ULISSE_ISA names), and
+// version.Rounding. It is an error if the instruction set is unknown or the machine does not
+// have it. Whoever compares the names keeps apart what must not be mixed.
 func ISA() (string, error) {
 	isa, err := tile.Default()
-	name := isa.String()
-	if version.Arithmetic != "1" {
-		name += "/" + version.Arithmetic
-	}
-	return name, err
+	return isa.String() + "/" + version.Rounding(), err
 }
 
 // Set changes θ, the covariance's parameters, and the variances of the noise: one

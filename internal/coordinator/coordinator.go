@@ -22,6 +22,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 	"github.com/ulisse-gp/ulisse/internal/tracing"
+	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
 // Node is the replicated state, as package cluster keeps it.
@@ -82,6 +83,7 @@ type Config struct {
 	TokenFile string
 
 	resultStalls time.Duration // tests: in place of the constant
+	rounding     string        // tests: in place of version.Rounding
 }
 
 // Coordinator serves the RPCs of a coordinator, and leads when its node does. Its
@@ -113,6 +115,7 @@ func New(cfg Config) (*Coordinator, error) {
 	cfg.LogBytes = cmp.Or(cfg.LogBytes, 1<<30)
 	cfg.MaxJobs = cmp.Or(cfg.MaxJobs, 100_000)
 	cfg.resultStalls = cmp.Or(cfg.resultStalls, resultStalls)
+	cfg.rounding = cmp.Or(cfg.rounding, version.Rounding())
 	if cfg.DialWorker == nil {
 		cfg.DialWorker = cfg.Dial
 	}

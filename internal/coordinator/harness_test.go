@@ -244,6 +244,9 @@ type testWorker struct {
 	cancel  context.CancelFunc
 	ended   chan error // of the session
 	told    chan *pb.CoordinatorMessage
+	isa     string // what it computes with
+	// adapt, if set, computes settings: its own arithmetic.
+	adapt func(*chains.Run) (*chains.Event, error)
 }
 
 // connect begins a session. What the worker is told comes out of told.
@@ -257,7 +260,8 @@ func connect(t *testing.T, workers pb.WorkersClient, h *pb.Hello) *testWorker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &testWorker{t: t, id: h.Id, workers: workers, stream: stream, cancel: cancel, ended: make(chan error, 1), told: make(chan *pb.CoordinatorMessage, 100)}
+	w := &testWorker{t: t, id: h.Id, workers: workers, stream: stream, cancel: cancel, ended: make(chan error, 1), told: make(chan *pb.CoordinatorMessage, 100),
+		isa: h.Capacity.GetInstructionSet()}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -361,7 +365,7 @@ func (w *testWorker) report(ctx context.Context, p *pb.Placement, events ...chai
 // loaded tells what the data are.
 func (w *testWorker) loaded(ctx context.Context, p *pb.Placement) error {
 	_, err := w.workers.Report(ctx, &pb.ReportRequest{Job: p.Job, Attempt: p.Attempt, Secret: p.Secret, Worker: w.id,
-		Loaded: &pb.Loaded{Data: testInfo().Wire(""), InstructionSet: "avx2"}})
+		Loaded: &pb.Loaded{Data: testInfo().Wire(""), InstructionSet: w.isa}})
 	return err
 }
 
@@ -408,6 +412,13 @@ func (w *testWorker) drive(ctx context.Context, p *pb.Placement, revoked <-chan 
 			e.Prepared = &prep
 		case work.Prepare != nil:
 			e.Prepared = testPreparation()
+		case work.Adapt != nil:
+			got, err := w.adapt(work.Adapt.Run())
+			if err != nil {
+				w.t.Error(err)
+				return
+			}
+			e.Settings = got.Settings
 		case work.Weigh != nil:
 			e.Provisional = &chains.Provisional{LogDensities: make([]float64, chains.ProvisionalDraws)}
 		default:

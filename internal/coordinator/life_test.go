@@ -18,6 +18,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains/chainstest"
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/report"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -328,7 +329,7 @@ func TestAssignmentsOfStages(t *testing.T) {
 	j.Run = chains.New(plan)
 	next := func(lane int) *chains.Work {
 		t.Helper()
-		a, err := j.assignment(lane, 1, epoch)
+		a, err := j.assignment(lane, 1, true, epoch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +375,38 @@ func TestAssignmentsOfStages(t *testing.T) {
 	if n := j.Run.Stages[0].Left; n != plan.Lanes-1 {
 		t.Errorf("%d items are left, want those of the other lanes", n)
 	}
-	if _, err := j.assignment(plan.Lanes+1, 1, epoch); err == nil {
+	if _, err := j.assignment(plan.Lanes+1, 1, true, epoch); err == nil {
 		t.Error("a lane that does not exist")
+	}
+}
+
+// A job that its time ends in the warm-up has the draws of that in its result, and its
+// summary is made of them.
+func TestResultOfAWarmup(t *testing.T) {
+	run := referenceRun(t, testSpec(40, 60, never), 0)
+	for range 2 { // windows
+		e, err := sampler.Adapt(run)
+		if err == nil {
+			err = run.Apply(*e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c := range run.Chains {
+			for task, ok := run.Task(c + 1); ok; task, ok = run.Task(c + 1) {
+				if err := run.Apply(chains.Event{Checkpoint: checkpointOf(&task)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	got := copyRun(run)
+	for c := range run.Chains {
+		if len(got.Chains[c].Windows) != 2 || !slices.EqualFunc(got.Chains[c].Windows[1], run.Chains[c].Windows[1], slices.Equal) {
+			t.Errorf("chain %d: windows %v", c+1, got.Chains[c].Windows)
+		}
+	}
+	if kept := keptDraws(referenceRun(t, testSpec(40, 60, never), 10), 5); kept.Chains[0].Windows != nil || len(kept.Chains[0].Draws) != 5 {
+		t.Errorf("of a run with draws: %+v", kept.Chains[0])
 	}
 }

@@ -125,7 +125,7 @@ func (s *predictionsService) thin(f *state.Follower, kept, want int) ([][]float6
 			return t.psi, nil
 		}
 	}
-	chains, _, err := report.Points(f.Run)
+	chains, provisional, err := report.Points(f.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +135,9 @@ func (s *predictionsService) thin(f *state.Follower, kept, want int) ([][]float6
 		}
 	}
 	key.psi = predict.Thin(chains, want)
+	if provisional != "" { // there may soon be better
+		return key.psi, nil
+	}
 	s.draws = slices.Insert(s.draws, 0, &key)
 	s.draws = s.draws[:min(len(s.draws), maxThinned)]
 	return key.psi, nil

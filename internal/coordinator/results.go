@@ -75,7 +75,10 @@ func copyRun(r *chains.Run) *chains.Run {
 	c := r.Snapshot()
 	for i := range c.Chains {
 		ch := &c.Chains[i]
-		ch.Windows, ch.Beyond, ch.Stats = nil, nil, chains.Stats{}
+		ch.Beyond, ch.Stats = nil, chains.Stats{}
+		if r.MinDraws() > 0 { // else they are all that is known
+			ch.Windows = nil
+		}
 	}
 	c.Stages = nil
 	if c.Certificate != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -169,7 +170,7 @@ func (t *term) decide(ctx context.Context, id string) (schedule.Job, error) {
 				due = &state.Fail{Job: id, Message: why}
 				return nil
 			}
-			due, err = dueIn(&j.Follower, time.Now())
+			due, err = dueIn(&j.Follower, t.c.rounds(j.Job), time.Now())
 			return err
 		})
 		if err != nil || due == nil {
@@ -181,8 +182,17 @@ func (t *term) decide(ctx context.Context, id string) (schedule.Job, error) {
 	}
 }
 
-// dueIn returns the decision that a job waits for, nil if there is none.
-func dueIn(f *state.Follower, now time.Time) (state.Command, error) {
+// rounds reports whether this program rounds as the workers of a job do: metrics and
+// steps, hence draws, are the same bits wherever they are computed only then.
+func (c *Coordinator) rounds(j *state.Job) bool {
+	_, rounding, told := strings.Cut(j.InstructionSet, "/")
+	return !told || rounding == c.cfg.rounding
+}
+
+// dueIn returns the decision that a job waits for, nil if there is none. Where this
+// program does not round as the job, the settings of windows are computed by a driver
+// (followed.assignment), and there is no certificate: it would begin at numbers of ours.
+func dueIn(f *state.Follower, rounds bool, now time.Time) (state.Command, error) {
 	if f.Run == nil || f.Job.Phase.Ended() {
 		return nil, nil
 	}
@@ -192,7 +202,10 @@ func dueIn(f *state.Follower, now time.Time) (state.Command, error) {
 	if e := f.Run.TimedOut(f.Job.Elapsed(now)); e != nil {
 		return ending(f, e, now)
 	}
-	if !f.Run.AtBarrier() {
+	if cert := f.Run.Certificate; !rounds && f.Run.Phase == chains.Certifying && cert.Phase == chains.Preparing {
+		return ending(f, &chains.Event{Stop: &chains.Stop{Reason: chains.Cancelled, Draws: f.Run.Stopped.Draws}}, now)
+	}
+	if !rounds || !f.Run.AtBarrier() {
 		return nil, nil
 	}
 	e, err := sampler.Adapt(f.Run)

@@ -44,7 +44,7 @@ func TestDecisions(t *testing.T) {
 	}
 	due := func(f *state.Follower) state.Command {
 		t.Helper()
-		c, err := dueIn(f, epoch)
+		c, err := dueIn(f, true, epoch)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -157,12 +157,42 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 	if len(r.Events) == 0 {
 		return &pb.ReportResponse{}, nil
 	}
+	if decided, err := s.settings(ctx, r); decided || err != nil {
+		return &pb.ReportResponse{}, err
+	}
 	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Events: r.Events}
 	if _, err = s.c.apply(ctx, cmd); err == nil {
 		s.c.workers.heard(r.Job, at.Worker)
 	}
 	return &pb.ReportResponse{}, err
 }
+
+// settings takes what a driver has computed at a barrier in place of the leader, and reports
+// whether the events were that.
+func (s *workersService) settings(ctx context.Context, r *pb.ReportRequest) (bool, error) {
+	if r.Chain != adaptingLane || len(r.Events) != 1 {
+		return false, nil
+	}
+	if e, err := chains.DecodeEvent(r.Events[0]); err != nil || e.Settings == nil {
+		return false, nil // Report says what is wrong with it
+	}
+	d := &state.Decide{Job: r.Job, Event: r.Events[0]}
+	err := s.c.jobs.with(r.Job, func(j *followed) error {
+		d.Extends = j.Job.Extends
+		if s.c.rounds(j.Job) {
+			return state.ErrPhase // another leader asked
+		}
+		return nil
+	})
+	if err == nil {
+		_, err = s.c.apply(ctx, d)
+	}
+	return true, err
+}
+
+// adaptingLane is the lane whose driver computes the settings of a window where the leader
+// cannot: one that has a driver whenever there is a barrier.
+const adaptingLane = 1
 
 // placement returns that of the driver who reports.
 func (s *workersService) placement(r *pb.ReportRequest) (at state.Placement, err error) {
@@ -208,7 +238,7 @@ func (s *workersService) Await(ctx context.Context, r *pb.AwaitRequest) (*pb.Awa
 		if err := j.Job.Knows(int(r.Chain), r.Attempt, r.Secret); err != nil {
 			return false, err
 		}
-		out.Assignment, err = j.assignment(int(r.Chain), r.Attempt, time.Now())
+		out.Assignment, err = j.assignment(int(r.Chain), r.Attempt, s.c.rounds(j.Job), time.Now())
 		return out.Assignment != nil, err
 	})
 	if short.Err() != nil && ctx.Err() == nil {
@@ -217,8 +247,9 @@ func (s *workersService) Await(ctx context.Context, r *pb.AwaitRequest) (*pb.Awa
 	return out, err
 }
 
-// assignment returns what the driver of a lane is to do, nil for nothing yet.
-func (j *followed) assignment(lane int, attempt int64, now time.Time) (*pb.Assignment, error) {
+// assignment returns what the driver of a lane is to do, nil for nothing yet. rounds says
+// that this program rounds as the job's workers do.
+func (j *followed) assignment(lane int, attempt int64, rounds bool, now time.Time) (*pb.Assignment, error) {
 	if err := j.Job.Fence(lane, attempt); err != nil {
 		return nil, err
 	}
@@ -236,10 +267,13 @@ func (j *followed) assignment(lane int, attempt int64, now time.Time) (*pb.Assig
 		return nil, nil
 	}
 	w, ok := j.Run.Work(lane)
+	if !ok && lane == adaptingLane && !rounds {
+		w, ok = j.Run.Adapting()
+	}
 	if !ok && lane > 0 {
 		w, ok = j.items.Next(j.Run, lane, now)
 	}
-	if !ok {
+	if !ok || !rounds && w.Certificate && w.Prepare != nil {
 		return nil, nil
 	}
 	a.Work, a.Prepared = w.Wire(), j.Run.PreparedFor(w).Wire()

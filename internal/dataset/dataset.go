@@ -96,6 +96,19 @@ type Dataset struct {
 	HoldoutRows []int // their row numbers in the table, from 0
 }
 
+// TrainingRows returns the row numbers of the training rows in the table, from 0.
+func (d *Dataset) TrainingRows() []int {
+	rows, held := make([]int, 0, d.N()), d.HoldoutRows
+	for row := 0; len(rows) < d.N(); row++ {
+		if len(held) > 0 && held[0] == row {
+			held = held[1:]
+			continue
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 // Options say how a table becomes a dataset.
 type Options struct {
 	Standardize bool

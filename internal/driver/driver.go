@@ -104,17 +104,24 @@ func (d *Driver) For(w chains.Work) *Driver {
 	return d.exact.With(d.Operator, d.Trace)
 }
 
-// Event carries out the work of lane 0, and returns the event that comes of it.
+// Event carries out work that is no chain's, and returns the event that comes of it.
 func (d *Driver) Event(ctx context.Context, w chains.Work) (*chains.Event, error) {
-	e := &chains.Event{Certificate: w.Certificate}
+	e := &chains.Event{}
 	d = d.For(w)
 	var err error
-	if w.Prepare != nil {
+	switch {
+	case w.Prepare != nil:
 		e.Prepared, err = d.Prepare(ctx, w.Prepare)
-	} else {
+	case w.Adapt != nil:
+		e, err = sampler.Adapt(w.Adapt.Run())
+	default:
 		e.Provisional, err = d.weigh(ctx, w.Weigh)
 	}
-	return e, err
+	if err != nil {
+		return nil, err
+	}
+	e.Certificate = w.Certificate
+	return e, nil
 }
 
 // maxAutoIterations bounds the solver's iterations if the specification does

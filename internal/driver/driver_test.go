@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
@@ -560,5 +562,52 @@ func TestTrace(t *testing.T) {
 	}
 	if d.Trace != nil {
 		t.Error("the driver that it was made from is traced, too")
+	}
+}
+
+// Settings that a driver computes from what it is sent are those that the run itself
+// gives, in every window.
+func TestAdaptElsewhere(t *testing.T) {
+	d, _ := newDriver(t, 1, "{method: fisher, chains: 2, warmup: 10, draws: 4, checkpoint: 5}")
+	r := chains.New(*d.Plan)
+	if err := r.Apply(chains.Event{Prepared: prepare(t, d)}); err != nil {
+		t.Fatal(err)
+	}
+	for r.Phase == chains.Warmup {
+		w, ok := r.Adapting()
+		if !ok {
+			t.Fatal("the run is at no barrier")
+		}
+		sent, err := chains.WorkOf(w.Wire())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := d.Event(t.Context(), *sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := sampler.Adapt(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("window %d: %s", r.NextWindow(), diff)
+		}
+		if err := r.Apply(*got); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := r.Adapting(); ok {
+			t.Error("the run is at a barrier when its window has begun")
+		}
+		for r.Phase == chains.Warmup && !r.AtBarrier() {
+			for c := range r.Chains {
+				if task, ok := r.Task(c + 1); ok {
+					k := advance(t, d, r.Prepared, task)
+					if err := r.Apply(chains.Event{Checkpoint: k}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
 	}
 }

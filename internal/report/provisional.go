@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,7 +36,6 @@ type Provisional struct {
 // ProvisionalRow is the provisional answer for one quantity.
 type ProvisionalRow struct {
 	Name   string `json:"name"`
-	Label  string `json:"label"`
 	Detail bool   `json:"detail,omitempty"`
 	Mean   Number `json:"mean"`
 	SD     Number `json:"sd"`
@@ -53,22 +51,89 @@ const (
 	trustedKHat  = 0.7
 )
 
-// NewProvisional returns what can be said of a prepared run: of the Laplace
-// approximation at the mode, corrected if the log densities are there. It returns
-// nil for a run of which only the mode of a subset is known.
+// NewProvisional returns the best that can be said of a prepared run without draws: by
+// importance weights that are to be trusted, by the draws of the warm-up if they have
+// mixed, else by the Laplace approximation at the mode. It returns nil for a run that is
+// not prepared.
 func NewProvisional(m posterior.Model, d *dataset.Info, r *chains.Run) (*Provisional, error) {
-	switch {
-	case r.Prepared == nil || sampler.Of(&r.Plan).Needs().Search == sampler.OnSubset:
+	if r.Prepared == nil {
 		return nil, nil
-	case r.Provisional != nil:
-		return weighted(m, d, r)
+	}
+	var v *Provisional
+	if r.Provisional != nil {
+		var err error
+		if v, err = weighted(m, d, r); err != nil || float64(*v.KHat) <= trustedKHat {
+			return v, err
+		}
+	}
+	if warm := warmed(r); warm != nil {
+		return unweighted(m, d, slices.Concat(warm...), fmt.Sprintf("%s: the sampler was still being tuned", warmNote(warm))), nil
+	}
+	if v != nil {
+		return v, nil
 	}
 	draws, err := laplace(r, laplaceDraws)
 	if err != nil {
 		return nil, err
 	}
-	return &Provisional{Draws: laplaceDraws, Parameters: rows(m, d, draws, slices.Repeat([]float64{1.0 / laplaceDraws}, laplaceDraws)),
-		Note: "provisional: the Laplace approximation at the mode, not corrected"}, nil
+	return unweighted(m, d, draws, laplaceNote(d, r)), nil
+}
+
+// unweighted summarises draws of equal weight.
+func unweighted(m posterior.Model, d *dataset.Info, draws [][]float64, note string) *Provisional {
+	n := len(draws)
+	return &Provisional{Note: "provisional: " + note, Draws: n, Parameters: rows(m, d, draws, slices.Repeat([]float64{1 / float64(n)}, n))}
+}
+
+func laplaceNote(d *dataset.Info, r *chains.Run) string {
+	if rows := r.Prepared.OthersRows; rows < d.N() && sampler.Of(&r.Plan).Needs().Search == sampler.OnSubset {
+		return fmt.Sprintf("the Laplace approximation at the mode of %d of %d rows, wider than the posterior of all", rows, d.N())
+	}
+	return "the Laplace approximation at the mode, not corrected"
+}
+
+func warmNote(warm [][][]float64) string {
+	return fmt.Sprintf("%d draws of the warm-up, %d of each chain", len(warm)*len(warm[0]), len(warm[0]))
+}
+
+// Warm-up draws are shown if there are leastWarm of each chain, and their R-hat is not
+// above warmRHat for any parameter: at that they are about as good as a normal
+// approximation, and know of skewness.
+const (
+	leastWarm = 10
+	warmRHat  = 1.2
+)
+
+// warmed returns the draws of the warm-up, as many of each chain, or nil if they are few
+// or have not mixed. Those of the first window, which leads from the starts, are left out.
+func warmed(r *chains.Run) [][][]float64 {
+	var draws [][][]float64
+	least := math.MaxInt
+	for _, c := range r.Chains {
+		if len(c.Windows) < 2 {
+			return nil
+		}
+		draws = append(draws, slices.Concat(c.Windows[1:]...))
+		least = min(least, len(draws[len(draws)-1]))
+	}
+	if least < leastWarm {
+		return nil
+	}
+	for c := range draws {
+		draws[c] = draws[c][len(draws[c])-least:]
+	}
+	for i := range r.Plan.Params() {
+		x := make([][]float64, len(draws))
+		for c := range draws {
+			for _, psi := range draws[c] {
+				x[c] = append(x[c], psi[i])
+			}
+		}
+		if !(diagnostics.RHat(x) <= warmRHat) {
+			return nil
+		}
+	}
+	return draws
 }
 
 // laplace returns draws of the normal approximation at the mode.
@@ -137,7 +202,7 @@ func rows(m posterior.Model, d *dataset.Info, draws [][]float64, weights []float
 			sd += w[i] * (sorted[i] - mean) * (sorted[i] - mean)
 		}
 		quantile := func(at float64) Number { return Number(stat.Quantile(at, stat.Empirical, sorted, w)) }
-		out = append(out, ProvisionalRow{q.Name, q.Label, q.Detail, Number(mean), Number(math.Sqrt(sd)), quantile(0.05), quantile(0.5), quantile(0.95)})
+		out = append(out, ProvisionalRow{q.Name, q.Detail, Number(mean), Number(math.Sqrt(sd)), quantile(0.05), quantile(0.5), quantile(0.95)})
 	}
 	return out
 }
@@ -147,7 +212,7 @@ func (v *Provisional) Line() string {
 	var parts []string
 	for _, r := range v.Parameters {
 		if !r.Detail {
-			parts = append(parts, fmt.Sprintf("%s %.3g ± %.2g", r.Label, float64(r.Mean), float64(r.SD)))
+			parts = append(parts, fmt.Sprintf("%s %.3g ± %.2g", r.Name, float64(r.Mean), float64(r.SD)))
 		}
 		if len(parts) == 5 {
 			parts = append(parts, "…")
@@ -196,7 +261,7 @@ func (v *Provisional) table(w io.Writer) error {
 		if r.Detail {
 			continue
 		}
-		fmt.Fprintf(tw, "%s\t%s\t\n", cmp.Or(r.Label, r.Name), strings.Join(r.cells(), "\t"))
+		fmt.Fprintf(tw, "%s\t%s\t\n", r.Name, strings.Join(r.cells(), "\t"))
 	}
 	return tw.Flush()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/sealed"
@@ -34,6 +35,7 @@ type Record struct {
 	Cache          *cmvp.CachePlan `json:"cache,omitempty"` // nil if that is off, or not known
 	DrawsSHA256    string          `json:"draws_sha256"`
 	Spec           *job.Spec       `json:"-"`
+	Loo            *loo.Result     `json:"-"` // for the report, by whoever has computed it; nil for none
 	Model          posterior.Model `json:"-"`
 }
 
@@ -124,17 +126,21 @@ func common(r *chains.Run) *chains.Run {
 const provisionalPoints = 100
 
 // Points returns what predictions from a run are averaged over: its draws, chain by chain, as
-// many of each as all have. Before there are any these are draws of the Laplace approximation
-// at the mode, and provisional is true.
-func Points(r *chains.Run) (draws [][][]float64, provisional bool, err error) {
+// many of each as all have. Before there are any they are what a provisional answer is made of,
+// draws of the warm-up or of the Laplace approximation at the mode, and provisional says which;
+// else it is empty.
+func Points(r *chains.Run) (draws [][][]float64, provisional string, err error) {
 	if r.MinDraws() == 0 && r.Prepared != nil {
+		if warm := warmed(r); warm != nil {
+			return warm, warmNote(warm), nil
+		}
 		points, err := laplace(r, provisionalPoints)
-		return [][][]float64{points}, true, err
+		return [][][]float64{points}, "the normal approximation at the mode", err
 	}
 	for _, c := range common(r).Chains {
 		draws = append(draws, c.Draws)
 	}
-	return draws, false, nil
+	return draws, "", nil
 }
 
 // write writes the record without what is of use to the sampler only.
@@ -158,7 +164,10 @@ func results(r *chains.Run) *chains.Run {
 	out := *r
 	out.Chains = make([]chains.Chain, len(r.Chains))
 	for c, ch := range r.Chains {
-		ch.Beyond, ch.Windows = nil, nil
+		ch.Beyond = nil
+		if r.MinDraws() > 0 { // else they are all that is known
+			ch.Windows = nil
+		}
 		out.Chains[c] = ch
 	}
 	out.Certificate = results(r.Certificate)

@@ -250,11 +250,12 @@ func TestSummaryAgainstPosterior(t *testing.T) {
 	if len(want) != len(got) {
 		t.Fatalf("%d rows, want %d", len(got), len(want))
 	}
+	quantities := Quantities(rec.Model, &rec.Data)
 	for i := 1; i < len(got); i++ {
 		perSecond := got[i][10]
 		row := append(append([]string{}, got[i][:10]...), got[i][11]) // posterior knows no seconds
-		if row[0] != unR(want[i][0]) {
-			t.Fatalf("row %q, want %q", row[0], want[i][0])
+		if q := quantities[i-1]; row[0] != q.Name || strings.TrimSpace(want[i][0]) != q.Stan {
+			t.Fatalf("row %q, which CmdStan calls %q; want %q", row[0], q.Stan, want[i][0])
 		}
 		for k := 1; k < len(row); k++ {
 			x, y := number(t, row[k]), number(t, want[i][k])
@@ -270,14 +271,6 @@ func TestSummaryAgainstPosterior(t *testing.T) {
 			t.Errorf("%s: ESS %v per second, want %v", row[0], x, y)
 		}
 	}
-}
-
-// unR returns tau[1] for tau.1.
-func unR(name string) string {
-	if base, k, ok := strings.Cut(strings.TrimSpace(name), "."); ok {
-		return base + "[" + k + "]"
-	}
-	return strings.TrimSpace(name)
 }
 
 func number(t *testing.T, s string) float64 {

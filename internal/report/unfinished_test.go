@@ -2,7 +2,9 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +45,7 @@ func TestUnequalChains(t *testing.T) {
 		if err := WriteHTML(&page, r, sum, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if err := WriteTable(&table, r); err != nil {
+		if err := WriteTable(&table, r, nil); err != nil {
 			t.Fatal(err)
 		}
 		if n := strings.Count(table.String(), "\n"); n != 1+25*len(given.Chains) {
@@ -99,7 +101,7 @@ func TestNoDraws(t *testing.T) {
 		t.Errorf("%d times\n%.3000s", n, page.String())
 	}
 	draws, provisional, err := Points(rec.Run)
-	if err != nil || !provisional || len(draws) != 1 || len(draws[0]) != provisionalPoints {
+	if err != nil || provisional != "the normal approximation at the mode" || len(draws) != 1 || len(draws[0]) != provisionalPoints {
 		t.Fatal(draws, provisional, err)
 	}
 	got := 0.0
@@ -108,5 +110,99 @@ func TestNoDraws(t *testing.T) {
 	}
 	if math.Abs(got+3) > 5*0.4/math.Sqrt(provisionalPoints) {
 		t.Errorf("the mean is %v", got)
+	}
+}
+
+// The draws of a warm-up that was cut short are what is known, if they are enough and have
+// mixed: without the first window, as many of each chain. They are marked, and outlive the folder.
+func TestWarmupIsAllThereIs(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		first, later []int // draws of each chain, by window
+		apart        float64
+		want         int // draws of each chain that are shown; 0 for the mode's
+	}{
+		{"mixed", []int{5, 40}, []int{5, 25}, 0, 25},
+		{"a third window", []int{5, 15, 12}, []int{5, 15, 10}, 0, 25},
+		{"few", []int{5, 9}, []int{5, 9}, 0, 0},
+		{"the first window", []int{5}, []int{5}, 0, 0},
+		{"apart", []int{5, 40}, []int{5, 40}, 5, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rec := testRecord(t, true, 0)
+			r := rec.Run
+			r.Stopped, r.Phase = &chains.Stop{Reason: chains.MaxTime, Phase: chains.Warmup}, chains.Done
+			r.Prepared = &chains.Prepared{Psi: make([]float64, 4), Cov: make([]float64, 16)}
+			rnd := rand.New(rand.NewPCG(1, 2))
+			sum, n := 0.0, 0.0
+			for i := range r.Chains {
+				r.Prepared.Cov[5*(i%4)] = 1
+				lengths := c.first
+				if i == 1 {
+					lengths = c.later
+				}
+				var kept [][]float64
+				for w, length := range lengths {
+					var window [][]float64
+					for range length {
+						psi := []float64{rnd.NormFloat64() + c.apart*float64(i), rnd.NormFloat64(), rnd.NormFloat64(), rnd.NormFloat64()}
+						window = append(window, psi)
+						if w > 0 {
+							kept = append(kept, psi)
+						}
+					}
+					r.Chains[i].Windows = append(r.Chains[i].Windows, window)
+				}
+				for _, psi := range kept[max(0, len(kept)-c.want):] {
+					sum, n = sum+psi[1], n+1
+				}
+			}
+			for i := range 4 {
+				r.Prepared.Cov[5*i] = 1
+			}
+			dir := t.TempDir()
+			if err := WriteAll(dir, rec, rec.Summary()); err != nil {
+				t.Fatal(err)
+			}
+			back, err := ReadFolder(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := back.Summary().Provisional
+			points, from, err := Points(back.Run)
+			if err != nil || v == nil {
+				t.Fatal(v, err)
+			}
+			if c.want == 0 {
+				if !strings.Contains(v.Note, "at the mode") || from != "the normal approximation at the mode" {
+					t.Errorf("%q, %q", v.Note, from)
+				}
+				return
+			}
+			note := fmt.Sprintf("%d draws of the warm-up, %d of each chain", c.want*len(r.Chains), c.want)
+			if !strings.Contains(v.Note, "provisional: "+note) || from != note || v.Draws != c.want*len(r.Chains) || len(points) != len(r.Chains) || len(points[0]) != c.want || len(points[1]) != c.want {
+				t.Errorf("%q, %q, %d points", v.Note, from, len(points[0]))
+			}
+			for _, p := range v.Parameters {
+				if p.Name == "log_tau[1]" && math.Abs(float64(p.Mean)-sum/n) > 1e-12 {
+					t.Errorf("the mean is %v, want %v", p.Mean, sum/n)
+				}
+			}
+		})
+	}
+}
+
+// What is known of the mode of a subset only says so.
+func TestModeOfASubset(t *testing.T) {
+	rec := testRecord(t, false, 0)
+	rec.Run.Plan.Method = "sgld"
+	p := rec.Run.Plan.Params()
+	rec.Run.Prepared = &chains.Prepared{Psi: make([]float64, p), Cov: make([]float64, p*p), OthersRows: rec.Data.N() - 1}
+	for i := range p {
+		rec.Run.Prepared.Cov[(p+1)*i] = 0.01
+	}
+	v := rec.Summary().Provisional
+	if want := fmt.Sprintf("at the mode of %d of %d rows", rec.Data.N()-1, rec.Data.N()); v == nil || !strings.Contains(v.Note, want) {
+		t.Errorf("%+v", v)
 	}
 }

@@ -17,9 +17,9 @@ var (
 	date    = "" // of the commit, RFC 3339
 )
 
-// Arithmetic names how this version rounds: two programs of one arithmetic and one
-// instruction set compute the same draws, to the last bit. A release that changes
-// a bit of them takes another name (the next number).
+// Arithmetic names how this version rounds: two programs of one arithmetic, on one
+// architecture and instruction set, compute the same draws, to the last bit. A release that
+// changes a bit of them takes another name (the next number).
 var Arithmetic = "1"
 
 func init() {

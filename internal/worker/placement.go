@@ -164,7 +164,7 @@ func (p *placement) drive(ctx, waiting context.Context) error {
 			continue
 		}
 		if w.Advance == nil {
-			if err := p.carryOut(ctx, p.driver(j).Event, w); err != nil {
+			if err := p.carryOut(ctx, p.driver(j).Event, w); err != nil && !refused(err) {
 				return err
 			}
 			continue

@@ -327,12 +327,12 @@ func (c *cluster) leader() (dev.Process, bool) {
 	return dev.Process{}, false
 }
 
-// The draws on 1, 2, 3 and 5 workers are those of ulisse run.
+// The draws on one worker and on several are those of ulisse run.
 func TestAnyNumberOfWorkers(t *testing.T) {
 	draws := 100
 	moved, staged := fmt.Sprintf(specText, draws, draws, 1), stagedText
 	wantMoved, wantStaged := undisturbed(t, moved), undisturbed(t, staged)
-	numbers := []int{1, 2, 5}
+	numbers := []int{1, 4}
 	if testing.Short() {
 		numbers = []int{2}
 	}

@@ -2140,6 +2140,7 @@ type RunWork struct {
 	//	*RunWork_Advance
 	//	*RunWork_Conduct
 	//	*RunWork_Evaluate
+	//	*RunWork_Adapt
 	Kind          isRunWork_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2234,6 +2235,15 @@ func (x *RunWork) GetEvaluate() *RunEvaluation {
 	return nil
 }
 
+func (x *RunWork) GetAdapt() *RunAdapting {
+	if x != nil {
+		if x, ok := x.Kind.(*RunWork_Adapt); ok {
+			return x.Adapt
+		}
+	}
+	return nil
+}
+
 type isRunWork_Kind interface {
 	isRunWork_Kind()
 }
@@ -2258,6 +2268,10 @@ type RunWork_Evaluate struct {
 	Evaluate *RunEvaluation `protobuf:"bytes,6,opt,name=evaluate,proto3,oneof"`
 }
 
+type RunWork_Adapt struct {
+	Adapt *RunAdapting `protobuf:"bytes,7,opt,name=adapt,proto3,oneof"`
+}
+
 func (*RunWork_Prepare) isRunWork_Kind() {}
 
 func (*RunWork_Weigh) isRunWork_Kind() {}
@@ -2268,6 +2282,130 @@ func (*RunWork_Conduct) isRunWork_Kind() {}
 
 func (*RunWork_Evaluate) isRunWork_Kind() {}
 
+func (*RunWork_Adapt) isRunWork_Kind() {}
+
+// RunAdapting is what the settings of the next window follow from.
+type RunAdapting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plan          *RunPlan               `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	Prepared      *RunPrepared           `protobuf:"bytes,2,opt,name=prepared,proto3" json:"prepared,omitempty"`
+	Settings      *RunSettings           `protobuf:"bytes,3,opt,name=settings,proto3" json:"settings,omitempty"` // unset before the first window
+	Chains        []*RunWarmup           `protobuf:"bytes,4,rep,name=chains,proto3" json:"chains,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunAdapting) Reset() {
+	*x = RunAdapting{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunAdapting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunAdapting) ProtoMessage() {}
+
+func (x *RunAdapting) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunAdapting.ProtoReflect.Descriptor instead.
+func (*RunAdapting) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *RunAdapting) GetPlan() *RunPlan {
+	if x != nil {
+		return x.Plan
+	}
+	return nil
+}
+
+func (x *RunAdapting) GetPrepared() *RunPrepared {
+	if x != nil {
+		return x.Prepared
+	}
+	return nil
+}
+
+func (x *RunAdapting) GetSettings() *RunSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *RunAdapting) GetChains() []*RunWarmup {
+	if x != nil {
+		return x.Chains
+	}
+	return nil
+}
+
+// RunWarmup is what a chain has done of the warm-up.
+type RunWarmup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Windows       []*RunVector           `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"` // the draws of each, one after the other
+	Stats         *RunStats              `protobuf:"bytes,2,opt,name=stats,proto3" json:"stats,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunWarmup) Reset() {
+	*x = RunWarmup{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunWarmup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunWarmup) ProtoMessage() {}
+
+func (x *RunWarmup) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunWarmup.ProtoReflect.Descriptor instead.
+func (*RunWarmup) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RunWarmup) GetWindows() []*RunVector {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *RunWarmup) GetStats() *RunStats {
+	if x != nil {
+		return x.Stats
+	}
+	return nil
+}
+
 type RunPreparation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          *RunPrepared           `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"` // nothing: find the mode
@@ -2277,7 +2415,7 @@ type RunPreparation struct {
 
 func (x *RunPreparation) Reset() {
 	*x = RunPreparation{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2427,7 @@ func (x *RunPreparation) String() string {
 func (*RunPreparation) ProtoMessage() {}
 
 func (x *RunPreparation) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2440,7 @@ func (x *RunPreparation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPreparation.ProtoReflect.Descriptor instead.
 func (*RunPreparation) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunPreparation) GetFrom() *RunPrepared {
@@ -2321,7 +2459,7 @@ type RunWeighing struct {
 
 func (x *RunWeighing) Reset() {
 	*x = RunWeighing{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	mi := &file_ulisse_v1_run_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2471,7 @@ func (x *RunWeighing) String() string {
 func (*RunWeighing) ProtoMessage() {}
 
 func (x *RunWeighing) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	mi := &file_ulisse_v1_run_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2484,7 @@ func (x *RunWeighing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWeighing.ProtoReflect.Descriptor instead.
 func (*RunWeighing) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{26}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunWeighing) GetFrom() *RunPrepared {
@@ -2370,7 +2508,7 @@ type RunTask struct {
 
 func (x *RunTask) Reset() {
 	*x = RunTask{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[27]
+	mi := &file_ulisse_v1_run_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2520,7 @@ func (x *RunTask) String() string {
 func (*RunTask) ProtoMessage() {}
 
 func (x *RunTask) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[27]
+	mi := &file_ulisse_v1_run_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2533,7 @@ func (x *RunTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTask.ProtoReflect.Descriptor instead.
 func (*RunTask) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{27}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunTask) GetChain() int64 {
@@ -2637,15 +2775,24 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x05error\x18\x12 \x01(\x01R\x05error\x12\x16\n" +
 	"\x06staged\x18\x13 \x01(\bR\x06staged\x12\x14\n" +
 	"\x05lanes\x18\x14 \x01(\x03R\x05lanes\x12!\n" +
-	"\flatent_bytes\x18\x15 \x01(\x03R\vlatentBytes\"\xb8\x02\n" +
+	"\flatent_bytes\x18\x15 \x01(\x03R\vlatentBytes\"\xe8\x02\n" +
 	"\aRunWork\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\bR\vcertificate\x125\n" +
 	"\aprepare\x18\x02 \x01(\v2\x19.ulisse.v1.RunPreparationH\x00R\aprepare\x12.\n" +
 	"\x05weigh\x18\x03 \x01(\v2\x16.ulisse.v1.RunWeighingH\x00R\x05weigh\x12.\n" +
 	"\aadvance\x18\x04 \x01(\v2\x12.ulisse.v1.RunTaskH\x00R\aadvance\x124\n" +
 	"\aconduct\x18\x05 \x01(\v2\x18.ulisse.v1.RunConductingH\x00R\aconduct\x126\n" +
-	"\bevaluate\x18\x06 \x01(\v2\x18.ulisse.v1.RunEvaluationH\x00R\bevaluateB\x06\n" +
-	"\x04kind\"<\n" +
+	"\bevaluate\x18\x06 \x01(\v2\x18.ulisse.v1.RunEvaluationH\x00R\bevaluate\x12.\n" +
+	"\x05adapt\x18\a \x01(\v2\x16.ulisse.v1.RunAdaptingH\x00R\x05adaptB\x06\n" +
+	"\x04kind\"\xcb\x01\n" +
+	"\vRunAdapting\x12&\n" +
+	"\x04plan\x18\x01 \x01(\v2\x12.ulisse.v1.RunPlanR\x04plan\x122\n" +
+	"\bprepared\x18\x02 \x01(\v2\x16.ulisse.v1.RunPreparedR\bprepared\x122\n" +
+	"\bsettings\x18\x03 \x01(\v2\x16.ulisse.v1.RunSettingsR\bsettings\x12,\n" +
+	"\x06chains\x18\x04 \x03(\v2\x14.ulisse.v1.RunWarmupR\x06chains\"f\n" +
+	"\tRunWarmup\x12.\n" +
+	"\awindows\x18\x01 \x03(\v2\x14.ulisse.v1.RunVectorR\awindows\x12)\n" +
+	"\x05stats\x18\x02 \x01(\v2\x13.ulisse.v1.RunStatsR\x05stats\"<\n" +
 	"\x0eRunPreparation\x12*\n" +
 	"\x04from\x18\x01 \x01(\v2\x16.ulisse.v1.RunPreparedR\x04from\"9\n" +
 	"\vRunWeighing\x12*\n" +
@@ -2672,7 +2819,7 @@ func file_ulisse_v1_run_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_run_proto_rawDescData
 }
 
-var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_ulisse_v1_run_proto_goTypes = []any{
 	(*RunEvent)(nil),          // 0: ulisse.v1.RunEvent
 	(*RunVector)(nil),         // 1: ulisse.v1.RunVector
@@ -2699,9 +2846,11 @@ var file_ulisse_v1_run_proto_goTypes = []any{
 	(*RunGoal)(nil),           // 22: ulisse.v1.RunGoal
 	(*RunPlan)(nil),           // 23: ulisse.v1.RunPlan
 	(*RunWork)(nil),           // 24: ulisse.v1.RunWork
-	(*RunPreparation)(nil),    // 25: ulisse.v1.RunPreparation
-	(*RunWeighing)(nil),       // 26: ulisse.v1.RunWeighing
-	(*RunTask)(nil),           // 27: ulisse.v1.RunTask
+	(*RunAdapting)(nil),       // 25: ulisse.v1.RunAdapting
+	(*RunWarmup)(nil),         // 26: ulisse.v1.RunWarmup
+	(*RunPreparation)(nil),    // 27: ulisse.v1.RunPreparation
+	(*RunWeighing)(nil),       // 28: ulisse.v1.RunWeighing
+	(*RunTask)(nil),           // 29: ulisse.v1.RunTask
 }
 var file_ulisse_v1_run_proto_depIdxs = []int32{
 	9,  // 0: ulisse.v1.RunEvent.prepared:type_name -> ulisse.v1.RunPrepared
@@ -2738,20 +2887,27 @@ var file_ulisse_v1_run_proto_depIdxs = []int32{
 	23, // 31: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
 	22, // 32: ulisse.v1.RunExtend.goal:type_name -> ulisse.v1.RunGoal
 	23, // 33: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
-	25, // 34: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
-	26, // 35: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
-	27, // 36: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
+	27, // 34: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
+	28, // 35: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
+	29, // 36: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
 	7,  // 37: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
 	8,  // 38: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
-	9,  // 39: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
-	9,  // 40: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
-	14, // 41: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
-	13, // 42: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	25, // 39: ulisse.v1.RunWork.adapt:type_name -> ulisse.v1.RunAdapting
+	23, // 40: ulisse.v1.RunAdapting.plan:type_name -> ulisse.v1.RunPlan
+	9,  // 41: ulisse.v1.RunAdapting.prepared:type_name -> ulisse.v1.RunPrepared
+	13, // 42: ulisse.v1.RunAdapting.settings:type_name -> ulisse.v1.RunSettings
+	26, // 43: ulisse.v1.RunAdapting.chains:type_name -> ulisse.v1.RunWarmup
+	1,  // 44: ulisse.v1.RunWarmup.windows:type_name -> ulisse.v1.RunVector
+	17, // 45: ulisse.v1.RunWarmup.stats:type_name -> ulisse.v1.RunStats
+	9,  // 46: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
+	9,  // 47: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
+	14, // 48: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
+	13, // 49: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
+	50, // [50:50] is the sub-list for method output_type
+	50, // [50:50] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_run_proto_init() }
@@ -2776,6 +2932,7 @@ func file_ulisse_v1_run_proto_init() {
 		(*RunWork_Advance)(nil),
 		(*RunWork_Conduct)(nil),
 		(*RunWork_Evaluate)(nil),
+		(*RunWork_Adapt)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2783,7 +2940,7 @@ func file_ulisse_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_run_proto_rawDesc), len(file_ulisse_v1_run_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
