@@ -219,6 +219,7 @@ func (s *script) here() {
 	s.local("certs", "init", "--dir", ca)
 	s.local("certs", "issue", "--dir", ca, "--role", "client", "--name", "ada")
 	s.local("certs", "show", filepath.Join(ca, "ada.crt"))
+	s.local("certs", "revoke", "--dir", ca, filepath.Join(ca, "ada.crt"))
 	s.local("completion", "bash")
 	s.local("completion", "zsh")
 	s.local("completion", "fish")

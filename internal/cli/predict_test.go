@@ -167,7 +167,7 @@ func TestPredictBadInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := strings.ReplaceAll(string(text), rec.Data.SHA256, strings.Repeat("0", len(rec.Data.SHA256)))
+	changed := strings.ReplaceAll(unsealed(text), rec.Data.SHA256, strings.Repeat("0", len(rec.Data.SHA256)))
 	if err := os.WriteFile(result, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}

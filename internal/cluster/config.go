@@ -99,8 +99,9 @@ type Config struct {
 	// Logger takes raft's messages too. Default: slog.Default().
 	Logger *slog.Logger
 
-	unmended bool // tests: leave the livelock of snapshotStore in
-	seam     seam // tests
+	shrinkFrom int64 // tests: how large a file is that may be made smaller
+	unmended   bool  // tests: leave the livelock of snapshotStore in
+	seam       seam  // tests
 }
 
 func (c Config) withDefaults() (Config, error) {

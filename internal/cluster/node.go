@@ -296,6 +296,7 @@ func (n *Node) start(d disk) error {
 	n.wg.Go(n.keepMembership)
 	n.wg.Go(n.watchDisk)
 	n.wg.Go(n.checkSnapshot)
+	n.wg.Go(n.keepSmall)
 	return nil
 }
 

@@ -180,8 +180,7 @@ func (n *Node) Room() int64 {
 	return min(mine, rooms[(len(rooms)-1)/2])
 }
 
-// FreeInFiles returns the bytes of the node's files that are free for what comes:
-// the files never shrink while they are open.
+// FreeInFiles returns the bytes of the node's files that are free for what comes.
 func (n *Node) FreeInFiles() int64 {
 	free := func(db *bbolt.DB) int64 {
 		s := db.Stats()

@@ -100,6 +100,8 @@ var elsewhere = map[string]string{
 	"blob remove":          "internal/blob.TestCrashes",
 	"shrink":               "internal/cluster.TestFilesShrink",
 	"shrink rename":        "internal/cluster.TestFilesShrink",
+	"state shrink":         "internal/cluster.TestStateShrinks",
+	"state shrink rename":  "internal/cluster.TestStateShrinks",
 	"state take":           "internal/cluster.TestDivergedIsMadeAnew",
 	"state replace":        "internal/cluster.TestDivergedIsMadeAnew",
 	"state replace rename": "internal/cluster.TestDivergedIsMadeAnew",
