@@ -16,6 +16,9 @@
 // decisions enter the replicated state as commands before anybody acts on them,
 // so the next leader takes over in the middle of anything.
 //
+// The leader also keeps the score of workers that do not compute the same bits
+// (disagreements.go), and has checkpoints computed twice (checks.go).
+//
 // Beside the loop a leader tells hooks what happened (package notify), and every
 // coordinator keeps log lines of jobs (package joblog).
 package coordinator

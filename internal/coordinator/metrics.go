@@ -18,7 +18,7 @@ import (
 var (
 	jobsFamily      = monitor.Gauge("jobs", "Jobs by state.", "state")
 	chainsFamily    = monitor.Gauge("chains", "Chains of jobs that are not paused and have not ended, by whether a worker drives them.", "state")
-	workersFamily   = monitor.Gauge("workers", "Workers by state. Lost are those that vanished without taking leave, for a day.", "state")
+	workersFamily   = monitor.Gauge("workers", "Workers by state. Lost are those that vanished without taking leave, for a day; aside those that compute other numbers than others do.", "state")
 	coresFamily     = monitor.Gauge("workers_cores", "Cores of the connected workers.")
 	wantedFamily    = monitor.Gauge("workers_wanted", "Workers that the running and queued jobs could use.")
 	unhealthyFamily = monitor.Gauge("jobs_unhealthy", "Jobs that are stalled or diverging.", "status")

@@ -327,6 +327,8 @@ func newWorkers(workers []*pb.Worker, h *pb.WorkersHistory) []workerView {
 			v.State = "lost"
 		case w.Draining:
 			v.State = "draining"
+		case w.Aside:
+			v.State = "aside"
 		case len(w.Driving)+len(w.Serving) > 0:
 			v.State = "at work"
 		}

@@ -35,8 +35,9 @@
 // An answer is checked for its product and θ, its length, its checksum, and for
 // size: the largest K_ii bounds every |K_ij|, so that NaN, infinities and garbage of
 // the wrong magnitude never come through. Numbers that are wrong but plausible
-// are found by the symmetry of VᵀKV, and those of single columns and of forms by
-// samples (verify.go); who they came from is put aside for an hour. Members are
+// are found by the symmetry of VᵀKV, those of forms by samples, and, where two have
+// computed a unit, by comparing (verify.go); who they came from is put aside for an hour.
+// What samples miss of forms, and single precision hides, is not found. Members are
 // otherwise trusted to run this program on the same kind of processor, and a session
 // is refused where that is not so.
 package shard
