@@ -9,13 +9,32 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/ulisse-gp/ulisse/internal/failpoint"
 )
 
 // Write writes a file with these permissions. A file that is there already is
 // replaced once all of the new one is on disk. Until then the new one goes by
 // another name, which begins with a dot: a crash may leave it.
-func Write(path string, perm fs.FileMode, write func(io.Writer) error) (err error) {
+func Write(path string, perm fs.FileMode, write func(io.Writer) error) error {
+	return place(path, perm, write, os.Rename)
+}
+
+// Create is Write for bytes and a path where nothing is: an error that is fs.ErrExist
+// says that something is there.
+func Create(path string, perm fs.FileMode, data []byte) error {
+	return place(path, perm, bytesOf(data), func(tmp, path string) error {
+		if err := os.Link(tmp, path); err != nil {
+			return err
+		}
+		return os.Remove(tmp)
+	})
+}
+
+// place writes a file by another name, and lets put give it its own.
+func place(path string, perm fs.FileMode, write func(io.Writer) error, put func(tmp, path string) error) (err error) {
 	dir := filepath.Dir(path)
+	failpoint.At("file create")
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // for its owner alone
 	if err != nil {
 		return err
@@ -30,10 +49,15 @@ func Write(path string, perm fs.FileMode, write func(io.Writer) error) (err erro
 	if err := write(w); err != nil {
 		return err
 	}
-	if err := errors.Join(w.Flush(), f.Chmod(perm), f.Sync(), f.Close()); err != nil {
+	if err := errors.Join(w.Flush(), f.Chmod(perm)); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	failpoint.At("file sync")
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	failpoint.At("file rename")
+	if err := put(f.Name(), path); err != nil {
 		return err
 	}
 	return SyncDir(dir)
@@ -41,14 +65,19 @@ func Write(path string, perm fs.FileMode, write func(io.Writer) error) (err erro
 
 // WriteBytes is Write for bytes.
 func WriteBytes(path string, perm fs.FileMode, data []byte) error {
-	return Write(path, perm, func(w io.Writer) error {
+	return Write(path, perm, bytesOf(data))
+}
+
+func bytesOf(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
-	})
+	}
 }
 
 // SyncDir makes last what was made, renamed or removed in a folder.
 func SyncDir(dir string) error {
+	failpoint.At("folder sync")
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

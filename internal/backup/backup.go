@@ -13,7 +13,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +25,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/latent"
+	"github.com/ulisse-gp/ulisse/internal/sealed"
 	"github.com/ulisse-gp/ulisse/internal/version"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -62,7 +62,7 @@ type Part struct {
 }
 
 const (
-	format     = 2 // 2: latent vectors
+	format     = 2 // 2: latent vectors, a checksum
 	nameLayout = "20060102T150405Z"
 	dataFolder = "data"
 )
@@ -115,11 +115,10 @@ func (f Folder) Add(ctx context.Context, c Cluster, latents Store, now time.Time
 		moved += n
 		copied.Tables = append(copied.Tables, Part{b.Sha256, b.Size})
 	}
-	_, err = write(f.manifest(copied.Name), func(w io.Writer) error {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(copied)
-	})
+	text, err := sealed.Marshal(copied)
+	if err == nil {
+		err = atomicfile.WriteBytes(f.manifest(copied.Name), 0o600, text)
+	}
 	return copied, moved, err
 }
 
@@ -206,8 +205,8 @@ func (f Folder) Copies() ([]*Copy, error) {
 			return nil, err
 		}
 		c := &Copy{Name: strings.TrimSuffix(filepath.Base(path), ".json")}
-		if err := json.Unmarshal(text, c); err != nil {
-			return nil, fmt.Errorf("%s is damaged: %w", path, err)
+		if err := sealed.Unmarshal(text, c); err != nil {
+			return nil, fmt.Errorf("the backup %s cannot be read: %w", path, err)
 		}
 		if c.Format > format {
 			return nil, fmt.Errorf("%s was written by a later version (%s): restore it with that one", path, c.Version)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -199,7 +200,7 @@ func TestDamaged(t *testing.T) {
 		"missing": func(f Folder, c *Copy) error { return os.Remove(f.table(c.Tables[0].SHA256)) },
 		"manifest": func(f Folder, c *Copy) error {
 			text, err := os.ReadFile(f.manifest(c.Name))
-			return errors.Join(err, os.WriteFile(f.manifest(c.Name), bytes.Replace(text, []byte(`"format": 2`), []byte(`"format": 9`), 1), 0o600))
+			return errors.Join(err, os.WriteFile(f.manifest(c.Name), bytes.Replace(text, []byte(`"format":2`), []byte(`"format":9`), 1), 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,6 +222,33 @@ func TestDamaged(t *testing.T) {
 				t.Errorf("it is restored: %v", err)
 			}
 		})
+	}
+}
+
+// A bit that flips in a manifest is found, or the copy is what it was.
+func TestFlippedManifest(t *testing.T) {
+	dir := Folder(t.TempDir())
+	c := &fake{state: "one", tables: map[string]string{address("A"): "A"}, latents: map[string]string{address("v"): "v"}}
+	add(t, dir, c, 1)
+	want, err := dir.Find("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := dir.manifest(want.Name)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range text {
+		bad := bytes.Clone(text)
+		bad[i] ^= 1 << (i % 8)
+		if err := os.WriteFile(path, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := dir.Find("")
+		if err == nil && !reflect.DeepEqual(got, want) {
+			t.Errorf("%q is read as %+v", bad, got)
+		}
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/ulisse-gp/ulisse/internal/failpoint"
 )
 
 func TestMain(m *testing.M) {
@@ -187,20 +189,34 @@ func TestCrashInCommit(t *testing.T) {
 	data := random(ChunkSize+5, 1)
 	addr := Address(data)
 	crashed := 0
+	errCrash := errors.New("crashed")
+	t.Cleanup(func() { failpoint.Hook = nil })
 	for at := range 7 {
 		dir := t.TempDir()
 		s := open(t, dir, Options{})
-		s.crash = func(step int) bool { return step == at }
 		w, err := s.Append(addr, int64(len(data)), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.Write(data)
-		if err := w.Commit(); errors.Is(err, errCrash) {
-			crashed++
-		} else {
-			t.Fatalf("step %d: %v", at, err)
+		step := 0
+		failpoint.Hook = func(point string) {
+			if point == "blob commit" {
+				if step++; step > at {
+					panic(errCrash)
+				}
+			}
 		}
+		func() {
+			defer func() {
+				if got := recover(); got != errCrash {
+					t.Fatalf("step %d: %v", at, got)
+				}
+				crashed++
+			}()
+			err = w.Commit()
+		}()
+		failpoint.Hook = nil
 		s.Close()
 		os.WriteFile(filepath.Join(dir, "sums", addr+".tmp"), []byte("half"), 0o644)
 
@@ -231,6 +247,71 @@ func TestCrashInCommit(t *testing.T) {
 	}
 	if crashed != 7 {
 		t.Errorf("%d crashes", crashed)
+	}
+}
+
+// A process that ends when an upload is put aside, or a blob is removed, leaves what can be gone on
+// from.
+func TestCrashes(t *testing.T) {
+	t.Cleanup(func() { failpoint.Hook = nil })
+	data := random(ChunkSize+5, 2)
+	addr := Address(data)
+	errCrash := errors.New("crashed")
+	crash := func(point string, at int, do func()) {
+		t.Helper()
+		failpoint.Hook = func(p string) {
+			if p == point {
+				if at--; at < 0 {
+					panic(errCrash)
+				}
+			}
+		}
+		defer func() {
+			failpoint.Hook = nil
+			if got := recover(); got != errCrash {
+				t.Fatalf("at %s: %v", point, got)
+			}
+		}()
+		do()
+	}
+	dir := t.TempDir()
+	s := open(t, dir, Options{})
+	w, err := s.Append(addr, int64(len(data)), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Write(data[:ChunkSize])
+	crash("blob close", 0, func() { w.Close() })
+	w.f.Close()
+	for at := range 3 { // of the three files that a blob may have
+		s.Close()
+		s = open(t, dir, Options{})
+		there, err := s.Of("").Present(addr)
+		if err != nil || at == 0 && there != ChunkSize {
+			t.Fatalf("%d bytes are there, %v", there, err)
+		}
+		if w, err = s.Append(addr, int64(len(data)), there); err != nil {
+			t.Fatal(err)
+		}
+		w.Write(data[there:])
+		if err := w.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		crash("blob remove", at, func() { s.Delete(addr) })
+		s.mu.TryLock() // as the process is over
+		s.mu.Unlock()
+		s.Close()
+		s = open(t, dir, Options{})
+		switch got, err := get(s, addr); {
+		case err == nil && !bytes.Equal(got, data):
+			t.Errorf("crash %d: other bytes", at)
+		case err != nil && !errors.Is(err, ErrNotFound):
+			t.Errorf("crash %d: %v", at, err)
+		case err == nil:
+			if err := s.Delete(addr); err != nil {
+				t.Errorf("crash %d: %v", at, err)
+			}
+		}
 	}
 }
 

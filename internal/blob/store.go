@@ -16,6 +16,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
+	"github.com/ulisse-gp/ulisse/internal/failpoint"
 )
 
 // Options of a store. The zero value sets no limits.
@@ -32,10 +33,9 @@ type Options struct {
 
 // Store is a directory of blobs. Its methods can be used concurrently.
 type Store struct {
-	dir   string
-	o     Options
-	lock  *flock.Flock
-	crash func(step int) bool // stops a commit before this step; for tests
+	dir  string
+	o    Options
+	lock *flock.Flock
 
 	mu      sync.Mutex
 	writers map[string]*Writer // by partial
@@ -258,6 +258,7 @@ func (s *Store) remove(key string) error {
 		paths = []string{s.blobPath(key), s.sumsPath(key), s.partialPath(key)}
 	}
 	for _, path := range paths {
+		failpoint.At("blob remove")
 		err := os.Remove(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

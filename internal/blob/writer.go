@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
+	"github.com/ulisse-gp/ulisse/internal/failpoint"
 )
 
 // Writer appends to a partial blob. It is used by one goroutine; a partial has at
@@ -107,6 +108,7 @@ func (w *Writer) release() {
 // open opens the partial and hashes what it goes on from.
 func (w *Writer) open(offset int64) error {
 	path := w.s.partialPath(w.key)
+	failpoint.At("blob create")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
@@ -181,6 +183,7 @@ func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
+	failpoint.At("blob close")
 	err := w.f.Sync()
 	w.release()
 	return err
@@ -220,15 +223,11 @@ func (w *Writer) Commit() error {
 		func() error { return atomicfile.SyncDir(filepath.Join(s.dir, "blobs")) },
 		func() error { return atomicfile.SyncDir(filepath.Join(s.dir, "partial")) },
 	}
-	for i, step := range steps {
-		if s.crash != nil && s.crash(i) {
-			return errCrash
-		}
+	for _, step := range steps {
+		failpoint.At("blob commit")
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-var errCrash = errors.New("crashed, for a test")

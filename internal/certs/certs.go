@@ -23,9 +23,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 )
 
@@ -197,6 +199,46 @@ func Open(dir string) (*Authority, error) {
 	return &Authority{c.Leaf, key}, nil
 }
 
+// ListPath is where an authority's list of revoked certificates is.
+func ListPath(dir string) string { return filepath.Join(dir, authorityName+".crl") }
+
+// Revoke adds certificates to the authority's list in its folder. The list holds for as long as the
+// authority: it is replaced when there is more to revoke.
+func (a *Authority) Revoke(dir string, now time.Time, revoked ...*x509.Certificate) error {
+	t := &x509.RevocationList{Number: big.NewInt(1), ThisUpdate: now.Add(-backdate).UTC(), NextUpdate: a.Cert.NotAfter}
+	text, err := os.ReadFile(ListPath(dir))
+	switch b, _ := pem.Decode(text); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case b == nil:
+		return fmt.Errorf("%s is not a list of revoked certificates", ListPath(dir))
+	default:
+		old, err := x509.ParseRevocationList(b.Bytes)
+		if err == nil {
+			err = old.CheckSignatureFrom(a.Cert)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", ListPath(dir), err)
+		}
+		t.Number.Add(old.Number, t.Number)
+		t.RevokedCertificateEntries = old.RevokedCertificateEntries
+	}
+	for _, c := range revoked {
+		if err := c.CheckSignatureFrom(a.Cert); err != nil {
+			return fmt.Errorf("the certificate of %s is not one that this authority signed: %w", c.Subject, err)
+		}
+		if !slices.ContainsFunc(t.RevokedCertificateEntries, func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(c.SerialNumber) == 0 }) {
+			t.RevokedCertificateEntries = append(t.RevokedCertificateEntries, x509.RevocationListEntry{SerialNumber: c.SerialNumber, RevocationTime: now.UTC()})
+		}
+	}
+	der, err := x509.CreateRevocationList(rand.Reader, t, a.Cert, a.key)
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteBytes(ListPath(dir), 0o644, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der}))
+}
+
 // Save writes the authority into a folder that holds none.
 func (a *Authority) Save(dir string) error {
 	p, err := a.Pair()
@@ -217,32 +259,26 @@ func (p Pair) Save(dir, name string, replace bool) error {
 		text []byte
 		mode os.FileMode
 	}{{filepath.Join(dir, name+".key"), p.Key, 0o600}, {filepath.Join(dir, name+".crt"), p.Cert, 0o644}}
+	var there []string
 	for _, f := range files {
 		if _, err := os.Lstat(f.path); err == nil && !replace {
-			return fmt.Errorf("%s is there already and is not overwritten", f.path)
+			there = append(there, f.path)
 		}
 	}
+	switch {
+	case len(there) == 1 && there[0] == files[0].path:
+		return fmt.Errorf("there is a key without its certificate, as of a command that was cut short: remove %s", there[0])
+	case len(there) > 0:
+		return fmt.Errorf("%s is there already and is not overwritten", there[0])
+	}
+	write := atomicfile.Create
+	if replace {
+		write = atomicfile.WriteBytes
+	}
 	for _, f := range files {
-		if err := write(f.path, f.text, f.mode, replace); err != nil {
+		if err := write(f.path, f.mode, f.text); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// write writes a file whole or not at all.
-func write(path string, text []byte, mode os.FileMode, replace bool) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Chmod(mode), tmp.Sync(), tmp.Close()); err != nil {
-		return err
-	}
-	if !replace {
-		return os.Link(tmp.Name(), path) // fails if it is there
-	}
-	return os.Rename(tmp.Name(), path)
 }

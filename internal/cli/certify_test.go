@@ -30,6 +30,9 @@ func certificate(t *testing.T, dir string) *report.Certificate {
 // A run is certified as it ends or afterwards, with the same result, and an
 // exact run is not to be certified.
 func TestCertify(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	dir := t.TempDir()
 	spec := write(t, dir, "s.yaml", smallSpec)
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")

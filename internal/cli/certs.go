@@ -35,7 +35,7 @@ it can be anybody.`,
   ulisse coordinator --tls-ca ca/ca.crt --tls-cert ca/a.crt --tls-key ca/a.key --listen 10.0.0.1:7000`,
 	}
 	group(c)
-	c.AddCommand(a.certsInit(), a.certsIssue(), a.certsShow())
+	c.AddCommand(a.certsInit(), a.certsIssue(), a.certsRevoke(), a.certsShow())
 	return c
 }
 
@@ -54,6 +54,9 @@ func (a *App) certsInit() *cobra.Command {
 			}
 			if err := ca.Save(dir); err != nil {
 				return badInput(err)
+			}
+			if err := ca.Revoke(dir, a.Now()); err != nil { // nobody yet
+				return err
 			}
 			fmt.Fprintf(a.Stdout, "%s is for everybody, %s for nobody: it signs until %s\n",
 				filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key"), ca.Cert.NotAfter.Format(time.DateOnly))
@@ -155,6 +158,63 @@ func newCertView(file string, c *x509.Certificate) certView {
 	return v
 }
 
+func (a *App) certsRevoke() *cobra.Command {
+	var dir string
+	c := &cobra.Command{
+		Use:   "revoke FILE...",
+		Short: "Add certificates to the authority's list of those that are revoked",
+		Long: `Add the certificates in files to ca.crl in the authority's folder. Give that list to
+all processes as --tls-crl (and to clients, as $ULISSE_TLS_CRL): whoever shows a
+certificate that is on it is refused, and connections that are open are ended within
+seconds after the file has changed.`,
+		Example: `  ulisse certs revoke --dir ca ca/w1.crt`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			ca, err := certs.Open(dir)
+			if err != nil {
+				return badInput(err)
+			}
+			var revoked []*x509.Certificate
+			for _, file := range args {
+				found, err := readCertificates(file)
+				if err != nil {
+					return badInput(err)
+				}
+				revoked = append(revoked, found[0]) // others are of authorities in between
+			}
+			if err := ca.Revoke(dir, a.Now(), revoked...); err != nil {
+				return badInput(err)
+			}
+			fmt.Fprintf(a.Stdout, "%s has them: give it to all processes as --tls-crl\n", certs.ListPath(dir))
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "ulisse-ca", "`folder` of the authority")
+	return c
+}
+
+// readCertificates returns the certificates of a file, which holds one at least.
+func readCertificates(file string) (all []*x509.Certificate, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	for b, rest := pem.Decode(text); b != nil; b, rest = pem.Decode(rest) {
+		if b.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(b.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, c)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return all, nil
+}
+
 func (a *App) certsShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
@@ -164,23 +224,12 @@ func (a *App) certsShow() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			views := []certView{}
 			for _, file := range args {
-				text, err := os.ReadFile(file)
+				all, err := readCertificates(file)
 				if err != nil {
 					return badInput(err)
 				}
-				before := len(views)
-				for b, rest := pem.Decode(text); b != nil; b, rest = pem.Decode(rest) {
-					if b.Type != "CERTIFICATE" {
-						continue
-					}
-					c, err := x509.ParseCertificate(b.Bytes)
-					if err != nil {
-						return badInput(fmt.Errorf("%s: %w", file, err))
-					}
+				for _, c := range all {
 					views = append(views, newCertView(file, c))
-				}
-				if len(views) == before {
-					return badInput(fmt.Errorf("%s holds no certificate", file))
 				}
 			}
 			if asJSON {

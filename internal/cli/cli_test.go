@@ -332,6 +332,9 @@ func countLines(path string) int {
 // A real process killed with SIGKILL again and again, and resumed, ends with
 // the draws of one that was left alone.
 func TestKilledAndResumed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	for name, text := range map[string]string{"fisher": smallSpec, "auto": stagedSpec} {
 		t.Run(name, func(t *testing.T) { killedAndResumed(t, text) })
 	}

@@ -9,6 +9,9 @@ import (
 // The draws of a job are those of ulisse run, before and after an extension, and
 // with a certificate.
 func TestExtendAndCertify(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	cluster(t, "w1")
 	dir := t.TempDir()
 	spec := write(t, dir, "s.yaml", tinySpec)

@@ -261,11 +261,11 @@ func TestDrawsOfAJob(t *testing.T) {
 		{on, 480, 340, 960, "480 (max 960)"}, {on, 960, 340, 960, "960"}, {ended, 480, 340, 960, "480"}, {ended, 120, 340, 960, "120/340"},
 	} {
 		p := &pb.Progress{Draws: c.wanted, MaxDraws: c.atMost, Chains: []*pb.ChainProgress{{Chain: 1, Draws: c.draws + 20}, {Chain: 2, Draws: c.draws}}}
-		if got := drawsText(&pb.Job{State: c.state, Progress: p}); got != c.want {
+		if got := client.DrawsText(&pb.Job{State: c.state, Progress: p}); got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}
 	}
-	if got := drawsText(&pb.Job{}); got != "" {
+	if got := client.DrawsText(&pb.Job{}); got != "" {
 		t.Errorf("a job without progress: %q", got)
 	}
 }

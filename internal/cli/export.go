@@ -22,6 +22,8 @@ type drawsFlags struct {
 	out        string
 	chain      int
 	predictive int
+	logLik     int
+	density    bool
 }
 
 func (a *App) drawsCommand() *cobra.Command {
@@ -42,8 +44,11 @@ that other programs read. Values are exact.
 Where --format is not given the end of --out says it (.parquet, .npz, .zarr,
 .zarr.zip, .nc), else it is csv. The last three hold the data too, if they are at
 hand, and with --predictive values of the target that the posterior predicts for
-the rows that it learnt from, computed here, to hold against those observed. See
-docs/python.md and docs/r.md.`,
+the rows that it learnt from, computed here, to hold against those observed; with
+--log-lik the log density of each row given all others, from which ArviZ's loo
+computes what 'ulisse loo' prints. --lp adds the log density of each draw, lp__ of
+Stan, to any format, computed here from a stored covariance matrix. See docs/python.md
+and docs/r.md.`,
 		Example: `  ulisse draws concrete --out draws.csv
   ulisse draws concrete --out draws.zarr
   ulisse draws ./concrete --format cmdstan --out chains
@@ -63,6 +68,8 @@ docs/python.md and docs/r.md.`,
 	c.Flags().StringVar(&f.format, "format", "", "write this `format`: "+strings.Join(export.Formats(), ", "))
 	c.Flags().IntVar(&f.chain, "chain", 0, "only this `chain`, as CmdStan writes it (csv)")
 	c.Flags().IntVar(&f.predictive, "predictive", 0, "predict the rows from this number of `draws` of each chain (npz, zarr, netcdf)")
+	c.Flags().IntVar(&f.logLik, "log-lik", 0, "the log density of each row given all others, from this number of `draws` of each chain (npz, zarr, netcdf)")
+	c.Flags().BoolVar(&f.density, "lp", false, "add the log density of each draw, lp__")
 	c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Formats(), cobra.ShellCompDirectiveNoFileComp))
 	c.ValidArgsFunction = a.completeAbout(&f.remote)
 	return c
@@ -80,8 +87,12 @@ func (f *drawsFlags) check() error {
 		return badInput(errors.New("--chain is for --format csv only: the other formats hold all chains"))
 	case f.predictive < 0:
 		return badInput(fmt.Errorf("--predictive %d: give a positive number", f.predictive))
+	case f.logLik < 0:
+		return badInput(fmt.Errorf("--log-lik %d: give a positive number", f.logLik))
 	case f.predictive > 0 && !export.HoldsData(f.format):
 		return badInput(fmt.Errorf("--predictive: a file of format %s holds draws alone", f.format))
+	case f.logLik > 0 && !export.HoldsData(f.format):
+		return badInput(fmt.Errorf("--log-lik: a file of format %s holds draws alone", f.format))
 	case f.format != "csv" && f.out == "-":
 		return badInput(fmt.Errorf("--format %s: give a path with --out", f.format))
 	case f.format == "csv" && f.out == "-":
@@ -101,46 +112,60 @@ func (a *App) draws(ctx context.Context, s *subject, f *drawsFlags) error {
 	if n := len(rec.Run.Chains); f.chain < 0 || f.chain > n {
 		return badInput(fmt.Errorf("--chain %d: there are chains 1 to %d", f.chain, n))
 	}
-	if f.format == "csv" {
-		return a.output(f.out, func(w io.Writer) error {
-			if f.chain > 0 {
-				return report.WriteCSV(w, rec, nil, f.chain-1)
-			}
-			return report.WriteTable(w, rec)
-		})
-	}
 	src := &export.Source{Record: rec, Created: a.Now()}
-	if src.Stats, err = s.stats(ctx, rec); err != nil {
+	if f.format != "csv" {
+		if src.Stats, err = s.stats(ctx, rec); err != nil {
+			return err
+		}
+	}
+	if err := a.derived(ctx, s, src, f); err != nil {
 		return err
 	}
-	if export.HoldsData(f.format) {
-		if src.Data, err = s.data(ctx, rec); err != nil {
-			return err
-		}
-	}
-	if f.predictive > 0 {
-		if src.Data == nil {
-			return badInput(errors.New("--predictive: there are no data to predict from"))
-		}
-		if err := a.predictive(ctx, src, f.predictive); err != nil {
-			return err
-		}
+	if f.format == "csv" {
+		return a.output(f.out, func(w io.Writer) error { return export.WriteCSV(w, src, f.chain) })
 	}
 	return export.Write(f.format, f.out, src)
 }
 
-// predictive adds the group posterior_predictive.
-func (a *App) predictive(ctx context.Context, src *export.Source, draws int) error {
-	show := &predictProgress{app: a, began: a.Now()}
-	var stats predict.Stats
-	var err error
-	src.Predictive, stats, err = export.Predictive(ctx, src, draws, parallel.NewBudget(0), show.at)
-	show.end()
-	if err != nil {
-		return err
+// derived adds the data, if the format holds them, and what is computed from them.
+func (a *App) derived(ctx context.Context, s *subject, src *export.Source, f *drawsFlags) (err error) {
+	if export.HoldsData(f.format) || f.density {
+		if src.Data, err = s.data(ctx, src.Record); err != nil {
+			return err
+		}
 	}
-	for _, w := range predictWarnings(stats, predict.Options{}) {
-		fmt.Fprintln(a.Stderr, "warning:", w)
+	show := &predictProgress{app: a, began: a.Now()}
+	defer show.end()
+	budget := parallel.NewBudget(0)
+	for _, d := range []struct {
+		flag    string
+		wanted  bool
+		compute func() (predict.Stats, error)
+	}{
+		{"predictive", f.predictive > 0, func() (stats predict.Stats, err error) {
+			src.Predictive, stats, err = export.Predictive(ctx, src, f.predictive, budget, show.at)
+			return stats, err
+		}},
+		{"log-lik", f.logLik > 0, func() (stats predict.Stats, err error) {
+			src.LogLikelihood, stats, err = export.LogLikelihood(ctx, src, f.logLik, budget, show.at)
+			return stats, err
+		}},
+		{"lp", f.density, func() (stats predict.Stats, err error) {
+			src.LogDensity, err = export.LogDensities(ctx, src, budget, show.at)
+			return stats, err
+		}},
+	} {
+		if !d.wanted {
+			continue
+		}
+		if src.Data == nil {
+			return badInput(fmt.Errorf("--%s: there are no data to compute it from", d.flag))
+		}
+		stats, err := d.compute()
+		if err != nil {
+			return fmt.Errorf("--%s: %w", d.flag, err)
+		}
+		a.warnings(predictWarnings(stats, predict.Options{}))
 	}
 	return nil
 }

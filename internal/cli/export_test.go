@@ -49,6 +49,16 @@ func TestDrawsOfJobAndFolder(t *testing.T) {
 	if len(pa) != 128+8*2*2*40 || !bytes.Equal(pa, pb) || !bytes.Contains(pa, []byte("(2, 2, 40,)")) {
 		t.Errorf("predicted %d bytes of a folder, %d of the job: %.128q", len(pa), len(pb), pa)
 	}
+	good(t, "draws", folder, "--out", at("la.npz"), "--log-lik", "2", "--lp")
+	good(t, "draws", "tiny", "--out", at("lb.npz"), "--log-lik", "2", "--lp")
+	for _, array := range []string{"log_likelihood/y.npy", "sample_stats/lp.npy"} {
+		if a, b := members(t, at("la.npz"))[array], members(t, at("lb.npz"))[array]; len(a) < 128 || !bytes.Equal(a, b) {
+			t.Errorf("%s: %d bytes of a folder, %d of the job", array, len(a), len(b))
+		}
+	}
+	if out := good(t, "draws", folder, "--lp"); !strings.HasPrefix(out, "chain__,draw__,lp__,sigma,") {
+		t.Errorf("got %.100s", out)
+	}
 	files := at("chains")
 	good(t, "draws", folder, "--format", "cmdstan", "--out", files)
 	text, err := os.ReadFile(filepath.Join(files, "tiny-2.csv"))
@@ -85,6 +95,7 @@ func TestDrawsOfJobAndFolder(t *testing.T) {
 		{[]string{"draws", folder, "--format", "hdf6", "--out", at("x")}, `there is no format "hdf6"`},
 		{[]string{"draws", folder, "--format", "npz"}, "give a path with --out"},
 		{[]string{"draws", folder, "--predictive", "2"}, "a file of format csv holds draws alone"},
+		{[]string{"draws", folder, "--log-lik", "2"}, "--log-lik: a file of format csv holds draws alone"},
 		{[]string{"draws", folder, "--predictive", "-2", "--out", at("x.npz")}, "give a positive number"},
 		{[]string{"draws", folder, "--format", "npz", "--out", at("x"), "--chain", "1"}, "--chain is for --format csv only"},
 		{[]string{"draws", folder, "--format", "cmdstan", "--out", files}, "is not empty"},
@@ -105,7 +116,7 @@ func TestDrawsOfJobAndFolder(t *testing.T) {
 	if code != 0 || !strings.Contains(stderr, "the data are left out") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
-	if code, _, stderr := ulisse(t, "", "draws", folder, "--out", at("d.npz"), "--predictive", "2"); code != ExitBadInput || !strings.Contains(stderr, "no data to predict from") {
+	if code, _, stderr := ulisse(t, "", "draws", folder, "--out", at("d.npz"), "--predictive", "2"); code != ExitBadInput || !strings.Contains(stderr, "no data to compute it from") {
 		t.Errorf("exit %d, %s", code, stderr)
 	}
 	if m := members(t, at("c.npz")); m["observed_data/y.npy"] != nil || m["sigma.npy"] == nil {
@@ -164,6 +175,13 @@ func TestReport(t *testing.T) {
 		if !strings.Contains(text, what) || !strings.Contains(text, "<h1>tiny</h1>") || strings.Count(text, "<svg") < 3 || !strings.Contains(text, summaryHash(t, folder)) {
 			t.Errorf("%s is not on the page, or it is not whole:\n%.3000s", what, text)
 		}
+	}
+	if strings.Contains(ofFolder, "Leave-one-out") {
+		t.Error("rows were left out that nobody asked for")
+	}
+	good(t, "report", folder, "-o", page, "--loo", "--quiet")
+	if text := string(must(os.ReadFile(page))); !strings.Contains(text, `<h2 id="loo">`) || !strings.Contains(text, "Each of 40 rows is predicted from all other rows") || strings.Count(text, "<svg") != strings.Count(ofFolder, "<svg")+1 {
+		t.Errorf("no rows were left out:\n%.3000s", text)
 	}
 	if code, _, stderr := ulisse(t, "", "report", dir); code != ExitBadInput || !strings.Contains(stderr, "there are no results") {
 		t.Error(code, stderr)

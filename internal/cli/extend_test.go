@@ -72,6 +72,9 @@ func TestExtendFolder(t *testing.T) {
 // A run whose time is up goes on with more of it: 20 draws of warm-up are made in any time, so that
 // the first run ends by its time because that is so short.
 func TestExtendTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	dir := t.TempDir()
 	calm, short := filepath.Join(dir, "calm"), filepath.Join(dir, "short")
 	good(t, "run", write(t, dir, "s.yaml", smallSpec), "--out", calm, "-q")

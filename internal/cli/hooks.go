@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,8 @@ import (
 // hookFlags say who is told what happens to jobs.
 type hookFlags struct {
 	hooks.Config
-	secret string // file
+	secret   string // file
+	networks []string
 }
 
 func (h *hookFlags) flags(c *cobra.Command) {
@@ -22,6 +24,7 @@ func (h *hookFlags) flags(c *cobra.Command) {
 	f.StringVar(&h.Command, "hook-command", "", "run this `command` when a job converges, fails, stalls, …; the event is on its standard input, as JSON")
 	f.StringSliceVar(&h.Webhooks, "webhook", nil, "post such events to these `URLs`")
 	f.StringSliceVar(&h.Hosts, "webhook-hosts", nil, "`hosts` of which specifications may name webhooks: host, host:port or *.domain")
+	f.StringSliceVar(&h.networks, "webhook-networks", nil, "`networks`, beside public ones, where webhooks of specifications may lead, as 10.1.0.0/16")
 	f.StringVar(&h.secret, "webhook-secret-file", "", "sign what is posted with the secret in this `file`")
 }
 
@@ -29,6 +32,13 @@ func (h *hookFlags) flags(c *cobra.Command) {
 func (h *hookFlags) hooks() (*hooks.Hooks, error) {
 	if h.Command == "" && len(h.Webhooks)+len(h.Hosts) == 0 {
 		return nil, nil
+	}
+	for _, text := range h.networks {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, badInput(fmt.Errorf("--webhook-networks: %q is not a network like 10.1.0.0/16", text))
+		}
+		h.Networks = append(h.Networks, p.Masked())
 	}
 	if h.secret != "" {
 		text, err := os.ReadFile(h.secret)

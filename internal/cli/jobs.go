@@ -76,7 +76,7 @@ failed; --json has all of it.`,
 				if d, ok := client.ETA(j); ok {
 					left = d.Round(time.Second).String()
 				}
-				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), drawsText(j),
+				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), client.DrawsText(j),
 					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now()), crop(strings.Join(strings.Fields(cmp.Or(j.GetHealth().GetMessage(), j.Message)), " "), reasonWidth)})
 			}
 			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE REASON", rows)
@@ -91,20 +91,6 @@ failed; --json has all of it.`,
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(client.StateWords(), cobra.ShellCompDirectiveNoFileComp))
 	return c
-}
-
-// drawsText tells how many draws every chain of a job has, of how many.
-func drawsText(j *pb.Job) string {
-	p, n := j.GetProgress(), client.MinDraws(j.GetProgress())
-	switch {
-	case p.GetDraws() == 0:
-		return ""
-	case n < int(p.Draws):
-		return fmt.Sprintf("%d/%d", n, p.Draws)
-	case !client.Ended(j.State) && n < int(p.MaxDraws):
-		return fmt.Sprintf("%d (max %d)", n, p.MaxDraws)
-	}
-	return strconv.Itoa(n)
 }
 
 // since reads a time, or a time span before now.

@@ -209,9 +209,7 @@ func (a *App) tellPredicted(f *predictFlags, v *predictView) error {
 	if f.json {
 		return a.printJSON(v)
 	}
-	for _, w := range v.Warnings {
-		fmt.Fprintln(a.Stderr, "warning:", w)
-	}
+	a.warnings(v.Warnings)
 	if !f.quiet {
 		fmt.Fprintf(a.Stderr, "%d rows predicted from %d draws in %s\n", v.Rows, v.Draws, time.Duration(v.Seconds*float64(time.Second)).Round(time.Millisecond))
 	}

@@ -12,20 +12,23 @@ import (
 )
 
 func (a *App) reportCommand() *cobra.Command {
-	var r remote
+	var f looFlags
 	var out string
+	var leave bool
 	c := &cobra.Command{
 		Use:   "report JOB|FOLDER",
 		Short: "Write a job's results, or those in a run's folder, as one HTML page",
 		Long: `Write what is known of a job's draws so far, or of those in the folder of a run,
 as one HTML page that needs nothing beside it: warnings in words, summary, plots,
 cost, specification, and where the numbers come from. 'ulisse run' and 'ulisse
-results' write it too, as report.html.`,
+results' write it too, as report.html. With --loo it tells, too, how well rows are
+predicted that were left out, as 'ulisse loo' does, with a picture of the calibration
+(LOO-PIT); --rows, --draws and the like are for that.`,
 		Example: `  ulisse report concrete --out concrete.html
   ulisse report ./concrete --out - | gzip > concrete.html.gz`,
 		Args: cobra.ExactArgs(1),
 	}
-	c.RunE = a.about(&r, func(ctx context.Context, s *subject) error {
+	run := a.about(&f.remote, func(ctx context.Context, s *subject) error {
 		if out == "" {
 			return badInput(errors.New("--out: the file's name is empty"))
 		}
@@ -38,6 +41,14 @@ results' write it too, as report.html.`,
 				return err
 			}
 		}
+		if leave {
+			res, stats, err := a.leaveOut(ctx, s, &f)
+			if err != nil {
+				return err
+			}
+			a.warnings(newLooView(res, stats).Warnings)
+			rec.Loo = res
+		}
 		if err := a.output(out, func(w io.Writer) error { return report.WriteHTML(w, rec, rec.Summary(), a.Now()) }); err != nil {
 			return err
 		}
@@ -46,8 +57,15 @@ results' write it too, as report.html.`,
 		}
 		return nil
 	})
-	r.flags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := f.check(); err != nil {
+			return err
+		}
+		return run(c, args)
+	}
+	f.flags(c)
+	c.Flags().BoolVar(&leave, "loo", false, "leave out each row in turn, and tell how well it is predicted")
 	c.Flags().StringVarP(&out, "out", "o", "report.html", "write this `file` (- for standard output)")
-	c.ValidArgsFunction = a.completeAbout(&r)
+	c.ValidArgsFunction = a.completeAbout(&f.remote)
 	return c
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -237,6 +239,9 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 		if len(args) > 0 || f.demo || f.data != "" || f.hasSeed || f.holdout != 0 || f.out != "" {
 			return nil, badInput(errors.New("--resume goes on with what is in its folder: give no specification, --demo, --data, --seed, --holdout or --out with it"))
 		}
+		if _, err := os.Stat(filepath.Join(f.resume, hashFile)); err != nil {
+			return nil, badInput(fmt.Errorf("there is no run to resume in %s, or it was cut short before it had begun: start it again (%w)", f.resume, err))
+		}
 		j.spec, err = (&source{}).spec([]string{filepath.Join(f.resume, "spec.yaml")})
 	} else {
 		j.spec, err = f.spec(args)
@@ -263,7 +268,7 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 	if j.data, j.problem, err = a.load(ctx, j.spec, budget); err != nil {
 		return nil, err
 	}
-	j.plan = j.spec.Plan(j.problem.Model.Names(), j.data.N())
+	j.plan = j.spec.Plan(j.problem.Params.NamesBy(j.data.InputNames), j.data.N())
 	return j, nil
 }
 
@@ -305,7 +310,7 @@ func (j *runJob) folder(f *runFlags) (*folder, error) {
 	}
 	fold := &folder{dir: dir}
 	if f.resume == "" {
-		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 && !fold.unbegun(entries) {
 			return nil, badInput(fmt.Errorf("the folder %s is not empty: choose another with --out, or go on with the run in it with --resume %s", dir, dir))
 		}
 		if err := os.MkdirAll(fold.path("state"), 0o755); err != nil {
@@ -329,6 +334,16 @@ func (j *runJob) folder(f *runFlags) (*folder, error) {
 		return nil, err
 	}
 	return fold, nil
+}
+
+// unbegun reports whether these are all that a folder holds, and left by a run that was cut
+// short before it had begun.
+func (fold *folder) unbegun(entries []fs.DirEntry) bool {
+	_, locked := os.Stat(fold.path(lockFile))
+	_, begun := os.Stat(fold.path(hashFile))
+	return locked == nil && errors.Is(begun, fs.ErrNotExist) && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() != "state" && e.Name() != "spec.yaml" && !strings.HasPrefix(e.Name(), ".spec.yaml.")
+	})
 }
 
 // check refuses to resume a run on other data.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -27,16 +28,32 @@ type subject struct {
 // about makes the body of a command on a JOB or FOLDER. The folder of a run goes before a job
 // of its name; nothing is asked of a cluster then.
 func (a *App) about(r *remote, f func(ctx context.Context, s *subject) error) func(*cobra.Command, []string) error {
+	return a.aboutAll(r, func(ctx context.Context, s []*subject) error { return f(ctx, s[0]) })
+}
+
+// aboutAll makes the body of a command on several JOBs and FOLDERs.
+func (a *App) aboutAll(r *remote, f func(ctx context.Context, s []*subject) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		if isPath(args[0]) || report.IsFolder(args[0]) {
-			return f(c.Context(), &subject{app: a, dir: args[0]})
-		}
-		return noFolder(args[0], a.on(r, func(ctx context.Context, s *session, args []string) error {
-			j, err := a.find(ctx, s, args[0])
-			if err != nil {
-				return err
+		all, jobs := make([]*subject, len(args)), []int{}
+		for i, arg := range args {
+			if isPath(arg) || report.IsFolder(arg) {
+				all[i] = &subject{app: a, dir: arg}
+			} else {
+				jobs = append(jobs, i)
 			}
-			return f(ctx, &subject{app: a, session: s, job: j})
+		}
+		if len(jobs) == 0 {
+			return f(c.Context(), all)
+		}
+		return noFolder(args[jobs[0]], a.on(r, func(ctx context.Context, s *session, args []string) error {
+			for _, i := range jobs {
+				j, err := a.find(ctx, s, args[i])
+				if err != nil {
+					return err
+				}
+				all[i] = &subject{app: a, session: s, job: j}
+			}
+			return f(ctx, all)
 		})(c, args))
 	}
 }
@@ -99,8 +116,25 @@ func (s *subject) stats(ctx context.Context, rec *report.Record) (*report.Stats,
 // data returns the data of the run, or nil, with a word to the user, if they are
 // not at hand, or not those that it was of.
 func (s *subject) data(ctx context.Context, rec *report.Record) (*dataset.Dataset, error) {
+	d, err := s.load(ctx, rec, "")
+	if err != nil && ctx.Err() == nil {
+		s.app.note("%v: the data are left out", err)
+		return nil, nil
+	}
+	return d, err
+}
+
+// load returns the data of the run, which are read from the table at a path, if that is given, or from
+// where the run had them.
+func (s *subject) load(ctx context.Context, rec *report.Record, path string) (*dataset.Dataset, error) {
 	spec := *rec.Spec
-	if s.job.GetData().GetBlob() != "" {
+	switch {
+	case path != "":
+		if spec.Data.Synthetic != nil {
+			return nil, badInput(errors.New("--train: the specification generates its data"))
+		}
+		spec.Data.Path = path
+	case s.job.GetData().GetBlob() != "":
 		tmp, err := os.CreateTemp("", "ulisse-*")
 		if err != nil {
 			return nil, err
@@ -119,14 +153,10 @@ func (s *subject) data(ctx context.Context, rec *report.Record) (*dataset.Datase
 	if err == nil && d.SHA256 != rec.Data.SHA256 {
 		err = fmt.Errorf("%s does not hold the data that the run was of", spec.Data.Path)
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		s.app.note("%v: the data are left out", err)
-		return nil, nil
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
-	return d, nil
+	return d, badInput(err)
 }
 
 // note tells the user something that is no failure.

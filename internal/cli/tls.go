@@ -18,9 +18,10 @@ func tlsFlags(c *cobra.Command, f *pflag.FlagSet, to *tlsconf.Files) {
 	f.StringVar(&to.Cert, "tls-cert", "", "show the certificate of this `file` ($"+client.EnvTLSCert+")")
 	f.StringVar(&to.Key, "tls-key", "", "`file` with the certificate's private key ($"+client.EnvTLSKey+")")
 	f.StringVar(&to.CA, "tls-ca", "", "speak TLS with whoever is certified by an authority of this `file` ($"+client.EnvTLSCA+")")
-	for _, name := range []string{"tls-cert", "tls-key", "tls-ca"} {
+	f.StringVar(&to.CRL, "tls-crl", "", "refuse the certificates that the lists in this `file` revoke ($"+client.EnvTLSCRL+")")
+	for _, name := range []string{"tls-cert", "tls-key", "tls-ca", "tls-crl"} {
 		c.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return []cobra.Completion{"crt", "pem", "key"}, cobra.ShellCompDirectiveFilterFileExt
+			return []cobra.Completion{"crt", "pem", "key", "crl"}, cobra.ShellCompDirectiveFilterFileExt
 		})
 	}
 }
@@ -31,12 +32,13 @@ func orEnv(f tlsconf.Files) tlsconf.Files {
 		Cert: cmp.Or(f.Cert, os.Getenv(client.EnvTLSCert)),
 		Key:  cmp.Or(f.Key, os.Getenv(client.EnvTLSKey)),
 		CA:   cmp.Or(f.CA, os.Getenv(client.EnvTLSCA)),
+		CRL:  cmp.Or(f.CRL, os.Getenv(client.EnvTLSCRL)),
 	}
 }
 
 // absolute makes paths independent of the current folder.
 func absolute(f tlsconf.Files) (tlsconf.Files, error) {
-	for _, p := range []*string{&f.Cert, &f.Key, &f.CA} {
+	for _, p := range []*string{&f.Cert, &f.Key, &f.CA, &f.CRL} {
 		if *p == "" {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 type workerView struct {
 	ID             string          `json:"id"`
 	Address        string          `json:"address"`
-	State          string          `json:"state"` // ready, draining or lost
+	State          string          `json:"state"` // ready, draining, aside or lost
 	Cores          int32           `json:"cores"`
 	InstructionSet string          `json:"instruction_set"`
 	PairsPerSecond float64         `json:"pairs_per_second"`
@@ -28,7 +28,8 @@ type workerView struct {
 	Serving        []placementView `json:"serving"`
 	Load           loadView        `json:"load"`
 	Version        string          `json:"version"`
-	Troubles       []string        `json:"troubles,omitempty"` // jobs that it could not do, and why
+	Troubles       []string        `json:"troubles,omitempty"`      // jobs that it could not do, and why
+	Disagreements  []string        `json:"disagreements,omitempty"` // who computes other numbers than it does, and where
 }
 
 type placementView struct {
@@ -54,7 +55,7 @@ func newWorkerView(w *pb.Worker) workerView {
 	c, l := w.GetCapacity(), w.GetLoad()
 	return workerView{ID: w.Id, Address: w.Address, State: workerState(w), Cores: c.GetCores(), InstructionSet: c.GetInstructionSet(),
 		PairsPerSecond: c.GetPairsPerSecond(), MemoryBytes: c.GetMemoryBytes(), Joined: client.Moment(w.Joined), LastSeen: client.Moment(w.LastSeen),
-		Driving: placements(w.Driving), Serving: placements(w.Serving), Version: w.Version, Troubles: w.Troubles,
+		Driving: placements(w.Driving), Serving: placements(w.Serving), Version: w.Version, Troubles: w.Troubles, Disagreements: w.Disagreements,
 		Load: loadView{l.GetPairs(), l.GetBusySeconds(), l.GetTiles(), l.GetTileRetries(), l.GetHedges(), l.GetBytesSent(), l.GetBytesReceived(),
 			l.GetCacheHits(), l.GetCacheMisses()}}
 }
@@ -73,6 +74,8 @@ func workerState(w *pb.Worker) string {
 		return "lost"
 	case w.Draining:
 		return "draining"
+	case w.Aside:
+		return "aside"
 	}
 	return "ready"
 }
@@ -111,9 +114,10 @@ func (a *App) workersCommand() *cobra.Command {
 			}
 			for _, w := range workers {
 				for _, why := range w.Troubles {
-					if _, err := fmt.Fprintf(a.Stdout, "%s is not asked for a while to do job %s\n", w.Id, why); err != nil {
-						return err
-					}
+					fmt.Fprintf(a.Stdout, "%s is not asked for a while to do job %s\n", w.Id, why)
+				}
+				for _, why := range w.Disagreements {
+					fmt.Fprintf(a.Stdout, "%s does not compute the same numbers as %s\n", w.Id, why)
 				}
 			}
 			return nil

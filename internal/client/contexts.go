@@ -30,6 +30,7 @@ const (
 	EnvTLSCert      = "ULISSE_TLS_CERT"  // files, as of tlsconf.Files
 	EnvTLSKey       = "ULISSE_TLS_KEY"
 	EnvTLSCA        = "ULISSE_TLS_CA"
+	EnvTLSCRL       = "ULISSE_TLS_CRL"
 )
 
 // DefaultAddress is the coordinator to talk to if nothing names another.
@@ -118,7 +119,7 @@ func (f *Contexts) Get(name string) (Context, error) {
 // current context of the file; else on this machine.
 func Resolve(coordinators []string, context string) (Config, error) {
 	token, namespace := os.Getenv(EnvToken), os.Getenv(EnvNamespace)
-	files := tlsconf.Files{Cert: os.Getenv(EnvTLSCert), Key: os.Getenv(EnvTLSKey), CA: os.Getenv(EnvTLSCA)}
+	files := tlsconf.Files{Cert: os.Getenv(EnvTLSCert), Key: os.Getenv(EnvTLSKey), CA: os.Getenv(EnvTLSCA), CRL: os.Getenv(EnvTLSCRL)}
 	if len(coordinators) > 0 {
 		return Config{Addresses: coordinators, Token: token, Namespace: namespace, TLS: files}, nil
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -35,6 +36,21 @@ func HealthWord(j *pb.Job) string {
 		return ""
 	}
 	return strings.ToLower(strings.TrimPrefix(j.Health.Status.String(), "HEALTH_STATUS_"))
+}
+
+// DrawsText tells how many draws every chain of a job has, of how many: 120/340, or, beyond those asked
+// for, of how many at most.
+func DrawsText(j *pb.Job) string {
+	p, n := j.GetProgress(), MinDraws(j.GetProgress())
+	switch {
+	case p.GetDraws() == 0:
+		return ""
+	case n < int(p.Draws):
+		return fmt.Sprintf("%d/%d", n, p.Draws)
+	case !Ended(j.State) && n < int(p.MaxDraws):
+		return fmt.Sprintf("%d (max %d)", n, p.MaxDraws)
+	}
+	return strconv.Itoa(n)
 }
 
 // Ended reports whether a job in this state has ended.

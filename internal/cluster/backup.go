@@ -27,7 +27,7 @@ const (
 // after ReadIndex it holds everything acknowledged. It needs room for one copy
 // in the node's directory.
 func (n *Node) Backup(w io.Writer) error {
-	spool, err := os.CreateTemp(n.cfg.Dir, "backup-*")
+	spool, err := os.CreateTemp(n.cfg.Dir, backupSpool)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (n *Node) Restore(ctx context.Context, r io.Reader) error {
 	if !n.IsLeader() {
 		return n.notLeader()
 	}
-	spool, err := os.CreateTemp(n.cfg.Dir, "restore-*")
+	spool, err := os.CreateTemp(n.cfg.Dir, restoreSpool)
 	if err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ func (n *Node) takeState(ctx context.Context) error {
 	if leader.ID == "" || leader.ID == n.cfg.ID {
 		return n.notLeader()
 	}
-	spool, err := os.CreateTemp(n.cfg.Dir, "state-*")
+	spool, err := os.CreateTemp(n.cfg.Dir, stateSpool)
 	if err != nil {
 		return err
 	}
@@ -211,6 +211,9 @@ func (n *Node) takeState(ctx context.Context) error {
 	defer spool.Close()
 	pos, err := n.fetchState(ctx, leader, spool)
 	if err != nil {
+		return err
+	}
+	if err := n.cfg.seam.at("state take"); err != nil {
 		return err
 	}
 	if err := spool.Sync(); err != nil {
@@ -275,6 +278,9 @@ func (s *state) replace(path string, pos position, logs raft.LogStore) error {
 		if err = logs.GetLog(i, since[len(since)-1]); err != nil {
 			err = fmt.Errorf("cluster: what came after the state that was taken: entry %d: %w", i, err)
 		}
+	}
+	if err == nil {
+		err = s.seam.at("state replace rename")
 	}
 	if err == nil {
 		err = errors.Join(os.Rename(path, s.path), atomicfile.SyncDir(filepath.Dir(s.path)))

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -43,6 +45,17 @@ func TestDivergedIsMadeAnew(t *testing.T) {
 			tc := newCluster(t, 3, func(c *Config) {
 				c.CheckEvery = -1
 				c.TrailingLogs, c.SnapshotThreshold = 50, 1<<40
+				var mu sync.Mutex
+				failed := map[string]bool{}
+				c.seam = func(point string) error { // each step of making it anew fails once
+					mu.Lock()
+					defer mu.Unlock()
+					if failed[point] || !slices.Contains([]string{"state take", "state replace", "state replace rename"}, point) {
+						return nil
+					}
+					failed[point] = true
+					return errors.New("a step fails")
+				}
 			})
 			l := tc.leader()
 			l.write(t, "a", 20)

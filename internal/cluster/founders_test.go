@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"net"
 	"slices"
 	"testing"
@@ -53,4 +54,33 @@ func TestLoneFounderJoins(t *testing.T) {
 	first := tc.leader()
 	second := tc.add("n2", nil, func(c *Config) { c.BootstrapExpect, c.Peers = 1, []string{first.address} })
 	eventually(t, "two voters", func() bool { return slices.Equal(second.voterIDs(), []string{"n1", "n2"}) })
+}
+
+// A founding that is cut short, between raft's two writes, is begun anew when the node is opened
+// again.
+func TestFoundingIsCutShort(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := alone(t, dir)
+	tried := make(chan struct{}, 100)
+	c.seam = func(point string) error {
+		if point == "log store" {
+			tried <- struct{}{}
+			return errors.New("the power fails")
+		}
+		return nil
+	}
+	n, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-tried
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err = Open(alone(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	eventually(t, "a leader", func() bool { _, err := n.ReadIndex(t.Context()); return err == nil })
 }

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
+	"github.com/ulisse-gp/ulisse/internal/failpoint"
 )
 
 // bbolt keeps no checksums but of its two meta pages, and takes whatever its pages
@@ -104,7 +105,7 @@ func shrink(path string, used int64, log *slog.Logger) error {
 		return err
 	}
 	defer db.Close()
-	tmp := path + ".small"
+	tmp := path + smallMark
 	defer os.Remove(tmp) // gone by then unless something failed
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -113,10 +114,12 @@ func shrink(path string, used int64, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	failpoint.At("shrink")
 	if err = bbolt.Compact(small, db, 64<<20); err == nil {
 		err = small.Sync()
 	}
 	if err = errors.Join(err, small.Close()); err == nil {
+		failpoint.At("shrink rename")
 		err = errors.Join(os.Rename(tmp, path), atomicfile.SyncDir(filepath.Dir(path)))
 	}
 	if noSpace(err) {

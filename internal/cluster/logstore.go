@@ -48,7 +48,7 @@ func (s *logStore) update(point string, f func(*bbolt.Tx) error) error {
 	if err := s.db.Update(f); err != nil {
 		return err
 	}
-	return s.seam.at(point + " done")
+	return s.seam.at("log done")
 }
 
 func openLogStore(path string, log *slog.Logger) (*logStore, error) {

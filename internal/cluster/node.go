@@ -75,6 +75,9 @@ func openDisk(cfg Config) (d disk, err error) {
 		return d, err
 	}
 	d.store.writes, d.store.seam = d.writes, cfg.seam
+	if err := removeLeftovers(cfg.Dir); err != nil { // they are nobody's: the log is locked
+		return d, err
+	}
 	if d.cache, err = raft.NewLogCache(512, d.store); err != nil {
 		return d, err
 	}
@@ -88,7 +91,53 @@ func openDisk(cfg Config) (d disk, err error) {
 	if d.snaps, err = newSnapshotStore(d.files, filepath.Join(cfg.Dir, "snapshots"), d.cache, cfg.seam); err != nil {
 		return d, err
 	}
-	return d, errors.Join(d.check(), d.mend(cfg.Logger))
+	return d, errors.Join(d.unfound(), d.check(), d.mend(cfg.Logger))
+}
+
+// leftovers are what a process that dies may leave behind, as large as the state.
+var leftovers = []string{backupSpool, restoreSpool, stateSpool, logFile + smallMark, stateFile + smallMark, stateFile + restoreMark}
+
+func removeLeftovers(dir string) error {
+	for _, pattern := range leftovers {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		for _, f := range files {
+			err = errors.Join(err, os.Remove(f))
+		}
+		if err != nil {
+			return fmt.Errorf("cluster: what was left behind: %w", err)
+		}
+	}
+	return nil
+}
+
+// Names, or patterns, of files on their way.
+const (
+	backupSpool  = "backup-*"
+	restoreSpool = "restore-*"
+	stateSpool   = "state-*"
+	smallMark    = ".small"
+	restoreMark  = ".restore"
+)
+
+// termKey is how raft calls the term in the stable store.
+var termKey = []byte("CurrentTerm")
+
+// unfound undoes a founding that was cut short: raft sets the term to 1, then writes the first
+// entry of the log, and would found no cluster where there is a term. No election has that term.
+func (d disk) unfound() error {
+	last, err := d.store.LastIndex()
+	if err != nil || last > 0 {
+		return err
+	}
+	snap, err := d.snaps.last()
+	if err != nil || snap.index > 0 {
+		return err
+	}
+	term, err := d.store.GetUint64(termKey)
+	if errors.Is(err, errKeyNotFound) || err == nil && term != 1 {
+		return nil
+	}
+	return errors.Join(err, d.store.SetUint64(termKey, 0))
 }
 
 // The files of a node.

@@ -3,6 +3,9 @@ package cluster
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -29,6 +32,35 @@ func TestOneNode(t *testing.T) {
 	}
 	if l.chain.calls.Load() != calls {
 		t.Errorf("a restart applied %d commands again", l.chain.calls.Load()-calls)
+	}
+}
+
+// What a process that died left behind goes when the node is opened, and nothing else.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"backup-1", "restore-2", "state-3", "state.db.small", "raft.db.small", "state.db.restore", "notes"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, err := Open(alone(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	var got []string
+	for _, pattern := range []string{"backup-*", "restore-*", "state-*", "*.small", "*.restore", "notes", "*.db"} {
+		files, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			got = append(got, filepath.Base(f))
+		}
+	}
+	if want := []string{"notes", "raft.db", "state.db"}; !slices.Equal(got, want) {
+		t.Errorf("there are %v, want %v", got, want)
 	}
 }
 

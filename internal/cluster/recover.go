@@ -76,7 +76,7 @@ func withoutLog(cfg Config, servers []Server, why error) (err error) {
 		return err
 	}
 	pos, _ := d.state.applied()
-	if err := d.store.SetUint64([]byte("CurrentTerm"), pos.term); err != nil { // as raft calls it
+	if err := d.store.SetUint64(termKey, pos.term); err != nil {
 		return err
 	}
 	_, trans := raft.NewInmemTransport("")

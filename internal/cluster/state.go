@@ -495,7 +495,7 @@ func (s *state) applyOne(tx *bbolt.Tx, l *raft.Log) any {
 func (s *state) restore(r io.Reader, label position) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
-	tmp := s.path + ".restore"
+	tmp := s.path + restoreMark
 	if err := s.seam.at("state restore"); err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
+
+	"github.com/ulisse-gp/ulisse/internal/failpoint"
 )
 
 func tempState(t *testing.T, m Machine) *state {
@@ -331,8 +333,21 @@ func TestFilesShrink(t *testing.T) {
 	if err != nil || is.used < 10<<20 || is.used > 11<<20 {
 		t.Fatalf("%d bytes in use, not 10 MiB (%v)", is.used, err)
 	}
-	if err := shrink(path, is.used, quiet); err != nil {
+	crashed := map[string]string{} // what a crash would leave, by its point
+	failpoint.Hook = func(point string) { crashed[point] = copyTree(t, filepath.Dir(path)) }
+	err = shrink(path, is.used, quiet)
+	failpoint.Hook = nil
+	if err != nil {
 		t.Fatal(err)
+	}
+	for _, point := range []string{"shrink", "shrink rename", "folder sync"} {
+		left := filepath.Join(crashed[point], filepath.Base(path))
+		if err := shrink(left, is.used, quiet); err != nil {
+			t.Errorf("after a crash at %q: %v", point, err)
+		}
+		if got, _, err := looked(left); err != nil || !slices.Equal(before, got) {
+			t.Errorf("after a crash at %q: %d entries, not %d (%v)", point, len(got), len(before), err)
+		}
 	}
 	after, _, err := looked(path)
 	if err != nil || !slices.Equal(before, after) {

@@ -124,8 +124,18 @@ var multiplies = []multiply{
 }
 
 // eachISA runs a test with every instruction set that the machine has.
+// isas are the instruction sets that are tried: in short runs, under the race detector say, not
+// the portable one, whose Go code it makes a hundred times slower.
+func isas() []tile.ISA {
+	all := tile.Available()
+	if testing.Short() && len(all) > 1 {
+		return all[1:]
+	}
+	return all
+}
+
 func eachISA(t *testing.T, test func(t *testing.T, isa tile.ISA)) {
-	for _, isa := range tile.Available() {
+	for _, isa := range isas() {
 		t.Run(isa.String(), func(t *testing.T) { test(t, isa) })
 	}
 }
@@ -167,6 +177,9 @@ func TestMulAgainstReference(t *testing.T) {
 	}{{1, 1, 1, false}, {7, 3, 2, true}, {32, 1, 1, false}, {255, 8, 5, false}, {257, 8, 1, true},
 		{300, 200, 3, false}, {700, 4, 17, false}, {1030, 20, 64, true}}
 	var problems []*problem
+	if testing.Short() {
+		shapes = shapes[:5]
+	}
 	for _, f := range kernel.Families() {
 		for _, c := range shapes {
 			problems = append(problems, newProblem(f, c.n, c.d, c.s, c.ard))
@@ -188,7 +201,7 @@ func TestMulAgainstReference(t *testing.T) {
 				want[element{col, i}] = [2]float64{y, scale}
 			}
 		}
-		for _, isa := range tile.Available() {
+		for _, isa := range isas() {
 			for _, m := range multiplies {
 				dst := zeros(n, s)
 				if err := m.mul(p.operator(2, isa))(context.Background(), dst, p.v); err != nil {
@@ -405,7 +418,7 @@ func testForms(t *testing.T, p *problem) {
 			}
 		}
 	}
-	for _, isa := range tile.Available() {
+	for _, isa := range isas() {
 		got, err := p.operator(3, isa).Forms(context.Background(), p.u, p.v, group, 3)
 		if err != nil {
 			t.Fatal(err)
@@ -613,6 +626,9 @@ func TestMulStopsWithItsContext(t *testing.T) {
 }
 
 func TestProductsDoNotAllocate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector, which has nothing to find here")
+	}
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
 		for _, c := range []*kernel.Covariance{kernel.Single(kernel.RBF, 2, false), parsed(t, sums[3])} {
 			p := problemOf(c, 300, 2)

@@ -28,7 +28,8 @@ const (
 	workerJoined   = "joined"
 	workerDraining = "draining"
 	workerLeft     = "left"
-	workerLost     = "lost" // its connection broke
+	workerLost     = "lost"  // its connection broke
+	workerAside    = "aside" // it computes other numbers than others do
 )
 
 // Bounds of what is kept.

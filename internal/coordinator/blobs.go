@@ -137,9 +137,13 @@ func (c *Coordinator) Access() blobnet.Access { return blobAccess{c} }
 
 type blobAccess struct{ c *Coordinator }
 
-// Spaces returns those of a blob's namespaces that the caller sees.
-func (blobAccess) Spaces(ctx context.Context, b blobnet.Blob) []string {
+// Spaces returns those of a blob's namespaces that the caller sees. A worker has no business with data
+// to which no job refers.
+func (a blobAccess) Spaces(ctx context.Context, b blobnet.Blob) []string {
 	who := auth.From(ctx)
+	if who.IsNode() && who.Node == auth.Worker && len(a.Jobs(ctx, b.Addr)) == 0 {
+		return nil
+	}
 	return slices.DeleteFunc(slices.Clone(b.Namespaces), func(n string) bool { return !who.Shows(n) })
 }
 

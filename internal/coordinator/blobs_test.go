@@ -81,6 +81,13 @@ func TestAccessToBlobs(t *testing.T) {
 	if got := access.Jobs(as("lab"), "x"); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("%v", got)
 	}
+	worker := auth.With(t.Context(), &auth.Identity{Node: auth.Worker})
+	if got := access.Spaces(worker, both); !slices.Equal(got, both.Namespaces) {
+		t.Errorf("a worker, of data that jobs use: %v", got)
+	}
+	if got := access.Spaces(worker, blobnet.Blob{Addr: "unused", Namespaces: both.Namespaces}); len(got) != 0 {
+		t.Errorf("a worker, of data that no job uses: %v", got)
+	}
 	if ns, err := access.Upload(as("lab"), "y", 2); err != nil || ns != "lab" {
 		t.Errorf("%s %v", ns, err)
 	}

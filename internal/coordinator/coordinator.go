@@ -82,6 +82,10 @@ type Config struct {
 	// there. Empty means that callers are not asked who they are.
 	TokenFile string
 
+	// CheckEvery says of how many checkpoints one is computed again by another worker, if one has
+	// nothing to do. Zero means 100; negative none.
+	CheckEvery int
+
 	resultStalls time.Duration // tests: in place of the constant
 	rounding     string        // tests: in place of version.Rounding
 }
@@ -98,12 +102,13 @@ type Coordinator struct {
 	checker  *health.Checker  // what the leader knows of the jobs' health
 	notifier *notify.Notifier // tells hooks, while this node leads
 	// lastRound is when the leader's last round went through, in Unix nanoseconds, and
-	// jobErrors counts the times that nothing could be decided about a job.
-	lastRound, jobErrors atomic.Int64
-	results              chan struct{} // has those that are under way
-	logs                 *joblog.Store
-	copier               *joblog.Copier // hands log lines on to the other coordinators
-	peers                *rpc.Pool
+	// jobErrors counts the times that nothing could be decided about a job, disagreed those that
+	// two workers did not compute the same bits.
+	lastRound, jobErrors, disagreed atomic.Int64
+	results                         chan struct{} // has those that are under way
+	logs                            *joblog.Store
+	copier                          *joblog.Copier // hands log lines on to the other coordinators
+	peers                           *rpc.Pool
 	// toWorkers are the connections to workers, which predict.
 	toWorkers *rpc.Pool
 }
@@ -112,6 +117,7 @@ type Coordinator struct {
 func New(cfg Config) (*Coordinator, error) {
 	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
 	cfg.SplitRows = cmp.Or(cfg.SplitRows, 20_000)
+	cfg.CheckEvery = cmp.Or(cfg.CheckEvery, 100)
 	cfg.LogBytes = cmp.Or(cfg.LogBytes, 1<<30)
 	cfg.MaxJobs = cmp.Or(cfg.MaxJobs, 100_000)
 	cfg.resultStalls = cmp.Or(cfg.resultStalls, resultStalls)

@@ -247,6 +247,7 @@ type testWorker struct {
 	isa     string // what it computes with
 	// adapt, if set, computes settings: its own arithmetic.
 	adapt func(*chains.Run) (*chains.Event, error)
+	lies  bool // about checkpoints of others
 }
 
 // connect begins a session. What the worker is told comes out of told.
@@ -430,6 +431,24 @@ func (w *testWorker) drive(ctx context.Context, p *pb.Placement, revoked <-chan 
 	}
 }
 
+// answer computes a checkpoint again; one that lies tells of other numbers.
+func (w *testWorker) answer(c *pb.Check) {
+	work, err := chains.WorkOf(c.Assignment.Work)
+	if err != nil {
+		w.t.Error(err)
+		return
+	}
+	k := checkpointOf(work.Advance)
+	if w.lies {
+		k.Draws[0][0]++
+	}
+	sum, err := k.Sum()
+	if err != nil {
+		w.t.Error(err)
+	}
+	w.send(&pb.WorkerMessage{Message: &pb.WorkerMessage_Checked{Checked: &pb.Checked{Number: c.Number, Sha256: sum}}})
+}
+
 // work does what it is told until the session ends. Each checkpoint is followed by
 // a pause of that length.
 func (w *testWorker) work() {
@@ -451,6 +470,9 @@ func (w *testWorker) work() {
 					revoked := make(chan struct{})
 					driving[state.ChainKey{Job: p.Job, Chain: int(p.Chain)}] = revoked
 					wg.Go(func() { w.drive(ctx, p, revoked) })
+				}
+				if c := m.GetCheck(); c != nil {
+					w.answer(c)
 				}
 				if r := m.GetRevoke(); r != nil {
 					k := state.ChainKey{Job: r.Job, Chain: int(r.Chain)}

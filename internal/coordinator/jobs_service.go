@@ -319,7 +319,7 @@ func planOf(spec *job.Spec, data *dataset.Info) (*chains.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := spec.Plan(m.Names(), data.N())
+	p := spec.Plan(m.Params.NamesBy(data.InputNames), data.N())
 	return &p, nil
 }
 

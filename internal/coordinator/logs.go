@@ -13,6 +13,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/joblog"
+	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
@@ -37,15 +38,20 @@ func (s *workersService) Log(ctx context.Context, r *pb.LogRequest) (*pb.LogResp
 	if len(r.Lines) > maxLogLines {
 		return nil, badField("lines", "too many lines at once")
 	}
+	// The leader has looked at what it copies to others; what others pass on to it is a worker's.
+	copied := isForwarded(ctx) && !rpc.Marked(ctx, rpc.OnBehalf)
 	err := s.c.node.View(func(tx *bbolt.Tx) error {
-		_, err := state.GetJob(tx, r.Job)
+		j, err := state.GetJob(tx, r.Job)
+		if err == nil && !copied && !j.Drives(r.Secret) {
+			err = state.ErrFenced
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	at := time.Now().UTC()
-	if r.Received != nil && isForwarded(ctx) { // the leader's, so that all copies are the same
+	if r.Received != nil && copied { // so that all copies are the same
 		at = r.Received.AsTime()
 	}
 	b := joblog.Batch{Job: r.Job}

@@ -14,10 +14,13 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
 
+// driven makes job "a", of which a worker drives chain 1.
+var driven = []state.Command{&state.Submit{ID: "a", Chains: 2}, &state.Place{Job: "a", Places: []state.Move{{Chain: 1, Worker: "w", Secret: "s"}}}}
+
 // say hands in lines of job "a".
 func (s *served) say(chain int32, lines ...string) {
 	s.t.Helper()
-	if _, err := s.workers.Log(s.t.Context(), &pb.LogRequest{Job: "a", Chain: chain, Worker: "w", Lines: lines}); err != nil {
+	if _, err := s.workers.Log(s.t.Context(), &pb.LogRequest{Job: "a", Chain: chain, Worker: "w", Lines: lines, Secret: "s"}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -46,11 +49,10 @@ func (s *served) lines(r *pb.LogsRequest) (out []string) {
 // from those that did, in order and each line once.
 func TestLogsOfAllCoordinators(t *testing.T) {
 	var addresses []string
-	submit := &state.Submit{ID: "a", Chains: 2}
 	b := serve(t, Config{})
-	keep(t, b.Coordinator, submit)
+	keep(t, b.Coordinator, driven...)
 	a := serve(t, Config{Peers: func() []string { return addresses }})
-	keep(t, a.Coordinator, submit)
+	keep(t, a.Coordinator, driven...)
 	b.say(1, "first", "first") // while a is away; a line that is said twice stays twice
 	addresses = []string{b.address}
 	a.say(2, "second") // a leads, and hands it on to b
@@ -74,11 +76,10 @@ func TestLogsOfAllCoordinators(t *testing.T) {
 // All lines arrive at the other coordinators in the order in which they were
 // said.
 func TestLogsAreHandedOnInOrder(t *testing.T) {
-	submit := &state.Submit{ID: "a", Chains: 2}
 	b := serve(t, Config{})
-	keep(t, b.Coordinator, submit)
+	keep(t, b.Coordinator, driven...)
 	a := serve(t, Config{Peers: func() []string { return []string{b.address, "127.0.0.1:1"} }})
-	keep(t, a.Coordinator, submit)
+	keep(t, a.Coordinator, driven...)
 	var want []string
 	for i := range 100 {
 		want = append(want, fmt.Sprint("line ", i))
@@ -93,7 +94,7 @@ func TestLogsAreHandedOnInOrder(t *testing.T) {
 // A log is followed while the job runs, and to its last line.
 func TestLogsAreFollowed(t *testing.T) {
 	c := serve(t, Config{})
-	keep(t, c.Coordinator, &state.Submit{ID: "a", Chains: 2})
+	keep(t, c.Coordinator, driven...)
 	c.say(1, "one")
 	lines, err := c.jobs.Logs(t.Context(), &pb.LogsRequest{Id: "a", Follow: true})
 	if err != nil {
@@ -120,7 +121,7 @@ func TestLogsAreFollowed(t *testing.T) {
 // What is no job's line is refused.
 func TestLogIsChecked(t *testing.T) {
 	c := serve(t, Config{})
-	keep(t, c.Coordinator, &state.Submit{ID: "a", Chains: 2})
+	keep(t, c.Coordinator, driven...)
 	for _, bad := range []struct {
 		r    *pb.LogRequest
 		code codes.Code
@@ -128,6 +129,8 @@ func TestLogIsChecked(t *testing.T) {
 		{&pb.LogRequest{Job: "../a", Lines: []string{"x"}}, codes.InvalidArgument},
 		{&pb.LogRequest{Job: "", Lines: []string{"x"}}, codes.InvalidArgument},
 		{&pb.LogRequest{Job: "b", Lines: []string{"x"}}, codes.NotFound},
+		{&pb.LogRequest{Job: "a", Lines: []string{"x"}}, codes.FailedPrecondition},
+		{&pb.LogRequest{Job: "a", Lines: []string{"x"}, Secret: "of another job"}, codes.FailedPrecondition},
 		{&pb.LogRequest{Job: "a", Lines: make([]string, maxLogLines+1)}, codes.InvalidArgument},
 	} {
 		_, err := c.workers.Log(t.Context(), bad.r)
@@ -142,7 +145,7 @@ func TestLogIsChecked(t *testing.T) {
 		_, err = lines.Recv()
 	}
 	wantCode(t, "the log of no job", err, codes.NotFound)
-	if _, err := c.jobs.Delete(t.Context(), &pb.JobActionRequest{Id: "a"}); err == nil || !strings.Contains(err.Error(), "queued") {
+	if _, err := c.jobs.Delete(t.Context(), &pb.JobActionRequest{Id: "a"}); err == nil || !strings.Contains(err.Error(), "preparing") {
 		t.Errorf("a job that has not ended is deleted: %v", err)
 	}
 }

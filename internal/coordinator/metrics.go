@@ -30,8 +30,10 @@ var (
 
 	roundFamily  = monitor.Gauge("leader_round_age_seconds", "Time since the leader last went through all jobs.")
 	errorsFamily = monitor.Counter("leader_job_errors_total", "Times that the leader could decide nothing about a job.")
+	wrongFamily  = monitor.Counter("worker_disagreements_total", "Times that two workers were found not to compute the same bits.")
+	checksFamily = monitor.Counter("checkpoints_checked_total", "Checkpoints that another worker computed again, by whether it came to the same, to something else, or could not say (none).", "result")
 
-	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, unhealthyFamily, dataFamily, dataSize, noticeFamily, sentFamily, roundFamily, errorsFamily}
+	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, unhealthyFamily, dataFamily, dataSize, noticeFamily, sentFamily, roundFamily, errorsFamily, wrongFamily, checksFamily}
 )
 
 // What the leader measures of each job that is at work, while it is.
@@ -77,6 +79,10 @@ func (c *Coordinator) Collect(ch chan<- prometheus.Metric) {
 	c.collectWorkers(ch)
 	ch <- roundFamily.At(time.Since(time.Unix(0, c.lastRound.Load())).Seconds())
 	ch <- errorsFamily.At(float64(c.jobErrors.Load()))
+	for result, n := range c.workers.checkCounts() {
+		ch <- checksFamily.At(float64(n), result)
+	}
+	ch <- wrongFamily.At(float64(c.disagreed.Load()))
 	if n, err := c.WorkersWanted(ctx); err == nil {
 		ch <- wantedFamily.At(float64(n))
 	}

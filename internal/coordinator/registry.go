@@ -22,6 +22,9 @@ type registry struct {
 	changed  chan struct{}
 	activity activity
 	troubles troubles
+	// disagreements are between workers that did not compute the same bits.
+	disagreements disagreements
+	checking      checking
 }
 
 // worker is a worker as the leader knows it.
@@ -51,8 +54,9 @@ type worker struct {
 type held struct {
 	attempt  int64
 	group    []string
-	revoked  bool // it was asked to release it
-	restated bool // the worker said so itself; it may not know its group
+	revoked  bool      // it was asked to release it
+	restated bool      // the worker said so itself; it may not know its group
+	since    time.Time // when it was told to drive; zero if it was restated
 }
 
 // session is a connection of a worker.
@@ -82,7 +86,8 @@ func (s *session) send(m *pb.CoordinatorMessage) {
 }
 
 func newRegistry() *registry {
-	return &registry{byID: map[string]*worker{}, changed: make(chan struct{}), activity: activity{since: time.Now()}}
+	return &registry{byID: map[string]*worker{}, changed: make(chan struct{}), activity: activity{since: time.Now()}, disagreements: disagreements{},
+		checking: checking{asked: map[string]*check{}, counts: map[string]int64{}}}
 }
 
 // wake wakes whoever waits for changes; the caller holds the lock.
@@ -127,6 +132,7 @@ func (r *registry) connect(h *pb.Hello, s *session, now time.Time) bool {
 		holds[state.ChainKey{Job: p.Job, Chain: int(p.Chain)}] = &held{attempt: p.Attempt, restated: true}
 	}
 	if h.Process != "" && w.process != "" && h.Process != w.process {
+		r.disagreements.forget(w.id)
 		r.strikeLost(w, holds, now)
 	}
 	w.process, w.holds, w.gone = h.Process, holds, nil
@@ -207,6 +213,7 @@ func (r *registry) forget(now time.Time, after, grace time.Duration, jobs map[st
 		}
 	}
 	r.troubles.keep(jobs)
+	r.disagreements.expire(now)
 	maps.DeleteFunc(r.byID, func(_ string, w *worker) bool { return w.session == nil && now.Sub(w.seen) > after })
 }
 
@@ -227,7 +234,11 @@ func (r *registry) known(now, since time.Time, grace time.Duration, placed map[s
 			continue
 		}
 		s := schedule.Worker{ID: w.id, Cores: max(1, int(w.capacity.Cores)), InstructionSet: w.capacity.InstructionSet,
-			Connected: w.session != nil, Draining: w.draining, Holds: map[state.ChainKey]bool{}, Memory: w.capacity.MemoryBytes, Aside: map[string]bool{}}
+			Connected: w.session != nil, Draining: w.draining, Holds: map[state.ChainKey]bool{}, Memory: w.capacity.MemoryBytes, Aside: map[string]bool{},
+			Wrong: r.disagreements.aside(w.id, now), Apart: map[string]bool{}}
+		for other := range r.disagreements.of(w.id, now) {
+			s.Apart[other] = true
+		}
 		for job := range r.troubles.of(w.id, now) {
 			s.Aside[job] = true
 		}
@@ -279,14 +290,14 @@ func (r *registry) health() health.Workers {
 
 // tell tells the workers what has changed for them: which placements of the jobs
 // they are to drive, namely those to be kept, and which to release.
-func (r *registry) tell(keep map[state.ChainKey]bool, jobs map[string]*state.Job) {
+func (r *registry) tell(keep map[state.ChainKey]bool, jobs map[string]*state.Job, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, j := range jobs {
 		for chain, at := range j.Placements {
 			k := state.ChainKey{Job: j.ID, Chain: chain}
 			if w := r.byID[at.Worker]; w != nil && w.session != nil && keep[k] {
-				r.drive(w, k, &at)
+				r.drive(w, k, &at, now)
 			}
 		}
 	}
@@ -308,12 +319,12 @@ func (r *registry) tell(keep map[state.ChainKey]bool, jobs map[string]*state.Job
 }
 
 // drive tells a worker to drive a chain, unless it does so already.
-func (r *registry) drive(w *worker, k state.ChainKey, at *state.Placement) {
+func (r *registry) drive(w *worker, k state.ChainKey, at *state.Placement, now time.Time) {
 	h := w.holds[k]
 	if h != nil && h.attempt == at.Attempt && slices.Equal(h.group, at.Group) && !h.revoked && !(h.restated && len(at.Group) > 0) {
 		return
 	}
-	w.holds[k] = &held{attempt: at.Attempt, group: at.Group}
+	w.holds[k] = &held{attempt: at.Attempt, group: at.Group, since: now}
 	p := &pb.Placement{Job: k.Job, Chain: int32(k.Chain), Attempt: at.Attempt, Worker: at.Worker, Secret: at.Secret}
 	for _, g := range at.Group {
 		if o := r.byID[g]; o != nil {
@@ -341,6 +352,11 @@ func (r *registry) list() []*pb.Worker {
 		for _, job := range slices.Sorted(maps.Keys(troubles)) {
 			p.Troubles = append(p.Troubles, job+": "+troubles[job])
 		}
+		p.Aside = r.disagreements.aside(w.id, time.Now())
+		with := r.disagreements.of(w.id, time.Now())
+		for _, other := range slices.Sorted(maps.Keys(with)) {
+			p.Disagreements = append(p.Disagreements, other+": "+with[other])
+		}
 		for k, h := range w.holds {
 			at := &pb.Placement{Job: k.Job, Chain: int32(k.Chain), Attempt: h.attempt, Worker: w.id}
 			p.Driving = append(p.Driving, at)
@@ -366,7 +382,7 @@ func byChain(a, b *pb.Placement) int {
 // count returns how many workers there are by state, and the cores of those that
 // take work.
 func (r *registry) count() (byState map[string]int, cores int) {
-	byState = map[string]int{"connected": 0, "draining": 0, "lost": 0}
+	byState = map[string]int{"connected": 0, "draining": 0, "lost": 0, "aside": 0}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.byID {
@@ -376,6 +392,8 @@ func (r *registry) count() (byState map[string]int, cores int) {
 			byState["lost"]++
 		case w.draining:
 			byState["draining"]++
+		case r.disagreements.aside(w.id, time.Now()):
+			byState["aside"]++
 		default:
 			byState["connected"]++
 			cores += int(w.capacity.GetCores())

@@ -68,6 +68,8 @@ type term struct {
 	tryAdmin time.Time
 	// checked is when the health of jobs was last checked.
 	checked time.Time
+	// distrusted are jobs that have to fail, since their draws are not to be believed, and why.
+	distrusted map[string]string
 }
 
 // look brings the cluster one step closer to where it should be.
@@ -94,7 +96,10 @@ func (t *term) look(ctx context.Context) error {
 			plan.Keep[state.ChainKey{Job: j.ID, Chain: chain}] = true
 		}
 	}
-	t.c.workers.tell(plan.Keep, records)
+	t.c.workers.tell(plan.Keep, records, time.Now())
+	if err := t.settleChecks(ctx); err != nil {
+		return err
+	}
 	t.tick(ctx, records, now)
 	if err := t.checkHealth(ctx, active, jobs); err != nil {
 		return err

@@ -22,7 +22,10 @@ const (
 )
 
 // strike is a worker's failure to go on with a job.
-type strike struct{ worker, reason string }
+type strike struct {
+	worker, reason string
+	at             time.Time
+}
 
 // aside says until when a worker gets no chain of a job.
 type aside struct {
@@ -47,7 +50,7 @@ func (t *troubles) add(job, worker, reason string, now time.Time) {
 	if now.Before(t.asides[job][worker].until) { // another of its chains says the same
 		return
 	}
-	all := append(t.strikes[job], strike{worker, reason})
+	all := append(t.strikes[job], strike{worker, reason, now})
 	if t.strikes[job] = all[max(0, len(all)-keepStrikes):]; len(all) == 1 && reason == lostReason {
 		return
 	}
@@ -162,15 +165,20 @@ func (r *registry) verdict(job string) string {
 
 // strikeLost notes that a worker's process was lost with what it held, but for what the one
 // in its place says that it still holds; the caller holds the lock. Silence is not enough:
-// it may be the network's, and that of all workers.
+// it may be the network's, and that of all workers. Workers that are lost together, by a power
+// cut say, are lost by no job: one counts only if it took up the job after the one before it was lost.
 func (r *registry) strikeLost(w *worker, holds map[state.ChainKey]*held, now time.Time) {
-	struck := map[string]bool{}
+	last := map[string]time.Time{} // by job: when a chain of it was taken up
 	for _, had := range []map[state.ChainKey]*held{w.holds, w.gone} {
-		for k := range had {
-			if holds[k] == nil && !struck[k.Job] {
-				struck[k.Job] = true
-				r.troubles.add(k.Job, w.id, lostReason, now)
+		for k, h := range had {
+			if since, seen := last[k.Job]; holds[k] == nil && (!seen || h.since.After(since)) {
+				last[k.Job] = h.since
 			}
+		}
+	}
+	for job, since := range last {
+		if all := r.troubles.strikes[job]; len(all) == 0 || since.After(all[len(all)-1].at) {
+			r.troubles.add(job, w.id, lostReason, now)
 		}
 	}
 }

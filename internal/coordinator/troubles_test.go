@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -144,7 +145,7 @@ func TestJobThatKillsItsWorkers(t *testing.T) {
 	for i := range 2 * mostStrikes {
 		w := connect(t, s.workers, process("v", i))
 		p := w.nextDrive()
-		if _, err := s.workers.Log(t.Context(), &pb.LogRequest{Job: p.Job, Chain: p.Chain, Worker: "v", Lines: []string{"a gradient"}}); err != nil {
+		if _, err := s.workers.Log(t.Context(), &pb.LogRequest{Job: p.Job, Chain: p.Chain, Worker: "v", Secret: p.Secret, Lines: []string{"a gradient"}}); err != nil {
 			t.Error(err)
 		}
 		w.cancel()
@@ -193,8 +194,56 @@ func TestSilenceIsNoFailure(t *testing.T) {
 	r.forget(now, time.Hour, grace, jobs)
 	r.forget(now, time.Hour, grace, jobs)
 	come("a", "2", nil)
-	if all := r.troubles.strikes["j"]; len(all) != 1 || all[0] != (strike{"a", lostReason}) {
+	if all := r.troubles.strikes["j"]; len(all) != 1 || all[0] != (strike{"a", lostReason, now}) {
 		t.Errorf("after another process of a came: %v", all)
+	}
+}
+
+// Workers that are lost together are lost by no job, whose chains all of them had; one after
+// another, each with a chain that it took up after the one before was lost, they are.
+func TestLostTogether(t *testing.T) {
+	there := []string{"a", "b", "c"}
+	jobs := map[string]*state.Job{"j": {ID: "j", Placements: make([]state.Placement, len(there))}}
+	keep := map[state.ChainKey]bool{}
+	for i := range there {
+		keep[state.ChainKey{Job: "j", Chain: i}] = true
+	}
+	for _, together := range []bool{true, false} {
+		r, now := newRegistry(), time.Now()
+		process := 0
+		come := func(id string) {
+			process++
+			now = now.Add(time.Second)
+			if r.byID[id] != nil {
+				r.disconnect(id, r.byID[id].session, now)
+			}
+			if !r.connect(&pb.Hello{Id: id, Process: fmt.Sprint(process)}, newSession(""), now) {
+				t.Fatal(id)
+			}
+		}
+		place := func(chain int, id string) {
+			now = now.Add(time.Second)
+			jobs["j"].Placements[chain] = state.Placement{Worker: id, Attempt: int64(process)}
+			r.tell(keep, jobs, now)
+		}
+		for _, id := range there {
+			come(id)
+		}
+		for i, id := range there {
+			if together {
+				place(i, id)
+			}
+		}
+		for i, id := range there {
+			if !together {
+				place(i, id)
+			}
+			come(id)
+		}
+		v := r.verdict("j")
+		if n := len(r.troubles.strikes["j"]); together && (v != "" || n != 1) || !together && (v == "" || n != 3) {
+			t.Errorf("together %v: %d strikes, %q", together, n, v)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -114,7 +115,7 @@ func (s *usersService) RevokeToken(ctx context.Context, r *pb.RevokeTokenRequest
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.c.apply(ctx, &state.RevokeToken{ID: r.Id}); err != nil {
+	if _, err := s.c.apply(ctx, &state.RevokeToken{ID: r.Id, Spare: true}); err != nil {
 		return nil, err
 	}
 	if k, err = token(); err != nil {
@@ -219,7 +220,7 @@ func (c *Coordinator) firstToken(ctx context.Context) error {
 	found := false
 	err := c.node.View(func(tx *bbolt.Tx) error {
 		return state.Tokens(tx, func(k *state.Token) bool {
-			found = k.Role == state.Admin && slices.Contains(k.Namespaces, state.AllNamespaces) && k.Live(time.Now())
+			found = k.Rules(time.Now())
 			return !found
 		})
 	})
@@ -255,11 +256,9 @@ func readOrMake(path string) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("reading the first token: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
+	text, _ := auth.NewToken()
+	if err := atomicfile.Create(path, 0o600, []byte(text+"\n")); err != nil {
 		return "", fmt.Errorf("writing the first token: %w", err)
 	}
-	text, _ := auth.NewToken()
-	_, err = f.WriteString(text + "\n")
-	return text, errors.Join(err, f.Sync(), f.Close())
+	return text, nil
 }

@@ -102,6 +102,8 @@ func (s *workersService) receive(id string, stream grpc.BidiStreamingServer[pb.W
 			s.c.workers.beat(id, m.GetBeat(), time.Now())
 		case m.GetRelease() != nil:
 			s.c.workers.release(id, m.GetRelease())
+		case m.GetChecked() != nil:
+			s.c.workers.checked(id, m.GetChecked())
 		}
 	}
 }
@@ -136,6 +138,7 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 	if err != nil {
 		return nil, err
 	}
+	s.disagreements(ctx, r, at)
 	if r.Failure != "" && r.Elsewhere {
 		reason := r.Failure[:min(len(r.Failure), maxFailure)]
 		s.c.log.Warn("a worker cannot go on with a job: another one is tried", "job", r.Job, "chain", r.Chain, "worker", at.Worker, "error", reason)
@@ -161,8 +164,12 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 		return &pb.ReportResponse{}, err
 	}
 	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Events: r.Events}
+	again := s.c.candidate(r, at.Worker)
 	if _, err = s.c.apply(ctx, cmd); err == nil {
 		s.c.workers.heard(r.Job, at.Worker)
+		if again != nil {
+			s.c.workers.check(again)
+		}
 	}
 	return &pb.ReportResponse{}, err
 }
@@ -298,7 +305,7 @@ func (s *workersService) List(ctx context.Context, _ *pb.ListWorkersRequest) (*p
 	who := auth.From(ctx)
 	if who.IsNode() && who.Node == auth.Worker { // it wants addresses
 		for _, w := range all {
-			w.Driving, w.Serving, w.Troubles = nil, nil, nil
+			w.Driving, w.Serving, w.Troubles, w.Disagreements = nil, nil, nil, nil
 		}
 	}
 	if !who.All() {

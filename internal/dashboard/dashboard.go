@@ -97,6 +97,8 @@ func New(c Config) (*Dashboard, error) {
 	pages.HandleFunc("GET /jobs/{id}", d.jobPage)
 	pages.HandleFunc("GET /jobs/{id}/logs", d.logsPage)
 	pages.HandleFunc("GET /jobs/{id}/plots/{plot}", d.plot)
+	pages.HandleFunc("GET /jobs/{id}/spec.yaml", d.specPage)
+	pages.HandleFunc("GET /compare", d.comparePage)
 	pages.HandleFunc("GET /jobs/{id}/{action}", d.confirm)
 	pages.HandleFunc("POST /jobs/{id}/{action}", d.act)
 	pages.HandleFunc("GET /workers", d.workersPage)

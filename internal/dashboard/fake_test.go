@@ -41,6 +41,7 @@ type fake struct {
 	fail     error // of every action
 	did      []string
 	lines    []*pb.LogLine
+	sums     map[string]report.Summary // of jobs that have one of their own
 }
 
 const fakeSpec = "name: x\ndata: {path: a.csv, target: y}\nmodel: {kernel: rbf}\nsampler: {chains: 2, warmup: 50}\n"
@@ -177,8 +178,14 @@ func (f *fake) Draws(r *pb.DrawsRequest, s grpc.ServerStreamingServer[pb.DrawBat
 	}
 }
 
-func (f *fake) Summary(context.Context, *pb.GetJobRequest) (*pb.SummaryResponse, error) {
-	text, err := json.Marshal(report.Summary{Parameters: []report.Parameter{{Name: "sigma", Mean: 1.5, RHat: 1.2}}, Warnings: []string{"R-hat of sigma is 1.2: run longer"}})
+func (f *fake) Summary(_ context.Context, r *pb.GetJobRequest) (*pb.SummaryResponse, error) {
+	sum := report.Summary{Parameters: []report.Parameter{{Name: "sigma", Mean: 1.5, SD: 0.3, RHat: 1.2}}, Warnings: []string{"R-hat of sigma is 1.2: run longer"}}
+	f.mu.Lock()
+	if s, ok := f.sums[r.Id]; ok {
+		sum = s
+	}
+	f.mu.Unlock()
+	text, err := json.Marshal(sum)
 	return &pb.SummaryResponse{Json: string(text)}, err
 }
 
@@ -219,7 +226,10 @@ func (f *fake) Extend(_ context.Context, r *pb.ExtendRequest) (*pb.Job, error) {
 	return f.act("extend", r.Id)
 }
 
-func (f *fake) Run(context.Context, *pb.RunHistoryRequest) (*pb.RunHistory, error) {
+func (f *fake) Run(_ context.Context, r *pb.RunHistoryRequest) (*pb.RunHistory, error) {
+	if j, _, err := f.get(r.Id); err != nil || client.MinDraws(j.Progress) == 0 {
+		return &pb.RunHistory{}, err
+	}
 	h := &pb.RunHistory{Tolerance: 1e-6, Windows: []*pb.TunedWindow{{Window: 0, Step: 0.8, Probes: 4, NoiseBudget: 0.4}}}
 	for c := range 2 {
 		h.Chains = append(h.Chains, &pb.ChainCourse{Chain: int32(c + 1), Iteration: []int32{10, 20}, SolverIterations: []float64{9, 8}, Residual: []float64{1e-7, 0},

@@ -279,7 +279,7 @@ func (f *feed) took(d time.Duration) {
 
 // picture returns the draws to plot, all or the latest, with what else plots
 // want to know.
-func (f *feed) picture(latest bool, from, to int) (d plots.Draws, truth []float64, rhat float64) {
+func (f *feed) picture(latest bool, shown selection) (d plots.Draws, truth []float64, rhat float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.series == nil || len(f.names) != f.series.params || f.shown == 0 {
@@ -288,11 +288,13 @@ func (f *feed) picture(latest bool, from, to int) (d plots.Draws, truth []float6
 	if d = f.series.all(f.names, f.shown); latest {
 		d = f.series.last(f.names, f.shown)
 	}
-	from = min(max(0, from), len(d.Names))
-	to = min(max(from, to), len(d.Names))
-	d.Names, d.X = d.Names[from:to], d.X[from:to]
-	if f.truth != nil {
-		truth = f.truth[from:to]
+	names, x := d.Names, d.X
+	d.Names, d.X = nil, nil
+	for _, i := range shown.of(len(names)) {
+		d.Names, d.X = append(d.Names, names[i]), append(d.X, x[i])
+		if f.truth != nil {
+			truth = append(truth, f.truth[i])
+		}
 	}
 	return d, truth, f.rhat
 }
@@ -320,9 +322,10 @@ func stageOf(j *pb.Job, draws int) stage {
 	return s
 }
 
-// summary returns the job's summary as JSON, at about that many draws.
+// summary returns the job's summary as JSON, at about that many draws; without draws what is known from
+// the mode, once it has been found.
 func (f *feed) summary(j *pb.Job, draws int) []byte {
-	if draws == 0 {
+	if draws == 0 && j.State < pb.JobState_JOB_STATE_WARMUP {
 		return nil
 	}
 	return f.summaries.get(f, stage{state: j.State, draws: draws}, 3*f.every, func(ctx context.Context) ([]byte, error) {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"net/http"
@@ -11,12 +12,14 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 // jobPlot is a plot of a job.
 type jobPlot struct {
 	name, title, alt string
 	draws            bool // it shows draws, not the course of the computation
+	scales           bool // it wants the length-scales of several inputs
 	latest           bool // it wants the latest draws, without gaps
 	draw             func(io.Writer, sight, ...plots.Option) error
 }
@@ -26,29 +29,32 @@ type sight struct {
 	plots.Draws
 	truth  []float64
 	rhat   float64
+	scales []plots.Interval
 	course *pb.RunHistory
 }
 
 // jobPlots are the plots of a job, in the order of the page.
 var jobPlots = []jobPlot{
-	{"trace", "Traces", "Each chain's draws in their order, by parameter. Chains that agree overlap, without drift.", true, false,
+	{"scales", "Length-scales by input", report.ScalesText, true, true, false,
+		func(w io.Writer, s sight, o ...plots.Option) error { return report.DrawScales(w, s.scales, o...) }},
+	{"trace", "Traces", "Each chain's draws in their order, by parameter. Chains that agree overlap, without drift.", true, false, false,
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.Trace(w, s.Draws, o...) }},
-	{"density", "Marginal densities", "The posterior density of each parameter, of all chains and of each.", true, false,
+	{"density", "Marginal densities", "The posterior density of each parameter, of all chains and of each.", true, false, false,
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.Density(w, s.Draws, s.truth, o...) }},
-	{"rank", "Ranks", "Histograms of the ranks of each chain's draws among all. Flat within the band is best.", true, false,
+	{"rank", "Ranks", "Histograms of the ranks of each chain's draws among all. Flat within the band is best.", true, false, false,
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.Rank(w, s.Draws, o...) }},
-	{"rhat", "Running R-hat and PSRF", "R-hat and the potential scale reduction factor with its bound against the number of draws. They should fall to 1.", true, false,
+	{"rhat", "Running R-hat and PSRF", "R-hat and the potential scale reduction factor with its bound against the number of draws. They should fall to 1.", true, false, false,
 		func(w io.Writer, s sight, o ...plots.Option) error {
 			return plots.RunningRHat(w, s.Draws, s.rhat, o...)
 		}},
-	{"mean", "Running mean ± 2 sd", "The mean of the draws so far of each chain and of all, with two standard deviations.", true, false,
+	{"mean", "Running mean ± 2 sd", "The mean of the draws so far of each chain and of all, with two standard deviations.", true, false, false,
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.RunningMean(w, s.Draws, o...) }},
-	{"autocorrelation", "Autocorrelation", "How far draws that lie a lag apart resemble each other, by chain. Near 0 is best.", true, true,
+	{"autocorrelation", "Autocorrelation", "How far draws that lie a lag apart resemble each other, by chain. Near 0 is best.", true, false, true,
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.Autocorrelation(w, s.Draws, o...) }},
-	{"pairs", "Pairs of parameters", "Draws of every two parameters against each other, with their correlation.", true, false,
+	{"pairs", "Pairs of parameters", "Draws of every two parameters against each other, with their correlation.", true, false, false,
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.Pairs(w, s.Draws, o...) }},
-	{"solver", "Solver", "Iterations and residuals of the linear solves and seconds for an iteration, of each chain, against iterations.", false, false, solverPlot},
-	{"noise", "The gradient's noise", "The gradient noise ratio of each chain, and the noise budget, the smallest eigenvalue of Q, against iterations.", false, false, noisePlot},
+	{"solver", "Solver", "Iterations and residuals of the linear solves and seconds for an iteration, of each chain, against iterations.", false, false, false, solverPlot},
+	{"noise", "The gradient's noise", "The gradient noise ratio of each chain, and the noise budget, the smallest eigenvalue of Q, against iterations.", false, false, false, noisePlot},
 }
 
 // lines returns a line for each chain.
@@ -139,19 +145,26 @@ func (d *Dashboard) plot(w http.ResponseWriter, r *http.Request) {
 	}
 	defer d.feeds.close(f)
 	f.arrive(r.Context(), j)
-	from := paramsOf(r)
+	shown := paramsOf(r)
 	version := strconv.Itoa(f.version(time.Now()))
 	var h *pb.RunHistory
+	var scales []plots.Interval
+	if p.scales { // the summary comes later than the draws
+		if sum := newSummary(f.summary(j, f.version(time.Now())), 0); sum != nil {
+			scales = sum.Scales
+		}
+		version += fmt.Sprint(scales)
+	}
 	if !p.draws {
 		h = f.course(j)
 		version = strconv.Itoa(marks(h))
 	}
-	d.picture(w, r, "job/"+j.Id+"/"+name+"/"+strconv.Itoa(from), version, func(w io.Writer, o ...plots.Option) error {
+	d.picture(w, r, "job/"+j.Id+"/"+name+"/"+shown.String(), version, func(w io.Writer, o ...plots.Option) error {
 		began := time.Now()
 		defer func() { f.took(time.Since(began)) }()
-		s := sight{course: h}
+		s := sight{course: h, scales: scales}
 		if p.draws {
-			s.Draws, s.truth, s.rhat = f.picture(p.latest, from, from+groupSize)
+			s.Draws, s.truth, s.rhat = f.picture(p.latest, shown)
 		}
 		return p.draw(w, s, o...)
 	})

@@ -233,6 +233,7 @@ func (d *Dashboard) jobPage(w http.ResponseWriter, r *http.Request) {
 	defer d.feeds.close(f)
 	f.arrive(r.Context(), j)
 	v := d.jobNow(f, j, paramsOf(r))
+	v.Others = d.others(r.Context(), j.Id)
 	v.Stale, v.Done = old, actionOf(r.URL.Query().Get("done"))
 	d.page(w, r, http.StatusOK, page{Title: title(j), Section: "jobs", Events: "/events/jobs/" + j.Id + "?" + r.URL.RawQuery}, "job", v)
 }
@@ -259,8 +260,8 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 			j = now
 		}
 		v := d.jobNow(f, j, paramsOf(r))
-		m := []message{{ID: "figures", Key: v.Key, HTML: d.text("figures", v.Figures)}, {ID: "plots", Plots: v.Version}}
-		for _, id := range []string{"state", "progress", "summary", "events", "log"} {
+		m := []message{{ID: "figures", Key: v.Key, HTML: d.text("job-figures", v)}, {ID: "plots", Plots: v.Version}}
+		for _, id := range []string{"state", "progress", "summary", "files", "events", "log"} {
 			m = append(m, message{ID: id, HTML: d.text("job-"+id, v)})
 		}
 		return m, nil

@@ -16,6 +16,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
@@ -31,11 +32,14 @@ var functions = template.FuncMap{
 	"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"age":    age,
 	"number": number,
-	"span": func(seconds *float64) string {
-		if seconds == nil {
-			return ""
+	"span":   seconds,
+	"gauge": func(list []gauge, name string) *gauge {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
 		}
-		return span(time.Duration(*seconds * float64(time.Second)))
+		return nil
 	},
 }
 
@@ -49,7 +53,10 @@ type jobView struct {
 	Reason  string // why it has ended; empty if its state says as much
 	Active  *float64
 	Rows    string // of its data, and columns
-	Done    int    // iterations of all chains
+	DrawsOf string // draws of each chain, of how many
+	Over    bool   // it has ended
+	Gauges  []gauge
+	Done    int // iterations of all chains
 	Wanted  int
 	Percent int
 	Chains  []chainView
@@ -77,11 +84,16 @@ func newJobView(j *pb.Job) jobView {
 			v.Rows += ", target " + d.Target
 		}
 	}
-	warmup, over := int(p.GetWarmup()), client.Ended(j.State)
+	v.DrawsOf, v.Over = client.DrawsText(j), client.Ended(j.State)
+	if v.Seconds < shortWork { // nothing can be told of an hour from so little
+		v.ESSPerHour = nil
+	}
+	v.Gauges = gaugesOf(&v, p)
+	warmup, done := int(p.GetWarmup()), j.State == pb.JobState_JOB_STATE_CONVERGED
 	for _, c := range v.JobView.Chains {
 		x := chainView{ChainView: c, With: strings.Join(c.Group, ", "), Wanted: warmup + int(v.DrawsWanted)}
 		x.Done = min(int(c.Warmup), warmup) + min(int(c.Draws), int(v.DrawsWanted))
-		if over {
+		if done { // it may have come to its end with fewer
 			x.Done = x.Wanted
 		}
 		v.Done, v.Wanted = v.Done+x.Done, v.Wanted+x.Wanted
@@ -91,6 +103,52 @@ func newJobView(j *pb.Job) jobView {
 		v.Percent = 100 * v.Done / v.Wanted
 	}
 	return v
+}
+
+// shortWork is the time at work, in seconds, from which on speeds are told.
+const shortWork = 60
+
+// gauge is a number that people look for, beside what it has to be. Class is good or poor, or empty if
+// nothing is judged yet.
+type gauge struct {
+	Name, Value, Wanted, Class string
+}
+
+func gaugesOf(v *jobView, p *pb.Progress) []gauge {
+	judge := func(known *float64, good func(x float64) bool) string {
+		switch {
+		case known == nil:
+			return ""
+		case good(*known):
+			return "good"
+		}
+		return "poor"
+	}
+	wanted := func(format string, x float64) string {
+		if x <= 0 {
+			return ""
+		}
+		return fmt.Sprintf(format, x)
+	}
+	rhat, ess := p.GetRhatWanted(), p.GetEssWanted()
+	g := []gauge{
+		{"R-hat", number("%.3f", v.RHat), wanted("%.4g at most", rhat), judge(v.RHat, func(x float64) bool { return rhat == 0 || x <= rhat })},
+		{"ESS", number("%.0f", v.ESS), wanted("%.4g at least", ess), judge(v.ESS, func(x float64) bool { return x >= ess })},
+		{"Draws of each chain", v.DrawsOf, "", ""},
+		{"At work for", seconds(v.Active), "", ""},
+	}
+	if !v.Over {
+		g = append(g, gauge{"Time left", seconds(v.ETASeconds), "", ""})
+	}
+	return append(g, gauge{"ESS/h", number("%.0f", v.ESSPerHour), "", ""})
+}
+
+// seconds writes a length of time, nothing if it is not known.
+func seconds(s *float64) string {
+	if s == nil {
+		return ""
+	}
+	return span(time.Duration(*s * float64(time.Second)))
 }
 
 // number formats a number, a float64 or a pointer to one, or nothing if there is
@@ -146,7 +204,8 @@ type summaryView struct {
 	Rows     []summaryRow
 	Warnings []string
 	Truth    bool // the data were generated
-	Draws    int
+	Note     string
+	Scales   []plots.Interval // the length-scales of the inputs, if each has its own
 }
 
 // summaryRow is a quantity; Poor says that its R-hat is above what was asked.
@@ -156,24 +215,36 @@ type summaryRow struct {
 	Poor                                                bool
 }
 
-// newSummary reads a summary; nil if there is none.
-func newSummary(text []byte, rhat float64, draws int) *summaryView {
+// newSummary reads a summary; nil if there is none. Before there are draws it is what is known without
+// them.
+func newSummary(text []byte, rhat float64) *summaryView {
 	var s report.Summary
 	if len(text) == 0 || json.Unmarshal(text, &s) != nil {
 		return nil
 	}
-	v := &summaryView{Draws: draws}
+	v := &summaryView{}
 	for _, w := range s.Warnings {
 		if !strings.HasPrefix(w, "no draws") {
 			v.Warnings = append(v.Warnings, w)
 		}
 	}
 	four := func(x report.Number) string { return value("%.4g", x) }
+	if s.Provisional != nil {
+		v.Note = s.Provisional.Note
+		for _, p := range s.Provisional.Parameters {
+			if !p.Detail {
+				v.Rows = append(v.Rows, summaryRow{Name: p.Name, Mean: four(p.Mean), SD: value("%.3g", p.SD), Q5: four(p.Q5), Q50: four(p.Q50), Q95: four(p.Q95),
+					MCSE: "—", Bulk: "—", Tail: "—", RHat: "—"})
+			}
+		}
+		return v
+	}
+	v.Scales = s.Scales()
 	for _, p := range s.Parameters {
 		if p.Detail {
 			continue
 		}
-		r := summaryRow{Name: cmp.Or(p.Label, p.Name), Mean: four(p.Mean), SD: value("%.3g", p.SD), Q5: four(p.Q5), Q50: four(p.Q50), Q95: four(p.Q95),
+		r := summaryRow{Name: p.Name, Mean: four(p.Mean), SD: value("%.3g", p.SD), Q5: four(p.Q5), Q50: four(p.Q50), Q95: four(p.Q95),
 			MCSE: value("%.2g", p.MCSEMean), Bulk: value("%.0f", p.ESSBulk), Tail: value("%.0f", p.ESSTail), RHat: value("%.3f", p.RHat),
 			Poor: rhat > 0 && float64(p.RHat) > rhat}
 		if p.Truth != nil {

@@ -96,6 +96,19 @@ type Dataset struct {
 	HoldoutRows []int // their row numbers in the table, from 0
 }
 
+// TrainingRows returns the row numbers of the training rows in the table, from 0.
+func (d *Dataset) TrainingRows() []int {
+	rows, held := make([]int, 0, d.N()), d.HoldoutRows
+	for row := 0; len(rows) < d.N(); row++ {
+		if len(held) > 0 && held[0] == row {
+			held = held[1:]
+			continue
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 // Options say how a table becomes a dataset.
 type Options struct {
 	Standardize bool
@@ -124,7 +137,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 		}
 		d.XScale[k] = scaleOf(pick(t.X[k], in))
 		if d.XScale[k].SD == 0 {
-			return nil, fmt.Errorf("column %q is constant in the rows that are not held out: leave it out with exclude: [%s]", t.Inputs[k], yamlName(t.Inputs[k]))
+			return nil, fmt.Errorf("column %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: leave it out with exclude: [%s]", t.Inputs[k], yamlName(t.Inputs[k]))
 		}
 	}
 	if opt.Standardize {

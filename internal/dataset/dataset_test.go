@@ -232,6 +232,8 @@ func TestBadTables(t *testing.T) {
 		{"several missing", "a,b,y\n1,,2\n,NA,3\n4,5,6\n7,8,?\n", sel, `t.csv: 4 values are missing, in 3 rows (lines 2, 3, 5), of the columns a (1), b (2), y (1): drop the rows or fill the values in, or leave columns out with exclude:`},
 		{"many missing", "a,y\n,1\n,2\n,3\n,4\n,5\n,6\n", sel, `t.csv: 6 values are missing, in 6 rows (lines 2, 3, 4, 5, 6, …), of the columns a (6): drop the rows or fill the values in, or leave columns out with exclude:`},
 		{"missing before text", "a,y\n1,\n2,3\nx,4\n", sel, `t.csv: line 2, column "y" (field 2): the value is missing (""): drop the row or fill it in`},
+		{"large", "a,y\n1,2\n-1e300,3\n", sel, `t.csv: line 3, column "a" (field 1): the value -1e+300 is too large to compute with: correct it, or divide the whole column by a large number`},
+		{"large target", "a,y\n1,2\n2,2e150\n", sel, `t.csv: line 3, column "y" (field 2): the value 2e+150 is too large to compute with: correct it, or divide the whole column by a large number`},
 		{"infinite", "a,y\n1,2\n-Inf,3\n", sel, `t.csv: line 3, column "a" (field 1): the value is infinite: drop the row or correct it`},
 		{"too large", "a,y\n1,2\n1e999,3\n", sel, `t.csv: line 3, column "a" (field 1): 1e999 is beyond the range of a float64`},
 		{"constant", "a,b,y\n1,5,2\n2,5,3\n", sel, `t.csv, column "b": all 2 values are 5: leave it out with exclude: [b]`},

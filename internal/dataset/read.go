@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -329,7 +328,7 @@ func parseField(s string) (float64, error) {
 		return 0, fmt.Errorf("%s is beyond the range of a float64", s)
 	case err != nil:
 		return 0, fmt.Errorf("%q is not a number", short(s))
-	case math.IsInf(x, 0):
+	case badValue(x) != "":
 		return 0, errors.New(badValue(x))
 	}
 	return x, nil

@@ -241,6 +241,9 @@ func constant(x []float64) bool {
 	return true
 }
 
+// largest is what a value may be: the sum of a million squares of differences is a number.
+const largest = 1e150
+
 // badValue says why a number cannot be used, or "".
 func badValue(x float64) string {
 	switch {
@@ -248,6 +251,8 @@ func badValue(x float64) string {
 		return "the value is missing (NaN): drop the row or fill it in"
 	case math.IsInf(x, 0):
 		return "the value is infinite: drop the row or correct it"
+	case math.Abs(x) > largest:
+		return fmt.Sprintf("the value %g is too large to compute with: correct it, or divide the whole column by a large number", x)
 	}
 	return ""
 }

@@ -320,7 +320,7 @@ func (c *cluster) keep(ctx context.Context, p *Process, started chan<- struct{})
 func ofClient(v string) bool {
 	name, _, _ := strings.Cut(v, "=")
 	return slices.Contains([]string{client.EnvConfig, client.EnvContext, client.EnvCoordinators, client.EnvToken, client.EnvNamespace,
-		client.EnvTLSCert, client.EnvTLSKey, client.EnvTLSCA}, name)
+		client.EnvTLSCert, client.EnvTLSKey, client.EnvTLSCA, client.EnvTLSCRL}, name)
 }
 
 // write writes processes.json and env.

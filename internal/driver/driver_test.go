@@ -225,6 +225,9 @@ func TestPrepareFindsTheMode(t *testing.T) {
 // the oracle's at the same points. Hotelling's T² of 3 parameters and 60 gradients exceeds 25 with probability
 // 1e-4.
 func TestGradientsOfChainsAreUnbiased(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	d, w := newDriver(t, 2, "{method: fisher, chains: 1, warmup: 60, probes: 4}")
 	prep := prepare(t, d)
 	first := task(t, begin(t, d, prep), 1)
@@ -311,6 +314,9 @@ func TestCheckpointIsAFunctionOfItsTask(t *testing.T) {
 // A lane's evaluations are the oracle's: by a stored factor, and yᵀK⁻¹y by solves, whose error keeps
 // within the bound that they state.
 func TestLaneAgainstOracle(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	d, _ := newDriver(t, 2, "{method: exact, chains: 1}")
 	prep := prepare(t, d)
 	dense := posterior.NewDense(d.Problem, d.Budget)
@@ -365,6 +371,9 @@ func TestLaneAgainstOracle(t *testing.T) {
 
 // A provisional answer is weighed by the posterior's own density.
 func TestWeigh(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	d, _ := newDriver(t, 2, "{method: fisher, chains: 2}")
 	prep := prepare(t, d)
 	e, err := d.Event(t.Context(), chains.Work{Weigh: &chains.Weighing{From: prep}})

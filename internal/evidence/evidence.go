@@ -70,6 +70,40 @@ type Value struct {
 // At evaluates at the covariance's parameters. The error is *cholesky.NotPositive where
 // K is numerically singular, or that of ctx.
 func (e *Evidence) At(ctx context.Context, gradients bool) (*Value, error) {
+	v, err := e.factor(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !gradients {
+		v.Solution = nil
+		return v, nil
+	}
+	if err := e.invert(ctx, v); err != nil {
+		return nil, err
+	}
+	return v, e.gradients(ctx, v)
+}
+
+// Inverse returns a = K⁻¹y and the diagonal of K⁻¹; the errors are those of At.
+func (e *Evidence) Inverse(ctx context.Context) (a, diagonal []float64, err error) {
+	v, err := e.factor(ctx)
+	if err == nil {
+		err = e.invert(ctx, v)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	diagonal = make([]float64, len(e.y))
+	err = e.matrix.Each(ctx, e.budget, func(s cholesky.Strip, k []float64) {
+		for j := s.JLo; s.Diagonal() && j < s.JHi; j++ {
+			diagonal[j] = k[(j-s.JLo)*tile.Size+j-s.ILo]
+		}
+	})
+	return v.Solution, diagonal, err
+}
+
+// factor leaves the factor of K in the matrix, and returns the values with L⁻¹y.
+func (e *Evidence) factor(ctx context.Context) (*Value, error) {
 	m, b := e.matrix, e.budget
 	if err := m.Fill(ctx, b, e.fill); err != nil {
 		return nil, err
@@ -81,18 +115,15 @@ func (e *Evidence) At(ctx context.Context, gradients bool) (*Value, error) {
 	if err := m.SolveRoot(ctx, b, [][]float64{a}); err != nil {
 		return nil, err
 	}
-	v := &Value{LogDet: m.LogDet(), Quad: floats.Dot(a, a)}
-	if !gradients {
-		return v, nil
+	return &Value{LogDet: m.LogDet(), Quad: floats.Dot(a, a), Solution: a}, nil
+}
+
+// invert leaves K⁻¹ in the matrix, and makes L⁻¹y of the values K⁻¹y.
+func (e *Evidence) invert(ctx context.Context, v *Value) error {
+	if err := e.matrix.SolveRootTrans(ctx, e.budget, [][]float64{v.Solution}); err != nil {
+		return err
 	}
-	if err := m.SolveRootTrans(ctx, b, [][]float64{a}); err != nil {
-		return nil, err
-	}
-	if err := m.Invert(ctx, b); err != nil {
-		return nil, err
-	}
-	v.Solution = a
-	return v, e.gradients(ctx, v)
+	return e.matrix.Invert(ctx, e.budget)
 }
 
 // gradients fills the gradients from K⁻¹, which the matrix holds.

@@ -11,9 +11,10 @@
 // job goes on, and its chains are of different lengths, the last three hold as
 // many draws of each as the shortest has.
 //
-// Values are the float64 of the run, to the last bit. InferenceData's group
-// posterior_predictive is there if it is handed in (Source.Predictive), as
-// Predictive computes it.
+// Values are the float64 of the run, to the last bit. InferenceData's groups
+// posterior_predictive and log_likelihood are there if they are handed in, as Predictive and
+// LogLikelihood compute them, and so is the log density of each draw (LogDensities): lp__ in tables,
+// lp in sample_stats.
 package export
 
 import (
@@ -28,6 +29,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/failpoint"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
@@ -36,9 +38,19 @@ type Source struct {
 	Record *report.Record
 	Stats  *report.Stats    // nil for none
 	Data   *dataset.Dataset // nil where the table is not at hand
-	// Predictive is the group posterior_predictive, nil for none.
-	Predictive *Group
+	// Predictive is the group posterior_predictive, and LogLikelihood log_likelihood; nil for none.
+	Predictive, LogLikelihood *Group
+	// LogDensity is that of the posterior at each draw, [c][t]; nil if it is not known.
+	LogDensity [][]float64
 	Created    time.Time
+}
+
+// stats returns the statistics with the log density, nil if neither is known.
+func (s *Source) stats() *report.Stats {
+	if s.LogDensity == nil {
+		return s.Stats
+	}
+	return s.Stats.With("lp", s.LogDensity)
 }
 
 // format writes a source at a path.
@@ -51,7 +63,7 @@ type format struct {
 }
 
 var formats = []format{
-	file("csv", []string{".csv"}, false, func(w io.Writer, s *Source) error { return report.WriteTable(w, s.Record) }),
+	file("csv", []string{".csv"}, false, func(w io.Writer, s *Source) error { return WriteCSV(w, s, 0) }),
 	{"cmdstan", nil, false, writeCmdStan, nil},
 	file("parquet", []string{".parquet"}, false, writeParquet),
 	file("npz", []string{".npz"}, true, writeNPZ),
@@ -173,7 +185,16 @@ func folder(path string, write func(dir string) error) (err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	failpoint.At("export rename")
 	return os.Rename(dir, path)
+}
+
+// WriteCSV writes all chains as one table, or if chain, from 1, is not 0 that one as CmdStan writes it.
+func WriteCSV(w io.Writer, src *Source, chain int) error {
+	if chain == 0 {
+		return report.WriteTable(w, src.Record, src.LogDensity)
+	}
+	return report.WriteCSV(w, src.Record, src.stats(), chain-1)
 }
 
 // writeCmdStan writes NAME-1.csv, NAME-2.csv, …
@@ -181,7 +202,7 @@ func writeCmdStan(path string, src *Source) error {
 	return folder(path, func(dir string) error {
 		for c := range src.Record.Run.Chains {
 			name := filepath.Join(dir, fmt.Sprintf("%s-%d.csv", src.Record.Spec.Name, c+1))
-			if err := atomicfile.Write(name, 0o644, func(w io.Writer) error { return report.WriteCSV(w, src.Record, src.Stats, c) }); err != nil {
+			if err := atomicfile.Write(name, 0o644, func(w io.Writer) error { return report.WriteCSV(w, src.Record, src.stats(), c) }); err != nil {
 				return err
 			}
 		}

@@ -223,13 +223,13 @@ func TestTree(t *testing.T) {
 		t.Errorf("groups %s", names)
 	}
 	for name, want := range map[string]string{"posterior/sigma": "[chain draw]", "posterior/tau": "[chain draw input]", "posterior/log_tau": "[chain draw input]",
-		"posterior/lengthscale_input": "[chain draw input]", "posterior/noise_sd": "[chain draw]", "sample_stats/residual": "[chain draw]",
+		"posterior/lengthscale": "[chain draw input]", "posterior/lengthscale_std": "[chain draw input]", "posterior/noise_sd": "[chain draw]", "sample_stats/residual": "[chain draw]",
 		"observed_data/y": "[obs_id]", "constant_data/x": "[obs_id input]", "constant_data/target_sd": "[]"} {
 		if got := fmt.Sprint(dims[name]); got != want {
 			t.Errorf("%s has dimensions %s, want %s", name, got, want)
 		}
 	}
-	tau := posterior(src).Vars[1]
+	tau := quantities(src).Vars[1]
 	if got, want := tau.Data.([]float64)[(1*19+4)*2+1], math.Exp(src.Record.Run.Chains[1].Draws[4][2]); tau.Name != "tau" || got != want || fmt.Sprint(tau.Shape) != "[3 19 2]" {
 		t.Errorf("%s %v: %v, want %v", tau.Name, tau.Shape, got, want)
 	}
@@ -240,7 +240,7 @@ func TestTree(t *testing.T) {
 	if g := Tree(src); len(g) != 1 {
 		t.Errorf("%d groups of draws alone", len(g))
 	}
-	shared := posterior(source(t, false)).Vars[1]
+	shared := quantities(source(t, false)).Vars[1]
 	if shared.Name != "tau" || len(shared.Dims) != 2 {
 		t.Errorf("%s over %v", shared.Name, shared.Dims)
 	}
@@ -267,7 +267,7 @@ func TestParquet(t *testing.T) {
 	for _, c := range pf.Schema().Fields() {
 		names = append(names, c.Name())
 	}
-	if names[0]+names[1]+names[2] != "chainiterationdraw" || names[4] != "tau[1]" || len(names) != 3+len(q) || pf.NumRows() != 57 {
+	if names[0]+names[1]+names[2] != "chainiterationdraw" || names[4] != "tau[cement]" || names[5] != "tau[2]" || len(names) != 3+len(q) || pf.NumRows() != 57 {
 		t.Errorf("%d rows of %v", pf.NumRows(), names)
 	}
 	for _, a := range Provenance(src.Record) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strings"
+	"unicode"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -14,12 +16,12 @@ import (
 const parquetRows = 1024
 
 // writeParquet writes one table: chain, iteration and draw, from 1, as
-// posterior's draws_df has them (draw counts on over the chains), then the
-// quantities.
+// posterior's draws_df has them (draw counts on over the chains), then lp__, if it
+// is known, and the quantities.
 func writeParquet(w io.Writer, src *Source) error {
 	rec := src.Record
 	q := report.Quantities(rec.Model, &rec.Data)
-	options := []parquet.WriterOption{tableSchema(q), parquet.CreatedBy("ulisse", rec.Origin.Version, "")}
+	options := []parquet.WriterOption{tableSchema(q, src.LogDensity != nil), parquet.CreatedBy("ulisse", rec.Origin.Version, "")}
 	for _, a := range append(common(src), Provenance(rec)...) {
 		options = append(options, parquet.KeyValueMetadata(a.Name, fmt.Sprint(a.Value)))
 	}
@@ -35,6 +37,9 @@ func writeParquet(w io.Writer, src *Source) error {
 		for t, psi := range ch.Draws {
 			draw++
 			row := parquet.Row{parquet.Int32Value(int32(c+1)).Level(0, 0, 0), parquet.Int32Value(int32(t+1)).Level(0, 0, 1), parquet.Int32Value(int32(draw)).Level(0, 0, 2)}
+			if lp := src.LogDensity; lp != nil {
+				row = append(row, parquet.DoubleValue(lp[c][t]).Level(0, 0, len(row)))
+			}
 			for _, x := range q {
 				row = append(row, parquet.DoubleValue(x.Of(psi)).Level(0, 0, len(row)))
 			}
@@ -51,8 +56,18 @@ func writeParquet(w io.Writer, src *Source) error {
 	return pw.Close()
 }
 
+// column returns the name of a column: that of the quantity, unless the name of its input holds what the
+// tags of a schema cannot; then it is by number, tau[3].
+func column(x report.Quantity) string {
+	if !strings.ContainsFunc(x.Name, func(r rune) bool { return strings.ContainsRune(",\"`\\", r) || unicode.IsControl(r) }) {
+		return x.Name
+	}
+	base, _, _ := strings.Cut(x.Name, "[")
+	return base + "[" + x.Stan[strings.LastIndex(x.Stan, ".")+1:] + "]"
+}
+
 // tableSchema makes the schema by way of a struct, whose fields have an order.
-func tableSchema(q []report.Quantity) *parquet.Schema {
+func tableSchema(q []report.Quantity, density bool) *parquet.Schema {
 	field := func(i int, name string, like any, options string) reflect.StructField {
 		return reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: reflect.TypeOf(like), Tag: reflect.StructTag(fmt.Sprintf(`parquet:"%s%s"`, name, options))}
 	}
@@ -60,8 +75,11 @@ func tableSchema(q []report.Quantity) *parquet.Schema {
 	for i, name := range []string{"chain", "iteration", "draw"} {
 		fields = append(fields, field(i, name, int32(0), ",delta"))
 	}
+	if density {
+		fields = append(fields, field(len(fields), "lp__", float64(0), ""))
+	}
 	for _, x := range q {
-		fields = append(fields, field(len(fields), x.Name, float64(0), ""))
+		fields = append(fields, field(len(fields), column(x), float64(0), ""))
 	}
 	return parquet.NewSchema("draws", parquet.SchemaOf(reflect.New(reflect.StructOf(fields)).Interface()))
 }

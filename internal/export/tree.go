@@ -49,13 +49,18 @@ const (
 
 // Tree returns a source in ArviZ's InferenceData layout.
 func Tree(src *Source) []Group {
-	groups := []Group{posterior(src)}
-	if src.Stats != nil {
-		groups = append(groups, sampleStats(src))
+	groups := []Group{quantities(src)}
+	if s := src.stats(); s != nil {
+		groups = append(groups, sampleStats(src, s))
 	}
 	if src.Predictive != nil {
 		g := *src.Predictive
 		g.Name = "posterior_predictive"
+		groups = append(groups, g)
+	}
+	if src.LogLikelihood != nil {
+		g := *src.LogLikelihood
+		g.Name = "log_likelihood"
 		groups = append(groups, g)
 	}
 	if src.Data != nil {
@@ -118,9 +123,9 @@ func inputs(src *Source) Array {
 	return Array{Name: dimInput, Dims: []string{dimInput}, Shape: []int{len(names)}, Data: names}
 }
 
-// posterior holds the quantities of the summary. Those of the inputs, tau[1]
+// quantities holds those of the summary. Those of the inputs, tau[1]
 // to tau[d], are one array over the inputs.
-func posterior(src *Source) Group {
+func quantities(src *Source) Group {
 	rec := src.Record
 	n, m := rec.Run.MinDraws(), len(rec.Run.Chains)
 	g := Group{Name: "posterior", Coords: []Array{count(dimChain, m), count(dimDraw, n)}, Attrs: Provenance(rec)}
@@ -158,13 +163,13 @@ func posterior(src *Source) Group {
 // whole are the statistics that are whole numbers, where all are known.
 var whole = map[string]bool{"probes": true, "unconverged": true, "products": true}
 
-func sampleStats(src *Source) Group {
+func sampleStats(src *Source, s *report.Stats) Group {
 	rec := src.Record
 	n, m := rec.Run.MinDraws(), len(rec.Run.Chains)
 	g := Group{Name: "sample_stats", Coords: []Array{count(dimChain, m), count(dimDraw, n)}}
-	for _, name := range src.Stats.Names {
+	for _, name := range s.Names {
 		x := make([]float64, 0, m*n)
-		for _, chain := range src.Stats.X[name] {
+		for _, chain := range s.X[name] {
 			x = append(x, chain[:n]...)
 		}
 		a := Array{Name: name, Dims: []string{dimChain, dimDraw}, Shape: []int{m, n}, Data: x}
@@ -182,18 +187,12 @@ func sampleStats(src *Source) Group {
 
 // rows returns the coordinate of the training rows: their numbers in the table.
 func rows(src *Source) Array {
-	d := src.Data
-	a := count(dimObs, d.N())
-	if x := a.Data.([]int64); len(d.HoldoutRows) > 0 {
-		held, row := d.HoldoutRows, int64(0)
-		for i := range x {
-			for len(held) > 0 && int64(held[0]) == row {
-				held, row = held[1:], row+1
-			}
-			x[i], row = row, row+1
-		}
+	table := src.Data.TrainingRows()
+	x := make([]int64, len(table))
+	for i, row := range table {
+		x[i] = int64(row)
 	}
-	return a
+	return Array{Name: dimObs, Dims: []string{dimObs}, Shape: []int{len(x)}, Data: x}
 }
 
 // observed holds the target as it enters the posterior.

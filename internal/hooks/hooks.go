@@ -3,8 +3,10 @@
 //
 // The operator names commands and URLs; a job may name URLs too, of hosts that
 // the operator lists, and no commands: whoever may submit jobs can make the
-// coordinator neither run anything nor reach anything else. Redirects are not
-// followed. Sending is one attempt; whoever calls repeats it.
+// coordinator neither run anything nor reach anything else: a name on the list that
+// resolves to an address of the coordinator's own surroundings is not called, unless the
+// operator allows that network. Redirects are not followed. Sending is one attempt; whoever
+// calls repeats it.
 package hooks
 
 import (
@@ -19,11 +21,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/version"
@@ -57,16 +61,18 @@ type Job struct {
 
 // Config is what the operator allows.
 type Config struct {
-	Command  string   // run by the shell for every event; none if empty
-	Webhooks []string // URLs that get every event
-	Hosts    []string // of the URLs that jobs may name: host, host:port, or *.domain
-	Secret   []byte   // signs bodies; unsigned if empty
+	Command  string         // run by the shell for every event; none if empty
+	Webhooks []string       // URLs that get every event
+	Hosts    []string       // of the URLs that jobs may name: host, host:port, or *.domain
+	Networks []netip.Prefix // beside public ones, where the URLs that jobs name may lead
+	Secret   []byte         // signs bodies; unsigned if empty
 }
 
 // Hooks are where events may go. A nil one is nowhere.
 type Hooks struct {
 	Config
-	client *http.Client
+	client *http.Client // for the operator's URLs
+	jobs   *http.Client // for those of jobs
 }
 
 // Bounds of an attempt.
@@ -88,11 +94,44 @@ func New(c Config) (*Hooks, error) {
 			return nil, fmt.Errorf("%q is not a host, host:port or *.domain", h)
 		}
 	}
-	return &Hooks{Config: c, client: &http.Client{
-		Timeout:       webhookTime,
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSHandshakeTimeout: webhookTime},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	h := &Hooks{Config: c}
+	h.client = newClient(&http.Transport{Proxy: http.ProxyFromEnvironment})
+	h.jobs = newClient(&http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		d := net.Dialer{Control: func(_, resolved string, _ syscall.RawConn) error { return h.allowAddress(address, resolved) }}
+		return d.DialContext(ctx, network, address)
+	}})
+	return h, nil
+}
+
+func newClient(t *http.Transport) *http.Client {
+	t.DisableKeepAlives, t.TLSHandshakeTimeout = true, webhookTime
+	return &http.Client{Timeout: webhookTime, Transport: t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// shared is the range of addresses that providers use among themselves (RFC 6598).
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+// allowAddress refuses the addresses of the coordinator's own surroundings: this machine, its
+// link, where clouds keep their secrets, and private networks. It is asked of the address that is
+// connected to, once names are resolved: a name may resolve to anything, and to something else the
+// next time. Allowed is what the operator lists, as an address or as a network.
+func (h *Hooks) allowAddress(named, resolved string) error {
+	a, err := netip.ParseAddrPort(resolved)
+	if err != nil {
+		return err
+	}
+	ip := a.Addr().Unmap()
+	if host, _, err := net.SplitHostPort(named); err == nil {
+		if literal, err := netip.ParseAddr(host); err == nil && literal.Unmap() == ip {
+			return nil // it stands on the list of hosts
+		}
+	}
+	if slices.ContainsFunc(h.Networks, func(p netip.Prefix) bool { return p.Contains(ip) }) ||
+		ip.IsGlobalUnicast() && !ip.IsPrivate() && !shared.Contains(ip) {
+		return nil
+	}
+	return fmt.Errorf("the webhook's host has the address %s, which is not public: the operator allows networks with --webhook-networks", ip)
 }
 
 // CheckURL says what is wrong with the URL of a webhook.
@@ -160,26 +199,36 @@ func (h *Hooks) Targets(webhooks []string) []Target {
 	if h.Command != "" {
 		out = append(out, Target{Name: "command", send: h.run})
 	}
-	add := func(text string) {
+	add := func(text string, client *http.Client) {
 		u, err := url.Parse(text)
 		if err != nil {
 			return
 		}
 		sum := sha256.Sum256([]byte(text))
-		t := Target{Name: fmt.Sprintf("%s/%x", u.Host, sum[:4]), send: func(ctx context.Context, e *Event, body []byte) error { return h.post(ctx, text, e, body) }}
+		t := Target{Name: fmt.Sprintf("%s/%x", u.Host, sum[:4]), send: func(ctx context.Context, e *Event, body []byte) error { return h.post(ctx, client, text, e, body) }}
 		if !slices.ContainsFunc(out, func(o Target) bool { return o.Name == t.Name }) {
 			out = append(out, t)
 		}
 	}
 	for _, u := range h.Webhooks {
-		add(u)
+		add(u, h.client)
 	}
 	for _, u := range webhooks {
 		if h.Allowed(u) == nil {
-			add(u)
+			add(u, h.clientFor(u))
 		}
 	}
 	return out
+}
+
+// clientFor returns who posts to a job's URL: where a proxy does, that decides what it connects to.
+func (h *Hooks) clientFor(text string) *http.Client {
+	if u, err := url.Parse(text); err == nil {
+		if p, err := http.ProxyFromEnvironment(&http.Request{URL: u}); p != nil || err != nil {
+			return h.client
+		}
+	}
+	return h.jobs
 }
 
 // Send tells of an event once.
@@ -199,7 +248,7 @@ func Sign(secret, body []byte) string {
 }
 
 // post posts to a webhook. Errors do not tell its URL.
-func (h *Hooks) post(ctx context.Context, to string, e *Event, body []byte) error {
+func (h *Hooks) post(ctx context.Context, client *http.Client, to string, e *Event, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return errors.New("the webhook's URL is not one")
@@ -211,7 +260,7 @@ func (h *Hooks) post(ctx context.Context, to string, e *Event, body []byte) erro
 	if len(h.Secret) > 0 {
 		r.Header.Set("Ulisse-Signature", Sign(h.Secret, body))
 	}
-	resp, err := h.client.Do(r)
+	resp, err := client.Do(r)
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,6 +134,75 @@ func TestAllowed(t *testing.T) {
 	var none *Hooks
 	if none.Allowed("https://hooks.example.org/") == nil || len(none.Targets([]string{"https://hooks.example.org/"})) != 0 {
 		t.Error("with no hooks a job may name any")
+	}
+}
+
+// What a job's webhook connects to is judged by the address that its host's name resolved to.
+func TestAddresses(t *testing.T) {
+	h, err := New(Config{Hosts: []string{"localhost:1", "10.0.0.1"}, Networks: []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("fd00:2::/32")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		named, resolved string
+		ok              bool
+	}{
+		{"example.org:443", "93.184.216.34:443", true},
+		{"example.org:443", "[2606:2800:220:1::1]:443", true},
+		{"example.org:443", "127.0.0.1:443", false},
+		{"example.org:443", "[::1]:443", false},
+		{"example.org:443", "[::ffff:127.0.0.1]:443", false},
+		{"example.org:443", "10.1.2.3:443", false},
+		{"example.org:443", "192.168.1.1:443", false},
+		{"example.org:443", "[fd00:1::1]:443", false},
+		{"example.org:443", "[fe80::1%eth0]:443", false},
+		{"example.org:443", "100.64.0.1:443", false},
+		{"example.org:443", "0.0.0.0:443", false},
+		{"example.org:443", "224.0.0.1:443", false},
+		{"metadata.example.org:80", "169.254.169.254:80", false},
+		{"hooks.lab:443", "10.2.3.4:443", true},        // of a network that is allowed
+		{"hooks.lab:443", "[fd00:2::7]:443", true},     // likewise
+		{"10.0.0.1:443", "10.0.0.1:443", true},         // the operator listed the address itself
+		{"10.0.0.1:443", "10.0.0.2:443", false},        // it is not that one
+		{"hooks.lab:443", "[::ffff:10.2.0.1]:1", true}, // as IPv4
+	} {
+		if err := h.allowAddress(c.named, c.resolved); (err == nil) != c.ok {
+			t.Errorf("%s at %s: %v", c.named, c.resolved, err)
+		}
+	}
+}
+
+// A name on the list that resolves to this machine is not called for a job; one that the operator
+// gives is, and so is that of a job where the network is allowed.
+func TestJobsReachNothingInside(t *testing.T) {
+	calls := 0
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls++ }))
+	defer s.Close()
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	inside := "http://localhost:" + port
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	for _, c := range []struct {
+		config Config
+		jobs   []string
+		ok     bool
+	}{
+		{Config{Hosts: []string{"localhost:" + port}}, []string{inside}, false},
+		{Config{Hosts: []string{"localhost:" + port}, Networks: loopback}, []string{inside}, true},
+		{Config{Webhooks: []string{inside}}, nil, true},
+	} {
+		h, err := New(c.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = 0
+		targets := h.Targets(c.jobs)
+		if len(targets) != 1 {
+			t.Fatalf("%+v: %d targets", c.config, len(targets))
+		}
+		err = targets[0].Send(t.Context(), sample)
+		if (err == nil) != c.ok || (calls == 1) != c.ok || err != nil && !strings.Contains(err.Error(), "--webhook-networks") {
+			t.Errorf("%+v: %v, %d calls", c.config, err, calls)
+		}
 	}
 }
 

@@ -196,6 +196,9 @@ func TestSameDrawsWhateverHappens(t *testing.T) {
 // The draws are the same bits when elements of K are kept between products: all
 // of them, or as many as there is memory for.
 func TestSameDrawsWithACache(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	const text = `
 name: cached
 data: {synthetic: {n: 600, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}

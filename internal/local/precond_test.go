@@ -11,6 +11,9 @@ import (
 // probes; the draws do not depend on the number of cores, nor does the choice
 // of auto.
 func TestEveryPreconditionerSamples(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	for _, kind := range job.PreconditionerSet {
 		if kind == "none" {
 			continue

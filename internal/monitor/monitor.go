@@ -15,6 +15,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func Serve(c Config) (*Server, error) {
 	})
 	s.mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if ready := s.probe(); ready != nil {
-			answer(w, ready())
+			answer(w, cmp.Or(Files(), ready()))
 		} else {
 			answer(w, errStarting)
 		}

@@ -7,6 +7,7 @@
 package param
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -81,6 +82,24 @@ func (l List) Names() []string {
 	names := make([]string, len(l))
 	for i, p := range l {
 		names[i] = p.Name()
+	}
+	return names
+}
+
+// Of returns the parameter's index for people and programs: the name of the input that it is of, if it is
+// one of several, of one input alone, and that has a name; or else Index.
+func (p Param) Of(inputs []string) string {
+	if p.Index != "" && len(p.Inputs) == 1 {
+		return cmp.Or(inputs[p.Inputs[0]], p.Index)
+	}
+	return p.Index
+}
+
+// NamesBy returns the names by those of the inputs: tau[hr] for tau[3].
+func (l List) NamesBy(inputs []string) []string {
+	names := make([]string, len(l))
+	for i, p := range l {
+		names[i] = p.As(p.Symbol, p.Of(inputs))
 	}
 	return names
 }

@@ -84,7 +84,11 @@ func TestPicturesHaveTheirLabels(t *testing.T) {
 		}, []string{"lag"}},
 		"none at all": {func(w io.Writer) error { return Pairs(w, Draws{}) }, nil},
 		"calibration": {func(w io.Writer) error { return Calibration(w, []float64{0.1, 0.5, 1, 0, 0.7}) }, []string{"level of the central interval", "observed", "PIT"}},
-		"few draws":   {func(w io.Writer) error { return Trace(w, testDraws(2, 1)) }, []string{"draw"}},
+		"forest": {func(w io.Writer) error {
+			return Forest(w, "Length-scales", "How far.", "sd of the input", []Interval{{"hum", 3, 4, 9}, {"hour of the day", 0.2, 0.3, 0.5}, {"a name that is longer than anybody reads", 1, 2, 40}, {"undefined", 1, math.NaN(), 2}})
+		}, []string{"hum", "hour of the day", "a name that is longer t…", "sd of the input", "5 % to 95 %", "median", "0.2", "20"}},
+		"no forest": {func(w io.Writer) error { return Forest(w, "Length-scales", "How far.", "sd", nil) }, []string{"sd"}},
+		"few draws": {func(w io.Writer) error { return Trace(w, testDraws(2, 1)) }, []string{"draw"}},
 		"heat map": {func(w io.Writer) error {
 			return HeatMap(w, []Heat{{Title: "a table", Rows: []string{"first", "second"}, Cols: []string{"1", "2"}, Z: [][]float64{{-0.3, math.NaN()}, {7, -0.01}}}}, "columns", "what", 1)
 		}, []string{"a table — what", "first", "second", "columns", "-0.3", "7.0", "0.0"}},

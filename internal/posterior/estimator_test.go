@@ -45,6 +45,9 @@ func (e *Estimator) basis() {
 // The expectation of the estimate is the gradient, for every kernel and every
 // kind of probe, also where P was made at other parameters.
 func TestGradientIsUnbiased(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	ctx := context.Background()
 	for _, f := range kernel.Families() {
 		for _, ard := range []bool{false, true} {

@@ -32,6 +32,9 @@ func newTestProbed(t *testing.T, p *Problem, psi []float64) *Probed {
 // With the probes √n·e_j the mean over them is the expectation: it is the evidence of the
 // dense oracle and its gradient, also where P was made at other parameters.
 func TestProbedIsUnbiased(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	const n = 50
 	for _, f := range kernel.Families() {
 		p := testProblem(t, f, n, 3, true)
@@ -73,6 +76,9 @@ func TestProbedIsUnbiased(t *testing.T) {
 // error over its stated variance is 1 ± 0.08, and beyond [0.7,1.4] with a probability below
 // 1e-4; and no mean is off by more than 4.5 standard errors (7e-6 each). Seeds are fixed.
 func TestProbedStatesItsNoise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	const reps, probes = 300, 4
 	p := testProblem(t, kernel.Families()[0], 60, 2, false)
 	psi := testPsi(p.Model)

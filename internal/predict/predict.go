@@ -333,12 +333,11 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	if err := o.Check(); err != nil {
 		return nil, Stats{}, err
 	}
-	select {
-	case p.turn <- struct{}{}:
-		defer func() { <-p.turn }()
-	case <-ctx.Done():
-		return nil, Stats{}, ctx.Err()
+	back, err := p.take(ctx)
+	if err != nil {
+		return nil, Stats{}, err
 	}
+	defer back()
 	if points.Dim() != p.Problem.Inputs.Dim() {
 		panic(fmt.Sprintf("predict: points of dimension %d, training data of %d", points.Dim(), p.Problem.Inputs.Dim()))
 	}
@@ -346,11 +345,7 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 		return nil, Stats{}, err
 	}
 	m, draws := points.Len(), len(p.Draws)
-	out := &Moments{Mean: solve.Columns(m, draws), Var: solve.Columns(m, draws), likelihood: p.Problem.Likelihood}
-	for _, psi := range p.Draws {
-		_, own := p.Problem.Natural(psi)
-		out.own = append(out.own, own)
-	}
+	out := p.moments(m)
 	stats := Stats{Draws: draws, Rows: m, MeansUnconverged: p.unconverged}
 	size := Batch(len(p.Problem.Y))
 	for lo := 0; lo < m; lo += size {
@@ -369,21 +364,53 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 			return nil, stats, err
 		}
 	}
-	for t := range draws {
-		f := p.Problem.Function(p.Draws[t])
+	if err := p.usable(out, points, &stats); err != nil {
+		return nil, stats, err
+	}
+	o.Progress(Progress{RowsStage, m * draws, m * draws})
+	return out, stats, nil
+}
+
+// take waits for the turn to compute; back ends it.
+func (p *Predictor) take(ctx context.Context) (back func(), err error) {
+	select {
+	case p.turn <- struct{}{}:
+		return func() { <-p.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// moments returns room for the distributions of m rows.
+func (p *Predictor) moments(m int) *Moments {
+	out := &Moments{Mean: solve.Columns(m, len(p.Draws)), Var: solve.Columns(m, len(p.Draws)), likelihood: p.Problem.Likelihood}
+	for _, psi := range p.Draws {
+		_, own := p.Problem.Natural(psi)
+		out.own = append(out.own, own)
+	}
+	return out
+}
+
+// usable returns an error if there are distributions at points that are none, and raises variances
+// that rounding made too small.
+func (p *Predictor) usable(out *Moments, points *kernel.Inputs, stats *Stats) error {
+	for t, psi := range p.Draws {
+		f := p.Problem.Function(psi)
 		for i, v := range out.Var[t] {
-			tiny := minVariance * f.Variance(points.Row(i))
 			if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(out.Mean[t][i]) {
-				return nil, stats, fmt.Errorf("the covariance matrix cannot be solved with at log parameters %.4g", p.Draws[t])
+				return unsolvable(psi)
 			}
-			if v < tiny {
+			if tiny := minVariance * f.Variance(points.Row(i)); v < tiny {
 				out.Var[t][i] = tiny
 				stats.Clipped++
 			}
 		}
 	}
-	o.Progress(Progress{RowsStage, m * draws, m * draws})
-	return out, stats, nil
+	return nil
+}
+
+func unsolvable(psi []float64) error {
+	return fmt.Errorf("the covariance matrix cannot be solved with at log parameters %.4g", psi)
 }
 
 // minVariance is the least variance of the latent function, in units of the

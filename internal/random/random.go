@@ -34,6 +34,7 @@ const (
 	Learnt                         // draws of a learnt density, and fits to them
 	Propose                        // proposals of chains
 	Deviation                      // draws of the determinant's error
+	LeftOut                        // rows that are left out in turn
 )
 
 // Key names a stream.

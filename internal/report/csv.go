@@ -2,6 +2,7 @@ package report
 
 import (
 	"bufio"
+	"encoding/csv"
 	"fmt"
 	"io"
 	"math"
@@ -14,9 +15,9 @@ import (
 // WriteCSV writes the draws of chain c (from 0) in the form of CmdStan: comment
 // lines with the settings, a header, a row for each draw. Elements of vectors
 // are called tau.1, tau.2, … as there. Statistics of the iterations, if stats is
-// not nil, come first, with names that end in two underscores. There is no
-// lp__: the log density is not among what the samplers compute. Values are
-// exact.
+// not nil, come first, with names that end in two underscores. The log density, lp__,
+// is one of them if it was computed (export.LogDensities): it is not among what
+// all samplers compute. Values are exact.
 func WriteCSV(w io.Writer, rec *Record, stats *Stats, c int) error {
 	bw := bufio.NewWriter(w)
 	r := rec.Run
@@ -56,15 +57,28 @@ func WriteCSV(w io.Writer, rec *Record, stats *Stats, c int) error {
 	return bw.Flush()
 }
 
-// WriteTable writes the draws of all chains as one CSV table: the columns of
-// WriteCSV after two that tell the chain and the draw, from 1.
-func WriteTable(w io.Writer, rec *Record) error {
+// WriteTable writes the draws of all chains as one CSV table: the quantities by
+// their names, after two columns that tell the chain and the draw, from 1, and, if lp[c][t]
+// is not nil, one with the log density, lp__.
+func WriteTable(w io.Writer, rec *Record, lp [][]float64) error {
 	bw := bufio.NewWriter(w)
 	q := Quantities(rec.Model, &rec.Data)
-	bw.WriteString("chain__,draw__," + stanNames(q) + "\n")
+	head := []string{"chain__", "draw__"}
+	if lp != nil {
+		head = append(head, "lp__")
+	}
+	for _, x := range q {
+		head = append(head, x.Name)
+	}
+	cw := csv.NewWriter(bw) // inputs may be called anything
+	cw.Write(head)
+	cw.Flush()
 	for c, ch := range rec.Run.Chains {
 		for t, psi := range ch.Draws {
 			fmt.Fprintf(bw, "%d,%d,", c+1, t+1)
+			if lp != nil {
+				bw.WriteString(exactText(lp[c][t]) + ",")
+			}
 			writeRow(bw, q, psi)
 		}
 	}
@@ -95,7 +109,7 @@ func exactText(x float64) string {
 func stanNames(q []Quantity) string {
 	names := make([]string, len(q))
 	for i, x := range q {
-		names[i] = stanName(x.Name)
+		names[i] = x.Stan
 	}
 	return strings.Join(names, ",")
 }

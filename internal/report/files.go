@@ -1,11 +1,14 @@
 package report
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
@@ -14,7 +17,8 @@ import (
 // WriteAll writes the results of a run into a directory: result.json,
 // draws/chain-K.csv, summary.json, summary.txt, report.html, and the plots
 // trace.svg, density.svg, rank.svg, mean.svg, rhat.svg, autocorrelation.svg and
-// pairs.svg. sum is the record's summary.
+// pairs.svg; and SHA256SUMS of all of these, as sha256sum takes it. sum is the record's
+// summary.
 func WriteAll(dir string, rec *Record, sum *Summary) error {
 	r := rec.Run
 	if err := os.MkdirAll(filepath.Join(dir, "draws"), 0o755); err != nil {
@@ -43,10 +47,14 @@ func WriteAll(dir string, rec *Record, sum *Summary) error {
 		}
 	}
 	files["report.html"] = func(w io.Writer) error { return writePage(w, rec, sum, pics, time.Now()) }
-	for name, write := range files {
-		if err := atomicfile.Write(filepath.Join(dir, name), 0o644, write); err != nil {
+	sums := ""
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		h := sha256.New()
+		err := atomicfile.Write(filepath.Join(dir, name), 0o644, func(w io.Writer) error { return files[name](io.MultiWriter(w, h)) })
+		if err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
 		}
+		sums += fmt.Sprintf("%x  %s\n", h.Sum(nil), name)
 	}
-	return nil
+	return atomicfile.WriteBytes(filepath.Join(dir, "SHA256SUMS"), 0o644, []byte(sums))
 }

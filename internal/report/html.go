@@ -2,7 +2,6 @@ package report
 
 import (
 	"bytes"
-	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 )
 
@@ -92,8 +92,15 @@ type pageData struct {
 	Chains             []pageRow
 	Certificate        *Certificate
 	Figures            []pageFigure
+	Loo                *pageLoo
 	Meaning, Made      [][2]string
 	Spec, Version, Now string
+}
+
+// pageLoo tells how well rows that were left out are predicted.
+type pageLoo struct {
+	Text   []string
+	Figure pageFigure
 }
 
 type pageRow struct {
@@ -127,6 +134,13 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
 	d.quantities(sum)
 	d.chains(sum)
+	if scales := sum.Scales(); scales != nil {
+		var b bytes.Buffer
+		if err := DrawScales(&b, scales); err != nil {
+			return err
+		}
+		pics = append([]picture{{"scales", ScalesText, b.Bytes()}}, pics...)
+	}
 	for _, p := range pics {
 		svg, err := p.inline()
 		if err != nil {
@@ -134,7 +148,61 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 		}
 		d.Figures = append(d.Figures, pageFigure{p.Text, svg})
 	}
+	if rec.Loo != nil {
+		var err error
+		if d.Loo, err = leftOut(rec.Loo); err != nil {
+			return err
+		}
+	}
 	return page.Execute(w, d)
+}
+
+// Scales returns the length-scales of the inputs in standard deviations of these, if each has its own and
+// there are several.
+func (sum *Summary) Scales() []plots.Interval {
+	var out []plots.Interval
+	for _, p := range sum.Parameters {
+		if name, ok := strings.CutPrefix(p.Name, "lengthscale_std["); ok {
+			out = append(out, plots.Interval{Name: strings.TrimSuffix(name, "]"), Lo: float64(p.Q5), Mid: float64(p.Q50), Hi: float64(p.Q95)})
+		}
+	}
+	if len(out) < 2 {
+		return nil
+	}
+	return out
+}
+
+// The picture of the length-scales.
+const (
+	scalesTitle = "Length-scales by input"
+	ScalesText  = "The length-scale of each input, in standard deviations of that input: from 5 % to 95 % of the posterior. The shorter, the more the target changes along the input; one far beyond 1 hardly matters."
+	scalesAxis  = "length-scale / sd of the input"
+)
+
+// DrawScales draws the length-scales of the inputs.
+func DrawScales(w io.Writer, scales []plots.Interval, o ...plots.Option) error {
+	return plots.Forest(w, scalesTitle, ScalesText, scalesAxis, scales, o...)
+}
+
+// leftOut tells of leave-one-out.
+func leftOut(r *loo.Result) (*pageLoo, error) {
+	e, p := r.ELPD(), r.P()
+	out := &pageLoo{Text: []string{
+		fmt.Sprintf("Each of %d rows is predicted from all other rows, averaged over %d draws.", len(r.Rows), r.Draws),
+		fmt.Sprintf("elpd_loo, the expected log predictive density: %.1f, standard error %.1f. The larger the better; compare models by ulisse compare.", e.Value, e.SE),
+		fmt.Sprintf("p_loo, the effective number of covariance parameters: %.1f, standard error %.1f.", p.Value, p.SE),
+		fmt.Sprintf("The importance weights of %d rows are doubtful (Pareto k above %.2f).", r.Doubtful(), loo.GoodK(r.Draws)),
+	}}
+	if len(r.Rows) < r.Of {
+		out.Text = append(out.Text, fmt.Sprintf("These rows are a random sample of %d, for which the sums are told: that adds standard errors of %.1f to elpd_loo and %.1f to p_loo.", r.Of, e.Sampling, p.Sampling))
+	}
+	var b bytes.Buffer
+	if err := plots.Calibration(&b, r.PIT()); err != nil {
+		return nil, err
+	}
+	svg, err := picture{Name: "loo-pit", SVG: b.Bytes()}.inline()
+	out.Figure = pageFigure{"Whether targets lie within predicted intervals as often as these say, each predicted from the other rows (LOO-PIT). Flat and on the dashed line is best; a hump in the middle means that intervals are too wide, a valley that they are too narrow.", svg}
+	return out, err
 }
 
 // quantities fills in the table of quantities, or what is known of them before there are draws.
@@ -143,7 +211,7 @@ func (d *pageData) quantities(sum *Summary) {
 		d.Columns = provisionalColumns
 		for _, r := range v.Parameters {
 			if !r.Detail {
-				d.Rows = append(d.Rows, pageRow{cmp.Or(r.Label, r.Name), r.cells()})
+				d.Rows = append(d.Rows, pageRow{r.Name, r.cells()})
 			}
 		}
 		d.Warnings = append([]string{v.Note}, d.Warnings...)
@@ -157,7 +225,7 @@ func (d *pageData) quantities(sum *Summary) {
 		if p.Detail && !sum.Details {
 			continue
 		}
-		row := pageRow{Name: p.label()}
+		row := pageRow{Name: p.Name}
 		for _, c := range tableColumns {
 			row.Cells = append(row.Cells, c.text(c.of(p)))
 		}

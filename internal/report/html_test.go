@@ -173,14 +173,14 @@ func TestHTML(t *testing.T) {
 			t.Errorf("%q is not on the page", want)
 		}
 	}
-	if pictures != 7 {
+	if pictures != 8 { // the seven files, and the length-scales
 		t.Errorf("%d pictures", pictures)
 	}
 	for i := range sum.Parameters {
 		p := &sum.Parameters[i]
-		row := rows[p.Label]
+		row := rows[p.Name]
 		if p.Detail {
-			if p.Name != p.Label && row != nil && !strings.HasPrefix(p.Name, "log_") { // logs are in the certificate's table
+			if row != nil && !strings.HasPrefix(p.Name, "log_") { // logs are in the certificate's table
 				t.Errorf("%s: %v", p.Name, row)
 			}
 			continue

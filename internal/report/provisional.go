@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,7 +36,6 @@ type Provisional struct {
 // ProvisionalRow is the provisional answer for one quantity.
 type ProvisionalRow struct {
 	Name   string `json:"name"`
-	Label  string `json:"label"`
 	Detail bool   `json:"detail,omitempty"`
 	Mean   Number `json:"mean"`
 	SD     Number `json:"sd"`
@@ -204,7 +202,7 @@ func rows(m posterior.Model, d *dataset.Info, draws [][]float64, weights []float
 			sd += w[i] * (sorted[i] - mean) * (sorted[i] - mean)
 		}
 		quantile := func(at float64) Number { return Number(stat.Quantile(at, stat.Empirical, sorted, w)) }
-		out = append(out, ProvisionalRow{q.Name, q.Label, q.Detail, Number(mean), Number(math.Sqrt(sd)), quantile(0.05), quantile(0.5), quantile(0.95)})
+		out = append(out, ProvisionalRow{q.Name, q.Detail, Number(mean), Number(math.Sqrt(sd)), quantile(0.05), quantile(0.5), quantile(0.95)})
 	}
 	return out
 }
@@ -214,7 +212,7 @@ func (v *Provisional) Line() string {
 	var parts []string
 	for _, r := range v.Parameters {
 		if !r.Detail {
-			parts = append(parts, fmt.Sprintf("%s %.3g ± %.2g", r.Label, float64(r.Mean), float64(r.SD)))
+			parts = append(parts, fmt.Sprintf("%s %.3g ± %.2g", r.Name, float64(r.Mean), float64(r.SD)))
 		}
 		if len(parts) == 5 {
 			parts = append(parts, "…")
@@ -263,7 +261,7 @@ func (v *Provisional) table(w io.Writer) error {
 		if r.Detail {
 			continue
 		}
-		fmt.Fprintf(tw, "%s\t%s\t\n", cmp.Or(r.Label, r.Name), strings.Join(r.cells(), "\t"))
+		fmt.Fprintf(tw, "%s\t%s\t\n", r.Name, strings.Join(r.cells(), "\t"))
 	}
 	return tw.Flush()
 }

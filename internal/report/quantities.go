@@ -3,9 +3,10 @@
 package report
 
 import (
+	"cmp"
 	"math"
-	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
@@ -17,8 +18,8 @@ import (
 
 // Quantity is something of interest that is a function of ψ.
 type Quantity struct {
-	Name  string // for programs
-	Label string // for people: with the names of the inputs
+	Name string // by the names of the inputs: lengthscale[hr]
+	Stan string // as CmdStan calls elements of vectors, by number: lengthscale.3
 	// Detail says that people are told of it only if they ask: it is another form of what they are
 	// told.
 	Detail bool
@@ -30,30 +31,39 @@ type Quantity struct {
 // of a covariance of one family are
 //
 //	sigma, tau…, lambda    of the standardised data
-//	lengthscale…           1/√(2τ), standardised
-//	lengthscale_input[k]   the same in the units of input k
+//	lengthscale[input]     1/√(2τ) in the units of the input, where each has its own
+//	lengthscale_std[input] the same of the standardised data
+//	lengthscale            1/√(2τ) of the standardised data, where all inputs share one
 //	signal_sd, noise_sd    √σ and √λ in the units of the target
 //	log_sigma, log_tau…, log_lambda
-//
-// People are told the length-scales of single inputs in the units of these, by their names,
-// and one that all inputs share once.
 func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	var q []Quantity
+	add := func(i int, symbol string, detail bool, of func(theta float64) float64) {
+		p := m.Params[i]
+		input, number := p.Of(d.InputNames), p.Index
+		if strings.HasPrefix(symbol, "lengthscale") && len(p.Inputs) == 1 { // also of the only input, where tau has no index
+			number = strconv.Itoa(p.Inputs[0] + 1)
+			input = cmp.Or(d.InputNames[p.Inputs[0]], number)
+		}
+		q = append(q, Quantity{Name: p.As(symbol, input), Stan: stanName(p.As(symbol, number)), Detail: detail, Of: natural(i, p, of)})
+	}
+	same := func(theta float64) float64 { return theta }
 	for i, p := range m.Params {
-		q = append(q, Quantity{Name: p.Name(), Label: p.As(p.Symbol, inputOf(p, d)), Of: natural(i, p, func(theta float64) float64 { return theta })})
+		add(i, p.Symbol, false, same)
 	}
 	for i, p := range m.Params {
-		if p.Role == param.Rate {
-			q = append(q, Quantity{Name: p.As("lengthscale", p.Index), Label: p.As("lengthscale", p.Index), Detail: len(p.Inputs) == 1,
-				Of: natural(i, p, kernel.Lengthscale)})
+		switch {
+		case p.Role != param.Rate:
+		case len(p.Inputs) > 1:
+			add(i, "lengthscale", false, kernel.Lengthscale)
+		default:
+			unit := d.XScale[p.Inputs[0]].SD
+			add(i, "lengthscale", false, func(tau float64) float64 { return unit * kernel.Lengthscale(tau) })
 		}
 	}
-	for k, s := range d.XScale {
-		for i, p := range m.Params {
-			if p.Role == param.Rate && slices.Contains(p.Inputs, k) {
-				q = append(q, Quantity{Name: p.As("lengthscale_input", strconv.Itoa(k+1)), Label: p.As("lengthscale", d.InputNames[k]), Detail: len(p.Inputs) > 1,
-					Of: natural(i, p, func(tau float64) float64 { return s.SD * kernel.Lengthscale(tau) })})
-			}
+	for i, p := range m.Params {
+		if p.Role == param.Rate && len(p.Inputs) == 1 {
+			add(i, "lengthscale_std", true, kernel.Lengthscale)
 		}
 	}
 	for _, sd := range []struct {
@@ -62,24 +72,15 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	}{{"signal_sd", param.Variance}, {"noise_sd", param.Noise}} {
 		for i, p := range m.Params {
 			if p.Role == sd.of {
-				name := p.As(sd.name, p.Index)
-				q = append(q, Quantity{Name: name, Label: name, Of: natural(i, p, func(variance float64) float64 { return d.YScale.SD * math.Sqrt(variance) })})
+				add(i, sd.name, false, func(variance float64) float64 { return d.YScale.SD * math.Sqrt(variance) })
 			}
 		}
 	}
 	for i, p := range m.Params {
-		q = append(q, Quantity{Name: p.As("log_"+p.Symbol, p.Index), Label: p.As("log_"+p.Symbol, inputOf(p, d)), Detail: true,
-			Of: func(psi []float64) float64 { return psi[i] }})
+		add(i, "log_"+p.Symbol, true, same)
+		q[len(q)-1].Of = func(psi []float64) float64 { return psi[i] } // as it was drawn, to the last bit
 	}
 	return q
-}
-
-// inputOf returns the name of the input that a parameter is of, or the parameter's index.
-func inputOf(p param.Param, d *dataset.Info) string {
-	if p.Index != "" && len(p.Inputs) == 1 {
-		return d.InputNames[p.Inputs[0]]
-	}
-	return p.Index
 }
 
 // natural returns f of parameter i on its natural scale.

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +16,10 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
+	"github.com/ulisse-gp/ulisse/internal/sealed"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -34,6 +35,7 @@ type Record struct {
 	Cache          *cmvp.CachePlan `json:"cache,omitempty"` // nil if that is off, or not known
 	DrawsSHA256    string          `json:"draws_sha256"`
 	Spec           *job.Spec       `json:"-"`
+	Loo            *loo.Result     `json:"-"` // for the report, by whoever has computed it; nil for none
 	Model          posterior.Model `json:"-"`
 }
 
@@ -146,7 +148,12 @@ func (r *Record) write(w io.Writer) error {
 	out := *r
 	out.Run = results(r.Run)
 	out.DrawsSHA256 = DrawsSHA256(out.Run)
-	return json.NewEncoder(w).Encode(&out)
+	text, err := sealed.Marshal(&out)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(text)
+	return err
 }
 
 // results returns a run without what is of use to the sampler only.
@@ -186,23 +193,23 @@ func (r *Record) WriteSoFar(dir string) error {
 // ReadFolder returns the record of the run in a folder, and refuses one whose
 // draws are not those that were written.
 func ReadFolder(dir string) (*Record, error) {
-	f, err := os.Open(filepath.Join(dir, recordFile))
+	path := filepath.Join(dir, recordFile)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || err != nil && !IsFolder(dir) {
 		return nil, noRecord(dir)
 	}
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	r := &Record{}
-	if err = json.NewDecoder(f).Decode(r); err == nil {
+	if err = sealed.Unmarshal(text, r); err == nil {
 		err = r.Open()
 	}
 	if err == nil && r.DrawsSHA256 != DrawsSHA256(r.Run) {
 		err = errors.New("the draws are not those of its draws_sha256: the file was changed or is damaged")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", f.Name(), err)
+		return nil, fmt.Errorf("%s cannot be read: %w", path, err)
 	}
 	return r, nil
 }

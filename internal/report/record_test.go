@@ -4,10 +4,14 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,12 +76,14 @@ func TestReadFolder(t *testing.T) {
 	}
 	path := filepath.Join(dir, "result.json")
 	text, _ := os.ReadFile(path)
+	older := string(text[:strings.LastIndex(string(text), `,"checksum"`)]) + "}\n" // has none of its own
 	first, _ := json.Marshal(rec.Run.Chains[2].Draws[0][1])
 	for what, changed := range map[string]string{
-		"the draws are not those of its draws_sha256": strings.Replace(string(text), string(first), "0.25", 1),
-		"where the model has":                         strings.Replace(string(text), "ard: true", "ard: false", 1),
+		"it has another checksum":                     strings.Replace(string(text), string(first), "0.25", 1),
+		"the draws are not those of its draws_sha256": strings.Replace(older, string(first), "0.25", 1),
+		"where the model has":                         strings.Replace(older, "ard: true", "ard: false", 1),
 		"there are no draws yet":                      `{"spec": "name: x"}`,
-		"unexpected EOF":                              string(text[:len(text)/2]),
+		"unexpected end":                              string(text[:len(text)/2]),
 	} {
 		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil {
 			t.Fatal(err)
@@ -85,6 +91,71 @@ func TestReadFolder(t *testing.T) {
 		if _, err := ReadFolder(dir); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("got %v, want %s", err, what)
 		}
+	}
+}
+
+// A byte that changes in any file of a run's folder is found: in result.json when it is read, in all by
+// sha256sum.
+func TestFlippedBytes(t *testing.T) {
+	rec := testRecord(t, true, 20)
+	dir := t.TempDir()
+	if err := WriteAll(dir, rec, rec.Summary()); err != nil {
+		t.Fatal(err)
+	}
+	want, err := ReadFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func() error {
+		cmd := exec.Command("sha256sum", "--check", "--quiet", "SHA256SUMS")
+		cmd.Dir = dir
+		return cmd.Run()
+	}
+	_, err = exec.LookPath("sha256sum")
+	hasTool := err == nil
+	if hasTool && check() != nil {
+		t.Error("the sums are not those of the files")
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	listed := 0
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || e.Name() == "SHA256SUMS" {
+			return err
+		}
+		name, _ := filepath.Rel(dir, path)
+		if !strings.Contains(string(sums), "  "+name+"\n") {
+			t.Errorf("%s is not in SHA256SUMS", name)
+		}
+		listed++
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		flips := 1
+		if name == recordFile {
+			flips = 300
+		}
+		for range flips {
+			bad := slices.Clone(text)
+			bad[r.IntN(len(bad))] ^= 1 << r.IntN(8)
+			if err := os.WriteFile(path, bad, 0o644); err != nil {
+				return err
+			}
+			if got, err := ReadFolder(dir); err == nil && !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: a flipped bit is read", name)
+			}
+		}
+		if hasTool && check() == nil {
+			t.Errorf("%s: a flipped bit is not found", name)
+		}
+		return os.WriteFile(path, text, 0o644)
+	})
+	if err != nil || listed < 10 {
+		t.Errorf("%d files, %v", listed, err)
 	}
 }
 
@@ -179,11 +250,12 @@ func TestSummaryAgainstPosterior(t *testing.T) {
 	if len(want) != len(got) {
 		t.Fatalf("%d rows, want %d", len(got), len(want))
 	}
+	quantities := Quantities(rec.Model, &rec.Data)
 	for i := 1; i < len(got); i++ {
 		perSecond := got[i][10]
 		row := append(append([]string{}, got[i][:10]...), got[i][11]) // posterior knows no seconds
-		if row[0] != unR(want[i][0]) {
-			t.Fatalf("row %q, want %q", row[0], want[i][0])
+		if q := quantities[i-1]; row[0] != q.Name || strings.TrimSpace(want[i][0]) != q.Stan {
+			t.Fatalf("row %q, which CmdStan calls %q; want %q", row[0], q.Stan, want[i][0])
 		}
 		for k := 1; k < len(row); k++ {
 			x, y := number(t, row[k]), number(t, want[i][k])
@@ -199,14 +271,6 @@ func TestSummaryAgainstPosterior(t *testing.T) {
 			t.Errorf("%s: ESS %v per second, want %v", row[0], x, y)
 		}
 	}
-}
-
-// unR returns tau[1] for tau.1.
-func unR(name string) string {
-	if base, k, ok := strings.Cut(strings.TrimSpace(name), "."); ok {
-		return base + "[" + k + "]"
-	}
-	return strings.TrimSpace(name)
 }
 
 func number(t *testing.T, s string) float64 {

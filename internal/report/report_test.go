@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,12 +70,12 @@ func TestSummary(t *testing.T) {
 	for _, p := range sum.Parameters {
 		names = append(names, p.Name)
 	}
-	if got, want := strings.Join(names, " "), "sigma tau[1] tau[2] lambda lengthscale[1] lengthscale[2] lengthscale_input[1] lengthscale_input[2] signal_sd noise_sd log_sigma log_tau[1] log_tau[2] log_lambda"; got != want {
+	if got, want := strings.Join(names, " "), "sigma tau[a] tau[b] lambda lengthscale[a] lengthscale[b] lengthscale_std[a] lengthscale_std[b] signal_sd noise_sd log_sigma log_tau[a] log_tau[b] log_lambda"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	// Draws are log-normal around log θ = 0, −1, −2, −3 with sd 0.1: the log
 	// parameters' moments within 5 standard errors.
-	for i, name := range []string{"log_sigma", "log_tau[1]", "log_tau[2]", "log_lambda"} {
+	for i, name := range []string{"log_sigma", "log_tau[a]", "log_tau[b]", "log_lambda"} {
 		p := find(t, sum, name)
 		if math.Abs(float64(p.Mean)+float64(i)) > 5*float64(p.MCSEMean) || math.Abs(float64(p.SD)-0.1) > 0.02 || p.ESSBulk < 500 || p.RHat > 1.02 {
 			t.Errorf("%s: %+v", name, p)
@@ -86,12 +87,12 @@ func TestSummary(t *testing.T) {
 			t.Errorf("%s: median %v, want about %v", name, p.Q50, want)
 		}
 	}
-	near("lengthscale[1]", 1/math.Sqrt(2*math.Exp(-1)))
-	near("lengthscale_input[1]", 2/math.Sqrt(2*math.Exp(-1)))
-	near("lengthscale_input[2]", 10/math.Sqrt(2*math.Exp(-2)))
+	near("lengthscale_std[a]", 1/math.Sqrt(2*math.Exp(-1)))
+	near("lengthscale[a]", 2/math.Sqrt(2*math.Exp(-1)))
+	near("lengthscale[b]", 10/math.Sqrt(2*math.Exp(-2)))
 	near("noise_sd", 3*math.Exp(-1.5))
 	near("signal_sd", 3)
-	if p := find(t, sum, "lengthscale_input[2]"); math.Abs(float64(*p.Truth)-50) > 1e-9 {
+	if p := find(t, sum, "lengthscale[b]"); math.Abs(float64(*p.Truth)-50) > 1e-9 {
 		t.Errorf("truth %v", *p.Truth)
 	}
 	if !sum.Converged || sum.Chains[0].SolverIterationsMean != 10 || sum.Total.Products != 4*12*250 || sum.Chains[3].Warmup != 7 {
@@ -127,7 +128,7 @@ func TestLabels(t *testing.T) {
 	}{
 		{true, false, "sigma tau[a] tau[b] lambda lengthscale[a] lengthscale[b] signal_sd noise_sd"},
 		{false, false, "sigma tau lambda lengthscale signal_sd noise_sd"},
-		{false, true, "sigma tau lambda lengthscale lengthscale[a] lengthscale[b] signal_sd noise_sd log_sigma log_tau log_lambda"},
+		{false, true, "sigma tau lambda lengthscale signal_sd noise_sd log_sigma log_tau log_lambda"},
 	} {
 		s, d, m, r := testRun(c.ard, 40)
 		sum := Summarize(s, d, m, r, time.Second, "portable")
@@ -244,6 +245,40 @@ func TestCSV(t *testing.T) {
 	for _, key := range []string{"name", "mean", "sd", "q5", "q50", "q95", "mcse_mean", "ess_bulk", "ess_tail", "rhat"} {
 		if _, ok := j.Parameters[0][key]; !ok {
 			t.Errorf("no %s in summary.json", key)
+		}
+	}
+}
+
+// Names for programs are by the inputs, once each: what isotropic models share is one number. In CmdStan's files they are by
+// number, which is all that its readers take.
+func TestNamesForPrograms(t *testing.T) {
+	for _, c := range []struct {
+		inputs      []string
+		ard         bool
+		names, stan string
+	}{
+		{[]string{"a", "b"}, true, "sigma tau[a] tau[b] lambda lengthscale[a] lengthscale[b] lengthscale_std[a] lengthscale_std[b] signal_sd noise_sd log_sigma log_tau[a] log_tau[b] log_lambda",
+			"sigma tau.1 tau.2 lambda lengthscale.1 lengthscale.2 lengthscale_std.1 lengthscale_std.2 signal_sd noise_sd log_sigma log_tau.1 log_tau.2 log_lambda"},
+		{[]string{"a", "b"}, false, "sigma tau lambda lengthscale signal_sd noise_sd log_sigma log_tau log_lambda", "sigma tau lambda lengthscale signal_sd noise_sd log_sigma log_tau log_lambda"},
+		{[]string{"a"}, false, "sigma tau lambda lengthscale[a] lengthscale_std[a] signal_sd noise_sd log_sigma log_tau log_lambda",
+			"sigma tau lambda lengthscale.1 lengthscale_std.1 signal_sd noise_sd log_sigma log_tau log_lambda"},
+		{[]string{"", "x.y"}, true, "sigma tau[1] tau[x.y] lambda lengthscale[1] lengthscale[x.y] lengthscale_std[1] lengthscale_std[x.y] signal_sd noise_sd log_sigma log_tau[1] log_tau[x.y] log_lambda",
+			"sigma tau.1 tau.2 lambda lengthscale.1 lengthscale.2 lengthscale_std.1 lengthscale_std.2 signal_sd noise_sd log_sigma log_tau.1 log_tau.2 log_lambda"},
+	} {
+		m := posterior.NewModel(kernel.Single(kernel.RBF, len(c.inputs), c.ard), likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
+		d := &dataset.Info{InputNames: c.inputs, XScale: make([]dataset.Scale, len(c.inputs)), YScale: dataset.Scale{SD: 1}}
+		var names, stan []string
+		for _, q := range Quantities(m, d) {
+			names, stan = append(names, q.Name), append(stan, q.Stan)
+		}
+		if got := strings.Join(names, " "); got != c.names {
+			t.Errorf("got  %s\nwant %s", got, c.names)
+		}
+		if got := strings.Join(stan, " "); got != c.stan {
+			t.Errorf("got  %s\nwant %s", got, c.stan)
+		}
+		if by := m.Params.NamesBy(c.inputs); !slices.Equal(by, names[:len(by)]) {
+			t.Errorf("the model's own names are %v", by)
 		}
 	}
 }

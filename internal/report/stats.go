@@ -3,6 +3,7 @@ package report
 import (
 	"bufio"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -72,12 +73,24 @@ func (s *Stats) Add(r *chains.Run, line []byte) {
 	}
 }
 
+// With returns the statistics and one more, before them: x[c][t]. s may be nil.
+func (s *Stats) With(name string, x [][]float64) *Stats {
+	out := &Stats{Names: []string{name}, X: map[string][][]float64{name: x}}
+	if s != nil {
+		out.Names = append(out.Names, s.Names...)
+		maps.Copy(out.X, s.X)
+	}
+	return out
+}
+
 // Known reports whether the log said anything.
 func (s *Stats) Known() bool {
-	for _, chain := range s.X[s.Names[0]] {
-		for _, x := range chain {
-			if !math.IsNaN(x) {
-				return true
+	for _, name := range s.Names {
+		for _, chain := range s.X[name] {
+			for _, x := range chain {
+				if !math.IsNaN(x) {
+					return true
+				}
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -58,10 +57,8 @@ type Summary struct {
 
 // Parameter summarises one quantity.
 type Parameter struct {
-	Name string `json:"name"`
-	// Label is the name for people, and Detail says that they are told of it if they ask.
-	Label    string `json:"label"`
-	Detail   bool   `json:"detail,omitempty"`
+	Name     string `json:"name"`
+	Detail   bool   `json:"detail,omitempty"` // people are told of it if they ask
 	Mean     Number `json:"mean"`
 	SD       Number `json:"sd"`
 	MAD      Number `json:"mad"` // median absolute deviation, times 1.4826
@@ -143,9 +140,6 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(n))
 }
 
-// label returns the name for people.
-func (p *Parameter) label() string { return cmp.Or(p.Label, p.Name) }
-
 // UnmarshalJSON reads a parameter. What an earlier version did not write is NaN.
 func (p *Parameter) UnmarshalJSON(text []byte) error {
 	type plain Parameter
@@ -172,7 +166,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 	for _, q := range Quantities(m, d) {
 		x := q.Values(r)
 		p := summarize(q.Name, x)
-		p.Label, p.Detail = q.Label, q.Detail
+		p.Detail = q.Detail
 		e := r.Errors(x)
 		p.ErrorMean, p.ErrorSD = Number(e.Mean), Number(e.SD)
 		p.ESSPerSecond = p.ESSBulk / Number(chainSeconds(r))
@@ -308,26 +302,19 @@ func (sum *Summary) warn(r *chains.Run) {
 	case r.Stopped == nil:
 		add("the run has not ended: this is what the first %d draws of each chain say", draws)
 	}
-	isParam := map[string]bool{}
-	for _, n := range r.Plan.Names {
-		isParam[n] = true
-	}
-	for _, p := range sum.Parameters {
-		if !isParam[p.Name] {
-			continue
-		}
+	for _, p := range sum.Parameters[:len(r.Plan.Names)] { // the model's parameters are the first
 		if math.IsNaN(float64(p.RHat)) {
-			add("R-hat of %s cannot be told from %d draws of each chain: run longer", p.label(), r.MinDraws())
+			add("R-hat of %s cannot be told from %d draws of each chain: run longer", p.Name, r.MinDraws())
 			continue
 		}
 		if !(float64(p.RHat) <= r.Plan.RHat) {
-			add("R-hat of %s is %.3f, above %g: run longer", p.label(), float64(p.RHat), r.Plan.RHat)
+			add("R-hat of %s is %.3f, above %g: run longer", p.Name, float64(p.RHat), r.Plan.RHat)
 		}
 		if ess := min(float64(p.ESSBulk), float64(p.ESSTail)); !(ess >= r.Plan.ESS) {
-			add("the effective sample size of %s is %.0f, below %g: run longer", p.label(), ess, r.Plan.ESS)
+			add("the effective sample size of %s is %.0f, below %g: run longer", p.Name, ess, r.Plan.ESS)
 		}
 		if worst := max(float64(p.ErrorMean), float64(p.ErrorSD)); r.Plan.Error > 0 && !(worst <= r.Plan.Error) {
-			add("the standard error of the mean or the sd of %s is %.2g posterior standard deviations, above %g: run longer", p.label(), worst, r.Plan.Error)
+			add("the standard error of the mean or the sd of %s is %.2g posterior standard deviations, above %g: run longer", p.Name, worst, r.Plan.Error)
 		}
 	}
 	if u := sum.Total.Unconverged; u > 0 {

@@ -115,7 +115,7 @@ func (sum *Summary) table(b *strings.Builder) {
 		if p.Detail && !sum.Details {
 			continue
 		}
-		fmt.Fprint(tw, p.label())
+		fmt.Fprint(tw, p.Name)
 		for _, c := range tableColumns {
 			fmt.Fprintf(tw, "\t%s", c.text(c.of(p)))
 		}

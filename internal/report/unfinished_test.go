@@ -45,7 +45,7 @@ func TestUnequalChains(t *testing.T) {
 		if err := WriteHTML(&page, r, sum, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if err := WriteTable(&table, r); err != nil {
+		if err := WriteTable(&table, r, nil); err != nil {
 			t.Fatal(err)
 		}
 		if n := strings.Count(table.String(), "\n"); n != 1+25*len(given.Chains) {

@@ -57,6 +57,7 @@ func Dialer(c credentials.TransportCredentials, more ...grpc.DialOption) func(ad
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
 			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: connectMost}}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
+		grpc.WithIdleTimeout(unused), // so that a Pool knows what is not used
 	}, more...)
 	return func(address string) (*grpc.ClientConn, error) { return grpc.NewClient(Target(address), opts...) }
 }

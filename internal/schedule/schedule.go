@@ -25,6 +25,10 @@ type Worker struct {
 	Memory int64 // bytes; 0 if not known
 	// Aside are the jobs that the worker could not do, and gets no chain of for now.
 	Aside map[string]bool
+	// Wrong says that it computes other bits than others do: it gets no work. Apart are the
+	// workers that it is not put into one group with, since they do not agree.
+	Wrong bool
+	Apart map[string]bool
 }
 
 // Job is a job that has not ended.
@@ -236,11 +240,11 @@ func (p *planner) placeFurther(j *Job, lane int) {
 	}
 }
 
-// fits reports whether a worker computes the same bits as the job began with, has
+// fits reports whether a worker computes the same bits as the job began with, as far as is known, has
 // the memory, and has not shown that it cannot do the job.
 func fits(j *Job, w *Worker) bool {
 	return w.Unheard || (j.InstructionSet == "" || j.InstructionSet == w.InstructionSet) &&
-		(j.Memory == 0 || w.Memory == 0 || j.Memory <= w.Memory) && !w.Aside[j.ID]
+		(j.Memory == 0 || w.Memory == 0 || j.Memory <= w.Memory) && !w.Aside[j.ID] && !w.Wrong
 }
 
 // least returns the connected worker with the fewest chains for its cores.
@@ -284,7 +288,7 @@ func (p *planner) group(splitRows int) {
 		}
 		var to *drivenChain
 		for _, d := range wide {
-			if fits(d.job, w) && (to == nil || len(groups[d.key()]) < len(groups[to.key()])) {
+			if fits(d.job, w) && !w.Apart[d.worker] && (to == nil || len(groups[d.key()]) < len(groups[to.key()])) {
 				to = d
 			}
 		}

@@ -327,6 +327,10 @@ func drawWorkers(t *rapid.T) []Worker {
 		if j := rapid.IntRange(0, 11).Draw(t, "aside"); j < 6 {
 			workers[i].Aside = map[string]bool{fmt.Sprintf("j%d", j): true}
 		}
+		workers[i].Wrong = rapid.IntRange(0, 7).Draw(t, "wrong") == 0
+		if k := rapid.IntRange(0, 2*len(workers)).Draw(t, "apart"); k < len(workers) {
+			workers[i].Apart = map[string]bool{workers[k].ID: true}
+		}
 	}
 	return workers
 }
@@ -371,7 +375,7 @@ func TestPlans(t *testing.T) {
 
 // could reports whether a worker may have a job's chains.
 func could(j Job, w Worker) bool {
-	return !w.Draining && !w.Aside[j.ID] && (j.InstructionSet == "" || j.InstructionSet == w.InstructionSet) &&
+	return !w.Wrong && !w.Draining && !w.Aside[j.ID] && (j.InstructionSet == "" || j.InstructionSet == w.InstructionSet) &&
 		(j.Memory == 0 || w.Memory == 0 || j.Memory <= w.Memory)
 }
 
@@ -470,7 +474,7 @@ func checkGroups(t *rapid.T, jobs []Job, workers []Worker, split int) {
 			}
 			for _, w := range p.Group {
 				i := slices.IndexFunc(workers, func(o Worker) bool { return o.ID == w })
-				if in[w] || drives[w] || i < 0 || !could(j, workers[i]) {
+				if in[w] || drives[w] || i < 0 || !could(j, workers[i]) || workers[i].Apart[p.Worker] {
 					t.Fatalf("%s is in the group of %s/%d", w, j.ID, c)
 				}
 				in[w] = true

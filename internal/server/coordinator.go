@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -326,6 +327,9 @@ func (r *replica) Apply(ctx context.Context, command []byte) (any, error) {
 	}
 	return out, err
 }
+
+// Ready returns why the coordinator cannot serve.
+func (r *replica) Ready() error { return cmp.Or(monitor.Files(), r.Node.Ready()) }
 
 // Age returns the time since the leader was heard of.
 func (r *replica) Age() time.Duration { return time.Since(r.LastContact()) }

@@ -38,7 +38,7 @@ func newExports(jobs pb.JobsClient, fail func(http.ResponseWriter, *http.Request
 }
 
 func (e *exports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	write, end, err := export.Stream(cmp.Or(r.URL.Query().Get("format"), "npz"))
+	write, end, err := stream(cmp.Or(r.URL.Query().Get("format"), "npz"))
 	if err != nil {
 		e.fail(w, r, badField("format", err.Error(), err.Error()))
 		return
@@ -60,6 +60,17 @@ func (e *exports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if write(w, src) != nil { // it has begun: cut it off, so that nobody takes it for whole
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// stream returns what writes a format, and the ending of its file: one of internal/export's, or html, the
+// report.
+func stream(format string) (write func(io.Writer, *export.Source) error, end string, err error) {
+	if format != "html" {
+		return export.Stream(format)
+	}
+	return func(w io.Writer, src *export.Source) error {
+		return report.WriteHTML(w, src.Record, src.Record.Summary(), src.Created)
+	}, ".html", nil
 }
 
 // source returns what is known of a job: all but its data.

@@ -155,6 +155,11 @@ func TestLatentVectorsComeAndGo(t *testing.T) {
 	if two := ended(second.Id); two.DrawsSha256 != one.DrawsSha256 {
 		t.Errorf("draws %s, and undisturbed %s", one.DrawsSha256, two.DrawsSha256)
 	}
+	t.Cleanup(func() {
+		for i := range c.dirs {
+			t.Logf("coordinator %d keeps %d", i+1, len(c.kept(t, i)))
+		}
+	})
 	everywhere := func(n int) func() bool {
 		return func() bool {
 			for i := range c.dirs {

@@ -31,6 +31,15 @@ func memory() int64 {
 	return most
 }
 
+// mostFiles returns how many files and connections this process may have open; 0 if that is not known.
+func mostFiles() int {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil || l.Cur > math.MaxInt32 {
+		return 0
+	}
+	return int(l.Cur)
+}
+
 // groupLimit returns the least limit of memory of the control groups (version 2) that
 // a process is in, of which /proc/PID/cgroup tells.
 func groupLimit(root, groups string) int64 {

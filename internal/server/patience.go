@@ -47,6 +47,7 @@ func newHTTP(h http.Handler, src *tlsconf.Source, p patience, log *slog.Logger) 
 		ConnContext: connContext, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	if src != nil {
 		s.TLSConfig = src.Server([]string{"h2", "http/1.1"})
+		s.ConnState = src.ConnState
 	}
 	return s
 }

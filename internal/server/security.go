@@ -43,6 +43,9 @@ func (s Security) open(role identity.Role, log *slog.Logger, addresses ...string
 	if err := s.Files.Check(false); err != nil {
 		return nil, err
 	}
+	if n := s.connections(mostFiles()); n < s.connections(0) {
+		log.Warn("the limit of open files is low (ulimit -n, LimitNOFILE= of systemd): ports hold fewer connections", "files", mostFiles(), "connections", n, "max_connections", s.connections(0))
+	}
 	if s.Files.Set() {
 		src, err := tlsconf.Load(s.Files, tlsconf.Options{Role: role, Logger: log})
 		if err != nil {
@@ -108,11 +111,20 @@ func (s Security) listen(address string) (*door, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newDoor(l, s.connections(mostFiles()), s.waits().stranger), nil
+}
+
+// connections returns how many a port holds where the process may have so many files and connections
+// open, 0 for no bound: a quarter at most, so that three ports leave some for files.
+func (s Security) connections(files int) int {
 	most := s.MaxConnections
 	if most <= 0 {
 		most = 4096
 	}
-	return newDoor(l, most, s.waits().stranger), nil
+	if files > 0 {
+		most = min(most, max(files/4, 8))
+	}
+	return most
 }
 
 // ways are the ways of calls into a server: through a door, by a gate if there is

@@ -97,6 +97,7 @@ func (v *serving) work(r *request) bool {
 	if err := r.product.compute(r.ctx, v.op, r.Unit, v.out); err != nil {
 		return false
 	}
+	spoilAnswer(r.product, v.out)
 	v.conf.Meter.computed(r.product.work(r.Unit), time.Since(began), true)
 	if v.conf.Traced != nil && len(r.product.Trace) > 0 {
 		v.conf.Traced(r.product.Trace, began, r.Unit)

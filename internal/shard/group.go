@@ -37,6 +37,9 @@ type Config struct {
 	Meter *Meter
 	// Log is told of members that fail; nil means slog.Default.
 	Log *slog.Logger
+	// Wrong, if set, is told of a member whose numbers were wrong, and how that was
+	// seen. It must not wait.
+	Wrong func(member, reason string)
 }
 
 // DefaultMinRows is where products last for some milliseconds on a worker of
@@ -64,6 +67,8 @@ type Group struct {
 	last  uint64  // product
 	count cmvp.Counts
 	sums  []float64
+	// reference is what products of one column are verified by.
+	reference reference
 
 	mu    sync.Mutex
 	names []string // wanted members
@@ -89,7 +94,7 @@ func New(c Config) *Group {
 	}
 	self := &local{op: c.Local, meter: c.Meter}
 	return &Group{local: c.Local, conf: c, state: &State{},
-		sched: scheduler{self: self, units: c.Units, depth: depth, bandwidth: c.Bandwidth, meter: c.Meter, log: c.Log}}
+		sched: scheduler{self: self, units: c.Units, depth: depth, bandwidth: c.Bandwidth, meter: c.Meter, log: c.Log, wrong: c.Wrong}}
 }
 
 // SetMembers changes who shares the products beside the driver, from the next

@@ -30,6 +30,7 @@ type peer struct {
 	name    string
 	backoff time.Duration // the last one; 0 if it has done well since
 	until   time.Time     // it gets no work before
+	proved  *State        // the last θ for which a product that it had a part in was found right
 }
 
 // setAside keeps a peer from work for a while, longer each time.
@@ -47,6 +48,8 @@ type scheduler struct {
 	rate      float64 // elements of K a second that the driver computes; 0 until measured
 	meter     *Meter
 	log       *slog.Logger
+	// wrong, if set, is told of a member whose numbers were wrong. It does not wait.
+	wrong func(member, reason string)
 }
 
 const (
@@ -71,8 +74,9 @@ func (s *scheduler) limit(p *Product) int {
 // run is one product under way.
 type run struct {
 	*scheduler
-	p      *Product
-	commit func(u Unit, out []float64)
+	p       *Product
+	members int // beside the driver
+	commit  func(u Unit, out []float64)
 
 	mu      sync.Mutex
 	units   []unitState
@@ -89,12 +93,21 @@ type unitState struct {
 	done     bool
 	by       *peer // whose answer counts; nil for the driver
 	attempts []*attempt
+	others   []answer // that came later
 }
 
-// share is a unit of a product that is computed, and by whom; nil is the driver.
+// answer is what a member made of a unit. A nil peer is the driver.
+type answer struct {
+	by  *peer
+	out []float64
+}
+
+// share is a unit of a product that is computed, by whom, nil for the driver, and what
+// others made of it who had it, too.
 type share struct {
 	Unit
-	by *peer
+	by     *peer
+	others []answer
 }
 
 // since returns when the unit was last given out, or last had to wait behind
@@ -144,7 +157,7 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 			workers = append(workers, &worker{Member: m, peer: m})
 		}
 	}
-	r := &run{scheduler: s, p: p, commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
+	r := &run{scheduler: s, p: p, members: len(workers), commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
 	for i, u := range p.split(1+len(workers), s.units) {
 		r.units = append(r.units, unitState{Unit: u})
 		r.todo = append(r.todo, i)
@@ -173,7 +186,7 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	}
 	shares := make([]share, len(r.units))
 	for i, u := range r.units {
-		shares[i] = share{u.Unit, u.by}
+		shares[i] = share{u.Unit, u.by, u.others}
 	}
 	return shares, err
 }
@@ -207,11 +220,16 @@ func (r *run) serve(ctx context.Context, w *worker, a *attempt) error {
 			buf = make([]float64, n)
 		}
 		out := buf[:r.p.Size(u)]
+		if w.peer == nil {
+			r.yield(actx)
+		}
 		err := w.Do(actx, r.p, u, out)
 		if err == nil && w.peer != nil {
-			err = r.p.check(u, out)
+			if err = r.p.check(u, out); err != nil {
+				err = wrongAnswer{err}
+			}
 		}
-		won := r.end(ctx, a, err)
+		won := r.end(ctx, a, out, err)
 		cancel()
 		if won {
 			r.commit(u, out)
@@ -319,7 +337,7 @@ func (r *run) begin(a *attempt, cancel context.CancelFunc) bool {
 
 // end notes what came of an attempt, and reports whether its answer is the
 // unit's first.
-func (r *run) end(ctx context.Context, a *attempt, err error) bool {
+func (r *run) end(ctx context.Context, a *attempt, out []float64, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	u, w, now := &r.units[a.unit], a.by, time.Now()
@@ -333,6 +351,7 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 		w.last = now
 		w.pace = float64(now.Sub(began)) / float64(u.Hi-u.Lo)
 		if u.done {
+			u.others = append(u.others, answer{w.peer, slices.Clone(out)})
 			return false
 		}
 		u.done, u.by = true, w.peer
@@ -350,6 +369,10 @@ func (r *run) end(ctx context.Context, a *attempt, err error) bool {
 			r.wake()
 		}
 		return true
+	}
+	var wrong wrongAnswer
+	if errors.As(err, &wrong) {
+		r.blame(w.peer, err.Error())
 	}
 	if ctx.Err() != nil || u.done {
 		return false
@@ -371,6 +394,9 @@ func (r *run) setAside(w *worker, now time.Time, err error) {
 		return
 	}
 	w.gone = true
+	if w.peer.until.After(now) { // for longer, because it was wrong
+		return
+	}
 	w.peer.setAside(now)
 	why := "it did nothing while others did its work"
 	if err != nil {

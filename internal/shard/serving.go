@@ -124,7 +124,7 @@ func (v *serving) setParams(m *pb.TilesSet) error {
 	v.product = nil
 	v.state = State{Theta: m.Theta}
 	set := func(noise []float64) {
-		v.op.Set(m.Theta, noise)
+		v.op.Set(spoilTheta(m.Theta), noise)
 		v.state.Noise, v.state.Version = noise, m.Version
 	}
 	if !m.NoiseFollows {

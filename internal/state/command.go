@@ -29,6 +29,7 @@ var commands = map[string]func() Command{
 	"extend": func() Command { return new(Extend) },
 	"fail":   func() Command { return new(Fail) },
 	"tick":   func() Command { return new(Tick) },
+	"remark": func() Command { return new(Remark) },
 
 	"diagnose": func() Command { return new(Diagnose) },
 	"sent":     func() Command { return new(Sent) },

@@ -23,6 +23,7 @@ func TestCommandsAreReadBack(t *testing.T) {
 		&Extend{Job: "a", Draws: 9},
 		&Fail{Job: "a", Chain: 1, Attempt: 3, Message: "<&>"},
 		&Tick{Jobs: []string{"a", "b"}},
+		&Remark{Job: "a", Kind: NoteWrong, Text: "x"},
 		&Diagnose{Job: "a", Health: &Health{Status: Stalled, Cause: "c", Message: "m", Since: epoch}},
 		&Sent{Notice: 5, To: []string{"x"}, Closed: true},
 		&RecordBlob{Blob{SHA256: "x", Size: 3, Stored: epoch, Holders: []string{"c1"}, Namespaces: []string{"lab"}}},

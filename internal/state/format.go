@@ -14,8 +14,9 @@ import "bytes"
 // Format 2: Report and Decide hold events as proto messages, in base64; tokens have
 // the role backup; placements have secrets; Tick.
 // Format 3: Extend may have a goal and the specification that says so; RecordLatent and
-// DropLatents; plans whose chains carry latent vectors.
-const Format = 3
+// DropLatents; plans whose chains carry latent vectors; RevokeToken that spares the last administrator.
+// Format 4: Remark.
+const Format = 4
 
 var formatField = []byte(`{"format":`)
 

@@ -199,6 +199,14 @@ func (j *Job) Knows(chain int, attempt int64, secret string) error {
 	return nil
 }
 
+// Drives reports whether a secret is that of a driver of a lane of the job. One that was placed
+// without a secret has none to show.
+func (j *Job) Drives(secret string) bool {
+	return slices.ContainsFunc(j.Placements, func(p Placement) bool {
+		return p.Worker != "" && subtle.ConstantTimeCompare([]byte(p.Secret), []byte(secret)) == 1
+	})
+}
+
 // Placed reports whether any chain has a driver.
 func (j *Job) Placed() bool {
 	return slices.ContainsFunc(j.Placements, func(p Placement) bool { return p.Worker != "" })

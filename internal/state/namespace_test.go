@@ -173,6 +173,41 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// The last token of an administrator of all namespaces stays, unless a backup that is restored says that
+// it was revoked.
+func TestLastAdministrator(t *testing.T) {
+	r := newReplica(t)
+	apply := func(at time.Time, c Command) error { t.Helper(); _, err := r.apply(t, at, c); return err }
+	short := testToken("short", Admin, AllNamespaces)
+	short.Expires = epoch.Add(time.Hour)
+	for _, k := range []Command{testToken("a", Admin, AllNamespaces), testToken("b", Admin, "default"), testToken("c", Submitter, AllNamespaces), short} {
+		if err := apply(epoch, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+	late := epoch.Add(2 * time.Hour)
+	if err := apply(late, &RevokeToken{ID: "a", Spare: true}); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "make another one first") {
+		t.Errorf("the last one, beside one that has expired: %v", err)
+	}
+	for _, id := range []string{"b", "c", "short"} {
+		if err := apply(late, &RevokeToken{ID: id, Spare: true}); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if err := apply(late, testToken("d", Admin, AllNamespaces)); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(late, &RevokeToken{ID: "a", Spare: true}); err != nil {
+		t.Errorf("one of two: %v", err)
+	}
+	if err := apply(late, &RevokeToken{ID: "a", Spare: true}); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+	if err := apply(late, &RevokeToken{ID: "d"}); err != nil {
+		t.Errorf("as a restored backup: %v", err)
+	}
+}
+
 func TestDropNamespace(t *testing.T) {
 	r := newReplica(t)
 	apply := func(c Command) error { t.Helper(); _, err := r.apply(t, epoch, c); return err }

@@ -29,6 +29,7 @@ const (
 	NoteTuned     NoteKind = "tuned"
 	NoteExtended  NoteKind = "extended"
 	NoteHealth    NoteKind = "health"
+	NoteWrong     NoteKind = "wrong" // numbers of a worker are wrong, or may be
 )
 
 // maxNotes bounds the notes of a job: the oldest are dropped.
@@ -54,6 +55,22 @@ func (u *jobUpdate) noteChange(before *Job) {
 		text += ": " + string(j.Reason)
 	}
 	u.note(NoteState, "%s", strings.ToValidUTF8(text, ""))
+}
+
+// Remark adds a note to those of a job.
+type Remark struct {
+	Job  string   `json:"job"`
+	Kind NoteKind `json:"kind"`
+	Text string   `json:"text"`
+}
+
+func (r *Remark) format() uint64 { return 4 }
+
+func (r *Remark) apply(x *transaction) (*Job, error) {
+	return x.update(r.Job, func(u *jobUpdate) error {
+		u.note(r.Kind, "%s", strings.ToValidUTF8(r.Text[:min(len(r.Text), 1000)], ""))
+		return nil
+	})
 }
 
 // addNotes keeps notes of a job.

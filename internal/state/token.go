@@ -61,6 +61,11 @@ func GetToken(tx *bbolt.Tx, id string) (*Token, error) {
 	return &k, err
 }
 
+// Rules reports whether it is that of an administrator of all namespaces, and valid.
+func (k *Token) Rules(t time.Time) bool {
+	return k.Role == Admin && slices.Contains(k.Namespaces, AllNamespaces) && k.Live(t)
+}
+
 // Tokens calls f with every token, until it returns false.
 func Tokens(tx *bbolt.Tx, f func(*Token) bool) error { return each(tx, tokensBucket, f) }
 
@@ -130,12 +135,34 @@ func (k *Token) check(tx *bbolt.Tx) error {
 // RevokeToken ends a token's validity.
 type RevokeToken struct {
 	ID string `json:"id"`
+	// Spare refuses to end that of the last administrator.
+	Spare bool `json:"spare,omitempty"`
+}
+
+func (r *RevokeToken) format() uint64 {
+	if r.Spare {
+		return 3
+	}
+	return 0 // any
 }
 
 func (r *RevokeToken) apply(x *transaction) (*Job, error) {
 	k, err := GetToken(x.Tx, r.ID)
 	if err != nil || !k.Revoked.IsZero() {
 		return nil, err
+	}
+	if r.Spare && k.Rules(x.time) {
+		others := false
+		err := Tokens(x.Tx, func(o *Token) bool {
+			others = o.ID != r.ID && o.Rules(x.time)
+			return !others
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !others {
+			return nil, conflictf("%s is the last token of an administrator of all namespaces: make another one first", r.ID)
+		}
 	}
 	k.Revoked = x.time
 	return nil, putJSON(x.Tx, tokensBucket, r.ID, k)

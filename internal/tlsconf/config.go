@@ -42,9 +42,9 @@ func (s *Source) server(protocols []string, roles ...identity.Role) *tls.Config 
 	c.ClientCAs = m.pool
 	c.ClientAuth = tls.VerifyClientCertIfGiven
 	c.NextProtos = protocols
+	c.VerifyConnection = m.verifyServer(roles)
 	if len(roles) > 0 {
 		c.ClientAuth = tls.RequireAndVerifyClientCert
-		c.VerifyConnection = check(roles)
 	}
 	return c
 }
@@ -62,6 +62,9 @@ func (s *Source) client(host string, protocols []string, roles ...identity.Role)
 	c.VerifyConnection = func(cs tls.ConnectionState) error {
 		if err := verify(cs, m.pool, s.Now(), host, roles); err != nil {
 			return &tls.CertificateVerificationError{UnverifiedCertificates: cs.PeerCertificates, Err: err}
+		}
+		if err := m.valid(cs.PeerCertificates); err != nil {
+			return err
 		}
 		return check(roles)(cs)
 	}

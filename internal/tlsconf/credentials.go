@@ -50,7 +50,7 @@ func (c *creds) ClientHandshake(ctx context.Context, authority string, raw net.C
 		}
 		return nil, nil, fmt.Errorf("%s %s: %w", what, authority, c.source.explain(err))
 	}
-	return &alertConn{Conn: conn, source: c.source, address: authority, what: what}, info, nil
+	return &alertConn{Conn: c.source.watching(conn, info), source: c.source, address: authority, what: what}, info, nil
 }
 
 // ServerHandshake greets whoever has connected.
@@ -72,7 +72,8 @@ func (c *creds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, e
 	if state.NegotiatedProtocol == "" {
 		return nil, nil, errors.New("the other end did not say by ALPN that it speaks HTTP/2")
 	}
-	return conn, credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
+	info := credentials.TLSInfo{State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+	return c.source.watching(conn, info), info, nil
 }
 
 // Info tells gRPC what this is.

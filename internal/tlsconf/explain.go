@@ -23,10 +23,13 @@ func (s *Source) explain(err error) error {
 	var host x509.HostnameError
 	var record tls.RecordHeaderError
 	var role *identity.RoleError
+	var revoked *RevokedError
 	const doubt = "it does not speak TLS: it runs without --tls-cert, or something else listens there"
 	switch {
 	case errors.As(err, &role):
 		return role
+	case errors.As(err, &revoked):
+		return fmt.Errorf("its certificate%s is revoked", of(revoked.Cert))
 	case errors.As(err, &authority):
 		return fmt.Errorf("its certificate%s is signed by an authority that --tls-ca (%s) does not hold", of(authority.Cert), s.files.CA)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil:
@@ -67,7 +70,7 @@ func (s *Source) alert(err error) error {
 	case "expired certificate":
 		return fmt.Errorf("it says that %s has expired", own)
 	case "bad certificate":
-		return fmt.Errorf("it refuses %s: is it one for the right role?", own)
+		return fmt.Errorf("it refuses %s: is it one for the right role, and not revoked?", own)
 	case "no application protocol":
 		return errors.New("it speaks another protocol: is that the right port?")
 	case "protocol version not supported":

@@ -52,6 +52,7 @@ func (c *serverConn) shake() error {
 			if k, ok := c.raw.(interface{ Known() error }); ok {
 				c.err = k.Known()
 			}
+			c.l.source.watch(c.Conn, c.Conn.ConnectionState().PeerCertificates)
 			return
 		}
 		c.l.source.refuse(c.raw, c.err, c.l.plaintext(speaksTLS))
@@ -73,6 +74,11 @@ func (c *serverConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+func (c *serverConn) Close() error {
+	c.l.source.forget(c.Conn)
+	return c.Conn.Close()
+}
+
 // handshakeTime bounds a handshake that the context does not bound.
 const handshakeTime = 10 * time.Second
 
@@ -91,5 +97,6 @@ func (s *Source) Dial(ctx context.Context, address, host string, roles ...identi
 		raw.Close()
 		return nil, fmt.Errorf("%s %s: %w", roles[0], address, s.explain(err))
 	}
-	return &alertConn{Conn: c, source: s, address: address, what: string(roles[0])}, nil
+	s.watch(c, c.ConnectionState().PeerCertificates)
+	return &alertConn{Conn: &watchedConn{c, s}, source: s, address: address, what: string(roles[0])}, nil
 }

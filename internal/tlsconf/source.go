@@ -30,6 +30,7 @@ type Files struct {
 	Cert string `yaml:"cert,omitempty"` // this process's certificate, and those of authorities in between, in PEM
 	Key  string `yaml:"key,omitempty"`  // its private key
 	CA   string `yaml:"ca,omitempty"`   // the authorities that are trusted
+	CRL  string `yaml:"crl,omitempty"`  // lists of certificates that they have revoked
 }
 
 // Set reports whether any file is given.
@@ -43,6 +44,8 @@ func (f Files) Check(dials bool) error {
 		return nil
 	case (f.Cert == "") != (f.Key == ""):
 		return errors.New("--tls-cert and --tls-key belong together: give both")
+	case f.CA == "" && f.Cert == "":
+		return errors.New("--tls-crl needs --tls-ca: the authorities that sign the list")
 	case f.CA == "":
 		return errors.New("--tls-cert needs --tls-ca: the authorities whose certificates are accepted")
 	case f.Cert == "" && !dials:
@@ -71,6 +74,7 @@ type Source struct {
 	now atomic.Pointer[material]
 
 	refused refusals
+	open    watched
 }
 
 // material is what one state of the files holds.
@@ -79,6 +83,9 @@ type material struct {
 	cert   *tls.Certificate // nil: none
 	pool   *x509.CertPool
 	cas    []*x509.Certificate
+
+	revoked map[serial]bool
+	next    time.Time // when a list should have been replaced; zero without one
 }
 
 // pollEvery is the time between looks at the files, warnEvery between warnings
@@ -110,11 +117,11 @@ func Load(f Files, o Options) (*Source, error) {
 }
 
 // texts are the files' contents.
-type texts struct{ cert, key, ca []byte }
+type texts struct{ cert, key, ca, crl []byte }
 
 func (t texts) digest() [sha256.Size]byte {
 	h := sha256.New()
-	for _, b := range [][]byte{t.cert, t.key, t.ca} {
+	for _, b := range [][]byte{t.cert, t.key, t.ca, t.crl} {
 		fmt.Fprintf(h, "%d\n", len(b))
 		h.Write(b)
 	}
@@ -125,7 +132,7 @@ func (s *Source) read() (t texts, err error) {
 	for _, f := range []struct {
 		path string
 		to   *[]byte
-	}{{s.files.Cert, &t.cert}, {s.files.Key, &t.key}, {s.files.CA, &t.ca}} {
+	}{{s.files.Cert, &t.cert}, {s.files.Key, &t.key}, {s.files.CA, &t.ca}, {s.files.CRL, &t.crl}} {
 		if f.path == "" {
 			continue
 		}
@@ -158,6 +165,12 @@ func (s *Source) parse(t texts) (*material, error) {
 	}
 	if len(m.cas) == 0 {
 		return nil, fmt.Errorf("%s holds no certificate of an authority", s.files.CA)
+	}
+	if s.files.CRL != "" {
+		var err error
+		if m.revoked, m.next, err = parseLists(t.crl, m.cas); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.files.CRL, err)
+		}
 	}
 	if s.files.Cert == "" {
 		return m, nil
@@ -221,8 +234,9 @@ func (s *Source) Reload() error {
 		return err
 	}
 	s.now.Store(m)
+	s.sweep(m)
 	if m.cert != nil {
-		s.Logger.Info("new certificates", "file", s.files.Cert, "valid_until", day(m.cert.Leaf.NotAfter), "authorities", len(m.cas))
+		s.Logger.Info("new certificates", "file", s.files.Cert, "valid_until", day(m.cert.Leaf.NotAfter), "authorities", len(m.cas), "revoked", len(m.revoked))
 	} else {
 		s.Logger.Info("new authorities", "file", s.files.CA, "authorities", len(m.cas))
 	}
@@ -297,6 +311,9 @@ func (s *Source) Expiries() []Expiry {
 // end at the earliest.
 func (s *Source) warn() {
 	now := s.Now()
+	if next := s.now.Load().next; !next.IsZero() && now.After(next) {
+		s.Logger.Warn("the list of revoked certificates should have been replaced: it is still used", "file", s.files.CRL, "on", day(next))
+	}
 	for _, e := range s.Expiries() {
 		left := e.Left(now)
 		switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/shard"
 )
 
 // elsewhere is an error of this worker: its disk, its network, its memory. Another
@@ -28,7 +29,8 @@ func ofWorker(err error) bool {
 	var path *fs.PathError
 	var errno syscall.Errno
 	var network net.Error
-	if errors.As(err, &marked) || errors.As(err, &path) || errors.As(err, &errno) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.As(err, &marked) || errors.As(err, &path) || errors.As(err, &errno) || errors.As(err, &network) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, shard.ErrUnsteady) {
 		return true
 	}
 	switch status.Code(err) {

@@ -203,7 +203,7 @@ func TestGroup(t *testing.T) {
 	want := product(cmvp.New(j.problem.Inputs, j.problem.Covariance, parallel.NewBudget(1)))
 	p := &placement{w: w, key: laneKey{id, 1}}
 	p.setGroup([]*pb.Member{{Worker: "b", Address: other.Address}})
-	op := p.operator(j)
+	op := p.operator(t.Context(), j)
 	defer p.closeGroup()
 	for end := time.Now().Add(time.Minute); other.Meter.Load().Tiles == 0; {
 		if got := product(op); !reflect.DeepEqual(got, want) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
@@ -21,7 +23,8 @@ import (
 type logBuffer struct {
 	worker  string // its id
 	coords  *coordinators
-	sending sync.Mutex // one request at a time, so that lines stay in order
+	secret  func(job string) string // of a lane that the worker drives
+	sending sync.Mutex              // one request at a time, so that lines stay in order
 	mu      sync.Mutex
 	lines   map[laneKey][]string
 	size    int
@@ -105,9 +108,12 @@ func (b *logBuffer) handIn(ctx context.Context, k laneKey) {
 	for batch := range slices.Chunk(l, linesAtOnce) {
 		if err == nil {
 			err = b.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-				_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.lane), Worker: b.worker, Lines: batch})
+				_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.lane), Worker: b.worker, Secret: b.secret(k.job), Lines: batch})
 				return err
 			})
+		}
+		if status.Code(err) == codes.FailedPrecondition { // they are of work that was replaced, or is over
+			return
 		}
 		if err != nil {
 			b.mu.Lock()

@@ -37,8 +37,9 @@ type placement struct {
 	done   chan struct{}
 
 	mu    sync.Mutex
-	group []string     // addresses of the workers that share the products
-	op    *shard.Group // the operator over them, once there is one
+	group []string          // addresses of the workers that share the products
+	names map[string]string // of workers by address, those of earlier groups, too
+	op    *shard.Group      // the operator over them, once there is one
 }
 
 // Why a placement ends.
@@ -52,8 +53,12 @@ func (p *placement) setGroup(g []*pb.Member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.group = nil
+	if p.names == nil {
+		p.names = map[string]string{}
+	}
 	for _, m := range g {
 		p.group = append(p.group, m.Address)
+		p.names[m.Address] = m.Worker
 	}
 	if p.op != nil {
 		p.op.SetMembers(p.group...)
@@ -62,7 +67,7 @@ func (p *placement) setGroup(g []*pb.Member) {
 
 // operator returns a new operator over the group, in place of the one before. Its
 // elements are kept between products as the plan says.
-func (p *placement) operator(j *jobData) driver.Operator {
+func (p *placement) operator(ctx context.Context, j *jobData) driver.Operator {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	own := cmvp.New(j.problem.Inputs, j.problem.Covariance, p.w.Budget)
@@ -74,7 +79,8 @@ func (p *placement) operator(j *jobData) driver.Operator {
 		p.op.Close()
 	}
 	p.op = shard.New(shard.Config{Local: own, MinRows: p.w.MinRows, Meter: p.w.Meter, Log: p.w.Logger,
-		Dial: func(address string) shard.Member { return p.w.Peers.Member(address, data) }})
+		Wrong: func(address, reason string) { p.w.wg.Go(func() { p.disagree(ctx, address, reason) }) },
+		Dial:  func(address string) shard.Member { return p.w.Peers.Member(address, data) }})
 	p.op.SetMembers(p.group...)
 	return p.op
 }
@@ -88,8 +94,18 @@ func (p *placement) closeGroup() {
 	}
 }
 
-// driver returns the job's driver for this lane.
-func (p *placement) driver(j *jobData) *driver.Driver {
+// disagree tells that a member of the group computes other numbers.
+func (p *placement) disagree(ctx context.Context, address, reason string) {
+	p.mu.Lock()
+	d := &pb.Disagreement{Worker: p.names[address], Reason: reason}
+	p.mu.Unlock()
+	if err := p.report(ctx, &pb.ReportRequest{Disagreements: []*pb.Disagreement{d}}); err != nil && ctx.Err() == nil {
+		p.w.Logger.Warn("telling that a worker computes wrong numbers", "worker", d.Worker, "error", err)
+	}
+}
+
+// driver returns the job's driver for this lane, whose products end with ctx.
+func (p *placement) driver(ctx context.Context, j *jobData) *driver.Driver {
 	if j.preloaded {
 		return j.driver
 	}
@@ -99,7 +115,7 @@ func (p *placement) driver(j *jobData) *driver.Driver {
 		}
 		return p.w.Tracer.Iteration(ctx, p.key.job, chain, p.attempt, iter)
 	}
-	return j.driver.With(func(int) driver.Operator { return p.operator(j) }, trace)
+	return j.driver.With(func(int) driver.Operator { return p.operator(ctx, j) }, trace)
 }
 
 // run drives the lane until it is revoked, replaced, or has no more to do. waiting is
@@ -153,7 +169,7 @@ func (p *placement) drive(ctx, waiting context.Context) error {
 		}
 		if w.Conduct != nil || w.Evaluate != nil {
 			if stages == nil {
-				stages = p.driver(j).NewLane(p.key.lane)
+				stages = p.driver(ctx, j).NewLane(p.key.lane)
 			}
 			do := func(ctx context.Context, w chains.Work) (*chains.Event, error) {
 				return stages.Event(ctx, w, chains.PreparedOf(a.Prepared))
@@ -164,7 +180,7 @@ func (p *placement) drive(ctx, waiting context.Context) error {
 			continue
 		}
 		if w.Advance == nil {
-			if err := p.carryOut(ctx, p.driver(j).Event, w); err != nil && !refused(err) {
+			if err := p.carryOut(ctx, p.driver(ctx, j).Event, w); err != nil && !refused(err) {
 				return err
 			}
 			continue
@@ -218,7 +234,7 @@ func (p *placement) newChain(ctx context.Context, j *jobData, w *chains.Work, pr
 		return nil, err
 	}
 	defer p.w.Budget.Release()
-	return p.driver(j).For(*w).NewChain(ctx, prep, p.key.lane)
+	return p.driver(ctx, j).For(*w).NewChain(ctx, prep, p.key.lane)
 }
 
 // report hands in what must be durable before the driver goes on, after the log
@@ -236,7 +252,11 @@ func (p *placement) report(ctx context.Context, r *pb.ReportRequest) error {
 func (p *placement) fail(ctx context.Context, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	if err := p.report(ctx, &pb.ReportRequest{Failure: err.Error(), Elsewhere: ofWorker(err)}); err != nil { // then the job is tried again elsewhere
+	r := &pb.ReportRequest{Failure: err.Error(), Elsewhere: ofWorker(err)}
+	if errors.Is(err, shard.ErrUnsteady) {
+		r.Disagreements = []*pb.Disagreement{{Worker: p.w.ID, Reason: err.Error()}}
+	}
+	if err := p.report(ctx, r); err != nil { // then the job is tried again elsewhere
 		p.w.Logger.Warn("telling why the job cannot go on", "job", p.key.job, "error", err)
 	}
 }

@@ -100,7 +100,7 @@ func New(c Config) (*Worker, error) {
 	}
 	w := &Worker{Config: c, isa: isa, process: rand.Text(), placements: map[laneKey]*placement{}, metrics: newMetrics(),
 		coords: &coordinators{pool: rpc.NewPool(c.Dial), addresses: c.Coordinators}, absence: absence{log: c.Logger}}
-	w.logs = &logBuffer{worker: c.ID, coords: w.coords}
+	w.logs = &logBuffer{worker: c.ID, coords: w.coords, secret: w.secretOf}
 	w.jobs = newJobCache(&w.Config, w.observe)
 	return w, nil
 }
@@ -190,6 +190,8 @@ func (w *Worker) session(ctx context.Context, speed float64) (left bool, err err
 		case m.GetRevoke() != nil:
 			r := m.GetRevoke()
 			w.revoke(laneKey{r.Job, int(r.Chain)}, r.Attempt)
+		case m.GetCheck() != nil:
+			w.wg.Go(func() { w.check(ctx, m.GetCheck()) })
 		case m.GetLeave() != nil:
 			return true, nil
 		}
@@ -325,6 +327,18 @@ func (w *Worker) trimJobs() {
 	}
 	w.mu.Unlock()
 	w.jobs.trim(inUse)
+}
+
+// secretOf returns the secret of a lane of a job that the worker drives, empty for none.
+func (w *Worker) secretOf(job string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, p := range w.placements {
+		if k.job == job {
+			return p.secret
+		}
+	}
+	return ""
 }
 
 // Connected reports whether there is a session with the leader.

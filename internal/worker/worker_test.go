@@ -67,12 +67,14 @@ func undisturbed(t *testing.T, text string) string {
 // cluster is a coordinator with a state of its own, and workers that come and
 // go.
 type cluster struct {
-	t       *testing.T
-	node    *coordinatortest.Node
-	address string // of the coordinator
-	stop    func() // stops it
-	jobs    pb.JobsClient
-	workers pb.WorkersClient
+	coord      *coordinator.Coordinator // the last that was started
+	checkEvery int
+	t          *testing.T
+	node       *coordinatortest.Node
+	address    string // of the coordinator
+	stop       func() // stops it
+	jobs       pb.JobsClient
+	workers    pb.WorkersClient
 	// faulty, if set, makes calls of workers; it must be set before there are any.
 	faulty func(ctx context.Context, method string, call func() (any, error)) (any, error)
 }
@@ -83,7 +85,13 @@ func dial(address string) (*grpc.ClientConn, error) {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{t: t, node: coordinatortest.NewNode(t)}
+	return newChecking(t, -1)
+}
+
+// newChecking is newCluster where one in so many checkpoints is computed again.
+func newChecking(t *testing.T, every int) *cluster {
+	t.Helper()
+	c := &cluster{t: t, node: coordinatortest.NewNode(t), checkEvery: every}
 	c.address, c.stop = c.serve(c.node, "127.0.0.1:0", true)
 	conn, err := dial(c.address)
 	if err != nil {
@@ -97,7 +105,8 @@ func newCluster(t *testing.T) *cluster {
 // serve runs a coordinator at an address until the test ends, or stop is called.
 func (c *cluster) serve(node *coordinatortest.Node, address string, leads bool) (at string, stop func()) {
 	c.t.Helper()
-	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: c.t.TempDir(), Dial: dial, Grace: time.Second})
+	coord, err := coordinator.New(coordinator.Config{Node: node, Dir: c.t.TempDir(), Dial: dial, Grace: time.Second, CheckEvery: c.checkEvery})
+	c.coord = coord
 	if err != nil {
 		c.t.Fatal(err)
 	}

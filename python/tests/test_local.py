@@ -93,7 +93,7 @@ def mixture(job, data, new):
     width = scale["response"][1]
     noise = (d["noise_sd"] / width) ** 2
     signal = (d["signal_sd"] / width) ** 2 if "signal_sd" in d else d["sigma"]
-    length = d["lengthscale_input" if "lengthscale_input" in d else "lengthscale"] / [scale[k][1] for k in names]
+    length = d["lengthscale"] / [scale[k][1] for k in names]
 
     def cov(a, b, sigma, tau):
         # tau = 1/(2 l^2), so that the scaled distance is sqrt(5) r = sqrt(10 sum tau (x-x')^2)

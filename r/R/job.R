@@ -128,10 +128,6 @@ job_frame <- function(job) {
 as_draws_df.ulisse_job <- function(x, ...) {
   d <- job_frame(x)
   m <- d[setdiff(names(d), c("chain__", "draw__"))]
-  # The file has CmdStan's names of elements, as in tau.1; posterior knows them as the summary does.
-  known <- summary(x)$name
-  at <- match(names(m), gsub("[[,]", ".", sub("]", "", known, fixed = TRUE)))
-  names(m)[!is.na(at)] <- known[at[!is.na(at)]]
   m$.chain <- as.integer(d$chain__)
   m$.iteration <- as.integer(stats::ave(d$draw__, d$chain__, FUN = seq_along))
   posterior::as_draws_df(m)

@@ -17,7 +17,7 @@ import (
 func TestNamesInDocuments(t *testing.T) {
 	declared := declarations(t)
 	quoted := regexp.MustCompile("`([a-z][a-z0-9]*)\\.([A-Za-z0-9]+)(\\.[A-Za-z0-9]+)?(\\(.*?\\))?`")
-	for _, file := range []string{"docs/architecture.md", "docs/kernels.md", "CONTRIBUTING.md"} {
+	for _, file := range []string{"docs/architecture.md", "docs/kernels.md", "docs/operations.md", "CONTRIBUTING.md"} {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			t.Fatal(err)
@@ -25,7 +25,7 @@ func TestNamesInDocuments(t *testing.T) {
 		found := 0
 		for _, m := range quoted.FindAllStringSubmatch(string(text), -1) {
 			names, ours := declared[m[1]]
-			if !ours || m[2] == "db" {
+			if !ours || m[2] == "db" || file == "docs/operations.md" && !strings.HasPrefix(m[2], "Test") {
 				continue // a key of a specification, a file
 			}
 			found++

@@ -259,6 +259,18 @@ func TestDashboard(t *testing.T) {
 	b.do("looking at all plots", chromedp.Evaluate(`document.querySelectorAll("img").forEach(i => i.scrollIntoView())`, nil))
 	b.holds("all plots are there", `[...document.querySelectorAll("img[data-plot]")].length === 9 && [...document.images].every(i => i.complete && i.naturalWidth > 0)`)
 
+	b.holds("the gauges are judged", `document.querySelector("#progress .cards .good, #progress .cards .poor") !== null`)
+	b.do("choosing a parameter", chromedp.Click(".choose summary", chromedp.ByQuery), chromedp.Click(`.choose input[value="0"]`, chromedp.ByQuery), chromedp.Click(".choose button", chromedp.ByQuery),
+		chromedp.WaitReady(`img[data-plot*="trace.svg?param=1"]`, chromedp.ByQuery))
+	b.holds("what was chosen", `location.search === "?param=1&param=2" && document.querySelector('img[data-plot*="trace.svg?param=1"]')?.naturalWidth > 0`)
+	b.holds("files to download", `["csv", "html"].every(f => document.querySelector('#files a[href*="format=' + f + '"]'))`)
+	var fetched []string
+	b.do("downloading", chromedp.Evaluate(`(async () => { const out = []; for (const a of [...document.querySelectorAll("#files a")]) { const r = await fetch(a.href), n = (await r.blob()).size; out.push(r.ok && n > 50 ? "" : a.href + " " + r.status + " " + n); } return out; })()`,
+		&fetched, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	if wrong := strings.Join(fetched, ""); wrong != "" || len(fetched) != 6 {
+		t.Errorf("of %d files did not come: %s", len(fetched), wrong)
+	}
+
 	for _, a := range []struct{ action, then string }{
 		{"pause", "paused"}, {"resume", "sampling"}, {"extend", "sampling"}, {"cancel", "cancelled"},
 	} {
@@ -275,6 +287,14 @@ func TestDashboard(t *testing.T) {
 	if err != nil || j.State != pb.JobState_JOB_STATE_CANCELLED || j.Progress.Draws != 100777 {
 		t.Errorf("the job is %v with %d draws wanted, %v", j.GetState(), j.GetProgress().GetDraws(), err)
 	}
+	second := c.submit("other")
+	b.do("looking again", chromedp.Navigate(c.url+"/jobs/"+id), chromedp.WaitVisible("#progress"))
+	b.do("comparing", chromedp.SetValue(`select[name=job]`, second, chromedp.ByQuery), chromedp.Click(`form[action="/compare"] button`, chromedp.ByQuery), chromedp.WaitVisible(`a[href="/jobs/`+second+`"]`, chromedp.ByQuery))
+	b.holds("both jobs", `["moving", "other", "sigma"].every(w => document.querySelector("main").innerText.includes(w))`)
+	b.audit("/compare")
+	b.do("the list on a phone", chromedp.EmulateViewport(380, 900), chromedp.Navigate(c.url+"/jobs"), chromedp.WaitVisible("table"))
+	b.holds("what one looks for first is in sight", `[...document.querySelectorAll("thead th")].filter(e => /R-hat|ESS$/.test(e.innerText)).every(e => e.getBoundingClientRect().right <= innerWidth)`)
+	b.do("back to the job", chromedp.EmulateViewport(1280, 900), chromedp.Navigate(c.url+"/jobs/"+id), chromedp.WaitVisible("#progress"))
 	b.do("opening the log", chromedp.Click(`a[href$="/logs"]`, chromedp.ByQuery), chromedp.WaitVisible("pre"))
 	b.audit("/jobs/ID/logs")
 

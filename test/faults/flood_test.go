@@ -216,7 +216,7 @@ func TestFloods(t *testing.T) {
 	scale := number(t, "ULISSE_FLOOD", 1)
 	c := start(t, 1, 1)
 	id := c.submit(fmt.Sprintf(specText, 1_000_000, 1_000_000, 1))
-	c.until("draws", time.Minute, func() bool { j, ok := c.job(id); return ok && j.draws() > 0 })
+	c.until("draws", 3*time.Minute, func() bool { j, ok := c.job(id); return ok && j.draws() > 0 })
 	p := c.processes("coordinator")[0]
 	before := resident(t, p.PID)
 	run := func(name string, some []flood, d time.Duration) {

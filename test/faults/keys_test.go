@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/auth"
+	"github.com/ulisse-gp/ulisse/internal/certs"
 	"github.com/ulisse-gp/ulisse/internal/certs/certstest"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
@@ -26,6 +29,7 @@ func newKeys(t *testing.T, hosts ...string) *keys {
 	for _, role := range []string{"coordinator", "worker"} {
 		k.files[role] = k.ca.FilesFor(role, "", time.Now(), 1, hosts...)
 	}
+	k.revoke("")
 	text, _ := auth.NewToken()
 	if err := os.WriteFile(k.token, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -37,7 +41,23 @@ func newKeys(t *testing.T, hosts ...string) *keys {
 func (k *keys) args(role string) []string {
 	k.t.Helper()
 	f := k.files[role]
-	return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key}
+	return []string{"--tls-ca", f.CA, "--tls-cert", f.Cert, "--tls-key", f.Key, "--tls-crl", certs.ListPath(filepath.Dir(f.CA))}
+}
+
+// revoke revokes the certificate of a role, or, with none, nobody's.
+func (k *keys) revoke(role string) {
+	k.t.Helper()
+	var revoked []*x509.Certificate
+	if role != "" {
+		c, err := tls.LoadX509KeyPair(k.files[role].Cert, k.files[role].Key)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		revoked = append(revoked, c.Leaf)
+	}
+	if err := k.ca.Revoke(filepath.Dir(k.ca.CA()), time.Now(), revoked...); err != nil {
+		k.t.Fatal(err)
+	}
 }
 
 // env writes the client's environment.

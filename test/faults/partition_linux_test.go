@@ -28,6 +28,7 @@ type network struct {
 	hub   string            // the bridges' namespace
 	side  map[string]string // bridge by process; empty for none
 	procs []dev.Process
+	deaf  [][2]string // who is not heard, and by whom
 }
 
 // The names of namespaces begin with this and the test's process.
@@ -176,6 +177,38 @@ func (n *network) move(bridge string, names ...string) {
 	}
 }
 
+// nobody is the hardware address of no end.
+const nobody = "02:00:00:00:00:01"
+
+// deafen lets what one end sends to others get lost: they hear it no more, and it hears them.
+func (n *network) deafen(from string, to ...string) {
+	n.t.Helper()
+	for _, name := range to {
+		n.ip("-n", namespace(from), "neigh", "replace", n.addressOf(name), "lladdr", nobody, "dev", "eth0", "nud", "permanent")
+		n.deaf = append(n.deaf, [2]string{from, name})
+	}
+}
+
+func (n *network) addressOf(name string) string {
+	n.t.Helper()
+	for i, p := range n.procs {
+		if p.Name == name {
+			return address(i)
+		}
+	}
+	n.t.Fatalf("there is no %s", name)
+	return ""
+}
+
+// hear undoes deafen.
+func (n *network) hear() {
+	n.t.Helper()
+	for _, d := range n.deaf {
+		n.ip("-n", namespace(d[0]), "neigh", "del", n.addressOf(d[1]), "dev", "eth0")
+	}
+	n.deaf = nil
+}
+
 // heal plugs all cables into one bridge.
 func (n *network) heal() {
 	n.t.Helper()
@@ -286,7 +319,7 @@ func (n *network) in(t *testing.T) *network {
 func (n *network) mustLead() string {
 	n.t.Helper()
 	var name string
-	n.until("a leader", time.Minute, func() bool {
+	n.until("a leader", 3*time.Minute, func() bool {
 		p, ok := n.leader()
 		name = p.Name
 		return ok
@@ -303,6 +336,57 @@ solver: {tolerance: 1e-6, preconditioner: {kind: rpcholesky}}
 stop: {rhat: 1.01, ess: 1e9, max_draws: %d, max_time: 1h}
 seed: 3
 `
+
+// One way of a link is lost. The first of these is tried always.
+var oneWay = []struct {
+	name    string
+	cut     func(n *network, leader string, followers []string)
+	another bool // has to lead
+}{
+	{"the leader is not heard", func(n *network, l string, f []string) { n.deafen(l, f...) }, true},
+	{"the leader does not hear", func(n *network, l string, f []string) { n.deafen(f[0], l); n.deafen(f[1], l) }, true},
+	{"one follower does not hear the leader", func(n *network, l string, f []string) { n.deafen(l, f[0]) }, false},
+	{"the leader does not hear one follower", func(n *network, l string, f []string) { n.deafen(f[0], l) }, false},
+	{"a worker is not heard by the leader", func(n *network, l string, _ []string) { n.deafen("w1", l) }, false},
+	{"a worker does not hear the leader", func(n *network, l string, _ []string) { n.deafen(l, "w1") }, false},
+}
+
+// serves submits a job while some hear others who do not hear them, and lets it end meanwhile.
+func (n *network) serves(cut func(n *network, leader string, followers []string), another bool, spec, want string) {
+	n.t.Helper()
+	const most = 5 * time.Minute
+	old := n.mustLead()
+	var followers []string
+	for _, p := range n.processes("coordinator") {
+		if p.Name != old {
+			followers = append(followers, p.Name)
+		}
+	}
+	cut(n, old, followers)
+	defer n.hear()
+	if another {
+		n.until("another leader", 3*time.Minute, func() bool {
+			p, ok := n.leader()
+			return ok && p.Name != old
+		})
+	}
+	var id string // the work goes on meanwhile
+	n.until("a job is taken", 3*time.Minute, func() bool {
+		out, err := n.run("submit", n.file("small.yaml", spec), "--json", "--client-id", n.t.Name())
+		var j job
+		if err != nil || json.Unmarshal([]byte(out), &j) != nil {
+			return false
+		}
+		id = j.ID
+		return true
+	})
+	n.ends(id, want, most)
+	n.hear()
+	n.until("all are well", 3*time.Minute, func() bool {
+		_, voters := n.members()
+		return len(voters) == 3
+	})
+}
 
 // The network falls apart and is healed: the draws are those of ulisse run.
 func TestPartitions(t *testing.T) {
@@ -323,7 +407,7 @@ func TestPartitions(t *testing.T) {
 			id, _ := n.sampling(spec, 5)
 			old := n.mustLead()
 			n.move("side1", old)
-			n.until("another leader", time.Minute, func() bool {
+			n.until("another leader", 3*time.Minute, func() bool {
 				p, ok := n.leader()
 				return ok && p.Name != old
 			})
@@ -335,7 +419,7 @@ func TestPartitions(t *testing.T) {
 			id, j := n.sampling(spec, 5)
 			lost := j.Chains[0].Worker
 			n.move("", lost)
-			n.until("another driver", time.Minute, func() bool {
+			n.until("another driver", 3*time.Minute, func() bool {
 				j, ok := n.job(id)
 				return ok && (j.Chains[0].Worker != "" && j.Chains[0].Worker != lost || j.DrawsSHA256 != "")
 			})
@@ -352,6 +436,13 @@ func TestPartitions(t *testing.T) {
 			n.heal()
 			n.ends(id, want, most)
 		})
+		small := fmt.Sprintf(recoverSpec, "small", 20, 20)
+		smallWant := undisturbed(t, small)
+		for i, c := range oneWay {
+			if i == 0 || thorough() {
+				t.Run(c.name, func(t *testing.T) { hasty.in(t).serves(c.cut, c.another, small, smallWant) })
+			}
+		}
 	})
 	wide := fmt.Sprintf(partitionSpec, 1000, draws, draws)
 	wideWant := undisturbed(t, wide)
@@ -369,7 +460,7 @@ func TestPartitions(t *testing.T) {
 				n.move("", cut)
 				at := n.cpu(cut)
 				last := at
-				n.until("the driver waits", time.Minute, func() bool {
+				n.until("the driver waits", 3*time.Minute, func() bool {
 					before := last
 					time.Sleep(time.Second)
 					last = n.cpu(cut)
@@ -378,7 +469,7 @@ func TestPartitions(t *testing.T) {
 				did = last - at
 				t.Logf("%s computed %.2f s more, then waited", cut, float64(did)/100)
 				n.heal()
-				n.until("the driver reports", time.Minute, func() bool {
+				n.until("the driver reports", 3*time.Minute, func() bool {
 					now, ok := n.job(id)
 					if !ok {
 						return false

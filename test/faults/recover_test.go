@@ -52,7 +52,8 @@ func (c *cluster) background(name string, args ...string) *exec.Cmd {
 		c.t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(c.executable(), args...)
+	cmd.Env = append(os.Environ(), c.more...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
@@ -146,7 +147,7 @@ func TestRecover(t *testing.T) {
 	c.until("some draws", 3*time.Minute, func() bool { j, ok := c.job(second); return ok && j.draws() >= 20 })
 
 	var survivor *coordinator
-	c.until("a leader", time.Minute, func() bool { id, _ := c.members(); survivor = byID[id]; return survivor != nil })
+	c.until("a leader", 3*time.Minute, func() bool { id, _ := c.members(); survivor = byID[id]; return survivor != nil })
 	for _, m := range old {
 		end(m.cmd)
 		if m != survivor {
@@ -164,20 +165,20 @@ func TestRecover(t *testing.T) {
 	if out, err := c.run("cluster", "recover", "--dir", survivor.dir, "--id", survivor.id, "--servers", survivor.id+"="+survivor.raft); err == nil || !strings.Contains(err.Error(), "stop") {
 		t.Errorf("a coordinator that runs was recovered: %s, %v", out, err)
 	}
-	c.ends(first, wantShort, time.Minute)
+	c.ends(first, wantShort, 3*time.Minute)
 
 	// New ones join; then the old one is not needed any more.
 	fresh := []*coordinator{newCoordinator(t, c, "c4"), newCoordinator(t, c, "c5")}
 	for _, m := range fresh {
 		m.start(c, "--bootstrap-expect", "0", "--peers", survivor.raft)
 	}
-	c.until("three voters", time.Minute, func() bool { _, voters := c.members(); return len(voters) == 3 })
+	c.until("three voters", 3*time.Minute, func() bool { _, voters := c.members(); return len(voters) == 3 })
 	c.ends(second, wantLong, 5*time.Minute)
 	end(survivor.cmd)
 	c.use(fresh...)
 	c.answers()
-	c.ends(first, wantShort, time.Minute)
-	c.ends(second, wantLong, time.Minute)
+	c.ends(first, wantShort, 3*time.Minute)
+	c.ends(second, wantLong, 3*time.Minute)
 }
 
 // A backup holds all jobs and draws; restoring it brings them back on all
@@ -219,10 +220,10 @@ func TestBackupAndRestore(t *testing.T) {
 	if out, err := c.run("cluster", "restore", damaged, "--yes"); err == nil || !strings.Contains(err.Error(), "SHA-256") {
 		t.Errorf("a damaged backup: %s, %v", out, err)
 	}
-	c.ends(later, want, time.Minute)
+	c.ends(later, want, 3*time.Minute)
 
 	var follower string // passes it on
-	c.until("a leader", time.Minute, func() bool {
+	c.until("a leader", 3*time.Minute, func() bool {
 		l, ok := c.leader()
 		for _, p := range c.processes("coordinator") {
 			if p.Name != l.Name {
@@ -234,7 +235,7 @@ func TestBackupAndRestore(t *testing.T) {
 	must("cluster", "restore", file, "--yes", "--coordinators", follower)
 	check := func() {
 		t.Helper()
-		c.ends(id, want, time.Minute)
+		c.ends(id, want, 3*time.Minute)
 		var jobs []job
 		if err := json.Unmarshal([]byte(must("jobs", "--json")), &jobs); err != nil || len(jobs) != 1 {
 			t.Fatalf("there are %v (%v), want one job", jobs, err)

@@ -37,7 +37,7 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.until("the chains run", time.Minute, func() bool { j, ok := c.job(id); return ok && (j.State == "warmup" || j.State == "sampling") })
+	c.until("the chains run", 3*time.Minute, func() bool { j, ok := c.job(id); return ok && (j.State == "warmup" || j.State == "sampling") })
 
 	trust := func(text []byte) {
 		t.Helper()
@@ -53,7 +53,7 @@ func TestRotation(t *testing.T) {
 	trust(both)
 	noticed := func(what string, times int) {
 		t.Helper()
-		c.until(what, time.Minute, func() bool {
+		c.until(what, 3*time.Minute, func() bool {
 			for _, p := range c.processes("") {
 				log, _ := os.ReadFile(filepath.Join(c.dir, p.Name+".log"))
 				if strings.Count(string(log), `msg="new certificates"`) < times {
@@ -70,7 +70,7 @@ func TestRotation(t *testing.T) {
 	for _, p := range c.processes("") {
 		for _, address := range []string{p.Addresses.GRPC, p.Addresses.Raft, p.Addresses.HTTP} {
 			if address != "" {
-				c.until(p.Name+" shows its new certificate at "+address, time.Minute, func() bool { return issuer(t, address) == "second authority" })
+				c.until(p.Name+" shows its new certificate at "+address, 3*time.Minute, func() bool { return issuer(t, address) == "second authority" })
 			}
 		}
 	}
@@ -104,10 +104,41 @@ func TestRotation(t *testing.T) {
 	// Whoever begins anew finds the others, and the other way round.
 	leader, _ := c.leader()
 	kill(leader, c.processes("worker")[0])
-	c.until("everybody is back", time.Minute, func() bool {
+	c.until("everybody is back", 3*time.Minute, func() bool {
 		out, err := c.run("workers", "--json")
 		return err == nil && strings.Count(out, `"state": "ready"`) == 2
 	})
+}
+
+// A worker whose certificate is revoked is out within seconds, and says why; with another certificate it
+// comes back.
+func TestRevocation(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: seconds of real processes")
+	}
+	t.Parallel() // it mostly waits
+	c := &cluster{t: t, dir: t.TempDir(), keys: newKeys(t, "127.0.0.1")}
+	m := newCoordinator(t, c, "c1")
+	m.start(c)
+	c.use(m)
+	c.answers()
+	c.background("w1", append([]string{"worker", "--id", "w1", "--dir", filepath.Join(c.dir, "w1"), "--coordinators", m.grpc, "--listen", "127.0.0.1:0", "--metrics", "", "--cores", "1"},
+		c.keys.args("worker")...)...)
+	ready := func(want bool) func() bool {
+		return func() bool {
+			out, err := c.run("workers", "--json")
+			return err == nil && strings.Contains(out, `"state": "ready"`) == want
+		}
+	}
+	c.until("the worker is in", 3*time.Minute, ready(true))
+	c.keys.revoke("worker")
+	c.until("it is out", 3*time.Minute, ready(false))
+	c.until("it says why", 3*time.Minute, func() bool {
+		log, _ := os.ReadFile(filepath.Join(c.dir, "w1.log"))
+		return strings.Contains(string(log), "revoked?")
+	})
+	c.keys.ca.FilesFor("worker", "", time.Now(), 1, "127.0.0.1") // in the same place
+	c.until("it is in again", 3*time.Minute, ready(true))
 }
 
 // issuer returns who signed the certificate that an address shows.

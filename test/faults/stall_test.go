@@ -47,7 +47,7 @@ func TestStalledIsSeen(t *testing.T) {
 	want := undisturbed(t, spec)
 	c := start(t, 1, 1)
 	id := c.submit(spec)
-	c.until("draws", time.Minute, func() bool { j, ok := c.job(id); return ok && j.draws() > 0 })
+	c.until("draws", 5*time.Minute, func() bool { j, ok := c.job(id); return ok && j.draws() > 0 })
 	worker := c.processes("worker")[0]
 	if err := syscall.Kill(worker.PID, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -75,6 +75,6 @@ func TestStalledIsSeen(t *testing.T) {
 	if err := syscall.Kill(worker.PID, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	c.until("the job is well", time.Minute, func() bool { status, _ := c.health(id); return status == "" })
+	c.until("the job is well", 3*time.Minute, func() bool { status, _ := c.health(id); return status == "" })
 	c.ends(id, want, 3*time.Minute)
 }

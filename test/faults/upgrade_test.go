@@ -82,12 +82,12 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	install(first)
 	c := startProgram(t, installed, 3, 2)
-	c.until("the old version", time.Minute, func() bool {
+	c.until("the old version", 3*time.Minute, func() bool {
 		v, ready := c.versions()
 		return ready == 2 && v["worker-1"] == "0.8.0" && v["coordinator-1"] == "0.8.0"
 	})
 	id := c.submit(spec)
-	c.until("the chains run", time.Minute, func() bool { j, ok := c.job(id); return ok && (j.State == "warmup" || j.State == "sampling") })
+	c.until("the chains run", 3*time.Minute, func() bool { j, ok := c.job(id); return ok && (j.State == "warmup" || j.State == "sampling") })
 
 	// One of the wrong arithmetic, on the side.
 	cmd := exec.Command(third, "worker", "--id", "other", "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--metrics", "", "--cores", "1",
@@ -98,7 +98,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	defer cmd.Wait()
 	defer cmd.Process.Kill()
-	c.until("the other worker", time.Minute, func() bool { v, _ := c.versions(); return v["other"] == "0.9.1" })
+	c.until("the other worker", 3*time.Minute, func() bool { v, _ := c.versions(); return v["other"] == "0.9.1" })
 
 	install(second)
 	replace := func(p dev.Process) {

@@ -186,6 +186,8 @@ func TestOneTruth(t *testing.T) {
 	same("OpenID Connect", without(t, kustomize(t, filepath.Join(deploy, "examples", "oidc")), "oauth2-proxy"), values(t, "ha", map[string]any{
 		"auth.oidc": map[string]any{"issuer": "https://login.example.org", "clientID": "CLIENT-ID", "grants": []any{"statistics=submitter:default", "operators=admin:*"}},
 		"ingress":   map[string]any{"enabled": true, "signIn": true}}))
+	same("webhooks", kustomize(t, filepath.Join(deploy, "examples", "webhooks")), values(t, "ha", map[string]any{
+		"webhooks": map[string]any{"urls": []any{"https://hooks.example.org/ulisse"}, "hosts": []any{"chat.example.org"}, "networks": []any{"10.20.0.0/16"}}}))
 }
 
 // without drops objects of that name.
@@ -258,7 +260,7 @@ func TestSchema(t *testing.T) {
 	for path, v := range map[string]any{
 		"coordinators.replicas": 2, "coordinator.replicas": 3, "workers.cores": "four", "autoscale.metric": "memory", "auth.mode": "token",
 		"image.pullPolicy": "always", "workers.memory.limit": "4 GB", "coordinators.extraArgs": []any{"webhook"}, "auth.oidc.issuer": "https://login.example.org",
-		"auth.oidc.grants": []any{"a=king:x"}, "backup.schedule": "nightly", "networkPolicies": "yes", "coordinators.memberGrace": "1 day",
+		"auth.oidc.grants": []any{"a=king:x"}, "backup.schedule": "nightly", "webhooks.urls": []any{"http://x.org"}, "webhooks.networks": []any{"10.0.0.1"}, "networkPolicies": "yes", "coordinators.memberGrace": "1 day",
 	} {
 		if _, err := template(t, values(t, "", map[string]any{path: v})); err == nil || !strings.Contains(err.Error(), strings.Split(path, ".")[0]) {
 			t.Errorf("%s: %v is taken, or refused without a word about it: %v", path, v, err)

@@ -332,5 +332,6 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	decode(t, kustomize(t, filepath.Join(deploy, "examples", "oidc")))
+	decode(t, kustomize(t, filepath.Join(deploy, "examples", "webhooks")))
 	decode(t, kustomize(t, "testdata/backup"))
 }

@@ -82,9 +82,10 @@ func TestServerSide(t *testing.T) {
 		p.since(overlay, began)
 	}
 	for name, stream := range map[string][]byte{
-		"examples/oidc": kustomize(t, filepath.Join(deploy, "examples", "oidc")),
-		"a backup":      kustomize(t, "testdata/backup"),
-		"the chart":     mustTemplate(t, values(t, "ha", map[string]any{"backup.enabled": true, "ingress.enabled": true, "monitoring.podMonitor": true, "tls.certManager.enabled": true})),
+		"examples/webhooks": kustomize(t, filepath.Join(deploy, "examples", "webhooks")),
+		"examples/oidc":     kustomize(t, filepath.Join(deploy, "examples", "oidc")),
+		"a backup":          kustomize(t, "testdata/backup"),
+		"the chart":         mustTemplate(t, values(t, "ha", map[string]any{"backup.enabled": true, "ingress.enabled": true, "monitoring.podMonitor": true, "tls.certManager.enabled": true})),
 	} {
 		if _, err := p.try(string(stream), dry...); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -23,19 +23,23 @@ const (
 )
 
 type Worker struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // where it serves tiles
-	Capacity      *Capacity              `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
-	Draining      bool                   `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`
-	Connected     bool                   `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
-	Joined        *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=joined,proto3" json:"joined,omitempty"`
-	LastSeen      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
-	Load          *Load                  `protobuf:"bytes,8,opt,name=load,proto3" json:"load,omitempty"`
-	Driving       []*Placement           `protobuf:"bytes,9,rep,name=driving,proto3" json:"driving,omitempty"`
-	Serving       []*Placement           `protobuf:"bytes,10,rep,name=serving,proto3" json:"serving,omitempty"` // in the groups of
-	Version       string                 `protobuf:"bytes,11,opt,name=version,proto3" json:"version,omitempty"`
-	Troubles      []string               `protobuf:"bytes,12,rep,name=troubles,proto3" json:"troubles,omitempty"` // what it could not do of late: it gets no chain of those jobs for a while
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Address   string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"` // where it serves tiles
+	Capacity  *Capacity              `protobuf:"bytes,3,opt,name=capacity,proto3" json:"capacity,omitempty"`
+	Draining  bool                   `protobuf:"varint,4,opt,name=draining,proto3" json:"draining,omitempty"`
+	Connected bool                   `protobuf:"varint,5,opt,name=connected,proto3" json:"connected,omitempty"`
+	Joined    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=joined,proto3" json:"joined,omitempty"`
+	LastSeen  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_seen,json=lastSeen,proto3" json:"last_seen,omitempty"`
+	Load      *Load                  `protobuf:"bytes,8,opt,name=load,proto3" json:"load,omitempty"`
+	Driving   []*Placement           `protobuf:"bytes,9,rep,name=driving,proto3" json:"driving,omitempty"`
+	Serving   []*Placement           `protobuf:"bytes,10,rep,name=serving,proto3" json:"serving,omitempty"` // in the groups of
+	Version   string                 `protobuf:"bytes,11,opt,name=version,proto3" json:"version,omitempty"`
+	Troubles  []string               `protobuf:"bytes,12,rep,name=troubles,proto3" json:"troubles,omitempty"` // what it could not do of late: it gets no chain of those jobs for a while
+	// disagreements are with whom it did not compute the same bits of late, and where. aside says that
+	// there are two or more, so that it gets no work.
+	Disagreements []string `protobuf:"bytes,13,rep,name=disagreements,proto3" json:"disagreements,omitempty"`
+	Aside         bool     `protobuf:"varint,14,opt,name=aside,proto3" json:"aside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -152,6 +156,20 @@ func (x *Worker) GetTroubles() []string {
 		return x.Troubles
 	}
 	return nil
+}
+
+func (x *Worker) GetDisagreements() []string {
+	if x != nil {
+		return x.Disagreements
+	}
+	return nil
+}
+
+func (x *Worker) GetAside() bool {
+	if x != nil {
+		return x.Aside
+	}
+	return false
 }
 
 type Capacity struct {
@@ -478,6 +496,7 @@ type WorkerMessage struct {
 	//	*WorkerMessage_Hello
 	//	*WorkerMessage_Beat
 	//	*WorkerMessage_Release
+	//	*WorkerMessage_Checked
 	Message       isWorkerMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -547,6 +566,15 @@ func (x *WorkerMessage) GetRelease() *Release {
 	return nil
 }
 
+func (x *WorkerMessage) GetChecked() *Checked {
+	if x != nil {
+		if x, ok := x.Message.(*WorkerMessage_Checked); ok {
+			return x.Checked
+		}
+	}
+	return nil
+}
+
 type isWorkerMessage_Message interface {
 	isWorkerMessage_Message()
 }
@@ -563,11 +591,78 @@ type WorkerMessage_Release struct {
 	Release *Release `protobuf:"bytes,3,opt,name=release,proto3,oneof"`
 }
 
+type WorkerMessage_Checked struct {
+	Checked *Checked `protobuf:"bytes,4,opt,name=checked,proto3,oneof"`
+}
+
 func (*WorkerMessage_Hello) isWorkerMessage_Message() {}
 
 func (*WorkerMessage_Beat) isWorkerMessage_Message() {}
 
 func (*WorkerMessage_Release) isWorkerMessage_Message() {}
+
+func (*WorkerMessage_Checked) isWorkerMessage_Message() {}
+
+// Checked says what a worker made of a Check.
+type Checked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Sha256        string                 `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`   // of what decides how the chain goes on
+	Failure       string                 `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"` // why there is nothing to say, if not empty
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checked) Reset() {
+	*x = Checked{}
+	mi := &file_ulisse_v1_workers_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checked) ProtoMessage() {}
+
+func (x *Checked) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_workers_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checked.ProtoReflect.Descriptor instead.
+func (*Checked) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Checked) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Checked) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *Checked) GetFailure() string {
+	if x != nil {
+		return x.Failure
+	}
+	return ""
+}
 
 // Release says that a worker has stopped driving a chain that was revoked.
 type Release struct {
@@ -581,7 +676,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[6]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -593,7 +688,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[6]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -606,7 +701,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Release) GetJob() string {
@@ -644,7 +739,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[7]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +751,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[7]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +764,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Hello) GetId() string {
@@ -724,7 +819,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[8]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +831,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[8]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +844,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Beat) GetLoad() *Load {
@@ -773,6 +868,7 @@ type CoordinatorMessage struct {
 	//	*CoordinatorMessage_Drive
 	//	*CoordinatorMessage_Revoke
 	//	*CoordinatorMessage_Leave
+	//	*CoordinatorMessage_Check
 	Message       isCoordinatorMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -780,7 +876,7 @@ type CoordinatorMessage struct {
 
 func (x *CoordinatorMessage) Reset() {
 	*x = CoordinatorMessage{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[9]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +888,7 @@ func (x *CoordinatorMessage) String() string {
 func (*CoordinatorMessage) ProtoMessage() {}
 
 func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[9]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +901,7 @@ func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorMessage.ProtoReflect.Descriptor instead.
 func (*CoordinatorMessage) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CoordinatorMessage) GetMessage() isCoordinatorMessage_Message {
@@ -842,6 +938,15 @@ func (x *CoordinatorMessage) GetLeave() *Leave {
 	return nil
 }
 
+func (x *CoordinatorMessage) GetCheck() *Check {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_Check); ok {
+			return x.Check
+		}
+	}
+	return nil
+}
+
 type isCoordinatorMessage_Message interface {
 	isCoordinatorMessage_Message()
 }
@@ -858,11 +963,79 @@ type CoordinatorMessage_Leave struct {
 	Leave *Leave `protobuf:"bytes,3,opt,name=leave,proto3,oneof"` // a draining worker has nothing left to do
 }
 
+type CoordinatorMessage_Check struct {
+	Check *Check `protobuf:"bytes,4,opt,name=check,proto3,oneof"` // compute a checkpoint again, beside all else
+}
+
 func (*CoordinatorMessage_Drive) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_Revoke) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_Leave) isCoordinatorMessage_Message() {}
+
+func (*CoordinatorMessage_Check) isCoordinatorMessage_Message() {}
+
+// Check asks a worker to carry out the task of a chain that another one has done, for the leader to
+// compare what came of it.
+type Check struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Assignment    *Assignment            `protobuf:"bytes,3,opt,name=assignment,proto3" json:"assignment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Check) Reset() {
+	*x = Check{}
+	mi := &file_ulisse_v1_workers_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Check) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Check) ProtoMessage() {}
+
+func (x *Check) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_workers_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Check.ProtoReflect.Descriptor instead.
+func (*Check) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Check) GetNumber() int64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Check) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Check) GetAssignment() *Assignment {
+	if x != nil {
+		return x.Assignment
+	}
+	return nil
+}
 
 type Drive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -873,7 +1046,7 @@ type Drive struct {
 
 func (x *Drive) Reset() {
 	*x = Drive{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[10]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +1058,7 @@ func (x *Drive) String() string {
 func (*Drive) ProtoMessage() {}
 
 func (x *Drive) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[10]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +1071,7 @@ func (x *Drive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drive.ProtoReflect.Descriptor instead.
 func (*Drive) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Drive) GetPlacement() *Placement {
@@ -919,7 +1092,7 @@ type Revoke struct {
 
 func (x *Revoke) Reset() {
 	*x = Revoke{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[11]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1104,7 @@ func (x *Revoke) String() string {
 func (*Revoke) ProtoMessage() {}
 
 func (x *Revoke) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[11]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1117,7 @@ func (x *Revoke) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Revoke.ProtoReflect.Descriptor instead.
 func (*Revoke) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Revoke) GetJob() string {
@@ -976,7 +1149,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[12]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1161,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[12]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1174,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{14}
 }
 
 type ReportRequest struct {
@@ -1017,15 +1190,18 @@ type ReportRequest struct {
 	Failure string   `protobuf:"bytes,7,opt,name=failure,proto3" json:"failure,omitempty"` // the job cannot go on, and why
 	// elsewhere says that the failure is of this worker, its disk or its network, and
 	// that another one may be able to go on.
-	Elsewhere     bool   `protobuf:"varint,10,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
-	Secret        string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"` // of the placement
+	Elsewhere bool   `protobuf:"varint,10,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	Secret    string `protobuf:"bytes,11,opt,name=secret,proto3" json:"secret,omitempty"` // of the placement
+	// disagreements tell of members of the group whose numbers are not what the driver makes of
+	// them; that of the driver itself, of one that computes other numbers each time.
+	Disagreements []*Disagreement `protobuf:"bytes,12,rep,name=disagreements,proto3" json:"disagreements,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportRequest) Reset() {
 	*x = ReportRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[13]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1213,7 @@ func (x *ReportRequest) String() string {
 func (*ReportRequest) ProtoMessage() {}
 
 func (x *ReportRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[13]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1226,7 @@ func (x *ReportRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
 func (*ReportRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReportRequest) GetJob() string {
@@ -1116,6 +1292,66 @@ func (x *ReportRequest) GetSecret() string {
 	return ""
 }
 
+func (x *ReportRequest) GetDisagreements() []*Disagreement {
+	if x != nil {
+		return x.Disagreements
+	}
+	return nil
+}
+
+// Disagreement tells of a worker that computed other bits than whoever tells.
+type Disagreement struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // how that was seen
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Disagreement) Reset() {
+	*x = Disagreement{}
+	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Disagreement) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Disagreement) ProtoMessage() {}
+
+func (x *Disagreement) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Disagreement.ProtoReflect.Descriptor instead.
+func (*Disagreement) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Disagreement) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *Disagreement) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Loaded is what a driver tells of the data of a job, from which its plan follows.
 type Loaded struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -1127,7 +1363,7 @@ type Loaded struct {
 
 func (x *Loaded) Reset() {
 	*x = Loaded{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1375,7 @@ func (x *Loaded) String() string {
 func (*Loaded) ProtoMessage() {}
 
 func (x *Loaded) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[14]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1388,7 @@ func (x *Loaded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Loaded.ProtoReflect.Descriptor instead.
 func (*Loaded) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Loaded) GetData() *DataInfo {
@@ -1177,7 +1413,7 @@ type ReportResponse struct {
 
 func (x *ReportResponse) Reset() {
 	*x = ReportResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1425,7 @@ func (x *ReportResponse) String() string {
 func (*ReportResponse) ProtoMessage() {}
 
 func (x *ReportResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[15]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1438,7 @@ func (x *ReportResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
 func (*ReportResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{18}
 }
 
 type AwaitRequest struct {
@@ -1217,7 +1453,7 @@ type AwaitRequest struct {
 
 func (x *AwaitRequest) Reset() {
 	*x = AwaitRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1465,7 @@ func (x *AwaitRequest) String() string {
 func (*AwaitRequest) ProtoMessage() {}
 
 func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[16]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1478,7 @@ func (x *AwaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitRequest.ProtoReflect.Descriptor instead.
 func (*AwaitRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AwaitRequest) GetJob() string {
@@ -1282,7 +1518,7 @@ type AwaitResponse struct {
 
 func (x *AwaitResponse) Reset() {
 	*x = AwaitResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1530,7 @@ func (x *AwaitResponse) String() string {
 func (*AwaitResponse) ProtoMessage() {}
 
 func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[17]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1307,7 +1543,7 @@ func (x *AwaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitResponse.ProtoReflect.Descriptor instead.
 func (*AwaitResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{17}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AwaitResponse) GetAssignment() *Assignment {
@@ -1331,7 +1567,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1579,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[18]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1592,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{18}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Assignment) GetSpec() string {
@@ -1402,13 +1638,14 @@ type LogRequest struct {
 	Lines  []string               `protobuf:"bytes,4,rep,name=lines,proto3" json:"lines,omitempty"`
 	// received is when the leader took the lines, as it tells other coordinators.
 	Received      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=received,proto3" json:"received,omitempty"`
+	Secret        string                 `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"` // of a placement of the job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1657,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[19]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1670,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{19}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogRequest) GetJob() string {
@@ -1471,6 +1708,13 @@ func (x *LogRequest) GetReceived() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *LogRequest) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
 type LogResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1479,7 +1723,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1491,7 +1735,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[20]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1504,7 +1748,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{20}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{23}
 }
 
 type ListWorkersRequest struct {
@@ -1516,7 +1760,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1772,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[21]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1785,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{21}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListWorkersRequest) GetStale() bool {
@@ -1560,7 +1804,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[22]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1816,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[22]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1829,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{22}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -1604,7 +1848,7 @@ type DrainRequest struct {
 
 func (x *DrainRequest) Reset() {
 	*x = DrainRequest{}
-	mi := &file_ulisse_v1_workers_proto_msgTypes[23]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1860,7 @@ func (x *DrainRequest) String() string {
 func (*DrainRequest) ProtoMessage() {}
 
 func (x *DrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_workers_proto_msgTypes[23]
+	mi := &file_ulisse_v1_workers_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1873,7 @@ func (x *DrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
 func (*DrainRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{23}
+	return file_ulisse_v1_workers_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DrainRequest) GetId() string {
@@ -1643,7 +1887,7 @@ var File_ulisse_v1_workers_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/workers.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\x1a\x14ulisse/v1/rule.proto\x1a\x13ulisse/v1/run.proto\"\xc5\x03\n" +
+	"\x17ulisse/v1/workers.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\x1a\x14ulisse/v1/rule.proto\x1a\x13ulisse/v1/run.proto\"\x81\x04\n" +
 	"\x06Worker\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12/\n" +
@@ -1657,7 +1901,9 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\aserving\x18\n" +
 	" \x03(\v2\x14.ulisse.v1.PlacementR\aserving\x12\x18\n" +
 	"\aversion\x18\v \x01(\tR\aversion\x12\x1a\n" +
-	"\btroubles\x18\f \x03(\tR\btroubles\"\x96\x01\n" +
+	"\btroubles\x18\f \x03(\tR\btroubles\x12$\n" +
+	"\rdisagreements\x18\r \x03(\tR\rdisagreements\x12\x14\n" +
+	"\x05aside\x18\x0e \x01(\bR\x05aside\"\x96\x01\n" +
 	"\bCapacity\x12\x14\n" +
 	"\x05cores\x18\x01 \x01(\x05R\x05cores\x12'\n" +
 	"\x0finstruction_set\x18\x02 \x01(\tR\x0einstructionSet\x12(\n" +
@@ -1684,12 +1930,17 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\x06secret\x18\x06 \x01(\tR\x06secret\":\n" +
 	"\x06Member\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x9b\x01\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xcb\x01\n" +
 	"\rWorkerMessage\x12(\n" +
 	"\x05hello\x18\x01 \x01(\v2\x10.ulisse.v1.HelloH\x00R\x05hello\x12%\n" +
 	"\x04beat\x18\x02 \x01(\v2\x0f.ulisse.v1.BeatH\x00R\x04beat\x12.\n" +
-	"\arelease\x18\x03 \x01(\v2\x12.ulisse.v1.ReleaseH\x00R\areleaseB\t\n" +
-	"\amessage\"K\n" +
+	"\arelease\x18\x03 \x01(\v2\x12.ulisse.v1.ReleaseH\x00R\arelease\x12.\n" +
+	"\achecked\x18\x04 \x01(\v2\x12.ulisse.v1.CheckedH\x00R\acheckedB\t\n" +
+	"\amessage\"S\n" +
+	"\aChecked\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x16\n" +
+	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\x18\n" +
+	"\afailure\x18\x03 \x01(\tR\afailure\"K\n" +
 	"\aRelease\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
@@ -1703,19 +1954,26 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\aprocess\x18\x06 \x01(\tR\aprocess\"G\n" +
 	"\x04Beat\x12#\n" +
 	"\x04load\x18\x01 \x01(\v2\x0f.ulisse.v1.LoadR\x04load\x12\x1a\n" +
-	"\bdraining\x18\x02 \x01(\bR\bdraining\"\xa0\x01\n" +
+	"\bdraining\x18\x02 \x01(\bR\bdraining\"\xca\x01\n" +
 	"\x12CoordinatorMessage\x12(\n" +
 	"\x05drive\x18\x01 \x01(\v2\x10.ulisse.v1.DriveH\x00R\x05drive\x12+\n" +
 	"\x06revoke\x18\x02 \x01(\v2\x11.ulisse.v1.RevokeH\x00R\x06revoke\x12(\n" +
-	"\x05leave\x18\x03 \x01(\v2\x10.ulisse.v1.LeaveH\x00R\x05leaveB\t\n" +
-	"\amessage\";\n" +
+	"\x05leave\x18\x03 \x01(\v2\x10.ulisse.v1.LeaveH\x00R\x05leave\x12(\n" +
+	"\x05check\x18\x04 \x01(\v2\x10.ulisse.v1.CheckH\x00R\x05checkB\t\n" +
+	"\amessage\"h\n" +
+	"\x05Check\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x03R\x06number\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x125\n" +
+	"\n" +
+	"assignment\x18\x03 \x01(\v2\x15.ulisse.v1.AssignmentR\n" +
+	"assignment\";\n" +
 	"\x05Drive\x122\n" +
 	"\tplacement\x18\x01 \x01(\v2\x14.ulisse.v1.PlacementR\tplacement\"J\n" +
 	"\x06Revoke\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
 	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\a\n" +
-	"\x05Leave\"\x88\x02\n" +
+	"\x05Leave\"\xc7\x02\n" +
 	"\rReportRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
@@ -1726,7 +1984,11 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\afailure\x18\a \x01(\tR\afailure\x12\x1c\n" +
 	"\telsewhere\x18\n" +
 	" \x01(\bR\telsewhere\x12\x16\n" +
-	"\x06secret\x18\v \x01(\tR\x06secretJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\"Z\n" +
+	"\x06secret\x18\v \x01(\tR\x06secret\x12=\n" +
+	"\rdisagreements\x18\f \x03(\v2\x17.ulisse.v1.DisagreementR\rdisagreementsJ\x04\b\x05\x10\x06J\x04\b\x06\x10\a\">\n" +
+	"\fDisagreement\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"Z\n" +
 	"\x06Loaded\x12'\n" +
 	"\x04data\x18\x01 \x01(\v2\x13.ulisse.v1.DataInfoR\x04data\x12'\n" +
 	"\x0finstruction_set\x18\x02 \x01(\tR\x0einstructionSet\"\x10\n" +
@@ -1747,14 +2009,15 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"\vdata_sha256\x18\x03 \x01(\tR\n" +
 	"dataSha256\x122\n" +
 	"\bprepared\x18\x04 \x01(\v2\x16.ulisse.v1.RunPreparedR\bprepared\x12&\n" +
-	"\x04work\x18\x05 \x01(\v2\x12.ulisse.v1.RunWorkR\x04work\"\x9a\x01\n" +
+	"\x04work\x18\x05 \x01(\v2\x12.ulisse.v1.RunWorkR\x04work\"\xb2\x01\n" +
 	"\n" +
 	"LogRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x16\n" +
 	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05lines\x18\x04 \x03(\tR\x05lines\x126\n" +
-	"\breceived\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\breceived\"\r\n" +
+	"\breceived\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\breceived\x12\x16\n" +
+	"\x06secret\x18\x06 \x01(\tR\x06secret\"\r\n" +
 	"\vLogResponse\"*\n" +
 	"\x12ListWorkersRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"B\n" +
@@ -1782,7 +2045,7 @@ func file_ulisse_v1_workers_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_workers_proto_rawDescData
 }
 
-var file_ulisse_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_ulisse_v1_workers_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_ulisse_v1_workers_proto_goTypes = []any{
 	(*Worker)(nil),                // 0: ulisse.v1.Worker
 	(*Capacity)(nil),              // 1: ulisse.v1.Capacity
@@ -1790,71 +2053,78 @@ var file_ulisse_v1_workers_proto_goTypes = []any{
 	(*Placement)(nil),             // 3: ulisse.v1.Placement
 	(*Member)(nil),                // 4: ulisse.v1.Member
 	(*WorkerMessage)(nil),         // 5: ulisse.v1.WorkerMessage
-	(*Release)(nil),               // 6: ulisse.v1.Release
-	(*Hello)(nil),                 // 7: ulisse.v1.Hello
-	(*Beat)(nil),                  // 8: ulisse.v1.Beat
-	(*CoordinatorMessage)(nil),    // 9: ulisse.v1.CoordinatorMessage
-	(*Drive)(nil),                 // 10: ulisse.v1.Drive
-	(*Revoke)(nil),                // 11: ulisse.v1.Revoke
-	(*Leave)(nil),                 // 12: ulisse.v1.Leave
-	(*ReportRequest)(nil),         // 13: ulisse.v1.ReportRequest
-	(*Loaded)(nil),                // 14: ulisse.v1.Loaded
-	(*ReportResponse)(nil),        // 15: ulisse.v1.ReportResponse
-	(*AwaitRequest)(nil),          // 16: ulisse.v1.AwaitRequest
-	(*AwaitResponse)(nil),         // 17: ulisse.v1.AwaitResponse
-	(*Assignment)(nil),            // 18: ulisse.v1.Assignment
-	(*LogRequest)(nil),            // 19: ulisse.v1.LogRequest
-	(*LogResponse)(nil),           // 20: ulisse.v1.LogResponse
-	(*ListWorkersRequest)(nil),    // 21: ulisse.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 22: ulisse.v1.ListWorkersResponse
-	(*DrainRequest)(nil),          // 23: ulisse.v1.DrainRequest
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*DataInfo)(nil),              // 25: ulisse.v1.DataInfo
-	(*RunPrepared)(nil),           // 26: ulisse.v1.RunPrepared
-	(*RunWork)(nil),               // 27: ulisse.v1.RunWork
+	(*Checked)(nil),               // 6: ulisse.v1.Checked
+	(*Release)(nil),               // 7: ulisse.v1.Release
+	(*Hello)(nil),                 // 8: ulisse.v1.Hello
+	(*Beat)(nil),                  // 9: ulisse.v1.Beat
+	(*CoordinatorMessage)(nil),    // 10: ulisse.v1.CoordinatorMessage
+	(*Check)(nil),                 // 11: ulisse.v1.Check
+	(*Drive)(nil),                 // 12: ulisse.v1.Drive
+	(*Revoke)(nil),                // 13: ulisse.v1.Revoke
+	(*Leave)(nil),                 // 14: ulisse.v1.Leave
+	(*ReportRequest)(nil),         // 15: ulisse.v1.ReportRequest
+	(*Disagreement)(nil),          // 16: ulisse.v1.Disagreement
+	(*Loaded)(nil),                // 17: ulisse.v1.Loaded
+	(*ReportResponse)(nil),        // 18: ulisse.v1.ReportResponse
+	(*AwaitRequest)(nil),          // 19: ulisse.v1.AwaitRequest
+	(*AwaitResponse)(nil),         // 20: ulisse.v1.AwaitResponse
+	(*Assignment)(nil),            // 21: ulisse.v1.Assignment
+	(*LogRequest)(nil),            // 22: ulisse.v1.LogRequest
+	(*LogResponse)(nil),           // 23: ulisse.v1.LogResponse
+	(*ListWorkersRequest)(nil),    // 24: ulisse.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 25: ulisse.v1.ListWorkersResponse
+	(*DrainRequest)(nil),          // 26: ulisse.v1.DrainRequest
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*DataInfo)(nil),              // 28: ulisse.v1.DataInfo
+	(*RunPrepared)(nil),           // 29: ulisse.v1.RunPrepared
+	(*RunWork)(nil),               // 30: ulisse.v1.RunWork
 }
 var file_ulisse_v1_workers_proto_depIdxs = []int32{
 	1,  // 0: ulisse.v1.Worker.capacity:type_name -> ulisse.v1.Capacity
-	24, // 1: ulisse.v1.Worker.joined:type_name -> google.protobuf.Timestamp
-	24, // 2: ulisse.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
+	27, // 1: ulisse.v1.Worker.joined:type_name -> google.protobuf.Timestamp
+	27, // 2: ulisse.v1.Worker.last_seen:type_name -> google.protobuf.Timestamp
 	2,  // 3: ulisse.v1.Worker.load:type_name -> ulisse.v1.Load
 	3,  // 4: ulisse.v1.Worker.driving:type_name -> ulisse.v1.Placement
 	3,  // 5: ulisse.v1.Worker.serving:type_name -> ulisse.v1.Placement
 	4,  // 6: ulisse.v1.Placement.group:type_name -> ulisse.v1.Member
-	7,  // 7: ulisse.v1.WorkerMessage.hello:type_name -> ulisse.v1.Hello
-	8,  // 8: ulisse.v1.WorkerMessage.beat:type_name -> ulisse.v1.Beat
-	6,  // 9: ulisse.v1.WorkerMessage.release:type_name -> ulisse.v1.Release
-	1,  // 10: ulisse.v1.Hello.capacity:type_name -> ulisse.v1.Capacity
-	3,  // 11: ulisse.v1.Hello.driving:type_name -> ulisse.v1.Placement
-	2,  // 12: ulisse.v1.Beat.load:type_name -> ulisse.v1.Load
-	10, // 13: ulisse.v1.CoordinatorMessage.drive:type_name -> ulisse.v1.Drive
-	11, // 14: ulisse.v1.CoordinatorMessage.revoke:type_name -> ulisse.v1.Revoke
-	12, // 15: ulisse.v1.CoordinatorMessage.leave:type_name -> ulisse.v1.Leave
-	3,  // 16: ulisse.v1.Drive.placement:type_name -> ulisse.v1.Placement
-	14, // 17: ulisse.v1.ReportRequest.loaded:type_name -> ulisse.v1.Loaded
-	25, // 18: ulisse.v1.Loaded.data:type_name -> ulisse.v1.DataInfo
-	18, // 19: ulisse.v1.AwaitResponse.assignment:type_name -> ulisse.v1.Assignment
-	26, // 20: ulisse.v1.Assignment.prepared:type_name -> ulisse.v1.RunPrepared
-	27, // 21: ulisse.v1.Assignment.work:type_name -> ulisse.v1.RunWork
-	24, // 22: ulisse.v1.LogRequest.received:type_name -> google.protobuf.Timestamp
-	0,  // 23: ulisse.v1.ListWorkersResponse.workers:type_name -> ulisse.v1.Worker
-	5,  // 24: ulisse.v1.Workers.Connect:input_type -> ulisse.v1.WorkerMessage
-	13, // 25: ulisse.v1.Workers.Report:input_type -> ulisse.v1.ReportRequest
-	16, // 26: ulisse.v1.Workers.Await:input_type -> ulisse.v1.AwaitRequest
-	19, // 27: ulisse.v1.Workers.Log:input_type -> ulisse.v1.LogRequest
-	21, // 28: ulisse.v1.Workers.List:input_type -> ulisse.v1.ListWorkersRequest
-	23, // 29: ulisse.v1.Workers.Drain:input_type -> ulisse.v1.DrainRequest
-	9,  // 30: ulisse.v1.Workers.Connect:output_type -> ulisse.v1.CoordinatorMessage
-	15, // 31: ulisse.v1.Workers.Report:output_type -> ulisse.v1.ReportResponse
-	17, // 32: ulisse.v1.Workers.Await:output_type -> ulisse.v1.AwaitResponse
-	20, // 33: ulisse.v1.Workers.Log:output_type -> ulisse.v1.LogResponse
-	22, // 34: ulisse.v1.Workers.List:output_type -> ulisse.v1.ListWorkersResponse
-	0,  // 35: ulisse.v1.Workers.Drain:output_type -> ulisse.v1.Worker
-	30, // [30:36] is the sub-list for method output_type
-	24, // [24:30] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	8,  // 7: ulisse.v1.WorkerMessage.hello:type_name -> ulisse.v1.Hello
+	9,  // 8: ulisse.v1.WorkerMessage.beat:type_name -> ulisse.v1.Beat
+	7,  // 9: ulisse.v1.WorkerMessage.release:type_name -> ulisse.v1.Release
+	6,  // 10: ulisse.v1.WorkerMessage.checked:type_name -> ulisse.v1.Checked
+	1,  // 11: ulisse.v1.Hello.capacity:type_name -> ulisse.v1.Capacity
+	3,  // 12: ulisse.v1.Hello.driving:type_name -> ulisse.v1.Placement
+	2,  // 13: ulisse.v1.Beat.load:type_name -> ulisse.v1.Load
+	12, // 14: ulisse.v1.CoordinatorMessage.drive:type_name -> ulisse.v1.Drive
+	13, // 15: ulisse.v1.CoordinatorMessage.revoke:type_name -> ulisse.v1.Revoke
+	14, // 16: ulisse.v1.CoordinatorMessage.leave:type_name -> ulisse.v1.Leave
+	11, // 17: ulisse.v1.CoordinatorMessage.check:type_name -> ulisse.v1.Check
+	21, // 18: ulisse.v1.Check.assignment:type_name -> ulisse.v1.Assignment
+	3,  // 19: ulisse.v1.Drive.placement:type_name -> ulisse.v1.Placement
+	17, // 20: ulisse.v1.ReportRequest.loaded:type_name -> ulisse.v1.Loaded
+	16, // 21: ulisse.v1.ReportRequest.disagreements:type_name -> ulisse.v1.Disagreement
+	28, // 22: ulisse.v1.Loaded.data:type_name -> ulisse.v1.DataInfo
+	21, // 23: ulisse.v1.AwaitResponse.assignment:type_name -> ulisse.v1.Assignment
+	29, // 24: ulisse.v1.Assignment.prepared:type_name -> ulisse.v1.RunPrepared
+	30, // 25: ulisse.v1.Assignment.work:type_name -> ulisse.v1.RunWork
+	27, // 26: ulisse.v1.LogRequest.received:type_name -> google.protobuf.Timestamp
+	0,  // 27: ulisse.v1.ListWorkersResponse.workers:type_name -> ulisse.v1.Worker
+	5,  // 28: ulisse.v1.Workers.Connect:input_type -> ulisse.v1.WorkerMessage
+	15, // 29: ulisse.v1.Workers.Report:input_type -> ulisse.v1.ReportRequest
+	19, // 30: ulisse.v1.Workers.Await:input_type -> ulisse.v1.AwaitRequest
+	22, // 31: ulisse.v1.Workers.Log:input_type -> ulisse.v1.LogRequest
+	24, // 32: ulisse.v1.Workers.List:input_type -> ulisse.v1.ListWorkersRequest
+	26, // 33: ulisse.v1.Workers.Drain:input_type -> ulisse.v1.DrainRequest
+	10, // 34: ulisse.v1.Workers.Connect:output_type -> ulisse.v1.CoordinatorMessage
+	18, // 35: ulisse.v1.Workers.Report:output_type -> ulisse.v1.ReportResponse
+	20, // 36: ulisse.v1.Workers.Await:output_type -> ulisse.v1.AwaitResponse
+	23, // 37: ulisse.v1.Workers.Log:output_type -> ulisse.v1.LogResponse
+	25, // 38: ulisse.v1.Workers.List:output_type -> ulisse.v1.ListWorkersResponse
+	0,  // 39: ulisse.v1.Workers.Drain:output_type -> ulisse.v1.Worker
+	34, // [34:40] is the sub-list for method output_type
+	28, // [28:34] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_workers_proto_init() }
@@ -1869,11 +2139,13 @@ func file_ulisse_v1_workers_proto_init() {
 		(*WorkerMessage_Hello)(nil),
 		(*WorkerMessage_Beat)(nil),
 		(*WorkerMessage_Release)(nil),
+		(*WorkerMessage_Checked)(nil),
 	}
-	file_ulisse_v1_workers_proto_msgTypes[9].OneofWrappers = []any{
+	file_ulisse_v1_workers_proto_msgTypes[10].OneofWrappers = []any{
 		(*CoordinatorMessage_Drive)(nil),
 		(*CoordinatorMessage_Revoke)(nil),
 		(*CoordinatorMessage_Leave)(nil),
+		(*CoordinatorMessage_Check)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1881,7 +2153,7 @@ func file_ulisse_v1_workers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_workers_proto_rawDesc), len(file_ulisse_v1_workers_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -43,8 +43,8 @@ type WorkersClient interface {
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
 	// Await returns what a driver is to do, once there is something.
 	Await(ctx context.Context, in *AwaitRequest, opts ...grpc.CallOption) (*AwaitResponse, error)
-	// Log takes lines for a job's log. They are kept by whoever is leader, not
-	// replicated.
+	// Log takes lines for a job's log from a worker that drives a lane of it. They are
+	// kept by whoever is leader, not replicated.
 	Log(ctx context.Context, in *LogRequest, opts ...grpc.CallOption) (*LogResponse, error)
 	List(ctx context.Context, in *ListWorkersRequest, opts ...grpc.CallOption) (*ListWorkersResponse, error)
 	// Drain takes all work from a worker at the next checkpoints.
@@ -138,8 +138,8 @@ type WorkersServer interface {
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
 	// Await returns what a driver is to do, once there is something.
 	Await(context.Context, *AwaitRequest) (*AwaitResponse, error)
-	// Log takes lines for a job's log. They are kept by whoever is leader, not
-	// replicated.
+	// Log takes lines for a job's log from a worker that drives a lane of it. They are
+	// kept by whoever is leader, not replicated.
 	Log(context.Context, *LogRequest) (*LogResponse, error)
 	List(context.Context, *ListWorkersRequest) (*ListWorkersResponse, error)
 	// Drain takes all work from a worker at the next checkpoints.

@@ -5,8 +5,8 @@ test_that("results are those that the program wrote", {
   d <- as_draws_df(job)
   expect_identical(d$noise_sd, truth$noise_sd)
   expect_identical(posterior::variables(d), summary(job)$name)
-  element <- grep("[", posterior::variables(d), fixed = TRUE, value = TRUE)[[2]]
-  expect_identical(d[[element]], truth[[gsub("[[,]", ".", sub("]", "", element, fixed = TRUE))]])
+  expect_identical(d[["tau[dose]"]], truth[["tau.2"]]) # CmdStan's files number the inputs
+  expect_identical(d[["lengthscale[time]"]], truth[["lengthscale.1"]])
   expect_identical(posterior::ndraws(d), 40L)
   expect_identical(posterior::nchains(d), 2L)
   expect_s3_class(as_draws(job), "draws_df")
@@ -43,8 +43,7 @@ test_that("predictions are those of dense algebra", {
   width <- scales$response[[2]]
   noise <- (d$noise_sd / width)^2
   signal <- if ("signal_sd" %in% names(d)) (d$signal_sd / width)^2 else d$sigma
-  lengths <- grep("^lengthscale_input\\[", names(d), value = TRUE)
-  if (!length(lengths)) lengths <- grep("^lengthscale\\[", names(d), value = TRUE)
+  lengths <- c("lengthscale[time]", "lengthscale[dose]")
   parts <- lapply(seq_len(nrow(d)), function(i) {
     tau <- 1 / (2 * (c(d[[lengths[[1]]]][[i]], d[[lengths[[2]]]][[i]]) / c(scales$time[[2]], scales$dose[[2]]))^2)
     sigma <- signal[[i]]
