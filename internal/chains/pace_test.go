@@ -30,3 +30,22 @@ func TestRemaining(t *testing.T) {
 		t.Error("after the end")
 	}
 }
+
+// What the preparation took is not taken for the pace of the chains: a minute of it, and then
+// one second for the first four of 800 iterations, are no hours.
+func TestRemainingEarly(t *testing.T) {
+	r := New(Plan{Chains: 4, Windows: []int{100}, Draws: 100, MaxDraws: 100})
+	r.Phase, r.Prepared = Warmup, &Prepared{Cost: Cost{Seconds: 40}}
+	for i := range r.Chains {
+		r.Chains[i].Warmup, r.Chains[i].Cost.Seconds = 1, 0.25
+	}
+	if left, ok := r.Remaining(61 * time.Second); !ok || left != 199*time.Second {
+		t.Errorf("after a second of the chains: %v", left)
+	}
+	for i := range r.Chains { // four side by side, for 100 s
+		r.Chains[i].Warmup, r.Chains[i].Cost.Seconds = 100, 100
+	}
+	if left, ok := r.Remaining(140 * time.Second); !ok || left != 100*time.Second {
+		t.Errorf("after 100 s: %v", left)
+	}
+}

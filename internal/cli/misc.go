@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -23,12 +25,20 @@ func (a *App) validateCommand() *cobra.Command {
 				return err
 			}
 			if !specOnly {
-				d, _, err := a.load(c.Context(), spec, f.budget())
+				budget := f.budget()
+				d, p, err := a.load(c.Context(), spec, budget)
 				if err != nil {
 					return err
 				}
 				fmt.Fprintf(a.Stderr, "%d rows, %d inputs (%d held out): the specification and the data are good\n", d.N(), d.D(), len(d.HoldoutY))
 				a.hints(d)
+				if limit := time.Duration(spec.Stop.MaxTime); limit > 0 && d.N() >= plannedRows {
+					e, err := driver.NewEstimate(c.Context(), spec, p, budget)
+					if err != nil {
+						return err
+					}
+					a.hintTime(e, limit)
+				}
 			}
 			text, err := spec.YAML()
 			if err != nil {

@@ -17,7 +17,7 @@ func (a *App) planCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "plan [SPEC]",
-		Short: "Tell what a run will take: memory, work, and time from a one-second calibration",
+		Short: "Tell what a run will take: memory, work, and time from a trial of a few seconds",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			spec, err := f.spec(args)
@@ -66,16 +66,38 @@ func (a *App) printEstimate(e *driver.Estimate, maxTime time.Duration) error {
 	case e.Gradients == 0:
 		row("run", "in stages, each of which depends on the one before: what it takes only the run can tell")
 		return tw.Flush()
-	case e.RightHandSides > 0:
-		row("gradient", "%s if solves take %d iterations", secondsText(e.SecondsGradient), e.Iterations)
-	default:
+	case e.RightHandSides == 0:
 		row("density", "%s each", secondsText(e.SecondsGradient))
+	case e.Trial == nil:
+		row("gradient", "%s if solves take %d iterations: a trial did not come so far", secondsText(e.SecondsGradient), e.Iterations)
+	default:
+		of := ""
+		if e.Trial.Rows < e.N {
+			of = fmt.Sprintf(" of %d rows", e.Trial.Rows)
+		}
+		row("gradient", "%s, from a trial%s: %d probes, %.0f iterations of the solver", secondsText(e.SecondsGradient), of, e.Trial.Probes, e.Trial.Iterations)
 	}
 	row("run", "%d of them, %s in all", e.Gradients, secondsText(e.SecondsEstimated))
-	if maxTime > 0 && e.SecondsEstimated > maxTime.Seconds() {
+	if tooLong(e, maxTime) {
 		row("", "stop.max_time, %s, would end it before", maxTime)
 	}
 	return tw.Flush()
+}
+
+// tooLong reports whether a run is to take longer than maxTime; 0 is no limit.
+func tooLong(e *driver.Estimate, maxTime time.Duration) bool {
+	return maxTime > 0 && e.SecondsEstimated > maxTime.Seconds()
+}
+
+// plannedRows is the number of rows from which validate asks whether the time suffices: that
+// takes some seconds.
+const plannedRows = 4000
+
+// hintTime says of a large run that its time will not suffice.
+func (a *App) hintTime(e *driver.Estimate, maxTime time.Duration) {
+	if tooLong(e, maxTime) {
+		a.note("hint: the run would take about %s, and stop.max_time, %s, ends it before: give it more, or fewer draws; see ulisse plan", secondsText(e.SecondsEstimated), maxTime)
+	}
 }
 
 func bytesText(b int64) string { return humanize.IBytes(uint64(b)) }

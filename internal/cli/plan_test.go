@@ -22,6 +22,11 @@ func TestPlanAndMaxTime(t *testing.T) {
 		if got := strings.Contains(out.String(), "stop.max_time, "+limit.String()+", would end it before"); got != want {
 			t.Errorf("%s: %s", limit, out.String())
 		}
+		var errs bytes.Buffer
+		(&App{Stderr: &errs}).hintTime(&driver.Estimate{Gradients: 1, SecondsEstimated: 7200}, limit)
+		if got := strings.Contains(errs.String(), "would take about 2h0m0s, and stop.max_time, "+limit.String()); got != want {
+			t.Errorf("%s: %s", limit, errs.String())
+		}
 	}
 }
 

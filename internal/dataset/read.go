@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -161,6 +163,7 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 	for _, c := range inputs {
 		t.Inputs = append(t.Inputs, header[c])
 	}
+	var blanks blanks
 	for sel.Rows == 0 || t.Rows() < sel.Rows {
 		bound.record = 0
 		rec, err := cr.Read()
@@ -185,23 +188,93 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 				return nil, err
 			}
 		}
-		for i, c := range inputs {
-			x, err := parseField(rec[c])
-			if err != nil {
-				return nil, &Error{File: file, Line: line, Column: header[c], Field: c + 1, Msg: err.Error()}
-			}
-			t.X[i] = append(t.X[i], x)
+		if c, err := t.add(rec, inputs, target, blanks.of(line)); err != nil {
+			return nil, blanks.or(&Error{File: file, Line: line, Column: header[c], Field: c + 1, Msg: err.Error()}, file, header)
 		}
-		if target < 0 {
-			continue
-		}
-		y, err := parseField(rec[target])
-		if err != nil {
-			return nil, &Error{File: file, Line: line, Column: header[target], Field: target + 1, Msg: err.Error()}
-		}
-		t.Y = append(t.Y, y)
+	}
+	if err := blanks.or(nil, file, header); err != nil {
+		return nil, err
 	}
 	return t, t.check(file, sel.Points)
+}
+
+// add appends a row. It returns an error with its column; what is missing it tells blank.
+func (t *Table) add(rec []string, inputs []int, target int, blank func(column int, err error)) (column int, err error) {
+	value := func(c int) (float64, error) {
+		x, err := parseField(rec[c])
+		if gap := (missingError("")); errors.As(err, &gap) {
+			blank(c, err)
+			return 0, nil
+		}
+		return x, err
+	}
+	for i, c := range inputs {
+		x, err := value(c)
+		if err != nil {
+			return c, err
+		}
+		t.X[i] = append(t.X[i], x)
+	}
+	if target < 0 {
+		return 0, nil
+	}
+	y, err := value(target)
+	t.Y = append(t.Y, y)
+	return target, err
+}
+
+// missingError says how a missing value was spelt.
+type missingError string
+
+func (m missingError) Error() string {
+	return fmt.Sprintf("the value is missing (%q): drop the row or fill it in", string(m))
+}
+
+// blanks are the values that a table lacks.
+type blanks struct {
+	first    *Error
+	count    int   // of all
+	lines    []int // that lack some
+	byColumn map[int]int
+}
+
+// of returns what notes a missing value of a line.
+func (b *blanks) of(line int) func(column int, err error) {
+	return func(c int, err error) {
+		if b.first == nil {
+			b.first, b.byColumn = &Error{Line: line, Field: c + 1, Msg: err.Error()}, map[int]int{}
+		}
+		b.count++
+		b.byColumn[c]++
+		if n := len(b.lines); n == 0 || b.lines[n-1] != line {
+			b.lines = append(b.lines, line)
+		}
+	}
+}
+
+// or returns the error of the values that are missing, or err where there are none: what is
+// wrong in a later line can wait.
+func (b *blanks) or(err error, file string, header []string) error {
+	const most = 5 // lines that are named
+	switch {
+	case b.first == nil:
+		return err
+	case b.count == 1:
+		b.first.File, b.first.Column = file, header[b.first.Field-1]
+		return b.first
+	}
+	var lines, columns []string
+	for _, l := range b.lines[:min(most, len(b.lines))] {
+		lines = append(lines, strconv.Itoa(l))
+	}
+	if len(b.lines) > most {
+		lines = append(lines, "…")
+	}
+	for _, c := range slices.Sorted(maps.Keys(b.byColumn)) {
+		columns = append(columns, fmt.Sprintf("%s (%d)", yamlName(header[c]), b.byColumn[c]))
+	}
+	return &Error{File: file, Msg: fmt.Sprintf("%d values are missing, in %d rows (lines %s), of the columns %s: drop the rows or fill the values in, or leave columns out with exclude:",
+		b.count, len(b.lines), strings.Join(lines, ", "), strings.Join(columns, ", "))}
 }
 
 // separator guesses the separator from the header line: of comma, tab and
@@ -250,7 +323,7 @@ func parseField(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	switch {
 	case missing[strings.ToLower(s)]:
-		return 0, fmt.Errorf("the value is missing (%q): drop the row or fill it in", s)
+		return 0, missingError(s)
 	case err != nil && errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%s is beyond the range of a float64", s)
 	case err != nil:

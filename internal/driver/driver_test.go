@@ -545,9 +545,44 @@ func TestEstimate(t *testing.T) {
 		if sum := e.DataBytes + e.VectorBytes + e.PrecondBytes + e.DenseBytes + e.CacheBytes; e.MemoryBytes != sum || sum == 0 {
 			t.Errorf("%s: %d bytes, the parts %d", c.sampler, e.MemoryBytes, sum)
 		}
-		if e.PairsPerProduct != 240*240 || !(e.SecondsGradient > 0) || e.SecondsEstimated != float64(e.Gradients)*e.SecondsGradient {
+		if e.PairsPerProduct != 240*240 || !(e.SecondsGradient > 0) || !(e.SecondsEstimated > 0) {
 			t.Errorf("%s: %+v", c.sampler, e)
 		}
+		tr := e.Trial
+		if tr == nil || tr.Rows != 240 || len(tr.Windows) != len(d.Plan.Windows) || !(tr.Dense > 0 && tr.Sampling > 0) {
+			t.Errorf("%s: the trial is %+v", c.sampler, tr)
+		}
+		if solves := !d.needs.Dense; tr != nil && (tr.Iterations > 1) != solves {
+			t.Errorf("%s: %g iterations", c.sampler, tr.Iterations)
+		}
+	}
+}
+
+// What a trial says of a run adds up: what is not the dense search is for all chains, and
+// grows with the rows.
+func TestTrialAddsUp(t *testing.T) {
+	tr := Trial{Rows: 100, Dense: 3, Prepare: 2, Windows: []float64{0.5, 0.25}, Sampling: 0.125}
+	p := &chains.Plan{Chains: 4, Windows: []int{2, 8}, Draws: 10}
+	const all = 2 + 4*(2*0.5+8*0.25+10*0.125)
+	for _, c := range []struct {
+		n, power         int
+		total, iteration float64
+	}{{100, 2, 3 + all, 0.125}, {200, 2, 3 + 4*all, 0.5}, {200, 3, 3 + 8*all, 1}} {
+		if total, iteration := tr.seconds(p, c.n, c.power); total != c.total || iteration != c.iteration {
+			t.Errorf("%d rows: %g s, %g s, want %g, %g", c.n, total, iteration, c.total, c.iteration)
+		}
+	}
+}
+
+// A trial that fails leaves an estimate from products.
+func TestNoTrial(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: fisher, chains: 2}")
+	for i := range d.Problem.Y {
+		d.Problem.Y[i] = math.NaN()
+	}
+	e, err := NewEstimate(t.Context(), d.Spec, d.Problem, d.Budget)
+	if err != nil || e.Trial != nil || e.SecondsEstimated != float64(e.Gradients)*e.SecondsGradient || !(e.SecondsEstimated > 0) {
+		t.Errorf("%+v, %v", e, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/evidence"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -36,6 +37,9 @@ type Estimate struct {
 	SecondsGradient  float64 `json:"seconds_per_gradient"`
 	Gradients        int     `json:"gradients"` // 0, with the seconds, of a run in stages
 	SecondsEstimated float64 `json:"seconds_estimated"`
+	// Trial is what the times are from; nil if the run did not come so far in time, or
+	// failed: then they follow from products, and from the iterations assumed.
+	Trial *Trial `json:"trial"`
 	// Cache is what the calibration of the cache of K measured and decided;
 	// null if it is off, or K is stored anyway.
 	Cache *cmvp.CachePlan `json:"cache"`
@@ -119,7 +123,7 @@ func rightHandSides(s *job.Spec) int {
 }
 
 // NewEstimate returns the estimate of a run, from a calibration of products that
-// takes about a second.
+// takes about a second and from a trial on some rows, which takes a few.
 func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) (*Estimate, error) {
 	isa, err := cmvp.ISA()
 	if err != nil {
@@ -129,16 +133,18 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 	e := &Estimate{Name: s.Name, N: len(p.Y), D: p.Inputs.Dim(), Cores: budget.Cores(), InstructionSet: isa, RightHandSides: rightHandSides(s)}
 	m := NewMemory(s, e.N, e.D, e.Cores)
 	e.DataBytes, e.VectorBytes, e.PrecondBytes, e.DenseBytes, e.PrecondRank = m.Data, m.Vectors, m.Preconditioner, m.Dense, m.Rank
+	began := time.Now()
 	if e.Cache, err = PlanCache(ctx, s, p, budget); err != nil {
 		return nil, err
 	}
+	calibrated := time.Since(began).Seconds() // as it will be
 	if e.Cache != nil && e.Cache.Use {
 		e.CacheBytes = e.Cache.Bytes * int64(CacheOperators(s))
 	}
 	e.MemoryBytes = e.DataBytes + e.VectorBytes + e.PrecondBytes + e.DenseBytes + e.CacheBytes
 	e.PairsPerProduct = float64(e.N) * float64(e.N)
 	if s.Needs().Dense {
-		e.measureDensity(p, budget)
+		e.SecondsGradient = secondsOfDensity(p, budget)
 	} else if err := e.measureGradient(ctx, s, p, budget); err != nil {
 		return nil, err
 	}
@@ -153,14 +159,26 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		e.Gradients += prepareGradients + 2*plan.Params()
 	}
 	e.SecondsEstimated = float64(e.Gradients) * e.SecondsGradient
+	if e.Trial = newTrial(ctx, s, p, e.Cache, budget); e.Trial == nil {
+		return e, ctx.Err()
+	}
+	power := 2
+	if s.Needs().Dense {
+		power = 3
+	}
+	e.SecondsEstimated, e.SecondsGradient = e.Trial.seconds(&plan, e.N, power)
+	e.SecondsEstimated += calibrated
+	if plan.Provisional {
+		e.SecondsEstimated += chains.ProvisionalDraws * secondsOfDensity(p, budget)
+	}
 	return e, nil
 }
 
-func (e *Estimate) measureDensity(p *posterior.Problem, budget *parallel.Budget) {
+func secondsOfDensity(p *posterior.Problem, budget *parallel.Budget) float64 {
 	d := posterior.NewDense(p, budget)
 	began := time.Now()
 	d.LogDensity(make([]float64, p.Model.NumParams()))
-	e.SecondsGradient = time.Since(began).Seconds()
+	return time.Since(began).Seconds()
 }
 
 func (e *Estimate) measureGradient(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) error {

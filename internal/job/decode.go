@@ -250,8 +250,22 @@ func oneWord(s string) string {
 	return q[1 : len(q)-1]
 }
 
-// suggest names the nearest known word, if one is near, or all of them.
+// absent says of fields that people know from other programs what there is in their place.
+var absent = map[string]string{
+	"likelihood": "targets are Gaussian given the latent function, with one variance (priors.lambda); classes and counts need another program",
+	"family":     "targets are Gaussian given the latent function, with one variance (priors.lambda); classes and counts need another program",
+	"mean":       "the mean is constant, by standardising (data.standardize): take a trend off the target, and add it to predictions",
+	"weights":    "all rows count alike, with one variance of the noise: leave rows out that are not to count, or give repeated ones as their mean",
+	"noise":      "the noise has one variance for all rows, which is a parameter: its prior is model.priors.lambda",
+	"folds":      "a run has one set of rows that are held out (data.holdout): for K folds run it K times with other seeds",
+}
+
+// suggest says what there is in place of a field that is not: what people mean by a word of
+// other programs, the nearest known word, if one is near, or all of them.
 func suggest(word string, known []string) string {
+	if say, ok := absent[word]; ok {
+		return say
+	}
 	if best, ok := nearest.Word(word, known); ok {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
