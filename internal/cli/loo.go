@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -34,7 +35,7 @@ func (f *looFlags) flags(c *cobra.Command) {
 	f.remote.flags(c)
 	fl := c.Flags()
 	fl.IntVar(&f.rows, "rows", 0, fmt.Sprintf("leave out a random sample of this `number` of rows in turn (default: all, or %d where they are very many)", predict.SampleRows))
-	fl.IntVar(&f.draws, "draws", 0, fmt.Sprintf("average over this `number` of draws (default: as many as are independent, %d at most)", predict.MaxAutoDraws))
+	fl.IntVar(&f.draws, "draws", 0, fmt.Sprintf("average over this `number` of draws, evenly spaced (default: up to 1000, of more than 1000 rows fewer, down to %d)", predict.MaxAutoDraws))
 	fl.StringVar(&f.train, "train", "", "read the training table from this `path` instead of the specification's")
 	fl.IntVar(&f.threads, "threads", 0, "compute on this many cores (default: all)")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
@@ -143,13 +144,14 @@ func (a *App) leaveOut(ctx context.Context, s *subject, f *looFlags) (*loo.Resul
 	if draws := rec.Run.MinDraws(); rec.Run.Stopped == nil || draws == 0 {
 		a.note("%s has not ended with draws: %s", s.name(), predictedSoFar(draws, provisional))
 	}
-	p, err := predict.New(predict.FromSpec(rec.Spec, problem, predict.Thin(chains, f.draws), (&source{threads: f.threads}).budget()))
+	draws := predict.Thin(chains, cmp.Or(f.draws, predict.LooDraws(d.N())))
+	p, err := predict.New(predict.FromSpec(rec.Spec, problem, draws, (&source{threads: f.threads}).budget()))
 	if err != nil {
 		return nil, predict.Stats{}, badInput(fmt.Errorf("%s: %w", s.name(), err))
 	}
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	defer show.end()
-	return p.Loo(ctx, d, predict.LeftOut(d.N(), f.rows), predict.Options{Progress: show.at})
+	return p.Loo(ctx, d, len(chains), predict.LeftOut(d.N(), f.rows), predict.Options{Progress: show.at})
 }
 
 // name returns what people call a subject.
@@ -243,8 +245,11 @@ func (v *looView) write(w io.Writer) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nMonte Carlo SE of elpd_loo: %.2g\nPareto k: %d good (up to %.2f), %d bad (up to 1), %d very bad (above 1)\n",
-		float64(v.MCSE), v.Good, float64(v.GoodK), v.Bad, v.VeryBad)
+	fmt.Fprintf(w, "\nMonte Carlo SE of elpd_loo: %.2g\n", float64(v.MCSE))
+	if v.Unknown == v.Rows { // and the warning says why
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "Pareto k: %d good (up to %.2f), %d bad (up to 1), %d very bad (above 1)\n", v.Good, float64(v.GoodK), v.Bad, v.VeryBad)
 	return err
 }
 

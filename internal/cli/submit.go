@@ -141,6 +141,7 @@ func (a *App) submit(ctx context.Context, s *session, f *submitFlags, spec *job.
 		return err
 	}
 	if err := verdict(j); code(err) == ExitFailure {
+		_ = os.Remove(f.out) // which is empty, or else stays
 		return err
 	}
 	return a.fetch(ctx, s, j, f.out, f.json)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/server"
@@ -106,11 +107,12 @@ func (a *App) tokensCreate(r *remote) *cobra.Command {
 	req := &pb.CreateTokenRequest{}
 	var lifetime time.Duration
 	var asJSON bool
+	var out string
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make a token for a user and print it",
 		Example: `  ulisse tokens create alice --role submitter --for lab --lifetime 2160h
-  ulisse tokens create w1 --role worker > w1.token`,
+  ulisse tokens create w1 --role worker --out w1.token`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.on(r, func(ctx context.Context, s *session, args []string) error {
 			if req.Name = args[0]; lifetime < 0 {
@@ -119,13 +121,27 @@ func (a *App) tokensCreate(r *remote) *cobra.Command {
 			if lifetime > 0 {
 				req.Lifetime = durationpb.New(lifetime)
 			}
+			if who, err := s.WhoAmI(ctx); err == nil && who.User == "" {
+				a.note("this cluster asks nobody for a token: tokens count once its coordinators are started with --auth tokens")
+			}
 			resp, err := s.CreateToken(ctx, req)
 			if err != nil {
 				return err
 			}
+			if out != "" { // for nobody else to read: else it would be refused
+				if err := atomicfile.WriteBytes(out, 0o600, []byte(resp.Secret+"\n")); err != nil {
+					return fmt.Errorf("the token was made (%s) and could not be written: revoke it: %w", resp.Token.Id, err)
+				}
+				fmt.Fprintf(a.Stderr, "the token %s of %s is in %s\n", resp.Token.Id, resp.Token.Name, out)
+				if !asJSON {
+					return nil
+				}
+			}
 			if asJSON {
 				v := a.newTokenView(resp.Token)
-				v.Secret = resp.Secret
+				if out == "" {
+					v.Secret = resp.Secret
+				}
 				return a.printJSON(v)
 			}
 			fmt.Fprintln(a.Stdout, resp.Secret)
@@ -137,6 +153,7 @@ func (a *App) tokensCreate(r *remote) *cobra.Command {
 	f.StringVar(&req.Role, "role", "viewer", "viewer, submitter, admin, worker or backup")
 	f.StringSliceVar(&req.Namespaces, "for", nil, "`namespaces` that it is for; '*' for all (default: the one that you work in)")
 	f.DurationVar(&lifetime, "lifetime", 90*24*time.Hour, "`time` until it expires; 0 for never")
+	f.StringVarP(&out, "out", "o", "", "write the token into this `file`, which only its owner can read")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }

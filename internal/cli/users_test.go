@@ -105,3 +105,26 @@ func TestUsersCommands(t *testing.T) {
 		t.Error(code, stderr)
 	}
 }
+
+// A token can go into a file that only its owner can read; addresses that cannot be are refused.
+func TestTokensAndContextsByFile(t *testing.T) {
+	t.Setenv(client.EnvConfig, filepath.Join(t.TempDir(), "config.yaml"))
+	address, root := guardedCluster(t)
+	t.Setenv(client.EnvCoordinators, address)
+	admin := func(args ...string) string { t.Helper(); return good(t, append(args, "--token-file", root)...) }
+	kept := filepath.Join(t.TempDir(), "w1.token")
+	if out := admin("tokens", "create", "w1", "--role", "worker", "--out", kept); out != "" {
+		t.Errorf("the secret was printed too: %s", out)
+	}
+	if st, err := os.Stat(kept); err != nil || st.Mode().Perm() != 0o600 || st.Size() < 20 {
+		t.Errorf("the token's file: %v, %v", st, err)
+	}
+	if code, _, stderr := ulisse(t, "", "whoami", "--token-file", kept); strings.Contains(stderr, "everybody on this machine can read") {
+		t.Error(code, stderr)
+	}
+	for _, address := range []string{"localhost:99999", "localhost:port", "localhost:0"} {
+		if code, _, stderr := ulisse(t, "", "context", "add", "bad", address); code != ExitBadInput || !strings.Contains(stderr, "its port is not a number from 1 to 65535") {
+			t.Errorf("%s: %d %s", address, code, stderr)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -117,7 +118,10 @@ func withPort(a string) (string, error) {
 	if strings.Contains(a, "://") {
 		return "", fmt.Errorf("the coordinator's address %q: give host:port, without a scheme", a)
 	}
-	if _, _, err := net.SplitHostPort(a); err == nil {
+	if _, port, err := net.SplitHostPort(a); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "", fmt.Errorf("the coordinator's address %q: its port is not a number from 1 to 65535", a)
+		}
 		return a, nil
 	}
 	return net.JoinHostPort(strings.Trim(a, "[]"), DefaultPort), nil

@@ -44,7 +44,7 @@ func LogLikelihood(ctx context.Context, src *Source, each int, budget *parallel.
 	if err != nil {
 		return nil, predict.Stats{}, err
 	}
-	d, stats, err := p.LooDraws(ctx, src.Data.YScale, predict.LeftOut(src.Data.N(), src.Data.N()), predict.Options{Progress: progress})
+	d, stats, err := p.LeftOutDraws(ctx, src.Data.YScale, predict.LeftOut(src.Data.N(), src.Data.N()), predict.Options{Progress: progress})
 	if err != nil {
 		return nil, stats, err
 	}

@@ -46,13 +46,13 @@ type Result struct {
 	Draws int // T
 	Of    int // rows of the table that Rows are all of, or a simple random sample of
 	// MCSE is the standard error of the sum of ELPD over Rows that comes of the finite number
-	// of draws, taken as independent.
+	// of draws, and of their autocorrelation.
 	MCSE float64
 }
 
-// New weighs the draws. Numbers and targets are those of the m rows, which are all of the rows or a
-// sample of them.
-func New(d Draws, numbers []int, targets []float64, of int) *Result {
+// New weighs the draws, of which draw t is of chain t mod chains (predict.Thin). Numbers and targets are
+// those of the m rows, which are all of the rows or a sample of them.
+func New(d Draws, chains int, numbers []int, targets []float64, of int) *Result {
 	t := len(d.LogDensity)
 	r := &Result{Rows: make([]Row, len(targets)), Draws: t, Of: of}
 	influence := make([]float64, t) // of each draw on the sum
@@ -78,8 +78,21 @@ func New(d Draws, numbers []int, targets []float64, of int) *Result {
 		row.SD, row.PIT = math.Sqrt(row.SD), min(1, row.PIT)
 		r.Rows[i] = row
 	}
-	r.MCSE = floats.Norm(influence, 2)
+	r.MCSE = errorOf(influence, chains)
 	return r
+}
+
+// errorOf returns the standard error of a sum over draws in turn of chains: where these are long enough
+// with their autocorrelation, else as of independent draws.
+func errorOf(x []float64, chains int) float64 {
+	by := make([][]float64, chains)
+	for t := range len(x) / chains * chains {
+		by[t%chains] = append(by[t%chains], x[t]*float64(len(x)))
+	}
+	if e := diagnostics.MCSEMean(by); !math.IsNaN(e) {
+		return e
+	}
+	return floats.Norm(x, 2)
 }
 
 // Sum is the estimate of a sum over all rows.

@@ -42,7 +42,7 @@ func targets(r *rand.Rand, n int) (y []float64, numbers []int) {
 func TestAgainstClosedForm(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	y, numbers := targets(r, 25)
-	got := New(conjugate(r, y, 10000), numbers, y, 25)
+	got := New(conjugate(r, y, 10000), 4, numbers, y, 25)
 	var elpd, lpd float64
 	for i, row := range got.Rows {
 		v := 1 / (24 + 0.25)
@@ -76,7 +76,7 @@ func TestMCSEIsTheSpread(t *testing.T) {
 	y, numbers := targets(r, 20)
 	var values, stated []float64
 	for range 200 {
-		got := New(conjugate(r, y, 100), numbers, y, 20)
+		got := New(conjugate(r, y, 100), 2, numbers, y, 20)
 		values, stated = append(values, got.ELPD().Value), append(stated, got.MCSE)
 	}
 	if ratio := stat.Mean(stated, nil) / stat.StdDev(values, nil); math.Abs(ratio-1) > 0.25 {

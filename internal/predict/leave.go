@@ -19,8 +19,9 @@ import (
 
 // Loo returns how well the given training rows, numbers from 0 within the training rows, are predicted
 // from all others, in the units of the target.
-func (p *Predictor) Loo(ctx context.Context, data *dataset.Dataset, rows []int, o Options) (*loo.Result, Stats, error) {
-	d, stats, err := p.LooDraws(ctx, data.YScale, rows, o)
+// Draw t of the predictor is of chain t mod chains, as Thin returns them.
+func (p *Predictor) Loo(ctx context.Context, data *dataset.Dataset, chains int, rows []int, o Options) (*loo.Result, Stats, error) {
+	d, stats, err := p.LeftOutDraws(ctx, data.YScale, rows, o)
 	if err != nil {
 		return nil, stats, err
 	}
@@ -28,12 +29,12 @@ func (p *Predictor) Loo(ctx context.Context, data *dataset.Dataset, rows []int, 
 	for i, row := range rows {
 		numbers[i], targets[i] = table[row]+1, data.YScale.Undo(p.Problem.Y[row])
 	}
-	return loo.New(d, numbers, targets, len(p.Problem.Y)), stats, nil
+	return loo.New(d, chains, numbers, targets, len(p.Problem.Y)), stats, nil
 }
 
-// LooDraws returns the distributions of the targets of training rows, each left out, at each draw, in the
+// LeftOutDraws returns the distributions of the targets of training rows, each left out, at each draw, in the
 // units of the target, which scale brings the data from.
-func (p *Predictor) LooDraws(ctx context.Context, scale dataset.Scale, rows []int, o Options) (loo.Draws, Stats, error) {
+func (p *Predictor) LeftOutDraws(ctx context.Context, scale dataset.Scale, rows []int, o Options) (loo.Draws, Stats, error) {
 	m, stats, err := p.LeaveOneOut(ctx, rows, o)
 	if err != nil {
 		return loo.Draws{}, stats, err
@@ -100,6 +101,18 @@ const (
 // SampleRows is how many rows are left out in turn where nobody asks for a number and all of them
 // would be more work than so many.
 const SampleRows = 400
+
+// Importance weights are the more to be trusted the more draws there are: leave-one-out takes mostLooDraws
+// unless that is more than looWork multiply-adds with a stored inverse; then fewer, at least MaxAutoDraws.
+const (
+	mostLooDraws = 1000
+	looWork      = 1e12
+)
+
+// LooDraws returns how many draws rows are left out at, of n rows, where nobody asks for a number.
+func LooDraws(n int) int {
+	return max(MaxAutoDraws, int(min(mostLooDraws, looWork/math.Pow(float64(n), 3))))
+}
 
 // LeftOut returns which of n training rows are left out in turn: want of them, or if want is 0 all, unless
 // these are many (SampleRows), in increasing order. Of the same n and want they are the same, so that

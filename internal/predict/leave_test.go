@@ -159,7 +159,7 @@ func TestLooIsTheDensityOfUnseenRows(t *testing.T) {
 	}
 	// The targets as the user knows them: 10 + 2·y.
 	data := &dataset.Dataset{Info: dataset.Info{Rows: n, YScale: dataset.Scale{Mean: 10, SD: 2}}}
-	res, _, err := p.Loo(t.Context(), data, rows, Options{})
+	res, _, err := p.Loo(t.Context(), data, 1, rows, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,6 +193,9 @@ func TestLeaveOneOutWantsGaussianNoise(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	if all := LeftOut(5, 0); !slices.Equal(all, []int{0, 1, 2, 3, 4}) || !slices.Equal(LeftOut(5, 9), all) {
 		t.Error(all)
+	}
+	if LooDraws(500) != 1000 || LooDraws(2000) != 125 || LooDraws(20000) != MaxAutoDraws {
+		t.Errorf("%d, %d and %d draws", LooDraws(500), LooDraws(2000), LooDraws(20000))
 	}
 	some := LeftOut(50000, 0)
 	if len(some) != SampleRows || !slices.IsSorted(some) || len(slices.Compact(slices.Clone(some))) != SampleRows || !slices.Equal(some, LeftOut(50000, SampleRows)) {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/http"
 
@@ -16,8 +17,10 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/auth"
+	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
+	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
 // maxBody bounds the body of a request in JSON.
@@ -27,6 +30,10 @@ const maxBody = 4 << 20
 // probes ask: /healthz (the process lives), /readyz (it can answer). conn leads
 // to this very process.
 func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve int64, node *replica, waits patience, in ways, security string) (*http.ServeMux, error) {
+	description, err := openAPI()
+	if err != nil {
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -40,7 +47,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve i
 	})
 	mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		w.Write(pb.OpenAPI)
+		w.Write(description)
 	})
 	marshaler := &runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}}
 	api := runtime.NewServeMux(runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler), runtime.WithIncomingHeaderMatcher(header))
@@ -76,7 +83,7 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve i
 		}
 		return in.guard.Receive(id)
 	}
-	mux.Handle("/v1/", known(waits.bodies(api, receive, fail)))
+	mux.Handle("/v1/", known(waits.bodies(stateWords(api), receive, fail)))
 	up, err := newUploads(spool, pb.NewDataClient(conn), fail)
 	if err != nil {
 		return nil, err
@@ -86,6 +93,32 @@ func gateway(ctx context.Context, conn *grpc.ClientConn, spool string, reserve i
 	mux.Handle("PUT /v1/data", known(up))
 	mux.Handle("GET /v1/jobs/{id}/export", known(newExports(pb.NewJobsClient(conn), fail)))
 	return mux, nil
+}
+
+// openAPI returns the description of the API, with a name and the version of this program.
+func openAPI() ([]byte, error) {
+	var api map[string]any
+	if err := json.Unmarshal(pb.OpenAPI, &api); err != nil {
+		return nil, fmt.Errorf("the description of the API: %w", err)
+	}
+	api["info"] = map[string]any{"title": "ulisse", "description": "Jobs, data, predictions and members of a cluster.", "version": version.Version}
+	return json.Marshal(api)
+}
+
+// stateWords lets a query name states of jobs as commands do: sampling for JOB_STATE_SAMPLING.
+func stateWords(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if q := r.URL.Query(); q.Has("states") {
+			for i, word := range q["states"] {
+				if s, err := client.ParseState(word); err == nil {
+					q["states"][i] = s.String()
+				}
+			}
+			r = r.Clone(r.Context())
+			r.URL.RawQuery = q.Encode()
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // sender is who sends a request, or why that is not known.

@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
 // A server lingers for half a second on a connection whose request it refused
@@ -337,9 +339,17 @@ func TestErrorsOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var api struct{ Paths map[string]any }
-	if err := json.NewDecoder(resp.Body).Decode(&api); err != nil || api.Paths["/v1/jobs"] == nil {
-		t.Errorf("the description of the API: %v", err)
+	var api struct {
+		Info  struct{ Title, Version string }
+		Paths map[string]any
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&api); err != nil || api.Paths["/v1/jobs"] == nil || api.Info.Title != "ulisse" || api.Info.Version != version.Version {
+		t.Errorf("the description of the API: %+v, %v", api.Info, err)
+	}
+	for query, want := range map[string]int{"states=sampling&states=JOB_STATE_QUEUED": http.StatusOK, "states=resting": http.StatusBadRequest} {
+		if code, out := s.do("GET", "/v1/jobs?"+query, nil); code != want {
+			t.Errorf("%s: %d, %v", query, code, out)
+		}
 	}
 }
 

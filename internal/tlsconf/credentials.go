@@ -95,7 +95,10 @@ func (c *creds) OverrideServerName(string) error {
 // speaksTLS is what a port with TLS tells who dials it without.
 const speaksTLS = "this port speaks TLS: give --tls-ca, and --tls-cert and --tls-key"
 
-// plainConn finds out that a port that was dialled without TLS speaks TLS.
+// speaksHTTP is what a port without TLS tells that answers browsers, not programs that speak gRPC.
+const speaksHTTP = "this port is for browsers and JSON (--http): give the address of the coordinator's --listen"
+
+// plainConn finds out that a port that was dialled without TLS speaks TLS, or no gRPC.
 type plainConn struct {
 	net.Conn
 	r       *bufio.Reader
@@ -106,7 +109,15 @@ type plainConn struct {
 func (c *plainConn) Read(p []byte) (int, error) {
 	if !c.begun {
 		c.begun = true
-		if first, _ := c.r.Peek(5); bytes.Equal(first, []byte("HTTP/")) || len(first) > 1 && first[0] == 0x15 && first[1] == 3 {
+		first, _ := c.r.Peek(5)
+		switch {
+		case bytes.Equal(first, []byte("HTTP/")):
+			// Go's servers with TLS answer plaintext in HTTP/1.0, those without what they do not know in HTTP/1.1.
+			if first, _ = c.r.Peek(8); !bytes.HasSuffix(first, []byte("1.0")) {
+				return 0, fmt.Errorf("%s: %s", c.address, speaksHTTP)
+			}
+			return 0, fmt.Errorf("%s: %s", c.address, speaksTLS)
+		case len(first) > 1 && first[0] == 0x15 && first[1] == 3:
 			return 0, fmt.Errorf("%s: %s", c.address, speaksTLS)
 		}
 	}
