@@ -194,7 +194,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"run", missing}, 2, "cannot read the data: open " + filepath.Join(dir, "none.csv")},
 		{[]string{"run", spec, "--data", "x.csv"}, 2, "--data: the specification generates its data"},
 		{[]string{"run", spec, "--out", busy}, 2, "is not empty: choose another with --out"},
-		{[]string{"run", "--resume", busy}, 2, "cannot read the specification"},
+		{[]string{"run", "--resume", busy}, 2, "there is no run to resume in " + busy},
 		{[]string{"run", "--resume", busy, "--demo"}, 2, "--resume goes on with what is in its folder"},
 		{[]string{"run", never, "--out", filepath.Join(dir, "never"), "-q"}, 3, ""},
 		{[]string{"validate", spec}, 0, "120 rows, 2 inputs (0 held out)"},

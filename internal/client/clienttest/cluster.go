@@ -196,10 +196,10 @@ func (c *Cluster) await(id string, connected bool) {
 	c.t.Errorf("after a minute the worker %s is not connected, or still is", id)
 }
 
-// Log hands in lines of a job's log, as a worker does.
+// Log hands in lines of a job's log as the leader copies those of a worker.
 func (c *Cluster) Log(job string, chain int, worker string, lines ...string) {
 	c.t.Helper()
-	if _, err := c.workers.Log(context.Background(), &pb.LogRequest{Job: job, Chain: int32(chain), Worker: worker, Lines: lines}); err != nil {
+	if _, err := c.workers.Log(rpc.Mark(context.Background(), rpc.Forwarded), &pb.LogRequest{Job: job, Chain: int32(chain), Worker: worker, Lines: lines}); err != nil {
 		c.t.Error(err)
 	}
 }
