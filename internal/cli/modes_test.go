@@ -26,7 +26,8 @@ type script struct {
 	dir   string
 	to    []string // flags by which a client reaches the cluster
 	token string
-	ran   map[string]bool
+	mu    sync.Mutex
+	ran   map[string]bool // guarded by mu: some commands run in the background
 	procs []dev.Process
 }
 
@@ -38,7 +39,9 @@ func (s *script) execute(ctx context.Context, args ...string) (string, error) {
 	var out, errs bytes.Buffer
 	a := &App{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Now: time.Now}
 	if c, _, err := a.root().Find(args); err == nil {
+		s.mu.Lock()
 		s.ran[c.CommandPath()] = true
+		s.mu.Unlock()
 	}
 	if code := a.Execute(ctx, args); code != ExitConverged && code != ExitUnconverged {
 		return out.String(), fmt.Errorf("exit %d: %s", code, errs.String())
@@ -129,13 +132,13 @@ stop: {rhat: 1.01, ess: 1e9, max_draws: 100000, max_time: 1h}
 // Every command works however the cluster knows who calls, and the workers share
 // the rows. A new command has to be run here too.
 func TestEveryCommandInEveryMode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: a minute")
+	}
 	t.Setenv(runMain, "1") // of the children of 'ulisse dev'
 	t.Setenv(client.EnvConfig, filepath.Join(t.TempDir(), "config.yaml"))
 	for name, mode := range map[string][2]string{"plaintext": {"false", "none"}, "TLS": {"true", "none"}, "tokens": {"false", "tokens"}, "TLS and tokens": {"true", "tokens"}} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "TLS and tokens" {
-				t.Skip("the one with all")
-			}
 			t.Parallel() // it mostly waits
 			s := &script{t: t, dir: t.TempDir(), ran: map[string]bool{}}
 			s.here()
@@ -145,6 +148,8 @@ func TestEveryCommandInEveryMode(t *testing.T) {
 			s.data()
 			s.jobs()
 			s.group(mode[0] == "true", mode[1] == "tokens")
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			for _, c := range everyCommand() {
 				if !s.ran[c] {
 					t.Errorf("'%s' was not run", c)

@@ -348,9 +348,9 @@ func TestAnyNumberOfWorkers(t *testing.T) {
 // stagedText is of a run whose work is items of stages, which any worker computes.
 const stagedText = `
 name: staged
-data: {synthetic: {n: 300, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
-sampler: {method: auto, chains: 2, draws: 300, auto: {starts: 3}}
-stop: {rhat: 1.01, ess: 1e6, max_draws: 300}
+data: {synthetic: {n: 150, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+sampler: {method: auto, chains: 2, draws: 200, auto: {starts: 3}}
+stop: {rhat: 1.01, ess: 1e6, max_draws: 200}
 `
 
 // A fault does something bad to a cluster and returns what to undo later.
