@@ -46,10 +46,10 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
+	dir, quiet := t.TempDir(), slog.New(slog.DiscardHandler) // which goes after the cluster has ended
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	dir, quiet := t.TempDir(), slog.New(slog.DiscardHandler)
 	ready := make(chan [2]string, 1)
 	run := func(name string, f func(context.Context) error) {
 		wg.Go(func() {
@@ -233,6 +233,12 @@ func (b *tab) audit(path string) {
 	b.do("a wide window", chromedp.EmulateViewport(1280, 900))
 }
 
+// press clicks on an element. The page moves while a job does, so that a click at the place where
+// the element was a moment ago may miss it.
+func press(selector string) chromedp.Action {
+	return chromedp.Tasks{chromedp.WaitVisible(selector, chromedp.ByQuery), chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q).click()", selector), nil)}
+}
+
 const live = `document.getElementById("live").textContent === "live"`
 
 // A user looks at all pages, sees a job move, and pauses, resumes, extends and
@@ -247,7 +253,7 @@ func TestDashboard(t *testing.T) {
 	b.holds("the job appears by itself", fmt.Sprintf(`document.querySelector('#jobs a[href="/jobs/%s"]')?.textContent === "moving"`, id))
 	b.audit("/jobs")
 
-	b.do("opening the job", chromedp.Click(fmt.Sprintf(`a[href="/jobs/%s"]`, id), chromedp.ByQuery), chromedp.WaitVisible("#progress"))
+	b.do("opening the job", press(fmt.Sprintf(`a[href="/jobs/%s"]`, id)), chromedp.WaitVisible("#progress"))
 	b.holds("plots of draws appear by themselves", `document.querySelector('img[data-plot*="trace.svg"]')?.naturalWidth > 0`)
 	var was string
 	b.do("reading the progress", chromedp.Evaluate(`document.getElementById("progress").innerText`, &was))
@@ -260,7 +266,7 @@ func TestDashboard(t *testing.T) {
 	b.holds("all plots are there", `[...document.querySelectorAll("img[data-plot]")].length === 9 && [...document.images].every(i => i.complete && i.naturalWidth > 0)`)
 
 	b.holds("the gauges are judged", `document.querySelector("#progress .cards .good, #progress .cards .poor") !== null`)
-	b.do("choosing a parameter", chromedp.Click(".choose summary", chromedp.ByQuery), chromedp.Click(`.choose input[value="0"]`, chromedp.ByQuery), chromedp.Click(".choose button", chromedp.ByQuery),
+	b.do("choosing a parameter", press(".choose summary"), press(`.choose input[value="0"]`), press(".choose button"),
 		chromedp.WaitReady(`img[data-plot*="trace.svg?param=1"]`, chromedp.ByQuery))
 	b.holds("what was chosen", `location.search === "?param=1&param=2" && document.querySelector('img[data-plot*="trace.svg?param=1"]')?.naturalWidth > 0`)
 	b.holds("files to download", `["csv", "html"].every(f => document.querySelector('#files a[href*="format=' + f + '"]'))`)
@@ -274,12 +280,12 @@ func TestDashboard(t *testing.T) {
 	for _, a := range []struct{ action, then string }{
 		{"pause", "paused"}, {"resume", "sampling"}, {"extend", "sampling"}, {"cancel", "cancelled"},
 	} {
-		b.do(a.action, chromedp.Click(fmt.Sprintf(`a[href$="/%s"]`, a.action), chromedp.ByQuery), chromedp.WaitVisible("form[method=post]"))
+		b.do(a.action, press(fmt.Sprintf(`a[href$="/%s"]`, a.action)), chromedp.WaitVisible("form[method=post]"))
 		if a.action == "extend" {
 			b.do("how many", chromedp.SetValue("input[name=draws]", "777", chromedp.ByQuery))
 		}
 		b.audit("/jobs/ID/" + a.action)
-		b.do("confirming "+a.action, chromedp.Click("form button", chromedp.ByQuery), chromedp.WaitVisible("#progress"))
+		b.do("confirming "+a.action, press("form button"), chromedp.WaitVisible("#progress"))
 		b.holds(a.action+" acts", fmt.Sprintf(`document.querySelector("#state .badge").textContent === %q`, a.then))
 	}
 	b.audit("/jobs/ID")
@@ -289,19 +295,19 @@ func TestDashboard(t *testing.T) {
 	}
 	second := c.submit("other")
 	b.do("looking again", chromedp.Navigate(c.url+"/jobs/"+id), chromedp.WaitVisible("#progress"))
-	b.do("comparing", chromedp.SetValue(`select[name=job]`, second, chromedp.ByQuery), chromedp.Click(`form[action="/compare"] button`, chromedp.ByQuery), chromedp.WaitVisible(`a[href="/jobs/`+second+`"]`, chromedp.ByQuery))
+	b.do("comparing", chromedp.SetValue(`select[name=job]`, second, chromedp.ByQuery), press(`form[action="/compare"] button`), chromedp.WaitVisible(`a[href="/jobs/`+second+`"]`, chromedp.ByQuery))
 	b.holds("both jobs", `["moving", "other", "sigma"].every(w => document.querySelector("main").innerText.includes(w))`)
 	b.audit("/compare")
 	b.do("the list on a phone", chromedp.EmulateViewport(380, 900), chromedp.Navigate(c.url+"/jobs"), chromedp.WaitVisible("table"))
 	b.holds("what one looks for first is in sight", `[...document.querySelectorAll("thead th")].filter(e => /R-hat|ESS$/.test(e.innerText)).every(e => e.getBoundingClientRect().right <= innerWidth)`)
 	b.do("back to the job", chromedp.EmulateViewport(1280, 900), chromedp.Navigate(c.url+"/jobs/"+id), chromedp.WaitVisible("#progress"))
-	b.do("opening the log", chromedp.Click(`a[href$="/logs"]`, chromedp.ByQuery), chromedp.WaitVisible("pre"))
+	b.do("opening the log", press(`a[href$="/logs"]`), chromedp.WaitVisible("pre"))
 	b.audit("/jobs/ID/logs")
 
-	b.do("opening the workers", chromedp.Click(`a[href="/workers"]`, chromedp.ByQuery), chromedp.WaitVisible("#workers table"))
+	b.do("opening the workers", press(`a[href="/workers"]`), chromedp.WaitVisible("#workers table"))
 	b.holds("the worker", `document.getElementById("workers").innerText.includes("w1") && document.querySelector('img[data-plot*="presence"]').naturalWidth > 0`)
 	b.audit("/workers")
-	b.do("opening the cluster", chromedp.Click(`a[href="/cluster"]`, chromedp.ByQuery), chromedp.WaitVisible("#cluster table"))
+	b.do("opening the cluster", press(`a[href="/cluster"]`), chromedp.WaitVisible("#cluster table"))
 	b.holds("the coordinator", `document.getElementById("cluster").innerText.includes("c1")`)
 	b.audit("/cluster")
 
@@ -315,7 +321,7 @@ func TestWithoutScripts(t *testing.T) {
 	id := c.submit("still")
 	b := open(t, browser, c.url)
 	b.do("no scripts", emulation.SetScriptExecutionDisabled(true), chromedp.Navigate(c.url+"/jobs/"+id+"/cancel"), chromedp.WaitVisible("form[method=post]"))
-	b.do("cancelling", chromedp.Click("form button", chromedp.ByQuery), chromedp.WaitVisible("#progress"))
+	b.do("cancelling", press("form button"), chromedp.WaitVisible("#progress"))
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		j, err := c.Get(t.Context(), id)
 		if err == nil && j.State == pb.JobState_JOB_STATE_CANCELLED {

@@ -8,7 +8,8 @@ let version = null;
 
 function say(word) { if (live && live.textContent !== word) { live.textContent = word; live.className = word; } }
 
-// Fills an element, and gives the focus back to the link that had it.
+// Fills an element, and gives the focus back to the link that had it. What was scrolled or
+// opened stays so.
 function fill(id, html, key) {
   const at = document.getElementById(id);
   if (!at || key && at.dataset.key === key) return;
@@ -17,7 +18,9 @@ function fill(id, html, key) {
   const link = focused && focused.getAttribute("href");
   const label = focused && focused.getAttribute("aria-label");
   const scrolled = [...at.querySelectorAll(".scroll, .notes, pre")].map(e => [e.scrollLeft, e.scrollTop]);
+  const opened = [...at.querySelectorAll("details")].map(e => e.open);
   at.innerHTML = html;
+  at.querySelectorAll("details").forEach((e, i) => { e.open = opened[i] ?? e.open; });
   at.querySelectorAll(".scroll, .notes, pre").forEach((e, i) => { if (scrolled[i]) [e.scrollLeft, e.scrollTop] = scrolled[i]; });
   const again = [...at.querySelectorAll("a, [aria-label]")].find(e => link ? e.getAttribute("href") === link : label && e.getAttribute("aria-label") === label);
   if (again) again.focus({ preventScroll: true });
