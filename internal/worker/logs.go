@@ -23,8 +23,8 @@ import (
 type logBuffer struct {
 	worker  string // its id
 	coords  *coordinators
-	secret  func(job string) string // of a lane that the worker drives
-	sending sync.Mutex              // one request at a time, so that lines stay in order
+	secret  func(laneKey) string // of a lane, if the worker drives it
+	sending sync.Mutex           // one request at a time, so that lines stay in order
 	mu      sync.Mutex
 	lines   map[laneKey][]string
 	size    int
@@ -108,7 +108,7 @@ func (b *logBuffer) handIn(ctx context.Context, k laneKey) {
 	for batch := range slices.Chunk(l, linesAtOnce) {
 		if err == nil {
 			err = b.coords.call(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
-				_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.lane), Worker: b.worker, Secret: b.secret(k.job), Lines: batch})
+				_, err := pb.NewWorkersClient(conn).Log(ctx, &pb.LogRequest{Job: k.job, Chain: int32(k.lane), Worker: b.worker, Secret: b.secret(k), Lines: batch})
 				return err
 			})
 		}

@@ -54,7 +54,7 @@ func newLogs(t *testing.T) (*logBuffer, *logServer) {
 	g, _ := rpc.NewServer(nil, func(s *grpc.Server) { pb.RegisterWorkersServer(s, srv) })
 	done := make(chan struct{})
 	go func() { defer close(done); g.Serve(lis) }()
-	b := &logBuffer{worker: "w", secret: func(string) string { return "s" }, coords: &coordinators{pool: rpc.NewPool(dial), addresses: []string{lis.Addr().String()}}}
+	b := &logBuffer{worker: "w", secret: func(laneKey) string { return "s" }, coords: &coordinators{pool: rpc.NewPool(dial), addresses: []string{lis.Addr().String()}}}
 	t.Cleanup(func() {
 		b.coords.pool.Close()
 		g.Stop()

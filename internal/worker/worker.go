@@ -329,12 +329,16 @@ func (w *Worker) trimJobs() {
 	w.jobs.trim(inUse)
 }
 
-// secretOf returns the secret of a lane of a job that the worker drives, empty for none.
-func (w *Worker) secretOf(job string) string {
+// secretOf returns the secret of a lane, or if the worker does not drive it, of another of
+// its job, empty for none. That of another may be over, and worth nothing.
+func (w *Worker) secretOf(k laneKey) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for k, p := range w.placements {
-		if k.job == job {
+	if p := w.placements[k]; p != nil {
+		return p.secret
+	}
+	for other, p := range w.placements {
+		if other.job == k.job {
 			return p.secret
 		}
 	}
