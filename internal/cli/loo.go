@@ -139,7 +139,7 @@ func (a *App) leaveOut(ctx context.Context, s *subject, f *looFlags) (*loo.Resul
 	}
 	chains, provisional, err := report.Points(rec.Run)
 	if err != nil {
-		return nil, predict.Stats{}, fmt.Errorf("%s: there are no draws yet: %w", s.name(), err)
+		return nil, predict.Stats{}, fmt.Errorf("there are no draws yet: %w", err)
 	}
 	if draws := rec.Run.MinDraws(); rec.Run.Stopped == nil || draws == 0 {
 		a.note("%s has not ended with draws: %s", s.name(), predictedSoFar(draws, provisional))
@@ -147,7 +147,7 @@ func (a *App) leaveOut(ctx context.Context, s *subject, f *looFlags) (*loo.Resul
 	draws := predict.Thin(chains, cmp.Or(f.draws, predict.LooDraws(d.N())))
 	p, err := predict.New(predict.FromSpec(rec.Spec, problem, draws, (&source{threads: f.threads}).budget()))
 	if err != nil {
-		return nil, predict.Stats{}, badInput(fmt.Errorf("%s: %w", s.name(), err))
+		return nil, predict.Stats{}, badInput(err)
 	}
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	defer show.end()

@@ -168,15 +168,15 @@ func (r *registry) verdict(job string) string {
 // it may be the network's, and that of all workers. Workers that are lost together, by a power
 // cut say, are lost by no job: one counts only if it took up the job after the one before it was lost.
 func (r *registry) strikeLost(w *worker, holds map[state.ChainKey]*held, now time.Time) {
-	last := map[string]time.Time{} // by job: when a chain of it was taken up
+	taken := map[string]time.Time{} // by job: when the last chain of it was taken up
 	for _, had := range []map[state.ChainKey]*held{w.holds, w.gone} {
 		for k, h := range had {
-			if since, seen := last[k.Job]; holds[k] == nil && (!seen || h.since.After(since)) {
-				last[k.Job] = h.since
+			if since, seen := taken[k.Job]; holds[k] == nil && (!seen || h.since.After(since)) {
+				taken[k.Job] = h.since
 			}
 		}
 	}
-	for job, since := range last {
+	for job, since := range taken {
 		if all := r.troubles.strikes[job]; len(all) == 0 || since.After(all[len(all)-1].at) {
 			r.troubles.add(job, w.id, lostReason, now)
 		}

@@ -116,9 +116,8 @@ func (d *Dashboard) ask(w http.ResponseWriter, r *http.Request, code int, wrong 
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
 	defer cancel()
-	j, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: r.PathValue("id"), Stale: true})
-	if err != nil {
-		d.fail(w, r, err)
+	j := d.job(ctx, w, r)
+	if j == nil {
 		return
 	}
 	v := confirmView{Job: newJobView(j), Action: a, Token: token(w, r), Draws: r.PostFormValue("draws"), Error: wrong}

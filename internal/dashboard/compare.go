@@ -124,17 +124,3 @@ func compareRows(sums [2]*report.Summary) []compareRow {
 	}
 	return out
 }
-
-// specPage sends the specification of a job as a file.
-func (d *Dashboard) specPage(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
-	defer cancel()
-	j, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: r.PathValue("id"), Stale: true})
-	if err != nil {
-		d.fail(w, r, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/yaml; charset=utf-8")
-	w.Header().Set("Content-Disposition", `attachment; filename="spec.yaml"`)
-	_, _ = w.Write([]byte(j.Spec))
-}

@@ -275,16 +275,26 @@ type logsView struct {
 	Lines []logLine
 }
 
-func (d *Dashboard) logsPage(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
-	defer cancel()
+// job returns the job that a request names, or nil after it has told why there is none.
+func (d *Dashboard) job(ctx context.Context, w http.ResponseWriter, r *http.Request) *pb.Job {
 	j, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: r.PathValue("id"), Stale: true})
 	if err != nil {
 		d.fail(w, r, err)
+		return nil
+	}
+	return j
+}
+
+func (d *Dashboard) logsPage(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	j := d.job(ctx, w, r)
+	if j == nil {
 		return
 	}
 	v := logsView{Job: newJobView(j)}
 	fmt.Sscan(r.URL.Query().Get("chain"), &v.Chain)
+	var err error
 	if v.Lines, err = readLog(ctx, d.jobs, j.Id, v.Chain, logTail); err != nil {
 		d.fail(w, r, err)
 		return
@@ -309,4 +319,17 @@ func readLog(ctx context.Context, c pb.JobsClient, id string, chain, tail int) (
 		}
 		out = append(out, newLogLine(l))
 	}
+}
+
+// specPage sends the specification of a job as a file.
+func (d *Dashboard) specPage(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	j := d.job(ctx, w, r)
+	if j == nil {
+		return
+	}
+	w.Header().Set("Content-Type", "application/yaml; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="spec.yaml"`)
+	_, _ = w.Write([]byte(j.Spec))
 }

@@ -18,8 +18,8 @@ import (
 )
 
 // Loo returns how well the given training rows, numbers from 0 within the training rows, are predicted
-// from all others, in the units of the target.
-// Draw t of the predictor is of chain t mod chains, as Thin returns them.
+// from all others, in the units of the target. Draw t of the predictor is of chain t mod chains, as
+// Thin returns them.
 func (p *Predictor) Loo(ctx context.Context, data *dataset.Dataset, chains int, rows []int, o Options) (*loo.Result, Stats, error) {
 	d, stats, err := p.LeftOutDraws(ctx, data.YScale, rows, o)
 	if err != nil {

@@ -3,8 +3,6 @@ package faults
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,16 +58,7 @@ func TestStalledIsSeen(t *testing.T) {
 		return status == "stalled"
 	})
 	t.Log(message)
-	r, err := http.Get("http://" + c.processes("coordinator")[0].Addresses.Metrics + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(text), `ulisse_jobs_unhealthy{status="stalled"} 1`) {
+	if !strings.Contains(metrics(t, c.processes("coordinator")[0].Addresses.Metrics), `ulisse_jobs_unhealthy{status="stalled"} 1`) {
 		t.Error("the metrics do not say that a job is stalled")
 	}
 	if err := syscall.Kill(worker.PID, syscall.SIGCONT); err != nil {

@@ -3,9 +3,7 @@ package faults
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -166,17 +164,8 @@ func (c *cluster) spoilt(id, spoil string, args []string) *exec.Cmd {
 // wrongUnits returns what a worker's metrics tell of wrong units.
 func wrongUnits(t *testing.T, address string) string {
 	t.Helper()
-	r, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f := regexp.MustCompile(`(?m)^ulisse_tile_wrong_total (\S+)$`).FindSubmatch(text); f != nil {
-		return string(f[1])
+	if f := regexp.MustCompile(`(?m)^ulisse_tile_wrong_total (\S+)$`).FindStringSubmatch(metrics(t, address)); f != nil {
+		return f[1]
 	}
 	return ""
 }
