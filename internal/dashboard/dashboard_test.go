@@ -311,6 +311,21 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// Parameters to choose from come to a page that was opened before anybody knew them.
+func TestChoicesComeByThemselves(t *testing.T) {
+	s := newSite(t, Config{})
+	s.add("j2", "new", pb.JobState_JOB_STATE_QUEUED, 2, 0)
+	if _, text := s.get("/jobs/j2"); strings.Contains(text, `name="param"`) {
+		t.Fatal("parameters of a job that nobody has looked at yet")
+	}
+	s.stream("/events/jobs/j2", func(m message) bool {
+		if m.ID == "choices" && !strings.Contains(m.HTML, `name="param"`) {
+			s.change("j2", func(j *pb.Job) { j.State = pb.JobState_JOB_STATE_SAMPLING }, 50)
+		}
+		return m.ID == "choices" && m.Key != "" && strings.Contains(m.HTML, `name="param" value="0" checked`)
+	})
+}
+
 // A job that was extended after its end goes on, in a feed that had ended.
 func TestExtendedAfterItsEnd(t *testing.T) {
 	s := newSite(t, Config{})

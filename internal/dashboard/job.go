@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -21,6 +22,7 @@ type jobPage struct {
 	Stale   string
 	Figures []figure
 	Groups  []group
+	Names   string   // of the parameters, of which the page knows none before the job's data were read
 	Choices []choice // of parameters
 	Formats []string // of draws, to download
 	Others  []other  // jobs to compare with
@@ -125,7 +127,7 @@ func (d *Dashboard) jobNow(f *feed, j *pb.Job, shown selection) *jobPage {
 	draws := f.version(time.Now())
 	h := f.course(j)
 	names, rhat := f.model()
-	v := &jobPage{Job: newJobView(j), Actions: allowed(j.State), Spec: j.Spec, Version: fmt.Sprintf("%d-%d", draws, marks(h)),
+	v := &jobPage{Job: newJobView(j), Names: strings.Join(names, " "), Actions: allowed(j.State), Spec: j.Spec, Version: fmt.Sprintf("%d-%d", draws, marks(h)),
 		Summary: newSummary(f.summary(j, draws), rhat), Log: f.log(j)}
 	for _, n := range h.GetNotes() {
 		v.Notes = append([]noteView{{when(n.Time), n.Kind, n.Text}}, v.Notes...) // the latest first

@@ -260,7 +260,7 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 			j = now
 		}
 		v := d.jobNow(f, j, paramsOf(r))
-		m := []message{{ID: "figures", Key: v.Key, HTML: d.text("job-figures", v)}, {ID: "plots", Plots: v.Version}}
+		m := []message{{ID: "choices", Key: v.Names, HTML: d.text("job-choices", v)}, {ID: "figures", Key: v.Key, HTML: d.text("job-figures", v)}, {ID: "plots", Plots: v.Version}}
 		for _, id := range []string{"state", "progress", "summary", "files", "events", "log"} {
 			m = append(m, message{ID: id, HTML: d.text("job-"+id, v)})
 		}
