@@ -41,13 +41,14 @@ seed: 18446744073709551615
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := parsed.KernelModel(2)
+	info := dataset.Info{Rows: 4, HeldOut: 2, Target: "μ/strength", InputNames: []string{"cement", "größe, mm 🙂"}, SHA256: strings.Repeat("ab", 32),
+		XScale: []dataset.Scale{{Mean: 0.1, SD: 2}, {Mean: 1. / 3, SD: 10}}, YScale: dataset.Scale{Mean: 5, SD: 3}}
+	m, err := parsed.KernelModel(&info)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &dataset.Dataset{X: kernel.NewInputs(4, 2, []float64{1, -2, 0.1, math.Pi, 1e-300, 4, 5, math.Copysign(0, -1)}), Y: []float64{0.1, 1. / 3, -1e17, 7}, HoldoutRows: []int{0, 3}}
-	d.Info = dataset.Info{Rows: 4, HeldOut: 2, Target: "μ/strength", InputNames: []string{"cement", "größe, mm 🙂"}, SHA256: strings.Repeat("ab", 32),
-		XScale: []dataset.Scale{{Mean: 0.1, SD: 2}, {Mean: 1. / 3, SD: 10}}, YScale: dataset.Scale{Mean: 5, SD: 3}}
+	d.Info = info
 	run := &chains.Run{Phase: chains.Done, Prepared: &chains.Prepared{}, Stopped: &chains.Stop{Reason: chains.Converged, Draws: 19}, Chains: make([]chains.Chain, 3)}
 	run.Plan.Method, run.Plan.Names = "fisher", m.Names()
 	for c := range run.Chains {

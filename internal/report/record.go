@@ -80,7 +80,7 @@ func (r *Record) Open() error {
 	if r.Spec, err = job.Parse(strings.NewReader(r.SpecText), "the specification"); err != nil {
 		return err
 	}
-	if r.Model, err = r.Spec.KernelModel(r.Data.D()); err != nil {
+	if r.Model, err = r.Spec.KernelModel(&r.Data); err != nil {
 		return err
 	}
 	want := len(r.Model.Names())
