@@ -46,11 +46,61 @@ func (s *Spec) KernelModel(d *dataset.Info) (posterior.Model, error) {
 	if err != nil {
 		return posterior.Model{}, err
 	}
-	priors, err := s.Model.Priors.find(posterior.NewModel(c, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} }).Params, d)
+	priors, err := s.priors(c, d)
 	if err != nil {
 		return posterior.Model{}, err
 	}
-	return posterior.NewModel(c, likelihood.Gaussian{}, func(p param.Param) param.Prior { return priors[p.Name()] }), nil
+	return posterior.NewModel(c, likelihood.Gaussian{}, func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
+}
+
+// PriorOf is the prior of a parameter as people gave it.
+type PriorOf struct {
+	Quantity string // by its name in the results: the parameter, or what it is told as
+	Prior    string
+}
+
+// PriorsOf returns the priors of all parameters of the model, in their order.
+func (s *Spec) PriorsOf(d *dataset.Info) ([]PriorOf, error) {
+	c, err := s.Covariance(d)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.priors(c, d)
+	if err != nil {
+		return nil, err
+	}
+	var out []PriorOf
+	for _, p := range slices.Concat(c.Params(), likelihood.Gaussian{}.Params()) {
+		f := found[p.Name()]
+		out = append(out, PriorOf{f.quantity, f.prior.String()})
+	}
+	return out, nil
+}
+
+// Hints returns what somebody should know of the model before it is fitted, one sentence each.
+func (s *Spec) Hints(d *dataset.Info) []string {
+	if !expression.Is(s.Model.Kernel) {
+		return nil
+	}
+	e, err := expression.Parse(s.Model.Kernel)
+	if err != nil {
+		return nil
+	}
+	if unused := e.Unused(d.InputNames); len(unused) > 0 {
+		return []string{fmt.Sprintf("no term of the covariance is over %s: what is not in it is not in the model", strings.Join(unused, ", "))}
+	}
+	return nil
+}
+
+// given is the prior of a parameter, with the name of what it was given for.
+type given struct {
+	prior    param.Prior
+	quantity string
+}
+
+// priors returns the prior of each parameter of a covariance and of the likelihood, by its name.
+func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, error) {
+	return s.Model.Priors.find(slices.Concat(c.Params(), likelihood.Gaussian{}.Params()), d)
 }
 
 // rootNames are the quantities that people may have a prior of in place of a parameter, by its
@@ -75,15 +125,15 @@ func roots(p param.Param, d *dataset.Info) map[string]float64 {
 // find returns the prior of each parameter, by its name. A prior of one element, such as
 // weather.lengthscale[hum], goes before that of all of a name, weather.lengthscale, and that
 // before the one of all terms, lengthscale, or of the role.
-func (p *Priors) find(params param.List, d *dataset.Info) (map[string]param.Prior, error) {
+func (p *Priors) find(params param.List, d *dataset.Info) (map[string]given, error) {
 	used, known := map[string]bool{}, map[string]bool{}
-	out := map[string]param.Prior{}
+	out := map[string]given{}
 	for _, q := range params {
-		prior, err := p.of(q, d, used, known)
+		g, err := p.of(q, d, used, known)
 		if err != nil {
 			return nil, err
 		}
-		out[q.Name()] = prior
+		out[q.Name()] = g
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Of)) {
 		if used[key] {
@@ -102,58 +152,61 @@ func (p *Priors) find(params param.List, d *dataset.Info) (map[string]param.Prio
 	return out, nil
 }
 
-// of returns the prior of a parameter.
-func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool) (param.Prior, error) {
-	type candidate struct {
-		symbol string
-		unit   float64 // of a root; 0 for the parameter itself
-	}
-	all := []candidate{{q.Symbol, 0}}
+// of returns the prior of a parameter. It notes which names it knows, and which it used.
+func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool) (given, error) {
 	units := roots(q, d)
-	for _, name := range slices.Sorted(maps.Keys(units)) {
-		all = append(all, candidate{name, units[name]})
+	symbols := append(slices.Sorted(maps.Keys(units)), q.Symbol)
+	own := func(symbol string) string {
+		if symbol == q.Symbol || len(q.Inputs) != 1 {
+			return q.As(symbol, q.Of(d.InputNames))
+		}
+		return q.As(symbol, d.InputNames[q.Inputs[0]])
 	}
-	var general param.Param // of all terms
-	bare := q
-	bare.Index = ""
 	forms := []func(symbol string) string{
-		func(symbol string) string { return q.As(symbol, q.Of(d.InputNames)) },
-		func(symbol string) string { return bare.As(symbol, "") },
-		func(symbol string) string { return general.As(symbol, "") },
+		own,
+		func(symbol string) string { return q.As(symbol, "") },
+		func(symbol string) string { return symbol },
 	}
-	for _, form := range forms {
+	for i, symbol := range symbols {
+		known[forms[0](symbol)], known[forms[1](symbol)] = true, true
+		if i < len(units) { // of all terms there are sigma, tau and lambda in place of the parameter
+			known[forms[2](symbol)] = true
+		}
+	}
+	for _, name := range forms {
 		found := ""
-		var prior param.Prior
-		for _, c := range all {
-			key := form(c.symbol)
-			known[key] = true
-			text, ok := p.Of[key]
-			if !ok || found == key {
+		for _, symbol := range symbols {
+			key := name(symbol)
+			if _, ok := p.Of[key]; !ok {
 				continue
 			}
+			used[key] = true
 			if found != "" {
-				return prior, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s and %s are one parameter: give one of them", found, key)}
+				return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s and %s are one parameter: give one of them", name(found), key)}
 			}
-			var err error
-			if c.unit == 0 {
-				prior, err = param.ParsePrior(text, q.Role)
-			} else {
-				prior, err = param.ParseRootPrior(text, q.Role, c.unit)
-			}
-			if err != nil {
-				return prior, &FieldError{Path: "model.priors." + key, Msg: err.Error()}
-			}
-			found, used[key] = key, true
+			found = symbol
 		}
-		if found != "" {
-			return prior, nil
+		if found == "" {
+			continue
 		}
+		var prior param.Prior
+		var err error
+		if unit, ok := units[found]; ok {
+			prior, err = param.ParseRootPrior(p.Of[name(found)], q.Role, unit)
+		} else {
+			prior, err = param.ParsePrior(p.Of[name(found)], q.Role)
+		}
+		if err != nil {
+			return given{}, &FieldError{Path: "model.priors." + name(found), Msg: err.Error()}
+		}
+		return given{prior, own(found)}, nil
 	}
 	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda}[q.Role]
 	if !ok {
-		return param.Prior{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("the period of %s is a parameter without a prior: write %s: \"lognormal(log of the period, 0.1)\" here, or fix it, as in periodic(x, period=1)", q.Term, q.Name())}
+		return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s is a parameter without a prior: write %s: \"lognormal(m,0.1)\", m the logarithm of what it is about, or fix it, as in periodic(x, period=1)", q.Name(), q.Name())}
 	}
-	return param.ParsePrior(text, q.Role)
+	prior, err := param.ParsePrior(text, q.Role)
+	return given{prior, own(q.Symbol)}, err
 }
 
 // faultOfModel is fault for what can be told without the data.

@@ -22,14 +22,15 @@ type Periodic struct {
 	FixedRate, FixedPeriod float64
 }
 
-// Params returns the rate, then the period, as far as they are not fixed.
-func (p *Periodic) Params() []param.Param {
-	var out []param.Param
-	for _, q := range []param.Param{p.Rate, p.Period} {
-		if q.Symbol != "" {
-			q.Inputs = []int{p.Input}
-			out = append(out, q)
-		}
+// Params returns the rate, then the period, as far as they are not fixed. The rate is of
+// differences on the circle, not of the input's.
+func (p *Periodic) Params() (out []param.Param) {
+	if p.Rate.Symbol != "" {
+		out = append(out, p.Rate)
+	}
+	if q := p.Period; q.Symbol != "" {
+		q.Inputs = []int{p.Input}
+		out = append(out, q)
 	}
 	return out
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/expression"
+	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 )
 
