@@ -364,7 +364,7 @@ func TestNPY(t *testing.T) {
 			a.Shape = append(a.Shape, n)
 		}
 		var b bytes.Buffer
-		if err := writeNPY(&b, &a); err != nil {
+		if err := WriteNPY(&b, &a); err != nil {
 			t.Fatal(err)
 		}
 		h := b.String()

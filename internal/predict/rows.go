@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
@@ -16,7 +18,15 @@ type Request struct {
 	X       [][]float64 // rows of the inputs, in original units
 	Targets []float64   // what was observed there, nil if that is not known
 	Probs   []float64   // of quantiles, strictly between 0 and 1
+	// Covariance asks for the joint covariance of all rows, and Paths for so many sample paths, of a seed, in
+	// place of the rows' own distributions.
+	Covariance bool
+	Paths      int
+	Seed       uint64
 }
+
+// Joint reports whether all rows have to be predicted together.
+func (r *Request) Joint() bool { return r.Covariance || r.Paths > 0 }
 
 // Row is the prediction of a row, in the units of the target: its mixture's
 // moments and quantiles. Where the target is known it is held against the
@@ -27,16 +37,49 @@ type Row struct {
 	Target     float64   // NaN if not known, and with it those that follow
 	LogDensity float64   // of the target
 	CRPS       float64
-	PIT        float64 // probability of what is below the target
+	PIT        float64   // probability of what is below the target
+	Covariance []float64 // with all rows; nil unless asked for
+	Paths      []float64 // its value on each; if there are any, all but the covariance is unset
 }
 
 // Rows predicts rows from a posterior of the described data.
 func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o Options) ([]Row, Stats, error) {
-	m, stats, err := p.Predict(ctx, info.Standardize(r.X), o)
+	points := info.Standardize(r.X)
+	if r.Joint() {
+		j, stats, err := p.Joint(ctx, points, JointOptions{Options: o, Covariance: r.Covariance, Paths: r.Paths, Seed: r.Seed})
+		if err != nil {
+			return nil, stats, err
+		}
+		return j.rows(info.YScale, r, o.Latent, p.Budget), stats, nil
+	}
+	m, stats, err := p.Predict(ctx, points, o)
 	if err != nil {
 		return nil, stats, err
 	}
 	return Summarize(m, info.YScale, r, o.Latent, p.Budget), stats, nil
+}
+
+// rows returns the rows of a joint distribution.
+func (j *Joint) rows(scale dataset.Scale, r Request, latent bool, budget *parallel.Budget) []Row {
+	nan := math.NaN()
+	out := make([]Row, len(r.X))
+	if len(j.Paths) == 0 {
+		out = Summarize(j.Moments, scale, r, latent, budget)
+	}
+	for i := range out {
+		if j.Covariance != nil {
+			out[i].Covariance = j.Covariance[i]
+			floats.Scale(scale.SD*scale.SD, out[i].Covariance)
+		}
+		if len(j.Paths) == 0 {
+			continue
+		}
+		out[i].Target, out[i].LogDensity, out[i].CRPS, out[i].PIT = nan, nan, nan, nan
+		for _, path := range j.Paths {
+			out[i].Paths = append(out[i].Paths, scale.Undo(path[i]))
+		}
+	}
+	return out
 }
 
 // Summarize returns the rows of moments.
@@ -65,40 +108,99 @@ func Summarize(m *Moments, scale dataset.Scale, r Request, latent bool, budget *
 // QuantileName returns the name of a quantile in tables: q2.5 for 0.025.
 func QuantileName(p float64) string { return "q" + strconv.FormatFloat(100*p, 'g', 10, 64) }
 
+// table is a CSV file of numbers.
+type table struct{ *csv.Writer }
+
+// line writes a line: texts, then numbers, exactly.
+func (t table) line(values []float64, first ...string) error {
+	rec := first
+	for _, v := range values {
+		rec = append(rec, strconv.FormatFloat(v, 'g', -1, 64))
+	}
+	return t.Write(rec)
+}
+
+// end ends the table.
+func (t table) end() error {
+	t.Flush()
+	return t.Error()
+}
+
+// name returns the number of row i in tables: i+1, or what numbers, if not nil, says.
+func name(i int, numbers []int) string {
+	if numbers != nil {
+		return strconv.Itoa(numbers[i])
+	}
+	return strconv.Itoa(i + 1)
+}
+
 // WriteCSV writes a table of predictions: row, the row's number from first on;
 // mean, sd, and the quantiles of the given probabilities; and, where targets are
-// known, target, log_density, crps and pit. Values are exact. numbers, if not
-// nil, are the rows' numbers.
+// known, target, log_density, crps and pit. Where paths were asked for they are all that
+// follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
 func WriteCSV(w io.Writer, rows []Row, probs []float64, numbers []int) error {
-	cw := csv.NewWriter(w)
-	head := []string{"row", "mean", "sd"}
-	for _, p := range probs {
-		head = append(head, QuantileName(p))
-	}
-	known := len(rows) > 0 && !math.IsNaN(rows[0].Target)
-	if known {
-		head = append(head, "target", "log_density", "crps", "pit")
-	}
-	if err := cw.Write(head); err != nil {
+	t := table{csv.NewWriter(w)}
+	if err := t.Write(append([]string{"row"}, header(rows, probs)...)); err != nil {
 		return err
 	}
 	for i, r := range rows {
-		number := i + 1
-		if numbers != nil {
-			number = numbers[i]
-		}
-		rec := []string{strconv.Itoa(number)}
-		values := append([]float64{r.Mean, r.SD}, r.Quantiles...)
-		if known {
-			values = append(values, r.Target, r.LogDensity, r.CRPS, r.PIT)
-		}
-		for _, v := range values {
-			rec = append(rec, strconv.FormatFloat(v, 'g', -1, 64))
-		}
-		if err := cw.Write(rec); err != nil {
+		if err := t.line(r.values(), name(i, numbers)); err != nil {
 			return err
 		}
 	}
-	cw.Flush()
-	return cw.Error()
+	return t.end()
+}
+
+// header returns the names of the rows' values.
+func header(rows []Row, probs []float64) (head []string) {
+	var first Row
+	first.Target = math.NaN()
+	if len(rows) > 0 {
+		first = rows[0]
+	}
+	if len(first.Paths) > 0 {
+		for k := range first.Paths {
+			head = append(head, "path_"+strconv.Itoa(k+1))
+		}
+		return head
+	}
+	head = []string{"mean", "sd"}
+	for _, p := range probs {
+		head = append(head, QuantileName(p))
+	}
+	if !math.IsNaN(first.Target) {
+		head = append(head, "target", "log_density", "crps", "pit")
+	}
+	return head
+}
+
+// values returns what a table says of a row.
+func (r *Row) values() []float64 {
+	if len(r.Paths) > 0 {
+		return r.Paths
+	}
+	values := append([]float64{r.Mean, r.SD}, r.Quantiles...)
+	if !math.IsNaN(r.Target) {
+		values = append(values, r.Target, r.LogDensity, r.CRPS, r.PIT)
+	}
+	return values
+}
+
+// WriteCovariance writes the joint covariance of rows as CSV: row, then a column for each row, named by
+// its number.
+func WriteCovariance(w io.Writer, rows []Row, numbers []int) error {
+	t := table{csv.NewWriter(w)}
+	head := []string{"row"}
+	for i := range rows {
+		head = append(head, name(i, numbers))
+	}
+	if err := t.Write(head); err != nil {
+		return err
+	}
+	for i, r := range rows {
+		if err := t.line(r.Covariance, name(i, numbers)); err != nil {
+			return err
+		}
+	}
+	return t.end()
 }
