@@ -86,10 +86,14 @@ func (s *Spec) Hints(d *dataset.Info) []string {
 	if err != nil {
 		return nil
 	}
+	var out []string
 	if unused := e.Unused(d.InputNames); len(unused) > 0 {
-		return []string{fmt.Sprintf("no term of the covariance is over %s: what is not in it is not in the model", strings.Join(unused, ", "))}
+		out = append(out, fmt.Sprintf("no term of the covariance is over %s: what is not in it is not in the model", strings.Join(unused, ", ")))
 	}
-	return nil
+	if len(e.Terms()) > 1 && s.Sampler.Method == Default().Sampler.Method {
+		out = append(out, "posteriors of sums are often far from normal, where the default sampler is slow or unstable: sampler.method: auto is neither")
+	}
+	return out
 }
 
 // given is the prior of a parameter, with the name of what it was given for.

@@ -203,6 +203,27 @@ func (c *Covariance) LeafParams(leaf int) []int { return c.at[leaf] }
 // Terms returns the terms, to read.
 func (c *Covariance) Terms() []TermAt { return c.terms }
 
+// Part returns the covariance of one term alone, and the place of each of its parameters in
+// those of the whole.
+func (c *Covariance) Part(term int) (part *Covariance, at []int) {
+	t := c.terms[term]
+	one := Term{Variance: c.params[t.Variance]}
+	for _, l := range t.Leaves {
+		one.Leaves = append(one.Leaves, c.leaves[l])
+	}
+	part, err := New(c.dim, one)
+	if err != nil {
+		panic("kernel: " + err.Error()) // it is part of one
+	}
+	for _, p := range part.params {
+		at = append(at, slices.IndexFunc(c.params, func(q param.Param) bool { return q.Name() == p.Name() }))
+	}
+	return part, at
+}
+
+// TermName returns the name of a term, empty if it has none.
+func (c *Covariance) TermName(term int) string { return c.params[c.terms[term].Variance].Term }
+
 // String returns the canonical text, which Parse reads:
 //
 //	sigma*rbf(1-3:tau)
