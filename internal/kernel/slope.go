@@ -57,13 +57,13 @@ func (s *stationaryAt) differentiable() bool { return s.Family != Matern12 }
 func (s *stationaryAt) addSlopes(dst []float64, w float64, x, y []float64) {
 	w *= 2 * s.Family.Deriv(s.dist(x, y))
 	for i, k := range s.Inputs {
-		dst[k] += w * s.tauOf(i) * (x[k] - y[k])
+		dst[k] += w * s.tau[min(i, len(s.tau)-1)] * (x[k] - y[k])
 	}
 }
 
 func (s *stationaryAt) addSlopeVariances(dst []float64, w float64, _ []float64) {
 	w *= -2 * s.Family.Deriv(0)
 	for i, k := range s.Inputs {
-		dst[k] += w * s.tauOf(i)
+		dst[k] += w * s.tau[min(i, len(s.tau)-1)]
 	}
 }
