@@ -40,10 +40,11 @@ type predictFlags struct {
 	variance string
 	tol      float64
 	threads  int
-	// of joint distributions
+	// what is told beside the rows' own distributions, or in place of them
 	covariance string
 	paths      int
 	seed       uint64
+	gradient   bool
 }
 
 func (a *App) predictCommand() *cobra.Command {
@@ -73,7 +74,12 @@ function at one draw of the parameters, or with --noise of the target there. A p
 depends on the results, the rows and --seed only. --covariance writes how all rows
 vary together: the covariance matrix of the mixture, whose diagonal has the variances
 of the table. Both are exact, of 4096 different rows at most, from a job of 1024. A file
-whose name ends in .npy is written as an array of NumPy's: paths × rows, or rows × rows.`,
+whose name ends in .npy is written as an array of NumPy's: paths × rows, or rows × rows.
+
+--gradient adds for each input the derivative of the mean, gradient[NAME], and with what
+standard deviation the latent function's is known, gradient_sd[NAME]: in units of the target
+over those of the input. It takes a solve for each row, draw and input. Functions of
+a Matérn 1/2 have none.`,
 		Example: `  ulisse predict concrete --data new.csv --out pred.csv
   ulisse predict concrete --data grid.csv --paths 50 --out paths.csv
   ulisse predict concrete --holdout --out pred.csv --scores --plot calibration.svg`,
@@ -114,6 +120,7 @@ whose name ends in .npy is written as an array of NumPy's: paths × rows, or row
 	fl.BoolVar(&f.latent, "latent", false, "predict the latent function, without the noise")
 	fl.IntVar(&f.paths, "paths", 0, "write this `number` of sample paths instead")
 	fl.Uint64Var(&f.seed, "seed", 0, "draw the paths with this `seed`")
+	fl.BoolVar(&f.gradient, "gradient", false, "add how the latent function changes with each input")
 	fl.StringVar(&f.covariance, "covariance", "", "write the joint covariance of the rows into this `file`")
 	fl.StringSliceVar(&f.quantile, "quantiles", []string{"0.025", "0.5", "0.975"}, "write the quantiles of these `probabilities`")
 	fl.StringVar(&f.variance, "variance", string(predict.Exact), "how to compute variances: exact or surface")
@@ -173,6 +180,8 @@ func (f *predictFlags) checkJoint(o predict.Options, changed func(flag string) b
 		return errors.New("--seed: it is of sample paths: ask for some with --paths")
 	case f.paths > 0 && (f.scores || f.plot != "" || changed("quantiles")):
 		return errors.New("--paths: there are paths in place of predictions: ask for --scores, --plot and --quantiles without it")
+	case f.paths > 0 && f.gradient:
+		return errors.New("--paths: there are paths in place of predictions: ask for --gradient without it")
 	case f.joint() && o.Variance != predict.Exact:
 		return errors.New("--variance: sample paths and joint covariances are exact")
 	case f.covariance == "-" && (f.out == "-" || f.json):
@@ -186,7 +195,7 @@ func (f *predictFlags) joint() bool { return f.paths > 0 || f.covariance != "" }
 
 // request returns what to ask for of the rows.
 func (f *predictFlags) request(pts *points) predict.Request {
-	return predict.Request{X: pts.x, Targets: pts.y, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed}
+	return predict.Request{X: pts.x, Targets: pts.y, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient}
 }
 
 // oracle predicts rows, here or elsewhere.
@@ -234,7 +243,7 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 	if err != nil {
 		return err
 	}
-	if err := a.writePredicted(f, rows, pts.numbers); err != nil {
+	if err := a.writePredicted(f, rows, from.about().InputNames, pts.numbers); err != nil {
 		return err
 	}
 	if f.plot != "" {
@@ -254,10 +263,10 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 }
 
 // writePredicted writes what was predicted: the table, and the joint covariance.
-func (a *App) writePredicted(f *predictFlags, rows []predict.Row, numbers []int) error {
+func (a *App) writePredicted(f *predictFlags, rows []predict.Row, inputs []string, numbers []int) error {
 	err := a.output(f.out, func(w io.Writer) error {
 		if f.paths == 0 || filepath.Ext(f.out) != ".npy" {
-			return predict.WriteCSV(w, rows, f.probs, numbers)
+			return predict.WriteCSV(w, rows, inputs, f.probs, numbers)
 		}
 		values := make([]float64, 0, f.paths*len(rows))
 		for k := range f.paths {
@@ -429,6 +438,11 @@ func (o *folderOracle) heldOut(context.Context) (*points, error) { return heldOu
 const chunkRows = 1024
 
 func (o *folderOracle) predict(ctx context.Context, r predict.Request, opt predict.Options) (rows []predict.Row, stats predict.Stats, err error) {
+	if r.Gradient {
+		if err := o.p.Problem.Covariance.Differentiable(); err != nil {
+			return nil, stats, badInput(fmt.Errorf("--gradient: %w", err))
+		}
+	}
 	if r.Joint() {
 		rows, stats, err = o.p.Rows(ctx, &o.data.Info, r, opt)
 		if errors.As(err, new(*predict.TooMany)) {
@@ -441,7 +455,8 @@ func (o *folderOracle) predict(ctx context.Context, r predict.Request, opt predi
 		hi := min(len(r.X), lo+chunkRows)
 		opt.Progress = func(p predict.Progress) {
 			if p.Stage == predict.RowsStage {
-				p.Done, p.Total = lo*len(o.p.Draws)+p.Done, len(r.X)*len(o.p.Draws)
+				each := p.Total / (hi - lo)
+				p.Done, p.Total = lo*each+p.Done, len(r.X)*each
 			}
 			tell(p)
 		}

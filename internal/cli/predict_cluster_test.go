@@ -112,6 +112,21 @@ func TestPredictOnACluster(t *testing.T) {
 	if !reflect.DeepEqual(herePaths, therePaths) || !reflect.DeepEqual(hereCov, thereCov) {
 		t.Errorf("the cluster's sample paths are others:\n%v\n%v", herePaths, therePaths)
 	}
+	sloped := func(of string, to ...string) []byte {
+		t.Helper()
+		file := filepath.Join(dir, "sloped.csv")
+		if code, _, stderr := ulisse(t, "", append([]string{"predict", of, "--holdout", "--gradient", "--draws", "4", "--out", file}, to...)...); code != 0 {
+			t.Fatalf("code %d: %s", code, stderr)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if there := sloped("small", "--coordinators", c.address); !bytes.Equal(there, sloped(results)) {
+		t.Errorf("the cluster's gradients are others:\n%s", there)
+	}
 	many := write(t, dir, "many.csv", "x1,x2\n"+strings.Repeat("0,0\n", predict.MaxRows+1))
 	if code, _, stderr = ulisse(t, "", "predict", "small", "--data", many, "--paths", "2", "--coordinators", c.address); code != ExitBadInput || !strings.Contains(stderr, "a cluster predicts 1024 together") {
 		t.Errorf("code %d: %s", code, stderr)
@@ -172,6 +187,9 @@ func predictRPC(t *testing.T, c *liveCluster, known map[string][]float64) {
 	}
 	if err := json.Unmarshal([]byte(text), &joint); status != 200 || err != nil || len(joint.Result.Rows) != 2 || len(joint.Result.Rows[1].Paths) != 3 || len(joint.Result.Rows[1].Covariance) != 2 {
 		t.Fatal(status, text, err)
+	}
+	if status, text = post(id, `{"rows": [{"inputs": [0.5, -0.5]}], "gradient": true}`); status != 200 || !strings.Contains(text, `"gradient_sd":[`) {
+		t.Error(status, text)
 	}
 	for body, want := range map[string]string{
 		`{}`:                                 "0 rows",

@@ -193,6 +193,73 @@ func TestPredictJointly(t *testing.T) {
 	}
 }
 
+// The gradient is the difference quotient of the means, in the units of the table.
+func TestPredictGradient(t *testing.T) {
+	dir := t.TempDir()
+	var data, rows strings.Builder
+	data.WriteString("metres,hours,price\n")
+	for i := range 40 {
+		a, b := float64(i%8)*100, float64(i/8)/10
+		fmt.Fprintf(&data, "%g,%g,%g\n", a, b, 5000+3*a+900*math.Sin(4*b)+20*math.Sin(float64(7*i)))
+	}
+	write(t, dir, "table.csv", data.String())
+	spec := write(t, dir, "s.yaml", `
+name: slopes
+data: {path: table.csv, target: price}
+model: {kernel: matern52, ard: true}
+sampler: {method: cholesky, chains: 2, warmup: 30, draws: 20}
+stop: {rhat: 100, ess: 1}
+`)
+	out := filepath.Join(dir, "out")
+	if code, _, stderr := ulisse(t, "", "run", spec, "--out", out, "--quiet"); code != ExitConverged {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	at, step := [][]float64{{150, 0.13}, {420, 0.31}}, []float64{1, 1e-3}
+	rows.WriteString("hours,metres\n")
+	for _, x := range at {
+		fmt.Fprintf(&rows, "%.17g,%.17g\n", x[1], x[0])
+		for k, h := range step {
+			for _, sign := range []float64{1, -1} {
+				y := []float64{x[0], x[1]}
+				y[k] += sign * h
+				fmt.Fprintf(&rows, "%.17g,%.17g\n", y[1], y[0])
+			}
+		}
+	}
+	file, cov := filepath.Join(dir, "p.csv"), filepath.Join(dir, "cov.csv")
+	if code, _, stderr := ulisse(t, rows.String(), "predict", out, "--data", "-", "--gradient", "--draws", "4", "--out", file, "--covariance", cov, "--latent"); code != 0 {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	p, c := predictions(t, file), predictions(t, cov)
+	for i := range at {
+		for k, name := range []string{"metres", "hours"} {
+			first, up, down := 5*i, 5*i+1+2*k, 5*i+2+2*k
+			want := (p["mean"][up] - p["mean"][down]) / (2 * step[k])
+			if got := p["gradient["+name+"]"][first]; math.Abs(got-want) > 1e-3*math.Abs(want) {
+				t.Errorf("row %d: the gradient along %s is %g, by differences %g", i+1, name, got, want)
+			}
+			column := func(row int) []float64 { return c[fmt.Sprint(row+1)] }
+			square := (column(up)[up] - 2*column(up)[down] + column(down)[down]) / (4 * step[k] * step[k])
+			if got := p["gradient_sd["+name+"]"][first]; math.Abs(got-math.Sqrt(square)) > 0.01*got {
+				t.Errorf("row %d: the gradient along %s is known to %g, by differences to %g", i+1, name, got, math.Sqrt(square))
+			}
+		}
+	}
+	rough := write(t, dir, "rough.yaml", `
+name: rough
+data: {path: table.csv, target: price}
+model: {kernel: matern12}
+sampler: {method: cholesky, chains: 1, warmup: 10, draws: 5}
+stop: {max_draws: 5}
+`)
+	if code, _, stderr := ulisse(t, "", "run", rough, "--out", filepath.Join(dir, "rough"), "--quiet"); code != ExitConverged && code != ExitUnconverged {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	if code, _, stderr := ulisse(t, rows.String(), "predict", filepath.Join(dir, "rough"), "--data", "-", "--gradient"); code != ExitBadInput || !strings.Contains(stderr, "have no gradient") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+}
+
 // array reads a one of n numbers as NumPy keeps it.
 func array(t *testing.T, path string, n int) []float64 {
 	t.Helper()
@@ -233,6 +300,7 @@ func TestPredictBadInput(t *testing.T) {
 		"joint covariances are exact":                  {dir, "--data", table, "--paths", "3", "--variance", "surface"},
 		"something else goes to standard output":       {dir, "--data", table, "--covariance", "-"},
 		"ask for 4096 different rows at most":          {dir, "--data", write(t, t.TempDir(), "m.csv", many.String()), "--paths", "3"},
+		"ask for --gradient without it":                {dir, "--data", table, "--paths", "3", "--gradient"},
 		"give one of them":                             {dir, "--data", table, "--noise", "--latent"},
 		"the specification generates its data":         {dir, "--data", table, "--train", table},
 		"there are no results in":                      {t.TempDir(), "--data", table},

@@ -23,6 +23,7 @@ type Request struct {
 	Covariance bool
 	Paths      int
 	Seed       uint64
+	Gradient   bool // that of the latent function at each row
 }
 
 // Joint reports whether all rows have to be predicted together.
@@ -40,10 +41,59 @@ type Row struct {
 	PIT        float64   // probability of what is below the target
 	Covariance []float64 // with all rows; nil unless asked for
 	Paths      []float64 // its value on each; if there are any, all but the covariance is unset
+	// Gradient has the mean of the latent function's derivative in each input, in the units of the target over
+	// those of the input, and GradientSD its standard deviation; nil unless asked for.
+	Gradient, GradientSD []float64
 }
 
 // Rows predicts rows from a posterior of the described data.
 func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o Options) ([]Row, Stats, error) {
+	tell := o.Progress
+	if r.Gradient {
+		if err := p.Problem.Covariance.Differentiable(); err != nil {
+			return nil, Stats{}, err
+		}
+		o.Progress = part(tell, 0, 1+info.D())
+	}
+	rows, stats, err := p.rows(ctx, info, r, o)
+	if err != nil || !r.Gradient {
+		return rows, stats, err
+	}
+	o.Progress = part(tell, 1, 1+info.D())
+	m, more, err := p.Slopes(ctx, info.Standardize(r.X), o)
+	more.Rows = 0 // the same ones
+	stats.Add(more)
+	if err != nil {
+		return nil, stats, err
+	}
+	for i := range rows {
+		for k, scale := range info.XScale {
+			mean, sd := m.Mixture(i*info.D()+k, true).Scaled(0, info.YScale.SD/scale.SD).Moments()
+			rows[i].Gradient, rows[i].GradientSD = append(rows[i].Gradient, mean), append(rows[i].GradientSD, sd)
+		}
+	}
+	return rows, stats, nil
+}
+
+// part returns what is told of the progress of rows which are one of some parts of the work, that for each row
+// costs as much as the part that is done first; before are the parts done.
+func part(tell func(Progress), before, parts int) func(Progress) {
+	if tell == nil {
+		return nil
+	}
+	return func(at Progress) {
+		if at.Stage == RowsStage && before == 0 {
+			at.Total *= parts
+		} else if at.Stage == RowsStage {
+			first := at.Total / (parts - before)
+			at.Done, at.Total = at.Done+before*first, at.Total+before*first
+		}
+		tell(at)
+	}
+}
+
+// rows predicts rows but for their gradients.
+func (p *Predictor) rows(ctx context.Context, info *dataset.Info, r Request, o Options) ([]Row, Stats, error) {
 	points := info.Standardize(r.X)
 	if r.Joint() {
 		j, stats, err := p.Joint(ctx, points, JointOptions{Options: o, Covariance: r.Covariance, Paths: r.Paths, Seed: r.Seed})
@@ -135,12 +185,13 @@ func name(i int, numbers []int) string {
 }
 
 // WriteCSV writes a table of predictions: row, the row's number from first on;
-// mean, sd, and the quantiles of the given probabilities; and, where targets are
+// mean, sd, and the quantiles of the given probabilities; where gradients were asked for,
+// gradient[NAME] and gradient_sd[NAME] of each input; and, where targets are
 // known, target, log_density, crps and pit. Where paths were asked for they are all that
 // follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
-func WriteCSV(w io.Writer, rows []Row, probs []float64, numbers []int) error {
+func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers []int) error {
 	t := table{csv.NewWriter(w)}
-	if err := t.Write(append([]string{"row"}, header(rows, probs)...)); err != nil {
+	if err := t.Write(append([]string{"row"}, header(rows, inputs, probs)...)); err != nil {
 		return err
 	}
 	for i, r := range rows {
@@ -152,7 +203,7 @@ func WriteCSV(w io.Writer, rows []Row, probs []float64, numbers []int) error {
 }
 
 // header returns the names of the rows' values.
-func header(rows []Row, probs []float64) (head []string) {
+func header(rows []Row, inputs []string, probs []float64) (head []string) {
 	var first Row
 	first.Target = math.NaN()
 	if len(rows) > 0 {
@@ -168,6 +219,9 @@ func header(rows []Row, probs []float64) (head []string) {
 	for _, p := range probs {
 		head = append(head, QuantileName(p))
 	}
+	for k := range first.Gradient {
+		head = append(head, "gradient["+inputs[k]+"]", "gradient_sd["+inputs[k]+"]")
+	}
 	if !math.IsNaN(first.Target) {
 		head = append(head, "target", "log_density", "crps", "pit")
 	}
@@ -180,6 +234,9 @@ func (r *Row) values() []float64 {
 		return r.Paths
 	}
 	values := append([]float64{r.Mean, r.SD}, r.Quantiles...)
+	for k, slope := range r.Gradient {
+		values = append(values, slope, r.GradientSD[k])
+	}
 	if !math.IsNaN(r.Target) {
 		values = append(values, r.Target, r.LogDensity, r.CRPS, r.PIT)
 	}

@@ -39,6 +39,8 @@ func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error
 		return "quantiles", fmt.Errorf("%d quantiles, more than %d", len(r.Quantiles), MaxQuantiles)
 	case r.Paths < 0:
 		return "paths", fmt.Errorf("%d paths: ask for a positive number", r.Paths)
+	case r.Paths > 0 && r.Gradient:
+		return "gradient", errors.New("there are paths in place of predictions: ask for the gradient without them")
 	case jointNumbers(r) > MaxNumbers:
 		return "paths", fmt.Errorf("%d rows, with %d paths, are more numbers than a cluster's answer has room for: ask for fewer, or fetch the results (ulisse results) and predict from their folder", len(r.Rows), r.Paths)
 	case r.Draws < 0 || r.Draws > MaxDraws:
@@ -70,11 +72,14 @@ func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error
 	return "", nil
 }
 
-// jointNumbers returns how many numbers the joint distribution has that a request asks for.
+// jointNumbers returns how many numbers the joint distribution and the gradients have that a request asks for.
 func jointNumbers(r *pb.PredictRequest) int {
 	each := int(r.Paths)
 	if r.Covariance {
 		each += len(r.Rows)
+	}
+	if r.Gradient {
+		each += 2 * len(r.Rows[0].GetInputs())
 	}
 	return each * len(r.Rows)
 }
@@ -85,7 +90,7 @@ func options(r *pb.PredictRequest) Options {
 
 // Decode returns what a request that was checked asks for.
 func Decode(r *pb.PredictRequest) (Request, Options) {
-	out := Request{Targets: r.Targets, Probs: r.Quantiles, Covariance: r.Covariance, Paths: int(r.Paths), Seed: r.Seed}
+	out := Request{Targets: r.Targets, Probs: r.Quantiles, Covariance: r.Covariance, Paths: int(r.Paths), Seed: r.Seed, Gradient: r.Gradient}
 	if len(r.Targets) == 0 {
 		out.Targets = nil
 	}
@@ -98,7 +103,7 @@ func Decode(r *pb.PredictRequest) (Request, Options) {
 // Encode returns a request as it travels.
 func Encode(job string, r Request, o Options, draws int) *pb.PredictRequest {
 	out := &pb.PredictRequest{Id: job, Targets: r.Targets, Quantiles: r.Probs, Latent: o.Latent, Draws: int32(draws), Variance: string(o.Variance),
-		Tolerance: o.Tolerance, Progress: o.Progress != nil, Covariance: r.Covariance, Paths: int32(r.Paths), Seed: r.Seed}
+		Tolerance: o.Tolerance, Progress: o.Progress != nil, Covariance: r.Covariance, Paths: int32(r.Paths), Seed: r.Seed, Gradient: r.Gradient}
 	for _, x := range r.X {
 		out.Rows = append(out.Rows, &pb.Point{Inputs: x})
 	}
@@ -111,7 +116,7 @@ func Answer(rows []Row, s Stats, draws [][]float64) *pb.PredictResponse {
 		Iterations: int64(s.Iterations), Unconverged: int64(s.Unconverged), MeansUnconverged: int64(s.MeansUnconverged), Clipped: int64(s.Clipped),
 		Bound: s.Bound, SurfaceError: s.SurfaceError, Jitter: s.Jitter}}
 	for _, r := range rows {
-		p := &pb.PredictedRow{Mean: r.Mean, Sd: r.SD, Quantiles: r.Quantiles, Covariance: r.Covariance, Paths: r.Paths}
+		p := &pb.PredictedRow{Mean: r.Mean, Sd: r.SD, Quantiles: r.Quantiles, Covariance: r.Covariance, Paths: r.Paths, Gradient: r.Gradient, GradientSd: r.GradientSD}
 		if !math.IsNaN(r.Target) {
 			p.LogDensity, p.Crps, p.Pit = &r.LogDensity, &r.CRPS, &r.PIT
 		}
@@ -128,7 +133,7 @@ func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
 	var rows []Row
 	nan := math.NaN()
 	for i, p := range m.Rows {
-		row := Row{Mean: p.Mean, SD: p.Sd, Quantiles: p.Quantiles, Target: nan, LogDensity: nan, CRPS: nan, PIT: nan, Covariance: p.Covariance, Paths: p.Paths}
+		row := Row{Mean: p.Mean, SD: p.Sd, Quantiles: p.Quantiles, Target: nan, LogDensity: nan, CRPS: nan, PIT: nan, Covariance: p.Covariance, Paths: p.Paths, Gradient: p.Gradient, GradientSD: p.GradientSd}
 		if err := r.answered(p); err != nil {
 			return nil, Stats{}, err
 		}
@@ -145,18 +150,23 @@ func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
 
 // answered returns an error if a row is not what the request asks for: of a worker of another release, say.
 func (r *Request) answered(p *pb.PredictedRow) error {
-	quantiles, covariance := len(r.Probs), 0
+	quantiles, covariance, gradient := len(r.Probs), 0, 0
 	if r.Paths > 0 {
 		quantiles = 0
 	}
 	if r.Covariance {
 		covariance = len(r.X)
 	}
+	if r.Gradient {
+		gradient = len(r.X[0])
+	}
 	switch {
 	case len(p.Quantiles) != quantiles:
 		return fmt.Errorf("%d quantiles came back of %d", len(p.Quantiles), quantiles)
 	case len(p.Covariance) != covariance:
 		return fmt.Errorf("%d covariances came back of %d", len(p.Covariance), covariance)
+	case len(p.Gradient) != gradient || len(p.GradientSd) != gradient:
+		return fmt.Errorf("a gradient came back of %d numbers and %d, want %d", len(p.Gradient), len(p.GradientSd), gradient)
 	case len(p.Paths) != r.Paths:
 		return fmt.Errorf("%d paths came back of %d", len(p.Paths), r.Paths)
 	}

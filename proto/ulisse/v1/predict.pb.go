@@ -38,6 +38,7 @@ type PredictRequest struct {
 	Covariance    bool   `protobuf:"varint,12,opt,name=covariance,proto3" json:"covariance,omitempty"` // send the joint covariance of all rows
 	Paths         int32  `protobuf:"varint,13,opt,name=paths,proto3" json:"paths,omitempty"`           // send so many sample paths in place of means, sds, quantiles and scores
 	Seed          uint64 `protobuf:"varint,14,opt,name=seed,proto3" json:"seed,omitempty"`             // of the paths, which are a function of draws, rows and seed
+	Gradient      bool   `protobuf:"varint,15,opt,name=gradient,proto3" json:"gradient,omitempty"`     // send the gradient of the latent function at each row
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -168,6 +169,13 @@ func (x *PredictRequest) GetSeed() uint64 {
 		return x.Seed
 	}
 	return 0
+}
+
+func (x *PredictRequest) GetGradient() bool {
+	if x != nil {
+		return x.Gradient
+	}
+	return false
 }
 
 // Point is a row: its inputs in original units, in the order of the job's
@@ -351,11 +359,14 @@ type PredictedRow struct {
 	Sd        float64                `protobuf:"fixed64,2,opt,name=sd,proto3" json:"sd,omitempty"`
 	Quantiles []float64              `protobuf:"fixed64,3,rep,packed,name=quantiles,proto3" json:"quantiles,omitempty"`
 	// Of the target, where it is known; always with the noise.
-	LogDensity    *float64  `protobuf:"fixed64,4,opt,name=log_density,json=logDensity,proto3,oneof" json:"log_density,omitempty"`
-	Crps          *float64  `protobuf:"fixed64,5,opt,name=crps,proto3,oneof" json:"crps,omitempty"`
-	Pit           *float64  `protobuf:"fixed64,6,opt,name=pit,proto3,oneof" json:"pit,omitempty"`                // probability of less
-	Covariance    []float64 `protobuf:"fixed64,7,rep,packed,name=covariance,proto3" json:"covariance,omitempty"` // with all rows, in their order; if it is asked for
-	Paths         []float64 `protobuf:"fixed64,8,rep,packed,name=paths,proto3" json:"paths,omitempty"`           // the row's value on each; then all but the covariance is unset
+	LogDensity *float64  `protobuf:"fixed64,4,opt,name=log_density,json=logDensity,proto3,oneof" json:"log_density,omitempty"`
+	Crps       *float64  `protobuf:"fixed64,5,opt,name=crps,proto3,oneof" json:"crps,omitempty"`
+	Pit        *float64  `protobuf:"fixed64,6,opt,name=pit,proto3,oneof" json:"pit,omitempty"`                // probability of less
+	Covariance []float64 `protobuf:"fixed64,7,rep,packed,name=covariance,proto3" json:"covariance,omitempty"` // with all rows, in their order; if it is asked for
+	Paths      []float64 `protobuf:"fixed64,8,rep,packed,name=paths,proto3" json:"paths,omitempty"`           // the row's value on each; then all but the covariance is unset
+	// The derivative of the latent function in each input, in units of the target over those of the input; if it is asked for.
+	Gradient      []float64 `protobuf:"fixed64,9,rep,packed,name=gradient,proto3" json:"gradient,omitempty"` // mean, which is the derivative of the mean
+	GradientSd    []float64 `protobuf:"fixed64,10,rep,packed,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +453,20 @@ func (x *PredictedRow) GetCovariance() []float64 {
 func (x *PredictedRow) GetPaths() []float64 {
 	if x != nil {
 		return x.Paths
+	}
+	return nil
+}
+
+func (x *PredictedRow) GetGradient() []float64 {
+	if x != nil {
+		return x.Gradient
+	}
+	return nil
+}
+
+func (x *PredictedRow) GetGradientSd() []float64 {
+	if x != nil {
+		return x.GradientSd
 	}
 	return nil
 }
@@ -626,7 +651,7 @@ var File_ulisse_v1_predict_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\xf8\x02\n" +
+	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\x94\x03\n" +
 	"\x0ePredictRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12$\n" +
 	"\x04rows\x18\x02 \x03(\v2\x10.ulisse.v1.PointR\x04rows\x12\x18\n" +
@@ -644,7 +669,8 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"covariance\x18\f \x01(\bR\n" +
 	"covariance\x12\x14\n" +
 	"\x05paths\x18\r \x01(\x05R\x05paths\x12\x12\n" +
-	"\x04seed\x18\x0e \x01(\x04R\x04seed\"\x1f\n" +
+	"\x04seed\x18\x0e \x01(\x04R\x04seed\x12\x1a\n" +
+	"\bgradient\x18\x0f \x01(\bR\bgradient\"\x1f\n" +
 	"\x05Point\x12\x16\n" +
 	"\x06inputs\x18\x01 \x03(\x01R\x06inputs\"\xc8\x01\n" +
 	"\x0fPredictResponse\x126\n" +
@@ -655,7 +681,7 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\x0fPredictProgress\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xfd\x01\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\xba\x02\n" +
 	"\fPredictedRow\x12\x12\n" +
 	"\x04mean\x18\x01 \x01(\x01R\x04mean\x12\x0e\n" +
 	"\x02sd\x18\x02 \x01(\x01R\x02sd\x12\x1c\n" +
@@ -667,7 +693,11 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\n" +
 	"covariance\x18\a \x03(\x01R\n" +
 	"covariance\x12\x14\n" +
-	"\x05paths\x18\b \x03(\x01R\x05pathsB\x0e\n" +
+	"\x05paths\x18\b \x03(\x01R\x05paths\x12\x1a\n" +
+	"\bgradient\x18\t \x03(\x01R\bgradient\x12\x1f\n" +
+	"\vgradient_sd\x18\n" +
+	" \x03(\x01R\n" +
+	"gradientSdB\x0e\n" +
 	"\f_log_densityB\a\n" +
 	"\x05_crpsB\x06\n" +
 	"\x04_pit\"\xac\x02\n" +
