@@ -73,8 +73,15 @@ type LeafAt interface {
 	addGradient(g []float64, at []int, w float64, x, y []float64)
 	// addRates adds weight times the rates of the inputs' differences, where these are small.
 	addRates(dst []float64, weight float64)
-	// addFrequency adds a draw from the leaf's spectral density, inputs by inputs.
+	// addFrequency adds a draw from the leaf's spectral density, input by input.
 	addFrequency(r *rand.Rand, w []float64)
+	// differentiable reports whether functions of the leaf have derivatives in their inputs, in mean
+	// square. Since a leaf is one at equal points, its own slope there is zero.
+	differentiable() bool
+	// addSlopes adds w·∂g(x,y)/∂x_k to dst[k], for each input k.
+	addSlopes(dst []float64, w float64, x, y []float64)
+	// addSlopeVariances adds w·∂²g(x,y)/∂x_k∂y_k at y = x to dst[k], for each input k.
+	addSlopeVariances(dst []float64, w float64, x []float64)
 }
 
 // TermAt is a term by the places of what it is made of.

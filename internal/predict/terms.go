@@ -28,24 +28,24 @@ func (p *Predictor) Terms(ctx context.Context, points *kernel.Inputs, o Options)
 		})
 }
 
-// part is the covariance of one term, over the rows that were learnt from.
-type part struct {
+// summand is the covariance of one term, over the rows that were learnt from.
+type summand struct {
 	covariance *kernel.Covariance
 	params     []int // their places in the whole
 	operator   *cmvp.Operator
 }
 
-func (p *Predictor) parts() []part {
-	out := make([]part, len(p.Problem.Covariance.Terms()))
+func (p *Predictor) parts() []summand {
+	out := make([]summand, len(p.Problem.Covariance.Terms()))
 	for t := range out {
 		c, at := p.Problem.Covariance.Part(t)
-		out[t] = part{c, at, cmvp.New(p.Problem.Inputs, c, p.Budget)}
+		out[t] = summand{c, at, cmvp.New(p.Problem.Inputs, c, p.Budget)}
 	}
 	return out
 }
 
 // at returns the term's covariance function in that of the whole.
-func (t *part) at(f *kernel.Function) *kernel.Function {
+func (t *summand) at(f *kernel.Function) *kernel.Function {
 	theta := make([]float64, len(t.params))
 	for i, at := range t.params {
 		theta[i] = f.Theta()[at]
@@ -56,7 +56,7 @@ func (t *part) at(f *kernel.Function) *kernel.Function {
 // terms are the values of the terms at some points, those of a point side by side.
 type terms struct {
 	p      *Predictor
-	parts  []part
+	parts  []summand
 	points *kernel.Inputs
 }
 
