@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,14 +31,14 @@ import (
 // inputs, with values that a careless writer would spoil.
 func source(t testing.TB, ard bool) *Source {
 	t.Helper()
-	const spec = `
-name: tested
-data: {synthetic: {n: 6, d: 2, sigma: 1, tau: 0.5, lambda: 0.1}}
-model: {kernel: matern32, ard: %v}
-sampler: {chains: 3}
-seed: 18446744073709551615
-`
-	parsed, err := job.ParseString(fmt.Sprintf(spec, ard))
+	return sourceOf(t, fmt.Sprintf("data: {synthetic: {n: 6, d: 2, sigma: 1, tau: 0.5, lambda: 0.1}}\nmodel: {kernel: matern32, ard: %v}", ard))
+}
+
+// sourceOf is source of a model.
+func sourceOf(t testing.TB, model string) *Source {
+	t.Helper()
+	spec := "\nname: tested\n" + model + "\nsampler: {chains: 3}\nseed: 18446744073709551615\n"
+	parsed, err := job.ParseString(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ seed: 18446744073709551615
 	run.Chains[0].Draws[0][0] = math.SmallestNonzeroFloat64
 	run.Chains[0].Draws[1][0] = math.Copysign(0, -1)
 	run.Chains[1].Draws[2][0] = 0.1 + 0.2
-	rec := &report.Record{SpecText: fmt.Sprintf(spec, ard), Data: d.Info, Run: run, WallSeconds: 1.25, InstructionSet: "portable",
+	rec := &report.Record{SpecText: spec, Data: d.Info, Run: run, WallSeconds: 1.25, InstructionSet: "portable",
 		Origin: report.Origin{Version: "1.2.3", Job: "ab12", Workers: []string{"w1", "w2"}}}
 	if err := rec.Open(); err != nil {
 		t.Fatal(err)
@@ -244,6 +245,59 @@ func TestTree(t *testing.T) {
 	shared := quantities(source(t, false)).Vars[1]
 	if shared.Name != "tau" || len(shared.Dims) != 2 {
 		t.Errorf("%s over %v", shared.Name, shared.Dims)
+	}
+}
+
+// Vectors over some of the inputs, those of a term, have a dimension of their own: what is along a
+// dimension has its length.
+func TestVectorsOfTerms(t *testing.T) {
+	src := sourceOf(t, `data: {path: x.csv, target: "μ/strength"}
+model: {kernel: "trend: rbf(cement) + all: matern32(ard) * rbf(cement) + turned: matern12(\"größe, mm 🙂\", cement, ard)"}`)
+	want := map[string][]string{
+		"trend.tau":                  {"trend.input", "cement"},
+		"trend.lengthscale":          {"trend.input", "cement"},
+		"all.matern32.tau":           {"input", "cement", "größe, mm 🙂"},
+		"all.rbf.log_tau":            {"all.rbf.input", "cement"},
+		"turned.tau":                 {"turned.input", "größe, mm 🙂", "cement"},
+		"all.rbf.lengthscale_std":    {"all.rbf.input", "cement"},
+		"turned.lengthscale":         {"turned.input", "größe, mm 🙂", "cement"},
+		"all.matern32.lengthscale":   {"input", "cement", "größe, mm 🙂"},
+		"trend.variance":             nil,
+		"all.signal_sd":              nil,
+		"all.log_variance":           nil,
+		"lambda":                     nil,
+		"no such quantity, a helper": nil,
+	}
+	for _, g := range Tree(src) {
+		along := map[string]Array{}
+		for _, c := range g.Coords {
+			if _, twice := along[c.Name]; twice {
+				t.Errorf("%s has two coordinates %s", g.Name, c.Name)
+			}
+			along[c.Name] = c
+		}
+		for _, v := range g.Vars {
+			for i, dim := range v.Dims {
+				if c, ok := along[dim]; ok && c.Shape[0] != v.Shape[i] {
+					t.Errorf("%s: %d along %s, which has %d", v.Name, v.Shape[i], dim, c.Shape[0])
+				}
+			}
+			w, ok := want[v.Name]
+			if !ok {
+				continue
+			}
+			delete(want, v.Name)
+			var got []string
+			if len(v.Dims) > 2 {
+				got = append([]string{v.Dims[2]}, along[v.Dims[2]].Data.([]string)...)
+			}
+			if !slices.Equal(got, w) {
+				t.Errorf("%s is over %q, want %q", v.Name, got, w)
+			}
+		}
+	}
+	if len(want) != 1 { // but what there is not
+		t.Errorf("not there: %v", want)
 	}
 }
 

@@ -158,13 +158,17 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	return page.Execute(w, d)
 }
 
-// Scales returns the length-scales of the inputs in standard deviations of these, if each has its own and
-// there are several.
+// Scales returns the length-scales of single inputs in standard deviations of these, if there are
+// several: by input, or, of a sum, by term and input, trend[year].
 func (sum *Summary) Scales() []plots.Interval {
 	var out []plots.Interval
 	for _, p := range sum.Parameters {
-		if name, ok := strings.CutPrefix(p.Name, "lengthscale_std["); ok {
-			out = append(out, plots.Interval{Name: strings.TrimSuffix(name, "]"), Lo: float64(p.Q5), Mid: float64(p.Q50), Hi: float64(p.Q95)})
+		if term, input, ok := strings.Cut(p.Name, "lengthscale_std["); ok {
+			name := strings.TrimSuffix(input, "]")
+			if term != "" {
+				name = strings.TrimSuffix(term, ".") + "[" + input
+			}
+			out = append(out, plots.Interval{Name: name, Lo: float64(p.Q5), Mid: float64(p.Q50), Hi: float64(p.Q95)})
 		}
 	}
 	if len(out) < 2 {
