@@ -72,9 +72,20 @@ func TestExpression(t *testing.T) {
 		t.Error("the report does not say what the names mean")
 	}
 	rows := write(t, dir, "new.csv", "temp,time\n0.5,3.1\n0.2,21\n")
-	local := good(t, "predict", here, "--data", rows, "-q")
-	if strings.Count(local, "\n") != 3 {
+	local := good(t, "predict", here, "--data", rows, "-q", "--terms", "--latent")
+	if lines := strings.Split(local, "\n"); len(lines) != 4 || lines[0] != "row,mean,sd,q2.5,q50,q97.5,mean[trend],sd[trend],mean[season],sd[season]" {
 		t.Errorf("predictions:\n%s", local)
+	}
+	terms := predictions(t, write(t, dir, "terms.csv", local))
+	var mean float64 // of the targets, which the latent function is around
+	for i := range 80 {
+		x := float64(i) / 4
+		mean += (0.1*x + math.Sin(math.Pi*x/2) + 0.1*math.Cos(37*x)) / 80
+	}
+	for i, whole := range terms["mean"] {
+		if sum := mean + terms["mean[trend]"][i] + terms["mean[season]"][i]; math.Abs(sum-whole) > 1e-6 {
+			t.Errorf("row %d: the terms add up to %v, the whole is %v", i+1, sum, whole)
+		}
 	}
 
 	c := newLiveCluster(t, "w1", "w2")
@@ -85,7 +96,7 @@ func TestExpression(t *testing.T) {
 	if summaryHash(t, here) != summaryHash(t, there) {
 		t.Error("the cluster's draws are others")
 	}
-	if remote := good(t, "predict", "seasons", "--data", rows, "-q", "--coordinators", c.address); remote != local {
+	if remote := good(t, "predict", "seasons", "--data", rows, "-q", "--terms", "--latent", "--coordinators", c.address); remote != local {
 		t.Errorf("the cluster predicts\n%s, here it is\n%s", remote, local)
 	}
 }

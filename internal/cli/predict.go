@@ -45,6 +45,7 @@ type predictFlags struct {
 	paths      int
 	seed       uint64
 	gradient   bool
+	terms      bool
 }
 
 func (a *App) predictCommand() *cobra.Command {
@@ -79,7 +80,11 @@ whose name ends in .npy is written as an array of NumPy's: paths × rows, or row
 --gradient adds for each input the derivative of the mean, gradient[NAME], and with what
 standard deviation the latent function's is known, gradient_sd[NAME]: in units of the target
 over those of the input. It takes a solve for each row, draw and input. Functions of
-a Matérn 1/2 have none.`,
+a Matérn 1/2 have none.
+
+--terms adds what each term of a sum contributes to the latent function, mean[NAME] and
+sd[NAME]. The means add up to the latent function's less the mean of the training targets; the
+standard deviations do not, since what one term does not explain another may.`,
 		Example: `  ulisse predict concrete --data new.csv --out pred.csv
   ulisse predict concrete --data grid.csv --paths 50 --out paths.csv
   ulisse predict concrete --holdout --out pred.csv --scores --plot calibration.svg`,
@@ -121,6 +126,7 @@ a Matérn 1/2 have none.`,
 	fl.IntVar(&f.paths, "paths", 0, "write this `number` of sample paths instead")
 	fl.Uint64Var(&f.seed, "seed", 0, "draw the paths with this `seed`")
 	fl.BoolVar(&f.gradient, "gradient", false, "add how the latent function changes with each input")
+	fl.BoolVar(&f.terms, "terms", false, "add the terms of a covariance that is a sum")
 	fl.StringVar(&f.covariance, "covariance", "", "write the joint covariance of the rows into this `file`")
 	fl.StringSliceVar(&f.quantile, "quantiles", []string{"0.025", "0.5", "0.975"}, "write the quantiles of these `probabilities`")
 	fl.StringVar(&f.variance, "variance", string(predict.Exact), "how to compute variances: exact or surface")
@@ -182,6 +188,8 @@ func (f *predictFlags) checkJoint(o predict.Options, changed func(flag string) b
 		return errors.New("--paths: there are paths in place of predictions: ask for --scores, --plot and --quantiles without it")
 	case f.paths > 0 && f.gradient:
 		return errors.New("--paths: there are paths in place of predictions: ask for --gradient without it")
+	case f.paths > 0 && f.terms:
+		return errors.New("--paths: there are paths in place of predictions: ask for --terms without it")
 	case f.joint() && o.Variance != predict.Exact:
 		return errors.New("--variance: sample paths and joint covariances are exact")
 	case f.covariance == "-" && (f.out == "-" || f.json):
@@ -195,7 +203,7 @@ func (f *predictFlags) joint() bool { return f.paths > 0 || f.covariance != "" }
 
 // request returns what to ask for of the rows.
 func (f *predictFlags) request(pts *points) predict.Request {
-	return predict.Request{X: pts.x, Targets: pts.y, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient}
+	return predict.Request{X: pts.x, Targets: pts.y, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient, Terms: f.terms}
 }
 
 // oracle predicts rows, here or elsewhere.
@@ -438,10 +446,8 @@ func (o *folderOracle) heldOut(context.Context) (*points, error) { return heldOu
 const chunkRows = 1024
 
 func (o *folderOracle) predict(ctx context.Context, r predict.Request, opt predict.Options) (rows []predict.Row, stats predict.Stats, err error) {
-	if r.Gradient {
-		if err := o.p.Problem.Covariance.Differentiable(); err != nil {
-			return nil, stats, badInput(fmt.Errorf("--gradient: %w", err))
-		}
+	if err := r.Possible(o.p.Problem.Covariance); err != nil {
+		return nil, stats, badInput(err)
 	}
 	if r.Joint() {
 		rows, stats, err = o.p.Rows(ctx, &o.data.Info, r, opt)

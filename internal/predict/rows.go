@@ -3,6 +3,7 @@ package predict
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"io"
 	"math"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
@@ -24,6 +27,7 @@ type Request struct {
 	Paths      int
 	Seed       uint64
 	Gradient   bool // that of the latent function at each row
+	Terms      bool // of the latent function at each row
 }
 
 // Joint reports whether all rows have to be predicted together.
@@ -44,35 +48,76 @@ type Row struct {
 	// Gradient has the mean of the latent function's derivative in each input, in the units of the target over
 	// those of the input, and GradientSD its standard deviation; nil unless asked for.
 	Gradient, GradientSD []float64
+	Terms                []Term // nil unless asked for
+}
+
+// Term is what a term of the covariance adds to the latent function, in the units of the target.
+type Term struct {
+	Name     string
+	Mean, SD float64
 }
 
 // Rows predicts rows from a posterior of the described data.
 func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o Options) ([]Row, Stats, error) {
-	tell := o.Progress
+	if err := r.Possible(p.Problem.Covariance); err != nil {
+		return nil, Stats{}, err
+	}
+	cov, parts, tell := p.Problem.Covariance, 1, o.Progress
 	if r.Gradient {
-		if err := p.Problem.Covariance.Differentiable(); err != nil {
-			return nil, Stats{}, err
-		}
-		o.Progress = part(tell, 0, 1+info.D())
+		parts += info.D()
 	}
+	if r.Terms {
+		parts += len(cov.Terms())
+	}
+	o.Progress = part(tell, 0, parts)
 	rows, stats, err := p.rows(ctx, info, r, o)
-	if err != nil || !r.Gradient {
-		return rows, stats, err
-	}
-	o.Progress = part(tell, 1, 1+info.D())
-	m, more, err := p.Slopes(ctx, info.Standardize(r.X), o)
-	more.Rows = 0 // the same ones
-	stats.Add(more)
 	if err != nil {
 		return nil, stats, err
 	}
-	for i := range rows {
-		for k, scale := range info.XScale {
-			mean, sd := m.Mixture(i*info.D()+k, true).Scaled(0, info.YScale.SD/scale.SD).Moments()
-			rows[i].Gradient, rows[i].GradientSD = append(rows[i].Gradient, mean), append(rows[i].GradientSD, sd)
+	done := 1
+	more := func(of func(context.Context, *kernel.Inputs, Options) (*Moments, Stats, error), each int, add func(row *Row, k int, of likelihood.Predictive)) error {
+		o.Progress = part(tell, done, parts)
+		done += each
+		m, s, err := of(ctx, info.Standardize(r.X), o)
+		s.Rows = 0 // the same ones
+		stats.Add(s)
+		if err != nil {
+			return err
 		}
+		for i := range rows {
+			for k := range each {
+				add(&rows[i], k, m.Mixture(i*each+k, true))
+			}
+		}
+		return nil
+	}
+	if r.Gradient {
+		err = more(p.Slopes, info.D(), func(row *Row, k int, of likelihood.Predictive) {
+			mean, sd := of.Scaled(0, info.YScale.SD/info.XScale[k].SD).Moments()
+			row.Gradient, row.GradientSD = append(row.Gradient, mean), append(row.GradientSD, sd)
+		})
+	}
+	if r.Terms && err == nil {
+		err = more(p.Terms, len(cov.Terms()), func(row *Row, k int, of likelihood.Predictive) {
+			mean, sd := of.Scaled(0, info.YScale.SD).Moments()
+			row.Terms = append(row.Terms, Term{cov.TermName(k), mean, sd})
+		})
+	}
+	if err != nil {
+		return nil, stats, err
 	}
 	return rows, stats, nil
+}
+
+// Possible returns an error, one sentence, if a covariance does not have what is asked for.
+func (r *Request) Possible(c *kernel.Covariance) error {
+	if r.Terms && len(c.Terms()) < 2 {
+		return errors.New("the covariance has one term only: there are no others to tell it apart from")
+	}
+	if r.Gradient {
+		return c.Differentiable()
+	}
+	return nil
 }
 
 // part returns what is told of the progress of rows which are one of some parts of the work, that for each row
@@ -186,7 +231,7 @@ func name(i int, numbers []int) string {
 
 // WriteCSV writes a table of predictions: row, the row's number from first on;
 // mean, sd, and the quantiles of the given probabilities; where gradients were asked for,
-// gradient[NAME] and gradient_sd[NAME] of each input; and, where targets are
+// gradient[NAME] and gradient_sd[NAME] of each input; where terms were, mean[NAME] and sd[NAME] of each; and, where targets are
 // known, target, log_density, crps and pit. Where paths were asked for they are all that
 // follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
 func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers []int) error {
@@ -222,6 +267,9 @@ func header(rows []Row, inputs []string, probs []float64) (head []string) {
 	for k := range first.Gradient {
 		head = append(head, "gradient["+inputs[k]+"]", "gradient_sd["+inputs[k]+"]")
 	}
+	for _, t := range first.Terms {
+		head = append(head, "mean["+t.Name+"]", "sd["+t.Name+"]")
+	}
 	if !math.IsNaN(first.Target) {
 		head = append(head, "target", "log_density", "crps", "pit")
 	}
@@ -236,6 +284,9 @@ func (r *Row) values() []float64 {
 	values := append([]float64{r.Mean, r.SD}, r.Quantiles...)
 	for k, slope := range r.Gradient {
 		values = append(values, slope, r.GradientSD[k])
+	}
+	for _, t := range r.Terms {
+		values = append(values, t.Mean, t.SD)
 	}
 	if !math.IsNaN(r.Target) {
 		values = append(values, r.Target, r.LogDensity, r.CRPS, r.PIT)

@@ -39,6 +39,8 @@ func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error
 		return "quantiles", fmt.Errorf("%d quantiles, more than %d", len(r.Quantiles), MaxQuantiles)
 	case r.Paths < 0:
 		return "paths", fmt.Errorf("%d paths: ask for a positive number", r.Paths)
+	case r.Paths > 0 && r.Terms:
+		return "terms", errors.New("there are paths in place of predictions: ask for the terms without them")
 	case r.Paths > 0 && r.Gradient:
 		return "gradient", errors.New("there are paths in place of predictions: ask for the gradient without them")
 	case jointNumbers(r) > MaxNumbers:
@@ -90,7 +92,7 @@ func options(r *pb.PredictRequest) Options {
 
 // Decode returns what a request that was checked asks for.
 func Decode(r *pb.PredictRequest) (Request, Options) {
-	out := Request{Targets: r.Targets, Probs: r.Quantiles, Covariance: r.Covariance, Paths: int(r.Paths), Seed: r.Seed, Gradient: r.Gradient}
+	out := Request{Targets: r.Targets, Probs: r.Quantiles, Covariance: r.Covariance, Paths: int(r.Paths), Seed: r.Seed, Gradient: r.Gradient, Terms: r.Terms}
 	if len(r.Targets) == 0 {
 		out.Targets = nil
 	}
@@ -103,7 +105,7 @@ func Decode(r *pb.PredictRequest) (Request, Options) {
 // Encode returns a request as it travels.
 func Encode(job string, r Request, o Options, draws int) *pb.PredictRequest {
 	out := &pb.PredictRequest{Id: job, Targets: r.Targets, Quantiles: r.Probs, Latent: o.Latent, Draws: int32(draws), Variance: string(o.Variance),
-		Tolerance: o.Tolerance, Progress: o.Progress != nil, Covariance: r.Covariance, Paths: int32(r.Paths), Seed: r.Seed, Gradient: r.Gradient}
+		Tolerance: o.Tolerance, Progress: o.Progress != nil, Covariance: r.Covariance, Paths: int32(r.Paths), Seed: r.Seed, Gradient: r.Gradient, Terms: r.Terms}
 	for _, x := range r.X {
 		out.Rows = append(out.Rows, &pb.Point{Inputs: x})
 	}
@@ -117,6 +119,9 @@ func Answer(rows []Row, s Stats, draws [][]float64) *pb.PredictResponse {
 		Bound: s.Bound, SurfaceError: s.SurfaceError, Jitter: s.Jitter}}
 	for _, r := range rows {
 		p := &pb.PredictedRow{Mean: r.Mean, Sd: r.SD, Quantiles: r.Quantiles, Covariance: r.Covariance, Paths: r.Paths, Gradient: r.Gradient, GradientSd: r.GradientSD}
+		for _, t := range r.Terms {
+			p.Terms = append(p.Terms, &pb.PredictedTerm{Name: t.Name, Mean: t.Mean, Sd: t.SD})
+		}
 		if !math.IsNaN(r.Target) {
 			p.LogDensity, p.Crps, p.Pit = &r.LogDensity, &r.CRPS, &r.PIT
 		}
@@ -134,6 +139,9 @@ func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
 	nan := math.NaN()
 	for i, p := range m.Rows {
 		row := Row{Mean: p.Mean, SD: p.Sd, Quantiles: p.Quantiles, Target: nan, LogDensity: nan, CRPS: nan, PIT: nan, Covariance: p.Covariance, Paths: p.Paths, Gradient: p.Gradient, GradientSD: p.GradientSd}
+		for _, t := range p.Terms {
+			row.Terms = append(row.Terms, Term{t.Name, t.Mean, t.Sd})
+		}
 		if err := r.answered(p); err != nil {
 			return nil, Stats{}, err
 		}
@@ -167,6 +175,8 @@ func (r *Request) answered(p *pb.PredictedRow) error {
 		return fmt.Errorf("%d covariances came back of %d", len(p.Covariance), covariance)
 	case len(p.Gradient) != gradient || len(p.GradientSd) != gradient:
 		return fmt.Errorf("a gradient came back of %d numbers and %d, want %d", len(p.Gradient), len(p.GradientSd), gradient)
+	case r.Terms != (len(p.Terms) > 0):
+		return fmt.Errorf("%d terms came back", len(p.Terms))
 	case len(p.Paths) != r.Paths:
 		return fmt.Errorf("%d paths came back of %d", len(p.Paths), r.Paths)
 	}

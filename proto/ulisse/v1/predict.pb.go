@@ -39,6 +39,7 @@ type PredictRequest struct {
 	Paths         int32  `protobuf:"varint,13,opt,name=paths,proto3" json:"paths,omitempty"`           // send so many sample paths in place of means, sds, quantiles and scores
 	Seed          uint64 `protobuf:"varint,14,opt,name=seed,proto3" json:"seed,omitempty"`             // of the paths, which are a function of draws, rows and seed
 	Gradient      bool   `protobuf:"varint,15,opt,name=gradient,proto3" json:"gradient,omitempty"`     // send the gradient of the latent function at each row
+	Terms         bool   `protobuf:"varint,20,opt,name=terms,proto3" json:"terms,omitempty"`           // send the terms of the latent function at each row
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,6 +175,13 @@ func (x *PredictRequest) GetSeed() uint64 {
 func (x *PredictRequest) GetGradient() bool {
 	if x != nil {
 		return x.Gradient
+	}
+	return false
+}
+
+func (x *PredictRequest) GetTerms() bool {
+	if x != nil {
+		return x.Terms
 	}
 	return false
 }
@@ -365,8 +373,9 @@ type PredictedRow struct {
 	Covariance []float64 `protobuf:"fixed64,7,rep,packed,name=covariance,proto3" json:"covariance,omitempty"` // with all rows, in their order; if it is asked for
 	Paths      []float64 `protobuf:"fixed64,8,rep,packed,name=paths,proto3" json:"paths,omitempty"`           // the row's value on each; then all but the covariance is unset
 	// The derivative of the latent function in each input, in units of the target over those of the input; if it is asked for.
-	Gradient      []float64 `protobuf:"fixed64,9,rep,packed,name=gradient,proto3" json:"gradient,omitempty"` // mean, which is the derivative of the mean
-	GradientSd    []float64 `protobuf:"fixed64,10,rep,packed,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"`
+	Gradient      []float64        `protobuf:"fixed64,9,rep,packed,name=gradient,proto3" json:"gradient,omitempty"` // mean, which is the derivative of the mean
+	GradientSd    []float64        `protobuf:"fixed64,10,rep,packed,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"`
+	Terms         []*PredictedTerm `protobuf:"bytes,20,rep,name=terms,proto3" json:"terms,omitempty"` // in the order of the covariance; if they are asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -471,6 +480,75 @@ func (x *PredictedRow) GetGradientSd() []float64 {
 	return nil
 }
 
+func (x *PredictedRow) GetTerms() []*PredictedTerm {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+// PredictedTerm is what a term of the covariance adds to the latent function. The means add up to the
+// latent function's less the mean of the training targets.
+type PredictedTerm struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Mean          float64                `protobuf:"fixed64,2,opt,name=mean,proto3" json:"mean,omitempty"`
+	Sd            float64                `protobuf:"fixed64,3,opt,name=sd,proto3" json:"sd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PredictedTerm) Reset() {
+	*x = PredictedTerm{}
+	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PredictedTerm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PredictedTerm) ProtoMessage() {}
+
+func (x *PredictedTerm) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PredictedTerm.ProtoReflect.Descriptor instead.
+func (*PredictedTerm) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PredictedTerm) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PredictedTerm) GetMean() float64 {
+	if x != nil {
+		return x.Mean
+	}
+	return 0
+}
+
+func (x *PredictedTerm) GetSd() float64 {
+	if x != nil {
+		return x.Sd
+	}
+	return 0
+}
+
 type PredictStats struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Draws            int32                  `protobuf:"varint,1,opt,name=draws,proto3" json:"draws,omitempty"`
@@ -489,7 +567,7 @@ type PredictStats struct {
 
 func (x *PredictStats) Reset() {
 	*x = PredictStats{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +579,7 @@ func (x *PredictStats) String() string {
 func (*PredictStats) ProtoMessage() {}
 
 func (x *PredictStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +592,7 @@ func (x *PredictStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictStats.ProtoReflect.Descriptor instead.
 func (*PredictStats) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PredictStats) GetDraws() int32 {
@@ -598,7 +676,7 @@ type ComputeRequest struct {
 
 func (x *ComputeRequest) Reset() {
 	*x = ComputeRequest{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +688,7 @@ func (x *ComputeRequest) String() string {
 func (*ComputeRequest) ProtoMessage() {}
 
 func (x *ComputeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +701,7 @@ func (x *ComputeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeRequest.ProtoReflect.Descriptor instead.
 func (*ComputeRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ComputeRequest) GetSha256() string {
@@ -651,7 +729,7 @@ var File_ulisse_v1_predict_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\x94\x03\n" +
+	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\xaa\x03\n" +
 	"\x0ePredictRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12$\n" +
 	"\x04rows\x18\x02 \x03(\v2\x10.ulisse.v1.PointR\x04rows\x12\x18\n" +
@@ -670,7 +748,8 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"covariance\x12\x14\n" +
 	"\x05paths\x18\r \x01(\x05R\x05paths\x12\x12\n" +
 	"\x04seed\x18\x0e \x01(\x04R\x04seed\x12\x1a\n" +
-	"\bgradient\x18\x0f \x01(\bR\bgradient\"\x1f\n" +
+	"\bgradient\x18\x0f \x01(\bR\bgradient\x12\x14\n" +
+	"\x05terms\x18\x14 \x01(\bR\x05terms\"\x1f\n" +
 	"\x05Point\x12\x16\n" +
 	"\x06inputs\x18\x01 \x03(\x01R\x06inputs\"\xc8\x01\n" +
 	"\x0fPredictResponse\x126\n" +
@@ -681,7 +760,7 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\x0fPredictProgress\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xba\x02\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\xea\x02\n" +
 	"\fPredictedRow\x12\x12\n" +
 	"\x04mean\x18\x01 \x01(\x01R\x04mean\x12\x0e\n" +
 	"\x02sd\x18\x02 \x01(\x01R\x02sd\x12\x1c\n" +
@@ -697,10 +776,15 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\bgradient\x18\t \x03(\x01R\bgradient\x12\x1f\n" +
 	"\vgradient_sd\x18\n" +
 	" \x03(\x01R\n" +
-	"gradientSdB\x0e\n" +
+	"gradientSd\x12.\n" +
+	"\x05terms\x18\x14 \x03(\v2\x18.ulisse.v1.PredictedTermR\x05termsB\x0e\n" +
 	"\f_log_densityB\a\n" +
 	"\x05_crpsB\x06\n" +
-	"\x04_pit\"\xac\x02\n" +
+	"\x04_pit\"G\n" +
+	"\rPredictedTerm\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04mean\x18\x02 \x01(\x01R\x04mean\x12\x0e\n" +
+	"\x02sd\x18\x03 \x01(\x01R\x02sd\"\xac\x02\n" +
 	"\fPredictStats\x12\x14\n" +
 	"\x05draws\x18\x01 \x01(\x05R\x05draws\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x16\n" +
@@ -737,31 +821,33 @@ func file_ulisse_v1_predict_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_predict_proto_rawDescData
 }
 
-var file_ulisse_v1_predict_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_ulisse_v1_predict_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_ulisse_v1_predict_proto_goTypes = []any{
 	(*PredictRequest)(nil),  // 0: ulisse.v1.PredictRequest
 	(*Point)(nil),           // 1: ulisse.v1.Point
 	(*PredictResponse)(nil), // 2: ulisse.v1.PredictResponse
 	(*PredictProgress)(nil), // 3: ulisse.v1.PredictProgress
 	(*PredictedRow)(nil),    // 4: ulisse.v1.PredictedRow
-	(*PredictStats)(nil),    // 5: ulisse.v1.PredictStats
-	(*ComputeRequest)(nil),  // 6: ulisse.v1.ComputeRequest
+	(*PredictedTerm)(nil),   // 5: ulisse.v1.PredictedTerm
+	(*PredictStats)(nil),    // 6: ulisse.v1.PredictStats
+	(*ComputeRequest)(nil),  // 7: ulisse.v1.ComputeRequest
 }
 var file_ulisse_v1_predict_proto_depIdxs = []int32{
 	1, // 0: ulisse.v1.PredictRequest.rows:type_name -> ulisse.v1.Point
 	3, // 1: ulisse.v1.PredictResponse.progress:type_name -> ulisse.v1.PredictProgress
 	4, // 2: ulisse.v1.PredictResponse.rows:type_name -> ulisse.v1.PredictedRow
-	5, // 3: ulisse.v1.PredictResponse.stats:type_name -> ulisse.v1.PredictStats
-	0, // 4: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
-	0, // 5: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
-	6, // 6: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
-	2, // 7: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
-	2, // 8: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	6, // 3: ulisse.v1.PredictResponse.stats:type_name -> ulisse.v1.PredictStats
+	5, // 4: ulisse.v1.PredictedRow.terms:type_name -> ulisse.v1.PredictedTerm
+	0, // 5: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
+	0, // 6: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
+	7, // 7: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
+	2, // 8: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
+	2, // 9: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_predict_proto_init() }
@@ -777,7 +863,7 @@ func file_ulisse_v1_predict_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_predict_proto_rawDesc), len(file_ulisse_v1_predict_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
