@@ -94,6 +94,7 @@ type pageData struct {
 	Certificate        *Certificate
 	Figures            []pageFigure
 	Loo                *pageLoo
+	Check              *pageCheck
 	Meaning, Made      [][2]string
 	Spec, Version, Now string
 }
@@ -152,6 +153,12 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	if rec.Loo != nil {
 		var err error
 		if d.Loo, err = leftOut(rec.Loo); err != nil {
+			return err
+		}
+	}
+	if rec.Check != nil {
+		var err error
+		if d.Check, err = rec.Check.page(); err != nil {
 			return err
 		}
 	}

@@ -36,6 +36,7 @@ type Record struct {
 	DrawsSHA256    string          `json:"draws_sha256"`
 	Spec           *job.Spec       `json:"-"`
 	Loo            *loo.Result     `json:"-"` // for the report, by whoever has computed it; nil for none
+	Check          *Check          `json:"-"` // likewise
 	Model          posterior.Model `json:"-"`
 }
 
