@@ -66,12 +66,14 @@ type bounded struct {
 var (
 	errTooLarge = errors.New("too large")
 	errRecord   = fmt.Errorf("a line of more than %d bytes, or a quote that is not closed", maxRecord)
+	errLabel    = fmt.Errorf("a text of more than %d bytes, by which rows cannot be cut", maxLabel)
 	errBomb     = fmt.Errorf("it inflates to more than %d times its size: no table does", maxRatio)
 )
 
 // Limits of what a file may cost to read, whatever its size.
 const (
 	maxRecord = 16 << 20  // bytes of a line
+	maxLabel  = 1000      // bytes of a label
 	maxWindow = 128 << 20 // memory of Zstandard
 	maxRatio  = 500       // bytes out of one that is compressed
 	ratioFrom = 64 << 20  // bytes out, before which the ratio does not matter
@@ -158,6 +160,10 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	label, err := sel.label(file, header)
+	if err != nil {
+		return nil, err
+	}
 
 	t := &Table{Target: sel.Target, X: make([][]float64, len(inputs))}
 	for _, c := range inputs {
@@ -191,11 +197,22 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 		if c, err := t.add(rec, inputs, target, blanks.of(line)); err != nil {
 			return nil, blanks.or(&Error{File: file, Line: line, Column: header[c], Field: c + 1, Msg: err.Error()}, file, header)
 		}
+		if label < 0 {
+			continue
+		}
+		text := strings.TrimSpace(rec[label])
+		switch {
+		case len(text) > maxLabel:
+			return nil, blanks.or(&Error{File: file, Line: line, Column: header[label], Field: label + 1, Msg: errLabel.Error()}, file, header)
+		case absent(text) && label != target && !slices.Contains(inputs, label): // else that is noted
+			blanks.of(line)(label, missingError(text))
+		}
+		t.Labels = append(t.Labels, strings.Clone(text))
 	}
 	if err := blanks.or(nil, file, header); err != nil {
 		return nil, err
 	}
-	return t, t.check(file, sel.Points)
+	return t, t.Check(file, sel.Points)
 }
 
 // add appends a row. It returns an error with its column; what is missing it tells blank.
@@ -318,11 +335,14 @@ func csvError(file string, err error, lim Limits) error {
 // missing are the spellings of a missing value, in lower case.
 var missing = map[string]bool{"": true, "na": true, "n/a": true, "nan": true, "null": true, "none": true, "?": true, ".": true}
 
+// absent reports whether a field says that its value is missing.
+func absent(s string) bool { return missing[strings.ToLower(s)] }
+
 func parseField(s string) (float64, error) {
 	s = strings.TrimSpace(s)
 	x, err := strconv.ParseFloat(s, 64)
 	switch {
-	case missing[strings.ToLower(s)]:
+	case absent(s):
 		return 0, missingError(s)
 	case err != nil && errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%s is beyond the range of a float64", s)
@@ -351,7 +371,7 @@ func textColumns(file string, line int, header []string, inputs []int, rec []str
 	example := ""
 	for _, c := range inputs {
 		s := strings.TrimSpace(rec[c])
-		if _, err := strconv.ParseFloat(s, 64); err == nil || errors.Is(err, strconv.ErrRange) || missing[strings.ToLower(s)] {
+		if _, err := strconv.ParseFloat(s, 64); err == nil || errors.Is(err, strconv.ErrRange) || absent(s) {
 			continue
 		}
 		if example == "" {

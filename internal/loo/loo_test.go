@@ -99,7 +99,7 @@ func TestSamplesOfRows(t *testing.T) {
 		for i, row := range r.Perm(n)[:m] {
 			some[i] = x[row]
 		}
-		s := sum(some, n)
+		s := sum(some, n, nil)
 		values, square = append(values, s.Value), append(square, s.Sampling*s.Sampling)
 	}
 	sd := stat.StdDev(values, nil)
@@ -109,7 +109,7 @@ func TestSamplesOfRows(t *testing.T) {
 	if ratio := math.Sqrt(stat.Mean(square, nil)) / sd; math.Abs(ratio-1) > 0.08 {
 		t.Errorf("the stated error is %.2f times the spread", ratio)
 	}
-	if all := sum(x, n); all.Sampling != 0 || math.Abs(all.Value-floats.Sum(x)) > 1e-9 || math.Abs(all.SE-math.Sqrt(n*stat.Variance(x, nil))) > 1e-9 {
+	if all := sum(x, n, nil); all.Sampling != 0 || math.Abs(all.Value-floats.Sum(x)) > 1e-9 || math.Abs(all.SE-math.Sqrt(n*stat.Variance(x, nil))) > 1e-9 {
 		t.Errorf("%+v", all)
 	}
 }

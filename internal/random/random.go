@@ -35,6 +35,7 @@ const (
 	Propose                        // proposals of chains
 	Deviation                      // draws of the determinant's error
 	LeftOut                        // rows that are left out in turn
+	Folds                          // rows that are left out together
 )
 
 // Key names a stream.
