@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
@@ -99,29 +100,25 @@ func New(spec *job.Spec, t *dataset.Table, scheme Scheme, column string, k int) 
 
 // cutRows cuts the given rows of a table.
 func cutRows(spec *job.Spec, t *dataset.Table, rows []int, scheme Scheme, k int) (*folds.Cut, error) {
-	most := len(rows)
 	if scheme == Random {
-		return folds.Random(len(rows), defaulted(k, most), spec.Seed)
+		return folds.Random(len(rows), defaulted(k, len(rows)), spec.Seed)
 	}
 	labels := make([]string, len(rows))
 	for i, row := range rows {
 		labels[i] = t.Labels[row]
 	}
 	if scheme == Groups {
-		most = folds.CountGroups(labels)
-		return folds.Groups(labels, defaulted(k, most), spec.Seed)
+		return folds.Groups(labels, defaulted(k, folds.CountGroups(labels)), spec.Seed)
 	}
 	times, err := folds.Times(labels)
 	if err != nil {
 		return nil, err
 	}
-	for _, at := range times {
-		most = max(most, at+1)
-	}
+	different := 1 + slices.Max(times)
 	if scheme == Forecasts {
-		return folds.Forecasts(times, defaulted(k, most-1))
+		return folds.Forecasts(times, defaulted(k, different-1))
 	}
-	return folds.Blocks(times, defaulted(k, most))
+	return folds.Blocks(times, defaulted(k, different))
 }
 
 // defaulted returns the number of folds where k were asked for and there can be most.
