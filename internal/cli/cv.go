@@ -68,10 +68,11 @@ stay together. It is an input only if the specification says so. The folds are a
 function of the rows, this column and the seed. Rows that the specification holds out
 stay held out.
 
-Each fold is an ordinary run in the folder fold-K; --submit makes it a job of a cluster
-instead, all at once. rows.csv tells of each row what was predicted and in which fold,
-summary.json what is printed. After an interruption --resume continues; a fold that
-'ulisse extend' has continued is then predicted anew.
+Each fold is an ordinary run in the folder fold-K; --submit makes jobs of a cluster of
+them, all at once. rows.csv tells of each row what was predicted and in which fold,
+calibration.svg shows the PIT, summary.json is what --json prints. After an
+interruption --resume continues; a fold that 'ulisse extend' has continued is then
+predicted anew. Nobody is told by notify: of the specification.
 
 Exit code: 0 all folds converged; 3 some have not: their numbers are marked; 2 bad input;
 1 failure; 130 interrupted.`,
@@ -90,12 +91,10 @@ Exit code: 0 all folds converged; 3 some have not: their numbers are marked; 2 b
 				return err
 			}
 			defer x.fold.close()
-			switch onCluster := x.Jobs != ""; {
-			case !onCluster && (c.Flags().Changed("coordinators") || c.Flags().Changed("context")):
-				return badInput(errors.New("--coordinators and --context: the folds are run on this machine; on a cluster they are with --submit"))
-			case onCluster && f.threads != 0:
-				return badInput(errors.New("--threads: the folds are jobs of a cluster, whose workers compute on all of their cores"))
-			case !onCluster:
+			if err := f.place(c, x.Jobs != ""); err != nil {
+				return err
+			}
+			if x.Jobs == "" {
 				return x.run(c.Context(), x.here)
 			}
 			return a.on(&f.remote, func(ctx context.Context, s *session, _ []string) error { return x.onCluster(ctx, s) })(c, args)
@@ -143,6 +142,17 @@ func (f *cvFlags) check(c *cobra.Command, args []string) error {
 		return badInput(errors.New("--forecast: say by --time which column the times are in"))
 	case f.draws < 0:
 		return badInput(fmt.Errorf("--draws %d: give a positive number", f.draws))
+	}
+	return f.place(c, f.submit)
+}
+
+// place refuses flags that are for another place than where the folds are run.
+func (f *cvFlags) place(c *cobra.Command, onCluster bool) error {
+	switch {
+	case onCluster && f.threads != 0:
+		return badInput(errors.New("--threads: the folds are jobs of a cluster, whose workers compute on all of their cores"))
+	case !onCluster && (c.Flags().Changed("coordinators") || c.Flags().Changed("context")):
+		return badInput(errors.New("--coordinators and --context: the folds are run on this machine; on a cluster they are with --submit"))
 	}
 	return nil
 }
@@ -335,10 +345,7 @@ func (x *crossValidation) here(ctx context.Context, k int) (*report.Record, orac
 	}
 	f := &runFlags{source: source{threads: x.threads}, quiet: x.quiet, again: x.again()}
 	dir, budget := cv.FoldDir(x.fold.dir, k), f.budget()
-	rec, err := x.ended(dir)
-	if err != nil {
-		return nil, nil, err
-	}
+	rec := ended(dir)
 	if rec == nil {
 		if !x.quiet {
 			fmt.Fprintf(x.app.Stderr, "fold %d of %d: %d rows are left out, %d learnt from\n", k, x.Cut.K, len(x.Cut.LeftOut(k)), d.N())
@@ -363,16 +370,17 @@ func (x *crossValidation) here(ctx context.Context, k int) (*report.Record, orac
 }
 
 // ended returns the record of a run that has come to the end that its specification asks for, else nil.
-func (x *crossValidation) ended(dir string) (*report.Record, error) {
+func ended(dir string) *report.Record {
 	spec, err := os.ReadFile(filepath.Join(dir, "spec.yaml"))
 	if err != nil {
-		return nil, nil // it has not begun
+		return nil // it has not begun
 	}
+	_, whole := os.Stat(filepath.Join(dir, report.SumsFile)) // which is written last
 	rec, err := report.ReadFolder(dir)
-	if err != nil || rec.Run.Stopped == nil || rec.SpecText != string(spec) {
-		return nil, nil // it begins, goes on, or its results are written anew
+	if whole != nil || err != nil || rec.Run.Stopped == nil || rec.SpecText != string(spec) {
+		return nil // it goes on, or its results are written anew
 	}
-	return rec, nil
+	return rec
 }
 
 // sample runs a fold, or goes on with its run.
@@ -473,7 +481,7 @@ func (x *crossValidation) there(ctx context.Context, s *session, k int, j *pb.Jo
 // conclude writes and prints what came of all folds.
 func (x *crossValidation) conclude(all []*cv.Fold) error {
 	v := newCVView(x.Validation, all)
-	if err := cv.WriteResults(x.fold.dir, all, v); err != nil {
+	if err := x.WriteResults(x.fold.dir, all, v); err != nil {
 		return err
 	}
 	x.app.warnings(v.Warnings)

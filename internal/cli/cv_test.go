@@ -277,7 +277,7 @@ func TestCrossValidationGoesOn(t *testing.T) {
 	if code, _, stderr := ulisse(t, "", "cv", "--resume", cut, "-q"); code != ExitUnconverged {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
-	files := []string{"cv.json", "table.csv", "rows.csv", "summary.json", "fold-1/left-out.json", "fold-2/left-out.json", "fold-3/left-out.json"}
+	files := []string{"cv.json", "table.csv", "rows.csv", "summary.json", "calibration.svg", "fold-1/left-out.json", "fold-2/left-out.json", "fold-3/left-out.json"}
 	same := func(a, b string) (differ []string) {
 		for _, name := range files {
 			if !bytes.Equal(must(os.ReadFile(filepath.Join(a, name))), must(os.ReadFile(filepath.Join(b, name)))) {
@@ -298,7 +298,7 @@ func TestCrossValidationGoesOn(t *testing.T) {
 	if code, _, stderr := ulisse(t, "", "cv", "--resume", cut, "-q"); code != 0 && code != ExitUnconverged {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
-	if d := same(calm, cut); !slices.Equal(d, []string{"rows.csv", "summary.json", fmt.Sprintf("fold-%d/left-out.json", bad[0])}) {
+	if d := same(calm, cut); !slices.Equal(d, []string{"rows.csv", "summary.json", "calibration.svg", fmt.Sprintf("fold-%d/left-out.json", bad[0])}) {
 		t.Errorf("%v differ", d)
 	}
 	if v := parse[cvView](t, string(must(os.ReadFile(filepath.Join(cut, "summary.json"))))); slices.Contains(v.unconverged(), bad[0]) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/loo"
+	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/sealed"
@@ -147,18 +148,26 @@ func Rows(all []*Fold) (rows []Row) {
 	return rows
 }
 
-// WriteResults writes rows.csv, a table of the rows of all folds, and summary.json into the folder of a
-// cross-validation.
-func WriteResults(dir string, all []*Fold, summary any) error {
-	err := atomicfile.Write(filepath.Join(dir, "rows.csv"), 0o644, func(w io.Writer) error { return WriteCSV(w, all) })
-	if err != nil {
-		return err
+// WriteResults writes what came of all folds into the folder of a cross-validation: rows.csv, a table of
+// the rows, calibration.svg, a picture of their PIT, and summary.json.
+func (v *Validation) WriteResults(dir string, all []*Fold, summary any) error {
+	for _, file := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{"rows.csv", func(w io.Writer) error { return WriteCSV(w, all) }},
+		{"calibration.svg", func(w io.Writer) error { return plots.Calibration(w, v.Result(all).PIT()) }},
+		{"summary.json", func(w io.Writer) error {
+			enc := json.NewEncoder(w)
+			enc.SetIndent("", "  ")
+			return enc.Encode(summary)
+		}},
+	} {
+		if err := atomicfile.Write(filepath.Join(dir, file.name), 0o644, file.write); err != nil {
+			return err
+		}
 	}
-	return atomicfile.Write(filepath.Join(dir, "summary.json"), 0o644, func(w io.Writer) error {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(summary)
-	})
+	return nil
 }
 
 // WriteCSV writes a table of the rows of all folds, by their numbers: row, fold, target, mean, sd,
