@@ -42,12 +42,7 @@ type cvFlags struct {
 // cvPlanned are the flags that say what a cross-validation is, and so not how it goes on.
 var cvPlanned = []string{"folds", "group", "time", "forecast", "draws", "tolerance", "out", "submit", "demo", "data", "seed", "holdout"}
 
-func (a *App) cvCommand() *cobra.Command {
-	var f cvFlags
-	c := &cobra.Command{
-		Use:   "cv [SPEC]",
-		Short: "Cross-validate a specification: refit without each fold of the rows, and predict it",
-		Long: `Cut the rows that a specification learns from into folds, sample the posterior
+const cvText = `Cut the rows that a specification learns from into folds, sample the posterior
 without each of them, predict the rows left out, averaged over its draws, and print how
 well that went: the expected log predictive density elpd_kfold with its standard error,
 RMSE, CRPS and coverage. 'ulisse compare' compares such folders.
@@ -75,7 +70,14 @@ interruption --resume continues; a fold that 'ulisse extend' has continued is th
 predicted anew. Nobody is told by notify: of the specification.
 
 Exit code: 0 all folds converged; 3 some have not: their numbers are marked; 2 bad input;
-1 failure; 130 interrupted.`,
+1 failure; 130 interrupted.`
+
+func (a *App) cvCommand() *cobra.Command {
+	var f cvFlags
+	c := &cobra.Command{
+		Use:   "cv [SPEC]",
+		Short: "Cross-validate a specification: refit without each fold of the rows, and predict it",
+		Long:  cvText,
 		Example: `  ulisse cv concrete.yaml --folds 5 --out concrete-cv
   ulisse cv rain.yaml --group station --out rain-by-station
   ulisse cv load.yaml --time date --forecast --out load-forecasts

@@ -220,17 +220,18 @@ func (j *runJob) driver(spec *job.Spec, plan *chains.Plan, p *progress) *driver.
 
 // interrupted says how to go on after an error.
 func (a *App) interrupted(ctx context.Context, fold *folder, err error) error {
+	again := cmp.Or(fold.again, "ulisse run --resume "+fold.dir)
 	switch {
 	case err == nil:
 		return nil
 	case local.ErrInterrupted(err) && ctx.Err() != nil:
-		fmt.Fprintf(a.Stderr, "interrupted; go on with: %s\n", fold.again)
+		fmt.Fprintf(a.Stderr, "interrupted; go on with: %s\n", again)
 		return &exit{code: ExitInterrupted}
 	}
 	if strings.Contains(err.Error(), " diverged ") { // from the same state it would again
 		return fmt.Errorf("%w; what was done is kept in %s, but would diverge there again: begin another run with that changed", err, fold.dir)
 	}
-	return fmt.Errorf("%w; what was done is kept: go on with %s", err, fold.again)
+	return fmt.Errorf("%w; what was done is kept: go on with %s", err, again)
 }
 
 // runJob is a specification with its data.
@@ -311,7 +312,7 @@ const (
 // folder is the folder of a run, held by a lock.
 type folder struct {
 	dir   string
-	again string // the command that continues the run
+	again string // the command that continues the run, if it is not ulisse run --resume
 	lock  *flock.Flock
 }
 
@@ -329,7 +330,7 @@ func (j *runJob) folder(f *runFlags) (*folder, error) {
 	if dir == "" {
 		dir = fmt.Sprintf("%s-%s", j.spec.Name, time.Now().Format("20060102-150405"))
 	}
-	fold := &folder{dir: dir, again: cmp.Or(f.again, "ulisse run --resume "+dir)}
+	fold := &folder{dir: dir, again: f.again}
 	if f.resume == "" {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 && !fold.unbegun(entries) {
 			return nil, badInput(fmt.Errorf("the folder %s is not empty: choose another with --out, or go on with the run in it with --resume %s", dir, dir))

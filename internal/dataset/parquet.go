@@ -91,10 +91,7 @@ func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t 
 		t.X = append(t.X, x)
 	}
 	if label >= 0 {
-		if !fields[label].Leaf() || fields[label].Repeated() {
-			return nil, &Error{File: file, Column: header[label], Msg: "lists and nested columns are not read"}
-		}
-		if t.Labels, err = readColumn(pf, file, header[label], int(rows), labelOf); err != nil {
+		if t.Labels, err = readLabels(pf, file, fields[label], int(rows)); err != nil {
 			return nil, err
 		}
 	}
@@ -240,6 +237,14 @@ func readChunk[T any](x []T, chunk parquet.ColumnChunk, get func(parquet.Value) 
 		parquet.Release(page)
 	}
 	return x, nil
+}
+
+// readLabels reads a column as text.
+func readLabels(pf *parquet.File, file string, field parquet.Field, rows int) ([]string, error) {
+	if !field.Leaf() || field.Repeated() {
+		return nil, &Error{File: file, Column: field.Name(), Msg: "lists and nested columns are not read"}
+	}
+	return readColumn(pf, file, field.Name(), rows, labelOf)
 }
 
 // labelOf returns the text of a value.

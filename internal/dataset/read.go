@@ -194,20 +194,9 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 				return nil, err
 			}
 		}
-		if c, err := t.add(rec, inputs, target, blanks.of(line)); err != nil {
+		if c, err := t.add(rec, inputs, target, label, blanks.of(line)); err != nil {
 			return nil, blanks.or(&Error{File: file, Line: line, Column: header[c], Field: c + 1, Msg: err.Error()}, file, header)
 		}
-		if label < 0 {
-			continue
-		}
-		text := strings.TrimSpace(rec[label])
-		switch {
-		case len(text) > maxLabel:
-			return nil, blanks.or(&Error{File: file, Line: line, Column: header[label], Field: label + 1, Msg: errLabel.Error()}, file, header)
-		case absent(text) && label != target && !slices.Contains(inputs, label): // else that is noted
-			blanks.of(line)(label, missingError(text))
-		}
-		t.Labels = append(t.Labels, strings.Clone(text))
 	}
 	if err := blanks.or(nil, file, header); err != nil {
 		return nil, err
@@ -216,7 +205,7 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 }
 
 // add appends a row. It returns an error with its column; what is missing it tells blank.
-func (t *Table) add(rec []string, inputs []int, target int, blank func(column int, err error)) (column int, err error) {
+func (t *Table) add(rec []string, inputs []int, target, label int, blank func(column int, err error)) (column int, err error) {
 	value := func(c int) (float64, error) {
 		x, err := parseField(rec[c])
 		if gap := (missingError("")); errors.As(err, &gap) {
@@ -231,6 +220,16 @@ func (t *Table) add(rec []string, inputs []int, target int, blank func(column in
 			return c, err
 		}
 		t.X[i] = append(t.X[i], x)
+	}
+	if label >= 0 {
+		text := strings.TrimSpace(rec[label])
+		switch {
+		case len(text) > maxLabel:
+			return label, errLabel
+		case absent(text) && label != target && !slices.Contains(inputs, label): // else that is told
+			blank(label, missingError(text))
+		}
+		t.Labels = append(t.Labels, strings.Clone(text))
 	}
 	if target < 0 {
 		return 0, nil
