@@ -92,7 +92,7 @@ func (a *App) cvCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer x.fold.close()
+			defer x.folder.close()
 			if err := f.place(c, x.Jobs != ""); err != nil {
 				return err
 			}
@@ -177,7 +177,7 @@ type crossValidation struct {
 	app *App
 	*cvFlags
 	*cv.Validation
-	fold *folder
+	folder *folder
 }
 
 // cvLock is the file that is locked by who is at work on a cross-validation.
@@ -199,8 +199,8 @@ func (a *App) openCV(f *cvFlags, args []string) (*crossValidation, error) {
 	} else if _, err := cv.Read(dir); err != nil {
 		return nil, badInput(err)
 	}
-	x := &crossValidation{app: a, cvFlags: f, fold: &folder{dir: dir}}
-	if err := x.fold.hold(cvLock); err != nil {
+	x := &crossValidation{app: a, cvFlags: f, folder: &folder{dir: dir}}
+	if err := x.folder.hold(cvLock); err != nil {
 		return nil, err
 	}
 	if v != nil {
@@ -210,7 +210,7 @@ func (a *App) openCV(f *cvFlags, args []string) (*crossValidation, error) {
 		x.Validation, err = cv.Read(dir) // a new one, too, as those see it who go on with it
 	}
 	if err != nil {
-		x.fold.close()
+		x.folder.close()
 		return nil, badInput(err)
 	}
 	return x, nil
@@ -264,17 +264,18 @@ func newCVFolder(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-// source of a fold: its run, and what predicts from that; no record if there is nothing new.
+// foldSource brings the run of a fold to its end and returns it, with what predicts from it; no record if
+// there is nothing new.
 type foldSource func(ctx context.Context, k int) (*report.Record, oracle, error)
 
 // run has the folds predicted that are not, and tells what came of all.
 func (x *crossValidation) run(ctx context.Context, source foldSource) error {
 	all := make([]*cv.Fold, x.Cut.K)
-	var missing error // folds whose time was over before there was anything to predict from
+	var missing []int // folds whose time was over before there was anything to predict from
 	for k := 1; k <= x.Cut.K; k++ {
 		f, err := x.predicted(ctx, k, source)
 		if code(err) == ExitUnconverged {
-			missing = errors.Join(missing, fmt.Errorf("fold %d: %w", k, err))
+			missing = append(missing, k)
 			continue
 		}
 		switch {
@@ -292,17 +293,26 @@ func (x *crossValidation) run(ctx context.Context, source foldSource) error {
 		}
 	}
 	if missing != nil {
-		return &exit{ExitUnconverged, fmt.Errorf("%w; then go on with %s", missing, x.again())}
+		return &exit{ExitUnconverged, fmt.Errorf("max_time ended the run of %s before it found the mode: 'ulisse extend %s --max-time T' gives it more time; then %s",
+			listed(missing), x.subject(missing[0]), x.again())}
 	}
 	return x.conclude(all)
 }
 
+// subject returns what the run of a fold is to other commands.
+func (x *crossValidation) subject(k int) string {
+	if x.Jobs != "" {
+		return x.FoldSpec(k).Name
+	}
+	return cv.FoldDir(x.folder.dir, k)
+}
+
 // again returns the command that goes on.
-func (x *crossValidation) again() string { return "ulisse cv --resume " + x.fold.dir }
+func (x *crossValidation) again() string { return "ulisse cv --resume " + x.folder.dir }
 
 // predicted returns what comes of a fold.
 func (x *crossValidation) predicted(ctx context.Context, k int, source foldSource) (*cv.Fold, error) {
-	before, err := x.ReadFold(x.fold.dir, k)
+	before, err := x.ReadFold(x.folder.dir, k)
 	if err != nil {
 		return nil, err
 	}
@@ -327,7 +337,7 @@ func (x *crossValidation) predicted(ctx context.Context, k int, source foldSourc
 		warnings = append(warnings, "there are no draws: predictions are from "+provisional)
 	}
 	f := x.NewFold(k, rec, rows, stats, warnings)
-	return f, f.Write(x.fold.dir)
+	return f, f.Write(x.folder.dir)
 }
 
 // interrupted says how to go on.
@@ -346,7 +356,7 @@ func (x *crossValidation) here(ctx context.Context, k int) (*report.Record, orac
 		return nil, nil, badInput(err)
 	}
 	f := &runFlags{source: source{threads: x.threads}, quiet: x.quiet, again: x.again()}
-	dir, budget := cv.FoldDir(x.fold.dir, k), f.budget()
+	dir, budget := cv.FoldDir(x.folder.dir, k), f.budget()
 	rec := ended(dir)
 	if rec == nil {
 		if !x.quiet {
@@ -420,7 +430,7 @@ func (x *crossValidation) sample(ctx context.Context, k int, f *runFlags, dir st
 func (x *crossValidation) onCluster(ctx context.Context, s *session) error {
 	jobs := map[int]*pb.Job{}
 	for k := 1; k <= x.Cut.K; k++ {
-		before, err := x.ReadFold(x.fold.dir, k)
+		before, err := x.ReadFold(x.folder.dir, k)
 		if err != nil {
 			return err
 		}
@@ -456,7 +466,7 @@ func (x *crossValidation) enqueue(ctx context.Context, s *session, k int) (*pb.J
 
 // there follows the job of a fold to its end and writes its results.
 func (x *crossValidation) there(ctx context.Context, s *session, k int, j *pb.Job) (*report.Record, oracle, error) {
-	out, dir := x.app.Stderr, cv.FoldDir(x.fold.dir, k)
+	out, dir := x.app.Stderr, cv.FoldDir(x.folder.dir, k)
 	if x.quiet {
 		out = io.Discard
 	}
@@ -483,18 +493,18 @@ func (x *crossValidation) there(ctx context.Context, s *session, k int, j *pb.Jo
 // conclude writes and prints what came of all folds.
 func (x *crossValidation) conclude(all []*cv.Fold) error {
 	v := newCVView(x.Validation, all)
-	if err := x.WriteResults(x.fold.dir, all, v); err != nil {
+	if err := x.WriteResults(x.folder.dir, all, v); err != nil {
 		return err
 	}
 	x.app.warnings(v.Warnings)
 	if bad := v.unconverged(); len(bad) > 0 {
-		x.app.note("'ulisse extend %s' with --draws, --ess or --max-time continues a fold; then %s", cv.FoldDir(x.fold.dir, bad[0]), x.again())
+		x.app.note("'ulisse extend %s' with --draws, --ess or --max-time continues a fold; then %s", x.subject(bad[0]), x.again())
 	}
 	var err error
 	if x.json {
 		err = x.app.printJSON(v)
 	} else if err = v.write(x.app.Stdout); err == nil {
-		_, err = fmt.Fprintf(x.app.Stdout, "\nresults in %s\n", x.fold.dir)
+		_, err = fmt.Fprintf(x.app.Stdout, "\nresults in %s\n", x.folder.dir)
 	}
 	if err == nil && len(v.unconverged()) > 0 {
 		return &exit{code: ExitUnconverged}

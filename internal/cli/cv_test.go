@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -349,27 +352,69 @@ func TestCrossValidationRefuses(t *testing.T) {
 		}
 		os.RemoveAll(out)
 	}
+	// A column that cuts rows is an input if the specification says so, and else not.
+	for column, input := range map[string]bool{"b": true, "station": false} {
+		var errs bytes.Buffer
+		v, err := (&App{Stderr: &errs}).planCV(&cvFlags{group: column}, []string{spec})
+		if err != nil || !slices.Equal(v.Data.Inputs, []string{"a", "b"}) || strings.Contains(errs.String(), "is an input of the specification too") != input {
+			t.Errorf("%s: %v, %s", column, err, errs.String())
+		}
+	}
 }
 
-// The jobs of a cluster come to the same bytes as runs on this machine.
+// Folds that came to nothing in their time do not keep the others from theirs, and are named.
+func TestCrossValidationWithoutTime(t *testing.T) {
+	spec, _, _, _, _ := stations(t, 20)
+	var errs bytes.Buffer
+	a := &App{Stdout: &errs, Stderr: &errs, Now: time.Now}
+	x, err := a.openCV(&cvFlags{folds: 4, out: filepath.Join(t.TempDir(), "cv"), tol: 1e-4}, []string{spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.folder.close()
+	asked := 0
+	err = x.run(t.Context(), func(_ context.Context, k int) (*report.Record, oracle, error) {
+		asked++
+		return nil, nil, &exit{ExitUnconverged, errors.New("too late")}
+	})
+	if code(err) != ExitUnconverged || asked != 4 || !strings.Contains(err.Error(), "the run of folds 1, 2, 3 and 4 before it") || !strings.Contains(err.Error(), "fold-1 --max-time T") {
+		t.Errorf("%d folds were asked for: %v", asked, err)
+	}
+}
+
+// The jobs of a cluster come to the same bytes as runs on this machine; begun again it finds its jobs,
+// and what they came to since.
 func TestCrossValidationOnACluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow under the race detector")
 	}
 	c := newLiveCluster(t, "w1", "w2")
 	spec, _, _, _, _ := stations(t, 30)
+	edit(t, spec, "ess: 1", "ess: 1000000")
 	dir := t.TempDir()
 	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
-	good(t, "cv", spec, "--folds", "3", "--out", here, "-q")
-	good(t, "cv", spec, "--folds", "3", "--out", there, "-q", "--submit", "--coordinators", c.address)
-	for _, name := range []string{"rows.csv", "summary.json"} {
-		if a, b := must(os.ReadFile(filepath.Join(here, name))), must(os.ReadFile(filepath.Join(there, name))); !bytes.Equal(a, b) {
-			t.Errorf("%s differs:\n%s\n%s", name, a, b)
+	run := func(args ...string) {
+		t.Helper()
+		if code, _, stderr := ulisse(t, "", append([]string{"cv", "-q"}, args...)...); code != ExitUnconverged || !strings.Contains(stderr, "continues a fold; then") {
+			t.Fatalf("%v: code %d: %s", args, code, stderr)
 		}
 	}
-	// Begun again it finds its jobs, and what they came to.
-	os.RemoveAll(filepath.Join(there, "fold-2"))
-	good(t, "cv", "--resume", there, "-q", "--coordinators", c.address)
+	run(spec, "--folds", "3", "--out", here)
+	run(spec, "--folds", "3", "--out", there, "--submit", "--coordinators", c.address)
+	same := func(name string) bool {
+		return bytes.Equal(must(os.ReadFile(filepath.Join(here, name))), must(os.ReadFile(filepath.Join(there, name))))
+	}
+	for _, name := range []string{"rows.csv", "summary.json", "fold-1/left-out.json", "fold-2/left-out.json", "fold-3/left-out.json"} {
+		if !same(name) {
+			t.Errorf("%s differs", name)
+		}
+	}
+	os.RemoveAll(filepath.Join(there, "fold-1"))
+	good(t, "extend", "stations-fold-2", "--draws", "10", "--coordinators", c.address)
+	run("--resume", there, "--coordinators", c.address)
+	if !same("fold-1/left-out.json") || same("fold-2/left-out.json") || !same("fold-3/left-out.json") {
+		t.Error("fold 2 alone was to be predicted anew")
+	}
 	if out := good(t, "jobs", "--coordinators", c.address); strings.Count(out, "stations-fold-") != 3 {
 		t.Error(out)
 	}
