@@ -8,13 +8,14 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
+	"github.com/ulisse-gp/ulisse/internal/cv"
 	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/predict"
@@ -191,7 +192,7 @@ func newLooView(r *loo.Result, s predict.Stats) looView {
 		v.Warnings = append(v.Warnings, fmt.Sprintf("%d draws are too few to tell whether the importance weights can be trusted: take 25 at least", r.Draws))
 	}
 	if n := v.Bad + v.VeryBad; n > 0 {
-		v.Warnings = append(v.Warnings, fmt.Sprintf("the importance weights of %d rows cannot be trusted (Pareto k above %.2f): average over more draws (--draws), or compare by rows held out (predict --holdout)", n, float64(v.GoodK)))
+		v.Warnings = append(v.Warnings, fmt.Sprintf("the importance weights of %d rows cannot be trusted (Pareto k above %.2f): average over more draws (--draws), or cross-validate by folds (ulisse cv)", n, float64(v.GoodK)))
 	}
 	return v
 }
@@ -255,7 +256,8 @@ func (a *App) compareCommand() *cobra.Command {
 		Use:   "compare JOB|FOLDER JOB|FOLDER…",
 		Short: "Compare models by how well they predict rows that they have not seen",
 		Long: `Compare the models of jobs and of runs' folders by their expected log predictive
-density, estimated by leave-one-out ('ulisse loo'), the best first. elpd_diff is how much
+density, estimated by leave-one-out ('ulisse loo'), or those of the folders of 'ulisse cv'
+by their cross-validation, the best first. elpd_diff is how much
 less than the best one a model has, se_diff the standard error of that difference, from
 the differences row by row. A difference of less than 4, or of less than two of its
 standard errors, is none to choose by. weight is the share that a model has in the average
@@ -263,9 +265,10 @@ of all that predicts best (stacking).
 
 ` + looText + `
 Models are compared that have learnt from the same rows of the same target, in the same
-units.`,
+units; of cross-validations those with the same folds.`,
 		Example: `  ulisse compare concrete-rbf concrete-matern
-  ulisse compare ./rbf ./matern ./ard --json`,
+  ulisse compare ./rbf ./matern ./ard --json
+  ulisse compare ./rbf-cv ./matern-cv`,
 		Args: cobra.MinimumNArgs(2),
 	}
 	run := a.aboutAll(&f.remote, func(ctx context.Context, all []*subject) error { return a.compare(ctx, all, &f, asJSON) })
@@ -273,7 +276,17 @@ units.`,
 		if err := f.check(); err != nil {
 			return err
 		}
-		return run(c, args)
+		folds := slices.IndexFunc(args, cv.IsFolder)
+		if folds < 0 {
+			return run(c, args)
+		}
+		if other := slices.IndexFunc(args, func(arg string) bool { return !cv.IsFolder(arg) }); other >= 0 {
+			return badInput(fmt.Errorf("%s is a cross-validation by folds and %s is not: leaving out folds and leaving out single rows are not comparable; cross-validate both", args[folds], args[other]))
+		}
+		if f.rows > 0 || f.draws > 0 || f.train != "" {
+			return badInput(errors.New("--rows, --draws and --train are for leave-one-out: cross-validations are compared as they are"))
+		}
+		return a.compareCV(args, asJSON)
 	}
 	f.flags(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -281,8 +294,8 @@ units.`,
 	return c
 }
 
-// compareView is a model in a comparison.
-type compareView struct {
+// rankView is the place of a model in a comparison.
+type rankView struct {
 	Model string        `json:"model"`
 	Rank  int           `json:"rank"`
 	Diff  report.Number `json:"elpd_diff"`
@@ -290,8 +303,22 @@ type compareView struct {
 	SEDiff     report.Number `json:"se_diff"`
 	SampleDiff report.Number `json:"subsampling_se_diff"`
 	Weight     report.Number `json:"weight"`
+}
+
+// newRankView returns the place of the named model, which is place'th from 0.
+func newRankView(name string, place int, r loo.Rank) rankView {
+	return rankView{Model: name, Rank: place + 1, Diff: report.Number(r.Diff.Value), SEDiff: report.Number(r.Diff.SE),
+		SampleDiff: report.Number(r.Diff.Sampling), Weight: report.Number(r.Weight)}
+}
+
+// compareView is a model in a comparison.
+type compareView struct {
+	rankView
 	looView
 }
+
+// one prints a number with one digit after the point.
+func one(x report.Number) string { return fmt.Sprintf("%.1f", float64(x)) }
 
 func (a *App) compare(ctx context.Context, all []*subject, f *looFlags, asJSON bool) error {
 	results, looks := make([]*loo.Result, len(all)), make([]looView, len(all))
@@ -307,16 +334,15 @@ func (a *App) compare(ctx context.Context, all []*subject, f *looFlags, asJSON b
 		return badInput(err)
 	}
 	var views []compareView
+	var order []rankView
 	for i, r := range ranks {
-		v := compareView{Model: all[r.Model].name(), Rank: i + 1, Diff: report.Number(r.Diff.Value), SEDiff: report.Number(r.Diff.SE),
-			SampleDiff: report.Number(r.Diff.Sampling), Weight: report.Number(r.Weight), looView: looks[r.Model]}
-		views = append(views, v)
+		v := compareView{newRankView(all[r.Model].name(), i, r), looks[r.Model]}
+		views, order = append(views, v), append(order, v.rankView)
 	}
 	if asJSON {
 		return a.printJSON(views)
 	}
 	var rows [][]string
-	one := func(x report.Number) string { return fmt.Sprintf("%.1f", float64(x)) }
 	for _, v := range views {
 		row := []string{v.Model, one(v.Diff), one(v.SEDiff), one(v.ELPD), one(v.SE), one(v.P), fmt.Sprintf("%.2f", float64(v.Weight))}
 		if v.Rows < v.Of {
@@ -334,7 +360,7 @@ func (a *App) compare(ctx context.Context, all []*subject, f *looFlags, asJSON b
 	if err := a.table(header, rows); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.Stdout, strings.TrimSpace(inWords(views)))
+	_, err = fmt.Fprintln(a.Stdout, inWords(order))
 	return err
 }
 
@@ -346,7 +372,7 @@ const (
 )
 
 // inWords says whether the best model is.
-func inWords(v []compareView) string {
+func inWords(v []rankView) string {
 	best, next := v[0], v[1]
 	d, se := -float64(next.Diff), math.Hypot(float64(next.SEDiff), float64(next.SampleDiff))
 	switch {

@@ -220,6 +220,7 @@ func (s *script) here() {
 	s.local("validate", spec)
 	s.local("plan", spec)
 	s.local("run", spec, "--quiet", "--out", filepath.Join(s.dir, "run"))
+	s.local("cv", spec, "--quiet", "--folds", "2", "--out", filepath.Join(s.dir, "cv"))
 	ca := filepath.Join(s.dir, "ca")
 	s.local("certs", "init", "--dir", ca)
 	s.local("certs", "issue", "--dir", ca, "--role", "client", "--name", "ada")

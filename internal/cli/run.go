@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type runFlags struct {
 	certify bool
 	json    bool
 	quiet   bool
+	again   string // the command that continues the run, if it is not ulisse run --resume
 }
 
 func (a *App) runCommand() *cobra.Command {
@@ -92,22 +94,29 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	}
 	defer fold.close()
 	a.hasEnded(j, f)
-
-	if j.cache, err = driver.PlanCache(ctx, j.spec, j.problem, budget); err != nil {
-		return err
+	if !f.quiet && f.resume == "" {
+		a.hints(j.spec, j.data)
 	}
-	r, wall, err := a.sample(ctx, f, j, fold)
-	if err != nil {
-		return err
-	}
-	if r.Prepared == nil {
-		return &exit{ExitUnconverged, fmt.Errorf("max_time ended the run before it found the mode: 'ulisse extend %s --max-time T' gives it more time", fold.dir)}
-	}
-	rec, err := j.record(a, r, wall)
+	rec, err := a.complete(ctx, f, j, fold)
 	if err != nil {
 		return err
 	}
 	return a.conclude(rec, fold.dir, f.json)
+}
+
+// complete runs a job to its end.
+func (a *App) complete(ctx context.Context, f *runFlags, j *runJob, fold *folder) (rec *report.Record, err error) {
+	if j.cache, err = driver.PlanCache(ctx, j.spec, j.problem, j.budget); err != nil {
+		return nil, err
+	}
+	r, wall, err := a.sample(ctx, f, j, fold)
+	if err != nil {
+		return nil, err
+	}
+	if r.Prepared == nil {
+		return nil, &exit{ExitUnconverged, fmt.Errorf("max_time ended the run before it found the mode: 'ulisse extend %s --max-time T' gives it more time", fold.dir)}
+	}
+	return j.record(a, r, wall)
 }
 
 // hasEnded says how a run continues that is to be resumed and has come to its end.
@@ -139,12 +148,7 @@ func (j *runJob) record(a *App, r *chains.Run, wall time.Duration) (*report.Reco
 func (a *App) conclude(rec *report.Record, dir string, asJSON bool) error {
 	sum := rec.Summary()
 	if dir != "" {
-		if err := report.WriteAll(dir, rec, sum); err != nil {
-			return err
-		}
-		if sum.Provisional == nil {
-			report.RemoveProvisional(dir)
-		} else if err := sum.Provisional.Write(dir); err != nil {
+		if err := writeResults(rec, dir, sum); err != nil {
 			return err
 		}
 	}
@@ -166,6 +170,18 @@ func (a *App) conclude(rec *report.Record, dir string, asJSON bool) error {
 	return nil
 }
 
+// writeResults writes the results into a folder.
+func writeResults(rec *report.Record, dir string, sum *report.Summary) error {
+	if err := report.WriteAll(dir, rec, sum); err != nil {
+		return err
+	}
+	if sum.Provisional == nil {
+		report.RemoveProvisional(dir)
+		return nil
+	}
+	return sum.Provisional.Write(dir)
+}
+
 // sample runs the job on a cluster of this process.
 func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) (*chains.Run, time.Duration, error) {
 	progress, err := a.newProgress(f.quiet, j.plan, fold.path("log.jsonl"))
@@ -175,9 +191,6 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 	defer progress.Close()
 	progress.Started(j.data, j.spec)
 	progress.Cache(j.cache)
-	if !f.quiet && f.resume == "" {
-		a.hints(j.spec, j.data)
-	}
 	early := &early{app: a, job: j, dir: fold.dir}
 	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget, Hooks: j.hooks, Certify: f.certify && f.resume != "",
 		Untold: func(err error) { progress.Say("hooks", err.Error()+": ulisse run --resume tries again") },
@@ -207,17 +220,18 @@ func (j *runJob) driver(spec *job.Spec, plan *chains.Plan, p *progress) *driver.
 
 // interrupted says how to go on after an error.
 func (a *App) interrupted(ctx context.Context, fold *folder, err error) error {
+	again := cmp.Or(fold.again, "ulisse run --resume "+fold.dir)
 	switch {
 	case err == nil:
 		return nil
 	case local.ErrInterrupted(err) && ctx.Err() != nil:
-		fmt.Fprintf(a.Stderr, "interrupted; go on with: ulisse run --resume %s\n", fold.dir)
+		fmt.Fprintf(a.Stderr, "interrupted; go on with: %s\n", again)
 		return &exit{code: ExitInterrupted}
 	}
 	if strings.Contains(err.Error(), " diverged ") { // from the same state it would again
 		return fmt.Errorf("%w; what was done is kept in %s, but would diverge there again: begin another run with that changed", err, fold.dir)
 	}
-	return fmt.Errorf("%w; what was done is kept: go on with ulisse run --resume %s", err, fold.dir)
+	return fmt.Errorf("%w; what was done is kept: go on with %s", err, again)
 }
 
 // runJob is a specification with its data.
@@ -233,7 +247,7 @@ type runJob struct {
 }
 
 func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *parallel.Budget) (*runJob, error) {
-	j := &runJob{budget: budget}
+	var spec *job.Spec
 	var err error
 	if f.resume != "" {
 		if len(args) > 0 || f.demo || f.data != "" || f.hasSeed || f.holdout != 0 || f.out != "" {
@@ -242,13 +256,20 @@ func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *pa
 		if _, err := os.Stat(filepath.Join(f.resume, hashFile)); err != nil {
 			return nil, badInput(fmt.Errorf("there is no run to resume in %s, or it was cut short before it had begun: start it again (%w)", f.resume, err))
 		}
-		j.spec, err = (&source{}).spec([]string{filepath.Join(f.resume, "spec.yaml")})
+		spec, err = (&source{}).spec([]string{filepath.Join(f.resume, "spec.yaml")})
 	} else {
-		j.spec, err = f.spec(args)
+		spec, err = f.spec(args)
 	}
 	if err != nil {
 		return nil, err
 	}
+	return a.jobOf(ctx, f, spec, budget)
+}
+
+// jobOf makes a job of a specification.
+func (a *App) jobOf(ctx context.Context, f *runFlags, spec *job.Spec, budget *parallel.Budget) (*runJob, error) {
+	j := &runJob{spec: spec, budget: budget}
+	var err error
 	if f.certify { // what is resumed stays as it was, and is asked for more
 		certified := *j.spec
 		certified.Sampler.Certify = true
@@ -290,8 +311,9 @@ const (
 
 // folder is the folder of a run, held by a lock.
 type folder struct {
-	dir  string
-	lock *flock.Flock
+	dir   string
+	again string // the command that continues the run, if it is not ulisse run --resume
+	lock  *flock.Flock
 }
 
 func (f *folder) path(name string) string { return filepath.Join(f.dir, filepath.FromSlash(name)) }
@@ -308,7 +330,7 @@ func (j *runJob) folder(f *runFlags) (*folder, error) {
 	if dir == "" {
 		dir = fmt.Sprintf("%s-%s", j.spec.Name, time.Now().Format("20060102-150405"))
 	}
-	fold := &folder{dir: dir}
+	fold := &folder{dir: dir, again: f.again}
 	if f.resume == "" {
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 && !fold.unbegun(entries) {
 			return nil, badInput(fmt.Errorf("the folder %s is not empty: choose another with --out, or go on with the run in it with --resume %s", dir, dir))
@@ -317,13 +339,10 @@ func (j *runJob) folder(f *runFlags) (*folder, error) {
 			return nil, err
 		}
 	}
-	fold.lock = flock.New(fold.path(lockFile))
-	if ok, err := fold.lock.TryLock(); err != nil {
-		return nil, fmt.Errorf("locking %s: %w", dir, err)
-	} else if !ok {
-		return nil, fmt.Errorf("another process is at work in %s", dir)
+	err := fold.hold(lockFile)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if f.resume != "" {
 		err = j.check(fold)
 	} else {
@@ -334,6 +353,17 @@ func (j *runJob) folder(f *runFlags) (*folder, error) {
 		return nil, err
 	}
 	return fold, nil
+}
+
+// hold takes the lock of the folder, which is the named file.
+func (fold *folder) hold(file string) error {
+	fold.lock = flock.New(fold.path(file))
+	if ok, err := fold.lock.TryLock(); err != nil {
+		return fmt.Errorf("locking %s: %w", fold.dir, err)
+	} else if !ok {
+		return fmt.Errorf("another process is at work in %s", fold.dir)
+	}
+	return nil
 }
 
 // unbegun reports whether these are all that a folder holds, and left by a run that was cut

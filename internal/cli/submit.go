@@ -99,20 +99,7 @@ func newFolder(dir string) error {
 }
 
 func (a *App) submit(ctx context.Context, s *session, f *submitFlags, spec *job.Spec) error {
-	req := &pb.SubmitRequest{ClientId: f.clientID, Priority: f.priority}
-	if spec.Data.Path != "" && !f.byReference {
-		blob, err := a.bring(ctx, s, spec, f.quiet)
-		if err != nil {
-			return err
-		}
-		req.Data = blob.Sha256
-	}
-	text, err := spec.YAML()
-	if err != nil {
-		return err
-	}
-	req.Spec = string(text)
-	j, err := s.Submit(ctx, req)
+	j, err := a.enqueue(ctx, s, f, spec)
 	if err != nil {
 		return err
 	}
@@ -145,6 +132,24 @@ func (a *App) submit(ctx context.Context, s *session, f *submitFlags, spec *job.
 		return err
 	}
 	return a.fetch(ctx, s, j, f.out, f.json)
+}
+
+// enqueue brings the data of a job to the cluster and submits it.
+func (a *App) enqueue(ctx context.Context, s *session, f *submitFlags, spec *job.Spec) (*pb.Job, error) {
+	req := &pb.SubmitRequest{ClientId: f.clientID, Priority: f.priority}
+	if spec.Data.Path != "" && !f.byReference {
+		blob, err := a.bring(ctx, s, spec, f.quiet)
+		if err != nil {
+			return nil, err
+		}
+		req.Data = blob.Sha256
+	}
+	text, err := spec.YAML()
+	if err != nil {
+		return nil, err
+	}
+	req.Spec = string(text)
+	return s.Submit(ctx, req)
 }
 
 // bring checks a table here, where mistakes in it can be told at once, and

@@ -427,3 +427,60 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A column by which rows are cut is read as text, whether it is an input or not.
+func TestLabels(t *testing.T) {
+	const table = "a,station,y\n1,\"Bern, CH\",3\n4, Rome ,6\n7,12,10\n"
+	sel := Select{Target: "y", Exclude: []string{"station"}, Label: "station"}
+	want := []string{"Bern, CH", "Rome", "12"}
+	got, err := read(table, sel)
+	if err != nil || !slices.Equal(got.Labels, want) || !slices.Equal(got.Inputs, []string{"a"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err = read(plain, Select{Target: "y", Label: "b"})
+	if err != nil || !slices.Equal(got.Labels, []string{"2", "5", "9"}) || !slices.Equal(got.Inputs, []string{"a", "b"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err = Read(bytes.NewReader(parquetBytes(t, []parquetRow{{1, 2, 3, "x"}, {4, 5, 6, "y"}, {7, 9, 10, "x"}})), "t.parquet",
+		Select{Target: "y", Inputs: []string{"b"}, Label: "t"}, DefaultLimits)
+	if err != nil || !slices.Equal(got.Labels, []string{"x", "y", "x"}) || !slices.Equal(got.Inputs, []string{"b"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	got, err = Read(bytes.NewReader(parquetBytes(t, []parquetRow{{1, 2, 3, "x"}, {4, 5, 6, "y"}, {7, 9, 10, "x"}})), "t.parquet",
+		Select{Target: "y", Inputs: []string{"b"}, Label: "a"}, DefaultLimits)
+	if err != nil || !slices.Equal(got.Labels, []string{"1", "4", "7"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for text, c := range map[string]struct{ table, label string }{
+		`column "station" (field 2): the value is missing ("")`: {strings.Replace(table, " Rome ", "", 1), "station"},
+		"did you mean station?":                                 {table, "statoin"},
+		"the columns are a, station":                            {table, "zone"},
+		"2 values are missing, in 2 r":                          {strings.NewReplacer(" Rome ", "NA", "12", "?").Replace(table), "station"},
+		"a text of more than 1000":                              {strings.Replace(table, "Rome", strings.Repeat("x", 1001), 1), "station"},
+	} {
+		if _, err := read(c.table, Select{Target: "y", Exclude: []string{"station"}, Label: c.label}); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	_, err = Read(bytes.NewReader(parquetBytes(t, []parquetRow{{1, 2, 3, "x"}, {4, 5, 6, ""}})), "t.parquet", Select{Target: "y", Inputs: []string{"b"}, Label: "t"}, DefaultLimits)
+	if err == nil || !strings.Contains(err.Error(), `t.parquet, column "t": row 2: the value is missing`) {
+		t.Error(err)
+	}
+}
+
+// Rows of a table that are written are read as they were, to the last bit.
+func TestWriteCSV(t *testing.T) {
+	names := []string{"a;b", `say "hi", all`, "\té"}
+	all := &Table{Target: "y;;;;", Inputs: names, X: [][]float64{{0.1, math.Pi, -1e-300}, {1e150, math.Nextafter(1, 2), 3}, {5, 6, 7}}, Y: []float64{1. / 3, -0.25, 1e21}}
+	some := all.Select([]int{0, 2})
+	var b bytes.Buffer
+	if err := some.WriteCSV(&b); err != nil {
+		t.Fatal(err)
+	}
+	names[2] = "é" // names are trimmed
+	got, err := read(b.String(), Select{Target: "y;;;;"})
+	want := &Table{Target: "y;;;;", Inputs: names, X: [][]float64{{0.1, -1e-300}, {1e150, 3}, {5, 7}}, Y: []float64{1. / 3, 1e21}}
+	if err != nil || fmt.Sprint(*got) != fmt.Sprint(*want) || got.X[0][0] != 0.1 || got.Y[0] != 1./3 {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+}

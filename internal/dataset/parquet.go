@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
@@ -53,6 +54,10 @@ func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t 
 	if err != nil {
 		return nil, err
 	}
+	label, err := sel.label(file, header)
+	if err != nil {
+		return nil, err
+	}
 	if err := lim.cells(rows, len(inputs)+1); err != nil {
 		return nil, &Error{File: file, Msg: err.Error()}
 	}
@@ -78,24 +83,22 @@ func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t 
 		t.Inputs = append(t.Inputs, header[c])
 	}
 	for _, c := range read {
-		leaf, ok := pf.Schema().Lookup(header[c])
-		if !ok {
-			return nil, &Error{File: file, Column: header[c], Msg: "nested columns are not read"}
-		}
-		x, err := readColumn(pf, leaf.ColumnIndex, int(rows), unsigned(fields[c]))
+		unsigned := unsigned(fields[c])
+		x, err := readColumn(pf, file, header[c], int(rows), func(v parquet.Value) (float64, string) { return number(v, unsigned) })
 		if err != nil {
-			var v *valueError
-			if errors.As(err, &v) {
-				return nil, &Error{File: file, Column: header[c], Msg: fmt.Sprintf("row %d: %s", v.row+1, v.msg)}
-			}
-			return nil, &Error{File: file, Column: header[c], Msg: err.Error()}
+			return nil, err
 		}
 		t.X = append(t.X, x)
+	}
+	if label >= 0 {
+		if t.Labels, err = readLabels(pf, file, fields[label], int(rows)); err != nil {
+			return nil, err
+		}
 	}
 	if target >= 0 {
 		t.X, t.Y = t.X[:len(inputs)], t.X[len(inputs)]
 	}
-	return t, t.check(file, sel.Points)
+	return t, t.Check(file, sel.Points)
 }
 
 // checkFooter looks at the length that a file gives for its footer, for which the
@@ -175,22 +178,34 @@ type valueError struct {
 
 func (e *valueError) Error() string { return e.msg }
 
-func readColumn(pf *parquet.File, column, rows int, unsigned bool) ([]float64, error) {
-	x := make([]float64, 0, rows)
+// readColumn reads a column, each value by get, which says what is wrong with it.
+func readColumn[T any](pf *parquet.File, file, name string, rows int, get func(parquet.Value) (x T, bad string)) ([]T, error) {
+	fail := func(err error) ([]T, error) {
+		var v *valueError
+		if errors.As(err, &v) {
+			return nil, &Error{File: file, Column: name, Msg: fmt.Sprintf("row %d: %s", v.row+1, v.msg)}
+		}
+		return nil, &Error{File: file, Column: name, Msg: err.Error()}
+	}
+	leaf, ok := pf.Schema().Lookup(name)
+	if !ok {
+		return fail(errors.New("nested columns are not read"))
+	}
+	x := make([]T, 0, rows)
 	for _, g := range pf.RowGroups() {
 		var err error
-		if x, err = readChunk(x, g.ColumnChunks()[column], unsigned); err != nil {
-			return nil, err
+		if x, err = readChunk(x, g.ColumnChunks()[leaf.ColumnIndex], get); err != nil {
+			return fail(err)
 		}
 	}
 	if len(x) != rows {
-		return nil, fmt.Errorf("broken Parquet: %d values in %d rows", len(x), rows)
+		return fail(fmt.Errorf("broken Parquet: %d values in %d rows", len(x), rows))
 	}
 	return x, nil
 }
 
 // readChunk appends the chunk's values to x, up to its capacity.
-func readChunk(x []float64, chunk parquet.ColumnChunk, unsigned bool) ([]float64, error) {
+func readChunk[T any](x []T, chunk parquet.ColumnChunk, get func(parquet.Value) (x T, bad string)) ([]T, error) {
 	pages := chunk.Pages()
 	defer pages.Close()
 	var buf [parquetBatch]parquet.Value
@@ -206,7 +221,7 @@ func readChunk(x []float64, chunk parquet.ColumnChunk, unsigned bool) ([]float64
 		for len(x) < cap(x) {
 			n, err := values.ReadValues(buf[:min(len(buf), cap(x)-len(x))])
 			for _, v := range buf[:n] {
-				f, msg := number(v, unsigned)
+				f, msg := get(v)
 				if msg != "" {
 					return nil, &valueError{len(x), msg}
 				}
@@ -222,6 +237,28 @@ func readChunk(x []float64, chunk parquet.ColumnChunk, unsigned bool) ([]float64
 		parquet.Release(page)
 	}
 	return x, nil
+}
+
+// readLabels reads a column as text.
+func readLabels(pf *parquet.File, file string, field parquet.Field, rows int) ([]string, error) {
+	if !field.Leaf() || field.Repeated() {
+		return nil, &Error{File: file, Column: field.Name(), Msg: "lists and nested columns are not read"}
+	}
+	return readColumn(pf, file, field.Name(), rows, labelOf)
+}
+
+// labelOf returns the text of a value.
+func labelOf(v parquet.Value) (text, bad string) {
+	if !v.IsNull() { // whose text is not empty
+		text = strings.Clone(strings.TrimSpace(v.String()))
+	}
+	switch {
+	case absent(text):
+		bad = missingError(text).Error()
+	case len(text) > maxLabel:
+		bad = errLabel.Error()
+	}
+	return text, bad
 }
 
 func number(v parquet.Value, unsigned bool) (x float64, bad string) {

@@ -66,12 +66,14 @@ type bounded struct {
 var (
 	errTooLarge = errors.New("too large")
 	errRecord   = fmt.Errorf("a line of more than %d bytes, or a quote that is not closed", maxRecord)
+	errLabel    = fmt.Errorf("a text of more than %d bytes, by which rows cannot be cut", maxLabel)
 	errBomb     = fmt.Errorf("it inflates to more than %d times its size: no table does", maxRatio)
 )
 
 // Limits of what a file may cost to read, whatever its size.
 const (
 	maxRecord = 16 << 20  // bytes of a line
+	maxLabel  = 1000      // bytes of a label
 	maxWindow = 128 << 20 // memory of Zstandard
 	maxRatio  = 500       // bytes out of one that is compressed
 	ratioFrom = 64 << 20  // bytes out, before which the ratio does not matter
@@ -158,6 +160,10 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	label, err := sel.label(file, header)
+	if err != nil {
+		return nil, err
+	}
 
 	t := &Table{Target: sel.Target, X: make([][]float64, len(inputs))}
 	for _, c := range inputs {
@@ -188,18 +194,18 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 				return nil, err
 			}
 		}
-		if c, err := t.add(rec, inputs, target, blanks.of(line)); err != nil {
+		if c, err := t.add(rec, inputs, target, label, blanks.of(line)); err != nil {
 			return nil, blanks.or(&Error{File: file, Line: line, Column: header[c], Field: c + 1, Msg: err.Error()}, file, header)
 		}
 	}
 	if err := blanks.or(nil, file, header); err != nil {
 		return nil, err
 	}
-	return t, t.check(file, sel.Points)
+	return t, t.Check(file, sel.Points)
 }
 
 // add appends a row. It returns an error with its column; what is missing it tells blank.
-func (t *Table) add(rec []string, inputs []int, target int, blank func(column int, err error)) (column int, err error) {
+func (t *Table) add(rec []string, inputs []int, target, label int, blank func(column int, err error)) (column int, err error) {
 	value := func(c int) (float64, error) {
 		x, err := parseField(rec[c])
 		if gap := (missingError("")); errors.As(err, &gap) {
@@ -214,6 +220,16 @@ func (t *Table) add(rec []string, inputs []int, target int, blank func(column in
 			return c, err
 		}
 		t.X[i] = append(t.X[i], x)
+	}
+	if label >= 0 {
+		text := strings.TrimSpace(rec[label])
+		switch {
+		case len(text) > maxLabel:
+			return label, errLabel
+		case absent(text) && label != target && !slices.Contains(inputs, label): // else that is told
+			blank(label, missingError(text))
+		}
+		t.Labels = append(t.Labels, strings.Clone(text))
 	}
 	if target < 0 {
 		return 0, nil
@@ -318,11 +334,14 @@ func csvError(file string, err error, lim Limits) error {
 // missing are the spellings of a missing value, in lower case.
 var missing = map[string]bool{"": true, "na": true, "n/a": true, "nan": true, "null": true, "none": true, "?": true, ".": true}
 
+// absent reports whether a field says that its value is missing.
+func absent(s string) bool { return missing[strings.ToLower(s)] }
+
 func parseField(s string) (float64, error) {
 	s = strings.TrimSpace(s)
 	x, err := strconv.ParseFloat(s, 64)
 	switch {
-	case missing[strings.ToLower(s)]:
+	case absent(s):
 		return 0, missingError(s)
 	case err != nil && errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%s is beyond the range of a float64", s)
@@ -351,7 +370,7 @@ func textColumns(file string, line int, header []string, inputs []int, rec []str
 	example := ""
 	for _, c := range inputs {
 		s := strings.TrimSpace(rec[c])
-		if _, err := strconv.ParseFloat(s, 64); err == nil || errors.Is(err, strconv.ErrRange) || missing[strings.ToLower(s)] {
+		if _, err := strconv.ParseFloat(s, 64); err == nil || errors.Is(err, strconv.ErrRange) || absent(s) {
 			continue
 		}
 		if example == "" {

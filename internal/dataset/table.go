@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -22,6 +23,7 @@ type Table struct {
 	Inputs []string    // names of the inputs, in the table's order
 	X      [][]float64 // by input, then row
 	Y      []float64
+	Labels []string // of the rows, if a column of them was asked for
 }
 
 // Rows returns the number of rows.
@@ -36,12 +38,48 @@ func (t *Table) Row(i int) []float64 {
 	return x
 }
 
+// Select returns the given rows of the table, which know nothing of labels.
+func (t *Table) Select(rows []int) *Table {
+	out := &Table{Target: t.Target, Inputs: t.Inputs, X: make([][]float64, len(t.X)), Y: pick(t.Y, rows)}
+	for k, x := range t.X {
+		out.X[k] = pick(x, rows)
+	}
+	return out
+}
+
+// WriteCSV writes inputs and target such that they are read as they are. Names are in quotes: one
+// may hold what separates fields.
+func (t *Table) WriteCSV(w io.Writer) error {
+	for _, name := range t.Inputs {
+		fmt.Fprintf(w, "%s,", quoted(name))
+	}
+	fmt.Fprintf(w, "%s\n", quoted(t.Target))
+	var line []byte
+	for i, y := range t.Y {
+		line = line[:0]
+		for _, x := range t.X {
+			line = append(strconv.AppendFloat(line, x[i], 'g', -1, 64), ',')
+		}
+		line = append(strconv.AppendFloat(line, y, 'g', -1, 64), '\n')
+		if _, err := w.Write(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quoted returns a field of CSV in quotes.
+func quoted(field string) string { return `"` + strings.ReplaceAll(field, `"`, `""`) + `"` }
+
 // Select says which columns of a table to read.
 type Select struct {
 	Target  string   // name of the target; required
 	Inputs  []string // names of the inputs; empty means all but the target and Exclude
 	Exclude []string
-	Rows    int // read the first Rows rows only; 0 means all
+	// Label names a column whose text is to be read beside the numbers. It is an input only if the
+	// other fields say so.
+	Label string
+	Rows  int // read the first Rows rows only; 0 means all
 	// Points says that the rows are to be predicted at, not to learn from: the
 	// target may be missing, which leaves Y nil, a single row will do, and columns
 	// may be constant.
@@ -112,6 +150,22 @@ func ReadFile(path string, table io.Reader, sel Select, lim Limits) (*Table, err
 		return nil, fmt.Errorf("cannot read the data: %s is a directory", path)
 	}
 	return Read(f, path, sel, lim)
+}
+
+// label returns the index of the column of labels in a header, -1 if none is asked for.
+func (sel Select) label(file string, header []string) (int, error) {
+	at := slices.Index(header, sel.Label)
+	switch {
+	case sel.Label == "":
+		return -1, nil
+	case at >= 0:
+		return at, nil
+	}
+	msg := fmt.Sprintf("there is no column %q, by which the rows are to be cut; the columns are %s", sel.Label, list(header))
+	if near, ok := nearest.Word(sel.Label, header); ok {
+		msg = fmt.Sprintf("there is no column %q, by which the rows are to be cut: did you mean %s?", sel.Label, yamlName(near))
+	}
+	return 0, &Error{File: file, Line: 1, Msg: msg}
 }
 
 // columns resolves a selection against a header: the index of the target and
@@ -209,9 +263,9 @@ func yamlName(name string) string {
 	return name
 }
 
-// check refuses tables that no posterior can be computed from, or, of points,
-// that have none.
-func (t *Table) check(file string, points bool) error {
+// Check refuses tables that no posterior can be computed from, or, of points,
+// that have none. file is what errors name them by.
+func (t *Table) Check(file string, points bool) error {
 	if points {
 		if t.Rows() == 0 {
 			return &Error{File: file, Msg: "there are no rows of data"}

@@ -13,41 +13,50 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// Load reads or generates the specification's data and standardises them. A
-// table that is not nil is read in place of the file that data.path names.
-func (s *Spec) Load(ctx context.Context, table io.Reader, budget *parallel.Budget) (*dataset.Dataset, error) {
+// Table reads or generates the specification's data as they are before anything is held out or
+// standardised. A table that is not nil is read in place of the file that data.path names. label, if
+// not empty, names a column of a table that is read as text beside the numbers.
+func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*dataset.Table, error) {
 	d := &s.Data
-	opt := dataset.Options{Standardize: d.Standardize, Holdout: d.Holdout, Seed: s.Seed}
-	if g := d.Synthetic; g != nil {
+	if d.Synthetic == nil {
+		return dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Label: label, Rows: d.Rows}, dataset.DefaultLimits)
+	}
+	syn, err := s.synthetic()
+	if err != nil {
+		return nil, err
+	}
+	t, err := syn.Generate(budget)
+	if err == nil && d.Rows > 0 && d.Rows < len(t.Y) {
+		for k := range t.X {
+			t.X[k] = t.X[k][:d.Rows]
+		}
+		t.Y = t.Y[:d.Rows]
+	}
+	return t, err
+}
+
+// Dataset holds rows of the specification's table out and standardises the others.
+func (s *Spec) Dataset(t *dataset.Table) (*dataset.Dataset, error) {
+	return dataset.New(t, dataset.Options{Standardize: s.Data.Standardize, Holdout: s.Data.Holdout, Seed: s.Seed})
+}
+
+// Load returns the specification's Dataset of its Table.
+func (s *Spec) Load(ctx context.Context, table io.Reader, budget *parallel.Budget) (*dataset.Dataset, error) {
+	t, err := s.Table(table, "", budget)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := s.Dataset(t)
+	if err != nil {
+		return nil, err
+	}
+	if s.Data.Synthetic != nil {
 		syn, err := s.synthetic()
-		if err != nil {
-			return nil, err
-		}
-		t, err := syn.Generate(budget)
-		if err != nil {
-			return nil, err
-		}
-		if d.Rows > 0 && d.Rows < len(t.Y) {
-			for k := range t.X {
-				t.X[k] = t.X[k][:d.Rows]
-			}
-			t.Y = t.Y[:d.Rows]
-		}
-		ds, err := dataset.New(t, opt)
 		if err != nil {
 			return nil, err
 		}
 		truth := dataset.Standardized(syn.Truth, ds, !s.Model.ARD)
 		ds.Truth = &truth
-		return ds, ctx.Err()
-	}
-	t, err := dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Rows: d.Rows}, dataset.DefaultLimits)
-	if err != nil {
-		return nil, err
-	}
-	ds, err := dataset.New(t, opt)
-	if err != nil {
-		return nil, err
 	}
 	return ds, ctx.Err()
 }

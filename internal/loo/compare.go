@@ -1,6 +1,7 @@
 package loo
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,7 +21,7 @@ const sameTarget = 1e-9
 
 // Compare ranks models by elpd, the best first. Standard errors of differences are those of the
 // differences row by row, which are much smaller than those of either. The error says why models
-// cannot be compared: not the same rows of the same targets.
+// cannot be compared: not the same rows of the same targets, left out in the same way.
 func Compare(models []*Result) ([]Rank, error) {
 	for k, m := range models[1:] {
 		if err := fits(models[0], m); err != nil {
@@ -48,7 +49,7 @@ func Compare(models []*Result) ([]Rank, error) {
 		for i := range d {
 			d[i] -= best.Rows[i].ELPD
 		}
-		r.Diff = sum(d, best.Of)
+		r.Diff = sum(d, best.Of, best.Units)
 	}
 	return out, nil
 }
@@ -70,6 +71,12 @@ func fits(a, b *Result) error {
 		if math.Abs(r.Target-s.Target) > sameTarget*scale {
 			return fmt.Errorf("they have not the same targets: that of row %d is %g and %g; a density of another target, or of the same in other units, is another thing", r.Number, r.Target, s.Target)
 		}
+		if r.Fold != s.Fold {
+			return fmt.Errorf("they were not cut into the same folds: row %d is in fold %d of the one and in fold %d of the other; cut both by the same column, number of folds and seed", r.Number, r.Fold, s.Fold)
+		}
+	}
+	if !slices.Equal(a.Units, b.Units) {
+		return errors.New("their folds were not made in the same way: rows that belong together in the one do not in the other")
 	}
 	return nil
 }
@@ -80,8 +87,8 @@ const (
 	stackingPrecision = 1e-9
 )
 
-// stack returns the weights, a point of the simplex, whose mixture of the models' leave-one-out
-// distributions has the highest log density over the rows (Yao, Vehtari, Simpson and Gelman, Bayesian
+// stack returns the weights, a point of the simplex, whose mixture of the models'
+// distributions of rows left out has the highest log density over the rows (Yao, Vehtari, Simpson and Gelman, Bayesian
 // Analysis 2018, eq. 4). The objective is concave; steps are those of EM for the weights of a
 // mixture, each of which raises it.
 func stack(models []*Result) []float64 {

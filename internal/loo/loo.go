@@ -10,11 +10,16 @@
 //
 //	elpd_i = log Σ_t w_ti·p(y_i | y_−i, θ_t)
 //
+// Results of K-fold cross-validation, whose draws have not learnt from the rows, are compared in the
+// same way (KFold).
+//
 // Densities are per unit of the target, natural logarithms.
 package loo
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
@@ -31,6 +36,7 @@ type Row struct {
 	LPD      float64 // the same if the draws, too, have learnt from the row
 	ParetoK  float64 // shape of the weights' tail (diagnostics.PSIS)
 	PIT      float64 // probability of less than the target
+	Fold     int     // that the row was left out with, from 1; 0: the row was left out alone
 }
 
 // Draws are the distributions of left-out targets at each of some draws: T draws × m rows.
@@ -48,6 +54,19 @@ type Result struct {
 	// MCSE is the standard error of the sum of ELPD over Rows that comes of the finite number
 	// of draws, and of their autocorrelation.
 	MCSE float64
+	// Units of Rows are what standard errors are between: rows of one may depend on one another.
+	// nil: each row is one.
+	Units []int
+}
+
+// KFold is the result for rows that were left out in folds, of which Number, Target, Mean, SD, ELPD,
+// PIT and Fold are known, and the units that they belong to.
+func KFold(rows []Row, units []int) *Result {
+	r := &Result{Rows: rows, Of: len(rows), MCSE: math.NaN(), Units: units}
+	for i := range rows {
+		rows[i].LPD, rows[i].ParetoK = math.NaN(), math.NaN()
+	}
+	return r
 }
 
 // New weighs the draws, of which draw t is of chain t mod chains (predict.Thin). Numbers and targets are
@@ -104,18 +123,37 @@ type Sum struct {
 	Sampling float64
 }
 
-// sum estimates Σ x over all rows of which x is a simple random sample.
-func sum(x []float64, of int) Sum {
+// sum estimates Σ x over all rows of which x is a simple random sample. Rows of one unit, if units is
+// not nil, may depend on one another: the standard error is that of the units' sums of x less its
+// mean, which for units of one row is that of rows.
+func sum(x []float64, of int, units []int) Sum {
 	m, n := float64(len(x)), float64(of)
-	v := stat.Variance(x, nil)
+	s := Sum{Value: n * stat.Mean(x, nil), SE: math.NaN()}
 	if len(x) < 2 {
-		v = math.NaN()
+		return s
 	}
-	s := Sum{Value: n * stat.Mean(x, nil), SE: math.Sqrt(n * v)}
+	v := stat.Variance(x, nil)
+	s.SE = math.Sqrt(n * v)
+	if units != nil {
+		s.SE = between(x, units)
+	}
 	if m < n {
 		s.Sampling = n * math.Sqrt((1-m/n)*v/m)
 	}
 	return s
+}
+
+// between returns the standard error of the sum of x whose units are independent of one another.
+func between(x []float64, units []int) float64 {
+	mean, off := stat.Mean(x, nil), map[int]float64{}
+	for i, u := range units {
+		off[u] += x[i] - mean
+	}
+	u, square := float64(len(off)), 0.0
+	for _, k := range slices.Sorted(maps.Keys(off)) { // always in the same order
+		square += off[k] * off[k]
+	}
+	return math.Sqrt(u / (u - 1) * square)
 }
 
 func (r *Result) values(of func(Row) float64) []float64 {
@@ -126,16 +164,16 @@ func (r *Result) values(of func(Row) float64) []float64 {
 	return x
 }
 
-// ELPD returns the expected log predictive density, elpd_loo: the larger the better.
+// ELPD returns the expected log predictive density, elpd_loo or elpd_kfold: the larger the better.
 func (r *Result) ELPD() Sum {
-	return sum(r.values(func(row Row) float64 { return row.ELPD }), r.Of)
+	return sum(r.values(func(row Row) float64 { return row.ELPD }), r.Of, r.Units)
 }
 
 // P returns the effective number of parameters p_loo: by how much the draws gain from having learnt
 // from the rows. The latent function is integrated out at each draw, so that it counts covariance
 // parameters only.
 func (r *Result) P() Sum {
-	return sum(r.values(func(row Row) float64 { return row.LPD - row.ELPD }), r.Of)
+	return sum(r.values(func(row Row) float64 { return row.LPD - row.ELPD }), r.Of, r.Units)
 }
 
 // PIT returns the probabilities of less than each target, uniform if the model is right.

@@ -38,6 +38,7 @@ const (
 	Path                           // sample paths, and the draws that they are of
 	Averaged                       // rows that effects are averaged over
 	Prior                          // parameters and functions drawn from the prior
+	Folds                          // rows that are left out together
 )
 
 // Key names a stream.

@@ -14,6 +14,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 )
 
+// SumsFile is the last file that WriteAll writes.
+const SumsFile = "SHA256SUMS"
+
 // WriteAll writes the results of a run into a directory: result.json,
 // draws/chain-K.csv, summary.json, summary.txt, report.html, and the plots
 // trace.svg, density.svg, rank.svg, mean.svg, rhat.svg, autocorrelation.svg and
@@ -56,5 +59,5 @@ func WriteAll(dir string, rec *Record, sum *Summary) error {
 		}
 		sums += fmt.Sprintf("%x  %s\n", h.Sum(nil), name)
 	}
-	return atomicfile.WriteBytes(filepath.Join(dir, "SHA256SUMS"), 0o644, []byte(sums))
+	return atomicfile.WriteBytes(filepath.Join(dir, SumsFile), 0o644, []byte(sums))
 }
