@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -110,6 +111,103 @@ func TestStateShrinks(t *testing.T) {
 			t.Errorf("after a crash at %q: at %d, or it holds something else", point, pos.index)
 		}
 		s.close()
+	}
+}
+
+// A log shrinks while entries are read and written; a crash at any step leaves a log with all that
+// were acknowledged, and the vote.
+func TestLogShrinks(t *testing.T) {
+	s := tempLog(t)
+	large := make([]byte, 100_000)
+	for i := uint64(1); i <= 300; i++ {
+		if err := s.StoreLog(&raft.Log{Index: i, Term: 1, Data: large}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(s.DeleteRange(1, 290), s.SetUint64([]byte("term"), 3), s.Set([]byte("vote"), []byte("n1"))); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds := func(what string, s *logStore, last uint64) {
+		t.Helper()
+		first, err := s.FirstIndex()
+		end, err2 := s.LastIndex()
+		term, err3 := s.GetUint64([]byte("term"))
+		vote, err4 := s.Get([]byte("vote"))
+		if err := errors.Join(err, err2, err3, err4); err != nil || first != 291 || end < last || term != 3 || string(vote) != "n1" {
+			t.Errorf("%s: entries %d to %d, want 291 to %d; term %d, vote %q (%v)", what, first, end, last, term, vote, err)
+		}
+		for i := first; i <= end; i++ {
+			var l raft.Log
+			if err := s.GetLog(i, &l); err != nil || len(l.Data) != len(large) {
+				t.Errorf("%s: entry %d has %d bytes (%v)", what, i, len(l.Data), err)
+			}
+		}
+	}
+	type crash struct {
+		dir  string
+		last uint64
+	}
+	var written atomic.Uint64 // the last entry that was acknowledged
+	written.Store(300)
+	stop, stopped := make(chan struct{}), make(chan error)
+	go func() {
+		for i := uint64(301); ; i++ {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			if err := s.StoreLog(&raft.Log{Index: i, Term: 3, Data: large}); err != nil {
+				stopped <- err
+				return
+			}
+			written.Store(i)
+		}
+	}()
+	crashed := map[string]crash{}
+	s.seam = func(point string) error {
+		if strings.HasPrefix(point, "log shrink") {
+			crashed[point] = crash{copyTree(t, filepath.Dir(s.path)), written.Load()}
+		}
+		return nil
+	}
+	err = s.shrink()
+	close(stop)
+	if err := errors.Join(err, <-stopped); err != nil {
+		t.Fatal(err)
+	}
+	after, err := os.Stat(s.path)
+	if err != nil || after.Size() > before.Size()/2 {
+		t.Errorf("%d bytes of %d (%v)", after.Size(), before.Size(), err)
+	}
+	last := written.Load()
+	if err := s.StoreLog(&raft.Log{Index: last + 1, Term: 3, Data: large}); err != nil {
+		t.Fatal(err)
+	}
+	holds("at once", s, last+1)
+	if left, _ := filepath.Glob(s.path + ".*"); len(left) > 0 {
+		t.Error("left behind:", left)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	crashed["no crash"] = crash{filepath.Dir(s.path), last + 1}
+	if len(crashed) != 3 {
+		t.Errorf("%d points", len(crashed))
+	}
+	for point, c := range crashed {
+		s, err := openLogStore(filepath.Join(c.dir, filepath.Base(s.path)), quiet)
+		if err != nil {
+			t.Errorf("after a crash at %q: %v", point, err)
+			continue
+		}
+		holds(point, s, c.last)
+		s.Close()
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
 )
 
 // A leader whose disk does not answer goes on to lead: raft's heartbeats are other
@@ -182,14 +181,11 @@ func (n *Node) Room() int64 {
 
 // FreeInFiles returns the bytes of the node's files that are free for what comes.
 func (n *Node) FreeInFiles() int64 {
-	free := func(db *bbolt.DB) int64 {
-		s := db.Stats()
-		return int64(s.FreeAlloc) // of free and pending pages
-	}
 	g, err := n.state.acquire()
 	if err != nil {
 		return 0
 	}
 	defer g.readers.Done()
-	return free(g.db) + free(n.store.db)
+	state, log := g.db.Stats(), n.store.stats()
+	return int64(state.FreeAlloc) + int64(log.FreeAlloc) // of free and pending pages
 }
