@@ -92,7 +92,7 @@ func (n *Node) ProposalAge() time.Duration { return n.proposals.oldest() }
 
 // Fault returns what is wrong with this node, nil for nothing.
 func (n *Node) Fault() error {
-	for _, f := range []*atomic.Pointer[error]{&n.stalled, &n.differs} {
+	for _, f := range []*atomic.Pointer[error]{&n.stalled, &n.differs, &n.mute} {
 		if err := f.Load(); err != nil {
 			return *err
 		}
