@@ -11,6 +11,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/state"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
@@ -31,6 +32,7 @@ type check struct {
 	job        string
 	what       string // in words
 	assignment *pb.Assignment
+	memory     int64             // bytes that it takes at the least
 	driver     string            // whose report it is
 	rival      string            // who first came to something else; empty for nobody yet
 	sums       map[string]string // by worker; empty of those who could not say
@@ -96,7 +98,7 @@ func (c *Coordinator) candidate(r *pb.ReportRequest, driver string) (out *check)
 // check returns the check of an event that comes next in a run, nil if it cannot be told for certain of
 // what work: a job that was extended may have asked its sampler for another number of draws than it
 // does by then, and another leader may have rounded where a certificate begins.
-func (j *followed) check(run *chains.Run, e *chains.Event, driver string, rounds bool) (*check, error) {
+func (j *followed) check(run *chains.Run, e *chains.Event, who string, rounds bool) (*check, error) {
 	w, ok := run.WorkOf(e)
 	if !ok || w.Conduct != nil && j.Job.Extends > 0 || w.Certificate && w.Prepare != nil && !rounds {
 		return nil, nil
@@ -105,8 +107,12 @@ func (j *followed) check(run *chains.Run, e *chains.Event, driver string, rounds
 	if err != nil {
 		return nil, err
 	}
+	spec, err := j.Spec()
+	if err != nil {
+		return nil, err
+	}
 	a := &pb.Assignment{Spec: j.Job.Spec, Data: j.Job.Data, DataSha256: j.Job.Info.SHA256, Work: w.Wire(), Prepared: run.PreparedFor(w).Wire()}
-	return &check{job: j.Job.ID, what: inWords(e), assignment: a, driver: driver, sums: map[string]string{driver: sum}, repeated: map[string]bool{}}, nil
+	return &check{job: j.Job.ID, what: inWords(e), assignment: a, memory: driver.LeastMemory(spec, j.Job.Info.Rows, j.Job.Info.D()), driver: who, sums: map[string]string{who: sum}, repeated: map[string]bool{}}, nil
 }
 
 // inWords says what an event of a driver is.
@@ -157,11 +163,18 @@ func (r *registry) checker(c *check) (best *worker) {
 	return best
 }
 
-// fits reports whether a worker can be asked to check: what is hashed of an event may be another thing
-// in another version. The caller holds the lock.
+// fits reports whether a worker can be asked to check: it has the memory beside what it drives, as if all
+// that were chains of this job, and its version, for what is hashed of an event may be another thing in
+// another one. The caller holds the lock.
 func (r *registry) fits(w *worker, c *check) bool {
 	d := r.byID[c.driver]
-	return w != nil && d != nil && w.session != nil && !w.draining && r.checking.asked[w.id] == nil && !r.disagreements.aside(w.id, time.Now()) &&
+	if w == nil || d == nil {
+		return false
+	}
+	if most := w.capacity.GetMemoryBytes(); most > 0 && int64(len(w.holds)+1)*c.memory > most {
+		return false
+	}
+	return w.session != nil && !w.draining && r.checking.asked[w.id] == nil && !r.disagreements.aside(w.id, time.Now()) &&
 		w.capacity.GetInstructionSet() == d.capacity.GetInstructionSet() && w.version == version.Version && d.version == version.Version
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -226,4 +227,46 @@ func TestLiarInAClusterOfTwo(t *testing.T) {
 	}
 	want := " was computed by worker a, and worker z comes to something else; there is no third one"
 	within(t, want, func() bool { return strings.Contains(s.get(j.Id).Message, want) })
+}
+
+// Who drives a chain of the job is asked if it has the memory for another one; best of all is who drives nothing.
+func TestWhoChecks(t *testing.T) {
+	const memory = 1 << 30
+	ask := func(job string, c *check, others ...*pb.Hello) (asked string) {
+		r := newRegistry()
+		for _, h := range append(others, hello("driver")) {
+			r.connect(h, newSession(""), time.Now())
+		}
+		for id, w := range r.byID {
+			if strings.HasPrefix(id, "busy") {
+				w.holds[state.ChainKey{Job: job, Chain: 2}] = &held{}
+			}
+		}
+		r.check(c)
+		for id := range r.checking.asked {
+			asked += id
+		}
+		return asked
+	}
+	with := func(id string, bytes int64) *pb.Hello {
+		h := hello(id)
+		h.Capacity.MemoryBytes = bytes
+		return h
+	}
+	for i, c := range []struct {
+		job    string
+		others []*pb.Hello
+		want   string
+	}{
+		{"a", []*pb.Hello{with("busy", 2*memory), with("idle", memory)}, "idle"},
+		{"a", []*pb.Hello{with("busy", 2*memory), with("idle", memory-1)}, "busy"},
+		{"a", []*pb.Hello{with("busy", 2*memory-1)}, ""},
+		{"a", []*pb.Hello{with("busy", 0)}, "busy"}, // it has not told
+		{"another", []*pb.Hello{with("busy", 4*memory)}, ""},
+	} {
+		check := &check{job: "a", memory: memory, driver: "driver", sums: map[string]string{"driver": "1"}, repeated: map[string]bool{}}
+		if got := ask(c.job, check, c.others...); got != c.want {
+			t.Errorf("%d: %q is asked, want %q", i, got, c.want)
+		}
+	}
 }
