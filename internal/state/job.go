@@ -79,6 +79,8 @@ type Job struct {
 	Notify  *Notify   `json:"notify,omitempty"`
 	// Version is the index of the last command that changed the job.
 	Version uint64 `json:"version"`
+
+	brief bool // Events and Version are kept apart from the record, until the job ends
 }
 
 // Final is what a run came to, kept with the job so that a list of jobs does
