@@ -223,6 +223,7 @@ func (s *script) here() {
 	ca := filepath.Join(s.dir, "ca")
 	s.local("certs", "init", "--dir", ca)
 	s.local("certs", "issue", "--dir", ca, "--role", "client", "--name", "ada")
+	s.local("certs", "p12", "--dir", ca, "--name", "ada")
 	s.local("certs", "show", filepath.Join(ca, "ada.crt"))
 	s.local("certs", "revoke", "--dir", ca, filepath.Join(ca, "ada.crt"))
 	s.local("completion", "bash")

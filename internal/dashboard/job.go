@@ -18,6 +18,8 @@ import (
 type jobPage struct {
 	Job     jobView
 	Actions []action
+	Submit  bool    // the viewer may repeat the job
+	Remedy  bool    // half the step may help
 	Done    *action // that was just done
 	Stale   string
 	Figures []figure
@@ -122,13 +124,17 @@ func (s selection) String() string {
 // formats are those of draws that a browser can download.
 var formats = []string{"csv", "parquet", "npz", "netcdf"}
 
-// jobNow returns the page of a job as it is now.
-func (d *Dashboard) jobNow(f *feed, j *pb.Job, shown selection) *jobPage {
+// jobNow returns the page of a job as it is now, for somebody.
+func (d *Dashboard) jobNow(f *feed, j *pb.Job, shown selection, who *pb.Identity) *jobPage {
 	draws := f.version(time.Now())
 	h := f.course(j)
 	names, rhat := f.model()
-	v := &jobPage{Job: newJobView(j), Names: strings.Join(names, " "), Actions: allowed(j.State), Spec: j.Spec, Version: fmt.Sprintf("%d-%d", draws, marks(h)),
+	v := &jobPage{Job: newJobView(j), Names: strings.Join(names, " "), Submit: may(who, nil), Spec: j.Spec, Version: fmt.Sprintf("%d-%d", draws, marks(h)),
 		Summary: newSummary(f.summary(j, draws), rhat), Log: f.log(j)}
+	v.Remedy = v.Submit && diverged(j)
+	if may(who, j) {
+		v.Actions = allowed(j.State)
+	}
 	for _, n := range h.GetNotes() {
 		v.Notes = append([]noteView{{when(n.Time), n.Kind, n.Text}}, v.Notes...) // the latest first
 	}

@@ -706,6 +706,127 @@ func (x *SubmitRequest) GetNamespace() string {
 	return ""
 }
 
+type ValidateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mistakes      []*Mistake             `protobuf:"bytes,1,rep,name=mistakes,proto3" json:"mistakes,omitempty"` // none: the request would be accepted
+	Spec          string                 `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`         // then: YAML, with every default
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateResponse) Reset() {
+	*x = ValidateResponse{}
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateResponse) ProtoMessage() {}
+
+func (x *ValidateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateResponse.ProtoReflect.Descriptor instead.
+func (*ValidateResponse) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ValidateResponse) GetMistakes() []*Mistake {
+	if x != nil {
+		return x.Mistakes
+	}
+	return nil
+}
+
+func (x *ValidateResponse) GetSpec() string {
+	if x != nil {
+		return x.Spec
+	}
+	return ""
+}
+
+// Mistake is why a request to submit is refused.
+type Mistake struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`     // as in spec.solver.tolerance; empty where no field is to blame
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // one sentence
+	Line          int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`      // of the specification, from 1; 0 where the fault is no place in its text
+	Column        int32                  `protobuf:"varint,4,opt,name=column,proto3" json:"column,omitempty"`  // from 1; 0 if only the line is known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mistake) Reset() {
+	*x = Mistake{}
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mistake) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mistake) ProtoMessage() {}
+
+func (x *Mistake) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mistake.ProtoReflect.Descriptor instead.
+func (*Mistake) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Mistake) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Mistake) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Mistake) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *Mistake) GetColumn() int32 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
 type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -716,7 +837,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +849,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +862,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -772,7 +893,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +905,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +918,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListJobsRequest) GetStates() []JobState {
@@ -855,7 +976,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +988,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1001,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -906,7 +1027,7 @@ type JobActionRequest struct {
 
 func (x *JobActionRequest) Reset() {
 	*x = JobActionRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1039,7 @@ func (x *JobActionRequest) String() string {
 func (*JobActionRequest) ProtoMessage() {}
 
 func (x *JobActionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1052,7 @@ func (x *JobActionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobActionRequest.ProtoReflect.Descriptor instead.
 func (*JobActionRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobActionRequest) GetId() string {
@@ -955,7 +1076,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1088,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1101,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExtendRequest) GetId() string {
@@ -1019,7 +1140,7 @@ type DeleteJobResponse struct {
 
 func (x *DeleteJobResponse) Reset() {
 	*x = DeleteJobResponse{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1152,7 @@ func (x *DeleteJobResponse) String() string {
 func (*DeleteJobResponse) ProtoMessage() {}
 
 func (x *DeleteJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1165,7 @@ func (x *DeleteJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobResponse.ProtoReflect.Descriptor instead.
 func (*DeleteJobResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{12}
 }
 
 type SummaryResponse struct {
@@ -1056,7 +1177,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1189,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1202,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SummaryResponse) GetJson() string {
@@ -1103,7 +1224,7 @@ type ResultChunk struct {
 
 func (x *ResultChunk) Reset() {
 	*x = ResultChunk{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1236,7 @@ func (x *ResultChunk) String() string {
 func (*ResultChunk) ProtoMessage() {}
 
 func (x *ResultChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1249,7 @@ func (x *ResultChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultChunk.ProtoReflect.Descriptor instead.
 func (*ResultChunk) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ResultChunk) GetJson() []byte {
@@ -1147,7 +1268,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1280,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1293,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchRequest) GetId() string {
@@ -1192,7 +1313,7 @@ type DrawsRequest struct {
 
 func (x *DrawsRequest) Reset() {
 	*x = DrawsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1325,7 @@ func (x *DrawsRequest) String() string {
 func (*DrawsRequest) ProtoMessage() {}
 
 func (x *DrawsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1338,7 @@ func (x *DrawsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrawsRequest.ProtoReflect.Descriptor instead.
 func (*DrawsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *DrawsRequest) GetId() string {
@@ -1247,7 +1368,7 @@ type DrawBatch struct {
 
 func (x *DrawBatch) Reset() {
 	*x = DrawBatch{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1380,7 @@ func (x *DrawBatch) String() string {
 func (*DrawBatch) ProtoMessage() {}
 
 func (x *DrawBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1393,7 @@ func (x *DrawBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrawBatch.ProtoReflect.Descriptor instead.
 func (*DrawBatch) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrawBatch) GetChain() int32 {
@@ -1315,7 +1436,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1448,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1461,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogsRequest) GetId() string {
@@ -1383,7 +1504,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1516,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1529,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogLine) GetTime() *timestamppb.Timestamp {
@@ -1503,7 +1624,15 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04data\x18\x02 \x01(\tR\x04data\x12\x1b\n" +
 	"\tclient_id\x18\x03 \x01(\tR\bclientId\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12\x1c\n" +
-	"\tnamespace\x18\x05 \x01(\tR\tnamespace\"5\n" +
+	"\tnamespace\x18\x05 \x01(\tR\tnamespace\"V\n" +
+	"\x10ValidateResponse\x12.\n" +
+	"\bmistakes\x18\x01 \x03(\v2\x12.ulisse.v1.MistakeR\bmistakes\x12\x12\n" +
+	"\x04spec\x18\x02 \x01(\tR\x04spec\"e\n" +
+	"\aMistake\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\x05R\x04line\x12\x16\n" +
+	"\x06column\x18\x04 \x01(\x05R\x06column\"5\n" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xd6\x01\n" +
@@ -1566,9 +1695,10 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\fHealthStatus\x12\x1d\n" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15HEALTH_STATUS_STALLED\x10\x01\x12\x1b\n" +
-	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xbe\a\n" +
+	"\x17HEALTH_STATUS_DIVERGING\x10\x022\x89\b\n" +
 	"\x04Jobs\x12@\n" +
-	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\"\f\x8a\xe3\x18\b\b\x020\x018\x01H\x01\x12?\n" +
+	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\"\f\x8a\xe3\x18\b\b\x020\x018\x01H\x01\x12I\n" +
+	"\bValidate\x12\x18.ulisse.v1.SubmitRequest\x1a\x1b.ulisse.v1.ValidateResponse\"\x06\x8a\xe3\x18\x02\b\x02\x12?\n" +
 	"\x03Get\x12\x18.ulisse.v1.GetJobRequest\x1a\x0e.ulisse.v1.Job\"\x0e\x8a\xe3\x18\n" +
 	"\b\x01\x1a\x02\x01\x02\"\x02id\x12G\n" +
 	"\x04List\x12\x1a.ulisse.v1.ListJobsRequest\x1a\x1b.ulisse.v1.ListJobsResponse\"\x06\x8a\xe3\x18\x02\b\x01\x12F\n" +
@@ -1596,7 +1726,7 @@ func file_ulisse_v1_jobs_proto_rawDescGZIP() []byte {
 }
 
 var file_ulisse_v1_jobs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_ulisse_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_ulisse_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_ulisse_v1_jobs_proto_goTypes = []any{
 	(JobState)(0),                 // 0: ulisse.v1.JobState
 	(HealthStatus)(0),             // 1: ulisse.v1.HealthStatus
@@ -1605,68 +1735,73 @@ var file_ulisse_v1_jobs_proto_goTypes = []any{
 	(*Progress)(nil),              // 4: ulisse.v1.Progress
 	(*ChainProgress)(nil),         // 5: ulisse.v1.ChainProgress
 	(*SubmitRequest)(nil),         // 6: ulisse.v1.SubmitRequest
-	(*GetJobRequest)(nil),         // 7: ulisse.v1.GetJobRequest
-	(*ListJobsRequest)(nil),       // 8: ulisse.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 9: ulisse.v1.ListJobsResponse
-	(*JobActionRequest)(nil),      // 10: ulisse.v1.JobActionRequest
-	(*ExtendRequest)(nil),         // 11: ulisse.v1.ExtendRequest
-	(*DeleteJobResponse)(nil),     // 12: ulisse.v1.DeleteJobResponse
-	(*SummaryResponse)(nil),       // 13: ulisse.v1.SummaryResponse
-	(*ResultChunk)(nil),           // 14: ulisse.v1.ResultChunk
-	(*WatchRequest)(nil),          // 15: ulisse.v1.WatchRequest
-	(*DrawsRequest)(nil),          // 16: ulisse.v1.DrawsRequest
-	(*DrawBatch)(nil),             // 17: ulisse.v1.DrawBatch
-	(*LogsRequest)(nil),           // 18: ulisse.v1.LogsRequest
-	(*LogLine)(nil),               // 19: ulisse.v1.LogLine
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*DataInfo)(nil),              // 21: ulisse.v1.DataInfo
+	(*ValidateResponse)(nil),      // 7: ulisse.v1.ValidateResponse
+	(*Mistake)(nil),               // 8: ulisse.v1.Mistake
+	(*GetJobRequest)(nil),         // 9: ulisse.v1.GetJobRequest
+	(*ListJobsRequest)(nil),       // 10: ulisse.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 11: ulisse.v1.ListJobsResponse
+	(*JobActionRequest)(nil),      // 12: ulisse.v1.JobActionRequest
+	(*ExtendRequest)(nil),         // 13: ulisse.v1.ExtendRequest
+	(*DeleteJobResponse)(nil),     // 14: ulisse.v1.DeleteJobResponse
+	(*SummaryResponse)(nil),       // 15: ulisse.v1.SummaryResponse
+	(*ResultChunk)(nil),           // 16: ulisse.v1.ResultChunk
+	(*WatchRequest)(nil),          // 17: ulisse.v1.WatchRequest
+	(*DrawsRequest)(nil),          // 18: ulisse.v1.DrawsRequest
+	(*DrawBatch)(nil),             // 19: ulisse.v1.DrawBatch
+	(*LogsRequest)(nil),           // 20: ulisse.v1.LogsRequest
+	(*LogLine)(nil),               // 21: ulisse.v1.LogLine
+	(*timestamppb.Timestamp)(nil), // 22: google.protobuf.Timestamp
+	(*DataInfo)(nil),              // 23: ulisse.v1.DataInfo
 }
 var file_ulisse_v1_jobs_proto_depIdxs = []int32{
 	0,  // 0: ulisse.v1.Job.state:type_name -> ulisse.v1.JobState
-	20, // 1: ulisse.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	20, // 2: ulisse.v1.Job.started:type_name -> google.protobuf.Timestamp
-	20, // 3: ulisse.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	21, // 4: ulisse.v1.Job.data:type_name -> ulisse.v1.DataInfo
+	22, // 1: ulisse.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	22, // 2: ulisse.v1.Job.started:type_name -> google.protobuf.Timestamp
+	22, // 3: ulisse.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	23, // 4: ulisse.v1.Job.data:type_name -> ulisse.v1.DataInfo
 	4,  // 5: ulisse.v1.Job.progress:type_name -> ulisse.v1.Progress
 	3,  // 6: ulisse.v1.Job.health:type_name -> ulisse.v1.Health
 	1,  // 7: ulisse.v1.Health.status:type_name -> ulisse.v1.HealthStatus
-	20, // 8: ulisse.v1.Health.since:type_name -> google.protobuf.Timestamp
+	22, // 8: ulisse.v1.Health.since:type_name -> google.protobuf.Timestamp
 	5,  // 9: ulisse.v1.Progress.chains:type_name -> ulisse.v1.ChainProgress
-	0,  // 10: ulisse.v1.ListJobsRequest.states:type_name -> ulisse.v1.JobState
-	20, // 11: ulisse.v1.ListJobsRequest.since:type_name -> google.protobuf.Timestamp
-	2,  // 12: ulisse.v1.ListJobsResponse.jobs:type_name -> ulisse.v1.Job
-	20, // 13: ulisse.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	6,  // 14: ulisse.v1.Jobs.Submit:input_type -> ulisse.v1.SubmitRequest
-	7,  // 15: ulisse.v1.Jobs.Get:input_type -> ulisse.v1.GetJobRequest
-	8,  // 16: ulisse.v1.Jobs.List:input_type -> ulisse.v1.ListJobsRequest
-	10, // 17: ulisse.v1.Jobs.Pause:input_type -> ulisse.v1.JobActionRequest
-	10, // 18: ulisse.v1.Jobs.Resume:input_type -> ulisse.v1.JobActionRequest
-	10, // 19: ulisse.v1.Jobs.Cancel:input_type -> ulisse.v1.JobActionRequest
-	11, // 20: ulisse.v1.Jobs.Extend:input_type -> ulisse.v1.ExtendRequest
-	10, // 21: ulisse.v1.Jobs.Delete:input_type -> ulisse.v1.JobActionRequest
-	7,  // 22: ulisse.v1.Jobs.Summary:input_type -> ulisse.v1.GetJobRequest
-	7,  // 23: ulisse.v1.Jobs.Result:input_type -> ulisse.v1.GetJobRequest
-	15, // 24: ulisse.v1.Jobs.Watch:input_type -> ulisse.v1.WatchRequest
-	16, // 25: ulisse.v1.Jobs.Draws:input_type -> ulisse.v1.DrawsRequest
-	18, // 26: ulisse.v1.Jobs.Logs:input_type -> ulisse.v1.LogsRequest
-	2,  // 27: ulisse.v1.Jobs.Submit:output_type -> ulisse.v1.Job
-	2,  // 28: ulisse.v1.Jobs.Get:output_type -> ulisse.v1.Job
-	9,  // 29: ulisse.v1.Jobs.List:output_type -> ulisse.v1.ListJobsResponse
-	2,  // 30: ulisse.v1.Jobs.Pause:output_type -> ulisse.v1.Job
-	2,  // 31: ulisse.v1.Jobs.Resume:output_type -> ulisse.v1.Job
-	2,  // 32: ulisse.v1.Jobs.Cancel:output_type -> ulisse.v1.Job
-	2,  // 33: ulisse.v1.Jobs.Extend:output_type -> ulisse.v1.Job
-	12, // 34: ulisse.v1.Jobs.Delete:output_type -> ulisse.v1.DeleteJobResponse
-	13, // 35: ulisse.v1.Jobs.Summary:output_type -> ulisse.v1.SummaryResponse
-	14, // 36: ulisse.v1.Jobs.Result:output_type -> ulisse.v1.ResultChunk
-	2,  // 37: ulisse.v1.Jobs.Watch:output_type -> ulisse.v1.Job
-	17, // 38: ulisse.v1.Jobs.Draws:output_type -> ulisse.v1.DrawBatch
-	19, // 39: ulisse.v1.Jobs.Logs:output_type -> ulisse.v1.LogLine
-	27, // [27:40] is the sub-list for method output_type
-	14, // [14:27] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	8,  // 10: ulisse.v1.ValidateResponse.mistakes:type_name -> ulisse.v1.Mistake
+	0,  // 11: ulisse.v1.ListJobsRequest.states:type_name -> ulisse.v1.JobState
+	22, // 12: ulisse.v1.ListJobsRequest.since:type_name -> google.protobuf.Timestamp
+	2,  // 13: ulisse.v1.ListJobsResponse.jobs:type_name -> ulisse.v1.Job
+	22, // 14: ulisse.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	6,  // 15: ulisse.v1.Jobs.Submit:input_type -> ulisse.v1.SubmitRequest
+	6,  // 16: ulisse.v1.Jobs.Validate:input_type -> ulisse.v1.SubmitRequest
+	9,  // 17: ulisse.v1.Jobs.Get:input_type -> ulisse.v1.GetJobRequest
+	10, // 18: ulisse.v1.Jobs.List:input_type -> ulisse.v1.ListJobsRequest
+	12, // 19: ulisse.v1.Jobs.Pause:input_type -> ulisse.v1.JobActionRequest
+	12, // 20: ulisse.v1.Jobs.Resume:input_type -> ulisse.v1.JobActionRequest
+	12, // 21: ulisse.v1.Jobs.Cancel:input_type -> ulisse.v1.JobActionRequest
+	13, // 22: ulisse.v1.Jobs.Extend:input_type -> ulisse.v1.ExtendRequest
+	12, // 23: ulisse.v1.Jobs.Delete:input_type -> ulisse.v1.JobActionRequest
+	9,  // 24: ulisse.v1.Jobs.Summary:input_type -> ulisse.v1.GetJobRequest
+	9,  // 25: ulisse.v1.Jobs.Result:input_type -> ulisse.v1.GetJobRequest
+	17, // 26: ulisse.v1.Jobs.Watch:input_type -> ulisse.v1.WatchRequest
+	18, // 27: ulisse.v1.Jobs.Draws:input_type -> ulisse.v1.DrawsRequest
+	20, // 28: ulisse.v1.Jobs.Logs:input_type -> ulisse.v1.LogsRequest
+	2,  // 29: ulisse.v1.Jobs.Submit:output_type -> ulisse.v1.Job
+	7,  // 30: ulisse.v1.Jobs.Validate:output_type -> ulisse.v1.ValidateResponse
+	2,  // 31: ulisse.v1.Jobs.Get:output_type -> ulisse.v1.Job
+	11, // 32: ulisse.v1.Jobs.List:output_type -> ulisse.v1.ListJobsResponse
+	2,  // 33: ulisse.v1.Jobs.Pause:output_type -> ulisse.v1.Job
+	2,  // 34: ulisse.v1.Jobs.Resume:output_type -> ulisse.v1.Job
+	2,  // 35: ulisse.v1.Jobs.Cancel:output_type -> ulisse.v1.Job
+	2,  // 36: ulisse.v1.Jobs.Extend:output_type -> ulisse.v1.Job
+	14, // 37: ulisse.v1.Jobs.Delete:output_type -> ulisse.v1.DeleteJobResponse
+	15, // 38: ulisse.v1.Jobs.Summary:output_type -> ulisse.v1.SummaryResponse
+	16, // 39: ulisse.v1.Jobs.Result:output_type -> ulisse.v1.ResultChunk
+	2,  // 40: ulisse.v1.Jobs.Watch:output_type -> ulisse.v1.Job
+	19, // 41: ulisse.v1.Jobs.Draws:output_type -> ulisse.v1.DrawBatch
+	21, // 42: ulisse.v1.Jobs.Logs:output_type -> ulisse.v1.LogLine
+	29, // [29:43] is the sub-list for method output_type
+	15, // [15:29] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_jobs_proto_init() }
@@ -1682,7 +1817,7 @@ func file_ulisse_v1_jobs_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_jobs_proto_rawDesc), len(file_ulisse_v1_jobs_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
