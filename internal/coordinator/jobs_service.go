@@ -374,6 +374,23 @@ func planOf(spec *job.Spec, data *dataset.Info) (*chains.Plan, error) {
 	return &p, nil
 }
 
+// Annotate changes what people write on a job.
+func (s *jobsService) Annotate(ctx context.Context, r *pb.AnnotateRequest) (*pb.Job, error) {
+	if err := state.CheckNote(r.GetNote()); err != nil {
+		return nil, badField("note", err.Error())
+	}
+	for _, tag := range r.Tag {
+		if err := state.CheckTag(tag); err != nil {
+			return nil, badField("tag", err.Error())
+		}
+	}
+	j, err := s.c.apply(ctx, &state.Annotate{Job: r.Id, Note: r.Note, Tag: r.Tag, Untag: r.Untag})
+	if err != nil {
+		return nil, err
+	}
+	return pbRecord(j), nil
+}
+
 // Delete removes a job that has ended.
 func (s *jobsService) Delete(ctx context.Context, r *pb.JobActionRequest) (*pb.DeleteJobResponse, error) {
 	if _, err := s.act(ctx, r.Id, state.Delete); err != nil {

@@ -110,6 +110,8 @@ func New(c Config) (*Dashboard, error) {
 	pages.HandleFunc("GET /jobs/{id}/predict", d.predictPage)
 	pages.HandleFunc("POST /jobs/{id}/predict", d.predictRow)
 	pages.HandleFunc("POST /jobs/{id}/predictions", d.predictTable)
+	pages.HandleFunc("GET /jobs/{id}/annotate", d.annotatePage)
+	pages.HandleFunc("POST /jobs/{id}/annotate", d.annotate)
 	pages.HandleFunc("GET /compare", d.comparePage)
 	pages.HandleFunc("GET /jobs/{id}/{action}", d.confirm)
 	pages.HandleFunc("POST /jobs/{id}/{action}", d.act)

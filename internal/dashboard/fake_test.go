@@ -45,6 +45,7 @@ type fake struct {
 	did      []string
 	handed   []*pb.SubmitRequest  // submitted
 	asked    []*pb.PredictRequest // predicted
+	written  []*pb.AnnotateRequest
 	lines    []*pb.LogLine
 	sums     map[string]report.Summary // of jobs that have one of their own
 }
@@ -116,7 +117,7 @@ func (f *fake) List(_ context.Context, r *pb.ListJobsRequest) (*pb.ListJobsRespo
 	defer f.mu.Unlock()
 	out := &pb.ListJobsResponse{}
 	for _, j := range f.jobs {
-		if strings.Contains(j.Name, r.Name) && (len(r.States) == 0 || slices.Contains(r.States, j.State)) {
+		if !slices.ContainsFunc(r.Tags, func(tag string) bool { return !slices.Contains(j.Tags, tag) }) && strings.Contains(j.Name, r.Name) && (len(r.States) == 0 || slices.Contains(r.States, j.State)) {
 			out.Jobs = append(out.Jobs, proto.Clone(j).(*pb.Job))
 		}
 	}
@@ -252,6 +253,13 @@ func (f *fake) Submit(_ context.Context, r *pb.SubmitRequest) (*pb.Job, error) {
 	f.add("new", "submitted", pb.JobState_JOB_STATE_QUEUED, 2, 0)
 	j, _, err := f.get("new")
 	return j, err
+}
+
+func (f *fake) Annotate(_ context.Context, r *pb.AnnotateRequest) (*pb.Job, error) {
+	f.mu.Lock()
+	f.written = append(f.written, r)
+	f.mu.Unlock()
+	return f.act("annotate", r.Id)
 }
 
 // Predict answers the sum of a row's inputs, ± 2.

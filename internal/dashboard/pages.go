@@ -135,18 +135,18 @@ func stale(h metadata.MD) string {
 
 // query is what the list of jobs is asked for.
 type query struct {
-	Name, State, Page string
+	Name, State, Tag, Page string
 }
 
 func queryOf(r *http.Request) query {
 	v := r.URL.Query()
-	return query{Name: v.Get("q"), State: v.Get("state"), Page: v.Get("page")}
+	return query{Name: v.Get("q"), State: v.Get("state"), Tag: v.Get("tag"), Page: v.Get("page")}
 }
 
 // String returns the query as a URL has it.
 func (q query) String() string {
 	v := url.Values{}
-	for k, x := range map[string]string{"q": q.Name, "state": q.State, "page": q.Page} {
+	for k, x := range map[string]string{"q": q.Name, "state": q.State, "tag": q.Tag, "page": q.Page} {
 		if x != "" {
 			v.Set(k, x)
 		}
@@ -170,6 +170,9 @@ func (d *Dashboard) jobsNow(ctx context.Context, q query) (*jobsView, error) {
 	defer cancel()
 	req := &pb.ListJobsRequest{Name: q.Name, PageSize: pageSize, PageToken: q.Page, Stale: true}
 	v := &jobsView{Query: q, States: client.StateWords()}
+	if q.Tag != "" {
+		req.Tags = words(q.Tag)
+	}
 	if i := slices.Index(v.States, q.State); i >= 0 {
 		req.States = []pb.JobState{pb.JobState(i + 1)}
 	} else if q.State == "active" {
@@ -253,7 +256,8 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 	var changed <-chan struct{}
 	d.stream(w, r, func(ctx context.Context) ([]message, error) {
 		// Whoever looks may have lost the right to, since.
-		if _, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true}); err != nil && status.Code(err) != codes.Unavailable {
+		at, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true})
+		if err != nil && status.Code(err) != codes.Unavailable {
 			return nil, err
 		}
 		now, c, err := f.state()
@@ -265,8 +269,11 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 			j = now
 		}
 		v := d.jobNow(f, j, paramsOf(r), d.viewer(r))
+		if at != nil { // a feed does not follow what is written on a job that has ended
+			v.Job.Note, v.Job.Tags = at.Note, at.Tags
+		}
 		m := []message{{ID: "choices", Key: v.Names, HTML: d.text("job-choices", v)}, {ID: "figures", Key: v.Key, HTML: d.text("job-figures", v)}, {ID: "plots", Plots: v.Version}}
-		for _, id := range []string{"state", "progress", "summary", "files", "events", "log"} {
+		for _, id := range []string{"state", "note", "progress", "summary", "files", "events", "log"} {
 			m = append(m, message{ID: id, HTML: d.text("job-"+id, v)})
 		}
 		return m, nil

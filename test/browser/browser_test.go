@@ -321,7 +321,8 @@ func (b *tab) write(text string) {
 	b.do("writing", chromedp.SetValue("#spec", text, chromedp.ByQuery), chromedp.SendKeys("#spec", "\n", chromedp.ByQuery))
 }
 
-// A user submits a job from the page, with a mistake that is told and mended, predicts a row from it and repeats it.
+// A user submits a job from the page, with a mistake that is told and mended, predicts a row from it, writes a
+// note and tags on it, finds it by these, and repeats it.
 func TestSubmitFromThePage(t *testing.T) {
 	browser := chromium(t)
 	c := newCluster(t)
@@ -353,7 +354,15 @@ func TestSubmitFromThePage(t *testing.T) {
 	b.do("predicting", chromedp.SetValue("input[name=x0]", "12.5", chromedp.ByQuery), press("form button"), chromedp.WaitVisible("#answer"))
 	b.holds("a prediction", `[...document.querySelectorAll("#answer dd")].length === 4 && [...document.querySelectorAll("#answer dd")].every(e => /^−?\d/.test(e.textContent))`)
 	b.audit("/jobs/ID/predict")
-	b.do("repeating", press(`main a.button.plain`), press(`a[href^="/submit?job="]`), chromedp.WaitVisible("#spec"))
+	b.do("opening the note", press(`main a.button.plain`), press(`a[href$="/annotate"]`), chromedp.WaitVisible("#note"))
+	b.audit("/jobs/ID/annotate")
+	b.do("writing it", chromedp.SendKeys("#note", "rents <b>of old houses", chromedp.ByQuery), chromedp.SendKeys("input[name=tags]", "paper slow", chromedp.ByQuery), press("form button"),
+		chromedp.WaitVisible("#progress"))
+	b.holds("the note and the tags", `document.querySelector("#note .note")?.textContent === "rents <b>of old houses" && [...document.querySelectorAll("#note .tag")].map(e => e.textContent).join() === "paper,slow"`)
+	b.do("looking for a tag", press("#note .tag"), chromedp.WaitVisible("#jobs .tag"))
+	b.holds("its jobs", `location.search === "?tag=paper" && document.querySelectorAll("#jobs tbody tr").length === 1`)
+	b.audit("/jobs?tag=paper")
+	b.do("repeating", press(`#jobs th a`), press(`a[href^="/submit?job="]`), chromedp.WaitVisible("#spec"))
 	b.holds("with its specification and its data", `/name: paged/.test(document.getElementById("spec").value) && document.querySelector("select[name=data]").value.length === 64`)
 	b.clean()
 }

@@ -27,6 +27,7 @@ const (
 	Jobs_Resume_FullMethodName   = "/ulisse.v1.Jobs/Resume"
 	Jobs_Cancel_FullMethodName   = "/ulisse.v1.Jobs/Cancel"
 	Jobs_Extend_FullMethodName   = "/ulisse.v1.Jobs/Extend"
+	Jobs_Annotate_FullMethodName = "/ulisse.v1.Jobs/Annotate"
 	Jobs_Delete_FullMethodName   = "/ulisse.v1.Jobs/Delete"
 	Jobs_Summary_FullMethodName  = "/ulisse.v1.Jobs/Summary"
 	Jobs_Result_FullMethodName   = "/ulisse.v1.Jobs/Result"
@@ -57,6 +58,8 @@ type JobsClient interface {
 	Cancel(ctx context.Context, in *JobActionRequest, opts ...grpc.CallOption) (*Job, error)
 	// Extend lets a job, finished or not, draw more.
 	Extend(ctx context.Context, in *ExtendRequest, opts ...grpc.CallOption) (*Job, error)
+	// Annotate changes the note on a job and its tags: what people write on it.
+	Annotate(ctx context.Context, in *AnnotateRequest, opts ...grpc.CallOption) (*Job, error)
 	// Delete removes a job that has ended.
 	Delete(ctx context.Context, in *JobActionRequest, opts ...grpc.CallOption) (*DeleteJobResponse, error)
 	// Summary returns the summary of ulisse run as JSON, at the draws so far.
@@ -154,6 +157,16 @@ func (c *jobsClient) Extend(ctx context.Context, in *ExtendRequest, opts ...grpc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Job)
 	err := c.cc.Invoke(ctx, Jobs_Extend_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) Annotate(ctx context.Context, in *AnnotateRequest, opts ...grpc.CallOption) (*Job, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Job)
+	err := c.cc.Invoke(ctx, Jobs_Annotate_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -278,6 +291,8 @@ type JobsServer interface {
 	Cancel(context.Context, *JobActionRequest) (*Job, error)
 	// Extend lets a job, finished or not, draw more.
 	Extend(context.Context, *ExtendRequest) (*Job, error)
+	// Annotate changes the note on a job and its tags: what people write on it.
+	Annotate(context.Context, *AnnotateRequest) (*Job, error)
 	// Delete removes a job that has ended.
 	Delete(context.Context, *JobActionRequest) (*DeleteJobResponse, error)
 	// Summary returns the summary of ulisse run as JSON, at the draws so far.
@@ -324,6 +339,9 @@ func (UnimplementedJobsServer) Cancel(context.Context, *JobActionRequest) (*Job,
 }
 func (UnimplementedJobsServer) Extend(context.Context, *ExtendRequest) (*Job, error) {
 	return nil, status.Error(codes.Unimplemented, "method Extend not implemented")
+}
+func (UnimplementedJobsServer) Annotate(context.Context, *AnnotateRequest) (*Job, error) {
+	return nil, status.Error(codes.Unimplemented, "method Annotate not implemented")
 }
 func (UnimplementedJobsServer) Delete(context.Context, *JobActionRequest) (*DeleteJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
@@ -508,6 +526,24 @@ func _Jobs_Extend_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Annotate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnnotateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Annotate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Annotate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Annotate(ctx, req.(*AnnotateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(JobActionRequest)
 	if err := dec(in); err != nil {
@@ -626,6 +662,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Extend",
 			Handler:    _Jobs_Extend_Handler,
+		},
+		{
+			MethodName: "Annotate",
+			Handler:    _Jobs_Annotate_Handler,
 		},
 		{
 			MethodName: "Delete",
