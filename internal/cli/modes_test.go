@@ -321,6 +321,7 @@ func (s *script) jobs() {
 	if out := s.on("jobs", "--tag", "mine", "--json"); !strings.Contains(out, "as it should be") {
 		s.t.Errorf("a job by its tag: %s", out)
 	}
+	s.on("effects", j.ID, "a", "--grid", "3", "--draws", "5")
 	s.on("loo", j.ID, "--draws", "5")
 	s.on("compare", j.ID, filepath.Join(s.dir, "run"), "--draws", "5", "--train", filepath.Join(s.dir, "table.csv"))
 	s.on("extend", j.ID, "--draws", "10")

@@ -176,7 +176,7 @@ func (a *App) sample(ctx context.Context, f *runFlags, j *runJob, fold *folder) 
 	progress.Started(j.data, j.spec)
 	progress.Cache(j.cache)
 	if !f.quiet && f.resume == "" {
-		a.hints(j.data)
+		a.hints(j.spec, j.data)
 	}
 	early := &early{app: a, job: j, dir: fold.dir}
 	r, wall, err := server.Embedded{Dir: fold.path("state"), Budget: j.budget, Hooks: j.hooks, Certify: f.certify && f.resume != "",

@@ -185,7 +185,7 @@ func (d *Dashboard) predictTable(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
 		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": j.Name + "-predictions.csv"}))
 		w.Header().Set("Cache-Control", "no-store")
-		_ = predict.WriteCSV(w, rows, interval, nil) // who is gone reads nothing
+		_ = predict.WriteCSV(w, rows, nil, interval, nil) // who is gone reads nothing
 	})
 }
 
