@@ -141,7 +141,7 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 		root.AddCommand(c)
 	}
 	for _, c := range []*cobra.Command{a.submitCommand(), a.jobsCommand(), a.watchCommand(), a.logsCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.deleteCommand(), a.extendCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.deleteCommand(), a.extendCommand(), a.noteCommand(), a.tagCommand(),
 		a.drawsCommand(), a.summaryCommand(), a.reportCommand(), a.resultsCommand(), a.workersCommand(), a.drainCommand(),
 		a.dataCommand(), a.clusterCommand(), a.contextCommand(), a.tokensCommand(), a.namespacesCommand(), a.whoamiCommand()} {
 		c.GroupID = "cluster"

@@ -197,6 +197,6 @@ func (a blobAccess) Upload(ctx context.Context, addr string, size int64) (string
 		if b, err := state.GetBlob(tx, addr); err == nil && slices.Contains(b.NamespaceNames(), namespace) {
 			size = 0
 		}
-		return state.CheckRoom(tx, namespace, size)
+		return state.CheckQuota(tx, namespace, state.Usage{Bytes: size})
 	}))
 }

@@ -77,6 +77,9 @@ type Job struct {
 	Health  *Health   `json:"health,omitempty"`
 	Alerted time.Time `json:"alerted,omitzero"`
 	Notify  *Notify   `json:"notify,omitempty"`
+	// What people write on the job.
+	Note string   `json:"note,omitempty"`
+	Tags []string `json:"tags,omitempty"` // in order
 	// Version is the index of the last command that changed the job.
 	Version uint64 `json:"version"`
 
