@@ -47,7 +47,7 @@ func square(d int, xs ...[]float64) bool {
 // Sane reports whether the settings are those of d parameters, and finite.
 func (s *Settings) Sane(d int) bool {
 	return len(s.C) == d*d && finite(s.C) && square(d, s.ProbeCov, s.SolverCov) && (len(s.Mean) == 0 || point(d, s.Mean)) &&
-		s.Probes >= 0 && finite([]float64{s.Step, s.Budget, s.Plain})
+		s.Probes >= 0 && s.Halvings >= 0 && s.Halvings <= MaxHalvings && finite([]float64{s.Step, s.Budget, s.Plain})
 }
 
 // A sampler remembers some numbers, some vectors and some matrices.

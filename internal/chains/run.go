@@ -118,6 +118,7 @@ type Settings struct {
 	SolverCov []float64 `json:"solver_cov,omitempty"`
 	Probes    int       `json:"probes,omitempty"`
 	Step      float64   `json:"step,omitempty"`
+	Halvings  int       `json:"halvings,omitempty"`     // of the step that the plan asks for
 	Budget    float64   `json:"noise_budget,omitempty"` // λ_min(Q) in units of C
 	// Early says that solves stop early. Plain is what a gradient takes without,
 	// where the solver is to be chosen: products with K.
@@ -137,6 +138,8 @@ type State struct {
 	// Latent names the vectors of length n that the state holds besides, if any
 	// (Plan.Latent). They are kept elsewhere: a checkpoint counts only where they are.
 	Latent latent.Ref `json:"latent,omitzero"`
+	// Halvings is how often the step was halved since the chain diverged.
+	Halvings int `json:"halvings,omitempty"`
 }
 
 func (s State) clone() State {
@@ -238,8 +241,9 @@ type Adapting struct {
 
 // Warmed is what a chain has done of the warm-up: as in Chain.
 type Warmed struct {
-	Windows [][][]float64 `json:"windows"`
-	Stats   Stats         `json:"stats"`
+	Windows  [][][]float64 `json:"windows"`
+	Stats    Stats         `json:"stats"`
+	Halvings int           `json:"halvings,omitempty"`
 }
 
 // Run returns the run at its barrier, as far as its settings follow from it.
@@ -247,7 +251,7 @@ func (a *Adapting) Run() *Run {
 	r := New(*a.Plan)
 	r.Phase, r.Prepared, r.Settings, r.Chains = Warmup, a.Prepared, a.Settings, nil
 	for _, c := range a.Chains {
-		r.Chains = append(r.Chains, Chain{Windows: c.Windows, Stats: c.Stats})
+		r.Chains = append(r.Chains, Chain{Windows: c.Windows, Stats: c.Stats, State: State{Halvings: c.Halvings}})
 	}
 	return r
 }
@@ -285,7 +289,10 @@ type Checkpoint struct {
 	// SGLD before its step is frozen.
 	Discard int `json:"discard,omitempty"`
 	// Accepted is how many of the iterations accepted a proposal.
-	Accepted int    `json:"accepted,omitempty"`
+	Accepted int `json:"accepted,omitempty"`
+	// Diverged are the iterations at which the chain diverged, once for each time that the step
+	// was halved.
+	Diverged []int  `json:"diverged,omitempty"`
 	Stats    Stats  `json:"stats"`
 	Cost     Cost   `json:"cost"`
 	Vitals   Vitals `json:"vitals,omitzero"`
@@ -413,7 +420,8 @@ type Chain struct {
 	Windows [][][]float64 `json:"windows,omitempty"`
 	Stats   Stats         `json:"stats"`
 	// Course is how the gradients went, in bounded detail.
-	Course []Mark `json:"course,omitempty"`
+	Course      []Mark       `json:"course,omitempty"`
+	Divergences []Divergence `json:"divergences,omitempty"`
 }
 
 // Latents returns what names the latent vectors that the run goes on from: two for
@@ -562,7 +570,7 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 	}
 	d := r.Plan.Params()
 	if k.State.Iter != k.FromIter+task.Iterations || len(k.Draws) != task.Iterations || k.Discard < 0 || k.Discard > len(k.Draws) ||
-		k.Accepted < 0 || k.Accepted > task.Iterations ||
+		k.Accepted < 0 || k.Accepted > task.Iterations || !k.halved(&task) ||
 		!point(d, k.Draws...) || !k.State.sane(&r.Plan) || !k.Stats.sane(d, task.Iterations) || !k.Cost.sane() ||
 		!k.Vitals.sane(task.Iterations) {
 		return ErrShape
@@ -572,6 +580,7 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 	c.Cost.Add(k.Cost)
 	c.Stats.Add(k.Stats)
 	c.mark(k)
+	c.Divergences = append(c.Divergences, k.Divergences(task)...)
 	if task.Warmup {
 		w := len(c.Windows) - 1
 		c.Windows[w] = append(c.Windows[w], k.Draws...)
@@ -752,7 +761,7 @@ func (r *Run) Adapting() (Work, bool) {
 	}
 	a := &Adapting{Plan: &r.Plan, Prepared: r.Prepared, Settings: r.Settings}
 	for _, c := range r.Chains {
-		a.Chains = append(a.Chains, Warmed{Windows: c.Windows, Stats: c.Stats})
+		a.Chains = append(a.Chains, Warmed{Windows: c.Windows, Stats: c.Stats, Halvings: c.State.Halvings})
 	}
 	return Work{Adapt: a}, true
 }

@@ -25,7 +25,7 @@ func (r *Run) Snapshot() *Run {
 			c.Windows[w] = slices.Clip(c.Windows[w])
 		}
 		c.Stats.ProbeCov, c.Stats.SolverCov = slices.Clone(c.Stats.ProbeCov), slices.Clone(c.Stats.SolverCov)
-		c.Course = slices.Clone(c.Course)
+		c.Course, c.Divergences = slices.Clone(c.Course), slices.Clip(c.Divergences)
 	}
 	s.Certificate = r.Certificate.Snapshot()
 	return &s

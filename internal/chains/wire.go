@@ -217,7 +217,7 @@ func split(x []float64, d int) [][]float64 {
 
 func (s *Settings) wire() *pb.RunSettings {
 	return &pb.RunSettings{Window: int64(s.Window), C: s.C, Mean: s.Mean, ProbeCov: s.ProbeCov, SolverCov: s.SolverCov,
-		Probes: int64(s.Probes), Step: s.Step, NoiseBudget: s.Budget, Early: s.Early, Plain: s.Plain}
+		Probes: int64(s.Probes), Step: s.Step, NoiseBudget: s.Budget, Early: s.Early, Plain: s.Plain, Halvings: int64(s.Halvings)}
 }
 
 func settingsOf(m *pb.RunSettings) *Settings {
@@ -225,7 +225,7 @@ func settingsOf(m *pb.RunSettings) *Settings {
 		return nil
 	}
 	return &Settings{Window: int(m.Window), C: m.C, Mean: m.Mean, ProbeCov: m.ProbeCov, SolverCov: m.SolverCov,
-		Probes: int(m.Probes), Step: m.Step, Budget: m.NoiseBudget, Early: m.Early, Plain: m.Plain}
+		Probes: int(m.Probes), Step: m.Step, Budget: m.NoiseBudget, Early: m.Early, Plain: m.Plain, Halvings: int(m.Halvings)}
 }
 
 func (a *Adapting) wire() *pb.RunAdapting {
@@ -234,7 +234,7 @@ func (a *Adapting) wire() *pb.RunAdapting {
 		m.Settings = a.Settings.wire()
 	}
 	for _, c := range a.Chains {
-		w := &pb.RunWarmup{Stats: c.Stats.wire()}
+		w := &pb.RunWarmup{Stats: c.Stats.wire(), Halvings: int64(c.Halvings)}
 		for _, draws := range c.Windows {
 			w.Windows = append(w.Windows, &pb.RunVector{X: slices.Concat(draws...)})
 		}
@@ -251,7 +251,7 @@ func adaptingOf(m *pb.RunAdapting) *Adapting {
 	}
 	a := &Adapting{Plan: p, Prepared: PreparedOf(m.GetPrepared()), Settings: settingsOf(m.GetSettings())}
 	for _, w := range m.GetChains() {
-		c := Warmed{Stats: statsOf(w.GetStats())}
+		c := Warmed{Stats: statsOf(w.GetStats()), Halvings: int(w.GetHalvings())}
 		for _, draws := range w.GetWindows() {
 			c.Windows = append(c.Windows, split(draws.GetX(), p.Params()))
 		}
@@ -269,11 +269,11 @@ func statsOf(m *pb.RunStats) Stats {
 }
 
 func (s *State) wire() *pb.RunState {
-	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory, Latent: latentWire(s.Latent)}
+	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory, Latent: latentWire(s.Latent), Halvings: int64(s.Halvings)}
 }
 
 func stateOf(m *pb.RunState) State {
-	return State{Iter: int(m.GetIter()), Psi: m.GetPsi(), Memory: m.GetMemory(), Latent: latentOf(m.GetLatent())}
+	return State{Iter: int(m.GetIter()), Psi: m.GetPsi(), Memory: m.GetMemory(), Latent: latentOf(m.GetLatent()), Halvings: int(m.GetHalvings())}
 }
 
 func latentWire(r latent.Ref) *pb.RunLatent {
@@ -288,9 +288,13 @@ func latentOf(m *pb.RunLatent) latent.Ref {
 }
 
 func (k *Checkpoint) wire() *pb.RunCheckpoint {
+	diverged := make([]int64, len(k.Diverged))
+	for i, iter := range k.Diverged {
+		diverged[i] = int64(iter)
+	}
 	return &pb.RunCheckpoint{Chain: int64(k.Chain), FromIter: int64(k.FromIter), State: k.State.wire(), Draws: slices.Concat(k.Draws...),
 		Discard: int64(k.Discard), Accepted: int64(k.Accepted), Cost: k.Cost.wire(),
-		Stats:  k.Stats.wire(),
+		Stats: k.Stats.wire(), Diverged: diverged,
 		Vitals: &pb.RunVitals{Residual: k.Vitals.Residual, Noise: k.Vitals.Noise, Measured: int64(k.Vitals.Measured)}}
 }
 
@@ -299,9 +303,13 @@ func checkpointOf(m *pb.RunCheckpoint) *Checkpoint {
 		return &Checkpoint{}
 	}
 	v := m.GetVitals()
+	var diverged []int
+	for _, iter := range m.Diverged {
+		diverged = append(diverged, int(iter))
+	}
 	return &Checkpoint{Chain: int(m.Chain), FromIter: int(m.FromIter), State: stateOf(m.State), Draws: split(m.Draws, len(m.GetState().GetPsi())),
 		Discard: int(m.Discard), Accepted: int(m.Accepted), Cost: costOf(m.Cost),
-		Stats:  statsOf(m.GetStats()),
+		Stats: statsOf(m.GetStats()), Diverged: diverged,
 		Vitals: Vitals{Residual: v.GetResidual(), Noise: v.GetNoise(), Measured: int(v.GetMeasured())}}
 }
 

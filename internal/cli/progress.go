@@ -30,6 +30,7 @@ type progress struct {
 	file *os.File
 	log  *slog.Logger // the file
 	talk *slog.Logger // to people, where there is no terminal
+	told []int        // divergences of each chain that were told of
 
 	bars *mpb.Progress
 	bar  []*mpb.Bar
@@ -62,21 +63,13 @@ type status struct {
 	left    time.Duration // until the draws asked for are there; 0 if that cannot be told
 }
 
-// Times between lines where there is no terminal: lineEvery in the first lineSoon, then
-// lineLater.
-const (
-	lineEvery = 10 * time.Second
-	lineSoon  = time.Minute
-	lineLater = time.Minute
-)
-
 func (a *App) newProgress(quiet bool, plan chains.Plan, logPath string) (*progress, error) {
 	f, err := os.OpenFile(logPath, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	p := &progress{plan: plan, file: f, log: slog.New(slog.NewJSONHandler(f, nil)), iterations: make([]float64, plan.Chains+1), began: now, lastLine: now}
+	p := &progress{plan: plan, file: f, log: slog.New(slog.NewJSONHandler(f, nil)), iterations: make([]float64, plan.Chains+1), told: make([]int, plan.Chains), began: now, lastLine: now}
 	out := a.Stderr
 	if quiet || a.TTY {
 		out = io.Discard
@@ -91,38 +84,15 @@ func (a *App) newProgress(quiet bool, plan chains.Plan, logPath string) (*progre
 				mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return p.tail(c) }))))
 		}
 	}
-	p.stop = p.tick()
+	p.stop = ticks(p.tell)
 	return p, nil
-}
-
-// tick tells how the run stands when that is due, until stop is called.
-func (p *progress) tick() (stop func()) {
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		t := time.NewTicker(time.Second)
-		defer t.Stop()
-		for {
-			select {
-			case now := <-t.C:
-				p.tell(now)
-			case <-done:
-				return
-			}
-		}
-	})
-	return sync.OnceFunc(func() { close(done); wg.Wait() })
 }
 
 // tell tells how the run stands, if that is due.
 func (p *progress) tell(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	every := lineEvery
-	if now.Sub(p.began) > lineSoon {
-		every = lineLater
-	}
-	if now.Sub(p.lastLine) < every || p.view.phase == chains.Done {
+	if p.view.phase == chains.Done || !due(p.began, p.lastLine, now) {
 		return
 	}
 	p.lastLine = now
@@ -210,6 +180,7 @@ func (p *progress) Observe(o runlog.Observation) {
 // Watch notes an event. The bars are set without the lock: one that is being
 // drawn waits for the lock in head or tail, and takes nothing in meanwhile.
 func (p *progress) Watch(v local.View) {
+	p.divergences(v.Run)
 	for c, n := range p.note(v) {
 		if c >= len(p.bar) {
 			break
@@ -242,6 +213,16 @@ func (p *progress) note(v local.View) []int64 {
 		draws[c] = int64(n)
 	}
 	return draws
+}
+
+// divergences tells of those that are new.
+func (p *progress) divergences(r *chains.Run) {
+	for i, c := range r.Chains {
+		for _, d := range c.Divergences[p.told[i]:] {
+			p.Say("diverged", d.Text(i+1))
+		}
+		p.told[i] = len(c.Divergences)
+	}
 }
 
 // Say tells something in a line.

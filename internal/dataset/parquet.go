@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
@@ -15,87 +16,125 @@ import (
 // parquetBatch is the number of values read from a page at once.
 const parquetBatch = 4096
 
-// readParquet reads a Parquet file. It needs random access: a stream that has
+// parquetFile is a Parquet file whose schema has been read.
+type parquetFile struct {
+	file   string
+	lim    Limits
+	header []string
+	fields []parquet.Field
+	pf     *parquet.File
+}
+
+// openParquet opens a Parquet file and hands it on. It needs random access: a stream that has
 // none (r is what head was peeked from) is held in memory.
-func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t *Table, err error) {
+func openParquet(r, buffered io.Reader, file string, lim Limits, use func(*parquetFile) error) (err error) {
 	defer func() { // the decoder panics on some corrupt files
 		if p := recover(); p != nil {
-			t, err = nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", p)}
+			err = &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", p)}
 		}
 	}()
 	ra, size, err := randomAccess(r, buffered, lim)
 	if err != nil {
-		return nil, &Error{File: file, Msg: err.Error()}
+		return &Error{File: file, Msg: err.Error()}
 	}
 	if err := checkFooter(ra, size); err != nil {
-		return nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
+		return &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
 	}
 	pf, err := parquet.OpenFile(ra, size)
 	if err != nil {
-		return nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
+		return &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
 	}
 	fields := pf.Schema().Fields()
 	if len(fields) > lim.Columns {
-		return nil, &Error{File: file, Msg: fmt.Sprintf("%d columns, more than the limit of %d", len(fields), lim.Columns)}
+		return &Error{File: file, Msg: fmt.Sprintf("%d columns, more than the limit of %d", len(fields), lim.Columns)}
 	}
 	header := make([]string, len(fields))
 	for i, f := range fields {
 		header[i] = f.Name()
 	}
-	rows := pf.NumRows()
-	if sel.Rows > 0 {
-		rows = min(rows, int64(sel.Rows))
-	}
-	if rows > int64(lim.Rows) {
-		return nil, &Error{File: file, Msg: fmt.Sprintf("%d rows, more than the limit of %d", rows, lim.Rows)}
-	}
-	target, inputs, err := sel.columns(file, header)
-	if err != nil {
-		return nil, err
-	}
-	if err := lim.cells(rows, len(inputs)+1); err != nil {
-		return nil, &Error{File: file, Msg: err.Error()}
-	}
 	for _, g := range pf.Metadata().RowGroups {
 		for _, c := range g.Columns {
 			if n := c.MetaData.TotalUncompressedSize; n > lim.Bytes || n > ratioFrom && n/maxRatio > size {
-				return nil, &Error{File: file, Msg: errBomb.Error()}
+				return &Error{File: file, Msg: errBomb.Error()}
 			}
 		}
 	}
-	t = &Table{Target: sel.Target}
+	return use(&parquetFile{file: file, lim: lim, header: header, fields: fields, pf: pf})
+}
+
+// rows returns how many rows are to be read, at most so many if most is not 0.
+func (p *parquetFile) rows(most int) (int, error) {
+	rows := p.pf.NumRows()
+	if most > 0 {
+		rows = min(rows, int64(most))
+	}
+	if rows > int64(p.lim.Rows) {
+		return 0, &Error{File: p.file, Msg: fmt.Sprintf("%d rows, more than the limit of %d", rows, p.lim.Rows)}
+	}
+	return int(rows), nil
+}
+
+// table reads the columns that are selected.
+func (p *parquetFile) table(sel Select) (*Table, error) {
+	rows, err := p.rows(sel.Rows)
+	if err != nil {
+		return nil, err
+	}
+	target, inputs, err := sel.columns(p.file, p.header)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.lim.cells(int64(rows), len(inputs)+1); err != nil {
+		return nil, &Error{File: p.file, Msg: err.Error()}
+	}
+	t := &Table{Target: sel.Target}
 	read := inputs
 	if target >= 0 {
-		if !numericField(fields[target]) {
-			return nil, &Error{File: file, Column: header[target], Msg: "the target does not hold numbers"}
+		if !numericField(p.fields[target]) {
+			return nil, &Error{File: p.file, Column: p.header[target], Msg: "the target does not hold numbers"}
 		}
 		read = append(slices.Clone(inputs), target)
 	}
 	for _, c := range inputs {
-		if !numericField(fields[c]) {
-			return nil, &Error{File: file, Column: header[c], Msg: fmt.Sprintf("it does not hold numbers: leave the column out with exclude: [%s]", yamlName(header[c]))}
+		if !numericField(p.fields[c]) {
+			return nil, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("it does not hold numbers: leave the column out with exclude: [%s]", yamlName(p.header[c]))}
 		}
-		t.Inputs = append(t.Inputs, header[c])
+		t.Inputs = append(t.Inputs, p.header[c])
 	}
+	var blanks blanks
 	for _, c := range read {
-		leaf, ok := pf.Schema().Lookup(header[c])
-		if !ok {
-			return nil, &Error{File: file, Column: header[c], Msg: "nested columns are not read"}
-		}
-		x, err := readColumn(pf, leaf.ColumnIndex, int(rows), unsigned(fields[c]))
+		x, err := p.column(c, rows, func(row int, err error) {
+			blanks.note(row+1, c, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("row %d: %v", row+1, err)})
+		})
 		if err != nil {
-			var v *valueError
-			if errors.As(err, &v) {
-				return nil, &Error{File: file, Column: header[c], Msg: fmt.Sprintf("row %d: %s", v.row+1, v.msg)}
-			}
-			return nil, &Error{File: file, Column: header[c], Msg: err.Error()}
+			return nil, blanks.or(err, p.file, p.header)
 		}
 		t.X = append(t.X, x)
+	}
+	if err := blanks.or(nil, p.file, p.header); err != nil {
+		return nil, err
 	}
 	if target >= 0 {
 		t.X, t.Y = t.X[:len(inputs)], t.X[len(inputs)]
 	}
-	return t, t.check(file, sel.Points)
+	return t, t.check(p.file, sel.Points)
+}
+
+// column reads a column of numbers. What is missing it tells blank, and takes to be 0.
+func (p *parquetFile) column(c, rows int, blank func(row int, err error)) ([]float64, error) {
+	leaf, ok := p.pf.Schema().Lookup(p.header[c])
+	if !ok {
+		return nil, &Error{File: p.file, Column: p.header[c], Msg: "nested columns are not read"}
+	}
+	x, err := readColumn(p.pf, leaf.ColumnIndex, rows, unsigned(p.fields[c]), blank)
+	if err == nil {
+		return x, nil
+	}
+	var v *valueError
+	if errors.As(err, &v) {
+		return nil, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("row %d: %v", v.row+1, v.err)}
+	}
+	return nil, &Error{File: p.file, Column: p.header[c], Msg: err.Error()}
 }
 
 // checkFooter looks at the length that a file gives for its footer, for which the
@@ -170,16 +209,16 @@ func unsigned(f parquet.Field) bool {
 // valueError is a value that cannot be used.
 type valueError struct {
 	row int
-	msg string
+	err error
 }
 
-func (e *valueError) Error() string { return e.msg }
+func (e *valueError) Error() string { return e.err.Error() }
 
-func readColumn(pf *parquet.File, column, rows int, unsigned bool) ([]float64, error) {
+func readColumn(pf *parquet.File, column, rows int, unsigned bool, blank func(row int, err error)) ([]float64, error) {
 	x := make([]float64, 0, rows)
 	for _, g := range pf.RowGroups() {
 		var err error
-		if x, err = readChunk(x, g.ColumnChunks()[column], unsigned); err != nil {
+		if x, err = readChunk(x, g.ColumnChunks()[column], unsigned, blank); err != nil {
 			return nil, err
 		}
 	}
@@ -190,7 +229,7 @@ func readColumn(pf *parquet.File, column, rows int, unsigned bool) ([]float64, e
 }
 
 // readChunk appends the chunk's values to x, up to its capacity.
-func readChunk(x []float64, chunk parquet.ColumnChunk, unsigned bool) ([]float64, error) {
+func readChunk(x []float64, chunk parquet.ColumnChunk, unsigned bool, blank func(row int, err error)) ([]float64, error) {
 	pages := chunk.Pages()
 	defer pages.Close()
 	var buf [parquetBatch]parquet.Value
@@ -206,9 +245,13 @@ func readChunk(x []float64, chunk parquet.ColumnChunk, unsigned bool) ([]float64
 		for len(x) < cap(x) {
 			n, err := values.ReadValues(buf[:min(len(buf), cap(x)-len(x))])
 			for _, v := range buf[:n] {
-				f, msg := number(v, unsigned)
-				if msg != "" {
-					return nil, &valueError{len(x), msg}
+				f, err := number(v, unsigned)
+				if gap := (missingError("")); errors.As(err, &gap) {
+					blank(len(x), err)
+					f, err = 0, nil
+				}
+				if err != nil {
+					return nil, &valueError{len(x), err}
 				}
 				x = append(x, f)
 			}
@@ -224,9 +267,9 @@ func readChunk(x []float64, chunk parquet.ColumnChunk, unsigned bool) ([]float64
 	return x, nil
 }
 
-func number(v parquet.Value, unsigned bool) (x float64, bad string) {
+func number(v parquet.Value, unsigned bool) (x float64, err error) {
 	if v.IsNull() {
-		return 0, "the value is missing (null): drop the row or fill it in"
+		return 0, missingError("null")
 	}
 	switch k := v.Kind(); {
 	case k == parquet.Int32 && unsigned:
@@ -242,5 +285,11 @@ func number(v parquet.Value, unsigned bool) (x float64, bad string) {
 	default:
 		x = v.Double()
 	}
-	return x, badValue(x)
+	if math.IsNaN(x) {
+		return 0, missingError("NaN")
+	}
+	if bad := badValue(x); bad != "" {
+		return 0, errors.New(bad)
+	}
+	return x, nil
 }

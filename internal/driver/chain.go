@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -91,7 +92,7 @@ func (c *Chain) end(k *chains.Checkpoint) error {
 	}
 	for i, v := range c.latent {
 		if floats.HasNaN(v) || math.IsInf(floats.Norm(v, math.Inf(1)), 0) {
-			return fmt.Errorf("chain %d diverged by iteration %d: its latent vector %d is not finite", k.Chain, k.State.Iter, i+1)
+			return divergedf("its latent vector %d is not finite", i+1)
 		}
 	}
 	c.blob = latent.Encode(c.latent)
@@ -112,33 +113,78 @@ func (c *Chain) use(early bool) (err error) {
 // maxPsi bounds the log parameters: beyond it something has diverged.
 const maxPsi = 60
 
+// divergence says that a chain has left where the posterior is.
+type divergence struct{ error }
+
+func divergedf(format string, args ...any) error { return divergence{fmt.Errorf(format, args...)} }
+
+func (d divergence) Unwrap() error { return d.error }
+
 // Advance carries out a task, which it does not change. The result depends on the task alone,
-// with the latent vectors that its state names: the chain has to have them (Lacks, Give).
+// with the latent vectors that its state names: the chain has to have them (Lacks, Give). If the
+// chain diverges it begins the task again with half the step, a few times.
 func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
+	var diverged []int
+	var lost chains.Cost
+	for {
+		k, err := c.attempt(ctx, t)
+		if err == nil {
+			k.Diverged = diverged
+			k.Cost.Add(lost)
+			return k, nil
+		}
+		var d divergence
+		if !errors.As(err, &d) {
+			return nil, err
+		}
+		if !t.Halve() {
+			return nil, fmt.Errorf("chain %d diverged at iteration %d%s: %w: the posterior is far from normal there; use a smaller sampler.step, method: exact, or informative priors",
+				t.Chain, k.State.Iter, atStep(&t), err)
+		}
+		diverged = append(diverged, k.State.Iter)
+		lost.Add(k.Cost)
+		if !t.From.Latent.IsZero() {
+			if err := c.Give(c.blob); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// atStep says with which step a chain diverged that has halved it.
+func atStep(t *chains.Task) string {
+	if t.Halvings() == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", also with a step of %.3g", t.Step())
+}
+
+// attempt carries out a task. With an error it returns how far it came.
+func (c *Chain) attempt(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
 	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
 	k.State.Psi, k.State.Memory = slices.Clone(t.From.Psi), slices.Clone(t.From.Memory)
 	if c.op != nil {
 		if err := c.use(t.Settings.Early); err != nil {
-			return nil, err
+			return k, err
 		}
 		c.source.est.Reset()
 	}
 	if err := c.begin(&t.From); err != nil {
-		return nil, err
+		return k, err
 	}
 	e := &env{chain: c, k: k}
 	step, err := sampler.Of(c.d.Plan).Start(e, c.d.Spec.SamplerOptions(), c.d.Plan, &t, k)
 	if err != nil {
-		return nil, err
+		return k, err
 	}
 	for range t.Iterations {
 		k.State.Iter++
 		if err := e.iterate(ctx, step); err != nil {
-			return nil, err
+			return k, err
 		}
 		for _, x := range k.State.Psi {
 			if math.IsNaN(x) || math.Abs(x) > maxPsi {
-				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g: the posterior is far from normal there; use a smaller sampler.step, method: exact, or informative priors", t.Chain, k.State.Iter, k.State.Psi)
+				return k, divergedf("log parameters %.4g", k.State.Psi)
 			}
 		}
 		k.Draws = append(k.Draws, slices.Clone(k.State.Psi))

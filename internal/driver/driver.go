@@ -6,7 +6,6 @@ package driver
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -186,7 +185,7 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 	}
 	for _, v := range g.Value {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, chains.Cost{}, fmt.Errorf("the gradient is not finite at log parameters %.4g: the chain has left the region where the covariance matrix can be solved", r.Psi)
+			return nil, chains.Cost{}, divergedf("the gradient is not finite at log parameters %.4g, where the covariance matrix cannot be solved", r.Psi)
 		}
 	}
 	rep := g.Report

@@ -54,7 +54,14 @@ type Report struct {
 	Events  [][]byte `json:"events"` // encoded chains.Event, kept as they were received
 }
 
-func (r *Report) format() uint64 { return 2 }
+func (r *Report) format() uint64 {
+	for _, text := range r.Events {
+		if e, err := chains.DecodeEvent(text); err == nil && e.Checkpoint != nil && len(e.Checkpoint.Diverged) > 0 {
+			return 5
+		}
+	}
+	return 2
+}
 
 func (r *Report) apply(x *transaction) (*Job, error) {
 	return x.update(r.Job, func(u *jobUpdate) error {
@@ -75,6 +82,9 @@ func (r *Report) apply(x *transaction) (*Job, error) {
 			}
 			if err := u.add(text, e); err != nil {
 				return err
+			}
+			if e.Checkpoint != nil {
+				u.noteDivergences(e, run)
 			}
 		}
 		if u.job.Phase.AtWork() {
@@ -142,6 +152,18 @@ func (d *Decide) apply(x *transaction) (*Job, error) {
 		}
 		return nil
 	})
+}
+
+// noteDivergences adds notes of what a checkpoint that was applied tells of divergences.
+func (u *jobUpdate) noteDivergences(e *chains.Event, run *chains.Run) {
+	if e.Certificate {
+		run = run.Certificate
+	}
+	k := e.Checkpoint
+	all := run.Chains[k.Chain-1].Divergences
+	for _, d := range all[len(all)-len(k.Diverged):] {
+		u.note(NoteDiverged, "%s", d.Text(k.Chain))
+	}
 }
 
 // noteSettings adds a note of the settings of a window.

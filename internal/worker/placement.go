@@ -46,6 +46,7 @@ type placement struct {
 var (
 	errReplaced = errors.New("another driver has taken over the chain")
 	errStopping = errors.New("the worker stops")
+	errOver     = errors.New("the job has ended")
 )
 
 // setGroup changes who shares the lane's products, from the next one on.

@@ -1142,6 +1142,7 @@ type RunSettings struct {
 	NoiseBudget   float64                `protobuf:"fixed64,8,opt,name=noise_budget,json=noiseBudget,proto3" json:"noise_budget,omitempty"`
 	Early         bool                   `protobuf:"varint,9,opt,name=early,proto3" json:"early,omitempty"`
 	Plain         float64                `protobuf:"fixed64,10,opt,name=plain,proto3" json:"plain,omitempty"`
+	Halvings      int64                  `protobuf:"varint,11,opt,name=halvings,proto3" json:"halvings,omitempty"` // of the step that the plan asks for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1246,12 +1247,20 @@ func (x *RunSettings) GetPlain() float64 {
 	return 0
 }
 
+func (x *RunSettings) GetHalvings() int64 {
+	if x != nil {
+		return x.Halvings
+	}
+	return 0
+}
+
 type RunState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Iter          int64                  `protobuf:"varint,1,opt,name=iter,proto3" json:"iter,omitempty"`
 	Psi           []float64              `protobuf:"fixed64,2,rep,packed,name=psi,proto3" json:"psi,omitempty"`
 	Memory        []float64              `protobuf:"fixed64,3,rep,packed,name=memory,proto3" json:"memory,omitempty"`
 	Latent        *RunLatent             `protobuf:"bytes,4,opt,name=latent,proto3" json:"latent,omitempty"`
+	Halvings      int64                  `protobuf:"varint,5,opt,name=halvings,proto3" json:"halvings,omitempty"` // of the step, since the chain diverged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1312,6 +1321,13 @@ func (x *RunState) GetLatent() *RunLatent {
 		return x.Latent
 	}
 	return nil
+}
+
+func (x *RunState) GetHalvings() int64 {
+	if x != nil {
+		return x.Halvings
+	}
+	return 0
 }
 
 // RunLatent names the latent vectors of a chain's state: they are kept by content,
@@ -1379,6 +1395,7 @@ type RunCheckpoint struct {
 	Stats         *RunStats              `protobuf:"bytes,7,opt,name=stats,proto3" json:"stats,omitempty"`
 	Cost          *RunCost               `protobuf:"bytes,8,opt,name=cost,proto3" json:"cost,omitempty"`
 	Vitals        *RunVitals             `protobuf:"bytes,9,opt,name=vitals,proto3" json:"vitals,omitempty"`
+	Diverged      []int64                `protobuf:"varint,10,rep,packed,name=diverged,proto3" json:"diverged,omitempty"` // iterations at which the chain diverged, and its step was halved
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1472,6 +1489,13 @@ func (x *RunCheckpoint) GetCost() *RunCost {
 func (x *RunCheckpoint) GetVitals() *RunVitals {
 	if x != nil {
 		return x.Vitals
+	}
+	return nil
+}
+
+func (x *RunCheckpoint) GetDiverged() []int64 {
+	if x != nil {
+		return x.Diverged
 	}
 	return nil
 }
@@ -2358,6 +2382,7 @@ type RunWarmup struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Windows       []*RunVector           `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"` // the draws of each, one after the other
 	Stats         *RunStats              `protobuf:"bytes,2,opt,name=stats,proto3" json:"stats,omitempty"`
+	Halvings      int64                  `protobuf:"varint,3,opt,name=halvings,proto3" json:"halvings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2404,6 +2429,13 @@ func (x *RunWarmup) GetStats() *RunStats {
 		return x.Stats
 	}
 	return nil
+}
+
+func (x *RunWarmup) GetHalvings() int64 {
+	if x != nil {
+		return x.Halvings
+	}
+	return 0
 }
 
 type RunPreparation struct {
@@ -2678,7 +2710,7 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x04rank\x18\x02 \x01(\x03R\x04rank\"]\n" +
 	"\x0eRunProvisional\x12#\n" +
 	"\rlog_densities\x18\x01 \x03(\x01R\flogDensities\x12&\n" +
-	"\x04cost\x18\x02 \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"\xfe\x01\n" +
+	"\x04cost\x18\x02 \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"\x9a\x02\n" +
 	"\vRunSettings\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\x03R\x06window\x12\f\n" +
 	"\x01c\x18\x02 \x03(\x01R\x01c\x12\x12\n" +
@@ -2691,15 +2723,17 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\fnoise_budget\x18\b \x01(\x01R\vnoiseBudget\x12\x14\n" +
 	"\x05early\x18\t \x01(\bR\x05early\x12\x14\n" +
 	"\x05plain\x18\n" +
-	" \x01(\x01R\x05plain\"v\n" +
+	" \x01(\x01R\x05plain\x12\x1a\n" +
+	"\bhalvings\x18\v \x01(\x03R\bhalvings\"\x92\x01\n" +
 	"\bRunState\x12\x12\n" +
 	"\x04iter\x18\x01 \x01(\x03R\x04iter\x12\x10\n" +
 	"\x03psi\x18\x02 \x03(\x01R\x03psi\x12\x16\n" +
 	"\x06memory\x18\x03 \x03(\x01R\x06memory\x12,\n" +
-	"\x06latent\x18\x04 \x01(\v2\x14.ulisse.v1.RunLatentR\x06latent\"7\n" +
+	"\x06latent\x18\x04 \x01(\v2\x14.ulisse.v1.RunLatentR\x06latent\x12\x1a\n" +
+	"\bhalvings\x18\x05 \x01(\x03R\bhalvings\"7\n" +
 	"\tRunLatent\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
-	"\x04size\x18\x02 \x01(\x03R\x04size\"\xba\x02\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\"\xd6\x02\n" +
 	"\rRunCheckpoint\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x03R\x05chain\x12\x1b\n" +
 	"\tfrom_iter\x18\x02 \x01(\x03R\bfromIter\x12)\n" +
@@ -2709,7 +2743,9 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\baccepted\x18\x06 \x01(\x03R\baccepted\x12)\n" +
 	"\x05stats\x18\a \x01(\v2\x13.ulisse.v1.RunStatsR\x05stats\x12&\n" +
 	"\x04cost\x18\b \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\x12,\n" +
-	"\x06vitals\x18\t \x01(\v2\x14.ulisse.v1.RunVitalsR\x06vitals\"|\n" +
+	"\x06vitals\x18\t \x01(\v2\x14.ulisse.v1.RunVitalsR\x06vitals\x12\x1a\n" +
+	"\bdiverged\x18\n" +
+	" \x03(\x03R\bdiverged\"|\n" +
 	"\bRunStats\x12\x18\n" +
 	"\aspreads\x18\x01 \x01(\x03R\aspreads\x12\x1b\n" +
 	"\tprobe_cov\x18\x02 \x03(\x01R\bprobeCov\x12\x1d\n" +
@@ -2789,10 +2825,11 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x04plan\x18\x01 \x01(\v2\x12.ulisse.v1.RunPlanR\x04plan\x122\n" +
 	"\bprepared\x18\x02 \x01(\v2\x16.ulisse.v1.RunPreparedR\bprepared\x122\n" +
 	"\bsettings\x18\x03 \x01(\v2\x16.ulisse.v1.RunSettingsR\bsettings\x12,\n" +
-	"\x06chains\x18\x04 \x03(\v2\x14.ulisse.v1.RunWarmupR\x06chains\"f\n" +
+	"\x06chains\x18\x04 \x03(\v2\x14.ulisse.v1.RunWarmupR\x06chains\"\x82\x01\n" +
 	"\tRunWarmup\x12.\n" +
 	"\awindows\x18\x01 \x03(\v2\x14.ulisse.v1.RunVectorR\awindows\x12)\n" +
-	"\x05stats\x18\x02 \x01(\v2\x13.ulisse.v1.RunStatsR\x05stats\"<\n" +
+	"\x05stats\x18\x02 \x01(\v2\x13.ulisse.v1.RunStatsR\x05stats\x12\x1a\n" +
+	"\bhalvings\x18\x03 \x01(\x03R\bhalvings\"<\n" +
 	"\x0eRunPreparation\x12*\n" +
 	"\x04from\x18\x01 \x01(\v2\x16.ulisse.v1.RunPreparedR\x04from\"9\n" +
 	"\vRunWeighing\x12*\n" +
