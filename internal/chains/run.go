@@ -118,7 +118,6 @@ type Settings struct {
 	SolverCov []float64 `json:"solver_cov,omitempty"`
 	Probes    int       `json:"probes,omitempty"`
 	Step      float64   `json:"step,omitempty"`
-	Halvings  int       `json:"halvings,omitempty"`     // of the step that the plan asks for
 	Budget    float64   `json:"noise_budget,omitempty"` // λ_min(Q) in units of C
 	// Early says that solves stop early. Plain is what a gradient takes without,
 	// where the solver is to be chosen: products with K.
@@ -138,8 +137,8 @@ type State struct {
 	// Latent names the vectors of length n that the state holds besides, if any
 	// (Plan.Latent). They are kept elsewhere: a checkpoint counts only where they are.
 	Latent latent.Ref `json:"latent,omitzero"`
-	// Halvings is how often the step was halved since the chain diverged.
-	Halvings int `json:"halvings,omitempty"`
+	// Restarts is how often the run had begun again when the chain began.
+	Restarts int `json:"restarts,omitempty"`
 }
 
 func (s State) clone() State {
@@ -241,9 +240,8 @@ type Adapting struct {
 
 // Warmed is what a chain has done of the warm-up: as in Chain.
 type Warmed struct {
-	Windows  [][][]float64 `json:"windows"`
-	Stats    Stats         `json:"stats"`
-	Halvings int           `json:"halvings,omitempty"`
+	Windows [][][]float64 `json:"windows"`
+	Stats   Stats         `json:"stats"`
 }
 
 // Run returns the run at its barrier, as far as its settings follow from it.
@@ -251,7 +249,7 @@ func (a *Adapting) Run() *Run {
 	r := New(*a.Plan)
 	r.Phase, r.Prepared, r.Settings, r.Chains = Warmup, a.Prepared, a.Settings, nil
 	for _, c := range a.Chains {
-		r.Chains = append(r.Chains, Chain{Windows: c.Windows, Stats: c.Stats, State: State{Halvings: c.Halvings}})
+		r.Chains = append(r.Chains, Chain{Windows: c.Windows, Stats: c.Stats})
 	}
 	return r
 }
@@ -266,13 +264,15 @@ type Task struct {
 	// Left is how many more draws the chain may make, with this task's, before
 	// it has to look at the run again.
 	Left int `json:"left"`
+	// Again says that the run begins again if the chain diverges; else it fails.
+	Again bool `json:"again,omitempty"`
 }
 
 // Next returns the task that follows a task with the given result, as far as
 // can be told without the run: a driver may go on before its checkpoint counts.
 func (t Task) Next(p *Plan, k *Checkpoint) (Task, bool) {
 	left := t.Left - (len(k.Draws) - k.Discard)
-	n := Task{Chain: t.Chain, From: k.State.clone(), Settings: t.Settings, Iterations: p.Checkpoint, Warmup: t.Warmup, Left: left}
+	n := Task{Chain: t.Chain, From: k.State.clone(), Settings: t.Settings, Iterations: p.Checkpoint, Warmup: t.Warmup, Left: left, Again: t.Again}
 	if t.Warmup {
 		n.Iterations = min(n.Iterations, left)
 	}
@@ -289,10 +289,7 @@ type Checkpoint struct {
 	// SGLD before its step is frozen.
 	Discard int `json:"discard,omitempty"`
 	// Accepted is how many of the iterations accepted a proposal.
-	Accepted int `json:"accepted,omitempty"`
-	// Diverged are the iterations at which the chain diverged, once for each time that the step
-	// was halved.
-	Diverged []int  `json:"diverged,omitempty"`
+	Accepted int    `json:"accepted,omitempty"`
 	Stats    Stats  `json:"stats"`
 	Cost     Cost   `json:"cost"`
 	Vitals   Vitals `json:"vitals,omitzero"`
@@ -369,6 +366,8 @@ type Event struct {
 	Stage       *Stage       `json:"stage,omitempty"`
 	Evaluated   *Evaluated   `json:"evaluated,omitempty"`
 	Drawn       *Drawn       `json:"drawn,omitempty"`
+	Diverged    *Divergence  `json:"diverged,omitempty"`
+	Restart     *Restart     `json:"restart,omitempty"`
 	Stop        *Stop        `json:"stop,omitempty"`
 	Extend      *Extend      `json:"extend,omitempty"`
 }
@@ -396,6 +395,11 @@ type Run struct {
 	Stopped     *Stop        `json:"stop,omitempty"`
 	// Tuned are the settings so far.
 	Tuned []Tuned `json:"tuned,omitempty"`
+	// Restarts are the times that the run began again, and Lost what was done in vain.
+	Restarts []Restart `json:"restarts,omitempty"`
+	Lost     Cost      `json:"lost,omitzero"`
+	// Extended says that the run goes on after an end that left draws.
+	Extended bool `json:"extended,omitempty"`
 	// Stages and Drawn are those of a staged run.
 	Stages []Staging `json:"stages,omitempty"`
 	Drawn  *Drawn    `json:"drawn,omitempty"`
@@ -420,8 +424,9 @@ type Chain struct {
 	Windows [][][]float64 `json:"windows,omitempty"`
 	Stats   Stats         `json:"stats"`
 	// Course is how the gradients went, in bounded detail.
-	Course      []Mark       `json:"course,omitempty"`
-	Divergences []Divergence `json:"divergences,omitempty"`
+	Course []Mark `json:"course,omitempty"`
+	// Diverged is the iteration at which the chain diverged; 0 if it did not.
+	Diverged int `json:"diverged,omitempty"`
 }
 
 // Latents returns what names the latent vectors that the run goes on from: two for
@@ -476,6 +481,10 @@ func (r *Run) Apply(e Event) error {
 		return r.evaluated(e.Evaluated)
 	case e.Drawn != nil:
 		return r.drawn(e.Drawn)
+	case e.Diverged != nil:
+		return r.diverged(e.Diverged)
+	case e.Restart != nil:
+		return r.restart(e.Restart)
 	case e.Stop != nil:
 		return r.stop(e.Stop)
 	}
@@ -543,7 +552,7 @@ func (r *Run) settings(s *Settings) error {
 	r.tuned(s)
 	if s.Window == 0 {
 		for c := range r.Chains {
-			r.Chains[c].State = State{Psi: slices.Clone(r.Prepared.Starts[c])}
+			r.Chains[c].State = State{Psi: slices.Clone(r.Prepared.Starts[c]), Restarts: len(r.Restarts)}
 		}
 	}
 	if s.Window == len(r.Plan.Windows) {
@@ -565,12 +574,12 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 		return ErrShape
 	}
 	task, ok := r.task(k.Chain)
-	if !ok || k.FromIter != task.From.Iter {
+	if !ok || k.FromIter != task.From.Iter || k.State.Restarts != task.From.Restarts {
 		return ErrStale
 	}
 	d := r.Plan.Params()
 	if k.State.Iter != k.FromIter+task.Iterations || len(k.Draws) != task.Iterations || k.Discard < 0 || k.Discard > len(k.Draws) ||
-		k.Accepted < 0 || k.Accepted > task.Iterations || !k.halved(&task) ||
+		k.Accepted < 0 || k.Accepted > task.Iterations ||
 		!point(d, k.Draws...) || !k.State.sane(&r.Plan) || !k.Stats.sane(d, task.Iterations) || !k.Cost.sane() ||
 		!k.Vitals.sane(task.Iterations) {
 		return ErrShape
@@ -580,7 +589,6 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 	c.Cost.Add(k.Cost)
 	c.Stats.Add(k.Stats)
 	c.mark(k)
-	c.Divergences = append(c.Divergences, k.Divergences(task)...)
 	if task.Warmup {
 		w := len(c.Windows) - 1
 		c.Windows[w] = append(c.Windows[w], k.Draws...)
@@ -678,8 +686,9 @@ func (r *Run) reopen() (from int) {
 	from = r.Stopped.Draws
 	for c := range r.Chains {
 		ch := &r.Chains[c]
-		ch.Draws, ch.Beyond = append(ch.Draws, ch.Beyond...), nil
+		ch.Draws, ch.Beyond, ch.Diverged = append(ch.Draws, ch.Beyond...), nil, 0
 	}
+	r.Extended = r.Extended || from > 0
 	r.Phase, r.Stopped, r.Certificate = r.Stopped.Phase, nil, nil
 	return from
 }
@@ -761,7 +770,7 @@ func (r *Run) Adapting() (Work, bool) {
 	}
 	a := &Adapting{Plan: &r.Plan, Prepared: r.Prepared, Settings: r.Settings}
 	for _, c := range r.Chains {
-		a.Chains = append(a.Chains, Warmed{Windows: c.Windows, Stats: c.Stats, Halvings: c.State.Halvings})
+		a.Chains = append(a.Chains, Warmed{Windows: c.Windows, Stats: c.Stats})
 	}
 	return Work{Adapt: a}, true
 }
@@ -818,11 +827,11 @@ func (r *Run) Task(chain int) (Task, bool) {
 
 // task is Task for a chain that waits for nobody but at barriers.
 func (r *Run) task(chain int) (Task, bool) {
-	if r.Settings == nil || r.Stopped != nil {
+	if r.Settings == nil || r.Stopped != nil || r.Chains[chain-1].Diverged > 0 {
 		return Task{}, false
 	}
 	c := &r.Chains[chain-1]
-	t := Task{Chain: chain, From: c.State.clone(), Settings: *r.Settings, Iterations: r.Plan.Checkpoint}
+	t := Task{Chain: chain, From: c.State.clone(), Settings: *r.Settings, Iterations: r.Plan.Checkpoint, Again: r.again()}
 	switch r.Phase {
 	case Warmup:
 		t.Left = r.Plan.Windows[r.Settings.Window] - len(c.Windows[len(c.Windows)-1])
@@ -878,6 +887,7 @@ func (r *Run) Cost() Cost {
 	if r.Prepared != nil {
 		total = r.Prepared.Cost
 	}
+	total.Add(r.Lost)
 	for _, c := range r.Chains {
 		total.Add(c.Cost)
 	}

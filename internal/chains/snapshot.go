@@ -10,7 +10,7 @@ func (r *Run) Snapshot() *Run {
 		return nil
 	}
 	s := *r
-	s.Tuned, s.Stages = slices.Clip(r.Tuned), slices.Clone(r.Stages)
+	s.Tuned, s.Stages, s.Restarts = slices.Clip(r.Tuned), slices.Clone(r.Stages), slices.Clip(r.Restarts)
 	for i := range s.Stages {
 		if s.Stages[i].Left > 0 { // else no result comes any more
 			s.Stages[i].Results = slices.Clone(s.Stages[i].Results)
@@ -25,7 +25,7 @@ func (r *Run) Snapshot() *Run {
 			c.Windows[w] = slices.Clip(c.Windows[w])
 		}
 		c.Stats.ProbeCov, c.Stats.SolverCov = slices.Clone(c.Stats.ProbeCov), slices.Clone(c.Stats.SolverCov)
-		c.Course, c.Divergences = slices.Clone(c.Course), slices.Clip(c.Divergences)
+		c.Course = slices.Clone(c.Course)
 	}
 	s.Certificate = r.Certificate.Snapshot()
 	return &s

@@ -32,6 +32,11 @@ func (e *Event) Encode() ([]byte, error) {
 		m.Change = &pb.RunEvent_Evaluated{Evaluated: &pb.RunEvaluated{Stage: int64(v.Stage), Item: int64(v.Item), Numbers: v.Numbers, Cost: v.Cost.wire()}}
 	case e.Drawn != nil:
 		m.Change = &pb.RunEvent_Drawn{Drawn: e.Drawn.wire()}
+	case e.Diverged != nil:
+		d := e.Diverged
+		m.Change = &pb.RunEvent_Diverged{Diverged: &pb.RunDivergence{Chain: int64(d.Chain), FromIter: int64(d.FromIter), Iter: int64(d.Iter), Restarts: int64(d.Restarts), Cost: d.Cost.wire()}}
+	case e.Restart != nil:
+		m.Change = &pb.RunEvent_Restart{Restart: &pb.RunRestart{ElapsedSeconds: e.Restart.Elapsed}}
 	case e.Stop != nil:
 		m.Change = &pb.RunEvent_Stop{Stop: &pb.RunStop{Reason: string(e.Stop.Reason), Draws: int64(e.Stop.Draws), ElapsedSeconds: e.Stop.Elapsed}}
 	default:
@@ -64,6 +69,11 @@ func DecodeEvent(b []byte) (*Event, error) {
 		e.Evaluated = &Evaluated{Stage: int(v.GetStage()), Item: int(v.GetItem()), Numbers: v.GetNumbers(), Cost: costOf(v.GetCost())}
 	case *pb.RunEvent_Drawn:
 		e.Drawn = drawnOf(c.Drawn)
+	case *pb.RunEvent_Diverged:
+		d := c.Diverged
+		e.Diverged = &Divergence{Chain: int(d.GetChain()), FromIter: int(d.GetFromIter()), Iter: int(d.GetIter()), Restarts: int(d.GetRestarts()), Cost: costOf(d.GetCost())}
+	case *pb.RunEvent_Restart:
+		e.Restart = &Restart{Elapsed: c.Restart.GetElapsedSeconds()}
 	case *pb.RunEvent_Stop:
 		e.Stop = &Stop{Reason: Reason(c.Stop.GetReason()), Draws: int(c.Stop.GetDraws()), Elapsed: c.Stop.GetElapsedSeconds()}
 	case *pb.RunEvent_Extend:
@@ -85,7 +95,7 @@ func (w *Work) Wire() *pb.RunWork {
 	case w.Advance != nil:
 		t := w.Advance
 		m.Kind = &pb.RunWork_Advance{Advance: &pb.RunTask{Chain: int64(t.Chain), From: t.From.wire(), Settings: t.Settings.wire(),
-			Iterations: int64(t.Iterations), Warmup: t.Warmup, Left: int64(t.Left)}}
+			Iterations: int64(t.Iterations), Warmup: t.Warmup, Left: int64(t.Left), Again: t.Again}}
 	case w.Conduct != nil:
 		c := w.Conduct
 		to := &pb.RunConducting{Prepared: c.Prepared.Wire(), Drawn: c.Drawn.wire(), Draws: int64(c.Draws), MaxDraws: int64(c.MaxDraws)}
@@ -114,7 +124,7 @@ func WorkOf(m *pb.RunWork) (*Work, error) {
 		w.Weigh = &Weighing{From: PreparedOf(k.Weigh.GetFrom())}
 	case *pb.RunWork_Advance:
 		t := k.Advance
-		w.Advance = &Task{Chain: int(t.GetChain()), From: stateOf(t.GetFrom()), Iterations: int(t.GetIterations()), Warmup: t.GetWarmup(), Left: int(t.GetLeft())}
+		w.Advance = &Task{Chain: int(t.GetChain()), From: stateOf(t.GetFrom()), Iterations: int(t.GetIterations()), Warmup: t.GetWarmup(), Left: int(t.GetLeft()), Again: t.GetAgain()}
 		if s := settingsOf(t.GetSettings()); s != nil {
 			w.Advance.Settings = *s
 		}
@@ -217,7 +227,7 @@ func split(x []float64, d int) [][]float64 {
 
 func (s *Settings) wire() *pb.RunSettings {
 	return &pb.RunSettings{Window: int64(s.Window), C: s.C, Mean: s.Mean, ProbeCov: s.ProbeCov, SolverCov: s.SolverCov,
-		Probes: int64(s.Probes), Step: s.Step, NoiseBudget: s.Budget, Early: s.Early, Plain: s.Plain, Halvings: int64(s.Halvings)}
+		Probes: int64(s.Probes), Step: s.Step, NoiseBudget: s.Budget, Early: s.Early, Plain: s.Plain}
 }
 
 func settingsOf(m *pb.RunSettings) *Settings {
@@ -225,7 +235,7 @@ func settingsOf(m *pb.RunSettings) *Settings {
 		return nil
 	}
 	return &Settings{Window: int(m.Window), C: m.C, Mean: m.Mean, ProbeCov: m.ProbeCov, SolverCov: m.SolverCov,
-		Probes: int(m.Probes), Step: m.Step, Budget: m.NoiseBudget, Early: m.Early, Plain: m.Plain, Halvings: int(m.Halvings)}
+		Probes: int(m.Probes), Step: m.Step, Budget: m.NoiseBudget, Early: m.Early, Plain: m.Plain}
 }
 
 func (a *Adapting) wire() *pb.RunAdapting {
@@ -234,7 +244,7 @@ func (a *Adapting) wire() *pb.RunAdapting {
 		m.Settings = a.Settings.wire()
 	}
 	for _, c := range a.Chains {
-		w := &pb.RunWarmup{Stats: c.Stats.wire(), Halvings: int64(c.Halvings)}
+		w := &pb.RunWarmup{Stats: c.Stats.wire()}
 		for _, draws := range c.Windows {
 			w.Windows = append(w.Windows, &pb.RunVector{X: slices.Concat(draws...)})
 		}
@@ -251,7 +261,7 @@ func adaptingOf(m *pb.RunAdapting) *Adapting {
 	}
 	a := &Adapting{Plan: p, Prepared: PreparedOf(m.GetPrepared()), Settings: settingsOf(m.GetSettings())}
 	for _, w := range m.GetChains() {
-		c := Warmed{Stats: statsOf(w.GetStats()), Halvings: int(w.GetHalvings())}
+		c := Warmed{Stats: statsOf(w.GetStats())}
 		for _, draws := range w.GetWindows() {
 			c.Windows = append(c.Windows, split(draws.GetX(), p.Params()))
 		}
@@ -269,11 +279,11 @@ func statsOf(m *pb.RunStats) Stats {
 }
 
 func (s *State) wire() *pb.RunState {
-	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory, Latent: latentWire(s.Latent), Halvings: int64(s.Halvings)}
+	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory, Latent: latentWire(s.Latent), Restarts: int64(s.Restarts)}
 }
 
 func stateOf(m *pb.RunState) State {
-	return State{Iter: int(m.GetIter()), Psi: m.GetPsi(), Memory: m.GetMemory(), Latent: latentOf(m.GetLatent()), Halvings: int(m.GetHalvings())}
+	return State{Iter: int(m.GetIter()), Psi: m.GetPsi(), Memory: m.GetMemory(), Latent: latentOf(m.GetLatent()), Restarts: int(m.GetRestarts())}
 }
 
 func latentWire(r latent.Ref) *pb.RunLatent {
@@ -288,13 +298,9 @@ func latentOf(m *pb.RunLatent) latent.Ref {
 }
 
 func (k *Checkpoint) wire() *pb.RunCheckpoint {
-	diverged := make([]int64, len(k.Diverged))
-	for i, iter := range k.Diverged {
-		diverged[i] = int64(iter)
-	}
 	return &pb.RunCheckpoint{Chain: int64(k.Chain), FromIter: int64(k.FromIter), State: k.State.wire(), Draws: slices.Concat(k.Draws...),
 		Discard: int64(k.Discard), Accepted: int64(k.Accepted), Cost: k.Cost.wire(),
-		Stats: k.Stats.wire(), Diverged: diverged,
+		Stats:  k.Stats.wire(),
 		Vitals: &pb.RunVitals{Residual: k.Vitals.Residual, Noise: k.Vitals.Noise, Measured: int64(k.Vitals.Measured)}}
 }
 
@@ -303,13 +309,9 @@ func checkpointOf(m *pb.RunCheckpoint) *Checkpoint {
 		return &Checkpoint{}
 	}
 	v := m.GetVitals()
-	var diverged []int
-	for _, iter := range m.Diverged {
-		diverged = append(diverged, int(iter))
-	}
 	return &Checkpoint{Chain: int(m.Chain), FromIter: int(m.FromIter), State: stateOf(m.State), Draws: split(m.Draws, len(m.GetState().GetPsi())),
 		Discard: int(m.Discard), Accepted: int(m.Accepted), Cost: costOf(m.Cost),
-		Stats: statsOf(m.GetStats()), Diverged: diverged,
+		Stats:  statsOf(m.GetStats()),
 		Vitals: Vitals{Residual: v.GetResidual(), Noise: v.GetNoise(), Measured: int(v.GetMeasured())}}
 }
 

@@ -30,7 +30,7 @@ type progress struct {
 	file *os.File
 	log  *slog.Logger // the file
 	talk *slog.Logger // to people, where there is no terminal
-	told []int        // divergences of each chain that were told of
+	told int          // restarts that were told of
 
 	bars *mpb.Progress
 	bar  []*mpb.Bar
@@ -69,7 +69,7 @@ func (a *App) newProgress(quiet bool, plan chains.Plan, logPath string) (*progre
 		return nil, err
 	}
 	now := time.Now()
-	p := &progress{plan: plan, file: f, log: slog.New(slog.NewJSONHandler(f, nil)), iterations: make([]float64, plan.Chains+1), told: make([]int, plan.Chains), began: now, lastLine: now}
+	p := &progress{plan: plan, file: f, log: slog.New(slog.NewJSONHandler(f, nil)), iterations: make([]float64, plan.Chains+1), began: now, lastLine: now}
 	out := a.Stderr
 	if quiet || a.TTY {
 		out = io.Discard
@@ -180,7 +180,10 @@ func (p *progress) Observe(o runlog.Observation) {
 // Watch notes an event. The bars are set without the lock: one that is being
 // drawn waits for the lock in head or tail, and takes nothing in meanwhile.
 func (p *progress) Watch(v local.View) {
-	p.divergences(v.Run)
+	for _, s := range v.Run.Restarts[min(p.told, len(v.Run.Restarts)):] {
+		p.Say("diverged", s.Text())
+	}
+	p.told = len(v.Run.Restarts)
 	for c, n := range p.note(v) {
 		if c >= len(p.bar) {
 			break
@@ -213,16 +216,6 @@ func (p *progress) note(v local.View) []int64 {
 		draws[c] = int64(n)
 	}
 	return draws
-}
-
-// divergences tells of those that are new.
-func (p *progress) divergences(r *chains.Run) {
-	for i, c := range r.Chains {
-		for _, d := range c.Divergences[p.told[i]:] {
-			p.Say("diverged", d.Text(i+1))
-		}
-		p.told[i] = len(c.Divergences)
-	}
 }
 
 // Say tells something in a line.

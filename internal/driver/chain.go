@@ -92,7 +92,7 @@ func (c *Chain) end(k *chains.Checkpoint) error {
 	}
 	for i, v := range c.latent {
 		if floats.HasNaN(v) || math.IsInf(floats.Norm(v, math.Inf(1)), 0) {
-			return divergedf("its latent vector %d is not finite", i+1)
+			return fmt.Errorf("chain %d diverged by iteration %d: its latent vector %d is not finite", k.Chain, k.State.Iter, i+1)
 		}
 	}
 	c.blob = latent.Encode(c.latent)
@@ -113,83 +113,70 @@ func (c *Chain) use(early bool) (err error) {
 // maxPsi bounds the log parameters: beyond it something has diverged.
 const maxPsi = 60
 
-// divergence says that a chain has left where the posterior is.
-type divergence struct{ error }
+// Divergence is the error of a chain that has left where the posterior is.
+type Divergence struct {
+	chains.Divergence
+	why string
+}
 
-func divergedf(format string, args ...any) error { return divergence{fmt.Errorf(format, args...)} }
+func (d *Divergence) Error() string {
+	return fmt.Sprintf("chain %d diverged at iteration %d: %s: the posterior is far from normal there; use a smaller sampler.step, method: exact, or informative priors", d.Chain, d.Iter, d.why)
+}
 
-func (d divergence) Unwrap() error { return d.error }
+// Checkpoint carries out a task, and returns what there is to be reported of it: its checkpoint, or that
+// the chain diverged, if the run is to begin again then.
+func (c *Chain) Checkpoint(ctx context.Context, t chains.Task) (*chains.Event, error) {
+	k, err := c.Advance(ctx, t)
+	var d *Divergence
+	if t.Again && errors.As(err, &d) {
+		return &chains.Event{Diverged: &d.Divergence}, nil
+	}
+	return &chains.Event{Checkpoint: k}, err
+}
 
 // Advance carries out a task, which it does not change. The result depends on the task alone,
-// with the latent vectors that its state names: the chain has to have them (Lacks, Give). If the
-// chain diverges it begins the task again with half the step, a few times.
+// with the latent vectors that its state names: the chain has to have them (Lacks, Give).
+// The error of a chain that diverges is a *Divergence.
 func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
-	var diverged []int
-	var lost chains.Cost
-	for {
-		k, err := c.attempt(ctx, t)
-		if err == nil {
-			k.Diverged = diverged
-			k.Cost.Add(lost)
-			return k, nil
-		}
-		var d divergence
-		if !errors.As(err, &d) {
-			return nil, err
-		}
-		if !t.Halve() {
-			return nil, fmt.Errorf("chain %d diverged at iteration %d%s: %w: the posterior is far from normal there; use a smaller sampler.step, method: exact, or informative priors",
-				t.Chain, k.State.Iter, atStep(&t), err)
-		}
-		diverged = append(diverged, k.State.Iter)
-		lost.Add(k.Cost)
-		if !t.From.Latent.IsZero() {
-			if err := c.Give(c.blob); err != nil {
-				return nil, err
-			}
-		}
-	}
-}
-
-// atStep says with which step a chain diverged that has halved it.
-func atStep(t *chains.Task) string {
-	if t.Halvings() == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", also with a step of %.3g", t.Step())
-}
-
-// attempt carries out a task. With an error it returns how far it came.
-func (c *Chain) attempt(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
 	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
 	k.State.Psi, k.State.Memory = slices.Clone(t.From.Psi), slices.Clone(t.From.Memory)
 	if c.op != nil {
 		if err := c.use(t.Settings.Early); err != nil {
-			return k, err
+			return nil, err
 		}
 		c.source.est.Reset()
 	}
 	if err := c.begin(&t.From); err != nil {
-		return k, err
+		return nil, err
 	}
 	e := &env{chain: c, k: k}
 	step, err := sampler.Of(c.d.Plan).Start(e, c.d.Spec.SamplerOptions(), c.d.Plan, &t, k)
 	if err != nil {
-		return k, err
+		return nil, err
 	}
 	for range t.Iterations {
 		k.State.Iter++
-		if err := e.iterate(ctx, step); err != nil {
-			return k, err
+		err := e.iterate(ctx, step)
+		var lost unsolvable
+		if errors.As(err, &lost) {
+			return nil, diverged(k, err.Error())
+		}
+		if err != nil {
+			return nil, err
 		}
 		for _, x := range k.State.Psi {
 			if math.IsNaN(x) || math.Abs(x) > maxPsi {
-				return k, divergedf("log parameters %.4g", k.State.Psi)
+				return nil, diverged(k, fmt.Sprintf("log parameters %.4g", k.State.Psi))
 			}
 		}
 		k.Draws = append(k.Draws, slices.Clone(k.State.Psi))
 	}
 	return k, c.end(k)
+}
+
+// diverged says that a chain diverged on the way to a checkpoint.
+func diverged(k *chains.Checkpoint, why string) error {
+	return &Divergence{chains.Divergence{Chain: k.Chain, FromIter: k.FromIter, Iter: k.State.Iter, Restarts: k.State.Restarts, Cost: k.Cost}, why}
 }
 
 // env is what a sampler moves a chain to a checkpoint with.

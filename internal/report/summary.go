@@ -37,14 +37,16 @@ type Summary struct {
 	Modes      []Mode      `json:"modes,omitempty"` // if there is more than one, the heaviest first
 	Details    bool        `json:"-"`               // people are to be told of all parameters
 	// Provisional is what is known without draws, as long as there are none.
-	Provisional    *Provisional `json:"provisional,omitempty"`
-	Chains         []Chain      `json:"chains"`
-	Preparation    chains.Cost  `json:"preparation"`
-	Total          chains.Cost  `json:"total"`
-	Settings       *Tuned       `json:"settings,omitempty"`
-	Rank           int          `json:"rank,omitempty"` // of the exact sampler's P
-	Certificate    *Certificate `json:"certificate,omitempty"`
-	Preconditioner *Precond     `json:"preconditioner,omitempty"`
+	Provisional *Provisional `json:"provisional,omitempty"`
+	Chains      []Chain      `json:"chains"`
+	Preparation chains.Cost  `json:"preparation"`
+	// Restarts are the times that a chain diverged and all began again with a smaller step.
+	Restarts       []chains.Restart `json:"restarts,omitempty"`
+	Total          chains.Cost      `json:"total"`
+	Settings       *Tuned           `json:"settings,omitempty"`
+	Rank           int              `json:"rank,omitempty"` // of the exact sampler's P
+	Certificate    *Certificate     `json:"certificate,omitempty"`
+	Preconditioner *Precond         `json:"preconditioner,omitempty"`
 	// Cache is what the calibration of the cache of K decided; absent if it is
 	// off, or the run was not on one machine.
 	Cache          *cmvp.CachePlan `json:"cache,omitempty"`
@@ -100,8 +102,6 @@ type Chain struct {
 	Warmup               int     `json:"warmup"`
 	SolverIterationsMean float64 `json:"solver_iterations_mean"`
 	Acceptance           float64 `json:"acceptance,omitempty"` // of Metropolis–Hastings, after warm-up
-	// Divergences are those after which the chain began again with half the step.
-	Divergences []chains.Divergence `json:"divergences,omitempty"`
 	chains.Cost
 }
 
@@ -184,7 +184,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		if c.Cost.Solves > 0 {
 			it = float64(c.Cost.Iterations) / float64(c.Cost.Solves)
 		}
-		out := Chain{Draws: len(c.Draws), Warmup: c.Warmup, SolverIterationsMean: it, Divergences: c.Divergences, Cost: c.Cost}
+		out := Chain{Draws: len(c.Draws), Warmup: c.Warmup, SolverIterationsMean: it, Cost: c.Cost}
 		out.Acceptance = c.Acceptance()
 		sum.Chains = append(sum.Chains, out)
 	}
@@ -196,6 +196,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget, EarlyStop: t.Early,
 			Tolerance: s.Solver.Tolerance.Or(r.Prepared.Tolerance)}
 	}
+	sum.Restarts = r.Restarts
 	if r.MinDraws() == 0 {
 		sum.Provisional, _ = NewProvisional(m, d, r) // the mode need not have a curvature
 	}
@@ -294,6 +295,9 @@ const likelyMode = 7
 // warn collects what a reader must know before believing the numbers.
 func (sum *Summary) warn(r *chains.Run) {
 	add := func(format string, args ...any) { sum.Warnings = append(sum.Warnings, fmt.Sprintf(format, args...)) }
+	for _, s := range r.Restarts {
+		add("%s; the posterior is far from normal, so compare with method: exact, or use --certify", s.Text())
+	}
 	switch draws := r.MinDraws(); {
 	case draws == 0 && r.Stopped == nil:
 		add("there are no draws yet")
@@ -325,12 +329,9 @@ func (sum *Summary) warn(r *chains.Run) {
 	if n := sum.Total.Shortened; 100*n > sum.Total.Gradients {
 		add("%d of %d gradients were too steep to be followed: the posterior is far from normal, use method: exact or --certify", n, sum.Total.Gradients)
 	}
-	if t := r.Settings; t != nil && t.Step > 0 {
-		if wanted := math.Ldexp(r.Plan.Step, -t.Halvings); t.Step < wanted-1e-9 {
-			add("the gradient's noise allows a step of %.2f only, not %.2f: allow more probes", t.Step, wanted)
-		}
+	if t := r.Settings; t != nil && t.Step > 0 && t.Step < r.Plan.Step-1e-9 {
+		add("the gradient's noise allows a step of %.2f only, not %.2f: allow more probes", t.Step, r.Plan.Step)
 	}
-	sum.warnOfDivergences(r, add)
 	if p := r.Prepared; p != nil {
 		for _, o := range p.Others {
 			if o.Below < likelyMode {
@@ -340,20 +341,6 @@ func (sum *Summary) warn(r *chains.Run) {
 	}
 	if p := r.Prepared; p != nil && p.Asymmetry > 0.1 {
 		add("the curvature at the mode was measured with noise (asymmetry %.2f): the metric rests on the warm-up draws", p.Asymmetry)
-	}
-}
-
-// warnOfDivergences says which chains took a smaller step than was asked for, and since when.
-func (sum *Summary) warnOfDivergences(r *chains.Run, add func(format string, args ...any)) {
-	for i, c := range r.Chains {
-		for _, d := range c.Divergences {
-			if d.From < c.Warmup {
-				add("%s; so is that of all chains since the next window of the warm-up", d.Text(i+1))
-				continue
-			}
-			add("%s. Draws before it, and those of the other chains, were made with larger steps, which may suit this posterior badly: "+
-				"compare with a run with sampler.step: %.3g", d.Text(i+1), d.Step)
-		}
 	}
 }
 

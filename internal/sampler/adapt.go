@@ -35,7 +35,7 @@ func adapt(r *chains.Run) (*chains.Settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &chains.Settings{Window: r.NextWindow(), C: r.Prepared.Cov, Early: p.Solver == "ulisse", Halvings: r.Halvings()}
+	s := &chains.Settings{Window: r.NextWindow(), C: r.Prepared.Cov, Early: p.Solver == "ulisse"}
 	var mean []float64
 	if draws := pooled(r); draws != nil {
 		var c *mat.SymDense

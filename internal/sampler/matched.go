@@ -3,7 +3,6 @@ package sampler
 import (
 	"context"
 	"errors"
-	"math"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -64,7 +63,7 @@ func measured(r *chains.Run) chains.Stats {
 	return sum
 }
 
-// tune fills in the probes and the step: what the plan asks for, halved as often as a chain diverged.
+// tune fills in the probes and the step.
 func (d *dynamics) tune(p *chains.Plan, s *chains.Settings, noise chains.Stats) error {
 	if len(noise.ProbeCov) == 0 {
 		return errors.New("the noise of the gradient was not measured")
@@ -78,7 +77,7 @@ func (d *dynamics) tune(p *chains.Plan, s *chains.Settings, noise chains.Stats) 
 		lo, hi = p.Probes, p.Probes
 	}
 	var err error
-	s.Probes, s.Step, err = sgld.Tune(s.Metric(), chains.Symmetric(s.ProbeCov), chains.Symmetric(s.SolverCov), d.allows, math.Ldexp(p.Step, -s.Halvings), lo, hi)
+	s.Probes, s.Step, err = sgld.Tune(s.Metric(), chains.Symmetric(s.ProbeCov), chains.Symmetric(s.SolverCov), d.allows, p.Step, lo, hi)
 	if err != nil {
 		return err
 	}
@@ -142,7 +141,7 @@ func (d *dynamics) chooseSolver(r *chains.Run, s *chains.Settings, noise chains.
 // throughout warm-up, and now and then after it.
 func (d *dynamics) start(env Env, t *chains.Task, k *chains.Checkpoint) (Step, error) {
 	metric := t.Settings.Metric()
-	advance, budget, err := d.kernel(metric, noiseOf(&t.Settings), t.Step())
+	advance, budget, err := d.kernel(metric, noiseOf(&t.Settings), t.Settings.Step)
 	if err != nil {
 		return nil, err
 	}

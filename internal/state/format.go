@@ -17,7 +17,7 @@ import "bytes"
 // DropLatents; plans whose chains carry latent vectors; RevokeToken that spares the last administrator.
 // Format 4: Remark.
 //
-// Format 5: a Report of a checkpoint on the way to which the step was halved.
+// Format 5: Report of a divergence, and Decide of a new beginning.
 const Format = 5
 
 var formatField = []byte(`{"format":`)
