@@ -219,7 +219,7 @@ func (s *jobsService) Draws(r *pb.DrawsRequest, out grpc.ServerStreamingServer[p
 				sent, restarts = make([]int, len(j.Run.Chains)), len(j.Run.Restarts)
 			}
 			if len(j.Run.Restarts) > restarts {
-				return false, status.Error(codes.FailedPrecondition, "a chain of the job diverged, and all have begun again with a smaller step: the draws so far count no more, ask for them anew")
+				return false, status.Error(codes.Aborted, "a chain of the job diverged, and all have begun again with a smaller step: the draws so far count no more, ask for them anew")
 			}
 			run = copyRun(j.Run)
 			more := ended || !r.Follow

@@ -340,7 +340,8 @@ func (sum *Summary) warn(r *chains.Run) {
 		}
 	}
 	if p := r.Prepared; p != nil && p.Asymmetry > 0.1 {
-		add("the curvature at the mode was measured with noise (asymmetry %.2f): the metric rests on the warm-up draws", p.Asymmetry)
+		add("the shape of the posterior at its mode could be measured only roughly, so that the sampler learnt it from the warm-up: R-hat and ESS above "+
+			"say whether that was enough (asymmetry of the measured curvature %.2f, above 0.1)", p.Asymmetry)
 	}
 }
 
