@@ -31,10 +31,10 @@ seed: 1
 // A run that diverges gives the draws of one that took the smaller step from the start, whatever the number of
 // cores, and whenever it is interrupted.
 func TestDivergence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	for phase, text := range divergent {
-		if testing.Short() && phase == chains.Warmup {
-			continue
-		}
 		s := spec(t, text)
 		var before chains.Phase
 		c := config(t, s, 1, t.TempDir())

@@ -21,6 +21,9 @@ seed: 1
 // On a cluster a job that diverges begins again, too: its draws are those of the smaller step, whoever is killed on
 // the way, and its events say what happened.
 func TestDivergenceOnAnyWorkers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	want := undisturbed(t, fmt.Sprintf(divergent, ", step: 0.2"))
 	c := newCluster(t)
 	_, kill := c.worker("a")
