@@ -8,7 +8,7 @@ import "math"
 // changes returns how many changes an event asks for.
 func (e *Event) changes() int {
 	n := 0
-	for _, is := range []bool{e.Prepared != nil, e.Provisional != nil, e.Settings != nil, e.Checkpoint != nil, e.Stage != nil, e.Evaluated != nil, e.Drawn != nil, e.Stop != nil, e.Extend != nil} {
+	for _, is := range []bool{e.Prepared != nil, e.Provisional != nil, e.Settings != nil, e.Checkpoint != nil, e.Stage != nil, e.Evaluated != nil, e.Drawn != nil, e.Diverged != nil, e.Restart != nil, e.Stop != nil, e.Extend != nil} {
 		if is {
 			n++
 		}
@@ -53,7 +53,7 @@ func (s *Settings) Sane(d int) bool {
 // A sampler remembers some numbers, some vectors and some matrices.
 func (s *State) sane(p *Plan) bool {
 	d := p.Params()
-	return point(d, s.Psi) && len(s.Memory) <= 4*(1+d)*(1+d) && finite(s.Memory) && s.Latent.Sane(p.Latent)
+	return point(d, s.Psi) && len(s.Memory) <= 4*(1+d)*(1+d) && finite(s.Memory) && s.Restarts >= 0 && s.Latent.Sane(p.Latent)
 }
 
 func (s *Stats) sane(d, iterations int) bool {

@@ -60,14 +60,18 @@ func (p *Plan) Met(c Convergence) bool {
 // so that the decision is a function of the draws alone.
 type Judge struct {
 	seen        int // draws at the last look; of a staged run, stages
+	restarts    int // of the run, by then
 	Last        Convergence
 	certificate *Judge // of the run that certifies
 }
 
-// Decide returns the end of the run, or of the run that certifies it, or nil if
-// it is to go on. elapsed is the time that the run has been at work: sampling, and
+// Decide returns the end of the run, or of the run that certifies it, or its beginning again
+// because a chain diverged, or nil if it is to go on. elapsed is the time that the run has been at work: sampling, and
 // again the certificate, may take the plan's MaxTime.
 func (j *Judge) Decide(r *Run, elapsed time.Duration) *Event {
+	if j.restarts != len(r.Restarts) {
+		*j = Judge{restarts: len(r.Restarts)}
+	}
 	if r.Phase == Certifying {
 		if j.certificate == nil {
 			j.certificate = &Judge{}
@@ -79,6 +83,9 @@ func (j *Judge) Decide(r *Run, elapsed time.Duration) *Event {
 		return e
 	}
 	s := j.stop(r, elapsed)
+	if s == nil && r.restartDue() > 0 {
+		return &Event{Restart: &Restart{Elapsed: elapsed.Seconds()}}
+	}
 	if s == nil {
 		return nil
 	}

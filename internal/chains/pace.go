@@ -32,7 +32,9 @@ func (r *Run) Remaining(active time.Duration) (time.Duration, bool) {
 		return 0, false
 	}
 	work := active.Seconds()
-	if r.Prepared != nil {
+	if n := len(r.Restarts); n > 0 {
+		work -= r.Restarts[n-1].Elapsed
+	} else if r.Prepared != nil {
 		work -= r.Prepared.Cost.Seconds
 	}
 	if spent > 0 {

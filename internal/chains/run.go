@@ -134,6 +134,8 @@ type State struct {
 	// Latent names the vectors of length n that the state holds besides, if any
 	// (Plan.Latent). They are kept elsewhere: a checkpoint counts only where they are.
 	Latent latent.Ref `json:"latent,omitzero"`
+	// Restarts is how often the run had begun again when the chain began.
+	Restarts int `json:"restarts,omitempty"`
 }
 
 func (s State) clone() State {
@@ -259,13 +261,15 @@ type Task struct {
 	// Left is how many more draws the chain may make, with this task's, before
 	// it has to look at the run again.
 	Left int `json:"left"`
+	// Again says that the run begins again if the chain diverges; else it fails.
+	Again bool `json:"again,omitempty"`
 }
 
 // Next returns the task that follows a task with the given result, as far as
 // can be told without the run: a driver may go on before its checkpoint counts.
 func (t Task) Next(p *Plan, k *Checkpoint) (Task, bool) {
 	left := t.Left - (len(k.Draws) - k.Discard)
-	n := Task{Chain: t.Chain, From: k.State.clone(), Settings: t.Settings, Iterations: p.Checkpoint, Warmup: t.Warmup, Left: left}
+	n := Task{Chain: t.Chain, From: k.State.clone(), Settings: t.Settings, Iterations: p.Checkpoint, Warmup: t.Warmup, Left: left, Again: t.Again}
 	if t.Warmup {
 		n.Iterations = min(n.Iterations, left)
 	}
@@ -344,6 +348,8 @@ type Event struct {
 	Stage       *Stage       `json:"stage,omitempty"`
 	Evaluated   *Evaluated   `json:"evaluated,omitempty"`
 	Drawn       *Drawn       `json:"drawn,omitempty"`
+	Diverged    *Divergence  `json:"diverged,omitempty"`
+	Restart     *Restart     `json:"restart,omitempty"`
 	Stop        *Stop        `json:"stop,omitempty"`
 	Extend      *Extend      `json:"extend,omitempty"`
 }
@@ -371,6 +377,11 @@ type Run struct {
 	Stopped     *Stop        `json:"stop,omitempty"`
 	// Tuned are the settings so far.
 	Tuned []Tuned `json:"tuned,omitempty"`
+	// Restarts are the times that the run began again, and Lost what was done in vain.
+	Restarts []Restart `json:"restarts,omitempty"`
+	Lost     Cost      `json:"lost,omitzero"`
+	// Extended says that the run goes on after an end that left draws.
+	Extended bool `json:"extended,omitempty"`
 	// Stages and Drawn are those of a staged run.
 	Stages []Staging `json:"stages,omitempty"`
 	Drawn  *Drawn    `json:"drawn,omitempty"`
@@ -396,6 +407,8 @@ type Chain struct {
 	Stats   Stats         `json:"stats"`
 	// Course is how the gradients went, in bounded detail.
 	Course []Mark `json:"course,omitempty"`
+	// Diverged is the iteration at which the chain diverged; 0 if it did not.
+	Diverged int `json:"diverged,omitempty"`
 }
 
 // Latents returns what names the latent vectors that the run goes on from: two for
@@ -450,6 +463,10 @@ func (r *Run) Apply(e Event) error {
 		return r.evaluated(e.Evaluated)
 	case e.Drawn != nil:
 		return r.drawn(e.Drawn)
+	case e.Diverged != nil:
+		return r.diverged(e.Diverged)
+	case e.Restart != nil:
+		return r.restart(e.Restart)
 	case e.Stop != nil:
 		return r.stop(e.Stop)
 	}
@@ -517,7 +534,7 @@ func (r *Run) settings(s *Settings) error {
 	r.tuned(s)
 	if s.Window == 0 {
 		for c := range r.Chains {
-			r.Chains[c].State = State{Psi: slices.Clone(r.Prepared.Starts[c])}
+			r.Chains[c].State = State{Psi: slices.Clone(r.Prepared.Starts[c]), Restarts: len(r.Restarts)}
 		}
 	}
 	if s.Window == len(r.Plan.Windows) {
@@ -539,7 +556,7 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 		return ErrShape
 	}
 	task, ok := r.task(k.Chain)
-	if !ok || k.FromIter != task.From.Iter {
+	if !ok || k.FromIter != task.From.Iter || k.State.Restarts != task.From.Restarts {
 		return ErrStale
 	}
 	d := r.Plan.Params()
@@ -651,8 +668,9 @@ func (r *Run) reopen() (from int) {
 	from = r.Stopped.Draws
 	for c := range r.Chains {
 		ch := &r.Chains[c]
-		ch.Draws, ch.Beyond = append(ch.Draws, ch.Beyond...), nil
+		ch.Draws, ch.Beyond, ch.Diverged = append(ch.Draws, ch.Beyond...), nil, 0
 	}
+	r.Extended = r.Extended || from > 0
 	r.Phase, r.Stopped, r.Certificate = r.Stopped.Phase, nil, nil
 	return from
 }
@@ -791,11 +809,11 @@ func (r *Run) Task(chain int) (Task, bool) {
 
 // task is Task for a chain that waits for nobody but at barriers.
 func (r *Run) task(chain int) (Task, bool) {
-	if r.Settings == nil || r.Stopped != nil {
+	if r.Settings == nil || r.Stopped != nil || r.Chains[chain-1].Diverged > 0 {
 		return Task{}, false
 	}
 	c := &r.Chains[chain-1]
-	t := Task{Chain: chain, From: c.State.clone(), Settings: *r.Settings, Iterations: r.Plan.Checkpoint}
+	t := Task{Chain: chain, From: c.State.clone(), Settings: *r.Settings, Iterations: r.Plan.Checkpoint, Again: r.again()}
 	switch r.Phase {
 	case Warmup:
 		t.Left = r.Plan.Windows[r.Settings.Window] - len(c.Windows[len(c.Windows)-1])
@@ -851,6 +869,7 @@ func (r *Run) Cost() Cost {
 	if r.Prepared != nil {
 		total = r.Prepared.Cost
 	}
+	total.Add(r.Lost)
 	for _, c := range r.Chains {
 		total.Add(c.Cost)
 	}

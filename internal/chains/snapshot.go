@@ -10,7 +10,7 @@ func (r *Run) Snapshot() *Run {
 		return nil
 	}
 	s := *r
-	s.Tuned, s.Stages = slices.Clip(r.Tuned), slices.Clone(r.Stages)
+	s.Tuned, s.Stages, s.Restarts = slices.Clip(r.Tuned), slices.Clone(r.Stages), slices.Clip(r.Restarts)
 	for i := range s.Stages {
 		if s.Stages[i].Left > 0 { // else no result comes any more
 			s.Stages[i].Results = slices.Clone(s.Stages[i].Results)

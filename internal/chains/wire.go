@@ -32,6 +32,11 @@ func (e *Event) Encode() ([]byte, error) {
 		m.Change = &pb.RunEvent_Evaluated{Evaluated: &pb.RunEvaluated{Stage: int64(v.Stage), Item: int64(v.Item), Numbers: v.Numbers, Cost: v.Cost.wire()}}
 	case e.Drawn != nil:
 		m.Change = &pb.RunEvent_Drawn{Drawn: e.Drawn.wire()}
+	case e.Diverged != nil:
+		d := e.Diverged
+		m.Change = &pb.RunEvent_Diverged{Diverged: &pb.RunDivergence{Chain: int64(d.Chain), FromIter: int64(d.FromIter), Iter: int64(d.Iter), Restarts: int64(d.Restarts), Cost: d.Cost.wire()}}
+	case e.Restart != nil:
+		m.Change = &pb.RunEvent_Restart{Restart: &pb.RunRestart{ElapsedSeconds: e.Restart.Elapsed}}
 	case e.Stop != nil:
 		m.Change = &pb.RunEvent_Stop{Stop: &pb.RunStop{Reason: string(e.Stop.Reason), Draws: int64(e.Stop.Draws), ElapsedSeconds: e.Stop.Elapsed}}
 	default:
@@ -64,6 +69,11 @@ func DecodeEvent(b []byte) (*Event, error) {
 		e.Evaluated = &Evaluated{Stage: int(v.GetStage()), Item: int(v.GetItem()), Numbers: v.GetNumbers(), Cost: costOf(v.GetCost())}
 	case *pb.RunEvent_Drawn:
 		e.Drawn = drawnOf(c.Drawn)
+	case *pb.RunEvent_Diverged:
+		d := c.Diverged
+		e.Diverged = &Divergence{Chain: int(d.GetChain()), FromIter: int(d.GetFromIter()), Iter: int(d.GetIter()), Restarts: int(d.GetRestarts()), Cost: costOf(d.GetCost())}
+	case *pb.RunEvent_Restart:
+		e.Restart = &Restart{Elapsed: c.Restart.GetElapsedSeconds()}
 	case *pb.RunEvent_Stop:
 		e.Stop = &Stop{Reason: Reason(c.Stop.GetReason()), Draws: int(c.Stop.GetDraws()), Elapsed: c.Stop.GetElapsedSeconds()}
 	case *pb.RunEvent_Extend:
@@ -85,7 +95,7 @@ func (w *Work) Wire() *pb.RunWork {
 	case w.Advance != nil:
 		t := w.Advance
 		m.Kind = &pb.RunWork_Advance{Advance: &pb.RunTask{Chain: int64(t.Chain), From: t.From.wire(), Settings: t.Settings.wire(),
-			Iterations: int64(t.Iterations), Warmup: t.Warmup, Left: int64(t.Left)}}
+			Iterations: int64(t.Iterations), Warmup: t.Warmup, Left: int64(t.Left), Again: t.Again}}
 	case w.Conduct != nil:
 		c := w.Conduct
 		to := &pb.RunConducting{Prepared: c.Prepared.Wire(), Drawn: c.Drawn.wire(), Draws: int64(c.Draws), MaxDraws: int64(c.MaxDraws)}
@@ -114,7 +124,7 @@ func WorkOf(m *pb.RunWork) (*Work, error) {
 		w.Weigh = &Weighing{From: PreparedOf(k.Weigh.GetFrom())}
 	case *pb.RunWork_Advance:
 		t := k.Advance
-		w.Advance = &Task{Chain: int(t.GetChain()), From: stateOf(t.GetFrom()), Iterations: int(t.GetIterations()), Warmup: t.GetWarmup(), Left: int(t.GetLeft())}
+		w.Advance = &Task{Chain: int(t.GetChain()), From: stateOf(t.GetFrom()), Iterations: int(t.GetIterations()), Warmup: t.GetWarmup(), Left: int(t.GetLeft()), Again: t.GetAgain()}
 		if s := settingsOf(t.GetSettings()); s != nil {
 			w.Advance.Settings = *s
 		}
@@ -269,11 +279,11 @@ func statsOf(m *pb.RunStats) Stats {
 }
 
 func (s *State) wire() *pb.RunState {
-	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory, Latent: latentWire(s.Latent)}
+	return &pb.RunState{Iter: int64(s.Iter), Psi: s.Psi, Memory: s.Memory, Latent: latentWire(s.Latent), Restarts: int64(s.Restarts)}
 }
 
 func stateOf(m *pb.RunState) State {
-	return State{Iter: int(m.GetIter()), Psi: m.GetPsi(), Memory: m.GetMemory(), Latent: latentOf(m.GetLatent())}
+	return State{Iter: int(m.GetIter()), Psi: m.GetPsi(), Memory: m.GetMemory(), Latent: latentOf(m.GetLatent()), Restarts: int(m.GetRestarts())}
 }
 
 func latentWire(r latent.Ref) *pb.RunLatent {

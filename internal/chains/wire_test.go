@@ -66,6 +66,9 @@ func TestWire(t *testing.T) {
 		if e.Stop != nil {
 			e.Stop.Phase = "" // which Apply fills in
 		}
+		if e.Restart != nil {
+			e.Restart = &chains.Restart{Elapsed: e.Restart.Elapsed} // so does it the rest
+		}
 		if e.Extend != nil {
 			next := 0
 			e.Extend.Certificate.Certificate = new(chains.Plan)

@@ -117,7 +117,7 @@ Gaussian process: no inducing points, no dropped rows, the covariance matrix
 never stored.
 
 Try it without any file:        ulisse run --demo
-Then write a specification:     see docs/job-spec.md and examples/
+Then write a specification:     ulisse init TABLE.csv; see docs/job-spec.md, examples/
 Check it, and what it will cost: ulisse validate SPEC, ulisse plan SPEC
 On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 		SilenceErrors: true,
@@ -136,7 +136,7 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 	})
 	root.AddGroup(&cobra.Group{ID: "local", Title: "On this machine:"}, &cobra.Group{ID: "cluster", Title: "On a cluster:"},
 		&cobra.Group{ID: "serve", Title: "To run a cluster:"})
-	for _, c := range []*cobra.Command{a.runCommand(), a.validateCommand(), a.priorCommand(), a.planCommand(), a.predictCommand(), a.effectsCommand(), a.looCommand(), a.cvCommand(), a.compareCommand()} {
+	for _, c := range []*cobra.Command{a.initCommand(), a.runCommand(), a.validateCommand(), a.priorCommand(), a.planCommand(), a.predictCommand(), a.effectsCommand(), a.looCommand(), a.cvCommand(), a.compareCommand()} {
 		c.GroupID = "local"
 		root.AddCommand(c)
 	}

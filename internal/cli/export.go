@@ -61,6 +61,9 @@ and docs/r.md.`,
 		if err := f.check(); err != nil { // before anything is fetched
 			return err
 		}
+		if a.OutTTY && !c.Flags().Changed("out") {
+			return badInput(errors.New("all draws on a terminal are thousands of lines: give a file with --out, or --out - to see them here; 'ulisse summary' sums them up"))
+		}
 		return run(c, args)
 	}
 	f.remote.flags(c)

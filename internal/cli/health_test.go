@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
@@ -20,11 +21,10 @@ func TestHealthIsShown(t *testing.T) {
 	ill := &pb.Health{Status: pb.HealthStatus_HEALTH_STATUS_STALLED, Message: "no worker is connected", Since: timestamppb.New(now)}
 
 	var out bytes.Buffer
-	a := &App{Now: func() time.Time { return now }}
-	tell := a.lines(&out)
+	tell := newTeller(&out, now)
 	for _, h := range []*pb.Health{nil, nil, ill, ill, nil} {
 		j.Health = h
-		tell(j)
+		tell.see(proto.Clone(j).(*pb.Job), now)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 3 || !strings.Contains(lines[1], "stalled") || !strings.Contains(lines[1], "no worker is connected") || strings.Contains(lines[2], "stalled") {

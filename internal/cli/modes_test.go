@@ -217,6 +217,7 @@ func (s *script) here() {
 	s.file("rows.csv", rows.String())
 	spec := s.file("spec.yaml", modesSpec)
 	s.local("version")
+	s.local("init", filepath.Join(s.dir, "table.csv"), "--out", filepath.Join(s.dir, "begun.yaml"))
 	s.local("validate", spec)
 	s.local("plan", spec)
 	s.local("run", spec, "--quiet", "--out", filepath.Join(s.dir, "run"))

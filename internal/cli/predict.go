@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -113,7 +114,7 @@ standard deviations do not, since what one term does not explain another may.`,
 	f.remote.flags(c)
 	fl := c.Flags()
 	fl.StringVar(&f.data, "data", "", "predict the rows of the table at this `path` (- for standard input)")
-	fl.BoolVar(&f.holdout, "holdout", false, "predict the rows that the specification held out")
+	fl.BoolVar(&f.holdout, "holdout", false, "predict the rows that were held out: data.holdout in the specification, or run --holdout, says what share")
 	fl.StringVar(&f.train, "train", "", "read the training table from this `path` instead of the specification's")
 	fl.StringVarP(&f.out, "out", "o", "-", "write predictions into this `file` (- for standard output)")
 	fl.StringVar(&f.plot, "plot", "", "draw the calibration of the predictions into this SVG `file`")
@@ -408,11 +409,14 @@ func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (orac
 	}
 	budget := (&source{threads: f.threads}).budget()
 	data, problem, err := a.load(ctx, spec, budget)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, badInput(fmt.Errorf("the table that the run in %s learnt from is not where it was: %w; say where it is with --train", dir, err))
+	}
 	if err != nil {
 		return nil, err
 	}
 	if rec.Data.SHA256 != data.SHA256 {
-		return nil, badInput(fmt.Errorf("the data at %s are not those that the run in %s learnt from", spec.Data.Path, dir))
+		return nil, badInput(fmt.Errorf("the data at %s are not those that the run in %s learnt from: say where those are with --train", spec.Data.Path, dir))
 	}
 	chains, provisional, err := report.Points(rec.Run)
 	if err != nil {

@@ -30,6 +30,7 @@ type progress struct {
 	file *os.File
 	log  *slog.Logger // the file
 	talk *slog.Logger // to people, where there is no terminal
+	told int          // restarts that were told of
 
 	bars *mpb.Progress
 	bar  []*mpb.Bar
@@ -62,14 +63,6 @@ type status struct {
 	left    time.Duration // until the draws asked for are there; 0 if that cannot be told
 }
 
-// Times between lines where there is no terminal: lineEvery in the first lineSoon, then
-// lineLater.
-const (
-	lineEvery = 10 * time.Second
-	lineSoon  = time.Minute
-	lineLater = time.Minute
-)
-
 func (a *App) newProgress(quiet bool, plan chains.Plan, logPath string) (*progress, error) {
 	f, err := os.OpenFile(logPath, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -91,38 +84,15 @@ func (a *App) newProgress(quiet bool, plan chains.Plan, logPath string) (*progre
 				mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return p.tail(c) }))))
 		}
 	}
-	p.stop = p.tick()
+	p.stop = ticks(p.tell)
 	return p, nil
-}
-
-// tick tells how the run stands when that is due, until stop is called.
-func (p *progress) tick() (stop func()) {
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		t := time.NewTicker(time.Second)
-		defer t.Stop()
-		for {
-			select {
-			case now := <-t.C:
-				p.tell(now)
-			case <-done:
-				return
-			}
-		}
-	})
-	return sync.OnceFunc(func() { close(done); wg.Wait() })
 }
 
 // tell tells how the run stands, if that is due.
 func (p *progress) tell(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	every := lineEvery
-	if now.Sub(p.began) > lineSoon {
-		every = lineLater
-	}
-	if now.Sub(p.lastLine) < every || p.view.phase == chains.Done {
+	if p.view.phase == chains.Done || !due(p.began, p.lastLine, now) {
 		return
 	}
 	p.lastLine = now
@@ -210,6 +180,10 @@ func (p *progress) Observe(o runlog.Observation) {
 // Watch notes an event. The bars are set without the lock: one that is being
 // drawn waits for the lock in head or tail, and takes nothing in meanwhile.
 func (p *progress) Watch(v local.View) {
+	for _, s := range v.Run.Restarts[min(p.told, len(v.Run.Restarts)):] {
+		p.Say("diverged", s.Text())
+	}
+	p.told = len(v.Run.Restarts)
 	for c, n := range p.note(v) {
 		if c >= len(p.bar) {
 			break

@@ -46,7 +46,7 @@ func (s *source) specFlags(c *cobra.Command) {
 	f.BoolVar(&s.demo, "demo", false, "use built-in data with known parameters instead of SPEC")
 	f.StringVar(&s.data, "data", "", "read the table from this `path` instead of the specification's (- for standard input)")
 	f.Uint64Var(&s.seed, "seed", 0, "use this seed instead of the specification's")
-	f.Float64Var(&s.holdout, "holdout", 0, "hold out this `fraction` of the rows, chosen by the seed, to predict them later")
+	f.Float64Var(&s.holdout, "holdout", 0, "learn without this `fraction` of the rows, such as 0.1, chosen by the seed: 'ulisse predict --holdout' predicts them")
 	c.PreRunE = func(c *cobra.Command, args []string) error {
 		s.hasSeed = c.Flags().Changed("seed")
 		if s.threads < 0 {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -70,62 +69,17 @@ func verdict(j *pb.Job) error {
 // follow shows a job until it has ended and returns it as it last was, with
 // the error that kept it from the end.
 func (a *App) follow(ctx context.Context, s *session, j *pb.Job, out io.Writer, tty bool) (*pb.Job, error) {
-	show := a.lines(out)
+	begin := a.lines
 	if tty {
-		var end func()
-		show, end = a.live(ctx, s, out)
-		defer end()
+		begin = func(out io.Writer) (func(*pb.Job), func()) { return a.live(ctx, s, out) }
 	}
+	show, end := begin(out)
+	defer end()
 	last, err := s.Watch(ctx, j.Id, show)
 	if last == nil {
 		last = j
 	}
 	return last, err
-}
-
-// lines returns a function that tells of a job in lines: of every change of
-// its state or message, and while it samples now and again.
-func (a *App) lines(out io.Writer) func(*pb.Job) {
-	log := slog.New(slog.NewTextHandler(out, nil))
-	state, health, message, told := pb.JobState(-1), "", "", time.Time{}
-	return func(j *pb.Job) {
-		now := a.Now()
-		if j.State == state && client.HealthWord(j) == health && j.Message == message && now.Sub(told) < lineEvery {
-			return
-		}
-		state, health, message, told = j.State, client.HealthWord(j), j.Message, now
-		p := j.GetProgress()
-		args := []any{"job", j.Id, "name", j.Name}
-		if p.GetDraws() > 0 {
-			args = append(args, "draws", client.MinDraws(p), "wanted", p.Draws)
-			if client.MinDraws(p) > int(p.Draws) {
-				args = append(args, "max", p.MaxDraws)
-			}
-		}
-		if p.GetRhat() != 0 {
-			args = append(args, "rhat", round(p.Rhat, 4), "ess", round(p.Ess, 0), "ess_per_hour", round(client.ESSPerHour(p), 0))
-		}
-		if p.GetStep() > 0 {
-			args = append(args, "step", round(p.Step, 3), "probes", p.Probes, "noise_budget", round(p.NoiseBudget, 3))
-		}
-		if p.GetActiveSeconds() > 0 {
-			args = append(args, "elapsed", span(p.ActiveSeconds))
-		}
-		if left, ok := client.ETA(j); ok {
-			args = append(args, "eta", left.Round(time.Second).String())
-		}
-		if j.StopReason != "" {
-			args = append(args, "reason", j.StopReason)
-		}
-		if j.Message != "" {
-			args = append(args, "message", j.Message)
-		}
-		if health != "" {
-			log.Warn(client.StateWord(j.State)+", "+health, append(args, "health", j.Health.Message)...)
-			return
-		}
-		log.Info(client.StateWord(j.State), args...)
-	}
 }
 
 func span(seconds float64) string {

@@ -24,6 +24,17 @@ func MinDraws(p *pb.Progress) int {
 	return least
 }
 
+// MinWarmup is the number of warm-up iterations that every chain has done.
+func MinWarmup(p *pb.Progress) int {
+	least := 0
+	for i, c := range p.GetChains() {
+		if n := int(c.Warmup); i == 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
 // ESSPerHour is the effective sample size for each hour at work, 0 if there is
 // none yet.
 func ESSPerHour(p *pb.Progress) float64 {

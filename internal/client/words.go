@@ -53,6 +53,15 @@ func DrawsText(j *pb.Job) string {
 	return strconv.Itoa(n)
 }
 
+// AtWork reports whether workers compute something of a job in this state.
+func AtWork(s pb.JobState) bool {
+	switch s {
+	case pb.JobState_JOB_STATE_PREPARING, pb.JobState_JOB_STATE_WARMUP, pb.JobState_JOB_STATE_SAMPLING, pb.JobState_JOB_STATE_CERTIFYING:
+		return true
+	}
+	return false
+}
+
 // Ended reports whether a job in this state has ended.
 func Ended(s pb.JobState) bool {
 	switch s {

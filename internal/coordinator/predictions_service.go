@@ -34,7 +34,8 @@ type predictionsService struct {
 // thinned are the draws of a job that predictions are averaged over.
 type thinned struct {
 	job  string
-	kept int // the first so many of each chain, which never change
+	kept int // the first so many of each chain, which do not change unless the run begins again
+	run  int // how often it did
 	want int
 	psi  [][]float64
 }
@@ -118,9 +119,9 @@ func (s *predictionsService) thin(f *state.Follower, kept, want int) ([][]float6
 	if kept > have {
 		return nil, fmt.Errorf("kept: %d draws of each chain, where there are %d", kept, have)
 	}
-	key := thinned{job: f.Job.ID, kept: cmp.Or(kept, have), want: want}
+	key := thinned{job: f.Job.ID, kept: cmp.Or(kept, have), run: len(f.Run.Restarts), want: want}
 	for i, t := range s.draws {
-		if t.job == key.job && t.kept == key.kept && t.want == want {
+		if t.job == key.job && t.kept == key.kept && t.run == key.run && t.want == want {
 			s.draws = slices.Insert(slices.Delete(s.draws, i, i+1), 0, t)
 			return t.psi, nil
 		}

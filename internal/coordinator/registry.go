@@ -65,6 +65,7 @@ type held struct {
 	attempt  int64
 	group    []string
 	revoked  bool      // it was asked to release it
+	over     bool      // and told that the job has ended
 	restated bool      // the worker said so itself; it may not know its group
 	since    time.Time // when it was told to drive; zero if it was restated
 }
@@ -298,8 +299,8 @@ func (r *registry) health() health.Workers {
 	return out
 }
 
-// tell tells the workers what has changed for them: which placements of the jobs
-// they are to drive, namely those to be kept, and which to release.
+// tell tells the workers what has changed for them: which placements of the jobs, all
+// that have not ended, they are to drive, namely those to be kept, and which to release.
 func (r *registry) tell(keep map[state.ChainKey]bool, jobs map[string]*state.Job, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -316,9 +317,10 @@ func (r *registry) tell(keep map[state.ChainKey]bool, jobs map[string]*state.Job
 			continue
 		}
 		for k, h := range w.holds {
-			if !h.revoked && !(keep[k] && isAt(jobs[k.Job], k.Chain, w.id, h.attempt)) {
-				h.revoked = true
-				w.session.send(&pb.CoordinatorMessage{Message: &pb.CoordinatorMessage_Revoke{Revoke: &pb.Revoke{Job: k.Job, Chain: int32(k.Chain), Attempt: h.attempt}}})
+			over := jobs[k.Job] == nil
+			if (!h.revoked || over && !h.over) && !(keep[k] && isAt(jobs[k.Job], k.Chain, w.id, h.attempt)) {
+				h.revoked, h.over = true, over
+				w.session.send(&pb.CoordinatorMessage{Message: &pb.CoordinatorMessage_Revoke{Revoke: &pb.Revoke{Job: k.Job, Chain: int32(k.Chain), Attempt: h.attempt, Over: over}}})
 			}
 		}
 		if w.draining && !w.left && len(w.holds) == 0 {

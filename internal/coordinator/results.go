@@ -206,6 +206,7 @@ func (s *jobsService) Draws(r *pb.DrawsRequest, out grpc.ServerStreamingServer[p
 		return err
 	}
 	var sent []int // of each chain
+	restarts := 0
 	for {
 		var run *chains.Run
 		var ended bool
@@ -215,7 +216,10 @@ func (s *jobsService) Draws(r *pb.DrawsRequest, out grpc.ServerStreamingServer[p
 				return ended || !r.Follow, nil
 			}
 			if sent == nil {
-				sent = make([]int, len(j.Run.Chains))
+				sent, restarts = make([]int, len(j.Run.Chains)), len(j.Run.Restarts)
+			}
+			if len(j.Run.Restarts) > restarts {
+				return false, status.Error(codes.Aborted, "a chain of the job diverged, and all have begun again with a smaller step: the draws so far count no more, ask for them anew")
 			}
 			run = copyRun(j.Run)
 			more := ended || !r.Follow

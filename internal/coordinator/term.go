@@ -201,6 +201,11 @@ func dueIn(f *state.Follower, rounds bool, now time.Time) (state.Command, error)
 	if f.Run == nil || f.Job.Phase.Ended() {
 		return nil, nil
 	}
+	if f.Due != nil && f.Due.Restart != nil {
+		e := chains.Event{Restart: &chains.Restart{Elapsed: f.Job.Elapsed(now).Seconds()}}
+		text, err := e.Encode()
+		return &state.Decide{Job: f.Job.ID, Extends: f.Job.Extends, Event: text}, err
+	}
 	if f.Due != nil {
 		return ending(f, f.Due, now)
 	}

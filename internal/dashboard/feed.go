@@ -39,6 +39,7 @@ type feed struct {
 	users   int
 	left    time.Time // when the last user left
 
+	begun   int           // how often the draws have begun again
 	shown   int           // draws of each chain that plots show
 	shownAt time.Time     // since when
 	spent   time.Duration // on plots of that many draws
@@ -169,8 +170,19 @@ func (f *feed) follow(ctx context.Context) error {
 	return err
 }
 
-// draws takes the job's draws.
+// draws takes the job's draws, anew where they have begun again.
 func (f *feed) draws(ctx context.Context, chains int) error {
+	for {
+		err := f.take(ctx, chains)
+		if status.Code(err) != codes.Aborted || ctx.Err() != nil {
+			return err
+		}
+		f.update(func() { f.series, f.shown, f.begun = nil, 0, f.begun+1 })
+	}
+}
+
+// take takes the job's draws until they end.
+func (f *feed) take(ctx context.Context, chains int) error {
 	in, err := f.jobs.Draws(ctx, &pb.DrawsRequest{Id: f.id, Follow: true})
 	if err != nil {
 		return err
@@ -248,6 +260,13 @@ func (f *feed) version(now time.Time) int {
 		f.shown, f.shownAt, f.spent = n, now, 0
 	}
 	return f.shown
+}
+
+// restarts returns how often the draws have begun again.
+func (f *feed) restarts() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begun
 }
 
 // arrive waits for the draws that a job has, for a while: a feed that was just

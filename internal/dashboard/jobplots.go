@@ -146,7 +146,7 @@ func (d *Dashboard) plot(w http.ResponseWriter, r *http.Request) {
 	defer d.feeds.close(f)
 	f.arrive(r.Context(), j)
 	shown := paramsOf(r)
-	version := strconv.Itoa(f.version(time.Now()))
+	version := fmt.Sprintf("%d/%d ", f.restarts(), f.version(time.Now()))
 	var h *pb.RunHistory
 	var scales []plots.Interval
 	if p.scales { // the summary comes later than the draws

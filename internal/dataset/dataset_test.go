@@ -146,6 +146,8 @@ func TestParquet(t *testing.T) {
 	nan := math.NaN()
 	_, err = Read(bytes.NewReader(parquetBytes(t, []nullable{{&nan, 1}, {&one, 2}})), "n.parquet", Select{Target: "y"}, DefaultLimits)
 	expect(err, `n.parquet, column "a": row 1: the value is missing (NaN): drop the row or fill it in`)
+	_, err = Read(bytes.NewReader(parquetBytes(t, []nullable{{&nan, 1}, {&one, 2}, {nil, nan}, {nil, 3}})), "n.parquet", Select{Target: "y"}, DefaultLimits)
+	expect(err, `n.parquet: 4 values are missing, in 3 rows (1, 3, 4), of the columns a (3), y (1): drop the rows or fill the values in, or leave columns out with exclude:`)
 	for cut := 4; cut < len(data); cut += 7 { // truncated anywhere
 		if _, err := Read(bytes.NewReader(data[:cut]), "t.parquet", sel, DefaultLimits); err == nil {
 			t.Errorf("%d of %d bytes were read without an error", cut, len(data))

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -16,89 +18,131 @@ import (
 // parquetBatch is the number of values read from a page at once.
 const parquetBatch = 4096
 
-// readParquet reads a Parquet file. It needs random access: a stream that has
+// parquetFile is a Parquet file whose schema has been read.
+type parquetFile struct {
+	file   string
+	lim    Limits
+	header []string
+	fields []parquet.Field
+	pf     *parquet.File
+}
+
+// openParquet opens a Parquet file and hands it on. It needs random access: a stream that has
 // none (r is what head was peeked from) is held in memory.
-func readParquet(r, buffered io.Reader, file string, sel Select, lim Limits) (t *Table, err error) {
+func openParquet(r, buffered io.Reader, file string, lim Limits, use func(*parquetFile) error) (err error) {
 	defer func() { // the decoder panics on some corrupt files
 		if p := recover(); p != nil {
-			t, err = nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", p)}
+			err = &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", p)}
 		}
 	}()
 	ra, size, err := randomAccess(r, buffered, lim)
 	if err != nil {
-		return nil, &Error{File: file, Msg: err.Error()}
+		return &Error{File: file, Msg: err.Error()}
 	}
 	if err := checkFooter(ra, size); err != nil {
-		return nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
+		return &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
 	}
 	pf, err := parquet.OpenFile(ra, size)
 	if err != nil {
-		return nil, &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
+		return &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
 	}
 	fields := pf.Schema().Fields()
 	if len(fields) > lim.Columns {
-		return nil, &Error{File: file, Msg: fmt.Sprintf("%d columns, more than the limit of %d", len(fields), lim.Columns)}
+		return &Error{File: file, Msg: fmt.Sprintf("%d columns, more than the limit of %d", len(fields), lim.Columns)}
 	}
 	header := make([]string, len(fields))
 	for i, f := range fields {
 		header[i] = f.Name()
 	}
-	rows := pf.NumRows()
-	if sel.Rows > 0 {
-		rows = min(rows, int64(sel.Rows))
-	}
-	if rows > int64(lim.Rows) {
-		return nil, &Error{File: file, Msg: fmt.Sprintf("%d rows, more than the limit of %d", rows, lim.Rows)}
-	}
-	target, inputs, err := sel.columns(file, header)
-	if err != nil {
-		return nil, err
-	}
-	label, err := sel.label(file, header)
-	if err != nil {
-		return nil, err
-	}
-	if err := lim.cells(rows, len(inputs)+1); err != nil {
-		return nil, &Error{File: file, Msg: err.Error()}
-	}
 	for _, g := range pf.Metadata().RowGroups {
 		for _, c := range g.Columns {
 			if n := c.MetaData.TotalUncompressedSize; n > lim.Bytes || n > ratioFrom && n/maxRatio > size {
-				return nil, &Error{File: file, Msg: errBomb.Error()}
+				return &Error{File: file, Msg: errBomb.Error()}
 			}
 		}
 	}
-	t = &Table{Target: sel.Target}
+	return use(&parquetFile{file: file, lim: lim, header: header, fields: fields, pf: pf})
+}
+
+// rows returns how many rows are to be read, at most so many if most is not 0.
+func (p *parquetFile) rows(most int) (int, error) {
+	rows := p.pf.NumRows()
+	if most > 0 {
+		rows = min(rows, int64(most))
+	}
+	if rows > int64(p.lim.Rows) {
+		return 0, &Error{File: p.file, Msg: fmt.Sprintf("%d rows, more than the limit of %d", rows, p.lim.Rows)}
+	}
+	return int(rows), nil
+}
+
+// table reads the columns that are selected.
+func (p *parquetFile) table(sel Select) (*Table, error) {
+	rows, err := p.rows(sel.Rows)
+	if err != nil {
+		return nil, err
+	}
+	target, inputs, err := sel.columns(p.file, p.header)
+	if err != nil {
+		return nil, err
+	}
+	label, err := sel.label(p.file, p.header)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.lim.cells(int64(rows), len(inputs)+1); err != nil {
+		return nil, &Error{File: p.file, Msg: err.Error()}
+	}
+	t := &Table{Target: sel.Target}
 	read := inputs
 	if target >= 0 {
-		if !numericField(fields[target]) {
-			return nil, &Error{File: file, Column: header[target], Msg: "the target does not hold numbers"}
+		if !numericField(p.fields[target]) {
+			return nil, &Error{File: p.file, Column: p.header[target], Msg: "the target does not hold numbers"}
 		}
 		read = append(slices.Clone(inputs), target)
 	}
 	for _, c := range inputs {
-		if !numericField(fields[c]) {
-			return nil, &Error{File: file, Column: header[c], Msg: fmt.Sprintf("it does not hold numbers: leave the column out with exclude: [%s]", yamlName(header[c]))}
+		if !numericField(p.fields[c]) {
+			return nil, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("it does not hold numbers: leave the column out with exclude: [%s]", yamlName(p.header[c]))}
 		}
-		t.Inputs = append(t.Inputs, header[c])
+		t.Inputs = append(t.Inputs, p.header[c])
 	}
+	var blanks blanks
 	for _, c := range read {
-		unsigned := unsigned(fields[c])
-		x, err := readColumn(pf, file, header[c], int(rows), func(v parquet.Value) (float64, string) { return number(v, unsigned) })
+		x, err := p.numbers(c, rows, func(row int, err error) {
+			blanks.note(row+1, c, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("row %d: %v", row+1, err)})
+		})
 		if err != nil {
-			return nil, err
+			return nil, blanks.or(err, p.file, p.header)
 		}
 		t.X = append(t.X, x)
 	}
+	if err := blanks.or(nil, p.file, p.header); err != nil {
+		return nil, err
+	}
 	if label >= 0 {
-		if t.Labels, err = readLabels(pf, file, fields[label], int(rows)); err != nil {
+		if t.Labels, err = p.labels(label, rows); err != nil {
 			return nil, err
 		}
 	}
 	if target >= 0 {
 		t.X, t.Y = t.X[:len(inputs)], t.X[len(inputs)]
 	}
-	return t, t.Check(file, sel.Points)
+	return t, t.Check(p.file, sel.Points)
+}
+
+// numbers reads a column of numbers. What is missing it tells blank, and takes to be 0.
+func (p *parquetFile) numbers(c, rows int, blank func(row int, err error)) ([]float64, error) {
+	unsigned := unsigned(p.fields[c])
+	return readColumn(p, c, rows, func(v parquet.Value) (float64, error) { return number(v, unsigned) }, blank)
+}
+
+// labels reads a column as text.
+func (p *parquetFile) labels(c, rows int) ([]string, error) {
+	if f := p.fields[c]; !f.Leaf() || f.Repeated() {
+		return nil, &Error{File: p.file, Column: f.Name(), Msg: "lists and nested columns are not read"}
+	}
+	return readColumn(p, c, rows, labelOf, nil)
 }
 
 // checkFooter looks at the length that a file gives for its footer, for which the
@@ -173,28 +217,29 @@ func unsigned(f parquet.Field) bool {
 // valueError is a value that cannot be used.
 type valueError struct {
 	row int
-	msg string
+	err error
 }
 
-func (e *valueError) Error() string { return e.msg }
+func (e *valueError) Error() string { return e.err.Error() }
 
-// readColumn reads a column, each value by get, which says what is wrong with it.
-func readColumn[T any](pf *parquet.File, file, name string, rows int, get func(parquet.Value) (x T, bad string)) ([]T, error) {
+// readColumn reads a column, each value by get, which says what is wrong with it. What is missing it
+// tells blank, unless that is nil, and takes to be nothing.
+func readColumn[T any](p *parquetFile, c, rows int, get func(parquet.Value) (T, error), blank func(row int, err error)) ([]T, error) {
 	fail := func(err error) ([]T, error) {
 		var v *valueError
 		if errors.As(err, &v) {
-			return nil, &Error{File: file, Column: name, Msg: fmt.Sprintf("row %d: %s", v.row+1, v.msg)}
+			return nil, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("row %d: %v", v.row+1, v.err)}
 		}
-		return nil, &Error{File: file, Column: name, Msg: err.Error()}
+		return nil, &Error{File: p.file, Column: p.header[c], Msg: err.Error()}
 	}
-	leaf, ok := pf.Schema().Lookup(name)
+	leaf, ok := p.pf.Schema().Lookup(p.header[c])
 	if !ok {
 		return fail(errors.New("nested columns are not read"))
 	}
 	x := make([]T, 0, rows)
-	for _, g := range pf.RowGroups() {
+	for _, g := range p.pf.RowGroups() {
 		var err error
-		if x, err = readChunk(x, g.ColumnChunks()[leaf.ColumnIndex], get); err != nil {
+		if x, err = readChunk(x, g.ColumnChunks()[leaf.ColumnIndex], get, blank); err != nil {
 			return fail(err)
 		}
 	}
@@ -205,7 +250,7 @@ func readColumn[T any](pf *parquet.File, file, name string, rows int, get func(p
 }
 
 // readChunk appends the chunk's values to x, up to its capacity.
-func readChunk[T any](x []T, chunk parquet.ColumnChunk, get func(parquet.Value) (x T, bad string)) ([]T, error) {
+func readChunk[T any](x []T, chunk parquet.ColumnChunk, get func(parquet.Value) (T, error), blank func(row int, err error)) ([]T, error) {
 	pages := chunk.Pages()
 	defer pages.Close()
 	var buf [parquetBatch]parquet.Value
@@ -221,9 +266,13 @@ func readChunk[T any](x []T, chunk parquet.ColumnChunk, get func(parquet.Value) 
 		for len(x) < cap(x) {
 			n, err := values.ReadValues(buf[:min(len(buf), cap(x)-len(x))])
 			for _, v := range buf[:n] {
-				f, msg := get(v)
-				if msg != "" {
-					return nil, &valueError{len(x), msg}
+				f, err := get(v)
+				if gap := (missingError("")); blank != nil && errors.As(err, &gap) {
+					blank(len(x), err)
+					err = nil
+				}
+				if err != nil {
+					return nil, &valueError{len(x), err}
 				}
 				x = append(x, f)
 			}
@@ -239,31 +288,23 @@ func readChunk[T any](x []T, chunk parquet.ColumnChunk, get func(parquet.Value) 
 	return x, nil
 }
 
-// readLabels reads a column as text.
-func readLabels(pf *parquet.File, file string, field parquet.Field, rows int) ([]string, error) {
-	if !field.Leaf() || field.Repeated() {
-		return nil, &Error{File: file, Column: field.Name(), Msg: "lists and nested columns are not read"}
-	}
-	return readColumn(pf, file, field.Name(), rows, labelOf)
-}
-
 // labelOf returns the text of a value.
-func labelOf(v parquet.Value) (text, bad string) {
+func labelOf(v parquet.Value) (text string, err error) {
 	if !v.IsNull() { // whose text is not empty
 		text = strings.Clone(strings.TrimSpace(v.String()))
 	}
 	switch {
 	case absent(text):
-		bad = missingError(text).Error()
+		err = missingError(strconv.Quote(text))
 	case len(text) > maxLabel:
-		bad = errLabel.Error()
+		err = errLabel
 	}
-	return text, bad
+	return text, err
 }
 
-func number(v parquet.Value, unsigned bool) (x float64, bad string) {
+func number(v parquet.Value, unsigned bool) (x float64, err error) {
 	if v.IsNull() {
-		return 0, "the value is missing (null): drop the row or fill it in"
+		return 0, missingError("null")
 	}
 	switch k := v.Kind(); {
 	case k == parquet.Int32 && unsigned:
@@ -279,5 +320,11 @@ func number(v parquet.Value, unsigned bool) (x float64, bad string) {
 	default:
 		x = v.Double()
 	}
-	return x, badValue(x)
+	if math.IsNaN(x) {
+		return 0, missingError("NaN")
+	}
+	if bad := badValue(x); bad != "" {
+		return 0, errors.New(bad)
+	}
+	return x, nil
 }

@@ -25,34 +25,48 @@ var (
 )
 
 // Read reads a table from r; file names it in errors.
-func Read(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
-	raw := r
+func Read(r io.Reader, file string, sel Select, lim Limits) (t *Table, err error) {
+	err = open(r, file, lim, func(c *csvFile) error {
+		t, err = c.table(sel)
+		return err
+	}, func(p *parquetFile) error {
+		t, err = p.table(sel)
+		return err
+	})
+	return t, err
+}
+
+// open reads the header of a table and hands it on as what it is.
+func open(r io.Reader, file string, lim Limits, asCSV func(*csvFile) error, asParquet func(*parquetFile) error) error {
 	br := bufio.NewReaderSize(r, 1<<16)
 	head, err := br.Peek(4)
 	if err != nil && err != io.EOF {
-		return nil, fmt.Errorf("cannot read %s: %w", file, err)
+		return fmt.Errorf("cannot read %s: %w", file, err)
 	}
-	switch {
+	var text io.Reader = br
+	switch c := (&counted{r: br}); {
 	case bytes.HasPrefix(head, magicParquet):
-		return readParquet(raw, br, file, sel, lim)
+		return openParquet(r, br, file, lim, asParquet)
 	case bytes.HasPrefix(head, magicGzip):
-		c := &counted{r: br}
 		z, err := gzip.NewReader(c)
 		if err != nil {
-			return nil, &Error{File: file, Msg: fmt.Sprintf("broken gzip: %v", err)}
+			return &Error{File: file, Msg: fmt.Sprintf("broken gzip: %v", err)}
 		}
 		defer z.Close()
-		return readCSV(&inflated{r: z, from: c}, file, sel, lim)
+		text = &inflated{r: z, from: c}
 	case bytes.HasPrefix(head, magicZstd):
-		c := &counted{r: br}
 		z, err := zstd.NewReader(c, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return nil, &Error{File: file, Msg: fmt.Sprintf("broken Zstandard: %v", err)}
+			return &Error{File: file, Msg: fmt.Sprintf("broken Zstandard: %v", err)}
 		}
 		defer z.Close()
-		return readCSV(&inflated{r: z, from: c}, file, sel, lim)
+		text = &inflated{r: z, from: c}
 	}
-	return readCSV(br, file, sel, lim)
+	f, err := newCSV(text, file, lim)
+	if err != nil {
+		return err
+	}
+	return asCSV(f)
 }
 
 // bounded fails, rather than ends, when more than n bytes are read, or too many
@@ -122,7 +136,17 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
+// csvFile is a CSV file whose header has been read.
+type csvFile struct {
+	file   string
+	lim    Limits
+	header []string
+	rows   int // that were read
+	csv    *csv.Reader
+	bound  *bounded
+}
+
+func newCSV(r io.Reader, file string, lim Limits) (*csvFile, error) {
 	bound := &bounded{r: r, n: lim.Bytes + 1}
 	br := bufio.NewReaderSize(bound, 1<<16)
 	if b, _ := br.Peek(3); bytes.Equal(b, utf8BOM) {
@@ -156,52 +180,72 @@ func readCSV(r io.Reader, file string, sel Select, lim Limits) (*Table, error) {
 	if numeric {
 		return nil, &Error{File: file, Line: 1, Msg: "the first line holds numbers, not column names: add a header line"}
 	}
-	target, inputs, err := sel.columns(file, header)
-	if err != nil {
-		return nil, err
-	}
-	label, err := sel.label(file, header)
-	if err != nil {
-		return nil, err
-	}
+	return &csvFile{file: file, lim: lim, header: header, csv: cr, bound: bound}, nil
+}
 
+// next returns the fields of the next row, which are good until the one after, with its line;
+// io.EOF after the last.
+func (f *csvFile) next() (rec []string, line int, err error) {
+	f.bound.record = 0
+	rec, err = f.csv.Read()
+	if err == io.EOF {
+		return nil, 0, err
+	}
+	if err != nil {
+		return nil, 0, csvError(f.file, err, f.lim)
+	}
+	line, _ = f.csv.FieldPos(0)
+	if len(rec) != len(f.header) {
+		return nil, 0, &Error{File: f.file, Line: line, Msg: fmt.Sprintf("%d fields, but the header has %d", len(rec), len(f.header))}
+	}
+	if f.rows == f.lim.Rows {
+		return nil, 0, &Error{File: f.file, Line: line, Msg: fmt.Sprintf("more than the limit of %d rows", f.lim.Rows)}
+	}
+	f.rows++
+	return rec, line, nil
+}
+
+// table reads the columns that are selected.
+func (f *csvFile) table(sel Select) (*Table, error) {
+	target, inputs, err := sel.columns(f.file, f.header)
+	if err != nil {
+		return nil, err
+	}
+	label, err := sel.label(f.file, f.header)
+	if err != nil {
+		return nil, err
+	}
 	t := &Table{Target: sel.Target, X: make([][]float64, len(inputs))}
 	for _, c := range inputs {
-		t.Inputs = append(t.Inputs, header[c])
+		t.Inputs = append(t.Inputs, f.header[c])
 	}
-	var blanks blanks
+	blanks := blanks{unit: "lines "}
 	for sel.Rows == 0 || t.Rows() < sel.Rows {
-		bound.record = 0
-		rec, err := cr.Read()
+		rec, line, err := f.next()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, csvError(file, err, lim)
+			return nil, err
 		}
-		line, _ := cr.FieldPos(0)
-		if len(rec) != len(header) {
-			return nil, &Error{File: file, Line: line, Msg: fmt.Sprintf("%d fields, but the header has %d", len(rec), len(header))}
-		}
-		if t.Rows() == lim.Rows {
-			return nil, &Error{File: file, Line: line, Msg: fmt.Sprintf("more than the limit of %d rows", lim.Rows)}
-		}
-		if err := lim.cells(int64(t.Rows())+1, len(inputs)+1); err != nil {
-			return nil, &Error{File: file, Line: line, Msg: err.Error()}
+		if err := f.lim.cells(int64(t.Rows())+1, len(inputs)+1); err != nil {
+			return nil, &Error{File: f.file, Line: line, Msg: err.Error()}
 		}
 		if t.Rows() == 0 {
-			if err := textColumns(file, line, header, inputs, rec); err != nil {
+			if err := textColumns(f.file, line, f.header, inputs, rec); err != nil {
 				return nil, err
 			}
 		}
-		if c, err := t.add(rec, inputs, target, label, blanks.of(line)); err != nil {
-			return nil, blanks.or(&Error{File: file, Line: line, Column: header[c], Field: c + 1, Msg: err.Error()}, file, header)
+		if c, err := t.add(rec, inputs, target, label, func(column int, err error) {
+			blanks.note(line, column, &Error{File: f.file, Line: line, Column: f.header[column], Field: column + 1, Msg: err.Error()})
+		}); err != nil {
+			return nil, blanks.or(&Error{File: f.file, Line: line, Column: f.header[c], Field: c + 1, Msg: err.Error()}, f.file, f.header)
 		}
 	}
-	if err := blanks.or(nil, file, header); err != nil {
+	if err := blanks.or(nil, f.file, f.header); err != nil {
 		return nil, err
 	}
-	return t, t.Check(file, sel.Points)
+	return t, t.Check(f.file, sel.Points)
 }
 
 // add appends a row. It returns an error with its column; what is missing it tells blank.
@@ -227,7 +271,7 @@ func (t *Table) add(rec []string, inputs []int, target, label int, blank func(co
 		case len(text) > maxLabel:
 			return label, errLabel
 		case absent(text) && label != target && !slices.Contains(inputs, label): // else that is told
-			blank(label, missingError(text))
+			blank(label, missingError(strconv.Quote(text)))
 		}
 		t.Labels = append(t.Labels, strings.Clone(text))
 	}
@@ -243,29 +287,29 @@ func (t *Table) add(rec []string, inputs []int, target, label int, blank func(co
 type missingError string
 
 func (m missingError) Error() string {
-	return fmt.Sprintf("the value is missing (%q): drop the row or fill it in", string(m))
+	return fmt.Sprintf("the value is missing (%s): drop the row or fill it in", string(m))
 }
 
 // blanks are the values that a table lacks.
 type blanks struct {
+	unit     string // what is said before the numbers of lines
 	first    *Error
-	count    int   // of all
-	lines    []int // that lack some
+	count    int    // of all
+	lines    []bool // that lack some
 	byColumn map[int]int
 }
 
-// of returns what notes a missing value of a line.
-func (b *blanks) of(line int) func(column int, err error) {
-	return func(c int, err error) {
-		if b.first == nil {
-			b.first, b.byColumn = &Error{Line: line, Field: c + 1, Msg: err.Error()}, map[int]int{}
-		}
-		b.count++
-		b.byColumn[c]++
-		if n := len(b.lines); n == 0 || b.lines[n-1] != line {
-			b.lines = append(b.lines, line)
-		}
+// note notes a missing value, which is an error of its own if it is the only one.
+func (b *blanks) note(line, column int, alone *Error) {
+	if b.first == nil {
+		b.first, b.byColumn = alone, map[int]int{}
 	}
+	b.count++
+	b.byColumn[column]++
+	if more := line + 1 - len(b.lines); more > 0 {
+		b.lines = append(b.lines, make([]bool, more)...)
+	}
+	b.lines[line] = true
 }
 
 // or returns the error of the values that are missing, or err where there are none: what is
@@ -276,21 +320,26 @@ func (b *blanks) or(err error, file string, header []string) error {
 	case b.first == nil:
 		return err
 	case b.count == 1:
-		b.first.File, b.first.Column = file, header[b.first.Field-1]
 		return b.first
 	}
 	var lines, columns []string
-	for _, l := range b.lines[:min(most, len(b.lines))] {
-		lines = append(lines, strconv.Itoa(l))
+	rows := 0
+	for l, lacks := range b.lines {
+		if !lacks {
+			continue
+		}
+		if rows++; rows <= most {
+			lines = append(lines, strconv.Itoa(l))
+		}
 	}
-	if len(b.lines) > most {
+	if rows > most {
 		lines = append(lines, "…")
 	}
 	for _, c := range slices.Sorted(maps.Keys(b.byColumn)) {
 		columns = append(columns, fmt.Sprintf("%s (%d)", yamlName(header[c]), b.byColumn[c]))
 	}
-	return &Error{File: file, Msg: fmt.Sprintf("%d values are missing, in %d rows (lines %s), of the columns %s: drop the rows or fill the values in, or leave columns out with exclude:",
-		b.count, len(b.lines), strings.Join(lines, ", "), strings.Join(columns, ", "))}
+	return &Error{File: file, Msg: fmt.Sprintf("%d values are missing, in %d rows (%s%s), of the columns %s: drop the rows or fill the values in, or leave columns out with exclude:",
+		b.count, rows, b.unit, strings.Join(lines, ", "), strings.Join(columns, ", "))}
 }
 
 // separator guesses the separator from the header line: of comma, tab and
@@ -342,7 +391,7 @@ func parseField(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	switch {
 	case absent(s):
-		return 0, missingError(s)
+		return 0, missingError(strconv.Quote(s))
 	case err != nil && errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%s is beyond the range of a float64", s)
 	case err != nil:

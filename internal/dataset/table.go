@@ -141,15 +141,24 @@ func ReadFile(path string, table io.Reader, sel Select, lim Limits) (*Table, err
 		}
 		return Read(table, path, sel, lim)
 	}
+	f, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return Read(f, path, sel, lim)
+}
+
+func openFile(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the data: %w", err)
 	}
-	defer f.Close()
 	if st, err := f.Stat(); err == nil && st.IsDir() {
+		f.Close()
 		return nil, fmt.Errorf("cannot read the data: %s is a directory", path)
 	}
-	return Read(f, path, sel, lim)
+	return f, nil
 }
 
 // label returns the index of the column of labels in a header, -1 if none is asked for.

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -112,8 +113,30 @@ func (c *Chain) use(early bool) (err error) {
 // maxPsi bounds the log parameters: beyond it something has diverged.
 const maxPsi = 60
 
+// Divergence is the error of a chain that has left where the posterior is.
+type Divergence struct {
+	chains.Divergence
+	why string
+}
+
+func (d *Divergence) Error() string {
+	return fmt.Sprintf("chain %d diverged at iteration %d: %s: the posterior is far from normal there; %s, method: auto or exact, or informative priors", d.Chain, d.Iter, d.why, sampler.Remedy)
+}
+
+// Checkpoint carries out a task, and returns what there is to be reported of it: its checkpoint, or that
+// the chain diverged, if the run is to begin again then.
+func (c *Chain) Checkpoint(ctx context.Context, t chains.Task) (*chains.Event, error) {
+	k, err := c.Advance(ctx, t)
+	var d *Divergence
+	if t.Again && errors.As(err, &d) {
+		return &chains.Event{Diverged: &d.Divergence}, nil
+	}
+	return &chains.Event{Checkpoint: k}, err
+}
+
 // Advance carries out a task, which it does not change. The result depends on the task alone,
 // with the latent vectors that its state names: the chain has to have them (Lacks, Give).
+// The error of a chain that diverges is a *Divergence.
 func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint, error) {
 	k := &chains.Checkpoint{Chain: t.Chain, FromIter: t.From.Iter, State: t.From}
 	k.State.Psi, k.State.Memory = slices.Clone(t.From.Psi), slices.Clone(t.From.Memory)
@@ -133,17 +156,27 @@ func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint,
 	}
 	for range t.Iterations {
 		k.State.Iter++
-		if err := e.iterate(ctx, step); err != nil {
+		err := e.iterate(ctx, step)
+		var lost unsolvable
+		if errors.As(err, &lost) {
+			return nil, diverged(k, err.Error())
+		}
+		if err != nil {
 			return nil, err
 		}
 		for _, x := range k.State.Psi {
 			if math.IsNaN(x) || math.Abs(x) > maxPsi {
-				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g: the posterior is far from normal there; %s, method: exact, or informative priors", t.Chain, k.State.Iter, k.State.Psi, sampler.Remedy)
+				return nil, diverged(k, fmt.Sprintf("log parameters %.4g", k.State.Psi))
 			}
 		}
 		k.Draws = append(k.Draws, slices.Clone(k.State.Psi))
 	}
 	return k, c.end(k)
+}
+
+// diverged says that a chain diverged on the way to a checkpoint.
+func diverged(k *chains.Checkpoint, why string) error {
+	return &Divergence{chains.Divergence{Chain: k.Chain, FromIter: k.FromIter, Iter: k.State.Iter, Restarts: k.State.Restarts, Cost: k.Cost}, why}
 }
 
 // env is what a sampler moves a chain to a checkpoint with.

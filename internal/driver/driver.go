@@ -186,7 +186,7 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 	}
 	for _, v := range g.Value {
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, chains.Cost{}, fmt.Errorf("the gradient is not finite at log parameters %.4g: the chain has left the region where the covariance matrix can be solved", r.Psi)
+			return nil, chains.Cost{}, unsolvable(r.Psi)
 		}
 	}
 	rep := g.Report
@@ -207,6 +207,13 @@ func (d *Driver) gradient(ctx context.Context, s *source, r request) (*posterior
 	}
 	d.Observe(obs)
 	return g, cost, nil
+}
+
+// unsolvable says that the gradient is not finite somewhere.
+type unsolvable []float64
+
+func (u unsolvable) Error() string {
+	return fmt.Sprintf("the gradient is not finite at log parameters %.4g, where the covariance matrix cannot be solved", []float64(u))
 }
 
 // observation returns what is to be said of any gradient or step that led to, or

@@ -176,8 +176,12 @@ func (r *runner) drive(ctx context.Context, cancel context.CancelFunc, lane int)
 					return nil, err
 				}
 			}
-			k, err := chain.Advance(ctx, *w.Advance)
-			return &chains.Event{Certificate: w.Certificate, Checkpoint: k}, err
+			e, err := chain.Checkpoint(ctx, *w.Advance)
+			if err != nil {
+				return nil, err
+			}
+			e.Certificate = w.Certificate
+			return e, nil
 		}()
 		if err == nil {
 			var blob []byte
@@ -223,8 +227,8 @@ func (r *runner) commit(e chains.Event, blob []byte) error {
 	if err == nil {
 		err = r.apply(e)
 	}
-	if errors.Is(err, chains.ErrStale) && e.Evaluated != nil {
-		return nil // another lane was faster
+	if errors.Is(err, chains.ErrStale) && (e.Evaluated != nil || e.Restarts() < len(r.run.Restarts)) {
+		return nil // another lane was faster, or the run has begun again: with a step, and so without latent vectors
 	}
 	if err != nil && blob != nil {
 		err = errors.Join(err, r.latents.drop([]latent.Ref{latent.RefOf(blob)}, r.run.Latents()))
@@ -259,8 +263,11 @@ func (r *runner) apply(e chains.Event) error {
 	return nil
 }
 
-// settle takes the decisions that are due: settings at a barrier, the end.
+// settle takes the decisions that are due: the end, or to begin again, and settings at a barrier.
 func (r *runner) settle() error {
+	if err := r.decide(); err != nil {
+		return err
+	}
 	for r.run.AtBarrier() {
 		e, err := sampler.Adapt(r.run)
 		if err != nil {
@@ -270,7 +277,7 @@ func (r *runner) settle() error {
 			return err
 		}
 	}
-	return r.decide()
+	return nil
 }
 
 func (r *runner) decide() error {

@@ -165,11 +165,11 @@ func weighted(m posterior.Model, d *dataset.Info, r *chains.Run) (*Provisional, 
 	}
 	k, ess := Number(khat), Number(1/square)
 	v := &Provisional{Corrected: true, Draws: len(draws), KHat: &k, ESS: &ess, Parameters: rows(m, d, draws, weights)}
-	v.Note = fmt.Sprintf("provisional: %d draws of a Student t at the mode with importance weights, k-hat %.2f: ", v.Draws, khat)
+	v.Note = fmt.Sprintf("provisional, from %d weighted draws of an approximation at the mode: ", v.Draws)
 	if khat <= trustedKHat {
-		v.Note += "to be trusted as far as their number goes"
+		v.Note += fmt.Sprintf("right but for chance (k-hat %.2f, at most %.1f)", khat, trustedKHat)
 	} else {
-		v.Note += "NOT to be trusted (above 0.7), wait for the chains"
+		v.Note += fmt.Sprintf("NOT to be relied on, wait for the chains (k-hat %.2f, above %.1f)", khat, trustedKHat)
 	}
 	return v, nil
 }

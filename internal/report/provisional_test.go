@@ -65,7 +65,7 @@ data: {synthetic: {n: 60, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
 		run.Provisional.LogDensities = append(run.Provisional.LogDensities, dense.LogDensity(psi))
 	}
 	weighted, err := NewProvisional(p.Model, &d.Info, run)
-	if err != nil || !weighted.Corrected || !(*weighted.KHat < trustedKHat) || !strings.Contains(weighted.Note, "to be trusted") {
+	if err != nil || !weighted.Corrected || !(*weighted.KHat < trustedKHat) || !strings.Contains(weighted.Note, "right but for chance") {
 		t.Fatal(weighted, err)
 	}
 

@@ -37,14 +37,16 @@ type Summary struct {
 	Modes      []Mode      `json:"modes,omitempty"` // if there is more than one, the heaviest first
 	Details    bool        `json:"-"`               // people are to be told of all parameters
 	// Provisional is what is known without draws, as long as there are none.
-	Provisional    *Provisional `json:"provisional,omitempty"`
-	Chains         []Chain      `json:"chains"`
-	Preparation    chains.Cost  `json:"preparation"`
-	Total          chains.Cost  `json:"total"`
-	Settings       *Tuned       `json:"settings,omitempty"`
-	Rank           int          `json:"rank,omitempty"` // of the exact sampler's P
-	Certificate    *Certificate `json:"certificate,omitempty"`
-	Preconditioner *Precond     `json:"preconditioner,omitempty"`
+	Provisional *Provisional `json:"provisional,omitempty"`
+	Chains      []Chain      `json:"chains"`
+	Preparation chains.Cost  `json:"preparation"`
+	// Restarts are the times that a chain diverged and all began again with a smaller step.
+	Restarts       []chains.Restart `json:"restarts,omitempty"`
+	Total          chains.Cost      `json:"total"`
+	Settings       *Tuned           `json:"settings,omitempty"`
+	Rank           int              `json:"rank,omitempty"` // of the exact sampler's P
+	Certificate    *Certificate     `json:"certificate,omitempty"`
+	Preconditioner *Precond         `json:"preconditioner,omitempty"`
 	// Cache is what the calibration of the cache of K decided; absent if it is
 	// off, or the run was not on one machine.
 	Cache          *cmvp.CachePlan `json:"cache,omitempty"`
@@ -194,6 +196,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		sum.Settings = &Tuned{Probes: t.Probes, Step: t.Step, NoiseBudget: t.Budget, EarlyStop: t.Early,
 			Tolerance: s.Solver.Tolerance.Or(r.Prepared.Tolerance)}
 	}
+	sum.Restarts = r.Restarts
 	if r.MinDraws() == 0 {
 		sum.Provisional, _ = NewProvisional(m, d, r) // the mode need not have a curvature
 	}
@@ -292,6 +295,9 @@ const likelyMode = 7
 // warn collects what a reader must know before believing the numbers.
 func (sum *Summary) warn(r *chains.Run) {
 	add := func(format string, args ...any) { sum.Warnings = append(sum.Warnings, fmt.Sprintf(format, args...)) }
+	for _, s := range r.Restarts {
+		add("%s; the posterior is far from normal, so compare with method: exact, or use --certify", s.Text())
+	}
 	switch draws := r.MinDraws(); {
 	case draws == 0 && r.Stopped == nil:
 		add("there are no draws yet")
@@ -334,7 +340,8 @@ func (sum *Summary) warn(r *chains.Run) {
 		}
 	}
 	if p := r.Prepared; p != nil && p.Asymmetry > 0.1 {
-		add("the curvature at the mode was measured with noise (asymmetry %.2f): the metric rests on the warm-up draws", p.Asymmetry)
+		add("the shape of the posterior at its mode could be measured only roughly, so that the sampler learnt it from the warm-up: R-hat and ESS above "+
+			"say whether that was enough (asymmetry of the measured curvature %.2f, above 0.1)", p.Asymmetry)
 	}
 }
 

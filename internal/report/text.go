@@ -185,7 +185,7 @@ func (sum *Summary) cost(b *strings.Builder) {
 		b.WriteString("\n")
 	}
 	if t.Shortened > 0 {
-		fmt.Fprintf(b, "%d of %d gradients were shortened, where the posterior is steep\n", t.Shortened, t.Gradients)
+		fmt.Fprintf(b, "%d of %d steps were cut short, where the posterior is so steep that a whole one would overshoot; up to 1 %% is harmless\n", t.Shortened, t.Gradients)
 	}
 	if p := sum.Preconditioner; p != nil {
 		fmt.Fprintf(b, "preconditioner %s of rank %d", p.Kind, p.Rank)
@@ -200,7 +200,7 @@ func (sum *Summary) cost(b *strings.Builder) {
 			fmt.Fprintf(b, ", tolerance %g", s.Tolerance)
 		}
 		if s.Step > 0 {
-			fmt.Fprintf(b, ", step %.2f, noise budget left %.2f", s.Step, s.NoiseBudget)
+			fmt.Fprintf(b, ", step %.2f; noise budget %.2f, which must be above 0", s.Step, s.NoiseBudget)
 		}
 		if s.EarlyStop {
 			b.WriteString(", solves stopped early")

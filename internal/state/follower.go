@@ -49,7 +49,7 @@ func (f *Follower) Update(tx *bbolt.Tx, id string) error {
 	if f.Due != nil && !f.Due.Certificate && f.Run.Stopped != nil {
 		f.Due = nil // it has come; that of the certificate may follow
 	}
-	if f.Due == nil {
+	if f.Due == nil || f.Due.Restart != nil { // which may have come
 		f.Due = f.judge.Decide(f.Run, 0)
 	}
 	f.Convergence = f.judge.Last

@@ -27,6 +27,7 @@ const (
 	NoteState     NoteKind = "state"
 	NotePlaced    NoteKind = "placed"
 	NoteTuned     NoteKind = "tuned"
+	NoteDiverged  NoteKind = "diverged"
 	NoteExtended  NoteKind = "extended"
 	NoteHealth    NoteKind = "health"
 	NoteWrong     NoteKind = "wrong" // numbers of a worker are wrong, or may be

@@ -60,6 +60,11 @@ func (r *Report) format() uint64 {
 	if r.Brief {
 		return 5
 	}
+	for _, text := range r.Events {
+		if e, err := chains.DecodeEvent(text); err == nil && e.Diverged != nil {
+			return 5
+		}
+	}
 	return 2
 }
 
@@ -100,10 +105,10 @@ func comesOf(e *chains.Event, lane int) bool {
 	if lane == 0 {
 		return e.Prepared != nil || e.Provisional != nil || e.Stage != nil || e.Drawn != nil
 	}
-	return e.Evaluated != nil || e.Checkpoint != nil && e.Checkpoint.Chain == lane
+	return e.Evaluated != nil || e.Checkpoint != nil && e.Checkpoint.Chain == lane || e.Diverged != nil && e.Diverged.Chain == lane
 }
 
-// Decide adds an event that the leader computed: settings, or the end.
+// Decide adds an event that the leader computed: settings, a new beginning, or the end.
 type Decide struct {
 	Job     string `json:"job"`
 	Extends int    `json:"extends"` // as the leader saw them
@@ -114,7 +119,12 @@ type Decide struct {
 	Final       *Final `json:"final,omitempty"`
 }
 
-func (d *Decide) format() uint64 { return 2 }
+func (d *Decide) format() uint64 {
+	if e, err := chains.DecodeEvent(d.Event); err == nil && e.Restart != nil {
+		return 5
+	}
+	return 2
+}
 
 func (d *Decide) apply(x *transaction) (*Job, error) {
 	return x.update(d.Job, func(u *jobUpdate) error {
@@ -130,7 +140,7 @@ func (d *Decide) apply(x *transaction) (*Job, error) {
 		if err != nil {
 			return err
 		}
-		if e.Settings == nil && e.Stop == nil {
+		if e.Settings == nil && e.Restart == nil && e.Stop == nil {
 			return ErrMalformed
 		}
 		sampled := run.Stopped != nil
@@ -139,6 +149,9 @@ func (d *Decide) apply(x *transaction) (*Job, error) {
 		}
 		if s := e.Settings; s != nil {
 			u.noteSettings(s)
+		}
+		if e.Restart != nil {
+			u.note(NoteDiverged, "%s", run.Restarts[len(run.Restarts)-1].Text())
 		}
 		if run.Stopped != nil && !sampled {
 			j.Reason, j.DrawsSHA256, j.Final = run.Stopped.Reason, d.DrawsSHA256, d.Final

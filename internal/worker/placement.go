@@ -46,6 +46,7 @@ type placement struct {
 var (
 	errReplaced = errors.New("another driver has taken over the chain")
 	errStopping = errors.New("the worker stops")
+	errOver     = errors.New("the job has ended")
 )
 
 // setGroup changes who shares the lane's products, from the next one on.
@@ -309,11 +310,11 @@ func (p *placement) advance(ctx, waiting context.Context, chain *driver.Chain, j
 	wg.Go(func() { p.reportAll(ctx, reports, cancel) })
 	err := func() error {
 		for ok := true; ok && waiting.Err() == nil; {
-			k, err := p.compute(work, chain, t)
+			e, err := p.compute(work, chain, t)
 			if err != nil {
 				return err
 			}
-			e := chains.Event{Certificate: w.Certificate, Checkpoint: k}
+			e.Certificate = w.Certificate
 			text, err := e.Encode()
 			if err != nil {
 				return fmt.Errorf("chain %d: %w", t.Chain, err)
@@ -323,7 +324,10 @@ func (p *placement) advance(ctx, waiting context.Context, chain *driver.Chain, j
 			case <-work.Done():
 				return work.Err()
 			}
-			t, ok = t.Next(plan, k)
+			if e.Diverged != nil {
+				return nil
+			}
+			t, ok = t.Next(plan, e.Checkpoint)
 		}
 		return nil
 	}()
@@ -363,14 +367,14 @@ func (p *placement) reportAll(ctx context.Context, reports <-chan reported, canc
 }
 
 // compute does one task.
-func (p *placement) compute(ctx context.Context, chain *driver.Chain, t chains.Task) (*chains.Checkpoint, error) {
+func (p *placement) compute(ctx context.Context, chain *driver.Chain, t chains.Task) (*chains.Event, error) {
 	if err := p.w.Budget.Acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer p.w.Budget.Release()
-	k, err := chain.Advance(ctx, t)
-	if err == nil {
-		p.w.metrics.shortened.Add(float64(k.Cost.Shortened))
+	e, err := chain.Checkpoint(ctx, t)
+	if err == nil && e.Checkpoint != nil {
+		p.w.metrics.shortened.Add(float64(e.Checkpoint.Cost.Shortened))
 	}
-	return k, err
+	return e, err
 }

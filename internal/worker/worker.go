@@ -189,7 +189,7 @@ func (w *Worker) session(ctx context.Context, speed float64) (left bool, err err
 			w.start(m.GetDrive().Placement)
 		case m.GetRevoke() != nil:
 			r := m.GetRevoke()
-			w.revoke(laneKey{r.Job, int(r.Chain)}, r.Attempt)
+			w.revoke(laneKey{r.Job, int(r.Chain)}, r.Attempt, r.Over)
 		case m.GetCheck() != nil:
 			w.wg.Go(func() { w.check(ctx, m.GetCheck()) })
 		case m.GetLeave() != nil:
@@ -292,11 +292,15 @@ func (w *Worker) start(to *pb.Placement) {
 	})
 }
 
-// revoke stops a driver at its next checkpoint.
-func (w *Worker) revoke(k laneKey, attempt int64) {
+// revoke stops a driver at its next checkpoint, or at once if its job is over: then nothing
+// that is under way is of use to anybody.
+func (w *Worker) revoke(k laneKey, attempt int64, over bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p := w.placements[k]; p != nil && p.attempt <= attempt {
+		if over {
+			p.cancel(errOver)
+		}
 		p.revoke()
 		return
 	}

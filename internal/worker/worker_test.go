@@ -75,6 +75,7 @@ type cluster struct {
 	stop       func() // stops it
 	jobs       pb.JobsClient
 	workers    pb.WorkersClient
+	conn       *grpc.ClientConn
 	// faulty, if set, makes calls of workers; it must be set before there are any.
 	faulty func(ctx context.Context, method string, call func() (any, error)) (any, error)
 }
@@ -98,7 +99,7 @@ func newChecking(t *testing.T, every int) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	c.jobs, c.workers = pb.NewJobsClient(conn), pb.NewWorkersClient(conn)
+	c.conn, c.jobs, c.workers = conn, pb.NewJobsClient(conn), pb.NewWorkersClient(conn)
 	return c
 }
 

@@ -40,6 +40,8 @@ type RunEvent struct {
 	//	*RunEvent_Stage
 	//	*RunEvent_Evaluated
 	//	*RunEvent_Drawn
+	//	*RunEvent_Diverged
+	//	*RunEvent_Restart
 	Change        isRunEvent_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -170,6 +172,24 @@ func (x *RunEvent) GetDrawn() *RunDrawn {
 	return nil
 }
 
+func (x *RunEvent) GetDiverged() *RunDivergence {
+	if x != nil {
+		if x, ok := x.Change.(*RunEvent_Diverged); ok {
+			return x.Diverged
+		}
+	}
+	return nil
+}
+
+func (x *RunEvent) GetRestart() *RunRestart {
+	if x != nil {
+		if x, ok := x.Change.(*RunEvent_Restart); ok {
+			return x.Restart
+		}
+	}
+	return nil
+}
+
 type isRunEvent_Change interface {
 	isRunEvent_Change()
 }
@@ -210,6 +230,14 @@ type RunEvent_Drawn struct {
 	Drawn *RunDrawn `protobuf:"bytes,10,opt,name=drawn,proto3,oneof"`
 }
 
+type RunEvent_Diverged struct {
+	Diverged *RunDivergence `protobuf:"bytes,11,opt,name=diverged,proto3,oneof"`
+}
+
+type RunEvent_Restart struct {
+	Restart *RunRestart `protobuf:"bytes,12,opt,name=restart,proto3,oneof"`
+}
+
 func (*RunEvent_Prepared) isRunEvent_Change() {}
 
 func (*RunEvent_Provisional) isRunEvent_Change() {}
@@ -228,6 +256,132 @@ func (*RunEvent_Evaluated) isRunEvent_Change() {}
 
 func (*RunEvent_Drawn) isRunEvent_Change() {}
 
+func (*RunEvent_Diverged) isRunEvent_Change() {}
+
+func (*RunEvent_Restart) isRunEvent_Change() {}
+
+// RunDivergence says that a chain diverged on the way to its next checkpoint.
+type RunDivergence struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Chain         int64                  `protobuf:"varint,1,opt,name=chain,proto3" json:"chain,omitempty"`
+	FromIter      int64                  `protobuf:"varint,2,opt,name=from_iter,json=fromIter,proto3" json:"from_iter,omitempty"`
+	Iter          int64                  `protobuf:"varint,3,opt,name=iter,proto3" json:"iter,omitempty"`
+	Restarts      int64                  `protobuf:"varint,4,opt,name=restarts,proto3" json:"restarts,omitempty"` // of the run before that
+	Cost          *RunCost               `protobuf:"bytes,5,opt,name=cost,proto3" json:"cost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunDivergence) Reset() {
+	*x = RunDivergence{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunDivergence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunDivergence) ProtoMessage() {}
+
+func (x *RunDivergence) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunDivergence.ProtoReflect.Descriptor instead.
+func (*RunDivergence) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *RunDivergence) GetChain() int64 {
+	if x != nil {
+		return x.Chain
+	}
+	return 0
+}
+
+func (x *RunDivergence) GetFromIter() int64 {
+	if x != nil {
+		return x.FromIter
+	}
+	return 0
+}
+
+func (x *RunDivergence) GetIter() int64 {
+	if x != nil {
+		return x.Iter
+	}
+	return 0
+}
+
+func (x *RunDivergence) GetRestarts() int64 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
+func (x *RunDivergence) GetCost() *RunCost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+// RunRestart lets all chains begin again, with a smaller step.
+type RunRestart struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	ElapsedSeconds float64                `protobuf:"fixed64,1,opt,name=elapsed_seconds,json=elapsedSeconds,proto3" json:"elapsed_seconds,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RunRestart) Reset() {
+	*x = RunRestart{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunRestart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunRestart) ProtoMessage() {}
+
+func (x *RunRestart) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunRestart.ProtoReflect.Descriptor instead.
+func (*RunRestart) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RunRestart) GetElapsedSeconds() float64 {
+	if x != nil {
+		return x.ElapsedSeconds
+	}
+	return 0
+}
+
 type RunVector struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	X             []float64              `protobuf:"fixed64,1,rep,packed,name=x,proto3" json:"x,omitempty"`
@@ -237,7 +391,7 @@ type RunVector struct {
 
 func (x *RunVector) Reset() {
 	*x = RunVector{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[1]
+	mi := &file_ulisse_v1_run_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -249,7 +403,7 @@ func (x *RunVector) String() string {
 func (*RunVector) ProtoMessage() {}
 
 func (x *RunVector) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[1]
+	mi := &file_ulisse_v1_run_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -262,7 +416,7 @@ func (x *RunVector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunVector.ProtoReflect.Descriptor instead.
 func (*RunVector) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{1}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunVector) GetX() []float64 {
@@ -286,7 +440,7 @@ type RunStage struct {
 
 func (x *RunStage) Reset() {
 	*x = RunStage{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	mi := &file_ulisse_v1_run_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -298,7 +452,7 @@ func (x *RunStage) String() string {
 func (*RunStage) ProtoMessage() {}
 
 func (x *RunStage) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	mi := &file_ulisse_v1_run_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -311,7 +465,7 @@ func (x *RunStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStage.ProtoReflect.Descriptor instead.
 func (*RunStage) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunStage) GetNumber() int64 {
@@ -361,7 +515,7 @@ type RunEvaluated struct {
 
 func (x *RunEvaluated) Reset() {
 	*x = RunEvaluated{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	mi := &file_ulisse_v1_run_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +527,7 @@ func (x *RunEvaluated) String() string {
 func (*RunEvaluated) ProtoMessage() {}
 
 func (x *RunEvaluated) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	mi := &file_ulisse_v1_run_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +540,7 @@ func (x *RunEvaluated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvaluated.ProtoReflect.Descriptor instead.
 func (*RunEvaluated) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RunEvaluated) GetStage() int64 {
@@ -435,7 +589,7 @@ type RunDrawn struct {
 
 func (x *RunDrawn) Reset() {
 	*x = RunDrawn{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[4]
+	mi := &file_ulisse_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +601,7 @@ func (x *RunDrawn) String() string {
 func (*RunDrawn) ProtoMessage() {}
 
 func (x *RunDrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[4]
+	mi := &file_ulisse_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +614,7 @@ func (x *RunDrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunDrawn.ProtoReflect.Descriptor instead.
 func (*RunDrawn) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunDrawn) GetParams() int64 {
@@ -541,7 +695,7 @@ type RunMode struct {
 
 func (x *RunMode) Reset() {
 	*x = RunMode{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[5]
+	mi := &file_ulisse_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +707,7 @@ func (x *RunMode) String() string {
 func (*RunMode) ProtoMessage() {}
 
 func (x *RunMode) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[5]
+	mi := &file_ulisse_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +720,7 @@ func (x *RunMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMode.ProtoReflect.Descriptor instead.
 func (*RunMode) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RunMode) GetPsi() []float64 {
@@ -629,7 +783,7 @@ type RunStaging struct {
 
 func (x *RunStaging) Reset() {
 	*x = RunStaging{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[6]
+	mi := &file_ulisse_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +795,7 @@ func (x *RunStaging) String() string {
 func (*RunStaging) ProtoMessage() {}
 
 func (x *RunStaging) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[6]
+	mi := &file_ulisse_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +808,7 @@ func (x *RunStaging) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStaging.ProtoReflect.Descriptor instead.
 func (*RunStaging) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunStaging) GetStage() *RunStage {
@@ -684,7 +838,7 @@ type RunConducting struct {
 
 func (x *RunConducting) Reset() {
 	*x = RunConducting{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[7]
+	mi := &file_ulisse_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +850,7 @@ func (x *RunConducting) String() string {
 func (*RunConducting) ProtoMessage() {}
 
 func (x *RunConducting) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[7]
+	mi := &file_ulisse_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +863,7 @@ func (x *RunConducting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunConducting.ProtoReflect.Descriptor instead.
 func (*RunConducting) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunConducting) GetPrepared() *RunPrepared {
@@ -760,7 +914,7 @@ type RunEvaluation struct {
 
 func (x *RunEvaluation) Reset() {
 	*x = RunEvaluation{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[8]
+	mi := &file_ulisse_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +926,7 @@ func (x *RunEvaluation) String() string {
 func (*RunEvaluation) ProtoMessage() {}
 
 func (x *RunEvaluation) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[8]
+	mi := &file_ulisse_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +939,7 @@ func (x *RunEvaluation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvaluation.ProtoReflect.Descriptor instead.
 func (*RunEvaluation) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunEvaluation) GetStage() int64 {
@@ -847,7 +1001,7 @@ type RunPrepared struct {
 
 func (x *RunPrepared) Reset() {
 	*x = RunPrepared{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[9]
+	mi := &file_ulisse_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1013,7 @@ func (x *RunPrepared) String() string {
 func (*RunPrepared) ProtoMessage() {}
 
 func (x *RunPrepared) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[9]
+	mi := &file_ulisse_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1026,7 @@ func (x *RunPrepared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPrepared.ProtoReflect.Descriptor instead.
 func (*RunPrepared) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunPrepared) GetPsi() []float64 {
@@ -984,7 +1138,7 @@ type RunLocal struct {
 
 func (x *RunLocal) Reset() {
 	*x = RunLocal{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[10]
+	mi := &file_ulisse_v1_run_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1150,7 @@ func (x *RunLocal) String() string {
 func (*RunLocal) ProtoMessage() {}
 
 func (x *RunLocal) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[10]
+	mi := &file_ulisse_v1_run_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1163,7 @@ func (x *RunLocal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunLocal.ProtoReflect.Descriptor instead.
 func (*RunLocal) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunLocal) GetPsi() []float64 {
@@ -1036,7 +1190,7 @@ type RunPreconditioner struct {
 
 func (x *RunPreconditioner) Reset() {
 	*x = RunPreconditioner{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[11]
+	mi := &file_ulisse_v1_run_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1048,7 +1202,7 @@ func (x *RunPreconditioner) String() string {
 func (*RunPreconditioner) ProtoMessage() {}
 
 func (x *RunPreconditioner) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[11]
+	mi := &file_ulisse_v1_run_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1061,7 +1215,7 @@ func (x *RunPreconditioner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPreconditioner.ProtoReflect.Descriptor instead.
 func (*RunPreconditioner) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunPreconditioner) GetKind() string {
@@ -1088,7 +1242,7 @@ type RunProvisional struct {
 
 func (x *RunProvisional) Reset() {
 	*x = RunProvisional{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[12]
+	mi := &file_ulisse_v1_run_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1254,7 @@ func (x *RunProvisional) String() string {
 func (*RunProvisional) ProtoMessage() {}
 
 func (x *RunProvisional) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[12]
+	mi := &file_ulisse_v1_run_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1267,7 @@ func (x *RunProvisional) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunProvisional.ProtoReflect.Descriptor instead.
 func (*RunProvisional) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunProvisional) GetLogDensities() []float64 {
@@ -1148,7 +1302,7 @@ type RunSettings struct {
 
 func (x *RunSettings) Reset() {
 	*x = RunSettings{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[13]
+	mi := &file_ulisse_v1_run_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1314,7 @@ func (x *RunSettings) String() string {
 func (*RunSettings) ProtoMessage() {}
 
 func (x *RunSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[13]
+	mi := &file_ulisse_v1_run_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1327,7 @@ func (x *RunSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSettings.ProtoReflect.Descriptor instead.
 func (*RunSettings) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunSettings) GetWindow() int64 {
@@ -1252,13 +1406,14 @@ type RunState struct {
 	Psi           []float64              `protobuf:"fixed64,2,rep,packed,name=psi,proto3" json:"psi,omitempty"`
 	Memory        []float64              `protobuf:"fixed64,3,rep,packed,name=memory,proto3" json:"memory,omitempty"`
 	Latent        *RunLatent             `protobuf:"bytes,4,opt,name=latent,proto3" json:"latent,omitempty"`
+	Restarts      int64                  `protobuf:"varint,5,opt,name=restarts,proto3" json:"restarts,omitempty"` // of the run when the chain began
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunState) Reset() {
 	*x = RunState{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[14]
+	mi := &file_ulisse_v1_run_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1425,7 @@ func (x *RunState) String() string {
 func (*RunState) ProtoMessage() {}
 
 func (x *RunState) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[14]
+	mi := &file_ulisse_v1_run_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1438,7 @@ func (x *RunState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunState.ProtoReflect.Descriptor instead.
 func (*RunState) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunState) GetIter() int64 {
@@ -1314,6 +1469,13 @@ func (x *RunState) GetLatent() *RunLatent {
 	return nil
 }
 
+func (x *RunState) GetRestarts() int64 {
+	if x != nil {
+		return x.Restarts
+	}
+	return 0
+}
+
 // RunLatent names the latent vectors of a chain's state: they are kept by content,
 // out of the log.
 type RunLatent struct {
@@ -1326,7 +1488,7 @@ type RunLatent struct {
 
 func (x *RunLatent) Reset() {
 	*x = RunLatent{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	mi := &file_ulisse_v1_run_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1500,7 @@ func (x *RunLatent) String() string {
 func (*RunLatent) ProtoMessage() {}
 
 func (x *RunLatent) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	mi := &file_ulisse_v1_run_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1513,7 @@ func (x *RunLatent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunLatent.ProtoReflect.Descriptor instead.
 func (*RunLatent) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RunLatent) GetSha256() string {
@@ -1385,7 +1547,7 @@ type RunCheckpoint struct {
 
 func (x *RunCheckpoint) Reset() {
 	*x = RunCheckpoint{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[16]
+	mi := &file_ulisse_v1_run_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1397,7 +1559,7 @@ func (x *RunCheckpoint) String() string {
 func (*RunCheckpoint) ProtoMessage() {}
 
 func (x *RunCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[16]
+	mi := &file_ulisse_v1_run_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1410,7 +1572,7 @@ func (x *RunCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCheckpoint.ProtoReflect.Descriptor instead.
 func (*RunCheckpoint) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RunCheckpoint) GetChain() int64 {
@@ -1488,7 +1650,7 @@ type RunStats struct {
 
 func (x *RunStats) Reset() {
 	*x = RunStats{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[17]
+	mi := &file_ulisse_v1_run_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1662,7 @@ func (x *RunStats) String() string {
 func (*RunStats) ProtoMessage() {}
 
 func (x *RunStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[17]
+	mi := &file_ulisse_v1_run_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1675,7 @@ func (x *RunStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStats.ProtoReflect.Descriptor instead.
 func (*RunStats) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{17}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RunStats) GetSpreads() int64 {
@@ -1563,7 +1725,7 @@ type RunCost struct {
 
 func (x *RunCost) Reset() {
 	*x = RunCost{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[18]
+	mi := &file_ulisse_v1_run_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1737,7 @@ func (x *RunCost) String() string {
 func (*RunCost) ProtoMessage() {}
 
 func (x *RunCost) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[18]
+	mi := &file_ulisse_v1_run_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1750,7 @@ func (x *RunCost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCost.ProtoReflect.Descriptor instead.
 func (*RunCost) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{18}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RunCost) GetGradients() int64 {
@@ -1679,7 +1841,7 @@ type RunVitals struct {
 
 func (x *RunVitals) Reset() {
 	*x = RunVitals{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[19]
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1853,7 @@ func (x *RunVitals) String() string {
 func (*RunVitals) ProtoMessage() {}
 
 func (x *RunVitals) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[19]
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1866,7 @@ func (x *RunVitals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunVitals.ProtoReflect.Descriptor instead.
 func (*RunVitals) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{19}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RunVitals) GetResidual() float64 {
@@ -1739,7 +1901,7 @@ type RunStop struct {
 
 func (x *RunStop) Reset() {
 	*x = RunStop{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[20]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1913,7 @@ func (x *RunStop) String() string {
 func (*RunStop) ProtoMessage() {}
 
 func (x *RunStop) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[20]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1926,7 @@ func (x *RunStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStop.ProtoReflect.Descriptor instead.
 func (*RunStop) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{20}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunStop) GetReason() string {
@@ -1799,7 +1961,7 @@ type RunExtend struct {
 
 func (x *RunExtend) Reset() {
 	*x = RunExtend{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1973,7 @@ func (x *RunExtend) String() string {
 func (*RunExtend) ProtoMessage() {}
 
 func (x *RunExtend) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1986,7 @@ func (x *RunExtend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunExtend.ProtoReflect.Descriptor instead.
 func (*RunExtend) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{21}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunExtend) GetDraws() int64 {
@@ -1862,7 +2024,7 @@ type RunGoal struct {
 
 func (x *RunGoal) Reset() {
 	*x = RunGoal{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[22]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1874,7 +2036,7 @@ func (x *RunGoal) String() string {
 func (*RunGoal) ProtoMessage() {}
 
 func (x *RunGoal) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[22]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1887,7 +2049,7 @@ func (x *RunGoal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunGoal.ProtoReflect.Descriptor instead.
 func (*RunGoal) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{22}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunGoal) GetDraws() int64 {
@@ -1954,7 +2116,7 @@ type RunPlan struct {
 
 func (x *RunPlan) Reset() {
 	*x = RunPlan{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[23]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2128,7 @@ func (x *RunPlan) String() string {
 func (*RunPlan) ProtoMessage() {}
 
 func (x *RunPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[23]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2141,7 @@ func (x *RunPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPlan.ProtoReflect.Descriptor instead.
 func (*RunPlan) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{23}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunPlan) GetMethod() string {
@@ -2148,7 +2310,7 @@ type RunWork struct {
 
 func (x *RunWork) Reset() {
 	*x = RunWork{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[24]
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2322,7 @@ func (x *RunWork) String() string {
 func (*RunWork) ProtoMessage() {}
 
 func (x *RunWork) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[24]
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2335,7 @@ func (x *RunWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWork.ProtoReflect.Descriptor instead.
 func (*RunWork) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{24}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunWork) GetCertificate() bool {
@@ -2297,7 +2459,7 @@ type RunAdapting struct {
 
 func (x *RunAdapting) Reset() {
 	*x = RunAdapting{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2471,7 @@ func (x *RunAdapting) String() string {
 func (*RunAdapting) ProtoMessage() {}
 
 func (x *RunAdapting) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2484,7 @@ func (x *RunAdapting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAdapting.ProtoReflect.Descriptor instead.
 func (*RunAdapting) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunAdapting) GetPlan() *RunPlan {
@@ -2364,7 +2526,7 @@ type RunWarmup struct {
 
 func (x *RunWarmup) Reset() {
 	*x = RunWarmup{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	mi := &file_ulisse_v1_run_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2538,7 @@ func (x *RunWarmup) String() string {
 func (*RunWarmup) ProtoMessage() {}
 
 func (x *RunWarmup) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	mi := &file_ulisse_v1_run_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2551,7 @@ func (x *RunWarmup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWarmup.ProtoReflect.Descriptor instead.
 func (*RunWarmup) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{26}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunWarmup) GetWindows() []*RunVector {
@@ -2415,7 +2577,7 @@ type RunPreparation struct {
 
 func (x *RunPreparation) Reset() {
 	*x = RunPreparation{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[27]
+	mi := &file_ulisse_v1_run_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2589,7 @@ func (x *RunPreparation) String() string {
 func (*RunPreparation) ProtoMessage() {}
 
 func (x *RunPreparation) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[27]
+	mi := &file_ulisse_v1_run_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2602,7 @@ func (x *RunPreparation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPreparation.ProtoReflect.Descriptor instead.
 func (*RunPreparation) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{27}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunPreparation) GetFrom() *RunPrepared {
@@ -2459,7 +2621,7 @@ type RunWeighing struct {
 
 func (x *RunWeighing) Reset() {
 	*x = RunWeighing{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[28]
+	mi := &file_ulisse_v1_run_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2633,7 @@ func (x *RunWeighing) String() string {
 func (*RunWeighing) ProtoMessage() {}
 
 func (x *RunWeighing) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[28]
+	mi := &file_ulisse_v1_run_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2484,7 +2646,7 @@ func (x *RunWeighing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWeighing.ProtoReflect.Descriptor instead.
 func (*RunWeighing) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{28}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunWeighing) GetFrom() *RunPrepared {
@@ -2502,13 +2664,14 @@ type RunTask struct {
 	Iterations    int64                  `protobuf:"varint,4,opt,name=iterations,proto3" json:"iterations,omitempty"`
 	Warmup        bool                   `protobuf:"varint,5,opt,name=warmup,proto3" json:"warmup,omitempty"`
 	Left          int64                  `protobuf:"varint,6,opt,name=left,proto3" json:"left,omitempty"`
+	Again         bool                   `protobuf:"varint,7,opt,name=again,proto3" json:"again,omitempty"` // the run begins again if the chain diverges
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunTask) Reset() {
 	*x = RunTask{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[29]
+	mi := &file_ulisse_v1_run_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2683,7 @@ func (x *RunTask) String() string {
 func (*RunTask) ProtoMessage() {}
 
 func (x *RunTask) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[29]
+	mi := &file_ulisse_v1_run_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2696,7 @@ func (x *RunTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTask.ProtoReflect.Descriptor instead.
 func (*RunTask) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{29}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunTask) GetChain() int64 {
@@ -2578,11 +2741,18 @@ func (x *RunTask) GetLeft() int64 {
 	return 0
 }
 
+func (x *RunTask) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
 var File_ulisse_v1_run_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x13ulisse/v1/run.proto\x12\tulisse.v1\"\x8a\x04\n" +
+	"\x13ulisse/v1/run.proto\x12\tulisse.v1\"\xf5\x04\n" +
 	"\bRunEvent\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\bR\vcertificate\x124\n" +
 	"\bprepared\x18\x02 \x01(\v2\x16.ulisse.v1.RunPreparedH\x00R\bprepared\x12=\n" +
@@ -2596,8 +2766,19 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x05stage\x18\b \x01(\v2\x13.ulisse.v1.RunStageH\x00R\x05stage\x127\n" +
 	"\tevaluated\x18\t \x01(\v2\x17.ulisse.v1.RunEvaluatedH\x00R\tevaluated\x12+\n" +
 	"\x05drawn\x18\n" +
-	" \x01(\v2\x13.ulisse.v1.RunDrawnH\x00R\x05drawnB\b\n" +
-	"\x06change\"\x19\n" +
+	" \x01(\v2\x13.ulisse.v1.RunDrawnH\x00R\x05drawn\x126\n" +
+	"\bdiverged\x18\v \x01(\v2\x18.ulisse.v1.RunDivergenceH\x00R\bdiverged\x121\n" +
+	"\arestart\x18\f \x01(\v2\x15.ulisse.v1.RunRestartH\x00R\arestartB\b\n" +
+	"\x06change\"\x9a\x01\n" +
+	"\rRunDivergence\x12\x14\n" +
+	"\x05chain\x18\x01 \x01(\x03R\x05chain\x12\x1b\n" +
+	"\tfrom_iter\x18\x02 \x01(\x03R\bfromIter\x12\x12\n" +
+	"\x04iter\x18\x03 \x01(\x03R\x04iter\x12\x1a\n" +
+	"\brestarts\x18\x04 \x01(\x03R\brestarts\x12&\n" +
+	"\x04cost\x18\x05 \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"5\n" +
+	"\n" +
+	"RunRestart\x12'\n" +
+	"\x0felapsed_seconds\x18\x01 \x01(\x01R\x0eelapsedSeconds\"\x19\n" +
 	"\tRunVector\x12\f\n" +
 	"\x01x\x18\x01 \x03(\x01R\x01x\"\xac\x01\n" +
 	"\bRunStage\x12\x16\n" +
@@ -2691,12 +2872,13 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\fnoise_budget\x18\b \x01(\x01R\vnoiseBudget\x12\x14\n" +
 	"\x05early\x18\t \x01(\bR\x05early\x12\x14\n" +
 	"\x05plain\x18\n" +
-	" \x01(\x01R\x05plain\"v\n" +
+	" \x01(\x01R\x05plain\"\x92\x01\n" +
 	"\bRunState\x12\x12\n" +
 	"\x04iter\x18\x01 \x01(\x03R\x04iter\x12\x10\n" +
 	"\x03psi\x18\x02 \x03(\x01R\x03psi\x12\x16\n" +
 	"\x06memory\x18\x03 \x03(\x01R\x06memory\x12,\n" +
-	"\x06latent\x18\x04 \x01(\v2\x14.ulisse.v1.RunLatentR\x06latent\"7\n" +
+	"\x06latent\x18\x04 \x01(\v2\x14.ulisse.v1.RunLatentR\x06latent\x12\x1a\n" +
+	"\brestarts\x18\x05 \x01(\x03R\brestarts\"7\n" +
 	"\tRunLatent\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\"\xba\x02\n" +
@@ -2796,7 +2978,7 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x0eRunPreparation\x12*\n" +
 	"\x04from\x18\x01 \x01(\v2\x16.ulisse.v1.RunPreparedR\x04from\"9\n" +
 	"\vRunWeighing\x12*\n" +
-	"\x04from\x18\x01 \x01(\v2\x16.ulisse.v1.RunPreparedR\x04from\"\xc8\x01\n" +
+	"\x04from\x18\x01 \x01(\v2\x16.ulisse.v1.RunPreparedR\x04from\"\xde\x01\n" +
 	"\aRunTask\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x03R\x05chain\x12'\n" +
 	"\x04from\x18\x02 \x01(\v2\x13.ulisse.v1.RunStateR\x04from\x122\n" +
@@ -2805,7 +2987,8 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"iterations\x18\x04 \x01(\x03R\n" +
 	"iterations\x12\x16\n" +
 	"\x06warmup\x18\x05 \x01(\bR\x06warmup\x12\x12\n" +
-	"\x04left\x18\x06 \x01(\x03R\x04leftB6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"\x04left\x18\x06 \x01(\x03R\x04left\x12\x14\n" +
+	"\x05again\x18\a \x01(\bR\x05againB6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_run_proto_rawDescOnce sync.Once
@@ -2819,95 +3002,100 @@ func file_ulisse_v1_run_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_run_proto_rawDescData
 }
 
-var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_ulisse_v1_run_proto_goTypes = []any{
 	(*RunEvent)(nil),          // 0: ulisse.v1.RunEvent
-	(*RunVector)(nil),         // 1: ulisse.v1.RunVector
-	(*RunStage)(nil),          // 2: ulisse.v1.RunStage
-	(*RunEvaluated)(nil),      // 3: ulisse.v1.RunEvaluated
-	(*RunDrawn)(nil),          // 4: ulisse.v1.RunDrawn
-	(*RunMode)(nil),           // 5: ulisse.v1.RunMode
-	(*RunStaging)(nil),        // 6: ulisse.v1.RunStaging
-	(*RunConducting)(nil),     // 7: ulisse.v1.RunConducting
-	(*RunEvaluation)(nil),     // 8: ulisse.v1.RunEvaluation
-	(*RunPrepared)(nil),       // 9: ulisse.v1.RunPrepared
-	(*RunLocal)(nil),          // 10: ulisse.v1.RunLocal
-	(*RunPreconditioner)(nil), // 11: ulisse.v1.RunPreconditioner
-	(*RunProvisional)(nil),    // 12: ulisse.v1.RunProvisional
-	(*RunSettings)(nil),       // 13: ulisse.v1.RunSettings
-	(*RunState)(nil),          // 14: ulisse.v1.RunState
-	(*RunLatent)(nil),         // 15: ulisse.v1.RunLatent
-	(*RunCheckpoint)(nil),     // 16: ulisse.v1.RunCheckpoint
-	(*RunStats)(nil),          // 17: ulisse.v1.RunStats
-	(*RunCost)(nil),           // 18: ulisse.v1.RunCost
-	(*RunVitals)(nil),         // 19: ulisse.v1.RunVitals
-	(*RunStop)(nil),           // 20: ulisse.v1.RunStop
-	(*RunExtend)(nil),         // 21: ulisse.v1.RunExtend
-	(*RunGoal)(nil),           // 22: ulisse.v1.RunGoal
-	(*RunPlan)(nil),           // 23: ulisse.v1.RunPlan
-	(*RunWork)(nil),           // 24: ulisse.v1.RunWork
-	(*RunAdapting)(nil),       // 25: ulisse.v1.RunAdapting
-	(*RunWarmup)(nil),         // 26: ulisse.v1.RunWarmup
-	(*RunPreparation)(nil),    // 27: ulisse.v1.RunPreparation
-	(*RunWeighing)(nil),       // 28: ulisse.v1.RunWeighing
-	(*RunTask)(nil),           // 29: ulisse.v1.RunTask
+	(*RunDivergence)(nil),     // 1: ulisse.v1.RunDivergence
+	(*RunRestart)(nil),        // 2: ulisse.v1.RunRestart
+	(*RunVector)(nil),         // 3: ulisse.v1.RunVector
+	(*RunStage)(nil),          // 4: ulisse.v1.RunStage
+	(*RunEvaluated)(nil),      // 5: ulisse.v1.RunEvaluated
+	(*RunDrawn)(nil),          // 6: ulisse.v1.RunDrawn
+	(*RunMode)(nil),           // 7: ulisse.v1.RunMode
+	(*RunStaging)(nil),        // 8: ulisse.v1.RunStaging
+	(*RunConducting)(nil),     // 9: ulisse.v1.RunConducting
+	(*RunEvaluation)(nil),     // 10: ulisse.v1.RunEvaluation
+	(*RunPrepared)(nil),       // 11: ulisse.v1.RunPrepared
+	(*RunLocal)(nil),          // 12: ulisse.v1.RunLocal
+	(*RunPreconditioner)(nil), // 13: ulisse.v1.RunPreconditioner
+	(*RunProvisional)(nil),    // 14: ulisse.v1.RunProvisional
+	(*RunSettings)(nil),       // 15: ulisse.v1.RunSettings
+	(*RunState)(nil),          // 16: ulisse.v1.RunState
+	(*RunLatent)(nil),         // 17: ulisse.v1.RunLatent
+	(*RunCheckpoint)(nil),     // 18: ulisse.v1.RunCheckpoint
+	(*RunStats)(nil),          // 19: ulisse.v1.RunStats
+	(*RunCost)(nil),           // 20: ulisse.v1.RunCost
+	(*RunVitals)(nil),         // 21: ulisse.v1.RunVitals
+	(*RunStop)(nil),           // 22: ulisse.v1.RunStop
+	(*RunExtend)(nil),         // 23: ulisse.v1.RunExtend
+	(*RunGoal)(nil),           // 24: ulisse.v1.RunGoal
+	(*RunPlan)(nil),           // 25: ulisse.v1.RunPlan
+	(*RunWork)(nil),           // 26: ulisse.v1.RunWork
+	(*RunAdapting)(nil),       // 27: ulisse.v1.RunAdapting
+	(*RunWarmup)(nil),         // 28: ulisse.v1.RunWarmup
+	(*RunPreparation)(nil),    // 29: ulisse.v1.RunPreparation
+	(*RunWeighing)(nil),       // 30: ulisse.v1.RunWeighing
+	(*RunTask)(nil),           // 31: ulisse.v1.RunTask
 }
 var file_ulisse_v1_run_proto_depIdxs = []int32{
-	9,  // 0: ulisse.v1.RunEvent.prepared:type_name -> ulisse.v1.RunPrepared
-	12, // 1: ulisse.v1.RunEvent.provisional:type_name -> ulisse.v1.RunProvisional
-	13, // 2: ulisse.v1.RunEvent.settings:type_name -> ulisse.v1.RunSettings
-	16, // 3: ulisse.v1.RunEvent.checkpoint:type_name -> ulisse.v1.RunCheckpoint
-	20, // 4: ulisse.v1.RunEvent.stop:type_name -> ulisse.v1.RunStop
-	21, // 5: ulisse.v1.RunEvent.extend:type_name -> ulisse.v1.RunExtend
-	2,  // 6: ulisse.v1.RunEvent.stage:type_name -> ulisse.v1.RunStage
-	3,  // 7: ulisse.v1.RunEvent.evaluated:type_name -> ulisse.v1.RunEvaluated
-	4,  // 8: ulisse.v1.RunEvent.drawn:type_name -> ulisse.v1.RunDrawn
-	1,  // 9: ulisse.v1.RunStage.shared:type_name -> ulisse.v1.RunVector
-	1,  // 10: ulisse.v1.RunStage.items:type_name -> ulisse.v1.RunVector
-	18, // 11: ulisse.v1.RunEvaluated.cost:type_name -> ulisse.v1.RunCost
-	1,  // 12: ulisse.v1.RunDrawn.chains:type_name -> ulisse.v1.RunVector
-	1,  // 13: ulisse.v1.RunDrawn.log_p:type_name -> ulisse.v1.RunVector
-	1,  // 14: ulisse.v1.RunDrawn.deviations:type_name -> ulisse.v1.RunVector
-	5,  // 15: ulisse.v1.RunDrawn.modes:type_name -> ulisse.v1.RunMode
-	2,  // 16: ulisse.v1.RunStaging.stage:type_name -> ulisse.v1.RunStage
-	1,  // 17: ulisse.v1.RunStaging.results:type_name -> ulisse.v1.RunVector
-	9,  // 18: ulisse.v1.RunConducting.prepared:type_name -> ulisse.v1.RunPrepared
-	6,  // 19: ulisse.v1.RunConducting.stages:type_name -> ulisse.v1.RunStaging
-	4,  // 20: ulisse.v1.RunConducting.drawn:type_name -> ulisse.v1.RunDrawn
-	1,  // 21: ulisse.v1.RunEvaluation.shared:type_name -> ulisse.v1.RunVector
-	10, // 22: ulisse.v1.RunPrepared.others:type_name -> ulisse.v1.RunLocal
-	11, // 23: ulisse.v1.RunPrepared.preconditioner:type_name -> ulisse.v1.RunPreconditioner
-	18, // 24: ulisse.v1.RunPrepared.cost:type_name -> ulisse.v1.RunCost
-	18, // 25: ulisse.v1.RunProvisional.cost:type_name -> ulisse.v1.RunCost
-	15, // 26: ulisse.v1.RunState.latent:type_name -> ulisse.v1.RunLatent
-	14, // 27: ulisse.v1.RunCheckpoint.state:type_name -> ulisse.v1.RunState
-	17, // 28: ulisse.v1.RunCheckpoint.stats:type_name -> ulisse.v1.RunStats
-	18, // 29: ulisse.v1.RunCheckpoint.cost:type_name -> ulisse.v1.RunCost
-	19, // 30: ulisse.v1.RunCheckpoint.vitals:type_name -> ulisse.v1.RunVitals
-	23, // 31: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
-	22, // 32: ulisse.v1.RunExtend.goal:type_name -> ulisse.v1.RunGoal
-	23, // 33: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
-	27, // 34: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
-	28, // 35: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
-	29, // 36: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
-	7,  // 37: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
-	8,  // 38: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
-	25, // 39: ulisse.v1.RunWork.adapt:type_name -> ulisse.v1.RunAdapting
-	23, // 40: ulisse.v1.RunAdapting.plan:type_name -> ulisse.v1.RunPlan
-	9,  // 41: ulisse.v1.RunAdapting.prepared:type_name -> ulisse.v1.RunPrepared
-	13, // 42: ulisse.v1.RunAdapting.settings:type_name -> ulisse.v1.RunSettings
-	26, // 43: ulisse.v1.RunAdapting.chains:type_name -> ulisse.v1.RunWarmup
-	1,  // 44: ulisse.v1.RunWarmup.windows:type_name -> ulisse.v1.RunVector
-	17, // 45: ulisse.v1.RunWarmup.stats:type_name -> ulisse.v1.RunStats
-	9,  // 46: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
-	9,  // 47: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
-	14, // 48: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
-	13, // 49: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	11, // 0: ulisse.v1.RunEvent.prepared:type_name -> ulisse.v1.RunPrepared
+	14, // 1: ulisse.v1.RunEvent.provisional:type_name -> ulisse.v1.RunProvisional
+	15, // 2: ulisse.v1.RunEvent.settings:type_name -> ulisse.v1.RunSettings
+	18, // 3: ulisse.v1.RunEvent.checkpoint:type_name -> ulisse.v1.RunCheckpoint
+	22, // 4: ulisse.v1.RunEvent.stop:type_name -> ulisse.v1.RunStop
+	23, // 5: ulisse.v1.RunEvent.extend:type_name -> ulisse.v1.RunExtend
+	4,  // 6: ulisse.v1.RunEvent.stage:type_name -> ulisse.v1.RunStage
+	5,  // 7: ulisse.v1.RunEvent.evaluated:type_name -> ulisse.v1.RunEvaluated
+	6,  // 8: ulisse.v1.RunEvent.drawn:type_name -> ulisse.v1.RunDrawn
+	1,  // 9: ulisse.v1.RunEvent.diverged:type_name -> ulisse.v1.RunDivergence
+	2,  // 10: ulisse.v1.RunEvent.restart:type_name -> ulisse.v1.RunRestart
+	20, // 11: ulisse.v1.RunDivergence.cost:type_name -> ulisse.v1.RunCost
+	3,  // 12: ulisse.v1.RunStage.shared:type_name -> ulisse.v1.RunVector
+	3,  // 13: ulisse.v1.RunStage.items:type_name -> ulisse.v1.RunVector
+	20, // 14: ulisse.v1.RunEvaluated.cost:type_name -> ulisse.v1.RunCost
+	3,  // 15: ulisse.v1.RunDrawn.chains:type_name -> ulisse.v1.RunVector
+	3,  // 16: ulisse.v1.RunDrawn.log_p:type_name -> ulisse.v1.RunVector
+	3,  // 17: ulisse.v1.RunDrawn.deviations:type_name -> ulisse.v1.RunVector
+	7,  // 18: ulisse.v1.RunDrawn.modes:type_name -> ulisse.v1.RunMode
+	4,  // 19: ulisse.v1.RunStaging.stage:type_name -> ulisse.v1.RunStage
+	3,  // 20: ulisse.v1.RunStaging.results:type_name -> ulisse.v1.RunVector
+	11, // 21: ulisse.v1.RunConducting.prepared:type_name -> ulisse.v1.RunPrepared
+	8,  // 22: ulisse.v1.RunConducting.stages:type_name -> ulisse.v1.RunStaging
+	6,  // 23: ulisse.v1.RunConducting.drawn:type_name -> ulisse.v1.RunDrawn
+	3,  // 24: ulisse.v1.RunEvaluation.shared:type_name -> ulisse.v1.RunVector
+	12, // 25: ulisse.v1.RunPrepared.others:type_name -> ulisse.v1.RunLocal
+	13, // 26: ulisse.v1.RunPrepared.preconditioner:type_name -> ulisse.v1.RunPreconditioner
+	20, // 27: ulisse.v1.RunPrepared.cost:type_name -> ulisse.v1.RunCost
+	20, // 28: ulisse.v1.RunProvisional.cost:type_name -> ulisse.v1.RunCost
+	17, // 29: ulisse.v1.RunState.latent:type_name -> ulisse.v1.RunLatent
+	16, // 30: ulisse.v1.RunCheckpoint.state:type_name -> ulisse.v1.RunState
+	19, // 31: ulisse.v1.RunCheckpoint.stats:type_name -> ulisse.v1.RunStats
+	20, // 32: ulisse.v1.RunCheckpoint.cost:type_name -> ulisse.v1.RunCost
+	21, // 33: ulisse.v1.RunCheckpoint.vitals:type_name -> ulisse.v1.RunVitals
+	25, // 34: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
+	24, // 35: ulisse.v1.RunExtend.goal:type_name -> ulisse.v1.RunGoal
+	25, // 36: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
+	29, // 37: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
+	30, // 38: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
+	31, // 39: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
+	9,  // 40: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
+	10, // 41: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
+	27, // 42: ulisse.v1.RunWork.adapt:type_name -> ulisse.v1.RunAdapting
+	25, // 43: ulisse.v1.RunAdapting.plan:type_name -> ulisse.v1.RunPlan
+	11, // 44: ulisse.v1.RunAdapting.prepared:type_name -> ulisse.v1.RunPrepared
+	15, // 45: ulisse.v1.RunAdapting.settings:type_name -> ulisse.v1.RunSettings
+	28, // 46: ulisse.v1.RunAdapting.chains:type_name -> ulisse.v1.RunWarmup
+	3,  // 47: ulisse.v1.RunWarmup.windows:type_name -> ulisse.v1.RunVector
+	19, // 48: ulisse.v1.RunWarmup.stats:type_name -> ulisse.v1.RunStats
+	11, // 49: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
+	11, // 50: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
+	16, // 51: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
+	15, // 52: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_run_proto_init() }
@@ -2925,8 +3113,10 @@ func file_ulisse_v1_run_proto_init() {
 		(*RunEvent_Stage)(nil),
 		(*RunEvent_Evaluated)(nil),
 		(*RunEvent_Drawn)(nil),
+		(*RunEvent_Diverged)(nil),
+		(*RunEvent_Restart)(nil),
 	}
-	file_ulisse_v1_run_proto_msgTypes[24].OneofWrappers = []any{
+	file_ulisse_v1_run_proto_msgTypes[26].OneofWrappers = []any{
 		(*RunWork_Prepare)(nil),
 		(*RunWork_Weigh)(nil),
 		(*RunWork_Advance)(nil),
@@ -2940,7 +3130,7 @@ func file_ulisse_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_run_proto_rawDesc), len(file_ulisse_v1_run_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1086,6 +1086,7 @@ type Revoke struct {
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	Chain         int32                  `protobuf:"varint,2,opt,name=chain,proto3" json:"chain,omitempty"`
 	Attempt       int64                  `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // this and older ones
+	Over          bool                   `protobuf:"varint,4,opt,name=over,proto3" json:"over,omitempty"`       // the job has ended: at once, and not at the next checkpoint
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1139,6 +1140,13 @@ func (x *Revoke) GetAttempt() int64 {
 		return x.Attempt
 	}
 	return 0
+}
+
+func (x *Revoke) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
 }
 
 type Leave struct {
@@ -1968,11 +1976,12 @@ const file_ulisse_v1_workers_proto_rawDesc = "" +
 	"assignment\x18\x03 \x01(\v2\x15.ulisse.v1.AssignmentR\n" +
 	"assignment\";\n" +
 	"\x05Drive\x122\n" +
-	"\tplacement\x18\x01 \x01(\v2\x14.ulisse.v1.PlacementR\tplacement\"J\n" +
+	"\tplacement\x18\x01 \x01(\v2\x14.ulisse.v1.PlacementR\tplacement\"^\n" +
 	"\x06Revoke\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\x05R\x05chain\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\a\n" +
+	"\aattempt\x18\x03 \x01(\x03R\aattempt\x12\x12\n" +
+	"\x04over\x18\x04 \x01(\bR\x04over\"\a\n" +
 	"\x05Leave\"\xc7\x02\n" +
 	"\rReportRequest\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
