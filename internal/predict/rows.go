@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/gonum/floats"
@@ -23,7 +24,8 @@ type Request struct {
 	Covariance bool
 	Paths      int
 	Seed       uint64
-	Gradient   bool // that of the latent function at each row
+	// Gradient asks for that of the latent function at each row, GradientSD for its standard deviations too.
+	Gradient, GradientSD bool
 }
 
 // Joint reports whether all rows have to be predicted together.
@@ -42,25 +44,29 @@ type Row struct {
 	Covariance []float64 // with all rows; nil unless asked for
 	Paths      []float64 // its value on each; if there are any, all but the covariance is unset
 	// Gradient has the mean of the latent function's derivative in each input, in the units of the target over
-	// those of the input, and GradientSD its standard deviation; nil unless asked for.
+	// those of the input, and GradientSD its standard deviation; each is nil unless asked for.
 	Gradient, GradientSD []float64
 }
 
 // Rows predicts rows from a posterior of the described data.
 func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o Options) ([]Row, Stats, error) {
-	tell := o.Progress
-	if r.Gradient {
-		if err := p.Problem.Covariance.Differentiable(); err != nil {
-			return nil, Stats{}, err
-		}
-		o.Progress = part(tell, 0, 1+info.D())
+	if !r.Gradient {
+		return p.rows(ctx, info, r, o)
 	}
+	if err := p.Problem.Covariance.Differentiable(); err != nil {
+		return nil, Stats{}, err
+	}
+	tell, parts := o.Progress, 1
+	if r.GradientSD {
+		parts += info.D()
+	}
+	o.Progress = part(tell, 0, parts)
 	rows, stats, err := p.rows(ctx, info, r, o)
-	if err != nil || !r.Gradient {
-		return rows, stats, err
+	if err != nil {
+		return nil, stats, err
 	}
-	o.Progress = part(tell, 1, 1+info.D())
-	m, more, err := p.Slopes(ctx, info.Standardize(r.X), o)
+	o.Progress = part(tell, 1, parts)
+	m, more, err := p.Slopes(ctx, info.Standardize(r.X), r.GradientSD, o)
 	more.Rows = 0 // the same ones
 	stats.Add(more)
 	if err != nil {
@@ -69,24 +75,31 @@ func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o O
 	for i := range rows {
 		for k, scale := range info.XScale {
 			mean, sd := m.Mixture(i*info.D()+k, true).Scaled(0, info.YScale.SD/scale.SD).Moments()
-			rows[i].Gradient, rows[i].GradientSD = append(rows[i].Gradient, mean), append(rows[i].GradientSD, sd)
+			rows[i].Gradient = append(rows[i].Gradient, mean)
+			if r.GradientSD {
+				rows[i].GradientSD = append(rows[i].GradientSD, sd)
+			}
 		}
 	}
 	return rows, stats, nil
 }
 
-// part returns what is told of the progress of rows which are one of some parts of the work, that for each row
-// costs as much as the part that is done first; before are the parts done.
-func part(tell func(Progress), before, parts int) func(Progress) {
+// part returns what is told of the progress of one of two stages: of the rows, then, if there are more than one
+// part, of their gradients, which are all parts but one of the work.
+func part(tell func(Progress), stage, parts int) func(Progress) {
 	if tell == nil {
 		return nil
 	}
 	return func(at Progress) {
-		if at.Stage == RowsStage && before == 0 {
+		switch {
+		case at.Stage != RowsStage:
+		case stage == 0:
 			at.Total *= parts
-		} else if at.Stage == RowsStage {
-			first := at.Total / (parts - before)
-			at.Done, at.Total = at.Done+before*first, at.Total+before*first
+		case parts == 1: // next to nothing is left
+			return
+		default:
+			rows := at.Total / (parts - 1)
+			at.Done, at.Total = at.Done+rows, at.Total+rows
 		}
 		tell(at)
 	}
@@ -185,8 +198,8 @@ func name(i int, numbers []int) string {
 }
 
 // WriteCSV writes a table of predictions: row, the row's number from first on;
-// mean, sd, and the quantiles of the given probabilities; where gradients were asked for,
-// gradient[NAME] and gradient_sd[NAME] of each input; and, where targets are
+// mean, sd, and the quantiles of the given probabilities; as far as they were asked for,
+// gradient[NAME] of each input and gradient_sd[NAME] of each; and, where targets are
 // known, target, log_density, crps and pit. Where paths were asked for they are all that
 // follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
 func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers []int) error {
@@ -220,7 +233,10 @@ func header(rows []Row, inputs []string, probs []float64) (head []string) {
 		head = append(head, QuantileName(p))
 	}
 	for k := range first.Gradient {
-		head = append(head, "gradient["+inputs[k]+"]", "gradient_sd["+inputs[k]+"]")
+		head = append(head, "gradient["+inputs[k]+"]")
+	}
+	for k := range first.GradientSD {
+		head = append(head, "gradient_sd["+inputs[k]+"]")
 	}
 	if !math.IsNaN(first.Target) {
 		head = append(head, "target", "log_density", "crps", "pit")
@@ -233,10 +249,7 @@ func (r *Row) values() []float64 {
 	if len(r.Paths) > 0 {
 		return r.Paths
 	}
-	values := append([]float64{r.Mean, r.SD}, r.Quantiles...)
-	for k, slope := range r.Gradient {
-		values = append(values, slope, r.GradientSD[k])
-	}
+	values := slices.Concat([]float64{r.Mean, r.SD}, r.Quantiles, r.Gradient, r.GradientSD)
 	if !math.IsNaN(r.Target) {
 		values = append(values, r.Target, r.LogDensity, r.CRPS, r.PIT)
 	}
