@@ -47,6 +47,7 @@ type predictFlags struct {
 	seed       uint64
 	gradient   bool
 	terms      bool
+	gradientSD bool
 }
 
 func (a *App) predictCommand() *cobra.Command {
@@ -78,9 +79,9 @@ vary together: the covariance matrix of the mixture, whose diagonal has the vari
 of the table. Both are exact, of 4096 different rows at most, from a job of 1024. A file
 whose name ends in .npy is written as an array of NumPy's: paths × rows, or rows × rows.
 
---gradient adds for each input the derivative of the mean, gradient[NAME], and with what
-standard deviation the latent function's is known, gradient_sd[NAME]: in units of the target
-over those of the input. It takes a solve for each row, draw and input. Functions of
+--gradient adds for each input the derivative of the mean, gradient[NAME], in units of the
+target over those of the input; --gradient-sd also with what standard deviation the latent
+function's is known, gradient_sd[NAME], by a solve for each row, draw and input. Functions of
 a Matérn 1/2 have none.
 
 --terms adds what each term of a sum contributes to the latent function, mean[NAME] and
@@ -128,6 +129,7 @@ standard deviations do not, since what one term does not explain another may.`,
 	fl.Uint64Var(&f.seed, "seed", 0, "draw the paths with this `seed`")
 	fl.BoolVar(&f.gradient, "gradient", false, "add how the latent function changes with each input")
 	fl.BoolVar(&f.terms, "terms", false, "add the terms of a covariance that is a sum")
+	fl.BoolVar(&f.gradientSD, "gradient-sd", false, "add that and its standard deviations")
 	fl.StringVar(&f.covariance, "covariance", "", "write the joint covariance of the rows into this `file`")
 	fl.StringSliceVar(&f.quantile, "quantiles", []string{"0.025", "0.5", "0.975"}, "write the quantiles of these `probabilities`")
 	fl.StringVar(&f.variance, "variance", string(predict.Exact), "how to compute variances: exact or surface")
@@ -187,7 +189,7 @@ func (f *predictFlags) checkJoint(o predict.Options, changed func(flag string) b
 		return errors.New("--seed: it is of sample paths: ask for some with --paths")
 	case f.paths > 0 && (f.scores || f.plot != "" || changed("quantiles")):
 		return errors.New("--paths: there are paths in place of predictions: ask for --scores, --plot and --quantiles without it")
-	case f.paths > 0 && f.gradient:
+	case f.paths > 0 && (f.gradient || f.gradientSD):
 		return errors.New("--paths: there are paths in place of predictions: ask for --gradient without it")
 	case f.paths > 0 && f.terms:
 		return errors.New("--paths: there are paths in place of predictions: ask for --terms without it")
@@ -204,7 +206,7 @@ func (f *predictFlags) joint() bool { return f.paths > 0 || f.covariance != "" }
 
 // request returns what to ask for of the rows.
 func (f *predictFlags) request(pts *points) predict.Request {
-	return predict.Request{X: pts.x, Targets: pts.y, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient, Terms: f.terms}
+	return predict.Request{X: pts.x, Targets: pts.y, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient || f.gradientSD, GradientSD: f.gradientSD, Terms: f.terms}
 }
 
 // oracle predicts rows, here or elsewhere.

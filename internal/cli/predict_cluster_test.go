@@ -115,7 +115,7 @@ func TestPredictOnACluster(t *testing.T) {
 	sloped := func(of string, to ...string) []byte {
 		t.Helper()
 		file := filepath.Join(dir, "sloped.csv")
-		if code, _, stderr := ulisse(t, "", append([]string{"predict", of, "--holdout", "--gradient", "--draws", "4", "--out", file}, to...)...); code != 0 {
+		if code, _, stderr := ulisse(t, "", append([]string{"predict", of, "--holdout", "--gradient-sd", "--draws", "4", "--out", file}, to...)...); code != 0 {
 			t.Fatalf("code %d: %s", code, stderr)
 		}
 		text, err := os.ReadFile(file)
@@ -188,7 +188,7 @@ func predictRPC(t *testing.T, c *liveCluster, known map[string][]float64) {
 	if err := json.Unmarshal([]byte(text), &joint); status != 200 || err != nil || len(joint.Result.Rows) != 2 || len(joint.Result.Rows[1].Paths) != 3 || len(joint.Result.Rows[1].Covariance) != 2 {
 		t.Fatal(status, text, err)
 	}
-	if status, text = post(id, `{"rows": [{"inputs": [0.5, -0.5]}], "gradient": true}`); status != 200 || !strings.Contains(text, `"gradient_sd":[`) {
+	if status, text = post(id, `{"rows": [{"inputs": [0.5, -0.5]}], "gradient": true}`); status != 200 || !strings.Contains(text, `"gradient":[`) || strings.Contains(text, `"gradient_sd":[0`) {
 		t.Error(status, text)
 	}
 	for body, want := range map[string]string{

@@ -227,7 +227,7 @@ stop: {rhat: 100, ess: 1}
 		}
 	}
 	file, cov := filepath.Join(dir, "p.csv"), filepath.Join(dir, "cov.csv")
-	if code, _, stderr := ulisse(t, rows.String(), "predict", out, "--data", "-", "--gradient", "--draws", "4", "--out", file, "--covariance", cov, "--latent"); code != 0 {
+	if code, _, stderr := ulisse(t, rows.String(), "predict", out, "--data", "-", "--gradient-sd", "--draws", "4", "--out", file, "--covariance", cov, "--latent"); code != 0 {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
 	p, c := predictions(t, file), predictions(t, cov)

@@ -57,6 +57,9 @@ type batch struct {
 }
 
 func (b *batch) run(ctx context.Context) error {
+	if b.means {
+		return b.average(ctx)
+	}
 	if b.Variance == Surface && len(b.p.Draws) > len(b.p.surface.points)+1 {
 		return b.interpolate(ctx)
 	}
@@ -65,6 +68,19 @@ func (b *batch) run(ctx context.Context) error {
 			return err
 		}
 		b.done(done + 1)
+	}
+	return nil
+}
+
+// average computes means alone.
+func (b *batch) average(ctx context.Context) error {
+	for t, psi := range b.p.Draws {
+		k, _, err := b.of.at(ctx, psi)
+		if err != nil {
+			return err
+		}
+		b.each(func(i int) { b.mean[t][i] = floats.Dot(k[i], b.p.alphas[t]) })
+		b.done(t + 1)
 	}
 	return nil
 }

@@ -86,6 +86,8 @@ type Options struct {
 	Variance  Variance // "" means Exact
 	// Progress, if not nil, is told of solves done: of K⁻¹y, then of rows.
 	Progress func(Progress)
+
+	means bool // compute no variances
 }
 
 // Check returns an error if the options are not usable, else fills in defaults.
@@ -387,6 +389,9 @@ func (p *Predictor) distributions(ctx context.Context, m, group int, o Options, 
 			return nil, stats, err
 		}
 	}
+	if o.means {
+		prior = nil
+	}
 	if err := p.usable(out, prior, &stats); err != nil {
 		return nil, stats, err
 	}
@@ -415,13 +420,16 @@ func (p *Predictor) moments(m int) *Moments {
 }
 
 // usable returns an error if there are distributions that are none, and raises variances
-// that rounding made too small beside those before anything was learnt.
+// that rounding made too small beside those before anything was learnt, if prior, which knows these, is not nil.
 func (p *Predictor) usable(out *Moments, prior func(f *kernel.Function, i int) float64, stats *Stats) error {
 	for t, psi := range p.Draws {
 		f := p.Problem.Function(psi)
 		for i, v := range out.Var[t] {
 			if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(out.Mean[t][i]) {
 				return unsolvable(psi)
+			}
+			if prior == nil {
+				continue
 			}
 			if tiny := minVariance * prior(f, i); v < tiny {
 				out.Var[t][i] = tiny

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 
 	"gonum.org/v1/gonum/floats"
@@ -26,8 +27,9 @@ type Request struct {
 	Covariance bool
 	Paths      int
 	Seed       uint64
-	Gradient   bool // that of the latent function at each row
-	Terms      bool // of the latent function at each row
+	// Gradient asks for that of the latent function at each row, GradientSD for its standard deviations too.
+	Gradient, GradientSD bool
+	Terms                bool // of the latent function at each row
 }
 
 // Joint reports whether all rows have to be predicted together.
@@ -46,7 +48,7 @@ type Row struct {
 	Covariance []float64 // with all rows; nil unless asked for
 	Paths      []float64 // its value on each; if there are any, all but the covariance is unset
 	// Gradient has the mean of the latent function's derivative in each input, in the units of the target over
-	// those of the input, and GradientSD its standard deviation; nil unless asked for.
+	// those of the input, and GradientSD its standard deviation; each is nil unless asked for.
 	Gradient, GradientSD []float64
 	Terms                []Term // nil unless asked for
 }
@@ -63,21 +65,21 @@ func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o O
 		return nil, Stats{}, err
 	}
 	cov, parts, tell := p.Problem.Covariance, 1, o.Progress
-	if r.Gradient {
+	if r.GradientSD {
 		parts += info.D()
 	}
 	if r.Terms {
 		parts += len(cov.Terms())
 	}
-	o.Progress = part(tell, 0, parts)
+	o.Progress = part(tell, 0, 1, parts)
 	rows, stats, err := p.rows(ctx, info, r, o)
 	if err != nil {
 		return nil, stats, err
 	}
 	done := 1
-	more := func(of func(context.Context, *kernel.Inputs, Options) (*Moments, Stats, error), each int, add func(row *Row, k int, of likelihood.Predictive)) error {
-		o.Progress = part(tell, done, parts)
-		done += each
+	more := func(of func(context.Context, *kernel.Inputs, Options) (*Moments, Stats, error), each, work int, add func(row *Row, k int, of likelihood.Predictive)) error {
+		o.Progress = part(tell, done, work, parts)
+		done += work
 		m, s, err := of(ctx, info.Standardize(r.X), o)
 		s.Rows = 0 // the same ones
 		stats.Add(s)
@@ -92,13 +94,23 @@ func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o O
 		return nil
 	}
 	if r.Gradient {
-		err = more(p.Slopes, info.D(), func(row *Row, k int, of likelihood.Predictive) {
+		slopes := func(ctx context.Context, points *kernel.Inputs, o Options) (*Moments, Stats, error) {
+			return p.Slopes(ctx, points, r.GradientSD, o)
+		}
+		work := 0 // the means take no solves
+		if r.GradientSD {
+			work = info.D()
+		}
+		err = more(slopes, info.D(), work, func(row *Row, k int, of likelihood.Predictive) {
 			mean, sd := of.Scaled(0, info.YScale.SD/info.XScale[k].SD).Moments()
-			row.Gradient, row.GradientSD = append(row.Gradient, mean), append(row.GradientSD, sd)
+			row.Gradient = append(row.Gradient, mean)
+			if r.GradientSD {
+				row.GradientSD = append(row.GradientSD, sd)
+			}
 		})
 	}
 	if r.Terms && err == nil {
-		err = more(p.Terms, len(cov.Terms()), func(row *Row, k int, of likelihood.Predictive) {
+		err = more(p.Terms, len(cov.Terms()), len(cov.Terms()), func(row *Row, k int, of likelihood.Predictive) {
 			mean, sd := of.Scaled(0, info.YScale.SD).Moments()
 			row.Terms = append(row.Terms, Term{cov.TermName(k), mean, sd})
 		})
@@ -120,18 +132,20 @@ func (r *Request) Possible(c *kernel.Covariance) error {
 	return nil
 }
 
-// part returns what is told of the progress of rows which are one of some parts of the work, that for each row
-// costs as much as the part that is done first; before are the parts done.
-func part(tell func(Progress), before, parts int) func(Progress) {
+// part returns what is told of the progress of a stage that is some parts of the work, each of which costs as
+// much as the rows themselves; before are the parts done.
+func part(tell func(Progress), before, work, parts int) func(Progress) {
 	if tell == nil {
 		return nil
 	}
 	return func(at Progress) {
-		if at.Stage == RowsStage && before == 0 {
-			at.Total *= parts
-		} else if at.Stage == RowsStage {
-			first := at.Total / (parts - before)
-			at.Done, at.Total = at.Done+before*first, at.Total+before*first
+		switch {
+		case at.Stage != RowsStage:
+		case work == 0: // next to nothing is left
+			return
+		default:
+			rows := at.Total / work
+			at.Done, at.Total = at.Done+before*rows, parts*rows
 		}
 		tell(at)
 	}
@@ -230,8 +244,8 @@ func name(i int, numbers []int) string {
 }
 
 // WriteCSV writes a table of predictions: row, the row's number from first on;
-// mean, sd, and the quantiles of the given probabilities; where gradients were asked for,
-// gradient[NAME] and gradient_sd[NAME] of each input; where terms were, mean[NAME] and sd[NAME] of each; and, where targets are
+// mean, sd, and the quantiles of the given probabilities; as far as they were asked for,
+// gradient[NAME] of each input and gradient_sd[NAME] of each, mean[NAME] and sd[NAME] of each term; and, where targets are
 // known, target, log_density, crps and pit. Where paths were asked for they are all that
 // follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
 func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers []int) error {
@@ -265,7 +279,10 @@ func header(rows []Row, inputs []string, probs []float64) (head []string) {
 		head = append(head, QuantileName(p))
 	}
 	for k := range first.Gradient {
-		head = append(head, "gradient["+inputs[k]+"]", "gradient_sd["+inputs[k]+"]")
+		head = append(head, "gradient["+inputs[k]+"]")
+	}
+	for k := range first.GradientSD {
+		head = append(head, "gradient_sd["+inputs[k]+"]")
 	}
 	for _, t := range first.Terms {
 		head = append(head, "mean["+t.Name+"]", "sd["+t.Name+"]")
@@ -281,10 +298,7 @@ func (r *Row) values() []float64 {
 	if len(r.Paths) > 0 {
 		return r.Paths
 	}
-	values := append([]float64{r.Mean, r.SD}, r.Quantiles...)
-	for k, slope := range r.Gradient {
-		values = append(values, slope, r.GradientSD[k])
-	}
+	values := slices.Concat([]float64{r.Mean, r.SD}, r.Quantiles, r.Gradient, r.GradientSD)
 	for _, t := range r.Terms {
 		values = append(values, t.Mean, t.SD)
 	}

@@ -38,15 +38,16 @@ func (s slopes) at(ctx context.Context, psi []float64) (cross [][]float64, prior
 
 // Slopes returns the distributions of the derivatives of the latent function in each input at the given
 // points, all those of a point and then those of the next, in the units of the standardised data. They are
-// normal at a draw: f is, and differentiation is linear. The errors are those of Predict, and of a covariance
+// normal at a draw: f is, and differentiation is linear. Variances, a solve for each draw, point and input, are
+// computed if sd is true, else they are zero. The errors are those of Predict, and of a covariance
 // whose functions have no derivatives.
-func (p *Predictor) Slopes(ctx context.Context, points *kernel.Inputs, o Options) (*Moments, Stats, error) {
+func (p *Predictor) Slopes(ctx context.Context, points *kernel.Inputs, sd bool, o Options) (*Moments, Stats, error) {
 	p.checkPoints(points)
 	if err := p.Problem.Covariance.Differentiable(); err != nil {
 		return nil, Stats{}, err
 	}
 	d := points.Dim()
-	o.Latent = true
+	o.Latent, o.means = true, !sd
 	return p.distributions(ctx, points.Len()*d, d, o,
 		func(lo, hi int) functionals { return slopes{p, points.Select(span(lo/d, hi/d))} },
 		func(f *kernel.Function, i int) float64 {

@@ -26,13 +26,22 @@ func TestSlopesAgainstDifferences(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, stats, err := p.Slopes(t.Context(), points, Options{})
+		got, stats, err := p.Slopes(t.Context(), points, true, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		d := points.Dim()
 		if stats.Rows != 4 || stats.Solves != 2*4*d || stats.Unconverged > 0 || stats.Bound > 1.01*DefaultTolerance {
 			t.Errorf("%v: %+v", f, stats)
+		}
+		means, cheap, err := p.Slopes(t.Context(), points, false, Options{})
+		if err != nil || cheap.Solves > 0 || cheap.Clipped > 0 {
+			t.Errorf("%v: %+v, %v", f, cheap, err)
+		}
+		for s := range c.Draws {
+			if !slices.Equal(means.Mean[s], got.Mean[s]) {
+				t.Errorf("%v: without variances means are %v, not %v", f, means.Mean[s], got.Mean[s])
+			}
 		}
 		for i := range points.Len() {
 			for k := range d {
@@ -67,7 +76,7 @@ func TestSlopesHoweverSplit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, _, err := p.Slopes(t.Context(), points, Options{})
+		m, _, err := p.Slopes(t.Context(), points, true, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +98,7 @@ func TestSlopesOfRoughFunctions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := p.Slopes(t.Context(), points, Options{}); err == nil || !strings.Contains(err.Error(), "not differentiable") {
+	if _, _, err := p.Slopes(t.Context(), points, true, Options{}); err == nil || !strings.Contains(err.Error(), "not differentiable") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error
 		return "paths", fmt.Errorf("%d paths: ask for a positive number", r.Paths)
 	case r.Paths > 0 && r.Terms:
 		return "terms", errors.New("there are paths in place of predictions: ask for the terms without them")
-	case r.Paths > 0 && r.Gradient:
+	case r.Paths > 0 && (r.Gradient || r.GradientSd):
 		return "gradient", errors.New("there are paths in place of predictions: ask for the gradient without them")
 	case jointNumbers(r) > MaxNumbers:
 		return "paths", fmt.Errorf("%d rows, with %d paths, are more numbers than a cluster's answer has room for: ask for fewer, or fetch the results (ulisse results) and predict from their folder", len(r.Rows), r.Paths)
@@ -80,7 +80,7 @@ func jointNumbers(r *pb.PredictRequest) int {
 	if r.Covariance {
 		each += len(r.Rows)
 	}
-	if r.Gradient {
+	if r.Gradient || r.GradientSd {
 		each += 2 * len(r.Rows[0].GetInputs())
 	}
 	return each * len(r.Rows)
@@ -92,7 +92,7 @@ func options(r *pb.PredictRequest) Options {
 
 // Decode returns what a request that was checked asks for.
 func Decode(r *pb.PredictRequest) (Request, Options) {
-	out := Request{Targets: r.Targets, Probs: r.Quantiles, Covariance: r.Covariance, Paths: int(r.Paths), Seed: r.Seed, Gradient: r.Gradient, Terms: r.Terms}
+	out := Request{Targets: r.Targets, Probs: r.Quantiles, Covariance: r.Covariance, Paths: int(r.Paths), Seed: r.Seed, Gradient: r.Gradient || r.GradientSd, GradientSD: r.GradientSd, Terms: r.Terms}
 	if len(r.Targets) == 0 {
 		out.Targets = nil
 	}
@@ -105,7 +105,7 @@ func Decode(r *pb.PredictRequest) (Request, Options) {
 // Encode returns a request as it travels.
 func Encode(job string, r Request, o Options, draws int) *pb.PredictRequest {
 	out := &pb.PredictRequest{Id: job, Targets: r.Targets, Quantiles: r.Probs, Latent: o.Latent, Draws: int32(draws), Variance: string(o.Variance),
-		Tolerance: o.Tolerance, Progress: o.Progress != nil, Covariance: r.Covariance, Paths: int32(r.Paths), Seed: r.Seed, Gradient: r.Gradient, Terms: r.Terms}
+		Tolerance: o.Tolerance, Progress: o.Progress != nil, Covariance: r.Covariance, Paths: int32(r.Paths), Seed: r.Seed, Gradient: r.Gradient, GradientSd: r.GradientSD, Terms: r.Terms}
 	for _, x := range r.X {
 		out.Rows = append(out.Rows, &pb.Point{Inputs: x})
 	}
@@ -158,7 +158,7 @@ func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
 
 // answered returns an error if a row is not what the request asks for: of a worker of another release, say.
 func (r *Request) answered(p *pb.PredictedRow) error {
-	quantiles, covariance, gradient := len(r.Probs), 0, 0
+	quantiles, covariance, gradient, sds := len(r.Probs), 0, 0, 0
 	if r.Paths > 0 {
 		quantiles = 0
 	}
@@ -168,13 +168,16 @@ func (r *Request) answered(p *pb.PredictedRow) error {
 	if r.Gradient {
 		gradient = len(r.X[0])
 	}
+	if r.GradientSD {
+		sds = gradient
+	}
 	switch {
 	case len(p.Quantiles) != quantiles:
 		return fmt.Errorf("%d quantiles came back of %d", len(p.Quantiles), quantiles)
 	case len(p.Covariance) != covariance:
 		return fmt.Errorf("%d covariances came back of %d", len(p.Covariance), covariance)
-	case len(p.Gradient) != gradient || len(p.GradientSd) != gradient:
-		return fmt.Errorf("a gradient came back of %d numbers and %d, want %d", len(p.Gradient), len(p.GradientSd), gradient)
+	case len(p.Gradient) != gradient || len(p.GradientSd) != sds:
+		return fmt.Errorf("a gradient came back of %d numbers with %d sds, want %d with %d", len(p.Gradient), len(p.GradientSd), gradient, sds)
 	case r.Terms != (len(p.Terms) > 0):
 		return fmt.Errorf("%d terms came back", len(p.Terms))
 	case len(p.Paths) != r.Paths:

@@ -95,7 +95,7 @@ class Dev:
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True,
         )
         deadline = time.monotonic() + 60
-        while not (folder / "dev" / "env").is_file():
+        while not all((folder / "dev" / name).is_file() for name in ("env", "processes.json")):
             assert self.process.poll() is None and time.monotonic() < deadline, (folder / "dev.log").read_text()
             time.sleep(0.05)
         with open(folder / "dev" / "processes.json") as f:

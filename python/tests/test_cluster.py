@@ -41,6 +41,10 @@ def test_predictions_are_those_of_this_machine(job, done):
     for k in ("mean", "sd", "quantiles", "log_density"):
         np.testing.assert_array_equal(getattr(here, k), getattr(there, k))
     bare = {"dose": new["dose"], "time": new["time"]}
+    assert job.sample(bare, 6, seed=4).tobytes() == done.sample(bare, 6, seed=4).tobytes()
+    assert job.covariance(bare, latent=True)[1].tobytes() == done.covariance(bare, latent=True)[1].tobytes()
+    with pytest.raises(ulisse.BadInput, match="1025 rows, of which a cluster predicts 1024 together"):
+        job.sample(np.zeros((1025, 2)))
     p = job.predict(bare, [], latent=True, draws=7)
     assert p.log_density is None and p.quantiles.shape == (300, 0)
     assert p.mean.tobytes() == done.predict(bare, [], latent=True, draws=7).mean.tobytes()

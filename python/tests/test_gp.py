@@ -33,6 +33,11 @@ def test_fit_of_arrays(fitted, done):
     assert q.shape == (60, 3) and ((q[:, 0] < mean) & (mean < q[:, 2])).all()
     assert m.predict_quantiles(X[:2], 0.5).shape == (2, 1)
     assert m.sample_y(X[:3], 4).shape == (3, 4) and m.sample_y(X[:3], 4).tobytes() == m.sample_y(X[:3], 4, random_state=0).tobytes()
+    means, cov = m.predict(X[:5], return_cov=True)
+    np.testing.assert_allclose(means, mean[:5], atol=1e-9)
+    np.testing.assert_allclose(np.sqrt(np.diag(cov)), sd[:5], rtol=2e-4)
+    with pytest.raises(ulisse.BadInput, match="at most one of return_std and return_cov"):
+        m.predict(X, return_std=True, return_cov=True)
     assert m.log_score(X, y) == done.predict({"time": X[:, 0], "dose": X[:, 1], "response": y}).log_density.mean()
     assert (m.predict(X, return_std=True, latent=True)[1] < sd).all()
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from . import program
 from .errors import BadInput, BadSpecification, NotFound, PermissionDenied, UlisseError, Unreachable, from_program
-from .job import Job, Predictions, Specification, _frame, text_of
+from .job import Floats, Job, Predictions, Specification, _frame, text_of
 from .progress import Status
 from .table import Table
 
@@ -32,6 +32,7 @@ HTTP_PORT = 7002  # of coordinators, unless told otherwise
 CALL_TIME = 60.0  # seconds without a byte
 PATIENCE = 20.0  # seconds that a cluster may have no leader
 BATCH = 128  # rows of a call that predicts
+MOST = 1024  # rows that are predicted together
 LANES = 4  # such calls at once
 
 Where = Union[None, str, Sequence[str], "Cluster"]
@@ -371,6 +372,16 @@ class Cluster:
         return _frame([{("name" if k == "id" else k): v for k, v in w.items()} for w in workers])
 
 
+def _predictions(said: list[dict[str, Any]], quantiles: int, known: bool) -> Predictions:
+    """Return the predictions of rows as they were sent; known: with the log densities of their targets."""
+    return Predictions(
+        np.array([float(r["mean"]) for r in said]),
+        np.array([float(r["sd"]) for r in said]),
+        np.array([[float(q) for q in r["quantiles"]] for r in said]).reshape(len(said), quantiles),
+        np.array([float(r["log_density"]) for r in said]) if known else None,
+    )
+
+
 class ClusterJob(Job):
     """A job in a cluster. It goes on when Python ends."""
 
@@ -439,28 +450,36 @@ class ClusterJob(Job):
         batches = [slice(i, i + BATCH) for i in range(0, len(x), BATCH)]
 
         def batch(at: slice) -> dict[str, Any]:
-            request: dict[str, Any] = {"rows": [{"inputs": r} for r in x[at].tolist()], "quantiles": list(quantiles), "latent": latent}
+            request: dict[str, Any] = {"quantiles": list(quantiles)}
             if y is not None:
                 request["targets"] = y[at].tolist()
-            if draws:
-                request["draws"] = draws
-            for message in self.cluster.stream("POST", f"/v1/jobs/{self.id}:predict", request):
-                if message.get("rows"):
-                    return message
-            raise Unreachable(f"the prediction from job {self.name} ended without an answer: ask again")
+            return self._ask(x[at], latent, draws, request)
 
         with ThreadPoolExecutor(LANES) as lanes:
             answers = list(lanes.map(batch, batches))
         if len({a["draws_sha256"] for a in answers}) > 1:
             raise UlisseError(f"job {self.name} has drawn more in the meantime: predict again")
-        said = [r for a in answers for r in a["rows"]]
-        density = np.array([float(r["log_density"]) for r in said]) if y is not None else None
-        return Predictions(
-            np.array([float(r["mean"]) for r in said]),
-            np.array([float(r["sd"]) for r in said]),
-            np.array([[float(q) for q in r["quantiles"]] for r in said]).reshape(len(said), len(quantiles)),
-            density,
-        )
+        return _predictions([r for a in answers for r in a["rows"]], len(quantiles), y is not None)
+
+    def _paths(self, rows: Table, n: int, seed: int, latent: bool, draws: Optional[int]) -> Floats:
+        answer = self._ask(rows.matrix(), latent, draws, {"paths": n, "seed": seed})
+        return np.array([[float(v) for v in r["paths"]] for r in answer["rows"]]).T
+
+    def _covariance(self, rows: Table, latent: bool, draws: Optional[int]) -> tuple[Predictions, Floats]:
+        said = self._ask(rows.matrix(), latent, draws, {"covariance": True})["rows"]
+        return _predictions(said, 0, False), np.array([[float(v) for v in r["covariance"]] for r in said])
+
+    def _ask(self, x: Floats, latent: bool, draws: Optional[int], more: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request to predict rows."""
+        if len(x) > MOST:
+            raise BadInput(f"X has {len(x)} rows, of which a cluster predicts {MOST} together at most: ask for fewer")
+        request = {"rows": [{"inputs": r} for r in x.tolist()], "latent": latent, **more}
+        if draws:
+            request["draws"] = draws
+        for message in self.cluster.stream("POST", f"/v1/jobs/{self.id}:predict", request):
+            if message.get("rows"):
+                return message
+        raise Unreachable(f"the prediction from job {self.name} ended without an answer: ask again")
 
     def pause(self) -> ClusterJob:
         """Stop the chains at their next checkpoint; `resume` lets them continue."""

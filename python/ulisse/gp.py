@@ -302,7 +302,7 @@ class GaussianProcess(Base):
             rows = rows.plus(self.target_, _target(y, rows.rows))
         return self._job().predict(rows, quantiles, latent)
 
-    def predict(self, X: Any, return_std: bool = False, latent: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, latent: bool = False) -> Any:
         """Predict the target at rows, averaged over the draws.
 
         Parameters
@@ -310,6 +310,8 @@ class GaussianProcess(Base):
         X : table or array
         return_std : bool
             Return standard deviations too.
+        return_cov : bool
+            Return the joint covariance of the rows too; at most one of the two.
         latent : bool
             Predict the latent function, without the noise. The mean is the same.
 
@@ -318,7 +320,14 @@ class GaussianProcess(Base):
         mean : array of shape (rows,)
         std : array of shape (rows,)
             if ``return_std``: of the target, the noise and the uncertainty of the parameters included.
+        cov : array of shape (rows, rows)
+            if ``return_cov``: alike. Its diagonal has the squares of the standard deviations.
         """
+        if return_cov:
+            if return_std:
+                raise BadInput("at most one of return_std and return_cov can be asked for")
+            found, cov = self._job().covariance(self._rows(X), latent)
+            return found.mean, cov
         p = self._predict(X, latent=latent)
         return (p.mean, p.sd) if return_std else p.mean
 
@@ -328,10 +337,10 @@ class GaussianProcess(Base):
         return self._predict(X, probabilities, latent).quantiles
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Optional[int] = 0, latent: bool = False) -> Floats:
-        """Draw values of the target at rows from the prediction, an array of shape (rows, n_samples).
+        """Draw values of the target at the rows together, an array of shape (rows, n_samples).
 
-        They are draws of each row's own prediction; those of different rows are independent. They are no
-        sample paths.
+        A column is a joint draw: one function from the posterior, with the noise of each row or if ``latent``
+        without: then a sample path.
         """
         rows = self._rows(X)
         return self._job().sample(rows, n_samples, random_state, latent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-import statistics
+import secrets
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -86,6 +86,14 @@ class Job(ABC):
         draws: Optional[int],
     ) -> Predictions:
         """Predict rows."""
+
+    @abstractmethod
+    def _paths(self, rows: Table, n: int, seed: int, latent: bool, draws: Optional[int]) -> Floats:
+        """Return n joint draws at the rows, an array of shape (n, rows)."""
+
+    @abstractmethod
+    def _covariance(self, rows: Table, latent: bool, draws: Optional[int]) -> tuple[Predictions, Floats]:
+        """Predict rows, and return their joint covariance, too."""
 
     @property
     @abstractmethod
@@ -248,22 +256,30 @@ class Job(ABC):
             raise BadInput(f"X has {len(rows.names)} columns, but the run has {len(names)} inputs: {', '.join(names)}")
         return Table(names, rows.columns, True)
 
-    def sample(self, X: Any, n: int = 1, seed: Optional[int] = None, latent: bool = False) -> Floats:
-        """Draw n values of the target at each row from the prediction, an array of shape (rows, n).
+    def covariance(self, X: Any, latent: bool = False, draws: Optional[int] = None) -> tuple[Predictions, Floats]:
+        """Predict the target at rows and how they vary together: predictions without quantiles, and the joint
+        covariance of the rows, an array of shape (rows, rows). The arguments are those of `predict`.
 
-        Each value is a draw of its row's own prediction (the mixture over the draws of the parameters), to
-        the accuracy with which 50 quantiles describe it. Values of different rows are independent: they are
-        no sample paths of one function.
+        There may be 4096 different rows, for a cluster 1024.
         """
-        normal = statistics.NormalDist()
-        z = np.linspace(-3.5, 3.5, 50)
-        q = self.predict(X, [normal.cdf(v) for v in z.tolist()], latent).quantiles
-        draw = np.random.default_rng(seed).standard_normal((len(q), n))
-        # The quantile as a function of the normal score: a straight line for a normal prediction.
-        k = np.clip(np.searchsorted(z, draw) - 1, 0, len(z) - 2)
-        row = np.arange(len(q))[:, None]
-        slope = (q[row, k + 1] - q[row, k]) / (z[1] - z[0])
-        return np.asarray(q[row, k] + slope * (draw - z[k]), dtype=np.float64)
+        return self._covariance(self._inputs(X), latent, draws)
+
+    def sample(self, X: Any, n: int = 1, seed: Optional[int] = None, latent: bool = False, draws: Optional[int] = None) -> Floats:
+        """Draw n values of the target at the rows together, an array of shape (rows, n).
+
+        A column is a joint draw: one function from the posterior, with the noise of each row or if ``latent``
+        without, at one draw of the covariance parameters. It depends on the results, the rows and the seed alone.
+        There may be 4096 different rows, for a cluster 1024. Without a seed it is another one each time.
+        """
+        if n < 1:
+            raise BadInput(f"n: {n} samples: ask for 1 or more")
+        if seed is not None and not 0 <= seed < 2**64:
+            raise BadInput(f"seed: {seed} is not a whole number from 0 to 2**64-1")
+        return self._paths(self._inputs(X), int(n), secrets.randbits(64) if seed is None else int(seed), latent, draws).T
+
+    def _inputs(self, X: Any) -> Table:
+        """Return the rows without the target."""
+        return self._rows(X).select(self.info[0])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} ({self.id}): {self.status}>"

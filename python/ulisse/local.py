@@ -20,7 +20,7 @@ import numpy as np
 
 from . import program
 from .errors import ROWS, SPEC, BadInput, UlisseError, from_program
-from .job import Job, Predictions, Specification, _frame, text_of
+from .job import Floats, Job, Predictions, Specification, _frame, text_of
 from .progress import Status
 from .table import Table, data_bytes
 
@@ -297,18 +297,34 @@ class LocalJob(Job):
 
     def _predict(self, rows: Table, quantiles: Sequence[float], latent: bool, draws: Optional[int]) -> Predictions:
         with tempfile.TemporaryDirectory(prefix="ulisse-") as tmp:
-            new, out = Path(tmp) / ROWS, Path(tmp) / "predictions.csv"
-            new.write_bytes(rows.encode())
-            args = ["--data", str(new), "--out", str(out), "--quiet"]
-            args += ["--quantiles", ",".join(repr(float(q)) for q in quantiles)] if quantiles else []
-            args += ["--latent"] if latent else []
-            args += ["--draws", str(draws)] if draws else []
-            args += ["--threads", str(self._threads)] if self._threads else []
-            piped = self.folder / "state" / "data"
-            if piped.is_file():  # where the specification says it is, unless the folder has moved
-                args += ["--train", str(piped)]
-            self._tell("predict", *args)
+            out = Path(tmp) / "predictions.csv"
+            more = ["--quantiles", ",".join(repr(float(q)) for q in quantiles)] if quantiles else []
+            self._ask(tmp, rows, out, latent, draws, *more)
             return _read_predictions(out, len(quantiles))
+
+    def _paths(self, rows: Table, n: int, seed: int, latent: bool, draws: Optional[int]) -> Floats:
+        with tempfile.TemporaryDirectory(prefix="ulisse-") as tmp:
+            out = Path(tmp) / "paths.npy"
+            self._ask(tmp, rows, out, latent, draws, "--paths", str(n), "--seed", str(seed))
+            return np.asarray(np.load(out), dtype=np.float64)
+
+    def _covariance(self, rows: Table, latent: bool, draws: Optional[int]) -> tuple[Predictions, Floats]:
+        with tempfile.TemporaryDirectory(prefix="ulisse-") as tmp:
+            out, joint = Path(tmp) / "predictions.csv", Path(tmp) / "covariance.npy"
+            self._ask(tmp, rows, out, latent, draws, "--quantiles", "", "--covariance", str(joint))
+            return _read_predictions(out, 0), np.asarray(np.load(joint), dtype=np.float64)
+
+    def _ask(self, tmp: str, rows: Table, out: Path, latent: bool, draws: Optional[int], *more: str) -> None:
+        """Have the program write predictions of rows to out."""
+        new = Path(tmp) / ROWS
+        new.write_bytes(rows.encode())
+        args = ["--data", str(new), "--out", str(out), "--quiet", "--latent" if latent else "--noise", *more]
+        args += ["--draws", str(draws)] if draws else []
+        args += ["--threads", str(self._threads)] if self._threads else []
+        piped = self.folder / "state" / "data"
+        if piped.is_file():  # where the specification says it is, unless the folder has moved
+            args += ["--train", str(piped)]
+        self._tell("predict", *args)
 
     # Pickling: a run that is over goes with its results, and comes back in a folder of its own.
 

@@ -35,11 +35,12 @@ type PredictRequest struct {
 	Kept      int32                  `protobuf:"varint,10,opt,name=kept,proto3" json:"kept,omitempty"`                  // of a job that goes on: average over the first so many draws of each chain only; 0: over all
 	Inputs    []string               `protobuf:"bytes,11,rep,name=inputs,proto3" json:"inputs,omitempty"`               // the inputs' names in the order of rows; if given, refused unless they are those of the job, in its order
 	// The joint distribution of the rows. The rows, times the paths and, with a covariance, times the rows, are at most 1,572,864.
-	Covariance    bool   `protobuf:"varint,12,opt,name=covariance,proto3" json:"covariance,omitempty"` // send the joint covariance of all rows
-	Paths         int32  `protobuf:"varint,13,opt,name=paths,proto3" json:"paths,omitempty"`           // send so many sample paths in place of means, sds, quantiles and scores
-	Seed          uint64 `protobuf:"varint,14,opt,name=seed,proto3" json:"seed,omitempty"`             // of the paths, which are a function of draws, rows and seed
-	Gradient      bool   `protobuf:"varint,15,opt,name=gradient,proto3" json:"gradient,omitempty"`     // send the gradient of the latent function at each row
-	Terms         bool   `protobuf:"varint,20,opt,name=terms,proto3" json:"terms,omitempty"`           // send the terms of the latent function at each row
+	Covariance    bool   `protobuf:"varint,12,opt,name=covariance,proto3" json:"covariance,omitempty"`                   // send the joint covariance of all rows
+	Paths         int32  `protobuf:"varint,13,opt,name=paths,proto3" json:"paths,omitempty"`                             // send so many sample paths in place of means, sds, quantiles and scores
+	Seed          uint64 `protobuf:"varint,14,opt,name=seed,proto3" json:"seed,omitempty"`                               // of the paths, which are a function of draws, rows and seed
+	Gradient      bool   `protobuf:"varint,15,opt,name=gradient,proto3" json:"gradient,omitempty"`                       // send the gradient of the latent function at each row
+	GradientSd    bool   `protobuf:"varint,16,opt,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"` // and its standard deviations, which take a solve for each row, draw and input
+	Terms         bool   `protobuf:"varint,20,opt,name=terms,proto3" json:"terms,omitempty"`                             // send the terms of the latent function at each row
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -175,6 +176,13 @@ func (x *PredictRequest) GetSeed() uint64 {
 func (x *PredictRequest) GetGradient() bool {
 	if x != nil {
 		return x.Gradient
+	}
+	return false
+}
+
+func (x *PredictRequest) GetGradientSd() bool {
+	if x != nil {
+		return x.GradientSd
 	}
 	return false
 }
@@ -372,7 +380,7 @@ type PredictedRow struct {
 	Pit        *float64  `protobuf:"fixed64,6,opt,name=pit,proto3,oneof" json:"pit,omitempty"`                // probability of less
 	Covariance []float64 `protobuf:"fixed64,7,rep,packed,name=covariance,proto3" json:"covariance,omitempty"` // with all rows, in their order; if it is asked for
 	Paths      []float64 `protobuf:"fixed64,8,rep,packed,name=paths,proto3" json:"paths,omitempty"`           // the row's value on each; then all but the covariance is unset
-	// The derivative of the latent function in each input, in units of the target over those of the input; if it is asked for.
+	// The derivative of the latent function in each input, in units of the target over those of the input; as far as they are asked for.
 	Gradient      []float64        `protobuf:"fixed64,9,rep,packed,name=gradient,proto3" json:"gradient,omitempty"` // mean, which is the derivative of the mean
 	GradientSd    []float64        `protobuf:"fixed64,10,rep,packed,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"`
 	Terms         []*PredictedTerm `protobuf:"bytes,20,rep,name=terms,proto3" json:"terms,omitempty"` // in the order of the covariance; if they are asked for
@@ -729,7 +737,7 @@ var File_ulisse_v1_predict_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\xaa\x03\n" +
+	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\xcb\x03\n" +
 	"\x0ePredictRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12$\n" +
 	"\x04rows\x18\x02 \x03(\v2\x10.ulisse.v1.PointR\x04rows\x12\x18\n" +
@@ -748,7 +756,9 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"covariance\x12\x14\n" +
 	"\x05paths\x18\r \x01(\x05R\x05paths\x12\x12\n" +
 	"\x04seed\x18\x0e \x01(\x04R\x04seed\x12\x1a\n" +
-	"\bgradient\x18\x0f \x01(\bR\bgradient\x12\x14\n" +
+	"\bgradient\x18\x0f \x01(\bR\bgradient\x12\x1f\n" +
+	"\vgradient_sd\x18\x10 \x01(\bR\n" +
+	"gradientSd\x12\x14\n" +
 	"\x05terms\x18\x14 \x01(\bR\x05terms\"\x1f\n" +
 	"\x05Point\x12\x16\n" +
 	"\x06inputs\x18\x01 \x03(\x01R\x06inputs\"\xc8\x01\n" +
