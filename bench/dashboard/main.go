@@ -121,12 +121,12 @@ func (n *node) fill(i, nchains, draws int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	m, err := s.KernelModel(3)
+	info := &dataset.Info{Rows: 1000, SHA256: id, InputNames: []string{"a", "b", "c"}, XScale: make([]dataset.Scale, 3), YScale: dataset.Scale{SD: 1}, Target: "y"}
+	m, err := s.KernelModel(info)
 	if err != nil {
 		return "", err
 	}
 	plan := s.Plan(m.Names(), 1000)
-	info := &dataset.Info{Rows: 1000, SHA256: id, InputNames: []string{"a", "b", "c"}, XScale: make([]dataset.Scale, 3), YScale: dataset.Scale{SD: 1}, Target: "y"}
 	places := []state.Move{{Chain: 0, Worker: "w"}}
 	for c := range nchains {
 		places = append(places, state.Move{Chain: c + 1, Worker: "w"})

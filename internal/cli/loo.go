@@ -126,33 +126,13 @@ predicted of less than its target.`,
 
 // leaveOut leaves out the rows of a run in turn.
 func (a *App) leaveOut(ctx context.Context, s *subject, f *looFlags) (*loo.Result, predict.Stats, error) {
-	rec, err := s.record(ctx)
+	p, d, chains, err := s.predictor(ctx, f.train, f.threads, func(n int) int { return cmp.Or(f.draws, predict.LooDraws(n)) })
 	if err != nil {
 		return nil, predict.Stats{}, err
-	}
-	d, err := s.load(ctx, rec, f.train)
-	if err != nil {
-		return nil, predict.Stats{}, err
-	}
-	problem, err := rec.Spec.Problem(d)
-	if err != nil {
-		return nil, predict.Stats{}, err
-	}
-	chains, provisional, err := report.Points(rec.Run)
-	if err != nil {
-		return nil, predict.Stats{}, fmt.Errorf("there are no draws yet: %w", err)
-	}
-	if draws := rec.Run.MinDraws(); rec.Run.Stopped == nil || draws == 0 {
-		a.note("%s has not ended with draws: %s", s.name(), predictedSoFar(draws, provisional))
-	}
-	draws := predict.Thin(chains, cmp.Or(f.draws, predict.LooDraws(d.N())))
-	p, err := predict.New(predict.FromSpec(rec.Spec, problem, draws, (&source{threads: f.threads}).budget()))
-	if err != nil {
-		return nil, predict.Stats{}, badInput(err)
 	}
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	defer show.end()
-	return p.Loo(ctx, d, len(chains), predict.LeftOut(d.N(), f.rows), predict.Options{Progress: show.at})
+	return p.Loo(ctx, d, chains, predict.LeftOut(d.N(), f.rows), predict.Options{Progress: show.at})
 }
 
 // name returns what people call a subject.

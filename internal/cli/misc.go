@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -31,7 +34,10 @@ func (a *App) validateCommand() *cobra.Command {
 					return err
 				}
 				fmt.Fprintf(a.Stderr, "%d rows, %d inputs (%d held out): the specification and the data are good\n", d.N(), d.D(), len(d.HoldoutY))
-				a.hints(d)
+				a.hints(spec, d)
+				if err := a.printPriors(spec, d); err != nil {
+					return err
+				}
 				if limit := time.Duration(spec.Stop.MaxTime); limit > 0 && d.N() >= plannedRows {
 					e, err := driver.NewEstimate(c.Context(), spec, p, budget)
 					if err != nil {
@@ -51,6 +57,19 @@ func (a *App) validateCommand() *cobra.Command {
 	f.flags(c)
 	c.Flags().BoolVar(&specOnly, "spec-only", false, "do not read the data")
 	return c
+}
+
+// printPriors prints the covariance as it was understood, and the prior of each parameter.
+func (a *App) printPriors(spec *job.Spec, d *dataset.Dataset) error {
+	priors, err := spec.PriorsOf(&d.Info)
+	if err != nil {
+		return badInput(err)
+	}
+	fmt.Fprintln(a.Stderr, "covariance:", strings.TrimSpace(spec.Model.Kernel))
+	for _, p := range priors {
+		fmt.Fprintf(a.Stderr, "  %s ~ %s\n", p.Quantity, p.Prior)
+	}
+	return nil
 }
 
 func (a *App) versionCommand() *cobra.Command {

@@ -316,6 +316,7 @@ func (s *script) jobs() {
 	if text, err := os.ReadFile(filepath.Join(s.dir, "predicted.csv")); err != nil || strings.Count(string(text), "\n") != 6 {
 		s.t.Errorf("the predictions: %s, %v", text, err)
 	}
+	s.on("effects", j.ID, "a", "--grid", "3", "--draws", "5")
 	s.on("loo", j.ID, "--draws", "5")
 	s.on("compare", j.ID, filepath.Join(s.dir, "run"), "--draws", "5", "--train", filepath.Join(s.dir, "table.csv"))
 	s.on("extend", j.ID, "--draws", "10")

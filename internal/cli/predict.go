@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/export"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
@@ -38,6 +40,12 @@ type predictFlags struct {
 	variance string
 	tol      float64
 	threads  int
+	// what is told beside the rows' own distributions, or in place of them
+	covariance string
+	paths      int
+	seed       uint64
+	gradient   bool
+	terms      bool
 }
 
 func (a *App) predictCommand() *cobra.Command {
@@ -60,12 +68,29 @@ that the specification held out (--holdout). Variances are exact to --tolerance,
 by a linear solve for each row and draw; --variance surface solves at a few
 points of the posterior only and takes the variance to be smooth in between,
 which it checks. The result depends on neither threads, nor workers, nor the
-order of rows.`,
+order of rows.
+
+--paths writes sample paths instead, joint over the rows: each is of the latent
+function at one draw of the parameters, or with --noise of the target there. A path
+depends on the results, the rows and --seed only. --covariance writes how all rows
+vary together: the covariance matrix of the mixture, whose diagonal has the variances
+of the table. Both are exact, of 4096 different rows at most, from a job of 1024. A file
+whose name ends in .npy is written as an array of NumPy's: paths × rows, or rows × rows.
+
+--gradient adds for each input the derivative of the mean, gradient[NAME], and with what
+standard deviation the latent function's is known, gradient_sd[NAME]: in units of the target
+over those of the input. It takes a solve for each row, draw and input. Functions of
+a Matérn 1/2 have none.
+
+--terms adds what each term of a sum contributes to the latent function, mean[NAME] and
+sd[NAME]. The means add up to the latent function's less the mean of the training targets; the
+standard deviations do not, since what one term does not explain another may.`,
 		Example: `  ulisse predict concrete --data new.csv --out pred.csv
+  ulisse predict concrete --data grid.csv --paths 50 --out paths.csv
   ulisse predict concrete --holdout --out pred.csv --scores --plot calibration.svg`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			o, err := f.options()
+			o, err := f.options(c.Flags().Changed)
 			if err != nil {
 				return err
 			}
@@ -96,8 +121,13 @@ order of rows.`,
 	fl.BoolVar(&f.json, "json", false, "print what was done, and the scores, as JSON")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
 	fl.IntVar(&f.draws, "draws", 0, fmt.Sprintf("average over this `number` of draws (default: as many as are independent, %d at most)", predict.MaxAutoDraws))
-	fl.BoolVar(&f.noise, "noise", false, "predict the target, noise and all (the default)")
+	fl.BoolVar(&f.noise, "noise", false, "predict the target, noise and all (the default, but for --paths)")
 	fl.BoolVar(&f.latent, "latent", false, "predict the latent function, without the noise")
+	fl.IntVar(&f.paths, "paths", 0, "write this `number` of sample paths instead")
+	fl.Uint64Var(&f.seed, "seed", 0, "draw the paths with this `seed`")
+	fl.BoolVar(&f.gradient, "gradient", false, "add how the latent function changes with each input")
+	fl.BoolVar(&f.terms, "terms", false, "add the terms of a covariance that is a sum")
+	fl.StringVar(&f.covariance, "covariance", "", "write the joint covariance of the rows into this `file`")
 	fl.StringSliceVar(&f.quantile, "quantiles", []string{"0.025", "0.5", "0.975"}, "write the quantiles of these `probabilities`")
 	fl.StringVar(&f.variance, "variance", string(predict.Exact), "how to compute variances: exact or surface")
 	fl.Float64Var(&f.tol, "tolerance", predict.DefaultTolerance, "relative error of a standard deviation, at most")
@@ -108,21 +138,17 @@ order of rows.`,
 }
 
 // options returns what to predict; a mistake in the flags is bad input.
-func (f *predictFlags) options() (predict.Options, error) {
-	o := predict.Options{Tolerance: f.tol, Latent: f.latent, Variance: predict.Variance(f.variance)}
+func (f *predictFlags) options(changed func(flag string) bool) (predict.Options, error) {
+	o := predict.Options{Tolerance: f.tol, Latent: f.latent || f.paths > 0 && !f.noise, Variance: predict.Variance(f.variance)}
 	if f.tol == 0 {
 		o.Tolerance = -1 // said, not left out
 	}
 	if err := o.Check(); err != nil {
 		return o, badInput(err)
 	}
-	f.probs = nil
-	for _, text := range f.quantile {
-		p, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(p > 0 && p < 1) {
-			return o, badInput(fmt.Errorf("--quantiles: %q is not a probability between 0 and 1", text))
-		}
-		f.probs = append(f.probs, p)
+	var err error
+	if f.probs, err = probabilities(f.quantile); err != nil {
+		return o, badInput(err)
 	}
 	switch {
 	case (f.data != "") == f.holdout:
@@ -136,7 +162,48 @@ func (f *predictFlags) options() (predict.Options, error) {
 	case f.json && f.out == "-":
 		return o, badInput(errors.New("--json: the table would go to standard output too: give it a file with --out"))
 	}
-	return o, nil
+	return o, badInput(f.checkJoint(o, changed))
+}
+
+// probabilities returns those that --quantiles names.
+func probabilities(texts []string) (probs []float64, err error) {
+	for _, text := range texts {
+		p, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(p > 0 && p < 1) {
+			return nil, fmt.Errorf("--quantiles: %q is not a probability between 0 and 1", text)
+		}
+		probs = append(probs, p)
+	}
+	return probs, nil
+}
+
+// checkJoint returns an error if flags do not go together with joint distributions.
+func (f *predictFlags) checkJoint(o predict.Options, changed func(flag string) bool) error {
+	switch {
+	case f.paths < 0 || f.paths == 0 && changed("paths"):
+		return fmt.Errorf("--paths %d: give a positive number", f.paths)
+	case f.paths == 0 && changed("seed"):
+		return errors.New("--seed: it is of sample paths: ask for some with --paths")
+	case f.paths > 0 && (f.scores || f.plot != "" || changed("quantiles")):
+		return errors.New("--paths: there are paths in place of predictions: ask for --scores, --plot and --quantiles without it")
+	case f.paths > 0 && f.gradient:
+		return errors.New("--paths: there are paths in place of predictions: ask for --gradient without it")
+	case f.paths > 0 && f.terms:
+		return errors.New("--paths: there are paths in place of predictions: ask for --terms without it")
+	case f.joint() && o.Variance != predict.Exact:
+		return errors.New("--variance: sample paths and joint covariances are exact")
+	case f.covariance == "-" && (f.out == "-" || f.json):
+		return errors.New("--covariance -: something else goes to standard output: give it a file")
+	}
+	return nil
+}
+
+// joint reports whether the rows are to be predicted together.
+func (f *predictFlags) joint() bool { return f.paths > 0 || f.covariance != "" }
+
+// request returns what to ask for of the rows.
+func (f *predictFlags) request(pts *points) predict.Request {
+	return predict.Request{X: pts.x, Targets: pts.y, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient, Terms: f.terms}
 }
 
 // oracle predicts rows, here or elsewhere.
@@ -146,8 +213,8 @@ type oracle interface {
 	// heldOut returns the rows that the specification held out: inputs and
 	// targets in original units, and their numbers in the table, from 1.
 	heldOut(ctx context.Context) (*points, error)
-	// predict predicts all rows and tells how many draws it averages over.
-	predict(ctx context.Context, pts *points, o predict.Options, probs []float64) ([]predict.Row, predict.Stats, error)
+	// predict predicts all rows.
+	predict(ctx context.Context, r predict.Request, o predict.Options) ([]predict.Row, predict.Stats, error)
 }
 
 // points are rows to predict.
@@ -179,12 +246,12 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	o.Progress = show.at
 	began := time.Now()
-	rows, stats, err := from.predict(ctx, pts, o, f.probs)
+	rows, stats, err := from.predict(ctx, f.request(pts), o)
 	show.end()
 	if err != nil {
 		return err
 	}
-	if err := a.output(f.out, func(w io.Writer) error { return predict.WriteCSV(w, rows, f.probs, pts.numbers) }); err != nil {
+	if err := a.writePredicted(f, rows, from.about().InputNames, pts.numbers); err != nil {
 		return err
 	}
 	if f.plot != "" {
@@ -197,10 +264,39 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 		}
 	}
 	v := predictView{Stats: stats, Latent: o.Latent, Variance: o.Variance, Seconds: time.Since(began).Seconds(), Warnings: predictWarnings(stats, o)}
-	if pts.y != nil && (f.scores || f.json) {
+	if pts.y != nil && f.paths == 0 && (f.scores || f.json) {
 		v.Scores = predict.Score(rows)
 	}
 	return a.tellPredicted(f, &v)
+}
+
+// writePredicted writes what was predicted: the table, and the joint covariance.
+func (a *App) writePredicted(f *predictFlags, rows []predict.Row, inputs []string, numbers []int) error {
+	err := a.output(f.out, func(w io.Writer) error {
+		if f.paths == 0 || filepath.Ext(f.out) != ".npy" {
+			return predict.WriteCSV(w, rows, inputs, f.probs, numbers)
+		}
+		values := make([]float64, 0, f.paths*len(rows))
+		for k := range f.paths {
+			for _, r := range rows {
+				values = append(values, r.Paths[k])
+			}
+		}
+		return export.WriteNPY(w, &export.Array{Name: "paths", Shape: []int{f.paths, len(rows)}, Data: values})
+	})
+	if err != nil || f.covariance == "" {
+		return err
+	}
+	return a.output(f.covariance, func(w io.Writer) error {
+		if filepath.Ext(f.covariance) != ".npy" {
+			return predict.WriteCovariance(w, rows, numbers)
+		}
+		var values []float64
+		for _, r := range rows {
+			values = append(values, r.Covariance...)
+		}
+		return export.WriteNPY(w, &export.Array{Name: "covariance", Shape: []int{len(rows), len(rows)}, Data: values})
+	})
 }
 
 // tellPredicted prints what was done: where the table goes to standard output,
@@ -235,6 +331,9 @@ func predictWarnings(s predict.Stats, o predict.Options) []string {
 	if s.Clipped > 0 {
 		w = append(w, fmt.Sprintf("%d variances of the latent function are less than rounding: they are too small to tell", s.Clipped))
 	}
+	if s.Jitter > jitterWarning {
+		w = append(w, fmt.Sprintf("some rows are so near each other that %.0e of the prior's variance was added to theirs to draw paths", s.Jitter))
+	}
 	if s.SurfaceError > surfaceWarning {
 		w = append(w, fmt.Sprintf("at the draw farthest out the surface is off by %.2g of a standard deviation: use --variance exact", s.SurfaceError))
 	}
@@ -244,6 +343,10 @@ func predictWarnings(s predict.Stats, o predict.Options) []string {
 // surfaceWarning is the error of a surface at one draw, the worst, from which on
 // a user is told: the prediction, a mean over draws, is off by much less.
 const surfaceWarning = 0.05
+
+// jitterWarning is the variance added to paths, in units of the prior's, from which on a user is told: a
+// thousandth of its standard deviation.
+const jitterWarning = 0.99e-6
 
 // points reads the rows to predict.
 func (a *App) points(ctx context.Context, f *predictFlags, from oracle) (*points, error) {
@@ -342,21 +445,33 @@ func (o *folderOracle) heldOut(context.Context) (*points, error) { return heldOu
 // chunkRows is the number of rows whose distributions are held at once.
 const chunkRows = 1024
 
-func (o *folderOracle) predict(ctx context.Context, pts *points, opt predict.Options, probs []float64) (rows []predict.Row, stats predict.Stats, err error) {
+func (o *folderOracle) predict(ctx context.Context, r predict.Request, opt predict.Options) (rows []predict.Row, stats predict.Stats, err error) {
+	if err := r.Possible(o.p.Problem.Covariance); err != nil {
+		return nil, stats, badInput(err)
+	}
+	if r.Joint() {
+		rows, stats, err = o.p.Rows(ctx, &o.data.Info, r, opt)
+		if errors.As(err, new(*predict.TooMany)) {
+			err = badInput(err)
+		}
+		return rows, stats, err
+	}
 	tell := opt.Progress
-	for lo := 0; lo < len(pts.x); lo += chunkRows {
-		hi := min(len(pts.x), lo+chunkRows)
+	for lo := 0; lo < len(r.X); lo += chunkRows {
+		hi := min(len(r.X), lo+chunkRows)
 		opt.Progress = func(p predict.Progress) {
 			if p.Stage == predict.RowsStage {
-				p.Done, p.Total = lo*len(o.p.Draws)+p.Done, len(pts.x)*len(o.p.Draws)
+				each := p.Total / (hi - lo)
+				p.Done, p.Total = lo*each+p.Done, len(r.X)*each
 			}
 			tell(p)
 		}
-		r := predict.Request{X: pts.x[lo:hi], Probs: probs}
-		if pts.y != nil {
-			r.Targets = pts.y[lo:hi]
+		part := r
+		part.X = r.X[lo:hi]
+		if r.Targets != nil {
+			part.Targets = r.Targets[lo:hi]
 		}
-		some, s, err := o.p.Rows(ctx, &o.data.Info, r, opt)
+		some, s, err := o.p.Rows(ctx, &o.data.Info, part, opt)
 		if err != nil {
 			return nil, stats, err
 		}
@@ -372,6 +487,7 @@ type predictProgress struct {
 	app   *App
 	quiet bool
 	began time.Time
+	what  string // is predicted; rows if it is empty
 
 	mu   sync.Mutex
 	last time.Time
@@ -397,7 +513,7 @@ func (p *predictProgress) at(at predict.Progress) {
 	}
 	p.last = now
 	share := float64(at.Done) / float64(at.Total)
-	text := fmt.Sprintf("%3.0f %%  rows", 100*share)
+	text := fmt.Sprintf("%3.0f %%  %s", 100*share, cmp.Or(p.what, "rows"))
 	if at.Stage == predict.SolutionsStage {
 		text = fmt.Sprintf("%3.0f %%  solving for the targets, once", 100*share)
 	}

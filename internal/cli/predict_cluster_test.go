@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/server"
 )
 
@@ -97,6 +99,38 @@ func TestPredictOnACluster(t *testing.T) {
 			t.Errorf("%+v", v)
 		}
 	}
+	joint := func(of string, to ...string) (paths, cov map[string][]float64) {
+		t.Helper()
+		p, c := filepath.Join(dir, "paths.csv"), filepath.Join(dir, "cov.csv")
+		if code, _, stderr := ulisse(t, "", append([]string{"predict", of, "--holdout", "--paths", "4", "--seed", "2", "--out", p, "--covariance", c}, to...)...); code != 0 {
+			t.Fatalf("code %d: %s", code, stderr)
+		}
+		return predictions(t, p), predictions(t, c)
+	}
+	herePaths, hereCov := joint(results)
+	therePaths, thereCov := joint("small", "--coordinators", c.address)
+	if !reflect.DeepEqual(herePaths, therePaths) || !reflect.DeepEqual(hereCov, thereCov) {
+		t.Errorf("the cluster's sample paths are others:\n%v\n%v", herePaths, therePaths)
+	}
+	sloped := func(of string, to ...string) []byte {
+		t.Helper()
+		file := filepath.Join(dir, "sloped.csv")
+		if code, _, stderr := ulisse(t, "", append([]string{"predict", of, "--holdout", "--gradient", "--draws", "4", "--out", file}, to...)...); code != 0 {
+			t.Fatalf("code %d: %s", code, stderr)
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if there := sloped("small", "--coordinators", c.address); !bytes.Equal(there, sloped(results)) {
+		t.Errorf("the cluster's gradients are others:\n%s", there)
+	}
+	many := write(t, dir, "many.csv", "x1,x2\n"+strings.Repeat("0,0\n", predict.MaxRows+1))
+	if code, _, stderr = ulisse(t, "", "predict", "small", "--data", many, "--paths", "2", "--coordinators", c.address); code != ExitBadInput || !strings.Contains(stderr, "a cluster predicts 1024 together") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
 	if code, _, stderr = ulisse(t, "", "predict", "small", "--holdout", "--threads", "3", "--coordinators", c.address); code != ExitBadInput || !strings.Contains(stderr, "workers compute") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
@@ -145,6 +179,18 @@ func predictRPC(t *testing.T, c *liveCluster, known map[string][]float64) {
 			t.Errorf("%s", text)
 		}
 	}
+	status, text = post(id, `{"rows": [{"inputs": [0.5, -0.5]}, {"inputs": [0, 0]}], "paths": 3, "seed": 7, "covariance": true}`)
+	var joint struct {
+		Result struct {
+			Rows []struct{ Paths, Covariance []float64 }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &joint); status != 200 || err != nil || len(joint.Result.Rows) != 2 || len(joint.Result.Rows[1].Paths) != 3 || len(joint.Result.Rows[1].Covariance) != 2 {
+		t.Fatal(status, text, err)
+	}
+	if status, text = post(id, `{"rows": [{"inputs": [0.5, -0.5]}], "gradient": true}`); status != 200 || !strings.Contains(text, `"gradient_sd":[`) {
+		t.Error(status, text)
+	}
 	for body, want := range map[string]string{
 		`{}`:                                 "0 rows",
 		`{"rows": [{"inputs": [1]}]}`:        "row 1 has 1 inputs, the job's data have 2",
@@ -154,6 +200,8 @@ func predictRPC(t *testing.T, c *liveCluster, known map[string][]float64) {
 		`{"rows": [{"inputs": [1, 2]}], "variance": "x"}`:                                   "unknown way",
 		`{"rows": [{"inputs": [1, 2]}], "tolerance": 7}`:                                    "a tolerance of 7",
 		`{"rows": [{"inputs": [1, 2]}], "draws": 1000000}`:                                  "1000000 draws",
+		`{"rows": [{"inputs": [1, 2]}], "paths": -1}`:                                       "-1 paths",
+		`{"rows": [{"inputs": [1, 2]}], "paths": 2000000}`:                                  "more numbers than",
 		`{"rows": [` + strings.Repeat(`{"inputs": [1, 2]},`, 1024) + `{"inputs": [1, 2]}]}`: "1025 rows",
 	} {
 		if status, text := post(id, body); status != 400 || !strings.Contains(text, want) {

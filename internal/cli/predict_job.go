@@ -87,8 +87,11 @@ func (o *jobOracle) heldOut(ctx context.Context) (*points, error) {
 }
 
 // predict has the rows predicted by the cluster's workers.
-func (o *jobOracle) predict(ctx context.Context, pts *points, opt predict.Options, probs []float64) ([]predict.Row, predict.Stats, error) {
-	rows, stats, err := o.s.PredictRows(ctx, o.job, predict.Request{X: pts.x, Targets: pts.y, Probs: probs}, opt, o.draws)
+func (o *jobOracle) predict(ctx context.Context, r predict.Request, opt predict.Options) ([]predict.Row, predict.Stats, error) {
+	if r.Joint() && len(r.X) > predict.MaxRows {
+		return nil, predict.Stats{}, badInput(fmt.Errorf("the joint distribution of %d rows: a cluster predicts %d together at most: fetch the results (ulisse results %s) and predict from their folder", len(r.X), predict.MaxRows, o.job.Id))
+	}
+	rows, stats, err := o.s.PredictRows(ctx, o.job, r, opt, o.draws)
 	if err == nil { // only now it is known that there is something to predict from
 		o.told()
 	}

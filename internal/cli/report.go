@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,13 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 func (a *App) reportCommand() *cobra.Command {
 	var f looFlags
 	var out string
-	var leave bool
+	var leave, check bool
 	c := &cobra.Command{
 		Use:   "report JOB|FOLDER",
 		Short: "Write a job's results, or those in a run's folder, as one HTML page",
@@ -23,7 +25,9 @@ as one HTML page that needs nothing beside it: warnings in words, summary, plots
 cost, specification, and where the numbers come from. 'ulisse run' and 'ulisse
 results' write it too, as report.html. With --loo it tells, too, how well rows are
 predicted that were left out, as 'ulisse loo' does, with a picture of the calibration
-(LOO-PIT); --rows, --draws and the like are for that.`,
+(LOO-PIT). With --check it compares the targets with data sets that the fitted model makes
+of the same rows (posterior predictive check): their densities, mean, standard deviation,
+extremes and skewness. --rows, --draws and the like are for these two.`,
 		Example: `  ulisse report concrete --out concrete.html
   ulisse report ./concrete --out - | gzip > concrete.html.gz`,
 		Args: cobra.ExactArgs(1),
@@ -49,6 +53,12 @@ predicted that were left out, as 'ulisse loo' does, with a picture of the calibr
 			a.warnings(newLooView(res, stats).Warnings)
 			rec.Loo = res
 		}
+		if check {
+			if rec.Check, err = a.replicate(ctx, s, &f); err != nil {
+				return err
+			}
+			a.warnings(rec.Check.Doubts())
+		}
 		if err := a.output(out, func(w io.Writer) error { return report.WriteHTML(w, rec, rec.Summary(), a.Now()) }); err != nil {
 			return err
 		}
@@ -65,7 +75,42 @@ predicted that were left out, as 'ulisse loo' does, with a picture of the calibr
 	}
 	f.flags(c)
 	c.Flags().BoolVar(&leave, "loo", false, "leave out each row in turn, and tell how well it is predicted")
+	c.Flags().BoolVar(&check, "check", false, "compare the targets with data that the fitted model makes")
 	c.Flags().StringVarP(&out, "out", "o", "report.html", "write this `file` (- for standard output)")
 	c.ValidArgsFunction = a.completeAbout(&f.remote)
 	return c
+}
+
+// Of a posterior predictive check: data sets, and rows of each unless --rows says how many.
+const (
+	replicates   = 40
+	replicateMax = 500
+)
+
+// replicate has the fitted model make data sets of rows that it has learnt from.
+func (a *App) replicate(ctx context.Context, s *subject, f *looFlags) (*report.Check, error) {
+	p, d, _, err := s.predictor(ctx, f.train, f.threads, func(int) int { return cmp.Or(f.draws, replicates) })
+	if err != nil {
+		return nil, err
+	}
+	rows := predict.LeftOut(d.N(), cmp.Or(f.rows, min(replicateMax, d.N())))
+	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
+	defer show.end()
+	j, _, err := p.Joint(ctx, d.X.Select(rows), predict.JointOptions{Options: predict.Options{Progress: show.at}, Paths: replicates})
+	if errors.As(err, new(*predict.TooMany)) {
+		return nil, badInput(fmt.Errorf("--rows: %w", err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &report.Check{Target: d.Target, Of: d.N(), Replicated: j.Paths}
+	for _, i := range rows {
+		c.Observed = append(c.Observed, d.YScale.Undo(d.Y[i]))
+	}
+	for _, path := range c.Replicated {
+		for i := range path {
+			path[i] = d.YScale.Undo(path[i])
+		}
+	}
+	return c, nil
 }

@@ -95,7 +95,7 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	defer fold.close()
 	a.hasEnded(j, f)
 	if !f.quiet && f.resume == "" {
-		a.hints(j.data)
+		a.hints(j.spec, j.data)
 	}
 	rec, err := a.complete(ctx, f, j, fold)
 	if err != nil {

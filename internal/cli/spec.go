@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -107,8 +108,8 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 }
 
 // hints tells what somebody should know of the data before believing what is made of them.
-func (a *App) hints(d *dataset.Dataset) {
-	for _, h := range d.Hints() {
+func (a *App) hints(spec *job.Spec, d *dataset.Dataset) {
+	for _, h := range slices.Concat(d.Hints(), spec.Hints(&d.Info)) {
 		fmt.Fprintln(a.Stderr, "hint:", h)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -157,6 +158,32 @@ func (s *subject) load(ctx context.Context, rec *report.Record, path string) (*d
 		return nil, ctx.Err()
 	}
 	return d, badInput(err)
+}
+
+// predictor returns what predicts here from the run, whose training table is read from the path train if that
+// is given: from as many of its draws as draws says for n rows, or if that is 0 as many as are independent. chains
+// is how many it has.
+func (s *subject) predictor(ctx context.Context, train string, threads int, draws func(n int) int) (p *predict.Predictor, d *dataset.Dataset, chains int, err error) {
+	rec, err := s.record(ctx)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	if d, err = s.load(ctx, rec, train); err != nil {
+		return nil, nil, 0, err
+	}
+	problem, err := rec.Spec.Problem(d)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	points, provisional, err := report.Points(rec.Run)
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("there are no draws yet: %w", err)
+	}
+	if draws := rec.Run.MinDraws(); rec.Run.Stopped == nil || draws == 0 {
+		s.app.note("%s has not ended with draws: %s", s.name(), predictedSoFar(draws, provisional))
+	}
+	p, err = predict.New(predict.FromSpec(rec.Spec, problem, predict.Thin(points, draws(d.N())), (&source{threads: threads}).budget()))
+	return p, d, len(points), badInput(err)
 }
 
 // note tells the user something that is no failure.

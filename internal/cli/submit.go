@@ -175,7 +175,7 @@ func (a *App) bring(ctx context.Context, s *session, spec *job.Spec, quiet bool)
 		return nil, err
 	}
 	if !quiet {
-		a.hints(d)
+		a.hints(spec, d)
 	}
 	return a.upload(ctx, s, path, quiet)
 }

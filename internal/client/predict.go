@@ -56,13 +56,17 @@ func (c *Client) PredictRows(ctx context.Context, j *pb.Job, r predict.Request, 
 		return nil, predict.Stats{}, err
 	}
 	size := predict.Batch(int(j.GetData().GetN()))
+	if r.Joint() {
+		size = max(1, len(r.X))
+	}
 	batches := (len(r.X) + size - 1) / size
 	p := &prediction{options: o, total: len(r.X), out: make([][]predict.Row, batches), done: make([]float64, batches)}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, ready))
 	for b := range batches {
 		lo, hi := b*size, min(len(r.X), (b+1)*size)
-		part := predict.Request{X: r.X[lo:hi], Probs: r.Probs}
+		part := r
+		part.X = r.X[lo:hi]
 		if r.Targets != nil {
 			part.Targets = r.Targets[lo:hi]
 		}

@@ -62,7 +62,8 @@ func problemOf(c *kernel.Covariance, n, s int) *problem {
 }
 
 // sums are covariances over three inputs with several leaves: sums and products, of
-// single and of several rates, leaves and parameters that occur twice, and a power.
+// single and of several rates, leaves and parameters that occur twice, a power, periods, and
+// rates and periods that are fixed.
 var sums = []string{
 	"a*rbf(1-3:u)+b*matern12(1-3:v)",
 	"a*rbf(1-3:u)*matern32(2:v)",
@@ -71,6 +72,9 @@ var sums = []string{
 	"a*rbf(1:u)*matern52(2-3:v)+b*rbf(1:u)*rbf(3:w)+a*matern32(2:v)", // shared leaf, variance and rate
 	"a*matern32(1-2:u)*matern32(1-2:u)",
 	"a*matern12(1:u[1],2:u[2],3:u[1])*rbf(1-3:v)*matern52(2:w)",
+	"a*periodic(1:u:p:2.5)", // a single leaf whose features depend on a parameter
+	"a*periodic(1:u:=0.7:2.5)*rbf(1:v)+b*rbf(2-3:=0.4)",
+	"a*periodic(2:=0.8:p:1)*matern32(1-2:v)+b*periodic(2:w:p:1)+c*rbf(1:x[1],2:x[2])",
 }
 
 func parsed(t testing.TB, text string) *kernel.Covariance {

@@ -51,7 +51,7 @@ type cross struct {
 
 func newCross(e *tiles, points *kernel.Inputs) *cross {
 	c := &cross{tiles: e, m: points.Len(), z: e.double.strips.packed(points.Len())}
-	e.double.strips.pack(c.z, points, e.in, e.f.Theta())
+	e.double.strips.pack(c.z, points, e.in, e.f)
 	return c
 }
 

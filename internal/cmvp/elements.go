@@ -29,7 +29,7 @@ func NewElements(in *kernel.Inputs, c *kernel.Covariance, b *parallel.Budget) *E
 		panic(err)
 	}
 	e := &Elements{in: in, sum: newSums(c), ws: make([][]float64, b.MaxWorkers())}
-	e.mul.strips = newStrips(c, tile.For[float64](isa))
+	e.mul.in, e.mul.strips = in, newStrips(c, tile.For[float64](isa))
 	e.mul.z = e.mul.strips.packed(in.Len())
 	e.forms = formEngine{mul: &e.mul, kern: tile.FormsFor(isa), sum: e.sum, ws: make([]formSpace, b.MaxWorkers())}
 	return e
@@ -42,7 +42,8 @@ func (e *Elements) Set(f *kernel.Function, noise []float64) {
 	}
 	e.f, e.noise = f, noise
 	e.mul.strips.set(f)
-	e.mul.strips.pack(e.mul.z, e.in, e.in, f.Theta())
+	e.mul.strips.pack(e.mul.z, e.in, e.in, f)
+	e.forms.pack(f)
 }
 
 // Len returns n.
@@ -101,8 +102,8 @@ func (e *Elements) Sums(worker int, sums, w [][]float64, row, col, cols int) {
 				continue
 			}
 			weighted(weights, f.strip(ws, p.h), ws.m, panels)
-			d := e.mul.strips.leaves[p.h.at].features()
-			f.kern.Spread(to[1:], ws.m, rowPack(e.mul.z[p.h.at], row, d), e.mul.z[p.h.at][col*d:], d, panels)
+			z, d := f.spread(p.h.at)
+			f.kern.Spread(to[1:], ws.m, rowPack(z, row, d), z[col*d:], d, panels)
 		}
 	}
 }

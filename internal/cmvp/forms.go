@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
@@ -15,6 +16,10 @@ type formEngine struct {
 	sum  *formSums
 	loop *parallel.Loop
 	ws   []formSpace // by worker
+	// wide are packed features of each leaf whose features depend on a parameter: z, z+ż, z−ż.
+	// They are packed when they are first needed.
+	wide   [][]float64
+	packed *kernel.Function // that they were packed at
 
 	done  <-chan struct{} // of the context
 	from  int             // first task
@@ -39,7 +44,8 @@ func newFormEngine(mul *multiplier[float64], sums *formSums, budget *parallel.Bu
 	return e
 }
 
-func (e *formEngine) run(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
+func (e *formEngine) run(ctx context.Context, f *kernel.Function, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
+	e.pack(f)
 	e.load(u, v, group, groups)
 	e.sums, e.from = sums, lo
 	clear(sums)
@@ -140,11 +146,48 @@ func (e *formEngine) tilePair(ws *formSpace, i, j int) {
 					continue
 				}
 				e.kern.Weigh(sum, ws.m, k, h, ui, vi, uj, vj, s, e.s, panels)
-				z, d := e.mul.z[p.h.at], e.mul.strips.leaves[p.h.at].features()
+				z, d := e.spread(p.h.at)
 				e.kern.Spread(sum[1:], ws.m, rowPack(z, rowLo+r, d), z[colLo*d:], d, panels)
 			}
 		}
 	}
+}
+
+// pack packs what spreads take beside the features of the strips.
+func (e *formEngine) pack(f *kernel.Function) {
+	if e.packed == f {
+		return
+	}
+	e.packed = f
+	for l, leaf := range e.sum.cov.Leaves() {
+		if leaf.Warp() < 0 {
+			continue
+		}
+		if e.wide == nil {
+			e.wide = make([][]float64, len(e.sum.cov.Leaves()))
+		}
+		in, at, n := e.mul.in, f.Leaf(l), leaf.NumFeatures()
+		e.wide[l] = sized(e.wide[l], tile.Pad(in.Len())*3*n)
+		clear(e.wide[l])
+		for k := range n {
+			s := scale(leaf.Profile(), at.Rate(k))
+			for i := range in.Len() {
+				z, slope := s*at.Feature(k, in.Row(i), in), s*at.Slope(k, in.Row(i), in)
+				put(e.wide[l], 3*n, k, i, z)
+				put(e.wide[l], 3*n, n+k, i, z+slope)
+				put(e.wide[l], 3*n, 2*n+k, i, z-slope)
+			}
+		}
+	}
+}
+
+// spread returns the packed features that the spread of a leaf is over, and their number.
+func (e *formEngine) spread(leaf int) (z []float64, d int) {
+	d = spreadFeatures(e.sum.cov.Leaves()[leaf])
+	if e.wide != nil && e.wide[leaf] != nil {
+		return e.wide[leaf], d
+	}
+	return e.mul.z[leaf], d
 }
 
 // strip returns what a pass sums up.
@@ -165,10 +208,10 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	for i := range st.leaves {
 		l := &st.leaves[i]
 		eval := e.kern.Deriv[l.family]
-		if len(l.params) == 1 {
+		if e.sum.shared[i] {
 			eval = e.kern.ScaledDeriv[l.family]
 		}
-		z, d := e.mul.z[i], l.features()
+		z, d := e.mul.z[i], l.features
 		eval(strip(ws.leaves, 2*i), strip(ws.leaves, 2*i+1), rowPack(z, row, d), z[col*d:], d, panels)
 	}
 	if st.single() {

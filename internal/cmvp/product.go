@@ -64,7 +64,7 @@ func newMultiplier[T tile.Real](in *kernel.Inputs, c *kernel.Covariance, budget 
 // set changes θ.
 func (e *multiplier[T]) set(f *kernel.Function) {
 	e.strips.set(f)
-	e.strips.pack(e.z, e.in, e.in, f.Theta())
+	e.strips.pack(e.z, e.in, e.in, f)
 	e.cache.invalidate()
 }
 

@@ -1,7 +1,6 @@
 package cmvp
 
 import (
-	"fmt"
 	"math"
 	"unsafe"
 
@@ -9,28 +8,17 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
 
-// leaf is a leaf of a covariance as strips are evaluated from it: which features
-// it needs, how they are scaled, and its profile.
+// leaf is a leaf of a covariance as strips are evaluated from it: how many features it
+// has, and its profile.
 type leaf[T tile.Real] struct {
-	family kernel.Family
-	inputs []int // its features
-	params []int // the places in θ of their rates: of one for all, or one for each
-	eval   func(k, zi, zj []T, d, panels int)
+	family   kernel.Family
+	features int
+	eval     func(k, zi, zj []T, d, panels int)
 }
 
-func newLeaf[T tile.Real](l kernel.Leaf, params []int, kern *tile.Kernels[T]) leaf[T] {
-	switch l := l.(type) {
-	case *kernel.Stationary:
-		return leaf[T]{l.Family, l.Inputs, params, kern.Eval[l.Family]}
-	}
-	panic(fmt.Sprintf("cmvp: there are no strips of %v", l))
+func newLeaf[T tile.Real](l kernel.Leaf, kern *tile.Kernels[T]) leaf[T] {
+	return leaf[T]{l.Profile(), l.NumFeatures(), kern.Eval[l.Profile()]}
 }
-
-// features returns how many there are.
-func (l *leaf[T]) features() int { return len(l.inputs) }
-
-// param returns the place in θ of the rate of a feature.
-func (l *leaf[T]) param(feature int) int { return l.params[min(feature, len(l.params)-1)] }
 
 const log2e = math.Log2E
 
@@ -64,16 +52,20 @@ func limit[T tile.Real]() float64 {
 // each feature k, its values at tile.Panel points side by side, from
 // dst[(p·d+k)·tile.Panel] on. Points beyond n are zero; their weights are zero
 // too. The centre is that of other points.
-func (l *leaf[T]) pack(dst []T, in, centre *kernel.Inputs, theta []float64) {
-	d, most := l.features(), limit[T]()
+func (l *leaf[T]) pack(dst []T, in, centre *kernel.Inputs, at kernel.LeafAt) {
 	clear(dst)
-	for k, input := range l.inputs {
-		c, s := centre.Centre(input), scale(l.family, theta[l.param(k)])
+	for k := range l.features {
+		s := scale(l.family, at.Rate(k))
 		for i := range in.Len() {
-			z := (in.Row(i)[input] - c) * s
-			dst[(i/tile.Panel*d+k)*tile.Panel+i%tile.Panel] = T(max(-most, min(most, z)))
+			put(dst, l.features, k, i, at.Feature(k, in.Row(i), centre)*s)
 		}
 	}
+}
+
+// put sets feature k of d of point i among packed ones.
+func put[T tile.Real](dst []T, d, k, i int, z float64) {
+	most := limit[T]()
+	dst[(i/tile.Panel*d+k)*tile.Panel+i%tile.Panel] = T(max(-most, min(most, z)))
 }
 
 // rowPack returns the packed features of the strip that begins at row r.
@@ -97,11 +89,11 @@ type strips[T tile.Real] struct {
 
 func newStrips[T tile.Real](c *kernel.Covariance, kern *tile.Kernels[T]) strips[T] {
 	s := strips[T]{kern: kern, terms: c.Terms(), weight: make([]T, len(c.Terms()))}
-	for i, l := range c.Leaves() {
-		s.leaves = append(s.leaves, newLeaf(l, c.LeafParams(i), kern))
+	for _, l := range c.Leaves() {
+		s.leaves = append(s.leaves, newLeaf(l, kern))
 	}
 	if len(s.terms) == 1 && len(s.terms[0].Leaves) == 1 {
-		s.one, s.features = s.leaves[0].eval, s.leaves[0].features()
+		s.one, s.features = s.leaves[0].eval, s.leaves[0].features
 	}
 	return s
 }
@@ -117,15 +109,15 @@ func (s *strips[T]) set(f *kernel.Function) {
 func (s *strips[T]) packed(n int) [][]T {
 	z := make([][]T, len(s.leaves))
 	for l := range z {
-		z[l] = make([]T, tile.Pad(n)*s.leaves[l].features())
+		z[l] = make([]T, tile.Pad(n)*s.leaves[l].features)
 	}
 	return z
 }
 
 // pack fills in packed features.
-func (s *strips[T]) pack(z [][]T, in, centre *kernel.Inputs, theta []float64) {
+func (s *strips[T]) pack(z [][]T, in, centre *kernel.Inputs, f *kernel.Function) {
 	for l := range s.leaves {
-		s.leaves[l].pack(z[l], in, centre, theta)
+		s.leaves[l].pack(z[l], in, centre, f.Leaf(l))
 	}
 }
 
@@ -157,7 +149,7 @@ func (s *strips[T]) eval(k, ws []T, zi [][]T, row int, zj [][]T, col, panels int
 // combine is eval for a K_f of several leaves.
 func (s *strips[T]) combine(k, ws []T, zi [][]T, row int, zj [][]T, col, panels int) {
 	for i := range s.leaves {
-		d := s.leaves[i].features()
+		d := s.leaves[i].features
 		s.leaves[i].eval(strip(ws, i), rowPack(zi[i], row, d), zj[i][col*d:], d, panels)
 	}
 	if len(s.terms) == 1 {

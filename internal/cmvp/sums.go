@@ -9,6 +9,10 @@ import "github.com/ulisse-gp/ulisse/internal/kernel"
 //	Σ w·P_t                   for the variance of a term
 //	Σ w·D_ℓ·u·g'              for a rate that all features of a leaf share
 //	Σ w·D_ℓ·g'·(z_rk−z_jk)²   for the rate of one feature
+//	Σ w·D_ℓ·g'·Σ_k (z_rk−z_jk)(ż_rk−ż_jk)   for the parameter that a leaf's features depend on
+//
+// where ż is the derivative of the features. The last is a difference of the sums of squares
+// of z+ż and of z−ż, over four.
 //
 // Where a leaf occurs once, D is the product of the term's other leaves; else it is
 // the sum of these over the places where it occurs, weighted by the terms' shares of
@@ -20,17 +24,17 @@ type formSums struct {
 	cov    *kernel.Covariance
 	slots  []slot
 	passes []pass
-	only   []int // of each leaf, the term in which it occurs; -1 if it occurs more than once
+	only   []int  // of each leaf, the term in which it occurs; -1 if it occurs more than once
+	shared []bool // of each leaf, whether its parameters are one rate that its features share
 }
 
 // slot is one of the sums.
 type slot struct {
 	param int // that it belongs to; -1 for a sum that is of no use
 	term  int // whose variance it is in units of; -1 for the scale
-	// spread says that it is over squared differences of features that are scaled for
-	// a family.
-	spread bool
-	family kernel.Family
+	// unit is what one of the sum is in units of the scale or of the variance: 1, or, for
+	// a sum over squared differences of scaled features, what these are in units of u.
+	unit float64
 }
 
 // source is a strip that is weighed and summed up: P of a term, or the derivative of
@@ -50,15 +54,19 @@ type pass struct {
 
 func newSums(c *kernel.Covariance) *formSums {
 	s := &formSums{cov: c, only: occurrences(c)}
+	for _, l := range c.Leaves() {
+		s.shared = append(s.shared, len(l.Params()) == 1 && l.Warp() < 0)
+	}
 	var dots []source
 	var spreads []int
 	for t := range c.Terms() {
 		dots = append(dots, source{at: t})
 	}
-	for l := range c.Leaves() {
-		if shared(c, l) {
+	for l, leaf := range c.Leaves() {
+		switch {
+		case s.shared[l]:
 			dots = append(dots, source{leaf: true, at: l})
-		} else {
+		case len(leaf.Params()) > 0:
 			spreads = append(spreads, l)
 		}
 	}
@@ -71,10 +79,7 @@ func newSums(c *kernel.Covariance) *formSums {
 		} else {
 			s.slots = append(s.slots, slot{param: -1, term: -1})
 		}
-		family := c.Leaves()[l].(*kernel.Stationary).Family
-		for _, at := range c.LeafParams(l) {
-			s.slots = append(s.slots, slot{param: at, term: s.only[l], spread: true, family: family})
-		}
+		s.addSpread(l)
 		s.passes = append(s.passes, p)
 	}
 	for len(dots) > 0 {
@@ -92,8 +97,35 @@ func newSums(c *kernel.Covariance) *formSums {
 	return s
 }
 
-// shared reports whether all features of a leaf have one rate.
-func shared(c *kernel.Covariance, leaf int) bool { return len(c.LeafParams(leaf)) == 1 }
+// addSpread adds the slots of the features of a leaf, as spreadOf packs them.
+func (s *formSums) addSpread(l int) {
+	leaf, at := s.cov.Leaves()[l], s.cov.LeafParams(l)
+	q := unscale(leaf.Profile())
+	for k := range leaf.NumFeatures() {
+		param := -1
+		if i := leaf.RateOf(k); i >= 0 {
+			param = at[i]
+		}
+		s.slots = append(s.slots, slot{param: param, term: s.only[l], unit: q})
+	}
+	if leaf.Warp() < 0 {
+		return
+	}
+	for _, half := range []float64{q / 2, -q / 2} { // twice, of ∂Δz² = 2·Δz·Δż, a quarter
+		for range leaf.NumFeatures() {
+			s.slots = append(s.slots, slot{param: at[leaf.Warp()], term: s.only[l], unit: half})
+		}
+	}
+}
+
+// spreadFeatures returns how many features the spread of a leaf is over: z, and, where these
+// depend on a parameter, z+ż and z−ż.
+func spreadFeatures(l kernel.Leaf) int {
+	if l.Warp() < 0 {
+		return l.NumFeatures()
+	}
+	return 3 * l.NumFeatures()
+}
 
 // occurrences returns for each leaf the term in which it occurs, -1 if it occurs more
 // than once.
@@ -116,10 +148,10 @@ func occurrences(c *kernel.Covariance) []int {
 // add adds the slot of a strip.
 func (s *formSums) add(d source) {
 	if d.leaf {
-		s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[0], term: s.only[d.at]})
+		s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[0], term: s.only[d.at], unit: 1})
 		return
 	}
-	s.slots = append(s.slots, slot{param: s.cov.Terms()[d.at].Variance, term: d.at})
+	s.slots = append(s.slots, slot{param: s.cov.Terms()[d.at].Variance, term: d.at, unit: 1})
 }
 
 // Len returns how many sums there are for a task and a group.
@@ -132,10 +164,7 @@ func (s *formSums) factor(f *kernel.Function, at slot) float64 {
 	if at.term >= 0 {
 		x = f.Theta()[s.cov.Terms()[at.term].Variance]
 	}
-	if at.spread {
-		x *= unscale(at.family)
-	}
-	return x
+	return x * at.unit
 }
 
 // reduce returns the forms of each group that the sums of all tasks, in their

@@ -101,7 +101,7 @@ func multiplyRows[T tile.Real](ctx context.Context, e *tiles, m *multiplier[T], 
 }
 
 func (e *tiles) Forms(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
-	return e.forms.run(ctx, sums, u, v, group, groups, lo, hi)
+	return e.forms.run(ctx, e.f, sums, u, v, group, groups, lo, hi)
 }
 
 func (e *tiles) Keep(double, single int64) {

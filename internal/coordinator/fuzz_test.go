@@ -52,7 +52,7 @@ func FuzzLoaded(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := spec.KernelModel(info.D())
+		m, err := spec.KernelModel(info)
 		if err != nil {
 			t.Fatal(err)
 		}

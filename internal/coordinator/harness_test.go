@@ -206,7 +206,7 @@ func referenceRun(t *testing.T, text string, draws int) *chains.Run {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := spec.KernelModel(testInfo().D())
+	m, err := spec.KernelModel(testInfo())
 	if err != nil {
 		t.Fatal(err)
 	}

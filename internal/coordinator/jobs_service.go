@@ -315,7 +315,7 @@ func certificatePlan(j *followed) (*chains.Plan, error) {
 
 // planOf returns the plan of a specification for a data set.
 func planOf(spec *job.Spec, data *dataset.Info) (*chains.Plan, error) {
-	m, err := spec.KernelModel(data.D())
+	m, err := spec.KernelModel(data)
 	if err != nil {
 		return nil, err
 	}

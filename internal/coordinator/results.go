@@ -103,7 +103,7 @@ func (s *jobsService) Summary(ctx context.Context, r *pb.GetJobRequest) (*pb.Sum
 	if err != nil {
 		return nil, err
 	}
-	m, err := spec.KernelModel(res.Data.D())
+	m, err := spec.KernelModel(res.Data)
 	if err != nil {
 		return nil, err
 	}

@@ -315,12 +315,14 @@ func TestStreams(t *testing.T) {
 func TestChoicesComeByThemselves(t *testing.T) {
 	s := newSite(t, Config{})
 	s.add("j2", "new", pb.JobState_JOB_STATE_QUEUED, 2, 0)
+	var known []string
+	s.change("j2", func(j *pb.Job) { known, j.Progress.Parameters = j.Progress.Parameters, nil }, 0)
 	if _, text := s.get("/jobs/j2"); strings.Contains(text, `name="param"`) {
-		t.Fatal("parameters of a job that nobody has looked at yet")
+		t.Fatal("parameters that nobody knows")
 	}
 	s.stream("/events/jobs/j2", func(m message) bool {
-		if m.ID == "choices" && !strings.Contains(m.HTML, `name="param"`) {
-			s.change("j2", func(j *pb.Job) { j.State = pb.JobState_JOB_STATE_SAMPLING }, 50)
+		if m.ID == "choices" && m.Key == "" {
+			s.change("j2", func(j *pb.Job) { j.Progress.Parameters = known }, 0)
 		}
 		return m.ID == "choices" && m.Key != "" && strings.Contains(m.HTML, `name="param" value="0" checked`)
 	})

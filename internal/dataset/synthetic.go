@@ -165,9 +165,7 @@ func (s Synthetic) features(t *Table, f *kernel.Function, r *rand.Rand, budget *
 	phase := make([]float64, syntheticFeatures)
 	amp := make([]float64, syntheticFeatures)
 	for m := range syntheticFeatures {
-		if err := f.Frequency(r, omega[m*s.D:(m+1)*s.D]); err != nil {
-			return err
-		}
+		f.Frequency(r, omega[m*s.D:(m+1)*s.D])
 		phase[m] = 2 * math.Pi * r.Float64()
 		amp[m] = math.Sqrt(2*f.Scale()/syntheticFeatures) * r.NormFloat64()
 	}

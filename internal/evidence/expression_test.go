@@ -17,7 +17,7 @@ import (
 // against finite differences of those.
 func TestExpressionAgainstGonum(t *testing.T) {
 	const n, d = 90, 3
-	c, err := kernel.Parse("sigma*rbf(1:a)*matern32(2-3:b)+s2*matern52(1:c,2:e)+s3*rbf(1:a)", d)
+	c, err := kernel.Parse("sigma*rbf(1:a)*matern32(2-3:b)+s2*matern52(1:c,2:e)*periodic(3:=0.3:p:1.5)+s3*rbf(1:a)", d)
 	if err != nil {
 		t.Fatal(err)
 	}

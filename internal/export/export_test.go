@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,24 +31,25 @@ import (
 // inputs, with values that a careless writer would spoil.
 func source(t testing.TB, ard bool) *Source {
 	t.Helper()
-	const spec = `
-name: tested
-data: {synthetic: {n: 6, d: 2, sigma: 1, tau: 0.5, lambda: 0.1}}
-model: {kernel: matern32, ard: %v}
-sampler: {chains: 3}
-seed: 18446744073709551615
-`
-	parsed, err := job.ParseString(fmt.Sprintf(spec, ard))
+	return sourceOf(t, fmt.Sprintf("data: {synthetic: {n: 6, d: 2, sigma: 1, tau: 0.5, lambda: 0.1}}\nmodel: {kernel: matern32, ard: %v}", ard))
+}
+
+// sourceOf is source of a model.
+func sourceOf(t testing.TB, model string) *Source {
+	t.Helper()
+	spec := "\nname: tested\n" + model + "\nsampler: {chains: 3}\nseed: 18446744073709551615\n"
+	parsed, err := job.ParseString(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := parsed.KernelModel(2)
+	info := dataset.Info{Rows: 4, HeldOut: 2, Target: "μ/strength", InputNames: []string{"cement", "größe, mm 🙂"}, SHA256: strings.Repeat("ab", 32),
+		XScale: []dataset.Scale{{Mean: 0.1, SD: 2}, {Mean: 1. / 3, SD: 10}}, YScale: dataset.Scale{Mean: 5, SD: 3}}
+	m, err := parsed.KernelModel(&info)
 	if err != nil {
 		t.Fatal(err)
 	}
 	d := &dataset.Dataset{X: kernel.NewInputs(4, 2, []float64{1, -2, 0.1, math.Pi, 1e-300, 4, 5, math.Copysign(0, -1)}), Y: []float64{0.1, 1. / 3, -1e17, 7}, HoldoutRows: []int{0, 3}}
-	d.Info = dataset.Info{Rows: 4, HeldOut: 2, Target: "μ/strength", InputNames: []string{"cement", "größe, mm 🙂"}, SHA256: strings.Repeat("ab", 32),
-		XScale: []dataset.Scale{{Mean: 0.1, SD: 2}, {Mean: 1. / 3, SD: 10}}, YScale: dataset.Scale{Mean: 5, SD: 3}}
+	d.Info = info
 	run := &chains.Run{Phase: chains.Done, Prepared: &chains.Prepared{}, Stopped: &chains.Stop{Reason: chains.Converged, Draws: 19}, Chains: make([]chains.Chain, 3)}
 	run.Plan.Method, run.Plan.Names = "fisher", m.Names()
 	for c := range run.Chains {
@@ -62,7 +64,7 @@ seed: 18446744073709551615
 	run.Chains[0].Draws[0][0] = math.SmallestNonzeroFloat64
 	run.Chains[0].Draws[1][0] = math.Copysign(0, -1)
 	run.Chains[1].Draws[2][0] = 0.1 + 0.2
-	rec := &report.Record{SpecText: fmt.Sprintf(spec, ard), Data: d.Info, Run: run, WallSeconds: 1.25, InstructionSet: "portable",
+	rec := &report.Record{SpecText: spec, Data: d.Info, Run: run, WallSeconds: 1.25, InstructionSet: "portable",
 		Origin: report.Origin{Version: "1.2.3", Job: "ab12", Workers: []string{"w1", "w2"}}}
 	if err := rec.Open(); err != nil {
 		t.Fatal(err)
@@ -246,6 +248,59 @@ func TestTree(t *testing.T) {
 	}
 }
 
+// Vectors over some of the inputs, those of a term, have a dimension of their own: what is along a
+// dimension has its length.
+func TestVectorsOfTerms(t *testing.T) {
+	src := sourceOf(t, `data: {path: x.csv, target: "μ/strength"}
+model: {kernel: "trend: rbf(cement) + all: matern32(ard) * rbf(cement) + turned: matern12(\"größe, mm 🙂\", cement, ard)"}`)
+	want := map[string][]string{
+		"trend.tau":                  {"trend.input", "cement"},
+		"trend.lengthscale":          {"trend.input", "cement"},
+		"all.matern32.tau":           {"input", "cement", "größe, mm 🙂"},
+		"all.rbf.log_tau":            {"all.rbf.input", "cement"},
+		"turned.tau":                 {"turned.input", "größe, mm 🙂", "cement"},
+		"all.rbf.lengthscale_std":    {"all.rbf.input", "cement"},
+		"turned.lengthscale":         {"turned.input", "größe, mm 🙂", "cement"},
+		"all.matern32.lengthscale":   {"input", "cement", "größe, mm 🙂"},
+		"trend.variance":             nil,
+		"all.signal_sd":              nil,
+		"all.log_variance":           nil,
+		"lambda":                     nil,
+		"no such quantity, a helper": nil,
+	}
+	for _, g := range Tree(src) {
+		along := map[string]Array{}
+		for _, c := range g.Coords {
+			if _, twice := along[c.Name]; twice {
+				t.Errorf("%s has two coordinates %s", g.Name, c.Name)
+			}
+			along[c.Name] = c
+		}
+		for _, v := range g.Vars {
+			for i, dim := range v.Dims {
+				if c, ok := along[dim]; ok && c.Shape[0] != v.Shape[i] {
+					t.Errorf("%s: %d along %s, which has %d", v.Name, v.Shape[i], dim, c.Shape[0])
+				}
+			}
+			w, ok := want[v.Name]
+			if !ok {
+				continue
+			}
+			delete(want, v.Name)
+			var got []string
+			if len(v.Dims) > 2 {
+				got = append([]string{v.Dims[2]}, along[v.Dims[2]].Data.([]string)...)
+			}
+			if !slices.Equal(got, w) {
+				t.Errorf("%s is over %q, want %q", v.Name, got, w)
+			}
+		}
+	}
+	if len(want) != 1 { // but what there is not
+		t.Errorf("not there: %v", want)
+	}
+}
+
 func TestParquet(t *testing.T) {
 	src := source(t, true)
 	path := filepath.Join(t.TempDir(), "x.parquet")
@@ -363,7 +418,7 @@ func TestNPY(t *testing.T) {
 			a.Shape = append(a.Shape, n)
 		}
 		var b bytes.Buffer
-		if err := writeNPY(&b, &a); err != nil {
+		if err := WriteNPY(&b, &a); err != nil {
 			t.Fatal(err)
 		}
 		h := b.String()

@@ -23,7 +23,7 @@ func writeNPZ(w io.Writer, src *Source) error {
 			return err
 		}
 		bw := bufio.NewWriterSize(f, 1<<16)
-		if err := writeNPY(bw, a); err != nil {
+		if err := WriteNPY(bw, a); err != nil {
 			return err
 		}
 		return bw.Flush()
@@ -66,10 +66,10 @@ func attrMap(attrs []Attr) map[string]any {
 	return m
 }
 
-// writeNPY writes an array in NumPy's .npy format, version 1.0: magic, version,
+// WriteNPY writes an array in NumPy's .npy format, version 1.0: magic, version,
 // length of the header, header padded to a multiple of 64 bytes, elements.
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
-func writeNPY(w io.Writer, a *Array) error {
+func WriteNPY(w io.Writer, a *Array) error {
 	shape := make([]string, len(a.Shape))
 	for i, n := range a.Shape {
 		shape[i] = fmt.Sprintf("%d,", n)

@@ -123,15 +123,16 @@ func inputs(src *Source) Array {
 	return Array{Name: dimInput, Dims: []string{dimInput}, Shape: []int{len(names)}, Data: names}
 }
 
-// quantities holds those of the summary. Those of the inputs, tau[1]
-// to tau[d], are one array over the inputs.
+// quantities holds those of the summary. Those of the inputs, tau[a], tau[b] and so on, are
+// one array over the inputs; those of the inputs of a term, trend.tau[a], one over a dimension of
+// the term's, trend.input.
 func quantities(src *Source) Group {
 	rec := src.Record
 	n, m := rec.Run.MinDraws(), len(rec.Run.Chains)
 	g := Group{Name: "posterior", Coords: []Array{count(dimChain, m), count(dimDraw, n)}, Attrs: Provenance(rec)}
 	g.Attrs = append(g.Attrs, Attr{"sampling_time", rec.WallSeconds}, Attr{"tuning_steps", int64(rec.Run.Chains[0].Warmup)})
 	q := report.Quantities(rec.Model, &rec.Data)
-	vectors := false
+	known := map[string]bool{} // dimensions
 	for i := 0; i < len(q); {
 		base, _, vector := strings.Cut(q[i].Name, "[")
 		k := i + 1
@@ -140,7 +141,12 @@ func quantities(src *Source) Group {
 			for k < len(q) && strings.HasPrefix(q[k].Name, base+"[") {
 				k++
 			}
-			a.Dims, a.Shape, vectors = append(a.Dims, dimInput), append(a.Shape, k-i), true
+			over := along(base, q[i:k], rec.Data.InputNames)
+			a.Dims, a.Shape = append(a.Dims, over.Name), append(a.Shape, k-i)
+			if !known[over.Name] {
+				known[over.Name] = true
+				g.Coords = append(g.Coords, over)
+			}
 		}
 		x := make([]float64, 0, m*n*(k-i))
 		for _, ch := range rec.Run.Chains {
@@ -154,10 +160,21 @@ func quantities(src *Source) Group {
 		g.Vars = append(g.Vars, a)
 		i = k
 	}
-	if vectors {
-		g.Coords = append(g.Coords, inputs(src))
-	}
 	return g
+}
+
+// along returns the coordinate of the elements of a vector of quantities: all inputs, or those
+// of a term.
+func along(base string, q []report.Quantity, inputs []string) Array {
+	names := make([]string, len(q))
+	for i := range q {
+		names[i] = strings.TrimSuffix(strings.TrimPrefix(q[i].Name, base+"["), "]")
+	}
+	dim := dimInput
+	if !slices.Equal(names, inputs) {
+		dim = base[:strings.LastIndex(base, ".")+1] + dimInput
+	}
+	return Array{Name: dim, Dims: []string{dim}, Shape: []int{len(names)}, Data: names}
 }
 
 // whole are the statistics that are whole numbers, where all are known.

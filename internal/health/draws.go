@@ -47,13 +47,13 @@ func (c *Checker) farAway(f *state.Follower) *state.Health {
 		far := 0.0
 		for k, x := range psi {
 			if math.Abs(x) > farPsi {
-				return diverging("psi", "chain %d runs off: log %s is %.3g; use a smaller sampler.step, method: exact, or informative priors", i+1, r.Plan.Names[k], x)
+				return diverging("psi", "chain %d runs off: log %s is %.3g; use a smaller sampler.step, method: auto or exact, or informative priors", i+1, r.Plan.Names[k], x)
 			}
 			z := (x - r.Prepared.Psi[k]) / sds[k]
 			far += z * z
 		}
 		if far = math.Sqrt(far / float64(len(psi))); far > farDeviations && r.Phase == chains.Sampling {
-			return diverging("far", "chain %d is %.0f standard deviations away from the mode: the posterior is far from normal; use a smaller sampler.step, method: exact, or informative priors", i+1, far)
+			return diverging("far", "chain %d is %.0f standard deviations away from the mode: the posterior is far from normal; use a smaller sampler.step, method: auto or exact, or informative priors", i+1, far)
 		}
 	}
 	return nil
@@ -86,7 +86,7 @@ func (c *Checker) wasteful(f *state.Follower) *state.Health {
 	}
 	switch {
 	case m.steep > steepShare:
-		return diverging("steep", "%.0f %% of the last gradients were too steep to be followed: the chains are not where the posterior is; use a smaller sampler.step, method: exact, or informative priors", 100*m.steep)
+		return diverging("steep", "%.0f %% of the last gradients were too steep to be followed: the chains are not where the posterior is; use a smaller sampler.step, method: auto or exact, or informative priors", 100*m.steep)
 	case m.unsolved > unsolvedShare:
 		return diverging("unsolved", "%.0f %% of the last solves stopped before their tolerance: raise solver.max_iterations, or take another preconditioner", 100*m.unsolved)
 	}

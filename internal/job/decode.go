@@ -203,6 +203,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
 		return d.fail(n, path, "%s stands where fields should", quote(n))
 	}
 	fields, names := fieldsOf(v)
+	texts := textsOf(v)
 	seen := map[string]bool{}
 	for i := 0; i < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
@@ -211,6 +212,20 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
 		switch {
 		case key.Kind != yaml.ScalarNode:
 			return d.fail(key, path, "a field's name must be a word")
+		case !ok && texts.IsValid() && (strings.Contains(key.Value, ".") || slices.Contains(rootNames, key.Value)):
+			text := reflect.New(texts.Type().Elem()).Elem()
+			if seen[key.Value] {
+				return d.fail(key, at, "the field is given twice")
+			}
+			seen[key.Value] = true
+			if err := d.decode(value, text, at); err != nil {
+				return err
+			}
+			if texts.IsNil() {
+				texts.Set(reflect.MakeMap(texts.Type()))
+			}
+			texts.SetMapIndex(reflect.ValueOf(key.Value), text)
+			continue
 		case !ok && strings.HasSuffix(key.Value, ")"):
 			return d.fail(key, path, "a text with a comma needs quotes between braces: write \"gamma(1,1)\"")
 		case !ok:
@@ -237,12 +252,23 @@ func fieldsOf(v reflect.Value) (fields map[string]reflect.Value, names []string)
 			fields[name], names = v.Field(i), append(names, name)
 			continue
 		}
-		sections := v.Field(i).Interface().(map[string]any)
+		sections, _ := v.Field(i).Interface().(map[string]any)
 		for _, section := range slices.Sorted(maps.Keys(sections)) {
 			fields[section], names = reflect.ValueOf(sections[section]).Elem(), append(names, section)
 		}
 	}
 	return fields, names
+}
+
+// textsOf returns the inline map of texts of a struct, which takes fields of any name that
+// stands for a quantity. It is not valid if there is none.
+func textsOf(v reflect.Value) reflect.Value {
+	for i := range v.NumField() {
+		if _, ok := v.Field(i).Interface().(map[string]string); ok {
+			return v.Field(i)
+		}
+	}
+	return reflect.Value{}
 }
 
 func oneWord(s string) string {

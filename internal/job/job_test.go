@@ -110,7 +110,7 @@ func TestBadSpecifications(t *testing.T) {
 		{"name: a\ndata: {synthetic: {n: 5, d: 2, sigma: 0, tau: 1, lambda: 1}}\n", `s.yaml: line 2, column 39: data.synthetic.sigma: 0, but must be positive`},
 		{"name: a\ndata: {path: x, target: y, inputs: a}\n", `s.yaml: line 2, column 36: data.inputs: "a" stands where a list should: write [a, b]`},
 		{"name: a\ndata: {path: x, target: y, holdout: 1}\n", `s.yaml: line 2, column 37: data.holdout: 1, but must be a fraction from 0 to below 1`},
-		{data + "model: {kernel: rfb}\n", `s.yaml: line 3, column 17: model.kernel: "rfb" is not one of rbf, matern12, matern32, matern52: did you mean "rbf"?`},
+		{data + "model: {kernel: rfb}\n", `s.yaml: line 3, column 17: model.kernel: character 1: there is no covariance "rfb": did you mean rbf?`},
 		{data + "model: {priors: {tau: \"gama(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "gama(1,1)": unknown distribution: did you mean gamma(shape,rate)?`},
 		{data + "model: {priors: {tau: \"Inv_Gamma(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "Inv_Gamma(1,1)": unknown distribution: did you mean invgamma(shape,scale)?`},
 		{data + "model: {priors: {tau: \"cauchy(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "cauchy(1,1)": unknown distribution: use one of gamma(shape,rate), invgamma(shape,scale), lognormal(mu,sd), halfnormal(sd), pc(u,alpha)`},

@@ -7,9 +7,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
-	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
-	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/solve"
@@ -73,21 +71,6 @@ func (s *Spec) synthetic() (dataset.Synthetic, error) {
 		Truth: dataset.Truth{Sigma: g.Sigma, Tau: g.Tau, Lambda: g.Lambda}}, nil
 }
 
-// KernelModel returns what is to be inferred of data with d inputs.
-func (s *Spec) KernelModel(d int) (posterior.Model, error) {
-	f, err := kernel.ParseFamily(s.Model.Kernel)
-	if err != nil {
-		return posterior.Model{}, err
-	}
-	priors := map[param.Role]param.Prior{}
-	for role, text := range map[param.Role]string{param.Variance: s.Model.Priors.Sigma, param.Rate: s.Model.Priors.Tau, param.Noise: s.Model.Priors.Lambda} {
-		if priors[role], err = param.ParsePrior(text, role); err != nil {
-			return posterior.Model{}, err
-		}
-	}
-	return posterior.NewModel(kernel.Single(f, d, s.Model.ARD), likelihood.Gaussian{}, func(p param.Param) param.Prior { return priors[p.Role] }), nil
-}
-
 // Problem returns the posterior that the specification asks for on a data set.
 func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	if s.Needs().Dense && d.N() > maxDense {
@@ -96,7 +79,7 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	if s.Solver.Preconditioner.Kind == "ski" && d.D() > precond.MaxGridDim {
 		return nil, &FieldError{Path: "solver.preconditioner.kind", Msg: fmt.Sprintf("ski interpolates on a grid: it is for %d inputs at most, not %d", precond.MaxGridDim, d.D())}
 	}
-	m, err := s.KernelModel(d.D())
+	m, err := s.KernelModel(&d.Info)
 	if err != nil {
 		return nil, err
 	}

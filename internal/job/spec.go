@@ -65,9 +65,20 @@ type Model struct {
 
 // Priors are written as param.ParsePrior reads them.
 type Priors struct {
+	// Those of all variances, rates and noise that Of does not name.
 	Sigma  string `yaml:"sigma" json:"sigma"`
 	Tau    string `yaml:"tau" json:"tau"`
 	Lambda string `yaml:"lambda" json:"lambda"`
+	// Of are the priors of single quantities, by their names in the results: trend.lengthscale,
+	// season.period, noise_sd.
+	Of map[string]string `yaml:",inline" json:"-"`
+}
+
+// MarshalJSON writes all priors side by side, as YAML has them.
+func (p Priors) MarshalJSON() ([]byte, error) {
+	all := map[string]string{"sigma": p.Sigma, "tau": p.Tau, "lambda": p.Lambda}
+	maps.Copy(all, p.Of)
+	return json.Marshal(all)
 }
 
 // Sampler says how to draw.

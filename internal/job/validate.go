@@ -76,7 +76,7 @@ func (s *Spec) fault() (path, msg string) {
 		{d.Synthetic != nil && (d.Target != "" || len(d.Inputs)+len(d.Exclude) > 0), "data", "target:, inputs: and exclude: choose columns of a table; synthetic: has none"},
 		atLeast("data.rows", d.Rows, 0),
 		{!(d.Holdout >= 0 && d.Holdout < 1), "data.holdout", fmt.Sprintf("%g, but must be a fraction from 0 to below 1", d.Holdout)},
-		oneOf("model.kernel", s.Model.Kernel, kernel.FamilyNames()),
+		{s.Model.Kernel == "", "model.kernel", "no covariance: use one of " + strings.Join(kernel.FamilyNames(), ", ") + ", or an expression such as rbf(x) + matern32(y)"},
 		prior("model.priors.sigma", s.Model.Priors.Sigma, param.Variance),
 		prior("model.priors.tau", s.Model.Priors.Tau, param.Rate),
 		prior("model.priors.lambda", s.Model.Priors.Lambda, param.Noise),
@@ -137,6 +137,9 @@ func (s *Spec) fault() (path, msg string) {
 		if c.bad {
 			return c.path, c.msg
 		}
+	}
+	if path, msg := s.faultOfModel(); msg != "" {
+		return path, msg
 	}
 	return s.faultOfSampler()
 }

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -31,26 +32,56 @@ type Term struct {
 	Leaves   []Leaf
 }
 
-// Leaf is a factor of a term: a correlation function, one at equal points, with
-// parameters of its own. *Stationary is one.
+// Leaf is a factor of a term: a correlation function g(u), one at equal points, of a
+// squared distance u = Σ_k τ_k (φ_k(x)−φ_k(y))² between features φ of the points, with
+// parameters of its own: the rates τ, and at most one more, on which the features depend.
+// *Stationary and *Periodic are leaves.
 type Leaf interface {
 	// Params returns the parameters, in an order of the leaf's own.
 	Params() []param.Param
 	// String returns the leaf in the canonical text.
 	String() string
+	// Profile returns g.
+	Profile() Family
+	// NumFeatures returns the number of features.
+	NumFeatures() int
+	// RateOf returns the place among Params of a feature's rate, -1 for one that is fixed.
+	RateOf(feature int) int
+	// Warp returns the place among Params of the parameter that the features depend on, -1
+	// if there is none.
+	Warp() int
 
 	check(dim int) error
 	// at returns the leaf at the values of its parameters.
-	at(theta []float64) leafAt
+	at(theta []float64) LeafAt
 }
 
-// leafAt is a leaf at given parameters.
-type leafAt interface {
+// LeafAt is a leaf at given parameters.
+type LeafAt interface {
+	// Rate returns the rate of a feature.
+	Rate(feature int) float64
+	// Feature returns that of a point but for a constant, which a typical point chooses.
+	Feature(feature int, x []float64, typical *Inputs) float64
+	// Slope returns the derivative of Feature with respect to the sampled scale of the
+	// parameter that features depend on. It panics if there is none.
+	Slope(feature int, x []float64, typical *Inputs) float64
+
 	// value returns g(x,y).
 	value(x, y []float64) float64
 	// addGradient adds w·∂g/∂ψ_i at (x,y) to g[at[i]], for each of the leaf's
 	// parameters.
 	addGradient(g []float64, at []int, w float64, x, y []float64)
+	// addRates adds weight times the rates of the inputs' differences, where these are small.
+	addRates(dst []float64, weight float64)
+	// addFrequency adds a draw from the leaf's spectral density, input by input.
+	addFrequency(r *rand.Rand, w []float64)
+	// differentiable reports whether functions of the leaf have derivatives in their inputs, in mean
+	// square. Since a leaf is one at equal points, its own slope there is zero.
+	differentiable() bool
+	// addSlopes adds w·∂g(x,y)/∂x_k to dst[k], for each input k.
+	addSlopes(dst []float64, w float64, x, y []float64)
+	// addSlopeVariances adds w·∂²g(x,y)/∂x_k∂y_k at y = x to dst[k], for each input k.
+	addSlopeVariances(dst []float64, w float64, x []float64)
 }
 
 // TermAt is a term by the places of what it is made of.
@@ -178,6 +209,27 @@ func (c *Covariance) LeafParams(leaf int) []int { return c.at[leaf] }
 
 // Terms returns the terms, to read.
 func (c *Covariance) Terms() []TermAt { return c.terms }
+
+// Part returns the covariance of one term alone, and the place of each of its parameters in
+// those of the whole.
+func (c *Covariance) Part(term int) (part *Covariance, at []int) {
+	t := c.terms[term]
+	one := Term{Variance: c.params[t.Variance]}
+	for _, l := range t.Leaves {
+		one.Leaves = append(one.Leaves, c.leaves[l])
+	}
+	part, err := New(c.dim, one)
+	if err != nil {
+		panic("kernel: " + err.Error()) // it is part of one
+	}
+	for _, p := range part.params {
+		at = append(at, slices.IndexFunc(c.params, func(q param.Param) bool { return q.Name() == p.Name() }))
+	}
+	return part, at
+}
+
+// TermName returns the name of a term, empty if it has none.
+func (c *Covariance) TermName(term int) string { return c.params[c.terms[term].Variance].Term }
 
 // String returns the canonical text, which Parse reads:
 //

@@ -92,6 +92,21 @@ func random(t *rapid.T) *Covariance {
 			if s.sameRates() {
 				s.Rates = s.Rates[:1]
 			}
+			switch rapid.IntRange(0, 4).Draw(t, "kind") {
+			case 0:
+				s.Rates, s.Fixed = nil, []float64{rapid.Float64Range(0.01, 9).Draw(t, "fixed")}
+			case 1:
+				p := &Periodic{Input: s.Inputs[0], Unit: rapid.Float64Range(0.1, 1).Draw(t, "unit"), Rate: s.Rates[0], FixedPeriod: 3}
+				if rapid.Bool().Draw(t, "period") {
+					p.Period = param.Param{Symbol: rapid.SampledFrom([]string{"p", "q[1]"}).Draw(t, "period"), Role: param.Period}
+					p.FixedPeriod = 0
+				}
+				if rapid.Bool().Draw(t, "fixed") {
+					p.Rate, p.FixedRate = param.Param{}, 0.3
+				}
+				term.Leaves = append(term.Leaves, p)
+				continue
+			}
 			term.Leaves = append(term.Leaves, s)
 		}
 		terms = append(terms, term)
@@ -126,7 +141,7 @@ func TestTextAndGradient(t *testing.T) {
 		at(psi).AddGradient(got, 1, x, y)
 		want := fd.Gradient(nil, func(psi []float64) float64 { return at(psi).Value(x, y) }, psi, &fd.Settings{Formula: fd.Central, Step: 1e-5})
 		for i := range want {
-			if math.Abs(got[i]-want[i]) > 1e-7*(1+at(psi).Scale()) {
+			if math.Abs(got[i]-want[i]) > 1e-7*(1+at(psi).Scale()+math.Abs(want[i])) {
 				t.Fatalf("%v: derivative by %s is %v, differences %v", c, c.Params()[i].Name(), got[i], want[i])
 			}
 		}
@@ -162,14 +177,14 @@ func TestBadCovariances(t *testing.T) {
 	leaf := func(s Stationary) Term { return Term{sigma, []Leaf{&s}} }
 	for want, terms := range map[string][]Term{
 		"needs a term":               nil,
-		"another role":               {{rate, []Leaf{&Stationary{RBF, []int{0}, []param.Param{rate}}}}},
-		"has no inputs":              {leaf(Stationary{RBF, nil, []param.Param{rate}})},
-		"0 rates for 1 inputs":       {leaf(Stationary{RBF, []int{0}, nil})},
-		"input 3 of 2":               {leaf(Stationary{RBF, []int{2}, []param.Param{rate}})},
-		"give it once":               {leaf(Stationary{RBF, []int{0, 1}, []param.Param{rate, rate}})},
-		"no covariance family":       {leaf(Stationary{NumFamilies, []int{0}, []param.Param{rate}})},
-		"rate a has another":         {leaf(Stationary{RBF, []int{0}, []param.Param{sigma}})},
-		"the covariance has no name": {leaf(Stationary{RBF, []int{0}, []param.Param{{Role: param.Rate}}})},
+		"another role":               {{rate, []Leaf{&Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{rate}}}}},
+		"has no inputs":              {leaf(Stationary{Family: RBF, Rates: []param.Param{rate}})},
+		"0 rates for 1 inputs":       {leaf(Stationary{Family: RBF, Inputs: []int{0}})},
+		"input 3 of 2":               {leaf(Stationary{Family: RBF, Inputs: []int{2}, Rates: []param.Param{rate}})},
+		"give it once":               {leaf(Stationary{Family: RBF, Inputs: []int{0, 1}, Rates: []param.Param{rate, rate}})},
+		"no covariance family":       {leaf(Stationary{Family: NumFamilies, Inputs: []int{0}, Rates: []param.Param{rate}})},
+		"rate a has another":         {leaf(Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{sigma}})},
+		"the covariance has no name": {leaf(Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{{Role: param.Rate}}})},
 	} {
 		if _, err := New(2, terms...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -178,7 +193,7 @@ func TestBadCovariances(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)"} {
+	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -201,7 +216,7 @@ func TestFrequenciesHaveTheSpectralDensity(t *testing.T) {
 	for _, f := range Families() {
 		all = append(all, Single(f, 2, true))
 	}
-	for _, text := range []string{"a*rbf(1-2:u)+b*matern32(2:v)", "a*rbf(1:u)*matern52(1-2:v)+b*matern12(1:w)", "a*matern32(1:u)*matern32(2:v)"} {
+	for _, text := range []string{"a*rbf(1-2:u)+b*matern32(2:v)", "a*rbf(1:u)*matern52(1-2:v)+b*matern12(1:w)", "a*matern32(1:u)*matern32(2:v)", "a*periodic(1:u:p:2)+b*rbf(2:v)"} {
 		all = append(all, parse(t, text, 2))
 	}
 	for i, c := range all {
@@ -213,9 +228,7 @@ func TestFrequenciesHaveTheSpectralDensity(t *testing.T) {
 		const n = 100_000
 		w := make([]float64, 2)
 		for range n {
-			if err := f.Frequency(r, w); err != nil {
-				t.Fatal(err)
-			}
+			f.Frequency(r, w)
 			cos := math.Cos(w[0]*(x[0]-y[0]) + w[1]*(x[1]-y[1]))
 			sum += cos
 			sq += cos * cos
@@ -231,9 +244,7 @@ func TestFrequenciesHaveTheSpectralDensity(t *testing.T) {
 func TestRates(t *testing.T) {
 	f := parse(t, "a*rbf(1:u)*matern32(1-2:v)+b*matern12(2:w)", 3).At([]float64{3, 0.4, 0.2, 1, 0.8})
 	got := make([]float64, 3)
-	if err := f.Rates(got); err != nil {
-		t.Fatal(err)
-	}
+	f.Rates(got)
 	for k, want := range []float64{0.75 * (0.4 + 0.2), 0.75*0.2 + 0.25*0.8, 0} {
 		if math.Abs(got[k]-want) > 1e-15 {
 			t.Errorf("rate of input %d is %v, want %v", k+1, got[k], want)
@@ -241,24 +252,44 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// cosine is a leaf that is not stationary as far as it tells: what other leaves
-// may be.
-type cosine struct{ Stationary }
-
-type cosineAt struct{ leafAt }
-
-func (c *cosine) at(theta []float64) leafAt { return cosineAt{c.Stationary.at(theta)} }
-
-func TestLeavesWithoutADistance(t *testing.T) {
-	c, err := New(1, Term{param.Param{Symbol: "a", Role: param.Variance}, []Leaf{&cosine{Stationary{RBF, []int{0}, []param.Param{{Symbol: "u", Role: param.Rate}}}}}})
-	if err != nil {
-		t.Fatal(err)
+// A periodic leaf is MacKay's function of the difference in the input's own unit, and repeats.
+func TestPeriodic(t *testing.T) {
+	const tau, period, unit = 0.7, 1.5, 4.0
+	f := parse(t, "a*periodic(2:u:p:4)", 2).At([]float64{2, tau, period})
+	for _, d := range []float64{0, 0.01, 0.2, 0.375, 1, 3.1} {
+		x, y := []float64{5, 0.3 + d}, []float64{-1, 0.3}
+		sin := math.Sin(math.Pi * unit * d / period)
+		want := 2 * math.Exp(-4*tau*sin*sin)
+		if got := f.Value(x, y); math.Abs(got-want) > 1e-14 {
+			t.Errorf("k(%v) = %v, want %v", d, got, want)
+		}
+		y[1] -= 7 * period / unit
+		if got := f.Value(x, y); math.Abs(got-want) > 1e-12 {
+			t.Errorf("seven periods on k(%v) = %v, want %v", d, got, want)
+		}
 	}
-	f := c.At([]float64{1, 1})
-	if err := f.Rates(make([]float64, 1)); err == nil || !strings.Contains(err.Error(), "has no distance") {
-		t.Errorf("got %v", err)
+	// Near a point it is an RBF of the rate that it is said to have.
+	rates := make([]float64, 2)
+	f.Rates(rates)
+	const d = 1e-3
+	if got, want := math.Log(f.Value([]float64{0, d}, []float64{0, 0})/2), -rates[1]*d*d; rates[0] != 0 || math.Abs(got/want-1) > 1e-4 {
+		t.Errorf("log correlation %v, of the rates %v", got, rates)
 	}
-	if err := f.Frequency(rand.New(rand.NewPCG(1, 1)), make([]float64, 1)); err == nil || !strings.Contains(err.Error(), "no spectral density") {
-		t.Errorf("got %v", err)
+	for text, want := range map[string]string{
+		"a*periodic(3:u:p:4)":    "want the number of an input",
+		"a*periodic(1:u:p)":      "want :",
+		"a*periodic(1:u:p:x)":    "want a number",
+		"a*periodic(1:u:p:-1)":   "it must be positive",
+		"a*periodic(1:=0:p:1)":   "has the rate 0",
+		"a*periodic(1:u:=-2:1)":  "has the period -2",
+		"a*periodic(1:u:p:1":     "want )",
+		"a*periodic(1:u:u:1)":    "two roles",
+		"a*rbf(1:=0)":            "they must be positive",
+		"a*rbf(1:=2,2:u)":        "rates that are fixed and others",
+		"a*periodic(1:u:=Inf:1)": "has the period +Inf",
+	} {
+		if _, err := Parse(text, 2); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
 	}
 }

@@ -1,16 +1,13 @@
 package kernel
 
-import (
-	"fmt"
-	"math/rand/v2"
-)
+import "math/rand/v2"
 
 // Function is a covariance function k(x,x') at given parameters. Its methods
 // may be called concurrently.
 type Function struct {
 	cov    *Covariance
 	theta  []float64
-	leaves []leafAt
+	leaves []LeafAt
 	scale  float64
 }
 
@@ -19,6 +16,9 @@ func (f *Function) Covariance() *Covariance { return f.cov }
 
 // Theta returns the parameters, to read.
 func (f *Function) Theta() []float64 { return f.theta }
+
+// Leaf returns a leaf at the parameters.
+func (f *Function) Leaf(i int) LeafAt { return f.leaves[i] }
 
 // Scale returns the sum of the terms' variances.
 func (f *Function) Scale() float64 { return f.scale }
@@ -74,25 +74,20 @@ func (f *Function) AddGradient(g []float64, w float64, x, y []float64) {
 // Rates sets dst to an inverse squared length-scale 1/(2ℓ²) for each input: a
 // metric in which near rows have a high covariance. Those of a term's leaves add
 // up; those of terms are averaged, weighted by the variances.
-func (f *Function) Rates(dst []float64) error {
+func (f *Function) Rates(dst []float64) {
 	clear(dst)
 	for i, t := range f.cov.terms {
 		for _, l := range t.Leaves {
-			s, ok := f.leaves[l].(stationary)
-			if !ok {
-				return fmt.Errorf("the covariance has no distance: %v is not stationary", f.cov.leaves[l])
-			}
-			s.addRates(dst, f.Weight(i))
+			f.leaves[l].addRates(dst, f.Weight(i))
 		}
 	}
-	return nil
 }
 
 // Frequency sets w, a number for each input, to a draw ω from the spectral
 // density: E cos(ωᵀ(x−x')) is the correlation (Bochner; Rahimi and Recht 2007).
 // That of a sum is a mixture, that of a product of leaves the law of the sum of
 // their frequencies.
-func (f *Function) Frequency(r *rand.Rand, w []float64) error {
+func (f *Function) Frequency(r *rand.Rand, w []float64) {
 	t := 0
 	if n := len(f.cov.terms); n > 1 {
 		for u := r.Float64() * f.scale; t < n-1; t++ {
@@ -103,17 +98,6 @@ func (f *Function) Frequency(r *rand.Rand, w []float64) error {
 	}
 	clear(w)
 	for _, l := range f.cov.terms[t].Leaves {
-		s, ok := f.leaves[l].(stationary)
-		if !ok {
-			return fmt.Errorf("the covariance has no spectral density: %v is not stationary", f.cov.leaves[l])
-		}
-		s.addFrequency(r, w)
+		f.leaves[l].addFrequency(r, w)
 	}
-	return nil
-}
-
-// stationary is a leaf that is a function of x−y alone.
-type stationary interface {
-	addRates(dst []float64, weight float64)
-	addFrequency(r *rand.Rand, w []float64)
 }

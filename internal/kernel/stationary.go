@@ -18,6 +18,7 @@ type Stationary struct {
 	Family Family
 	Inputs []int         // from 0
 	Rates  []param.Param // one for all inputs, or one for each
+	Fixed  []float64     // the rates, where they are numbers and not parameters: Rates is empty
 }
 
 // Params returns the rates, with their inputs.
@@ -32,30 +33,42 @@ func (s *Stationary) Params() []param.Param {
 	return out
 }
 
+// Profile returns the family.
+func (s *Stationary) Profile() Family { return s.Family }
+
+// NumFeatures returns the number of inputs.
+func (s *Stationary) NumFeatures() int { return len(s.Inputs) }
+
+// RateOf returns the place of the rate of a feature.
+func (s *Stationary) RateOf(feature int) int { return min(feature, len(s.Rates)-1) }
+
+// Warp returns -1: the features are the inputs.
+func (s *Stationary) Warp() int { return -1 }
+
 // String returns the leaf in the canonical text: rbf(1-3:tau).
 func (s *Stationary) String() string {
 	var parts []string
 	for i := 0; i < len(s.Inputs); {
 		j := i + 1
-		for j < len(s.Inputs) && s.Inputs[j] == s.Inputs[j-1]+1 && s.rate(j).Name() == s.rate(i).Name() {
+		for j < len(s.Inputs) && s.Inputs[j] == s.Inputs[j-1]+1 && s.rateText(j) == s.rateText(i) {
 			j++
 		}
 		text := fmt.Sprint(s.Inputs[i] + 1)
 		if j > i+1 {
 			text += fmt.Sprintf("-%d", s.Inputs[j-1]+1)
 		}
-		parts = append(parts, text+":"+quoted(s.rate(i).Name()))
+		parts = append(parts, text+":"+s.rateText(i))
 		i = j
 	}
 	return s.Family.String() + "(" + strings.Join(parts, ",") + ")"
 }
 
-// rate returns the rate of feature i.
-func (s *Stationary) rate(i int) param.Param {
-	if len(s.Rates) == 1 {
-		return s.Rates[0]
+// rateText returns the rate of feature i in the canonical text.
+func (s *Stationary) rateText(i int) string {
+	if len(s.Fixed) > 0 {
+		return constant(s.Fixed[min(i, len(s.Fixed)-1)])
 	}
-	return s.Rates[i]
+	return quoted(s.Rates[s.RateOf(i)].Name())
 }
 
 func (s *Stationary) check(dim int) error {
@@ -64,8 +77,12 @@ func (s *Stationary) check(dim int) error {
 		return fmt.Errorf("%v is no covariance family", s.Family)
 	case len(s.Inputs) == 0:
 		return fmt.Errorf("the %v has no inputs", s.Family)
-	case len(s.Rates) != 1 && len(s.Rates) != len(s.Inputs):
-		return fmt.Errorf("the %v has %d rates for %d inputs", s.Family, len(s.Rates), len(s.Inputs))
+	case len(s.Rates) > 0 && len(s.Fixed) > 0:
+		return fmt.Errorf("the %v has rates that are fixed and others", s.Family)
+	case len(s.Rates)+len(s.Fixed) != 1 && len(s.Rates)+len(s.Fixed) != len(s.Inputs):
+		return fmt.Errorf("the %v has %d rates for %d inputs", s.Family, len(s.Rates)+len(s.Fixed), len(s.Inputs))
+	case slices.ContainsFunc(s.Fixed, func(tau float64) bool { return !(tau > 0) || math.IsInf(tau, 1) }):
+		return fmt.Errorf("the %v has the rates %v: they must be positive", s.Family, s.Fixed)
 	}
 	for i, k := range s.Inputs {
 		if k < 0 || k >= dim {
@@ -90,7 +107,10 @@ func (s *Stationary) sameRates() bool {
 	return !slices.ContainsFunc(s.Rates, func(p param.Param) bool { return p.Name() != s.Rates[0].Name() })
 }
 
-func (s *Stationary) at(theta []float64) leafAt {
+func (s *Stationary) at(theta []float64) LeafAt {
+	if len(s.Fixed) > 0 {
+		theta = s.Fixed
+	}
 	return &stationaryAt{s, theta}
 }
 
@@ -100,11 +120,15 @@ type stationaryAt struct {
 	tau []float64
 }
 
-func (s *stationaryAt) tauOf(i int) float64 {
-	if len(s.tau) == 1 {
-		return s.tau[0]
-	}
-	return s.tau[i]
+func (s *stationaryAt) Rate(feature int) float64 { return s.tau[min(feature, len(s.tau)-1)] }
+
+func (s *stationaryAt) Feature(feature int, x []float64, typical *Inputs) float64 {
+	k := s.Inputs[feature]
+	return x[k] - typical.Centre(k)
+}
+
+func (s *stationaryAt) Slope(int, []float64, *Inputs) float64 {
+	panic("kernel: a stationary leaf has inputs as features")
 }
 
 // dist returns u.
@@ -112,7 +136,7 @@ func (s *stationaryAt) dist(x, y []float64) float64 {
 	var u float64
 	for i, k := range s.Inputs {
 		d := x[k] - y[k]
-		u += s.tauOf(i) * d * d
+		u += s.Rate(i) * d * d
 	}
 	return u
 }
@@ -120,6 +144,9 @@ func (s *stationaryAt) dist(x, y []float64) float64 {
 func (s *stationaryAt) value(x, y []float64) float64 { return s.Family.Value(s.dist(x, y)) }
 
 func (s *stationaryAt) addGradient(g []float64, at []int, w float64, x, y []float64) {
+	if len(s.Rates) == 0 {
+		return
+	}
 	u := s.dist(x, y)
 	w *= s.Family.Deriv(u)
 	// A rate with an index is one of several, though there may be one input only.
@@ -129,13 +156,13 @@ func (s *stationaryAt) addGradient(g []float64, at []int, w float64, x, y []floa
 	}
 	for i, k := range s.Inputs {
 		d := x[k] - y[k]
-		g[at[min(i, len(at)-1)]] += w * s.tauOf(i) * d * d
+		g[at[min(i, len(at)-1)]] += w * s.Rate(i) * d * d
 	}
 }
 
 func (s *stationaryAt) addRates(dst []float64, weight float64) {
 	for i, k := range s.Inputs {
-		dst[k] += weight * s.tauOf(i)
+		dst[k] += weight * s.Rate(i)
 	}
 }
 
@@ -149,6 +176,6 @@ func (s *stationaryAt) addFrequency(r *rand.Rand, w []float64) {
 		stretch = math.Sqrt(nu2 / chi)
 	}
 	for i, k := range s.Inputs {
-		w[k] += stretch * r.NormFloat64() / Lengthscale(s.tauOf(i))
+		w[k] += stretch * r.NormFloat64() / Lengthscale(s.Rate(i))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -99,8 +100,38 @@ func (p *parser) param(role param.Role) (param.Param, error) {
 	return param.Param{Symbol: name, Role: role}, nil
 }
 
+// constant returns a number in the place of a parameter, in the canonical text.
+func constant(x float64) string { return "=" + strconv.FormatFloat(x, 'g', -1, 64) }
+
+// number reads a number, which ends where a colon, comma or bracket stands.
+func (p *parser) number() (float64, error) {
+	text := p.rest
+	if i := strings.IndexAny(text, ":,)"); i >= 0 {
+		text = text[:i]
+	}
+	x, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, errors.New("want a number")
+	}
+	p.take(text)
+	return x, nil
+}
+
+// fixedOr reads a parameter, or the number that it is fixed at.
+func (p *parser) fixedOr(role param.Role) (q param.Param, fixed float64, err error) {
+	if p.take("=") {
+		fixed, err = p.number()
+		return q, fixed, err
+	}
+	q, err = p.param(role)
+	return q, 0, err
+}
+
 // leaf reads a leaf such as rbf(1-3:tau).
 func (p *parser) leaf() (Leaf, error) {
+	if p.take(periodicName + "(") {
+		return p.periodic()
+	}
 	name, _, ok := strings.Cut(p.rest, "(")
 	if !ok {
 		return nil, errors.New("want a leaf such as rbf(1:tau)")
@@ -122,10 +153,38 @@ func (p *parser) leaf() (Leaf, error) {
 			return nil, errors.New("want , or )")
 		}
 	}
-	if s.sameRates() {
+	if len(s.Rates) > 0 && s.sameRates() {
 		s.Rates = s.Rates[:1]
 	}
+	if len(s.Fixed) > 0 && len(slices.Compact(slices.Clone(s.Fixed))) == 1 {
+		s.Fixed = s.Fixed[:1]
+	}
 	return s, nil
+}
+
+// periodic reads the rest of a leaf such as periodic(1:tau:=1:13.2).
+func (p *parser) periodic() (Leaf, error) {
+	input, err := p.input()
+	if err != nil {
+		return nil, err
+	}
+	l := &Periodic{Input: input - 1}
+	for _, next := range []func() error{
+		func() (err error) { l.Rate, l.FixedRate, err = p.fixedOr(param.Rate); return err },
+		func() (err error) { l.Period, l.FixedPeriod, err = p.fixedOr(param.Period); return err },
+		func() (err error) { l.Unit, err = p.number(); return err },
+	} {
+		if !p.take(":") {
+			return nil, errors.New("want :")
+		}
+		if err := next(); err != nil {
+			return nil, err
+		}
+	}
+	if !p.take(")") {
+		return nil, errors.New("want )")
+	}
+	return l, nil
 }
 
 // features reads inputs and their rate, such as 1-3:tau.
@@ -143,7 +202,7 @@ func (p *parser) features(s *Stationary) error {
 	if !p.take(":") {
 		return errors.New("want : and the name of a rate")
 	}
-	rate, err := p.param(param.Rate)
+	rate, fixed, err := p.fixedOr(param.Rate)
 	if err != nil {
 		return err
 	}
@@ -151,7 +210,12 @@ func (p *parser) features(s *Stationary) error {
 		return fmt.Errorf("inputs %d to %d", lo, hi)
 	}
 	for k := lo; k <= hi; k++ {
-		s.Inputs, s.Rates = append(s.Inputs, k-1), append(s.Rates, rate)
+		s.Inputs = append(s.Inputs, k-1)
+		if rate.Symbol != "" {
+			s.Rates = append(s.Rates, rate)
+		} else {
+			s.Fixed = append(s.Fixed, fixed)
+		}
 	}
 	return nil
 }

@@ -82,9 +82,11 @@ func starts(params param.List) [][]float64 {
 			case param.Variance:
 				theta[i] = 1 / float64(terms)
 			case param.Rate:
-				theta[i] = tau / float64(len(inputs[p.Term]))
+				theta[i] = tau / float64(max(1, len(inputs[p.Term])))
 			case param.Noise:
 				theta[i] = lambda
+			case param.Period:
+				theta[i] = p.Prior.Typical()
 			}
 		}
 		return params.Sampled(theta)

@@ -20,6 +20,7 @@ const (
 	Variance Role = iota // marginal variance of a term of the covariance, σ
 	Rate                 // inverse squared length-scale 1/(2ℓ²), τ
 	Noise                // variance of the noise, λ
+	Period               // period of a periodic leaf, in the units of the input
 )
 
 // Param is a parameter.

@@ -10,11 +10,15 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 )
 
-// Prior is the prior of a parameter θ > 0 that is sampled as ψ = log θ.
+// Prior is the prior of a parameter θ > 0 that is sampled as ψ = log θ, or of what people
+// think of in its place: the length-scale of a rate, the standard deviation of a variance.
 type Prior struct {
 	dist string
 	a, b float64
 	role Role
+	// root says that the distribution is that of q = e^shift·√θ, or, of a rate, e^shift/√θ.
+	root  bool
+	shift float64
 }
 
 // priorForms lists the distributions with the names of their arguments.
@@ -54,6 +58,9 @@ func ParsePrior(text string, role Role) (Prior, error) {
 		if len(args) != len(want) {
 			return bad("want %s(%s)", form.dist, form.args)
 		}
+		if name == "pc" && role == Period {
+			return bad("pc is for variances and length-scales, not for periods")
+		}
 		p := Prior{dist: name, role: role}
 		for i, dst := range []*float64{&p.a, &p.b}[:len(args)] {
 			x, err := strconv.ParseFloat(args[i], 64)
@@ -80,6 +87,38 @@ func ParsePrior(text string, role Role) (Prior, error) {
 	return bad("unknown distribution: use one of %s", strings.Join(names, ", "))
 }
 
+// ParseRootPrior reads the prior of what a parameter of a role is told as: of a variance the
+// standard deviation unit·√θ, of a rate the length-scale unit/√(2τ). pc(u,alpha) is on it too:
+// P(sd > u) = alpha, P(ℓ < u) = alpha. It panics if the role is another.
+func ParseRootPrior(text string, role Role, unit float64) (Prior, error) {
+	p, err := ParsePrior(text, role)
+	p.root, p.shift = true, math.Log(unit)
+	switch role {
+	case Rate:
+		p.shift -= math.Ln2 / 2
+	case Variance, Noise:
+	default:
+		panic(fmt.Sprintf("param: role %d has no root", int(role)))
+	}
+	return p, err
+}
+
+// Typical returns a typical value of θ. It panics for a prior on the root.
+func (p Prior) Typical() float64 {
+	switch {
+	case p.root:
+	case p.dist == "gamma":
+		return p.a / p.b
+	case p.dist == "invgamma":
+		return p.b / (p.a + 1)
+	case p.dist == "lognormal":
+		return math.Exp(p.a)
+	case p.dist == "halfnormal":
+		return p.a * 0.6745 // the median
+	}
+	panic("param: a prior without a typical value")
+}
+
 // String returns the prior as ParsePrior reads it.
 func (p Prior) String() string {
 	a := strconv.FormatFloat(p.a, 'g', -1, 64)
@@ -92,6 +131,36 @@ func (p Prior) String() string {
 // LogDensity returns the log density of ψ = log θ, Jacobian included, and its
 // derivative.
 func (p Prior) LogDensity(psi float64) (value, grad float64) {
+	if !p.root {
+		return p.logDensity(psi)
+	}
+	power := 0.5
+	if p.role == Rate {
+		power = -0.5
+	}
+	logQ := p.shift + power*psi
+	if p.dist == "pc" {
+		value, grad = p.pcOfRoot(logQ)
+	} else {
+		value, grad = p.logDensity(logQ)
+	}
+	return value - math.Ln2, power * grad
+}
+
+// pcOfRoot is the prior pc as a density of log ℓ, or of the logarithm of a standard deviation.
+func (p Prior) pcOfRoot(logQ float64) (value, grad float64) {
+	if p.role == Rate {
+		r := -math.Log(p.b) * math.Sqrt(p.a)
+		e := r * math.Exp(-0.5*logQ)
+		return math.Log(r/2) - 0.5*logQ - e, -0.5 + 0.5*e
+	}
+	r := -math.Log(p.b) / p.a
+	e := r * math.Exp(logQ)
+	return math.Log(r) + logQ - e, 1 - e
+}
+
+// logDensity is LogDensity of a prior on θ itself.
+func (p Prior) logDensity(psi float64) (value, grad float64) {
 	theta := math.Exp(psi)
 	switch p.dist {
 	case "gamma":

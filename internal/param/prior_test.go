@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/integrate/quad"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 func mustPrior(t testing.TB, s string, r Role) Prior {
@@ -53,6 +54,61 @@ func TestPriors(t *testing.T) {
 	tail = quad.Fixed(func(psi float64) float64 { v, _ := p.LogDensity(psi); return math.Exp(v) }, math.Log(1/(2*1.5*1.5)), 60, 4000, nil, 0)
 	if math.Abs(tail-0.1) > 1e-6 {
 		t.Errorf("P(ℓ < 1.5) = %v, want 0.1", tail)
+	}
+}
+
+// A prior on a root is the density of that root: it integrates to one, its derivative is right,
+// and pc means what it says, in the unit of the root.
+func TestRootPriors(t *testing.T) {
+	const unit = 3.0
+	for _, role := range []Role{Variance, Rate, Noise} {
+		root := func(psi float64) float64 { return unit * math.Exp(psi/2) }
+		at := func(root float64) float64 { return 2 * math.Log(root/unit) } // ψ
+		if role == Rate {
+			root = func(psi float64) float64 { return unit / math.Sqrt(2*math.Exp(psi)) }
+			at = func(root float64) float64 { return math.Log(unit * unit / (2 * root * root)) }
+		}
+		for _, s := range []string{"gamma(2.5,0.3)", "invgamma(3,2)", "lognormal(-1,0.7)", "halfnormal(2)", "pc(1.5,0.1)"} {
+			p, err := ParseRootPrior(s, role, unit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			density := func(psi float64) float64 { v, _ := p.LogDensity(psi); return math.Exp(v) }
+			if mass := quad.Fixed(density, -100, 100, 8000, nil, 0); math.Abs(mass-1) > 1e-6 {
+				t.Errorf("%s role %d integrates to %v", s, role, mass)
+			}
+			for _, psi := range []float64{-2, 0, 1.3} {
+				_, got := p.LogDensity(psi)
+				want := fd.Derivative(func(x float64) float64 { v, _ := p.LogDensity(x); return v }, psi, &fd.Settings{Formula: fd.Central})
+				if math.Abs(got-want) > 1e-6*(1+math.Abs(want)) {
+					t.Errorf("%s role %d: derivative %v at %v, finite differences %v", s, role, got, psi, want)
+				}
+				// The density of the root by that of ψ, dψ = 2·d(root)/root, against gonum's.
+				if s == "gamma(2.5,0.3)" {
+					g := distuv.Gamma{Alpha: 2.5, Beta: 0.3}
+					if got, want := density(psi)*2/root(psi), g.Prob(root(psi)); math.Abs(got-want) > 1e-12 {
+						t.Errorf("role %d: density of the root %v, want %v", role, got, want)
+					}
+				}
+			}
+		}
+		p, err := ParseRootPrior("pc(1.5,0.1)", role, unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// P(sd > 1.5), or P(ℓ < 1.5): either is ψ beyond that of 1.5.
+		tail := quad.Fixed(func(psi float64) float64 { v, _ := p.LogDensity(psi); return math.Exp(v) }, at(1.5), at(1.5)+60, 6000, nil, 0)
+		if math.Abs(tail-0.1) > 1e-6 {
+			t.Errorf("role %d: the tail has %v, want 0.1", role, tail)
+		}
+	}
+	for s, want := range map[string]float64{"gamma(2,4)": 0.5, "invgamma(3,2)": 0.5, "lognormal(0,0.1)": 1} {
+		if got := mustPrior(t, s, Period).Typical(); got != want {
+			t.Errorf("%s: typical value %v, want %v", s, got, want)
+		}
+	}
+	if _, err := ParsePrior("pc(1,0.1)", Period); err == nil {
+		t.Error("pc for a period")
 	}
 }
 

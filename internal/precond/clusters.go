@@ -27,9 +27,7 @@ func Clusters(ctx context.Context, in *kernel.Inputs, f *kernel.Function, size i
 	n := in.Len()
 	k := (n + size - 1) / size
 	c := &clustering{in: in, scale: make([]float64, in.Dim()), out: make([][]int, k)}
-	if err := f.Rates(c.scale); err != nil {
-		return nil, err
-	}
+	f.Rates(c.scale)
 	for j, tau := range c.scale {
 		c.scale[j] = math.Sqrt(tau)
 	}

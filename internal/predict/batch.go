@@ -11,13 +11,46 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// batch is the prediction of some rows.
+// functionals are linear functionals of the latent function, such as its values at some rows.
+type functionals interface {
+	len() int
+	// at returns, at ψ, their covariances k* with the latent function at the training rows, a column
+	// of n for each, and their prior variances k**. Its only error is that of ctx.
+	at(ctx context.Context, psi []float64) (cross [][]float64, prior []float64, err error)
+}
+
+// values are those of the latent function at some points.
+type values struct {
+	p      *Predictor
+	points *kernel.Inputs
+}
+
+func (v values) len() int { return v.points.Len() }
+
+func (v values) at(ctx context.Context, psi []float64) (cross [][]float64, prior []float64, err error) {
+	if err := v.p.Budget.Acquire(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer v.p.Budget.Release()
+	f := v.p.Problem.Function(psi)
+	prior = make([]float64, v.points.Len())
+	for i := range prior {
+		prior[i] = f.Variance(v.points.Row(i))
+	}
+	v.p.Operator.Set(v.p.Problem.At(psi))
+	cross, err = v.p.Operator.CrossMatrix(ctx, v.points)
+	return cross, prior, err
+}
+
+// batch is the prediction of some functionals: of the latent function's values at rows, say, of which
+// the words below speak.
 type batch struct {
 	Options
 	p              *Predictor
-	points         *kernel.Inputs
+	of             functionals
 	mean, variance [][]float64 // draws × rows
 	x              [][]float64 // K⁻¹k* of the last draw, to begin the next from
+	prior          []float64   // variances of the last draw before anything is learnt
 	scale          []float64   // variances that were last found
 	stats          *Stats
 	done           func(draws int)
@@ -42,14 +75,14 @@ const maxRounds = 4
 
 // solve computes the rows' variances at ψ, and if alpha is K⁻¹y their means.
 func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64) error {
-	p, m := b.p, b.points.Len()
+	p, m := b.p, b.of.len()
 	_, noise := p.Problem.At(psi)
 	least := slices.Min(noise)
-	prior := b.prior(psi)
-	k, err := b.cross(ctx, psi)
+	k, prior, err := b.of.at(ctx, psi)
 	if err != nil {
 		return err
 	}
+	b.prior = prior
 	if alpha != nil {
 		b.each(func(i int) { mean[i] = floats.Dot(k[i], alpha) })
 	}
@@ -116,26 +149,7 @@ func (b *batch) least(v, bound, prior, noise float64) float64 {
 // floor is the least variance that bounds are held against, in units of the prior's.
 const floor = 1e-9
 
-// prior returns the rows' variances k** at ψ before anything is learnt.
-func (b *batch) prior(psi []float64) []float64 {
-	f, v := b.p.Problem.Function(psi), make([]float64, b.points.Len())
-	for i := range v {
-		v[i] = f.Variance(b.points.Row(i))
-	}
-	return v
-}
-
-// cross returns K_f(X*,X) at ψ, a column of n for each row.
-func (b *batch) cross(ctx context.Context, psi []float64) ([][]float64, error) {
-	if err := b.p.Budget.Acquire(ctx); err != nil {
-		return nil, err
-	}
-	defer b.p.Budget.Release()
-	b.p.Operator.Set(b.p.Problem.At(psi))
-	return b.p.Operator.CrossMatrix(ctx, b.points)
-}
-
 // each runs f on the batch's rows, on several cores.
 func (b *batch) each(f func(i int)) {
-	b.p.Budget.NewLoop(func(_, i int) { f(i) }).Run(b.points.Len())
+	b.p.Budget.NewLoop(func(_, i int) { f(i) }).Run(b.of.len())
 }

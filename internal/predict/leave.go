@@ -83,8 +83,8 @@ func (p *Predictor) LeaveOneOut(ctx context.Context, rows []int, o Options) (*Mo
 	if err := leave(ctx, rows, o, out, &stats); err != nil {
 		return nil, stats, err
 	}
-	points := p.Problem.Inputs.Select(rows)
-	if err := p.usable(out, points, &stats); err != nil {
+	prior := func(f *kernel.Function, i int) float64 { return f.Variance(p.Problem.Inputs.Row(rows[i])) }
+	if err := p.usable(out, prior, &stats); err != nil {
 		return nil, stats, err
 	}
 	o.Progress(Progress{RowsStage, len(rows) * len(p.Draws), len(rows) * len(p.Draws)})

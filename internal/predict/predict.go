@@ -55,6 +55,8 @@ type Operator interface {
 	solve.SingleOperator
 	precond.Covariance
 	Set(theta, noise []float64)
+	// Cross sets dst[c] = K_f(X*,X)·v[c]. Its only error is that of ctx.
+	Cross(ctx context.Context, dst [][]float64, points *kernel.Inputs, v [][]float64) error
 }
 
 // Config says what to predict from.
@@ -142,6 +144,9 @@ type Stats struct {
 	// SurfaceError is the largest relative difference from an exact sd that the
 	// surface was found to have, at the draw farthest from its centre.
 	SurfaceError float64 `json:"surface_error,omitempty"`
+	// Jitter is the largest variance that was added to the latent function's at a row, in units of the
+	// prior's, so that a joint covariance had a Cholesky factor.
+	Jitter float64 `json:"jitter,omitempty"`
 }
 
 // Add adds the statistics of other rows.
@@ -155,6 +160,7 @@ func (s *Stats) Add(o Stats) {
 	s.Clipped += o.Clipped
 	s.Bound = max(s.Bound, o.Bound)
 	s.SurfaceError = max(s.SurfaceError, o.SurfaceError)
+	s.Jitter = max(s.Jitter, o.Jitter)
 }
 
 // Predictor predicts from one posterior. Its methods may be called
@@ -330,6 +336,30 @@ func Batch(n int) int { return max(8, min(batchRows, batchBytes/(8*8*n))) }
 // as the training data are. The errors are those of the options, of ctx, and of a
 // K that cannot be solved with.
 func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Options) (*Moments, Stats, error) {
+	p.checkPoints(points)
+	return p.distributions(ctx, points.Len(), 1, o,
+		func(lo, hi int) functionals { return values{p, points.Select(span(lo, hi))} },
+		func(f *kernel.Function, i int) float64 { return f.Variance(points.Row(i)) })
+}
+
+func (p *Predictor) checkPoints(points *kernel.Inputs) {
+	if points.Dim() != p.Problem.Inputs.Dim() {
+		panic(fmt.Sprintf("predict: points of dimension %d, training data of %d", points.Dim(), p.Problem.Inputs.Dim()))
+	}
+}
+
+// span returns lo, lo+1, … below hi.
+func span(lo, hi int) []int {
+	out := make([]int, hi-lo)
+	for i := range out {
+		out[i] = lo + i
+	}
+	return out
+}
+
+// distributions returns those of m functionals of the latent function, which come in batches of
+// whole groups: some returns those from lo to hi, prior the size of a variance before anything is learnt.
+func (p *Predictor) distributions(ctx context.Context, m, group int, o Options, some func(lo, hi int) functionals, prior func(f *kernel.Function, i int) float64) (*Moments, Stats, error) {
 	if err := o.Check(); err != nil {
 		return nil, Stats{}, err
 	}
@@ -338,23 +368,16 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 		return nil, Stats{}, err
 	}
 	defer back()
-	if points.Dim() != p.Problem.Inputs.Dim() {
-		panic(fmt.Sprintf("predict: points of dimension %d, training data of %d", points.Dim(), p.Problem.Inputs.Dim()))
-	}
 	if err := p.prepare(ctx, o.Progress); err != nil {
 		return nil, Stats{}, err
 	}
-	m, draws := points.Len(), len(p.Draws)
+	draws := len(p.Draws)
 	out := p.moments(m)
-	stats := Stats{Draws: draws, Rows: m, MeansUnconverged: p.unconverged}
-	size := Batch(len(p.Problem.Y))
+	stats := Stats{Draws: draws, Rows: m / group, MeansUnconverged: p.unconverged}
+	size := max(1, Batch(len(p.Problem.Y))/group) * group
 	for lo := 0; lo < m; lo += size {
 		hi := min(m, lo+size)
-		rows := make([]int, hi-lo)
-		for i := range rows {
-			rows[i] = lo + i
-		}
-		b := &batch{p: p, Options: o, points: points.Select(rows), stats: &stats, done: func(t int) {
+		b := &batch{p: p, Options: o, of: some(lo, hi), stats: &stats, done: func(t int) {
 			o.Progress(Progress{RowsStage, lo*draws + (hi-lo)*t, m * draws})
 		}}
 		for t := range draws {
@@ -364,7 +387,7 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 			return nil, stats, err
 		}
 	}
-	if err := p.usable(out, points, &stats); err != nil {
+	if err := p.usable(out, prior, &stats); err != nil {
 		return nil, stats, err
 	}
 	o.Progress(Progress{RowsStage, m * draws, m * draws})
@@ -391,16 +414,16 @@ func (p *Predictor) moments(m int) *Moments {
 	return out
 }
 
-// usable returns an error if there are distributions at points that are none, and raises variances
-// that rounding made too small.
-func (p *Predictor) usable(out *Moments, points *kernel.Inputs, stats *Stats) error {
+// usable returns an error if there are distributions that are none, and raises variances
+// that rounding made too small beside those before anything was learnt.
+func (p *Predictor) usable(out *Moments, prior func(f *kernel.Function, i int) float64, stats *Stats) error {
 	for t, psi := range p.Draws {
 		f := p.Problem.Function(psi)
 		for i, v := range out.Var[t] {
 			if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(out.Mean[t][i]) {
 				return unsolvable(psi)
 			}
-			if tiny := minVariance * f.Variance(points.Row(i)); v < tiny {
+			if tiny := minVariance * prior(f, i); v < tiny {
 				out.Var[t][i] = tiny
 				stats.Clipped++
 			}

@@ -3,11 +3,16 @@ package predict
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"io"
 	"math"
 	"strconv"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
@@ -16,7 +21,17 @@ type Request struct {
 	X       [][]float64 // rows of the inputs, in original units
 	Targets []float64   // what was observed there, nil if that is not known
 	Probs   []float64   // of quantiles, strictly between 0 and 1
+	// Covariance asks for the joint covariance of all rows, and Paths for so many sample paths, of a seed, in
+	// place of the rows' own distributions.
+	Covariance bool
+	Paths      int
+	Seed       uint64
+	Gradient   bool // that of the latent function at each row
+	Terms      bool // of the latent function at each row
 }
+
+// Joint reports whether all rows have to be predicted together.
+func (r *Request) Joint() bool { return r.Covariance || r.Paths > 0 }
 
 // Row is the prediction of a row, in the units of the target: its mixture's
 // moments and quantiles. Where the target is known it is held against the
@@ -27,16 +42,139 @@ type Row struct {
 	Target     float64   // NaN if not known, and with it those that follow
 	LogDensity float64   // of the target
 	CRPS       float64
-	PIT        float64 // probability of what is below the target
+	PIT        float64   // probability of what is below the target
+	Covariance []float64 // with all rows; nil unless asked for
+	Paths      []float64 // its value on each; if there are any, all but the covariance is unset
+	// Gradient has the mean of the latent function's derivative in each input, in the units of the target over
+	// those of the input, and GradientSD its standard deviation; nil unless asked for.
+	Gradient, GradientSD []float64
+	Terms                []Term // nil unless asked for
+}
+
+// Term is what a term of the covariance adds to the latent function, in the units of the target.
+type Term struct {
+	Name     string
+	Mean, SD float64
 }
 
 // Rows predicts rows from a posterior of the described data.
 func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o Options) ([]Row, Stats, error) {
-	m, stats, err := p.Predict(ctx, info.Standardize(r.X), o)
+	if err := r.Possible(p.Problem.Covariance); err != nil {
+		return nil, Stats{}, err
+	}
+	cov, parts, tell := p.Problem.Covariance, 1, o.Progress
+	if r.Gradient {
+		parts += info.D()
+	}
+	if r.Terms {
+		parts += len(cov.Terms())
+	}
+	o.Progress = part(tell, 0, parts)
+	rows, stats, err := p.rows(ctx, info, r, o)
+	if err != nil {
+		return nil, stats, err
+	}
+	done := 1
+	more := func(of func(context.Context, *kernel.Inputs, Options) (*Moments, Stats, error), each int, add func(row *Row, k int, of likelihood.Predictive)) error {
+		o.Progress = part(tell, done, parts)
+		done += each
+		m, s, err := of(ctx, info.Standardize(r.X), o)
+		s.Rows = 0 // the same ones
+		stats.Add(s)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			for k := range each {
+				add(&rows[i], k, m.Mixture(i*each+k, true))
+			}
+		}
+		return nil
+	}
+	if r.Gradient {
+		err = more(p.Slopes, info.D(), func(row *Row, k int, of likelihood.Predictive) {
+			mean, sd := of.Scaled(0, info.YScale.SD/info.XScale[k].SD).Moments()
+			row.Gradient, row.GradientSD = append(row.Gradient, mean), append(row.GradientSD, sd)
+		})
+	}
+	if r.Terms && err == nil {
+		err = more(p.Terms, len(cov.Terms()), func(row *Row, k int, of likelihood.Predictive) {
+			mean, sd := of.Scaled(0, info.YScale.SD).Moments()
+			row.Terms = append(row.Terms, Term{cov.TermName(k), mean, sd})
+		})
+	}
+	if err != nil {
+		return nil, stats, err
+	}
+	return rows, stats, nil
+}
+
+// Possible returns an error, one sentence, if a covariance does not have what is asked for.
+func (r *Request) Possible(c *kernel.Covariance) error {
+	if r.Terms && len(c.Terms()) < 2 {
+		return errors.New("the covariance has one term only: there are no others to tell it apart from")
+	}
+	if r.Gradient {
+		return c.Differentiable()
+	}
+	return nil
+}
+
+// part returns what is told of the progress of rows which are one of some parts of the work, that for each row
+// costs as much as the part that is done first; before are the parts done.
+func part(tell func(Progress), before, parts int) func(Progress) {
+	if tell == nil {
+		return nil
+	}
+	return func(at Progress) {
+		if at.Stage == RowsStage && before == 0 {
+			at.Total *= parts
+		} else if at.Stage == RowsStage {
+			first := at.Total / (parts - before)
+			at.Done, at.Total = at.Done+before*first, at.Total+before*first
+		}
+		tell(at)
+	}
+}
+
+// rows predicts rows but for their gradients.
+func (p *Predictor) rows(ctx context.Context, info *dataset.Info, r Request, o Options) ([]Row, Stats, error) {
+	points := info.Standardize(r.X)
+	if r.Joint() {
+		j, stats, err := p.Joint(ctx, points, JointOptions{Options: o, Covariance: r.Covariance, Paths: r.Paths, Seed: r.Seed})
+		if err != nil {
+			return nil, stats, err
+		}
+		return j.rows(info.YScale, r, o.Latent, p.Budget), stats, nil
+	}
+	m, stats, err := p.Predict(ctx, points, o)
 	if err != nil {
 		return nil, stats, err
 	}
 	return Summarize(m, info.YScale, r, o.Latent, p.Budget), stats, nil
+}
+
+// rows returns the rows of a joint distribution.
+func (j *Joint) rows(scale dataset.Scale, r Request, latent bool, budget *parallel.Budget) []Row {
+	nan := math.NaN()
+	out := make([]Row, len(r.X))
+	if len(j.Paths) == 0 {
+		out = Summarize(j.Moments, scale, r, latent, budget)
+	}
+	for i := range out {
+		if j.Covariance != nil {
+			out[i].Covariance = j.Covariance[i]
+			floats.Scale(scale.SD*scale.SD, out[i].Covariance)
+		}
+		if len(j.Paths) == 0 {
+			continue
+		}
+		out[i].Target, out[i].LogDensity, out[i].CRPS, out[i].PIT = nan, nan, nan, nan
+		for _, path := range j.Paths {
+			out[i].Paths = append(out[i].Paths, scale.Undo(path[i]))
+		}
+	}
+	return out
 }
 
 // Summarize returns the rows of moments.
@@ -65,40 +203,112 @@ func Summarize(m *Moments, scale dataset.Scale, r Request, latent bool, budget *
 // QuantileName returns the name of a quantile in tables: q2.5 for 0.025.
 func QuantileName(p float64) string { return "q" + strconv.FormatFloat(100*p, 'g', 10, 64) }
 
+// table is a CSV file of numbers.
+type table struct{ *csv.Writer }
+
+// line writes a line: texts, then numbers, exactly.
+func (t table) line(values []float64, first ...string) error {
+	rec := first
+	for _, v := range values {
+		rec = append(rec, strconv.FormatFloat(v, 'g', -1, 64))
+	}
+	return t.Write(rec)
+}
+
+// end ends the table.
+func (t table) end() error {
+	t.Flush()
+	return t.Error()
+}
+
+// name returns the number of row i in tables: i+1, or what numbers, if not nil, says.
+func name(i int, numbers []int) string {
+	if numbers != nil {
+		return strconv.Itoa(numbers[i])
+	}
+	return strconv.Itoa(i + 1)
+}
+
 // WriteCSV writes a table of predictions: row, the row's number from first on;
-// mean, sd, and the quantiles of the given probabilities; and, where targets are
-// known, target, log_density, crps and pit. Values are exact. numbers, if not
-// nil, are the rows' numbers.
-func WriteCSV(w io.Writer, rows []Row, probs []float64, numbers []int) error {
-	cw := csv.NewWriter(w)
-	head := []string{"row", "mean", "sd"}
-	for _, p := range probs {
-		head = append(head, QuantileName(p))
-	}
-	known := len(rows) > 0 && !math.IsNaN(rows[0].Target)
-	if known {
-		head = append(head, "target", "log_density", "crps", "pit")
-	}
-	if err := cw.Write(head); err != nil {
+// mean, sd, and the quantiles of the given probabilities; where gradients were asked for,
+// gradient[NAME] and gradient_sd[NAME] of each input; where terms were, mean[NAME] and sd[NAME] of each; and, where targets are
+// known, target, log_density, crps and pit. Where paths were asked for they are all that
+// follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
+func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers []int) error {
+	t := table{csv.NewWriter(w)}
+	if err := t.Write(append([]string{"row"}, header(rows, inputs, probs)...)); err != nil {
 		return err
 	}
 	for i, r := range rows {
-		number := i + 1
-		if numbers != nil {
-			number = numbers[i]
-		}
-		rec := []string{strconv.Itoa(number)}
-		values := append([]float64{r.Mean, r.SD}, r.Quantiles...)
-		if known {
-			values = append(values, r.Target, r.LogDensity, r.CRPS, r.PIT)
-		}
-		for _, v := range values {
-			rec = append(rec, strconv.FormatFloat(v, 'g', -1, 64))
-		}
-		if err := cw.Write(rec); err != nil {
+		if err := t.line(r.values(), name(i, numbers)); err != nil {
 			return err
 		}
 	}
-	cw.Flush()
-	return cw.Error()
+	return t.end()
+}
+
+// header returns the names of the rows' values.
+func header(rows []Row, inputs []string, probs []float64) (head []string) {
+	var first Row
+	first.Target = math.NaN()
+	if len(rows) > 0 {
+		first = rows[0]
+	}
+	if len(first.Paths) > 0 {
+		for k := range first.Paths {
+			head = append(head, "path_"+strconv.Itoa(k+1))
+		}
+		return head
+	}
+	head = []string{"mean", "sd"}
+	for _, p := range probs {
+		head = append(head, QuantileName(p))
+	}
+	for k := range first.Gradient {
+		head = append(head, "gradient["+inputs[k]+"]", "gradient_sd["+inputs[k]+"]")
+	}
+	for _, t := range first.Terms {
+		head = append(head, "mean["+t.Name+"]", "sd["+t.Name+"]")
+	}
+	if !math.IsNaN(first.Target) {
+		head = append(head, "target", "log_density", "crps", "pit")
+	}
+	return head
+}
+
+// values returns what a table says of a row.
+func (r *Row) values() []float64 {
+	if len(r.Paths) > 0 {
+		return r.Paths
+	}
+	values := append([]float64{r.Mean, r.SD}, r.Quantiles...)
+	for k, slope := range r.Gradient {
+		values = append(values, slope, r.GradientSD[k])
+	}
+	for _, t := range r.Terms {
+		values = append(values, t.Mean, t.SD)
+	}
+	if !math.IsNaN(r.Target) {
+		values = append(values, r.Target, r.LogDensity, r.CRPS, r.PIT)
+	}
+	return values
+}
+
+// WriteCovariance writes the joint covariance of rows as CSV: row, then a column for each row, named by
+// its number.
+func WriteCovariance(w io.Writer, rows []Row, numbers []int) error {
+	t := table{csv.NewWriter(w)}
+	head := []string{"row"}
+	for i := range rows {
+		head = append(head, name(i, numbers))
+	}
+	if err := t.Write(head); err != nil {
+		return err
+	}
+	for i, r := range rows {
+		if err := t.line(r.Covariance, name(i, numbers)); err != nil {
+			return err
+		}
+	}
+	return t.end()
 }

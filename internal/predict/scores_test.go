@@ -66,7 +66,7 @@ func TestScores(t *testing.T) {
 func TestCSVIsExact(t *testing.T) {
 	rows := exampleRows(3)
 	var b bytes.Buffer
-	if err := WriteCSV(&b, rows, []float64{0.05, 0.5, 0.95}, []int{4, 9, 11}); err != nil {
+	if err := WriteCSV(&b, rows, nil, []float64{0.05, 0.5, 0.95}, []int{4, 9, 11}); err != nil {
 		t.Fatal(err)
 	}
 	recs, err := csv.NewReader(&b).ReadAll()

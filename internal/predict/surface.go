@@ -79,7 +79,7 @@ func (s *surface) value(f []float64, z []float64) float64 {
 
 // interpolate computes the rows' variances with the surface; means are exact.
 func (b *batch) interpolate(ctx context.Context) error {
-	p, s, m := b.p, b.p.surface, b.points.Len()
+	p, s, m := b.p, b.p.surface, b.of.len()
 	f := solve.Columns(len(s.points), m)
 	variance := make([]float64, m)
 	var middle [][]float64
@@ -98,14 +98,13 @@ func (b *batch) interpolate(ctx context.Context) error {
 				copy(middle[i], b.x[i])
 			}
 		}
-		prior := b.prior(psi)
 		for i, v := range variance {
-			f[i][k] = math.Log(max(v, minVariance*prior[i]))
+			f[i][k] = math.Log(max(v, minVariance*b.prior[i]))
 		}
 		b.done((k + 1) * len(p.Draws) / (len(s.points) + 2))
 	}
 	for t, psi := range p.Draws {
-		k, err := b.cross(ctx, psi)
+		k, _, err := b.of.at(ctx, psi)
 		if err != nil {
 			return err
 		}

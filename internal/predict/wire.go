@@ -19,6 +19,7 @@ const (
 	MaxRows      = 1024
 	MaxQuantiles = 50
 	MaxDraws     = 1000
+	MaxNumbers   = 3 << 19 // of paths and of a joint covariance
 )
 
 // CheckRequest returns an error, with the field at fault, unless a request can be
@@ -36,6 +37,14 @@ func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error
 		return "targets", fmt.Errorf("%d targets for %d rows: send all or none", len(r.Targets), len(r.Rows))
 	case len(r.Quantiles) > MaxQuantiles:
 		return "quantiles", fmt.Errorf("%d quantiles, more than %d", len(r.Quantiles), MaxQuantiles)
+	case r.Paths < 0:
+		return "paths", fmt.Errorf("%d paths: ask for a positive number", r.Paths)
+	case r.Paths > 0 && r.Terms:
+		return "terms", errors.New("there are paths in place of predictions: ask for the terms without them")
+	case r.Paths > 0 && r.Gradient:
+		return "gradient", errors.New("there are paths in place of predictions: ask for the gradient without them")
+	case jointNumbers(r) > MaxNumbers:
+		return "paths", fmt.Errorf("%d rows, with %d paths, are more numbers than a cluster's answer has room for: ask for fewer, or fetch the results (ulisse results) and predict from their folder", len(r.Rows), r.Paths)
 	case r.Draws < 0 || r.Draws > MaxDraws:
 		return "draws", fmt.Errorf("%d draws: average over 1 to %d, or 0 for as many as are independent", r.Draws, MaxDraws)
 	}
@@ -65,13 +74,25 @@ func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error
 	return "", nil
 }
 
+// jointNumbers returns how many numbers the joint distribution and the gradients have that a request asks for.
+func jointNumbers(r *pb.PredictRequest) int {
+	each := int(r.Paths)
+	if r.Covariance {
+		each += len(r.Rows)
+	}
+	if r.Gradient {
+		each += 2 * len(r.Rows[0].GetInputs())
+	}
+	return each * len(r.Rows)
+}
+
 func options(r *pb.PredictRequest) Options {
 	return Options{Tolerance: r.Tolerance, Latent: r.Latent, Variance: Variance(r.Variance)}
 }
 
 // Decode returns what a request that was checked asks for.
 func Decode(r *pb.PredictRequest) (Request, Options) {
-	out := Request{Targets: r.Targets, Probs: r.Quantiles}
+	out := Request{Targets: r.Targets, Probs: r.Quantiles, Covariance: r.Covariance, Paths: int(r.Paths), Seed: r.Seed, Gradient: r.Gradient, Terms: r.Terms}
 	if len(r.Targets) == 0 {
 		out.Targets = nil
 	}
@@ -84,7 +105,7 @@ func Decode(r *pb.PredictRequest) (Request, Options) {
 // Encode returns a request as it travels.
 func Encode(job string, r Request, o Options, draws int) *pb.PredictRequest {
 	out := &pb.PredictRequest{Id: job, Targets: r.Targets, Quantiles: r.Probs, Latent: o.Latent, Draws: int32(draws), Variance: string(o.Variance),
-		Tolerance: o.Tolerance, Progress: o.Progress != nil}
+		Tolerance: o.Tolerance, Progress: o.Progress != nil, Covariance: r.Covariance, Paths: int32(r.Paths), Seed: r.Seed, Gradient: r.Gradient, Terms: r.Terms}
 	for _, x := range r.X {
 		out.Rows = append(out.Rows, &pb.Point{Inputs: x})
 	}
@@ -95,9 +116,12 @@ func Encode(job string, r Request, o Options, draws int) *pb.PredictRequest {
 func Answer(rows []Row, s Stats, draws [][]float64) *pb.PredictResponse {
 	out := &pb.PredictResponse{DrawsSha256: DrawsSHA256(draws), Stats: &pb.PredictStats{Draws: int32(s.Draws), Rows: int64(s.Rows), Solves: int64(s.Solves),
 		Iterations: int64(s.Iterations), Unconverged: int64(s.Unconverged), MeansUnconverged: int64(s.MeansUnconverged), Clipped: int64(s.Clipped),
-		Bound: s.Bound, SurfaceError: s.SurfaceError}}
+		Bound: s.Bound, SurfaceError: s.SurfaceError, Jitter: s.Jitter}}
 	for _, r := range rows {
-		p := &pb.PredictedRow{Mean: r.Mean, Sd: r.SD, Quantiles: r.Quantiles}
+		p := &pb.PredictedRow{Mean: r.Mean, Sd: r.SD, Quantiles: r.Quantiles, Covariance: r.Covariance, Paths: r.Paths, Gradient: r.Gradient, GradientSd: r.GradientSD}
+		for _, t := range r.Terms {
+			p.Terms = append(p.Terms, &pb.PredictedTerm{Name: t.Name, Mean: t.Mean, Sd: t.SD})
+		}
 		if !math.IsNaN(r.Target) {
 			p.LogDensity, p.Crps, p.Pit = &r.LogDensity, &r.CRPS, &r.PIT
 		}
@@ -114,11 +138,14 @@ func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
 	var rows []Row
 	nan := math.NaN()
 	for i, p := range m.Rows {
-		row := Row{Mean: p.Mean, SD: p.Sd, Quantiles: p.Quantiles, Target: nan, LogDensity: nan, CRPS: nan, PIT: nan}
-		if len(p.Quantiles) != len(r.Probs) {
-			return nil, Stats{}, fmt.Errorf("%d quantiles came back of %d", len(p.Quantiles), len(r.Probs))
+		row := Row{Mean: p.Mean, SD: p.Sd, Quantiles: p.Quantiles, Target: nan, LogDensity: nan, CRPS: nan, PIT: nan, Covariance: p.Covariance, Paths: p.Paths, Gradient: p.Gradient, GradientSD: p.GradientSd}
+		for _, t := range p.Terms {
+			row.Terms = append(row.Terms, Term{t.Name, t.Mean, t.Sd})
 		}
-		if r.Targets != nil {
+		if err := r.answered(p); err != nil {
+			return nil, Stats{}, err
+		}
+		if r.Targets != nil && r.Paths == 0 {
 			row.Target, row.LogDensity, row.CRPS, row.PIT = r.Targets[i], p.GetLogDensity(), p.GetCrps(), p.GetPit()
 		}
 		rows = append(rows, row)
@@ -126,7 +153,34 @@ func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
 	s := m.Stats
 	return rows, Stats{Draws: int(s.GetDraws()), Rows: int(s.GetRows()), Solves: int(s.GetSolves()), Iterations: int(s.GetIterations()),
 		Unconverged: int(s.GetUnconverged()), MeansUnconverged: int(s.GetMeansUnconverged()), Clipped: int(s.GetClipped()),
-		Bound: s.GetBound(), SurfaceError: s.GetSurfaceError()}, nil
+		Bound: s.GetBound(), SurfaceError: s.GetSurfaceError(), Jitter: s.GetJitter()}, nil
+}
+
+// answered returns an error if a row is not what the request asks for: of a worker of another release, say.
+func (r *Request) answered(p *pb.PredictedRow) error {
+	quantiles, covariance, gradient := len(r.Probs), 0, 0
+	if r.Paths > 0 {
+		quantiles = 0
+	}
+	if r.Covariance {
+		covariance = len(r.X)
+	}
+	if r.Gradient {
+		gradient = len(r.X[0])
+	}
+	switch {
+	case len(p.Quantiles) != quantiles:
+		return fmt.Errorf("%d quantiles came back of %d", len(p.Quantiles), quantiles)
+	case len(p.Covariance) != covariance:
+		return fmt.Errorf("%d covariances came back of %d", len(p.Covariance), covariance)
+	case len(p.Gradient) != gradient || len(p.GradientSd) != gradient:
+		return fmt.Errorf("a gradient came back of %d numbers and %d, want %d", len(p.Gradient), len(p.GradientSd), gradient)
+	case r.Terms != (len(p.Terms) > 0):
+		return fmt.Errorf("%d terms came back", len(p.Terms))
+	case len(p.Paths) != r.Paths:
+		return fmt.Errorf("%d paths came back of %d", len(p.Paths), r.Paths)
+	}
+	return nil
 }
 
 // EncodeDraws returns draws of ψ as little-endian float64, and DecodeDraws reads

@@ -35,6 +35,8 @@ const (
 	Propose                        // proposals of chains
 	Deviation                      // draws of the determinant's error
 	LeftOut                        // rows that are left out in turn
+	Path                           // sample paths, and the draws that they are of
+	Averaged                       // rows that effects are averaged over
 	Folds                          // rows that are left out together
 )
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 )
@@ -93,6 +94,7 @@ type pageData struct {
 	Certificate        *Certificate
 	Figures            []pageFigure
 	Loo                *pageLoo
+	Check              *pageCheck
 	Meaning, Made      [][2]string
 	Spec, Version, Now string
 }
@@ -128,7 +130,7 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 		Certificate: sum.Certificate, Spec: rec.SpecText, Version: sum.Version, Now: now.UTC().Format(time.RFC3339), Meaning: meaning(rec), Made: made(rec, sum)}
 	d.Verdict = sum.state()
 	d.Lead = fmt.Sprintf("The covariance parameters of an exact Gaussian process (kernel %s%s), sampled by %s from %d rows with %d inputs.",
-		rec.Spec.Model.Kernel, map[bool]string{true: ", one length-scale for each input"}[rec.Spec.Model.ARD], rec.Run.Plan.Method, sum.N, sum.D)
+		strings.TrimSpace(rec.Spec.Model.Kernel), map[bool]string{true: ", one length-scale for each input"}[rec.Spec.Model.ARD], rec.Run.Plan.Method, sum.N, sum.D)
 	var cost strings.Builder
 	sum.cost(&cost)
 	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
@@ -154,16 +156,26 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 			return err
 		}
 	}
+	if rec.Check != nil {
+		var err error
+		if d.Check, err = rec.Check.page(); err != nil {
+			return err
+		}
+	}
 	return page.Execute(w, d)
 }
 
-// Scales returns the length-scales of the inputs in standard deviations of these, if each has its own and
-// there are several.
+// Scales returns the length-scales of single inputs in standard deviations of these, if there are
+// several: by input, or, of a sum, by term and input, trend[year].
 func (sum *Summary) Scales() []plots.Interval {
 	var out []plots.Interval
 	for _, p := range sum.Parameters {
-		if name, ok := strings.CutPrefix(p.Name, "lengthscale_std["); ok {
-			out = append(out, plots.Interval{Name: strings.TrimSuffix(name, "]"), Lo: float64(p.Q5), Mid: float64(p.Q50), Hi: float64(p.Q95)})
+		if term, input, ok := strings.Cut(p.Name, "lengthscale_std["); ok {
+			name := strings.TrimSuffix(input, "]")
+			if term != "" {
+				name = strings.TrimSuffix(term, ".") + "[" + input
+			}
+			out = append(out, plots.Interval{Name: name, Lo: float64(p.Q5), Mid: float64(p.Q50), Hi: float64(p.Q95)})
 		}
 	}
 	if len(out) < 2 {
@@ -270,6 +282,17 @@ func meaning(rec *Record) [][2]string {
 	units := "of the standardised data"
 	if rec.Data.YScale.SD == 1 && rec.Data.YScale.Mean == 0 {
 		units = "of the data"
+	}
+	if expression.Is(rec.Spec.Model.Kernel) {
+		return [][2]string{
+			{"TERM.variance", "marginal variance of a term of the covariance, in units " + units},
+			{"TERM.tau, TERM.tau[…]", "inverse squared length-scale 1/(2ℓ²) of all inputs of a leaf, or of one; of a periodic leaf, on its circle"},
+			{"TERM.period", "period, in the units of the input"},
+			{"lambda", "variance of the noise, in units " + units},
+			{"TERM.lengthscale[…]", "ℓ = 1/√(2τ): the distance over which the term changes, in the units of the input; without brackets, in units of the standardised inputs or of the circle"},
+			{"TERM.signal_sd, noise_sd", "square roots of the variances in the units of " + rec.Data.Target},
+			{"log …", "logarithms, on which sampling and diagnostics work"},
+		}
 	}
 	m := [][2]string{
 		{"sigma", "marginal variance of the function, in units " + units},

@@ -33,7 +33,8 @@ type Quantity struct {
 //	sigma, tau…, lambda    of the standardised data
 //	lengthscale[input]     1/√(2τ) in the units of the input, where each has its own
 //	lengthscale_std[input] the same of the standardised data
-//	lengthscale            1/√(2τ) of the standardised data, where all inputs share one
+//	lengthscale            1/√(2τ) of the standardised data, where all inputs share one, or
+//	                       of the circle of a periodic leaf
 //	signal_sd, noise_sd    √σ and √λ in the units of the target
 //	log_sigma, log_tau…, log_lambda
 func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
@@ -54,7 +55,7 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	for i, p := range m.Params {
 		switch {
 		case p.Role != param.Rate:
-		case len(p.Inputs) > 1:
+		case len(p.Inputs) != 1:
 			add(i, "lengthscale", false, kernel.Lengthscale)
 		default:
 			unit := d.XScale[p.Inputs[0]].SD

@@ -36,6 +36,7 @@ type Record struct {
 	DrawsSHA256    string          `json:"draws_sha256"`
 	Spec           *job.Spec       `json:"-"`
 	Loo            *loo.Result     `json:"-"` // for the report, by whoever has computed it; nil for none
+	Check          *Check          `json:"-"` // likewise
 	Model          posterior.Model `json:"-"`
 }
 
@@ -80,7 +81,7 @@ func (r *Record) Open() error {
 	if r.Spec, err = job.Parse(strings.NewReader(r.SpecText), "the specification"); err != nil {
 		return err
 	}
-	if r.Model, err = r.Spec.KernelModel(r.Data.D()); err != nil {
+	if r.Model, err = r.Spec.KernelModel(&r.Data); err != nil {
 		return err
 	}
 	want := len(r.Model.Names())

@@ -321,7 +321,7 @@ func (sum *Summary) warn(r *chains.Run) {
 		add("%d of %d linear systems did not reach the tolerance: raise solver.max_iterations, or the rank of the preconditioner", u, sum.Total.Solves)
 	}
 	if n := sum.Total.Shortened; 100*n > sum.Total.Gradients {
-		add("%d of %d gradients were too steep to be followed: the posterior is far from normal, use method: exact or --certify", n, sum.Total.Gradients)
+		add("%d of %d gradients were too steep to be followed: the posterior is far from normal, use method: auto or exact, or --certify", n, sum.Total.Gradients)
 	}
 	if t := r.Settings; t != nil && t.Step > 0 && t.Step < r.Plan.Step-1e-9 {
 		add("the gradient's noise allows a step of %.2f only, not %.2f: allow more probes", t.Step, r.Plan.Step)

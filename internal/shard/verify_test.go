@@ -179,7 +179,7 @@ func TestMemberThatComputesWrongly(t *testing.T) {
 				return dial(name)
 			}
 			g.sched.self = hooked{g.sched.self, func(context.Context, Unit) { time.Sleep(5 * time.Millisecond) }} // leaves the members something
-			for range 60 {                                                                                        // it may have nothing to do wrong; sums are sampled
+			for range 2000 {                                                                                      // it may have nothing to do wrong; sums are sampled
 				got, err := p.results(g)
 				if err != nil {
 					t.Fatal(err)

@@ -55,6 +55,7 @@ type table struct {
 type golden struct {
 	name, text string
 	predict    predict.Variance // not "": predictions from the draws are, too
+	table      string           // the data, where the specification has none
 }
 
 // data of 150 rows; what follows is merged into the specification.
@@ -121,6 +122,24 @@ model: {kernel: rbf, ard: true}
 sampler: {chains: 2, warmup: 4, draws: 4, checkpoint: 4, subset: 200}
 stop: {max_draws: 4}
 `})
+	var table strings.Builder
+	table.WriteString("a,b,y\n")
+	for i := range 150 {
+		fmt.Fprintf(&table, "%d,%d,%d\n", i, i*i%37, (i*i*i+5*i)%23+i%12)
+	}
+	for name, kernel := range map[string]string{
+		"sum":      "rbf(a) + matern32(a, b, ard) * matern12(b) + matern52(b, lengthscale=9)",
+		"periodic": "rbf(a) + s: periodic(a, period=12) * rbf(a) + p: periodic(b)",
+	} {
+		for _, method := range []string{"fisher", "cholesky"} {
+			all = append(all, golden{name: "expression/" + name + "/" + method, table: table.String(), text: `
+name: golden
+data: {path: "-", target: y}
+stop: {max_draws: 12}
+model: {kernel: "` + kernel + `", priors: {` + map[string]string{"periodic": `p.period: "lognormal(2,0.2)"`}[name] + `}}
+sampler: ` + sampler(method) + "\n"})
+		}
+	}
 	for _, v := range []predict.Variance{predict.Exact, predict.Surface} {
 		all = append(all, golden{name: "predict/" + string(v), text: with(rbf, sampler("fisher"), "{}"), predict: v})
 	}
@@ -136,7 +155,7 @@ func bits(t *testing.T, c golden) string {
 		t.Fatal(err)
 	}
 	budget := parallel.NewBudget(2)
-	data, err := spec.Load(ctx, nil, budget)
+	data, err := spec.Load(ctx, strings.NewReader(c.table), budget)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,18 +22,24 @@ const (
 )
 
 type PredictRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                        // of the job
-	Rows          []*Point               `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`                    // at most 1024
-	Targets       []float64              `protobuf:"fixed64,3,rep,packed,name=targets,proto3" json:"targets,omitempty"`     // observed there, in original units; none if not known
-	Quantiles     []float64              `protobuf:"fixed64,4,rep,packed,name=quantiles,proto3" json:"quantiles,omitempty"` // probabilities, at most 50
-	Latent        bool                   `protobuf:"varint,5,opt,name=latent,proto3" json:"latent,omitempty"`               // predict the latent function, without the noise
-	Draws         int32                  `protobuf:"varint,6,opt,name=draws,proto3" json:"draws,omitempty"`                 // to average over, at most 1000; 0: as many as are independent, 100 at most
-	Variance      string                 `protobuf:"bytes,7,opt,name=variance,proto3" json:"variance,omitempty"`            // exact (if empty) or surface
-	Tolerance     float64                `protobuf:"fixed64,8,opt,name=tolerance,proto3" json:"tolerance,omitempty"`        // relative error of an sd, at most; 0: 1e-4
-	Progress      bool                   `protobuf:"varint,9,opt,name=progress,proto3" json:"progress,omitempty"`           // send messages of progress
-	Kept          int32                  `protobuf:"varint,10,opt,name=kept,proto3" json:"kept,omitempty"`                  // of a job that goes on: average over the first so many draws of each chain only; 0: over all
-	Inputs        []string               `protobuf:"bytes,11,rep,name=inputs,proto3" json:"inputs,omitempty"`               // the inputs' names in the order of rows; if given, refused unless they are those of the job, in its order
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                        // of the job
+	Rows      []*Point               `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`                    // at most 1024
+	Targets   []float64              `protobuf:"fixed64,3,rep,packed,name=targets,proto3" json:"targets,omitempty"`     // observed there, in original units; none if not known
+	Quantiles []float64              `protobuf:"fixed64,4,rep,packed,name=quantiles,proto3" json:"quantiles,omitempty"` // probabilities, at most 50
+	Latent    bool                   `protobuf:"varint,5,opt,name=latent,proto3" json:"latent,omitempty"`               // predict the latent function, without the noise
+	Draws     int32                  `protobuf:"varint,6,opt,name=draws,proto3" json:"draws,omitempty"`                 // to average over, at most 1000; 0: as many as are independent, 100 at most
+	Variance  string                 `protobuf:"bytes,7,opt,name=variance,proto3" json:"variance,omitempty"`            // exact (if empty) or surface
+	Tolerance float64                `protobuf:"fixed64,8,opt,name=tolerance,proto3" json:"tolerance,omitempty"`        // relative error of an sd, at most; 0: 1e-4
+	Progress  bool                   `protobuf:"varint,9,opt,name=progress,proto3" json:"progress,omitempty"`           // send messages of progress
+	Kept      int32                  `protobuf:"varint,10,opt,name=kept,proto3" json:"kept,omitempty"`                  // of a job that goes on: average over the first so many draws of each chain only; 0: over all
+	Inputs    []string               `protobuf:"bytes,11,rep,name=inputs,proto3" json:"inputs,omitempty"`               // the inputs' names in the order of rows; if given, refused unless they are those of the job, in its order
+	// The joint distribution of the rows. The rows, times the paths and, with a covariance, times the rows, are at most 1,572,864.
+	Covariance    bool   `protobuf:"varint,12,opt,name=covariance,proto3" json:"covariance,omitempty"` // send the joint covariance of all rows
+	Paths         int32  `protobuf:"varint,13,opt,name=paths,proto3" json:"paths,omitempty"`           // send so many sample paths in place of means, sds, quantiles and scores
+	Seed          uint64 `protobuf:"varint,14,opt,name=seed,proto3" json:"seed,omitempty"`             // of the paths, which are a function of draws, rows and seed
+	Gradient      bool   `protobuf:"varint,15,opt,name=gradient,proto3" json:"gradient,omitempty"`     // send the gradient of the latent function at each row
+	Terms         bool   `protobuf:"varint,20,opt,name=terms,proto3" json:"terms,omitempty"`           // send the terms of the latent function at each row
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,6 +149,41 @@ func (x *PredictRequest) GetInputs() []string {
 		return x.Inputs
 	}
 	return nil
+}
+
+func (x *PredictRequest) GetCovariance() bool {
+	if x != nil {
+		return x.Covariance
+	}
+	return false
+}
+
+func (x *PredictRequest) GetPaths() int32 {
+	if x != nil {
+		return x.Paths
+	}
+	return 0
+}
+
+func (x *PredictRequest) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *PredictRequest) GetGradient() bool {
+	if x != nil {
+		return x.Gradient
+	}
+	return false
+}
+
+func (x *PredictRequest) GetTerms() bool {
+	if x != nil {
+		return x.Terms
+	}
+	return false
 }
 
 // Point is a row: its inputs in original units, in the order of the job's
@@ -326,9 +367,15 @@ type PredictedRow struct {
 	Sd        float64                `protobuf:"fixed64,2,opt,name=sd,proto3" json:"sd,omitempty"`
 	Quantiles []float64              `protobuf:"fixed64,3,rep,packed,name=quantiles,proto3" json:"quantiles,omitempty"`
 	// Of the target, where it is known; always with the noise.
-	LogDensity    *float64 `protobuf:"fixed64,4,opt,name=log_density,json=logDensity,proto3,oneof" json:"log_density,omitempty"`
-	Crps          *float64 `protobuf:"fixed64,5,opt,name=crps,proto3,oneof" json:"crps,omitempty"`
-	Pit           *float64 `protobuf:"fixed64,6,opt,name=pit,proto3,oneof" json:"pit,omitempty"` // probability of less
+	LogDensity *float64  `protobuf:"fixed64,4,opt,name=log_density,json=logDensity,proto3,oneof" json:"log_density,omitempty"`
+	Crps       *float64  `protobuf:"fixed64,5,opt,name=crps,proto3,oneof" json:"crps,omitempty"`
+	Pit        *float64  `protobuf:"fixed64,6,opt,name=pit,proto3,oneof" json:"pit,omitempty"`                // probability of less
+	Covariance []float64 `protobuf:"fixed64,7,rep,packed,name=covariance,proto3" json:"covariance,omitempty"` // with all rows, in their order; if it is asked for
+	Paths      []float64 `protobuf:"fixed64,8,rep,packed,name=paths,proto3" json:"paths,omitempty"`           // the row's value on each; then all but the covariance is unset
+	// The derivative of the latent function in each input, in units of the target over those of the input; if it is asked for.
+	Gradient      []float64        `protobuf:"fixed64,9,rep,packed,name=gradient,proto3" json:"gradient,omitempty"` // mean, which is the derivative of the mean
+	GradientSd    []float64        `protobuf:"fixed64,10,rep,packed,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"`
+	Terms         []*PredictedTerm `protobuf:"bytes,20,rep,name=terms,proto3" json:"terms,omitempty"` // in the order of the covariance; if they are asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -405,6 +452,103 @@ func (x *PredictedRow) GetPit() float64 {
 	return 0
 }
 
+func (x *PredictedRow) GetCovariance() []float64 {
+	if x != nil {
+		return x.Covariance
+	}
+	return nil
+}
+
+func (x *PredictedRow) GetPaths() []float64 {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *PredictedRow) GetGradient() []float64 {
+	if x != nil {
+		return x.Gradient
+	}
+	return nil
+}
+
+func (x *PredictedRow) GetGradientSd() []float64 {
+	if x != nil {
+		return x.GradientSd
+	}
+	return nil
+}
+
+func (x *PredictedRow) GetTerms() []*PredictedTerm {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+// PredictedTerm is what a term of the covariance adds to the latent function. The means add up to the
+// latent function's less the mean of the training targets.
+type PredictedTerm struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Mean          float64                `protobuf:"fixed64,2,opt,name=mean,proto3" json:"mean,omitempty"`
+	Sd            float64                `protobuf:"fixed64,3,opt,name=sd,proto3" json:"sd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PredictedTerm) Reset() {
+	*x = PredictedTerm{}
+	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PredictedTerm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PredictedTerm) ProtoMessage() {}
+
+func (x *PredictedTerm) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PredictedTerm.ProtoReflect.Descriptor instead.
+func (*PredictedTerm) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PredictedTerm) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PredictedTerm) GetMean() float64 {
+	if x != nil {
+		return x.Mean
+	}
+	return 0
+}
+
+func (x *PredictedTerm) GetSd() float64 {
+	if x != nil {
+		return x.Sd
+	}
+	return 0
+}
+
 type PredictStats struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Draws            int32                  `protobuf:"varint,1,opt,name=draws,proto3" json:"draws,omitempty"`
@@ -416,13 +560,14 @@ type PredictStats struct {
 	Clipped          int64                  `protobuf:"varint,7,opt,name=clipped,proto3" json:"clipped,omitempty"`
 	Bound            float64                `protobuf:"fixed64,8,opt,name=bound,proto3" json:"bound,omitempty"` // on the relative error of an sd
 	SurfaceError     float64                `protobuf:"fixed64,9,opt,name=surface_error,json=surfaceError,proto3" json:"surface_error,omitempty"`
+	Jitter           float64                `protobuf:"fixed64,10,opt,name=jitter,proto3" json:"jitter,omitempty"` // the most that was added to a latent variance for a factor of a joint covariance, in units of the prior's
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *PredictStats) Reset() {
 	*x = PredictStats{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +579,7 @@ func (x *PredictStats) String() string {
 func (*PredictStats) ProtoMessage() {}
 
 func (x *PredictStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +592,7 @@ func (x *PredictStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictStats.ProtoReflect.Descriptor instead.
 func (*PredictStats) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PredictStats) GetDraws() int32 {
@@ -513,6 +658,13 @@ func (x *PredictStats) GetSurfaceError() float64 {
 	return 0
 }
 
+func (x *PredictStats) GetJitter() float64 {
+	if x != nil {
+		return x.Jitter
+	}
+	return 0
+}
+
 type ComputeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sha256        string                 `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"` // of the job's standardised training data
@@ -524,7 +676,7 @@ type ComputeRequest struct {
 
 func (x *ComputeRequest) Reset() {
 	*x = ComputeRequest{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -536,7 +688,7 @@ func (x *ComputeRequest) String() string {
 func (*ComputeRequest) ProtoMessage() {}
 
 func (x *ComputeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -549,7 +701,7 @@ func (x *ComputeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeRequest.ProtoReflect.Descriptor instead.
 func (*ComputeRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ComputeRequest) GetSha256() string {
@@ -577,7 +729,7 @@ var File_ulisse_v1_predict_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\n" +
-	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\xae\x02\n" +
+	"\x17ulisse/v1/predict.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\xaa\x03\n" +
 	"\x0ePredictRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12$\n" +
 	"\x04rows\x18\x02 \x03(\v2\x10.ulisse.v1.PointR\x04rows\x12\x18\n" +
@@ -590,7 +742,14 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\bprogress\x18\t \x01(\bR\bprogress\x12\x12\n" +
 	"\x04kept\x18\n" +
 	" \x01(\x05R\x04kept\x12\x16\n" +
-	"\x06inputs\x18\v \x03(\tR\x06inputs\"\x1f\n" +
+	"\x06inputs\x18\v \x03(\tR\x06inputs\x12\x1e\n" +
+	"\n" +
+	"covariance\x18\f \x01(\bR\n" +
+	"covariance\x12\x14\n" +
+	"\x05paths\x18\r \x01(\x05R\x05paths\x12\x12\n" +
+	"\x04seed\x18\x0e \x01(\x04R\x04seed\x12\x1a\n" +
+	"\bgradient\x18\x0f \x01(\bR\bgradient\x12\x14\n" +
+	"\x05terms\x18\x14 \x01(\bR\x05terms\"\x1f\n" +
 	"\x05Point\x12\x16\n" +
 	"\x06inputs\x18\x01 \x03(\x01R\x06inputs\"\xc8\x01\n" +
 	"\x0fPredictResponse\x126\n" +
@@ -601,7 +760,7 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\x0fPredictProgress\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xc7\x01\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\xea\x02\n" +
 	"\fPredictedRow\x12\x12\n" +
 	"\x04mean\x18\x01 \x01(\x01R\x04mean\x12\x0e\n" +
 	"\x02sd\x18\x02 \x01(\x01R\x02sd\x12\x1c\n" +
@@ -609,10 +768,23 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\vlog_density\x18\x04 \x01(\x01H\x00R\n" +
 	"logDensity\x88\x01\x01\x12\x17\n" +
 	"\x04crps\x18\x05 \x01(\x01H\x01R\x04crps\x88\x01\x01\x12\x15\n" +
-	"\x03pit\x18\x06 \x01(\x01H\x02R\x03pit\x88\x01\x01B\x0e\n" +
+	"\x03pit\x18\x06 \x01(\x01H\x02R\x03pit\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"covariance\x18\a \x03(\x01R\n" +
+	"covariance\x12\x14\n" +
+	"\x05paths\x18\b \x03(\x01R\x05paths\x12\x1a\n" +
+	"\bgradient\x18\t \x03(\x01R\bgradient\x12\x1f\n" +
+	"\vgradient_sd\x18\n" +
+	" \x03(\x01R\n" +
+	"gradientSd\x12.\n" +
+	"\x05terms\x18\x14 \x03(\v2\x18.ulisse.v1.PredictedTermR\x05termsB\x0e\n" +
 	"\f_log_densityB\a\n" +
 	"\x05_crpsB\x06\n" +
-	"\x04_pit\"\x94\x02\n" +
+	"\x04_pit\"G\n" +
+	"\rPredictedTerm\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04mean\x18\x02 \x01(\x01R\x04mean\x12\x0e\n" +
+	"\x02sd\x18\x03 \x01(\x01R\x02sd\"\xac\x02\n" +
 	"\fPredictStats\x12\x14\n" +
 	"\x05draws\x18\x01 \x01(\x05R\x05draws\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x16\n" +
@@ -624,7 +796,9 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\x11means_unconverged\x18\x06 \x01(\x03R\x10meansUnconverged\x12\x18\n" +
 	"\aclipped\x18\a \x01(\x03R\aclipped\x12\x14\n" +
 	"\x05bound\x18\b \x01(\x01R\x05bound\x12#\n" +
-	"\rsurface_error\x18\t \x01(\x01R\fsurfaceError\"o\n" +
+	"\rsurface_error\x18\t \x01(\x01R\fsurfaceError\x12\x16\n" +
+	"\x06jitter\x18\n" +
+	" \x01(\x01R\x06jitter\"o\n" +
 	"\x0eComputeRequest\x12\x16\n" +
 	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x12\x10\n" +
 	"\x03psi\x18\x02 \x01(\fR\x03psi\x123\n" +
@@ -647,31 +821,33 @@ func file_ulisse_v1_predict_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_predict_proto_rawDescData
 }
 
-var file_ulisse_v1_predict_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_ulisse_v1_predict_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_ulisse_v1_predict_proto_goTypes = []any{
 	(*PredictRequest)(nil),  // 0: ulisse.v1.PredictRequest
 	(*Point)(nil),           // 1: ulisse.v1.Point
 	(*PredictResponse)(nil), // 2: ulisse.v1.PredictResponse
 	(*PredictProgress)(nil), // 3: ulisse.v1.PredictProgress
 	(*PredictedRow)(nil),    // 4: ulisse.v1.PredictedRow
-	(*PredictStats)(nil),    // 5: ulisse.v1.PredictStats
-	(*ComputeRequest)(nil),  // 6: ulisse.v1.ComputeRequest
+	(*PredictedTerm)(nil),   // 5: ulisse.v1.PredictedTerm
+	(*PredictStats)(nil),    // 6: ulisse.v1.PredictStats
+	(*ComputeRequest)(nil),  // 7: ulisse.v1.ComputeRequest
 }
 var file_ulisse_v1_predict_proto_depIdxs = []int32{
 	1, // 0: ulisse.v1.PredictRequest.rows:type_name -> ulisse.v1.Point
 	3, // 1: ulisse.v1.PredictResponse.progress:type_name -> ulisse.v1.PredictProgress
 	4, // 2: ulisse.v1.PredictResponse.rows:type_name -> ulisse.v1.PredictedRow
-	5, // 3: ulisse.v1.PredictResponse.stats:type_name -> ulisse.v1.PredictStats
-	0, // 4: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
-	0, // 5: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
-	6, // 6: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
-	2, // 7: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
-	2, // 8: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
-	7, // [7:9] is the sub-list for method output_type
-	5, // [5:7] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	6, // 3: ulisse.v1.PredictResponse.stats:type_name -> ulisse.v1.PredictStats
+	5, // 4: ulisse.v1.PredictedRow.terms:type_name -> ulisse.v1.PredictedTerm
+	0, // 5: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
+	0, // 6: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
+	7, // 7: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
+	2, // 8: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
+	2, // 9: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
+	8, // [8:10] is the sub-list for method output_type
+	6, // [6:8] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_predict_proto_init() }
@@ -687,7 +863,7 @@ func file_ulisse_v1_predict_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_predict_proto_rawDesc), len(file_ulisse_v1_predict_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

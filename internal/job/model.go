@@ -1,0 +1,246 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/expression"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
+	"github.com/ulisse-gp/ulisse/internal/nearest"
+	"github.com/ulisse-gp/ulisse/internal/param"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+)
+
+// Covariance returns the covariance function of data of the given description.
+func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
+	if !expression.Is(s.Model.Kernel) {
+		f, err := kernel.ParseFamily(s.Model.Kernel)
+		if err != nil {
+			return nil, err
+		}
+		return kernel.Single(f, d.D(), s.Model.ARD), nil
+	}
+	e, err := expression.Parse(s.Model.Kernel)
+	if err != nil {
+		return nil, &FieldError{Path: "model.kernel", Msg: err.Error()}
+	}
+	inputs := make([]expression.Input, d.D())
+	for k := range inputs {
+		inputs[k] = expression.Input{Name: d.InputNames[k], SD: d.XScale[k].SD}
+	}
+	c, err := e.Covariance(inputs)
+	if err != nil {
+		return nil, &FieldError{Path: "model.kernel", Msg: err.Error()}
+	}
+	return c, nil
+}
+
+// KernelModel returns what is to be inferred of data of the given description.
+func (s *Spec) KernelModel(d *dataset.Info) (posterior.Model, error) {
+	c, err := s.Covariance(d)
+	if err != nil {
+		return posterior.Model{}, err
+	}
+	priors, err := s.priors(c, d)
+	if err != nil {
+		return posterior.Model{}, err
+	}
+	return posterior.NewModel(c, likelihood.Gaussian{}, func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
+}
+
+// PriorOf is the prior of a parameter as people gave it.
+type PriorOf struct {
+	Quantity string // by its name in the results: the parameter, or what it is told as
+	Prior    string
+}
+
+// PriorsOf returns the priors of all parameters of the model, in their order.
+func (s *Spec) PriorsOf(d *dataset.Info) ([]PriorOf, error) {
+	c, err := s.Covariance(d)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.priors(c, d)
+	if err != nil {
+		return nil, err
+	}
+	var out []PriorOf
+	for _, p := range slices.Concat(c.Params(), likelihood.Gaussian{}.Params()) {
+		f := found[p.Name()]
+		out = append(out, PriorOf{f.quantity, f.prior.String()})
+	}
+	return out, nil
+}
+
+// Hints returns what somebody should know of the model before it is fitted, one sentence each.
+func (s *Spec) Hints(d *dataset.Info) []string {
+	if !expression.Is(s.Model.Kernel) {
+		return nil
+	}
+	e, err := expression.Parse(s.Model.Kernel)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	if unused := e.Unused(d.InputNames); len(unused) > 0 {
+		out = append(out, fmt.Sprintf("no term of the covariance is over %s: what is not in it is not in the model", strings.Join(unused, ", ")))
+	}
+	if len(e.Terms()) > 1 && s.Sampler.Method == Default().Sampler.Method {
+		out = append(out, "posteriors of sums are often far from normal, where the default sampler is slow or unstable: sampler.method: auto is neither")
+	}
+	return out
+}
+
+// given is the prior of a parameter, with the name of what it was given for.
+type given struct {
+	prior    param.Prior
+	quantity string
+}
+
+// priors returns the prior of each parameter of a covariance and of the likelihood, by its name.
+func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, error) {
+	return s.Model.Priors.find(slices.Concat(c.Params(), likelihood.Gaussian{}.Params()), d)
+}
+
+// rootNames are the quantities that people may have a prior of in place of a parameter, by its
+// role; signal_sd and noise_sd are in the units of the target, lengthscale in those of the input.
+var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd"}
+
+// roots returns the quantities in whose place a parameter stands, with their units.
+func roots(p param.Param, d *dataset.Info) map[string]float64 {
+	switch {
+	case p.Role == param.Variance:
+		return map[string]float64{"signal_sd": d.YScale.SD}
+	case p.Role == param.Noise:
+		return map[string]float64{"noise_sd": d.YScale.SD}
+	case p.Role == param.Rate && len(p.Inputs) == 1:
+		return map[string]float64{"lengthscale": d.XScale[p.Inputs[0]].SD, "lengthscale_std": 1}
+	case p.Role == param.Rate:
+		return map[string]float64{"lengthscale": 1}
+	}
+	return nil
+}
+
+// find returns the prior of each parameter, by its name. A prior of one element, such as
+// weather.lengthscale[hum], goes before that of all of a name, weather.lengthscale, and that
+// before the one of all terms, lengthscale, or of the role.
+func (p *Priors) find(params param.List, d *dataset.Info) (map[string]given, error) {
+	used, known := map[string]bool{}, map[string]bool{}
+	out := map[string]given{}
+	for _, q := range params {
+		g, err := p.of(q, d, used, known)
+		if err != nil {
+			return nil, err
+		}
+		out[q.Name()] = g
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Of)) {
+		if used[key] {
+			continue
+		}
+		names := slices.Sorted(maps.Keys(known))
+		msg := "it is given for each parameter that it could be of: leave it out"
+		if !known[key] {
+			msg = "there is no such quantity: there are " + strings.Join(names, ", ")
+			if near, ok := nearest.Word(key, names); ok {
+				msg = fmt.Sprintf("there is no such quantity: did you mean %s?", near)
+			}
+		}
+		return nil, &FieldError{Path: "model.priors." + key, Msg: msg}
+	}
+	return out, nil
+}
+
+// of returns the prior of a parameter. It notes which names it knows, and which it used.
+func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool) (given, error) {
+	units := roots(q, d)
+	symbols := append(slices.Sorted(maps.Keys(units)), q.Symbol)
+	own := func(symbol string) string {
+		if symbol == q.Symbol || len(q.Inputs) != 1 {
+			return q.As(symbol, q.Of(d.InputNames))
+		}
+		return q.As(symbol, d.InputNames[q.Inputs[0]])
+	}
+	forms := []func(symbol string) string{
+		own,
+		func(symbol string) string { return q.As(symbol, "") },
+		func(symbol string) string { return symbol },
+	}
+	for i, symbol := range symbols {
+		known[forms[0](symbol)], known[forms[1](symbol)] = true, true
+		if i < len(units) { // of all terms there are sigma, tau and lambda in place of the parameter
+			known[forms[2](symbol)] = true
+		}
+	}
+	for _, name := range forms {
+		found := ""
+		for _, symbol := range symbols {
+			key := name(symbol)
+			if _, ok := p.Of[key]; !ok {
+				continue
+			}
+			used[key] = true
+			if found != "" {
+				return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s and %s are one parameter: give one of them", name(found), key)}
+			}
+			found = symbol
+		}
+		if found == "" {
+			continue
+		}
+		var prior param.Prior
+		var err error
+		if unit, ok := units[found]; ok {
+			prior, err = param.ParseRootPrior(p.Of[name(found)], q.Role, unit)
+		} else {
+			prior, err = param.ParsePrior(p.Of[name(found)], q.Role)
+		}
+		if err != nil {
+			return given{}, &FieldError{Path: "model.priors." + name(found), Msg: err.Error()}
+		}
+		return given{prior, own(found)}, nil
+	}
+	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda}[q.Role]
+	if !ok {
+		return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s is a parameter without a prior: write %s: \"lognormal(m,0.1)\", m the logarithm of what it is about, or fix it, as in periodic(x, period=1)", q.Name(), q.Name())}
+	}
+	prior, err := param.ParsePrior(text, q.Role)
+	return given{prior, own(q.Symbol)}, err
+}
+
+// faultOfModel is fault for what can be told without the data.
+func (s *Spec) faultOfModel() (path, msg string) {
+	known := map[string]bool{"": true} // terms
+	if expression.Is(s.Model.Kernel) {
+		e, err := expression.Parse(s.Model.Kernel)
+		var syntax *expression.Error
+		switch {
+		case errors.As(err, &syntax):
+			return "model.kernel", err.Error()
+		case err != nil:
+			return "model.kernel", err.Error()
+		case s.Model.ARD:
+			return "model.ard", "an expression says where each input has a length-scale of its own: write ard among the inputs, as in rbf(x, y, ard)"
+		case s.Data.Synthetic != nil:
+			return "model.kernel", "synthetic data are made from one family, not from an expression: use one of " + strings.Join(kernel.FamilyNames(), ", ") + ", or data.path"
+		}
+		for _, t := range e.Terms() {
+			known[t] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Model.Priors.Of)) {
+		term, _, dotted := strings.Cut(key, ".")
+		if dotted && !known[term] {
+			return "model.priors." + key, fmt.Sprintf("the covariance has no term %s", term)
+		}
+		if _, err := param.ParsePrior(s.Model.Priors.Of[key], param.Variance); err != nil {
+			return "model.priors." + key, err.Error()
+		}
+	}
+	return "", ""
+}

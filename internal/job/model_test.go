@@ -1,0 +1,123 @@
+package job
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+)
+
+// of returns a specification of a covariance with priors, written as YAML between braces.
+func modelSpec(kernel, priors string) string {
+	return fmt.Sprintf("name: m\ndata: {path: x.csv, target: y}\nmodel: {kernel: %q, priors: {%s}}\n", kernel, priors)
+}
+
+var weather = &dataset.Info{Rows: 9, Target: "y", InputNames: []string{"year", "hum", "wind speed"},
+	XScale: []dataset.Scale{{Mean: 2000, SD: 10}, {SD: 2}, {SD: 0.5}}, YScale: dataset.Scale{SD: 4}}
+
+// Each parameter has the prior of the nearest name.
+func TestPriorsByName(t *testing.T) {
+	for _, x := range []struct{ kernel, priors, want string }{
+		{"rbf", "", "sigma ~ gamma(1,1), tau ~ gamma(1,1), lambda ~ gamma(1,1)"},
+		{"rbf", `tau: "lognormal(0,1)", noise_sd: "halfnormal(2)"`, "sigma ~ gamma(1,1), tau ~ lognormal(0,1), noise_sd ~ halfnormal(2)"},
+		{"rbf", `lengthscale: "gamma(2,1)"`, "sigma ~ gamma(1,1), lengthscale ~ gamma(2,1), lambda ~ gamma(1,1)"},
+		{"t: rbf(year) + w: matern32(hum, \"wind speed\", ard)", `tau: "gamma(3,1)", w.lengthscale: "invgamma(2,2)", "w.tau[hum]": "gamma(4,1)", signal_sd: "halfnormal(9)"`,
+			"t.signal_sd ~ halfnormal(9), t.tau[year] ~ gamma(3,1), w.signal_sd ~ halfnormal(9), w.tau[hum] ~ gamma(4,1), w.lengthscale[wind speed] ~ invgamma(2,2), lambda ~ gamma(1,1)"},
+		{"s: periodic(year)*rbf(year)", `s.periodic.period: "lognormal(0,0.1)", s.periodic.lengthscale: "gamma(2,2)", s.variance: "pc(1,0.1)"`,
+			"s.variance ~ pc(1,0.1), s.periodic.lengthscale ~ gamma(2,2), s.periodic.period ~ lognormal(0,0.1), s.rbf.tau[year] ~ gamma(1,1), lambda ~ gamma(1,1)"},
+	} {
+		s, err := ParseString(modelSpec(x.kernel, x.priors))
+		if err != nil {
+			t.Errorf("%s: %v", x.kernel, err)
+			continue
+		}
+		priors, err := s.PriorsOf(weather)
+		if err != nil {
+			t.Errorf("%s: %v", x.kernel, err)
+			continue
+		}
+		var got []string
+		for _, p := range priors {
+			got = append(got, p.Quantity+" ~ "+p.Prior)
+		}
+		if g := strings.Join(got, ", "); g != x.want {
+			t.Errorf("%s with %s has\n%s, want\n%s", x.kernel, x.priors, g, x.want)
+		}
+		text, err := s.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := ParseString(string(text)); err != nil || fmt.Sprint(again.Model) != fmt.Sprint(s.Model) {
+			t.Errorf("%s came back as %v, %v", x.kernel, again, err)
+		}
+	}
+}
+
+// A prior on a length-scale is in the units of the input, one on a standard deviation in those of the
+// target: the densities are gonum's.
+func TestPriorsOfRootsHaveUnits(t *testing.T) {
+	s, err := ParseString(modelSpec("t: rbf(year)", `t.lengthscale: "gamma(2,0.1)", noise_sd: "lognormal(0.3,0.5)"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.KernelModel(weather)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const psi = -0.7
+	near := func(what string, got, want float64) {
+		if math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s: log density %v, want %v", what, got, want)
+		}
+	}
+	ell := 10 / math.Sqrt(2*math.Exp(psi)) // |dℓ/dψ| = ℓ/2
+	got, _ := m.Params[1].Prior.LogDensity(psi)
+	near("length-scale", got, distuv.Gamma{Alpha: 2, Beta: 0.1}.LogProb(ell)+math.Log(ell/2))
+	sd := 4 * math.Exp(psi/2)
+	got, _ = m.Params[2].Prior.LogDensity(psi)
+	near("sd", got, distuv.LogNormal{Mu: 0.3, Sigma: 0.5}.LogProb(sd)+math.Log(sd/2))
+}
+
+func TestMistakesOfModels(t *testing.T) {
+	for _, x := range []struct{ kernel, priors, want string }{
+		{"rbf(year", "", "model.kernel: character 9: the expression ends"},
+		{"rbf(yaer)", "", `model.kernel: character 5: there is no input "yaer": did you mean "year"?`},
+		{"t: rbf(year)", `u.tau: "gamma(1,1)"`, "model.priors.u.tau: the covariance has no term u"},
+		{"t: rbf(year)", `t.lenghtscale: "gamma(1,1)"`, "model.priors.t.lenghtscale: there is no such quantity: did you mean t.lengthscale?"},
+		{"t: rbf(year)", `t.tau: "gama(1,1)"`, "did you mean gamma(shape,rate)?"},
+		{"t: rbf(year)", `t.tau: "gamma(1,1)", t.lengthscale: "gamma(1,1)"`, "t.lengthscale and t.tau are one parameter"},
+		{"t: rbf(year)", `"t.tau[year]": "gamma(1,1)", t.tau: "gamma(1,1)"`, "model.priors.t.tau: it is given for each parameter"},
+		{"s: periodic(year)", "", "model.priors: s.period is a parameter without a prior"},
+		{"s: periodic(year)", `s.period: "pc(1,0.1)"`, "model.priors.s.period: prior \"pc(1,0.1)\": pc is for variances"},
+		{"rbf", `lenghtscale: "gamma(1,1)"`, "unknown field"},
+	} {
+		s, err := ParseString(modelSpec(x.kernel, x.priors))
+		if err == nil {
+			_, err = s.KernelModel(weather)
+		}
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s with %s: %v, want %q", x.kernel, x.priors, err, x.want)
+		}
+	}
+	for field, want := range map[string]string{"model: {kernel: rbf(x), ard: true}": "model.ard: an expression says", "model: {kernel: rbf + rbf}": "synthetic data are made from one family"} {
+		text := "name: m\ndata: {synthetic: {n: 50, d: 2, sigma: 1, tau: 1, lambda: 0.1}}\n" + field
+		if _, err := ParseString(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", field, err, want)
+		}
+	}
+	s, err := ParseString(modelSpec("rbf(year) + rbf(hum)", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := s.Hints(weather); len(h) != 2 || !strings.Contains(h[0], "wind speed") || !strings.Contains(h[1], "sampler.method: auto") {
+		t.Errorf("hints %q", h)
+	}
+	s.Sampler.Method = "auto"
+	if h := s.Hints(weather); len(h) != 1 {
+		t.Errorf("hints %q", h)
+	}
+}

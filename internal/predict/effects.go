@@ -1,0 +1,158 @@
+package predict
+
+import (
+	"context"
+	"encoding/csv"
+	"io"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+)
+
+// averages are those of the latent function over some sets of points.
+type averages struct {
+	p    *Predictor
+	over []*cmvp.Operator // whose inputs the points are
+}
+
+func (a averages) len() int { return len(a.over) }
+
+func (a averages) at(ctx context.Context, psi []float64) (cross [][]float64, prior []float64, err error) {
+	if err := a.p.Budget.Acquire(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer a.p.Budget.Release()
+	theta, _ := a.p.Problem.Natural(psi)
+	cross, prior = solve.Columns(len(a.p.Problem.Y), len(a.over)), make([]float64, len(a.over))
+	for i, op := range a.over {
+		op.Set(theta, []float64{1}) // K_f alone is used
+		s := op.Len()
+		each, own := solve.Columns(s, 1), solve.Columns(s, 1)
+		for k := range each[0] {
+			each[0][k] = 1 / float64(s)
+		}
+		if err := op.Cross(ctx, cross[i:i+1], a.p.Problem.Inputs, each); err != nil {
+			return nil, nil, err
+		}
+		if err := op.Cross(ctx, own, op.Inputs(), each); err != nil {
+			return nil, nil, err
+		}
+		prior[i] = floats.Sum(own[0]) / float64(s)
+	}
+	return cross, prior, nil
+}
+
+// EffectsRequest asks for the partial dependence of the latent function on some inputs.
+type EffectsRequest struct {
+	Inputs []int       // from 0
+	Grid   [][]float64 // their values, in original units
+	Rows   []int       // training rows that are averaged over, from 0
+	Probs  []float64   // of quantiles
+}
+
+// Effect is the average of the latent function over rows, all else in them as it is, with some inputs at given
+// values: in the units of the target.
+type Effect struct {
+	At        []float64 // the inputs' values
+	Mean, SD  float64
+	Quantiles []float64
+}
+
+// Effects returns the partial dependence of the latent function on inputs (Friedman 2001), for each point of
+// the grid the posterior of the average
+//
+//	A = 1/s Σ_i f(x_i with the inputs at their values)
+//
+// over s rows, the function's uncertainty and that of the parameters included. At a draw it is normal, since it
+// is linear in f: its covariance with f(X) is the mean of the columns K(X,x_i), its prior variance that of all
+// elements of K between the s points, and one solve gives the rest. The errors are those of Predict.
+func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRequest, o Options) ([]Effect, Stats, error) {
+	o.Latent = true
+	set := func(i int) *kernel.Inputs {
+		d := p.Problem.Inputs.Dim()
+		x := make([]float64, 0, len(r.Rows)*d)
+		for _, row := range r.Rows {
+			x = append(x, p.Problem.Inputs.Row(row)...)
+			for k, input := range r.Inputs {
+				x[len(x)-d+input] = info.XScale[input].Apply(r.Grid[i][k])
+			}
+		}
+		return kernel.NewInputs(len(r.Rows), d, x)
+	}
+	some := func(lo, hi int) functionals {
+		a := averages{p: p}
+		for i := lo; i < hi; i++ {
+			a.over = append(a.over, cmvp.New(set(i), p.Problem.Covariance, p.Budget))
+		}
+		return a
+	}
+	prior := func(f *kernel.Function, _ int) float64 { return f.Variance(p.Problem.Inputs.Row(r.Rows[0])) }
+	m, stats, err := p.distributions(ctx, len(r.Grid), 1, o, some, prior)
+	if err != nil {
+		return nil, stats, err
+	}
+	stats.Rows = len(r.Rows)
+	out := make([]Effect, len(r.Grid))
+	for i := range out {
+		mixture := m.Mixture(i, true).Scaled(info.YScale.Mean, info.YScale.SD)
+		mean, sd := mixture.Moments()
+		out[i] = Effect{At: r.Grid[i], Mean: mean, SD: sd}
+		for _, q := range r.Probs {
+			out[i].Quantiles = append(out[i].Quantiles, mixture.Quantile(q))
+		}
+	}
+	return out, stats, nil
+}
+
+// EffectRows is how many rows effects are averaged over where nobody asks for a number.
+const EffectRows = 1000
+
+// Averaged returns the rows of n that effects are averaged over: want, or EffectRows if want is 0, of them
+// chosen at random, in increasing order; all if there are no more. Of the same n and want they are the same.
+func Averaged(n, want int) []int {
+	if want == 0 {
+		want = EffectRows
+	}
+	rows := random.Key{}.Stream(random.Averaged, 0).Perm(n)[:min(want, n)]
+	slices.Sort(rows)
+	return rows
+}
+
+// Grid returns values of an input, in original units: size of them, evenly spaced from the least of its
+// training rows to the greatest, or all that occur if they are no more.
+func Grid(data *dataset.Dataset, input, size int) []float64 {
+	x := make([]float64, data.N())
+	for i := range x {
+		x[i] = data.XScale[input].Undo(data.X.Row(i)[input])
+	}
+	slices.Sort(x)
+	if values := slices.Compact(slices.Clone(x)); len(values) <= size {
+		return values
+	}
+	return floats.Span(make([]float64, size), x[0], x[len(x)-1])
+}
+
+// WriteEffects writes effects as CSV: the inputs' values by their names, mean, sd, and the quantiles of the given
+// probabilities. Values are exact.
+func WriteEffects(w io.Writer, effects []Effect, inputs []string, probs []float64) error {
+	t := table{csv.NewWriter(w)}
+	head := append(slices.Clone(inputs), "mean", "sd")
+	for _, p := range probs {
+		head = append(head, QuantileName(p))
+	}
+	if err := t.Write(head); err != nil {
+		return err
+	}
+	for _, e := range effects {
+		if err := t.line(slices.Concat(e.At, []float64{e.Mean, e.SD}, e.Quantiles)); err != nil {
+			return err
+		}
+	}
+	return t.end()
+}

@@ -1,0 +1,80 @@
+package predict
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+)
+
+// An effect is the average over rows of a joint distribution that is computed densely, row by row.
+func TestEffectsAreAverages(t *testing.T) {
+	sum, err := kernel.Parse("a*rbf(1:u)*matern12(2:v)+b*matern52(1-3:w)", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*kernel.Covariance{sum, kernel.Single(kernel.Matern32, 3, true)} {
+		c, _ := exampleOf(f, 120, 1, 3)
+		info := &dataset.Info{InputNames: []string{"a", "b", "c"}, XScale: []dataset.Scale{{Mean: 1, SD: 2}, {Mean: 0, SD: 3}, {Mean: -5, SD: 0.5}}, YScale: dataset.Scale{Mean: 100, SD: 10}}
+		r := EffectsRequest{Inputs: []int{2, 0}, Grid: [][]float64{{-5, 1}, {-4.2, 3}, {-6, -2.5}}, Rows: Averaged(120, 35), Probs: []float64{0.1, 0.9}}
+		p, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, stats, err := p.Effects(t.Context(), info, r, Options{Tolerance: 1e-6})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.Rows != 35 || stats.Draws != 3 || stats.Solves != 9 || stats.Unconverged > 0 {
+			t.Errorf("%+v", stats)
+		}
+		for i, at := range r.Grid {
+			x := slices.Clone(p.Problem.Inputs.Select(r.Rows).Row(0)[:0])
+			for _, row := range r.Rows {
+				point := slices.Clone(p.Problem.Inputs.Row(row))
+				point[2], point[0] = (at[0]+5)/0.5, (at[1]-1)/2
+				x = append(x, point...)
+			}
+			mean, cov := denseMixture(t, c, kernel.NewInputs(35, 3, x), false)
+			weights := mat.NewVecDense(35, nil)
+			for k := range 35 {
+				weights.SetVec(k, 1.0/35)
+			}
+			wantMean, wantSD := 100+10*floats.Sum(mean)/35, 10*math.Sqrt(mat.Inner(weights, cov, weights))
+			if e := got[i]; math.Abs(e.Mean-wantMean) > 1e-5 || math.Abs(e.SD/wantSD-1) > 1e-5 || !(e.Quantiles[0] < e.Mean && e.Mean < e.Quantiles[1]) || !slices.Equal(e.At, at) {
+				t.Errorf("%v: effect %+v, want mean %g, sd %g", f, e, wantMean, wantSD)
+			}
+		}
+		c.Budget = parallel.NewBudget(3)
+		if p, err = New(c); err != nil {
+			t.Fatal(err)
+		}
+		r.Grid = r.Grid[1:]
+		if alone, _, err := p.Effects(t.Context(), info, r, Options{Tolerance: 1e-6}); err != nil || alone[0].Mean != got[1].Mean || alone[1].SD != got[2].SD {
+			t.Errorf("%v: alone, values have other effects: %v, %v", f, alone, err)
+		}
+	}
+}
+
+func TestGrid(t *testing.T) {
+	x := []float64{3, 1, 2, 2, 5, 3}
+	d := &dataset.Dataset{Info: dataset.Info{Rows: 6, XScale: []dataset.Scale{{Mean: 10, SD: 2}}}, X: kernel.NewInputs(6, 1, x)}
+	if got := Grid(d, 0, 4); !slices.Equal(got, []float64{12, 14, 16, 20}) {
+		t.Errorf("the values that occur are %v", got)
+	}
+	if got := Grid(d, 0, 3); !slices.Equal(got, []float64{12, 16, 20}) {
+		t.Errorf("three values of four are %v", got)
+	}
+	if got := Averaged(10, 0); !slices.Equal(got, span(0, 10)) {
+		t.Errorf("averaged over %v", got)
+	}
+	if got := Averaged(5000, 0); len(got) != EffectRows || !slices.IsSorted(got) || !slices.Equal(got, Averaged(5000, EffectRows)) {
+		t.Errorf("averaged over %d rows", len(got))
+	}
+}
