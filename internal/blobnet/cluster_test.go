@@ -41,6 +41,7 @@ type registry struct {
 	jobs  map[string][]string
 	peers []Peer
 	fail  error // of Record
+	clock *clock
 }
 
 func (r *registry) Record(_ context.Context, b Blob) error {
@@ -53,9 +54,10 @@ func (r *registry) Record(_ context.Context, b Blob) error {
 	return nil
 }
 
-func (r *registry) Tidy(_ context.Context, before time.Time) error {
+func (r *registry) Tidy(_ context.Context, unused time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	before := r.clock.Now().Add(-unused)
 	maps.DeleteFunc(r.blobs, func(addr string, b Blob) bool { return len(r.jobs[addr]) == 0 && !b.Stored.After(before) })
 	return nil
 }
@@ -121,10 +123,8 @@ type cluster struct {
 
 // start returns n running coordinators. edit, if not nil, changes each Config.
 func start(t testing.TB, n int, edit func(*Config)) *cluster {
-	c := &cluster{
-		reg:   &registry{blobs: map[string]Blob{}, jobs: map[string][]string{}},
-		clock: &clock{now: time.Now()},
-	}
+	c := &cluster{clock: &clock{now: time.Now()}}
+	c.reg = &registry{blobs: map[string]Blob{}, jobs: map[string][]string{}, clock: c.clock}
 	for i := range n {
 		lis, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

@@ -48,9 +48,8 @@ type Registry interface {
 	// is durable. Two coordinators that do it at once may lose a holder's name;
 	// it comes back with that holder's next round of Sync.
 	Record(ctx context.Context, b Blob) error
-	// Tidy has blobs forgotten to which nothing refers, as the log has it, and that
-	// were stored before a time.
-	Tidy(ctx context.Context, before time.Time) error
+	// Tidy has blobs forgotten to which nothing has referred for so long, as the log has it.
+	Tidy(ctx context.Context, unused time.Duration) error
 	Lookup(addr string) (Blob, bool)
 	All() []Blob
 	// Jobs returns the jobs that refer to a blob. While there are any, it stays.

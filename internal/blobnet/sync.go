@@ -45,7 +45,7 @@ func (s *Service) Kick() {
 // Reconcile is one round of Sync: over all blobs, or over those that have changed
 // where the registry can tell.
 func (s *Service) Reconcile(ctx context.Context) error {
-	err := s.Registry.Tidy(ctx, s.Now().Add(-s.Grace))
+	err := s.Registry.Tidy(ctx, s.Grace)
 	if c, ok := s.Registry.(Changes); ok {
 		return errors.Join(err, s.changes.reconcile(ctx, s, c))
 	}

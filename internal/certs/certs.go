@@ -27,6 +27,8 @@ import (
 	"strings"
 	"time"
 
+	"software.sslmate.com/src/go-pkcs12"
+
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 )
@@ -246,6 +248,30 @@ func (a *Authority) Save(dir string) error {
 		return err
 	}
 	return p.Save(dir, authorityName, false)
+}
+
+// LoadPair reads DIR/NAME.crt and DIR/NAME.key.
+func LoadPair(dir, name string) (p Pair, err error) {
+	base := filepath.Join(dir, name)
+	var e error
+	p.Cert, err = os.ReadFile(base + ".crt")
+	p.Key, e = os.ReadFile(base + ".key")
+	return p, errors.Join(err, e)
+}
+
+// Bundle returns the pair in one file that browsers take (PKCS #12, RFC 7292), with the certificates
+// of authorities, if any, locked by a password. Old programs cannot read it unless legacy says so: then it is
+// locked by algorithms that are weak today.
+func (p Pair) Bundle(authorities []*x509.Certificate, password string, legacy bool) ([]byte, error) {
+	c, err := tls.X509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		return nil, err
+	}
+	encoder := pkcs12.Modern2023
+	if legacy {
+		encoder = pkcs12.LegacyDES
+	}
+	return encoder.Encode(c.PrivateKey, c.Leaf, authorities, password)
 }
 
 // Save writes DIR/NAME.key, for its owner alone, and DIR/NAME.crt. Old files of

@@ -1,13 +1,17 @@
 package certs_test
 
 import (
+	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"software.sslmate.com/src/go-pkcs12"
 
 	"github.com/ulisse-gp/ulisse/internal/certs"
 	"github.com/ulisse-gp/ulisse/internal/identity"
@@ -129,5 +133,34 @@ func TestSave(t *testing.T) {
 	}
 	if _, err := certs.Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "certs init") {
 		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// A bundle holds the key, its certificate and the authority's, under its password alone.
+func TestBundle(t *testing.T) {
+	a := authority(t)
+	p, err := a.Issue(certs.Request{Peer: identity.Peer{Role: identity.Client, Name: "ada"}, From: time.Now(), Days: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, legacy := range []bool{false, true} {
+		text, err := p.Bundle([]*x509.Certificate{a.Cert}, "pass", legacy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, c, all, err := pkcs12.DecodeChain(text, "pass")
+		if err != nil || !c.Equal(parse(t, p.Cert)) || len(all) != 1 || !all[0].Equal(a.Cert) {
+			t.Errorf("legacy %v: %v, %v", legacy, c, err)
+		}
+		if signer, ok := key.(*ecdsa.PrivateKey); !ok || !signer.PublicKey.Equal(c.PublicKey) {
+			t.Errorf("legacy %v: the key is another", legacy)
+		}
+		if _, _, _, err := pkcs12.DecodeChain(text, "word"); !errors.Is(err, pkcs12.ErrIncorrectPassword) {
+			t.Errorf("legacy %v: another password: %v", legacy, err)
+		}
+	}
+	p.Key = nil
+	if _, err := p.Bundle(nil, "pass", false); err == nil {
+		t.Error("a bundle without a key")
 	}
 }

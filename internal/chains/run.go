@@ -33,9 +33,6 @@
 package chains
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -289,21 +286,6 @@ type Checkpoint struct {
 	Stats    Stats  `json:"stats"`
 	Cost     Cost   `json:"cost"`
 	Vitals   Vitals `json:"vitals,omitzero"`
-}
-
-// Sum returns a hash of what decides how the chain goes on, and of the draws: two workers that
-// carry out the same task have the same.
-func (k *Checkpoint) Sum() (string, error) {
-	same := *k
-	same.Cost, same.Vitals, same.Stats.Products = Cost{}, Vitals{}, 0
-	text, err := json.Marshal(same)
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), err
-}
-
-// TaskOf returns the task that a checkpoint is the result of, where the chain was in a state.
-func (r *Run) TaskOf(from State, k *Checkpoint) Task {
-	return Task{Chain: k.Chain, From: from.clone(), Settings: *r.Settings, Iterations: len(k.Draws), Warmup: r.Phase == Warmup, Left: len(k.Draws)}
 }
 
 // Stop ends a run.

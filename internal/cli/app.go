@@ -136,12 +136,12 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 	})
 	root.AddGroup(&cobra.Group{ID: "local", Title: "On this machine:"}, &cobra.Group{ID: "cluster", Title: "On a cluster:"},
 		&cobra.Group{ID: "serve", Title: "To run a cluster:"})
-	for _, c := range []*cobra.Command{a.runCommand(), a.validateCommand(), a.planCommand(), a.predictCommand(), a.effectsCommand(), a.looCommand(), a.cvCommand(), a.compareCommand()} {
+	for _, c := range []*cobra.Command{a.runCommand(), a.validateCommand(), a.priorCommand(), a.planCommand(), a.predictCommand(), a.effectsCommand(), a.looCommand(), a.cvCommand(), a.compareCommand()} {
 		c.GroupID = "local"
 		root.AddCommand(c)
 	}
 	for _, c := range []*cobra.Command{a.submitCommand(), a.jobsCommand(), a.watchCommand(), a.logsCommand(),
-		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.deleteCommand(), a.extendCommand(),
+		a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.deleteCommand(), a.extendCommand(), a.noteCommand(), a.tagCommand(),
 		a.drawsCommand(), a.summaryCommand(), a.reportCommand(), a.resultsCommand(), a.workersCommand(), a.drainCommand(),
 		a.dataCommand(), a.clusterCommand(), a.contextCommand(), a.tokensCommand(), a.namespacesCommand(), a.whoamiCommand()} {
 		c.GroupID = "cluster"

@@ -2,11 +2,15 @@ package cli
 
 import (
 	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/certs"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 )
@@ -32,10 +37,11 @@ it can be anybody.`,
   ulisse certs issue --dir ca --role worker --name w1 --host w1.lab --days 90
   ulisse certs issue --dir ca --role worker --name pool
   ulisse certs issue --dir ca --role client --name ada
+  ulisse certs p12 --dir ca --name ada
   ulisse coordinator --tls-ca ca/ca.crt --tls-cert ca/a.crt --tls-key ca/a.key --listen 10.0.0.1:7000`,
 	}
 	group(c)
-	c.AddCommand(a.certsInit(), a.certsIssue(), a.certsRevoke(), a.certsShow())
+	c.AddCommand(a.certsInit(), a.certsIssue(), a.certsP12(), a.certsRevoke(), a.certsShow())
 	return c
 }
 
@@ -129,6 +135,88 @@ give --replace: the processes notice.`,
 	c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]cobra.Completion{"coordinator", "worker", "client"}, cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
+
+func (a *App) certsP12() *cobra.Command {
+	var dir, out, name, passwordFile string
+	var legacy, replace bool
+	c := &cobra.Command{
+		Use:   "p12 --name NAME",
+		Short: "Put a certificate into a file that browsers import",
+		Long: `Put NAME.crt, NAME.key and the authority's certificate into NAME.p12 (PKCS #12),
+which browsers and systems import. A new password locks it and is printed, once,
+unless you give one in a file. Give file and password to whom they are for on two
+ways: who has both is that user.`,
+		Example: `  ulisse certs issue --dir ca --role client --name ada
+  ulisse certs p12 --dir ca --name ada`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if name == "" {
+				return badInput(fmt.Errorf("--name is missing: whose certificate shall it be?"))
+			}
+			p, err := certs.LoadPair(dir, name)
+			if err != nil {
+				return badInput(fmt.Errorf("%w: make them first with 'ulisse certs issue --role client --name %s'", err, name))
+			}
+			authorities, err := readCertificates(filepath.Join(dir, "ca.crt"))
+			if err != nil {
+				return badInput(err)
+			}
+			password, told, err := a.password(passwordFile)
+			if err != nil {
+				return badInput(err)
+			}
+			bundle, err := p.Bundle(authorities, password, legacy)
+			if err != nil {
+				return badInput(fmt.Errorf("%s.crt and %s.key: %w", name, name, err))
+			}
+			out = cmp.Or(out, filepath.Join(dir, name+".p12"))
+			write := atomicfile.Create
+			if replace {
+				write = atomicfile.WriteBytes
+			}
+			if err := write(out, 0o600, bundle); errors.Is(err, fs.ErrExist) {
+				return badInput(fmt.Errorf("%s is there already and is not overwritten: give --replace", out))
+			} else if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Stdout, "%s is what browsers import.%s\n", out, told)
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&dir, "dir", "ulisse-ca", "`folder` of the certificate and its key, and of ca.crt")
+	f.StringVar(&name, "name", "", "`name` that was given to 'certs issue'")
+	f.StringVarP(&out, "out", "o", "", "write this `file` (default: NAME.p12 in the folder)")
+	f.StringVar(&passwordFile, "password-file", "", "take the password from this `file` (- for standard input) and print none")
+	f.BoolVar(&legacy, "legacy", false, "for old programs, such as macOS before 15: lock it by algorithms that are weak today")
+	f.BoolVar(&replace, "replace", false, "replace an older file")
+	return c
+}
+
+// password returns the first line of a file or, if none is named, a new password with the words that tell it.
+func (a *App) password(file string) (password, told string, err error) {
+	var text []byte
+	switch file {
+	case "":
+		password = rand.Text()[:passwordLength]
+		return password, " Its password, printed this once: " + password, nil
+	case "-":
+		text, err = io.ReadAll(io.LimitReader(a.Stdin, 1<<16))
+	default:
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("--password-file: %w", err)
+	}
+	password, _, _ = strings.Cut(string(text), "\n")
+	if password = strings.TrimSuffix(password, "\r"); password == "" {
+		return "", "", errors.New("--password-file: its first line is empty: without a password everybody could use the key")
+	}
+	return password, "", nil
+}
+
+// passwordLength is that of new passwords, of five bits a letter.
+const passwordLength = 20
 
 // certView is a certificate as --json prints it.
 type certView struct {

@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"software.sslmate.com/src/go-pkcs12"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
 )
@@ -48,6 +51,48 @@ func TestCertsCommands(t *testing.T) {
 			t.Errorf("%v: %d %s, want %q", c.args, code, errs.String(), c.want)
 		}
 	}
+}
+
+// A certificate for a browser: only its owner may read the file, its password is printed or is the one given.
+func TestCertsP12(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "ca")
+	good(t, "certs", "init", "--dir", dir)
+	good(t, "certs", "issue", "--dir", dir, "--role", "client", "--name", "ada")
+	opens := func(file, password string) {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, c, all, err := pkcs12.DecodeChain(text, password)
+		if err != nil || len(all) != 1 || c.URIs[0].String() != "ulisse://client/ada" {
+			t.Errorf("%s: %v", file, err)
+		}
+		if i, err := os.Stat(file); err != nil || i.Mode().Perm() != 0o600 && runtime.GOOS != "windows" {
+			t.Errorf("%s: %v, %v", file, i.Mode(), err)
+		}
+	}
+	file := filepath.Join(dir, "ada.p12")
+	out := good(t, "certs", "p12", "--dir", dir, "--name", "ada")
+	_, password, _ := strings.Cut(strings.TrimSpace(out), "printed this once: ")
+	opens(file, password)
+	other := write(t, t.TempDir(), "password", "sesame open\nmore\n")
+	if out := good(t, "certs", "p12", "--dir", dir, "--name", "ada", "--password-file", other, "--replace", "--legacy"); strings.Contains(out, "sesame") {
+		t.Error(out)
+	}
+	opens(file, "sesame open")
+	for want, args := range map[string][]string{
+		"not overwritten":       {"--name", "ada"},
+		"ulisse certs issue":    {"--name", "eve"},
+		"--name is missing":     {},
+		"first line is empty":   {"--name", "ada", "--replace", "--password-file", "-"},
+		"--password-file: open": {"--name", "ada", "--replace", "--password-file", filepath.Join(dir, "none")},
+	} {
+		if code, _, stderr := ulisse(t, "\n", append([]string{"certs", "p12", "--dir", dir}, args...)...); code != ExitBadInput || !strings.Contains(stderr, want) {
+			t.Errorf("%v: %d %s, want %q", args, code, stderr, want)
+		}
+	}
+	opens(file, "sesame open")
 }
 
 // Certificates come from flags, else from the environment, else from the

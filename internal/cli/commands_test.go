@@ -19,6 +19,48 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
+// Notes and tags are written, printed, found, and removed, also on jobs that have ended.
+func TestNotesAndTags(t *testing.T) {
+	s := cluster(t)
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, id := range []string{"a", "b"} {
+		s.Apply(at, &state.Submit{ID: id, Name: "job-" + id, Chains: 1, Spec: tinySpec})
+	}
+	s.Apply(at, &state.Act{Job: "a", Action: state.Cancel})
+	if out := good(t, "tag", "job-a", "paper", "figure-3") + good(t, "tag", "a", "slow", "--remove", "figure-3") + good(t, "tag", "b", "paper"); out != "figure-3\npaper\npaper\nslow\npaper\n" {
+		t.Error(out)
+	}
+	if out := good(t, "note", "a", "why\nso") + good(t, "note", "a"); out != "why\nso\n" {
+		t.Error(out)
+	}
+	if out := good(t, "tag", "a"); out != "paper\nslow\n" {
+		t.Error(out)
+	}
+	jobs := asJSON[[]client.JobView](t, "jobs", "--tag", "slow,paper")
+	if len(jobs) != 1 || jobs[0].ID != "a" || jobs[0].Note != "why\nso" || strings.Join(jobs[0].Tags, " ") != "paper slow" {
+		t.Errorf("got %v", jobs)
+	}
+	if jobs := asJSON[[]client.JobView](t, "jobs", "--tag", "paper"); len(jobs) != 2 {
+		t.Errorf("got %v", jobs)
+	}
+	if out := good(t, "jobs"); !strings.Contains(out, "paper,slow") {
+		t.Error(out)
+	}
+	if out := good(t, "note", "a", "") + good(t, "note", "a"); out != "" {
+		t.Error(out)
+	}
+	for want, args := range map[string][]string{
+		`"a b" is not a tag`: {"tag", "a", "a b"}, "a note of 4001 bytes": {"note", "a", strings.Repeat("x", 4001)}, "there is no job": {"note", "none", "x"},
+	} {
+		if code, _, stderr := ulisse(t, "", args...); code == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("%.40q: %d %s", args, code, stderr)
+		}
+	}
+	if code, _, stderr := ulisse(t, "", append([]string{"tag", "a"}, strings.Fields("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19")...)...); code == 0 || !strings.Contains(stderr, "21 tags, and a job has 20 at most") {
+		t.Error(code, stderr)
+	}
+}
+
 func TestJobCommands(t *testing.T) {
 	s := cluster(t)
 	spec := write(t, t.TempDir(), "s.yaml", tinySpec)

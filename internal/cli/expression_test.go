@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -48,6 +49,23 @@ func TestExpression(t *testing.T) {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("validate does not say %q:\n%s", want, stderr)
 		}
+	}
+	svg := filepath.Join(dir, "prior.svg")
+	var prior []priorView
+	if err := json.Unmarshal([]byte(good(t, "prior", spec, "--json", "--plot", svg)), &prior); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range prior {
+		// The prior's own quantiles, e^2 and e^(2 ± 1.645/2), of 4000 draws.
+		if q.Name == "trend.lengthscale[time]" && (math.Abs(math.Log(float64(q.Q50))-2) > 0.05 || math.Abs(math.Log(float64(q.Q95/q.Q5))-1.645) > 0.15) {
+			t.Errorf("%+v", q)
+		}
+	}
+	if text, _ := os.ReadFile(svg); bytes.Count(text, []byte("<path")) < 20 || !bytes.Contains(text, []byte("Functions drawn from the prior")) {
+		t.Errorf("the picture:\n%.300s", text)
+	}
+	if code, _, stderr := ulisse(t, "", "prior", spec, "--functions", "0"); code != ExitBadInput || !strings.Contains(stderr, "from 1 to 200") {
+		t.Error(code, stderr)
 	}
 	good(t, "run", spec, "--out", here, "-q")
 	sum := good(t, "summary", here)

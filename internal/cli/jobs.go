@@ -20,7 +20,7 @@ const reasonWidth = 80
 
 func (a *App) jobsCommand() *cobra.Command {
 	var r remote
-	var states []string
+	var states, tags []string
 	var name, since string
 	var limit int
 	var asJSON bool
@@ -37,13 +37,14 @@ failed; --json has all of it.`,
 		Example: `  ulisse jobs
   ulisse jobs --state sampling,queued
   ulisse jobs --since 24h --state failed --name 'con*' --limit 20
+  ulisse jobs --tag paper
   ulisse jobs --since 24h --json`,
 		Args: cobra.NoArgs,
 		RunE: a.on(&r, func(ctx context.Context, s *session, _ []string) error {
 			if limit < 0 {
 				return badInput(fmt.Errorf("--limit %d: give a positive number, or 0 for all", limit))
 			}
-			req := &pb.ListJobsRequest{Name: name}
+			req := &pb.ListJobsRequest{Name: name, Tags: tags}
 			for _, w := range states {
 				state, err := client.ParseState(w)
 				if err != nil {
@@ -77,15 +78,16 @@ failed; --json has all of it.`,
 					left = d.Round(time.Second).String()
 				}
 				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), client.DrawsText(j),
-					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now()), crop(strings.Join(strings.Fields(cmp.Or(j.GetHealth().GetMessage(), j.Message)), " "), reasonWidth)})
+					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now()), strings.Join(j.Tags, ","), crop(strings.Join(strings.Fields(cmp.Or(j.GetHealth().GetMessage(), j.Message)), " "), reasonWidth)})
 			}
-			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE REASON", rows)
+			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE TAGS REASON", rows)
 		}),
 	}
 	r.flags(c)
 	f := c.Flags()
 	f.StringSliceVar(&states, "state", nil, "only jobs in these `states`")
 	f.StringVar(&name, "name", "", "only jobs whose name contains this `text`, or matches it if it has one of * ? [")
+	f.StringSliceVar(&tags, "tag", nil, "only jobs that have all of these `tags`")
 	f.StringVar(&since, "since", "", "only jobs submitted since this `time`: 90m, 24h, 2026-01-31 or RFC 3339")
 	f.IntVar(&limit, "limit", 0, "how many of the newest to list; 0 for all")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
@@ -153,4 +155,76 @@ func (a *App) cancelCommand() *cobra.Command {
 func (a *App) deleteCommand() *cobra.Command {
 	return a.action("delete", "Remove a job that has ended, with its draws", "is deleted",
 		func(ctx context.Context, s *session, id string) (*pb.Job, error) { return nil, s.Delete(ctx, id) })
+}
+
+func (a *App) noteCommand() *cobra.Command {
+	var r remote
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "note JOB [TEXT]",
+		Short: "Write a note on a job, or print it",
+		Long: `Write a note on a job, in place of the one that is there, or print the one that
+is there. An empty text removes it. The dashboard shows it on the page of the job.`,
+		Example: `  ulisse note concrete "priors as in the paper; compare with matern52"
+  ulisse note concrete`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	c.RunE = a.on(&r, func(ctx context.Context, s *session, args []string) error {
+		j, err := a.find(ctx, s, args[0])
+		if err == nil && len(args) == 2 {
+			j, err = s.Annotate(ctx, j.Id, &args[1], nil, nil)
+		}
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return a.printJSON(client.NewJobView(j))
+		case len(args) == 1 && j.Note != "":
+			fmt.Fprintln(a.Stdout, j.Note)
+		}
+		return nil
+	})
+	r.flags(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print the job as JSON")
+	c.ValidArgsFunction = a.completeJobs(&r)
+	return c
+}
+
+func (a *App) tagCommand() *cobra.Command {
+	var r remote
+	var remove []string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "tag JOB [TAG...]",
+		Short: "Add tags to a job, remove some, or print them",
+		Long: `Add tags to a job, or remove some, and print those that it has then. A tag is a
+word of at most 40 letters and digits, with . _ : / + - between them; a job has
+20 at most. 'ulisse jobs --tag' and the dashboard find jobs by them.`,
+		Example: `  ulisse tag concrete paper figure-3
+  ulisse tag concrete --remove figure-3
+  ulisse jobs --tag paper`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	c.RunE = a.on(&r, func(ctx context.Context, s *session, args []string) error {
+		j, err := a.find(ctx, s, args[0])
+		if tags := args[1:]; err == nil && len(tags)+len(remove) > 0 {
+			j, err = s.Annotate(ctx, j.Id, nil, tags, remove)
+		}
+		switch {
+		case err != nil:
+			return err
+		case asJSON:
+			return a.printJSON(client.NewJobView(j))
+		}
+		for _, tag := range j.Tags {
+			fmt.Fprintln(a.Stdout, tag)
+		}
+		return nil
+	})
+	r.flags(c)
+	f := c.Flags()
+	f.StringSliceVar(&remove, "remove", nil, "remove these `tags`")
+	f.BoolVar(&asJSON, "json", false, "print the job as JSON")
+	c.ValidArgsFunction = a.completeJobs(&r)
+	return c
 }

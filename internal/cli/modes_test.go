@@ -224,6 +224,7 @@ func (s *script) here() {
 	ca := filepath.Join(s.dir, "ca")
 	s.local("certs", "init", "--dir", ca)
 	s.local("certs", "issue", "--dir", ca, "--role", "client", "--name", "ada")
+	s.local("certs", "p12", "--dir", ca, "--name", "ada")
 	s.local("certs", "show", filepath.Join(ca, "ada.crt"))
 	s.local("certs", "revoke", "--dir", ca, filepath.Join(ca, "ada.crt"))
 	s.local("completion", "bash")
@@ -315,6 +316,11 @@ func (s *script) jobs() {
 	s.on("predict", j.ID, "--data", filepath.Join(s.dir, "rows.csv"), "--out", filepath.Join(s.dir, "predicted.csv"))
 	if text, err := os.ReadFile(filepath.Join(s.dir, "predicted.csv")); err != nil || strings.Count(string(text), "\n") != 6 {
 		s.t.Errorf("the predictions: %s, %v", text, err)
+	}
+	s.on("note", j.ID, "as it should be")
+	s.on("tag", j.ID, "mine")
+	if out := s.on("jobs", "--tag", "mine", "--json"); !strings.Contains(out, "as it should be") {
+		s.t.Errorf("a job by its tag: %s", out)
 	}
 	s.on("effects", j.ID, "a", "--grid", "3", "--draws", "5")
 	s.on("loo", j.ID, "--draws", "5")

@@ -135,6 +135,11 @@ func (c *Client) ExtendTo(ctx context.Context, id, spec string) (*pb.Job, error)
 	return unary(ctx, c, pb.NewJobsClient, pb.JobsClient.Extend, &pb.ExtendRequest{Id: id, Spec: spec})
 }
 
+// Annotate changes the note on a job, unless it is nil, and adds and removes tags.
+func (c *Client) Annotate(ctx context.Context, id string, note *string, tag, untag []string) (*pb.Job, error) {
+	return unary(ctx, c, pb.NewJobsClient, pb.JobsClient.Annotate, &pb.AnnotateRequest{Id: id, Note: note, Tag: tag, Untag: untag})
+}
+
 // Delete removes a job that has ended.
 func (c *Client) Delete(ctx context.Context, id string) error {
 	failed := false

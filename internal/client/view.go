@@ -40,6 +40,8 @@ type JobView struct {
 	DrawsSHA256 string      `json:"draws_sha256,omitempty"`
 	Owner       string      `json:"owner,omitempty"`
 	Namespace   string      `json:"namespace,omitempty"`
+	Note        string      `json:"note,omitempty"`
+	Tags        []string    `json:"tags,omitempty"`
 }
 
 // HealthView is what is wrong with a job.
@@ -70,7 +72,7 @@ func NewJobView(j *pb.Job) JobView {
 		Draws: MinDraws(p), DrawsWanted: p.GetDraws(), MaxDraws: p.GetMaxDraws(), RHat: known(p.GetRhat()), ESS: known(p.GetEss()),
 		ESSPerHour: known(ESSPerHour(p)), Seconds: p.GetActiveSeconds(), ETASeconds: known(p.GetEtaSeconds()),
 		Step: p.GetStep(), Probes: p.GetProbes(), NoiseBudget: p.GetNoiseBudget(),
-		Chains: []ChainView{}, StopReason: j.StopReason, DrawsSHA256: j.DrawsSha256, Owner: j.Owner, Namespace: j.Namespace}
+		Chains: []ChainView{}, StopReason: j.StopReason, DrawsSHA256: j.DrawsSha256, Owner: j.Owner, Namespace: j.Namespace, Note: j.Note, Tags: j.Tags}
 	if h := j.GetHealth(); h != nil {
 		v.Health = &HealthView{HealthWord(j), h.Message, Moment(h.Since)}
 	}

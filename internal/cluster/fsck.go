@@ -107,18 +107,8 @@ func shrink(path string, used int64, log *slog.Logger) error {
 	defer db.Close()
 	tmp := path + smallMark
 	defer os.Remove(tmp) // gone by then unless something failed
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	small, err := openBolt(tmp, 0)
-	if err != nil {
-		return err
-	}
 	failpoint.At("shrink")
-	if err = bbolt.Compact(small, db, 64<<20); err == nil {
-		err = small.Sync()
-	}
-	if err = errors.Join(err, small.Close()); err == nil {
+	if err = copyUsed(tmp, db); err == nil {
 		failpoint.At("shrink rename")
 		err = errors.Join(os.Rename(tmp, path), atomicfile.SyncDir(filepath.Dir(path)))
 	}
@@ -130,6 +120,21 @@ func shrink(path string, used int64, log *slog.Logger) error {
 		log.Info("a file was mostly free, and is smaller", "file", path, "from", st.Size(), "used", used)
 	}
 	return err
+}
+
+// copyUsed writes what a bbolt file uses to another one, durably.
+func copyUsed(to string, db *bbolt.DB) error {
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	small, err := openBolt(to, 0)
+	if err != nil {
+		return err
+	}
+	if err = bbolt.Compact(small, db, 64<<20); err == nil {
+		err = small.Sync()
+	}
+	return errors.Join(err, small.Close())
 }
 
 // shrinkFrom is how large a file has to be for that.

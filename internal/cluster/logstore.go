@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -33,7 +34,10 @@ var (
 // opened: raft would stop at a damaged entry with a panic, and believe a damaged
 // vote.
 type logStore struct {
+	path    string
+	mu      sync.RWMutex // guards db, which shrink replaces
 	db      *bbolt.DB
+	lost    error // why nothing may be written any more
 	writes  *writes
 	seam    seam
 	damaged uint64 // the last entry that is, 0 for none
@@ -41,6 +45,11 @@ type logStore struct {
 
 // update is a transaction that writes.
 func (s *logStore) update(point string, f func(*bbolt.Tx) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.lost != nil {
+		return s.lost
+	}
 	defer s.writes.begin()()
 	if err := s.seam.at(point); err != nil {
 		return err
@@ -49,6 +58,20 @@ func (s *logStore) update(point string, f func(*bbolt.Tx) error) error {
 		return err
 	}
 	return s.seam.at("log done")
+}
+
+// view is a transaction that reads.
+func (s *logStore) view(f func(*bbolt.Tx) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.db.View(f)
+}
+
+// stats returns what the file is made of.
+func (s *logStore) stats() bbolt.Stats {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.db.Stats()
 }
 
 func openLogStore(path string, log *slog.Logger) (*logStore, error) {
@@ -75,7 +98,7 @@ func openLogStore(path string, log *slog.Logger) (*logStore, error) {
 		db.Close()
 		return nil, fmt.Errorf("cluster: %s: %w", path, err)
 	}
-	return &logStore{db: db, damaged: bad}, nil
+	return &logStore{path: path, db: db, damaged: bad}, nil
 }
 
 // checkLog looks through the file of a log that nobody has open, and returns the
@@ -182,7 +205,7 @@ func (s *logStore) LastIndex() (uint64, error) {
 }
 
 func (s *logStore) end(move func(*bbolt.Cursor) (key, value []byte)) (index uint64, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
+	err = s.view(func(tx *bbolt.Tx) error {
 		if k, _ := move(tx.Bucket(logBucket).Cursor()); k != nil {
 			index = binary.BigEndian.Uint64(k)
 		}
@@ -193,7 +216,7 @@ func (s *logStore) end(move func(*bbolt.Cursor) (key, value []byte)) (index uint
 
 // GetLog reads one entry, or returns raft.ErrLogNotFound.
 func (s *logStore) GetLog(index uint64, log *raft.Log) error {
-	return s.db.View(func(tx *bbolt.Tx) error {
+	return s.view(func(tx *bbolt.Tx) error {
 		v := tx.Bucket(logBucket).Get(indexKey(index))
 		if v == nil {
 			return raft.ErrLogNotFound
@@ -253,7 +276,7 @@ func (s *logStore) Set(key, value []byte) error {
 
 // Get reads a value of raft's own, or fails with "not found".
 func (s *logStore) Get(key []byte) (value []byte, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
+	err = s.view(func(tx *bbolt.Tx) error {
 		v := tx.Bucket(stableBucket).Get(key)
 		if v == nil {
 			return errKeyNotFound

@@ -126,6 +126,15 @@ func TestLogStoreAgainstMemory(t *testing.T) {
 					rt.Fatal(err)
 				}
 			},
+			"shrink": func(rt *rapid.T) {
+				if rapid.IntRange(0, 9).Draw(rt, "seldom") > 0 { // it takes as long as a disk does
+					return
+				}
+				if err := s.shrink(); err != nil {
+					rt.Fatal(err)
+				}
+				s.db.NoSync = true
+			},
 			"": func(rt *rapid.T) {
 				f1, _ := s.FirstIndex()
 				l1, _ := s.LastIndex()

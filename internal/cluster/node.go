@@ -33,6 +33,7 @@ type Node struct {
 	proposals writes
 	stalled   atomic.Pointer[error] // the disk hangs
 	differs   atomic.Pointer[error] // the state is not that of the others
+	mute      atomic.Pointer[error] // it leads and takes no commands
 	caught    atomic.Bool           // it was as far as the leader once
 
 	looking atomic.Bool // at the state, for a check

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"go.etcd.io/bbolt"
 )
 
 // A leader whose disk does not answer goes on to lead: raft's heartbeats are other
@@ -93,7 +92,7 @@ func (n *Node) ProposalAge() time.Duration { return n.proposals.oldest() }
 
 // Fault returns what is wrong with this node, nil for nothing.
 func (n *Node) Fault() error {
-	for _, f := range []*atomic.Pointer[error]{&n.stalled, &n.differs} {
+	for _, f := range []*atomic.Pointer[error]{&n.stalled, &n.differs, &n.mute} {
 		if err := f.Load(); err != nil {
 			return *err
 		}
@@ -182,14 +181,11 @@ func (n *Node) Room() int64 {
 
 // FreeInFiles returns the bytes of the node's files that are free for what comes.
 func (n *Node) FreeInFiles() int64 {
-	free := func(db *bbolt.DB) int64 {
-		s := db.Stats()
-		return int64(s.FreeAlloc) // of free and pending pages
-	}
 	g, err := n.state.acquire()
 	if err != nil {
 		return 0
 	}
 	defer g.readers.Done()
-	return free(g.db) + free(n.store.db)
+	state, log := g.db.Stats(), n.store.stats()
+	return int64(state.FreeAlloc) + int64(log.FreeAlloc) // of free and pending pages
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -77,6 +78,41 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	}
 	tc.agree()
 	eventually(t, "the fault to be over", func() bool { return l.Fault() == nil && l.Ready() == nil })
+}
+
+// A leader that holds an earlier transfer for unfinished, and so refuses all commands, is told of and ends;
+// the others elect another one.
+func TestLeaderWhoseTransferNeverEnds(t *testing.T) {
+	t.Parallel()
+	var told atomic.Pointer[error]
+	var tc *testCluster
+	stalled := func(err error) {
+		told.Store(&err)
+		for _, m := range tc.live() {
+			if m.Fault() != nil {
+				tc.net.cut([]string{m.cfg.ID}) // as if the process had ended
+			}
+		}
+	}
+	tc = newCluster(t, 3, func(c *Config) { c.StallTimeout, c.Stalled = 4*testHeartbeat, stalled })
+	l := tc.leader()
+	l.write(t, "a", 3)
+	f := tc.others(l)[0]
+	// What remains in the library of a transfer that was under way when its leader lost its place.
+	flag := reflect.ValueOf(f.raft).Elem().FieldByName("leaderState").FieldByName("leadershipTransferInProgress")
+	atomic.StoreInt32((*int32)(flag.Addr().UnsafePointer()), 1)
+	if err := l.Transfer(t.Context(), f.cfg.ID); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "somebody who is told", func() bool { return told.Load() != nil })
+	if err := *told.Load(); !strings.Contains(err.Error(), "an earlier transfer of leadership has not ended") || f.Ready() == nil {
+		t.Errorf("what is told: %v; ready: %v", err, f.Ready())
+	}
+	var others []string
+	for _, m := range tc.others(f) {
+		others = append(others, m.cfg.ID)
+	}
+	tc.leader(others...).write(t, "b", 3)
 }
 
 // A follower's disk that hangs costs nothing but its health.

@@ -49,7 +49,11 @@ func (c *Coordinator) Registry(members func() []blobnet.Peer) blobnet.Registry {
 type blobRegistry struct {
 	c       *Coordinator
 	members func() []blobnet.Peer
+	idle    map[string]idle // data sets to which no job refers; Tidy's, which one at a time calls
 }
+
+// idle is since when a data set that was uploaded at a time has been seen without a job.
+type idle struct{ stored, since time.Time }
 
 // ask calls the Records service of the leader, which may be here.
 func (r *blobRegistry) ask(ctx context.Context, here func(*recordsService) error, there func(pb.RecordsClient, context.Context) error) error {
@@ -81,11 +85,22 @@ func (r *blobRegistry) record(ctx context.Context, b blobnet.Blob, here func(*re
 		})
 }
 
-// Tidy forgets data sets to which no job refers.
-func (r *blobRegistry) Tidy(ctx context.Context, before time.Time) error {
+// Tidy forgets data sets to which no job refers. For how long that is so, this process has watched: a
+// clock that is wrong, or jumps, forgets nothing.
+func (r *blobRegistry) Tidy(ctx context.Context, unused time.Duration) error {
 	var errs []error
+	now, before := time.Now(), r.idle
+	r.idle = map[string]idle{}
 	for _, b := range r.All() {
-		if !b.Stored.After(before) && len(r.Jobs(b.Addr)) == 0 {
+		if len(r.Jobs(b.Addr)) > 0 {
+			continue
+		}
+		since := before[b.Addr]
+		if !since.stored.Equal(b.Stored) || since.since.IsZero() {
+			since = idle{b.Stored, now}
+		}
+		r.idle[b.Addr] = since
+		if now.Sub(since.since) >= unused {
 			errs = append(errs, r.forget(ctx, b.Addr))
 		}
 	}
@@ -182,6 +197,6 @@ func (a blobAccess) Upload(ctx context.Context, addr string, size int64) (string
 		if b, err := state.GetBlob(tx, addr); err == nil && slices.Contains(b.NamespaceNames(), namespace) {
 			size = 0
 		}
-		return state.CheckRoom(tx, namespace, size)
+		return state.CheckQuota(tx, namespace, state.Usage{Bytes: size})
 	}))
 }

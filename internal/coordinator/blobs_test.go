@@ -45,14 +45,14 @@ func TestRegistryOfBlobs(t *testing.T) {
 		t.Errorf("%v", jobs)
 	}
 	wantCode(t, "data of a job", other.(*blobRegistry).forget(t.Context(), addr), codes.FailedPrecondition)
-	if err := other.Tidy(t.Context(), time.Now()); err != nil {
+	if err := other.Tidy(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	if _, ok := one.Lookup(addr); !ok {
 		t.Error("data of a job are forgotten")
 	}
 	keep(t, leader.Coordinator, &state.Act{Job: "a", Action: state.Cancel}, &state.Act{Job: "a", Action: state.Delete})
-	if err := other.Tidy(t.Context(), time.Now()); err != nil {
+	if err := other.Tidy(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	if _, ok := one.Lookup(addr); ok {
@@ -62,6 +62,44 @@ func TestRegistryOfBlobs(t *testing.T) {
 	wantCode(t, "no address", err, codes.InvalidArgument)
 	_, err = (&recordsService{c: leader.Coordinator}).Record(t.Context(), &pb.Blob{Sha256: addr, Size: -1})
 	wantCode(t, "no size", err, codes.InvalidArgument)
+}
+
+// Data without a job are kept for as long as this process has watched them, whatever clocks say of when
+// they were stored; those that are uploaded again begin anew.
+func TestUnusedDataAreKept(t *testing.T) {
+	s := serve(t, Config{})
+	r := s.Coordinator.Registry(func() []blobnet.Peer { return nil }).(*blobRegistry)
+	addr := strings.Repeat("ab", 32)
+	store := func(stored time.Time) {
+		t.Helper()
+		if err := r.Record(t.Context(), blobnet.Blob{Addr: addr, Size: 7, Stored: stored, Namespaces: []string{state.DefaultNamespace}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tidy := func(what string, kept bool) {
+		t.Helper()
+		if err := r.Tidy(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := r.Lookup(addr); ok != kept {
+			t.Errorf("%s: kept %v", what, ok)
+		}
+	}
+	watched := func(d time.Duration) { r.idle[addr] = idle{r.idle[addr].stored, time.Now().Add(-d)} }
+	store(time.Now().Add(-48 * time.Hour)) // or this clock is two days ahead
+	tidy("at first", true)
+	watched(59 * time.Minute)
+	tidy("before its time", true)
+	watched(61 * time.Minute)
+	store(time.Now())
+	tidy("uploaded again", true)
+	watched(61 * time.Minute)
+	keep(t, s.Coordinator, &state.Submit{ID: "a", Chains: 1, Data: addr})
+	tidy("with a job", true)
+	keep(t, s.Coordinator, &state.Act{Job: "a", Action: state.Cancel}, &state.Act{Job: "a", Action: state.Delete})
+	tidy("without it again", true)
+	watched(61 * time.Minute)
+	tidy("in its time", false)
 }
 
 // Callers know of their namespaces' data, and bring theirs where there is room.

@@ -34,7 +34,8 @@ var healthStatuses = map[state.Status]pb.HealthStatus{
 func pbRecord(j *state.Job) *pb.Job {
 	out := &pb.Job{Id: j.ID, Name: j.Name, State: jobStates[j.Phase], Message: j.Message, Priority: int32(j.Priority),
 		Submitted: pbTime(j.Submitted), Started: pbTime(j.Started), Ended: pbTime(j.Ended), Spec: j.Spec, Data: j.Info.Wire(j.Data),
-		StopReason: string(j.Reason), DrawsSha256: j.DrawsSHA256, Owner: j.Owner, Namespace: j.Namespace}
+		StopReason: string(j.Reason), DrawsSha256: j.DrawsSHA256, Owner: j.Owner, Namespace: j.Namespace,
+		Note: j.Note, Tags: j.Tags}
 	if h := j.Health; h != nil {
 		out.Health = &pb.Health{Status: healthStatuses[h.Status], Message: h.Message, Since: pbTime(h.Since)}
 	}

@@ -82,8 +82,8 @@ type Config struct {
 	// there. Empty means that callers are not asked who they are.
 	TokenFile string
 
-	// CheckEvery says of how many checkpoints one is computed again by another worker, if one has
-	// nothing to do. Zero means 100; negative none.
+	// CheckEvery says of how many reports of drivers one is computed again by another worker, if one
+	// can. Zero means 100; negative none.
 	CheckEvery int
 
 	resultStalls time.Duration // tests: in place of the constant

@@ -27,7 +27,7 @@ func (c *Coordinator) status(err error) error {
 	code := codes.Internal
 	switch {
 	case errors.As(err, &field):
-		return badField(strings.TrimSuffix("spec."+field.Path, "."), field.Error())
+		return badField(specField(field), field.Error())
 	case errors.Is(err, cluster.ErrNotLeader):
 		return c.notLeader()
 	case errors.Is(err, cluster.ErrUnknownOutcome), errors.Is(err, cluster.ErrClosed), errors.Is(err, cluster.ErrDiverged):
@@ -52,6 +52,9 @@ func (c *Coordinator) status(err error) error {
 	}
 	return status.Error(code, err.Error())
 }
+
+// specField returns the field of a request to submit that a mistake in its specification is in.
+func specField(e *job.FieldError) string { return strings.TrimSuffix("spec."+e.Path, ".") }
 
 // badField refuses a request for one of its fields.
 func badField(path, msg string) error {

@@ -26,6 +26,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/rpc"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/state"
+	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -247,7 +248,7 @@ type testWorker struct {
 	isa     string // what it computes with
 	// adapt, if set, computes settings: its own arithmetic.
 	adapt func(*chains.Run) (*chains.Event, error)
-	lies  bool // about checkpoints of others
+	lies  bool // about what it computes again
 }
 
 // connect begins a session. What the worker is told comes out of told.
@@ -281,7 +282,7 @@ func connect(t *testing.T, workers pb.WorkersClient, h *pb.Hello) *testWorker {
 
 // hello is how a worker of two cores introduces itself.
 func hello(id string) *pb.Hello {
-	return &pb.Hello{Id: id, Address: id + ":1", Version: "v", Capacity: &pb.Capacity{Cores: 2, InstructionSet: "avx2", PairsPerSecond: 1e9}}
+	return &pb.Hello{Id: id, Address: id + ":1", Version: version.Version, Capacity: &pb.Capacity{Cores: 2, InstructionSet: "avx2", PairsPerSecond: 1e9}}
 }
 
 // next returns what the worker is told next.
@@ -406,24 +407,10 @@ func (w *testWorker) drive(ctx context.Context, p *pb.Placement, revoked <-chan 
 		if work == nil {
 			continue
 		}
-		e := chains.Event{Certificate: work.Certificate}
-		switch {
-		case work.Prepare != nil && work.Prepare.From != nil: // of the certificate
-			prep := *work.Prepare.From
-			e.Prepared = &prep
-		case work.Prepare != nil:
-			e.Prepared = testPreparation()
-		case work.Adapt != nil:
-			got, err := w.adapt(work.Adapt.Run())
-			if err != nil {
-				w.t.Error(err)
-				return
-			}
-			e.Settings = got.Settings
-		case work.Weigh != nil:
-			e.Provisional = &chains.Provisional{LogDensities: make([]float64, chains.ProvisionalDraws)}
-		default:
-			e.Checkpoint = checkpointOf(work.Advance)
+		e, err := w.eventOf(work)
+		if err != nil {
+			w.t.Error(err)
+			return
 		}
 		if w.report(ctx, p, e) != nil {
 			return
@@ -431,20 +418,46 @@ func (w *testWorker) drive(ctx context.Context, p *pb.Placement, revoked <-chan 
 	}
 }
 
-// answer computes a checkpoint again; one that lies tells of other numbers.
+// eventOf carries out some work.
+func (w *testWorker) eventOf(work *chains.Work) (chains.Event, error) {
+	e := chains.Event{Certificate: work.Certificate}
+	switch {
+	case work.Prepare != nil && work.Prepare.From != nil: // of the certificate
+		prep := *work.Prepare.From
+		e.Prepared = &prep
+	case work.Prepare != nil:
+		e.Prepared = testPreparation()
+	case work.Adapt != nil:
+		got, err := w.adapt(work.Adapt.Run())
+		if err != nil {
+			return e, err
+		}
+		e.Settings = got.Settings
+	case work.Weigh != nil:
+		e.Provisional = &chains.Provisional{LogDensities: make([]float64, chains.ProvisionalDraws)}
+	default:
+		e.Checkpoint = checkpointOf(work.Advance)
+	}
+	return e, nil
+}
+
+// answer computes again what a driver has computed; who lies tells of other numbers.
 func (w *testWorker) answer(c *pb.Check) {
 	work, err := chains.WorkOf(c.Assignment.Work)
 	if err != nil {
 		w.t.Error(err)
 		return
 	}
-	k := checkpointOf(work.Advance)
-	if w.lies {
-		k.Draws[0][0]++
-	}
-	sum, err := k.Sum()
+	e, err := w.eventOf(work)
 	if err != nil {
 		w.t.Error(err)
+	}
+	sum, err := e.Sum()
+	if err != nil {
+		w.t.Error(err)
+	}
+	if w.lies {
+		sum = "not " + sum
 	}
 	w.send(&pb.WorkerMessage{Message: &pb.WorkerMessage_Checked{Checked: &pb.Checked{Number: c.Number, Sha256: sum}}})
 }

@@ -96,6 +96,11 @@ func page(tx *bbolt.Tx, r *pb.ListJobsRequest, from []byte, who *auth.Identity) 
 
 // asksFor reports whether a request asks for a job.
 func asksFor(r *pb.ListJobsRequest, e *state.Entry) bool {
+	for _, tag := range r.Tags {
+		if !slices.Contains(e.Tags, tag) {
+			return false
+		}
+	}
 	return (len(r.States) == 0 || slices.Contains(r.States, jobStates[e.Phase])) && matchesName(r.Name, e.Name)
 }
 

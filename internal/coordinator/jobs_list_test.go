@@ -43,6 +43,7 @@ func TestSearch(t *testing.T) {
 		keepAt(t, c, at, &state.Submit{ID: id, Name: names[i%4], Chains: 1})
 		if i%5 == 0 {
 			keepAt(t, c, at, &state.Fail{Job: id, Message: "why"})
+			keepAt(t, c, at, &state.Annotate{Job: id, Tag: []string{"paper", "t" + id}})
 		}
 	}
 	failed := []pb.JobState{pb.JobState_JOB_STATE_FAILED}
@@ -57,6 +58,9 @@ func TestSearch(t *testing.T) {
 		{"a part of a name", &pb.ListJobsRequest{Name: "con", Since: timestamppb.New(epoch.Add(15 * time.Hour))}, []string{"j19", "j18", "j16", "j15"}},
 		{"a pattern", &pb.ListJobsRequest{Name: "con*", Since: timestamppb.New(epoch.Add(15 * time.Hour))}, []string{"j18", "j16"}},
 		{"all of it", &pb.ListJobsRequest{Name: "con*", States: failed}, []string{"j10", "j00"}},
+		{"a tag", &pb.ListJobsRequest{Tags: []string{"paper"}}, []string{"j15", "j10", "j05", "j00"}},
+		{"two tags", &pb.ListJobsRequest{Tags: []string{"tj10", "paper"}}, []string{"j10"}},
+		{"a part of a tag", &pb.ListJobsRequest{Tags: []string{"pap"}}, nil},
 		{"none", &pb.ListJobsRequest{Name: "x*"}, nil},
 	} {
 		if q.what == "all" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -39,6 +40,21 @@ type jobsService struct {
 // Submit accepts a job.
 func (s *jobsService) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job, error) {
 	began := time.Now()
+	cmd, err := s.submission(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	j, err := s.c.apply(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	s.c.cfg.Tracer.Submit(j.ID, j.Name, began)
+	s.c.log.Info("job submitted", "job", j.ID, "name", j.Name)
+	return pbRecord(j), nil
+}
+
+// submission returns the command that makes the job of a request, or what is wrong with it.
+func (s *jobsService) submission(ctx context.Context, r *pb.SubmitRequest) (*state.Submit, error) {
 	spec, err := checkSubmit(r)
 	if err != nil {
 		return nil, err
@@ -62,14 +78,49 @@ func (s *jobsService) Submit(ctx context.Context, r *pb.SubmitRequest) (*pb.Job,
 	if err != nil {
 		return nil, err
 	}
-	j, err := s.c.apply(ctx, &state.Submit{ID: newID(), Name: spec.Name, ClientID: r.ClientId, Owner: who.User, Namespace: namespace,
-		Spec: string(text), Data: r.Data, Priority: int(r.Priority), Chains: spec.Sampler.Chains, Keeps: int64(spec.Sampler.Chains) * int64(spec.Stop.MaxDraws), Notify: notify})
-	if err != nil {
+	return &state.Submit{ID: newID(), Name: spec.Name, ClientID: r.ClientId, Owner: who.User, Namespace: namespace,
+		Spec: string(text), Data: r.Data, Priority: int(r.Priority), Chains: spec.Sampler.Chains, Keeps: int64(spec.Sampler.Chains) * int64(spec.Stop.MaxDraws), Notify: notify}, nil
+}
+
+// Validate says what Submit would refuse.
+func (s *jobsService) Validate(ctx context.Context, r *pb.SubmitRequest) (*pb.ValidateResponse, error) {
+	if err := s.c.fresh(ctx, false); err != nil {
 		return nil, err
 	}
-	s.c.cfg.Tracer.Submit(j.ID, j.Name, began)
-	s.c.log.Info("job submitted", "job", j.ID, "name", j.Name)
-	return pbRecord(j), nil
+	cmd, err := s.submission(ctx, r)
+	if err == nil {
+		more := state.Usage{Jobs: 1, Chains: int64(cmd.Chains), Draws: cmd.Keeps}
+		err = s.c.node.View(func(tx *bbolt.Tx) error { return state.CheckQuota(tx, cmd.Namespace, more) })
+	}
+	if err != nil {
+		m, err := s.c.mistake(err)
+		if err != nil {
+			return nil, err
+		}
+		return &pb.ValidateResponse{Mistakes: []*pb.Mistake{m}}, nil
+	}
+	return &pb.ValidateResponse{Spec: cmd.Spec}, nil
+}
+
+// mistake returns an error about a request as what is wrong with the request; other errors are returned.
+func (c *Coordinator) mistake(err error) (*pb.Mistake, error) {
+	var f *job.FieldError
+	if errors.As(err, &f) {
+		return &pb.Mistake{Field: specField(f), Message: f.Msg, Line: int32(f.Line), Column: int32(f.Column)}, nil
+	}
+	st := status.Convert(c.status(err))
+	switch st.Code() {
+	case codes.InvalidArgument, codes.NotFound, codes.ResourceExhausted, codes.PermissionDenied, codes.FailedPrecondition:
+	default:
+		return nil, err
+	}
+	m := &pb.Mistake{Message: st.Message()}
+	for _, d := range st.Details() {
+		if bad, ok := d.(*errdetails.BadRequest); ok && len(bad.FieldViolations) > 0 {
+			m.Field = bad.FieldViolations[0].Field
+		}
+	}
+	return m, nil
 }
 
 // checkSubmit returns the specification of a request, or what is wrong with it.
@@ -321,6 +372,23 @@ func planOf(spec *job.Spec, data *dataset.Info) (*chains.Plan, error) {
 	}
 	p := spec.Plan(m.Params.NamesBy(data.InputNames), data.N())
 	return &p, nil
+}
+
+// Annotate changes what people write on a job.
+func (s *jobsService) Annotate(ctx context.Context, r *pb.AnnotateRequest) (*pb.Job, error) {
+	if err := state.CheckNote(r.GetNote()); err != nil {
+		return nil, badField("note", err.Error())
+	}
+	for _, tag := range r.Tag {
+		if err := state.CheckTag(tag); err != nil {
+			return nil, badField("tag", err.Error())
+		}
+	}
+	j, err := s.c.apply(ctx, &state.Annotate{Job: r.Id, Note: r.Note, Tag: r.Tag, Untag: r.Untag})
+	if err != nil {
+		return nil, err
+	}
+	return pbRecord(j), nil
 }
 
 // Delete removes a job that has ended.

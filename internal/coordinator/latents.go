@@ -35,8 +35,8 @@ func (r *latentRegistry) Record(ctx context.Context, b blobnet.Blob) error {
 }
 
 // Tidy has the leader forget what no chain uses.
-func (r *latentRegistry) Tidy(ctx context.Context, before time.Time) error {
-	drop := &state.DropLatents{Unused: before.UTC(), Superseded: time.Now().Add(-r.superseded).UTC()}
+func (r *latentRegistry) Tidy(ctx context.Context, unused time.Duration) error {
+	drop := &state.DropLatents{Unused: time.Now().Add(-unused).UTC(), Superseded: time.Now().Add(-r.superseded).UTC()}
 	for r.c.node.IsLeader() {
 		due := false
 		err := r.c.node.View(func(tx *bbolt.Tx) error { due = drop.Due(tx); return nil })

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -270,6 +271,21 @@ func TestSubmitIsChecked(t *testing.T) {
 	} {
 		_, err := s.jobs.Submit(t.Context(), bad.r)
 		wantCode(t, bad.what, err, bad.code, bad.word)
+		a, err := s.jobs.Validate(t.Context(), bad.r)
+		if err != nil || len(a.Mistakes) != 1 || a.Spec != "" || !strings.Contains(a.Mistakes[0].Field+a.Mistakes[0].Message, bad.word) {
+			t.Errorf("%s: found %v, %v", bad.what, a, err)
+		}
+	}
+	a, err := s.jobs.Validate(t.Context(), &pb.SubmitRequest{Spec: synthetic + "solver:\n  tolerance: 2\n"})
+	if m := a.GetMistakes(); err != nil || len(m) != 1 || m[0].Field != "spec.solver.tolerance" || m[0].Line != 4 || m[0].Column != 14 || m[0].Message != "2, but must be between 0 and 1" {
+		t.Errorf("a mistake with its place: %v, %v", a, err)
+	}
+	a, err = s.jobs.Validate(t.Context(), &pb.SubmitRequest{Spec: synthetic})
+	if err != nil || len(a.Mistakes) != 0 || !strings.Contains(a.Spec, "chains: 4") {
+		t.Errorf("no mistake: %v, %v", a, err)
+	}
+	if l, err := s.jobs.List(t.Context(), &pb.ListJobsRequest{}); err != nil || len(l.Jobs) != 0 {
+		t.Errorf("jobs that were only looked at: %v, %v", l, err)
 	}
 	first, err := s.jobs.Submit(t.Context(), &pb.SubmitRequest{Spec: synthetic, ClientId: "c"})
 	if err != nil {

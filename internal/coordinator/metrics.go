@@ -31,7 +31,7 @@ var (
 	roundFamily  = monitor.Gauge("leader_round_age_seconds", "Time since the leader last went through all jobs.")
 	errorsFamily = monitor.Counter("leader_job_errors_total", "Times that the leader could decide nothing about a job.")
 	wrongFamily  = monitor.Counter("worker_disagreements_total", "Times that two workers were found not to compute the same bits.")
-	checksFamily = monitor.Counter("checkpoints_checked_total", "Checkpoints that another worker computed again, by whether it came to the same, to something else, or could not say (none).", "result")
+	checksFamily = monitor.Counter("checkpoints_checked_total", "Reports of drivers (checkpoints above all) that another worker computed again, by whether it came to the same, to something else, or could not say (none).", "result")
 
 	clusterFamilies = []monitor.Family{jobsFamily, chainsFamily, workersFamily, coresFamily, wantedFamily, unhealthyFamily, dataFamily, dataSize, noticeFamily, sentFamily, roundFamily, errorsFamily, wrongFamily, checksFamily}
 )

@@ -50,6 +50,16 @@ type worker struct {
 	gone    map[state.ChainKey]*held
 }
 
+// drives reports whether the worker drives a lane of a job.
+func (w *worker) drives(job string) bool {
+	for k := range w.holds {
+		if k.Job == job {
+			return true
+		}
+	}
+	return false
+}
+
 // held is a placement at a worker.
 type held struct {
 	attempt  int64

@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cluster"
 	"github.com/ulisse-gp/ulisse/internal/coordinator/coordinatortest"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/report"
@@ -90,6 +93,14 @@ func TestDecisions(t *testing.T) {
 type broken struct {
 	*coordinatortest.Node
 	views int
+	knows uint64 // the format that all members know, if not all
+}
+
+func (n *broken) Apply(ctx context.Context, command []byte) (any, error) {
+	if n.knows > 0 && state.FormatOf(command) > n.knows {
+		return nil, fmt.Errorf("%w: upgrade n3", cluster.ErrMixedVersions)
+	}
+	return n.Node.Apply(ctx, command)
 }
 
 func (n *broken) View(f func(*bbolt.Tx) error) error {
@@ -98,6 +109,17 @@ func (n *broken) View(f func(*bbolt.Tx) error) error {
 		return errors.New("the disk is busy")
 	}
 	return n.Node.View(f)
+}
+
+// While members of the release before are there a job goes on, and comes to the same.
+func TestMixedVersions(t *testing.T) {
+	s := serve(t, Config{Node: &broken{Node: coordinatortest.NewNode(t), knows: 4}})
+	s.lead()
+	connect(t, s.workers, hello("a")).work()
+	text := testSpec(40, 60, 10)
+	if j := s.awaitState(s.submit(text), pb.JobState_JOB_STATE_CONVERGED); j.DrawsSha256 != report.DrawsSHA256(referenceRun(t, text, 40)) {
+		t.Errorf("draws %s", j.DrawsSha256)
+	}
 }
 
 // A look that fails changes nothing, and the next one goes on.

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cluster"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/state"
 )
@@ -163,9 +165,13 @@ func (s *workersService) Report(ctx context.Context, r *pb.ReportRequest) (*pb.R
 	if decided, err := s.settings(ctx, r); decided || err != nil {
 		return &pb.ReportResponse{}, err
 	}
-	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Events: r.Events}
+	cmd := &state.Report{Job: r.Job, Chain: int(r.Chain), Attempt: r.Attempt, Events: r.Events, Brief: true}
 	again := s.c.candidate(r, at.Worker)
-	if _, err = s.c.apply(ctx, cmd); err == nil {
+	if _, err = s.c.apply(ctx, cmd); errors.Is(err, cluster.ErrMixedVersions) {
+		cmd.Brief = false
+		_, err = s.c.apply(ctx, cmd)
+	}
+	if err == nil {
 		s.c.workers.heard(r.Job, at.Worker)
 		if again != nil {
 			s.c.workers.check(again)

@@ -5,9 +5,15 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
@@ -67,8 +73,7 @@ func actionOf(name string) *action {
 }
 
 // allowed returns the actions that a job's state allows.
-func allowed(s pb.JobState) []action {
-	var out []action
+func allowed(s pb.JobState) (out []action) {
 	for _, a := range actions {
 		if a.allowed(s) {
 			out = append(out, a)
@@ -92,6 +97,37 @@ func token(w http.ResponseWriter, r *http.Request) string {
 	http.SetCookie(w, &http.Cookie{Name: tokenCookie, Value: t, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil})
 	return t
 }
+
+// readForm reads a form of so many bytes at most, and returns an error unless it repeats the token of the
+// browser's cookie.
+func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
+	r.Body = http.MaxBytesReader(w, r.Body, most)
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(formTime))
+	err := r.ParseForm()
+	if err == nil {
+		err = r.ParseMultipartForm(most)
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return status.Errorf(codes.InvalidArgument, "this is too much for a page, which takes %s at a time", humanize.IBytes(uint64(most)))
+	case err != nil && !errors.Is(err, http.ErrNotMultipart):
+		return status.Error(codes.InvalidArgument, "the form could not be read: try again")
+	}
+	cookie, err := r.Cookie(tokenCookie)
+	if err != nil || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(r.PostFormValue("token"))) != 1 {
+		return status.Error(codes.PermissionDenied, "this form is too old, or did not come from this page, or the browser keeps no cookies: try again")
+	}
+	return nil
+}
+
+// maxForm bounds the form of an action.
+const maxForm = 4096
+
+// formTime is how long a browser may take to send a form.
+const formTime = 2 * time.Minute
 
 // confirmView is the page that asks before something is done.
 type confirmView struct {
@@ -129,15 +165,14 @@ func (d *Dashboard) ask(w http.ResponseWriter, r *http.Request, code int, wrong 
 
 // act does what was confirmed.
 func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 4096)
 	a := actionOf(r.PathValue("action"))
 	if a == nil {
 		d.fail(w, r, errNoPage)
 		return
 	}
-	c, err := r.Cookie(tokenCookie)
-	if err != nil || subtle.ConstantTimeCompare([]byte(c.Value), []byte(r.PostFormValue("token"))) != 1 {
-		d.ask(w, r, http.StatusForbidden, "This form is too old, or did not come from this page, or the browser keeps no cookies. Try again.")
+	err := readForm(w, r, maxForm)
+	if err != nil {
+		d.ask(w, r, httpStatus(err), plain(err))
 		return
 	}
 	var draws int64
@@ -154,6 +189,6 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		d.ask(w, r, httpStatus(err), plain(err))
 		return
 	}
-	d.Logger.Info("action from the dashboard", "job", id, "action", a.Name, "who", d.viewer(r))
+	d.Logger.Info("action from the dashboard", "job", id, "action", a.Name, "who", d.viewer(r).GetUser())
 	http.Redirect(w, r, "/jobs/"+id+"?done="+a.Name, http.StatusSeeOther)
 }

@@ -33,7 +33,7 @@ func TestTrueStates(t *testing.T) {
 	}, 0)
 	s.sums = map[string]report.Summary{"j2": {Provisional: &report.Provisional{Note: "the normal approximation at the mode", Parameters: []report.ProvisionalRow{{Name: "tau[hr]", Mean: 0.25}}}}}
 	text := s.want("/jobs/j2", 200, "There is nothing to plot: the job ended before its first draws", "the normal approximation at the mode", "tau[hr]", "0.25",
-		"submit the specification with that change as another job", "chain 4 diverged at iteration 53")
+		"repeat the job with that change", "chain 4 diverged at iteration 53")
 	if got := strings.Join(bars(text), " "); got != "0/450 0/450" {
 		t.Errorf("bars %s", got)
 	}

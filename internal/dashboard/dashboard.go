@@ -27,8 +27,9 @@ type Config struct {
 	// Protect, if set, wraps the handlers of all pages: it refuses who may not
 	// look, and adds to the context what RPCs need to tell who asks.
 	Protect func(http.Handler) http.Handler
-	// Viewer, if set, returns who makes a request, to be shown; empty if unknown.
-	Viewer func(*http.Request) string
+	// Viewer, if set, returns who makes a request: pages show the name, and offer what
+	// the role allows. Nil is somebody unknown.
+	Viewer func(*http.Request) *pb.Identity
 	// Node names the coordinator that serves the pages.
 	Node   string
 	Logger *slog.Logger
@@ -56,6 +57,10 @@ type Dashboard struct {
 	workers pb.WorkersClient
 	cluster pb.ClusterClient
 	history pb.HistoryClient
+	data    pb.DataClient
+
+	predictions pb.PredictionsClient
+	predicting  chan struct{} // a place for each that is under way
 
 	pages    *template.Template
 	feeds    *feeds
@@ -80,6 +85,7 @@ func New(c Config) (*Dashboard, error) {
 	}
 	c.Every = cmp.Or(c.Every, time.Second)
 	d := &Dashboard{Config: c, jobs: pb.NewJobsClient(c.Conn), workers: pb.NewWorkersClient(c.Conn), cluster: pb.NewClusterClient(c.Conn), history: pb.NewHistoryClient(c.Conn),
+		data: pb.NewDataClient(c.Conn), predictions: pb.NewPredictionsClient(c.Conn), predicting: make(chan struct{}, maxPredictions),
 		pictures: newPictures(maxPictures), streams: make(chan struct{}, maxStreams)}
 	var err error
 	if d.pages, err = template.New("").Funcs(functions).ParseFS(files, "templates/*.html"); err != nil {
@@ -93,11 +99,19 @@ func New(c Config) (*Dashboard, error) {
 	}
 	pages := http.NewServeMux()
 	pages.HandleFunc("GET /{$}", d.home)
+	pages.HandleFunc("GET /submit", d.submitPage)
+	pages.HandleFunc("POST /submit", d.submit)
+	pages.HandleFunc("POST /submit/check", d.checkForm)
 	pages.HandleFunc("GET /jobs", d.jobsPage)
 	pages.HandleFunc("GET /jobs/{id}", d.jobPage)
 	pages.HandleFunc("GET /jobs/{id}/logs", d.logsPage)
 	pages.HandleFunc("GET /jobs/{id}/plots/{plot}", d.plot)
 	pages.HandleFunc("GET /jobs/{id}/spec.yaml", d.specPage)
+	pages.HandleFunc("GET /jobs/{id}/predict", d.predictPage)
+	pages.HandleFunc("POST /jobs/{id}/predict", d.predictRow)
+	pages.HandleFunc("POST /jobs/{id}/predictions", d.predictTable)
+	pages.HandleFunc("GET /jobs/{id}/annotate", d.annotatePage)
+	pages.HandleFunc("POST /jobs/{id}/annotate", d.annotate)
 	pages.HandleFunc("GET /compare", d.comparePage)
 	pages.HandleFunc("GET /jobs/{id}/{action}", d.confirm)
 	pages.HandleFunc("POST /jobs/{id}/{action}", d.act)

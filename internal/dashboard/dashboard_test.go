@@ -108,7 +108,7 @@ func (s *site) want(path string, code int, words ...string) string {
 }
 
 func TestPages(t *testing.T) {
-	s := newSite(t, Config{Node: "c1", Viewer: func(*http.Request) string { return "ada@lab" }})
+	s := newSite(t, Config{Node: "c1", Viewer: func(*http.Request) *pb.Identity { return &pb.Identity{User: "ada@lab"} }})
 	s.add("j2", "second", pb.JobState_JOB_STATE_CONVERGED, 2, 400)
 	s.want("/", 200, "<h1>Jobs</h1>", "first", "second", "sampling", "converged", "1.012", "321", "19260", "1 min 30 s", "200/400", "ada@lab", "coordinator c1", "/static/live.js")
 	if text := s.want("/jobs?q=sec", 200, "second"); strings.Contains(text, ">first<") {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -24,6 +25,7 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
@@ -33,6 +35,7 @@ type fake struct {
 	pb.UnimplementedWorkersServer
 	pb.UnimplementedClusterServer
 	pb.UnimplementedHistoryServer
+	pb.UnimplementedPredictionsServer
 	mu       sync.Mutex
 	jobs     []*pb.Job
 	draws    map[string][][]float64 // by chain: draw by draw
@@ -40,6 +43,9 @@ type fake struct {
 	watching int
 	fail     error // of every action
 	did      []string
+	handed   []*pb.SubmitRequest  // submitted
+	asked    []*pb.PredictRequest // predicted
+	written  []*pb.AnnotateRequest
 	lines    []*pb.LogLine
 	sums     map[string]report.Summary // of jobs that have one of their own
 }
@@ -111,7 +117,7 @@ func (f *fake) List(_ context.Context, r *pb.ListJobsRequest) (*pb.ListJobsRespo
 	defer f.mu.Unlock()
 	out := &pb.ListJobsResponse{}
 	for _, j := range f.jobs {
-		if strings.Contains(j.Name, r.Name) && (len(r.States) == 0 || slices.Contains(r.States, j.State)) {
+		if !slices.ContainsFunc(r.Tags, func(tag string) bool { return !slices.Contains(j.Tags, tag) }) && strings.Contains(j.Name, r.Name) && (len(r.States) == 0 || slices.Contains(r.States, j.State)) {
 			out.Jobs = append(out.Jobs, proto.Clone(j).(*pb.Job))
 		}
 	}
@@ -226,6 +232,71 @@ func (f *fake) Extend(_ context.Context, r *pb.ExtendRequest) (*pb.Job, error) {
 	return f.act("extend", r.Id)
 }
 
+// Validate reads the specification, and knows no quotas.
+func (f *fake) Validate(_ context.Context, r *pb.SubmitRequest) (*pb.ValidateResponse, error) {
+	_, err := job.ParseString(r.Spec)
+	var wrong *job.FieldError
+	if errors.As(err, &wrong) {
+		return &pb.ValidateResponse{Mistakes: []*pb.Mistake{{Field: "spec." + wrong.Path, Message: wrong.Msg, Line: int32(wrong.Line), Column: int32(wrong.Column)}}}, nil
+	}
+	return &pb.ValidateResponse{Spec: r.Spec}, err
+}
+
+func (f *fake) Submit(_ context.Context, r *pb.SubmitRequest) (*pb.Job, error) {
+	f.mu.Lock()
+	f.handed = append(f.handed, r)
+	err := f.fail
+	f.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	f.add("new", "submitted", pb.JobState_JOB_STATE_QUEUED, 2, 0)
+	j, _, err := f.get("new")
+	return j, err
+}
+
+func (f *fake) Annotate(_ context.Context, r *pb.AnnotateRequest) (*pb.Job, error) {
+	f.mu.Lock()
+	f.written = append(f.written, r)
+	f.mu.Unlock()
+	return f.act("annotate", r.Id)
+}
+
+// Predict answers the sum of a row's inputs, ± 2.
+func (f *fake) Predict(r *pb.PredictRequest, s grpc.ServerStreamingServer[pb.PredictResponse]) error {
+	f.mu.Lock()
+	f.asked = append(f.asked, r)
+	err := f.fail
+	f.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	out := &pb.PredictResponse{Stats: &pb.PredictStats{Draws: 10}, DrawsSha256: "x"}
+	for i, p := range r.Rows {
+		sum := 0.0
+		for _, x := range p.Inputs {
+			sum += x
+		}
+		row := &pb.PredictedRow{Mean: sum, Sd: 1, Quantiles: []float64{sum - 2, sum, sum + 2}}
+		if len(r.Targets) > 0 {
+			pit := r.Targets[i]
+			row.LogDensity, row.Crps, row.Pit = &pit, &pit, &pit
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return s.Send(out)
+}
+
+// dataFake answers for data sets, whose List is not that of jobs.
+type dataFake struct{ pb.UnimplementedDataServer }
+
+func (dataFake) List(context.Context, *pb.ListBlobsRequest) (*pb.ListBlobsResponse, error) {
+	return &pb.ListBlobsResponse{Blobs: []*pb.Blob{
+		{Sha256: "aaaaaaaaaaaa", Size: 1000, Complete: true, Stored: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC))},
+		{Sha256: "bbbbbbbbbbbb", Size: 2000, Complete: true, Jobs: []string{"j1"}, Stored: timestamppb.New(time.Date(2026, 5, 6, 7, 8, 0, 0, time.UTC))},
+		{Sha256: "cccccccccccc", Size: 3000, Present: 10}}}, nil
+}
+
 func (f *fake) Run(_ context.Context, r *pb.RunHistoryRequest) (*pb.RunHistory, error) {
 	if j, _, err := f.get(r.Id); err != nil || client.MinDraws(j.Progress) == 0 {
 		return &pb.RunHistory{}, err
@@ -272,6 +343,8 @@ func start(t testing.TB) (*fake, *grpc.ClientConn) {
 	pb.RegisterWorkersServer(s, workersFake{})
 	pb.RegisterClusterServer(s, f)
 	pb.RegisterHistoryServer(s, f)
+	pb.RegisterPredictionsServer(s, f)
+	pb.RegisterDataServer(s, dataFake{})
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(lis) }()
 	conn, err := grpc.NewClient("passthrough:fake", grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -18,20 +18,24 @@ import (
 type jobPage struct {
 	Job     jobView
 	Actions []action
-	Done    *action // that was just done
-	Stale   string
-	Figures []figure
-	Groups  []group
-	Names   string   // of the parameters, of which the page knows none before the job's data were read
-	Choices []choice // of parameters
-	Formats []string // of draws, to download
-	Others  []other  // jobs to compare with
-	Version string   // of the figures
-	Key     string   // of the figures that there are
-	Summary *summaryView
-	Notes   []noteView
-	Log     []logLine
-	Spec    string
+	Submit  bool // the viewer may repeat the job
+	Remedy  bool // half the step may help
+	// Annotate says that the viewer may change note and tags.
+	Annotate bool
+	Done     *action // that was just done
+	Stale    string
+	Figures  []figure
+	Groups   []group
+	Names    string   // of the parameters, of which the page knows none before the job's data were read
+	Choices  []choice // of parameters
+	Formats  []string // of draws, to download
+	Others   []other  // jobs to compare with
+	Version  string   // of the figures
+	Key      string   // of the figures that there are
+	Summary  *summaryView
+	Notes    []noteView
+	Log      []logLine
+	Spec     string
 }
 
 // figure is a plot on a page.
@@ -122,13 +126,17 @@ func (s selection) String() string {
 // formats are those of draws that a browser can download.
 var formats = []string{"csv", "parquet", "npz", "netcdf"}
 
-// jobNow returns the page of a job as it is now.
-func (d *Dashboard) jobNow(f *feed, j *pb.Job, shown selection) *jobPage {
+// jobNow returns the page of a job as it is now, for somebody.
+func (d *Dashboard) jobNow(f *feed, j *pb.Job, shown selection, who *pb.Identity) *jobPage {
 	draws := f.version(time.Now())
 	h := f.course(j)
 	names, rhat := f.model()
-	v := &jobPage{Job: newJobView(j), Names: strings.Join(names, " "), Actions: allowed(j.State), Spec: j.Spec, Version: fmt.Sprintf("%d-%d", draws, marks(h)),
+	v := &jobPage{Job: newJobView(j), Names: strings.Join(names, " "), Submit: may(who, nil), Spec: j.Spec, Version: fmt.Sprintf("%d-%d", draws, marks(h)),
 		Summary: newSummary(f.summary(j, draws), rhat), Log: f.log(j)}
+	v.Remedy = v.Submit && diverged(j)
+	if v.Annotate = may(who, j); v.Annotate {
+		v.Actions = allowed(j.State)
+	}
 	for _, n := range h.GetNotes() {
 		v.Notes = append([]noteView{{when(n.Time), n.Kind, n.Text}}, v.Notes...) // the latest first
 	}

@@ -28,6 +28,7 @@ type page struct {
 	Title   string
 	Section string // of the navigation
 	Events  string // path of the page's stream; none if empty
+	Script  string // of the page's own, beside that of all; none if empty
 	Who     string
 	Node    string
 	Body    any
@@ -36,17 +37,17 @@ type page struct {
 
 var errNoPage = status.Error(codes.NotFound, "there is no such page")
 
-// viewer returns who makes a request, empty if unknown.
-func (d *Dashboard) viewer(r *http.Request) string {
+// viewer returns who makes a request, nil if unknown.
+func (d *Dashboard) viewer(r *http.Request) *pb.Identity {
 	if d.Viewer == nil {
-		return ""
+		return nil
 	}
 	return d.Viewer(r)
 }
 
 // page writes a page.
 func (d *Dashboard) page(w http.ResponseWriter, r *http.Request, code int, p page, content string, body any) {
-	p.Who, p.Node, p.Body, p.Content = d.viewer(r), d.Node, body, content
+	p.Who, p.Node, p.Body, p.Content = d.viewer(r).GetUser(), d.Node, body, content
 	var b bytes.Buffer
 	if err := d.pages.ExecuteTemplate(&b, "layout", p); err != nil {
 		d.Logger.Error("writing a page", "page", r.URL.Path, "error", err)
@@ -109,6 +110,8 @@ func httpStatus(err error) int {
 		return http.StatusUnauthorized
 	case codes.Unavailable:
 		return http.StatusServiceUnavailable
+	case codes.ResourceExhausted:
+		return http.StatusTooManyRequests
 	case codes.DeadlineExceeded:
 		return http.StatusGatewayTimeout
 	}
@@ -132,18 +135,18 @@ func stale(h metadata.MD) string {
 
 // query is what the list of jobs is asked for.
 type query struct {
-	Name, State, Page string
+	Name, State, Tag, Page string
 }
 
 func queryOf(r *http.Request) query {
 	v := r.URL.Query()
-	return query{Name: v.Get("q"), State: v.Get("state"), Page: v.Get("page")}
+	return query{Name: v.Get("q"), State: v.Get("state"), Tag: v.Get("tag"), Page: v.Get("page")}
 }
 
 // String returns the query as a URL has it.
 func (q query) String() string {
 	v := url.Values{}
-	for k, x := range map[string]string{"q": q.Name, "state": q.State, "page": q.Page} {
+	for k, x := range map[string]string{"q": q.Name, "state": q.State, "tag": q.Tag, "page": q.Page} {
 		if x != "" {
 			v.Set(k, x)
 		}
@@ -158,6 +161,7 @@ type jobsView struct {
 	Jobs   []jobView
 	Next   string // query of the next page
 	Stale  string
+	Submit bool // the viewer may
 }
 
 // jobsNow asks for the jobs of a query.
@@ -166,6 +170,9 @@ func (d *Dashboard) jobsNow(ctx context.Context, q query) (*jobsView, error) {
 	defer cancel()
 	req := &pb.ListJobsRequest{Name: q.Name, PageSize: pageSize, PageToken: q.Page, Stale: true}
 	v := &jobsView{Query: q, States: client.StateWords()}
+	if q.Tag != "" {
+		req.Tags = words(q.Tag)
+	}
 	if i := slices.Index(v.States, q.State); i >= 0 {
 		req.States = []pb.JobState{pb.JobState(i + 1)}
 	} else if q.State == "active" {
@@ -197,6 +204,7 @@ func (d *Dashboard) jobsPage(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, err)
 		return
 	}
+	v.Submit = may(d.viewer(r), nil)
 	d.page(w, r, http.StatusOK, page{Title: "Jobs", Section: "jobs", Events: "/events/jobs?" + q.String()}, "jobs", v)
 }
 
@@ -232,7 +240,7 @@ func (d *Dashboard) jobPage(w http.ResponseWriter, r *http.Request) {
 	}
 	defer d.feeds.close(f)
 	f.arrive(r.Context(), j)
-	v := d.jobNow(f, j, paramsOf(r))
+	v := d.jobNow(f, j, paramsOf(r), d.viewer(r))
 	v.Others = d.others(r.Context(), j.Id)
 	v.Stale, v.Done = old, actionOf(r.URL.Query().Get("done"))
 	d.page(w, r, http.StatusOK, page{Title: title(j), Section: "jobs", Events: "/events/jobs/" + j.Id + "?" + r.URL.RawQuery}, "job", v)
@@ -248,7 +256,8 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 	var changed <-chan struct{}
 	d.stream(w, r, func(ctx context.Context) ([]message, error) {
 		// Whoever looks may have lost the right to, since.
-		if _, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true}); err != nil && status.Code(err) != codes.Unavailable {
+		at, err := d.jobs.Get(ctx, &pb.GetJobRequest{Id: j.Id, Stale: true})
+		if err != nil && status.Code(err) != codes.Unavailable {
 			return nil, err
 		}
 		now, c, err := f.state()
@@ -259,9 +268,12 @@ func (d *Dashboard) jobEvents(w http.ResponseWriter, r *http.Request) {
 		if now != nil {
 			j = now
 		}
-		v := d.jobNow(f, j, paramsOf(r))
+		v := d.jobNow(f, j, paramsOf(r), d.viewer(r))
+		if at != nil { // a feed does not follow what is written on a job that has ended
+			v.Job.Note, v.Job.Tags = at.Note, at.Tags
+		}
 		m := []message{{ID: "choices", Key: v.Names, HTML: d.text("job-choices", v)}, {ID: "figures", Key: v.Key, HTML: d.text("job-figures", v)}, {ID: "plots", Plots: v.Version}}
-		for _, id := range []string{"state", "progress", "summary", "files", "events", "log"} {
+		for _, id := range []string{"state", "note", "progress", "summary", "files", "events", "log"} {
 			m = append(m, message{ID: id, HTML: d.text("job-"+id, v)})
 		}
 		return m, nil

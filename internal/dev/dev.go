@@ -323,11 +323,11 @@ func ofClient(v string) bool {
 		client.EnvTLSCert, client.EnvTLSKey, client.EnvTLSCA, client.EnvTLSCRL}, name)
 }
 
-// write writes processes.json and env.
+// write writes processes.json and env. Of two processes that start at once the later one writes last.
 func (c *cluster) write() error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	text, err := json.MarshalIndent(c.procs, "", "  ")
-	c.mu.Unlock()
 	if err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint,
 		}
 		for _, x := range k.State.Psi {
 			if math.IsNaN(x) || math.Abs(x) > maxPsi {
-				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g: the posterior is far from normal there; use a smaller sampler.step, method: exact, or informative priors", t.Chain, k.State.Iter, k.State.Psi)
+				return nil, fmt.Errorf("chain %d diverged at iteration %d: log parameters %.4g: the posterior is far from normal there; %s, method: exact, or informative priors", t.Chain, k.State.Iter, k.State.Psi, sampler.Remedy)
 			}
 		}
 		k.Draws = append(k.Draws, slices.Clone(k.State.Psi))

@@ -21,7 +21,7 @@ import (
 // FieldError is a mistake in a specification.
 type FieldError struct {
 	File         string // "" for a spec that came from elsewhere
-	Line, Column int    // 0 where the fault is no place in the text
+	Line, Column int    // 0 where the fault is no place in the text; the column too where only the line is known
 	Path         string // the field, as in solver.preconditioner.rank
 	Msg          string
 }
@@ -31,8 +31,11 @@ func (e *FieldError) Error() string {
 	if e.File != "" {
 		parts = append(parts, e.File)
 	}
-	if e.Line > 0 {
+	switch {
+	case e.Column > 0:
 		parts = append(parts, fmt.Sprintf("line %d, column %d", e.Line, e.Column))
+	case e.Line > 0:
+		parts = append(parts, fmt.Sprintf("line %d", e.Line))
 	}
 	if e.Path != "" {
 		parts = append(parts, e.Path)
@@ -106,7 +109,7 @@ func (d *decoder) parse(text []byte, spec *Spec) (err error) {
 		if err == io.EOF {
 			return d.fail(nil, "", "the specification is empty")
 		}
-		return d.fail(nil, "", "not YAML: %s", oneLine(err))
+		return d.notYAML(err)
 	}
 	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		return d.fail(nil, "", "more than one YAML document: a specification is one")
@@ -117,8 +120,15 @@ func (d *decoder) parse(text []byte, spec *Spec) (err error) {
 	return d.decode(doc.Content[0], reflect.ValueOf(spec).Elem(), "")
 }
 
-func oneLine(err error) string {
-	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+// notYAML returns what the scanner says, with the line that it names.
+func (d *decoder) notYAML(err error) error {
+	text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+	e := &FieldError{File: d.file, Msg: "not YAML: " + text}
+	if n, err := fmt.Sscanf(text, "line %d: ", &e.Line); n == 1 && err == nil {
+		_, text, _ = strings.Cut(text, ": ")
+		e.Msg = "not YAML: " + text
+	}
+	return e
 }
 
 func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) error {

@@ -83,7 +83,7 @@ func TestBadSpecifications(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", `s.yaml: the specification is empty`},
 		{"# nothing\n", `s.yaml: the specification is empty`},
-		{"a: [", `s.yaml: not YAML: line 1: did not find expected node content`},
+		{"a: [", `s.yaml: line 1: not YAML: did not find expected node content`},
 		{"just words", `s.yaml: line 1, column 1: "just words" stands where fields should: a specification has name:, data: and more, see docs/job-spec.md; a table goes under data: path:, or --data`},
 		{data + "---\n" + data, `s.yaml: more than one YAML document: a specification is one`},
 		{data + "sampelr: {}\n", `s.yaml: line 3, column 1: sampelr: unknown field: did you mean "sampler"?`},

@@ -37,6 +37,7 @@ const (
 	LeftOut                        // rows that are left out in turn
 	Path                           // sample paths, and the draws that they are of
 	Averaged                       // rows that effects are averaged over
+	Prior                          // parameters and functions drawn from the prior
 	Folds                          // rows that are left out together
 )
 

@@ -29,6 +29,9 @@ var (
 	Certifier = exact{}.Name()
 )
 
+// Remedy is what errors of chains that have diverged advise first: programs that offer it look for it.
+const Remedy = "use a smaller sampler.step"
+
 // Method is a way to draw from the posterior.
 type Method interface {
 	// Name is its name in specifications, plans and results.

@@ -94,7 +94,8 @@ type planner struct {
 	workers  []Worker
 	byID     map[string]*Worker
 	admitted map[string]bool
-	load     map[string]int // chains by worker
+	load     map[string]int          // chains by worker
+	at       map[string]map[*Job]int // likewise, by job
 	driven   []drivenChain
 	out      Schedule
 }
@@ -107,7 +108,7 @@ type drivenChain struct {
 }
 
 func newPlanner(jobs []Job, workers []Worker) *planner {
-	p := &planner{jobs: jobs, workers: workers, byID: map[string]*Worker{}, load: map[string]int{},
+	p := &planner{jobs: jobs, workers: workers, byID: map[string]*Worker{}, load: map[string]int{}, at: map[string]map[*Job]int{},
 		out: Schedule{Places: map[string][]state.Move{}, Keep: map[state.ChainKey]bool{}}}
 	for i := range workers {
 		p.byID[workers[i].ID] = &workers[i]
@@ -117,7 +118,7 @@ func newPlanner(jobs []Job, workers []Worker) *planner {
 		if j := &jobs[i]; p.admitted[j.ID] {
 			for _, chain := range j.Active {
 				if w := p.byID[j.Placements[chain].Worker]; w != nil {
-					p.load[w.ID]++
+					p.count(j, w, 1)
 				}
 			}
 		}
@@ -202,8 +203,8 @@ func (p *planner) place(j *Job, chain int) {
 			return // it is to let go first
 		}
 		if to := p.idleWorker(j, w); to != nil {
-			p.load[w.ID]-- // it is to let go, and then to be placed anew
-			p.load[to.ID]++
+			p.count(j, w, -1) // it is to let go, and then to be placed anew
+			p.count(j, to, 1)
 			return
 		}
 		p.out.Keep[key] = true
@@ -217,7 +218,7 @@ func (p *planner) place(j *Job, chain int) {
 
 // give places a chain that has no place.
 func (p *planner) give(j *Job, chain int, w *Worker) {
-	p.load[w.ID]++
+	p.count(j, w, 1)
 	p.driven = append(p.driven, drivenChain{j, chain, w.ID})
 	p.out.Keep[state.ChainKey{Job: j.ID, Chain: chain}] = true
 	p.out.Places[j.ID] = append(p.out.Places[j.ID], state.Move{Chain: chain, Worker: w.ID})
@@ -231,7 +232,7 @@ func (p *planner) placeFurther(j *Job, lane int) {
 			p.out.Keep[state.ChainKey{Job: j.ID, Chain: lane}] = true
 			p.driven = append(p.driven, drivenChain{j, lane, w.ID})
 		} else {
-			p.load[w.ID]-- // it is to let go
+			p.count(j, w, -1) // it is to let go
 		}
 		return
 	}
@@ -247,13 +248,39 @@ func fits(j *Job, w *Worker) bool {
 		(j.Memory == 0 || w.Memory == 0 || j.Memory <= w.Memory) && !w.Aside[j.ID] && !w.Wrong
 }
 
-// least returns the connected worker with the fewest chains for its cores.
-func (p *planner) least(j *Job) *Worker {
-	var best *Worker
+// count counts chains of a job at a worker.
+func (p *planner) count(j *Job, w *Worker, n int) {
+	p.load[w.ID] += n
+	if p.at[w.ID] == nil {
+		p.at[w.ID] = map[*Job]int{}
+	}
+	p.at[w.ID][j] += n
+}
+
+// crowded reports whether a worker has not the memory for a job beside those that it has: for a chain of
+// each, since chains of one job share most.
+func (p *planner) crowded(j *Job, w *Worker) bool {
+	need := j.Memory
+	for other, n := range p.at[w.ID] {
+		if n > 0 && other != j {
+			need += other.Memory
+		}
+	}
+	return w.Memory > 0 && need > w.Memory
+}
+
+// least returns the connected worker with the fewest chains for its cores, of those that have the memory
+// if any have.
+func (p *planner) least(j *Job) (best *Worker) {
+	roomy := false
 	for i := range p.workers {
 		w := &p.workers[i]
-		if w.Connected && !w.Draining && fits(j, w) && (best == nil || p.load[w.ID]*best.Cores < p.load[best.ID]*w.Cores) {
-			best = w
+		if !w.Connected || w.Draining || !fits(j, w) {
+			continue
+		}
+		room := !p.crowded(j, w)
+		if best == nil || room && !roomy || room == roomy && p.load[w.ID]*best.Cores < p.load[best.ID]*w.Cores {
+			best, roomy = w, room
 		}
 	}
 	return best

@@ -277,6 +277,36 @@ func TestOtherInstructionSetsAreLeftAlone(t *testing.T) {
 	}
 }
 
+// A job goes to a worker that has the memory for it beside the jobs that are there, though another one
+// has fewer chains; where none has, it goes where there are fewest, as ever. Chains of one job count once.
+func TestMemoryOfSeveralJobs(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		large, several int64 // memory of a job of one chain at w000, and of one of three at w001
+		want           string
+	}{
+		{"room at the fuller one", 3 << 30, 1 << 30, "w001"},
+		{"room at both", 1 << 30, 1 << 30, "w000"},
+		{"room at neither", 3 << 30, 3 << 30, "w000"},
+		{"not known", 0, 0, "w000"},
+	} {
+		workers := newWorkers(2, 4)
+		jobs := []Job{newJob("large", 1, 100, 0), newJob("several", 3, 100, 0), newJob("new", 1, 100, 0)}
+		jobs[0].Memory, jobs[1].Memory, jobs[2].Memory = c.large, c.several, 2<<30
+		for i := range workers {
+			workers[i].Memory, workers[i].Holds = 4<<30, map[state.ChainKey]bool{}
+			for chain := range jobs[i].Placements[1:] {
+				jobs[i].Placements[chain+1].Worker = workers[i].ID
+				workers[i].Holds[state.ChainKey{Job: jobs[i].ID, Chain: chain + 1}] = true
+			}
+			jobs[i].Phase = state.Sampling
+		}
+		if got := Plan(jobs, workers, -1).Places["new"]; len(got) != 1 || got[0].Worker != c.want {
+			t.Errorf("%s: %+v, want %s", c.name, got, c.want)
+		}
+	}
+}
+
 // A job that no worker can do keeps no core from the others: it began with another
 // instruction set, wants more memory than there is, or was tried everywhere.
 func TestWhatNobodyCanDoHoldsNothing(t *testing.T) {

@@ -224,7 +224,7 @@ func (c Coordinator) Run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		sign := newSignIn(pb.NewUsersClient(conn))
+		sign := newSignIn(pb.NewUsersClient(conn), httpSrc != nil, c.Auth == AuthTokens)
 		sign.register(handler)
 		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger, Protect: sign.protect, Viewer: viewer,
 			Background: guard.Inside(identity.As(context.Background(), identity.Peer{Role: identity.Coordinator, Name: c.ID}))})

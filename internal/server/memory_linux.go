@@ -11,16 +11,18 @@ import (
 )
 
 // memory returns the bytes of memory that this process may use: the machine's, the
-// least limit of its control groups, and that of its address space.
+// least limit of its control groups, and those of its address space and its data.
 func memory() int64 {
 	most := int64(math.MaxInt64)
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		most = int64(info.Totalram) * int64(info.Unit)
 	}
-	var space unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_AS, &space) == nil && space.Cur < uint64(most) {
-		most = int64(space.Cur)
+	for _, limit := range []int{unix.RLIMIT_AS, unix.RLIMIT_DATA} {
+		var l unix.Rlimit
+		if unix.Getrlimit(limit, &l) == nil && l.Cur < uint64(most) {
+			most = int64(l.Cur)
+		}
 	}
 	if text, err := os.ReadFile("/proc/self/cgroup"); err == nil {
 		most = min(most, groupLimit("/sys/fs/cgroup", string(text)))

@@ -27,10 +27,16 @@ const maxForm = 32 << 10
 
 // signIn lets browsers use the HTTP port: a form takes a token and makes a
 // cookie of it, and the cookie counts as the token. Nothing is kept here, so any
-// coordinator takes it, and a token that is revoked ends the session.
-type signIn struct{ users pb.UsersClient }
+// coordinator takes it, and a token that is revoked ends the session. Where there are
+// certificates the page says how a browser comes to one.
+type signIn struct {
+	users         pb.UsersClient
+	certs, tokens bool // by which the port knows people
+}
 
-func newSignIn(users pb.UsersClient) *signIn { return &signIn{users: users} }
+func newSignIn(users pb.UsersClient, certs, tokens bool) *signIn {
+	return &signIn{users: users, certs: certs, tokens: tokens}
+}
 
 // register adds the pages of the sign-in.
 func (s *signIn) register(mux *http.ServeMux) {
@@ -76,10 +82,10 @@ func (s *signIn) protect(next http.Handler) http.Handler {
 	})
 }
 
-// viewer returns the name of whoever sees a page.
-func viewer(r *http.Request) string {
+// viewer returns whoever sees a page.
+func viewer(r *http.Request) *pb.Identity {
 	who, _ := r.Context().Value(viewerKey{}).(*pb.Identity)
-	return who.GetUser()
+	return who
 }
 
 func httpStatus(err error) int {
@@ -141,13 +147,24 @@ var loginPage = template.Must(template.New("login").Parse(`<!doctype html>
 <main>
 <h1>Sign in</h1>
 {{with .Fault}}<p role="alert">{{.}}</p>{{end}}
-<form method="post" action="/login">
+{{if .Tokens}}<form method="post" action="/login">
 <input type="hidden" name="next" value="{{.Next}}">
 <p><label>Token <input type="password" name="token" autocomplete="current-password" required autofocus></label></p>
 <p><button>Sign in</button></p>
 </form>
 <p>An administrator makes tokens: <code>ulisse tokens create</code>.</p>
-</main>
+{{end}}{{if .Certs}}<h2>With a certificate</h2>
+<p>{{if .Tokens}}In place of a token the browser can show a certificate.{{else}}This cluster knows people by their certificates, and the browser has shown none.{{end}}
+Who keeps the cluster's authority makes one for you, for instance for ada, and gives you the file <code>ada.p12</code> and its password:</p>
+<pre>ulisse certs issue --dir ca --role client --name ada
+ulisse certs p12 --dir ca --name ada</pre>
+<ul>
+<li>Firefox: Settings, Privacy &amp; Security, View Certificates, Your Certificates, Import.</li>
+<li>Chrome and Edge on Linux: Settings, Privacy and security, Security, Manage certificates, Import.</li>
+<li>Other browsers on Windows and macOS: open the file. Windows keeps it among the personal certificates, macOS in the login keychain.</li>
+</ul>
+<p>Then close the browser, and open <a href="{{.Next}}">this page</a> again: the browser asks which certificate to show.</p>
+{{end}}</main>
 </html>
 `))
 
@@ -159,5 +176,5 @@ func (s *signIn) form(w http.ResponseWriter, r *http.Request, code int, fault st
 	}
 	w.WriteHeader(code)
 	next := inside(cmp.Or(r.PostForm.Get("next"), r.URL.Query().Get("next")))
-	_ = loginPage.Execute(w, map[string]string{"Fault": fault, "Next": next}) // who is gone reads nothing
+	_ = loginPage.Execute(w, map[string]any{"Fault": fault, "Next": next, "Certs": s.certs, "Tokens": s.tokens || !s.certs}) // who is gone reads nothing
 }

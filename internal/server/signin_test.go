@@ -91,9 +91,9 @@ func TestSignIn(t *testing.T) {
 // Pages lead those who are unknown to the sign-in, and know their viewer.
 func TestProtectedPages(t *testing.T) {
 	g := startGuarded(t, 1, nil)
-	s := newSignIn(pb.NewUsersClient(g.as(0, "")))
+	s := newSignIn(pb.NewUsersClient(g.as(0, "")), false, true)
 	seen := ""
-	h := s.sessions(s.protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = viewer(r) })))
+	h := s.sessions(s.protect(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = viewer(r).GetUser() })))
 	ask := func(method string, headers ...string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, "/jobs?x=1", nil)
 		for i := 0; i < len(headers); i += 2 {
@@ -118,6 +118,18 @@ func TestProtectedPages(t *testing.T) {
 	for next, want := range map[string]string{"/jobs/a?b=c": "/jobs/a?b=c", "": "/", "https://evil.example/": "/", "//evil.example": "/", `/\evil.example`: "/", "jobs": "/"} {
 		if got := inside(next); got != want {
 			t.Errorf("%q leads to %q, not %q", next, got, want)
+		}
+	}
+}
+
+// The sign-in says how those are known who come to the port: by tokens, by certificates, or by both.
+func TestSignInPage(t *testing.T) {
+	for _, c := range []struct{ certs, tokens, form, help bool }{{false, true, true, false}, {true, true, true, true}, {true, false, false, true}} {
+		w := httptest.NewRecorder()
+		newSignIn(nil, c.certs, c.tokens).form(w, httptest.NewRequest("GET", "/login?next=/jobs/a", nil), 200, "")
+		text := w.Body.String()
+		if form, help := strings.Contains(text, `name="token"`), strings.Contains(text, "ulisse certs p12") && strings.Contains(text, `<a href="/jobs/a">`); form != c.form || help != c.help {
+			t.Errorf("%+v: a form %v, how to come to a certificate %v", c, form, help)
 		}
 	}
 }

@@ -245,8 +245,8 @@ const (
 
 // whoMay says who may call what, in other words than proto/ does.
 var whoMay = map[string]string{
-	"Jobs/Submit": submits, "Jobs/Get": look + ", worker", "Jobs/List": look, "Jobs/Pause": submits, "Jobs/Resume": submits, "Jobs/Cancel": submits,
-	"Jobs/Extend": submits, "Jobs/Delete": submits, "Jobs/Summary": look, "Jobs/Result": look, "Jobs/Watch": look, "Jobs/Draws": look, "Jobs/Logs": look,
+	"Jobs/Submit": submits, "Jobs/Validate": submits, "Jobs/Get": look + ", worker", "Jobs/List": look, "Jobs/Pause": submits, "Jobs/Resume": submits, "Jobs/Cancel": submits,
+	"Jobs/Extend": submits, "Jobs/Annotate": submits, "Jobs/Delete": submits, "Jobs/Summary": look, "Jobs/Result": look, "Jobs/Watch": look, "Jobs/Draws": look, "Jobs/Logs": look,
 	"History/Run": look, "History/Workers": look, "Predictions/Predict": look,
 	"Latents/Stat": root + ", worker", "Latents/Upload": root + ", worker", "Latents/Download": root + ", worker, backup", "Latents/List": root + ", backup",
 	"Data/Stat": look + ", worker", "Data/Upload": submits, "Data/Download": look + ", worker, backup", "Data/List": look + ", backup",

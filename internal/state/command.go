@@ -31,6 +31,7 @@ var commands = map[string]func() Command{
 	"tick":   func() Command { return new(Tick) },
 	"remark": func() Command { return new(Remark) },
 
+	"annotate": func() Command { return new(Annotate) },
 	"diagnose": func() Command { return new(Diagnose) },
 	"sent":     func() Command { return new(Sent) },
 

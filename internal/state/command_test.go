@@ -24,6 +24,7 @@ func TestCommandsAreReadBack(t *testing.T) {
 		&Fail{Job: "a", Chain: 1, Attempt: 3, Message: "<&>"},
 		&Tick{Jobs: []string{"a", "b"}},
 		&Remark{Job: "a", Kind: NoteWrong, Text: "x"},
+		&Annotate{Job: "a", Note: new(string), Tag: []string{"x"}, Untag: []string{"y"}},
 		&Diagnose{Job: "a", Health: &Health{Status: Stalled, Cause: "c", Message: "m", Since: epoch}},
 		&Sent{Notice: 5, To: []string{"x"}, Closed: true},
 		&RecordBlob{Blob{SHA256: "x", Size: 3, Stored: epoch, Holders: []string{"c1"}, Namespaces: []string{"lab"}}},

@@ -16,7 +16,8 @@ import "bytes"
 // Format 3: Extend may have a goal and the specification that says so; RecordLatent and
 // DropLatents; plans whose chains carry latent vectors; RevokeToken that spares the last administrator.
 // Format 4: Remark.
-const Format = 4
+// Format 5: Report that is brief; Remark that is shown; Annotate.
+const Format = 5
 
 var formatField = []byte(`{"format":`)
 

@@ -18,6 +18,7 @@ type Entry struct {
 	Name      string
 	Namespace string
 	Owner     string
+	Tags      []string
 }
 
 // key orders entries by the time of submission, then by id.
@@ -25,10 +26,10 @@ func (e *Entry) key() []byte {
 	return append(numberKey(uint64(e.Submitted.UnixNano())), e.ID...)
 }
 
-// value holds the fields that are not in the key, each after its length.
+// value holds the fields that are not in the key, each after its length: four, then the tags.
 func (e *Entry) value() []byte {
 	var out []byte
-	for _, s := range []string{string(e.Phase), e.Name, e.Namespace, e.Owner} {
+	for _, s := range append([]string{string(e.Phase), e.Name, e.Namespace, e.Owner}, e.Tags...) {
 		out = append(binary.AppendUvarint(out, uint64(len(s))), s...)
 	}
 	return out
@@ -39,20 +40,20 @@ func readEntry(key, value []byte) (e Entry, err error) {
 		return e, fmt.Errorf("the index of jobs has a key of %d bytes", len(key))
 	}
 	e.Submitted, e.ID = time.Unix(0, int64(binary.BigEndian.Uint64(key))).UTC(), string(key[8:])
-	var fields [4]string
-	for i := range fields {
+	var fields []string
+	for len(fields) < 4 || len(value) > 0 {
 		n, size := binary.Uvarint(value)
 		if size <= 0 || n > uint64(len(value)-size) {
 			return e, fmt.Errorf("the index of jobs is damaged at %s", e.ID)
 		}
-		fields[i], value = string(value[size:size+int(n)]), value[size+int(n):]
+		fields, value = append(fields, string(value[size:size+int(n)])), value[size+int(n):]
 	}
-	e.Phase, e.Name, e.Namespace, e.Owner = Phase(fields[0]), fields[1], fields[2], fields[3]
+	e.Phase, e.Name, e.Namespace, e.Owner, e.Tags = Phase(fields[0]), fields[1], fields[2], fields[3], fields[4:]
 	return e, nil
 }
 
 func (j *Job) entry() *Entry {
-	return &Entry{ID: j.ID, Submitted: j.Submitted, Phase: j.Phase, Name: j.Name, Namespace: j.Namespace, Owner: j.Owner}
+	return &Entry{ID: j.ID, Submitted: j.Submitted, Phase: j.Phase, Name: j.Name, Namespace: j.Namespace, Owner: j.Owner, Tags: j.Tags}
 }
 
 // putEntry brings the index up to date with a job.

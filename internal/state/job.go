@@ -77,8 +77,13 @@ type Job struct {
 	Health  *Health   `json:"health,omitempty"`
 	Alerted time.Time `json:"alerted,omitzero"`
 	Notify  *Notify   `json:"notify,omitempty"`
+	// What people write on the job.
+	Note string   `json:"note,omitempty"`
+	Tags []string `json:"tags,omitempty"` // in order
 	// Version is the index of the last command that changed the job.
 	Version uint64 `json:"version"`
+
+	brief bool // Events and Version are kept apart from the record, until the job ends
 }
 
 // Final is what a run came to, kept with the job so that a list of jobs does

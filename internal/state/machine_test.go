@@ -190,7 +190,7 @@ func (a *actor) act(t *rapid.T, f *Follower) Command {
 	case 3:
 		return &Loaded{Job: "a", Attempt: j.Placements[0].Attempt, Info: &dataset.Info{Rows: 10, SHA256: "x"}, Plan: &a.plan, InstructionSet: "portable"}
 	case 4, 5, 6, 7:
-		return &Report{Job: "a", Chain: lane, Attempt: attempt, Events: a.work(t, f, lane)}
+		return &Report{Job: "a", Chain: lane, Attempt: attempt, Events: a.work(t, f, lane), Brief: rapid.Bool().Draw(t, "brief")}
 	case 8:
 		if f.Run != nil && f.Run.AtBarrier() {
 			e, err := sampler.Adapt(f.Run)

@@ -144,9 +144,8 @@ func hasTokens(tx *bbolt.Tx, namespace string, t time.Time) (found bool, err err
 	return found, err
 }
 
-// addUsage adds to what a namespace uses, and refuses what its quota does not allow.
-// What is given back is always taken.
-func addUsage(tx *bbolt.Tx, name string, more Usage) error {
+// CheckQuota returns ErrQuota if a namespace may not use that much more. What is given back is always taken.
+func CheckQuota(tx *bbolt.Tx, name string, more Usage) error {
 	q, u, err := GetNamespace(tx, name)
 	if err != nil {
 		return fmt.Errorf("%w: %q", err, name)
@@ -164,20 +163,23 @@ func addUsage(tx *bbolt.Tx, name string, more Usage) error {
 			return fmt.Errorf("%w: %q may have %d %s, has %d, and this needs %d", ErrQuota, name, b.bound, b.what, b.used, b.more)
 		}
 	}
+	return nil
+}
+
+// addUsage adds to what a namespace uses, and refuses what its quota does not allow.
+func addUsage(tx *bbolt.Tx, name string, more Usage) error {
+	if err := CheckQuota(tx, name, more); err != nil {
+		return err
+	}
+	_, u, err := GetNamespace(tx, name)
+	if err != nil {
+		return err
+	}
 	u = Usage{Jobs: u.Jobs + more.Jobs, Chains: u.Chains + more.Chains, Draws: u.Draws + more.Draws, Bytes: u.Bytes + more.Bytes}
 	if u == (Usage{}) {
 		return deleteKey(tx, usageBucket, name)
 	}
 	return putJSON(tx, usageBucket, name, u)
-}
-
-// CheckRoom returns ErrQuota if a namespace may not have that many bytes more.
-func CheckRoom(tx *bbolt.Tx, name string, bytes int64) error {
-	q, u, err := GetNamespace(tx, name)
-	if err == nil && q.Bytes > 0 && u.Bytes+bytes > q.Bytes {
-		err = fmt.Errorf("%w: %q may have %d bytes of data, has %d, and this needs %d", ErrQuota, name, q.Bytes, u.Bytes, bytes)
-	}
-	return err
 }
 
 // initUsage counts what there is, for a state of a version that did not keep the

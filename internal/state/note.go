@@ -62,13 +62,24 @@ type Remark struct {
 	Job  string   `json:"job"`
 	Kind NoteKind `json:"kind"`
 	Text string   `json:"text"`
+	// Shown says that it is the job's message, too, unless that says why the job failed.
+	Shown bool `json:"shown,omitempty"`
 }
 
-func (r *Remark) format() uint64 { return 4 }
+func (r *Remark) format() uint64 {
+	if r.Shown {
+		return 5
+	}
+	return 4
+}
 
 func (r *Remark) apply(x *transaction) (*Job, error) {
 	return x.update(r.Job, func(u *jobUpdate) error {
-		u.note(r.Kind, "%s", strings.ToValidUTF8(r.Text[:min(len(r.Text), 1000)], ""))
+		text := strings.ToValidUTF8(r.Text[:min(len(r.Text), 1000)], "")
+		u.note(r.Kind, "%s", text)
+		if r.Shown && u.job.Phase != Failed {
+			u.job.Message = text
+		}
 		return nil
 	})
 }

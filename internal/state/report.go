@@ -52,9 +52,16 @@ type Report struct {
 	Chain   int      `json:"chain"`
 	Attempt int64    `json:"attempt"`
 	Events  [][]byte `json:"events"` // encoded chains.Event, kept as they were received
+	// Brief says that from here on a checkpoint writes what it changes, and no more.
+	Brief bool `json:"brief,omitempty"`
 }
 
-func (r *Report) format() uint64 { return 2 }
+func (r *Report) format() uint64 {
+	if r.Brief {
+		return 5
+	}
+	return 2
+}
 
 func (r *Report) apply(x *transaction) (*Job, error) {
 	return x.update(r.Job, func(u *jobUpdate) error {
@@ -65,6 +72,7 @@ func (r *Report) apply(x *transaction) (*Job, error) {
 		if err != nil {
 			return err
 		}
+		u.job.brief = u.job.brief || r.Brief
 		for _, text := range r.Events {
 			e, err := chains.DecodeEvent(text)
 			if err != nil {

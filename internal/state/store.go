@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -15,7 +16,7 @@ var (
 	jobsBucket    = []byte("jobs")    // id → Job
 	clientsBucket = []byte("clients") // client id → id
 	eventsBucket  = []byte("events")  // id → bucket of number → encoded chains.Event
-	activeBucket  = []byte("active")  // id of a job that has not ended → 1, and when it was last known to be at work
+	activeBucket  = []byte("active")  // id of a job that has not ended → what changes often (liveValue)
 	blobsBucket   = []byte("blobs")   // address → Blob
 	noticesBucket = []byte("notices") // index of the command → Notice
 	notesBucket   = []byte("notes")   // id → bucket of number → Note
@@ -73,29 +74,45 @@ func GetJob(tx *bbolt.Tx, id string) (*Job, error) {
 	if !ok {
 		return nil, ErrUnknownJob
 	}
-	j.Alive = aliveAt(tx.Bucket(activeBucket).Get([]byte(id)))
+	j.live(tx)
 	return &j, nil
 }
 
-// The value of a job that has not ended: a byte, and then the time Alive, if there is
-// one. It is apart from the record because it changes often.
-func aliveValue(t time.Time) []byte {
-	out := []byte{1}
-	if !t.IsZero() {
-		out = binary.BigEndian.AppendUint64(out, uint64(t.UnixNano()))
+// The value of a job that has not ended is apart from its record because it changes often: a byte, and
+// then the time Alive, if there is one. Of a brief job (Report.Brief) it has Events and Version, too, which
+// the record does not tell then: after most checkpoints the record, with its specification, is
+// what it was.
+func (j *Job) liveValue() []byte {
+	var at uint64
+	if !j.Alive.IsZero() {
+		at = uint64(j.Alive.UnixNano())
 	}
-	return out
+	switch {
+	case j.brief:
+		out := binary.BigEndian.AppendUint64([]byte{2}, at)
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(out, j.Events), j.Version)
+	case j.Alive.IsZero():
+		return []byte{1}
+	}
+	return binary.BigEndian.AppendUint64([]byte{1}, at)
 }
 
-func aliveAt(value []byte) time.Time {
-	if len(value) != 9 {
-		return time.Time{}
+// live reads what is kept apart from the record.
+func (j *Job) live(tx *bbolt.Tx) {
+	value := tx.Bucket(activeBucket).Get([]byte(j.ID))
+	if len(value) < 9 {
+		return
 	}
-	return time.Unix(0, int64(binary.BigEndian.Uint64(value[1:]))).UTC()
+	if at := binary.BigEndian.Uint64(value[1:]); at != 0 {
+		j.Alive = time.Unix(0, int64(at)).UTC()
+	}
+	if len(value) == 25 {
+		j.brief, j.Events, j.Version = true, binary.BigEndian.Uint64(value[9:]), binary.BigEndian.Uint64(value[17:])
+	}
 }
 
-func putAlive(tx *bbolt.Tx, j *Job) error {
-	return tx.Bucket(activeBucket).Put([]byte(j.ID), aliveValue(j.Alive))
+func putLive(tx *bbolt.Tx, j *Job) error {
+	return tx.Bucket(activeBucket).Put([]byte(j.ID), j.liveValue())
 }
 
 // putJob writes a job, and whether it has ended, which its namespace's quota
@@ -109,9 +126,9 @@ func putJob(tx *bbolt.Tx, j *Job) error {
 	case was && j.Phase.Ended():
 		err = errors.Join(deleteKey(tx, activeBucket, j.ID), addUsage(tx, j.NamespaceName(), Usage{Jobs: -one.Jobs, Chains: -one.Chains}))
 	case !was && !j.Phase.Ended():
-		err = errors.Join(putAlive(tx, j), addUsage(tx, j.NamespaceName(), one))
-	case was && !aliveAt(value).Equal(j.Alive):
-		err = putAlive(tx, j)
+		err = errors.Join(putLive(tx, j), addUsage(tx, j.NamespaceName(), one))
+	case was && !bytes.Equal(value, j.liveValue()):
+		err = putLive(tx, j)
 	}
 	if err != nil {
 		return err
@@ -119,7 +136,16 @@ func putJob(tx *bbolt.Tx, j *Job) error {
 	if err := putEntry(tx, j); err != nil {
 		return err
 	}
-	return putJSON(tx, jobsBucket, j.ID, j)
+	if !j.brief || j.Phase.Ended() {
+		return putJSON(tx, jobsBucket, j.ID, j)
+	}
+	record := *j
+	record.Events, record.Version = 0, 0
+	text, err := json.Marshal(&record)
+	if err != nil || bytes.Equal(text, tx.Bucket(jobsBucket).Get([]byte(j.ID))) {
+		return err
+	}
+	return tx.Bucket(jobsBucket).Put([]byte(j.ID), text)
 }
 
 // Active returns the ids of the jobs that have not ended, in order. It takes no
@@ -144,7 +170,9 @@ func CountJobs(tx *bbolt.Tx) (n int) {
 
 // Jobs calls f with every job, in the order of their ids, until it returns
 // false.
-func Jobs(tx *bbolt.Tx, f func(*Job) bool) error { return each(tx, jobsBucket, f) }
+func Jobs(tx *bbolt.Tx, f func(*Job) bool) error {
+	return each(tx, jobsBucket, func(j *Job) bool { j.live(tx); return f(j) })
+}
 
 func each[T any](tx *bbolt.Tx, bucket []byte, f func(*T) bool) error {
 	c := tx.Bucket(bucket).Cursor()

@@ -26,7 +26,7 @@ func (k *Tick) apply(x *transaction) (*Job, error) {
 		if j.stayAlive(x.time) {
 			err = putJob(x.Tx, j)
 		} else {
-			err = putAlive(x.Tx, j)
+			err = putLive(x.Tx, j)
 		}
 		if err != nil {
 			return nil, err

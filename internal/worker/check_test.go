@@ -29,15 +29,16 @@ func (c *cluster) checks() map[string]float64 {
 	return out
 }
 
-// Whoever computes a checkpoint again comes to the same, in all its bits, whatever the sampler: in the
-// warm-up, where statistics of gradients count, and after it. With ULISSE_FAULTS for more samplers.
+// Whoever computes again what a driver has computed comes to the same, in all its bits, whatever the
+// sampler: preparations, checkpoints of the warm-up and after it, the certificate's, and of staged runs
+// the items, the lists of items and the draws. With ULISSE_FAULTS for more samplers.
 func TestCheckpointsAreComputedAgain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: seconds")
 	}
-	methods := []string{"fisher", "leimkuhler-matthews", "cholesky", "exact"}
+	methods := []string{"fisher", "auto", "leimkuhler-matthews", "cholesky", "exact"}
 	if os.Getenv("ULISSE_FAULTS") == "" { // others take as long
-		methods = methods[:1]
+		methods = methods[:2]
 	}
 	for _, m := range methods {
 		t.Run(m, func(t *testing.T) {
@@ -46,6 +47,12 @@ func TestCheckpointsAreComputedAgain(t *testing.T) {
 				c.worker(id)
 			}
 			text := strings.Replace(fmt.Sprintf(specText, 30, 30), "method: fisher", "method: "+m, 1)
+			switch m {
+			case "fisher":
+				text = strings.Replace(text, "checkpoint: 10", "checkpoint: 10, certify: true", 1)
+			case "auto":
+				text = strings.NewReplacer("n: 150", "n: 40", "checkpoint: 10", "checkpoint: 10, auto: {starts: 1}").Replace(text)
+			}
 			want := undisturbed(t, text)
 			for range 4 {
 				c.wantDraws(c.submit(text), want)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -311,6 +312,58 @@ func TestDashboard(t *testing.T) {
 	b.holds("the coordinator", `document.getElementById("cluster").innerText.includes("c1")`)
 	b.audit("/cluster")
 
+	b.clean()
+}
+
+// write puts a text into the editor, whose last character is typed.
+func (b *tab) write(text string) {
+	b.t.Helper()
+	b.do("writing", chromedp.SetValue("#spec", text, chromedp.ByQuery), chromedp.SendKeys("#spec", "\n", chromedp.ByQuery))
+}
+
+// A user submits a job from the page, with a mistake that is told and mended, predicts a row from it, writes a
+// note and tags on it, finds it by these, and repeats it.
+func TestSubmitFromThePage(t *testing.T) {
+	browser := chromium(t)
+	c := newCluster(t)
+	table := filepath.Join(t.TempDir(), "table.csv")
+	var rows strings.Builder
+	rows.WriteString("size,age,rent\n")
+	for i := range 40 {
+		fmt.Fprintf(&rows, "%d,%d,%g\n", i, i*i%7, 3*math.Sin(float64(i)/5)+float64(i%3))
+	}
+	if err := os.WriteFile(table, []byte(rows.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, browser, c.url)
+	b.do("opening the editor", chromedp.Navigate(c.url+"/jobs"), press(`a[href="/submit"]`), chromedp.WaitVisible("#spec"))
+	b.write("name: paged\ndata: {path: table.csv, target: rent}\nsampler: {method: fischer}\n")
+	b.holds("the mistake is told with its line and field", `/line 3, column 19: sampler.method.*did you mean "fisher"/.test(document.getElementById("mistakes").innerText)`)
+	b.holds("its line stands out", `[...document.querySelectorAll("#lines .poor")].map(e => e.textContent).join() === "3"`)
+	b.do("looking at it", press("#mistakes button"))
+	b.holds("the line is marked", `(() => { const s = document.getElementById("spec"); return s.value.slice(s.selectionStart, s.selectionEnd) === "sampler: {method: fischer}"; })()`)
+	b.audit("/submit")
+	b.write("name: paged\ndata: {path: table.csv, target: rent}\nsampler: {chains: 2, warmup: 20, draws: 20, checkpoint: 10}\nsolver: {tolerance: 1e-3}\nstop: {ess: 1e9, max_draws: 20}\n")
+	b.holds("it is mended", `/No mistakes/.test(document.getElementById("mistakes").innerText)`)
+	b.do("uploading a table", chromedp.SetUploadFiles("#upload input", []string{table}, chromedp.ByQuery))
+	b.holds("it is chosen", `/table.csv is uploaded/.test(document.getElementById("upload").innerText) && /^table.csv/.test(document.querySelector("select[name=data]").selectedOptions[0].text)`)
+	b.do("submitting", press("form.editor button.button"), chromedp.WaitVisible("#progress"))
+	b.holds("it comes to its end", `document.querySelector("#state .badge").textContent === "unconverged"`)
+
+	b.do("opening the predictions", press(`a[href$="/predict"]`), chromedp.WaitVisible(`input[name=x1]`, chromedp.ByQuery))
+	b.do("predicting", chromedp.SetValue("input[name=x0]", "12.5", chromedp.ByQuery), press("form button"), chromedp.WaitVisible("#answer"))
+	b.holds("a prediction", `[...document.querySelectorAll("#answer dd")].length === 4 && [...document.querySelectorAll("#answer dd")].every(e => /^−?\d/.test(e.textContent))`)
+	b.audit("/jobs/ID/predict")
+	b.do("opening the note", press(`main a.button.plain`), press(`a[href$="/annotate"]`), chromedp.WaitVisible("#note"))
+	b.audit("/jobs/ID/annotate")
+	b.do("writing it", chromedp.SendKeys("#note", "rents <b>of old houses", chromedp.ByQuery), chromedp.SendKeys("input[name=tags]", "paper slow", chromedp.ByQuery), press("form button"),
+		chromedp.WaitVisible("#progress"))
+	b.holds("the note and the tags", `document.querySelector("#note .note")?.textContent === "rents <b>of old houses" && [...document.querySelectorAll("#note .tag")].map(e => e.textContent).join() === "paper,slow"`)
+	b.do("looking for a tag", press("#note .tag"), chromedp.WaitVisible("#jobs .tag"))
+	b.holds("its jobs", `location.search === "?tag=paper" && document.querySelectorAll("#jobs tbody tr").length === 1`)
+	b.audit("/jobs?tag=paper")
+	b.do("repeating", press(`#jobs th a`), press(`a[href^="/submit?job="]`), chromedp.WaitVisible("#spec"))
+	b.holds("with its specification and its data", `/name: paged/.test(document.getElementById("spec").value) && document.querySelector("select[name=data]").value.length === 64`)
 	b.clean()
 }
 

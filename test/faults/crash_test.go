@@ -100,6 +100,8 @@ var elsewhere = map[string]string{
 	"blob remove":          "internal/blob.TestCrashes",
 	"shrink":               "internal/cluster.TestFilesShrink",
 	"shrink rename":        "internal/cluster.TestFilesShrink",
+	"log shrink":           "internal/cluster.TestLogShrinks",
+	"log shrink rename":    "internal/cluster.TestLogShrinks",
 	"state shrink":         "internal/cluster.TestStateShrinks",
 	"state shrink rename":  "internal/cluster.TestStateShrinks",
 	"state take":           "internal/cluster.TestDivergedIsMadeAnew",

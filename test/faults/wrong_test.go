@@ -92,7 +92,8 @@ func TestWrongNumbersAreFound(t *testing.T) {
 	}
 	worker("w1", "yield/1000")
 	worker("w2", "yield/1000")
-	bad := worker("z", fmt.Sprintf("bit/%d", number(t, "ULISSE_SPOIL_EVERY", 20)))
+	every := number(t, "ULISSE_SPOIL_EVERY", 20)
+	bad := worker("z", fmt.Sprintf("bit/%d", every))
 	c.until("three workers", 3*time.Minute, func() bool {
 		return c.worker("w1").State == "ready" && c.worker("w2").State == "ready" && c.worker("z").State == "ready"
 	})
@@ -101,7 +102,7 @@ func TestWrongNumbersAreFound(t *testing.T) {
 	jobs := 0
 	jobsUntil := func(what string, found func() bool) (last string) {
 		t.Helper()
-		for end := time.Now().Add(5 * time.Minute); !found(); {
+		for end := time.Now().Add(time.Duration(every) * 15 * time.Second); !found(); {
 			if time.Now().After(end) {
 				t.Fatalf("%s: not within %d jobs", what, jobs)
 			}
@@ -109,6 +110,7 @@ func TestWrongNumbersAreFound(t *testing.T) {
 			last = c.submitAs(fmt.Sprint("wrong", jobs), wrongSpec)
 			c.ends(last, want, 3*time.Minute)
 		}
+		t.Logf("%s after %d jobs", what, jobs)
 		return last
 	}
 	by := func() []string { // whom z does not agree with
@@ -141,7 +143,6 @@ func TestWrongNumbersAreFound(t *testing.T) {
 	worker("z", "theta/3")
 	c.until("z is back", 3*time.Minute, func() bool { z := c.worker("z"); return z.State == "ready" && len(z.Disagreements) == 0 })
 	jobsUntil("the stale θ is found", func() bool { return len(by()) > 0 })
-	t.Logf("%d jobs", jobs)
 }
 
 // spoilt runs a process that computes wrongly for others.

@@ -182,6 +182,7 @@ func TestOneTruth(t *testing.T) {
 		same(overlay, render(t, overlay), values(t, overlay, nil))
 	}
 	same("with a backup", kustomize(t, "testdata/backup"), values(t, "ha", map[string]any{"backup.enabled": true}))
+	same("with revoked certificates", kustomize(t, "testdata/revoked"), values(t, "ha", map[string]any{"backup.enabled": true, "tls.revokedConfigMap": "ulisse-revoked"}))
 	same("wanted", kustomize(t, "testdata/fake"), values(t, "", map[string]any{"autoscale.metric": "wanted"}))
 	same("OpenID Connect", without(t, kustomize(t, filepath.Join(deploy, "examples", "oidc")), "oauth2-proxy"), values(t, "ha", map[string]any{
 		"auth.oidc": map[string]any{"issuer": "https://login.example.org", "clientID": "CLIENT-ID", "grants": []any{"statistics=submitter:default", "operators=admin:*"}},
@@ -237,6 +238,8 @@ func TestSettings(t *testing.T) {
 		{map[string]any{"auth.mode": "none"}, nil, "--auth=tokens"},
 		{map[string]any{"auth.adminTokenSecret": "first"}, []string{"secretName: first"}, ""},
 		{map[string]any{"tls.coordinatorSecret": "c", "tls.workerSecret": "w"}, []string{"secretName: c,", "secretName: w,"}, "ulisse-coordinator-tls"},
+		{map[string]any{"tls.revokedConfigMap": "bad-certificates"}, []string{"name: ULISSE_TLS_CRL, value: /etc/ulisse/revoked/ca.crl", "configMap: {name: bad-certificates}"}, ""},
+		{map[string]any{"backup.enabled": true}, nil, "revoked"},
 		{map[string]any{"networkPolicies": false}, nil, "NetworkPolicy"},
 		{map[string]any{"backup.enabled": true, "backup.schedule": "1 2 * * *", "backup.keep": 3}, []string{`schedule: "1 2 * * *"`, "--keep=3,", "helm.sh/resource-policy: keep"}, ""},
 		{map[string]any{"ingress.enabled": true, "ingress.host": "u.example.org", "ingress.annotations": map[string]any{"nginx.ingress.kubernetes.io/proxy-body-size": "2g"}},
@@ -260,7 +263,7 @@ func TestSchema(t *testing.T) {
 	for path, v := range map[string]any{
 		"coordinators.replicas": 2, "coordinator.replicas": 3, "workers.cores": "four", "autoscale.metric": "memory", "auth.mode": "token",
 		"image.pullPolicy": "always", "workers.memory.limit": "4 GB", "coordinators.extraArgs": []any{"webhook"}, "auth.oidc.issuer": "https://login.example.org",
-		"auth.oidc.grants": []any{"a=king:x"}, "backup.schedule": "nightly", "webhooks.urls": []any{"http://x.org"}, "webhooks.networks": []any{"10.0.0.1"}, "networkPolicies": "yes", "coordinators.memberGrace": "1 day",
+		"auth.oidc.grants": []any{"a=king:x"}, "backup.schedule": "nightly", "webhooks.urls": []any{"http://x.org"}, "webhooks.networks": []any{"10.0.0.1"}, "networkPolicies": "yes", "tls.revokedConfigMap": "Bad Certificates", "coordinators.memberGrace": "1 day",
 	} {
 		if _, err := template(t, values(t, "", map[string]any{path: v})); err == nil || !strings.Contains(err.Error(), strings.Split(path, ".")[0]) {
 			t.Errorf("%s: %v is taken, or refused without a word about it: %v", path, v, err)

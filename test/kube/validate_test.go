@@ -85,7 +85,8 @@ func TestServerSide(t *testing.T) {
 		"examples/webhooks": kustomize(t, filepath.Join(deploy, "examples", "webhooks")),
 		"examples/oidc":     kustomize(t, filepath.Join(deploy, "examples", "oidc")),
 		"a backup":          kustomize(t, "testdata/backup"),
-		"the chart":         mustTemplate(t, values(t, "ha", map[string]any{"backup.enabled": true, "ingress.enabled": true, "monitoring.podMonitor": true, "tls.certManager.enabled": true})),
+		"a list":            kustomize(t, "testdata/revoked"),
+		"the chart":         mustTemplate(t, values(t, "ha", map[string]any{"backup.enabled": true, "ingress.enabled": true, "monitoring.podMonitor": true, "tls.certManager.enabled": true, "tls.revokedConfigMap": "ulisse-revoked"})),
 	} {
 		if _, err := p.try(string(stream), dry...); err != nil {
 			t.Errorf("%s: %v", name, err)

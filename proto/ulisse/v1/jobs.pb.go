@@ -161,6 +161,8 @@ type Job struct {
 	DrawsSha256   string                 `protobuf:"bytes,13,opt,name=draws_sha256,json=drawsSha256,proto3" json:"draws_sha256,omitempty"` // of a job that has ended
 	Owner         string                 `protobuf:"bytes,14,opt,name=owner,proto3" json:"owner,omitempty"`
 	Namespace     string                 `protobuf:"bytes,15,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Note          string                 `protobuf:"bytes,16,opt,name=note,proto3" json:"note,omitempty"`     // what people write on it
+	Tags          []string               `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty"`     // in order
 	Health        *Health                `protobuf:"bytes,20,opt,name=health,proto3" json:"health,omitempty"` // what is wrong with it while it is at work or queued; unset for nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -299,6 +301,20 @@ func (x *Job) GetNamespace() string {
 		return x.Namespace
 	}
 	return ""
+}
+
+func (x *Job) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *Job) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
 }
 
 func (x *Job) GetHealth() *Health {
@@ -706,6 +722,127 @@ func (x *SubmitRequest) GetNamespace() string {
 	return ""
 }
 
+type ValidateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mistakes      []*Mistake             `protobuf:"bytes,1,rep,name=mistakes,proto3" json:"mistakes,omitempty"` // none: the request would be accepted
+	Spec          string                 `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`         // then: YAML, with every default
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateResponse) Reset() {
+	*x = ValidateResponse{}
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateResponse) ProtoMessage() {}
+
+func (x *ValidateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateResponse.ProtoReflect.Descriptor instead.
+func (*ValidateResponse) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ValidateResponse) GetMistakes() []*Mistake {
+	if x != nil {
+		return x.Mistakes
+	}
+	return nil
+}
+
+func (x *ValidateResponse) GetSpec() string {
+	if x != nil {
+		return x.Spec
+	}
+	return ""
+}
+
+// Mistake is why a request to submit is refused.
+type Mistake struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Field         string                 `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`     // as in spec.solver.tolerance; empty where no field is to blame
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"` // one sentence
+	Line          int32                  `protobuf:"varint,3,opt,name=line,proto3" json:"line,omitempty"`      // of the specification, from 1; 0 where the fault is no place in its text
+	Column        int32                  `protobuf:"varint,4,opt,name=column,proto3" json:"column,omitempty"`  // from 1; 0 if only the line is known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mistake) Reset() {
+	*x = Mistake{}
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mistake) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mistake) ProtoMessage() {}
+
+func (x *Mistake) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mistake.ProtoReflect.Descriptor instead.
+func (*Mistake) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Mistake) GetField() string {
+	if x != nil {
+		return x.Field
+	}
+	return ""
+}
+
+func (x *Mistake) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Mistake) GetLine() int32 {
+	if x != nil {
+		return x.Line
+	}
+	return 0
+}
+
+func (x *Mistake) GetColumn() int32 {
+	if x != nil {
+		return x.Column
+	}
+	return 0
+}
+
 type GetJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -716,7 +853,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +865,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[5]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +878,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -766,13 +903,14 @@ type ListJobsRequest struct {
 	Stale         bool                   `protobuf:"varint,4,opt,name=stale,proto3" json:"stale,omitempty"` // as in GetJobRequest
 	PageSize      int32                  `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken     string                 `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Tags          []string               `protobuf:"bytes,7,rep,name=tags,proto3" json:"tags,omitempty"` // only jobs that have all of these
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -784,7 +922,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[6]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -797,7 +935,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListJobsRequest) GetStates() []JobState {
@@ -842,6 +980,13 @@ func (x *ListJobsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListJobsRequest) GetTags() []string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
 // ListJobsResponse is a page. It may hold fewer jobs than were asked for, even
 // none, where many had to be passed over: there are more as long as it has a
 // token for the next.
@@ -855,7 +1000,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +1012,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[7]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1025,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -906,7 +1051,7 @@ type JobActionRequest struct {
 
 func (x *JobActionRequest) Reset() {
 	*x = JobActionRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1063,7 @@ func (x *JobActionRequest) String() string {
 func (*JobActionRequest) ProtoMessage() {}
 
 func (x *JobActionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[8]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1076,7 @@ func (x *JobActionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobActionRequest.ProtoReflect.Descriptor instead.
 func (*JobActionRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *JobActionRequest) GetId() string {
@@ -955,7 +1100,7 @@ type ExtendRequest struct {
 
 func (x *ExtendRequest) Reset() {
 	*x = ExtendRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1112,7 @@ func (x *ExtendRequest) String() string {
 func (*ExtendRequest) ProtoMessage() {}
 
 func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[9]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1125,7 @@ func (x *ExtendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExtendRequest.ProtoReflect.Descriptor instead.
 func (*ExtendRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExtendRequest) GetId() string {
@@ -1011,6 +1156,74 @@ func (x *ExtendRequest) GetSpec() string {
 	return ""
 }
 
+type AnnotateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Note          *string                `protobuf:"bytes,2,opt,name=note,proto3,oneof" json:"note,omitempty"` // 4000 bytes at most; if it is missing the note stays as it is
+	Tag           []string               `protobuf:"bytes,3,rep,name=tag,proto3" json:"tag,omitempty"`         // tags to add: words of 40 letters, digits and . _ : / + - at most; a job has 20 at most
+	Untag         []string               `protobuf:"bytes,4,rep,name=untag,proto3" json:"untag,omitempty"`     // tags to remove
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AnnotateRequest) Reset() {
+	*x = AnnotateRequest{}
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AnnotateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AnnotateRequest) ProtoMessage() {}
+
+func (x *AnnotateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AnnotateRequest.ProtoReflect.Descriptor instead.
+func (*AnnotateRequest) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *AnnotateRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AnnotateRequest) GetNote() string {
+	if x != nil && x.Note != nil {
+		return *x.Note
+	}
+	return ""
+}
+
+func (x *AnnotateRequest) GetTag() []string {
+	if x != nil {
+		return x.Tag
+	}
+	return nil
+}
+
+func (x *AnnotateRequest) GetUntag() []string {
+	if x != nil {
+		return x.Untag
+	}
+	return nil
+}
+
 type DeleteJobResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1019,7 +1232,7 @@ type DeleteJobResponse struct {
 
 func (x *DeleteJobResponse) Reset() {
 	*x = DeleteJobResponse{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1244,7 @@ func (x *DeleteJobResponse) String() string {
 func (*DeleteJobResponse) ProtoMessage() {}
 
 func (x *DeleteJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[10]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1257,7 @@ func (x *DeleteJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobResponse.ProtoReflect.Descriptor instead.
 func (*DeleteJobResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{13}
 }
 
 type SummaryResponse struct {
@@ -1056,7 +1269,7 @@ type SummaryResponse struct {
 
 func (x *SummaryResponse) Reset() {
 	*x = SummaryResponse{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1281,7 @@ func (x *SummaryResponse) String() string {
 func (*SummaryResponse) ProtoMessage() {}
 
 func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[11]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1294,7 @@ func (x *SummaryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummaryResponse.ProtoReflect.Descriptor instead.
 func (*SummaryResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SummaryResponse) GetJson() string {
@@ -1103,7 +1316,7 @@ type ResultChunk struct {
 
 func (x *ResultChunk) Reset() {
 	*x = ResultChunk{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1328,7 @@ func (x *ResultChunk) String() string {
 func (*ResultChunk) ProtoMessage() {}
 
 func (x *ResultChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[12]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1341,7 @@ func (x *ResultChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultChunk.ProtoReflect.Descriptor instead.
 func (*ResultChunk) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ResultChunk) GetJson() []byte {
@@ -1147,7 +1360,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1372,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[13]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1385,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRequest) GetId() string {
@@ -1192,7 +1405,7 @@ type DrawsRequest struct {
 
 func (x *DrawsRequest) Reset() {
 	*x = DrawsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1417,7 @@ func (x *DrawsRequest) String() string {
 func (*DrawsRequest) ProtoMessage() {}
 
 func (x *DrawsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[14]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1430,7 @@ func (x *DrawsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrawsRequest.ProtoReflect.Descriptor instead.
 func (*DrawsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DrawsRequest) GetId() string {
@@ -1247,7 +1460,7 @@ type DrawBatch struct {
 
 func (x *DrawBatch) Reset() {
 	*x = DrawBatch{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1472,7 @@ func (x *DrawBatch) String() string {
 func (*DrawBatch) ProtoMessage() {}
 
 func (x *DrawBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[15]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1485,7 @@ func (x *DrawBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrawBatch.ProtoReflect.Descriptor instead.
 func (*DrawBatch) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DrawBatch) GetChain() int32 {
@@ -1315,7 +1528,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1540,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[16]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1553,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogsRequest) GetId() string {
@@ -1383,7 +1596,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1395,7 +1608,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_jobs_proto_msgTypes[17]
+	mi := &file_ulisse_v1_jobs_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1408,7 +1621,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{17}
+	return file_ulisse_v1_jobs_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LogLine) GetTime() *timestamppb.Timestamp {
@@ -1443,7 +1656,7 @@ var File_ulisse_v1_jobs_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\n" +
-	"\x14ulisse/v1/jobs.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\x1a\x14ulisse/v1/rule.proto\"\xbd\x04\n" +
+	"\x14ulisse/v1/jobs.proto\x12\tulisse.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x14ulisse/v1/data.proto\x1a\x14ulisse/v1/rule.proto\"\xe5\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12)\n" +
@@ -1461,7 +1674,9 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"stopReason\x12!\n" +
 	"\fdraws_sha256\x18\r \x01(\tR\vdrawsSha256\x12\x14\n" +
 	"\x05owner\x18\x0e \x01(\tR\x05owner\x12\x1c\n" +
-	"\tnamespace\x18\x0f \x01(\tR\tnamespace\x12)\n" +
+	"\tnamespace\x18\x0f \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04note\x18\x10 \x01(\tR\x04note\x12\x12\n" +
+	"\x04tags\x18\x11 \x03(\tR\x04tags\x12)\n" +
 	"\x06health\x18\x14 \x01(\v2\x11.ulisse.v1.HealthR\x06health\"\x85\x01\n" +
 	"\x06Health\x12/\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x17.ulisse.v1.HealthStatusR\x06status\x12\x18\n" +
@@ -1503,10 +1718,18 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x04data\x18\x02 \x01(\tR\x04data\x12\x1b\n" +
 	"\tclient_id\x18\x03 \x01(\tR\bclientId\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12\x1c\n" +
-	"\tnamespace\x18\x05 \x01(\tR\tnamespace\"5\n" +
+	"\tnamespace\x18\x05 \x01(\tR\tnamespace\"V\n" +
+	"\x10ValidateResponse\x12.\n" +
+	"\bmistakes\x18\x01 \x03(\v2\x12.ulisse.v1.MistakeR\bmistakes\x12\x12\n" +
+	"\x04spec\x18\x02 \x01(\tR\x04spec\"e\n" +
+	"\aMistake\x12\x14\n" +
+	"\x05field\x18\x01 \x01(\tR\x05field\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
+	"\x04line\x18\x03 \x01(\x05R\x04line\x12\x16\n" +
+	"\x06column\x18\x04 \x01(\x05R\x06column\"5\n" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xd6\x01\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xea\x01\n" +
 	"\x0fListJobsRequest\x12+\n" +
 	"\x06states\x18\x01 \x03(\x0e2\x13.ulisse.v1.JobStateR\x06states\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
@@ -1514,7 +1737,8 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x05stale\x18\x04 \x01(\bR\x05stale\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\"^\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x12\n" +
+	"\x04tags\x18\a \x03(\tR\x04tags\"^\n" +
 	"\x10ListJobsResponse\x12\"\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0e.ulisse.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\"\n" +
@@ -1524,7 +1748,13 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05draws\x18\x02 \x01(\x05R\x05draws\x12\x18\n" +
 	"\acertify\x18\x03 \x01(\bR\acertify\x12\x12\n" +
-	"\x04spec\x18\x04 \x01(\tR\x04spec\"\x13\n" +
+	"\x04spec\x18\x04 \x01(\tR\x04spec\"k\n" +
+	"\x0fAnnotateRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
+	"\x04note\x18\x02 \x01(\tH\x00R\x04note\x88\x01\x01\x12\x10\n" +
+	"\x03tag\x18\x03 \x03(\tR\x03tag\x12\x14\n" +
+	"\x05untag\x18\x04 \x03(\tR\x05untagB\a\n" +
+	"\x05_note\"\x13\n" +
 	"\x11DeleteJobResponse\"%\n" +
 	"\x0fSummaryResponse\x12\x12\n" +
 	"\x04json\x18\x01 \x01(\tR\x04json\"!\n" +
@@ -1566,16 +1796,18 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\fHealthStatus\x12\x1d\n" +
 	"\x19HEALTH_STATUS_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15HEALTH_STATUS_STALLED\x10\x01\x12\x1b\n" +
-	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xbe\a\n" +
+	"\x17HEALTH_STATUS_DIVERGING\x10\x022\xd3\b\n" +
 	"\x04Jobs\x12@\n" +
-	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\"\f\x8a\xe3\x18\b\b\x020\x018\x01H\x01\x12?\n" +
+	"\x06Submit\x12\x18.ulisse.v1.SubmitRequest\x1a\x0e.ulisse.v1.Job\"\f\x8a\xe3\x18\b\b\x020\x018\x01H\x01\x12I\n" +
+	"\bValidate\x12\x18.ulisse.v1.SubmitRequest\x1a\x1b.ulisse.v1.ValidateResponse\"\x06\x8a\xe3\x18\x02\b\x02\x12?\n" +
 	"\x03Get\x12\x18.ulisse.v1.GetJobRequest\x1a\x0e.ulisse.v1.Job\"\x0e\x8a\xe3\x18\n" +
 	"\b\x01\x1a\x02\x01\x02\"\x02id\x12G\n" +
 	"\x04List\x12\x1a.ulisse.v1.ListJobsRequest\x1a\x1b.ulisse.v1.ListJobsResponse\"\x06\x8a\xe3\x18\x02\b\x01\x12F\n" +
 	"\x05Pause\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12I\n" +
 	"\x06Resume\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x12\x8a\xe3\x18\x0e\b\x02\"\x02id(\x010\x018\x01H\x01\x12G\n" +
 	"\x06Cancel\x12\x1b.ulisse.v1.JobActionRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12F\n" +
-	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\"\x12\x8a\xe3\x18\x0e\b\x02\"\x02id(\x010\x018\x01H\x01\x12U\n" +
+	"\x06Extend\x12\x18.ulisse.v1.ExtendRequest\x1a\x0e.ulisse.v1.Job\"\x12\x8a\xe3\x18\x0e\b\x02\"\x02id(\x010\x018\x01H\x01\x12H\n" +
+	"\bAnnotate\x12\x1a.ulisse.v1.AnnotateRequest\x1a\x0e.ulisse.v1.Job\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12U\n" +
 	"\x06Delete\x12\x1b.ulisse.v1.JobActionRequest\x1a\x1c.ulisse.v1.DeleteJobResponse\"\x10\x8a\xe3\x18\f\b\x02\"\x02id(\x010\x018\x01\x12P\n" +
 	"\aSummary\x12\x18.ulisse.v1.GetJobRequest\x1a\x1a.ulisse.v1.SummaryResponse\"\x0f\x8a\xe3\x18\v\b\x01\x1a\x01\x01\"\x02id@\x01\x12J\n" +
 	"\x06Result\x12\x18.ulisse.v1.GetJobRequest\x1a\x16.ulisse.v1.ResultChunk\"\f\x8a\xe3\x18\b\b\x01\"\x02id@\x010\x01\x12A\n" +
@@ -1596,7 +1828,7 @@ func file_ulisse_v1_jobs_proto_rawDescGZIP() []byte {
 }
 
 var file_ulisse_v1_jobs_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_ulisse_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_ulisse_v1_jobs_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_ulisse_v1_jobs_proto_goTypes = []any{
 	(JobState)(0),                 // 0: ulisse.v1.JobState
 	(HealthStatus)(0),             // 1: ulisse.v1.HealthStatus
@@ -1605,68 +1837,76 @@ var file_ulisse_v1_jobs_proto_goTypes = []any{
 	(*Progress)(nil),              // 4: ulisse.v1.Progress
 	(*ChainProgress)(nil),         // 5: ulisse.v1.ChainProgress
 	(*SubmitRequest)(nil),         // 6: ulisse.v1.SubmitRequest
-	(*GetJobRequest)(nil),         // 7: ulisse.v1.GetJobRequest
-	(*ListJobsRequest)(nil),       // 8: ulisse.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),      // 9: ulisse.v1.ListJobsResponse
-	(*JobActionRequest)(nil),      // 10: ulisse.v1.JobActionRequest
-	(*ExtendRequest)(nil),         // 11: ulisse.v1.ExtendRequest
-	(*DeleteJobResponse)(nil),     // 12: ulisse.v1.DeleteJobResponse
-	(*SummaryResponse)(nil),       // 13: ulisse.v1.SummaryResponse
-	(*ResultChunk)(nil),           // 14: ulisse.v1.ResultChunk
-	(*WatchRequest)(nil),          // 15: ulisse.v1.WatchRequest
-	(*DrawsRequest)(nil),          // 16: ulisse.v1.DrawsRequest
-	(*DrawBatch)(nil),             // 17: ulisse.v1.DrawBatch
-	(*LogsRequest)(nil),           // 18: ulisse.v1.LogsRequest
-	(*LogLine)(nil),               // 19: ulisse.v1.LogLine
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*DataInfo)(nil),              // 21: ulisse.v1.DataInfo
+	(*ValidateResponse)(nil),      // 7: ulisse.v1.ValidateResponse
+	(*Mistake)(nil),               // 8: ulisse.v1.Mistake
+	(*GetJobRequest)(nil),         // 9: ulisse.v1.GetJobRequest
+	(*ListJobsRequest)(nil),       // 10: ulisse.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),      // 11: ulisse.v1.ListJobsResponse
+	(*JobActionRequest)(nil),      // 12: ulisse.v1.JobActionRequest
+	(*ExtendRequest)(nil),         // 13: ulisse.v1.ExtendRequest
+	(*AnnotateRequest)(nil),       // 14: ulisse.v1.AnnotateRequest
+	(*DeleteJobResponse)(nil),     // 15: ulisse.v1.DeleteJobResponse
+	(*SummaryResponse)(nil),       // 16: ulisse.v1.SummaryResponse
+	(*ResultChunk)(nil),           // 17: ulisse.v1.ResultChunk
+	(*WatchRequest)(nil),          // 18: ulisse.v1.WatchRequest
+	(*DrawsRequest)(nil),          // 19: ulisse.v1.DrawsRequest
+	(*DrawBatch)(nil),             // 20: ulisse.v1.DrawBatch
+	(*LogsRequest)(nil),           // 21: ulisse.v1.LogsRequest
+	(*LogLine)(nil),               // 22: ulisse.v1.LogLine
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*DataInfo)(nil),              // 24: ulisse.v1.DataInfo
 }
 var file_ulisse_v1_jobs_proto_depIdxs = []int32{
 	0,  // 0: ulisse.v1.Job.state:type_name -> ulisse.v1.JobState
-	20, // 1: ulisse.v1.Job.submitted:type_name -> google.protobuf.Timestamp
-	20, // 2: ulisse.v1.Job.started:type_name -> google.protobuf.Timestamp
-	20, // 3: ulisse.v1.Job.ended:type_name -> google.protobuf.Timestamp
-	21, // 4: ulisse.v1.Job.data:type_name -> ulisse.v1.DataInfo
+	23, // 1: ulisse.v1.Job.submitted:type_name -> google.protobuf.Timestamp
+	23, // 2: ulisse.v1.Job.started:type_name -> google.protobuf.Timestamp
+	23, // 3: ulisse.v1.Job.ended:type_name -> google.protobuf.Timestamp
+	24, // 4: ulisse.v1.Job.data:type_name -> ulisse.v1.DataInfo
 	4,  // 5: ulisse.v1.Job.progress:type_name -> ulisse.v1.Progress
 	3,  // 6: ulisse.v1.Job.health:type_name -> ulisse.v1.Health
 	1,  // 7: ulisse.v1.Health.status:type_name -> ulisse.v1.HealthStatus
-	20, // 8: ulisse.v1.Health.since:type_name -> google.protobuf.Timestamp
+	23, // 8: ulisse.v1.Health.since:type_name -> google.protobuf.Timestamp
 	5,  // 9: ulisse.v1.Progress.chains:type_name -> ulisse.v1.ChainProgress
-	0,  // 10: ulisse.v1.ListJobsRequest.states:type_name -> ulisse.v1.JobState
-	20, // 11: ulisse.v1.ListJobsRequest.since:type_name -> google.protobuf.Timestamp
-	2,  // 12: ulisse.v1.ListJobsResponse.jobs:type_name -> ulisse.v1.Job
-	20, // 13: ulisse.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	6,  // 14: ulisse.v1.Jobs.Submit:input_type -> ulisse.v1.SubmitRequest
-	7,  // 15: ulisse.v1.Jobs.Get:input_type -> ulisse.v1.GetJobRequest
-	8,  // 16: ulisse.v1.Jobs.List:input_type -> ulisse.v1.ListJobsRequest
-	10, // 17: ulisse.v1.Jobs.Pause:input_type -> ulisse.v1.JobActionRequest
-	10, // 18: ulisse.v1.Jobs.Resume:input_type -> ulisse.v1.JobActionRequest
-	10, // 19: ulisse.v1.Jobs.Cancel:input_type -> ulisse.v1.JobActionRequest
-	11, // 20: ulisse.v1.Jobs.Extend:input_type -> ulisse.v1.ExtendRequest
-	10, // 21: ulisse.v1.Jobs.Delete:input_type -> ulisse.v1.JobActionRequest
-	7,  // 22: ulisse.v1.Jobs.Summary:input_type -> ulisse.v1.GetJobRequest
-	7,  // 23: ulisse.v1.Jobs.Result:input_type -> ulisse.v1.GetJobRequest
-	15, // 24: ulisse.v1.Jobs.Watch:input_type -> ulisse.v1.WatchRequest
-	16, // 25: ulisse.v1.Jobs.Draws:input_type -> ulisse.v1.DrawsRequest
-	18, // 26: ulisse.v1.Jobs.Logs:input_type -> ulisse.v1.LogsRequest
-	2,  // 27: ulisse.v1.Jobs.Submit:output_type -> ulisse.v1.Job
-	2,  // 28: ulisse.v1.Jobs.Get:output_type -> ulisse.v1.Job
-	9,  // 29: ulisse.v1.Jobs.List:output_type -> ulisse.v1.ListJobsResponse
-	2,  // 30: ulisse.v1.Jobs.Pause:output_type -> ulisse.v1.Job
-	2,  // 31: ulisse.v1.Jobs.Resume:output_type -> ulisse.v1.Job
-	2,  // 32: ulisse.v1.Jobs.Cancel:output_type -> ulisse.v1.Job
-	2,  // 33: ulisse.v1.Jobs.Extend:output_type -> ulisse.v1.Job
-	12, // 34: ulisse.v1.Jobs.Delete:output_type -> ulisse.v1.DeleteJobResponse
-	13, // 35: ulisse.v1.Jobs.Summary:output_type -> ulisse.v1.SummaryResponse
-	14, // 36: ulisse.v1.Jobs.Result:output_type -> ulisse.v1.ResultChunk
-	2,  // 37: ulisse.v1.Jobs.Watch:output_type -> ulisse.v1.Job
-	17, // 38: ulisse.v1.Jobs.Draws:output_type -> ulisse.v1.DrawBatch
-	19, // 39: ulisse.v1.Jobs.Logs:output_type -> ulisse.v1.LogLine
-	27, // [27:40] is the sub-list for method output_type
-	14, // [14:27] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	8,  // 10: ulisse.v1.ValidateResponse.mistakes:type_name -> ulisse.v1.Mistake
+	0,  // 11: ulisse.v1.ListJobsRequest.states:type_name -> ulisse.v1.JobState
+	23, // 12: ulisse.v1.ListJobsRequest.since:type_name -> google.protobuf.Timestamp
+	2,  // 13: ulisse.v1.ListJobsResponse.jobs:type_name -> ulisse.v1.Job
+	23, // 14: ulisse.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	6,  // 15: ulisse.v1.Jobs.Submit:input_type -> ulisse.v1.SubmitRequest
+	6,  // 16: ulisse.v1.Jobs.Validate:input_type -> ulisse.v1.SubmitRequest
+	9,  // 17: ulisse.v1.Jobs.Get:input_type -> ulisse.v1.GetJobRequest
+	10, // 18: ulisse.v1.Jobs.List:input_type -> ulisse.v1.ListJobsRequest
+	12, // 19: ulisse.v1.Jobs.Pause:input_type -> ulisse.v1.JobActionRequest
+	12, // 20: ulisse.v1.Jobs.Resume:input_type -> ulisse.v1.JobActionRequest
+	12, // 21: ulisse.v1.Jobs.Cancel:input_type -> ulisse.v1.JobActionRequest
+	13, // 22: ulisse.v1.Jobs.Extend:input_type -> ulisse.v1.ExtendRequest
+	14, // 23: ulisse.v1.Jobs.Annotate:input_type -> ulisse.v1.AnnotateRequest
+	12, // 24: ulisse.v1.Jobs.Delete:input_type -> ulisse.v1.JobActionRequest
+	9,  // 25: ulisse.v1.Jobs.Summary:input_type -> ulisse.v1.GetJobRequest
+	9,  // 26: ulisse.v1.Jobs.Result:input_type -> ulisse.v1.GetJobRequest
+	18, // 27: ulisse.v1.Jobs.Watch:input_type -> ulisse.v1.WatchRequest
+	19, // 28: ulisse.v1.Jobs.Draws:input_type -> ulisse.v1.DrawsRequest
+	21, // 29: ulisse.v1.Jobs.Logs:input_type -> ulisse.v1.LogsRequest
+	2,  // 30: ulisse.v1.Jobs.Submit:output_type -> ulisse.v1.Job
+	7,  // 31: ulisse.v1.Jobs.Validate:output_type -> ulisse.v1.ValidateResponse
+	2,  // 32: ulisse.v1.Jobs.Get:output_type -> ulisse.v1.Job
+	11, // 33: ulisse.v1.Jobs.List:output_type -> ulisse.v1.ListJobsResponse
+	2,  // 34: ulisse.v1.Jobs.Pause:output_type -> ulisse.v1.Job
+	2,  // 35: ulisse.v1.Jobs.Resume:output_type -> ulisse.v1.Job
+	2,  // 36: ulisse.v1.Jobs.Cancel:output_type -> ulisse.v1.Job
+	2,  // 37: ulisse.v1.Jobs.Extend:output_type -> ulisse.v1.Job
+	2,  // 38: ulisse.v1.Jobs.Annotate:output_type -> ulisse.v1.Job
+	15, // 39: ulisse.v1.Jobs.Delete:output_type -> ulisse.v1.DeleteJobResponse
+	16, // 40: ulisse.v1.Jobs.Summary:output_type -> ulisse.v1.SummaryResponse
+	17, // 41: ulisse.v1.Jobs.Result:output_type -> ulisse.v1.ResultChunk
+	2,  // 42: ulisse.v1.Jobs.Watch:output_type -> ulisse.v1.Job
+	20, // 43: ulisse.v1.Jobs.Draws:output_type -> ulisse.v1.DrawBatch
+	22, // 44: ulisse.v1.Jobs.Logs:output_type -> ulisse.v1.LogLine
+	30, // [30:45] is the sub-list for method output_type
+	15, // [15:30] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_jobs_proto_init() }
@@ -1676,13 +1916,14 @@ func file_ulisse_v1_jobs_proto_init() {
 	}
 	file_ulisse_v1_data_proto_init()
 	file_ulisse_v1_rule_proto_init()
+	file_ulisse_v1_jobs_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_jobs_proto_rawDesc), len(file_ulisse_v1_jobs_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,19 +19,21 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Jobs_Submit_FullMethodName  = "/ulisse.v1.Jobs/Submit"
-	Jobs_Get_FullMethodName     = "/ulisse.v1.Jobs/Get"
-	Jobs_List_FullMethodName    = "/ulisse.v1.Jobs/List"
-	Jobs_Pause_FullMethodName   = "/ulisse.v1.Jobs/Pause"
-	Jobs_Resume_FullMethodName  = "/ulisse.v1.Jobs/Resume"
-	Jobs_Cancel_FullMethodName  = "/ulisse.v1.Jobs/Cancel"
-	Jobs_Extend_FullMethodName  = "/ulisse.v1.Jobs/Extend"
-	Jobs_Delete_FullMethodName  = "/ulisse.v1.Jobs/Delete"
-	Jobs_Summary_FullMethodName = "/ulisse.v1.Jobs/Summary"
-	Jobs_Result_FullMethodName  = "/ulisse.v1.Jobs/Result"
-	Jobs_Watch_FullMethodName   = "/ulisse.v1.Jobs/Watch"
-	Jobs_Draws_FullMethodName   = "/ulisse.v1.Jobs/Draws"
-	Jobs_Logs_FullMethodName    = "/ulisse.v1.Jobs/Logs"
+	Jobs_Submit_FullMethodName   = "/ulisse.v1.Jobs/Submit"
+	Jobs_Validate_FullMethodName = "/ulisse.v1.Jobs/Validate"
+	Jobs_Get_FullMethodName      = "/ulisse.v1.Jobs/Get"
+	Jobs_List_FullMethodName     = "/ulisse.v1.Jobs/List"
+	Jobs_Pause_FullMethodName    = "/ulisse.v1.Jobs/Pause"
+	Jobs_Resume_FullMethodName   = "/ulisse.v1.Jobs/Resume"
+	Jobs_Cancel_FullMethodName   = "/ulisse.v1.Jobs/Cancel"
+	Jobs_Extend_FullMethodName   = "/ulisse.v1.Jobs/Extend"
+	Jobs_Annotate_FullMethodName = "/ulisse.v1.Jobs/Annotate"
+	Jobs_Delete_FullMethodName   = "/ulisse.v1.Jobs/Delete"
+	Jobs_Summary_FullMethodName  = "/ulisse.v1.Jobs/Summary"
+	Jobs_Result_FullMethodName   = "/ulisse.v1.Jobs/Result"
+	Jobs_Watch_FullMethodName    = "/ulisse.v1.Jobs/Watch"
+	Jobs_Draws_FullMethodName    = "/ulisse.v1.Jobs/Draws"
+	Jobs_Logs_FullMethodName     = "/ulisse.v1.Jobs/Logs"
 )
 
 // JobsClient is the client API for Jobs service.
@@ -44,6 +46,8 @@ type JobsClient interface {
 	// Submit accepts a job. A client_id that was used before returns the job that
 	// it made: a request whose answer was lost can be repeated.
 	Submit(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (*Job, error)
+	// Validate says what Submit would refuse, and submits nothing.
+	Validate(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (*ValidateResponse, error)
 	Get(ctx context.Context, in *GetJobRequest, opts ...grpc.CallOption) (*Job, error)
 	List(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
 	// Pause stops a job's chains at their next checkpoint; Resume lets them go on,
@@ -54,6 +58,8 @@ type JobsClient interface {
 	Cancel(ctx context.Context, in *JobActionRequest, opts ...grpc.CallOption) (*Job, error)
 	// Extend lets a job, finished or not, draw more.
 	Extend(ctx context.Context, in *ExtendRequest, opts ...grpc.CallOption) (*Job, error)
+	// Annotate changes the note on a job and its tags: what people write on it.
+	Annotate(ctx context.Context, in *AnnotateRequest, opts ...grpc.CallOption) (*Job, error)
 	// Delete removes a job that has ended.
 	Delete(ctx context.Context, in *JobActionRequest, opts ...grpc.CallOption) (*DeleteJobResponse, error)
 	// Summary returns the summary of ulisse run as JSON, at the draws so far.
@@ -81,6 +87,16 @@ func (c *jobsClient) Submit(ctx context.Context, in *SubmitRequest, opts ...grpc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Job)
 	err := c.cc.Invoke(ctx, Jobs_Submit_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) Validate(ctx context.Context, in *SubmitRequest, opts ...grpc.CallOption) (*ValidateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ValidateResponse)
+	err := c.cc.Invoke(ctx, Jobs_Validate_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +157,16 @@ func (c *jobsClient) Extend(ctx context.Context, in *ExtendRequest, opts ...grpc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Job)
 	err := c.cc.Invoke(ctx, Jobs_Extend_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *jobsClient) Annotate(ctx context.Context, in *AnnotateRequest, opts ...grpc.CallOption) (*Job, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Job)
+	err := c.cc.Invoke(ctx, Jobs_Annotate_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -253,6 +279,8 @@ type JobsServer interface {
 	// Submit accepts a job. A client_id that was used before returns the job that
 	// it made: a request whose answer was lost can be repeated.
 	Submit(context.Context, *SubmitRequest) (*Job, error)
+	// Validate says what Submit would refuse, and submits nothing.
+	Validate(context.Context, *SubmitRequest) (*ValidateResponse, error)
 	Get(context.Context, *GetJobRequest) (*Job, error)
 	List(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
 	// Pause stops a job's chains at their next checkpoint; Resume lets them go on,
@@ -263,6 +291,8 @@ type JobsServer interface {
 	Cancel(context.Context, *JobActionRequest) (*Job, error)
 	// Extend lets a job, finished or not, draw more.
 	Extend(context.Context, *ExtendRequest) (*Job, error)
+	// Annotate changes the note on a job and its tags: what people write on it.
+	Annotate(context.Context, *AnnotateRequest) (*Job, error)
 	// Delete removes a job that has ended.
 	Delete(context.Context, *JobActionRequest) (*DeleteJobResponse, error)
 	// Summary returns the summary of ulisse run as JSON, at the draws so far.
@@ -289,6 +319,9 @@ type UnimplementedJobsServer struct{}
 func (UnimplementedJobsServer) Submit(context.Context, *SubmitRequest) (*Job, error) {
 	return nil, status.Error(codes.Unimplemented, "method Submit not implemented")
 }
+func (UnimplementedJobsServer) Validate(context.Context, *SubmitRequest) (*ValidateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Validate not implemented")
+}
 func (UnimplementedJobsServer) Get(context.Context, *GetJobRequest) (*Job, error) {
 	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
 }
@@ -306,6 +339,9 @@ func (UnimplementedJobsServer) Cancel(context.Context, *JobActionRequest) (*Job,
 }
 func (UnimplementedJobsServer) Extend(context.Context, *ExtendRequest) (*Job, error) {
 	return nil, status.Error(codes.Unimplemented, "method Extend not implemented")
+}
+func (UnimplementedJobsServer) Annotate(context.Context, *AnnotateRequest) (*Job, error) {
+	return nil, status.Error(codes.Unimplemented, "method Annotate not implemented")
 }
 func (UnimplementedJobsServer) Delete(context.Context, *JobActionRequest) (*DeleteJobResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
@@ -360,6 +396,24 @@ func _Jobs_Submit_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(JobsServer).Submit(ctx, req.(*SubmitRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Jobs_Validate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SubmitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Validate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Validate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Validate(ctx, req.(*SubmitRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -472,6 +526,24 @@ func _Jobs_Extend_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Jobs_Annotate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AnnotateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Annotate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Annotate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Annotate(ctx, req.(*AnnotateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Jobs_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(JobActionRequest)
 	if err := dec(in); err != nil {
@@ -564,6 +636,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Jobs_Submit_Handler,
 		},
 		{
+			MethodName: "Validate",
+			Handler:    _Jobs_Validate_Handler,
+		},
+		{
 			MethodName: "Get",
 			Handler:    _Jobs_Get_Handler,
 		},
@@ -586,6 +662,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Extend",
 			Handler:    _Jobs_Extend_Handler,
+		},
+		{
+			MethodName: "Annotate",
+			Handler:    _Jobs_Annotate_Handler,
 		},
 		{
 			MethodName: "Delete",

@@ -607,7 +607,7 @@ func (*WorkerMessage_Checked) isWorkerMessage_Message() {}
 type Checked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Number        int64                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	Sha256        string                 `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`   // of what decides how the chain goes on
+	Sha256        string                 `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`   // of what decides how the run goes on
 	Failure       string                 `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"` // why there is nothing to say, if not empty
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -964,7 +964,7 @@ type CoordinatorMessage_Leave struct {
 }
 
 type CoordinatorMessage_Check struct {
-	Check *Check `protobuf:"bytes,4,opt,name=check,proto3,oneof"` // compute a checkpoint again, beside all else
+	Check *Check `protobuf:"bytes,4,opt,name=check,proto3,oneof"` // compute again what was reported, beside all else
 }
 
 func (*CoordinatorMessage_Drive) isCoordinatorMessage_Message() {}
@@ -975,7 +975,7 @@ func (*CoordinatorMessage_Leave) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_Check) isCoordinatorMessage_Message() {}
 
-// Check asks a worker to carry out the task of a chain that another one has done, for the leader to
+// Check asks a worker to carry out work that has been done, mostly by another one, for the leader to
 // compare what came of it.
 type Check struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`

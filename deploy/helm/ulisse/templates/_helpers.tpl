@@ -35,6 +35,26 @@ capabilities: {drop: [ALL]}
 - {name: ULISSE_TLS_CA, value: /etc/ulisse/tls/ca.crt}
 - {name: ULISSE_TLS_CERT, value: /etc/ulisse/tls/tls.crt}
 - {name: ULISSE_TLS_KEY, value: /etc/ulisse/tls/tls.key}
+{{- include "ulisse.revokedEnv" . }}
+{{- end }}
+
+{{/* The list of revoked certificates. */}}
+{{- define "ulisse.revokedEnv" -}}
+{{- if .Values.tls.revokedConfigMap }}
+- {name: ULISSE_TLS_CRL, value: /etc/ulisse/revoked/ca.crl}
+{{- end }}
+{{- end }}
+
+{{- define "ulisse.revokedMount" -}}
+{{- if .Values.tls.revokedConfigMap }}
+- {name: revoked, mountPath: /etc/ulisse/revoked, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- define "ulisse.revokedVolume" -}}
+{{- with .Values.tls.revokedConfigMap }}
+- {name: revoked, configMap: {name: {{ . }}}}
+{{- end }}
 {{- end }}
 
 {{/* Addresses of the coordinators, where workers look for the cluster. */}}

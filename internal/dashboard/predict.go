@@ -1,0 +1,263 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/predict"
+	"github.com/ulisse-gp/ulisse/internal/report"
+)
+
+// Limits of predictions from a page.
+const (
+	maxTable       = 8 << 20          // bytes of a table
+	maxTableBytes  = 64 << 20         // of it, decompressed and read
+	maxTableRows   = 10_000           // for more there is ulisse predict
+	maxPredictions = 8                // at once
+	predictMost    = 10 * time.Minute // the first ones of a job solve for the targets, once for every draw
+)
+
+// interval are the quantiles that are told: the ends of the 95 % interval, and the median.
+var interval = []float64{0.025, 0.5, 0.975}
+
+// predictView is the page on which rows are predicted.
+type predictView struct {
+	Job    jobView
+	Token  string
+	Target string
+	Inputs []inputView
+	Latent bool   // without the noise
+	From   string // what the predictions are from, if the job has not ended with draws
+	None   string // why there is nothing to predict from
+	Means  bool   // values are the inputs' means
+	Answer *answerView
+	Error  string
+	Rows   int // of a table, at most
+}
+
+// inputView is a field of the form; Wrong says why it will not do.
+type inputView struct{ Name, Value, Wrong string }
+
+// answerView is a prediction.
+type answerView struct{ Mean, SD, Low, Median, High string }
+
+// newPredictView returns the page for a job, with its inputs' means.
+func newPredictView(j *pb.Job) *predictView {
+	v := &predictView{Job: newJobView(j), Target: j.GetData().GetTarget(), Rows: maxTableRows}
+	if v.Target == "" {
+		v.Target = "target"
+	}
+	switch draws := client.MinDraws(j.GetProgress()); {
+	case j.GetData().GetSha256() == "":
+		v.None = fmt.Sprintf("There is nothing to predict from yet: the job is %s, and no worker has read its data.", v.Job.State)
+		return v
+	case draws == 0:
+		v.From = "The job has no draws yet. Predictions are provisional, from its warm-up or the normal approximation at the mode."
+	case !v.Job.Over:
+		v.From = fmt.Sprintf("The job goes on. Predictions are from the first %d draws of each chain.", draws)
+	}
+	spec, err := job.ParseString(j.Spec)
+	v.Means = err == nil && spec.Data.Standardize // else nobody has computed them
+	for i, name := range j.Data.Inputs {
+		in := inputView{Name: name}
+		if scales := j.Data.InputScales; v.Means && i < len(scales) {
+			in.Value = strconv.FormatFloat(scales[i].Mean, 'g', 4, 64)
+		}
+		v.Inputs = append(v.Inputs, in)
+	}
+	return v
+}
+
+func (d *Dashboard) predictPage(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	if j := d.job(ctx, w, r); j != nil {
+		d.showPredict(w, r, http.StatusOK, newPredictView(j))
+	}
+}
+
+func (d *Dashboard) showPredict(w http.ResponseWriter, r *http.Request, code int, v *predictView) {
+	v.Token = token(w, r)
+	d.page(w, r, code, page{Title: "Predict from " + v.Job.Title, Section: "jobs"}, "predict", v)
+}
+
+// predictForm reads a form of the page and calls do with its job, of which it says whether the form asks to
+// leave the noise out. Why that cannot be it tells the viewer.
+func (d *Dashboard) predictForm(w http.ResponseWriter, r *http.Request, most int64, do func(v *predictView, j *pb.Job)) {
+	err := readForm(w, r, most)
+	ctx, cancel := context.WithTimeout(r.Context(), callTimeout)
+	defer cancel()
+	j := d.job(ctx, w, r)
+	if j == nil {
+		return
+	}
+	v := newPredictView(j)
+	v.Latent = r.PostFormValue("latent") != ""
+	select {
+	case d.predicting <- struct{}{}:
+		defer func() { <-d.predicting }()
+	default:
+		err = errPredicting
+	}
+	switch {
+	case err != nil:
+		v.Error = plain(err)
+		d.showPredict(w, r, httpStatus(err), v)
+	case v.None != "":
+		d.showPredict(w, r, http.StatusConflict, v)
+	default:
+		do(v, j)
+	}
+}
+
+var errPredicting = status.Error(codes.ResourceExhausted, "as many predictions are under way as this coordinator has made at once: try again")
+
+// predictRow predicts the row that was typed.
+func (d *Dashboard) predictRow(w http.ResponseWriter, r *http.Request) {
+	d.predictForm(w, r, maxSpecForm, func(v *predictView, j *pb.Job) {
+		x := v.read(r)
+		if x == nil {
+			v.Error = "Every input takes a number."
+			d.showPredict(w, r, http.StatusBadRequest, v)
+			return
+		}
+		rows, err := d.predicted(r.Context(), j, predict.Request{X: [][]float64{x}, Probs: interval}, v.Latent)
+		if err != nil {
+			v.Error = plain(err)
+			d.showPredict(w, r, httpStatus(err), v)
+			return
+		}
+		four := func(x float64) string { return value("%.4g", report.Number(x)) }
+		p := rows[0]
+		v.Answer = &answerView{Mean: four(p.Mean), SD: value("%.3g", report.Number(p.SD)), Low: four(p.Quantiles[0]), Median: four(p.Quantiles[1]), High: four(p.Quantiles[2])}
+		d.showPredict(w, r, http.StatusOK, v)
+	})
+}
+
+// read takes the inputs from a form and returns them: nil unless all are numbers.
+func (v *predictView) read(r *http.Request) []float64 {
+	v.Means = false
+	var x []float64
+	for i := range v.Inputs {
+		in := &v.Inputs[i]
+		in.Value = strings.TrimSpace(r.PostFormValue("x" + strconv.Itoa(i)))
+		number, err := strconv.ParseFloat(strings.Replace(in.Value, "−", "-", 1), 64)
+		switch {
+		case in.Value == "":
+			in.Wrong = "is missing"
+		case err != nil || math.IsNaN(number) || math.IsInf(number, 0):
+			in.Wrong = "is not a number"
+		default:
+			x = append(x, number)
+		}
+	}
+	if len(x) < len(v.Inputs) {
+		return nil
+	}
+	return x
+}
+
+// predictTable predicts the rows of a table and sends them as another.
+func (d *Dashboard) predictTable(w http.ResponseWriter, r *http.Request) {
+	d.predictForm(w, r, maxTable, func(v *predictView, j *pb.Job) {
+		rows, err := d.tableRows(r, v, j)
+		if err != nil {
+			v.Error = plain(err)
+			d.showPredict(w, r, httpStatus(err), v)
+			return
+		}
+		w.Header().Set("Content-Type", "text/csv; charset=utf-8")
+		w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": j.Name + "-predictions.csv"}))
+		w.Header().Set("Cache-Control", "no-store")
+		_ = predict.WriteCSV(w, rows, nil, interval, nil) // who is gone reads nothing
+	})
+}
+
+// tableRows predicts the rows of the table of a form.
+func (d *Dashboard) tableRows(r *http.Request, v *predictView, j *pb.Job) ([]predict.Row, error) {
+	file, _, err := r.FormFile("table")
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, "choose a file first: a CSV or Parquet table with a column for each input")
+	}
+	defer file.Close()
+	t, err := dataset.Read(file, "the table", dataset.Select{Target: j.Data.Target, Inputs: j.Data.Inputs, Points: true},
+		dataset.Limits{Rows: maxTableRows, Columns: dataset.DefaultLimits.Columns, Bytes: maxTableBytes})
+	if err != nil {
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	req := predict.Request{Targets: t.Y, Probs: interval}
+	for i := range t.Rows() {
+		req.X = append(req.X, t.Row(i))
+	}
+	return d.predicted(r.Context(), j, req, v.Latent)
+}
+
+// predicted has rows predicted from a job, a batch at a time, all from the same draws.
+func (d *Dashboard) predicted(ctx context.Context, j *pb.Job, req predict.Request, latent bool) (out []predict.Row, err error) {
+	ctx, cancel := context.WithTimeout(ctx, predictMost)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+	draws := ""
+	for size, lo := predict.Batch(int(j.Data.N)), 0; lo < len(req.X); lo += size {
+		hi := min(lo+size, len(req.X))
+		part := predict.Request{X: req.X[lo:hi], Probs: req.Probs}
+		if req.Targets != nil {
+			part.Targets = req.Targets[lo:hi]
+		}
+		m, err := d.predictBatch(ctx, j, part, latent)
+		if err != nil {
+			return nil, err
+		}
+		if draws != "" && draws != m.DrawsSha256 {
+			return nil, status.Error(codes.Aborted, "the job was extended meanwhile: predict again")
+		}
+		draws = m.DrawsSha256
+		rows, _, err := predict.Answered(m, part)
+		if err != nil {
+			return nil, status.Errorf(codes.Internal, "the answer cannot be read: %v", err)
+		}
+		out = append(out, rows...)
+	}
+	return out, nil
+}
+
+func (d *Dashboard) predictBatch(ctx context.Context, j *pb.Job, part predict.Request, latent bool) (*pb.PredictResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := predict.Encode(j.Id, part, predict.Options{Latent: latent}, 0)
+	r.Inputs = j.Data.Inputs
+	if !client.Ended(j.State) {
+		r.Kept = int32(client.MinDraws(j.Progress))
+	}
+	in, err := d.predictions.Predict(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		m, err := in.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil, status.Error(codes.Internal, "the answer ended without rows")
+		case err != nil:
+			return nil, err
+		case len(m.Rows) > 0:
+			return m, nil
+		}
+	}
+}

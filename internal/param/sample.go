@@ -1,0 +1,55 @@
+package param
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Sample draws ψ = log θ from the prior.
+func (p Prior) Sample(r *rand.Rand) float64 {
+	if !p.root {
+		return math.Log(p.sample(r, p.dist == "pc"))
+	}
+	logQ := math.Log(p.rootSample(r))
+	if p.role == Rate {
+		return -2 * (logQ - p.shift)
+	}
+	return 2 * (logQ - p.shift)
+}
+
+// sample draws from the distribution, or, if pc is set, θ from that of its root.
+func (p Prior) sample(r *rand.Rand, pc bool) float64 {
+	switch {
+	case pc && p.role == Rate:
+		l := p.rootSample(r)
+		return 1 / (2 * l * l)
+	case pc:
+		sd := p.rootSample(r)
+		return sd * sd
+	case p.dist == "gamma":
+		return distuv.Gamma{Alpha: p.a, Beta: p.b, Src: r}.Rand()
+	case p.dist == "invgamma":
+		return distuv.InverseGamma{Alpha: p.a, Beta: p.b, Src: r}.Rand()
+	case p.dist == "lognormal":
+		return math.Exp(p.a + p.b*r.NormFloat64())
+	case p.dist == "halfnormal":
+		return math.Abs(p.a * r.NormFloat64())
+	}
+	panic("param: the zero Prior has no draws")
+}
+
+// rootSample draws the root that the distribution is on: of pc exponential, as a standard deviation,
+// or, of a length-scale, as its inverse square root.
+func (p Prior) rootSample(r *rand.Rand) float64 {
+	switch {
+	case p.dist != "pc":
+		return p.sample(r, false)
+	case p.role == Rate:
+		x := r.ExpFloat64() / (-math.Log(p.b) * math.Sqrt(p.a))
+		return 1 / (x * x)
+	default:
+		return r.ExpFloat64() / (-math.Log(p.b) / p.a)
+	}
+}
