@@ -321,13 +321,13 @@ func (x *crossValidation) predicted(ctx context.Context, k int, source foldSourc
 		return before, err
 	}
 	t, _ := x.LeftOut(k)
-	pts := &points{y: t.Y}
+	r := predict.Request{Targets: t.Y}
 	for i := range t.Rows() {
-		pts.x = append(pts.x, t.Row(i))
+		r.X = append(r.X, t.Row(i))
 	}
 	show := &predictProgress{app: x.app, quiet: x.quiet, began: x.app.Now()}
 	o := predict.Options{Tolerance: x.Tolerance, Variance: predict.Exact, Progress: show.at}
-	rows, stats, err := from.predict(ctx, predict.Request{X: pts.x, Targets: pts.y}, o)
+	rows, stats, err := from.predict(ctx, r, o)
 	show.end()
 	if err != nil {
 		return nil, err

@@ -242,6 +242,8 @@ func TestCrossValidationSchemes(t *testing.T) {
 		"were not cut into the same folds":                  {"compare", groups, blocks},
 		"is a cross-validation by folds and":                {"compare", groups, filepath.Join(groups, "fold-1")},
 		"--rows, --draws and --train are for leave-one-out": {"compare", groups, rough, "--rows", "9"},
+		groups + " is the folder of a cross-validation":     {"loo", groups},
+		blocks + " is the folder of a cross-validation":     {"predict", blocks, "--holdout"},
 	} {
 		if code, _, stderr := ulisse(t, "", args...); code != ExitBadInput || !strings.Contains(stderr, text) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%v: code %d: %s", args, code, stderr)

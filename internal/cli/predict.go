@@ -96,7 +96,11 @@ standard deviations do not, since what one term does not explain another may.`,
 			if err != nil {
 				return err
 			}
-			if isPath(args[0]) || report.IsFolder(args[0]) {
+			folder, err := isRun(args[0])
+			if err != nil {
+				return err
+			}
+			if folder {
 				from, err := a.openFolder(c.Context(), &f, args[0])
 				if err != nil {
 					return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/cv"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/predict"
@@ -37,7 +38,11 @@ func (a *App) aboutAll(r *remote, f func(ctx context.Context, s []*subject) erro
 	return func(c *cobra.Command, args []string) error {
 		all, jobs := make([]*subject, len(args)), []int{}
 		for i, arg := range args {
-			if isPath(arg) || report.IsFolder(arg) {
+			folder, err := isRun(arg)
+			if err != nil {
+				return err
+			}
+			if folder {
 				all[i] = &subject{app: a, dir: arg}
 			} else {
 				jobs = append(jobs, i)
@@ -65,6 +70,15 @@ func noFolder(arg string, err error) error {
 		return err
 	}
 	return fmt.Errorf("there is no folder %s here, and no job could be asked for: %w", arg, err)
+}
+
+// isRun reports whether an argument is the folder of a run, or can be nothing else. That of a
+// cross-validation, which has several, is an error.
+func isRun(arg string) (bool, error) {
+	if cv.IsFolder(arg) {
+		return false, badInput(fmt.Errorf("%s is the folder of a cross-validation: give that of one of its runs, %s, or compare it with others by 'ulisse compare'", arg, cv.FoldDir(arg, 1)))
+	}
+	return isPath(arg) || report.IsFolder(arg), nil
 }
 
 // isPath reports whether an argument can be no job's name.
