@@ -112,8 +112,6 @@ func (t *teller) line(now time.Time) {
 	switch {
 	case client.AtWork(j.State):
 		args = append(args, "elapsed", span(p.GetActiveSeconds()+since.Seconds()))
-	case !client.Ended(j.State):
-		args = append(args, "waited", now.Sub(t.began).Round(time.Second).String())
 	case p.GetActiveSeconds() > 0:
 		args = append(args, "elapsed", span(p.ActiveSeconds))
 	}
@@ -125,6 +123,9 @@ func (t *teller) line(now time.Time) {
 	}
 	if j.Message != "" {
 		args = append(args, "message", j.Message)
+	}
+	if !client.AtWork(j.State) && !client.Ended(j.State) {
+		args = append(args, "waited", now.Sub(t.began).Round(time.Second).String())
 	}
 	if health := client.HealthWord(j); health != "" {
 		t.log.Warn(client.StateWord(j.State)+", "+health, append(args, "health", j.Health.Message)...)

@@ -42,9 +42,9 @@ func TestLinesOfAJob(t *testing.T) {
 		return []*pb.ChainProgress{{Chain: 1, Warmup: warmup, Draws: draws}, {Chain: 2, Warmup: warmup + 2, Draws: draws + 1}}
 	}
 	tell(0, "") // nothing is known
-	see(0, &pb.Job{State: pb.JobState_JOB_STATE_QUEUED, Message: "no worker"}, "queued job=x name=n waited=0s message=\"no worker\"")
+	see(0, &pb.Job{State: pb.JobState_JOB_STATE_QUEUED, Message: "no worker"}, "queued job=x name=n message=\"no worker\" waited=0s")
 	tell(9*s, "")
-	tell(10*s, "queued job=x name=n waited=10s message=\"no worker\"")
+	tell(10*s, "queued job=x name=n message=\"no worker\" waited=10s")
 	see(12*s, &pb.Job{State: pb.JobState_JOB_STATE_PREPARING, Progress: &pb.Progress{ActiveSeconds: 1}}, "preparing job=x name=n elapsed=1s")
 	tell(21*s, "")
 	tell(22*s, "preparing job=x name=n elapsed=11s")

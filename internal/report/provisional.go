@@ -165,7 +165,7 @@ func weighted(m posterior.Model, d *dataset.Info, r *chains.Run) (*Provisional, 
 	}
 	k, ess := Number(khat), Number(1/square)
 	v := &Provisional{Corrected: true, Draws: len(draws), KHat: &k, ESS: &ess, Parameters: rows(m, d, draws, weights)}
-	v.Note = fmt.Sprintf("provisional, from %d weighted draws of an approximation at the mode: ", v.Draws)
+	v.Note = fmt.Sprintf("provisional: %d weighted draws of an approximation at the mode, ", v.Draws)
 	if khat <= trustedKHat {
 		v.Note += fmt.Sprintf("right but for chance (k-hat %.2f, at most %.1f)", khat, trustedKHat)
 	} else {
