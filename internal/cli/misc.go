@@ -11,6 +11,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
@@ -59,8 +60,12 @@ func (a *App) validateCommand() *cobra.Command {
 	return c
 }
 
-// printPriors prints the covariance as it was understood, and the prior of each parameter.
+// printPriors prints an expression as it was understood, and the prior of each parameter: the
+// specification with every default does not name them.
 func (a *App) printPriors(spec *job.Spec, d *dataset.Dataset) error {
+	if !expression.Is(spec.Model.Kernel) {
+		return nil
+	}
 	priors, err := spec.PriorsOf(&d.Info)
 	if err != nil {
 		return badInput(err)

@@ -409,10 +409,10 @@ func short(s string) string {
 	return s
 }
 
-// textColumns refuses inputs that hold text in the first row of data, all in
 // decimalComma is a number as it is written in much of Europe.
 var decimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
 
+// textColumns refuses inputs that hold text in the first row of data, all in
 // one message.
 func textColumns(file string, line int, header []string, inputs []int, rec []string) error {
 	var names []string
