@@ -277,7 +277,7 @@ func TestPeriodic(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"a*periodic(3:u:p:4)":    "want the number of an input",
-		"a*periodic(1:u:p)":      "want :",
+		"a*periodic(1:u:p)":      "want a colon",
 		"a*periodic(1:u:p:x)":    "want a number",
 		"a*periodic(1:u:p:-1)":   "it must be positive",
 		"a*periodic(1:=0:p:1)":   "has the rate 0",

@@ -175,7 +175,7 @@ func (p *parser) periodic() (Leaf, error) {
 		func() (err error) { l.Unit, err = p.number(); return err },
 	} {
 		if !p.take(":") {
-			return nil, errors.New("want :")
+			return nil, errors.New("want a colon")
 		}
 		if err := next(); err != nil {
 			return nil, err
