@@ -40,8 +40,10 @@ func (r *Run) WorkOf(e *Event) (w Work, ok bool) {
 		}
 		return r.evaluation(s, v.Item), true
 	case e.Checkpoint != nil:
+		// A chain with latent vectors is computed once: those that it comes from are dropped as soon as
+		// the next ones are kept.
 		k := e.Checkpoint
-		if r.Settings == nil || k.Chain < 1 || k.Chain > len(r.Chains) || k.FromIter != r.Chains[k.Chain-1].State.Iter {
+		if r.Plan.Latent > 0 || r.Settings == nil || k.Chain < 1 || k.Chain > len(r.Chains) || k.FromIter != r.Chains[k.Chain-1].State.Iter {
 			return w, false
 		}
 		return Work{Advance: &Task{Chain: k.Chain, From: r.Chains[k.Chain-1].State.clone(), Settings: *r.Settings,

@@ -219,6 +219,7 @@ func (s *script) here() {
 	s.local("version")
 	s.local("init", filepath.Join(s.dir, "table.csv"), "--out", filepath.Join(s.dir, "begun.yaml"))
 	s.local("validate", spec)
+	s.local("prior", spec)
 	s.local("plan", spec)
 	s.local("run", spec, "--quiet", "--out", filepath.Join(s.dir, "run"))
 	s.local("cv", spec, "--quiet", "--folds", "2", "--out", filepath.Join(s.dir, "cv"))

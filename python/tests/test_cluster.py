@@ -131,7 +131,7 @@ def test_files(dev, tmp_path, data):
 @pytest.mark.parametrize("as_text", [False, True])
 def test_bad_specification(dev, data, as_text):
     spec = {**specification(), "model": {"kernel": "rbff"}}
-    with pytest.raises(ulisse.BadSpecification, match='"rbff" is not one of') as e:
+    with pytest.raises(ulisse.BadSpecification, match='there is no covariance "rbff"') as e:
         ulisse.submit(json.dumps(spec, indent=1) if as_text else spec, data, cluster=dev.url)
     assert e.value.field == "model.kernel"
     assert str(e.value).startswith("line 8, column 13: model.kernel: " if as_text else "model.kernel: ")

@@ -70,7 +70,7 @@ test_that("predictions are those of dense algebra", {
 
 test_that("a specification that will not do is refused with its field", {
   needs_program()
-  e <- expect_error(ulisse_run(small_spec(model = list(kernel = "rbff")), small_data()), "^model.kernel: \"rbff\" is not one of", class = "ulisse_bad_specification")
+  e <- expect_error(ulisse_run(small_spec(model = list(kernel = "rbff")), small_data()), "^model.kernel: .*there is no covariance \"rbff\"", class = "ulisse_bad_specification")
   expect_identical(e$field, "model.kernel")
   expect_null(e$line)
   e <- expect_error(ulisse_run(small_spec(name = ""), small_data()), "^name: a job needs a name", class = "ulisse_bad_specification")
