@@ -75,6 +75,13 @@ func newCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cl.Close() })
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // a page that asks before there is a leader has something to complain about
+		if _, err := cl.Jobs(t.Context(), &pb.ListJobsRequest{}); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
 	return &cluster{t: t, url: "http://" + at[1], Client: cl}
 }
 

@@ -50,9 +50,15 @@ async function check() {
   try {
     const answer = await fetch("/submit/check", { method: "POST", body: new URLSearchParams(new FormData(form)), signal: mine.signal });
     const html = await answer.text();
-    if (mine === asked) show(html);
-  } catch (e) { /* asked anew, or the cluster is away: submitting says what is wrong */ }
+    if (mine !== asked) return;
+    show(html);
+    if (answer.status === 503) again(); // no leader, for a moment
+  } catch (e) {
+    if (mine === asked) again(); // the cluster is away
+  }
 }
+
+function again() { clearTimeout(timer); timer = setTimeout(check, 2000); }
 
 function soon() { clearTimeout(timer); timer = setTimeout(check, 300); }
 
