@@ -153,6 +153,13 @@ func TestLogShrinks(t *testing.T) {
 	}
 	var written atomic.Uint64 // the last entry that was acknowledged
 	written.Store(300)
+	crashed := map[string]crash{}
+	s.seam = func(point string) error {
+		if strings.HasPrefix(point, "log shrink") {
+			crashed[point] = crash{copyTree(t, filepath.Dir(s.path)), written.Load()}
+		}
+		return nil
+	}
 	stop, stopped := make(chan struct{}), make(chan error)
 	go func() {
 		for i := uint64(301); ; i++ {
@@ -169,13 +176,6 @@ func TestLogShrinks(t *testing.T) {
 			written.Store(i)
 		}
 	}()
-	crashed := map[string]crash{}
-	s.seam = func(point string) error {
-		if strings.HasPrefix(point, "log shrink") {
-			crashed[point] = crash{copyTree(t, filepath.Dir(s.path)), written.Load()}
-		}
-		return nil
-	}
 	err = s.shrink()
 	close(stop)
 	if err := errors.Join(err, <-stopped); err != nil {
