@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 )
 
@@ -66,6 +69,7 @@ func (n *Node) ApplyFormat(ctx context.Context, format uint64, cmd []byte) (resu
 		return n.propose(ctx, append([]byte{cmdUser}, cmd...))
 	}
 	if n.state.format() < format {
+		n.waitTold(ctx)
 		n.changing.Lock() // nobody joins between the question and the command
 		defer n.changing.Unlock()
 		if err := n.allKnow(format); err != nil {
@@ -73,6 +77,26 @@ func (n *Node) ApplyFormat(ctx context.Context, format uint64, cmd []byte) (resu
 		}
 	}
 	return n.propose(ctx, append(binary.AppendUvarint([]byte{cmdFormat}, format), cmd...))
+}
+
+// tellTime is how long a command of a newer format waits for members that have not said what they
+// know: those of a cluster that was just founded do so within a second.
+const tellTime = 5 * time.Second
+
+// waitTold waits for members that have said nothing of themselves yet, but not for long.
+func (n *Node) waitTold(ctx context.Context) {
+	told := func() bool {
+		records, err := n.state.members()
+		return err != nil || !slices.ContainsFunc(n.configuration(), func(s raft.Server) bool {
+			_, ok := records[string(s.ID)]
+			return !ok && string(s.ID) != n.cfg.ID
+		})
+	}
+	for end := time.Now().Add(tellTime); n.IsLeader() && time.Now().Before(end) && !told(); {
+		if !sleep(ctx, 20*time.Millisecond) {
+			return
+		}
+	}
 }
 
 // allKnow returns ErrMixedVersions with the members that do not know a format.
