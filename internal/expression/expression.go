@@ -78,6 +78,18 @@ func (e *Expression) Terms() []string {
 	return names
 }
 
+// Names returns what the names of parameters can begin with: the terms' names, and those that were
+// given to a product that came to several terms.
+func (e *Expression) Names() []string {
+	names := e.Terms()
+	for _, t := range e.terms {
+		if t.group != "" && !slices.Contains(names, t.group) {
+			names = append(names, t.group)
+		}
+	}
+	return names
+}
+
 // String returns the expression as Parse reads it, in one form of all that mean the same.
 func (e *Expression) String() string { return e.text }
 

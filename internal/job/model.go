@@ -1,7 +1,6 @@
 package job
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,7 +90,7 @@ func (s *Spec) Hints(d *dataset.Info) []string {
 		out = append(out, fmt.Sprintf("no term of the covariance is over %s: what is not in it is not in the model", strings.Join(unused, ", ")))
 	}
 	if len(e.Terms()) > 1 && s.Sampler.Method == Default().Sampler.Method {
-		out = append(out, "posteriors of sums are often far from normal, where the default sampler is slow or unstable: sampler.method: auto is neither")
+		out = append(out, "posteriors of sums are often far from normal, where the default sampler may be unstable: sampler.method: auto is made for these")
 	}
 	return out
 }
@@ -218,10 +217,7 @@ func (s *Spec) faultOfModel() (path, msg string) {
 	known := map[string]bool{"": true} // terms
 	if expression.Is(s.Model.Kernel) {
 		e, err := expression.Parse(s.Model.Kernel)
-		var syntax *expression.Error
 		switch {
-		case errors.As(err, &syntax):
-			return "model.kernel", err.Error()
 		case err != nil:
 			return "model.kernel", err.Error()
 		case s.Model.ARD:
@@ -229,8 +225,8 @@ func (s *Spec) faultOfModel() (path, msg string) {
 		case s.Data.Synthetic != nil:
 			return "model.kernel", "synthetic data are made from one family, not from an expression: use one of " + strings.Join(kernel.FamilyNames(), ", ") + ", or data.path"
 		}
-		for _, t := range e.Terms() {
-			known[t] = true
+		for _, name := range e.Names() {
+			known[name] = true
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Model.Priors.Of)) {

@@ -27,6 +27,8 @@ func TestPriorsByName(t *testing.T) {
 		{"rbf", `lengthscale: "gamma(2,1)"`, "sigma ~ gamma(1,1), lengthscale ~ gamma(2,1), lambda ~ gamma(1,1)"},
 		{"t: rbf(year) + w: matern32(hum, \"wind speed\", ard)", `tau: "gamma(3,1)", w.lengthscale: "invgamma(2,2)", "w.tau[hum]": "gamma(4,1)", signal_sd: "halfnormal(9)"`,
 			"t.signal_sd ~ halfnormal(9), t.tau[year] ~ gamma(3,1), w.signal_sd ~ halfnormal(9), w.tau[hum] ~ gamma(4,1), w.lengthscale[wind speed] ~ invgamma(2,2), lambda ~ gamma(1,1)"},
+		{"g: (rbf(year) + rbf(hum)) * matern12(year)", `g.matern12.lengthscale: "gamma(2,2)"`,
+			"g_1.variance ~ gamma(1,1), g_1.rbf.tau[year] ~ gamma(1,1), g.matern12.lengthscale[year] ~ gamma(2,2), g_2.variance ~ gamma(1,1), g_2.rbf.tau[hum] ~ gamma(1,1), lambda ~ gamma(1,1)"},
 		{"s: periodic(year)*rbf(year)", `s.periodic.period: "lognormal(0,0.1)", s.periodic.lengthscale: "gamma(2,2)", s.variance: "pc(1,0.1)"`,
 			"s.variance ~ pc(1,0.1), s.periodic.lengthscale ~ gamma(2,2), s.periodic.period ~ lognormal(0,0.1), s.rbf.tau[year] ~ gamma(1,1), lambda ~ gamma(1,1)"},
 	} {
