@@ -241,20 +241,29 @@ func (j *jointWork) take(t int) error {
 
 // factor returns a Cholesky factor of the draw's covariance.
 func (j *jointWork) factor(f *kernel.Function) (*mat.Cholesky, error) {
-	m := j.points.Len()
-	k := mat.NewSymDense(m, nil)
-	for jitter := leastJitter; jitter < mostJitter; jitter *= 10 {
-		k.CopySym(j.covariance)
-		for i := range m {
-			k.SetSym(i, i, k.At(i, i)+jitter*f.Variance(j.points.Row(i)))
+	chol, jitter := jittered(j.covariance, f, j.points)
+	if chol == nil {
+		return nil, fmt.Errorf("the joint covariance of the rows is not positive definite: its linear systems were not solved well enough; allow more solver.max_iterations, or ask for rows that are farther apart")
+	}
+	j.stats.Jitter = max(j.stats.Jitter, jitter)
+	return chol, nil
+}
+
+// jittered returns a Cholesky factor of the covariance at some points, with as little added to its
+// diagonal as it takes, in units of the prior's variance; nil if that is too much.
+func jittered(covariance *mat.SymDense, f *kernel.Function, points *kernel.Inputs) (factor *mat.Cholesky, jitter float64) {
+	k := mat.NewSymDense(points.Len(), nil)
+	for jitter = leastJitter; jitter < mostJitter; jitter *= 10 {
+		k.CopySym(covariance)
+		for i := range points.Len() {
+			k.SetSym(i, i, k.At(i, i)+jitter*f.Variance(points.Row(i)))
 		}
-		var factor mat.Cholesky
+		factor = new(mat.Cholesky)
 		if factor.Factorize(k) {
-			j.stats.Jitter = max(j.stats.Jitter, jitter)
-			return &factor, nil
+			return factor, jitter
 		}
 	}
-	return nil, fmt.Errorf("the joint covariance of the rows is not positive definite: its linear systems were not solved well enough; allow more solver.max_iterations, or ask for rows that are farther apart")
+	return nil, 0
 }
 
 // path returns path k, a value for each row. own are the likelihood's parameters.

@@ -57,19 +57,15 @@ func PriorFunctions(c *kernel.Covariance, data *dataset.Dataset, input int, grid
 
 // priorFactor returns a Cholesky factor of the covariance of the latent function at some points.
 func priorFactor(f *kernel.Function, in *kernel.Inputs) (*mat.Cholesky, error) {
-	m := in.Len()
-	k := mat.NewSymDense(m, nil)
-	for jitter := leastJitter; jitter < mostJitter; jitter *= 10 {
-		for i := range m {
-			for j := range i + 1 {
-				k.SetSym(i, j, f.Value(in.Row(i), in.Row(j)))
-			}
-			k.SetSym(i, i, k.At(i, i)+jitter*f.Variance(in.Row(i)))
-		}
-		var factor mat.Cholesky
-		if factor.Factorize(k) {
-			return &factor, nil
+	k := mat.NewSymDense(in.Len(), nil)
+	for i := range in.Len() {
+		for j := range i + 1 {
+			k.SetSym(i, j, f.Value(in.Row(i), in.Row(j)))
 		}
 	}
-	return nil, fmt.Errorf("a covariance that was drawn from the prior has no Cholesky factor: %v at %.3g", f.Covariance(), f.Theta())
+	factor, _ := jittered(k, f, in)
+	if factor == nil {
+		return nil, fmt.Errorf("a covariance that was drawn from the prior has no Cholesky factor: %v at %.3g", f.Covariance(), f.Theta())
+	}
+	return factor, nil
 }
