@@ -38,7 +38,10 @@ type Info struct {
 	InputNames []string `json:"inputs"`
 	XScale     []Scale  `json:"input_scales"`
 	YScale     Scale    `json:"target_scale"`
-	Truth      *Truth   `json:"truth,omitempty"` // of generated data, in standardised units
+	// Levels are those of each input that is a category, whose values are their places, from 0, and
+	// are not standardised; nil for an input of numbers, and nil if all are.
+	Levels [][]string `json:"levels,omitempty"`
+	Truth  *Truth     `json:"truth,omitempty"` // of generated data, in standardised units
 	// SHA256 is the hash, in hex, of the training data as they enter the
 	// posterior: sizes, then X and Y row by row as little-endian float64.
 	SHA256 string `json:"sha256"`
@@ -49,6 +52,14 @@ func (i *Info) N() int { return i.Rows }
 
 // D returns the number of inputs.
 func (i *Info) D() int { return len(i.InputNames) }
+
+// LevelsOf returns the levels of an input, nil if it is one of numbers.
+func (i *Info) LevelsOf(input int) []string {
+	if i.Levels == nil {
+		return nil
+	}
+	return i.Levels[input]
+}
 
 // Standardize returns points in original units, row by row, as the training rows
 // are. It panics if a row does not have D inputs.
@@ -76,6 +87,8 @@ func (i *Info) Check() error {
 		return fmt.Errorf("the data have %d rows and hold out %d", i.Rows, i.HeldOut)
 	case i.D() < 1 || len(i.XScale) != i.D():
 		return fmt.Errorf("the data have %d inputs with %d scales", i.D(), len(i.XScale))
+	case i.Levels != nil && len(i.Levels) != i.D():
+		return fmt.Errorf("the data have %d inputs and levels of %d", i.D(), len(i.Levels))
 	case !usable(i.YScale) || slices.ContainsFunc(i.XScale, func(s Scale) bool { return !usable(s) }):
 		return errors.New("a scale of the data is not positive and finite")
 	case t != nil && (len(t.Tau) != 1 && len(t.Tau) != i.D() || !t.positive()):

@@ -15,6 +15,9 @@ func (i *Info) Wire(address string) *pb.DataInfo {
 	for _, s := range i.XScale {
 		m.InputScales = append(m.InputScales, s.wire())
 	}
+	for _, names := range i.Levels {
+		m.Levels = append(m.Levels, &pb.Levels{Names: names})
+	}
 	if t := i.Truth; t != nil {
 		m.MadeWith = append(append([]float64{t.Sigma}, t.Tau...), t.Lambda)
 		m.Truth = t.Psi()
@@ -27,6 +30,9 @@ func InfoOf(m *pb.DataInfo) *Info {
 	i := &Info{SHA256: m.GetSha256(), Rows: int(m.GetN()), Target: m.GetTarget(), InputNames: m.GetInputs(), YScale: scaleFrom(m.GetTargetScale()), HeldOut: int(m.GetHeldOut())}
 	for _, s := range m.GetInputScales() {
 		i.XScale = append(i.XScale, scaleFrom(s))
+	}
+	for _, l := range m.GetLevels() {
+		i.Levels = append(i.Levels, l.GetNames())
 	}
 	if t := m.GetMadeWith(); len(t) > 1 {
 		i.Truth = &Truth{Sigma: t[0], Tau: t[1 : len(t)-1], Lambda: t[len(t)-1]}

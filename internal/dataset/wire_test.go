@@ -21,6 +21,12 @@ func TestInfoOverTheWire(t *testing.T) {
 			want.InputNames = append(want.InputNames, rapid.String().Draw(t, "name"))
 			want.XScale = append(want.XScale, scale.Draw(t, "x"))
 		}
+		if rapid.Bool().Draw(t, "categories") {
+			for range want.InputNames {
+				want.Levels = append(want.Levels, rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "levels"))
+			}
+			want.Levels[0] = nil // one of numbers
+		}
 		if rapid.Bool().Draw(t, "generated") {
 			want.Truth = &Truth{Sigma: number.Draw(t, "sigma"), Tau: []float64{number.Draw(t, "tau")}, Lambda: number.Draw(t, "lambda")}
 		}

@@ -136,6 +136,8 @@ func (l *leaf) numbers() []number {
 type Input struct {
 	Name string
 	SD   float64 // of which the standardised input is in units
+	// Levels is how many a category has, whose values are from 0 to Levels-1; 0 for numbers.
+	Levels int
 }
 
 // Covariance returns the covariance over the inputs. Its parameters are named by their terms:

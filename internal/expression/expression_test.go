@@ -13,7 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
-var inputs = []Input{{"year", 10}, {"temp", 2}, {"wind speed", 0.5}}
+var inputs = []Input{{Name: "year", SD: 10}, {Name: "temp", SD: 2}, {Name: "wind speed", SD: 0.5}}
 
 func covariance(t testing.TB, text string) *kernel.Covariance {
 	t.Helper()

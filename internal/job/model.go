@@ -30,7 +30,7 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 	}
 	inputs := make([]expression.Input, d.D())
 	for k := range inputs {
-		inputs[k] = expression.Input{Name: d.InputNames[k], SD: d.XScale[k].SD}
+		inputs[k] = expression.Input{Name: d.InputNames[k], SD: d.XScale[k].SD, Levels: len(d.LevelsOf(k))}
 	}
 	c, err := e.Covariance(inputs)
 	if err != nil {

@@ -425,6 +425,7 @@ type DataInfo struct {
 	HeldOut       int64                  `protobuf:"varint,9,opt,name=held_out,json=heldOut,proto3" json:"held_out,omitempty"`
 	Truth         []float64              `protobuf:"fixed64,10,rep,packed,name=truth,proto3" json:"truth,omitempty"`                       // log parameters of generated data
 	MadeWith      []float64              `protobuf:"fixed64,11,rep,packed,name=made_with,json=madeWith,proto3" json:"made_with,omitempty"` // those parameters themselves: σ, τ, λ
+	Levels        []*Levels              `protobuf:"bytes,12,rep,name=levels,proto3" json:"levels,omitempty"`                              // by input, empty for numbers; none at all if all are numbers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -536,6 +537,58 @@ func (x *DataInfo) GetMadeWith() []float64 {
 	return nil
 }
 
+func (x *DataInfo) GetLevels() []*Levels {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
+// Levels are those of a category, whose codes are their places, from 0.
+type Levels struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Levels) Reset() {
+	*x = Levels{}
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Levels) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Levels) ProtoMessage() {}
+
+func (x *Levels) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Levels.ProtoReflect.Descriptor instead.
+func (*Levels) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Levels) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 type Scale struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mean          float64                `protobuf:"fixed64,1,opt,name=mean,proto3" json:"mean,omitempty"`
@@ -546,7 +599,7 @@ type Scale struct {
 
 func (x *Scale) Reset() {
 	*x = Scale{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +611,7 @@ func (x *Scale) String() string {
 func (*Scale) ProtoMessage() {}
 
 func (x *Scale) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +624,7 @@ func (x *Scale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scale.ProtoReflect.Descriptor instead.
 func (*Scale) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Scale) GetMean() float64 {
@@ -618,7 +671,7 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x12\n" +
 	"\x10ListBlobsRequest\":\n" +
 	"\x11ListBlobsResponse\x12%\n" +
-	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xba\x02\n" +
+	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xe5\x02\n" +
 	"\bDataInfo\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\f\n" +
@@ -631,7 +684,10 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\bheld_out\x18\t \x01(\x03R\aheldOut\x12\x14\n" +
 	"\x05truth\x18\n" +
 	" \x03(\x01R\x05truth\x12\x1b\n" +
-	"\tmade_with\x18\v \x03(\x01R\bmadeWith\"+\n" +
+	"\tmade_with\x18\v \x03(\x01R\bmadeWith\x12)\n" +
+	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\"\x1e\n" +
+	"\x06Levels\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"+\n" +
 	"\x05Scale\x12\x12\n" +
 	"\x04mean\x18\x01 \x01(\x01R\x04mean\x12\x0e\n" +
 	"\x02sd\x18\x02 \x01(\x01R\x02sd2\xa7\x02\n" +
@@ -665,7 +721,7 @@ func file_ulisse_v1_data_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_data_proto_rawDescData
 }
 
-var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_ulisse_v1_data_proto_goTypes = []any{
 	(*Blob)(nil),                  // 0: ulisse.v1.Blob
 	(*StatRequest)(nil),           // 1: ulisse.v1.StatRequest
@@ -675,41 +731,43 @@ var file_ulisse_v1_data_proto_goTypes = []any{
 	(*ListBlobsRequest)(nil),      // 5: ulisse.v1.ListBlobsRequest
 	(*ListBlobsResponse)(nil),     // 6: ulisse.v1.ListBlobsResponse
 	(*DataInfo)(nil),              // 7: ulisse.v1.DataInfo
-	(*Scale)(nil),                 // 8: ulisse.v1.Scale
-	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*Levels)(nil),                // 8: ulisse.v1.Levels
+	(*Scale)(nil),                 // 9: ulisse.v1.Scale
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_ulisse_v1_data_proto_depIdxs = []int32{
-	9,  // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
+	10, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
 	0,  // 1: ulisse.v1.ListBlobsResponse.blobs:type_name -> ulisse.v1.Blob
-	8,  // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
-	8,  // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
-	1,  // 4: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 5: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 6: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 7: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
-	1,  // 8: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 9: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 10: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 11: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
-	0,  // 12: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
-	0,  // 13: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
-	1,  // 14: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
-	0,  // 15: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
-	0,  // 16: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
-	4,  // 17: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 18: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 19: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
-	0,  // 20: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
-	4,  // 21: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 22: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 23: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
-	0,  // 24: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
-	0,  // 25: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
-	15, // [15:26] is the sub-list for method output_type
-	4,  // [4:15] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	9,  // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
+	9,  // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
+	8,  // 4: ulisse.v1.DataInfo.levels:type_name -> ulisse.v1.Levels
+	1,  // 5: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 6: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 7: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 8: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
+	1,  // 9: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 10: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 11: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 12: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
+	0,  // 13: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
+	0,  // 14: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
+	1,  // 15: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
+	0,  // 16: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
+	0,  // 17: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
+	4,  // 18: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 19: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 20: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
+	0,  // 21: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
+	4,  // 22: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 23: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 24: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
+	0,  // 25: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
+	0,  // 26: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
+	16, // [16:27] is the sub-list for method output_type
+	5,  // [5:16] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_data_proto_init() }
@@ -724,7 +782,7 @@ func file_ulisse_v1_data_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_data_proto_rawDesc), len(file_ulisse_v1_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
