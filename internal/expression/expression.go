@@ -284,16 +284,29 @@ func some(names []string) string {
 func (e *Expression) Unused(inputs []string) []string {
 	var out []string
 	for _, name := range inputs {
-		used := slices.ContainsFunc(e.terms, func(t term) bool {
-			return slices.ContainsFunc(t.leaves, func(l *leaf) bool {
-				return len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(w word) bool { return w.text == name })
-			})
-		})
-		if !used {
+		if !slices.ContainsFunc(e.terms, func(t term) bool { return t.over(name) }) {
 			out = append(out, name)
 		}
 	}
 	return out
+}
+
+// TermInputs returns the inputs that a leaf of a term is over.
+func (e *Expression) TermInputs(term int, inputs []string) []string {
+	var out []string
+	for _, name := range inputs {
+		if e.terms[term].over(name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// over reports whether a leaf of the term is over an input.
+func (t term) over(input string) bool {
+	return slices.ContainsFunc(t.leaves, func(l *leaf) bool {
+		return len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(w word) bool { return w.text == input })
+	})
 }
 
 // errTooLarge bounds what brackets write out to.

@@ -118,6 +118,12 @@ func TestUnused(t *testing.T) {
 	if got := e.Unused([]string{"year", "temp", "wind speed"}); !slices.Equal(got, []string{"temp"}) {
 		t.Errorf("unused: %v", got)
 	}
+	if got := e.TermInputs(1, []string{"temp", "wind speed", "year"}); !slices.Equal(got, []string{"wind speed", "year"}) {
+		t.Errorf("the second term is over %v", got)
+	}
+	if got := e.TermInputs(0, []string{"temp", "year"}); !slices.Equal(got, []string{"year"}) {
+		t.Errorf("the first term is over %v", got)
+	}
 }
 
 // An expression prints as what is read as the same covariance.

@@ -76,6 +76,37 @@ func (s *Spec) PriorsOf(d *dataset.Info) ([]PriorOf, error) {
 	return out, nil
 }
 
+// Addend is a term of the covariance: its name, empty of a single family, and the inputs, from 0, that
+// it is over.
+type Addend struct {
+	Name   string
+	Inputs []int
+}
+
+// Addends returns the terms of the covariance of data of the given description.
+func (s *Spec) Addends(d *dataset.Info) ([]Addend, error) {
+	if !expression.Is(s.Model.Kernel) {
+		all := make([]int, d.D())
+		for k := range all {
+			all[k] = k
+		}
+		return []Addend{{Inputs: all}}, nil
+	}
+	e, err := expression.Parse(s.Model.Kernel)
+	if err != nil {
+		return nil, &FieldError{Path: "model.kernel", Msg: err.Error()}
+	}
+	var out []Addend
+	for t, name := range e.Terms() {
+		a := Addend{Name: name}
+		for _, input := range e.TermInputs(t, d.InputNames) {
+			a.Inputs = append(a.Inputs, slices.Index(d.InputNames, input))
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
 // Hints returns what somebody should know of the model before it is fitted, one sentence each.
 func (s *Spec) Hints(d *dataset.Info) []string {
 	if !expression.Is(s.Model.Kernel) {
