@@ -57,7 +57,7 @@ func valuesPortable[T Real](f kernel.Family, shape float64, row []T) {
 	for j, w := range row {
 		x := float64(w)
 		if f >= kernel.NumFamilies {
-			g, _, _ := f.Shaped(x, shape)
+			g, _, _ := shaped(f, x, shape)
 			row[j] = T(g)
 			continue
 		}
@@ -84,7 +84,7 @@ func derivPortable(f kernel.Family, which func(udu, du, da float64) float64) fun
 			row, deriv := k[r*Size:][:panels*Panel], h[r*Size:][:panels*Panel]
 			for j, w := range row {
 				if f >= kernel.NumFamilies {
-					g, du, da := f.Shaped(w, shape)
+					g, du, da := shaped(f, w, shape)
 					row[j], deriv[j] = g, which(w*du, du, da)
 					continue
 				}
@@ -93,6 +93,21 @@ func derivPortable(f kernel.Family, which func(udu, du, da float64) float64) fun
 			}
 		}
 	}
+}
+
+// shaped returns g, g' and the derivative by the logarithm of the shape. The exponential is that of this
+// package, whose bits are the same on every processor.
+func shaped(f kernel.Family, u, a float64) (g, du, da float64) {
+	switch f {
+	case kernel.Rational:
+		l, s := a*math.Log1p(u/a), 1+u/a
+		g = exp2(-l * math.Log2E)
+		return g, -g / s, g * (u/s - l)
+	case kernel.Mismatch:
+		g = exp2(-a * u * math.Log2E)
+		return g, -a * g, -a * u * g
+	}
+	return f.Shaped(u, a)
 }
 
 // tiny bounds a distance from below where its reciprocal is needed.
