@@ -102,11 +102,15 @@ func epsilon[T Real]() float64 {
 }
 
 // strips runs a test for every instruction set, input dimension and number of
-// panels.
+// panels; for fewer in short runs, under the race detector say.
 func strips(t *testing.T, test func(t *testing.T, isa ISA, d, panels int)) {
+	dims, counts := []int{1, 2, 3, 8, 20, 200}, []int{1, 2, 5, 8}
+	if testing.Short() {
+		dims, counts = []int{1, 3, 20}, []int{1, 5}
+	}
 	for _, isa := range Available() {
-		for _, d := range []int{1, 2, 3, 8, 20, 200} {
-			for _, panels := range []int{1, 2, 5, 8} {
+		for _, d := range dims {
+			for _, panels := range counts {
 				t.Run(fmt.Sprintf("%v/d=%d/panels=%d", isa, d, panels), func(t *testing.T) {
 					test(t, isa, d, panels)
 				})
