@@ -564,6 +564,18 @@ func TestExtremeInputsStayFinite(t *testing.T) {
 					checkFinite(t, fmt.Sprintf("%v n=%d d=%d s=%d tau=%g", f, c.n, c.d, c.s, tau), o, c.s)
 				}
 			}
+			for _, leaf := range []string{"wendland(1-%d:u)", "rq(1-%d:u;=1e-300)", "rq(1-%d:u;=1)", "rq(1-%d:u;=1e300)"} {
+				for _, tau := range []float64{1e-300, 1, 1e8} {
+					text := fmt.Sprintf("a*"+leaf, c.d)
+					cov, err := kernel.Parse(text, c.d)
+					if err != nil {
+						t.Fatal(err)
+					}
+					o := newOperator(in, cov, parallel.NewBudget(1), isa)
+					o.Set([]float64{1, tau}, []float64{1})
+					checkFinite(t, fmt.Sprintf("%s n=%d s=%d tau=%g", text, c.n, c.s, tau), o, c.s)
+				}
+			}
 		}
 	})
 }
