@@ -46,7 +46,7 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 		})
 	}
 	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws, told: told,
-		info: dataset.Info{Rows: int(j.Data.N), HeldOut: int(j.Data.HeldOut), Target: j.Data.Target, InputNames: j.Data.Inputs}}, nil
+		info: dataset.Info{Rows: int(j.Data.N), HeldOut: int(j.Data.HeldOut), Target: j.Data.Target, InputNames: j.Data.Inputs, Noise: dataset.NoiseOf(j.Data)}}, nil
 }
 
 func (o *jobOracle) about() *dataset.Info { return &o.info }

@@ -96,7 +96,8 @@ func (a *App) replicate(ctx context.Context, s *subject, f *looFlags) (*report.C
 	rows := predict.LeftOut(d.N(), cmp.Or(f.rows, min(replicateMax, d.N())))
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	defer show.end()
-	j, _, err := p.Joint(ctx, d.X.Select(rows), predict.JointOptions{Options: predict.Options{Progress: show.at}, Paths: replicates})
+	noise := d.RowNoise.Select(rows)
+	j, _, err := p.Joint(ctx, d.X.Select(rows), predict.JointOptions{Options: predict.Options{Progress: show.at, Noise: &noise}, Paths: replicates})
 	if errors.As(err, new(*predict.TooMany)) {
 		return nil, badInput(fmt.Errorf("--rows: %w", err))
 	}

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
@@ -41,9 +42,10 @@ type Info struct {
 	// Levels are those of each input that is a category, whose values are their places, from 0, and
 	// are not standardised; nil for an input of numbers, and nil if all are.
 	Levels [][]string `json:"levels,omitempty"`
+	Noise  *Noise     `json:"noise,omitempty"` // the columns that say what noise the rows have, nil for none
 	Truth  *Truth     `json:"truth,omitempty"` // of generated data, in standardised units
 	// SHA256 is the hash, in hex, of the training data as they enter the
-	// posterior: sizes, then X and Y row by row as little-endian float64.
+	// posterior: sizes, then row by row X, Y and what is known of the noise as little-endian float64.
 	SHA256 string `json:"sha256"`
 }
 
@@ -96,7 +98,7 @@ func (i *Info) Check() error {
 	case len(i.SHA256) != 2*sha256.Size:
 		return errors.New("the data have no SHA-256")
 	}
-	return nil
+	return i.Noise.check()
 }
 
 // Dataset is what a posterior is computed from.
@@ -107,6 +109,10 @@ type Dataset struct {
 	HoldoutX    *kernel.Inputs // rows held out, standardised alike; nil if none
 	HoldoutY    []float64
 	HoldoutRows []int // their row numbers in the table, from 0
+	// RowNoise is what is known of the noise of the training rows, in standardised units, and HoldoutNoise
+	// what the table says of the others.
+	RowNoise     likelihood.Rows
+	HoldoutNoise []NoiseRow
 }
 
 // TrainingRows returns the row numbers of the training rows in the table, from 0.
@@ -163,6 +169,9 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	if held > 0 {
 		d.HoldoutX, d.HoldoutY = d.rows(t, out)
 	}
+	if err := d.noised(t, in, out); err != nil {
+		return nil, err
+	}
 	d.SHA256 = d.hash()
 	return d, nil
 }
@@ -176,8 +185,8 @@ func scaleOf(x []float64) Scale {
 	return Scale{mean, math.Sqrt(ss / float64(len(x)))}
 }
 
-func pick(x []float64, rows []int) []float64 {
-	out := make([]float64, len(rows))
+func pick[T any](x []T, rows []int) []T {
+	out := make([]T, len(rows))
 	for i, r := range rows {
 		out[i] = x[r]
 	}
@@ -210,6 +219,9 @@ func (d *Dataset) hash() string {
 			put(math.Float64bits(x))
 		}
 		put(math.Float64bits(y))
+		for _, b := range bits(d.RowNoise, i) {
+			put(b)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -15,6 +15,9 @@ func (i *Info) Wire(address string) *pb.DataInfo {
 	for _, s := range i.XScale {
 		m.InputScales = append(m.InputScales, s.wire())
 	}
+	if n := i.Noise; n != nil {
+		m.Noise = &pb.NoiseColumns{Column: n.Column, Variance: n.Variance, Weights: n.Weights, By: n.By, Levels: n.Levels}
+	}
 	for _, names := range i.Levels {
 		m.Levels = append(m.Levels, &pb.Levels{Names: names})
 	}
@@ -34,6 +37,7 @@ func InfoOf(m *pb.DataInfo) *Info {
 	for _, l := range m.GetLevels() {
 		i.Levels = append(i.Levels, l.GetNames())
 	}
+	i.Noise = NoiseOf(m)
 	if t := m.GetMadeWith(); len(t) > 1 {
 		i.Truth = &Truth{Sigma: t[0], Tau: t[1 : len(t)-1], Lambda: t[len(t)-1]}
 	}
@@ -43,3 +47,12 @@ func InfoOf(m *pb.DataInfo) *Info {
 func (s Scale) wire() *pb.Scale { return &pb.Scale{Mean: s.Mean, Sd: s.SD} }
 
 func scaleFrom(m *pb.Scale) Scale { return Scale{Mean: m.GetMean(), SD: m.GetSd()} }
+
+// NoiseOf reads which columns say what noise there is, nil for none.
+func NoiseOf(m *pb.DataInfo) *Noise {
+	n := m.GetNoise()
+	if n == nil {
+		return nil
+	}
+	return &Noise{Column: n.Column, Variance: n.Variance, Weights: n.Weights, By: n.By, Levels: n.Levels}
+}

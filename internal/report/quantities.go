@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,6 +43,9 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	add := func(i int, symbol string, detail bool, of func(theta float64) float64) {
 		p := m.Params[i]
 		input, number := p.Of(d.InputNames), p.Index
+		if p.Role == param.Noise && number != "" { // a level's
+			number = strconv.Itoa(i - slices.IndexFunc(m.Params, func(q param.Param) bool { return q.Role == param.Noise }) + 1)
+		}
 		if strings.HasPrefix(symbol, "lengthscale") && len(p.Inputs) == 1 { // also of the only input, where tau has no index
 			number = strconv.Itoa(p.Inputs[0] + 1)
 			input = cmp.Or(d.InputNames[p.Inputs[0]], number)
