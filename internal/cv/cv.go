@@ -57,7 +57,7 @@ type Plan struct {
 	Cut       folds.Cut `json:"cut"`
 	Target    string    `json:"target"`
 	Inputs    []string  `json:"inputs,omitempty"` // where other columns say what noise the rows have
-	SHA256    string    `json:"table_sha256"` // of table.csv
+	SHA256    string    `json:"table_sha256"`     // of table.csv
 }
 
 // Validation is a plan with its data.

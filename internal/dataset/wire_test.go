@@ -27,6 +27,10 @@ func TestInfoOverTheWire(t *testing.T) {
 			}
 			want.Levels[0] = nil // one of numbers
 		}
+		if rapid.Bool().Draw(t, "noise") {
+			want.Noise = &Noise{Column: rapid.String().Draw(t, "column"), Variance: rapid.Bool().Draw(t, "variance"), Weights: rapid.String().Draw(t, "weights"),
+				By: rapid.String().Draw(t, "by"), Levels: rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "noise levels")}
+		}
 		if rapid.Bool().Draw(t, "generated") {
 			want.Truth = &Truth{Sigma: number.Draw(t, "sigma"), Tau: []float64{number.Draw(t, "tau")}, Lambda: number.Draw(t, "lambda")}
 		}
