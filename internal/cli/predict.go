@@ -254,7 +254,11 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	o.Progress = show.at
 	began := time.Now()
-	rows, stats, err := from.predict(ctx, f.request(pts), o)
+	r := f.request(pts)
+	if err := r.Transformable(from.about()); err != nil {
+		return badInput(err)
+	}
+	rows, stats, err := from.predict(ctx, r, o)
 	show.end()
 	if err != nil {
 		return err
@@ -401,7 +405,7 @@ func heldOut(d *dataset.Dataset) (*points, error) {
 		for k, v := range d.HoldoutX.Row(i) {
 			x[k] = d.XScale[k].Undo(v)
 		}
-		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.YScale.Undo(y)), append(p.numbers, d.HoldoutRows[i]+1)
+		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.Undo(y)), append(p.numbers, d.HoldoutRows[i]+1)
 	}
 	return p, nil
 }

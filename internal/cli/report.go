@@ -106,11 +106,11 @@ func (a *App) replicate(ctx context.Context, s *subject, f *looFlags) (*report.C
 	}
 	c := &report.Check{Target: d.Target, Of: d.N(), Replicated: j.Paths}
 	for _, i := range rows {
-		c.Observed = append(c.Observed, d.YScale.Undo(d.Y[i]))
+		c.Observed = append(c.Observed, d.Undo(d.Y[i]))
 	}
 	for _, path := range c.Replicated {
 		for i := range path {
-			path[i] = d.YScale.Undo(path[i])
+			path[i] = d.Undo(path[i])
 		}
 	}
 	return c, nil

@@ -38,7 +38,9 @@ type Info struct {
 	Target     string   `json:"target"`
 	InputNames []string `json:"inputs"`
 	XScale     []Scale  `json:"input_scales"`
-	YScale     Scale    `json:"target_scale"`
+	YScale     Scale    `json:"target_scale"` // of the transformed target
+	// Transform is that of the target before it is standardised.
+	Transform likelihood.Transform `json:"transform,omitzero"`
 	// Levels are those of each input that is a category, whose values are their places, from 0, and
 	// are not standardised; nil for an input of numbers, and nil if all are.
 	Levels [][]string `json:"levels,omitempty"`
@@ -98,6 +100,9 @@ func (i *Info) Check() error {
 	case len(i.SHA256) != 2*sha256.Size:
 		return errors.New("the data have no SHA-256")
 	}
+	if t := i.Transform; t.Kind != likelihood.None && !slices.Contains(likelihood.Transforms, t.Kind) || !(t.Lambda >= 0 && t.Lambda <= 2) {
+		return fmt.Errorf("the targets have a transform %q with λ = %g, which there is not", t.Kind, t.Lambda)
+	}
 	return i.Noise.check()
 }
 
@@ -131,6 +136,7 @@ func (d *Dataset) TrainingRows() []int {
 // Options say how a table becomes a dataset.
 type Options struct {
 	Standardize bool
+	Transform   string  // of the target: a kind of likelihood.Transform
 	Holdout     float64 // fraction of the rows held out, chosen by the seed
 	Seed        uint64
 }
@@ -159,15 +165,20 @@ func New(t *Table, opt Options) (*Dataset, error) {
 			return nil, fmt.Errorf("column %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: leave it out with exclude: [%s]", t.Inputs[k], yamlName(t.Inputs[k]))
 		}
 	}
+	y, tr, err := transformed(t, opt.Transform, in)
+	if err != nil {
+		return nil, err
+	}
+	d.Transform = tr
 	if opt.Standardize {
-		d.YScale = scaleOf(pick(t.Y, in))
+		d.YScale = scaleOf(pick(y, in))
 		if d.YScale.SD == 0 {
 			return nil, fmt.Errorf("the target %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: multiply it by a large number", t.Target)
 		}
 	}
-	d.X, d.Y = d.rows(t, in)
+	d.X, d.Y = d.rows(t, y, in)
 	if held > 0 {
-		d.HoldoutX, d.HoldoutY = d.rows(t, out)
+		d.HoldoutX, d.HoldoutY = d.rows(t, y, out)
 	}
 	if err := d.noised(t, in, out); err != nil {
 		return nil, err
@@ -193,14 +204,15 @@ func pick[T any](x []T, rows []int) []T {
 	return out
 }
 
-func (d *Dataset) rows(t *Table, rows []int) (*kernel.Inputs, []float64) {
+// rows returns the given rows of a table and its targets as they are learnt, standardised.
+func (d *Dataset) rows(t *Table, targets []float64, rows []int) (*kernel.Inputs, []float64) {
 	k := len(t.Inputs)
 	x, y := make([]float64, len(rows)*k), make([]float64, len(rows))
 	for i, r := range rows {
 		for j := range k {
 			x[i*k+j] = d.XScale[j].Apply(t.X[j][r])
 		}
-		y[i] = d.YScale.Apply(t.Y[r])
+		y[i] = d.YScale.Apply(targets[r])
 	}
 	return kernel.NewInputs(len(rows), k, x), y
 }

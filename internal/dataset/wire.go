@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -14,6 +15,9 @@ func (i *Info) Wire(address string) *pb.DataInfo {
 		TargetScale: i.YScale.wire(), HeldOut: int64(i.HeldOut)}
 	for _, s := range i.XScale {
 		m.InputScales = append(m.InputScales, s.wire())
+	}
+	if tr := i.Transform; tr.Kind != likelihood.None {
+		m.Transform = &pb.Transform{Kind: tr.Kind, Lambda: tr.Lambda}
 	}
 	if n := i.Noise; n != nil {
 		m.Noise = &pb.NoiseColumns{Column: n.Column, Variance: n.Variance, Weights: n.Weights, By: n.By, Levels: n.Levels}
@@ -38,6 +42,7 @@ func InfoOf(m *pb.DataInfo) *Info {
 		i.Levels = append(i.Levels, l.GetNames())
 	}
 	i.Noise = NoiseOf(m)
+	i.Transform = likelihood.Transform{Kind: m.GetTransform().GetKind(), Lambda: m.GetTransform().GetLambda()}
 	if t := m.GetMadeWith(); len(t) > 1 {
 		i.Truth = &Truth{Sigma: t[0], Tau: t[1 : len(t)-1], Lambda: t[len(t)-1]}
 	}

@@ -41,7 +41,8 @@ type Data struct {
 	Target      string     `yaml:"target,omitempty" json:"target,omitempty"`
 	Inputs      []string   `yaml:"inputs,flow,omitempty" json:"inputs,omitempty"`
 	Exclude     []string   `yaml:"exclude,flow,omitempty" json:"exclude,omitempty"`
-	Weights     string     `yaml:"weights,omitempty" json:"weights,omitempty"` // column that the variance of the noise is divided by
+	Weights     string     `yaml:"weights,omitempty" json:"weights,omitempty"`     // column that the variance of the noise is divided by
+	Transform   string     `yaml:"transform,omitempty" json:"transform,omitempty"` // of the target
 	Standardize bool       `yaml:"standardize" json:"standardize"`
 	Rows        int        `yaml:"rows" json:"rows"`
 	Holdout     float64    `yaml:"holdout" json:"holdout"`

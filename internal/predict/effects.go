@@ -100,7 +100,7 @@ func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRe
 	stats.Rows = len(r.Rows)
 	out := make([]Effect, len(r.Grid))
 	for i := range out {
-		mixture := m.Mixture(i, true).Scaled(info.YScale.Mean, info.YScale.SD)
+		mixture := info.Told(m.Mixture(i, true))
 		mean, sd := mixture.Moments()
 		out[i] = Effect{At: r.Grid[i], Mean: mean, SD: sd}
 		for _, q := range r.Probs {

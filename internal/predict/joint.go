@@ -67,6 +67,9 @@ func (p *Predictor) Joint(ctx context.Context, points *kernel.Inputs, o JointOpt
 		return nil, Stats{}, err
 	}
 	p.checkPoints(points)
+	if err := p.needs(o.Options); err != nil {
+		return nil, Stats{}, err
+	}
 	distinct, place := canonical(points)
 	if err := checkJoint(distinct.Len(), len(p.Problem.Y)); err != nil {
 		return nil, Stats{}, err

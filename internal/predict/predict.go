@@ -342,6 +342,9 @@ func Batch(n int) int { return max(8, min(batchRows, batchBytes/(8*8*n))) }
 // K that cannot be solved with.
 func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Options) (*Moments, Stats, error) {
 	p.checkPoints(points)
+	if err := p.needs(o); err != nil {
+		return nil, Stats{}, err
+	}
 	return p.distributions(ctx, points.Len(), 1, o,
 		func(lo, hi int) functionals { return values{p, points.Select(span(lo, hi))} },
 		func(f *kernel.Function, i int) float64 { return f.Variance(points.Row(i)) })
@@ -420,6 +423,14 @@ func (p *Predictor) moments(m int, noise *likelihood.Rows) *Moments {
 		out.own = append(out.own, own)
 	}
 	return out
+}
+
+// needs returns an error if targets are asked for of whose noise nothing is known.
+func (p *Predictor) needs(o Options) error {
+	if _, ok := p.Problem.Likelihood.(likelihood.ByRow); ok && !o.Latent && o.Noise == nil {
+		return errors.New("the noise differs between rows, and is not known of the points: only the latent function can be predicted there")
+	}
+	return nil
 }
 
 // likelihood returns that of points, with what is known of their noise.

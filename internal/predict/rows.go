@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -78,7 +79,7 @@ type Term struct {
 
 // Rows predicts rows from a posterior of the described data.
 func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o Options) ([]Row, Stats, error) {
-	if err := errors.Join(r.Possible(p.Problem.Covariance), r.known(info, &o)); err != nil {
+	if err := cmp.Or(r.Possible(p.Problem.Covariance), r.Transformable(info), r.known(info, &o)); err != nil {
 		return nil, Stats{}, err
 	}
 	cov, parts, tell := p.Problem.Covariance, 1, o.Progress
@@ -149,6 +150,20 @@ func (r *Request) Possible(c *kernel.Covariance) error {
 	return nil
 }
 
+// Transformable returns an error, one sentence, if something is asked for that has no meaning for a transformed
+// target.
+func (r *Request) Transformable(info *dataset.Info) error {
+	if r.Covariance && info.Transform.Kind != likelihood.None {
+		return fmt.Errorf("rows of %s have a joint covariance, but those of %s, which are not normal, are told by more than that: ask for sample paths", info.Learnt(), info.Target)
+	}
+	for i, y := range r.Targets {
+		if err := info.Transform.Check(y); err != nil {
+			return fmt.Errorf("the target of row %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
 // known tells the options what is known of the rows' noise. It returns an error if targets are to be
 // predicted, or held against predictions, of whose noise nothing is known.
 func (r *Request) known(info *dataset.Info, o *Options) error {
@@ -193,43 +208,43 @@ func (p *Predictor) rows(ctx context.Context, info *dataset.Info, r Request, o O
 		if err != nil {
 			return nil, stats, err
 		}
-		return j.rows(info.YScale, r, o.Latent, p.Budget), stats, nil
+		return j.rows(info, r, o.Latent, p.Budget), stats, nil
 	}
 	m, stats, err := p.Predict(ctx, points, o)
 	if err != nil {
 		return nil, stats, err
 	}
-	return Summarize(m, info.YScale, r, o.Latent, p.Budget), stats, nil
+	return Summarize(m, info, r, o.Latent, p.Budget), stats, nil
 }
 
 // rows returns the rows of a joint distribution.
-func (j *Joint) rows(scale dataset.Scale, r Request, latent bool, budget *parallel.Budget) []Row {
+func (j *Joint) rows(info *dataset.Info, r Request, latent bool, budget *parallel.Budget) []Row {
 	nan := math.NaN()
 	out := make([]Row, len(r.X))
 	if len(j.Paths) == 0 {
-		out = Summarize(j.Moments, scale, r, latent, budget)
+		out = Summarize(j.Moments, info, r, latent, budget)
 	}
 	for i := range out {
 		if j.Covariance != nil {
 			out[i].Covariance = j.Covariance[i]
-			floats.Scale(scale.SD*scale.SD, out[i].Covariance)
+			floats.Scale(info.YScale.SD*info.YScale.SD, out[i].Covariance)
 		}
 		if len(j.Paths) == 0 {
 			continue
 		}
 		out[i].Target, out[i].LogDensity, out[i].CRPS, out[i].PIT = nan, nan, nan, nan
 		for _, path := range j.Paths {
-			out[i].Paths = append(out[i].Paths, scale.Undo(path[i]))
+			out[i].Paths = append(out[i].Paths, info.Undo(path[i]))
 		}
 	}
 	return out
 }
 
-// Summarize returns the rows of moments.
-func Summarize(m *Moments, scale dataset.Scale, r Request, latent bool, budget *parallel.Budget) []Row {
+// Summarize returns the rows of moments, in the units of the described data.
+func Summarize(m *Moments, info *dataset.Info, r Request, latent bool, budget *parallel.Budget) []Row {
 	out := make([]Row, len(r.X))
 	budget.NewLoop(func(_, i int) {
-		told := m.Mixture(i, latent).Scaled(scale.Mean, scale.SD)
+		told := info.Told(m.Mixture(i, latent))
 		row := &out[i]
 		row.Mean, row.SD = told.Moments()
 		for _, p := range r.Probs {
@@ -237,7 +252,7 @@ func Summarize(m *Moments, scale dataset.Scale, r Request, latent bool, budget *
 		}
 		row.Target, row.LogDensity, row.CRPS, row.PIT = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 		if r.Targets != nil {
-			y, noisy := r.Targets[i], m.Mixture(i, false).Scaled(scale.Mean, scale.SD)
+			y, noisy := r.Targets[i], info.Told(m.Mixture(i, false))
 			row.Target, row.LogDensity, row.CRPS, row.PIT = y, noisy.LogDensity(y), noisy.CRPS(y), noisy.CDF(y)
 		}
 	}).Run(len(out))

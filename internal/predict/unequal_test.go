@@ -118,7 +118,7 @@ func TestLeaveOneOutOfUnequalNoise(t *testing.T) {
 	const tol = 1e-6
 	scale := dataset.Scale{Mean: 3, SD: 2}
 	for way, rows := range map[string][]int{"stored": all, "solved": {0, 17, 101, 149}} {
-		d, stats, err := p.LeftOutDraws(t.Context(), scale, rows, Options{Tolerance: tol})
+		d, stats, err := p.LeftOutDraws(t.Context(), &dataset.Info{YScale: scale}, rows, Options{Tolerance: tol})
 		if err != nil || stats.Unconverged > 0 || (way == "solved") != (stats.Iterations > 0) {
 			t.Fatal(stats, err)
 		}

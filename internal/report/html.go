@@ -291,7 +291,7 @@ func meaning(rec *Record) [][2]string {
 			{"TERM.period", "period, in the units of the input"},
 			noiseMeaning(&rec.Data, units),
 			{"TERM.lengthscale[…]", "ℓ = 1/√(2τ): the distance over which the term changes, in the units of the input; without brackets, in units of the standardised inputs or of the circle"},
-			{"TERM.signal_sd, noise_sd", "square roots of the variances in the units of " + rec.Data.Target},
+			{"TERM.signal_sd, noise_sd", "square roots of the variances in the units of " + rec.Data.Learnt()},
 			{"log …", "logarithms, on which sampling and diagnostics work"},
 		}
 	}
@@ -306,7 +306,7 @@ func meaning(rec *Record) [][2]string {
 	} else {
 		m = append(m, [2]string{"lengthscale", distance + strings.Replace(units, "of the data", "of the inputs", 1)})
 	}
-	return append(m, [2]string{"signal_sd, noise_sd", "√σ and √λ in the units of " + rec.Data.Target},
+	return append(m, [2]string{"signal_sd, noise_sd", "√σ and √λ in the units of " + rec.Data.Learnt()},
 		[2]string{"log …", "logarithms, on which sampling and diagnostics work"})
 }
 
@@ -356,7 +356,7 @@ func made(rec *Record, sum *Summary) [][2]string {
 	}
 	add("Data", source)
 	add("Rows", fmt.Sprintf("%d (%d held out)", rec.Data.Rows, rec.Data.HeldOut))
-	add("Target", rec.Data.Target)
+	add("Target", rec.Data.Learnt())
 	add("Inputs", strings.Join(rec.Data.InputNames, ", "))
 	add("SHA-256 of the data", rec.Data.SHA256)
 	add("SHA-256 of the draws", sum.DrawsSHA256)

@@ -36,7 +36,7 @@ type Quantity struct {
 //	lengthscale_std[input] the same of the standardised data
 //	lengthscale            1/√(2τ) of the standardised data, where all inputs share one, or
 //	                       of the circle of a periodic leaf
-//	signal_sd, noise_sd    √σ and √λ in the units of the target
+//	signal_sd, noise_sd    √σ and √λ in the units of the target, or of its transform
 //	log_sigma, log_tau…, log_lambda
 func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	var q []Quantity

@@ -426,6 +426,7 @@ type DataInfo struct {
 	Truth         []float64              `protobuf:"fixed64,10,rep,packed,name=truth,proto3" json:"truth,omitempty"`                       // log parameters of generated data
 	MadeWith      []float64              `protobuf:"fixed64,11,rep,packed,name=made_with,json=madeWith,proto3" json:"made_with,omitempty"` // those parameters themselves: σ, τ, λ
 	Levels        []*Levels              `protobuf:"bytes,12,rep,name=levels,proto3" json:"levels,omitempty"`                              // by input, empty for numbers; none at all if all are numbers
+	Transform     *Transform             `protobuf:"bytes,21,opt,name=transform,proto3" json:"transform,omitempty"`                        // of the target, before it is standardised; none if it is learnt as it is
 	Noise         *NoiseColumns          `protobuf:"bytes,20,opt,name=noise,proto3" json:"noise,omitempty"`                                // that say what noise the rows have; none if all have the same
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -545,11 +546,71 @@ func (x *DataInfo) GetLevels() []*Levels {
 	return nil
 }
 
+func (x *DataInfo) GetTransform() *Transform {
+	if x != nil {
+		return x.Transform
+	}
+	return nil
+}
+
 func (x *DataInfo) GetNoise() *NoiseColumns {
 	if x != nil {
 		return x.Noise
 	}
 	return nil
+}
+
+// Transform is an increasing function of the target.
+type Transform struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`       // log, logit or yeo-johnson
+	Lambda        float64                `protobuf:"fixed64,2,opt,name=lambda,proto3" json:"lambda,omitempty"` // of yeo-johnson
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transform) Reset() {
+	*x = Transform{}
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transform) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transform) ProtoMessage() {}
+
+func (x *Transform) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transform.ProtoReflect.Descriptor instead.
+func (*Transform) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Transform) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Transform) GetLambda() float64 {
+	if x != nil {
+		return x.Lambda
+	}
+	return 0
 }
 
 // NoiseColumns are named; a name is empty where there is no such column.
@@ -566,7 +627,7 @@ type NoiseColumns struct {
 
 func (x *NoiseColumns) Reset() {
 	*x = NoiseColumns{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +639,7 @@ func (x *NoiseColumns) String() string {
 func (*NoiseColumns) ProtoMessage() {}
 
 func (x *NoiseColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +652,7 @@ func (x *NoiseColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoiseColumns.ProtoReflect.Descriptor instead.
 func (*NoiseColumns) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *NoiseColumns) GetColumn() string {
@@ -639,7 +700,7 @@ type Levels struct {
 
 func (x *Levels) Reset() {
 	*x = Levels{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	mi := &file_ulisse_v1_data_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +712,7 @@ func (x *Levels) String() string {
 func (*Levels) ProtoMessage() {}
 
 func (x *Levels) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	mi := &file_ulisse_v1_data_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +725,7 @@ func (x *Levels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Levels.ProtoReflect.Descriptor instead.
 func (*Levels) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Levels) GetNames() []string {
@@ -684,7 +745,7 @@ type Scale struct {
 
 func (x *Scale) Reset() {
 	*x = Scale{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[10]
+	mi := &file_ulisse_v1_data_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +757,7 @@ func (x *Scale) String() string {
 func (*Scale) ProtoMessage() {}
 
 func (x *Scale) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[10]
+	mi := &file_ulisse_v1_data_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +770,7 @@ func (x *Scale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scale.ProtoReflect.Descriptor instead.
 func (*Scale) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Scale) GetMean() float64 {
@@ -756,7 +817,7 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x12\n" +
 	"\x10ListBlobsRequest\":\n" +
 	"\x11ListBlobsResponse\x12%\n" +
-	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\x94\x03\n" +
+	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xc8\x03\n" +
 	"\bDataInfo\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\f\n" +
@@ -770,8 +831,12 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x05truth\x18\n" +
 	" \x03(\x01R\x05truth\x12\x1b\n" +
 	"\tmade_with\x18\v \x03(\x01R\bmadeWith\x12)\n" +
-	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\x12-\n" +
-	"\x05noise\x18\x14 \x01(\v2\x17.ulisse.v1.NoiseColumnsR\x05noise\"\x84\x01\n" +
+	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\x122\n" +
+	"\ttransform\x18\x15 \x01(\v2\x14.ulisse.v1.TransformR\ttransform\x12-\n" +
+	"\x05noise\x18\x14 \x01(\v2\x17.ulisse.v1.NoiseColumnsR\x05noise\"7\n" +
+	"\tTransform\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06lambda\x18\x02 \x01(\x01R\x06lambda\"\x84\x01\n" +
 	"\fNoiseColumns\x12\x16\n" +
 	"\x06column\x18\x01 \x01(\tR\x06column\x12\x1a\n" +
 	"\bvariance\x18\x02 \x01(\bR\bvariance\x12\x18\n" +
@@ -813,7 +878,7 @@ func file_ulisse_v1_data_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_data_proto_rawDescData
 }
 
-var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_ulisse_v1_data_proto_goTypes = []any{
 	(*Blob)(nil),                  // 0: ulisse.v1.Blob
 	(*StatRequest)(nil),           // 1: ulisse.v1.StatRequest
@@ -823,45 +888,47 @@ var file_ulisse_v1_data_proto_goTypes = []any{
 	(*ListBlobsRequest)(nil),      // 5: ulisse.v1.ListBlobsRequest
 	(*ListBlobsResponse)(nil),     // 6: ulisse.v1.ListBlobsResponse
 	(*DataInfo)(nil),              // 7: ulisse.v1.DataInfo
-	(*NoiseColumns)(nil),          // 8: ulisse.v1.NoiseColumns
-	(*Levels)(nil),                // 9: ulisse.v1.Levels
-	(*Scale)(nil),                 // 10: ulisse.v1.Scale
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*Transform)(nil),             // 8: ulisse.v1.Transform
+	(*NoiseColumns)(nil),          // 9: ulisse.v1.NoiseColumns
+	(*Levels)(nil),                // 10: ulisse.v1.Levels
+	(*Scale)(nil),                 // 11: ulisse.v1.Scale
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_ulisse_v1_data_proto_depIdxs = []int32{
-	11, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
+	12, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
 	0,  // 1: ulisse.v1.ListBlobsResponse.blobs:type_name -> ulisse.v1.Blob
-	10, // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
-	10, // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
-	9,  // 4: ulisse.v1.DataInfo.levels:type_name -> ulisse.v1.Levels
-	8,  // 5: ulisse.v1.DataInfo.noise:type_name -> ulisse.v1.NoiseColumns
-	1,  // 6: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 7: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 8: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 9: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
-	1,  // 10: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 11: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 12: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 13: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
-	0,  // 14: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
-	0,  // 15: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
-	1,  // 16: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
-	0,  // 17: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
-	0,  // 18: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
-	4,  // 19: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 20: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 21: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
-	0,  // 22: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
-	4,  // 23: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 24: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 25: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
-	0,  // 26: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
-	0,  // 27: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
-	17, // [17:28] is the sub-list for method output_type
-	6,  // [6:17] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	11, // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
+	11, // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
+	10, // 4: ulisse.v1.DataInfo.levels:type_name -> ulisse.v1.Levels
+	8,  // 5: ulisse.v1.DataInfo.transform:type_name -> ulisse.v1.Transform
+	9,  // 6: ulisse.v1.DataInfo.noise:type_name -> ulisse.v1.NoiseColumns
+	1,  // 7: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 8: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 9: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 10: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
+	1,  // 11: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 12: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 13: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 14: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
+	0,  // 15: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
+	0,  // 16: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
+	1,  // 17: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
+	0,  // 18: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
+	0,  // 19: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
+	4,  // 20: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 21: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 22: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
+	0,  // 23: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
+	4,  // 24: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 25: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 26: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
+	0,  // 27: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
+	0,  // 28: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
+	18, // [18:29] is the sub-list for method output_type
+	7,  // [7:18] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_data_proto_init() }
@@ -876,7 +943,7 @@ func file_ulisse_v1_data_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_data_proto_rawDesc), len(file_ulisse_v1_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
