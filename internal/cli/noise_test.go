@@ -102,3 +102,40 @@ func TestNoiseByColumns(t *testing.T) {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 }
+
+// A transformed target is validated, learnt, predicted and compared in its own units.
+func TestTransformedTarget(t *testing.T) {
+	dir, r := t.TempDir(), rand.New(rand.NewPCG(5, 1))
+	text := "x,y\n"
+	for range 50 {
+		x := 3 * r.Float64()
+		text += fmt.Sprintf("%v,%v\n", x, math.Exp(2*math.Sin(2*x)+0.3*r.NormFloat64()))
+	}
+	write(t, dir, "t.csv", text)
+	var folders []string
+	for _, kind := range []string{"none", "log"} {
+		spec := write(t, dir, kind+".yaml", "name: t\ndata: {path: t.csv, target: y, holdout: 0.2, transform: "+kind+"}\n"+noisySpec[strings.Index(noisySpec, "sampler:"):])
+		folders = append(folders, filepath.Join(dir, kind))
+		good(t, "run", spec, "--out", folders[len(folders)-1], "-q")
+	}
+	_, _, stderr := ulisse(t, "", "validate", filepath.Join(dir, "log.yaml"))
+	if !strings.Contains(stderr, "target: log(y), in whose units are priors of signal_sd and noise_sd") {
+		t.Error(stderr)
+	}
+	p, q := predictions(t, write(t, dir, "p.csv", good(t, "predict", folders[1], "--holdout"))), predictions(t, write(t, dir, "q.csv", good(t, "predict", folders[0], "--holdout")))
+	for i, y := range p["target"] {
+		if math.Abs(y-q["target"][i]) > 1e-9*y || !(p["q2.5"][i] > 0 && p["q2.5"][i] < p["q50"][i] && p["q50"][i] < p["mean"][i]) {
+			t.Errorf("row %v: target %g, mean %g, quantiles %g, %g", p["row"][i], y, p["mean"][i], p["q2.5"][i], p["q50"][i])
+		}
+	}
+	if out := good(t, "compare", folders[0], folders[1]); !strings.Contains(out, folders[1]+" predicts better than "+folders[0]) {
+		t.Errorf("the logarithm, of which the data were made, is not the first:\n%s", out)
+	}
+	if page := must(os.ReadFile(filepath.Join(folders[1], "report.html"))); !bytes.Contains(page, []byte("in the units of log(y)")) {
+		t.Error("the report does not say in what units the noise is")
+	}
+	code, _, stderr := ulisse(t, "", "predict", folders[1], "--data", write(t, dir, "bad.csv", "x,y\n1,2\n1,-2\n"))
+	if code != ExitBadInput || !strings.Contains(stderr, "the target of row 2: -2 has no logarithm") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+}
