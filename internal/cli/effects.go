@@ -149,12 +149,13 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 		return err
 	}
 	if f.plot != "" {
-		title := fmt.Sprintf("Effect of %s on %s", strings.Join(inputs, " and "), d.Target)
+		of, title := d.Target, ""
 		if f.term != "" {
-			title += ", term " + f.term
+			of, title = d.Learnt(), ", term "+f.term
 		}
+		title = fmt.Sprintf("Effect of %s on %s", strings.Join(inputs, " and "), of) + title
 		curves, band := effectCurves(effects, values, inputs, f.probs)
-		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Effect(w, title, inputs[0], d.Target, band, curves) }); err != nil {
+		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Effect(w, title, inputs[0], of, band, curves) }); err != nil {
 			return err
 		}
 	}

@@ -104,7 +104,8 @@ func (a *App) replicate(ctx context.Context, s *subject, f *looFlags) (*report.C
 	rows := predict.LeftOut(d.N(), cmp.Or(f.rows, min(replicateMax, d.N())))
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	defer show.end()
-	j, _, err := p.Joint(ctx, d.X.Select(rows), predict.JointOptions{Options: predict.Options{Progress: show.at}, Paths: replicates})
+	noise := d.RowNoise.Select(rows)
+	j, _, err := p.Joint(ctx, d.X.Select(rows), predict.JointOptions{Options: predict.Options{Progress: show.at, Noise: &noise}, Paths: replicates})
 	if errors.As(err, new(*predict.TooMany)) {
 		return nil, badInput(fmt.Errorf("--rows: %w", err))
 	}
@@ -113,11 +114,11 @@ func (a *App) replicate(ctx context.Context, s *subject, f *looFlags) (*report.C
 	}
 	c := &report.Check{Target: d.Target, Of: d.N(), Replicated: j.Paths}
 	for _, i := range rows {
-		c.Observed = append(c.Observed, d.YScale.Undo(d.Y[i]))
+		c.Observed = append(c.Observed, d.Undo(d.Y[i]))
 	}
 	for _, path := range c.Replicated {
 		for i := range path {
-			path[i] = d.YScale.Undo(path[i])
+			path[i] = d.Undo(path[i])
 		}
 	}
 	return c, nil
@@ -165,8 +166,12 @@ func (a *App) allEffects(ctx context.Context, s *subject, f *looFlags) ([]report
 				return nil, err
 			}
 			a.warnings(predictWarnings(stats, predict.Options{}))
+			of := d.Target
+			if r.Term > 0 {
+				of = d.Learnt()
+			}
 			curves, _ := effectCurves(effects, [][]float64{values}, []string{d.InputNames[k]}, r.Probs)
-			out = append(out, report.Effect{Term: addend.Name, Input: d.InputNames[k], Target: d.Target, Curve: curves[0]})
+			out = append(out, report.Effect{Term: addend.Name, Input: d.InputNames[k], Target: of, Curve: curves[0]})
 		}
 	}
 	return out, nil

@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/plots"
@@ -62,7 +63,7 @@ func (d *Dashboard) predictCurve(w http.ResponseWriter, r *http.Request) {
 			d.showPredict(w, r, httpStatus(err), v)
 			return
 		}
-		if v.Curves, err = drawCurves(v, at, rows); err != nil {
+		if v.Curves, err = drawCurves(v, dataset.InfoOf(j.Data).Learnt(), at, rows); err != nil {
 			v.Error = fmt.Sprintf("The curve cannot be drawn: %v.", err)
 			d.showPredict(w, r, http.StatusInternalServerError, v)
 			return
@@ -82,8 +83,9 @@ func severalTerms(j *pb.Job) bool {
 	return err == nil && len(e.Terms()) > 1
 }
 
-// drawCurves draws what was predicted along an input: the whole, and each term.
-func drawCurves(v *predictView, at []float64, rows []predict.Row) ([]curveView, error) {
+// drawCurves draws what was predicted along an input: the whole, and each term of the function, whose values
+// are those of the target as it was learnt.
+func drawCurves(v *predictView, learnt string, at []float64, rows []predict.Row) ([]curveView, error) {
 	input := v.Inputs[v.Along].Name
 	whole := plots.Curve{Name: "mean", X: at}
 	terms := make([]plots.Curve, len(rows[0].Terms))
@@ -101,20 +103,20 @@ func drawCurves(v *predictView, at []float64, rows []predict.Row) ([]curveView, 
 		what = "the function without the noise"
 	}
 	out := []curveView{}
-	add := func(title, text, band string, c plots.Curve) error {
+	add := func(title, text, target, band string, c plots.Curve) error {
 		var b bytes.Buffer
-		if err := plots.Curves(&b, title, text, input, v.Target, band, []plots.Curve{c}); err != nil {
+		if err := plots.Curves(&b, title, text, input, target, band, []plots.Curve{c}); err != nil {
 			return err
 		}
 		out = append(out, curveView{text, template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))})
 		return nil
 	}
-	if err := add(v.Target+" over "+input, fmt.Sprintf("%s along %s, the other inputs as typed: the mean and the 95 %% interval of %s.", v.Target, input, what), "2.5 % to 97.5 %", whole); err != nil {
+	if err := add(v.Target+" over "+input, fmt.Sprintf("%s along %s, the other inputs as typed: the mean and the 95 %% interval of %s.", v.Target, input, what), v.Target, "2.5 % to 97.5 %", whole); err != nil {
 		return nil, err
 	}
 	for t, c := range terms {
 		name := rows[0].Terms[t].Name
-		if err := add(name+" over "+input, fmt.Sprintf("What the term %s adds to the function along %s: the mean ± 1.96 sd.", name, input), "± 1.96 sd", c); err != nil {
+		if err := add(name+" over "+input, fmt.Sprintf("What the term %s adds to the function along %s: the mean ± 1.96 sd.", name, input), learnt, "± 1.96 sd", c); err != nil {
 			return nil, err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
-	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -60,7 +59,7 @@ func (s *Spec) KernelModel(d *dataset.Info) (posterior.Model, error) {
 	if err != nil {
 		return posterior.Model{}, err
 	}
-	return posterior.NewModel(c, likelihood.Gaussian{}, func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
+	return posterior.NewModel(c, s.noise(d), func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
 }
 
 // PriorOf is the prior of a parameter as people gave it.
@@ -80,7 +79,7 @@ func (s *Spec) PriorsOf(d *dataset.Info) ([]PriorOf, error) {
 		return nil, err
 	}
 	var out []PriorOf
-	for _, p := range slices.Concat(c.Params(), likelihood.Gaussian{}.Params()) {
+	for _, p := range slices.Concat(c.Params(), s.noise(d).Params()) {
 		f := found[p.Name()]
 		out = append(out, PriorOf{f.quantity, f.prior.String()})
 	}
@@ -146,7 +145,7 @@ type given struct {
 
 // priors returns the prior of each parameter of a covariance and of the likelihood, by its name.
 func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, error) {
-	return s.Model.Priors.find(slices.Concat(c.Params(), likelihood.Gaussian{}.Params()), d)
+	return s.Model.Priors.find(slices.Concat(c.Params(), s.noise(d).Params()), d)
 }
 
 // The priors of parameters of roles that have no field of their own: of the shape of a rational quadratic,
@@ -160,6 +159,12 @@ const (
 // rootNames are the quantities that people may have a prior of in place of a parameter, by its
 // role; signal_sd and noise_sd are in the units of the target, lengthscale in those of the input.
 var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd"}
+
+// isQuantity reports whether a field of priors may be the name of a quantity.
+func isQuantity(key string) bool {
+	name, _, element := strings.Cut(key, "[")
+	return strings.Contains(name, ".") || element || slices.Contains(rootNames, name)
+}
 
 // roots returns the quantities in whose place a parameter stands, with their units.
 func roots(p param.Param, d *dataset.Info) map[string]float64 {
@@ -281,7 +286,8 @@ func (s *Spec) faultOfModel() (path, msg string) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Model.Priors.Of)) {
-		term, _, dotted := strings.Cut(key, ".")
+		name, _, _ := strings.Cut(key, "[")
+		term, _, dotted := strings.Cut(name, ".")
 		if dotted && !known[term] {
 			return "model.priors." + key, fmt.Sprintf("the covariance has no term %s", term)
 		}

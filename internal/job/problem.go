@@ -7,6 +7,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
@@ -19,7 +20,7 @@ import (
 func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*dataset.Table, error) {
 	d := &s.Data
 	if d.Synthetic == nil {
-		return dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Label: label, Rows: d.Rows}, dataset.DefaultLimits)
+		return dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Label: label, Noise: s.NoiseColumns(), Rows: d.Rows}, dataset.DefaultLimits)
 	}
 	syn, err := s.synthetic()
 	if err != nil {
@@ -37,7 +38,7 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 
 // Dataset holds rows of the specification's table out and standardises the others.
 func (s *Spec) Dataset(t *dataset.Table) (*dataset.Dataset, error) {
-	return dataset.New(t, dataset.Options{Standardize: s.Data.Standardize, Holdout: s.Data.Holdout, Seed: s.Seed})
+	return dataset.New(t, dataset.Options{Standardize: s.Data.Standardize, Transform: s.Data.transform(), Holdout: s.Data.Holdout, Seed: s.Seed})
 }
 
 // Load returns the specification's Dataset of its Table.
@@ -82,6 +83,9 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	m, err := s.KernelModel(&d.Info)
 	if err != nil {
 		return nil, err
+	}
+	if l, ok := m.Likelihood.(likelihood.ByRow); ok {
+		m.Likelihood = l.Of(d.RowNoise)
 	}
 	if err := m.Likelihood.Check(d.Y); err != nil {
 		return nil, &FieldError{Path: "data.target", Msg: err.Error()}

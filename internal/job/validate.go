@@ -141,6 +141,12 @@ func (s *Spec) fault() (path, msg string) {
 	if path, msg := s.faultOfModel(); msg != "" {
 		return path, msg
 	}
+	if path, msg := s.faultOfTransform(); msg != "" {
+		return path, msg
+	}
+	if path, msg := s.faultOfNoise(); msg != "" {
+		return path, msg
+	}
 	return s.faultOfSampler()
 }
 

@@ -64,7 +64,8 @@ type EffectsRequest struct {
 }
 
 // Effect is the average of the latent function over rows, all else in them as it is, with some inputs at given
-// values: in the units of the target. That of a term is what the term adds, of mean zero before there are data.
+// values: in the units of the target. That of a term is what the term adds, of mean zero before there are data, to
+// the target's transform if it has one.
 type Effect struct {
 	At        []float64 // the inputs' values
 	Mean, SD  float64
@@ -84,10 +85,9 @@ type Effect struct {
 func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRequest, o Options) ([]Effect, Stats, error) {
 	o.Latent = true
 	covariance, at := p.Problem.Covariance, averages{p: p}
-	shift := info.YScale.Mean
 	if r.Term > 0 {
 		c, params := covariance.Part(r.Term - 1)
-		covariance, at.term, shift = c, &summand{covariance: c, params: params}, 0
+		covariance, at.term = c, &summand{covariance: c, params: params}
 		if r.Over != nil && !slices.ContainsFunc(r.Over, func(k int) bool { return !slices.Contains(r.Inputs, k) }) {
 			r.Rows = r.Rows[:1]
 		}
@@ -112,11 +112,15 @@ func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRe
 	stats.Rows = len(r.Rows)
 	out := make([]Effect, len(r.Grid))
 	for i := range out {
-		mixture := m.Mixture(i, true).Scaled(shift, info.YScale.SD)
-		mean, sd := mixture.Moments()
+		mixture := m.Mixture(i, true)
+		told := info.Told(mixture)
+		if r.Term > 0 {
+			told = mixture.Scaled(0, info.YScale.SD)
+		}
+		mean, sd := told.Moments()
 		out[i] = Effect{At: r.Grid[i], Mean: mean, SD: sd}
 		for _, q := range r.Probs {
-			out[i].Quantiles = append(out[i].Quantiles, mixture.Quantile(q))
+			out[i].Quantiles = append(out[i].Quantiles, told.Quantile(q))
 		}
 	}
 	return out, stats, nil

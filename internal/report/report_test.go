@@ -282,6 +282,17 @@ func TestNamesForPrograms(t *testing.T) {
 			t.Errorf("the model's own names are %v", by)
 		}
 	}
+	levels := likelihood.NewUnequal([]string{"s=a b", "s=c"}, false)
+	m := posterior.NewModel(kernel.Single(kernel.RBF, 1, false), levels, func(param.Param) param.Prior { return param.Prior{} })
+	var names []string
+	for _, q := range Quantities(m, &dataset.Info{InputNames: []string{"x"}, XScale: make([]dataset.Scale, 1), YScale: dataset.Scale{SD: 1}}) {
+		names = append(names, q.Name+" "+q.Stan)
+	}
+	for _, want := range []string{"lambda[s=a b] lambda.1", "lambda[s=c] lambda.2", "noise_sd[s=c] noise_sd.2", "log_lambda[s=a b] log_lambda.1"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no %s among %q", want, names)
+		}
+	}
 }
 
 // What categories and shapes are told as: correlations, by their inputs.

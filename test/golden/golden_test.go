@@ -149,6 +149,22 @@ data: {path: "-", target: y, standardize: false}
 stop: {max_draws: 12}
 model: {kernel: "rbf(a) + rbf(a) * hamming(b)", priors: {rbf.lengthscale: "lognormal(3,1)", rbf_hamming.rbf.lengthscale: "lognormal(3,1)", signal_sd: "lognormal(2,1)"}}
 sampler: ` + sampler("fisher") + "\n"})
+	var noisy strings.Builder
+	noisy.WriteString("a,b,sd,w,s,y\n")
+	for i := range 150 {
+		fmt.Fprintf(&noisy, "%d,%d,%g,%d,%c,%d\n", i, i*i%37, []float64{0.05, 0.5, 3}[i%3], 1+i%4, 'A'+rune(i%5%2), (i*i*i+5*i)%23+i%12)
+	}
+	for name, noise := range map[string]string{"known": "{column: sd}", "levels": "{by: s, column: sd, as: variance}"} {
+		weights := map[string]string{"known": ", exclude: [w, s]", "levels": ", weights: w"}[name]
+		for _, method := range []string{"fisher", "cholesky"} {
+			all = append(all, golden{name: "noise/" + name + "/" + method, table: noisy.String(), text: `
+name: golden
+data: {path: "-", target: y` + weights + `}
+stop: {max_draws: 12}
+model: {kernel: rbf, noise: ` + noise + `}
+sampler: ` + sampler(method) + "\n"})
+		}
+	}
 	for _, v := range []predict.Variance{predict.Exact, predict.Surface} {
 		all = append(all, golden{name: "predict/" + string(v), text: with(rbf, sampler("fisher"), "{}"), predict: v})
 	}
