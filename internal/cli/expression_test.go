@@ -15,7 +15,7 @@ const expressionSpec = `
 name: seasons
 data: {path: %s, target: y}
 model:
-  kernel: "trend: rbf(time) + season: periodic(time, period=4) * matern32(time, temp, ard)"
+  kernel: "trend: rq(time) + season: periodic(time, period=4) * matern32(time, temp, ard)"
   priors: {trend.lengthscale: "lognormal(2,0.5)", noise_sd: "halfnormal(1)"}
 sampler: {chains: 2, warmup: 10, draws: 20, checkpoint: 10}
 stop: {rhat: 10, ess: 1}
@@ -45,7 +45,7 @@ func TestExpression(t *testing.T) {
 	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
 
 	_, _, stderr := ulisse(t, "", "validate", spec)
-	for _, want := range []string{"covariance: trend: rbf(time) + season:", "  trend.lengthscale[time] ~ lognormal(2,0.5)", "  season.matern32.tau[temp] ~ gamma(1,1)", "  noise_sd ~ halfnormal(1)"} {
+	for _, want := range []string{"covariance: trend: rq(time) + season:", "  trend.alpha ~ lognormal(0,1)", "  trend.lengthscale[time] ~ lognormal(2,0.5)", "  season.matern32.tau[temp] ~ gamma(1,1)", "  noise_sd ~ halfnormal(1)"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("validate does not say %q:\n%s", want, stderr)
 		}
@@ -69,7 +69,7 @@ func TestExpression(t *testing.T) {
 	}
 	good(t, "run", spec, "--out", here, "-q")
 	sum := good(t, "summary", here)
-	for _, want := range []string{"trend.variance", "season.periodic.tau", "season.matern32.lengthscale[temp]", "trend.signal_sd", "noise_sd"} {
+	for _, want := range []string{"trend.variance", "trend.alpha", "season.periodic.tau", "season.matern32.lengthscale[temp]", "trend.signal_sd", "noise_sd"} {
 		if !strings.Contains(sum, want) {
 			t.Errorf("the summary does not have %s:\n%s", want, sum)
 		}

@@ -6,7 +6,7 @@ import "math"
 // on a number a, its shape.
 const (
 	Rational    Family = NumFamilies + iota // (1+u/a)^(−a): rational quadratic
-	Wendland                                // (1−r)^a·(1+a·r), 0 from r = 1 on, r = √(2u/(a(a+1)))
+	Wendland                                // (1−r)^a·(1+a·r), 0 from r = 1 on, r = √(2u/(a(a+1))), a whole number a
 	Circular                                // 1−u: the cosine of an angle, where u is 1 less it
 	Mismatch                                // exp(−a·u), u the number of features that differ
 	NumProfiles = NumFamilies + iota

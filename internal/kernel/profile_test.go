@@ -16,8 +16,8 @@ func TestShapedAgainstFiniteDifferences(t *testing.T) {
 		for _, a := range []float64{3, 4.5, 0.2, 60} {
 			for _, u := range []float64{0.01, 0.3, 1, 4, 20} {
 				value := func(u, a float64) float64 { g, _, _ := f.Shaped(u, a); return g }
-				if f == Wendland && a < 3 {
-					continue
+				if f == Wendland && a != 3 && a != 60 {
+					continue // whose shape is a whole number
 				}
 				g, du, da := f.Shaped(u, a)
 				if want := value(u, a); g != want {
@@ -28,7 +28,7 @@ func TestShapedAgainstFiniteDifferences(t *testing.T) {
 					t.Errorf("%v: g'(%g) = %v at the shape %g, finite differences %v", f, u, du, a, want)
 				}
 				if f == Wendland {
-					continue // whose shape is a whole number
+					continue // there is no derivative in a whole number
 				}
 				want = a * fd.Derivative(func(a float64) float64 { return value(u, a) }, a, &fd.Settings{Formula: fd.Central, Step: 1e-4 * a})
 				if math.Abs(da-want) > 1e-6*math.Abs(want)+1e-9 {
