@@ -105,6 +105,9 @@ func TestNoiseByColumns(t *testing.T) {
 
 // A transformed target is validated, learnt, predicted and compared in its own units.
 func TestTransformedTarget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	dir, r := t.TempDir(), rand.New(rand.NewPCG(5, 1))
 	text := "x,y\n"
 	for range 50 {

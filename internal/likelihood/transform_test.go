@@ -66,15 +66,15 @@ func TestTransforms(t *testing.T) {
 	}
 }
 
-// Yeo and Johnson's λ is that of which targets were made, within four standard errors, as the spread over
-// samples has them, 0.06: by chance once in 16,000 seeds.
+// Yeo and Johnson's λ is that of which targets were made, within four standard errors, which the spread over
+// 40 samples has as 0.075 at most: by chance once in 16,000 seeds.
 func TestYeoJohnsonIsFitted(t *testing.T) {
 	for _, lambda := range []float64{0, 0.4, 1, 1.5} {
-		r, y := rand.New(rand.NewPCG(7, 1)), make([]float64, 3000)
+		r, y := rand.New(rand.NewPCG(7, 1)), make([]float64, 500)
 		for i := range y {
 			y[i] = (Transform{YeoJohnson, lambda}).Inverse(0.3 + 0.8*r.NormFloat64())
 		}
-		if got := Fit(YeoJohnson, y).Lambda; math.Abs(got-lambda) > 0.24 {
+		if got := Fit(YeoJohnson, y).Lambda; math.Abs(got-lambda) > 0.3 {
 			t.Errorf("λ = %g is found to be %g", lambda, got)
 		}
 	}
@@ -116,7 +116,7 @@ func TestLogNormal(t *testing.T) {
 // Moments and CRPS are those of the values that a simulation makes: within 4.5 of their standard errors, which
 // chance exceeds in one of 150,000 comparisons. Densities integrate to probabilities.
 func TestTransformedAgainstSimulation(t *testing.T) {
-	const n = 100_000
+	const n = 20_000
 	m := Mixture{[]float64{-0.8, 0.5, 0.9}, []float64{0.7, 0.2, 1.1}}
 	for _, tr := range transforms() {
 		d := Transformed(m, tr)

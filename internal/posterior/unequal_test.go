@@ -48,6 +48,9 @@ func unequal(t testing.TB, n, d int) map[string]*Problem {
 // The oracle's gradient is that of differences, the estimator's is the oracle's for every kind of probe,
 // and the stored evidence's, too; so of a subset of the rows.
 func TestUnequalNoise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	rows := []int{3, 4, 7, 11, 12, 20, 21, 30, 41, 42, 43, 44, 50, 51, 52, 55, 56, 57, 58, 59}
 	for name, whole := range unequal(t, 60, 2) {
 		for _, p := range []*Problem{whole, whole.Subset(rows)} {
@@ -96,6 +99,9 @@ func TestUnequalNoise(t *testing.T) {
 // With every preconditioner solves with noise of which some rows have a hundred times another's take hardly
 // more iterations than where all have the least of it. Inner solves, which are inexact, take some more.
 func TestPreconditionersOfUnequalNoise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	const n = 250
 	p := unequal(t, n, 2)["known and λ"]
 	psi := []float64{0, -1, -1, math.Log(1e-3)}

@@ -165,6 +165,12 @@ model: {kernel: rbf, noise: ` + noise + `}
 sampler: ` + sampler(method) + "\n"})
 		}
 	}
+	all = append(all, golden{name: "transform/yeo-johnson", table: noisy.String(), text: `
+name: golden
+data: {path: "-", target: y, inputs: [a, b], transform: yeo-johnson}
+stop: {max_draws: 12}
+model: {kernel: rbf}
+sampler: ` + sampler("fisher") + "\n"})
 	for _, v := range []predict.Variance{predict.Exact, predict.Surface} {
 		all = append(all, golden{name: "predict/" + string(v), text: with(rbf, sampler("fisher"), "{}"), predict: v})
 	}
