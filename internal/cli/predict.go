@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -227,7 +228,7 @@ type oracle interface {
 // points are rows to predict.
 type points struct {
 	x       [][]float64
-	y       []float64 // nil if not known
+	y       []float64 // nil if not known, NaN where not
 	numbers []int     // nil for 1, 2, …
 }
 
@@ -262,9 +263,11 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 		return err
 	}
 	if f.plot != "" {
-		pit := make([]float64, len(rows))
-		for i, r := range rows {
-			pit[i] = r.PIT
+		var pit []float64 // of the targets that are known
+		for _, r := range rows {
+			if !math.IsNaN(r.PIT) {
+				pit = append(pit, r.PIT)
+			}
 		}
 		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Calibration(w, pit) }); err != nil {
 			return err
@@ -365,15 +368,11 @@ func (a *App) points(ctx context.Context, f *predictFlags, from oracle) (*points
 	if f.data == dataset.Stdin {
 		in = a.Stdin
 	}
-	t, err := dataset.ReadFile(f.data, in, dataset.Select{Target: info.Target, Inputs: info.InputNames, Points: true}, dataset.DefaultLimits)
+	p, err := info.ReadPoints(f.data, in, dataset.DefaultLimits)
 	if err != nil {
 		return nil, badInput(err)
 	}
-	p := &points{y: t.Y, x: make([][]float64, t.Rows())}
-	for i := range p.x {
-		p.x[i] = t.Row(i)
-	}
-	return p, nil
+	return &points{x: p.X, y: p.Y}, nil
 }
 
 // heldOut returns the rows that a data set holds out.
@@ -387,7 +386,7 @@ func heldOut(d *dataset.Dataset) (*points, error) {
 		for k, v := range d.HoldoutX.Row(i) {
 			x[k] = d.XScale[k].Undo(v)
 		}
-		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.YScale.Undo(y)), append(p.numbers, d.HoldoutRows[i]+1)
+		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.YScale.Undo(y)), append(p.numbers, d.Number(d.HoldoutRows[i]))
 	}
 	return p, nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,7 +98,7 @@ func (p *parquetFile) survey() ([]column, int, error) {
 			v.bad = kindOf(p.fields[c])
 			continue
 		}
-		x, err := p.numbers(c, rows, func(int, error) { v.missing++ })
+		x, err := p.numbers(c, rows, &coding{}, func(int, error) { v.missing++ })
 		var fault *Error
 		switch {
 		case errors.As(err, &fault):
@@ -105,7 +106,7 @@ func (p *parquetFile) survey() ([]column, int, error) {
 		case err != nil:
 			return nil, 0, err
 		}
-		for _, value := range x {
+		for _, value := range known(x) {
 			v.number(value)
 		}
 	}
@@ -185,10 +186,16 @@ func notNumber(s string, err error) string {
 	if decimalComma.MatchString(s) {
 		return fmt.Sprintf("decimal commas (%q); to use it write numbers with a point", s)
 	}
-	for _, l := range layouts {
-		if _, err := time.Parse(l, s); err == nil {
-			return fmt.Sprintf("%s (%q)", datesAdvice, s)
-		}
+	if isDate(s) {
+		return fmt.Sprintf("%s (%q)", datesAdvice, s)
 	}
 	return fmt.Sprintf("text (%q); to use it make a column of 0 and 1 for each value", short(s))
+}
+
+// isDate reports whether a text is a date or a time.
+func isDate(s string) bool {
+	return slices.ContainsFunc(layouts, func(l string) bool {
+		_, err := time.Parse(l, s)
+		return err == nil
+	})
 }

@@ -426,6 +426,9 @@ type DataInfo struct {
 	Truth         []float64              `protobuf:"fixed64,10,rep,packed,name=truth,proto3" json:"truth,omitempty"`                       // log parameters of generated data
 	MadeWith      []float64              `protobuf:"fixed64,11,rep,packed,name=made_with,json=madeWith,proto3" json:"made_with,omitempty"` // those parameters themselves: σ, τ, λ
 	Levels        []*Levels              `protobuf:"bytes,12,rep,name=levels,proto3" json:"levels,omitempty"`                              // by input, empty for numbers; none at all if all are numbers
+	Dates         []*Dates               `protobuf:"bytes,16,rep,name=dates,proto3" json:"dates,omitempty"`                                // by input, empty for what are no dates; none at all if none are
+	Imputed       []*Imputed             `protobuf:"bytes,17,rep,name=imputed,proto3" json:"imputed,omitempty"`                            // what stands for missing values of columns
+	Notes         []string               `protobuf:"bytes,18,rep,name=notes,proto3" json:"notes,omitempty"`                                // how the table was read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -544,6 +547,142 @@ func (x *DataInfo) GetLevels() []*Levels {
 	return nil
 }
 
+func (x *DataInfo) GetDates() []*Dates {
+	if x != nil {
+		return x.Dates
+	}
+	return nil
+}
+
+func (x *DataInfo) GetImputed() []*Imputed {
+	if x != nil {
+		return x.Imputed
+	}
+	return nil
+}
+
+func (x *DataInfo) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+// Dates say how dates or times became numbers: in a unit, since 1970 began in UTC, or, if their layout has no year, since
+// the least time that it can say.
+type Dates struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`     // seconds, minutes, hours, days, weeks, years; empty of an input of something else
+	Layout        string                 `protobuf:"bytes,2,opt,name=layout,proto3" json:"layout,omitempty"` // as Go's package time has them; empty for the usual ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dates) Reset() {
+	*x = Dates{}
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dates) ProtoMessage() {}
+
+func (x *Dates) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dates.ProtoReflect.Descriptor instead.
+func (*Dates) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Dates) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *Dates) GetLayout() string {
+	if x != nil {
+		return x.Layout
+	}
+	return ""
+}
+
+// Imputed says what stands for the missing values of an input.
+type Imputed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Input         int32                  `protobuf:"varint,1,opt,name=input,proto3" json:"input,omitempty"`         // from 0
+	Median        float64                `protobuf:"fixed64,2,opt,name=median,proto3" json:"median,omitempty"`      // in original units
+	Indicator     int32                  `protobuf:"varint,3,opt,name=indicator,proto3" json:"indicator,omitempty"` // the input that is 1 in rows that lack the value; 0 if there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Imputed) Reset() {
+	*x = Imputed{}
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Imputed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Imputed) ProtoMessage() {}
+
+func (x *Imputed) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Imputed.ProtoReflect.Descriptor instead.
+func (*Imputed) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Imputed) GetInput() int32 {
+	if x != nil {
+		return x.Input
+	}
+	return 0
+}
+
+func (x *Imputed) GetMedian() float64 {
+	if x != nil {
+		return x.Median
+	}
+	return 0
+}
+
+func (x *Imputed) GetIndicator() int32 {
+	if x != nil {
+		return x.Indicator
+	}
+	return 0
+}
+
 // Levels are those of a category, whose codes are their places, from 0.
 type Levels struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -554,7 +693,7 @@ type Levels struct {
 
 func (x *Levels) Reset() {
 	*x = Levels{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +705,7 @@ func (x *Levels) String() string {
 func (*Levels) ProtoMessage() {}
 
 func (x *Levels) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +718,7 @@ func (x *Levels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Levels.ProtoReflect.Descriptor instead.
 func (*Levels) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Levels) GetNames() []string {
@@ -599,7 +738,7 @@ type Scale struct {
 
 func (x *Scale) Reset() {
 	*x = Scale{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	mi := &file_ulisse_v1_data_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +750,7 @@ func (x *Scale) String() string {
 func (*Scale) ProtoMessage() {}
 
 func (x *Scale) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	mi := &file_ulisse_v1_data_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +763,7 @@ func (x *Scale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scale.ProtoReflect.Descriptor instead.
 func (*Scale) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Scale) GetMean() float64 {
@@ -671,7 +810,7 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x12\n" +
 	"\x10ListBlobsRequest\":\n" +
 	"\x11ListBlobsResponse\x12%\n" +
-	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xe5\x02\n" +
+	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xd1\x03\n" +
 	"\bDataInfo\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\f\n" +
@@ -685,7 +824,17 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x05truth\x18\n" +
 	" \x03(\x01R\x05truth\x12\x1b\n" +
 	"\tmade_with\x18\v \x03(\x01R\bmadeWith\x12)\n" +
-	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\"\x1e\n" +
+	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\x12&\n" +
+	"\x05dates\x18\x10 \x03(\v2\x10.ulisse.v1.DatesR\x05dates\x12,\n" +
+	"\aimputed\x18\x11 \x03(\v2\x12.ulisse.v1.ImputedR\aimputed\x12\x14\n" +
+	"\x05notes\x18\x12 \x03(\tR\x05notes\"3\n" +
+	"\x05Dates\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x16\n" +
+	"\x06layout\x18\x02 \x01(\tR\x06layout\"U\n" +
+	"\aImputed\x12\x14\n" +
+	"\x05input\x18\x01 \x01(\x05R\x05input\x12\x16\n" +
+	"\x06median\x18\x02 \x01(\x01R\x06median\x12\x1c\n" +
+	"\tindicator\x18\x03 \x01(\x05R\tindicator\"\x1e\n" +
 	"\x06Levels\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"+\n" +
 	"\x05Scale\x12\x12\n" +
@@ -721,7 +870,7 @@ func file_ulisse_v1_data_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_data_proto_rawDescData
 }
 
-var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_ulisse_v1_data_proto_goTypes = []any{
 	(*Blob)(nil),                  // 0: ulisse.v1.Blob
 	(*StatRequest)(nil),           // 1: ulisse.v1.StatRequest
@@ -731,43 +880,47 @@ var file_ulisse_v1_data_proto_goTypes = []any{
 	(*ListBlobsRequest)(nil),      // 5: ulisse.v1.ListBlobsRequest
 	(*ListBlobsResponse)(nil),     // 6: ulisse.v1.ListBlobsResponse
 	(*DataInfo)(nil),              // 7: ulisse.v1.DataInfo
-	(*Levels)(nil),                // 8: ulisse.v1.Levels
-	(*Scale)(nil),                 // 9: ulisse.v1.Scale
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*Dates)(nil),                 // 8: ulisse.v1.Dates
+	(*Imputed)(nil),               // 9: ulisse.v1.Imputed
+	(*Levels)(nil),                // 10: ulisse.v1.Levels
+	(*Scale)(nil),                 // 11: ulisse.v1.Scale
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_ulisse_v1_data_proto_depIdxs = []int32{
-	10, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
+	12, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
 	0,  // 1: ulisse.v1.ListBlobsResponse.blobs:type_name -> ulisse.v1.Blob
-	9,  // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
-	9,  // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
-	8,  // 4: ulisse.v1.DataInfo.levels:type_name -> ulisse.v1.Levels
-	1,  // 5: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 6: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 7: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 8: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
-	1,  // 9: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 10: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 11: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 12: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
-	0,  // 13: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
-	0,  // 14: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
-	1,  // 15: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
-	0,  // 16: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
-	0,  // 17: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
-	4,  // 18: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 19: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 20: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
-	0,  // 21: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
-	4,  // 22: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 23: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 24: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
-	0,  // 25: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
-	0,  // 26: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
-	16, // [16:27] is the sub-list for method output_type
-	5,  // [5:16] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	11, // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
+	11, // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
+	10, // 4: ulisse.v1.DataInfo.levels:type_name -> ulisse.v1.Levels
+	8,  // 5: ulisse.v1.DataInfo.dates:type_name -> ulisse.v1.Dates
+	9,  // 6: ulisse.v1.DataInfo.imputed:type_name -> ulisse.v1.Imputed
+	1,  // 7: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 8: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 9: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 10: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
+	1,  // 11: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 12: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 13: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 14: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
+	0,  // 15: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
+	0,  // 16: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
+	1,  // 17: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
+	0,  // 18: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
+	0,  // 19: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
+	4,  // 20: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 21: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 22: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
+	0,  // 23: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
+	4,  // 24: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 25: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 26: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
+	0,  // 27: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
+	0,  // 28: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
+	18, // [18:29] is the sub-list for method output_type
+	7,  // [7:18] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_data_proto_init() }
@@ -782,7 +935,7 @@ func file_ulisse_v1_data_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_data_proto_rawDesc), len(file_ulisse_v1_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
