@@ -148,7 +148,7 @@ func (t *Table) finish(p *plan, g *gaps, file string, header []string) error {
 	} else {
 		t.drop(g, p, header)
 	}
-	return t.check(file, p.points, p.constants)
+	return t.Check(file, p.points, p.constants)
 }
 
 // drop leaves rows out, and notes why.

@@ -308,11 +308,8 @@ func yamlName(name string) string {
 }
 
 // Check refuses tables that no posterior can be computed from, or, of points,
-// that have none. file is what errors name them by.
-func (t *Table) Check(file string, points bool) error { return t.check(file, points, false) }
-
-// check is Check, where constants may be among the inputs if that is said.
-func (t *Table) check(file string, points, constants bool) error {
+// that have none. Constants may be among the inputs if that is said. file is what errors name them by.
+func (t *Table) Check(file string, points, constants bool) error {
 	if points {
 		if t.Rows() == 0 {
 			return &Error{File: file, Msg: "there are no rows of data"}
