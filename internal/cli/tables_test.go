@@ -38,7 +38,7 @@ func peoplesTable(t testing.TB, dir string, n int) (temps []float64) {
 	median := (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 	for i := range n {
 		temp, lacks, text := float64(i*i%31), 0, fmt.Sprint(i*i%31)
-		y := fmt.Sprint(math.Sin(float64(i)/9)+float64(i*i%31)/10, "5")
+		y := fmt.Sprint(math.Sin(float64(i)/9)+float64(i*i%31)/20+float64(i*7919%13)/5, "5")
 		if i%7 == 3 {
 			temp, lacks, text = median, 1, ""
 		}
