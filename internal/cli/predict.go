@@ -83,7 +83,7 @@ whose name ends in .npy is written as an array of NumPy's: paths × rows, or row
 --gradient adds for each input the derivative of the mean, gradient[NAME], in units of the
 target over those of the input; --gradient-sd also with what standard deviation the latent
 function's is known, gradient_sd[NAME], by a solve for each row, draw and input. Functions of
-a Matérn 1/2 have none.
+a Matérn 1/2 have none; along a category it is 0.
 
 --terms adds what each term of a sum contributes to the latent function, mean[NAME] and
 sd[NAME]. The means add up to the latent function's less the mean of the training targets; the

@@ -55,6 +55,9 @@ func peoplesTable(t testing.TB, dir string, n int) (temps []float64) {
 	return temps
 }
 
+// grouped returns a specification whose functions of the day are those of stations.
+func grouped(spec string) string { return strings.Replace(spec, "rbf(day)", "rbf(day) * hamming(station)", 1) }
+
 func ran(t testing.TB, dir, name, spec string, more ...string) (out, stderr string) {
 	t.Helper()
 	out = filepath.Join(dir, name)
@@ -114,7 +117,7 @@ func TestTableAsPeopleHaveIt(t *testing.T) {
 func TestCategory(t *testing.T) {
 	dir := t.TempDir()
 	peoplesTable(t, dir, 50)
-	spec := fmt.Sprintf(tableSpec, "raw.csv", ", categories: [station], dates: {day: days}, missing: impute-median, constant: drop, holdout: 0.2")
+	spec := grouped(fmt.Sprintf(tableSpec, "raw.csv", ", categories: [station], dates: {day: days}, missing: impute-median, constant: drop, holdout: 0.2"))
 	out, _ := ran(t, dir, "out", spec)
 	told := func(args ...string) string {
 		t.Helper()
@@ -152,7 +155,10 @@ func TestCategory(t *testing.T) {
 		}
 	}
 	told("prior", filepath.Join(dir, "out.yaml"), "--plot", svg)
-	told("report", out)
+	told("report", out, "--effects", "-q", "--draws", "2", "--out", filepath.Join(dir, "r.html"))
+	if text, err := os.ReadFile(filepath.Join(dir, "r.html")); err != nil || !strings.Contains(string(text), ">Oslo<") || !strings.Contains(string(text), ">2011-01-") {
+		t.Errorf("the report's effects have no levels or dates: %v", err)
+	}
 	code, _, stderr := ulisse(t, "station,day,temp\nRome,2011-01-01,1\n", "predict", out, "--data", "-")
 	if want := `standard input: line 2, column "station" (field 1): "Rome" is none of the levels, which are "Bern, CH", Lima, Oslo`; code != ExitBadInput || !strings.Contains(stderr, want) {
 		t.Errorf("%d: %s", code, stderr)
@@ -163,7 +169,7 @@ func TestCategory(t *testing.T) {
 func TestCrossValidationOfCategories(t *testing.T) {
 	dir := t.TempDir()
 	temps := peoplesTable(t, dir, 30)
-	spec := write(t, dir, "s.yaml", fmt.Sprintf(tableSpec, "raw.csv", ", categories: [station], dates: {day: days}, missing: impute-median, constant: drop"))
+	spec := write(t, dir, "s.yaml", grouped(fmt.Sprintf(tableSpec, "raw.csv", ", categories: [station], dates: {day: days}, missing: impute-median, constant: drop")))
 	out := filepath.Join(dir, "cv")
 	if code, _, stderr := ulisse(t, "", "cv", spec, "--group", "station", "--out", out, "-q"); code != 0 && code != ExitConverged {
 		t.Fatalf("code %d: %s", code, stderr)

@@ -47,6 +47,8 @@ type predictView struct {
 	None   string // why there is nothing to predict from
 	Means  bool   // values are the inputs' means
 	Answer *answerView
+	Along  int         // the input of the curves
+	Curves []curveView // of the whole, and of each term of a sum
 	Error  string
 	Rows   int // of a table, at most
 }
@@ -227,7 +229,7 @@ func (d *Dashboard) predicted(ctx context.Context, j *pb.Job, req predict.Reques
 	draws := ""
 	for size, lo := predict.Batch(int(j.Data.N)), 0; lo < len(req.X); lo += size {
 		hi := min(lo+size, len(req.X))
-		part := predict.Request{X: req.X[lo:hi], Probs: req.Probs}
+		part := predict.Request{X: req.X[lo:hi], Probs: req.Probs, Terms: req.Terms}
 		if req.Targets != nil {
 			part.Targets = req.Targets[lo:hi]
 		}

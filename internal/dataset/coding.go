@@ -228,6 +228,16 @@ func (i *Info) Complete(columns []float64) []float64 {
 	return row
 }
 
+// With returns a row of inputs in which a column has another value, which is not missing.
+func (i *Info) With(row []float64, column int, x float64) []float64 {
+	row = slices.Clone(row)
+	row[column] = x
+	if im := i.imputed(column); im != nil && im.Indicator > 0 {
+		row[im.Indicator] = 0
+	}
+	return row
+}
+
 // Points are rows to predict, in original units.
 type Points struct {
 	X [][]float64 // the inputs of each row

@@ -272,7 +272,7 @@ func TestBadColumns(t *testing.T) {
 	check(`: line 3, column "k" (field 1): "gren" is none of the levels: did you mean green?`, text, sel)
 	text, sel = category("k,y\nred,1\nNA,2\n")
 	check(`: line 3, column "k" (field 1): the value is missing ("NA"): drop the row or fill it in, or say missing: drop or missing: impute-median under data:`, text, sel)
-	text, sel = category("k,y\nred,1\n"+strings.Repeat("x", 201)+",2\n")
+	text, sel = category("k,y\nred,1\n" + strings.Repeat("x", 201) + ",2\n")
 	check(`: line 3, column "k" (field 1): a text of more than 200 bytes, which cannot be the level of a category`, text, sel)
 	text, sel = category("k,y\nred,1\n\xff,2\n")
 	check(`: line 3, column "k" (field 1): "\xff" is not text in UTF-8`, text, sel)

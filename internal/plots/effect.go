@@ -27,7 +27,12 @@ type Axis struct {
 // Effect draws what a function of an input is like, one curve or several; over the levels of a category, which have nothing
 // between them, as bars. band names the band of the curves that have one.
 func Effect(w io.Writer, title string, x Axis, y, band string, curves []Curve, opts ...Option) error {
-	f := newFigure(title, "How "+y+" depends on "+x.Name+", the other inputs being as they are in the data", opts)
+	return Curves(w, title, "How "+y+" depends on "+x.Name+", the other inputs being as they are in the data", x, y, band, curves, opts...)
+}
+
+// Curves draws functions of x, described by a text, as Effect does.
+func Curves(w io.Writer, title, text string, x Axis, y, band string, curves []Curve, opts ...Option) error {
+	f := newFigure(title, text, opts)
 	f.height = effectHeight
 	p := newPlot("", x.Name, y)
 	x.mark(p)

@@ -95,6 +95,7 @@ type pageData struct {
 	Figures            []pageFigure
 	Loo                *pageLoo
 	Check              *pageCheck
+	Effects            []pageFigure
 	Meaning, Made      [][2]string
 	Spec, Version, Now string
 }
@@ -161,6 +162,10 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 		if d.Check, err = rec.Check.page(); err != nil {
 			return err
 		}
+	}
+	var err error
+	if d.Effects, err = effectFigures(rec.Effects); err != nil {
+		return err
 	}
 	return page.Execute(w, d)
 }

@@ -35,6 +35,7 @@ type Quantity struct {
 //	lengthscale_std[input] the same of the standardised data
 //	lengthscale            1/√(2τ) of the standardised data, where all inputs share one, or
 //	                       of the circle of a periodic leaf
+//	correlation            e^(−τ) of a hamming leaf
 //	signal_sd, noise_sd    √σ and √λ in the units of the target
 //	log_sigma, log_tau…, log_lambda
 func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
@@ -42,7 +43,7 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	add := func(i int, symbol string, detail bool, of func(theta float64) float64) {
 		p := m.Params[i]
 		input, number := p.Of(d.InputNames), p.Index
-		if strings.HasPrefix(symbol, "lengthscale") && len(p.Inputs) == 1 { // also of the only input, where tau has no index
+		if (strings.HasPrefix(symbol, "lengthscale") || symbol == "correlation") && len(p.Inputs) == 1 { // also of the only input, where tau has no index
 			number = strconv.Itoa(p.Inputs[0] + 1)
 			input = cmp.Or(d.InputNames[p.Inputs[0]], number)
 		}
@@ -65,6 +66,11 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	for i, p := range m.Params {
 		if p.Role == param.Rate && len(p.Inputs) == 1 {
 			add(i, "lengthscale_std", true, kernel.Lengthscale)
+		}
+	}
+	for i, p := range m.Params {
+		if p.Role == param.Mismatch {
+			add(i, "correlation", false, func(tau float64) float64 { return math.Exp(-tau) })
 		}
 	}
 	for _, sd := range []struct {
