@@ -56,7 +56,9 @@ func peoplesTable(t testing.TB, dir string, n int) (temps []float64) {
 }
 
 // grouped returns a specification whose functions of the day are those of stations.
-func grouped(spec string) string { return strings.Replace(spec, "rbf(day)", "rbf(day) * hamming(station)", 1) }
+func grouped(spec string) string {
+	return strings.Replace(spec, "rbf(day)", "rbf(day) * hamming(station)", 1)
+}
 
 func ran(t testing.TB, dir, name, spec string, more ...string) (out, stderr string) {
 	t.Helper()

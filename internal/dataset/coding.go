@@ -132,7 +132,7 @@ func (p *plan) advised(err error, header []string, column int) error {
 	if !errors.As(err, &no) || p.points || column == p.target {
 		return err
 	}
-	return fmt.Errorf("%w: correct it, or %s", err, advise(header, []int{column}, func(int) bool { return isDate(string(no)) }))
+	return fmt.Errorf("%w: correct it, or %s", err, advise(header, []int{column}, func(int) string { return dateOf(string(no)) }))
 }
 
 // text returns a value of an input as people write it.

@@ -213,3 +213,6 @@ func after(n int64, unit time.Duration) time.Time {
 	per := int64(time.Second / unit)
 	return time.Unix(n/per, n%per*int64(unit))
 }
+
+// spec returns the date as ParseDate reads it.
+func (d Date) spec() string { return strings.TrimSpace(d.Unit + " " + d.Layout) }

@@ -132,7 +132,12 @@ func (p *parquetFile) readable(pl *plan) error {
 		}
 		advice := fmt.Sprintf("leave the column out with exclude: [%s]", yamlName(p.header[c]))
 		if f.Leaf() && !f.Repeated() && !pl.points {
-			advice = advise(p.header, []int{c}, func(int) bool { return timeUnit(f) > 0 })
+			advice = advise(p.header, []int{c}, func(int) string {
+				if timeUnit(f) > 0 {
+					return "days"
+				}
+				return ""
+			})
 		}
 		return &Error{File: p.file, Column: p.header[c], Msg: "it does not hold numbers: " + advice}
 	}

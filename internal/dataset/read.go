@@ -358,7 +358,7 @@ func textColumns(file string, line int, header []string, p *plan, rec []string) 
 	if decimalComma.MatchString(example) {
 		return &Error{File: file, Line: line, Column: header[first], Msg: fmt.Sprintf("%q has a decimal comma: write numbers with a point", example)}
 	}
-	advice := advise(header, columns, func(c int) bool { return isDate(strings.TrimSpace(rec[c])) })
+	advice := advise(header, columns, func(c int) string { return dateOf(strings.TrimSpace(rec[c])) })
 	if p.points {
 		advice = "numbers are needed, since the rows that were learnt from have numbers there"
 	}
@@ -368,22 +368,22 @@ func textColumns(file string, line int, header []string, p *plan, rec []string) 
 	return &Error{File: file, Line: line, Msg: fmt.Sprintf("the columns %s do not hold numbers (%q): %s", list(namesOf(header, columns)), short(example), advice)}
 }
 
-// advise says what there is to do about columns of texts, some of which are dates.
-func advise(header []string, columns []int, date func(c int) bool) string {
-	var texts, dates []int
+// advise says what there is to do about columns of texts, some of which are dates: date returns how they become numbers, or nothing.
+func advise(header []string, columns []int, date func(c int) string) string {
+	var texts, dates []string
 	for _, c := range columns {
-		if date(c) {
-			dates = append(dates, c)
-		} else {
-			texts = append(texts, c)
+		if how := date(c); how == "" {
+			texts = append(texts, header[c])
+		} else if dates = append(dates, yamlName(header[c])+": "+how); strings.Contains(how, " ") {
+			dates[len(dates)-1] = fmt.Sprintf("%s: %q", yamlName(header[c]), how)
 		}
 	}
 	var ways []string
 	if len(texts) > 0 {
-		ways = append(ways, fmt.Sprintf("categories: [%s]", list(namesOf(header, texts))))
+		ways = append(ways, fmt.Sprintf("categories: [%s]", list(texts)))
 	}
 	if len(dates) > 0 {
-		ways = append(ways, fmt.Sprintf("dates: {%s}", some(namesOf(header, dates), ": days")))
+		ways = append(ways, fmt.Sprintf("dates: {%s}", strings.Join(dates[:min(len(dates), 10)], ", ")))
 	}
 	them, as := "them", ""
 	switch {

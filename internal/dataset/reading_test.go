@@ -283,6 +283,7 @@ func TestBadColumns(t *testing.T) {
 	text, sel = date("days %d.%m.%Y", "t,y\n2011-01-01,1\n")
 	check(`: line 2, column "t" (field 1): "2011-01-01" is not a date or time as in 23.11.1987`, text, sel)
 	check(`: line 2, column "t": "2011-01-01" is not a number: write dates: {t: days} under data: to use it as a date, or exclude: [t] to leave it out`, "t,y\n2011-01-01,1\n", Select{Target: "y"})
+	check(`: line 2: the columns t, u do not hold numbers ("13:45"): write dates: {t: "hours 15:04", u: "days 2/1/2006"} under data: to use them, or exclude: [t, u] to leave them out`, "t,u,y\n13:45,31/12/2011,1\n", Select{Target: "y"})
 	check(`: line 2: the columns k, t do not hold numbers ("red"): write categories: [k], dates: {t: days} under data: to use them, or exclude: [k, t] to leave them out`, "k,t,y\nred,2011-01-01,1\n", Select{Target: "y"})
 	check(`: line 1: categories: names "saeson", which is no input: did you mean season?`, "season,y\n1,2\n", Select{Target: "y", Categories: []string{"saeson"}})
 	check(`: line 1: dates: names "when", which is no input`, "k,y\n1,2\n", Select{Target: "y", Dates: map[string]Date{"when": {Unit: "days"}}})

@@ -283,17 +283,14 @@ func (sel Select) columns(file string, header []string) (target int, inputs []in
 }
 
 // list joins at most ten names.
-func list(names []string) string { return some(names, "") }
-
-// some joins at most ten names, each with what follows it.
-func some(names []string, after string) string {
+func list(names []string) string {
 	const most = 10
 	if len(names) > most {
-		return fmt.Sprintf("%s and %d more", some(names[:most], after), len(names)-most)
+		return fmt.Sprintf("%s and %d more", list(names[:most]), len(names)-most)
 	}
 	q := make([]string, len(names))
 	for i, n := range names {
-		q[i] = yamlName(n) + after
+		q[i] = yamlName(n)
 	}
 	return strings.Join(q, ", ")
 }
