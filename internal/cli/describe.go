@@ -72,7 +72,7 @@ func (a *App) describe(table, target string, asJSON bool) error {
 	var notes []string
 	for i := range columns {
 		c := &columns[i]
-		line := []string{shown(c.Name), string(c.Type), strconv.Itoa(c.Missing), strconv.Itoa(c.Distinct), "", "", "", values(*c)}
+		line := []string{shown(c.Name), string(c.Type), strconv.Itoa(c.Missing), strconv.Itoa(c.Distinct), "", "", "", glance(*c)}
 		if c.Histogram != nil {
 			line[4], line[5], line[6] = c.Text(c.Min), c.Text(c.Median), c.Text(c.Max)
 		}
@@ -125,8 +125,8 @@ func shown(s string) string {
 // mostShown is how long a text of a table may be.
 const mostShown = 16
 
-// values returns a histogram of numbers, and the most common texts.
-func values(c dataset.Column) string {
+// glance returns a histogram of numbers, and the most common texts.
+func glance(c dataset.Column) string {
 	if c.Histogram != nil {
 		return bars(c.Histogram)
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/nearest"
 )
 
 //go:embed init.yaml
@@ -156,14 +155,7 @@ func (b *beginning) choose(columns []dataset.Column, target string) error {
 		}
 	}
 	at := slices.Index(names, target)
-	switch {
-	case at < 0 && target != "":
-		near, ok := nearest.Word(target, names)
-		if !ok {
-			return fmt.Errorf("there is no column %q: the columns are %s", target, strings.Join(names, ", "))
-		}
-		return fmt.Errorf("there is no column %q: did you mean %s?", target, near)
-	case at >= 0 && !isTarget(&columns[at]):
+	if at >= 0 && !isTarget(&columns[at]) {
 		return fmt.Errorf("the target %s cannot be used: %s", target, columns[at].Unfit)
 	}
 	b.Target = target
@@ -252,7 +244,7 @@ func (b *beginning) exclude(c *dataset.Column, why string) {
 
 // text returns the specification, which the parser of specifications accepts.
 func (b *beginning) text() ([]byte, error) {
-	t, err := template.New("init").Funcs(template.FuncMap{"yaml": yamlText, "shown": shown, "common": values,
+	t, err := template.New("init").Funcs(template.FuncMap{"yaml": yamlText, "shown": shown, "common": glance,
 		"low": func(c dataset.Column) string { return c.Text(c.Min) }, "high": func(c dataset.Column) string { return c.Text(c.Max) }}).Parse(initText)
 	if err != nil {
 		return nil, err

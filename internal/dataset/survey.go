@@ -368,11 +368,10 @@ func (c *Column) measure(have []float64) {
 	s := scaleOf(have)
 	c.Mean, c.SD = s.Mean, s.SD
 	c.Histogram = make([]int, HistogramBins)
-	width := c.Max/HistogramBins - c.Min/HistogramBins
 	for _, x := range have {
 		bin := 0
-		if width > 0 {
-			bin = min(int((x-c.Min)/width), HistogramBins-1)
+		if c.Max > c.Min {
+			bin = min(int((x-c.Min)/(c.Max-c.Min)*HistogramBins), HistogramBins-1)
 		}
 		c.Histogram[bin]++
 	}
