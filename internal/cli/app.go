@@ -136,7 +136,7 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 	})
 	root.AddGroup(&cobra.Group{ID: "local", Title: "On this machine:"}, &cobra.Group{ID: "cluster", Title: "On a cluster:"},
 		&cobra.Group{ID: "serve", Title: "To run a cluster:"})
-	for _, c := range []*cobra.Command{a.initCommand(), a.runCommand(), a.validateCommand(), a.priorCommand(), a.planCommand(), a.predictCommand(), a.effectsCommand(), a.looCommand(), a.cvCommand(), a.compareCommand()} {
+	for _, c := range []*cobra.Command{a.describeCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.priorCommand(), a.planCommand(), a.predictCommand(), a.effectsCommand(), a.looCommand(), a.cvCommand(), a.compareCommand()} {
 		c.GroupID = "local"
 		root.AddCommand(c)
 	}

@@ -321,13 +321,14 @@ func (x *crossValidation) predicted(ctx context.Context, k int, source foldSourc
 		return before, err
 	}
 	t, _ := x.LeftOut(k)
-	r := predict.Request{Targets: t.Y, Noise: t.Noise}
-	for i := range t.Rows() {
-		r.X = append(r.X, t.Row(i))
+	rows, err := from.about().Points(t)
+	if err != nil {
+		return nil, fmt.Errorf("fold %d: %w", k, err)
 	}
+	r := predict.Request{X: rows.X, Targets: rows.Y, Noise: rows.Noise}
 	show := &predictProgress{app: x.app, quiet: x.quiet, began: x.app.Now()}
 	o := predict.Options{Tolerance: x.Tolerance, Variance: predict.Exact, Progress: show.at}
-	rows, stats, err := from.predict(ctx, r, o)
+	predicted, stats, err := from.predict(ctx, r, o)
 	show.end()
 	if err != nil {
 		return nil, err
@@ -336,7 +337,7 @@ func (x *crossValidation) predicted(ctx context.Context, k int, source foldSourc
 	if _, provisional, err := report.Points(rec.Run); err == nil && provisional != "" {
 		warnings = append(warnings, "there are no draws: predictions are from "+provisional)
 	}
-	f := x.NewFold(k, rec, rows, stats, warnings)
+	f := x.NewFold(k, rec, predicted, stats, warnings)
 	return f, f.Write(x.folder.dir)
 }
 

@@ -54,8 +54,8 @@ posterior, the uncertainty of the function and of the covariance parameters incl
 standard deviation and quantiles, in the units of the target.
 
 The grid is evenly spaced from the least to the greatest value in the training rows; an input
-with fewer different values is taken at those. The average is over all rows, or over a sample of
-1000 where there are more, always the same one. It is computed here, also of a job.
+with fewer different values is taken at those, a category at its levels. The average is over all rows, or over a sample
+of 1000 where there are more, always the same one. It is computed here, also of a job.
 
 --term tells what one term of a covariance that is a sum adds to the latent function, in place
 of the whole. 'ulisse report --effects' draws all of them.`,
@@ -145,7 +145,7 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 	if err != nil {
 		return err
 	}
-	if err := a.output(f.out, func(w io.Writer) error { return predict.WriteEffects(w, effects, inputs, f.probs) }); err != nil {
+	if err := a.output(f.out, func(w io.Writer) error { return predict.WriteEffects(w, &d.Info, r.Inputs, effects, f.probs) }); err != nil {
 		return err
 	}
 	if f.plot != "" {
@@ -154,8 +154,10 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 			of, title = d.Learnt(), ", term "+f.term
 		}
 		title = fmt.Sprintf("Effect of %s on %s", strings.Join(inputs, " and "), of) + title
-		curves, band := effectCurves(effects, values, inputs, f.probs)
-		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Effect(w, title, inputs[0], of, band, curves) }); err != nil {
+		curves, band := effectCurves(&d.Info, effects, values, r.Inputs, f.probs)
+		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error {
+			return plots.Effect(w, title, axisOf(&d.Info, r.Inputs[0]), of, band, curves)
+		}); err != nil {
 			return err
 		}
 	}
@@ -199,12 +201,24 @@ func gridOf(d *dataset.Dataset, inputs []string, size int, r *predict.EffectsReq
 		}
 		r.Grid = longer
 	}
+	if len(r.Grid) > mostGridWork {
+		return nil, badInput(fmt.Errorf("%d points of a grid, more than %d: these inputs have too many levels", len(r.Grid), mostGridWork))
+	}
 	return values, nil
+}
+
+// axisOf returns what pictures tell of an input.
+func axisOf(info *dataset.Info, input int) plots.Axis {
+	a := plots.Axis{Name: info.InputNames[input], Levels: info.LevelsOf(input)}
+	if info.DateOf(input).Unit != "" {
+		a.Text = func(x float64) string { return info.Text(input, x) }
+	}
+	return a
 }
 
 // effectCurves returns a curve over the first input, for each of some values of the second if there is one,
 // and what its band is.
-func effectCurves(effects []predict.Effect, values [][]float64, inputs []string, probs []float64) (curves []plots.Curve, band string) {
+func effectCurves(info *dataset.Info, effects []predict.Effect, values [][]float64, inputs []int, probs []float64) (curves []plots.Curve, band string) {
 	per, several := len(values[0]), len(inputs) > 1
 	lo, hi := outer(probs)
 	if lo < hi {
@@ -213,7 +227,7 @@ func effectCurves(effects []predict.Effect, values [][]float64, inputs []string,
 	for _, part := range plots.Some(len(effects) / per) {
 		c := plots.Curve{Name: "mean"}
 		if several {
-			c.Name = inputs[1] + " = " + strconv.FormatFloat(values[1][part], 'g', 4, 64)
+			c.Name = info.InputNames[inputs[1]] + " = " + shortText(info, inputs[1], values[1][part])
 		}
 		for _, e := range effects[part*per : (part+1)*per] {
 			c.X, c.Y = append(c.X, e.At[0]), append(c.Y, e.Mean)
@@ -224,6 +238,14 @@ func effectCurves(effects []predict.Effect, values [][]float64, inputs []string,
 		curves = append(curves, c)
 	}
 	return curves, band
+}
+
+// shortText returns a value of an input as people write it, a number to four digits.
+func shortText(info *dataset.Info, input int, x float64) string {
+	if info.LevelsOf(input) == nil && info.DateOf(input).Unit == "" {
+		return strconv.FormatFloat(x, 'g', 4, 64)
+	}
+	return info.Text(input, x)
 }
 
 // outer returns where the least and the greatest of some probabilities are, 0 and 0 if there are none.

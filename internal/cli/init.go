@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -18,8 +20,8 @@ import (
 	_ "embed"
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/nearest"
 )
 
 //go:embed init.yaml
@@ -32,8 +34,11 @@ func (a *App) initCommand() *cobra.Command {
 		Short: "Write a specification for a table",
 		Long: `Write a specification for a table (CSV, plain or compressed, or Parquet), with
 comments on what to choose. The target is the last column that can be one, or
-that of --target; the inputs are all others. Columns that cannot be used are
-excluded, each with the reason: text, dates, missing values, constants.
+that of --target; the inputs are all others. Texts with few different values become
+categories, dates become days, and missing values are filled in. Columns that cannot be used are
+excluded, each with the reason: names of rows, constants, hardly any values. Comments point out
+what looks like a name of the row, like a code or like the target itself, and say what priors
+mean in its units. 'ulisse describe' shows the table.
 
 'ulisse validate' accepts what it writes. Nothing is overwritten.`,
 		Example: `  ulisse init bike.csv --target cnt
@@ -47,7 +52,7 @@ excluded, each with the reason: text, dates, missing values, constants.
 }
 
 func (a *App) init(table, target, out string) error {
-	columns, rows, err := dataset.SurveyFile(table, dataset.DefaultLimits)
+	columns, rows, err := dataset.SurveyFile(table, target, dataset.DefaultLimits)
 	if err != nil {
 		return badInput(err)
 	}
@@ -119,53 +124,128 @@ type beginning struct {
 	Rows, Inputs            int
 	Target                  string
 	Guessed                 bool // the target
-	Excluded                []dataset.Column
+	SD, Low, High           string
+	Excluded                []excluded
+	Categories, Missing     []dataset.Column
+	Dates                   []dataset.Column
+	Unlabelled              int      // rows without a target
+	Look                    []string // what to look at before the specification is believed
+	Kernel                  string   // an expression; empty for a family over all inputs
+	inputs                  []expression.Input
 }
 
-// choose chooses the target, the named one or the last that can be, and excludes what can be no input.
+// excluded is a column that is left out, and why.
+type excluded struct{ Name, Why string }
+
+// What makes a column fit to be an input in what way.
+const (
+	fewLevels = 20  // texts of more levels are no category unless each has some rows
+	perLevel  = 5   // rows that a level has on average, at least
+	mostGaps  = 0.5 // of the rows, beyond which a column is left out
+)
+
+// choose chooses the target, the named one or the last that can be, and says of all others how they become inputs.
 func (b *beginning) choose(columns []dataset.Column, target string) error {
+	b.Guessed = target == ""
 	var names []string
-	b.Target, b.Guessed = target, target == ""
-	found := b.Guessed
 	for _, c := range columns {
 		names = append(names, c.Name)
-		switch {
-		case c.Name == target && c.Unfit != "":
-			return fmt.Errorf("the target %s cannot be used: %s", c.Name, c.Unfit)
-		case c.Name == target:
-			found = true
-		case c.Unfit != "":
-			b.Excluded = append(b.Excluded, c)
-		default:
-			b.Inputs++
-			if b.Guessed {
-				b.Target = c.Name
-			}
+		if b.Guessed && c.Unfit == "" {
+			target = c.Name
 		}
 	}
-	if !found {
-		near, ok := nearest.Word(target, names)
-		if !ok {
-			return fmt.Errorf("there is no column %q: the columns are %s", target, strings.Join(names, ", "))
+	at := slices.Index(names, target)
+	if at >= 0 && !isTarget(&columns[at]) {
+		return fmt.Errorf("the target %s cannot be used: %s", target, columns[at].Unfit)
+	}
+	b.Target = target
+	dataset.Correlate(columns, target)
+	for i := range columns {
+		if i != at {
+			b.use(&columns[i])
 		}
-		return fmt.Errorf("there is no column %q: did you mean %s?", target, near)
 	}
-	if b.Guessed {
-		b.Inputs--
-	}
-	if b.Inputs < 1 {
+	if at < 0 || b.Inputs < 1 {
 		var why []string
 		for _, c := range b.Excluded[:min(len(b.Excluded), 5)] {
-			why = append(why, c.Name+": "+c.Unfit)
+			why = append(why, c.Name+": "+c.Why)
 		}
 		return fmt.Errorf("a target and at least one input are needed, but too few columns can be used (%s)", strings.Join(why, "; "))
 	}
+	b.measure(&columns[at])
 	return nil
+}
+
+// isTarget reports whether a column can be a target: of numbers, some of which may be missing.
+func isTarget(c *dataset.Column) bool {
+	return c.Unfit == "" || c.Missing > 0 && c.Distinct > 1 && (c.Type == dataset.Numbers || c.Type == dataset.Integers)
+}
+
+// measure says what the target is like.
+func (b *beginning) measure(c *dataset.Column) {
+	four := func(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
+	b.SD, b.Low, b.High, b.Unlabelled = four(c.SD), four(c.Min), four(c.Max), c.Missing
+	if len(b.Categories) > 0 {
+		b.Kernel = expression.OfAll("rbf", false, b.inputs)
+	}
+}
+
+// use says how a column becomes an input, or why not.
+func (b *beginning) use(c *dataset.Column) {
+	gaps := float64(c.Missing) > mostGaps*float64(b.Rows)
+	few := c.Distinct <= fewLevels || c.Distinct*perLevel <= b.Rows
+	numbers := c.Type == dataset.Numbers || c.Type == dataset.Integers
+	in := expression.Input{Name: c.Name, SD: 1}
+	switch {
+	case c.Missing == 0 && c.Unfit == "":
+	case gaps && c.Missing < b.Rows:
+		b.exclude(c, fmt.Sprintf("%d of %d values are missing", c.Missing, b.Rows))
+		return
+	case c.Distinct == 1 && c.Type == dataset.Texts && len(c.Common) == 1:
+		b.exclude(c, fmt.Sprintf("constant: %q", c.Common[0].Value))
+		return
+	case c.Distinct == 1 && c.Histogram != nil:
+		b.exclude(c, fmt.Sprintf("constant: %s", c.Text(c.Min)))
+		return
+	case c.Type == dataset.Texts && !strings.HasPrefix(c.Unfit, "decimal") && c.Common != nil && c.Distinct > 1 && c.Distinct <= dataset.MaxLevels && few && b.Rows > c.Distinct:
+		in.Levels = c.Distinct
+		b.Categories = append(b.Categories, *c)
+	case c.Type == dataset.Texts && c.ID(b.Rows):
+		b.exclude(c, "text, of which every row has another: a name of the row?")
+		return
+	case c.Type == dataset.Times && c.Date != "":
+		b.Dates = append(b.Dates, *c)
+	case numbers && c.Missing > 0 && c.Distinct > 1 && strings.Contains(c.Unfit, "missing"):
+	default:
+		b.exclude(c, c.Unfit)
+		return
+	}
+	b.Inputs++
+	b.inputs = append(b.inputs, in)
+	if c.Missing > 0 {
+		b.Missing = append(b.Missing, *c)
+		if in.Levels == 0 {
+			b.inputs = append(b.inputs, expression.Input{Name: c.Name + "_missing", SD: 1})
+		}
+	}
+	for _, note := range notesOn(c, b.Rows, b.Target) {
+		if note != c.Unfit {
+			b.Look = append(b.Look, shown(c.Name)+": "+note)
+		}
+	}
+	if c.Type == dataset.Integers && c.Common != nil && c.Distinct > 2 && c.Distinct <= 12 && c.Distinct*perLevel <= b.Rows {
+		b.Look = append(b.Look, fmt.Sprintf("%s: %d whole numbers: if they are codes and not amounts, name the column under categories", shown(c.Name), c.Distinct))
+	}
+}
+
+func (b *beginning) exclude(c *dataset.Column, why string) {
+	b.Excluded = append(b.Excluded, excluded{c.Name, shown(why)})
 }
 
 // text returns the specification, which the parser of specifications accepts.
 func (b *beginning) text() ([]byte, error) {
-	t, err := template.New("init").Funcs(template.FuncMap{"yaml": yamlText}).Parse(initText)
+	t, err := template.New("init").Funcs(template.FuncMap{"yaml": yamlText, "shown": shown, "common": glance,
+		"low": func(c dataset.Column) string { return c.Text(c.Min) }, "high": func(c dataset.Column) string { return c.Text(c.Max) }}).Parse(initText)
 	if err != nil {
 		return nil, err
 	}

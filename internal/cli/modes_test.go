@@ -217,6 +217,7 @@ func (s *script) here() {
 	s.file("rows.csv", rows.String())
 	spec := s.file("spec.yaml", modesSpec)
 	s.local("version")
+	s.local("describe", filepath.Join(s.dir, "table.csv"))
 	s.local("init", filepath.Join(s.dir, "table.csv"), "--out", filepath.Join(s.dir, "begun.yaml"))
 	s.local("validate", spec)
 	s.local("prior", spec)

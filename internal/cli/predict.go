@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -227,7 +228,7 @@ type oracle interface {
 // points are rows to predict.
 type points struct {
 	x       [][]float64
-	y       []float64          // nil if not known
+	y       []float64          // nil if not known, NaN where not
 	numbers []int              // nil for 1, 2, …
 	noise   []dataset.NoiseRow // what is known of their noise, where it differs between rows; nil if it is not
 }
@@ -267,9 +268,11 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 		return err
 	}
 	if f.plot != "" {
-		pit := make([]float64, len(rows))
-		for i, r := range rows {
-			pit[i] = r.PIT
+		var pit []float64 // of the targets that are known
+		for _, r := range rows {
+			if !math.IsNaN(r.PIT) {
+				pit = append(pit, r.PIT)
+			}
 		}
 		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Calibration(w, pit) }); err != nil {
 			return err
@@ -370,28 +373,21 @@ func (a *App) points(ctx context.Context, f *predictFlags, latent bool, from ora
 	if f.data == dataset.Stdin {
 		in = a.Stdin
 	}
-	t, err := dataset.ReadFile(f.data, in, dataset.Select{Target: info.Target, Inputs: info.InputNames, Noise: info.Noise, Points: true}, dataset.DefaultLimits)
+	p, err := info.ReadPoints(f.data, in, dataset.DefaultLimits)
 	if err != nil {
 		return nil, badInput(err)
 	}
-	p := &points{y: t.Y, x: make([][]float64, t.Rows()), noise: t.Noise}
+	out := &points{x: p.X, y: p.Y, noise: p.Noise}
 	switch {
-	case info.Noise == nil:
-	case t.Lacks == "":
-		if _, err := info.Noise.Rows(t.Noise, dataset.Scale{SD: 1}); err != nil {
-			return nil, badInput(err)
-		}
+	case p.Lacks == "":
 	case !latent:
-		return nil, badInput(fmt.Errorf("the table has no column %q, which says what noise its rows have: add it, or predict the latent function with --latent", t.Lacks))
+		return nil, badInput(fmt.Errorf("the table has no column %q, which says what noise its rows have: add it, or predict the latent function with --latent", p.Lacks))
 	case f.scores || f.plot != "":
-		return nil, badInput(fmt.Errorf("--scores and --plot need to know what noise the rows have: the table has no column %q", t.Lacks))
+		return nil, badInput(fmt.Errorf("--scores and --plot need to know what noise the rows have: the table has no column %q", p.Lacks))
 	default:
-		p.y = nil // nothing can be told of targets
+		out.y = nil // nothing can be told of targets
 	}
-	for i := range p.x {
-		p.x[i] = t.Row(i)
-	}
-	return p, nil
+	return out, nil
 }
 
 // heldOut returns the rows that a data set holds out.
@@ -405,7 +401,7 @@ func heldOut(d *dataset.Dataset) (*points, error) {
 		for k, v := range d.HoldoutX.Row(i) {
 			x[k] = d.XScale[k].Undo(v)
 		}
-		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.Undo(y)), append(p.numbers, d.HoldoutRows[i]+1)
+		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.Undo(y)), append(p.numbers, d.Number(d.HoldoutRows[i]))
 	}
 	return p, nil
 }

@@ -23,7 +23,7 @@ type jobOracle struct {
 	job   *pb.Job
 	train string // path of the training table, if it is to be read here
 	draws int
-	info  dataset.Info
+	info  *dataset.Info
 	told  func() // says once what the predictions are from, if the job has not ended
 }
 
@@ -45,10 +45,11 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 			a.note("job %s is %s: %s", j.Id, client.StateWord(j.State), predictedSoFar(draws, "its warm-up or the normal approximation at the mode"))
 		})
 	}
-	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws, told: told, info: *dataset.InfoOf(j.Data)}, nil
+	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws, told: told,
+		info: dataset.InfoOf(j.Data)}, nil
 }
 
-func (o *jobOracle) about() *dataset.Info { return &o.info }
+func (o *jobOracle) about() *dataset.Info { return o.info }
 
 // heldOut reads the job's data here, as its workers do.
 func (o *jobOracle) heldOut(ctx context.Context) (*points, error) {

@@ -110,13 +110,13 @@ func drawPrior(path string, spec *job.Spec, d *dataset.Dataset, m posterior.Mode
 	}
 	draws := predict.PriorDraws(m.Params, curves, spec.Seed)
 	var panels []plots.Functions
-	for k, name := range d.InputNames {
+	for k := range d.InputNames {
 		grid := predict.Grid(d, k, priorGrid)
 		y, err := predict.PriorFunctions(m.Covariance, d, k, grid, draws, m.Params, spec.Seed)
 		if err != nil {
 			return err
 		}
-		panel := plots.Functions{Name: name, X: grid, Y: y}
+		panel := plots.Functions{Axis: axisOf(&d.Info, k), X: grid, Y: y}
 		for i, t := range d.Y {
 			panel.At, panel.Target = append(panel.At, d.XScale[k].Undo(d.X.Row(i)[k])), append(panel.Target, d.Undo(t))
 		}

@@ -170,8 +170,8 @@ func (a *App) allEffects(ctx context.Context, s *subject, f *looFlags) ([]report
 			if r.Term > 0 {
 				of = d.Learnt()
 			}
-			curves, _ := effectCurves(effects, [][]float64{values}, []string{d.InputNames[k]}, r.Probs)
-			out = append(out, report.Effect{Term: addend.Name, Input: d.InputNames[k], Target: of, Curve: curves[0]})
+			curves, _ := effectCurves(&d.Info, effects, [][]float64{values}, r.Inputs, r.Probs)
+			out = append(out, report.Effect{Term: addend.Name, Input: axisOf(&d.Info, k), Target: of, Curve: curves[0]})
 		}
 	}
 	return out, nil

@@ -107,8 +107,11 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 	return spec, nil
 }
 
-// hints tells what somebody should know of the data before believing what is made of them.
+// hints tells how the table was read, and what somebody should know before believing what is made of it.
 func (a *App) hints(spec *job.Spec, d *dataset.Dataset) {
+	for _, n := range d.Notes {
+		fmt.Fprintln(a.Stderr, "data:", n)
+	}
 	for _, h := range slices.Concat(d.Hints(), spec.Hints(&d.Info)) {
 		fmt.Fprintln(a.Stderr, "hint:", h)
 	}

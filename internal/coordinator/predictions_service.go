@@ -96,7 +96,7 @@ func (s *predictionsService) request(ctx context.Context, r *pb.PredictRequest) 
 		if f.Run == nil || f.Run.Prepared == nil || j.Info == nil {
 			return status.Errorf(codes.FailedPrecondition, "job %s has nothing to predict from yet: it is %s", r.Id, j.Phase)
 		}
-		if field, err := predict.CheckRequest(r, j.Info.InputNames); err != nil {
+		if field, err := predict.CheckRequest(r, j.Info); err != nil {
 			return badField(field, err.Error())
 		}
 		psi, err := s.thin(&f.Follower, int(r.Kept), int(r.Draws))

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,6 +59,8 @@ type Plan struct {
 	Target    string    `json:"target"`
 	Inputs    []string  `json:"inputs,omitempty"` // where other columns say what noise the rows have
 	SHA256    string    `json:"table_sha256"`     // of table.csv
+	// Levels are those of categories in the specification's table: what is learnt from may lack some.
+	Levels job.Levels `json:"levels,omitempty"`
 }
 
 // Validation is a plan with its data.
@@ -91,8 +94,17 @@ func New(spec *job.Spec, t *dataset.Table, scheme Scheme, column string, k int) 
 	if t.Of != nil {
 		v.Inputs = t.Inputs
 	}
+	v.Data.Dates = nil // which are written as numbers
+	if t.Levels != nil {
+		v.Levels = map[string][]string{}
+		for k, names := range t.Levels {
+			if names != nil {
+				v.Levels[t.Inputs[k]] = names
+			}
+		}
+	}
 	for _, row := range rows {
-		v.Rows = append(v.Rows, row+1)
+		v.Rows = append(v.Rows, t.Number(row)+1)
 	}
 	for fold := 1; fold <= cut.K; fold++ {
 		if _, err := v.Dataset(fold); err != nil {
@@ -142,10 +154,15 @@ func (v *Validation) FoldSpec(fold int) *job.Spec {
 	s := *v.Spec
 	suffix := fmt.Sprintf("-fold-%d", fold)
 	s.Name = s.Name[:min(len(s.Name), maxName-len(suffix))] + suffix
-	s.Data = job.Data{Path: dataset.Stdin, Target: v.Data.Target, Standardize: s.Data.Standardize, Weights: s.Data.Weights, Transform: s.Data.Transform}
+	s.Data = job.Data{Path: dataset.Stdin, Target: v.Data.Target, Standardize: s.Data.Standardize, Weights: s.Data.Weights, Transform: s.Data.Transform,
+		Levels: v.Levels, Constant: s.Data.Constant}
 	if v.Data.Of != nil { // columns that may be inputs, too
 		s.Data.Inputs = v.Data.Inputs
 	}
+	if dataset.Missing(v.Spec.Data.Missing) == dataset.MissingImpute { // else nothing is missing
+		s.Data.Missing = v.Spec.Data.Missing
+	}
+	s.Data.Categories = slices.Sorted(maps.Keys(v.Levels))
 	s.Notify = nil
 	return &s
 }
@@ -153,7 +170,7 @@ func (v *Validation) FoldSpec(fold int) *job.Spec {
 // Learnt returns the rows that are learnt from when a fold is left out.
 func (v *Validation) Learnt(fold int) *dataset.Table { return v.Data.Select(v.Cut.Learnt(fold)) }
 
-// LeftOut returns the rows of a fold, and their numbers in the specification's table, from 1.
+// LeftOut returns the rows of a fold, and their numbers in the specification's table, from 1. What they lack is NaN.
 func (v *Validation) LeftOut(fold int) (t *dataset.Table, numbers []int) {
 	rows := v.Cut.LeftOut(fold)
 	for _, row := range rows {
@@ -165,7 +182,7 @@ func (v *Validation) LeftOut(fold int) (t *dataset.Table, numbers []int) {
 // Dataset returns what the run of a fold computes with.
 func (v *Validation) Dataset(fold int) (*dataset.Dataset, error) {
 	t := v.Learnt(fold)
-	if err := t.Check(fmt.Sprintf("what is learnt from when fold %d is left out", fold), false); err != nil {
+	if err := t.Check(fmt.Sprintf("what is learnt from when fold %d is left out", fold), false, v.Spec.Data.Constant == "drop"); err != nil {
 		return nil, err
 	}
 	spec := v.FoldSpec(fold)
@@ -249,7 +266,9 @@ func Read(dir string) (*Validation, error) {
 	if hash(text) != v.SHA256 {
 		return nil, fmt.Errorf("%s was changed or is damaged: it has another checksum", path)
 	}
-	v.Data, err = dataset.Read(bytes.NewReader(text), path, dataset.Select{Target: v.Target, Inputs: v.Inputs, Noise: v.Spec.NoiseColumns(), Points: true}, dataset.DefaultLimits)
+	sel := dataset.Select{Target: v.Target, Inputs: v.Inputs, Noise: v.Spec.NoiseColumns(), Points: true,
+		Levels: v.Levels, Categories: slices.Sorted(maps.Keys(v.Levels)), Missing: dataset.Missing(v.Spec.Data.Missing)}
+	v.Data, err = dataset.Read(bytes.NewReader(text), path, sel, dataset.DefaultLimits)
 	if err == nil && (v.Data.Rows() != len(v.Rows) || len(v.Cut.Fold) != len(v.Rows)) {
 		err = fmt.Errorf("%s does not have the rows of %s", path, planFile)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -39,23 +38,16 @@ func (d *Dashboard) predictCurve(w http.ResponseWriter, r *http.Request) {
 	d.predictForm(w, r, maxSpecForm, func(v *predictView, j *pb.Job) {
 		x := v.read(r)
 		along, err := strconv.Atoi(r.PostFormValue("along"))
-		if x == nil || err != nil || along < 0 || along >= len(x) {
+		if x == nil || err != nil || along < 0 || along >= len(v.Inputs) {
 			v.Error = "Every input takes a number, and the curve an input."
 			d.showPredict(w, r, http.StatusBadRequest, v)
 			return
 		}
 		v.Along = along
-		scale := &pb.Scale{Mean: x[along], Sd: 1}
-		if along < len(j.Data.InputScales) {
-			scale = j.Data.InputScales[along]
-		}
+		at := v.along(x)
 		req := predict.Request{Probs: interval, Terms: severalTerms(j)}
-		at := make([]float64, curvePoints)
-		for i := range at {
-			at[i] = scale.Mean + scale.Sd*curveReach*(2*float64(i)/(curvePoints-1)-1)
-			row := slices.Clone(x)
-			row[along] = at[i]
-			req.X = append(req.X, row)
+		for _, value := range at {
+			req.X = append(req.X, v.info.With(x, along, value))
 		}
 		rows, err := d.predicted(r.Context(), j, req, v.Latent)
 		if err != nil {
@@ -73,6 +65,24 @@ func (d *Dashboard) predictCurve(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// along returns the values of the input that curves are drawn along: the levels of a category, or points around the middle.
+func (v *predictView) along(x []float64) (at []float64) {
+	if levels := v.info.LevelsOf(v.Along); levels != nil {
+		for code := range levels {
+			at = append(at, float64(code))
+		}
+		return at
+	}
+	scale := dataset.Scale{Mean: x[v.Along], SD: 1}
+	if v.Along < len(v.info.XScale) {
+		scale = v.info.XScale[v.Along]
+	}
+	for i := range curvePoints {
+		at = append(at, scale.Mean+scale.SD*curveReach*(2*float64(i)/(curvePoints-1)-1))
+	}
+	return at
+}
+
 // severalTerms reports whether a job's covariance is a sum.
 func severalTerms(j *pb.Job) bool {
 	spec, err := job.ParseString(j.Spec)
@@ -87,6 +97,10 @@ func severalTerms(j *pb.Job) bool {
 // are those of the target as it was learnt.
 func drawCurves(v *predictView, learnt string, at []float64, rows []predict.Row) ([]curveView, error) {
 	input := v.Inputs[v.Along].Name
+	axis := plots.Axis{Name: input, Levels: v.info.LevelsOf(v.Along)}
+	if v.info.DateOf(v.Along).Unit != "" {
+		axis.Text = func(x float64) string { return v.info.Text(v.Along, x) }
+	}
 	whole := plots.Curve{Name: "mean", X: at}
 	terms := make([]plots.Curve, len(rows[0].Terms))
 	for _, row := range rows {
@@ -105,7 +119,7 @@ func drawCurves(v *predictView, learnt string, at []float64, rows []predict.Row)
 	out := []curveView{}
 	add := func(title, text, target, band string, c plots.Curve) error {
 		var b bytes.Buffer
-		if err := plots.Curves(&b, title, text, input, target, band, []plots.Curve{c}); err != nil {
+		if err := plots.Curves(&b, title, text, axis, target, band, []plots.Curve{c}); err != nil {
 			return err
 		}
 		out = append(out, curveView{text, template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"mime"
 	"net/http"
 	"strconv"
@@ -39,6 +38,7 @@ var interval = []float64{0.025, 0.5, 0.975}
 // predictView is the page on which rows are predicted.
 type predictView struct {
 	Job    jobView
+	info   *dataset.Info
 	Token  string
 	Target string
 	Inputs []inputView
@@ -54,7 +54,12 @@ type predictView struct {
 }
 
 // inputView is a field of the form; Wrong says why it will not do.
-type inputView struct{ Name, Value, Wrong string }
+type inputView struct {
+	Name, Value, Wrong string
+	Hint               string   // how it is written, if it is no number
+	Levels             []string // of a category
+	Optional           bool     // it may be missing
+}
 
 // answerView is a prediction.
 type answerView struct{ Mean, SD, Low, Median, High string }
@@ -76,10 +81,18 @@ func newPredictView(j *pb.Job) *predictView {
 	}
 	spec, err := job.ParseString(j.Spec)
 	v.Means = err == nil && spec.Data.Standardize // else nobody has computed them
-	for i, name := range j.Data.Inputs {
-		in := inputView{Name: name}
-		if scales := j.Data.InputScales; v.Means && i < len(scales) {
-			in.Value = strconv.FormatFloat(scales[i].Mean, 'g', 4, 64)
+	v.info = dataset.InfoOf(j.Data)
+	for i, name := range v.info.InputNames[:v.info.Columns()] {
+		in := inputView{Name: name, Levels: v.info.LevelsOf(i), Optional: v.info.MayLack(i)}
+		date := v.info.DateOf(i).Unit != ""
+		switch known := v.Means && i < len(v.info.XScale); {
+		case date && known:
+			in.Value = v.info.Text(i, v.info.XScale[i].Mean)
+		case in.Levels == nil && known:
+			in.Value = strconv.FormatFloat(v.info.XScale[i].Mean, 'g', 4, 64)
+		}
+		if date {
+			in.Hint = "as in " + v.info.Text(i, 0)
 		}
 		v.Inputs = append(v.Inputs, in)
 	}
@@ -135,7 +148,7 @@ func (d *Dashboard) predictRow(w http.ResponseWriter, r *http.Request) {
 	d.predictForm(w, r, maxSpecForm, func(v *predictView, j *pb.Job) {
 		x := v.read(r)
 		if x == nil {
-			v.Error = "Every input takes a number."
+			v.Error = "Not every input can be used."
 			d.showPredict(w, r, http.StatusBadRequest, v)
 			return
 		}
@@ -152,18 +165,20 @@ func (d *Dashboard) predictRow(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// read takes the inputs from a form and returns them: nil unless all are numbers.
+// read takes the inputs from a form and returns them: nil unless all can be used.
 func (v *predictView) read(r *http.Request) []float64 {
 	v.Means = false
 	var x []float64
 	for i := range v.Inputs {
 		in := &v.Inputs[i]
 		in.Value = strings.TrimSpace(r.PostFormValue("x" + strconv.Itoa(i)))
-		number, err := strconv.ParseFloat(strings.Replace(in.Value, "−", "-", 1), 64)
+		number, err := v.info.Number(i, strings.Replace(in.Value, "−", "-", 1))
 		switch {
-		case in.Value == "":
+		case in.Value == "" && !in.Optional:
 			in.Wrong = "is missing"
-		case err != nil || math.IsNaN(number) || math.IsInf(number, 0):
+		case err != nil && (in.Levels != nil || in.Hint != ""):
+			in.Wrong = err.Error()
+		case err != nil:
 			in.Wrong = "is not a number"
 		default:
 			x = append(x, number)
@@ -172,7 +187,7 @@ func (v *predictView) read(r *http.Request) []float64 {
 	if len(x) < len(v.Inputs) {
 		return nil
 	}
-	return x
+	return v.info.Complete(x)
 }
 
 // predictTable predicts the rows of a table and sends them as another.
@@ -198,25 +213,17 @@ func (d *Dashboard) tableRows(r *http.Request, v *predictView, j *pb.Job) ([]pre
 		return nil, status.Error(codes.InvalidArgument, "choose a file first: a CSV or Parquet table with a column for each input")
 	}
 	defer file.Close()
-	noise := dataset.NoiseOf(j.Data)
-	t, err := dataset.Read(file, "the table", dataset.Select{Target: j.Data.Target, Inputs: j.Data.Inputs, Noise: noise, Points: true},
-		dataset.Limits{Rows: maxTableRows, Columns: dataset.DefaultLimits.Columns, Bytes: maxTableBytes})
+	p, err := v.info.ReadPoints("the table", file, dataset.Limits{Rows: maxTableRows, Columns: dataset.DefaultLimits.Columns, Bytes: maxTableBytes})
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	req := predict.Request{Targets: t.Y, Noise: t.Noise, Probs: interval}
+	req := predict.Request{X: p.X, Targets: p.Y, Noise: p.Noise, Probs: interval}
 	switch {
-	case t.Lacks != "" && !v.Latent:
-		return nil, status.Errorf(codes.InvalidArgument, "the table has no column %q, which says what noise its rows have: add it, or leave the noise out", t.Lacks)
-	case t.Lacks != "":
+	case p.Lacks == "":
+	case !v.Latent:
+		return nil, status.Errorf(codes.InvalidArgument, "the table has no column %q, which says what noise its rows have: add it, or leave the noise out", p.Lacks)
+	default:
 		req.Targets = nil // of which nothing can be told
-	case noise != nil:
-		if _, err := noise.Rows(t.Noise, dataset.Scale{SD: 1}); err != nil {
-			return nil, status.Error(codes.InvalidArgument, err.Error())
-		}
-	}
-	for i := range t.Rows() {
-		req.X = append(req.X, t.Row(i))
 	}
 	return d.predicted(r.Context(), j, req, v.Latent)
 }

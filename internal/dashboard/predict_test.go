@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -201,5 +202,50 @@ func TestPredictATable(t *testing.T) {
 	}
 	if resp, text := s.table(token, many); resp.StatusCode != 429 || !strings.Contains(text, "As many predictions") {
 		t.Errorf("too many at once: %d", resp.StatusCode)
+	}
+}
+
+// Categories are chosen from their levels, dates are written as such, and what may be missing may be left empty.
+func TestPredictFromATableOfPeople(t *testing.T) {
+	s := newSite(t, Config{})
+	s.change("j1", func(j *pb.Job) {
+		j.State = pb.JobState_JOB_STATE_CONVERGED
+		j.Data = &pb.DataInfo{Sha256: "s", N: 100, D: 4, Target: "rent", Inputs: []string{"city", "day", "size", "size_missing"},
+			InputScales: []*pb.Scale{{Sd: 1}, {Mean: 14975, Sd: 3}, {Mean: 71.25, Sd: 3}, {Mean: 0.5, Sd: 1}},
+			Levels:      []*pb.Levels{{Names: []string{"Bern", "a <b>"}}, {}, {}, {}}, Dates: []*pb.Dates{{}, {Unit: "days"}, {}, {}},
+			Imputed: []*pb.Imputed{{Input: 1, Median: 14000}, {Input: 2, Median: 70, Indicator: 3}}}
+	}, 0)
+	form := formOf(s.want("/jobs/j1/predict", 200, `<select name="x0">`, `<option value="Bern">Bern</option>`, `<option value="a &lt;b&gt;">`, `placeholder="as in 1970-01-01"`,
+		`value="2011-01-01"`, `name="x2" inputmode="decimal" value="71.25"`))
+	form.Set("x0", "a <b>")
+	form.Set("x1", "2011-01-02")
+	form.Set("x2", "")
+	if code, text := s.post("/jobs/j1/predict", nil, form); code != 200 || !strings.Contains(text, `<option value="a &lt;b&gt;" selected>`) {
+		t.Errorf("a row: %d", code)
+	}
+	want := []float64{1, 14976, 70, 1}
+	if r := s.asked[0]; len(r.Inputs) != 4 || !slices.Equal(r.Rows[0].Inputs, want) {
+		t.Errorf("asked for %v", r)
+	}
+	form.Set("along", "0")
+	if code, _ := s.post("/jobs/j1/curve", nil, form); code != 200 || len(s.asked[1].Rows) != 2 || !slices.Equal(s.asked[1].Rows[0].Inputs, []float64{0, 14976, 70, 1}) {
+		t.Errorf("along levels: %d, %v", code, s.asked)
+	}
+	form.Set("along", "2")
+	if code, _ := s.post("/jobs/j1/curve", nil, form); code != 200 || s.asked[2].Rows[0].Inputs[3] != 0 || s.asked[2].Rows[0].Inputs[2] != 71.25-2.5*3 {
+		t.Errorf("along what is missing: %d, %v", code, s.asked[2])
+	}
+	s.asked = s.asked[:1]
+	form.Set("x0", "Rome")
+	if code, text := s.post("/jobs/j1/predict", nil, form); code != 400 || !strings.Contains(text, "is none of the levels") || len(s.asked) != 1 {
+		t.Errorf("no level: %d", code)
+	}
+	token := formOf(s.want("/jobs/j1/predict", 200)).Get("token")
+	s.table(token, "size,day,city\n,2011-01-02,a <b>\n")
+	if r := s.asked[1]; !slices.Equal(r.Rows[0].Inputs, want) {
+		t.Errorf("of a table: %v", r)
+	}
+	if resp, text := s.table(token, "size,day,city\n,2011-01-02,Rome\n"); resp.StatusCode != 400 || !strings.Contains(text, "is none of the levels") {
+		t.Errorf("of a table: %d", resp.StatusCode)
 	}
 }

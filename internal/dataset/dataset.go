@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"gonum.org/v1/gonum/stat"
 
@@ -45,9 +46,15 @@ type Info struct {
 	// are not standardised; nil for an input of numbers, and nil if all are.
 	Levels [][]string `json:"levels,omitempty"`
 	Noise  *Noise     `json:"noise,omitempty"` // the columns that say what noise the rows have, nil for none
-	Truth  *Truth     `json:"truth,omitempty"` // of generated data, in standardised units
+	// Dates say of each input of dates or times how these became numbers; nil if there are none.
+	Dates []Date `json:"dates,omitempty"`
+	// Imputed are what stands for missing values of columns, nil where no value may be missing. Their indicators are the last inputs.
+	Imputed []Imputed `json:"imputed,omitempty"`
+	Notes   []string  `json:"notes,omitempty"` // how the table was read, one sentence each
+	Truth   *Truth    `json:"truth,omitempty"` // of generated data, in standardised units
 	// SHA256 is the hash, in hex, of the training data as they enter the
-	// posterior: sizes, then row by row X, Y and what is known of the noise as little-endian float64.
+	// posterior: sizes, then row by row X, Y and what is known of the noise as little-endian float64, then the
+	// levels of categories.
 	SHA256 string `json:"sha256"`
 }
 
@@ -93,6 +100,8 @@ func (i *Info) Check() error {
 		return fmt.Errorf("the data have %d inputs with %d scales", i.D(), len(i.XScale))
 	case i.Levels != nil && len(i.Levels) != i.D():
 		return fmt.Errorf("the data have %d inputs and levels of %d", i.D(), len(i.Levels))
+	case i.Dates != nil && len(i.Dates) != i.D():
+		return fmt.Errorf("the data have %d inputs and dates of %d", i.D(), len(i.Dates))
 	case !usable(i.YScale) || slices.ContainsFunc(i.XScale, func(s Scale) bool { return !usable(s) }):
 		return errors.New("a scale of the data is not positive and finite")
 	case t != nil && (len(t.Tau) != 1 && len(t.Tau) != i.D() || !t.positive()):
@@ -103,7 +112,46 @@ func (i *Info) Check() error {
 	if t := i.Transform; t.Kind != likelihood.None && !slices.Contains(likelihood.Transforms, t.Kind) || !(t.Lambda >= 0 && t.Lambda <= 2) {
 		return fmt.Errorf("the targets have a transform %q with λ = %g, which there is not", t.Kind, t.Lambda)
 	}
-	return i.Noise.check()
+	if err := i.Noise.check(); err != nil {
+		return err
+	}
+	return i.checkReading()
+}
+
+// checkReading is Check of how columns became inputs.
+func (i *Info) checkReading() error {
+	const mostNotes, longNote = 10_000, 10_000
+	for k, names := range i.Levels {
+		if names == nil {
+			continue
+		}
+		if err := CheckLevels(names); err != nil {
+			return fmt.Errorf("input %d: %w", k+1, err)
+		}
+	}
+	for k, d := range i.Dates {
+		if d == (Date{}) {
+			continue
+		}
+		if err := d.check(); err != nil {
+			return fmt.Errorf("input %d: %w", k+1, err)
+		}
+	}
+	next := i.Columns()
+	seen := map[int]bool{}
+	for _, im := range i.Imputed {
+		if im.Input < 0 || im.Input >= i.Columns() || seen[im.Input] || math.IsNaN(im.Median) || math.IsInf(im.Median, 0) || im.Indicator != 0 && im.Indicator != next {
+			return fmt.Errorf("what stands for missing values of input %d makes no sense", im.Input+1)
+		}
+		seen[im.Input] = true
+		if im.Indicator != 0 {
+			next++
+		}
+	}
+	if len(i.Notes) > mostNotes || slices.ContainsFunc(i.Notes, func(n string) bool { return len(n) > longNote }) {
+		return errors.New("the notes on the data are too many or too long")
+	}
+	return nil
 }
 
 // Dataset is what a posterior is computed from.
@@ -118,7 +166,11 @@ type Dataset struct {
 	// what the table says of the others.
 	RowNoise     likelihood.Rows
 	HoldoutNoise []NoiseRow
+	numbers      []int // of the table's rows in the file, from 0; nil if there are no others
 }
+
+// Number returns the number in the file, from 1, of a row of the table, from 0.
+func (d *Dataset) Number(row int) int { return (&Table{numbers: d.numbers}).Number(row) + 1 }
 
 // TrainingRows returns the row numbers of the training rows in the table, from 0.
 func (d *Dataset) TrainingRows() []int {
@@ -139,6 +191,9 @@ type Options struct {
 	Transform   string  // of the target: a kind of likelihood.Transform
 	Holdout     float64 // fraction of the rows held out, chosen by the seed
 	Seed        uint64
+	Impute      bool // fill in what is missing
+	// DropConstant leaves inputs out that are the same in all training rows.
+	DropConstant bool
 }
 
 // New standardises a table and splits off its hold-out rows.
@@ -153,16 +208,32 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	slices.Sort(out)
 	slices.Sort(in) // rows stay in the table's order
 
-	d := &Dataset{HoldoutRows: out, Info: Info{Rows: len(in), HeldOut: held, Target: t.Target, InputNames: t.Inputs, YScale: Scale{0, 1}}}
+	if opt.DropConstant {
+		if t = t.varying(in); len(t.Inputs) == 0 {
+			return nil, fmt.Errorf("all inputs are constant in the rows that are not held out: %s", strings.Join(t.Notes, "; "))
+		}
+	}
+	var imputed []Imputed
+	if opt.Impute {
+		var err error
+		if t, imputed, err = t.impute(in); err != nil {
+			return nil, err
+		}
+	}
+	d := &Dataset{HoldoutRows: out, numbers: t.numbers, Info: Info{Rows: len(in), HeldOut: held, Target: t.Target, InputNames: t.Inputs, YScale: Scale{0, 1},
+		Levels: t.Levels, Dates: t.Dates, Imputed: imputed, Notes: t.Notes}}
 	d.XScale = make([]Scale, len(t.Inputs))
 	for k := range d.XScale {
 		d.XScale[k] = Scale{0, 1}
 		if !opt.Standardize {
 			continue
 		}
-		d.XScale[k] = scaleOf(pick(t.X[k], in))
-		if d.XScale[k].SD == 0 {
-			return nil, fmt.Errorf("column %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: leave it out with exclude: [%s]", t.Inputs[k], yamlName(t.Inputs[k]))
+		scale := scaleOf(pick(t.X[k], in))
+		if scale.SD == 0 {
+			return nil, fmt.Errorf("column %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: leave it out with exclude: [%s], or say constant: drop under data:", t.Inputs[k], yamlName(t.Inputs[k]))
+		}
+		if d.LevelsOf(k) == nil {
+			d.XScale[k] = scale
 		}
 	}
 	y, tr, err := transformed(t, opt.Transform, in)
@@ -170,6 +241,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 		return nil, err
 	}
 	d.Transform = tr
+	d.describe()
 	if opt.Standardize {
 		d.YScale = scaleOf(pick(y, in))
 		if d.YScale.SD == 0 {
@@ -185,6 +257,18 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	}
 	d.SHA256 = d.hash()
 	return d, nil
+}
+
+// describe notes what categories and dates are.
+func (d *Dataset) describe() {
+	for k, name := range d.InputNames {
+		if names := d.LevelsOf(k); names != nil {
+			d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is a category of %d levels: %s", yamlName(name), len(names), list(names)))
+		}
+		if date := d.DateOf(k); date.Unit != "" {
+			d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is in %s", yamlName(name), date.Since()))
+		}
+	}
 }
 
 func scaleOf(x []float64) Scale {
@@ -233,6 +317,12 @@ func (d *Dataset) hash() string {
 		put(math.Float64bits(y))
 		for _, b := range bits(d.RowNoise, i) {
 			put(b)
+		}
+	}
+	for _, names := range d.Levels {
+		for _, name := range names {
+			put(uint64(len(name)))
+			h.Write([]byte(name))
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))

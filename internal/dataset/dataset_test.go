@@ -135,19 +135,19 @@ func TestParquet(t *testing.T) {
 		}
 	}
 	_, err = Read(bytes.NewReader(data), "t.parquet", Select{Target: "y"}, DefaultLimits)
-	expect(err, `t.parquet, column "t": it does not hold numbers: leave the column out with exclude: [t]`)
+	expect(err, `t.parquet, column "t": it does not hold numbers: write categories: [t] under data: to use it as a category, or exclude: [t] to leave it out`)
 	type nullable struct {
 		A *float64 `parquet:"a,optional"`
 		Y float64  `parquet:"y"`
 	}
 	one := 1.0
 	_, err = Read(bytes.NewReader(parquetBytes(t, []nullable{{&one, 1}, {nil, 2}})), "n.parquet", Select{Target: "y"}, DefaultLimits)
-	expect(err, `n.parquet, column "a": row 2: the value is missing (null): drop the row or fill it in`)
+	expect(err, `n.parquet, column "a": row 2: the value is missing (null): drop the row or fill it in, or say missing: drop or missing: impute-median under data:`)
 	nan := math.NaN()
 	_, err = Read(bytes.NewReader(parquetBytes(t, []nullable{{&nan, 1}, {&one, 2}})), "n.parquet", Select{Target: "y"}, DefaultLimits)
-	expect(err, `n.parquet, column "a": row 1: the value is missing (NaN): drop the row or fill it in`)
+	expect(err, `n.parquet, column "a": row 1: the value is missing (NaN): drop the row or fill it in, or say missing: drop or missing: impute-median under data:`)
 	_, err = Read(bytes.NewReader(parquetBytes(t, []nullable{{&nan, 1}, {&one, 2}, {nil, nan}, {nil, 3}})), "n.parquet", Select{Target: "y"}, DefaultLimits)
-	expect(err, `n.parquet: 4 values are missing, in 3 rows (1, 3, 4), of the columns a (3), y (1): drop the rows or fill the values in, or leave columns out with exclude:`)
+	expect(err, `n.parquet: 4 values are missing, in 3 rows (1, 3, 4), of the columns a (3), y (1): drop the rows or fill the values in, or say missing: drop or missing: impute-median under data:, or leave columns out with exclude:`)
 	for cut := 4; cut < len(data); cut += 7 { // truncated anywhere
 		if _, err := Read(bytes.NewReader(data[:cut]), "t.parquet", sel, DefaultLimits); err == nil {
 			t.Errorf("%d of %d bytes were read without an error", cut, len(data))
@@ -225,20 +225,20 @@ func TestBadTables(t *testing.T) {
 		{"duplicate names", "a,b,a,y\n1,2,3,4\n", sel, `t.csv: line 1: the columns 1 and 3 are both called "a": rename one`},
 		{"empty name", "a,,y\n1,2,3\n", sel, `t.csv: line 1: field 2 of the header is empty: give the column a name`},
 		{"ragged", "a,y\n1,2\n3,4,5\n", sel, `t.csv: line 3: 3 fields, but the header has 2`},
-		{"one text column", "a,city,y\n1,Rome,2\n", sel, `t.csv: line 2, column "city": "Rome" is not a number: leave the column out with exclude: [city]`},
-		{"text columns", "a,city,day,y\n1,Rome,Mon,2\n", sel, `t.csv: line 2: the columns city, day do not hold numbers ("Rome"): leave them out with exclude: [city, day]`},
+		{"one text column", "a,city,y\n1,Rome,2\n", sel, `t.csv: line 2, column "city": "Rome" is not a number: write categories: [city] under data: to use it as a category, or exclude: [city] to leave it out`},
+		{"text columns", "a,city,day,y\n1,Rome,Mon,2\n", sel, `t.csv: line 2: the columns city, day do not hold numbers ("Rome"): write categories: [city, day] under data: to use them, or exclude: [city, day] to leave them out`},
 		{"text target", "a,y\n1,high\n", sel, `t.csv: line 2, column "y" (field 2): "high" is not a number`},
-		{"text later", "a,y\n1,2\nx,3\n", sel, `t.csv: line 3, column "a" (field 1): "x" is not a number`},
-		{"missing", "a,y\n1,2\n,3\n", sel, `t.csv: line 3, column "a" (field 1): the value is missing (""): drop the row or fill it in`},
-		{"NaN", "a,y\n1,2\n1,NaN\n", sel, `t.csv: line 3, column "y" (field 2): the value is missing ("NaN"): drop the row or fill it in`},
-		{"several missing", "a,b,y\n1,,2\n,NA,3\n4,5,6\n7,8,?\n", sel, `t.csv: 4 values are missing, in 3 rows (lines 2, 3, 5), of the columns a (1), b (2), y (1): drop the rows or fill the values in, or leave columns out with exclude:`},
-		{"many missing", "a,y\n,1\n,2\n,3\n,4\n,5\n,6\n", sel, `t.csv: 6 values are missing, in 6 rows (lines 2, 3, 4, 5, 6, …), of the columns a (6): drop the rows or fill the values in, or leave columns out with exclude:`},
-		{"missing before text", "a,y\n1,\n2,3\nx,4\n", sel, `t.csv: line 2, column "y" (field 2): the value is missing (""): drop the row or fill it in`},
+		{"text later", "a,y\n1,2\nx,3\n", sel, `t.csv: line 3, column "a" (field 1): "x" is not a number: correct it, or write categories: [a] under data: to use it as a category, or exclude: [a] to leave it out`},
+		{"missing", "a,y\n1,2\n,3\n", sel, `t.csv: line 3, column "a" (field 1): the value is missing (""): drop the row or fill it in, or say missing: drop or missing: impute-median under data:`},
+		{"NaN", "a,y\n1,2\n1,NaN\n", sel, `t.csv: line 3, column "y" (field 2): the value is missing ("NaN"): drop the row or fill it in, or say missing: drop or missing: impute-median under data:`},
+		{"several missing", "a,b,y\n1,,2\n,NA,3\n4,5,6\n7,8,?\n", sel, `t.csv: 4 values are missing, in 3 rows (lines 2, 3, 5), of the columns a (1), b (2), y (1): drop the rows or fill the values in, or say missing: drop or missing: impute-median under data:, or leave columns out with exclude:`},
+		{"many missing", "a,y\n,1\n,2\n,3\n,4\n,5\n,6\n", sel, `t.csv: 6 values are missing, in 6 rows (lines 2, 3, 4, 5, 6, …), of the columns a (6): drop the rows or fill the values in, or say missing: drop or missing: impute-median under data:, or leave columns out with exclude:`},
+		{"missing before text", "a,y\n1,\n2,3\nx,4\n", sel, `t.csv: line 2, column "y" (field 2): the value is missing (""): drop the row or fill it in, or say missing: drop or missing: impute-median under data:`},
 		{"large", "a,y\n1,2\n-1e300,3\n", sel, `t.csv: line 3, column "a" (field 1): the value -1e+300 is too large to compute with: correct it, or divide the whole column by a large number`},
 		{"large target", "a,y\n1,2\n2,2e150\n", sel, `t.csv: line 3, column "y" (field 2): the value 2e+150 is too large to compute with: correct it, or divide the whole column by a large number`},
 		{"infinite", "a,y\n1,2\n-Inf,3\n", sel, `t.csv: line 3, column "a" (field 1): the value is infinite: drop the row or correct it`},
 		{"too large", "a,y\n1,2\n1e999,3\n", sel, `t.csv: line 3, column "a" (field 1): 1e999 is beyond the range of a float64`},
-		{"constant", "a,b,y\n1,5,2\n2,5,3\n", sel, `t.csv, column "b": all 2 values are 5: leave it out with exclude: [b]`},
+		{"constant", "a,b,y\n1,5,2\n2,5,3\n", sel, `t.csv, column "b": all 2 values are 5: leave it out with exclude: [b], or say constant: drop under data:`},
 		{"constant target", "a,y\n1,5\n2,5\n", sel, `t.csv, column "y": the target is 5 in all 2 rows: there is nothing to learn`},
 		{"open quote", "a,y\n1,\"2\n3,4\n", sel, `t.csv: line 3: extraneous or missing " in quoted-field at character 5: quotes must stand at both ends of a field, doubled inside it`},
 		{"line numbers count", "a,y\n\"1\",2\n\n3,x\n", sel, `t.csv: line 4, column "y" (field 2): "x" is not a number`},

@@ -34,8 +34,31 @@ func (d *Dataset) Hints() []string {
 		add("the target %s holds only whole numbers from %.4g on, many of them small: this looks like counts, for which Gaussian noise is wrong, and predictions may be negative; "+
 			"learn log(1+%s) or its square root, or use a program with a Poisson or negative binomial likelihood", yamlName(d.Target), math.Round(low), yamlName(d.Target))
 	}
+	hints = append(hints, d.copies()...)
 	if text := d.outliers(y, sorted); text != "" {
 		hints = append(hints, text)
+	}
+	return hints
+}
+
+// copied is the correlation with the target from which on an input hardly has anything else in it.
+const copied = 0.999
+
+// copies names the inputs that are nearly the target.
+func (d *Dataset) copies() []string {
+	var hints []string
+	x := make([]float64, d.N())
+	for k, name := range d.InputNames {
+		if d.LevelsOf(k) != nil {
+			continue
+		}
+		for i := range x {
+			x[i] = d.X.Row(i)[k]
+		}
+		if r := stat.Correlation(x, d.Y, nil); math.Abs(r) > copied {
+			hints = append(hints, fmt.Sprintf("the input %s has a correlation of %.6g with the target: if it is known only after the target is, or computed from it, leave it out with exclude: [%s]",
+				yamlName(name), r, yamlName(name)))
+		}
 	}
 	return hints
 }
@@ -67,7 +90,7 @@ func (d *Dataset) outliers(y, sorted []float64) string {
 			continue
 		}
 		if count++; count <= most {
-			rows = append(rows, fmt.Sprintf("row %d (%.4g)", i+held+1, d.Transform.Inverse(v)))
+			rows = append(rows, fmt.Sprintf("row %d (%.4g)", d.Number(i+held), d.Transform.Inverse(v)))
 		}
 	}
 	if count == 0 {

@@ -33,7 +33,7 @@ type NoiseRow struct {
 // Bounds on levels of noise, each of which is a parameter.
 const (
 	MaxNoiseLevels = 50
-	maxLevelName   = 100
+	maxNoiseName   = 100
 )
 
 // Rows returns what is known of the noise of rows, standardised as the target is by scale. It returns an
@@ -92,8 +92,8 @@ func (n *Noise) levels(rows []NoiseRow) ([]string, error) {
 		switch {
 		case len(seen) > MaxNoiseLevels:
 			return nil, fmt.Errorf("column %q has more than %d levels: each would have a variance of the noise of its own; put levels together", n.By, MaxNoiseLevels)
-		case len(r.Level) > maxLevelName || strings.ContainsFunc(r.Level, func(c rune) bool { return !unicode.IsPrint(c) || strings.ContainsRune(`,"[]`, c) }):
-			return nil, fmt.Errorf("column %q: the level %q has to be part of a parameter's name: use at most %d characters, and no comma, quote or bracket", n.By, short(r.Level), maxLevelName)
+		case len(r.Level) > maxNoiseName || strings.ContainsFunc(r.Level, func(c rune) bool { return !unicode.IsPrint(c) || strings.ContainsRune(`,"[]`, c) }):
+			return nil, fmt.Errorf("column %q: the level %q has to be part of a parameter's name: use at most %d characters, and no comma, quote or bracket", n.By, short(r.Level), maxNoiseName)
 		}
 	}
 	out := make([]string, 0, len(seen))
@@ -177,6 +177,7 @@ func (t *Table) addNoise(rec []string, at noiseFields, blank func(column int, er
 			return at.level, errLabel
 		case absent(text):
 			blank(at.level, missingError(strconv.Quote(text)))
+			text = NoValue
 		}
 		row.Level = strings.Clone(text)
 	}
@@ -197,7 +198,7 @@ func (p *parquetFile) noise(at noiseFields, rows int) ([]NoiseRow, error) {
 		if !numericField(p.fields[c.at]) {
 			return nil, &Error{File: p.file, Column: p.header[c.at], Msg: "it does not hold numbers, which say what noise the rows have"}
 		}
-		x, err := p.numbers(c.at, rows, nil)
+		x, err := p.numbers(c.at, rows, &coding{}, nil)
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -82,68 +81,81 @@ func (p *parquetFile) table(sel Select) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, inputs, err := sel.columns(p.file, p.header)
+	pl, err := sel.plan(p.file, p.header)
 	if err != nil {
 		return nil, err
 	}
-	label, err := sel.label(p.file, p.header)
-	if err != nil {
-		return nil, err
-	}
-	noise, lacks, err := sel.noiseFields(p.file, p.header)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.lim.cells(int64(rows), len(inputs)+1); err != nil {
+	if err := p.lim.cells(int64(rows), len(pl.inputs)+1); err != nil {
 		return nil, &Error{File: p.file, Msg: err.Error()}
 	}
-	t := &Table{Target: sel.Target, Of: sel.Noise, Lacks: lacks}
-	read := inputs
-	if target >= 0 {
-		if !numericField(p.fields[target]) {
-			return nil, &Error{File: p.file, Column: p.header[target], Msg: "the target does not hold numbers"}
-		}
-		read = append(slices.Clone(inputs), target)
-	}
-	for _, c := range inputs {
-		if !numericField(p.fields[c]) {
-			return nil, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("it does not hold numbers: leave the column out with exclude: [%s]", yamlName(p.header[c]))}
-		}
-		t.Inputs = append(t.Inputs, p.header[c])
-	}
-	var blanks blanks
-	for _, c := range read {
-		x, err := p.numbers(c, rows, func(row int, err error) {
-			blanks.note(row+1, c, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("row %d: %v", row+1, err)})
-		})
-		if err != nil {
-			return nil, blanks.or(err, p.file, p.header)
-		}
-		t.X = append(t.X, x)
-	}
-	if err := blanks.or(nil, p.file, p.header); err != nil {
+	if err := p.readable(pl); err != nil {
 		return nil, err
 	}
-	if label >= 0 {
-		if t.Labels, err = p.labels(label, rows); err != nil {
+	t := pl.table(p.header)
+	gaps := newGaps("", sel)
+	read := func(c int, k *coding) ([]float64, error) {
+		x, err := p.numbers(c, rows, k, func(row int, err error) {
+			gaps.note(row+1, c, pl, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("row %d: %v", row+1, err)})
+		})
+		if err != nil {
+			return nil, gaps.or(err, p.file, p.header)
+		}
+		return x, nil
+	}
+	for i, c := range pl.inputs {
+		if t.X[i], err = read(c, pl.codings[i]); err != nil {
 			return nil, err
 		}
 	}
-	if sel.Noise != nil && lacks == "" {
-		if t.Noise, err = p.noise(noise, rows); err != nil {
+	if sel.Noise != nil && pl.lacks == "" {
+		if t.Noise, err = p.noise(pl.noise, rows); err != nil {
 			return nil, err
 		}
 	}
-	if target >= 0 {
-		t.X, t.Y = t.X[:len(inputs)], t.X[len(inputs)]
+	if pl.target >= 0 {
+		if t.Y, err = read(pl.target, &coding{}); err != nil {
+			return nil, err
+		}
 	}
-	return t, t.Check(p.file, sel.Points)
+	if pl.label >= 0 && gaps.first == nil {
+		if t.Labels, err = p.labels(pl.label, rows); err != nil {
+			return nil, err
+		}
+	}
+	return t, t.finish(pl, gaps, p.file, p.header)
 }
 
-// numbers reads a column of numbers. What is missing it tells blank, and takes to be 0.
-func (p *parquetFile) numbers(c, rows int, blank func(row int, err error)) ([]float64, error) {
-	unsigned := unsigned(p.fields[c])
-	return readColumn(p, c, rows, func(v parquet.Value) (float64, error) { return number(v, unsigned) }, blank)
+// readable returns an error if columns that are to be numbers do not hold numbers.
+func (p *parquetFile) readable(pl *plan) error {
+	if c := pl.target; c >= 0 && !numericField(p.fields[c]) {
+		return &Error{File: p.file, Column: p.header[c], Msg: "the target does not hold numbers"}
+	}
+	for i, c := range pl.inputs {
+		f := p.fields[c]
+		if k := pl.codings[i]; k.levels != nil || k.date.Unit != "" || numericField(f) {
+			continue
+		}
+		advice := fmt.Sprintf("leave the column out with exclude: [%s]", yamlName(p.header[c]))
+		if f.Leaf() && !f.Repeated() && !pl.points {
+			advice = advise(p.header, []int{c}, func(int) string {
+				if timeUnit(f) > 0 {
+					return "days"
+				}
+				return ""
+			})
+		}
+		return &Error{File: p.file, Column: p.header[c], Msg: "it does not hold numbers: " + advice}
+	}
+	return nil
+}
+
+// numbers reads a column as numbers. What is missing it tells blank, and takes to be NaN.
+func (p *parquetFile) numbers(c, rows int, k *coding, blank func(row int, err error)) ([]float64, error) {
+	get, err := k.ofParquet(p.fields[c])
+	if err != nil {
+		return nil, &Error{File: p.file, Column: p.header[c], Msg: err.Error()}
+	}
+	return readColumn(p, c, rows, get, blank)
 }
 
 // labels reads a column as text.
@@ -232,7 +244,7 @@ type valueError struct {
 func (e *valueError) Error() string { return e.err.Error() }
 
 // readColumn reads a column, each value by get, which says what is wrong with it. What is missing it
-// tells blank, unless that is nil, and takes to be nothing.
+// tells blank, unless that is nil, and takes to be what get returns.
 func readColumn[T any](p *parquetFile, c, rows int, get func(parquet.Value) (T, error), blank func(row int, err error)) ([]T, error) {
 	fail := func(err error) ([]T, error) {
 		var v *valueError
@@ -313,7 +325,7 @@ func labelOf(v parquet.Value) (text string, err error) {
 
 func number(v parquet.Value, unsigned bool) (x float64, err error) {
 	if v.IsNull() {
-		return 0, missingError("null")
+		return math.NaN(), missingError("null")
 	}
 	switch k := v.Kind(); {
 	case k == parquet.Int32 && unsigned:
@@ -330,7 +342,7 @@ func number(v parquet.Value, unsigned bool) (x float64, err error) {
 		x = v.Double()
 	}
 	if math.IsNaN(x) {
-		return 0, missingError("NaN")
+		return x, missingError("NaN")
 	}
 	if bad := badValue(x); bad != "" {
 		return 0, errors.New(bad)

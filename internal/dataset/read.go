@@ -8,9 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
+	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -207,23 +206,12 @@ func (f *csvFile) next() (rec []string, line int, err error) {
 
 // table reads the columns that are selected.
 func (f *csvFile) table(sel Select) (*Table, error) {
-	target, inputs, err := sel.columns(f.file, f.header)
+	p, err := sel.plan(f.file, f.header)
 	if err != nil {
 		return nil, err
 	}
-	label, err := sel.label(f.file, f.header)
-	if err != nil {
-		return nil, err
-	}
-	noise, lacks, err := sel.noiseFields(f.file, f.header)
-	if err != nil {
-		return nil, err
-	}
-	t := &Table{Target: sel.Target, X: make([][]float64, len(inputs)), Of: sel.Noise, Lacks: lacks}
-	for _, c := range inputs {
-		t.Inputs = append(t.Inputs, f.header[c])
-	}
-	blanks := blanks{unit: "lines "}
+	t := p.table(f.header)
+	gaps := newGaps("lines ", sel)
 	for sel.Rows == 0 || t.Rows() < sel.Rows {
 		rec, line, err := f.next()
 		if err == io.EOF {
@@ -232,123 +220,60 @@ func (f *csvFile) table(sel Select) (*Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := f.lim.cells(int64(t.Rows())+1, len(inputs)+1); err != nil {
+		if err := f.lim.cells(int64(t.Rows())+1, len(p.inputs)+1); err != nil {
 			return nil, &Error{File: f.file, Line: line, Msg: err.Error()}
 		}
 		if t.Rows() == 0 {
-			if err := textColumns(f.file, line, f.header, inputs, rec); err != nil {
+			if err := textColumns(f.file, line, f.header, p, rec); err != nil {
 				return nil, err
 			}
 		}
 		blank := func(column int, err error) {
-			blanks.note(line, column, &Error{File: f.file, Line: line, Column: f.header[column], Field: column + 1, Msg: err.Error()})
+			gaps.note(line, column, p, &Error{File: f.file, Line: line, Column: f.header[column], Field: column + 1, Msg: err.Error()})
 		}
-		c, err := t.add(rec, inputs, target, label, blank)
-		if err == nil && sel.Noise != nil && lacks == "" {
-			c, err = t.addNoise(rec, noise, blank)
+		c, err := t.add(rec, p, blank)
+		if err == nil && sel.Noise != nil && p.lacks == "" {
+			c, err = t.addNoise(rec, p.noise, blank)
 		}
 		if err != nil {
-			return nil, blanks.or(&Error{File: f.file, Line: line, Column: f.header[c], Field: c + 1, Msg: err.Error()}, f.file, f.header)
+			return nil, gaps.or(&Error{File: f.file, Line: line, Column: f.header[c], Field: c + 1, Msg: p.advised(err, f.header, c).Error()}, f.file, f.header)
 		}
 	}
-	if err := blanks.or(nil, f.file, f.header); err != nil {
-		return nil, err
-	}
-	return t, t.Check(f.file, sel.Points)
+	return t, t.finish(p, gaps, f.file, f.header)
 }
 
 // add appends a row. It returns an error with its column; what is missing it tells blank.
-func (t *Table) add(rec []string, inputs []int, target, label int, blank func(column int, err error)) (column int, err error) {
-	value := func(c int) (float64, error) {
-		x, err := parseField(rec[c])
+func (t *Table) add(rec []string, p *plan, blank func(column int, err error)) (column int, err error) {
+	tell := func(c int, err error) error {
 		if gap := (missingError("")); errors.As(err, &gap) {
 			blank(c, err)
-			return 0, nil
+			return nil
 		}
-		return x, err
+		return err
 	}
-	for i, c := range inputs {
-		x, err := value(c)
-		if err != nil {
+	for i, c := range p.inputs {
+		x, err := p.codings[i].text(rec[c])
+		if err := tell(c, err); err != nil {
 			return c, err
 		}
 		t.X[i] = append(t.X[i], x)
 	}
-	if label >= 0 {
-		text := strings.TrimSpace(rec[label])
+	if p.label >= 0 {
+		text := strings.TrimSpace(rec[p.label])
 		switch {
 		case len(text) > maxLabel:
-			return label, errLabel
-		case absent(text) && label != target && !slices.Contains(inputs, label): // else that is told
-			blank(label, missingError(strconv.Quote(text)))
+			return p.label, errLabel
+		case absent(text) && !p.used(p.label): // else that is told
+			blank(p.label, missingError(strconv.Quote(text)))
 		}
 		t.Labels = append(t.Labels, strings.Clone(text))
 	}
-	if target < 0 {
+	if p.target < 0 {
 		return 0, nil
 	}
-	y, err := value(target)
+	y, err := parseField(rec[p.target])
 	t.Y = append(t.Y, y)
-	return target, err
-}
-
-// missingError says how a missing value was spelt.
-type missingError string
-
-func (m missingError) Error() string {
-	return fmt.Sprintf("the value is missing (%s): drop the row or fill it in", string(m))
-}
-
-// blanks are the values that a table lacks.
-type blanks struct {
-	unit     string // what is said before the numbers of lines
-	first    *Error
-	count    int    // of all
-	lines    []bool // that lack some
-	byColumn map[int]int
-}
-
-// note notes a missing value, which is an error of its own if it is the only one.
-func (b *blanks) note(line, column int, alone *Error) {
-	if b.first == nil {
-		b.first, b.byColumn = alone, map[int]int{}
-	}
-	b.count++
-	b.byColumn[column]++
-	if more := line + 1 - len(b.lines); more > 0 {
-		b.lines = append(b.lines, make([]bool, more)...)
-	}
-	b.lines[line] = true
-}
-
-// or returns the error of the values that are missing, or err where there are none: what is
-// wrong in a later line can wait.
-func (b *blanks) or(err error, file string, header []string) error {
-	const most = 5 // lines that are named
-	switch {
-	case b.first == nil:
-		return err
-	case b.count == 1:
-		return b.first
-	}
-	var lines, columns []string
-	rows := 0
-	for l, lacks := range b.lines {
-		if !lacks {
-			continue
-		}
-		if rows++; rows <= most {
-			lines = append(lines, strconv.Itoa(l))
-		}
-	}
-	if rows > most {
-		lines = append(lines, "…")
-	}
-	for _, c := range slices.Sorted(maps.Keys(b.byColumn)) {
-		columns = append(columns, fmt.Sprintf("%s (%d)", yamlName(header[c]), b.byColumn[c]))
-	}
-	return &Error{File: file, Msg: fmt.Sprintf("%d values are missing, in %d rows (%s%s), of the columns %s: drop the rows or fill the values in, or leave columns out with exclude:",
-		b.count, rows, b.unit, strings.Join(lines, ", "), strings.Join(columns, ", "))}
+	return p.target, tell(p.target, err)
 }
 
 // separator guesses the separator from the header line: of comma, tab and
@@ -389,27 +314,26 @@ func csvError(file string, err error, lim Limits) error {
 	return &Error{File: file, Msg: fmt.Sprintf("cannot read on: %v", err)}
 }
 
-// missing are the spellings of a missing value, in lower case.
-var missing = map[string]bool{"": true, "na": true, "n/a": true, "nan": true, "null": true, "none": true, "?": true, ".": true}
-
-// absent reports whether a field says that its value is missing.
-func absent(s string) bool { return missing[strings.ToLower(s)] }
-
 func parseField(s string) (float64, error) {
 	s = strings.TrimSpace(s)
 	x, err := strconv.ParseFloat(s, 64)
 	switch {
 	case absent(s):
-		return 0, missingError(strconv.Quote(s))
+		return math.NaN(), missingError(strconv.Quote(s))
 	case err != nil && errors.Is(err, strconv.ErrRange):
 		return 0, fmt.Errorf("%s is beyond the range of a float64", s)
 	case err != nil:
-		return 0, fmt.Errorf("%q is not a number", short(s))
+		return 0, notNumberError(s)
 	case badValue(x) != "":
 		return 0, errors.New(badValue(x))
 	}
 	return x, nil
 }
+
+// notNumberError is a text where a number should be.
+type notNumberError string
+
+func (n notNumberError) Error() string { return fmt.Sprintf("%q is not a number", short(string(n))) }
 
 func short(s string) string {
 	if r := []rune(s); len(r) > 30 {
@@ -423,27 +347,63 @@ var decimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
 
 // textColumns refuses inputs that hold text in the first row of data, all in
 // one message.
-func textColumns(file string, line int, header []string, inputs []int, rec []string) error {
-	var names []string
-	example := ""
-	for _, c := range inputs {
-		s := strings.TrimSpace(rec[c])
-		if _, err := strconv.ParseFloat(s, 64); err == nil || errors.Is(err, strconv.ErrRange) || absent(s) {
-			continue
+func textColumns(file string, line int, header []string, p *plan, rec []string) error {
+	var columns []int
+	for i, c := range p.inputs {
+		_, err := p.codings[i].text(rec[c])
+		if no := notNumberError(""); errors.As(err, &no) {
+			columns = append(columns, c)
 		}
-		if example == "" {
-			example = s
-		}
-		names = append(names, header[c])
 	}
-	if decimalComma.MatchString(example) {
-		return &Error{File: file, Line: line, Column: names[0], Msg: fmt.Sprintf("%q has a decimal comma: write numbers with a point", example)}
-	}
-	switch len(names) {
-	case 0:
+	if len(columns) == 0 {
 		return nil
-	case 1:
-		return &Error{File: file, Line: line, Column: names[0], Msg: fmt.Sprintf("%q is not a number: leave the column out with exclude: [%s]", short(example), yamlName(names[0]))}
 	}
-	return &Error{File: file, Line: line, Msg: fmt.Sprintf("the columns %s do not hold numbers (%q): leave them out with exclude: [%s]", list(names), short(example), list(names))}
+	first := columns[0]
+	example := strings.TrimSpace(rec[first])
+	if decimalComma.MatchString(example) {
+		return &Error{File: file, Line: line, Column: header[first], Msg: fmt.Sprintf("%q has a decimal comma: write numbers with a point", example)}
+	}
+	advice := advise(header, columns, func(c int) string { return dateOf(strings.TrimSpace(rec[c])) })
+	if p.points {
+		advice = "numbers are needed, since the rows that were learnt from have numbers there"
+	}
+	if len(columns) == 1 {
+		return &Error{File: file, Line: line, Column: header[first], Msg: fmt.Sprintf("%q is not a number: %s", short(example), advice)}
+	}
+	return &Error{File: file, Line: line, Msg: fmt.Sprintf("the columns %s do not hold numbers (%q): %s", list(namesOf(header, columns)), short(example), advice)}
+}
+
+// advise says what there is to do about columns of texts, some of which are dates: date returns how they become numbers, or nothing.
+func advise(header []string, columns []int, date func(c int) string) string {
+	var texts, dates []string
+	for _, c := range columns {
+		if how := date(c); how == "" {
+			texts = append(texts, header[c])
+		} else if dates = append(dates, yamlName(header[c])+": "+how); strings.Contains(how, " ") {
+			dates[len(dates)-1] = fmt.Sprintf("%s: %q", yamlName(header[c]), how)
+		}
+	}
+	var ways []string
+	if len(texts) > 0 {
+		ways = append(ways, fmt.Sprintf("categories: [%s]", list(texts)))
+	}
+	if len(dates) > 0 {
+		ways = append(ways, fmt.Sprintf("dates: {%s}", strings.Join(dates[:min(len(dates), 10)], ", ")))
+	}
+	them, as := "them", ""
+	switch {
+	case len(columns) == 1 && len(dates) == 1:
+		them, as = "it", " as a date"
+	case len(columns) == 1:
+		them, as = "it", " as a category"
+	}
+	return fmt.Sprintf("write %s under data: to use %s%s, or exclude: [%s] to leave %s out", strings.Join(ways, ", "), them, as, list(namesOf(header, columns)), them)
+}
+
+func namesOf(header []string, columns []int) []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = header[c]
+	}
+	return names
 }

@@ -29,6 +29,20 @@ type Table struct {
 	Of    *Noise
 	Noise []NoiseRow
 	Lacks string
+	// Levels are those of each input that is a category, whose values are their places, and Dates say how those of dates
+	// became numbers: nil if there are none.
+	Levels  [][]string
+	Dates   []Date
+	Notes   []string // what became of rows and columns, one sentence each
+	numbers []int    // of the rows in the file, from 0; nil if there are no others
+}
+
+// Number returns the number in the file of a row, both from 0.
+func (t *Table) Number(row int) int {
+	if t.numbers == nil {
+		return row
+	}
+	return t.numbers[row]
 }
 
 // Rows returns the number of rows.
@@ -43,9 +57,9 @@ func (t *Table) Row(i int) []float64 {
 	return x
 }
 
-// Select returns the given rows of the table, which know nothing of labels.
+// Select returns the given rows of the table, which know nothing of labels, nor of the file that they were in.
 func (t *Table) Select(rows []int) *Table {
-	out := &Table{Target: t.Target, Inputs: t.Inputs, X: make([][]float64, len(t.X)), Y: pick(t.Y, rows), Of: t.Of}
+	out := &Table{Target: t.Target, Inputs: t.Inputs, X: make([][]float64, len(t.X)), Y: pick(t.Y, rows), Of: t.Of, Levels: t.Levels, Dates: t.Dates}
 	if t.Noise != nil {
 		out.Noise = pick(t.Noise, rows)
 	}
@@ -55,8 +69,8 @@ func (t *Table) Select(rows []int) *Table {
 	return out
 }
 
-// WriteCSV writes inputs, what says what noise there is, and target such that they are read as they are. Names are in quotes: one
-// may hold what separates fields.
+// WriteCSV writes inputs, what says what noise there is, and target such that they are read as they are, dates as their
+// numbers. Names and levels are in quotes: one may hold what separates fields.
 func (t *Table) WriteCSV(w io.Writer) error {
 	for _, name := range t.Inputs {
 		fmt.Fprintf(w, "%s,", quoted(name))
@@ -71,8 +85,8 @@ func (t *Table) WriteCSV(w io.Writer) error {
 	var line []byte
 	for i, y := range t.Y {
 		line = line[:0]
-		for _, x := range t.X {
-			line = append(strconv.AppendFloat(line, x[i], 'g', -1, 64), ',')
+		for k, x := range t.X {
+			line = append(t.appendCSV(line, k, x[i]), ',')
 		}
 		if t.Of != nil {
 			_, values := t.Of.fields(t.Noise[i], t.Inputs)
@@ -86,6 +100,16 @@ func (t *Table) WriteCSV(w io.Writer) error {
 		}
 	}
 	return nil
+}
+
+func (t *Table) appendCSV(line []byte, k int, x float64) []byte {
+	switch {
+	case math.IsNaN(x):
+		return line
+	case t.Levels != nil && t.Levels[k] != nil:
+		return append(line, quoted(t.Levels[k][int(x)])...)
+	}
+	return strconv.AppendFloat(line, x, 'g', -1, 64)
 }
 
 // quoted returns a field of CSV in quotes.
@@ -105,8 +129,16 @@ type Select struct {
 	Rows  int // read the first Rows rows only; 0 means all
 	// Points says that the rows are to be predicted at, not to learn from: the
 	// target may be missing, which leaves Y nil, a single row will do, and columns
-	// may be constant.
+	// may be constant. Targets that some rows lack are NaN.
 	Points bool
+	// Categories are inputs whose texts or numbers are levels. Levels gives those of some in their order, which has all that
+	// occur; those of others are what occurs in the table, in the order of numbers or of the alphabet.
+	Categories []string
+	Levels     map[string][]string
+	Dates      map[string]Date // inputs that hold dates or times
+	// Missing says what becomes of rows that lack a value. What is to be filled in is NaN in the table.
+	Missing      Missing
+	DropConstant bool // inputs may be constant, which New leaves out
 }
 
 // Limits bound what is read from a table.
@@ -184,8 +216,8 @@ func openFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// label returns the index of the column of labels in a header, -1 if none is asked for.
-func (sel Select) label(file string, header []string) (int, error) {
+// labelColumn returns the index of the column of labels in a header, -1 if none is asked for.
+func (sel Select) labelColumn(file string, header []string) (int, error) {
 	at := slices.Index(header, sel.Label)
 	switch {
 	case sel.Label == "":
@@ -247,7 +279,7 @@ func (sel Select) columns(file string, header []string) (target int, inputs []in
 		drop[at[name]] = true
 	}
 	for _, name := range sel.Noise.columns() {
-		if i, ok := at[name]; ok && (name != sel.Noise.By || len(sel.Inputs) == 0) {
+		if i, ok := at[name]; ok && (name != sel.Noise.By || len(sel.Inputs) == 0 && !slices.Contains(sel.Categories, name)) {
 			drop[i] = true
 		}
 	}
@@ -304,8 +336,8 @@ func yamlName(name string) string {
 }
 
 // Check refuses tables that no posterior can be computed from, or, of points,
-// that have none. file is what errors name them by.
-func (t *Table) Check(file string, points bool) error {
+// that have none. Constants may be among the inputs if that is said. file is what errors name them by.
+func (t *Table) Check(file string, points, constants bool) error {
 	if points {
 		if t.Rows() == 0 {
 			return &Error{File: file, Msg: "there are no rows of data"}
@@ -313,11 +345,15 @@ func (t *Table) Check(file string, points bool) error {
 		return nil
 	}
 	if len(t.Y) < 2 {
-		return &Error{File: file, Msg: fmt.Sprintf("%d rows of data: at least two are needed", len(t.Y))}
+		why := ""
+		if len(t.Notes) > 0 {
+			why = " (" + strings.Join(t.Notes, "; ") + ")"
+		}
+		return &Error{File: file, Msg: fmt.Sprintf("%d rows of data: at least two are needed%s", len(t.Y), why)}
 	}
-	for i, name := range t.Inputs {
-		if constant(t.X[i]) {
-			return &Error{File: file, Column: name, Msg: fmt.Sprintf("all %d values are %g: leave it out with exclude: [%s]", len(t.Y), t.X[i][0], yamlName(name))}
+	for k, name := range t.Inputs {
+		if !constants && constant(t.X[k]) {
+			return &Error{File: file, Column: name, Msg: fmt.Sprintf("all %d values are %s: leave it out with exclude: [%s], or say constant: drop under data:", len(t.Y), t.text(k, t.X[k][0]), yamlName(name))}
 		}
 	}
 	for i, r := range t.Noise {
@@ -331,6 +367,7 @@ func (t *Table) Check(file string, points bool) error {
 	return nil
 }
 
+// constant reports whether all values are the same: no two that are missing are.
 func constant(x []float64) bool {
 	for _, v := range x {
 		if v != x[0] {

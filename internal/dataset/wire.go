@@ -12,7 +12,7 @@ func (i *Info) Wire(address string) *pb.DataInfo {
 		return &pb.DataInfo{Blob: address}
 	}
 	m := &pb.DataInfo{Blob: address, Sha256: i.SHA256, N: int64(i.Rows), D: int32(i.D()), Target: i.Target, Inputs: i.InputNames,
-		TargetScale: i.YScale.wire(), HeldOut: int64(i.HeldOut)}
+		TargetScale: i.YScale.wire(), HeldOut: int64(i.HeldOut), Notes: i.Notes}
 	for _, s := range i.XScale {
 		m.InputScales = append(m.InputScales, s.wire())
 	}
@@ -25,6 +25,12 @@ func (i *Info) Wire(address string) *pb.DataInfo {
 	for _, names := range i.Levels {
 		m.Levels = append(m.Levels, &pb.Levels{Names: names})
 	}
+	for _, d := range i.Dates {
+		m.Dates = append(m.Dates, &pb.Dates{Unit: d.Unit, Layout: d.Layout})
+	}
+	for _, im := range i.Imputed {
+		m.Imputed = append(m.Imputed, &pb.Imputed{Input: int32(im.Input), Median: im.Median, Indicator: int32(im.Indicator)})
+	}
 	if t := i.Truth; t != nil {
 		m.MadeWith = append(append([]float64{t.Sigma}, t.Tau...), t.Lambda)
 		m.Truth = t.Psi()
@@ -34,7 +40,7 @@ func (i *Info) Wire(address string) *pb.DataInfo {
 
 // InfoOf reads a description. What makes no sense is left to Check.
 func InfoOf(m *pb.DataInfo) *Info {
-	i := &Info{SHA256: m.GetSha256(), Rows: int(m.GetN()), Target: m.GetTarget(), InputNames: m.GetInputs(), YScale: scaleFrom(m.GetTargetScale()), HeldOut: int(m.GetHeldOut())}
+	i := &Info{SHA256: m.GetSha256(), Rows: int(m.GetN()), Target: m.GetTarget(), InputNames: m.GetInputs(), YScale: scaleFrom(m.GetTargetScale()), HeldOut: int(m.GetHeldOut()), Notes: m.GetNotes()}
 	for _, s := range m.GetInputScales() {
 		i.XScale = append(i.XScale, scaleFrom(s))
 	}
@@ -43,6 +49,12 @@ func InfoOf(m *pb.DataInfo) *Info {
 	}
 	i.Noise = NoiseOf(m)
 	i.Transform = likelihood.Transform{Kind: m.GetTransform().GetKind(), Lambda: m.GetTransform().GetLambda()}
+	for _, d := range m.GetDates() {
+		i.Dates = append(i.Dates, Date{Unit: d.GetUnit(), Layout: d.GetLayout()})
+	}
+	for _, im := range m.GetImputed() {
+		i.Imputed = append(i.Imputed, Imputed{Input: int(im.GetInput()), Median: im.GetMedian(), Indicator: int(im.GetIndicator())})
+	}
 	if t := m.GetMadeWith(); len(t) > 1 {
 		i.Truth = &Truth{Sigma: t[0], Tau: t[1 : len(t)-1], Lambda: t[len(t)-1]}
 	}

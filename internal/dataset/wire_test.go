@@ -35,6 +35,13 @@ func TestInfoOverTheWire(t *testing.T) {
 			want.Noise = &Noise{Column: rapid.String().Draw(t, "column"), Variance: rapid.Bool().Draw(t, "variance"), Weights: rapid.String().Draw(t, "weights"),
 				By: rapid.String().Draw(t, "by"), Levels: rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "noise levels")}
 		}
+		if rapid.Bool().Draw(t, "read") {
+			for range want.InputNames {
+				want.Dates = append(want.Dates, Date{Unit: rapid.SampledFrom(DateUnits()).Draw(t, "unit"), Layout: rapid.String().Draw(t, "layout")})
+			}
+			want.Imputed = []Imputed{{Input: 0, Median: number.Draw(t, "median"), Indicator: len(want.InputNames) - 1}}
+			want.Notes = rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "notes")
+		}
 		if rapid.Bool().Draw(t, "generated") {
 			want.Truth = &Truth{Sigma: number.Draw(t, "sigma"), Tau: []float64{number.Draw(t, "tau")}, Lambda: number.Draw(t, "lambda")}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
@@ -202,12 +203,12 @@ func sampleStats(src *Source, s *report.Stats) Group {
 	return g
 }
 
-// rows returns the coordinate of the training rows: their numbers in the table.
+// rows returns the coordinate of the training rows: their numbers in the table, from 0.
 func rows(src *Source) Array {
 	table := src.Data.TrainingRows()
 	x := make([]int64, len(table))
 	for i, row := range table {
-		x[i] = int64(row)
+		x[i] = int64(src.Data.Number(row) - 1)
 	}
 	return Array{Name: dimObs, Dims: []string{dimObs}, Shape: []int{len(x)}, Data: x}
 }
@@ -236,9 +237,23 @@ func constant(src *Source) Group {
 	}
 	return Group{Name: "constant_data", Coords: []Array{rows(src), inputs(src)}, Vars: []Array{
 		{Name: "x", Dims: []string{dimObs, dimInput}, Shape: []int{n, k}, Data: x,
-			Attrs: []Attr{{"comment", "standardised: in the table's units it is input_mean + input_sd*x"}}},
+			Attrs: append([]Attr{{"comment", "standardised: in the table's units it is input_mean + input_sd*x"}}, readings(d)...)},
 		byInput("input_mean", mean), byInput("input_sd", sd),
 		{Name: "target_mean", Shape: []int{}, Data: []float64{d.YScale.Mean}, Attrs: []Attr{{"comment", "of " + d.Learnt()}}},
 		{Name: "target_sd", Shape: []int{}, Data: []float64{d.YScale.SD}, Attrs: []Attr{{"comment", "of " + d.Learnt()}}},
 	}}
+}
+
+// readings says how columns that held no numbers became inputs.
+func readings(d *dataset.Dataset) []Attr {
+	var out []Attr
+	for k, name := range d.InputNames {
+		if levels := d.LevelsOf(k); levels != nil {
+			out = append(out, Attr{"levels of " + name, strings.Join(levels, ", ")})
+		}
+		if date := d.DateOf(k); date.Unit != "" {
+			out = append(out, Attr{"unit of " + name, date.Since()})
+		}
+	}
+	return out
 }

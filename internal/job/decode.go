@@ -182,6 +182,8 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) error {
 		return d.mapping(n, v.Elem(), path)
 	case reflect.Slice:
 		return d.list(n, v, path)
+	case reflect.Map:
+		return d.named(n, v, path)
 	}
 	return d.scalar(n, v, path, map[reflect.Kind]string{
 		reflect.String: "text", reflect.Bool: "true or false", reflect.Int: "a whole number",
@@ -317,6 +319,30 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, path string) error {
 		if err := d.decode(c, out.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
 			return err
 		}
+	}
+	v.Set(out)
+	return nil
+}
+
+// named fills a map, whose keys are names of the user's.
+func (d *decoder) named(n *yaml.Node, v reflect.Value, path string) error {
+	if n.Kind != yaml.MappingNode {
+		return d.fail(n, path, "%s stands where names should, each with what it is to be: write {name: value}", quote(n))
+	}
+	out := reflect.MakeMap(v.Type())
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], reflect.New(v.Type().Elem()).Elem()
+		at := path + "." + oneWord(key.Value)
+		if key.Kind != yaml.ScalarNode {
+			return d.fail(key, path, "a name must be a word")
+		}
+		if out.MapIndex(reflect.ValueOf(key.Value)).IsValid() {
+			return d.fail(key, at, "the name is given twice")
+		}
+		if err := d.decode(n.Content[i+1], value, at); err != nil {
+			return err
+		}
+		out.SetMapIndex(reflect.ValueOf(key.Value), value)
 	}
 	v.Set(out)
 	return nil

@@ -51,6 +51,9 @@ stop: {max_time: 1m30s}
 name: a
 data: {path: x.csv, target: y}
 solver: {cache: off}
+`, `
+name: a
+data: {path: x.csv, target: y, categories: [season, "a: b"], levels: {"a: b": ["1", "no", x y]}, dates: {day: "days %d.%m.%Y"}, missing: impute-median, constant: drop}
 `} {
 		s, err := parse(text)
 		if err != nil {
@@ -92,6 +95,20 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "model: {mean: linear}\n", `s.yaml: line 3, column 9: model.mean: unknown field: the mean is constant, by standardising (data.standardize): take a trend off the target, and add it to predictions`},
 		{data + "weights: w\n", `s.yaml: line 3, column 1: weights: unknown field: a column of weights, which the variance of the noise is divided by, is data.weights`},
 		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, auto, sgld`},
+		{"name: a\ndata: {path: x, target: y, categories: [y]}\n", `s.yaml: line 2, column 40: data.categories: "y" is the target, which is a number`},
+		{"name: a\ndata: {path: x, target: y, exclude: [k], categories: [k]}\n", `s.yaml: line 2, column 54: data.categories: "k" is excluded: take it out of one of the two`},
+		{"name: a\ndata: {path: x, target: y, inputs: [a], dates: {k: days}}\n", `s.yaml: line 2, column 52: data.dates.k: "k" is not among the inputs: add it to inputs:`},
+		{"name: a\ndata: {path: x, target: y, categories: [k, k]}\n", `s.yaml: line 2, column 40: data.categories: "k" is named twice`},
+		{"name: a\ndata: {path: x, target: y, categories: [k], dates: {k: days}}\n", `s.yaml: line 2, column 56: data.dates.k: it is among the categories, too: take it out of one of the two`},
+		{"name: a\ndata: {path: x, target: y, levels: {k: [a, b]}}\n", `s.yaml: line 2, column 40: data.levels.k: it is no category: name it under categories: too`},
+		{"name: a\ndata: {path: x, target: y, categories: [k], levels: {k: [a]}}\n", `s.yaml: line 2, column 57: data.levels.k: 1 levels: a category has from 2 to 500`},
+		{"name: a\ndata: {path: x, target: y, categories: [k], levels: {k: [a, a]}}\n", `s.yaml: line 2, column 57: data.levels.k: the level "a" is named twice`},
+		{"name: a\ndata: {path: x, target: y, dates: {k: day}}\n", `s.yaml: line 2, column 39: data.dates.k: "day" is no unit of time: did you mean days?`},
+		{"name: a\ndata: {path: x, target: y, dates: days}\n", `s.yaml: line 2, column 35: data.dates: "days" stands where names should, each with what it is to be: write {name: value}`},
+		{"name: a\ndata: {path: x, target: y, dates: {k: days, k: days}}\n", `s.yaml: line 2, column 45: data.dates.k: the name is given twice`},
+		{"name: a\ndata: {path: x, target: y, missing: dorp}\n", `s.yaml: line 2, column 37: data.missing: "dorp" is not one of error, drop, impute-median: did you mean "drop"?`},
+		{"name: a\ndata: {path: x, target: y, constant: keep}\n", `s.yaml: line 2, column 38: data.constant: "keep" is not one of error, drop`},
+		{"name: a\ndata: {synthetic: {n: 5, d: 1, sigma: 1, tau: 1, lambda: 1}, missing: drop}\n", `s.yaml: line 2, column 7: data: categories:, levels:, dates:, missing: and constant: are of a table; synthetic: has none`},
 		{data + "seed: 1\nseed: 2\n", `s.yaml: line 4, column 1: seed: the field is given twice`},
 		{data + "seed: -1\n", `s.yaml: line 3, column 7: seed: "-1" is not a whole number from 0`},
 		{data + "sampler: {chains: four}\n", `s.yaml: line 3, column 19: sampler.chains: "four" is not a whole number`},

@@ -20,7 +20,12 @@ import (
 func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*dataset.Table, error) {
 	d := &s.Data
 	if d.Synthetic == nil {
-		return dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Label: label, Noise: s.NoiseColumns(), Rows: d.Rows}, dataset.DefaultLimits)
+		sel, err := d.selection()
+		if err != nil {
+			return nil, err
+		}
+		sel.Label, sel.Noise = label, s.NoiseColumns()
+		return dataset.ReadFile(d.Path, table, sel, dataset.DefaultLimits)
 	}
 	syn, err := s.synthetic()
 	if err != nil {
@@ -36,9 +41,28 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 	return t, err
 }
 
+// selection returns what is read of a table.
+func (d *Data) selection() (dataset.Select, error) {
+	sel := dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Rows: d.Rows, Categories: d.Categories, Levels: d.Levels,
+		Dates: map[string]dataset.Date{}, DropConstant: d.Constant == "drop"}
+	if d.Missing != "error" {
+		sel.Missing = dataset.Missing(d.Missing)
+	}
+	for name, text := range d.Dates {
+		date, err := dataset.ParseDate(text)
+		if err != nil {
+			return sel, &FieldError{Path: "data.dates." + name, Msg: err.Error()}
+		}
+		sel.Dates[name] = date
+	}
+	return sel, nil
+}
+
 // Dataset holds rows of the specification's table out and standardises the others.
 func (s *Spec) Dataset(t *dataset.Table) (*dataset.Dataset, error) {
-	return dataset.New(t, dataset.Options{Standardize: s.Data.Standardize, Transform: s.Data.transform(), Holdout: s.Data.Holdout, Seed: s.Seed})
+	d := &s.Data
+	return dataset.New(t, dataset.Options{Standardize: d.Standardize, Transform: d.transform(), Holdout: d.Holdout, Seed: s.Seed,
+		Impute: dataset.Missing(d.Missing) == dataset.MissingImpute, DropConstant: d.Constant == "drop"})
 }
 
 // Load returns the specification's Dataset of its Table.

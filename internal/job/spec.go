@@ -36,17 +36,29 @@ type Notify struct {
 
 // Data says what to learn from.
 type Data struct {
-	Path        string     `yaml:"path,omitempty" json:"path,omitempty"`
-	Synthetic   *Synthetic `yaml:"synthetic,omitempty" json:"synthetic,omitempty"`
-	Target      string     `yaml:"target,omitempty" json:"target,omitempty"`
-	Inputs      []string   `yaml:"inputs,flow,omitempty" json:"inputs,omitempty"`
-	Exclude     []string   `yaml:"exclude,flow,omitempty" json:"exclude,omitempty"`
-	Weights     string     `yaml:"weights,omitempty" json:"weights,omitempty"`     // column that the variance of the noise is divided by
-	Transform   string     `yaml:"transform,omitempty" json:"transform,omitempty"` // of the target
-	Standardize bool       `yaml:"standardize" json:"standardize"`
-	Rows        int        `yaml:"rows" json:"rows"`
-	Holdout     float64    `yaml:"holdout" json:"holdout"`
+	Path      string     `yaml:"path,omitempty" json:"path,omitempty"`
+	Synthetic *Synthetic `yaml:"synthetic,omitempty" json:"synthetic,omitempty"`
+	Target    string     `yaml:"target,omitempty" json:"target,omitempty"`
+	Inputs    []string   `yaml:"inputs,flow,omitempty" json:"inputs,omitempty"`
+	Exclude   []string   `yaml:"exclude,flow,omitempty" json:"exclude,omitempty"`
+	// Categories, Dates, Missing and Constant say how columns become inputs; the last two are empty for "error".
+	Categories  []string `yaml:"categories,flow,omitempty" json:"categories,omitempty"`
+	Levels      Levels   `yaml:"levels,flow,omitempty" json:"levels,omitempty"` // of some categories, in their order
+	Dates       Texts    `yaml:"dates,flow,omitempty" json:"dates,omitempty"`   // by column, as dataset.ParseDate reads them
+	Missing     string   `yaml:"missing,omitempty" json:"missing,omitempty"`
+	Constant    string   `yaml:"constant,omitempty" json:"constant,omitempty"`
+	Weights     string   `yaml:"weights,omitempty" json:"weights,omitempty"`     // column that the variance of the noise is divided by
+	Transform   string   `yaml:"transform,omitempty" json:"transform,omitempty"` // of the target
+	Standardize bool     `yaml:"standardize" json:"standardize"`
+	Rows        int      `yaml:"rows" json:"rows"`
+	Holdout     float64  `yaml:"holdout" json:"holdout"`
 }
+
+// Levels are lists of texts, and Texts are texts, by the names of columns.
+type (
+	Levels map[string][]string
+	Texts  map[string]string
+)
 
 // Synthetic describes generated data.
 type Synthetic struct {

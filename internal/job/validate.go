@@ -2,10 +2,12 @@ package job
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 	"github.com/ulisse-gp/ulisse/internal/param"
@@ -27,6 +29,12 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 
 // maxDense is the largest n that the dense oracle takes: 800 MB for K.
 const maxDense = 10_000
+
+// What may become of values that are missing, and of inputs that are constant.
+var (
+	MissingWays  = []string{"error", string(dataset.MissingDrop), string(dataset.MissingImpute)}
+	ConstantWays = []string{"error", "drop"}
+)
 
 // Bounds of whom a job wants told.
 const (
@@ -107,6 +115,14 @@ func (s *Spec) fault() (path, msg string) {
 		{!(st.Error >= 0 && st.Error < 1), "stop.error", fmt.Sprintf("%g, but must be from 0, for any error, to less than 1", st.Error)},
 		{st.MaxDraws < sm.Draws, "stop.max_draws", fmt.Sprintf("%d, but must be at least sampler.draws, %d", st.MaxDraws, sm.Draws)},
 		{st.MaxTime < 0, "stop.max_time", "negative: use 0s for no limit"},
+	}
+	path, msg = d.faultOfColumns()
+	checks = append(checks, check{msg != "", path, msg})
+	if d.Missing != "" {
+		checks = append(checks, oneOf("data.missing", d.Missing, MissingWays))
+	}
+	if d.Constant != "" {
+		checks = append(checks, oneOf("data.constant", d.Constant, ConstantWays))
 	}
 	if g := d.Synthetic; g != nil {
 		checks = append(checks,
@@ -215,4 +231,50 @@ func (s *Spec) ProbeKind() string {
 		return "rademacher"
 	}
 	return s.Needs().Probes
+}
+
+// faultOfColumns is fault for what says how columns become inputs.
+func (d *Data) faultOfColumns() (path, msg string) {
+	if d.Synthetic != nil && (len(d.Categories)+len(d.Levels)+len(d.Dates) > 0 || d.Missing+d.Constant != "") {
+		return "data", "categories:, levels:, dates:, missing: and constant: are of a table; synthetic: has none"
+	}
+	input := func(name string) string {
+		switch {
+		case name == d.Target:
+			return fmt.Sprintf("%q is the target, which is a number", name)
+		case slices.Contains(d.Exclude, name):
+			return fmt.Sprintf("%q is excluded: take it out of one of the two", name)
+		case len(d.Inputs) > 0 && !slices.Contains(d.Inputs, name):
+			return fmt.Sprintf("%q is not among the inputs: add it to inputs:", name)
+		}
+		return ""
+	}
+	for i, name := range d.Categories {
+		if msg := input(name); msg != "" {
+			return "data.categories", msg
+		}
+		if slices.Contains(d.Categories[:i], name) {
+			return "data.categories", fmt.Sprintf("%q is named twice", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Levels)) {
+		if !slices.Contains(d.Categories, name) {
+			return "data.levels." + name, "it is no category: name it under categories: too"
+		}
+		if err := dataset.CheckLevels(d.Levels[name]); err != nil {
+			return "data.levels." + name, err.Error()
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Dates)) {
+		if msg := input(name); msg != "" {
+			return "data.dates." + name, msg
+		}
+		if slices.Contains(d.Categories, name) {
+			return "data.dates." + name, "it is among the categories, too: take it out of one of the two"
+		}
+		if _, err := dataset.ParseDate(d.Dates[name]); err != nil {
+			return "data.dates." + name, err.Error()
+		}
+	}
+	return "", ""
 }

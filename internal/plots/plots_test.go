@@ -88,10 +88,10 @@ func TestPicturesHaveTheirLabels(t *testing.T) {
 			return Forest(w, "Length-scales", "How far.", "sd of the input", []Interval{{"hum", 3, 4, 9}, {"hour of the day", 0.2, 0.3, 0.5}, {"a name that is longer than anybody reads", 1, 2, 40}, {"undefined", 1, math.NaN(), 2}})
 		}, []string{"hum", "hour of the day", "a name that is longer t…", "sd of the input", "5 % to 95 %", "median", "0.2", "20"}},
 		"effect": {func(w io.Writer) error {
-			return Effect(w, "Effect of hum on cnt", "hum", "cnt", "q5 to q95", []Curve{{"mean", []float64{1, 2, 3}, []float64{1, 4, 9}, []float64{0, 3, 8}, []float64{2, 5, 10}}})
+			return Effect(w, "Effect of hum on cnt", Axis{Name: "hum"}, "cnt", "q5 to q95", []Curve{{"mean", []float64{1, 2, 3}, []float64{1, 4, 9}, []float64{0, 3, 8}, []float64{2, 5, 10}}})
 		}, []string{"Effect of hum on cnt", "hum", "cnt", "q5 to q95", "mean"}},
 		"effects": {func(w io.Writer) error {
-			return Effect(w, "Effect", "hum", "cnt", "band", []Curve{{"hr = 1", []float64{1, 2}, []float64{1, 4}, nil, nil}, {"hr = 9", []float64{1, 2}, []float64{1, 3}, nil, nil}})
+			return Effect(w, "Effect", Axis{Name: "hum"}, "cnt", "band", []Curve{{"hr = 1", []float64{1, 2}, []float64{1, 4}, nil, nil}, {"hr = 9", []float64{1, 2}, []float64{1, 3}, nil, nil}})
 		}, []string{"hr = 1", "hr = 9"}},
 		"no forest": {func(w io.Writer) error { return Forest(w, "Length-scales", "How far.", "sd", nil) }, []string{"sd"}},
 		"few draws": {func(w io.Writer) error { return Trace(w, testDraws(2, 1)) }, []string{"draw"}},

@@ -154,24 +154,28 @@ func Averaged(n, want int) []int {
 }
 
 // Grid returns values of an input, in original units: size of them, evenly spaced from the least of its
-// training rows to the greatest, or all that occur if they are no more.
+// training rows to the greatest, or all that occur if they are no more or levels of a category.
 func Grid(data *dataset.Dataset, input, size int) []float64 {
 	x := make([]float64, data.N())
 	for i := range x {
 		x[i] = data.XScale[input].Undo(data.X.Row(i)[input])
 	}
 	slices.Sort(x)
-	if values := slices.Compact(slices.Clone(x)); len(values) <= size {
+	if values := slices.Compact(slices.Clone(x)); len(values) <= size || data.LevelsOf(input) != nil {
 		return values
 	}
 	return floats.Span(make([]float64, size), x[0], x[len(x)-1])
 }
 
-// WriteEffects writes effects as CSV: the inputs' values by their names, mean, sd, and the quantiles of the given
-// probabilities. Values are exact.
-func WriteEffects(w io.Writer, effects []Effect, inputs []string, probs []float64) error {
+// WriteEffects writes effects of some inputs of the described data as CSV: their values by their names, as tables have them, mean, sd, and the
+// quantiles of the given probabilities. Numbers are exact.
+func WriteEffects(w io.Writer, info *dataset.Info, inputs []int, effects []Effect, probs []float64) error {
 	t := table{csv.NewWriter(w)}
-	head := append(slices.Clone(inputs), "mean", "sd")
+	var head []string
+	for _, k := range inputs {
+		head = append(head, info.InputNames[k])
+	}
+	head = append(head, "mean", "sd")
 	for _, p := range probs {
 		head = append(head, QuantileName(p))
 	}
@@ -179,7 +183,11 @@ func WriteEffects(w io.Writer, effects []Effect, inputs []string, probs []float6
 		return err
 	}
 	for _, e := range effects {
-		if err := t.line(slices.Concat(e.At, []float64{e.Mean, e.SD}, e.Quantiles)); err != nil {
+		var at []string
+		for i, k := range inputs {
+			at = append(at, info.Text(k, e.At[i]))
+		}
+		if err := t.line(append([]float64{e.Mean, e.SD}, e.Quantiles...), at...); err != nil {
 			return err
 		}
 	}

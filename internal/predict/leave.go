@@ -28,7 +28,7 @@ func (p *Predictor) Loo(ctx context.Context, data *dataset.Dataset, chains int, 
 	}
 	numbers, targets, table := make([]int, len(rows)), make([]float64, len(rows)), data.TrainingRows()
 	for i, row := range rows {
-		numbers[i], targets[i] = table[row]+1, data.Undo(p.Problem.Y[row])
+		numbers[i], targets[i] = data.Number(table[row]), data.Undo(p.Problem.Y[row])
 	}
 	return loo.New(d, chains, numbers, targets, len(p.Problem.Y)), stats, nil
 }

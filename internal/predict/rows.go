@@ -23,7 +23,7 @@ import (
 // Request asks for predictions in the user's units.
 type Request struct {
 	X       [][]float64 // rows of the inputs, in original units
-	Targets []float64   // what was observed there, nil if that is not known
+	Targets []float64   // what was observed there, NaN where that is not known; nil if none is
 	// Noise is what is known of the noise there, where it differs between rows. If it is nil only the
 	// latent function can be predicted.
 	Noise []dataset.NoiseRow
@@ -251,7 +251,7 @@ func Summarize(m *Moments, info *dataset.Info, r Request, latent bool, budget *p
 			row.Quantiles = append(row.Quantiles, told.Quantile(p))
 		}
 		row.Target, row.LogDensity, row.CRPS, row.PIT = math.NaN(), math.NaN(), math.NaN(), math.NaN()
-		if r.Targets != nil {
+		if r.Targets != nil && !math.IsNaN(r.Targets[i]) {
 			y, noisy := r.Targets[i], info.Told(m.Mixture(i, false))
 			row.Target, row.LogDensity, row.CRPS, row.PIT = y, noisy.LogDensity(y), noisy.CRPS(y), noisy.CDF(y)
 		}
@@ -291,25 +291,28 @@ func name(i int, numbers []int) string {
 // WriteCSV writes a table of predictions: row, the row's number from first on;
 // mean, sd, and the quantiles of the given probabilities; as far as they were asked for,
 // gradient[NAME] of each input and gradient_sd[NAME] of each, mean[NAME] and sd[NAME] of each term; and, where targets are
-// known, target, log_density, crps and pit. Where paths were asked for they are all that
+// known, target, log_density, crps and pit, NaN of rows whose target is not. Where paths were asked for they are all that
 // follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
 func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers []int) error {
 	t := table{csv.NewWriter(w)}
-	if err := t.Write(append([]string{"row"}, header(rows, inputs, probs)...)); err != nil {
+	known := slices.ContainsFunc(rows, Row.known)
+	if err := t.Write(append([]string{"row"}, header(rows, inputs, probs, known)...)); err != nil {
 		return err
 	}
 	for i, r := range rows {
-		if err := t.line(r.values(), name(i, numbers)); err != nil {
+		if err := t.line(r.values(known), name(i, numbers)); err != nil {
 			return err
 		}
 	}
 	return t.end()
 }
 
-// header returns the names of the rows' values.
-func header(rows []Row, inputs []string, probs []float64) (head []string) {
+// known reports whether the target is.
+func (r Row) known() bool { return !math.IsNaN(r.Target) }
+
+// header returns the names of the rows' values; known says whether the target of one is.
+func header(rows []Row, inputs []string, probs []float64, known bool) (head []string) {
 	var first Row
-	first.Target = math.NaN()
 	if len(rows) > 0 {
 		first = rows[0]
 	}
@@ -332,14 +335,14 @@ func header(rows []Row, inputs []string, probs []float64) (head []string) {
 	for _, t := range first.Terms {
 		head = append(head, "mean["+t.Name+"]", "sd["+t.Name+"]")
 	}
-	if !math.IsNaN(first.Target) {
+	if known {
 		head = append(head, "target", "log_density", "crps", "pit")
 	}
 	return head
 }
 
-// values returns what a table says of a row.
-func (r *Row) values() []float64 {
+// values returns what a table says of a row, of its target if that of one is known.
+func (r *Row) values(known bool) []float64 {
 	if len(r.Paths) > 0 {
 		return r.Paths
 	}
@@ -347,7 +350,7 @@ func (r *Row) values() []float64 {
 	for _, t := range r.Terms {
 		values = append(values, t.Mean, t.SD)
 	}
-	if !math.IsNaN(r.Target) {
+	if known {
 		values = append(values, r.Target, r.LogDensity, r.CRPS, r.PIT)
 	}
 	return values

@@ -25,9 +25,15 @@ type Coverage struct {
 	Within float64 `json:"within"`
 }
 
-// Score returns the scores of rows whose targets are known. It panics if there
+// Score returns the scores of the rows whose targets are known. It panics if there
 // are none.
-func Score(rows []Row) *Scores {
+func Score(all []Row) *Scores {
+	var rows []Row
+	for _, r := range all {
+		if r.known() {
+			rows = append(rows, r)
+		}
+	}
 	if len(rows) == 0 {
 		panic("predict: scores of no rows")
 	}

@@ -25,8 +25,9 @@ const (
 )
 
 // CheckRequest returns an error, with the field at fault, unless a request can be
-// answered for data of inputs with these names.
-func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error) {
+// answered for data of this description.
+func CheckRequest(r *pb.PredictRequest, info *dataset.Info) (field string, err error) {
+	names := info.InputNames
 	d, o := len(names), options(r)
 	switch {
 	case len(r.Inputs) > 0 && !slices.Equal(r.Inputs, names):
@@ -65,10 +66,13 @@ func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error
 				return "rows", fmt.Errorf("row %d has an input that is not finite", i+1)
 			}
 		}
+		if err := info.CheckRow(p.Inputs); err != nil {
+			return "rows", fmt.Errorf("row %d: %w", i+1, err)
+		}
 	}
 	for i, y := range r.Targets {
-		if math.IsNaN(y) || math.IsInf(y, 0) {
-			return "targets", fmt.Errorf("the target of row %d is not finite", i+1)
+		if math.IsInf(y, 0) { // NaN is one that is not known
+			return "targets", fmt.Errorf("the target of row %d is infinite", i+1)
 		}
 	}
 	for _, p := range r.Quantiles {
@@ -157,7 +161,7 @@ func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
 		if err := r.answered(p); err != nil {
 			return nil, Stats{}, err
 		}
-		if r.Targets != nil && r.Paths == 0 {
+		if r.Targets != nil && r.Paths == 0 && !math.IsNaN(r.Targets[i]) {
 			row.Target, row.LogDensity, row.CRPS, row.PIT = r.Targets[i], p.GetLogDensity(), p.GetCrps(), p.GetPit()
 		}
 		rows = append(rows, row)

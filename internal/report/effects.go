@@ -10,9 +10,10 @@ import (
 // Effect is how the target depends on an input, averaged over the rows, or what a term of the
 // covariance adds to it.
 type Effect struct {
-	Term          string // empty for the whole function
-	Input, Target string
-	Curve         plots.Curve // with the band that holds it with probability 0.95
+	Term   string // empty for the whole function
+	Input  plots.Axis
+	Target string
+	Curve  plots.Curve // with the band that holds it with probability 0.95
 }
 
 const effectBand = "2.5 % to 97.5 %"
@@ -21,11 +22,11 @@ const effectBand = "2.5 % to 97.5 %"
 func effectFigures(effects []Effect) ([]pageFigure, error) {
 	var out []pageFigure
 	for _, e := range effects {
-		title := e.Input
-		text := fmt.Sprintf("How %s depends on %s, averaged over the rows, all else in them as it is.", e.Target, e.Input)
+		title := e.Input.Name
+		text := fmt.Sprintf("How %s depends on %s, averaged over the rows, all else in them as it is.", e.Target, e.Input.Name)
 		if e.Term != "" {
-			title = e.Term + " over " + e.Input
-			text = fmt.Sprintf("What the term %s adds to %s, over %s.", e.Term, e.Target, e.Input)
+			title = e.Term + " over " + e.Input.Name
+			text = fmt.Sprintf("What the term %s adds to %s, over %s.", e.Term, e.Target, e.Input.Name)
 		}
 		var b bytes.Buffer
 		if err := plots.Effect(&b, title, e.Input, e.Target, effectBand, []plots.Curve{e.Curve}); err != nil {

@@ -365,6 +365,7 @@ func made(rec *Record, sum *Summary) [][2]string {
 	add("Rows", fmt.Sprintf("%d (%d held out)", rec.Data.Rows, rec.Data.HeldOut))
 	add("Target", rec.Data.Learnt())
 	add("Inputs", strings.Join(rec.Data.InputNames, ", "))
+	add("How the table was read", strings.Join(rec.Data.Notes, "; "))
 	add("SHA-256 of the data", rec.Data.SHA256)
 	add("SHA-256 of the draws", sum.DrawsSHA256)
 	return m

@@ -29,6 +29,7 @@ type Summary struct {
 	Seed       uint64        `json:"seed"`
 	N          int           `json:"n"`
 	D          int           `json:"d"`
+	Data       []string      `json:"data,omitempty"` // how the table was read, one sentence each
 	Converged  bool          `json:"converged"`
 	StopReason chains.Reason `json:"stop_reason"`
 	// State is how a run that has not ended stands: sampling, interrupted, failed and why.
@@ -155,7 +156,7 @@ func (p *Parameter) UnmarshalJSON(text []byte) error {
 // Summarize computes the summary of a run, at the draws that all chains have.
 func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
 	r = common(r)
-	sum := &Summary{Name: s.Name, Seed: s.Seed, N: d.N(), D: d.D(), Total: r.Cost(), WallSeconds: wall.Seconds(),
+	sum := &Summary{Name: s.Name, Seed: s.Seed, N: d.N(), D: d.D(), Data: d.Notes, Total: r.Cost(), WallSeconds: wall.Seconds(),
 		Version: version.Version, InstructionSet: isa, DrawsSHA256: DrawsSHA256(r), Warnings: []string{}}
 	if r.Stopped != nil {
 		sum.StopReason = r.Stopped.Reason

@@ -61,7 +61,7 @@ func (sum *Summary) WriteCSV(w io.Writer) error {
 }
 
 // WriteText writes the summary as the table that Stan's users know, followed by
-// what it cost and the warnings.
+// what it cost, how the table was read, and the warnings.
 func (sum *Summary) WriteText(w io.Writer) error {
 	var b strings.Builder
 	kept, warm := 0, 0
@@ -78,6 +78,9 @@ func (sum *Summary) WriteText(w io.Writer) error {
 	sum.cost(&b)
 	if sum.Certificate != nil {
 		sum.Certificate.write(&b)
+	}
+	for _, note := range sum.Data {
+		fmt.Fprintf(&b, "data: %s\n", note)
 	}
 	for _, warning := range sum.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", warning)

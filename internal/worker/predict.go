@@ -69,7 +69,7 @@ func (s *Posteriors) Compute(r *pb.ComputeRequest, out grpc.ServerStreamingServe
 	if err != nil {
 		return err
 	}
-	if _, err := predict.CheckRequest(req, p.info.InputNames); err != nil {
+	if _, err := predict.CheckRequest(req, p.info); err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	rows, o := predict.Decode(req)

@@ -426,8 +426,11 @@ type DataInfo struct {
 	Truth         []float64              `protobuf:"fixed64,10,rep,packed,name=truth,proto3" json:"truth,omitempty"`                       // log parameters of generated data
 	MadeWith      []float64              `protobuf:"fixed64,11,rep,packed,name=made_with,json=madeWith,proto3" json:"made_with,omitempty"` // those parameters themselves: σ, τ, λ
 	Levels        []*Levels              `protobuf:"bytes,12,rep,name=levels,proto3" json:"levels,omitempty"`                              // by input, empty for numbers; none at all if all are numbers
-	Transform     *Transform             `protobuf:"bytes,21,opt,name=transform,proto3" json:"transform,omitempty"`                        // of the target, before it is standardised; none if it is learnt as it is
+	Dates         []*Dates               `protobuf:"bytes,16,rep,name=dates,proto3" json:"dates,omitempty"`                                // by input, empty for what are no dates; none at all if none are
+	Imputed       []*Imputed             `protobuf:"bytes,17,rep,name=imputed,proto3" json:"imputed,omitempty"`                            // what stands for missing values of columns
+	Notes         []string               `protobuf:"bytes,18,rep,name=notes,proto3" json:"notes,omitempty"`                                // how the table was read
 	Noise         *NoiseColumns          `protobuf:"bytes,20,opt,name=noise,proto3" json:"noise,omitempty"`                                // that say what noise the rows have; none if all have the same
+	Transform     *Transform             `protobuf:"bytes,21,opt,name=transform,proto3" json:"transform,omitempty"`                        // of the target, before it is standardised; none if it is learnt as it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -546,9 +549,23 @@ func (x *DataInfo) GetLevels() []*Levels {
 	return nil
 }
 
-func (x *DataInfo) GetTransform() *Transform {
+func (x *DataInfo) GetDates() []*Dates {
 	if x != nil {
-		return x.Transform
+		return x.Dates
+	}
+	return nil
+}
+
+func (x *DataInfo) GetImputed() []*Imputed {
+	if x != nil {
+		return x.Imputed
+	}
+	return nil
+}
+
+func (x *DataInfo) GetNotes() []string {
+	if x != nil {
+		return x.Notes
 	}
 	return nil
 }
@@ -558,6 +575,128 @@ func (x *DataInfo) GetNoise() *NoiseColumns {
 		return x.Noise
 	}
 	return nil
+}
+
+func (x *DataInfo) GetTransform() *Transform {
+	if x != nil {
+		return x.Transform
+	}
+	return nil
+}
+
+// Dates say how dates or times became numbers: in a unit, since 1970 began in UTC, or, if their layout has no year, since
+// the least time that it can say.
+type Dates struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          string                 `protobuf:"bytes,1,opt,name=unit,proto3" json:"unit,omitempty"`     // seconds, minutes, hours, days, weeks, years; empty of an input of something else
+	Layout        string                 `protobuf:"bytes,2,opt,name=layout,proto3" json:"layout,omitempty"` // as Go's package time has them; empty for the usual ones
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dates) Reset() {
+	*x = Dates{}
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dates) ProtoMessage() {}
+
+func (x *Dates) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dates.ProtoReflect.Descriptor instead.
+func (*Dates) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Dates) GetUnit() string {
+	if x != nil {
+		return x.Unit
+	}
+	return ""
+}
+
+func (x *Dates) GetLayout() string {
+	if x != nil {
+		return x.Layout
+	}
+	return ""
+}
+
+// Imputed says what stands for the missing values of an input.
+type Imputed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Input         int32                  `protobuf:"varint,1,opt,name=input,proto3" json:"input,omitempty"`         // from 0
+	Median        float64                `protobuf:"fixed64,2,opt,name=median,proto3" json:"median,omitempty"`      // in original units
+	Indicator     int32                  `protobuf:"varint,3,opt,name=indicator,proto3" json:"indicator,omitempty"` // the input that is 1 in rows that lack the value; 0 if there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Imputed) Reset() {
+	*x = Imputed{}
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Imputed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Imputed) ProtoMessage() {}
+
+func (x *Imputed) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Imputed.ProtoReflect.Descriptor instead.
+func (*Imputed) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Imputed) GetInput() int32 {
+	if x != nil {
+		return x.Input
+	}
+	return 0
+}
+
+func (x *Imputed) GetMedian() float64 {
+	if x != nil {
+		return x.Median
+	}
+	return 0
+}
+
+func (x *Imputed) GetIndicator() int32 {
+	if x != nil {
+		return x.Indicator
+	}
+	return 0
 }
 
 // Transform is an increasing function of the target.
@@ -571,7 +710,7 @@ type Transform struct {
 
 func (x *Transform) Reset() {
 	*x = Transform{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +722,7 @@ func (x *Transform) String() string {
 func (*Transform) ProtoMessage() {}
 
 func (x *Transform) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +735,7 @@ func (x *Transform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transform.ProtoReflect.Descriptor instead.
 func (*Transform) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Transform) GetKind() string {
@@ -627,7 +766,7 @@ type NoiseColumns struct {
 
 func (x *NoiseColumns) Reset() {
 	*x = NoiseColumns{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	mi := &file_ulisse_v1_data_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -639,7 +778,7 @@ func (x *NoiseColumns) String() string {
 func (*NoiseColumns) ProtoMessage() {}
 
 func (x *NoiseColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	mi := &file_ulisse_v1_data_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -652,7 +791,7 @@ func (x *NoiseColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoiseColumns.ProtoReflect.Descriptor instead.
 func (*NoiseColumns) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NoiseColumns) GetColumn() string {
@@ -700,7 +839,7 @@ type Levels struct {
 
 func (x *Levels) Reset() {
 	*x = Levels{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[10]
+	mi := &file_ulisse_v1_data_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -712,7 +851,7 @@ func (x *Levels) String() string {
 func (*Levels) ProtoMessage() {}
 
 func (x *Levels) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[10]
+	mi := &file_ulisse_v1_data_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -725,7 +864,7 @@ func (x *Levels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Levels.ProtoReflect.Descriptor instead.
 func (*Levels) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Levels) GetNames() []string {
@@ -745,7 +884,7 @@ type Scale struct {
 
 func (x *Scale) Reset() {
 	*x = Scale{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[11]
+	mi := &file_ulisse_v1_data_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +896,7 @@ func (x *Scale) String() string {
 func (*Scale) ProtoMessage() {}
 
 func (x *Scale) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[11]
+	mi := &file_ulisse_v1_data_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +909,7 @@ func (x *Scale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scale.ProtoReflect.Descriptor instead.
 func (*Scale) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Scale) GetMean() float64 {
@@ -817,7 +956,7 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x12\n" +
 	"\x10ListBlobsRequest\":\n" +
 	"\x11ListBlobsResponse\x12%\n" +
-	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xc8\x03\n" +
+	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xb4\x04\n" +
 	"\bDataInfo\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\f\n" +
@@ -831,9 +970,19 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x05truth\x18\n" +
 	" \x03(\x01R\x05truth\x12\x1b\n" +
 	"\tmade_with\x18\v \x03(\x01R\bmadeWith\x12)\n" +
-	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\x122\n" +
-	"\ttransform\x18\x15 \x01(\v2\x14.ulisse.v1.TransformR\ttransform\x12-\n" +
-	"\x05noise\x18\x14 \x01(\v2\x17.ulisse.v1.NoiseColumnsR\x05noise\"7\n" +
+	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\x12&\n" +
+	"\x05dates\x18\x10 \x03(\v2\x10.ulisse.v1.DatesR\x05dates\x12,\n" +
+	"\aimputed\x18\x11 \x03(\v2\x12.ulisse.v1.ImputedR\aimputed\x12\x14\n" +
+	"\x05notes\x18\x12 \x03(\tR\x05notes\x12-\n" +
+	"\x05noise\x18\x14 \x01(\v2\x17.ulisse.v1.NoiseColumnsR\x05noise\x122\n" +
+	"\ttransform\x18\x15 \x01(\v2\x14.ulisse.v1.TransformR\ttransform\"3\n" +
+	"\x05Dates\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x16\n" +
+	"\x06layout\x18\x02 \x01(\tR\x06layout\"U\n" +
+	"\aImputed\x12\x14\n" +
+	"\x05input\x18\x01 \x01(\x05R\x05input\x12\x16\n" +
+	"\x06median\x18\x02 \x01(\x01R\x06median\x12\x1c\n" +
+	"\tindicator\x18\x03 \x01(\x05R\tindicator\"7\n" +
 	"\tTransform\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\x01R\x06lambda\"\x84\x01\n" +
@@ -878,7 +1027,7 @@ func file_ulisse_v1_data_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_data_proto_rawDescData
 }
 
-var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_ulisse_v1_data_proto_goTypes = []any{
 	(*Blob)(nil),                  // 0: ulisse.v1.Blob
 	(*StatRequest)(nil),           // 1: ulisse.v1.StatRequest
@@ -888,47 +1037,51 @@ var file_ulisse_v1_data_proto_goTypes = []any{
 	(*ListBlobsRequest)(nil),      // 5: ulisse.v1.ListBlobsRequest
 	(*ListBlobsResponse)(nil),     // 6: ulisse.v1.ListBlobsResponse
 	(*DataInfo)(nil),              // 7: ulisse.v1.DataInfo
-	(*Transform)(nil),             // 8: ulisse.v1.Transform
-	(*NoiseColumns)(nil),          // 9: ulisse.v1.NoiseColumns
-	(*Levels)(nil),                // 10: ulisse.v1.Levels
-	(*Scale)(nil),                 // 11: ulisse.v1.Scale
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Dates)(nil),                 // 8: ulisse.v1.Dates
+	(*Imputed)(nil),               // 9: ulisse.v1.Imputed
+	(*Transform)(nil),             // 10: ulisse.v1.Transform
+	(*NoiseColumns)(nil),          // 11: ulisse.v1.NoiseColumns
+	(*Levels)(nil),                // 12: ulisse.v1.Levels
+	(*Scale)(nil),                 // 13: ulisse.v1.Scale
+	(*timestamppb.Timestamp)(nil), // 14: google.protobuf.Timestamp
 }
 var file_ulisse_v1_data_proto_depIdxs = []int32{
-	12, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
+	14, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
 	0,  // 1: ulisse.v1.ListBlobsResponse.blobs:type_name -> ulisse.v1.Blob
-	11, // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
-	11, // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
-	10, // 4: ulisse.v1.DataInfo.levels:type_name -> ulisse.v1.Levels
-	8,  // 5: ulisse.v1.DataInfo.transform:type_name -> ulisse.v1.Transform
-	9,  // 6: ulisse.v1.DataInfo.noise:type_name -> ulisse.v1.NoiseColumns
-	1,  // 7: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 8: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 9: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 10: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
-	1,  // 11: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 12: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 13: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 14: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
-	0,  // 15: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
-	0,  // 16: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
-	1,  // 17: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
-	0,  // 18: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
-	0,  // 19: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
-	4,  // 20: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 21: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 22: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
-	0,  // 23: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
-	4,  // 24: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 25: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 26: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
-	0,  // 27: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
-	0,  // 28: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
-	18, // [18:29] is the sub-list for method output_type
-	7,  // [7:18] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	13, // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
+	13, // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
+	12, // 4: ulisse.v1.DataInfo.levels:type_name -> ulisse.v1.Levels
+	8,  // 5: ulisse.v1.DataInfo.dates:type_name -> ulisse.v1.Dates
+	9,  // 6: ulisse.v1.DataInfo.imputed:type_name -> ulisse.v1.Imputed
+	11, // 7: ulisse.v1.DataInfo.noise:type_name -> ulisse.v1.NoiseColumns
+	10, // 8: ulisse.v1.DataInfo.transform:type_name -> ulisse.v1.Transform
+	1,  // 9: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 10: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 11: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 12: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
+	1,  // 13: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 14: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 15: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 16: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
+	0,  // 17: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
+	0,  // 18: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
+	1,  // 19: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
+	0,  // 20: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
+	0,  // 21: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
+	4,  // 22: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 23: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 24: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
+	0,  // 25: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
+	4,  // 26: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 27: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 28: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
+	0,  // 29: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
+	0,  // 30: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
+	20, // [20:31] is the sub-list for method output_type
+	9,  // [9:20] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_data_proto_init() }
@@ -943,7 +1096,7 @@ func file_ulisse_v1_data_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_data_proto_rawDesc), len(file_ulisse_v1_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
