@@ -2,7 +2,6 @@ package cmvp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"

@@ -58,15 +58,15 @@ func multiplyAll[T tile.Real](ctx context.Context, e *tiles, m *multiplier[T], d
 	if err := m.product(ctx, dst); err != nil {
 		return err
 	}
-	e.finish(dst, v, e.factor, 0, m.grid.N)
+	e.finish(dst, v, e.factor)
 	return nil
 }
 
-// finish makes rows [lo,hi) of the sums of all units those of K·v.
-func (e *tiles) finish(dst, v [][]float64, factor []float64, lo, hi int) {
+// finish makes the sums of all units K·v.
+func (e *tiles) finish(dst, v [][]float64, factor []float64) {
 	for c, y := range dst {
-		scale, vc, y := e.f.Scale()/factor[c], v[c][lo:hi], y[lo:hi]
-		for i, noise := range e.noise[lo:hi] {
+		scale, vc := e.f.Scale()/factor[c], v[c]
+		for i, noise := range e.noise {
 			y[i] = scale*y[i] + noise*vc[i]
 		}
 	}
@@ -84,7 +84,7 @@ func (e *tiles) Units(ctx context.Context, sums []float64, v [][]float64, factor
 
 // Reduce adds up the units of each point in their order, points side by side.
 func (e *tiles) Reduce(dst [][]float64, sums []float64, v [][]float64, factor []float64) {
-	g := e.double.grid
+	g := NewGrid(e.in.Len())
 	parts := make([][]int, g.Points()) // of each point, where its sums begin
 	at := 0
 	for u := range g.Units() {
@@ -102,8 +102,8 @@ func (e *tiles) Reduce(dst [][]float64, sums []float64, v [][]float64, factor []
 				addTo(e.double.add, y[lo:hi], sums[at+c*(hi-lo):])
 			}
 		}
-		e.finish(dst, v, factor, lo, hi)
 	}).Run(g.Points())
+	e.finish(dst, v, factor)
 }
 
 // singles returns the multiplier in single precision.
