@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -59,16 +60,23 @@ const (
 	smallGroup = 4
 )
 
-// limit returns how many members are of use. k of them, as fast as the driver,
-// compute for work/(k·rate), and the driver sends to them for k·bytes/bandwidth:
-// the sum is least where both are equal.
-func (s *scheduler) limit(p *Product) int {
+// limit returns how many of the members are of use. k of them, as fast as the driver,
+// compute for work/(k·rate); what the driver sends and receives takes the time of the larger
+// of both. The sum is least for some k.
+func (s *scheduler) limit(p *Product, members int) int {
 	rate := s.rate
 	if rate == 0 {
 		rate = startRate
 	}
-	work, bytes := float64(p.N)*float64(p.N), float64(8*p.N*(len(p.V)+len(p.U)))
-	return max(smallGroup, int(math.Sqrt(work/rate*s.bandwidth/bytes)))
+	best, least := min(members, smallGroup), math.Inf(1)
+	for k := best; k <= min(members, p.units()); k++ {
+		out, in := p.traffic(k)
+		t := float64(p.N)*float64(p.N)/(float64(k)*rate) + max(out, in)/s.bandwidth
+		if t < least {
+			best, least = k, t
+		}
+	}
+	return best
 }
 
 // run is one product under way.
@@ -90,6 +98,7 @@ type run struct {
 
 type unitState struct {
 	Unit
+	needs    pieces
 	done     bool
 	by       *peer // whose answer counts; nil for the driver
 	attempts []*attempt
@@ -136,9 +145,10 @@ type attempt struct {
 type worker struct {
 	Member
 	peer      *peer
+	has       pieces // of the vectors
 	delivered int
 	last      time.Time // when it came back with a unit
-	pace      float64   // what that took for each row or task, in ns
+	pace      float64   // what that took for each unit of the grid or task, in ns
 	overtaken bool      // a unit that it had was done by a later one
 	gone      bool      // it gets no more units
 }
@@ -152,20 +162,21 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	defer cancel()
 	now := time.Now()
 	var workers []*worker
+	limit := s.limit(p, 1+len(peers))
 	for _, m := range peers {
-		if !m.until.After(now) && len(workers)+1 < s.limit(p) {
+		if !m.until.After(now) && len(workers)+1 < limit {
 			workers = append(workers, &worker{Member: m, peer: m})
 		}
 	}
 	r := &run{scheduler: s, p: p, members: len(workers), commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
 	for i, u := range p.split(1+len(workers), s.units) {
-		r.units = append(r.units, unitState{Unit: u})
+		r.units = append(r.units, unitState{Unit: u, needs: p.needs(u)})
 		r.todo = append(r.todo, i)
 	}
 	slices.Reverse(r.todo)
 	r.left = len(r.units)
 
-	self := &worker{Member: s.self}
+	self := &worker{Member: s.self, has: ^pieces(0)}
 	first, _, _ := r.next(self) // before others take them all
 	var wg sync.WaitGroup
 	for _, w := range workers {
@@ -177,7 +188,7 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	cancel()
 	wg.Wait()
 	if self.pace > 0 {
-		s.rate = float64(p.work(Unit{0, 1})) / self.pace * 1e9
+		s.rate = p.work(Unit{0, 1}) / self.pace * 1e9
 	}
 	for _, w := range workers {
 		if !w.gone && w.delivered > 0 {
@@ -274,9 +285,10 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 		return nil, nil, 0
 	}
 	now := time.Now()
-	if k := len(r.todo); k > 0 {
-		i := r.todo[k-1]
-		r.todo = r.todo[:k-1]
+	if len(r.todo) > 0 {
+		at := r.nearest(w)
+		i := r.todo[at]
+		r.todo = slices.Delete(r.todo, at, at+1)
 		return r.give(w, i, now), nil, 0
 	}
 	pace := w.pace
@@ -308,9 +320,22 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 	return r.give(w, due, now), nil, 0
 }
 
+// nearest returns where among those to give out the unit is that a member needs the fewest
+// vectors for: the first of them.
+func (r *run) nearest(w *worker) int {
+	best, least := 0, math.MaxInt
+	for at, i := range slices.Backward(r.todo) {
+		if missing := bits.OnesCount64(uint64(r.units[i].needs &^ w.has)); missing < least {
+			best, least = at, missing
+		}
+	}
+	return best
+}
+
 // give notes that a member has a unit.
 func (r *run) give(w *worker, i int, now time.Time) *attempt {
 	u := &r.units[i]
+	w.has |= u.needs
 	a := &attempt{unit: i, by: w, started: now}
 	u.attempts = append(u.attempts, a)
 	if len(u.attempts) == 1 {

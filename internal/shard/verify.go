@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/floats"
-
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 )
 
 // A member may answer numbers that are wrong but plausible: its memory decays, its
@@ -139,14 +137,15 @@ func (g *Group) verify(ctx context.Context, p *Product, dst [][]float64, shares 
 			members = append(members, s)
 		}
 		for _, o := range s.others {
-			if !p.equal(dst, g.sums, s.Unit, o.out) {
-				if _, err := g.right(ctx, p, dst, s, s.Unit); err != nil {
+			if !sameBits(p.place(g.sums, s.Unit), o.out) {
+				if _, err := g.right(ctx, p, s, s.Unit); err != nil {
 					return err
 				}
 				break
 			}
 		}
 	}
+	g.reduce(p, dst)
 	if len(members) == 0 {
 		return nil
 	}
@@ -156,7 +155,7 @@ func (g *Group) verify(ctx context.Context, p *Product, dst [][]float64, shares 
 	}
 	if len(columns) < 2 {
 		for _, s := range p.samples(members) {
-			if right, err := g.right(ctx, p, dst, s, p.piece(s.Unit)); err != nil {
+			if right, err := g.right(ctx, p, s, p.piece(s.Unit)); err != nil {
 				return err
 			} else if !right {
 				return g.redo(ctx, p, dst, members)
@@ -195,13 +194,14 @@ func (p *Product) samples(members []share) (out []share) {
 	return out
 }
 
-// redo computes units again.
+// redo computes units again, and the product that they come to.
 func (g *Group) redo(ctx context.Context, p *Product, dst [][]float64, units []share) error {
 	for _, s := range units {
-		if _, err := g.right(ctx, p, dst, s, s.Unit); err != nil {
+		if _, err := g.right(ctx, p, s, s.Unit); err != nil {
 			return err
 		}
 	}
+	g.reduce(p, dst)
 	return nil
 }
 
@@ -218,25 +218,22 @@ func (g *Group) doubtSelf(ctx context.Context, p *Product, dst [][]float64, shar
 	return g.redo(ctx, p, dst, own)
 }
 
-// piece returns a part of a unit: a tile of rows, or a task.
+// piece returns a part of a unit that can be computed alone: a unit of the grid, or a task.
 func (p *Product) piece(u Unit) Unit {
-	step := 1
-	if p.Kind != Forms {
-		step = cmvp.TileRows
-	}
-	lo := u.Lo + rand.IntN((u.Hi-u.Lo+step-1)/step)*step
-	return Unit{lo, min(lo+step, u.Hi)}
+	lo := u.Lo + rand.IntN(u.Hi-u.Lo)
+	return Unit{lo, lo + 1}
 }
 
 // right computes a part of a unit again, and reports whether what is in its place has the
 // same bits. If not it replaces that, and blames the members whose bits are others: once
 // it is sure of its own.
-func (g *Group) right(ctx context.Context, p *Product, dst [][]float64, s share, part Unit) (bool, error) {
+func (g *Group) right(ctx context.Context, p *Product, s share, part Unit) (bool, error) {
 	out := make([]float64, p.Size(part))
 	if err := g.sched.self.Do(ctx, p, part, out); err != nil {
 		return false, err
 	}
-	right := p.equal(dst, g.sums, part, out)
+	place := p.place(g.sums, part)
+	right := sameBits(place, out)
 	var wrong []*peer
 	if !right {
 		wrong = append(wrong, s.by)
@@ -256,24 +253,11 @@ func (g *Group) right(ctx context.Context, p *Product, dst [][]float64, s share,
 	if !sameBits(again, out) || slices.Contains(wrong, nil) {
 		return false, ErrUnsteady
 	}
-	p.commit(dst, g.sums, part, out)
+	copy(place, out)
 	for _, m := range wrong {
-		g.sched.blame(m, fmt.Sprintf("rows or tasks [%d,%d) are not what the driver makes of them", part.Lo, part.Hi))
+		g.sched.blame(m, fmt.Sprintf("units or tasks [%d,%d) are not what the driver makes of them", part.Lo, part.Hi))
 	}
 	return right, nil
-}
-
-// equal reports whether a unit's answer has the bits of what is in its place.
-func (p *Product) equal(dst [][]float64, sums []float64, u Unit, out []float64) bool {
-	if p.Kind == Forms {
-		return sameBits(sums[u.Lo*p.width():u.Hi*p.width()], out)
-	}
-	for c, y := range dst {
-		if !sameBits(y[u.Lo:u.Hi], out[c*(u.Hi-u.Lo):(c+1)*(u.Hi-u.Lo)]) {
-			return false
-		}
-	}
-	return true
 }
 
 func sameBits(a, b []float64) bool {

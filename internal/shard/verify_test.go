@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -46,11 +45,11 @@ func TestAsymmetryOfRightProducts(t *testing.T) {
 				op.Set(p.theta, []float64{0.3})
 				x := &Product{Kind: kind, N: n, V: p.v, Bound: largest(op)}
 				y := solve.Columns(n, len(p.v))
-				precision := cmvp.Double
+				mul := op.Mul
 				if kind == Single {
-					precision = cmvp.Single
+					mul = op.MulSingle
 				}
-				if err := op.MulRows(t.Context(), y, p.v, 0, n, precision); err != nil {
+				if err := mul(t.Context(), y, p.v); err != nil {
 					t.Fatal(err)
 				}
 				all := pairs(p.v, y)
