@@ -67,8 +67,8 @@ type Group struct {
 	last  uint64  // product
 	count cmvp.Counts
 	sums  []float64 // of all units of a product, in their order
-	// reference is what products of one column are verified by.
-	reference reference
+	// references are what products are verified by, in double and in single precision.
+	references [2]reference
 
 	mu    sync.Mutex
 	names []string // wanted members
@@ -239,14 +239,7 @@ func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error 
 	if err != nil {
 		return err
 	}
-	return g.verify(ctx, p, dst, shares)
-}
-
-// reduce adds up the sums of the units of a product.
-func (g *Group) reduce(p *Product, dst [][]float64) {
-	if p.Kind != Forms {
-		g.local.ReduceUnits(dst, g.sums, p.V, p.Factor)
-	}
+	return g.verify(ctx, p, dst, peers, shares)
 }
 
 // largest returns the largest element of K_f, which lies on its diagonal.

@@ -63,6 +63,8 @@ type Product struct {
 	// Trace tells members of the span that the product is; empty for none.
 	Trace []byte
 
+	again []share // if set, the units to compute: again, not by who computed them
+
 	once  sync.Once
 	norms []float64 // ‖·‖₁ of V, then of U
 

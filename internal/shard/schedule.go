@@ -99,6 +99,7 @@ type run struct {
 type unitState struct {
 	Unit
 	needs    pieces
+	not      *peer // who must not have it; nil for none
 	done     bool
 	by       *peer // whose answer counts; nil for the driver
 	attempts []*attempt
@@ -118,6 +119,9 @@ type share struct {
 	by     *peer
 	others []answer
 }
+
+// mayHave reports whether a member may be given the unit. The driver may always.
+func (u *unitState) mayHave(w *worker) bool { return w.peer == nil || w.peer != u.not }
 
 // since returns when the unit was last given out, or last had to wait behind
 // another of the same member.
@@ -169,8 +173,16 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 		}
 	}
 	r := &run{scheduler: s, p: p, members: len(workers), commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
-	for i, u := range p.split(1+len(workers), s.units) {
-		r.units = append(r.units, unitState{Unit: u, needs: p.needs(u)})
+	for _, u := range p.again {
+		r.units = append(r.units, unitState{Unit: u.Unit, not: u.by})
+	}
+	if p.again == nil {
+		for _, u := range p.split(1+len(workers), s.units) {
+			r.units = append(r.units, unitState{Unit: u})
+		}
+	}
+	for i := range r.units {
+		r.units[i].needs = p.needs(r.units[i].Unit)
 		r.todo = append(r.todo, i)
 	}
 	slices.Reverse(r.todo)
@@ -285,8 +297,7 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 		return nil, nil, 0
 	}
 	now := time.Now()
-	if len(r.todo) > 0 {
-		at := r.nearest(w)
+	if at := r.nearest(w); at >= 0 {
 		i := r.todo[at]
 		r.todo = slices.Delete(r.todo, at, at+1)
 		return r.give(w, i, now), nil, 0
@@ -302,7 +313,7 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 	for _, i := range r.out {
 		u := &r.units[i]
 		mine := slices.ContainsFunc(u.attempts, func(a *attempt) bool { return a.by == w })
-		if mine || len(u.attempts) >= maxAttempts && w.peer != nil {
+		if mine || !u.mayHave(w) || len(u.attempts) >= maxAttempts && w.peer != nil {
 			continue
 		}
 		t := u.since().Add(time.Duration(patience*pace*float64(u.Hi-u.Lo)) + grace)
@@ -321,11 +332,12 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 }
 
 // nearest returns where among those to give out the unit is that a member needs the fewest
-// vectors for: the first of them.
+// vectors for: the first of them; -1 if it may have none.
 func (r *run) nearest(w *worker) int {
-	best, least := 0, math.MaxInt
+	best, least := -1, math.MaxInt
 	for at, i := range slices.Backward(r.todo) {
-		if missing := bits.OnesCount64(uint64(r.units[i].needs &^ w.has)); missing < least {
+		u := &r.units[i]
+		if missing := bits.OnesCount64(uint64(u.needs &^ w.has)); missing < least && u.mayHave(w) {
 			best, least = at, missing
 		}
 	}
