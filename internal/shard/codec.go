@@ -23,7 +23,16 @@ const (
 	dataField = 15
 )
 
-func init() { encoding.RegisterCodecV2(codec{}) }
+// buffers are reused; gRPC's own pool clears a whole megabyte for each of more than 32 KiB.
+var buffers mem.BufferPool
+
+func init() {
+	encoding.RegisterCodecV2(codec{})
+	var err error
+	if buffers, err = mem.NewBinaryTieredBufferPool(12, 13, 14, 15, 16, 17, 18, 19); err != nil {
+		panic(err) // an exponent that is too large
+	}
+}
 
 // frame is a TilesRequest or TilesResponse whose data are kept apart. On the wire
 // it is that message, with the data last.
@@ -174,10 +183,9 @@ func one(x []float64) iter.Seq[[]float64] { return func(yield func([]float64) bo
 // encode returns the bytes of numbers, in a buffer that goes back to a pool with
 // its last reference, and their checksum.
 func encode(x []float64) (mem.Buffer, uint32) {
-	pool := mem.DefaultBufferPool()
-	b := pool.Get(8 * len(x))
+	b := buffers.Get(8 * len(x))
 	put64(*b, x)
-	return mem.NewBuffer(b, pool), crc32.Checksum(*b, castagnoli)
+	return mem.NewBuffer(b, buffers), crc32.Checksum(*b, castagnoli)
 }
 
 func put64(b []byte, x []float64) {
@@ -231,9 +239,8 @@ type chunks []chunk
 // encode cuts a region into chunks of numbers of some width: float64, or float32 and each
 // column times its factor.
 func (r region) encode(width int, factor []float64) (all chunks) {
-	pool := mem.DefaultBufferPool()
 	for at := 0; at < r.len(); at += blockLen {
-		b := pool.Get(width * min(blockLen, r.len()-at))
+		b := buffers.Get(width * min(blockLen, r.len()-at))
 		to := *b
 		for c, x := range r.parts(at, len(to)/width) {
 			if width == 4 {
@@ -243,7 +250,7 @@ func (r region) encode(width int, factor []float64) (all chunks) {
 			}
 			to = to[width*len(x):]
 		}
-		all = append(all, chunk{uint64(r.start + at), crc32.Checksum(*b, castagnoli), mem.NewBuffer(b, pool)})
+		all = append(all, chunk{uint64(r.start + at), crc32.Checksum(*b, castagnoli), mem.NewBuffer(b, buffers)})
 	}
 	return all
 }
