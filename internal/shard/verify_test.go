@@ -140,7 +140,7 @@ func TestMemberThatComputesWrongly(t *testing.T) {
 	p, want := small(t)
 	stale := p.operator()
 	stale.Set(append([]float64{p.theta[0], p.theta[1] * 1.001}, p.theta[2:]...), []float64{0.3}) // not the variance, which the driver multiplies by
-	var mu sync.Mutex // units are computed side by side, an operator's products are not
+	var mu sync.Mutex                                                                            // units are computed side by side, an operator's products are not
 	columns := func(k Kind) func(p *Product, _ Unit, out []float64) {
 		return func(p *Product, _ Unit, out []float64) {
 			if p.Kind == k {
