@@ -208,13 +208,16 @@ func (p *Product) check(u Unit, out []float64) error {
 		for _, point := range g.Unit(i) {
 			lo, hi := g.PointRows(point)
 			for c := range p.V {
-				b := slack * p.Bound / p.Scale * p.Factor[c] * p.norms[c]
-				for r, x := range out[at:][:hi-lo] {
-					if finite(b) && !(math.Abs(x) <= b) {
+				column, b := out[at:][:hi-lo], slack*p.Bound/p.Scale*p.Factor[c]*p.norms[c]
+				at += hi - lo
+				if !finite(b) {
+					continue
+				}
+				for r, x := range column {
+					if !(math.Abs(x) <= b) {
 						return fmt.Errorf("row %d of column %d in unit %d is %g, but %g at most", lo+r, c, i, x, b)
 					}
 				}
-				at += hi - lo
 			}
 		}
 	}
