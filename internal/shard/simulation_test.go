@@ -281,8 +281,8 @@ func TestSimulationTable(t *testing.T) {
 	fmt.Fprintln(w, "n\ts\tmembers\tused\tproduct s\tefficiency\twith stragglers s\tefficiency\tfirst s\tretries\thedges\treal s a product\t")
 	for _, n := range []int{100_000, 1_000_000} {
 		for _, s := range []int{1, 5, 17} {
-			rate := map[int]float64{1: 1.15e10, 5: 9e9, 17: 5.7e9}[s] // 8 cores, from bench/shard
-			for _, members := range []int{2, 4, 10, 100, 1000} {
+			rate := map[int]float64{1: 2e10, 5: 1.48e10, 17: 7.8e9}[s] // 8 cores, from bench/shard
+			for _, members := range []int{2, 4, 10, 36, 72, 300} {
 				const products = 4
 				even := scenario{n: n, s: s, members: members, rate: rate}
 				a := even.simulate(t, products)
