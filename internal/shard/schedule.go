@@ -191,8 +191,9 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	self := &worker{Member: s.self, has: ^pieces(0)}
 	first, _, _ := r.next(self) // before others take them all
 	var wg sync.WaitGroup
+	depth := max(1, min(s.depth, len(r.units)/(1+len(workers)))) // so that there is a unit for each
 	for _, w := range workers {
-		for range min(s.depth, len(r.units)) {
+		for range depth {
 			wg.Go(func() { r.serve(ctx, w, nil) })
 		}
 	}
