@@ -1,33 +1,33 @@
-// Command shard measures what it costs to split products K·V over workers: over
-// loopback gRPC at several sizes of group, against one operator in process.
+// Command shard measures what it costs to split products K·V over workers: over gRPC on
+// loopback addresses at several sizes of group, against one operator in process.
 //
-//	go run ./bench/shard -n 10000,100000 -s 1,5,17 -groups 2,4
+//	go run ./bench/shard -n 16000,100000 -s 1,5,17 -groups 2,4,8
 //
-// Every member has -cores cores, of a machine that may have fewer in all, or
-// others that use it. So the processor time of the whole process is reported
-// beside the time taken. For each n and s the variants take turns:
+// Each member is a process of its own with -cores cores, of a machine that may have fewer in
+// all, or others that use it. So processor time is what counts: that of all members together,
+// relative to that of the operator alone. Operator and groups take turns, and of -reps turns
+// the least counts. With -json there is one object a line: n, s, members, ratio, and the bytes
+// that the busiest member received and sent for a product.
 //
-//	alone    cmvp.Operator.Mul on -cores cores
-//	cut      MulRows over some units as a group has, in process: the cost of
-//	         evaluating elements twice that are equal by symmetry
-//	group k  a driver and k−1 members behind gRPC, with TLS if -tls is given
+// The first product with each θ is computed twice for one column (package shard). It is told
+// apart, as first_ratio: what a gradient takes is one of these and some tens of the others.
 package main
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -36,69 +36,46 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/certs"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
-	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
+
+// options are those of a run.
+type options struct {
+	d, cores, reps int
+	forms, single  bool
+	certs          string // folder of the certificate of all members; empty for plaintext
+}
 
 func main() {
 	log.SetFlags(0)
-	ns := flag.String("n", "1000,2000,4000,8000,16000", "rows")
+	var o options
+	ns := flag.String("n", "8000,16000", "rows")
 	ss := flag.String("s", "1,5,17", "columns")
-	gs := flag.String("groups", "2,4", "sizes of group")
-	d := flag.Int("d", 8, "inputs")
-	cores := flag.Int("cores", 1, "cores of each member")
-	reps := flag.Int("reps", 5, "repetitions")
-	secure := flag.Bool("tls", false, "mutual TLS between the members")
-	forms := flag.Bool("forms", false, "gradient forms in place of products")
+	gs := flag.String("groups", "2,4,8", "sizes of group")
+	flag.IntVar(&o.d, "d", 8, "inputs")
+	flag.IntVar(&o.cores, "cores", 1, "cores of each member")
+	flag.IntVar(&o.reps, "reps", 5, "turns")
+	flag.BoolVar(&o.forms, "forms", false, "gradient forms in place of products")
+	flag.BoolVar(&o.single, "single", false, "products in single precision")
+	secure := flag.Bool("tls", true, "mutual TLS between the members")
+	asJSON := flag.Bool("json", false, "one JSON object a line")
+	member := flag.Int("member", 0, "be a member for this many rows (for the command itself)")
+	flag.StringVar(&o.certs, "certs", "", "folder of certificates (for the command itself)")
 	flag.Parse()
-	isa, err := cmvp.ISA()
+	var err error
+	if *member > 0 {
+		err = o.serve(*member)
+	} else {
+		err = o.run(*secure, *asJSON, list(*ns), list(*ss), list(*gs))
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
-	src, err := certificate(*secure)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Printf("%s, rbf, d=%d, %d cores a member, tls %v; of %d runs the least seconds taken and the least processor seconds relative to alone\n", isa, *d, *cores, *secure, *reps)
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "n\ts\talone\tcpu\tcut\tcpu\t")
-	for _, g := range list(*gs) {
-		fmt.Fprintf(w, "group %d\tcpu\tMB out\tin\t", g)
-	}
-	fmt.Fprintln(w)
-	for _, n := range list(*ns) {
-		for _, s := range list(*ss) {
-			b := newBench(n, *d, s, *cores, *forms, src.Credentials(identity.Worker))
-			b.row(w, list(*gs), *reps)
-			w.Flush()
-			b.close()
-		}
-	}
-}
-
-// certificate makes one for all members, or none for plaintext.
-func certificate(secure bool) (*tlsconf.Source, error) {
-	if !secure {
-		return nil, nil
-	}
-	dir, err := os.MkdirTemp("", "shard-certs")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	ca, err := certs.NewAuthority(certs.AuthorityRequest{Name: "bench", From: time.Now(), Days: 2})
-	if err != nil {
-		return nil, err
-	}
-	p, err := ca.Issue(certs.Request{Peer: identity.Peer{Role: identity.Worker, Name: "bench"}, From: time.Now(), Days: 1})
-	if err = errors.Join(err, ca.Save(dir), p.Save(dir, "worker", false)); err != nil {
-		return nil, err
-	}
-	return tlsconf.Load(tlsconf.Files{Cert: dir + "/worker.crt", Key: dir + "/worker.key", CA: dir + "/ca.crt"}, tlsconf.Options{})
 }
 
 func list(s string) []int {
@@ -113,188 +90,273 @@ func list(s string) []int {
 	return all
 }
 
-// bench is one size of problem.
-type bench struct {
-	n, s, cores int
-	forms       bool
-	in          *kernel.Inputs
-	v, dst      [][]float64
-	group       []int
-	meter       *shard.Meter
-	pool        *shard.Pool
-	isa         string
-	creds       credentials.TransportCredentials
-	closers     []func()
-}
-
-func newBench(n, d, s, cores int, forms bool, creds credentials.TransportCredentials) *bench {
-	rnd := rand.New(rand.NewPCG(1, 2))
-	normal := func(n int) []float64 {
-		x := make([]float64, n)
-		for i := range x {
-			x[i] = rnd.NormFloat64()
+// run measures and prints all rows.
+func (o *options) run(secure, asJSON bool, ns, ss, groups []int) error {
+	if secure {
+		dir, err := os.MkdirTemp("", "shard-certs")
+		if err != nil {
+			return err
 		}
-		return x
+		defer os.RemoveAll(dir)
+		if err := writeCertificate(dir); err != nil {
+			return err
+		}
+		o.certs = dir
 	}
-	b := &bench{n: n, s: s, cores: cores, forms: forms, creds: creds, in: kernel.NewInputs(n, d, normal(n*d)), meter: &shard.Meter{}, group: make([]int, s)}
-	for range s {
-		b.v, b.dst = append(b.v, normal(n)), append(b.dst, make([]float64, n))
+	isa, err := cmvp.ISA()
+	if err != nil {
+		return err
 	}
-	b.isa, _ = cmvp.ISA()
-	b.pool = shard.NewPool(b.meter, grpc.WithTransportCredentials(creds))
-	return b
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if !asJSON {
+		fmt.Printf("%s, rbf, d=%d, %d cores a member, tls %v; of %d turns the least processor seconds\n", isa, o.d, o.cores, secure, o.reps)
+		fmt.Fprintln(w, "n\ts\tmembers\talone s\tratio\tfirst\tMB in\tMB out\twall s\thedges\t")
+	}
+	for _, n := range ns {
+		for _, s := range ss {
+			rows, err := o.measure(n, s, groups)
+			if err != nil {
+				return err
+			}
+			for _, r := range rows {
+				if asJSON {
+					err = errors.Join(err, json.NewEncoder(os.Stdout).Encode(r))
+					continue
+				}
+				fmt.Fprintf(w, "%d\t%d\t%d\t%.3g\t%.3f\t%.2f\t%.2f\t%.2f\t%.3g\t%d\t\n", r.N, r.S, r.Members, r.Alone, r.Ratio, r.First, r.BytesIn/1e6, r.BytesOut/1e6, r.Wall, r.Hedges)
+			}
+			if err = errors.Join(err, w.Flush()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-func (b *bench) close() {
-	for _, f := range slices.Backward(b.closers) {
-		f()
+// writeCertificate makes one for all members.
+func writeCertificate(dir string) error {
+	ca, err := certs.NewAuthority(certs.AuthorityRequest{Name: "bench", From: time.Now(), Days: 2})
+	if err != nil {
+		return err
 	}
-	b.pool.Close()
+	p, err := ca.Issue(certs.Request{Peer: identity.Peer{Role: identity.Worker, Name: "bench"}, From: time.Now(), Days: 1})
+	if err != nil {
+		return err
+	}
+	return errors.Join(ca.Save(dir), p.Save(dir, "worker", false))
 }
 
-// Inputs makes a bench the source of its servers.
-func (b *bench) Inputs(context.Context, string) (*kernel.Inputs, error) { return b.in, nil }
+// credentials returns those of all members.
+func (o *options) credentials() (credentials.TransportCredentials, error) {
+	var src *tlsconf.Source
+	if o.certs != "" {
+		var err error
+		files := tlsconf.Files{Cert: o.certs + "/worker.crt", Key: o.certs + "/worker.key", CA: o.certs + "/ca.crt"}
+		if src, err = tlsconf.Load(files, tlsconf.Options{}); err != nil {
+			return nil, err
+		}
+	}
+	return src.Credentials(identity.Worker), nil
+}
+
+// row is what came of a size of group. Times are in seconds.
+type row struct {
+	N        int     `json:"n"`
+	S        int     `json:"s"`
+	Members  int     `json:"members"` // the driver among them
+	Ratio    float64 `json:"ratio"`
+	First    float64 `json:"first_ratio"` // of the first product with a θ
+	BytesIn  float64 `json:"bytes_in"`
+	BytesOut float64 `json:"bytes_out"`
+	Alone    float64 `json:"alone_cpu_seconds"`
+	Wall     float64 `json:"wall_seconds"`
+	Hedges   int64   `json:"hedges"` // units that were given out twice, in all turns
+}
+
+// problem is a size of product.
+type problem struct {
+	*options
+	in     *kernel.Inputs
+	v, dst [][]float64
+	group  []int
+}
+
+func normal(rnd *rand.Rand, n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = rnd.NormFloat64()
+	}
+	return x
+}
+
+// inputs are the same in all members.
+func (o *options) inputs(n int) *kernel.Inputs {
+	return kernel.NewInputs(n, o.d, normal(rand.New(rand.NewPCG(1, 2)), n*o.d))
+}
+
+func (o *options) covariance() *kernel.Covariance { return kernel.Single(kernel.RBF, o.d, false) }
 
 var theta, noise = []float64{1, 0.1}, []float64{0.1}
 
-func (b *bench) covariance() *kernel.Covariance { return kernel.Single(kernel.RBF, b.in.Dim(), false) }
-
-func (b *bench) operator(cores int) *cmvp.Operator {
-	op := cmvp.New(b.in, b.covariance(), held(cores))
-	op.Set(theta, noise)
-	return op
-}
-
-// held returns a budget of which the caller holds a core.
-func held(cores int) *parallel.Budget {
-	p := parallel.NewBudget(cores)
-	p.Acquire(context.Background())
-	return p
-}
-
 type operator interface {
+	Set(theta, noise []float64)
 	Mul(ctx context.Context, dst, v [][]float64) error
+	MulSingle(ctx context.Context, dst, v [][]float64) error
 	Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error)
 }
 
-func (b *bench) product(op operator) func() {
-	return func() {
-		var err error
-		if b.forms {
-			_, err = op.Forms(context.Background(), b.v, b.v, b.group, 1)
-		} else {
-			err = op.Mul(context.Background(), b.dst, b.v)
+func (p *problem) product(op operator) error {
+	switch {
+	case p.forms:
+		_, err := op.Forms(context.Background(), p.v, p.v, p.group, 1)
+		return err
+	case p.single:
+		return op.MulSingle(context.Background(), p.dst, p.v)
+	}
+	return op.Mul(context.Background(), p.dst, p.v)
+}
+
+func (p *problem) operator() *cmvp.Operator {
+	b := parallel.NewBudget(p.cores)
+	b.Acquire(context.Background()) // the caller holds a core
+	return cmvp.New(p.in, p.covariance(), b)
+}
+
+// measure measures groups of some sizes.
+func (o *options) measure(n, s int, groups []int) (rows []row, err error) {
+	p := &problem{options: o, in: o.inputs(n), group: make([]int, s)}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for range s {
+		p.v, p.dst = append(p.v, normal(rnd, n)), append(p.dst, make([]float64, n))
+	}
+	members, err := o.members(n, slices.Max(groups)-1)
+	defer func() {
+		for _, m := range members {
+			err = errors.Join(err, m.stop())
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	creds, err := o.credentials()
+	if err != nil {
+		return nil, err
+	}
+	meter := &shard.Meter{}
+	pool := shard.NewPool(meter, grpc.WithTransportCredentials(creds))
+	defer pool.Close()
+	isa, _ := cmvp.ISA()
+	data := shard.Data{Address: "x", Covariance: p.covariance(), ISA: isa, Rows: n}
+	alone := p.operator()
+	alone.Set(theta, noise)
+	ops := make([]*shard.Group, len(groups))
+	for i, size := range groups {
+		ops[i] = shard.New(shard.Config{Local: p.operator(), MinRows: 1, Bandwidth: 1e15, Meter: meter, Log: slog.New(slog.DiscardHandler),
+			Dial: func(name string) shard.Member { return pool.Member(name, data) }})
+		defer ops[i].Close()
+		var names []string
+		for _, m := range members[:size-1] {
+			names = append(names, m.address)
+		}
+		ops[i].SetMembers(names...)
+		ops[i].Set(theta, noise)
+		rows = append(rows, row{N: n, S: s, Members: size})
+		if err := p.product(ops[i]); err != nil { // connects
+			return nil, err
+		}
+	}
+	for range o.reps {
+		runtime.GC()
+		used := cputime.Seconds()
+		if err := p.product(alone); err != nil {
+			return nil, err
+		}
+		best := cputime.Seconds() - used
+		for i, op := range ops {
+			r := &rows[i]
+			op.Set(theta, noise)
+			first, err := p.turn(op, members[:r.Members-1], meter)
+			if err != nil {
+				return nil, err
+			}
+			next, err := p.turn(op, members[:r.Members-1], meter)
+			if err != nil {
+				return nil, err
+			}
+			r.Alone, r.First, r.Ratio = least(r.Alone, best), least(r.First, first.cpu), least(r.Ratio, next.cpu)
+			r.Wall = least(r.Wall, next.wall)
+			r.BytesIn, r.BytesOut = max(r.BytesIn, next.in), max(r.BytesOut, next.out)
+			r.Hedges += next.hedges
+		}
+	}
+	for i := range rows {
+		rows[i].Ratio /= rows[i].Alone
+		rows[i].First /= rows[i].Alone
+	}
+	return rows, nil
+}
+
+// least returns the smaller of two times, 0 being none.
+func least(a, b float64) float64 {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
+}
+
+// cost is what a product took: processor and wall seconds, and the bytes of the busiest
+// member.
+type cost struct {
+	cpu, wall, in, out float64
+	hedges             int64
+}
+
+// turn measures one product of a group.
+func (p *problem) turn(op *shard.Group, members []*member, meter *shard.Meter) (c cost, err error) {
+	runtime.GC()
+	before := make([]usage, len(members))
+	for i, m := range members {
+		if before[i], err = m.usage(); err != nil {
+			return c, err
+		}
+	}
+	load, began, used := meter.Load(), time.Now(), cputime.Seconds()
+	if err := p.product(op); err != nil {
+		return c, err
+	}
+	c.wall, c.cpu = time.Since(began).Seconds(), cputime.Seconds()-used
+	now := meter.Load()
+	c.in, c.out = float64(now.BytesReceived-load.BytesReceived), float64(now.BytesSent-load.BytesSent)
+	c.hedges = now.Hedges - load.Hedges
+	for i, m := range members {
+		after, err := m.usage()
+		if err != nil {
+			return c, err
+		}
+		c.cpu += after.CPU - before[i].CPU
+		c.in, c.out = max(c.in, after.In-before[i].In), max(c.out, after.Out-before[i].Out)
+	}
+	return c, nil
+}
+
+// members starts processes that serve n rows.
+func (o *options) members(n, count int) (all []*member, err error) {
+	for range count {
+		m, err := o.start(n)
+		if m != nil {
+			all = append(all, m)
 		}
 		if err != nil {
-			log.Fatal(err)
+			return all, err
 		}
 	}
+	return all, nil
 }
 
-// distributed returns the product of a group of some size.
-func (b *bench) distributed(size int) func() {
-	var names []string
-	for range size - 1 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			log.Fatal(err)
-		}
-		s := grpc.NewServer(append(shard.ServerOptions(), grpc.Creds(b.creds))...)
-		pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: b, Budget: parallel.NewBudget(b.cores)}))
-		go s.Serve(l)
-		b.closers = append(b.closers, s.Stop)
-		names = append(names, l.Addr().String())
+// scanLine returns the next line.
+func scanLine(s *bufio.Scanner) (string, error) {
+	if !s.Scan() {
+		return "", errors.Join(errors.New("a member has ended"), s.Err())
 	}
-	data := shard.Data{Address: "x", Covariance: b.covariance(), ISA: b.isa, Rows: b.n}
-	g := shard.New(shard.Config{Local: b.operator(b.cores), MinRows: 1, Meter: b.meter, Log: slog.New(slog.DiscardHandler),
-		Dial: func(name string) shard.Member { return b.pool.Member(name, data) }})
-	g.Set(theta, noise)
-	g.SetMembers(names...)
-	b.closers = append(b.closers, func() { g.Close() })
-	return b.product(g)
-}
-
-// cut returns the product by ranges of rows.
-func (b *bench) cut() func() {
-	op := b.operator(b.cores)
-	if b.forms {
-		return b.cutForms(op)
-	}
-	tiles := cmvp.NewGrid(b.n).Tiles
-	units, dst := min(8, tiles), make([][]float64, b.s)
-	return func() {
-		for i := range units {
-			lo, hi := i*tiles/units*cmvp.TileRows, min(b.n, (i+1)*tiles/units*cmvp.TileRows)
-			for c := range dst {
-				dst[c] = b.dst[c][lo:hi]
-			}
-			if err := op.MulRows(context.Background(), dst, b.v, lo, hi, cmvp.Double); err != nil {
-				log.Fatal(err)
-			}
-		}
-	}
-}
-
-// cutForms returns the forms by ranges of tasks.
-func (b *bench) cutForms(op *cmvp.Operator) func() {
-	tasks, per := cmvp.NewGrid(b.n).Tasks(), op.FormSums(1)
-	units := min(8, tasks)
-	sums := make([]float64, tasks*per)
-	return func() {
-		for i := range units {
-			lo, hi := i*tasks/units, (i+1)*tasks/units
-			if err := op.FormsTasks(context.Background(), sums[lo*per:hi*per], b.v, b.v, b.group, 1, lo, hi); err != nil {
-				log.Fatal(err)
-			}
-		}
-		op.ReduceForms(sums, 1)
-	}
-}
-
-// row measures and prints one line.
-func (b *bench) row(w *tabwriter.Writer, groups []int, reps int) {
-	variants := []func(){b.product(b.operator(b.cores)), b.cut()}
-	for _, g := range groups {
-		variants = append(variants, b.distributed(g))
-	}
-	if b.n <= 20000 { // connect, and get used to it
-		for _, f := range variants {
-			f()
-		}
-	}
-	least := make([][2]float64, len(variants))
-	out, in := make([]float64, len(variants)), make([]float64, len(variants))
-	for rep := range reps {
-		for i, f := range variants {
-			runtime.GC()
-			before, began, used := b.meter.Load(), time.Now(), cpu()
-			f()
-			took := [2]float64{time.Since(began).Seconds(), cpu() - used}
-			after := b.meter.Load()
-			for k, x := range took {
-				if rep == 0 || x < least[i][k] {
-					least[i][k] = x
-				}
-			}
-			out[i] += float64(after.BytesSent-before.BytesSent) / 1e6 / float64(reps)
-			in[i] += float64(after.BytesReceived-before.BytesReceived) / 1e6 / float64(reps)
-		}
-	}
-	fmt.Fprintf(w, "%d\t%d\t%.3g\t%.3g s\t", b.n, b.s, least[0][0], least[0][1])
-	for i := 1; i < len(variants); i++ {
-		fmt.Fprintf(w, "%.3g\t%.2f\t", least[i][0], least[i][1]/least[0][1])
-		if i > 1 {
-			fmt.Fprintf(w, "%.2f\t%.2f\t", out[i], in[i])
-		}
-	}
-	fmt.Fprintln(w)
-}
-
-// cpu returns the processor seconds that the process has used.
-func cpu() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		log.Fatal(err)
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+	return s.Text(), nil
 }

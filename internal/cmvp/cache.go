@@ -10,12 +10,10 @@ import (
 const tilePairSize = TileRows * TileRows
 
 // cache keeps evaluated tile pairs for the current θ: those of the first tasks
-// that fit, of the tasks that the rows of the last product need. Each is filled
-// by the first product that needs it.
+// that fit. Each is filled by the first product that needs it.
 type cache[T tile.Real] struct {
-	places int       // tile pairs that there is memory for
-	rows   tileRange // the rows that the places were given out for
-	first  []int     // pair that each task begins with, in the order of tasks
+	places int   // tile pairs that there is memory for
+	first  []int // pair that each task begins with, in the order of tasks
 	data   []T
 	filled []bool // by pair
 }
@@ -25,24 +23,19 @@ func (e *multiplier[T]) setCache(bytes int64) {
 	e.cache = cache[T]{places: int(bytes / (tilePairSize * int64(unsafe.Sizeof(T(0)))))}
 }
 
-// reserve gives out the places for products of the given rows.
-func (c *cache[T]) reserve(g Grid, rows tileRange) {
-	if c.places <= 0 || c.first != nil && c.rows == rows {
+// reserve gives out the places.
+func (c *cache[T]) reserve(g Grid) {
+	if c.places <= 0 || c.first != nil {
 		return
 	}
-	c.rows = rows
-	c.first = sized(c.first, g.Tasks())
+	c.first = make([]int, g.Tasks())
 	n := 0
 	for i := range c.first {
 		c.first[i] = n
-		t := g.Task(i)
-		if rows.meets(g.blockTiles(t.A)) || rows.meets(g.blockTiles(t.B)) {
-			n += g.pairs(t)
-		}
+		n += g.pairs(g.Task(i))
 	}
 	n = min(n, c.places)
-	c.data, c.filled = sized(c.data, n*tilePairSize), sized(c.filled, n)
-	clear(c.filled)
+	c.data, c.filled = make([]T, n*tilePairSize), make([]bool, n)
 }
 
 // pair returns the storage of the q-th tile pair of a task, whether it holds

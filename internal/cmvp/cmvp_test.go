@@ -2,7 +2,6 @@ package cmvp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -262,7 +261,7 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 			for _, m := range multiplies {
 				testBitsOfProducts(t, p, m, isa)
 			}
-			testBitsOfRows(t, p, isa)
+			testBitsOfUnits(t, p, isa)
 		}
 	})
 }
@@ -311,36 +310,65 @@ func testBitsOfProducts(t *testing.T, p *problem, m multiply, isa tile.ISA) {
 	}
 }
 
-func testBitsOfRows(t *testing.T, p *problem, isa tile.ISA) {
+// Units computed in any ranges, by operators that see no more of v than they say they read,
+// add up to the product.
+func testBitsOfUnits(t *testing.T, p *problem, isa tile.ISA) {
 	ctx, n := context.Background(), p.in.Len()
-	o := p.operator(2, isa)
-	want := map[Precision][][]float64{Double: zeros(n, 3), Single: zeros(n, 3)}
-	if err := errors.Join(o.Mul(ctx, want[Double], p.v[:3]), o.MulSingle(ctx, want[Single], p.v[:3])); err != nil {
-		t.Fatal(err)
-	}
-	keep := p.operator(2, isa) // a worker that keeps its rows of K
+	g := NewGrid(n)
+	v := p.v[:3]
+	keep := p.operator(2, isa) // one that keeps some of K
 	keep.SetCache(min(1<<26, CacheBytes(n, false)/2), min(1<<25, CacheBytes(n, true)/2))
-	tiles := NewGrid(n).Tiles
-	for _, cut := range []int{0, 1, 2, tiles / 3, tiles - 1, tiles} {
-		at := min(n, max(0, cut)*TileRows)
-		for _, r := range [][2]int{{0, at}, {at, n}} {
-			for _, o := range []*Operator{o, keep, keep} {
-				for prec, whole := range want {
-					got := zeros(r[1]-r[0], 3)
-					for c := range got {
-						got[c] = append(got[c], math.NaN())[:len(got[c]):len(got[c])]
+	ops := []*Operator{p.operator(1, isa), keep, p.operator(3, isa), keep}
+	for _, m := range multiplies {
+		want := zeros(n, 3)
+		if err := m.mul(ops[0])(ctx, want, v); err != nil {
+			t.Fatal(err)
+		}
+		prec := Double
+		if m.name == "single" {
+			prec = Single
+		}
+		factor := Scales(v, prec)
+		for _, size := range []int{1, 3, g.Units()} {
+			sums := make([]float64, UnitSums(n, 3, 0, g.Units()))
+			for lo := 0; lo < g.Units(); lo += size {
+				hi := min(lo+size, g.Units())
+				o, known := ops[lo/size%len(ops)], zeros(n, 3)
+				for c := range known {
+					for i := range known[c] {
+						known[c][i] = math.NaN()
 					}
-					if err := o.MulRows(ctx, got, p.v[:3], r[0], r[1], prec); err != nil {
-						t.Fatal(err)
-					}
-					for c := range got {
-						if !slices.Equal(got[c], whole[c][r[0]:r[1]]) {
-							t.Fatalf("n=%d: rows %v of column %d differ in precision %v", n, r, c, prec)
+					for u := lo; u < hi; u++ {
+						for _, q := range g.Unit(u) {
+							a, b := g.PointRows(q)
+							copy(known[c][a:b], v[c][a:b])
 						}
 					}
 				}
+				part := sums[UnitSums(n, 3, 0, lo):UnitSums(n, 3, 0, hi)]
+				if err := o.MulUnits(ctx, part, known, factor, lo, hi, prec); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := zeros(n, 3)
+			for c := range got {
+				got[c][n/2] = math.NaN()
+			}
+			ops[0].ReduceUnits(got, sums, v, factor)
+			for c := range got {
+				if !slices.Equal(got[c], want[c]) {
+					t.Fatalf("n=%d, %s, units by %d: column %d differs", n, m.name, size, c)
+				}
 			}
 		}
+	}
+	o := p.operator(1, isa)
+	sums := make([]float64, UnitSums(n, 3, 0, g.Units()))
+	if err := o.MulUnits(ctx, sums, v, Scales(v, Double), 0, g.Units(), Double); err != nil {
+		t.Fatal(err)
+	}
+	if c := o.Counts(); c.Pairs != int64(n)*int64(n) || c.Columns != 3 {
+		t.Errorf("n=%d: counted %+v", n, c)
 	}
 }
 
@@ -710,7 +738,7 @@ func TestCacheBytes(t *testing.T) {
 }
 
 func TestGridCoversEveryPairOnce(t *testing.T) {
-	for _, n := range []int{1, 256, 257, 5000, 64 * 256, 64*256 + 1, 1_000_000} {
+	for _, n := range []int{1, 256, 257, 1000, 1500, 4096, 5000, 64 * 256, 64*256 + 1, 1<<16 - 1, 1 << 16, 1<<16 + 1, 1_000_000} {
 		g := NewGrid(n)
 		if g.Blocks > maxBlocks {
 			t.Errorf("n=%d: %d blocks", n, g.Blocks)
@@ -725,7 +753,10 @@ func TestGridCoversEveryPairOnce(t *testing.T) {
 		rows := 0
 		for b := range g.Blocks {
 			lo, hi := g.blockRows(b)
-			rows += hi - lo
+			if lo != rows || hi <= lo {
+				t.Errorf("n=%d: block %d has rows [%d,%d) after %d", n, b, lo, hi, rows)
+			}
+			rows = hi
 		}
 		if rows != n {
 			t.Errorf("n=%d: blocks cover %d rows", n, rows)
@@ -737,6 +768,64 @@ func TestGridCoversEveryPairOnce(t *testing.T) {
 				t.Fatalf("n=%d: task %d is %v", n, i, task)
 			}
 			seen[task] = true
+		}
+	}
+}
+
+// Units are the lines of an affine plane: any two points are on exactly one, and the tasks of
+// a line are of its points alone. They are of one size, but for what tiles do not divide.
+func TestUnitsAreLinesOfAnAffinePlane(t *testing.T) {
+	for _, c := range []struct{ n, order int }{{1, 1}, {700, 1}, {1000, 2}, {3000, 2}, {16 * 256, 4}, {16_000, 4}, {1 << 16, 8}, {100_000, 8}} {
+		g, q := NewGrid(c.n), c.order
+		if units := q*q + q; g.Points() != q*q || q > 1 && g.Units() != units || q == 1 && g.Units() != 1 {
+			t.Fatalf("n=%d: %d points, %d units of order %d", c.n, g.Points(), g.Units(), q)
+		}
+		on, rows := map[[2]int]int{}, 0
+		point := make([]int, g.Blocks) // of each block
+		for p := range g.Points() {
+			lo, hi := g.PointRows(p)
+			if lo != rows || hi <= lo {
+				t.Fatalf("n=%d: point %d has rows [%d,%d) after %d", c.n, p, lo, hi, rows)
+			}
+			rows = hi
+			for b := g.points[p]; b < g.points[p+1]; b++ {
+				point[b] = p
+			}
+		}
+		if rows != c.n {
+			t.Errorf("n=%d: points of %d rows", c.n, rows)
+		}
+		least, most := math.Inf(1), 0.0
+		for u := range g.Units() {
+			line := g.Unit(u)
+			if len(line) != q || !slices.IsSorted(line) {
+				t.Fatalf("n=%d: unit %d has points %v", c.n, u, line)
+			}
+			for i, a := range line {
+				for _, b := range line[:i] {
+					on[[2]int{b, a}]++
+				}
+			}
+			work := 0.0
+			for i := g.first[u]; i < g.first[u+1]; i++ {
+				task := g.Task(i)
+				if !slices.Contains(line, point[task.A]) || !slices.Contains(line, point[task.B]) {
+					t.Fatalf("n=%d: task %v is in unit %d of points %v", c.n, task, u, line)
+				}
+				work += float64(g.pairs(task))
+			}
+			least, most = min(least, work), max(most, work)
+		}
+		if len(on) != q*q*(q*q-1)/2 {
+			t.Errorf("n=%d: %d pairs of points", c.n, len(on))
+		}
+		for pair, lines := range on {
+			if lines != 1 {
+				t.Errorf("n=%d: points %v are on %d lines", c.n, pair, lines)
+			}
+		}
+		if c.n > 1<<14 && most > 1.35*least {
+			t.Errorf("n=%d: units of %g to %g tile pairs", c.n, least, most)
 		}
 	}
 }

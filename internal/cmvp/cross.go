@@ -23,9 +23,7 @@ func (e *tiles) CrossMatrix(ctx context.Context, rows [][]float64, points *kerne
 func (e *tiles) Cross(ctx context.Context, dst [][]float64, points *kernel.Inputs, v [][]float64) error {
 	s := len(v)
 	c := newCross(e, points)
-	e.factor = sized(e.factor, s)
-	e.unscaled()
-	e.double.load(v, e.factor)
+	e.double.load(v, Scales(v, Double), 0, e.double.grid.Units())
 	sums := make([]float64, c.strips()*tile.Strip*s) // strip by strip, then column by column
 	err := c.each(ctx, func(k []float64, t, r, _, _, panels int) {
 		e.double.kern.Direct(sums[r*s:], tile.Strip, k, nil, e.double.columnTile(e.double.v, t), s, panels)

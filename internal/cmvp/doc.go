@@ -16,19 +16,20 @@
 // product (Grid), and the contract of every engine:
 //
 //   - Rows are cut into tiles of TileRows and blocks of a whole number of
-//     tiles. The block size depends on n alone.
+//     tiles. How many there are depends on n alone.
 //   - An unordered pair of blocks {A,B}, A ≤ B, is one Task. Each of its tile
 //     pairs (I,J), I ≤ J, is evaluated once, as rows I against columns J, and
 //     serves both sides: K·V_J is added to the rows of I, and, unless I = J,
-//     Kᵀ·V_I to the rows of J. A caller who wants only one of the sides gets
-//     the same bits for it.
+//     Kᵀ·V_I to the rows of J.
+//   - Tasks are grouped into units, each of which has to do with a fraction of the
+//     rows alone (see plan).
 //   - Within a tile pair, a row of I adds its columns in increasing order in
 //     each of a fixed number of lanes, which are then summed in a fixed order;
 //     a row of J adds the rows of I in increasing order (package tile).
 //   - Within a task, the sums of its tile pairs are added in increasing order
-//     of I and J; a row's total is the sum over tasks in increasing order of
-//     the other block. Both sums are in float64, whatever the arithmetic inside
-//     the tiles.
+//     of I and J; within a unit, those of its tasks in increasing order of the other
+//     block; a row's total is the sum over units in their order. All are in float64,
+//     whatever the arithmetic inside the tiles.
 //
 // A column of the result does not depend on which other columns are computed
 // with it. The number of lanes belongs to the instruction set, so bits agree

@@ -22,9 +22,9 @@ const (
 //
 // The contract of an engine is its order of summation (see the package comment):
 // a result is a function of inputs, covariance, θ, noise and vectors alone, to the
-// last bit. It does not depend on threads, on the rows or tasks that are asked for
-// together, on the other columns, or on what was computed before. Two engines of
-// one name (ISA) give the same bits. Rows and tasks are those of Grid.
+// last bit. It does not depend on threads, on the units or tasks that are asked for
+// together, on the other columns, or on what was computed before: Reduce of Units is
+// Mul. Two engines of one name (ISA) give the same bits. Units and tasks are those of Grid.
 //
 // An engine is not safe for concurrent use. The only errors are those of contexts,
 // which engines look at often enough to end within a fraction of a second; what
@@ -32,9 +32,15 @@ const (
 type Engine interface {
 	// Set changes θ and the noise, a variance for each row.
 	Set(f *kernel.Function, noise []float64)
-	// Rows computes the rows [lo,hi) of K·v[c] for each column of n numbers, into
-	// columns of hi−lo. The bounds are multiples of TileRows, or n.
-	Rows(ctx context.Context, dst, v [][]float64, lo, hi int, p Precision) error
+	// Mul computes K·v[c] for each column of n numbers.
+	Mul(ctx context.Context, dst, v [][]float64, p Precision) error
+	// Units computes the sums of the units [lo,hi) that K_f·v is made of, in units of
+	// f's scale and of factor[c]: unit after unit, for each point after point, column after
+	// column of its rows. Of v it reads the rows of the points of these units, times factor
+	// and rounded to the precision.
+	Units(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error
+	// Reduce sets dst to the K·v that the sums of all units add up to.
+	Reduce(dst [][]float64, sums []float64, v [][]float64, factor []float64)
 	// Forms computes the sums of the tasks [lo,hi) of the gradient forms: task by
 	// task, group by group and, for each, those that formSums lists.
 	Forms(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error

@@ -26,15 +26,15 @@ func (e *plain) Set(f *kernel.Function, noise []float64) {
 	e.tiles.Set(f, noise)
 }
 
-func (e *plain) Rows(_ context.Context, dst, v [][]float64, lo, hi int, p Precision) error {
+func (e *plain) Mul(_ context.Context, dst, v [][]float64, p Precision) error {
 	e.calls = append(e.calls, map[Precision]string{Double: "double", Single: "single"}[p])
 	for c := range dst {
-		for i := lo; i < hi; i++ {
+		for i := range dst[c] {
 			sum := e.noise[i] * v[c][i]
 			for j := range v[c] {
 				sum += e.f.Value(e.in.Row(i), e.in.Row(j)) * v[c][j]
 			}
-			dst[c][i-lo] = sum
+			dst[c][i] = sum
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ type Operator struct {
 
 // Counts are the work that an operator has done.
 type Counts struct {
-	Products int64 `json:"products"` // calls of Mul, MulRows, MulSingle and Cross
+	Products int64 `json:"products"` // calls of Mul, MulSingle, MulUnits and Cross
 	Singles  int64 `json:"singles"`  // those in single precision
 	Columns  int64 `json:"columns"`  // right-hand sides in them
 	Forms    int64 `json:"forms"`    // calls of Forms and FormsTasks
@@ -115,28 +115,62 @@ func (o *Operator) Counts() Counts {
 // must not overlap v. The only error is that of a context that is done, which
 // leaves dst undefined.
 func (o *Operator) Mul(ctx context.Context, dst, v [][]float64) error {
-	return o.MulRows(ctx, dst, v, 0, o.Len(), Double)
+	return o.product(ctx, dst, v, Double)
 }
 
 // MulSingle is Mul in single precision: within a tile, K, v and the sums are
 // float32.
 func (o *Operator) MulSingle(ctx context.Context, dst, v [][]float64) error {
-	return o.MulRows(ctx, dst, v, 0, o.Len(), Single)
+	o.count.Singles++
+	return o.product(ctx, dst, v, Single)
 }
 
-// MulRows is Mul for the rows [lo,hi) alone, in a precision: dst has columns of
-// hi−lo numbers. The bounds must be multiples of TileRows, or n.
-func (o *Operator) MulRows(ctx context.Context, dst, v [][]float64, lo, hi int, p Precision) error {
+func (o *Operator) product(ctx context.Context, dst, v [][]float64, p Precision) error {
 	n := o.Len()
-	if lo < 0 || hi > n || lo > hi || (lo != n && lo%TileRows != 0) || (hi != n && hi%TileRows != 0) {
-		panic(fmt.Sprintf("cmvp: rows [%d,%d) are not whole tiles of %d", lo, hi, n))
+	checkColumns(dst, n, v, n)
+	o.countProduct(len(v), n)
+	return o.engine.Mul(ctx, dst, v, p)
+}
+
+// MulUnits computes a part of Mul or MulSingle: the sums of the units [lo,hi) of the grid,
+// UnitSums numbers (see Engine.Units). It reads v in the rows of their points alone, times
+// factor, which should be Scales of the whole columns. The sums are the same bits wherever
+// the units are cut, and each pair of rows is still evaluated once.
+func (o *Operator) MulUnits(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error {
+	grid, n := NewGrid(o.Len()), o.Len()
+	checkColumns(v, n, v, n)
+	if lo < 0 || hi > grid.Units() || lo > hi || len(factor) != len(v) || len(sums) != UnitSums(n, len(v), lo, hi) {
+		panic(fmt.Sprintf("cmvp: %d sums for units [%d,%d) of %d, %d factors", len(sums), lo, hi, grid.Units(), len(factor)))
 	}
-	checkColumns(dst, hi-lo, v, n)
-	o.countProduct(len(v), hi-lo)
+	o.count.Products++
+	o.count.Columns += int64(len(v))
 	if p == Single {
 		o.count.Singles++
 	}
-	return o.engine.Rows(ctx, dst, v, lo, hi, p)
+	for i := grid.first[lo]; i < grid.first[hi]; i++ {
+		o.count.Pairs += grid.elements(i)
+	}
+	return o.engine.Units(ctx, sums, v, factor, lo, hi, p)
+}
+
+// UnitSums returns how many numbers the units [lo,hi) of a product of s columns sum up,
+// over n rows.
+func UnitSums(n, s, lo, hi int) int {
+	grid, rows := NewGrid(n), 0
+	for u := lo; u < hi; u++ {
+		rows += grid.UnitRows(u)
+	}
+	return s * rows
+}
+
+// ReduceUnits sets dst to the product that the sums of all units, in their order, add up
+// to. The factors are those that the units were computed with.
+func (o *Operator) ReduceUnits(dst [][]float64, sums []float64, v [][]float64, factor []float64) {
+	checkColumns(dst, o.Len(), v, o.Len())
+	if want := UnitSums(o.Len(), len(v), 0, NewGrid(o.Len()).Units()); len(sums) != want || len(factor) != len(v) {
+		panic(fmt.Sprintf("cmvp: %d sums and %d factors for a product of %d columns, which has %d", len(sums), len(factor), len(v), want))
+	}
+	o.engine.Reduce(dst, sums, v, factor)
 }
 
 func (o *Operator) countProduct(columns, rows int) {

@@ -23,22 +23,18 @@ type multiplier[T tile.Real] struct {
 	s int // columns
 	v []T // right-hand sides: tile by tile, then column by column
 
-	dst    [][]float64 // from row lo on
-	lo     int
-	rows   tileRange // the rows wanted
+	from   int         // first task
+	unit   int         // whose tasks are committed
+	sum    []float64   // of them, laid out like right-hand sides: its points one after another
+	place  []int       // of each block of its points, where its sums begin
+	dst    [][]float64 // where addUnit adds them; nil if copyUnit is to
+	out    []float64   // where copyUnit appends them
 	seq    sequencer
 	loop   *parallel.Loop
 	commit func(i int)
 	slots  []workspace[T]
+	needed [maxBlocks]bool // of load, by point
 }
-
-// tileRange is a range of tiles.
-type tileRange struct{ lo, hi int }
-
-func (r tileRange) has(t int) bool { return r.lo <= t && t < r.hi }
-
-// meets reports whether any tile of [lo,hi) is in the range.
-func (r tileRange) meets(lo, hi int) bool { return lo < r.hi && r.lo < hi }
 
 // workspace is that of one task in flight, and its result. Sums are laid out like
 // right-hand sides.
@@ -55,6 +51,7 @@ func newMultiplier[T tile.Real](in *kernel.Inputs, c *kernel.Covariance, budget 
 	e := &multiplier[T]{in: in, grid: NewGrid(in.Len()), kern: kern, strips: newStrips(c, kern), add: tile.For[float64](isa).Add}
 	e.z = e.strips.packed(in.Len())
 	e.slots = make([]workspace[T], 2*budget.MaxWorkers())
+	e.place = make([]int, e.grid.Blocks)
 	e.seq.init(len(e.slots))
 	e.loop = budget.NewLoop(e.task)
 	e.commit = e.commitTask
@@ -68,63 +65,82 @@ func (e *multiplier[T]) set(f *kernel.Function) {
 	e.cache.invalidate()
 }
 
-// load copies the right-hand sides, each times its factor, into tiles.
-func (e *multiplier[T]) load(v [][]float64, factor []float64) {
+// load copies the right-hand sides that units [lo,hi) need, each times its factor, into
+// tiles.
+func (e *multiplier[T]) load(v [][]float64, factor []float64, lo, hi int) {
 	e.s = len(v)
 	e.v = sized(e.v, e.grid.Tiles*e.s*TileRows)
-	for c, vc := range v {
-		f := factor[c]
-		for t := range e.grid.Tiles {
-			lo, hi := e.grid.tileRows(t)
-			dst := e.columnTile(e.v, t)[c*TileRows:][:TileRows]
-			for i, x := range vc[lo:hi] {
-				dst[i] = T(f * x)
-			}
-			clear(dst[hi-lo:])
+	needed := e.needed[:]
+	clear(needed)
+	for u := lo; u < hi; u++ {
+		for _, p := range e.grid.Unit(u) {
+			needed[p] = true
 		}
+	}
+	for p := range e.grid.Points() {
+		if needed[p] {
+			tLo, tHi := e.grid.pointTiles(p)
+			for t := tLo; t < tHi; t++ {
+				e.loadTile(v, factor, t)
+			}
+		}
+	}
+}
+
+// loadTile copies tile t.
+func (e *multiplier[T]) loadTile(v [][]float64, factor []float64, t int) {
+	lo, hi := e.grid.tileRows(t)
+	for c, vc := range v {
+		f, dst := factor[c], e.columnTile(e.v, t)[c*TileRows:][:TileRows]
+		for i, x := range vc[lo:hi] {
+			dst[i] = T(f * x)
+		}
+		clear(dst[hi-lo:])
 	}
 }
 
 // columnTile returns tile t of columns of vectors.
 func (e *multiplier[T]) columnTile(v []T, t int) []T { return v[t*e.s*TileRows:][:e.s*TileRows] }
 
-// product adds K_f/scale·v to dst, v being what was loaded: rows [lo,hi), in columns
-// that begin with row lo.
-func (e *multiplier[T]) product(ctx context.Context, dst [][]float64, lo, hi int) error {
-	e.dst, e.lo, e.rows = dst, lo, tileRange{lo / TileRows, (hi + TileRows - 1) / TileRows}
-	e.cache.reserve(e.grid, e.rows)
+// product adds K_f/scale·v to dst, v being what was loaded.
+func (e *multiplier[T]) product(ctx context.Context, dst [][]float64) error {
+	e.dst = dst
+	return e.run(ctx, 0, e.grid.Units())
+}
+
+// units sets out to the sums of the units [lo,hi) that a product is made of.
+func (e *multiplier[T]) units(ctx context.Context, out []float64, lo, hi int) error {
+	e.dst, e.out = nil, out[:0]
+	return e.run(ctx, lo, hi)
+}
+
+// run computes units, and adds or copies the sums of each in its turn.
+func (e *multiplier[T]) run(ctx context.Context, lo, hi int) error {
+	e.cache.reserve(e.grid)
+	e.unit, e.from = lo, e.grid.first[lo]
 	e.seq.start(ctx.Done())
-	e.loop.Run(e.grid.Tasks())
+	e.loop.Run(e.grid.first[hi] - e.from)
 	if e.seq.stopped {
 		return ctx.Err()
 	}
 	return nil
 }
 
-// task computes task i and leaves it to be committed in its turn.
+// task computes task i from the first on and leaves it to be committed in its turn.
 func (e *multiplier[T]) task(_, i int) {
 	if !e.seq.enter(i) {
 		return
 	}
-	e.compute(&e.slots[i%len(e.slots)], i)
+	e.compute(&e.slots[i%len(e.slots)], e.from+i)
 	e.seq.leave(i, e.commit)
-}
-
-// sides reports which sides of a task are wanted.
-func (e *multiplier[T]) sides(t Task) (a, b bool) {
-	return e.rows.meets(e.grid.blockTiles(t.A)), e.rows.meets(e.grid.blockTiles(t.B))
 }
 
 func (e *multiplier[T]) compute(sl *workspace[T], task int) {
 	t := e.grid.Task(task)
-	wantA, wantB := e.sides(t)
-	sl.read = 0
-	if !wantA && !wantB {
-		return
-	}
 	iLo, iHi := e.grid.blockTiles(t.A)
 	jLo, jHi := e.grid.blockTiles(t.B)
 	size := e.s * TileRows
+	sl.read = 0
 	sl.k = sized(sl.k, stripSize)
 	sl.ws = e.strips.scratch(sl.ws)
 	sl.y = sized(sl.y, size)
@@ -135,34 +151,30 @@ func (e *multiplier[T]) compute(sl *workspace[T], task int) {
 	for i := iLo; i < iHi; i++ {
 		a := sl.a[(i-iLo)*size:][:size]
 		for j := max(i, jLo); j < jHi; j++ {
-			direct, trans := e.rows.has(i), i != j && e.rows.has(j)
-			if direct || trans {
-				kept, filled := e.cache.pair(task, pair)
-				if filled {
-					sl.read += e.elements(i, j, direct, trans)
-				}
-				e.tilePair(sl, i, j, a, sl.b[(j-jLo)*size:][:size], direct, trans, kept, filled)
+			kept, filled := e.cache.pair(task, pair)
+			if filled {
+				sl.read += e.elements(i, j)
 			}
+			e.tilePair(sl, i, j, a, sl.b[(j-jLo)*size:][:size], kept, filled)
 			pair++
 		}
 	}
 }
 
-// elements returns how many elements of K a tile pair stands for in a product
-// that wants the given sides.
-func (e *multiplier[T]) elements(i, j int, direct, trans bool) int64 {
+// elements returns how many elements of K a tile pair stands for.
+func (e *multiplier[T]) elements(i, j int) int64 {
 	iLo, iHi := e.grid.tileRows(i)
 	jLo, jHi := e.grid.tileRows(j)
 	n := int64(iHi-iLo) * int64(jHi-jLo)
-	if direct && trans {
-		return 2 * n
+	if i != j {
+		n *= 2
 	}
 	return n
 }
 
 // tilePair evaluates rows i against columns j, or takes them from where they
-// are kept, and adds K·V_j to a and Kᵀ·V_i to b, as far as they are wanted.
-func (e *multiplier[T]) tilePair(sl *workspace[T], i, j int, a, b []float64, direct, trans bool, kept []T, filled bool) {
+// are kept, and adds K·V_j to a and, unless i = j, Kᵀ·V_i to b.
+func (e *multiplier[T]) tilePair(sl *workspace[T], i, j int, a, b []float64, kept []T, filled bool) {
 	rowLo, rowHi := e.grid.tileRows(i)
 	colLo, colHi := e.grid.tileRows(j)
 	panels := tile.Panels(colHi - colLo)
@@ -176,43 +188,83 @@ func (e *multiplier[T]) tilePair(sl *workspace[T], i, j int, a, b []float64, dir
 		if !filled {
 			e.strips.eval(k, sl.ws, e.z, rowLo+r, e.z, colLo, panels)
 		}
-		if direct {
-			e.kern.Direct(a[r:], TileRows, k, next, vj, e.s, panels)
-		}
-		if trans {
+		e.kern.Direct(a[r:], TileRows, k, next, vj, e.s, panels)
+		if i != j {
 			e.kern.Trans(sl.y, k, next, vi[r:], TileRows, e.s, panels)
 		}
 	}
-	if trans {
+	if i != j {
 		e.kern.Add(b, sl.y, len(sl.y))
 	}
 }
 
-// commitTask adds the result of task i to dst.
+// commitTask adds the result of task i from the first on to the sums of its unit.
 func (e *multiplier[T]) commitTask(i int) {
-	sl := &e.slots[i%len(e.slots)]
+	sl, i := &e.slots[i%len(e.slots)], e.from+i
+	if i == e.grid.first[e.unit] {
+		e.begin()
+	}
 	t := e.grid.Task(i)
-	wantA, wantB := e.sides(t)
-	if wantA {
-		e.addBlock(t.A, sl.a)
-	}
-	if wantB {
-		e.addBlock(t.B, sl.b)
-	}
+	e.add(e.sum[e.place[t.A]:], sl.a, len(sl.a))
+	e.add(e.sum[e.place[t.B]:], sl.b, len(sl.b))
 	e.read += sl.read
+	if i+1 == e.grid.first[e.unit+1] {
+		if e.dst != nil {
+			e.addUnit()
+		} else {
+			e.copyUnit()
+		}
+		e.unit++
+	}
 }
 
-// addBlock adds the sums of a block of rows to dst, as far as they are wanted.
-func (e *multiplier[T]) addBlock(block int, sums []float64) {
-	tLo, tHi := e.grid.blockTiles(block)
-	for t := max(tLo, e.rows.lo); t < min(tHi, e.rows.hi); t++ {
-		lo, hi := e.grid.tileRows(t)
-		for c, y := range e.dst {
-			y, x := y[lo-e.lo:hi-e.lo], sums[((t-tLo)*e.s+c)*TileRows:]
-			whole := len(y) / tile.Panel * tile.Panel
-			e.add(y, x, whole)
-			for i := whole; i < len(y); i++ {
-				y[i] += x[i]
+// begin begins the sums of a unit.
+func (e *multiplier[T]) begin() {
+	at := 0
+	for _, p := range e.grid.Unit(e.unit) {
+		for b := e.grid.points[p]; b < e.grid.points[p+1]; b++ {
+			e.place[b] = at
+			lo, hi := e.grid.blockTiles(b)
+			at += (hi - lo) * e.s * TileRows
+		}
+	}
+	e.sum = sized(e.sum, at)
+	clear(e.sum)
+}
+
+// addUnit adds the sums of a unit to dst.
+func (e *multiplier[T]) addUnit() {
+	for _, p := range e.grid.Unit(e.unit) {
+		tLo, tHi := e.grid.pointTiles(p)
+		sums := e.sum[e.place[e.grid.points[p]]:]
+		for t := tLo; t < tHi; t++ {
+			lo, hi := e.grid.tileRows(t)
+			for c, y := range e.dst {
+				addTo(e.add, y[lo:hi], sums[((t-tLo)*e.s+c)*TileRows:])
+			}
+		}
+	}
+}
+
+// addTo adds as many numbers of x to y as that has.
+func addTo(add func(y, x []float64, n int), y, x []float64) {
+	whole := len(y) / tile.Panel * tile.Panel
+	add(y, x, whole)
+	for i := whole; i < len(y); i++ {
+		y[i] += x[i]
+	}
+}
+
+// copyUnit appends the sums of a unit to out: point after point, column after column of
+// its rows.
+func (e *multiplier[T]) copyUnit() {
+	for _, p := range e.grid.Unit(e.unit) {
+		tLo, tHi := e.grid.pointTiles(p)
+		sums := e.sum[e.place[e.grid.points[p]]:]
+		for c := range e.s {
+			for t := tLo; t < tHi; t++ {
+				lo, hi := e.grid.tileRows(t)
+				e.out = append(e.out, sums[((t-tLo)*e.s+c)*TileRows:][:hi-lo]...)
 			}
 		}
 	}

@@ -40,31 +40,97 @@ func (e *tiles) Set(f *kernel.Function, noise []float64) {
 	}
 }
 
-// Rows scales columns by powers of two, in single precision, to where float32
-// neither overflows nor underflows.
-func (e *tiles) Rows(ctx context.Context, dst, v [][]float64, lo, hi int, p Precision) error {
-	if lo == hi {
-		return ctx.Err()
-	}
+// Mul scales columns as Scales says.
+func (e *tiles) Mul(ctx context.Context, dst, v [][]float64, p Precision) error {
 	e.factor = sized(e.factor, len(v))
+	scales(e.factor, v, p)
 	if p == Double {
-		e.unscaled()
-		return multiplyRows(ctx, e, e.double, dst, v, lo, hi)
+		return multiplyAll(ctx, e, e.double, dst, v)
 	}
+	return multiplyAll(ctx, e, e.singles(), dst, v)
+}
+
+func multiplyAll[T tile.Real](ctx context.Context, e *tiles, m *multiplier[T], dst, v [][]float64) error {
+	for _, y := range dst {
+		clear(y)
+	}
+	m.load(v, e.factor, 0, m.grid.Units())
+	if err := m.product(ctx, dst); err != nil {
+		return err
+	}
+	e.finish(dst, v, e.factor)
+	return nil
+}
+
+// finish makes the sums of all units K·v.
+func (e *tiles) finish(dst, v [][]float64, factor []float64) {
+	for c, y := range dst {
+		scale, vc := e.f.Scale()/factor[c], v[c]
+		for i, noise := range e.noise {
+			y[i] = scale*y[i] + noise*vc[i]
+		}
+	}
+}
+
+func (e *tiles) Units(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error {
+	if p == Double {
+		e.double.load(v, factor, lo, hi)
+		return e.double.units(ctx, sums, lo, hi)
+	}
+	m := e.singles()
+	m.load(v, factor, lo, hi)
+	return m.units(ctx, sums, lo, hi)
+}
+
+// Reduce adds up the units of each point in their order, points side by side.
+func (e *tiles) Reduce(dst [][]float64, sums []float64, v [][]float64, factor []float64) {
+	g := NewGrid(e.in.Len())
+	parts := make([][]int, g.Points()) // of each point, where its sums begin
+	at := 0
+	for u := range g.Units() {
+		for _, p := range g.Unit(u) {
+			lo, hi := g.PointRows(p)
+			parts[p] = append(parts[p], at)
+			at += (hi - lo) * len(v)
+		}
+	}
+	e.budget.NewLoop(func(_, p int) {
+		lo, hi := g.PointRows(p)
+		for c, y := range dst {
+			clear(y[lo:hi])
+			for _, at := range parts[p] {
+				addTo(e.double.add, y[lo:hi], sums[at+c*(hi-lo):])
+			}
+		}
+	}).Run(g.Points())
+	e.finish(dst, v, factor)
+}
+
+// singles returns the multiplier in single precision.
+func (e *tiles) singles() *multiplier[float32] {
 	if e.single == nil {
 		e.single = newMultiplier[float32](e.in, e.cov, e.budget, e.isa)
 		e.single.set(e.f)
 		e.single.setCache(e.singleCache)
 	}
-	for c, vc := range v {
-		e.factor[c] = unitScale(vc)
-	}
-	return multiplyRows(ctx, e, e.single, dst, v, lo, hi)
+	return e.single
 }
 
-func (e *tiles) unscaled() {
-	for c := range e.factor {
-		e.factor[c] = 1
+// Scales returns what the columns of a product are multiplied by before they are rounded
+// to its precision: 1, or, in single precision, powers of two that bring them to where
+// float32 neither overflows nor underflows.
+func Scales(v [][]float64, p Precision) []float64 {
+	factor := make([]float64, len(v))
+	scales(factor, v, p)
+	return factor
+}
+
+func scales(factor []float64, v [][]float64, p Precision) {
+	for c, vc := range v {
+		factor[c] = 1
+		if p == Single {
+			factor[c] = unitScale(vc)
+		}
 	}
 }
 
@@ -80,24 +146,6 @@ func unitScale(v []float64) float64 {
 	}
 	_, exp := math.Frexp(most)
 	return math.Ldexp(1, max(-1000, min(1000, -exp)))
-}
-
-func multiplyRows[T tile.Real](ctx context.Context, e *tiles, m *multiplier[T], dst, v [][]float64, lo, hi int) error {
-	for _, y := range dst {
-		clear(y)
-	}
-	m.load(v, e.factor)
-	if err := m.product(ctx, dst, lo, hi); err != nil {
-		return err
-	}
-	noise := e.noise[lo:hi]
-	for c, y := range dst {
-		scale, vc := e.f.Scale()/e.factor[c], v[c][lo:hi]
-		for i := range y {
-			y[i] = scale*y[i] + noise[i]*vc[i]
-		}
-	}
-	return nil
 }
 
 func (e *tiles) Forms(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {

@@ -2,6 +2,8 @@ package driver
 
 import (
 	"context"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
@@ -12,7 +14,6 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
-	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
 // Estimate is what a run is expected to take.
@@ -197,45 +198,36 @@ func (e *Estimate) measureGradient(ctx context.Context, s *job.Spec, p *posterio
 	return nil
 }
 
-// calibrate measures products for about a second, on all cores, on as many of
+// calibrate measures products for about a second, on all cores, over as many of
 // the rows as that takes.
 func (e *Estimate) calibrate(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) error {
-	op := cmvp.New(p.Inputs, p.Covariance, budget)
-	op.Set(p.At(make([]float64, p.NumParams())))
-	v, dst := solve.Columns(e.N, e.RightHandSides), solve.Columns(e.N, e.RightHandSides)
-	for _, c := range v {
-		for i := range c {
-			c[i] = 1
-		}
-	}
+	theta, _ := p.At(make([]float64, p.NumParams()))
+	v, dst := make([][]float64, e.RightHandSides), make([][]float64, e.RightHandSides)
 	// A few rows first, to know how many a second takes.
-	rows := min(e.N, cmvp.TileRows)
+	rows := min(e.N, 4*cmvp.TileRows)
 	var seconds, pairs float64
 	for seconds < 0.5 {
+		some := make([]int, rows)
+		for i := range some {
+			some[i] = i * e.N / rows
+		}
+		op := cmvp.New(p.Inputs.Select(some), p.Covariance, budget)
+		op.Set(theta, []float64{1})
+		for c := range v {
+			v[c], dst[c] = slices.Repeat([]float64{1}, rows), make([]float64, rows)
+		}
+		times := 0
 		began := time.Now()
-		part := make([][]float64, len(dst))
-		for c := range part {
-			part[c] = dst[c][:rows]
-		}
-		if err := op.MulRows(ctx, part, v, 0, rows, cmvp.Double); err != nil {
-			return err
-		}
-		seconds = time.Since(began).Seconds()
-		pairs = float64(rows) * float64(e.N)
-		if rows == e.N {
-			// The whole product: repeat it for the rest of the second.
-			times := 1
-			for ; seconds < 1; times++ {
-				if err := op.Mul(ctx, dst, v); err != nil {
-					return err
-				}
-				seconds = time.Since(began).Seconds()
+		for times == 0 || rows == e.N && seconds < 1 { // the whole product is repeated for the second
+			if err := op.Mul(ctx, dst, v); err != nil {
+				return err
 			}
-			pairs *= float64(times)
-			break
+			times++
+			seconds = time.Since(began).Seconds()
 		}
-		grow := min(64, max(2, 0.8/seconds))
-		rows = min(e.N, int(float64(rows)*grow)/cmvp.TileRows*cmvp.TileRows)
+		pairs = float64(times) * float64(rows) * float64(rows)
+		grow := min(64, max(2, 0.8/seconds)) // of the work
+		rows = min(e.N, int(float64(rows)*math.Sqrt(grow)))
 	}
 	e.PairsPerSecond = pairs / seconds
 	e.SecondsProduct = e.PairsPerProduct / e.PairsPerSecond

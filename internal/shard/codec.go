@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"iter"
 	"math"
 
 	"google.golang.org/grpc/encoding"
@@ -22,7 +23,16 @@ const (
 	dataField = 15
 )
 
-func init() { encoding.RegisterCodecV2(codec{}) }
+// buffers are reused; gRPC's own pool clears a whole megabyte for each of more than 32 KiB.
+var buffers mem.BufferPool
+
+func init() {
+	encoding.RegisterCodecV2(codec{})
+	var err error
+	if buffers, err = mem.NewBinaryTieredBufferPool(12, 13, 14, 15, 16, 17, 18, 19); err != nil {
+		panic(err) // an exponent that is too large
+	}
+}
 
 // frame is a TilesRequest or TilesResponse whose data are kept apart. On the wire
 // it is that message, with the data last.
@@ -105,7 +115,7 @@ func (f *frame) parse() error {
 			return err
 		}
 		if tag>>3 == dataField {
-			if n != uint64(f.body.Remaining()) || n > 8*blockLen || n%8 != 0 {
+			if n != uint64(f.body.Remaining()) || n > 8*blockLen || n%4 != 0 {
 				return fmt.Errorf("%d bytes of data are not the last, too long or not whole numbers", n)
 			}
 			break
@@ -123,26 +133,30 @@ func (f *frame) parse() error {
 	return proto.Unmarshal(head, f.head)
 }
 
-// numbers returns how many numbers the data of a received frame hold.
-func (f *frame) numbers() int { return f.body.Remaining() / 8 }
+// numbers returns how many numbers of some width the data of a received frame hold.
+func (f *frame) numbers(width int) int { return f.body.Remaining() / width }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// read decodes the data into dst, of numbers() elements, and returns an error if
-// they do not have the checksum.
-func (f *frame) read(dst []float64, want uint32) error {
-	var buf [4096]byte
+// read decodes the data, numbers of some width, into the slices that to returns one after
+// another, and returns an error if they do not have the checksum.
+func (f *frame) read(width int, want uint32, to iter.Seq[[]float64]) error {
+	var buf [8192]byte
 	var crc uint32
-	for len(dst) > 0 {
-		b := buf[:min(len(buf), 8*len(dst))]
-		if n, _ := f.body.Read(b); n != len(b) {
-			return errors.New("the data are too short")
+	for dst := range to {
+		for len(dst) > 0 {
+			b := buf[:min(len(buf), width*len(dst))]
+			if n, _ := f.body.Read(b); n != len(b) {
+				return errors.New("the data are too short")
+			}
+			crc = crc32.Update(crc, castagnoli, b)
+			k := len(b) / width
+			decode(dst[:k], b)
+			dst = dst[k:]
 		}
-		crc = crc32.Update(crc, castagnoli, b)
-		for i := range len(b) / 8 {
-			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
-		}
-		dst = dst[len(b)/8:]
+	}
+	if f.body.Remaining() > 0 {
+		return errors.New("the data are too long")
 	}
 	if crc != want {
 		return fmt.Errorf("the data have checksum %08x, not %08x", crc, want)
@@ -150,15 +164,66 @@ func (f *frame) read(dst []float64, want uint32) error {
 	return nil
 }
 
+// decode sets dst to the numbers in b, in as many bytes each as there are.
+func decode(dst []float64, b []byte) {
+	if len(b) == 8*len(dst) {
+		for i := range dst {
+			dst[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+		}
+		return
+	}
+	for i := range dst {
+		dst[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
+	}
+}
+
+// one returns a sequence of one slice.
+func one(x []float64) iter.Seq[[]float64] { return func(yield func([]float64) bool) { yield(x) } }
+
 // encode returns the bytes of numbers, in a buffer that goes back to a pool with
 // its last reference, and their checksum.
 func encode(x []float64) (mem.Buffer, uint32) {
-	pool := mem.DefaultBufferPool()
-	b := pool.Get(8 * len(x))
+	b := buffers.Get(8 * len(x))
+	put64(*b, x)
+	return mem.NewBuffer(b, buffers), crc32.Checksum(*b, castagnoli)
+}
+
+func put64(b []byte, x []float64) {
 	for i, v := range x {
-		binary.LittleEndian.PutUint64((*b)[8*i:], math.Float64bits(v))
+		binary.LittleEndian.PutUint64(b[8*i:], math.Float64bits(v))
 	}
-	return mem.NewBuffer(b, pool), crc32.Checksum(*b, castagnoli)
+}
+
+// put32 writes numbers, times a factor, as float32.
+func put32(b []byte, x []float64, factor float64) {
+	for i, v := range x {
+		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(factor*v)))
+	}
+}
+
+// region is a part of vectors: rows [lo,hi) of columns. Its numbers lie on the wire from
+// start on, column after column.
+type region struct {
+	columns [][]float64
+	lo, hi  int
+	start   int
+}
+
+func (r region) len() int { return len(r.columns) * (r.hi - r.lo) }
+
+// parts returns the slices that k numbers of the region lie in, from the at-th on.
+func (r region) parts(at, k int) iter.Seq2[int, []float64] {
+	return func(yield func(int, []float64) bool) {
+		rows := r.hi - r.lo
+		for at, k := at, k; k > 0; {
+			c, i := at/rows, at%rows
+			n := min(k, rows-i)
+			if !yield(c, r.columns[c][r.lo+i:][:n]) {
+				return
+			}
+			at, k = at+n, k-n
+		}
+	}
 }
 
 // chunk is a piece of vectors, encoded.
@@ -171,19 +236,21 @@ type chunk struct {
 // chunks are vectors, encoded once for all members that they are sent to.
 type chunks []chunk
 
-// encodeColumns cuts columns into chunks; none spans two columns.
-func encodeColumns(cols [][]float64) chunks {
-	var all chunks
-	var at uint64
-	for _, x := range cols {
-		for len(x) > 0 {
-			n := min(len(x), blockLen)
-			c := chunk{offset: at}
-			c.data, c.crc = encode(x[:n])
-			all = append(all, c)
-			at += uint64(n)
-			x = x[n:]
+// encode cuts a region into chunks of numbers of some width: float64, or float32 and each
+// column times its factor.
+func (r region) encode(width int, factor []float64) (all chunks) {
+	for at := 0; at < r.len(); at += blockLen {
+		b := buffers.Get(width * min(blockLen, r.len()-at))
+		to := *b
+		for c, x := range r.parts(at, len(to)/width) {
+			if width == 4 {
+				put32(to, x, factor[c])
+			} else {
+				put64(to, x)
+			}
+			to = to[width*len(x):]
 		}
+		all = append(all, chunk{uint64(r.start + at), crc32.Checksum(*b, castagnoli), mem.NewBuffer(b, buffers)})
 	}
 	return all
 }

@@ -22,6 +22,10 @@ type Pool struct {
 	conns map[string]*grpc.ClientConn
 }
 
+// Vectors and sums are megabytes: as much may be under way without a word from the other side,
+// and a system call takes as much.
+const window, buffer = 4 << 20, 256 << 10
+
 // NewPool returns a pool. The options must contain transport credentials. The
 // meter counts bytes; it may be nil.
 func NewPool(meter *Meter, opts ...grpc.DialOption) *Pool {
@@ -33,6 +37,8 @@ func NewPool(meter *Meter, opts ...grpc.DialOption) *Pool {
 	own := []grpc.DialOption{
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window),
+		grpc.WithReadBufferSize(buffer), grpc.WithWriteBufferSize(buffer),
 	}
 	return &Pool{opts: append(own, opts...), meter: meter, conns: map[string]*grpc.ClientConn{}}
 }
@@ -44,6 +50,8 @@ func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window),
+		grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
 	}
 }
 

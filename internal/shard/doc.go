@@ -5,22 +5,17 @@
 // # How a product is split
 //
 // Every worker holds all inputs, by the address of their content, so any worker
-// can compute any part. The vectors are sent to each member once. The product is
-// cut into some units for each member:
+// can compute any part. What is computed are sums, which the driver adds up:
 //
-//   - K·V by ranges of rows, against all columns (cmvp.Operator.MulRows);
-//   - gradient forms by ranges of tasks, pairs of blocks of rows, whose sums come
-//     back for the driver to add up (FormsTasks, ReduceForms).
+//   - of K·V those of the units of cmvp.Grid (MulUnits, ReduceUnits), for which a member
+//     is sent the rows of the vectors that they need, once;
+//   - of gradient forms those of tasks, pairs of blocks of rows (FormsTasks, ReduceForms),
+//     for which each member is sent the vectors once.
 //
-// Neither changes an order of summation, so the bits are those of the driver
-// alone, whoever computes what. Forms still evaluate each pair of rows once.
-// Products lose that: an element K_ij with i and j in different units is
-// evaluated in both. U units of equal size evaluate 2−1/U times as many elements
-// as one does; the multiplications with V, which are the larger part where there
-// are many columns, are the same. docs/benchmarks.md has what it costs. To keep
-// the symmetry a member would have to send back its sums for each pair of
-// blocks, 64 times as many numbers, because adding some of them up before the
-// others would change the order.
+// Each pair of rows is evaluated once, whoever does it, and the order of summation is
+// that of the driver alone, so the bits are, too. The driver keeps the sums of all units
+// until they are added up: 3 to 9 times n·s numbers. docs/benchmarks.md has what
+// distribution costs.
 //
 // # Who computes what
 //
@@ -35,7 +30,8 @@
 // An answer is checked for its product and θ, its length, its checksum, and for
 // size: the largest K_ii bounds every |K_ij|, so that NaN, infinities and garbage of
 // the wrong magnitude never come through. Numbers that are wrong but plausible
-// are found by the symmetry of VᵀKV, those of forms by samples, and, where two have
+// are found by the symmetry of VᵀKV, against a column of the first product with each θ, which
+// is computed twice; those of forms by samples, and, where two have
 // computed a unit, by comparing (verify.go); who they came from is put aside for an hour.
 // What samples miss of forms, and single precision hides, is not found. Members are
 // otherwise trusted to run this program on the same kind of processor, and a session

@@ -25,9 +25,9 @@ type Config struct {
 	// MinRows is the number of rows below which products are not split; 0 means
 	// DefaultMinRows.
 	MinRows int
-	// Units is into how many parts a member's share of a product is cut, the last
+	// Units is into how many parts a member's share of gradient forms is cut, the last
 	// of them once more into four; 0 means 4. With more of them members of
-	// different speed finish closer together, and less of K's symmetry is used.
+	// different speed finish closer together.
 	Units int
 	// Bandwidth is how many bytes the driver can send in a second; 0 means 1.25e9,
 	// 10 Gb/s. A product is split over fewer members than there are if sending
@@ -66,9 +66,9 @@ type Group struct {
 	bound float64 // of |K_f| at θ; 0 if it is not known yet
 	last  uint64  // product
 	count cmvp.Counts
-	sums  []float64
-	// reference is what products of one column are verified by.
-	reference reference
+	sums  []float64 // of all units of a product, in their order
+	// references are what products are verified by, in double and in single precision.
+	references [2]reference
 
 	mu    sync.Mutex
 	names []string // wanted members
@@ -189,11 +189,6 @@ func (g *Group) Forms(ctx context.Context, u, v [][]float64, group []int, groups
 	n := g.Len()
 	g.count.Forms++
 	g.count.Pairs += int64(n) * int64(n)
-	size := cmvp.NewGrid(n).Tasks() * g.local.FormSums(groups)
-	if cap(g.sums) < size {
-		g.sums = make([]float64, size)
-	}
-	g.sums = g.sums[:size]
 	if err := g.product(ctx, &Product{Kind: Forms, U: u, V: v, Group: group, Groups: groups, Sums: g.local.FormSums(groups)}, nil); err != nil {
 		return nil, err
 	}
@@ -221,19 +216,30 @@ func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error 
 	p.ID, p.State, p.N = g.last, g.state, n
 	ctx, end := tracing.Within(ctx, "product")
 	defer end()
-	if len(peers) == 0 || n < g.conf.MinRows || len(p.V) == 0 {
+	alone := len(peers) == 0 || n < g.conf.MinRows || len(p.V) == 0
+	if !alone || p.Kind == Forms {
+		size := p.Size(Unit{0, p.units()})
+		if cap(g.sums) < size {
+			g.sums = make([]float64, size)
+		}
+		g.sums = g.sums[:size]
+	}
+	if alone {
 		return g.alone(ctx, p, dst)
 	}
 	defer p.free()
 	if g.bound == 0 {
 		g.bound = largest(g.local)
 	}
-	p.Bound, p.Trace = g.bound, tracing.Carry(ctx)
-	shares, err := g.sched.run(ctx, p, peers, func(u Unit, out []float64) { p.commit(dst, g.sums, u, out) })
+	p.Bound, p.Scale, p.Trace = g.bound, g.Function().Scale(), tracing.Carry(ctx)
+	if p.Kind != Forms {
+		p.Factor = cmvp.Scales(p.V, p.Kind.precision())
+	}
+	shares, err := g.sched.run(ctx, p, peers, func(u Unit, out []float64) { copy(p.place(g.sums, u), out) })
 	if err != nil {
 		return err
 	}
-	return g.verify(ctx, p, dst, shares)
+	return g.verify(ctx, p, dst, peers, shares)
 }
 
 // largest returns the largest element of K_f, which lies on its diagonal.
@@ -250,7 +256,7 @@ func (g *Group) alone(ctx context.Context, p *Product, dst [][]float64) (err err
 	began := time.Now()
 	defer func() {
 		if err == nil {
-			g.conf.Meter.computed(int64(p.N)*int64(p.N), time.Since(began), false)
+			g.conf.Meter.computed(float64(p.N)*float64(p.N), time.Since(began), false)
 		}
 	}()
 	switch p.Kind {

@@ -8,7 +8,7 @@ import (
 )
 
 // Member computes units: this process, another worker, or a simulation. It is a
-// cmvp.Engine somewhere else: a unit is what Rows or Forms compute, in the order of
+// cmvp.Engine somewhere else: a unit is what Units or Forms compute, in the order of
 // summation that is their contract, for the θ that comes with the product.
 type Member interface {
 	// Do computes a unit of a product into out, p.Size(u) numbers. It may be
@@ -41,13 +41,5 @@ func (p *Product) compute(ctx context.Context, op *cmvp.Operator, u Unit, out []
 	if p.Kind == Forms {
 		return op.FormsTasks(ctx, out, p.U, p.V, p.Group, p.Groups, u.Lo, u.Hi)
 	}
-	dst, rows := make([][]float64, len(p.V)), u.Hi-u.Lo
-	for c := range dst {
-		dst[c] = out[c*rows : (c+1)*rows]
-	}
-	precision := cmvp.Double
-	if p.Kind == Single {
-		precision = cmvp.Single
-	}
-	return op.MulRows(ctx, dst, p.V, u.Lo, u.Hi, precision)
+	return op.MulUnits(ctx, out, p.V, p.Factor, u.Lo, u.Hi, p.Kind.precision())
 }

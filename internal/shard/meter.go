@@ -16,8 +16,8 @@ type Meter struct {
 
 // computed counts a unit: the elements of K that it ranged over, and how long
 // it took. For others says that another worker asked for it.
-func (m *Meter) computed(pairs int64, took time.Duration, forOthers bool) {
-	m.pairs.Add(pairs)
+func (m *Meter) computed(pairs float64, took time.Duration, forOthers bool) {
+	m.pairs.Add(int64(pairs))
 	m.busy.Add(int64(took))
 	if forOthers {
 		m.tiles.Add(1)

@@ -3,6 +3,7 @@ package shard
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
@@ -15,14 +16,6 @@ type State struct {
 	Noise   []float64 // variances: one for all rows, or one for each
 }
 
-// noise returns that of a row.
-func (s *State) noise(row int) float64 {
-	if len(s.Noise) == 1 {
-		return s.Noise[0]
-	}
-	return s.Noise[row]
-}
-
 // Kind is what is computed from the vectors.
 type Kind int
 
@@ -31,6 +24,23 @@ const (
 	Single             // K·V in single precision
 	Forms              // gradient forms of U and V
 )
+
+// width returns how many bytes a number of the vectors takes on the wire. Products in
+// single precision round them to float32 in any case.
+func (k Kind) width() int {
+	if k == Single {
+		return 4
+	}
+	return 8
+}
+
+// precision returns that of a product K·V.
+func (k Kind) precision() cmvp.Precision {
+	if k == Single {
+		return cmvp.Single
+	}
+	return cmvp.Double
+}
 
 // Product is one set of vectors and what is to be computed from it. It is read
 // only while units of it are computed.
@@ -45,71 +55,125 @@ type Product struct {
 	Group  []int
 	Groups int
 	Sums   int
-	// Bound is the largest |K_f|, to check answers by.
-	Bound float64
+	// Factor is what the columns of V are multiplied by, for K·V (see cmvp.Scales).
+	Factor []float64
+	// Bound is the largest |K_f|, to check answers by, and Scale what the sums of K·V are in
+	// units of.
+	Bound, Scale float64
 	// Trace tells members of the span that the product is; empty for none.
 	Trace []byte
 
+	again []share // if set, the units to compute: again, not by who computed them
+
 	once  sync.Once
-	wire  [][]float64 // V, then U
-	norms []float64   // ‖·‖₁ of each of them
+	norms []float64 // ‖·‖₁ of V, then of U
 
 	encode sync.Once
-	chunks chunks
+	pieces []chunks
 }
 
-// Unit is a part of a product: rows [Lo,Hi) of K·V, whole tiles of
-// cmvp.TileRows, or the sums of tasks [Lo,Hi) of the forms.
+// Unit is a part of a product: the units [Lo,Hi) of cmvp.Grid for K·V, or its tasks
+// [Lo,Hi) for the forms. What it comes to are sums, which are added up in the order of
+// the grid when all are there.
 type Unit struct{ Lo, Hi int }
 
-// Size returns how many numbers a unit's answer has: column after column of its
-// rows, or task after task of its sums.
-func (p *Product) Size(u Unit) int { return (u.Hi - u.Lo) * p.width() }
-
-// width returns the numbers in an answer for each row or task.
-func (p *Product) width() int {
+// Size returns how many numbers a unit's answer has: unit after unit, or task after task,
+// of its sums.
+func (p *Product) Size(u Unit) int {
 	if p.Kind == Forms {
-		return p.Sums
+		return (u.Hi - u.Lo) * p.Sums
 	}
-	return len(p.V)
+	return cmvp.UnitSums(p.N, len(p.V), u.Lo, u.Hi)
+}
+
+// place returns where a unit's answer lies among those of all.
+func (p *Product) place(sums []float64, u Unit) []float64 {
+	return sums[p.Size(Unit{0, u.Lo}):][:p.Size(u)]
+}
+
+// units returns the number of units, or tasks.
+func (p *Product) units() int {
+	if p.Kind == Forms {
+		return cmvp.NewGrid(p.N).Tasks()
+	}
+	return cmvp.NewGrid(p.N).Units()
 }
 
 // work returns how many elements of K a unit ranges over.
-func (p *Product) work(u Unit) int64 {
-	if p.Kind == Forms {
-		tasks := int64(cmvp.NewGrid(p.N).Tasks())
-		return int64(p.N) * int64(p.N) / tasks * int64(u.Hi-u.Lo)
-	}
-	return int64(u.Hi-u.Lo) * int64(p.N)
+func (p *Product) work(u Unit) float64 {
+	return float64(p.N) * float64(p.N) / float64(p.units()) * float64(u.Hi-u.Lo)
 }
 
-// split cuts the product into units for some number of members: the first three
-// quarters into some of one size for each, the rest into units of a quarter of
-// that, so that members finish close together. No unit is less than a tile.
-func (p *Product) split(members, coarse int) []Unit {
-	whole, step := cmvp.NewGrid(p.N).Tasks(), 1
-	if p.Kind != Forms {
-		whole, step = cmvp.NewGrid(p.N).Tiles, cmvp.TileRows
+// pieces are what vectors are sent in: the points of the grid, at most 64, for K·V, all
+// in one for forms.
+type pieces uint64
+
+// needs returns the pieces that a unit is computed from.
+func (p *Product) needs(u Unit) (needed pieces) {
+	if p.Kind == Forms {
+		return 1
 	}
+	g := cmvp.NewGrid(p.N)
+	for i := u.Lo; i < u.Hi; i++ {
+		for _, point := range g.Unit(i) {
+			needed |= 1 << point
+		}
+	}
+	return needed
+}
+
+// regions returns where the numbers of each piece belong in V and U.
+func (p *Product) regions() (all []region) {
+	if p.Kind == Forms {
+		return []region{{columns: slices.Concat(p.V, p.U), hi: p.N}}
+	}
+	g := cmvp.NewGrid(p.N)
+	for point := range g.Points() {
+		lo, hi := g.PointRows(point)
+		all = append(all, region{columns: p.V, lo: lo, hi: hi, start: lo * len(p.V)})
+	}
+	return all
+}
+
+// split cuts the product into units: K·V into those of the grid, forms for some number of
+// members, the first three quarters into some of one size for each, the rest into units of
+// a quarter of that, so that members finish close together.
+func (p *Product) split(members, coarse int) []Unit {
 	const fine = 4
-	parts := members * coarse * fine // of the size of the small ones
+	whole := p.units()
+	parts, big := members*coarse*fine, members*coarse*fine*3/4 // of the size of the small ones
+	if p.Kind != Forms {
+		parts, big = whole, 0
+	}
 	var units []Unit
 	lo := 0
 	for at := 0; at < parts; {
-		if at < parts*3/4 {
-			at = min(at+fine, parts*3/4)
+		if at < big {
+			at = min(at+fine, big)
 		} else {
 			at++
 		}
-		if hi := at * whole / parts * step; hi > lo {
+		if hi := at * whole / parts; hi > lo {
 			units = append(units, Unit{lo, hi})
 			lo = hi
 		}
 	}
-	if p.Kind != Forms {
-		units[len(units)-1].Hi = p.N
-	}
 	return units
+}
+
+// traffic returns how many bytes the driver sends and receives with some number of
+// members that share the work evenly. Members whose units are drawn at random need
+// 1−(1−1/q)^(units of each) of V, q being the points of a unit on each side.
+func (p *Product) traffic(members int) (out, in float64) {
+	columns := float64(p.N) * float64(len(p.V))
+	others := float64(members - 1)
+	if p.Kind == Forms {
+		return 16 * columns * others, 0
+	}
+	g := cmvp.NewGrid(p.N)
+	q := float64(len(g.Unit(0)))
+	share := 1 - math.Pow(1-1/q, float64(g.Units())/float64(members))
+	return float64(p.Kind.width()) * columns * others * share, 8 * (q + 1) * columns * others / float64(members)
 }
 
 // formBound bounds the sums of a task relative to ‖u‖₁‖v‖₁: they are of products of
@@ -121,7 +185,7 @@ const formBound = 100
 const slack = 1.001
 
 // check returns an error if an answer cannot be right, whatever the inputs:
-// |K_ij| ≤ max K_ii bounds every number by the sizes of the vectors. Where the vectors
+// |K_ij| ≤ max K_ii bounds every sum by the sizes of the vectors. Where the vectors
 // themselves are not finite anything goes.
 func (p *Product) check(u Unit, out []float64) error {
 	p.prepare()
@@ -139,12 +203,21 @@ func (p *Product) check(u Unit, out []float64) error {
 		}
 		return nil
 	}
-	for c, v := range p.V {
-		most := slack * p.Bound * p.norms[c]
-		for i, x := range out[c*(u.Hi-u.Lo):][:u.Hi-u.Lo] {
-			b := most + slack*math.Abs(p.State.noise(u.Lo+i)*v[u.Lo+i])
-			if finite(b) && !(math.Abs(x) <= b) {
-				return fmt.Errorf("row %d of column %d is %g, but %g at most", u.Lo+i, c, x, b)
+	g, at := cmvp.NewGrid(p.N), 0
+	for i := u.Lo; i < u.Hi; i++ {
+		for _, point := range g.Unit(i) {
+			lo, hi := g.PointRows(point)
+			for c := range p.V {
+				column, b := out[at:][:hi-lo], slack*p.Bound/p.Scale*p.Factor[c]*p.norms[c]
+				at += hi - lo
+				if !finite(b) {
+					continue
+				}
+				for r, x := range column {
+					if !(math.Abs(x) <= b) {
+						return fmt.Errorf("row %d of column %d in unit %d is %g, but %g at most", lo+r, c, i, x, b)
+					}
+				}
 			}
 		}
 	}
@@ -156,35 +229,30 @@ func finite(x float64) bool { return !math.IsInf(x, 0) && !math.IsNaN(x) }
 // prepare computes, once, what all members need of the vectors.
 func (p *Product) prepare() {
 	p.once.Do(func() {
-		p.wire = append(append(p.wire, p.V...), p.U...)
-		p.norms = make([]float64, len(p.wire))
-		for c, v := range p.wire {
+		for _, v := range slices.Concat(p.V, p.U) {
 			var sum float64
 			for _, x := range v {
 				sum += math.Abs(x)
 			}
-			p.norms[c] = sum
+			p.norms = append(p.norms, sum)
 		}
 	})
 }
 
-// commit stores the answer of a unit in its place.
-func (p *Product) commit(dst [][]float64, sums []float64, u Unit, out []float64) {
-	if p.Kind == Forms {
-		copy(sums[u.Lo*p.width():], out)
-		return
-	}
-	for c, y := range dst {
-		copy(y[u.Lo:u.Hi], out[c*(u.Hi-u.Lo):])
-	}
-}
-
-// encoded returns the vectors as they are sent, to be used until free.
-func (p *Product) encoded() chunks {
+// encoded returns the vectors as they are sent, piece by piece, to be used until free.
+func (p *Product) encoded() []chunks {
 	p.prepare()
-	p.encode.Do(func() { p.chunks = encodeColumns(p.wire) })
-	return p.chunks
+	p.encode.Do(func() {
+		for _, r := range p.regions() {
+			p.pieces = append(p.pieces, r.encode(p.Kind.width(), p.Factor))
+		}
+	})
+	return p.pieces
 }
 
 // free lets the memory of the encoded vectors go, once they have been sent.
-func (p *Product) free() { p.chunks.free() }
+func (p *Product) free() {
+	for _, c := range p.pieces {
+		c.free()
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -59,16 +60,23 @@ const (
 	smallGroup = 4
 )
 
-// limit returns how many members are of use. k of them, as fast as the driver,
-// compute for work/(k·rate), and the driver sends to them for k·bytes/bandwidth:
-// the sum is least where both are equal.
-func (s *scheduler) limit(p *Product) int {
+// limit returns how many of the members are of use. k of them, as fast as the driver,
+// compute for work/(k·rate); what the driver sends and receives takes the time of the larger
+// of both. The sum is least for some k.
+func (s *scheduler) limit(p *Product, members int) int {
 	rate := s.rate
 	if rate == 0 {
 		rate = startRate
 	}
-	work, bytes := float64(p.N)*float64(p.N), float64(8*p.N*(len(p.V)+len(p.U)))
-	return max(smallGroup, int(math.Sqrt(work/rate*s.bandwidth/bytes)))
+	best, least := min(members, smallGroup), math.Inf(1)
+	for k := best; k <= min(members, p.units()); k++ {
+		out, in := p.traffic(k)
+		t := float64(p.N)*float64(p.N)/(float64(k)*rate) + max(out, in)/s.bandwidth
+		if t < least {
+			best, least = k, t
+		}
+	}
+	return best
 }
 
 // run is one product under way.
@@ -90,6 +98,8 @@ type run struct {
 
 type unitState struct {
 	Unit
+	needs    pieces
+	not      *peer // who must not have it; nil for none
 	done     bool
 	by       *peer // whose answer counts; nil for the driver
 	attempts []*attempt
@@ -109,6 +119,9 @@ type share struct {
 	by     *peer
 	others []answer
 }
+
+// mayHave reports whether a member may be given the unit. The driver may always.
+func (u *unitState) mayHave(w *worker) bool { return w.peer == nil || w.peer != u.not }
 
 // since returns when the unit was last given out, or last had to wait behind
 // another of the same member.
@@ -136,9 +149,10 @@ type attempt struct {
 type worker struct {
 	Member
 	peer      *peer
+	has       pieces // of the vectors
 	delivered int
 	last      time.Time // when it came back with a unit
-	pace      float64   // what that took for each row or task, in ns
+	pace      float64   // what that took for each unit of the grid or task, in ns
 	overtaken bool      // a unit that it had was done by a later one
 	gone      bool      // it gets no more units
 }
@@ -152,24 +166,34 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	defer cancel()
 	now := time.Now()
 	var workers []*worker
+	limit := s.limit(p, 1+len(peers))
 	for _, m := range peers {
-		if !m.until.After(now) && len(workers)+1 < s.limit(p) {
+		if !m.until.After(now) && len(workers)+1 < limit {
 			workers = append(workers, &worker{Member: m, peer: m})
 		}
 	}
 	r := &run{scheduler: s, p: p, members: len(workers), commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
-	for i, u := range p.split(1+len(workers), s.units) {
-		r.units = append(r.units, unitState{Unit: u})
+	for _, u := range p.again {
+		r.units = append(r.units, unitState{Unit: u.Unit, not: u.by})
+	}
+	if p.again == nil {
+		for _, u := range p.split(1+len(workers), s.units) {
+			r.units = append(r.units, unitState{Unit: u})
+		}
+	}
+	for i := range r.units {
+		r.units[i].needs = p.needs(r.units[i].Unit)
 		r.todo = append(r.todo, i)
 	}
 	slices.Reverse(r.todo)
 	r.left = len(r.units)
 
-	self := &worker{Member: s.self}
+	self := &worker{Member: s.self, has: ^pieces(0)}
 	first, _, _ := r.next(self) // before others take them all
 	var wg sync.WaitGroup
+	depth := max(1, min(s.depth, len(r.units)/(1+len(workers)))) // so that there is a unit for each
 	for _, w := range workers {
-		for range min(s.depth, len(r.units)) {
+		for range depth {
 			wg.Go(func() { r.serve(ctx, w, nil) })
 		}
 	}
@@ -177,7 +201,7 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	cancel()
 	wg.Wait()
 	if self.pace > 0 {
-		s.rate = float64(p.work(Unit{0, 1})) / self.pace * 1e9
+		s.rate = p.work(Unit{0, 1}) / self.pace * 1e9
 	}
 	for _, w := range workers {
 		if !w.gone && w.delivered > 0 {
@@ -274,9 +298,9 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 		return nil, nil, 0
 	}
 	now := time.Now()
-	if k := len(r.todo); k > 0 {
-		i := r.todo[k-1]
-		r.todo = r.todo[:k-1]
+	if at := r.nearest(w); at >= 0 {
+		i := r.todo[at]
+		r.todo = slices.Delete(r.todo, at, at+1)
 		return r.give(w, i, now), nil, 0
 	}
 	pace := w.pace
@@ -290,7 +314,7 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 	for _, i := range r.out {
 		u := &r.units[i]
 		mine := slices.ContainsFunc(u.attempts, func(a *attempt) bool { return a.by == w })
-		if mine || len(u.attempts) >= maxAttempts && w.peer != nil {
+		if mine || !u.mayHave(w) || len(u.attempts) >= maxAttempts && w.peer != nil {
 			continue
 		}
 		t := u.since().Add(time.Duration(patience*pace*float64(u.Hi-u.Lo)) + grace)
@@ -308,9 +332,23 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 	return r.give(w, due, now), nil, 0
 }
 
+// nearest returns where among those to give out the unit is that a member needs the fewest
+// vectors for: the first of them; -1 if it may have none.
+func (r *run) nearest(w *worker) int {
+	best, least := -1, math.MaxInt
+	for at, i := range slices.Backward(r.todo) {
+		u := &r.units[i]
+		if missing := bits.OnesCount64(uint64(u.needs &^ w.has)); missing < least && u.mayHave(w) {
+			best, least = at, missing
+		}
+	}
+	return best
+}
+
 // give notes that a member has a unit.
 func (r *run) give(w *worker, i int, now time.Time) *attempt {
 	u := &r.units[i]
+	w.has |= u.needs
 	a := &attempt{unit: i, by: w, started: now}
 	u.attempts = append(u.attempts, a)
 	if len(u.attempts) == 1 {

@@ -30,10 +30,10 @@ type serving struct {
 	covariance *kernel.Covariance
 	state      State
 	product    *Product
+	have       pieces      // of its vectors
 	space      [][]float64 // columns of vectors, kept from product to product
-	fill       [][]float64 // those that blocks are to fill
-	filled     int         // numbers of them
-	full       func()      // what to do then
+	fill       []filling   // what blocks are to fill
+	full       func(i int) // what to do when one is
 
 	out []float64 // of the goroutine that computes
 
@@ -89,9 +89,6 @@ func (v *serving) take(ctx context.Context, m *pb.TilesRequest) error {
 	if isOpen == (v.op != nil) {
 		return invalid("a session begins with one TilesOpen")
 	}
-	if _, block := m.Request.(*pb.TilesRequest_Block); v.fill != nil && !block {
-		v.fill = nil // the driver changed its mind: it will begin anew
-	}
 	switch x := m.Request.(type) {
 	case *pb.TilesRequest_Open:
 		return v.open(ctx, open.Open)
@@ -121,7 +118,7 @@ func (v *serving) setParams(m *pb.TilesSet) error {
 		}
 	}
 	v.quiesce()
-	v.product = nil
+	v.product, v.fill = nil, nil
 	v.state = State{Theta: m.Theta}
 	set := func(noise []float64) {
 		v.op.Set(spoilTheta(m.Theta), noise)
@@ -132,7 +129,7 @@ func (v *serving) setParams(m *pb.TilesSet) error {
 		return nil
 	}
 	noise := make([]float64, v.inputs.Len())
-	v.expect([][]float64{noise}, func() { set(noise) })
+	v.expect(8, []region{noiseRegion(noise)}, func(int) { set(noise) })
 	return nil
 }
 
@@ -146,7 +143,11 @@ func (v *serving) begin(m *pb.TilesProduct) error {
 		return invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
 	}
 	p := &Product{ID: m.Id, State: &v.state, N: int(n), Trace: m.Trace}
-	sides, answer := int64(1), n*s
+	g := cmvp.NewGrid(p.N)
+	sides, answer := int64(1), int64(0)
+	for u := range g.Units() {
+		answer = max(answer, s*int64(g.UnitRows(u)))
+	}
 	switch m.Kind {
 	case pb.TilesKind_TILES_KIND_DOUBLE:
 		p.Kind = Double
@@ -164,7 +165,7 @@ func (v *serving) begin(m *pb.TilesProduct) error {
 			p.Group = append(p.Group, int(g))
 		}
 		p.Sums = v.op.FormSums(p.Groups)
-		answer = int64(cmvp.NewGrid(int(n)).Tasks()) * int64(p.Sums)
+		answer = int64(g.Tasks()) * int64(p.Sums)
 	default:
 		return invalid("product %d is of an unknown kind", m.Id)
 	}
@@ -173,42 +174,64 @@ func (v *serving) begin(m *pb.TilesProduct) error {
 		return status.Errorf(codes.ResourceExhausted, "product %d takes %d bytes: more than the %d that a session has on this worker", m.Id, need, v.conf.MaxBytes)
 	}
 	v.quiesce()
-	v.product = nil
-	for int64(len(v.space)) < sides*s {
-		v.space = append(v.space, nil) // until its numbers come
+	v.product, v.have = nil, 0
+	for c := range sides * s {
+		if c == int64(len(v.space)) {
+			v.space = append(v.space, make([]float64, n))
+		}
 	}
-	v.expect(v.space[:sides*s], func() {
-		p.V, p.U = v.space[:s], v.space[s:sides*s]
-		v.product = p
-	})
+	p.V, p.U = v.space[:s], v.space[s:sides*s]
+	for range s {
+		p.Factor = append(p.Factor, 1) // the driver has multiplied them
+	}
+	v.product = p
+	v.expect(p.Kind.width(), p.regions(), func(i int) { v.have |= 1 << i })
 	return nil
 }
 
-// expect makes the blocks that follow fill columns; full is called when they
-// have.
-func (v *serving) expect(columns [][]float64, full func()) {
-	v.fill, v.filled, v.full = columns, 0, full
+// filling is a region, and how much of it has come.
+type filling struct {
+	region
+	width, filled int
+}
+
+// noiseRegion is that of the noise of all rows.
+func noiseRegion(noise []float64) region {
+	return region{columns: [][]float64{noise}, hi: len(noise)}
+}
+
+// expect makes the blocks that follow fill regions with numbers of some width; full is
+// called when they have filled one.
+func (v *serving) expect(width int, regions []region, full func(i int)) {
+	v.fill, v.full = nil, full
+	for _, r := range regions {
+		v.fill = append(v.fill, filling{region: r, width: width})
+	}
 }
 
 // block takes in numbers of vectors.
 func (v *serving) block(m *pb.TilesBlock) error {
-	n, k := v.inputs.Len(), v.in.numbers()
-	if v.fill == nil {
-		return invalid("a block that nothing asked for")
+	i := slices.IndexFunc(v.fill, func(f filling) bool { return m.Offset == uint64(f.start+f.filled) && f.filled < f.len() })
+	if i < 0 {
+		return invalid("a block of numbers from %d on, which nothing asked for", m.Offset)
 	}
-	c, at := v.filled/n, v.filled%n
-	if m.Offset != uint64(v.filled) || k == 0 || k > n-at {
-		return invalid("a block of numbers [%d,+%d), not [%d,…) of a column of %d", m.Offset, k, v.filled, n)
+	f := &v.fill[i]
+	k := v.in.numbers(f.width)
+	if k == 0 || k > f.len()-f.filled {
+		return invalid("a block of numbers [%d,+%d), of which %d are wanted", m.Offset, k, f.len()-f.filled)
 	}
-	if v.fill[c] == nil {
-		v.fill[c] = make([]float64, n)
-	}
-	if err := v.in.read(v.fill[c][at:at+k], m.Crc32C); err != nil {
+	err := v.in.read(f.width, m.Crc32C, func(yield func([]float64) bool) {
+		for _, x := range f.parts(f.filled, k) {
+			if !yield(x) {
+				return
+			}
+		}
+	})
+	if err != nil {
 		return status.Errorf(codes.DataLoss, "numbers [%d,+%d): %v", m.Offset, k, err)
 	}
-	if v.filled += k; v.filled == n*len(v.fill) {
-		v.fill = nil
-		v.full()
+	if f.filled += k; f.filled == f.len() {
+		v.full(i)
 	}
 	return nil
 }
@@ -219,15 +242,15 @@ func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 	if p == nil || m.Product != p.ID {
 		return invalid("a unit of product %d, which is not there", m.Product)
 	}
-	g := cmvp.NewGrid(p.N)
-	ok := 0 <= m.Lo && m.Lo < m.Hi
-	if p.Kind == Forms {
-		ok = ok && m.Hi <= int64(g.Tasks())
-	} else {
-		ok = ok && m.Hi <= int64(p.N) && m.Lo%cmvp.TileRows == 0 && (m.Hi%cmvp.TileRows == 0 || m.Hi == int64(p.N))
+	ok := 0 <= m.Lo && m.Lo < m.Hi && m.Hi <= int64(p.units())
+	if p.Kind != Forms {
+		ok = ok && m.Hi == m.Lo+1 // so that answers take no more memory than was reckoned with
 	}
 	if !ok {
 		return invalid("unit %d is [%d,%d), which is no part of a product over %d rows", m.Id, m.Lo, m.Hi, p.N)
+	}
+	if p.needs(Unit{int(m.Lo), int(m.Hi)})&^v.have != 0 {
+		return invalid("unit %d needs vectors that have not come", m.Id)
 	}
 	r := &request{Unit: Unit{int(m.Lo), int(m.Hi)}, id: m.Id, product: p}
 	r.ctx, r.cancel = context.WithCancel(ctx)

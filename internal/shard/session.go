@@ -18,9 +18,11 @@ type session struct {
 	ready  chan struct{} // closed when stream is there, or the session is over
 	stream messages
 
-	// Of who sends: the last θ and product that the worker has all of.
+	// Of who sends: the last θ that the worker has all of, and the last product and what it
+	// has of that one's vectors.
 	opened           bool
 	version, product uint64
+	sent             pieces
 
 	mu    sync.Mutex
 	err   error // why the session is over
@@ -106,7 +108,7 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 		}
 		add(&pb.TilesRequest{Request: &pb.TilesRequest_Set{Set: m}})
 		if m.NoiseFollows {
-			blocks(encodeColumns([][]float64{st.Noise}))
+			blocks(noiseRegion(st.Noise).encode(8, nil))
 		}
 		s.product = 0
 	}
@@ -116,11 +118,16 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 			m.Group = append(m.Group, int32(g))
 		}
 		add(&pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}})
-		cs := p.encoded()
-		cs.ref()
-		blocks(cs)
+		s.sent = 0
 	}
-	s.opened, s.version, s.product = true, p.State.Version, p.ID
+	needs := p.needs(u)
+	for i, cs := range p.encoded() {
+		if piece := pieces(1) << i; piece&needs&^s.sent != 0 {
+			cs.ref()
+			blocks(cs)
+		}
+	}
+	s.opened, s.version, s.product, s.sent = true, p.State.Version, p.ID, s.sent|needs
 	add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{
 		Id: id, Product: p.ID, Lo: int64(u.Lo), Hi: int64(u.Hi)}}})
 	return fs
@@ -199,14 +206,14 @@ func (s *session) answer(a *pb.TilesAnswer, f *frame) error {
 		}
 		return nil
 	}
-	p, k := c.product, f.numbers()
+	p, k := c.product, f.numbers(8)
 	if a.Product != p.ID || a.Version != p.State.Version {
 		return fmt.Errorf("the worker answered unit %d for product %d and θ %d, not %d and %d", a.Unit, a.Product, a.Version, p.ID, p.State.Version)
 	}
 	if a.Total != uint64(len(c.out)) || a.Offset != uint64(c.got) || k == 0 || k > len(c.out)-c.got {
 		return fmt.Errorf("the worker answered unit %d with numbers [%d,+%d) of %d, not [%d,…) of %d", a.Unit, a.Offset, k, a.Total, c.got, len(c.out))
 	}
-	if err := f.read(c.out[c.got:c.got+k], a.Crc32C); err != nil {
+	if err := f.read(8, a.Crc32C, one(c.out[c.got:c.got+k])); err != nil {
 		return fmt.Errorf("the answer to unit %d: %w", a.Unit, err)
 	}
 	if c.got += k; c.got == len(c.out) {

@@ -56,8 +56,9 @@ type simulated struct {
 	cpu  line
 	mu   sync.Mutex
 	rnd  *rand.Rand
-	have uint64 // product whose vectors are there
-	sent chan struct{}
+	id   uint64 // product
+	have pieces // of its vectors, that are there or on their way
+	due  time.Time
 }
 
 const (
@@ -65,15 +66,15 @@ const (
 	latency   = 100 * time.Microsecond // one way
 )
 
-func transfer(numbers int) time.Duration {
-	return time.Duration(8 * float64(numbers) / bandwidth * 1e9)
+func transfer(bytes int) time.Duration {
+	return time.Duration(float64(bytes) / bandwidth * 1e9)
 }
 
 var errFault = errors.New("a simulated fault")
 
 func (m *simulated) Do(ctx context.Context, p *Product, u Unit, out []float64) error {
 	if m.out != nil {
-		if err := m.receive(ctx, p); err != nil {
+		if err := m.receive(ctx, p, u); err != nil {
 			return err
 		}
 	}
@@ -84,7 +85,7 @@ func (m *simulated) Do(ctx context.Context, p *Product, u Unit, out []float64) e
 	m.mu.Lock()
 	fails := m.rnd.Float64() < m.faulty
 	m.mu.Unlock()
-	if err := m.cpu.use(ctx, time.Duration(float64(p.work(u))/m.rate*1e9)); err != nil {
+	if err := m.cpu.use(ctx, time.Duration(p.work(u)/m.rate*1e9)); err != nil {
 		return err
 	}
 	if fails {
@@ -96,27 +97,29 @@ func (m *simulated) Do(ctx context.Context, p *Product, u Unit, out []float64) e
 	if err := sleep(ctx, latency); err != nil {
 		return err
 	}
-	return m.in.use(ctx, transfer(len(out)))
+	return m.in.use(ctx, transfer(8*len(out)))
 }
 
-// receive takes the vectors of a product over the driver's network card, once.
-func (m *simulated) receive(ctx context.Context, p *Product) error {
+// receive takes what a unit needs of the vectors, and is not there, over the driver's
+// network card.
+func (m *simulated) receive(ctx context.Context, p *Product, u Unit) error {
 	m.mu.Lock()
-	if m.have != p.ID {
-		m.have = p.ID
-		sent := make(chan struct{})
-		m.sent = sent
-		wait := m.out.reserve(transfer(p.N * len(p.V)))
-		time.AfterFunc(wait, func() { close(sent) })
+	if m.id != p.ID {
+		m.id, m.have = p.ID, 0
 	}
-	sent := m.sent
+	bytes, missing := 0, p.needs(u)&^m.have
+	for i, r := range p.regions() {
+		if missing&(1<<i) != 0 {
+			bytes += p.Kind.width() * r.len()
+		}
+	}
+	m.have |= missing
+	if bytes > 0 {
+		m.due = time.Now().Add(m.out.reserve(transfer(bytes)) + latency)
+	}
+	due := m.due
 	m.mu.Unlock()
-	select {
-	case <-sent:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return sleep(ctx, latency)
+	return sleep(ctx, time.Until(due))
 }
 
 func (m *simulated) Close() error { return nil }
@@ -166,18 +169,18 @@ func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
 		zero := make([]float64, sc.n)
 		p := Product{N: sc.n, State: &State{Version: 1, Noise: []float64{0}}}
 		for range sc.s {
-			p.V = append(p.V, zero)
+			p.V, p.Factor = append(p.V, zero), append(p.Factor, 1)
 		}
 		for id := range products {
 			began := time.Now()
-			covered := make([]bool, sc.n)
+			covered := make([]bool, p.units())
 			var mu sync.Mutex
-			_, err := s.run(t.Context(), &Product{ID: uint64(id + 1), N: p.N, State: p.State, V: p.V}, o.peers, func(u Unit, _ []float64) {
+			_, err := s.run(t.Context(), &Product{ID: uint64(id + 1), N: p.N, State: p.State, V: p.V, Factor: p.Factor}, o.peers, func(u Unit, _ []float64) {
 				mu.Lock()
 				defer mu.Unlock()
 				for i := u.Lo; i < u.Hi; i++ {
 					if covered[i] {
-						t.Errorf("row %d is committed twice", i)
+						t.Errorf("unit %d is committed twice", i)
 					}
 					covered[i] = true
 				}
@@ -187,12 +190,12 @@ func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
 			}
 			for i, ok := range covered {
 				if !ok {
-					t.Fatalf("row %d is missing", i)
+					t.Fatalf("unit %d is missing", i)
 				}
 			}
 			took := time.Since(began)
 			o.times = append(o.times, took)
-			o.used = min(sc.members, s.limit(&p))
+			o.used = s.limit(&p, sc.members)
 			o.efficiency = float64(sc.n) * float64(sc.n) / power / took.Seconds()
 		}
 	})
@@ -245,7 +248,7 @@ func TestBackoff(t *testing.T) {
 		s := scheduler{self: self, units: 4, depth: depth, bandwidth: bandwidth, meter: &Meter{}, log: quiet}
 		product := func() {
 			t.Helper()
-			x := &Product{N: 10_000, State: &State{Noise: []float64{0}}, V: [][]float64{make([]float64, 10_000)}}
+			x := &Product{N: 10_000, State: &State{Noise: []float64{0}}, V: [][]float64{make([]float64, 10_000)}, Factor: []float64{1}}
 			if _, err := s.run(t.Context(), x, []*peer{p}, func(Unit, []float64) {}); err != nil {
 				t.Fatal(err)
 			}
@@ -278,8 +281,8 @@ func TestSimulationTable(t *testing.T) {
 	fmt.Fprintln(w, "n\ts\tmembers\tused\tproduct s\tefficiency\twith stragglers s\tefficiency\tfirst s\tretries\thedges\treal s a product\t")
 	for _, n := range []int{100_000, 1_000_000} {
 		for _, s := range []int{1, 5, 17} {
-			rate := map[int]float64{1: 1.15e10, 5: 9e9, 17: 5.7e9}[s] // 8 cores, from bench/shard
-			for _, members := range []int{2, 4, 10, 100, 1000} {
+			rate := map[int]float64{1: 2e10, 5: 1.48e10, 17: 7.8e9}[s] // 8 cores, from bench/shard
+			for _, members := range []int{2, 4, 10, 36, 72, 300} {
 				const products = 4
 				even := scenario{n: n, s: s, members: members, rate: rate}
 				a := even.simulate(t, products)

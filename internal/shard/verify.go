@@ -15,14 +15,21 @@ import (
 )
 
 // A member may answer numbers that are wrong but plausible: its memory decays, its
-// processor computes wrongly, it has a stale θ. K is symmetric, and so is VᵀKV: a
-// product whose VᵀY is not was computed wrongly by somebody. One random bilinear form of
-// it is looked at, (Va)ᵀ(Yb) − (Vb)ᵀ(Ya), for a price of about 6ns operations beside n²s;
-// a product of one column is held against a column of an earlier one with the same θ.
-// Bits are the same whoever computes, so who it was shows when the driver computes the
-// members' units again. Where two have computed a unit their bits are compared. Forms,
-// and single columns that come first, are sampled: of one unit a piece is computed again, and
-// of forms by a member that had no part in a product with this θ one of its own.
+// processor computes wrongly, it has a stale θ. Three things find them in products K·V:
+//
+//   - K is symmetric, and so is VᵀKV: a product whose VᵀY is not was computed wrongly by
+//     somebody. One random bilinear form of it is looked at, (Va)ᵀ(Yb) − (Vb)ᵀ(Ya), for a
+//     price of about 6ns operations beside n²s.
+//   - Units are symmetric themselves: what is wrong with the elements of one does not show
+//     in VᵀY. It does where a column of another product with the same θ is among V, the
+//     reference, in which that is not wrong.
+//   - So that the reference is right, the first product with each θ is computed twice for one
+//     column: each member's units by another one. Bits are the same whoever computes. This
+//     takes as long as a product of one column.
+//
+// Who it was shows when the driver computes the members' units again. Where two have
+// computed a unit their bits are compared. Forms are sampled: of one unit a task is computed
+// again, and by a member that had no part in a product with this θ one of its own.
 
 // wrongBench is how long a member gets no work whose numbers were wrong.
 const wrongBench = time.Hour
@@ -46,20 +53,19 @@ func (s *scheduler) blame(p *peer, why string) {
 // pair is a column that was multiplied, and what came of it.
 type pair struct{ v, y []float64 }
 
-// reference is a product of one column that was found right, of some precision and θ.
+// reference is a column of a product with some θ that was found right.
 type reference struct {
 	pair
-	kind  Kind
 	state *State
 }
 
-// columns returns what the asymmetry of a product is looked for in: its own columns,
-// and, if that is only one, that of the reference.
+// columns returns what the asymmetry of a product is looked for in: its own columns, and
+// the reference, if there is one.
 func (g *Group) columns(p *Product, y [][]float64) (out []pair) {
 	for c, v := range p.V {
 		out = append(out, pair{v, y[c]})
 	}
-	if r := &g.reference; len(out) == 1 && r.state == p.State && r.kind == p.Kind {
+	if r := &g.references[p.Kind]; r.state == p.State {
 		out = append(out, r.pair)
 	}
 	return slices.DeleteFunc(out, func(c pair) bool { return length(c.v) == 0 })
@@ -68,15 +74,50 @@ func (g *Group) columns(p *Product, y [][]float64) (out []pair) {
 // length returns ‖x‖, in half the time that floats.Norm takes to heed overflow.
 func length(x []float64) float64 { return math.Sqrt(floats.Dot(x, x)) }
 
-// refer makes the first column of a product that is right the reference, if there is none
-// for its θ and precision.
-func (g *Group) refer(p *Product, y [][]float64) {
-	r := &g.reference
-	if p.Kind == Forms || r.state == p.State && r.kind == p.Kind {
-		return
+// refer makes a column of a product that is right the reference of its θ and precision.
+func (g *Group) refer(p *Product, y [][]float64, c int) {
+	r := &g.references[p.Kind]
+	r.v, r.y = append(r.v[:0], p.V[c]...), append(r.y[:0], y[c]...)
+	r.state = p.State
+}
+
+// twice has the units of a product that members computed computed again by others, for column
+// c, and compares.
+func (g *Group) twice(ctx context.Context, p *Product, peers []*peer, members []share, c int) error {
+	g.last++
+	again := &Product{ID: g.last, Kind: p.Kind, State: p.State, N: p.N, V: p.V[c : c+1], Factor: p.Factor[c : c+1],
+		Bound: p.Bound, Scale: p.Scale, Trace: p.Trace, again: members}
+	defer again.free()
+	sums := make([]float64, again.Size(Unit{0, again.units()}))
+	shares, err := g.sched.run(ctx, again, peers, func(u Unit, out []float64) { copy(again.place(sums, u), out) })
+	if err != nil {
+		return err
 	}
-	r.v, r.y = append(r.v[:0], p.V[0]...), append(r.y[:0], y[0]...)
-	r.kind, r.state = p.Kind, p.State
+	for i, s := range members {
+		if sameBits(p.column(p.place(g.sums, s.Unit), s.Unit, c), again.place(sums, s.Unit)) {
+			continue
+		}
+		if _, err := g.right(ctx, p, g.sums, s, s.Unit); err != nil {
+			return err
+		}
+		if _, err := g.right(ctx, again, sums, shares[i], s.Unit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// column returns what of a unit's sums is column c.
+func (p *Product) column(sums []float64, u Unit, c int) (out []float64) {
+	g := cmvp.NewGrid(p.N)
+	for i := u.Lo; i < u.Hi; i++ {
+		for _, point := range g.Unit(i) {
+			lo, hi := g.PointRows(point)
+			out = append(out, sums[c*(hi-lo):][:hi-lo]...)
+			sums = sums[len(p.V)*(hi-lo):]
+		}
+	}
+	return out
 }
 
 // asymmetry returns |(Va)ᵀ(Yb) − (Vb)ᵀ(Ya)| for random a and b, orthogonal in units of
@@ -131,60 +172,74 @@ func orthogonal(n int) (a, b []float64) {
 const suspicious = 1.0
 
 // verify looks for wrong numbers in a product, puts aside the members that they came
-// from, and replaces them.
-func (g *Group) verify(ctx context.Context, p *Product, dst [][]float64, shares []share) error {
+// from, and replaces them. The sums of its units are added up.
+func (g *Group) verify(ctx context.Context, p *Product, dst [][]float64, peers []*peer, shares []share) error {
 	var members []share // units of members
 	for _, s := range shares {
 		if s.by != nil {
 			members = append(members, s)
 		}
 		for _, o := range s.others {
-			if !p.equal(dst, g.sums, s.Unit, o.out) {
-				if _, err := g.right(ctx, p, dst, s, s.Unit); err != nil {
+			if !sameBits(p.place(g.sums, s.Unit), o.out) {
+				if _, err := g.right(ctx, p, g.sums, s, s.Unit); err != nil {
 					return err
 				}
 				break
 			}
 		}
 	}
+	if p.Kind == Forms {
+		return g.verifyForms(ctx, p, members)
+	}
+	p.prepare()
+	c := slices.IndexFunc(p.norms, func(x float64) bool { return x > 0 }) // zeros tell nothing
+	first := g.references[p.Kind].state != p.State && c >= 0
+	if first && len(members) > 0 {
+		if err := g.twice(ctx, p, peers, members, c); err != nil {
+			return err
+		}
+	}
+	g.local.ReduceUnits(dst, g.sums, p.V, p.Factor)
+	if columns := g.columns(p, dst); len(members) > 0 && len(columns) > 1 && p.asymmetry(columns) > suspicious {
+		if err := g.redo(ctx, p, members); err != nil {
+			return err
+		}
+		g.local.ReduceUnits(dst, g.sums, p.V, p.Factor)
+		if err := g.doubtSelf(ctx, p, dst, shares); err != nil {
+			return err
+		}
+	}
+	for _, s := range members {
+		s.by.proved = p.State
+	}
+	if first {
+		g.refer(p, dst, c)
+	}
+	return nil
+}
+
+// verifyForms looks for wrong numbers in forms.
+func (g *Group) verifyForms(ctx context.Context, p *Product, members []share) error {
 	if len(members) == 0 {
 		return nil
 	}
-	var columns []pair
-	if p.Kind != Forms {
-		columns = g.columns(p, dst)
-	}
-	if len(columns) < 2 {
-		for _, s := range p.samples(members) {
-			if right, err := g.right(ctx, p, dst, s, p.piece(s.Unit)); err != nil {
-				return err
-			} else if !right {
-				return g.redo(ctx, p, dst, members)
-			}
+	for _, s := range samples(p, members) {
+		if right, err := g.right(ctx, p, g.sums, s, piece(s.Unit)); err != nil {
+			return err
+		} else if !right {
+			return g.redo(ctx, p, members)
 		}
-		g.refer(p, dst)
-		return nil
 	}
-	if a := p.asymmetry(columns); !(a > suspicious) {
-		for _, s := range members {
-			s.by.proved = p.State
-		}
-		g.refer(p, dst)
-		return nil
-	}
-	if err := g.redo(ctx, p, dst, members); err != nil {
-		return err
-	}
-	return g.doubtSelf(ctx, p, dst, shares)
+	return nil
 }
 
-// samples returns the units that pieces are computed again of: of forms one of each member
+// samples returns the units of forms that a task is computed again of: one of each member
 // whose θ was in no product yet that was found right, else any.
-func (p *Product) samples(members []share) (out []share) {
+func samples(p *Product, members []share) (out []share) {
 	asked := map[*peer]bool{}
 	for _, i := range rand.Perm(len(members)) {
 		s := members[i]
-		if p.Kind == Forms && s.by.proved != p.State && !asked[s.by] {
+		if s.by.proved != p.State && !asked[s.by] {
 			asked[s.by] = true
 			out = append(out, s)
 		}
@@ -196,9 +251,9 @@ func (p *Product) samples(members []share) (out []share) {
 }
 
 // redo computes units again.
-func (g *Group) redo(ctx context.Context, p *Product, dst [][]float64, units []share) error {
+func (g *Group) redo(ctx context.Context, p *Product, units []share) error {
 	for _, s := range units {
-		if _, err := g.right(ctx, p, dst, s, s.Unit); err != nil {
+		if _, err := g.right(ctx, p, g.sums, s, s.Unit); err != nil {
 			return err
 		}
 	}
@@ -213,30 +268,27 @@ func (g *Group) doubtSelf(ctx context.Context, p *Product, dst [][]float64, shar
 		return nil
 	}
 	g.conf.Log.Warn("a product is less symmetric than rounding explains: the driver's own share is computed again", "asymmetry", a)
-	g.reference = reference{} // it may be what is wrong
+	g.references[p.Kind] = reference{} // it may be what is wrong
 	own := slices.DeleteFunc(slices.Clone(shares), func(s share) bool { return s.by != nil })
-	return g.redo(ctx, p, dst, own)
+	return g.redo(ctx, p, own)
 }
 
-// piece returns a part of a unit: a tile of rows, or a task.
-func (p *Product) piece(u Unit) Unit {
-	step := 1
-	if p.Kind != Forms {
-		step = cmvp.TileRows
-	}
-	lo := u.Lo + rand.IntN((u.Hi-u.Lo+step-1)/step)*step
-	return Unit{lo, min(lo+step, u.Hi)}
+// piece returns a task of a unit of forms.
+func piece(u Unit) Unit {
+	lo := u.Lo + rand.IntN(u.Hi-u.Lo)
+	return Unit{lo, lo + 1}
 }
 
 // right computes a part of a unit again, and reports whether what is in its place has the
 // same bits. If not it replaces that, and blames the members whose bits are others: once
 // it is sure of its own.
-func (g *Group) right(ctx context.Context, p *Product, dst [][]float64, s share, part Unit) (bool, error) {
+func (g *Group) right(ctx context.Context, p *Product, sums []float64, s share, part Unit) (bool, error) {
 	out := make([]float64, p.Size(part))
 	if err := g.sched.self.Do(ctx, p, part, out); err != nil {
 		return false, err
 	}
-	right := p.equal(dst, g.sums, part, out)
+	place := p.place(sums, part)
+	right := sameBits(place, out)
 	var wrong []*peer
 	if !right {
 		wrong = append(wrong, s.by)
@@ -256,24 +308,11 @@ func (g *Group) right(ctx context.Context, p *Product, dst [][]float64, s share,
 	if !sameBits(again, out) || slices.Contains(wrong, nil) {
 		return false, ErrUnsteady
 	}
-	p.commit(dst, g.sums, part, out)
+	copy(place, out)
 	for _, m := range wrong {
-		g.sched.blame(m, fmt.Sprintf("rows or tasks [%d,%d) are not what the driver makes of them", part.Lo, part.Hi))
+		g.sched.blame(m, fmt.Sprintf("units or tasks [%d,%d) are not what the driver makes of them", part.Lo, part.Hi))
 	}
 	return right, nil
-}
-
-// equal reports whether a unit's answer has the bits of what is in its place.
-func (p *Product) equal(dst [][]float64, sums []float64, u Unit, out []float64) bool {
-	if p.Kind == Forms {
-		return sameBits(sums[u.Lo*p.width():u.Hi*p.width()], out)
-	}
-	for c, y := range dst {
-		if !sameBits(y[u.Lo:u.Hi], out[c*(u.Hi-u.Lo):(c+1)*(u.Hi-u.Lo)]) {
-			return false
-		}
-	}
-	return true
 }
 
 func sameBits(a, b []float64) bool {

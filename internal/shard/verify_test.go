@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -46,11 +47,11 @@ func TestAsymmetryOfRightProducts(t *testing.T) {
 				op.Set(p.theta, []float64{0.3})
 				x := &Product{Kind: kind, N: n, V: p.v, Bound: largest(op)}
 				y := solve.Columns(n, len(p.v))
-				precision := cmvp.Double
+				mul := op.Mul
 				if kind == Single {
-					precision = cmvp.Single
+					mul = op.MulSingle
 				}
-				if err := op.MulRows(t.Context(), y, p.v, 0, n, precision); err != nil {
+				if err := mul(t.Context(), y, p.v); err != nil {
 					t.Fatal(err)
 				}
 				all := pairs(p.v, y)
@@ -104,13 +105,14 @@ func (w waiting) Do(ctx context.Context, p *Product, u Unit, out []float64) erro
 	return w.Member.Do(ctx, p, u, out)
 }
 
-// waitFor makes the driver wait with each product until a member has answered a unit of it.
-func waitFor(g *Group, name string) {
+// waitFor makes the driver wait with each product, but for those that compute something again
+// that members did, until one of some members has answered a unit of it.
+func waitFor(g *Group, names ...string) {
 	var mu sync.Mutex
 	answered := map[uint64]bool{}
 	dial := g.conf.Dial
 	g.conf.Dial = func(n string) Member {
-		if n != name {
+		if !slices.Contains(names, n) {
 			return dial(n)
 		}
 		return faulty{dial(n), func(p *Product, _ Unit, _ []float64) {
@@ -125,7 +127,7 @@ func waitFor(g *Group, name string) {
 		return answered[id]
 	}
 	g.sched.self = waiting{g.sched.self, func(ctx context.Context, p *Product) {
-		for end := time.Now().Add(time.Minute); !has(p.ID) && ctx.Err() == nil && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); p.again == nil && !has(p.ID) && ctx.Err() == nil && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 	}}
@@ -137,8 +139,8 @@ func waitFor(g *Group, name string) {
 func TestMemberThatComputesWrongly(t *testing.T) {
 	p, want := small(t)
 	stale := p.operator()
-	stale.Set(append([]float64{p.theta[0] * 1.001}, p.theta[1:]...), []float64{0.3})
-	var mu sync.Mutex // units are computed side by side, an operator's products are not
+	stale.Set(append([]float64{p.theta[0], p.theta[1] * 1.001}, p.theta[2:]...), []float64{0.3}) // not the variance, which the driver multiplies by
+	var mu sync.Mutex                                                                            // units are computed side by side, an operator's products are not
 	columns := func(k Kind) func(p *Product, _ Unit, out []float64) {
 		return func(p *Product, _ Unit, out []float64) {
 			if p.Kind == k {
@@ -204,41 +206,53 @@ func TestMemberThatComputesWrongly(t *testing.T) {
 	}
 }
 
-// A product of one column is held against a column of an earlier one with the same θ: a
-// bit that is wrong in it does not depend on samples to be found.
-func TestSingleColumnIsHeldAgainstAnEarlierOne(t *testing.T) {
-	p := newProblem(kernel.Matern32, 1500, 2, 1)
-	g, names, _ := cluster(t, p, 1, ServerConfig{}) // alone nobody overtakes it
-	dial := g.conf.Dial
-	var broken atomic.Bool
-	g.conf.Dial = func(name string) Member {
-		return faulty{dial(name), func(p *Product, u Unit, out []float64) {
-			if broken.Load() {
-				flip(out)
+// Products are held against a column of an earlier one with the same θ: what is wrong in them
+// does not depend on samples to be found, a bit in one column as little as numbers that are
+// those of another matrix, symmetric too.
+func TestProductsAreHeldAgainstAnEarlierColumn(t *testing.T) {
+	for name, c := range map[string]struct {
+		s      int
+		change func(out []float64)
+	}{
+		"a bit of one column": {1, flip},
+		"another variance":    {3, func(out []float64) { floats.Scale(1+1e-9, out) }},
+		"no elements":         {2, func(out []float64) { clear(out) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProblem(kernel.Matern32, 1500, 2, c.s)
+			g, names, _ := cluster(t, p, 1, ServerConfig{}) // alone nobody overtakes it
+			dial := g.conf.Dial
+			var broken atomic.Bool
+			g.conf.Dial = func(name string) Member {
+				return faulty{dial(name), func(p *Product, u Unit, out []float64) {
+					if broken.Load() {
+						c.change(out)
+					}
+				}}
 			}
-		}}
-	}
-	var blamed []string
-	g.sched.wrong = func(member, _ string) { blamed = append(blamed, member) }
-	waitFor(g, names[0])
-	alone := p.operator()
-	for _, noise := range []float64{0.3, 0.2} {
-		g.Set(p.theta, []float64{noise})
-		alone.Set(p.theta, []float64{noise})
-		for i := range 3 {
-			broken.Store(noise == 0.2 && i == 2)
-			v, want, got := [][]float64{p.u[0]}, solve.Columns(1500, 1), solve.Columns(1500, 1)
-			if i == 0 {
-				v = p.v
+			var blamed []string
+			g.sched.wrong = func(member, _ string) { blamed = append(blamed, member) }
+			waitFor(g, names[0])
+			alone := p.operator()
+			for _, noise := range []float64{0.3, 0.2} {
+				g.Set(p.theta, []float64{noise})
+				alone.Set(p.theta, []float64{noise})
+				for i := range 3 {
+					broken.Store(noise == 0.2 && i == 2)
+					v, want, got := p.u, solve.Columns(1500, c.s), solve.Columns(1500, c.s)
+					if i == 0 {
+						v = p.v
+					}
+					if err := errors.Join(alone.Mul(t.Context(), want, v), g.Mul(t.Context(), got, v)); err != nil {
+						t.Fatal(err)
+					}
+					equal(t, got, want)
+				}
 			}
-			if err := errors.Join(alone.Mul(t.Context(), want, v), g.Mul(t.Context(), got, v)); err != nil {
-				t.Fatal(err)
+			if len(blamed) == 0 || slices.ContainsFunc(blamed, func(m string) bool { return m != names[0] }) {
+				t.Errorf("blamed: %q, want %q", blamed, names[0])
 			}
-			equal(t, got, want)
-		}
-	}
-	if len(blamed) == 0 || slices.ContainsFunc(blamed, func(m string) bool { return m != names[0] }) {
-		t.Errorf("blamed: %q, want %q", blamed, names[0])
+		})
 	}
 }
 
@@ -269,7 +283,7 @@ func TestHedgedAnswersAreCompared(t *testing.T) {
 			}
 			var blamed []string
 			g.sched.wrong = func(member, _ string) { blamed = append(blamed, member) }
-			if err := g.verify(t.Context(), x, nil, []share{s}); err != nil {
+			if err := g.verify(t.Context(), x, nil, peers, []share{s}); err != nil {
 				t.Fatal(err)
 			}
 			equal(t, [][]float64{g.sums}, [][]float64{good})
@@ -299,7 +313,7 @@ func TestHedgedAnswersAreCompared(t *testing.T) {
 func TestDriverThatIsUnsteady(t *testing.T) {
 	p, _ := small(t)
 	g, names, _ := cluster(t, p, 2, ServerConfig{})
-	waitFor(g, names[0])
+	waitFor(g, names...)
 	var n atomic.Uint64
 	g.sched.self = faulty{g.sched.self, func(p *Product, _ Unit, out []float64) {
 		out[len(out)/2] = math.Float64frombits(math.Float64bits(out[len(out)/2]) ^ n.Add(1)<<40)

@@ -86,8 +86,8 @@ func TestFramesAreProtobuf(t *testing.T) {
 		if err := (codec{}).Unmarshal(mem.BufferSlice{mem.SliceBuffer(b[:cut]), mem.SliceBuffer(b[cut:])}, f); err != nil {
 			t.Fatal(err)
 		}
-		got := make([]float64, f.numbers())
-		if err := f.read(got, crc); err != nil || !slices.Equal(got, x) {
+		got := make([]float64, f.numbers(8))
+		if err := f.read(8, crc, one(got)); err != nil || !slices.Equal(got, x) {
 			t.Fatalf("got %v, %v", got, err)
 		}
 	}
@@ -105,16 +105,21 @@ func script(t testing.TB, p *problem, kind pb.TilesKind) [][]byte {
 	add(&pb.TilesRequest{Request: &pb.TilesRequest_Open{Open: &pb.TilesOpen{Address: "x", Covariance: p.cov.String(), InstructionSet: isa}}})
 	add(&pb.TilesRequest{Request: &pb.TilesRequest_Set{Set: &pb.TilesSet{Version: 1, Theta: p.theta, Noise: 1}}})
 	m := &pb.TilesProduct{Id: 1, Version: 1, Kind: kind, Columns: 1}
-	cols := p.v[:1]
-	if kind == pb.TilesKind_TILES_KIND_FORMS {
+	x := &Product{Kind: Double, N: n, V: p.v[:1], Factor: []float64{1}}
+	switch kind {
+	case pb.TilesKind_TILES_KIND_SINGLE:
+		x.Kind = Single
+	case pb.TilesKind_TILES_KIND_FORMS:
+		x.Kind, x.U = Forms, p.u[:1]
 		m.Groups, m.Group = 1, []int32{0}
-		cols = [][]float64{p.v[0], p.u[0]}
 	}
 	add(&pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}})
-	for _, c := range encodeColumns(cols) {
-		all = append(all, raw(t, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{Offset: c.offset, Crc32C: c.crc}}}, c.data))
+	for _, cs := range x.encoded() {
+		for _, c := range cs {
+			all = append(all, raw(t, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{Offset: c.offset, Crc32C: c.crc}}}, c.data))
+		}
 	}
-	add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{Id: 1, Product: 1, Lo: 0, Hi: int64(min(n, cmvp.TileRows))}}})
+	add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{Id: 1, Product: 1, Lo: 0, Hi: 1}}})
 	return all
 }
 
@@ -144,9 +149,10 @@ func manyLeaves(n int) string {
 }
 
 func TestServerRefusesBadRequests(t *testing.T) {
-	p := newProblem(kernel.RBF, 600, 2, 1)
+	p := newProblem(kernel.RBF, 1100, 2, 1) // four points, six units
 	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxUnits: 2}
 	good := script(t, p, pb.TilesKind_TILES_KIND_DOUBLE)
+	all := len(good) - 1 // but for the unit
 	if _, err := serveBytes(c, good); err != nil {
 		t.Fatalf("a good session: %v", err)
 	}
@@ -161,6 +167,9 @@ func TestServerRefusesBadRequests(t *testing.T) {
 	}
 	unit := func(product uint64, lo, hi int64) *pb.TilesRequest {
 		return &pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{Id: 2, Product: product, Lo: lo, Hi: hi}}}
+	}
+	block := func(offset uint64) *pb.TilesRequest {
+		return &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{Offset: offset}}}
 	}
 	open := func(covariance string) *pb.TilesRequest {
 		return &pb.TilesRequest{Request: &pb.TilesRequest_Open{Open: &pb.TilesOpen{Address: "x", Covariance: covariance, InstructionSet: isa}}}
@@ -191,16 +200,22 @@ func TestServerRefusesBadRequests(t *testing.T) {
 		{"group", 2, product(func(m *pb.TilesProduct) { m.Group[1] = 1 }), nil, "in group 1 of 1"},
 		{"group list", 2, product(func(m *pb.TilesProduct) { m.Group = m.Group[:1] }), nil, "has 1 groups for 2"},
 		{"kind", 2, product(func(m *pb.TilesProduct) { m.Kind = 9 }), nil, "unknown kind"},
-		{"stray block", 2, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8)), "nothing asked for"},
-		{"block offset", 3, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{Offset: 5}}}, mem.SliceBuffer(make([]byte, 8)), "[5,+1)"},
-		{"block length", 3, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8*601)), "of a column of 600"},
-		{"block checksum", 3, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{}}}, mem.SliceBuffer(make([]byte, 8)), "checksum"},
-		{"unit too early", 3, unit(1, 0, 256), nil, "which is not there"},
-		{"unit of another", 4, unit(7, 0, 256), nil, "which is not there"},
-		{"unit rows", 4, unit(1, 0, 601), nil, "no part of"},
-		{"unit cut", 4, unit(1, 1, 256), nil, "no part of"},
-		{"unit order", 4, unit(1, 256, 0), nil, "no part of"},
-		{"unit sign", 4, unit(1, math.MinInt64, 256), nil, "no part of"},
+		{"stray block", 2, block(0), mem.SliceBuffer(make([]byte, 8)), "nothing asked for"},
+		{"block offset", 3, block(5), mem.SliceBuffer(make([]byte, 8)), "from 5 on, which nothing asked for"},
+		{"block twice", 4, block(0), mem.SliceBuffer(make([]byte, 8)), "from 0 on, which nothing asked for"},
+		{"block after all", all, block(1100), mem.SliceBuffer(make([]byte, 8)), "from 1100 on, which nothing asked for"},
+		{"block length", 3, block(0), mem.SliceBuffer(make([]byte, 8*257)), "[0,+257), of which 256 are wanted"},
+		{"empty block", 3, block(0), mem.SliceBuffer(nil), "[0,+0)"},
+		{"half a number", 3, block(0), mem.SliceBuffer(make([]byte, 12)), "too long"},
+		{"block checksum", 3, block(0), mem.SliceBuffer(make([]byte, 8)), "checksum"},
+		{"unit without vectors", 3, unit(1, 0, 1), nil, "have not come"},
+		{"unit without some vectors", 4, unit(1, 0, 1), nil, "have not come"},
+		{"unit of no product", 2, unit(1, 0, 1), nil, "which is not there"},
+		{"unit of another", all, unit(7, 0, 1), nil, "which is not there"},
+		{"unit beyond", all, unit(1, 6, 7), nil, "no part of"},
+		{"units at once", all, unit(1, 0, 2), nil, "no part of"},
+		{"unit order", all, unit(1, 1, 0), nil, "no part of"},
+		{"unit sign", all, unit(1, math.MinInt64, 1), nil, "no part of"},
 	} {
 		_, err := serveBytes(c, append(slices.Clone(good[:x.after]), raw(t, x.m, x.data)))
 		if err == nil || !strings.Contains(err.Error(), x.want) {
@@ -209,12 +224,12 @@ func TestServerRefusesBadRequests(t *testing.T) {
 	}
 	var many [][]byte
 	for range 100 {
-		many = append(many, good[4])
+		many = append(many, good[all])
 	}
 	busy := parallel.NewBudget(1)
 	busy.Acquire(context.Background())
 	c.Budget = busy
-	if _, err := serveBytes(c, append(slices.Clone(good[:4]), many...)); status.Code(err) != codes.ResourceExhausted {
+	if _, err := serveBytes(c, append(slices.Clone(good[:all]), many...)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("100 units at once: %v", err)
 	}
 }
@@ -269,7 +284,7 @@ func join(all [][]byte) []byte {
 // Whatever a driver sends, the server does not panic and takes no more memory
 // than it is allowed to.
 func FuzzServer(f *testing.F) {
-	p := newProblem(kernel.RBF, 300, 2, 1)
+	p := newProblem(kernel.RBF, 800, 2, 1) // four points
 	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxBytes: 1 << 20}
 	for _, kind := range []pb.TilesKind{pb.TilesKind_TILES_KIND_DOUBLE, pb.TilesKind_TILES_KIND_SINGLE, pb.TilesKind_TILES_KIND_FORMS} {
 		all := script(f, p, kind)

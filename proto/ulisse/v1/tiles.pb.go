@@ -502,7 +502,10 @@ func (x *TilesSet) GetNoiseFollows() bool {
 }
 
 // TilesProduct begins a product and ends the one before it: units of that which
-// are not answered are forgotten. Its vectors follow in blocks: V, then U.
+// are not answered are forgotten. Its vectors follow in blocks, before the units that need
+// them. The numbers of K·V are point after point of the plane that is laid over the rows
+// (internal/cmvp), for each column after column of its rows, times a factor that the driver
+// chose; points may come in any order. Those of forms are the columns of V, then those of U.
 type TilesProduct struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -595,8 +598,8 @@ func (x *TilesProduct) GetTrace() []byte {
 	return nil
 }
 
-// TilesBlock holds the numbers of vectors from an offset on, column after
-// column, in order.
+// TilesBlock holds numbers of vectors from an offset on. Those of a point, or of all
+// columns of forms or of the noise, come in order.
 type TilesBlock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Offset        uint64                 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`  // in numbers
@@ -649,7 +652,7 @@ func (x *TilesBlock) GetCrc32C() uint32 {
 	return 0
 }
 
-// TilesUnit asks for a part of the product: rows [lo,hi) of K·V, or the sums of
+// TilesUnit asks for the sums of a part of the product: of unit lo of K·V (hi is lo+1), or of
 // tasks [lo,hi) of the forms.
 type TilesUnit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -763,8 +766,8 @@ func (x *TilesCancel) GetUnit() uint64 {
 	return 0
 }
 
-// TilesAnswer holds the numbers of a unit from an offset on, in order: column
-// after column of its rows, or task after task of its sums.
+// TilesAnswer holds the sums of a unit from an offset on, in order: point after point and
+// column after column of its rows, before scale and noise, or task after task.
 type TilesAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Unit          uint64                 `protobuf:"varint,1,opt,name=unit,proto3" json:"unit,omitempty"`

@@ -34,7 +34,8 @@ type TilesClient interface {
 	// done, in the order asked for. Frames are these messages with the field data
 	// last; the content-subtype "tiles" names a codec that does not copy it.
 	//
-	// Numbers in data are float64, little-endian, 65,536 a frame at most.
+	// Numbers in data are float64, or float32 for the vectors of products in single precision,
+	// little-endian, 65,536 a frame at most.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TilesRequest, TilesResponse], error)
 }
 
@@ -71,7 +72,8 @@ type TilesServer interface {
 	// done, in the order asked for. Frames are these messages with the field data
 	// last; the content-subtype "tiles" names a codec that does not copy it.
 	//
-	// Numbers in data are float64, little-endian, 65,536 a frame at most.
+	// Numbers in data are float64, or float32 for the vectors of products in single precision,
+	// little-endian, 65,536 a frame at most.
 	Session(grpc.BidiStreamingServer[TilesRequest, TilesResponse]) error
 	mustEmbedUnimplementedTilesServer()
 }
