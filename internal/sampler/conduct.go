@@ -53,7 +53,7 @@ type conductor struct {
 	before int      // those of them from before the chains' proposals were made
 	values []record // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
 	peaks  []*peak
-	fresh  []record // those of the last stage that checked: nothing is fitted to them
+	fresh  []record       // those of the last stage that checked: nothing is fitted to them
 	count  map[string]int // stages of each kind
 	last   *chains.Staging
 }

@@ -20,7 +20,7 @@ var (
 // Arithmetic names how this version rounds: two programs of one arithmetic, on one
 // architecture and instruction set, compute the same draws, to the last bit. A release that
 // changes a bit of them takes another name (the next number).
-var Arithmetic = "1"
+var Arithmetic = "2"
 
 func init() {
 	// 'go install ...@v0.1.0' has no linker's flags, but a module's version.

@@ -17,7 +17,7 @@ import (
 // wrongSpec is a job of a second or two, of one chain whose products are shared.
 const wrongSpec = `
 name: wrong
-data: {synthetic: {n: 300, d: 2, sigma: 1, tau: 0.3, lambda: 0.05, seed: 7}}
+data: {synthetic: {n: 800, d: 2, sigma: 1, tau: 0.3, lambda: 0.05, seed: 7}} # six units
 sampler: {method: fisher, chains: 1, warmup: 20, draws: 20, checkpoint: 10}
 solver: {precision: float64, tolerance: 1e-6, preconditioner: {kind: rpcholesky}}
 stop: {rhat: 1.01, ess: 1e9, max_draws: 20, max_time: 1h}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/floats"
@@ -52,7 +51,11 @@ func Run(ctx context.Context, t *Target, c Config, seed uint64, b *parallel.Budg
 		draws, err := r.draw(ctx, unknown)
 		return r.compare(draws), err
 	}
-	model, inflate, draws, err := r.learn(ctx)
+	model, inflate, err := r.learn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	draws, err := r.draw(ctx, model.Value)
 	if err != nil {
 		return nil, err
 	}
@@ -78,104 +81,52 @@ type run struct {
 const (
 	designs = iota
 	probes
-	freshProbes
 	chainStreams
 	rounds // and those that follow
 )
 
-// Constants of the checks, as the sampler's own.
-const (
-	mostChecks    = 4
-	mostInflation = 3
-)
-
-// learn returns a model of L, the factor on its variances that fresh gradients at draws ask
-// for, and the draws. Where draws are beyond what the model was learned from, and it is wrong
-// there by far, it is learned again with the fresh gradients.
-func (r *run) learn(ctx context.Context) (surrogate.Model, float64, [][][]float64, error) {
+// learn returns a model of L and the factor on its variances that fresh gradients ask for.
+func (r *run) learn(ctx context.Context) (surrogate.Model, float64, error) {
 	rough, err := mixture.New(r.rough)
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, 0, err
 	}
 	mean, cov := rough.Moments()
 	w, err := surrogate.NewWhitening(mean, cov)
 	if err != nil {
-		return nil, 0, nil, err
+		return nil, 0, err
 	}
-	points := make([][]float64, r.Gradients)
-	for i := range points {
-		points[i] = make([]float64, len(mean))
-		rough.Draw(r.stream(designs, i), points[i])
-	}
-	obs, err := r.observations(w, cov, points, probes)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	for round := 1; ; round++ {
-		model, _, err := surrogate.Choose(ctx, w, obs, r.budget)
-		if err != nil {
-			return nil, 0, nil, err
-		}
-		draws, err := r.draw(ctx, model.Value)
-		if err != nil {
-			return nil, 0, nil, err
-		}
-		at, far := r.fresh(surrogate.NewGuard(w, points), slices.Concat(draws...))
-		fresh, err := r.observations(w, cov, at, freshProbes+100*round)
-		if err != nil {
-			return nil, 0, nil, err
-		}
-		check, err := surrogate.Verify(model, fresh)
-		if err != nil {
-			return nil, 0, nil, err
-		}
-		beyond, err := surrogate.Verify(model, fresh[:far])
-		if err != nil || round == mostChecks || beyond.Inflate <= mostInflation*mostInflation {
-			return model, check.Inflate, draws, err
-		}
-		obs, points = append(obs, fresh...), append(points, at...)
-	}
-}
-
-// fresh returns where a model is checked: first at so many draws far from what it was learned
-// from, then at others.
-func (r *run) fresh(g *surrogate.Guard, draws [][]float64) (at [][]float64, far int) {
-	for _, i := range g.Farthest(draws, r.Fresh/2) {
-		at = append(at, draws[i])
-	}
-	far = len(at)
-	for i := range r.Fresh {
-		at = append(at, draws[(2*i+1)*len(draws)/(2*r.Fresh)])
-	}
-	return at, far
-}
-
-// observations returns noisy gradients of L at points.
-func (r *run) observations(w *surrogate.Whitening, cov *mat.SymDense, points [][]float64, kind int) ([]surrogate.Observation, error) {
 	var chol mat.Cholesky
 	chol.Factorize(cov)
 	var inv mat.SymDense
 	if err := chol.InverseTo(&inv); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var root mat.TriDense
 	chol.Factorize(&inv)
 	chol.LTo(&root) // of the noise of a gradient that is white in units of the posterior
 	var obs []surrogate.Observation
 	var spreads []surrogate.Spread
-	for i, x := range points {
+	for i := range r.Gradients + r.Fresh {
+		x := make([]float64, len(mean))
+		rough.Draw(r.stream(designs, i), x)
 		grad := fd.Gradient(nil, unknown, x, &fd.Settings{Formula: fd.Central, Step: 1e-5})
-		o, s := r.observe(x, grad, &root, r.stream(kind, i))
+		o, s := r.observe(x, grad, &root, r.stream(probes, i))
 		obs, spreads = append(obs, o), append(spreads, s)
 	}
 	noise, err := surrogate.PoolNoise(w, spreads)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for i := range obs {
 		obs[i].GradCov = noise[i]
 	}
-	return obs, nil
+	model, _, err := surrogate.Choose(ctx, w, obs[:r.Gradients], r.budget)
+	if err != nil {
+		return nil, 0, err
+	}
+	check, err := surrogate.Verify(model, obs[r.Gradients:])
+	return model, check.Inflate, err
 }
 
 // observe is the mean of probes of a gradient, and their spread.
@@ -218,7 +169,7 @@ func (r *run) draw(ctx context.Context, logDet func(x []float64) float64) ([][][
 		return nil, err
 	}
 	a := metropolis.Adaptation{
-		Evaluate: evaluate, First: 400, Rounds: 4,
+		Evaluate: evaluate, First: 300, Rounds: 3,
 		Defend: func(m *mixture.Mixture) (mixture.Distribution, error) { return m.Defend(0.1, 2) },
 		Stream: func(round, kind, i int) *rand.Rand { return r.stream(rounds+2*round+kind, i) },
 	}
@@ -226,11 +177,7 @@ func (r *run) draw(ctx context.Context, logDet func(x []float64) float64) ([][][
 	if err != nil {
 		return nil, err
 	}
-	proposal, err := r.refine(adapted, evaluate)
-	if err != nil {
-		return nil, err
-	}
-	list := metropolis.Propose(proposal, r.Draws, func(i int) *rand.Rand { return r.stream(rounds+2*a.Rounds, i) })
+	list := metropolis.Propose(adapted.Proposal, r.Draws, func(i int) *rand.Rand { return r.stream(rounds+2*a.Rounds, i) })
 	if err := evaluate(ctx, list); err != nil {
 		return nil, err
 	}
@@ -244,23 +191,6 @@ func (r *run) draw(ctx context.Context, logDet func(x []float64) float64) ([][][
 		}
 	}
 	return draws, nil
-}
-
-// refine returns proposals that the density itself has refined.
-func (r *run) refine(a *metropolis.Adapted, evaluate func(context.Context, *metropolis.Proposals) error) (mixture.Distribution, error) {
-	base := a.Proposal
-	if a.Wide != nil {
-		base = mixture.Blend(base, a.Wide, 0.2)
-	}
-	sample := metropolis.Propose(base, 2000, func(i int) *rand.Rand { return r.stream(chainStreams, -1-i) })
-	if err := evaluate(context.Background(), sample); err != nil {
-		return nil, err
-	}
-	return metropolis.Refine(base, func(x []float64) float64 {
-		p := &metropolis.Proposals{X: [][]float64{x}, Target: []float64{0}}
-		_ = evaluate(context.Background(), p)
-		return p.Target[0]
-	}, sample.X, sample.Target), nil
 }
 
 // compare returns the estimates with the errors of the draws, and truths.
