@@ -4,6 +4,11 @@
 //
 //	go run ./bench/accuracy [-runs 200] [-only banana] [-noise 2] [-gradients 120] [-draws 2000]
 //
+//	go run ./bench/accuracy -spec SPEC -against FILE [-runs 200]
+//
+// runs a specification as a whole, with the seeds 1, 2, …, against a reference that
+// bench/posteriors made.
+//
 // For every estimate it prints the root mean square, over the runs, of the true error over
 // the stated one: 1 if the stated errors are right, give or take 0.05 with 200 runs.
 package main
@@ -29,7 +34,15 @@ func main() {
 	flag.IntVar(&c.Draws, "draws", c.Draws, "draws of all chains")
 	flag.Float64Var(&c.Noise, "noise", c.Noise, "standard deviation of a probe, in units of the posterior's")
 	flag.BoolVar(&c.Known, "known", false, "do not learn but know the function: the error of the draws alone")
+	spec := flag.String("spec", "", "specification to run as a whole, in place of the constructed posteriors")
+	against := flag.String("against", "", "with -spec: reference, a file that bench/posteriors wrote")
 	flag.Parse()
+	if *spec != "" {
+		if err := whole(*spec, *against, *runs); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	b := parallel.NewBudget(0)
 	fmt.Println("| posterior | estimate | rms of error over stated error | shares of the stated variance: draws, density | bias in stated errors |")
 	fmt.Println("|---|---|---|---|---|")

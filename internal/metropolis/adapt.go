@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -37,6 +38,9 @@ const (
 type Adapted struct {
 	Proposal mixture.Distribution
 	Fit      *mixture.Mixture // in it
+	// Wide is a mixture fitted to the target to the power of wideness, which is of its shape but
+	// reaches farther into its tails.
+	Wide *mixture.Mixture
 	// All are the proposals of all rounds, as draws of all rounds' distributions together
 	// (Cornuet, Marin, Mira and Robert, Scandinavian Journal of Statistics 2012), and
 	// Weighted are they with their weights.
@@ -80,7 +84,29 @@ func (a Adaptation) Run(ctx context.Context, first mixture.Distribution, b *para
 		}
 		size *= 2
 	}
+	out.Wide = Widen(out.All, mixture.Options{Most: a.Most, Starts: []*mixture.Mixture{out.Fit},
+		Stream: func(i int) *rand.Rand { return a.Stream(a.Rounds, FitStream, i) }}, b)
 	return out, nil
+}
+
+// wideness is the power of a target that wide proposals are fitted to: of a normal target they
+// have 1.2 times the standard deviations.
+const wideness = 0.7
+
+// Widen returns a mixture fitted to the target of proposals to the power of wideness; nil if
+// too few of them have a weight.
+func Widen(p *Proposals, o mixture.Options, b *parallel.Budget) *mixture.Mixture {
+	flat := &Proposals{X: p.X, Target: slices.Clone(p.Target), Proposal: p.Proposal}
+	floats.Scale(wideness, flat.Target)
+	w, err := Weigh(flat)
+	if err != nil {
+		return nil
+	}
+	m, err := mixture.Fit(p.X, w.W, o, b)
+	if err != nil {
+		return nil
+	}
+	return m
 }
 
 // together is the log density of draws of several distributions in the given numbers.

@@ -45,6 +45,11 @@ func (p *Proposals) LogWeights() []float64 {
 	return w
 }
 
+// Append adds the proposals of another list.
+func (p *Proposals) Append(q *Proposals) {
+	p.X, p.Target, p.Proposal = append(p.X, q.X...), append(p.Target, q.Target...), append(p.Proposal, q.Proposal...)
+}
+
 // Slice returns the proposals [lo,hi).
 func (p *Proposals) Slice(lo, hi int) *Proposals {
 	return &Proposals{p.X[lo:hi], p.Target[lo:hi], p.Proposal[lo:hi]}

@@ -100,6 +100,19 @@ func (m *Mixture) prepare(c Component) (component, error) {
 	return out, nil
 }
 
+// Join returns the mixture of mixtures with the given weights.
+func Join(weights []float64, parts ...*Mixture) (*Mixture, error) {
+	var comps []Component
+	for i, m := range parts {
+		for _, c := range m.comps {
+			part := c.Component
+			part.Weight *= weights[i]
+			comps = append(comps, part)
+		}
+	}
+	return New(comps)
+}
+
 // Dim returns the dimension.
 func (m *Mixture) Dim() int { return m.dim }
 

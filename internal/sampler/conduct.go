@@ -50,8 +50,10 @@ type conductor struct {
 
 	climbs []*maxima.Climb
 	learnt []record // all evaluations with a density, in the order of stages
+	before int      // those of them from before the chains' proposals were made
+	values []record // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
 	peaks  []*peak
-	checks []record
+	fresh  []record       // those of the last stage that checked: nothing is fitted to them
 	count  map[string]int // stages of each kind
 	last   *chains.Staging
 }
@@ -127,7 +129,23 @@ func (k *conductor) read() error {
 		s := &k.in.Stages[i]
 		k.count[s.Kind]++
 		k.last = s
-		if s.Kind == pilotStage || s.Kind == proposeStage {
+		switch s.Kind {
+		case checkStage: // what the one before came to is to be learnt from
+			k.learnt, k.fresh = append(k.learnt, k.fresh...), nil
+		case pilotStage:
+			if k.costs.thin > 1 {
+				continue // proposals are fitted to the values themselves
+			}
+			v, err := valuesOf(s, p)
+			if err != nil {
+				return err
+			}
+			k.values = append(k.values, v...)
+			continue
+		case proposeStage:
+			if k.count[proposeStage] == 1 {
+				k.before = len(k.learnt)
+			}
 			continue
 		}
 		for item, x := range s.Results {
@@ -141,14 +159,12 @@ func (k *conductor) read() error {
 					continue
 				}
 			}
-			for _, r := range records {
-				if r.Evidence != nil {
-					k.learnt = append(k.learnt, r)
-				}
-			}
+			records = slices.DeleteFunc(records, func(r record) bool { return r.Evidence == nil })
 			if s.Kind == checkStage {
-				k.checks = append(k.checks, records...)
+				k.fresh = append(k.fresh, records...)
+				continue
 			}
+			k.learnt = append(k.learnt, records...)
 		}
 	}
 	return nil
@@ -283,23 +299,15 @@ func (k *conductor) first() (*mixture.Mixture, error) {
 	return mixture.New(comps)
 }
 
-// with returns the mixture with the peaks beside, of the given share: a peak is not left out
-// before the density itself has said that it holds nothing.
-func (k *conductor) with(m *mixture.Mixture, share float64) (*mixture.Mixture, error) {
+// with returns the mixture with a wider one beside, unless that is nil, and the peaks, of the
+// given share: a peak is not left out before the density itself has said that it holds nothing.
+func (k *conductor) with(m, wide *mixture.Mixture, share float64) (*mixture.Mixture, error) {
 	first, err := k.first()
 	if err != nil {
 		return nil, err
 	}
-	var comps []mixture.Component
-	for _, part := range []struct {
-		*mixture.Mixture
-		share float64
-	}{{m, 1 - share}, {first, share}} {
-		for i := range part.Len() {
-			c := part.Component(i)
-			c.Weight *= part.share
-			comps = append(comps, c)
-		}
+	if wide == nil {
+		return mixture.Join([]float64{1 - share, share}, m, first)
 	}
-	return mixture.New(comps)
+	return mixture.Join([]float64{1 - share - wideShare, wideShare, share}, m, wide, first)
 }

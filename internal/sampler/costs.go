@@ -9,6 +9,7 @@ type costs struct {
 	evaluation float64 // an evaluation with gradients
 	target     float64 // the target at a proposal
 	wanted     int     // evaluations of a first round of learning
+	thin       int     // proposals for each draw
 }
 
 // factorRows is the largest number of rows of which a staged run stores a factor.
@@ -22,6 +23,11 @@ const (
 	itemFlops = 4e10 // of an item of a stage: about a second of a core
 	// spreadItems is how many items a stage has at least, if it has as many points.
 	spreadItems = 32
+	// exactRows is where a factor costs so little that nothing needs to be learnt.
+	exactRows = 500
+	// Chains keep one of several proposals, mostThin at most, as long as these cost no more
+	// than thinFlops together; perDensity is what a density costs beside its factor.
+	mostThin, thinFlops, perDensity = 10, 4e6, 1e5
 	// smallRows is where a factor is always the better way: it has no noise.
 	smallRows = 4000
 	// perPair is what an element of K costs to compute beside its distance, and
@@ -61,7 +67,7 @@ func newCosts(m Model, p int, o *Auto) costs {
 		c.evaluation = gradient
 	}
 	const proposals = 4000
-	c.exact = m.Rows <= factorRows && q > 2 && proposals*factor <= 2*(10*q*c.evaluation+proposals*c.target)
+	c.exact = m.Rows <= exactRows || m.Rows <= factorRows && q > 2 && proposals*factor <= 2*(10*q*c.evaluation+proposals*c.target)
 	switch o.Density {
 	case exactDensity:
 		c.exact = true
@@ -70,6 +76,10 @@ func newCosts(m Model, p int, o *Auto) costs {
 	}
 	if c.exact {
 		c.target = factor
+	}
+	c.thin = 1
+	if c.exact {
+		c.thin = int(max(1, min(mostThin, thinFlops/(c.target+perDensity))))
 	}
 	return c
 }

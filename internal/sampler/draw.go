@@ -24,11 +24,15 @@ const (
 	learningShare = 0.5  // of the error that not knowing the determinant may have
 	pilotEach     = 60   // pilot proposals for each parameter
 	mostPilots    = 3
+	wideShare     = 0.2 // of the proposals are from a mixture that reaches farther
 	pilotKHat     = 0.6 // of a pilot that needs no other
 	pilotESS      = 0.4 // of its proposals
 	pilotPeaks    = 0.2 // of the pilot's proposals are from the peaks
 	basisPoints   = 16  // whose solutions the quadratic term is computed from
 	checkPoints   = 24
+	mostChecks    = 4 // in a row
+	mostInflation = 3 // of errors that were stated, far from what was learnt from
+	refineSample  = 2000
 	deviations    = 64  // draws of the determinant's error
 	deviationsAt  = 240 // draws of the posterior, where they are told
 	valley        = 1   // nats between two modes, at least
@@ -39,10 +43,16 @@ const (
 // drawing goes from the maxima to draws.
 func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	if k.count[proposeStage] > 0 {
+		if k.costs.exact {
+			return k.exactly(ctx)
+		}
 		return k.sampling(ctx)
 	}
 	if k.count[learnStage] == 0 {
 		return k.learningAround()
+	}
+	if k.count[pilotStage] > 0 && k.costs.thin > 1 {
+		return k.piloted(nil)
 	}
 	b, err := k.learn(ctx, k.learnt)
 	if err != nil {
@@ -57,7 +67,7 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 			return nil, err
 		}
 		if k.count[learnStage] < maxRounds && k.shortfall(b, a) > learningShare*k.wanted() {
-			m, err := k.with(a.Fit, learnPeaks)
+			m, err := k.with(a.Fit, nil, learnPeaks)
 			if err == nil {
 				m, err = wider(m)
 			}
@@ -66,13 +76,13 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 			}
 			return k.learning(m), nil
 		}
-		m, err := k.with(a.Fit, pilotPeaks)
+		m, err := k.with(a.Fit, a.Wide, pilotPeaks)
 		if err != nil {
 			return nil, err
 		}
 		return k.piloting(b, m, k.spread(a.Weighted))
 	}
-	return k.piloted(ctx, b)
+	return k.piloted(b)
 }
 
 // learningAround returns a round of learning around the peaks.
@@ -147,13 +157,32 @@ func (k *conductor) proposals(m *mixture.Mixture) (mixture.Distribution, error) 
 	return mixture.Blend(wide, prior, max(priorShare, min(mostPrior, priorRows/float64(k.model.Rows)))), nil
 }
 
-// shared returns what the target's items share, with the mixture that is proposed from.
-func (k *conductor) shared(m *mixture.Mixture, basis [][]float64) [][]float64 {
+// refined returns proposals from a mixture that the learnt density has refined, unless a
+// density costs less than to look at what was learnt.
+func (k *conductor) refined(b *density, m *mixture.Mixture) (mixture.Distribution, error) {
+	d, err := k.proposals(m)
+	if err != nil || k.costs.thin > 1 {
+		return d, err
+	}
+	sample := make([][]float64, refineSample)
+	rough := make([]float64, refineSample)
+	k.env.Budget().NewLoop(func(_, i int) {
+		sample[i] = make([]float64, d.Dim())
+		d.Draw(k.stream(random.Learnt, 1<<21)(i), sample[i])
+		rough[i] = k.logDensity(b, sample[i])
+	}).Run(refineSample)
+	return metropolis.Refine(d, func(x []float64) float64 { return k.logDensity(b, x) }, sample, rough), nil
+}
+
+// shared returns what the target's items share, with the mixture that is proposed from. begin
+// holds, of each chain, which of the last pilot's proposals it begins at, and the log density
+// of that under what is proposed from.
+func (k *conductor) shared(m *mixture.Mixture, basis [][]float64, begin []float64) [][]float64 {
 	how := []float64{bySolves, float64(len(basis))}
 	if k.costs.exact {
 		how, basis = []float64{byFactor, 0}, nil
 	}
-	out := append([][]float64{how, k.peaks[0].X}, basis...)
+	out := append([][]float64{append(how, begin...), k.peaks[0].X}, basis...)
 	for i := range m.Len() {
 		c := m.Component(i)
 		out = append(out, slices.Concat([]float64{c.Weight, c.Degrees}, c.Mean, chains.Flat(c.Scale)))
@@ -163,7 +192,7 @@ func (k *conductor) shared(m *mixture.Mixture, basis [][]float64) [][]float64 {
 
 // proposed returns the mixture of a stage's proposals and the basis of its items.
 func proposed(s *chains.Stage, p int) (*mixture.Mixture, [][]float64, error) {
-	if len(s.Shared) < 3 || len(s.Shared[0]) != 2 || len(s.Shared) < 3+int(s.Shared[0][1]) {
+	if len(s.Shared) < 3 || len(s.Shared[0]) < 2 || len(s.Shared) < 3+int(s.Shared[0][1]) {
 		return nil, nil, errors.New("a stage of proposals does not say what they were drawn from")
 	}
 	from := 2 + int(s.Shared[0][1])
@@ -178,27 +207,62 @@ func proposed(s *chains.Stage, p int) (*mixture.Mixture, [][]float64, error) {
 	return m, s.Shared[2:from], err
 }
 
-// propose returns a stage of the target at proposals [from,to) of each list.
-func (k *conductor) propose(b *density, kind string, m *mixture.Mixture, basis [][]float64, lists, from, to int) (*chains.Event, error) {
-	d, err := k.proposals(m)
-	if err != nil {
-		return nil, err
-	}
+// propose returns a stage of the target at proposals [from,to) of each list, drawn from d,
+// which is made of m.
+func (k *conductor) propose(b *density, kind string, d mixture.Distribution, shared [][]float64, lists, from, to int) *chains.Event {
 	stage := 0 // all stages of the chains go on with the same streams
 	if kind == pilotStage {
 		stage = len(k.in.Stages) + 1
 	}
 	usual := math.Inf(-1) // log weight
 	for _, p := range k.peaks {
-		usual = max(usual, k.logDensity(b, p.X)-d.LogDensity(p.X))
+		if !k.costs.exact {
+			usual = max(usual, k.logDensity(b, p.X)-d.LogDensity(p.X))
+		}
 	}
 	points := make([][]float64, lists*(to-from))
 	k.env.Budget().NewLoop(func(_, i int) {
 		x := make([]float64, k.plan.Params())
 		d.Draw(k.stream(random.Propose, stage<<12|i/(to-from))(from+i%(to-from)), x)
-		points[i] = append(x, k.enough(b, x, d.LogDensity(x)+usual-negligible))
+		log := d.LogDensity(x)
+		enough := singular
+		if !k.costs.exact {
+			enough = k.enough(b, x, log+usual-negligible)
+		}
+		points[i] = append(x, enough, log)
 	}).Run(len(points))
-	return k.stage(kind, k.shared(m, basis), k.batched(points, k.costs.target)), nil
+	return k.stage(kind, shared, k.batched(points, k.costs.target))
+}
+
+// proposing returns the first stage of the chains' proposals, after the pilot whose weighted
+// proposals are w. Each chain begins at one of those, drawn by its weight.
+func (k *conductor) proposing(b *density, m *mixture.Mixture, basis [][]float64, w *metropolis.Weighted) (*chains.Event, error) {
+	d, err := k.refined(b, m)
+	if err != nil {
+		return nil, err
+	}
+	var begin []float64
+	for c := range k.plan.Chains {
+		i := pick(w.W, k.stream(random.Start, c+1)(0).Float64())
+		begin = append(begin, float64(i), d.LogDensity(w.X[i]))
+	}
+	return k.propose(b, proposeStage, d, k.shared(m, basis, begin), k.plan.Chains, 0, k.costs.thin*k.plan.Draws), nil
+}
+
+// proposingMore returns a stage of proposals as those of the chains so far, [from,to) of each.
+func (k *conductor) proposingMore(ctx context.Context, c *run, from, to int) (*chains.Event, error) {
+	var b *density
+	var err error
+	if k.costs.thin == 1 {
+		if b, err = k.learn(ctx, k.learnt[:k.before]); err != nil {
+			return nil, err
+		}
+	}
+	d, err := k.refined(b, c.mix)
+	if err != nil {
+		return nil, err
+	}
+	return k.propose(b, proposeStage, d, c.shared, k.plan.Chains, k.costs.thin*from, k.costs.thin*to), nil
 }
 
 // enough returns the quadratic term from which on the log density at ψ is below a level.
@@ -212,59 +276,58 @@ func (k *conductor) enough(b *density, psi []float64, level float64) float64 {
 
 // piloting returns a pilot stage.
 func (k *conductor) piloting(b *density, m *mixture.Mixture, basis [][]float64) (*chains.Event, error) {
-	n := pilotEach * k.plan.Params() * (1 + k.count[pilotStage])
-	return k.propose(b, pilotStage, m, basis, 1, 0, n)
+	d, err := k.refined(b, m)
+	if err != nil {
+		return nil, err
+	}
+	n := k.costs.thin * pilotEach * k.plan.Params() * (1 + k.count[pilotStage])
+	return k.propose(b, pilotStage, d, k.shared(m, basis, nil), 1, 0, n), nil
 }
 
 // piloted fits the proposals to the target itself, as the last pilot stage came to it.
-func (k *conductor) piloted(ctx context.Context, b *density) (*chains.Event, error) {
-	m, basis, w, err := k.pilot(k.last, b)
+func (k *conductor) piloted(b *density) (*chains.Event, error) {
+	m, basis, err := proposed(&k.last.Stage, k.plan.Params())
+	if err != nil {
+		return nil, err
+	}
+	list, err := k.targets(k.last, b)
+	if err != nil {
+		return nil, err
+	}
+	w, err := metropolis.Weigh(list)
 	if err != nil {
 		return nil, err
 	}
 	if w.KHat <= pilotKHat && w.ESS >= pilotESS*float64(len(w.X)) {
-		return k.propose(b, proposeStage, m, basis, k.plan.Chains, 0, k.plan.Draws)
+		return k.proposing(b, m, basis, w)
 	}
 	// The density has spoken: what is proposed is fitted to it.
-	fit, err := mixture.Fit(w.X, w.W, mixture.Options{Most: components, Starts: []*mixture.Mixture{m}, Stream: k.stream(random.Learnt, 1<<20+k.last.Number)}, k.env.Budget())
+	options := mixture.Options{Most: components, Starts: []*mixture.Mixture{m}, Stream: k.stream(random.Learnt, 1<<20+k.last.Number)}
+	fit, err := mixture.Fit(w.X, w.W, options, k.env.Budget())
 	if err != nil {
 		fit = m // too few draws have a weight
+	} else if wide := metropolis.Widen(list, options, k.env.Budget()); wide != nil {
+		if fit, err = mixture.Join([]float64{1 - wideShare, wideShare}, fit, wide); err != nil {
+			return nil, err
+		}
 	}
 	if k.count[pilotStage] < mostPilots {
 		return k.piloting(b, fit, basis)
 	}
-	return k.propose(b, proposeStage, fit, basis, k.plan.Chains, 0, k.plan.Draws)
-}
-
-// pilot returns the mixture and the basis of a pilot stage, and its weighted proposals.
-func (k *conductor) pilot(s *chains.Staging, b *density) (*mixture.Mixture, [][]float64, *metropolis.Weighted, error) {
-	m, basis, err := proposed(&s.Stage, k.plan.Params())
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	list, err := k.targets(s, m, b)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	w, err := metropolis.Weigh(list)
-	return m, basis, w, err
+	return k.proposing(b, fit, basis, w)
 }
 
 // targets returns the proposals of a stage with their log densities.
-func (k *conductor) targets(s *chains.Staging, m *mixture.Mixture, b *density) (*metropolis.Proposals, error) {
-	d, err := k.proposals(m)
-	if err != nil {
-		return nil, err
-	}
+func (k *conductor) targets(s *chains.Staging, b *density) (*metropolis.Proposals, error) {
 	p := k.plan.Params()
 	out := &metropolis.Proposals{}
 	exact := s.Shared[0][0] == byFactor
 	for i, item := range s.Items {
-		if len(s.Results[i]) != 2*len(item)/(p+1) {
-			return nil, errors.New("a stage of proposals has results of another length")
+		if len(s.Results[i]) != 2*len(item)/proposalSize(p) {
+			return nil, errLength
 		}
 		j := 0
-		for x := range slices.Chunk(item, p+1) {
+		for x := range slices.Chunk(item, proposalSize(p)) {
 			psi := x[:p:p]
 			prior, _ := k.env.LogPrior(psi)
 			quad, logDet := s.Results[i][2*j], s.Results[i][2*j+1]
@@ -278,7 +341,7 @@ func (k *conductor) targets(s *chains.Staging, m *mixture.Mixture, b *density) (
 			if logDet >= singular || math.IsNaN(target) {
 				target = math.Inf(-1)
 			}
-			out.X, out.Target, out.Proposal = append(out.X, psi), append(out.Target, target), append(out.Proposal, d.LogDensity(psi))
+			out.X, out.Target, out.Proposal = append(out.X, psi), append(out.Target, target), append(out.Proposal, x[p+1])
 			j++
 		}
 	}
@@ -287,8 +350,7 @@ func (k *conductor) targets(s *chains.Staging, m *mixture.Mixture, b *density) (
 
 // sampling goes on once the proposals of the chains are chosen.
 func (k *conductor) sampling(ctx context.Context) (*chains.Event, error) {
-	fitted := k.learnt[:len(k.learnt)-k.fresh()]
-	b, err := k.learn(ctx, fitted)
+	b, err := k.learn(ctx, k.learnt)
 	if err != nil {
 		return nil, err
 	}
@@ -297,104 +359,144 @@ func (k *conductor) sampling(ctx context.Context) (*chains.Event, error) {
 		return nil, err
 	}
 	switch {
-	case k.last.Kind != checkStage && !k.costs.exact && !(k.last.Kind == proposeStage && k.in.Drawn != nil):
-		return k.checking(c), nil
-	case k.in.Drawn == nil || k.in.Drawn.Stages < len(k.in.Stages):
+	case k.in.Drawn != nil && k.in.Drawn.Stages == len(k.in.Stages):
+		return k.more(ctx, b, c)
+	case k.last.Kind == proposeStage && k.in.Drawn != nil:
+		return k.drawn(b, c)
+	case k.last.Kind != checkStage:
+		return k.checking(b, c), nil
+	case k.checksInARow() == mostChecks:
 		return k.drawn(b, c)
 	}
-	return k.more(b, c)
+	missed, err := k.missed(b)
+	if err != nil || !missed {
+		return k.drawn(b, c)
+	}
+	// Learn from what was missed, and draw again from the same proposals.
+	if b, err = k.learn(ctx, slices.Concat(k.learnt, k.fresh)); err != nil {
+		return nil, err
+	}
+	if c, err = k.chains(b); err != nil {
+		return nil, err
+	}
+	return k.checking(b, c), nil
 }
 
-// fresh returns how many of the evaluations are of a last stage that checks.
-func (k *conductor) fresh() int {
-	if k.last.Kind != checkStage {
-		return 0
+// exactly goes on once the proposals of the chains are chosen, if their densities are exact.
+func (k *conductor) exactly(ctx context.Context) (*chains.Event, error) {
+	c, err := k.chains(nil)
+	if err != nil {
+		return nil, err
 	}
+	if k.in.Drawn == nil || k.in.Drawn.Stages < len(k.in.Stages) {
+		return k.drawn(nil, c)
+	}
+	return k.more(ctx, nil, c)
+}
+
+// checksInARow returns how many of the last stages check.
+func (k *conductor) checksInARow() int {
 	n := 0
-	for _, x := range k.last.Results {
-		records, _ := decodeRecords(x, k.plan.Params())
-		for _, r := range records {
-			if r.Evidence != nil {
-				n++
-			}
-		}
+	for i := len(k.in.Stages) - 1; i >= 0 && k.in.Stages[i].Kind == checkStage; i-- {
+		n++
 	}
 	return n
 }
 
+// missed reports whether fresh evaluations farther from what was learnt from than it reaches
+// are elsewhere than the function is believed to be, by far: there it has run off.
+func (k *conductor) missed(b *density) (bool, error) {
+	var far []record
+	for _, r := range k.fresh {
+		if b.guard.Penalty(k.reduce.Point(r.psi)) > 0 {
+			far = append(far, r)
+		}
+	}
+	if len(far) == 0 {
+		return false, nil
+	}
+	inflation, err := k.verify(b, far)
+	return inflation > mostInflation, err
+}
+
 // run is what the chains came to.
 type run struct {
-	mix      *mixture.Mixture
-	basis    [][]float64
+	mix      *mixture.Mixture // that was proposed from, refined
+	shared   [][]float64      // of the stages that it was proposed in
 	draws    [][][]float64
 	logP     [][]float64
 	accepted []int
 }
 
-// chains runs the chains over the proposals so far. Each begins at a proposal of the last
-// pilot, drawn by its weight.
+// chains runs the chains over the proposals so far. Every thin-th state is a draw.
 func (k *conductor) chains(b *density) (*run, error) {
-	var lists []*metropolis.Proposals
+	lists := make([]*metropolis.Proposals, k.plan.Chains)
+	for c := range lists {
+		lists[c] = &metropolis.Proposals{}
+	}
 	var out run
-	var begin *metropolis.Proposals
-	var weights []float64
+	var pilot *metropolis.Proposals
 	for i := range k.in.Stages {
 		s := &k.in.Stages[i]
 		if s.Kind != pilotStage && s.Kind != proposeStage {
 			continue
 		}
-		m, basis, err := proposed(&s.Stage, k.plan.Params())
-		if err != nil {
-			return nil, err
-		}
-		list, err := k.targets(s, m, b)
+		list, err := k.targets(s, b)
 		if err != nil {
 			return nil, err
 		}
 		if s.Kind == pilotStage {
-			w, err := metropolis.Weigh(list)
-			if err != nil {
-				return nil, err
-			}
-			begin, weights = list, w.W
+			pilot = list
 			continue
 		}
-		out.mix, out.basis = m, basis
+		if out.mix == nil {
+			if out.mix, _, err = proposed(&s.Stage, k.plan.Params()); err != nil {
+				return nil, err
+			}
+			out.shared = s.Shared
+			if err := k.begin(lists, pilot, s.Shared[0][2:]); err != nil {
+				return nil, err
+			}
+		}
 		each := len(list.X) / k.plan.Chains
 		for c := range k.plan.Chains {
-			if len(lists) <= c {
-				lists = append(lists, &metropolis.Proposals{})
-			}
-			more := list.Slice(c*each, (c+1)*each)
-			to := lists[c]
-			to.X, to.Target, to.Proposal = append(to.X, more.X...), append(to.Target, more.Target...), append(to.Proposal, more.Proposal...)
+			lists[c].Append(list.Slice(c*each, (c+1)*each))
 		}
-	}
-	d, err := k.proposals(out.mix)
-	if err != nil {
-		return nil, err
 	}
 	for c, list := range lists {
 		r := random.Key{Seed: k.plan.Seed, Chain: c + 1}.Stream(random.Accept, 0)
-		start := pick(weights, r.Float64())
-		all := &metropolis.Proposals{X: append([][]float64{begin.X[start]}, list.X...), Target: append([]float64{begin.Target[start]}, list.Target...),
-			Proposal: append([]float64{d.LogDensity(begin.X[start])}, list.Proposal...)}
-		state, _ := metropolis.Scan(all.LogWeights(), r)
+		state, _ := metropolis.Scan(list.LogWeights(), r)
 		var draws [][]float64
 		var logP []float64
-		accepted := 0
-		for i, at := range state[1:] {
+		accepted, last := 0, 0
+		for i := k.costs.thin; i < len(state); i += k.costs.thin {
+			at := state[i]
 			if at < 0 {
 				return nil, errors.New("no proposal has a density: the posterior is not where it was found to be")
 			}
-			if at == i+1 {
-				accepted++
+			if at != last {
+				accepted, last = accepted+1, at
 			}
-			draws, logP = append(draws, all.X[at]), append(logP, all.Target[at])
+			draws, logP = append(draws, list.X[at]), append(logP, list.Target[at])
 		}
 		out.draws, out.logP, out.accepted = append(out.draws, draws), append(out.logP, logP), append(out.accepted, accepted)
 	}
 	return &out, nil
+}
+
+// begin puts into each list where its chain begins: at a proposal of the pilot.
+func (k *conductor) begin(lists []*metropolis.Proposals, pilot *metropolis.Proposals, begin []float64) error {
+	if pilot == nil || len(begin) != 2*len(lists) {
+		return errors.New("a stage of proposals does not say where its chains begin")
+	}
+	for c, list := range lists {
+		i := int(begin[2*c])
+		if i < 0 || i >= len(pilot.X) {
+			return errors.New("a stage of proposals does not say where its chains begin")
+		}
+		list.Append(&metropolis.Proposals{X: pilot.X[i : i+1], Target: pilot.Target[i : i+1], Proposal: begin[2*c+1 : 2*c+2]})
+	}
+	return nil
 }
 
 // pick returns an index by weights of sum 1 and a uniform number.
@@ -407,9 +509,17 @@ func pick(weights []float64, u float64) int {
 	return len(weights) - 1
 }
 
-// checking returns the stage that checks what was learnt, at draws.
-func (k *conductor) checking(c *run) *chains.Event {
-	var points [][]float64
+// checking returns the stage that checks what was learnt: at some draws, and at those farthest
+// from what it was learnt from.
+func (k *conductor) checking(b *density, c *run) *chains.Event {
+	var points, reduced [][]float64
+	all := slices.Concat(c.draws...)
+	for _, x := range all {
+		reduced = append(reduced, k.reduce.Point(x))
+	}
+	for _, i := range b.guard.Farthest(reduced, checkPoints/2) {
+		points = append(points, all[i])
+	}
 	each := (checkPoints + len(c.draws) - 1) / len(c.draws)
 	for _, draws := range c.draws {
 		for i := range each {
@@ -435,7 +545,7 @@ func (k *conductor) drawn(b *density, c *run) (*chains.Event, error) {
 		for _, x := range d.Deviations {
 			floats.Scale(-0.5, x)
 		}
-		inflation, err := k.verify(b)
+		inflation, err := k.verify(b, k.fresh)
 		if err != nil {
 			return nil, err
 		}
@@ -445,10 +555,9 @@ func (k *conductor) drawn(b *density, c *run) (*chains.Event, error) {
 	return &chains.Event{Drawn: d}, nil
 }
 
-// verify returns the factor on the determinant's errors that the last fresh evaluations
-// call for.
-func (k *conductor) verify(b *density) (float64, error) {
-	if len(k.checks) == 0 {
+// verify returns the factor on the determinant's errors that fresh evaluations call for.
+func (k *conductor) verify(b *density, records []record) (float64, error) {
+	if len(records) == 0 {
 		return 1, nil
 	}
 	var fresh []surrogate.Observation
@@ -458,12 +567,9 @@ func (k *conductor) verify(b *density) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	usual := usualVariance(k.checks)
-	for i := range k.checks {
-		r := &k.checks[i]
-		if r.Evidence == nil {
-			continue
-		}
+	usual := usualVariance(records)
+	for i := range records {
+		r := &records[i]
 		o := surrogate.Observation{X: r.psi, Grad: r.LogDetGrad}
 		if !math.IsNaN(r.LogDet) {
 			o.Value, o.ValueVar, o.HasValue = r.LogDet, max(r.LogDetVar, usual), true
@@ -495,7 +601,11 @@ func (k *conductor) modes(b *density, c *run) []chains.Mode {
 	for _, p := range k.peaks {
 		peaks = append(peaks, modes.Peak{X: p.X, Value: p.Value, LogMass: p.LogMass(), Cov: p.cov})
 	}
-	of := modes.Merge(peaks, func(x []float64) float64 { return k.logDensity(b, x) }, valley)
+	at := c.mix.LogDensity
+	if b != nil {
+		at = func(x []float64) float64 { return k.logDensity(b, x) }
+	}
+	of := modes.Merge(peaks, at, valley)
 	count := slices.Max(of) + 1
 	if count < 2 {
 		return nil
@@ -558,7 +668,7 @@ func (k *conductor) modes(b *density, c *run) []chains.Mode {
 
 // more returns what draws that are not good enough call for: a better determinant, or more
 // draws.
-func (k *conductor) more(b *density, c *run) (*chains.Event, error) {
+func (k *conductor) more(ctx context.Context, b *density, c *run) (*chains.Event, error) {
 	n := len(c.draws[0])
 	carlo, density := k.errors(b, c)
 	rounds := k.count[learnStage]
@@ -572,7 +682,7 @@ func (k *conductor) more(b *density, c *run) (*chains.Event, error) {
 	left := math.Sqrt(max(k.wanted()*k.wanted()-density*density, k.wanted()*k.wanted()/4))
 	want := extraDraws * float64(n) * (carlo / left) * (carlo / left)
 	to := min(max(n+n/2, int(min(want, 4*float64(n))), k.in.Draws), max(k.in.MaxDraws, n+1))
-	return k.propose(b, proposeStage, c.mix, c.basis, k.plan.Chains, n, to)
+	return k.proposingMore(ctx, c, n, to)
 }
 
 // errors returns the largest error, of a mean in sds or of an sd, relative, of the finite

@@ -44,6 +44,7 @@ type density struct {
 
 // learn fits the functions to the evaluations that are near enough.
 func (k *conductor) learn(ctx context.Context, records []record) (*density, error) {
+	records = slices.Concat(records, k.values)
 	b := &density{highest: math.Inf(-1)}
 	values := make([]float64, len(records))
 	for i := range records {
@@ -92,6 +93,9 @@ func logDetOf(r *record) (value, variance float64, grad, cov []float64, probes i
 }
 
 func logQuadOf(r *record) (value, variance float64, grad, cov []float64, probes int) {
+	if r.QuadGrad == nil {
+		return math.Log(r.Quad), 0, nil, nil, 0
+	}
 	grad = slices.Clone(r.QuadGrad)
 	for i := range grad {
 		grad[i] /= r.Quad
@@ -112,9 +116,15 @@ func (k *conductor) fit(ctx context.Context, reduce *surrogate.Reduction, record
 	var points [][]float64
 	for i := range records {
 		value, variance, grad, cov, probes := of(&records[i])
+		if math.IsNaN(value) && grad == nil {
+			continue
+		}
 		x := reduce.Point(records[i].psi)
 		points = append(points, x)
-		o := surrogate.Observation{X: x, Grad: reduce.Gradient(grad)}
+		o := surrogate.Observation{X: x}
+		if grad != nil {
+			o.Grad = reduce.Gradient(grad)
+		}
 		if !math.IsNaN(value) {
 			o.Value, o.ValueVar, o.HasValue = reduce.Value(records[i].psi, value), variance, true
 		}

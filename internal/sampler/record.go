@@ -74,6 +74,9 @@ func (r *record) density(env Evaluator) (value float64, grad []float64) {
 	}
 	value, grad = env.LogPrior(r.psi)
 	value -= (r.LogDet + r.Quad) / 2
+	if r.LogDetGrad == nil {
+		return value, nil
+	}
 	for i := range grad {
 		grad[i] -= (r.LogDetGrad[i] + r.QuadGrad[i]) / 2
 	}
@@ -147,16 +150,20 @@ func replay(env Evaluator, start []float64, records []record) *maxima.Climb {
 	return c
 }
 
-// target computes an item that is a list of proposals, each with how much of the quadratic
-// term is enough (Evaluator.Quadratic): of each the quadratic term and its bound, or, with an exact determinant, that and the determinant.
+// proposalSize returns the numbers of a proposal of p parameters in an item: ψ, how much of the
+// quadratic term is enough (Evaluator.Quadratic), and the log density that it was drawn with.
+func proposalSize(p int) int { return p + 2 }
+
+// target computes an item that is a list of proposals: of each the quadratic term and its
+// bound, or, with an exact determinant, that and the determinant.
 func target(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {
 	var out []float64
 	d := p.Params()
-	if len(e.Shared) < 2 || len(e.Needs)%(d+1) != 0 {
+	if len(e.Shared) < 2 || len(e.Shared[0]) < 2 || len(e.Needs)%proposalSize(d) != 0 {
 		return nil, errors.New("an item is not a list of proposals")
 	}
 	basis := e.Shared[2:min(len(e.Shared), 2+int(e.Shared[0][1]))]
-	for x := range slices.Chunk(e.Needs, d+1) {
+	for x := range slices.Chunk(e.Needs, proposalSize(d)) {
 		psi, enough := x[:d], x[d]
 		if e.Shared[0][0] == byFactor {
 			v, err := env.Factor(ctx, psi, false)
@@ -177,6 +184,32 @@ func target(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evalua
 	}
 	return out, nil
 }
+
+// valuesOf returns what a pilot stage says of the determinant, if that was computed, and of the
+// quadratic term, for functions to be fitted to.
+func valuesOf(s *chains.Staging, p int) ([]record, error) {
+	var out []record
+	for i, item := range s.Items {
+		if len(s.Results[i]) != 2*len(item)/proposalSize(p) {
+			return nil, errLength
+		}
+		j := 0
+		for x := range slices.Chunk(item, proposalSize(p)) {
+			quad, second := s.Results[i][2*j], s.Results[i][2*j+1]
+			j++
+			e := &Evidence{Quad: quad, LogDet: second}
+			if s.Shared[0][0] != byFactor {
+				e.LogDet = math.NaN()
+			}
+			if quad > 0 && (e.LogDet < singular || math.IsNaN(e.LogDet) && second <= 2*quadTolerance) {
+				out = append(out, record{x[:p:p], e})
+			}
+		}
+	}
+	return out, nil
+}
+
+var errLength = errors.New("a stage of proposals has results of another length")
 
 // singular stands for the determinant of a K that is numerically singular: a density of
 // nothing.

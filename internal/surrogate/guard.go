@@ -57,3 +57,29 @@ func (g *Guard) Penalty(x []float64) float64 {
 	d := max(0, g.Distance(x)-g.reach)
 	return d * d / 2
 }
+
+// Farthest returns the indices of those of the points that are beyond the reach, the farthest
+// first, count at most, no two of them within the reach of each other.
+func (g *Guard) Farthest(points [][]float64, count int) []int {
+	type at struct {
+		index    int
+		z        []float64
+		distance float64
+	}
+	var far []at
+	for i, x := range points {
+		if d := g.Distance(x); d > g.reach {
+			far = append(far, at{i, g.white.Apply(x), d})
+		}
+	}
+	slices.SortStableFunc(far, func(a, b at) int { return cmp.Compare(b.distance, a.distance) })
+	var out []int
+	var kept []at
+	for _, f := range far {
+		near := slices.ContainsFunc(kept, func(k at) bool { return squared(k.z, f.z) < g.reach*g.reach })
+		if len(out) < count && !near {
+			out, kept = append(out, f.index), append(kept, f)
+		}
+	}
+	return out
+}

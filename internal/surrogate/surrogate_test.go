@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -375,6 +376,14 @@ func TestGuard(t *testing.T) {
 	}
 	if g.Reach() < 0.3 || g.Reach() > 2 {
 		t.Errorf("the reach is %v", g.Reach())
+	}
+	// Beyond the reach, the farthest first, of two that are near each other one.
+	far, farther := point(w, r, 20), point(w, r, 60)
+	if got := g.Farthest([][]float64{w.Centre, far, far, farther, points[3]}, 5); !slices.Equal(got, []int{3, 1}) {
+		t.Errorf("the farthest are %v", got)
+	}
+	if got := g.Farthest([][]float64{far, farther}, 1); !slices.Equal(got, []int{1}) {
+		t.Errorf("the farthest one is %v", got)
 	}
 }
 
