@@ -230,7 +230,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 		}
 		scale := scaleOf(pick(t.X[k], in))
 		if scale.SD == 0 {
-			return nil, fmt.Errorf("column %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: leave it out with exclude: [%s], or say constant: drop under data:", t.Inputs[k], yamlName(t.Inputs[k]))
+			return nil, fmt.Errorf("column %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: leave it out with exclude: [%s], or say constant: drop under data", t.Inputs[k], yamlName(t.Inputs[k]))
 		}
 		if d.LevelsOf(k) == nil {
 			d.XScale[k] = scale

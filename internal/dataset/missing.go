@@ -247,7 +247,7 @@ func (t *Table) impute(rows []int) (*Table, []Imputed, error) {
 		x := pick(t.X[k], rows)
 		have := known(x)
 		if len(have) == 0 {
-			return nil, nil, fmt.Errorf("column %q has no value in the rows that are not held out: leave it out with exclude: [%s], or say constant: drop under data:", name, yamlName(name))
+			return nil, nil, fmt.Errorf("column %q has no value in the rows that are not held out: leave it out with exclude: [%s], or say constant: drop under data", name, yamlName(name))
 		}
 		slices.Sort(have)
 		im := Imputed{Input: k, Median: median(have)}

@@ -98,7 +98,7 @@ func TestCategoriesAndDatesOfParquet(t *testing.T) {
 		date Date
 		want string
 	}{
-		{Date{Unit: "hours", Layout: "15:04"}, `column "day": it holds dates or times already, which have no format: give the unit alone under dates:`},
+		{Date{Unit: "hours", Layout: "15:04"}, `column "day": it holds dates or times already, which have no format: give the unit alone under dates`},
 	} {
 		_, err := Read(bytes.NewReader(parquetBytes(t, []row{{Y: &y[0]}, {Y: &y[1]}})), "t", Select{Target: "y", Inputs: []string{"day"}, Dates: map[string]Date{"day": c.date}}, DefaultLimits)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
