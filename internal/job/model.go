@@ -9,7 +9,6 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
-	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -49,7 +48,7 @@ func (s *Spec) KernelModel(d *dataset.Info) (posterior.Model, error) {
 	if err != nil {
 		return posterior.Model{}, err
 	}
-	return posterior.NewModel(c, likelihood.Gaussian{}, func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
+	return posterior.NewModel(c, s.Model.likelihood(), func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
 }
 
 // PriorOf is the prior of a parameter as people gave it.
@@ -69,7 +68,7 @@ func (s *Spec) PriorsOf(d *dataset.Info) ([]PriorOf, error) {
 		return nil, err
 	}
 	var out []PriorOf
-	for _, p := range slices.Concat(c.Params(), likelihood.Gaussian{}.Params()) {
+	for _, p := range slices.Concat(c.Params(), s.Model.likelihood().Params()) {
 		f := found[p.Name()]
 		out = append(out, PriorOf{f.quantity, f.prior.String()})
 	}
@@ -103,7 +102,7 @@ type given struct {
 
 // priors returns the prior of each parameter of a covariance and of the likelihood, by its name.
 func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, error) {
-	return s.Model.Priors.find(slices.Concat(c.Params(), likelihood.Gaussian{}.Params()), d)
+	return s.Model.Priors.find(slices.Concat(c.Params(), s.Model.likelihood().Params()), d)
 }
 
 // rootNames are the quantities that people may have a prior of in place of a parameter, by its

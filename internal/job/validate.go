@@ -141,6 +141,9 @@ func (s *Spec) fault() (path, msg string) {
 	if path, msg := s.faultOfModel(); msg != "" {
 		return path, msg
 	}
+	if path, msg := s.faultOfLikelihood(); msg != "" {
+		return path, msg
+	}
 	return s.faultOfSampler()
 }
 
