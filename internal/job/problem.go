@@ -37,7 +37,7 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 
 // Dataset holds rows of the specification's table out and standardises the others.
 func (s *Spec) Dataset(t *dataset.Table) (*dataset.Dataset, error) {
-	return dataset.New(t, dataset.Options{Standardize: s.Data.Standardize, Holdout: s.Data.Holdout, Seed: s.Seed})
+	return dataset.New(t, dataset.Options{Standardize: s.Data.Standardize, RawTarget: !s.Model.likelihood().Standardized(), Holdout: s.Data.Holdout, Seed: s.Seed})
 }
 
 // Load returns the specification's Dataset of its Table.

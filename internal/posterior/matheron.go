@@ -11,6 +11,12 @@ import (
 // error is small beside any noise that data have.
 const matheronTolerance = 1e-4
 
+// Settable is a solve.Operator that is K(θ), as Operator is.
+type Settable interface {
+	solve.Operator
+	Set(theta, noise []float64)
+}
+
 // Matheron sets f to a draw of the latent function at the inputs of a problem given ψ, its targets
 // and the auxiliary state of its likelihood, from the standard normals w and e:
 //
@@ -19,7 +25,7 @@ const matheronTolerance = 1e-4
 // D being the noise. u is a draw of the prior, z − u − D^½e what the targets say against it and its
 // noise (Matheron's rule; Wilson et al. 2020, eq. 11). opt is how to solve. x, if not nil, is where the
 // solve begins and becomes its solution. The operator is left at ψ.
-func Matheron(ctx context.Context, p *Problem, op Operator, opt solve.Options, psi, w, e, f, x []float64) (solve.Report, error) {
+func Matheron(ctx context.Context, p *Problem, op Settable, opt solve.Options, psi, w, e, f, x []float64) (solve.Report, error) {
 	theta, noise := p.At(psi)
 	op.Set(theta, []float64{0})
 	prior := opt

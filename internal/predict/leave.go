@@ -195,7 +195,7 @@ func (p *Predictor) leave(ctx context.Context, s int, rows []int, points *kernel
 		targets[c] = math.Sqrt(2 * tolerance * least / (f.Variance(points.Row(c)) + at(row)))
 	}
 	p.solver.SetTargets(targets)
-	rep, err := p.solveAt(ctx, psi, x, b)
+	rep, err := p.solveAt(ctx, p.Problem, psi, x, b)
 	if err != nil {
 		return err
 	}
