@@ -109,7 +109,11 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 
 // hints tells what somebody should know of the data before believing what is made of them.
 func (a *App) hints(spec *job.Spec, d *dataset.Dataset) {
-	for _, h := range slices.Concat(d.Hints(), spec.Hints(&d.Info)) {
+	hints := spec.Hints(&d.Info)
+	if spec.Model.Gaussian() {
+		hints = slices.Concat(d.Hints(), hints)
+	}
+	for _, h := range hints {
 		fmt.Fprintln(a.Stderr, "hint:", h)
 	}
 }

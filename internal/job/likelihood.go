@@ -34,6 +34,9 @@ func (m *Model) likelihood() likelihood.Likelihood { return likelihoods[m.Likeli
 // Gaussian reports whether targets are Gaussian given the latent function.
 func (m *Model) Gaussian() bool { return m.Likelihood == gaussian }
 
+// Classes reports whether targets are classes.
+func (m *Model) Classes() bool { return likelihood.OfClasses(m.likelihood()) }
+
 // faultOfLikelihood is fault for the likelihood, and for what goes with it.
 func (s *Spec) faultOfLikelihood() (path, msg string) {
 	m := &s.Model
@@ -53,8 +56,8 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "model.df", fmt.Sprintf("degrees of freedom are of model.likelihood: student-t, not of %s: leave them out", m.Likelihood)
 	case !(m.DF.Or(defaultDF) > 2):
 		return "model.df", fmt.Sprintf("%g, but must be above 2: with fewer degrees of freedom the noise has no variance", m.DF.Value)
-	case s.Data.Synthetic != nil && !m.Gaussian():
-		return "model.likelihood", "synthetic data are made with Gaussian noise: use data.path"
+	case s.Data.Synthetic != nil && !m.likelihood().Standardized():
+		return "model.likelihood", fmt.Sprintf("synthetic data are numbers with Gaussian noise, which %s cannot have made: use data.path", m.Likelihood)
 	case augments != method.Needs().Augments && augments:
 		return "sampler.method", fmt.Sprintf("%s is for Gaussian targets: under model.likelihood: %s use %s, or leave the method out", s.Sampler.Method, m.Likelihood, sampler.Augmenting)
 	case augments != method.Needs().Augments:

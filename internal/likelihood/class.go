@@ -2,6 +2,12 @@ package likelihood
 
 import "math"
 
+// OfClasses reports whether the targets of a likelihood are classes, whose distributions are Class.
+func OfClasses(l Likelihood) bool {
+	_, ok := l.(Bernoulli)
+	return ok
+}
+
 // Class is the distribution of a target that is 0 or 1, with the probability of 1.
 type Class struct{ P float64 }
 

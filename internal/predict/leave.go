@@ -67,7 +67,7 @@ func (p *Predictor) LeaveOneOut(ctx context.Context, rows []int, o Options) (*Mo
 		return nil, Stats{}, err
 	}
 	if p.Problem.Likelihood.Augmentation().Width() > 0 {
-		return nil, Stats{}, fmt.Errorf("rows cannot be left out exactly under the %s likelihood: only Gaussian noise allows it", p.Problem.Likelihood.Name())
+		return nil, Stats{}, fmt.Errorf("rows cannot be left out exactly under the %s likelihood: only Gaussian noise allows it; ulisse cv leaves out folds of rows under any", p.Problem.Likelihood.Name())
 	}
 	back, err := p.take(ctx)
 	if err != nil {

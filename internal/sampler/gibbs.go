@@ -35,11 +35,11 @@ func (gibbs) Needs() Needs {
 }
 
 func (g gibbs) Start(env Env, o *Options, p *chains.Plan, t *chains.Task, k *chains.Checkpoint) (Step, error) {
-	joint, f := env.Joint(), env.Latent()[0]
 	move, err := g.exact.Start(env, o, p, t, k)
 	if err != nil {
 		return nil, err
 	}
+	joint, f := env.Joint(), env.Latent()[0]
 	return func(ctx context.Context, key random.Key) (Outcome, error) {
 		joint.Renew(k.State.Psi, f, key)
 		out, err := move(ctx, key)

@@ -140,6 +140,20 @@ model: {kernel: "` + kernel + `", priors: {` + map[string]string{"periodic": `p.
 sampler: ` + sampler(method) + "\n"})
 		}
 	}
+	add("gibbs/student-t", "{kernel: rbf, likelihood: student-t}", sampler("gibbs"), "{}")
+	var classes strings.Builder
+	classes.WriteString("a,b,y\n")
+	for i := range 150 {
+		fmt.Fprintf(&classes, "%d,%d,%d\n", i, i*i%37, (i*i*i+5*i)%23/12)
+	}
+	for _, v := range []predict.Variance{"", predict.Exact} {
+		all = append(all, golden{name: "gibbs/bernoulli/" + string(v), table: classes.String(), predict: v, text: `
+name: golden
+data: {path: "-", target: y}
+stop: {max_draws: 12}
+model: {kernel: rbf, ard: true, likelihood: bernoulli}
+sampler: ` + sampler("gibbs") + "\n"})
+	}
 	for _, v := range []predict.Variance{predict.Exact, predict.Surface} {
 		all = append(all, golden{name: "predict/" + string(v), text: with(rbf, sampler("fisher"), "{}"), predict: v})
 	}

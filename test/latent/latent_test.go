@@ -1,5 +1,5 @@
-// Package latent runs chains that carry latent vectors on real processes, which are
-// the test's own binary: its method (samplertest) is in them and in no other.
+// Package latent runs chains that carry latent functions on real processes, which are
+// the test's own binary.
 package latent
 
 import (
@@ -18,7 +18,6 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cli"
 	"github.com/ulisse-gp/ulisse/internal/dev"
-	_ "github.com/ulisse-gp/ulisse/internal/sampler/samplertest"
 )
 
 // asProgram makes the test binary the program.
@@ -34,9 +33,9 @@ func TestMain(m *testing.M) {
 
 const specText = `
 name: latent
-data: {synthetic: {n: 500, d: 1, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
-sampler: {method: chaotic, chains: 3, warmup: 50, draws: %d, checkpoint: 10, subset: 50}
-solver: {method: cg, preconditioner: {kind: none}}
+data: {synthetic: {n: 40, d: 1, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+model: {likelihood: student-t}
+sampler: {chains: 3, warmup: 50, draws: %d, checkpoint: 10}
 stop: {rhat: 1.0001, ess: 1e9, max_draws: %d}
 `
 
