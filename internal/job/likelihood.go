@@ -18,11 +18,16 @@ const gaussian = "gaussian"
 // variance and a skewness.
 const defaultDF = 4
 
+// sizePrior is the prior of the size of a negative binomial distribution where none is given: from
+// counts that are hardly more often large than none at all, to Poisson's nearly.
+const sizePrior = "lognormal(1,1.5)"
+
 // likelihoods are all there are, by the names that specifications have for them.
 var likelihoods = map[string]func(m *Model) likelihood.Likelihood{
-	gaussian:    func(*Model) likelihood.Likelihood { return likelihood.Gaussian{} },
-	"student-t": func(m *Model) likelihood.Likelihood { return likelihood.StudentT{DF: m.DF.Or(defaultDF)} },
-	"bernoulli": func(*Model) likelihood.Likelihood { return likelihood.Bernoulli{} },
+	gaussian:            func(*Model) likelihood.Likelihood { return likelihood.Gaussian{} },
+	"student-t":         func(m *Model) likelihood.Likelihood { return likelihood.StudentT{DF: m.DF.Or(defaultDF)} },
+	"bernoulli":         func(*Model) likelihood.Likelihood { return likelihood.Bernoulli{} },
+	"negative-binomial": func(*Model) likelihood.Likelihood { return likelihood.NegativeBinomial{} },
 }
 
 // LikelihoodNames returns the names of all likelihoods, in order.

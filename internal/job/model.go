@@ -203,7 +203,7 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 		}
 		return given{prior, own(found)}, nil
 	}
-	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda}[q.Role]
+	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda, param.Size: sizePrior}[q.Role]
 	if !ok {
 		return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s is a parameter without a prior: write %s: \"lognormal(m,0.1)\", m the logarithm of what it is about, or fix it, as in periodic(x, period=1)", q.Name(), q.Name())}
 	}

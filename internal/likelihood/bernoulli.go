@@ -62,6 +62,9 @@ func (b Bernoulli) Augmentation() Augmentation { return b }
 // Width returns 1.
 func (Bernoulli) Width() int { return 1 }
 
+// Held returns false: there are no parameters.
+func (Bernoulli) Held() bool { return false }
+
 // Start sets each ω to its mean at f = 0.
 func (Bernoulli) Start(state, _ []float64) {
 	for i := range state {

@@ -51,6 +51,9 @@ func (g Gaussian) Augmentation() Augmentation { return g }
 // Width returns 0.
 func (Gaussian) Width() int { return 0 }
 
+// Held returns false.
+func (Gaussian) Held() bool { return false }
+
 // Start does nothing.
 func (Gaussian) Start(_, _ []float64) {}
 

@@ -52,6 +52,9 @@ type Likelihood interface {
 type Augmentation interface {
 	// Width returns how many numbers of state a row has.
 	Width() int
+	// Held reports whether the likelihood's own parameters make more of the state than
+	// its noise: they are not to move then while the state is what it is.
+	Held() bool
 	// Start sets a state that is typical before anything is known of the latent
 	// function: searches for the mode are made with it.
 	Start(state, y []float64)

@@ -3,6 +3,8 @@ package likelihood
 import (
 	"math"
 	"math/rand/v2"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // polyaGamma draws from the Pólya–Gamma distribution PG(b, z), b = 1, 2, …: the sum of b draws of
@@ -15,6 +17,33 @@ func polyaGamma(r *rand.Rand, b int, z float64) float64 {
 		sum += jacobi(r, z) / 4
 	}
 	return sum
+}
+
+// Of the part of PG(b, z) that is left when b is not a whole number.
+const gammaTerms = 50
+
+// polyaGammaReal draws from PG(b, z), b > 0: the whole part of b exactly, what is left of it, b', as the
+// sum of gamma variables that the distribution is,
+//
+//	PG(b', z) = 1/(2π²)·Σ_k g_k/((k−½)² + z²/(4π²)),  g_k ~ Gamma(b', 1)
+//
+// (Polson, Scott and Windle 2013, eq. 1), of gammaTerms terms and the mean of all others, whose standard
+// deviation is less than 1e-4.
+func polyaGammaReal(r *rand.Rand, b, z float64) float64 {
+	whole := math.Floor(b)
+	sum := polyaGamma(r, int(whole), z)
+	left := b - whole
+	if left < 1e-9 {
+		return sum
+	}
+	var drawn, mean float64
+	for k := range gammaTerms {
+		h := float64(k) + 0.5
+		term := 1 / (2 * math.Pi * math.Pi * (h*h + z*z/(4*math.Pi*math.Pi)))
+		drawn += term * distuv.Gamma{Alpha: left, Beta: 1, Src: r}.Rand()
+		mean += term * left
+	}
+	return sum + drawn + max(0, polyaGammaMean(left, z)-mean)
 }
 
 // truncation is where the proposal's left part, inverse Gaussian, ends, and the right one,

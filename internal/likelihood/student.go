@@ -48,6 +48,9 @@ func (s StudentT) Augmentation() Augmentation { return s }
 // Width returns 1.
 func (StudentT) Width() int { return 1 }
 
+// Held returns false: the law of ω is the same for all λ.
+func (StudentT) Held() bool { return false }
+
 // Start sets each ω to its prior mean.
 func (StudentT) Start(state, _ []float64) {
 	for i := range state {

@@ -21,6 +21,7 @@ const (
 	Rate                 // inverse squared length-scale 1/(2ℓ²), τ
 	Noise                // variance of the noise, λ
 	Period               // period of a periodic leaf, in the units of the input
+	Size                 // size of a negative binomial distribution
 )
 
 // Param is a parameter.

@@ -98,6 +98,15 @@ func (p *Problem) Refresh(r *rand.Rand, psi, f []float64) {
 // Own returns how many of the parameters, the last ones of ψ, are the likelihood's.
 func (p *Problem) Own() int { return len(p.Likelihood.Params()) }
 
+// Held returns how many of the parameters, the last ones of ψ, are not to move while the auxiliary state
+// is what it is.
+func (p *Problem) Held() int {
+	if p.Likelihood.Augmentation().Held() {
+		return p.Own()
+	}
+	return 0
+}
+
 // LogDensityGiven returns log p(y|f,ψ) + log p(ψ): as a function of the likelihood's own parameters,
 // the log density of these given the latent function f, whatever the auxiliary state is.
 func (p *Problem) LogDensityGiven(psi, f []float64) float64 {

@@ -5,8 +5,11 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/sgld"
 )
 
 // gibbs is for likelihoods that are Gaussian given auxiliary variables s, a diagonal of noise. An
@@ -19,7 +22,7 @@ import (
 //
 // a partially collapsed Gibbs sampler (van Dyk and Park 2008): what the last step leaves out is drawn
 // first in the next iteration. The own parameters move twice, with f and with s left out, since either
-// alone is slow where s or f says much of them. What a chain carries beside ψ is the latent function f at
+// alone is slow where s or f says much of them; but for those that are held while s is what it is. What a chain carries beside ψ is the latent function f at
 // the training rows; it begins at zero.
 type gibbs struct{ exact }
 
@@ -34,15 +37,34 @@ func (gibbs) Needs() Needs {
 	return Needs{Subset: denseSubset, Joint: true, Probes: "whitened", Latent: 1, Augments: true, Exact: true}
 }
 
-func (g gibbs) Start(env Env, o *Options, p *chains.Plan, t *chains.Task, k *chains.Checkpoint) (Step, error) {
-	move, err := g.exact.Start(env, o, p, t, k)
+func (gibbs) Start(env Env, _ *Options, _ *chains.Plan, t *chains.Task, k *chains.Checkpoint) (Step, error) {
+	joint := env.Joint()
+	if _, err := sgld.NewMetropolis(nil, t.Settings.Metric(), nil, false); err != nil {
+		return nil, err
+	}
+	// The exact sampler's step of all parameters that are not held.
+	free := len(k.State.Psi) - joint.Held()
+	density := func(ctx context.Context, psi []float64) (float64, error) {
+		return joint.Density(ctx, slices.Concat(psi, k.State.Psi[free:]))
+	}
+	metric := t.Settings.Metric().SliceSym(0, free).(*mat.SymDense)
+	kern, err := sgld.NewMetropolis(density, metric, t.Settings.Mean[:free], t.Warmup)
 	if err != nil {
 		return nil, err
 	}
-	joint, f := env.Joint(), env.Latent()[0]
+	kern.Independent = exactIndependent
+	part := &chains.Checkpoint{State: chains.State{Psi: k.State.Psi[:free:free], Memory: k.State.Memory}}
+	move, err := metropolisStep(kern, part, func(ctx context.Context, _ []float64, key random.Key) (float64, error) {
+		return joint.Refresh(ctx, k.State.Psi, key)
+	})
+	if err != nil {
+		return nil, err
+	}
+	f := env.Latent()[0]
 	return func(ctx context.Context, key random.Key) (Outcome, error) {
 		joint.Renew(k.State.Psi, f, key)
 		out, err := move(ctx, key)
+		k.State.Memory = part.State.Memory
 		if err == nil {
 			err = joint.Draw(ctx, k.State.Psi, f, key)
 		}

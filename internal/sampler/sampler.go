@@ -148,9 +148,11 @@ type Joint interface {
 	Refresh(ctx context.Context, psi []float64, key random.Key) (float64, error)
 	// Density returns the log density of ψ and the last x.
 	Density(ctx context.Context, psi []float64) (float64, error)
-	// Own returns how many parameters, the last ones of ψ, are the likelihood's own, and Given the
-	// log density of these given the latent function f, without auxiliary variables, up to a constant.
+	// Own returns how many parameters, the last ones of ψ, are the likelihood's own; Held how many of
+	// these are not to move while the auxiliary variables are what they are; and Given the log density
+	// of the own ones given the latent function f, without auxiliary variables, up to a constant.
 	Own() int
+	Held() int
 	Given(psi, f []float64) float64
 	// Renew draws the auxiliary variables of the likelihood given ψ and the latent function f.
 	Renew(psi, f []float64, key random.Key)
