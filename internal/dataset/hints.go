@@ -32,7 +32,7 @@ func (d *Dataset) Hints() []string {
 			"write them as 0 and 1 and say likelihood: bernoulli under model:", yamlName(d.Target), low, high)
 	case whole && low > -0.5 && mean < 2*sd:
 		add("the target %s holds only whole numbers from %.4g on, many of them small: this looks like counts, for which Gaussian noise is wrong, and predictions may be negative; "+
-			"learn log(1+%s) or its square root, or use a program with a Poisson or negative binomial likelihood", yamlName(d.Target), math.Round(low), yamlName(d.Target))
+			"learn log(1+%s) or its square root, or say likelihood: negative-binomial under model:", yamlName(d.Target), math.Round(low), yamlName(d.Target))
 	}
 	if text := d.outliers(y, sorted); text != "" {
 		hints = append(hints, text)

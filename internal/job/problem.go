@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -19,7 +20,11 @@ import (
 func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*dataset.Table, error) {
 	d := &s.Data
 	if d.Synthetic == nil {
-		return dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Label: label, Rows: d.Rows}, dataset.DefaultLimits)
+		t, err := dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Label: label, Rows: d.Rows}, dataset.DefaultLimits)
+		if bad := new(dataset.Error); errors.As(err, &bad) && bad.Column == d.Target && s.Model.Classes() {
+			bad.Msg += ": write the two classes as 0 and 1"
+		}
+		return t, err
 	}
 	syn, err := s.synthetic()
 	if err != nil {
