@@ -226,7 +226,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
 		switch {
 		case key.Kind != yaml.ScalarNode:
 			return d.fail(key, path, "a field's name must be a word")
-		case !ok && texts.IsValid() && (strings.Contains(key.Value, ".") || slices.Contains(rootNames, key.Value)):
+		case !ok && texts.IsValid() && (strings.Contains(key.Value, ".") || slices.Contains(undotted, key.Value)):
 			text := reflect.New(texts.Type().Elem()).Elem()
 			if seen[key.Value] {
 				return d.fail(key, at, "the field is given twice")

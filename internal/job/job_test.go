@@ -91,6 +91,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "model: {likelihood: poisson}\n", `s.yaml: line 3, column 21: model.likelihood: "poisson" is not one of bernoulli, gaussian, negative-binomial, student-t`},
 		{data + "model: {likelihood: students-t}\n", `s.yaml: line 3, column 21: model.likelihood: "students-t" is not one of bernoulli, gaussian, negative-binomial, student-t: did you mean "student-t"?`},
 		{data + "model: {family: bernoulli}\n", `s.yaml: line 3, column 9: model.family: unknown field: the distribution of the target given the latent function is model.likelihood`},
+		{data + "model: {likelihood: negative-binomial, priors: {size: \"lognormal(0,1)\"}}\nsampler: {chains: 1, step: 2}\n", `s.yaml: line 4, column 28: sampler.step: gibbs has no step: leave it out`},
 		{data + "model: {df: 3}\n", `s.yaml: line 3, column 13: model.df: degrees of freedom are of model.likelihood: student-t, not of gaussian: leave them out`},
 		{data + "model: {likelihood: student-t, df: 2}\n", `s.yaml: line 3, column 36: model.df: 2, but must be above 2: with fewer degrees of freedom the noise has no variance`},
 		{data + "model: {likelihood: bernoulli}\nsampler: {method: auto}\n", `s.yaml: line 4, column 19: sampler.method: auto is for Gaussian targets: under model.likelihood: bernoulli use gibbs, or leave the method out`},

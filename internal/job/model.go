@@ -109,6 +109,9 @@ func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, 
 // role; signal_sd and noise_sd are in the units of the target, lengthscale in those of the input.
 var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd"}
 
+// undotted are the quantities of no single term that priors may be of.
+var undotted = append([]string{"size"}, rootNames...)
+
 // roots returns the quantities in whose place a parameter stands, with their units.
 func roots(p param.Param, d *dataset.Info) map[string]float64 {
 	switch {

@@ -118,8 +118,8 @@ func TestAugmentedAgainstOracle(t *testing.T) {
 name: test
 data: {path: %s, target: y}
 model: %s
-sampler: {chains: 4, draws: 300, warmup: 200}
-stop: {max_draws: 300}
+sampler: {chains: 4, draws: 200, warmup: 150}
+stop: {max_draws: 200}
 `, c.table(t), c.model))
 		cfg := config(t, s, 2, t.TempDir())
 		p := cfg.Driver.Problem
@@ -164,7 +164,7 @@ func (c *augmentedCase) checkLatent(t *testing.T, cfg Config, r *chains.Run, wan
 	for _, ch := range r.Chains {
 		points = append(points, ch.Draws)
 	}
-	const draws = 200
+	const draws = 100
 	thinned := predict.Thin(points, draws)
 	p, err := predict.New(predict.FromSpec(cfg.Driver.Spec, cfg.Driver.Problem, thinned, parallel.NewBudget(2)))
 	if err != nil {
@@ -190,7 +190,7 @@ func (c *augmentedCase) checkLatent(t *testing.T, cfg Config, r *chains.Run, wan
 
 // Of the long run.
 const (
-	oracleIterations = 200_000
+	oracleIterations = 100_000
 	oracleBatches    = 60
 )
 
