@@ -227,9 +227,9 @@ func (e *experiment) row(ctx context.Context, name string, draws [][]float64, o 
 	wallThousand := 1000 * time.Since(wall).Seconds() / float64(n)
 	req := predict.Request{X: make([][]float64, n), Targets: make([]float64, n)}
 	for i, y := range e.targets {
-		req.Targets[i] = e.data.YScale.Undo(y)
+		req.Targets[i] = e.data.Undo(y)
 	}
-	s := predict.Score(predict.Summarize(m, e.data.YScale, req, o.Latent, e.budget))
+	s := predict.Score(predict.Summarize(m, &e.data.Info, req, o.Latent, e.budget))
 	off := "≤ " + fmt.Sprintf("%.1e", stats.Bound)
 	if o.Variance == predict.Surface {
 		off = fmt.Sprintf("%.1e at one draw", stats.SurfaceError)

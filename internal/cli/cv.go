@@ -321,7 +321,7 @@ func (x *crossValidation) predicted(ctx context.Context, k int, source foldSourc
 		return before, err
 	}
 	t, _ := x.LeftOut(k)
-	r := predict.Request{Targets: t.Y}
+	r := predict.Request{Targets: t.Y, Noise: t.Noise}
 	for i := range t.Rows() {
 		r.X = append(r.X, t.Row(i))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 )
@@ -23,6 +24,7 @@ type effectsFlags struct {
 	train    string
 	out      string
 	plot     string
+	term     string
 	grid     int
 	rows     int
 	draws    int
@@ -53,9 +55,13 @@ standard deviation and quantiles, in the units of the target.
 
 The grid is evenly spaced from the least to the greatest value in the training rows; an input
 with fewer different values is taken at those. The average is over all rows, or over a sample of
-1000 where there are more, always the same one. It is computed here, also of a job.`,
+1000 where there are more, always the same one. It is computed here, also of a job.
+
+--term tells what one term of a covariance that is a sum adds to the latent function, in place
+of the whole. 'ulisse report --effects' draws all of them.`,
 		Example: `  ulisse effects concrete age --plot age.svg
-  ulisse effects ./concrete age cement --grid 15 --out effects.csv`,
+  ulisse effects ./concrete age cement --grid 15 --out effects.csv
+  ulisse effects co2 decimal_date --term season --plot season.svg`,
 		Args: cobra.RangeArgs(2, 1+mostEffectsOf),
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -68,6 +74,7 @@ with fewer different values is taken at those. The average is over all rows, or 
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "-", "write the table into this `file` (- for standard output)")
 	fl.StringVar(&f.plot, "plot", "", "draw the effect, with the outer quantiles as a band, into this SVG `file`")
+	fl.StringVar(&f.term, "term", "", "tell of the term of this `name` alone")
 	fl.IntVar(&f.grid, "grid", 0, fmt.Sprintf("take this `number` of values of each input (default: %d, of two inputs %d)", gridOfOne, gridOfTwo))
 	fl.IntVar(&f.rows, "rows", predict.EffectRows, "average over a random sample of this `number` of rows, or over all if there are no more")
 	fl.IntVar(&f.draws, "draws", 0, fmt.Sprintf("average over this `number` of draws (default: as many as are independent, %d at most)", predict.MaxAutoDraws))
@@ -112,7 +119,21 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 	if err != nil {
 		return err
 	}
+	rec, err := s.record(ctx)
+	if err != nil {
+		return err
+	}
+	addends, err := rec.Spec.Addends(&d.Info)
+	if err != nil {
+		return err
+	}
 	r := predict.EffectsRequest{Rows: predict.Averaged(d.N(), f.rows), Probs: f.probs}
+	if f.term != "" {
+		if r.Term, err = termNamed(addends, f.term); err != nil {
+			return err
+		}
+		r.Over = addends[r.Term-1].Inputs
+	}
 	values, err := gridOf(d, inputs, f.grid, &r)
 	if err != nil {
 		return err
@@ -128,9 +149,13 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 		return err
 	}
 	if f.plot != "" {
-		title := fmt.Sprintf("Effect of %s on %s", strings.Join(inputs, " and "), d.Target)
+		of, title := d.Target, ""
+		if f.term != "" {
+			of, title = d.Learnt(), ", term "+f.term
+		}
+		title = fmt.Sprintf("Effect of %s on %s", strings.Join(inputs, " and "), of) + title
 		curves, band := effectCurves(effects, values, inputs, f.probs)
-		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Effect(w, title, inputs[0], d.Target, band, curves) }); err != nil {
+		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Effect(w, title, inputs[0], of, band, curves) }); err != nil {
 			return err
 		}
 	}
@@ -139,6 +164,21 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 		fmt.Fprintf(a.Stderr, "%d values averaged over %d rows and %d draws in %s\n", len(effects), stats.Rows, stats.Draws, time.Since(began).Round(time.Millisecond))
 	}
 	return nil
+}
+
+// termNamed returns the number of a term, from 1.
+func termNamed(addends []job.Addend, name string) (int, error) {
+	var names []string
+	for i, a := range addends {
+		if a.Name == name {
+			return i + 1, nil
+		}
+		names = append(names, a.Name)
+	}
+	if len(names) == 1 && names[0] == "" {
+		return 0, badInput(fmt.Errorf("--term %s: the covariance is one family: it has no terms", name))
+	}
+	return 0, badInput(fmt.Errorf("--term %s: the covariance has the terms %s", name, strings.Join(names, ", ")))
 }
 
 // gridOf adds the inputs and their grid to a request, and returns the values of each input.

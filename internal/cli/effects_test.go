@@ -69,15 +69,16 @@ func TestEffects(t *testing.T) {
 		t.Errorf("no picture of two inputs: %v", err)
 	}
 	for want, args := range map[string][]string{
-		`there is no input "x7": there are x1, x2`: {dir, "x7"},
-		"give two different inputs":                {dir, "x1", "x1"},
-		"--grid 1":                                 {dir, "x1", "--grid", "1"},
-		"of 10000 points in all":                   {dir, "x1", "x2", "--grid", "101"},
-		"--rows 0":                                 {dir, "x1", "--rows", "0"},
-		"--draws -1":                               {dir, "x1", "--draws", "-1"},
-		"is not a probability":                     {dir, "x1", "--quantiles", "7"},
-		"there are no results in":                  {t.TempDir(), "x1"},
-		"accepts between 2 and 3":                  {dir},
+		`there is no input "x7": there are x1, x2`:   {dir, "x7"},
+		"--term trend: the covariance is one family": {dir, "x1", "--term", "trend"},
+		"give two different inputs":                  {dir, "x1", "x1"},
+		"--grid 1":                                   {dir, "x1", "--grid", "1"},
+		"of 10000 points in all":                     {dir, "x1", "x2", "--grid", "101"},
+		"--rows 0":                                   {dir, "x1", "--rows", "0"},
+		"--draws -1":                                 {dir, "x1", "--draws", "-1"},
+		"is not a probability":                       {dir, "x1", "--quantiles", "7"},
+		"there are no results in":                    {t.TempDir(), "x1"},
+		"accepts between 2 and 3":                    {dir},
 	} {
 		if code, _, stderr := ulisse(t, "", append([]string{"effects"}, args...)...); code != ExitBadInput || !strings.Contains(stderr, want) {
 			t.Errorf("effects %v: code %d, %q; want %q", args[1:], code, stderr, want)

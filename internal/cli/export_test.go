@@ -187,6 +187,10 @@ func TestReport(t *testing.T) {
 	if text := string(must(os.ReadFile(page))); !strings.Contains(text, `<h2 id="check">`) || !strings.Contains(text, "40 data sets that the fitted model makes of all rows") || strings.Count(text, "<svg") != strings.Count(ofFolder, "<svg")+1 {
 		t.Errorf("nothing was checked:\n%.3000s", text)
 	}
+	good(t, "report", folder, "-o", page, "--effects", "--quiet", "--draws", "2")
+	if text := string(must(os.ReadFile(page))); !strings.Contains(text, `<h2 id="effects">`) || !strings.Contains(text, "averaged over the rows") || strings.Count(text, "<svg") <= strings.Count(ofFolder, "<svg") {
+		t.Errorf("no effects:\n%.3000s", text)
+	}
 	if code, _, stderr := ulisse(t, "", "report", dir); code != ExitBadInput || !strings.Contains(stderr, "there are no results") {
 		t.Error(code, stderr)
 	}

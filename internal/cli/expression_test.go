@@ -89,6 +89,13 @@ func TestExpression(t *testing.T) {
 	if html, _ := os.ReadFile(page); !bytes.Contains(html, []byte("TERM.variance")) {
 		t.Error("the report does not say what the names mean")
 	}
+	good(t, "report", here, "--effects", "-q", "--rows", "10", "--draws", "4", "--out", page)
+	html, _ := os.ReadFile(page)
+	for _, want := range []string{`<h2 id="effects">`, "What the term trend adds to y, over time.", "What the term season adds to y, over time.", "What the term season adds to y, over temp."} {
+		if !bytes.Contains(html, []byte(want)) {
+			t.Errorf("the report does not have %q", want)
+		}
+	}
 	rows := write(t, dir, "new.csv", "temp,time\n0.5,3.1\n0.2,21\n")
 	local := good(t, "predict", here, "--data", rows, "-q", "--terms", "--latent")
 	if lines := strings.Split(local, "\n"); len(lines) != 4 || lines[0] != "row,mean,sd,q2.5,q50,q97.5,mean[trend],sd[trend],mean[season],sd[season]" {
@@ -104,6 +111,22 @@ func TestExpression(t *testing.T) {
 		if sum := mean + terms["mean[trend]"][i] + terms["mean[season]"][i]; math.Abs(sum-whole) > 1e-6 {
 			t.Errorf("row %d: the terms add up to %v, the whole is %v", i+1, sum, whole)
 		}
+	}
+	// The trend is over time alone: its effect is the term itself.
+	effect := predictions(t, write(t, dir, "effect.csv", good(t, "effects", here, "time", "--term", "trend", "--grid", "5", "-q")))
+	var at strings.Builder
+	at.WriteString("temp,time\n")
+	for _, x := range effect["time"] {
+		fmt.Fprintf(&at, "0.3,%.17g\n", x)
+	}
+	same := predictions(t, write(t, dir, "same.csv", good(t, "predict", here, "--data", write(t, dir, "at.csv", at.String()), "-q", "--terms", "--latent")))
+	for i, mean := range same["mean[trend]"] {
+		if math.Abs(effect["mean"][i]-mean) > 1e-4 || math.Abs(effect["sd"][i]-same["sd[trend]"][i]) > 1e-4 {
+			t.Errorf("at %v the trend's effect is %v with sd %v, the term %v with %v", effect["time"][i], effect["mean"][i], effect["sd"][i], mean, same["sd[trend]"][i])
+		}
+	}
+	if code, _, stderr := ulisse(t, "", "effects", here, "time", "--term", "tren"); code != ExitBadInput || !strings.Contains(stderr, "the covariance has the terms trend, season") {
+		t.Error(code, stderr)
 	}
 
 	c := newLiveCluster(t, "w1", "w2")

@@ -13,6 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -60,17 +61,23 @@ func (a *App) validateCommand() *cobra.Command {
 	return c
 }
 
-// printPriors prints an expression as it was understood, and the prior of each parameter: the
-// specification with every default does not name them.
+// printPriors prints what the specification with every default does not: an expression as it was understood,
+// how the target is learnt, and the prior of each parameter.
 func (a *App) printPriors(spec *job.Spec, d *dataset.Dataset) error {
-	if !expression.Is(spec.Model.Kernel) {
+	expressed, changed := expression.Is(spec.Model.Kernel), d.Transform.Kind != likelihood.None
+	if !expressed && !changed && d.Noise == nil {
 		return nil
 	}
 	priors, err := spec.PriorsOf(&d.Info)
 	if err != nil {
 		return badInput(err)
 	}
-	fmt.Fprintln(a.Stderr, "covariance:", strings.TrimSpace(spec.Model.Kernel))
+	if expressed {
+		fmt.Fprintln(a.Stderr, "covariance:", strings.TrimSpace(spec.Model.Kernel))
+	}
+	if changed {
+		fmt.Fprintf(a.Stderr, "target: %s, in whose units are priors of signal_sd and noise_sd\n", d.Learnt())
+	}
 	for _, p := range priors {
 		fmt.Fprintf(a.Stderr, "  %s ~ %s\n", p.Quantity, p.Prior)
 	}

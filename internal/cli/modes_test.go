@@ -314,7 +314,7 @@ func (s *script) jobs() {
 	s.on("draws", j.ID)
 	s.on("summary", j.ID)
 	s.on("report", j.ID, "--out", filepath.Join(s.dir, "report.html"))
-	s.on("report", j.ID, "--check", "--out", filepath.Join(s.dir, "checked.html"))
+	s.on("report", j.ID, "--check", "--effects", "--out", filepath.Join(s.dir, "checked.html"))
 	s.on("results", j.ID, "--out", filepath.Join(s.dir, "results"))
 	s.on("predict", j.ID, "--data", filepath.Join(s.dir, "rows.csv"), "--out", filepath.Join(s.dir, "predicted.csv"))
 	if text, err := os.ReadFile(filepath.Join(s.dir, "predicted.csv")); err != nil || strings.Count(string(text), "\n") != 6 {

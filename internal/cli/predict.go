@@ -83,7 +83,7 @@ whose name ends in .npy is written as an array of NumPy's: paths × rows, or row
 --gradient adds for each input the derivative of the mean, gradient[NAME], in units of the
 target over those of the input; --gradient-sd also with what standard deviation the latent
 function's is known, gradient_sd[NAME], by a solve for each row, draw and input. Functions of
-a Matérn 1/2 have none.
+a Matérn 1/2 have none; along a category it is 0.
 
 --terms adds what each term of a sum contributes to the latent function, mean[NAME] and
 sd[NAME]. The means add up to the latent function's less the mean of the training targets; the
@@ -211,7 +211,7 @@ func (f *predictFlags) joint() bool { return f.paths > 0 || f.covariance != "" }
 
 // request returns what to ask for of the rows.
 func (f *predictFlags) request(pts *points) predict.Request {
-	return predict.Request{X: pts.x, Targets: pts.y, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient || f.gradientSD, GradientSD: f.gradientSD, Terms: f.terms}
+	return predict.Request{X: pts.x, Targets: pts.y, Noise: pts.noise, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient || f.gradientSD, GradientSD: f.gradientSD, Terms: f.terms}
 }
 
 // oracle predicts rows, here or elsewhere.
@@ -230,8 +230,9 @@ type oracle interface {
 // points are rows to predict.
 type points struct {
 	x       [][]float64
-	y       []float64 // nil if not known
-	numbers []int     // nil for 1, 2, …
+	y       []float64          // nil if not known
+	numbers []int              // nil for 1, 2, …
+	noise   []dataset.NoiseRow // what is known of their noise, where it differs between rows; nil if it is not
 }
 
 // predictView is what --json prints.
@@ -246,7 +247,7 @@ type predictView struct {
 
 // predict predicts what the flags ask for and writes it.
 func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, from oracle) error {
-	pts, err := a.points(ctx, f, from)
+	pts, err := a.points(ctx, f, o.Latent, from)
 	if err != nil {
 		return err
 	}
@@ -256,7 +257,11 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	o.Progress = show.at
 	began := time.Now()
-	rows, stats, err := from.predict(ctx, f.request(pts), o)
+	r := f.request(pts)
+	if err := r.Transformable(from.about()); err != nil {
+		return badInput(err)
+	}
+	rows, stats, err := from.predict(ctx, r, o)
 	show.end()
 	if err != nil {
 		return err
@@ -361,8 +366,8 @@ const surfaceWarning = 0.05
 // thousandth of its standard deviation.
 const jitterWarning = 0.99e-6
 
-// points reads the rows to predict.
-func (a *App) points(ctx context.Context, f *predictFlags, from oracle) (*points, error) {
+// points reads the rows to predict: their targets, or the latent function alone.
+func (a *App) points(ctx context.Context, f *predictFlags, latent bool, from oracle) (*points, error) {
 	if f.holdout {
 		return from.heldOut(ctx)
 	}
@@ -371,11 +376,24 @@ func (a *App) points(ctx context.Context, f *predictFlags, from oracle) (*points
 	if f.data == dataset.Stdin {
 		in = a.Stdin
 	}
-	t, err := dataset.ReadFile(f.data, in, dataset.Select{Target: info.Target, Inputs: info.InputNames, Points: true}, dataset.DefaultLimits)
+	t, err := dataset.ReadFile(f.data, in, dataset.Select{Target: info.Target, Inputs: info.InputNames, Noise: info.Noise, Points: true}, dataset.DefaultLimits)
 	if err != nil {
 		return nil, badInput(err)
 	}
-	p := &points{y: t.Y, x: make([][]float64, t.Rows())}
+	p := &points{y: t.Y, x: make([][]float64, t.Rows()), noise: t.Noise}
+	switch {
+	case info.Noise == nil:
+	case t.Lacks == "":
+		if _, err := info.Noise.Rows(t.Noise, dataset.Scale{SD: 1}); err != nil {
+			return nil, badInput(err)
+		}
+	case !latent:
+		return nil, badInput(fmt.Errorf("the table has no column %q, which says what noise its rows have: add it, or predict the latent function with --latent", t.Lacks))
+	case f.scores || f.plot != "":
+		return nil, badInput(fmt.Errorf("--scores and --plot need to know what noise the rows have: the table has no column %q", t.Lacks))
+	default:
+		p.y = nil // nothing can be told of targets
+	}
 	for i := range p.x {
 		p.x[i] = t.Row(i)
 	}
@@ -387,13 +405,13 @@ func heldOut(d *dataset.Dataset) (*points, error) {
 	if d.HeldOut == 0 {
 		return nil, badInput(errors.New("--holdout: the specification holds no rows out: say holdout: 0.1 under data: and run it, or give rows with --data"))
 	}
-	p := &points{}
+	p := &points{noise: d.HoldoutNoise}
 	for i, y := range d.HoldoutY {
 		x := make([]float64, d.D())
 		for k, v := range d.HoldoutX.Row(i) {
 			x[k] = d.XScale[k].Undo(v)
 		}
-		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.YScale.Undo(y)), append(p.numbers, d.HoldoutRows[i]+1)
+		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.Undo(y)), append(p.numbers, d.HoldoutRows[i]+1)
 	}
 	return p, nil
 }
@@ -484,12 +502,7 @@ func (o *folderOracle) predict(ctx context.Context, r predict.Request, opt predi
 			}
 			tell(p)
 		}
-		part := r
-		part.X = r.X[lo:hi]
-		if r.Targets != nil {
-			part.Targets = r.Targets[lo:hi]
-		}
-		some, s, err := o.p.Rows(ctx, &o.data.Info, part, opt)
+		some, s, err := o.p.Rows(ctx, &o.data.Info, r.Part(lo, hi), opt)
 		if err != nil {
 			return nil, stats, err
 		}

@@ -45,8 +45,7 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 			a.note("job %s is %s: %s", j.Id, client.StateWord(j.State), predictedSoFar(draws, "its warm-up or the normal approximation at the mode"))
 		})
 	}
-	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws, told: told,
-		info: dataset.Info{Rows: int(j.Data.N), HeldOut: int(j.Data.HeldOut), Target: j.Data.Target, InputNames: j.Data.Inputs}}, nil
+	return &jobOracle{s: s, job: j, train: f.train, draws: f.draws, told: told, info: *dataset.InfoOf(j.Data)}, nil
 }
 
 func (o *jobOracle) about() *dataset.Info { return &o.info }

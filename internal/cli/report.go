@@ -16,7 +16,7 @@ import (
 func (a *App) reportCommand() *cobra.Command {
 	var f looFlags
 	var out string
-	var leave, check bool
+	var leave, check, effects bool
 	c := &cobra.Command{
 		Use:   "report JOB|FOLDER",
 		Short: "Write a job's results, or those in a run's folder, as one HTML page",
@@ -27,7 +27,9 @@ results' write it too, as report.html. With --loo it tells, too, how well rows a
 predicted that were left out, as 'ulisse loo' does, with a picture of the calibration
 (LOO-PIT). With --check it compares the targets with data sets that the fitted model makes
 of the same rows (posterior predictive check): their densities, mean, standard deviation,
-extremes and skewness. --rows, --draws and the like are for these two.`,
+extremes and skewness. With --effects it draws how the target depends on each input, or what
+each term of a sum adds over each of its inputs, as 'ulisse effects' does. --rows, --draws and
+the like are for these three.`,
 		Example: `  ulisse report concrete --out concrete.html
   ulisse report ./concrete --out - | gzip > concrete.html.gz`,
 		Args: cobra.ExactArgs(1),
@@ -59,6 +61,11 @@ extremes and skewness. --rows, --draws and the like are for these two.`,
 			}
 			a.warnings(rec.Check.Doubts())
 		}
+		if effects {
+			if rec.Effects, err = a.allEffects(ctx, s, &f); err != nil {
+				return err
+			}
+		}
 		if err := a.output(out, func(w io.Writer) error { return report.WriteHTML(w, rec, rec.Summary(), a.Now()) }); err != nil {
 			return err
 		}
@@ -76,6 +83,7 @@ extremes and skewness. --rows, --draws and the like are for these two.`,
 	f.flags(c)
 	c.Flags().BoolVar(&leave, "loo", false, "leave out each row in turn, and tell how well it is predicted")
 	c.Flags().BoolVar(&check, "check", false, "compare the targets with data that the fitted model makes")
+	c.Flags().BoolVar(&effects, "effects", false, "draw the effect of each input, of a sum term by term")
 	c.Flags().StringVarP(&out, "out", "o", "report.html", "write this `file` (- for standard output)")
 	c.ValidArgsFunction = a.completeAbout(&f.remote)
 	return c
@@ -96,7 +104,8 @@ func (a *App) replicate(ctx context.Context, s *subject, f *looFlags) (*report.C
 	rows := predict.LeftOut(d.N(), cmp.Or(f.rows, min(replicateMax, d.N())))
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	defer show.end()
-	j, _, err := p.Joint(ctx, d.X.Select(rows), predict.JointOptions{Options: predict.Options{Progress: show.at}, Paths: replicates})
+	noise := d.RowNoise.Select(rows)
+	j, _, err := p.Joint(ctx, d.X.Select(rows), predict.JointOptions{Options: predict.Options{Progress: show.at, Noise: &noise}, Paths: replicates})
 	if errors.As(err, new(*predict.TooMany)) {
 		return nil, badInput(fmt.Errorf("--rows: %w", err))
 	}
@@ -105,12 +114,65 @@ func (a *App) replicate(ctx context.Context, s *subject, f *looFlags) (*report.C
 	}
 	c := &report.Check{Target: d.Target, Of: d.N(), Replicated: j.Paths}
 	for _, i := range rows {
-		c.Observed = append(c.Observed, d.YScale.Undo(d.Y[i]))
+		c.Observed = append(c.Observed, d.Undo(d.Y[i]))
 	}
 	for _, path := range c.Replicated {
 		for i := range path {
-			path[i] = d.YScale.Undo(path[i])
+			path[i] = d.Undo(path[i])
 		}
 	}
 	return c, nil
+}
+
+// Of the effects that a report draws.
+const (
+	effectGrid = 40 // values of an input
+	effectMost = 60 // pictures
+)
+
+// allEffects computes the effect of each input, of a sum term by term.
+func (a *App) allEffects(ctx context.Context, s *subject, f *looFlags) ([]report.Effect, error) {
+	p, d, _, err := s.predictor(ctx, f.train, f.threads, func(int) int { return f.draws })
+	if err != nil {
+		return nil, err
+	}
+	rec, err := s.record(ctx)
+	if err != nil {
+		return nil, err
+	}
+	addends, err := rec.Spec.Addends(&d.Info)
+	if err != nil {
+		return nil, err
+	}
+	var out []report.Effect
+	for t, addend := range addends {
+		for _, k := range addend.Inputs {
+			if len(out) == effectMost {
+				a.warnings([]string{fmt.Sprintf("the report has the first %d effects: ask for others by ulisse effects", effectMost)})
+				return out, nil
+			}
+			values := predict.Grid(d, k, effectGrid)
+			r := predict.EffectsRequest{Inputs: []int{k}, Rows: predict.Averaged(d.N(), f.rows), Probs: []float64{0.025, 0.975}}
+			if addend.Name != "" {
+				r.Term, r.Over = t+1, addend.Inputs
+			}
+			for _, v := range values {
+				r.Grid = append(r.Grid, []float64{v})
+			}
+			show := &predictProgress{app: a, quiet: f.quiet, began: a.Now(), what: "values"}
+			effects, stats, err := p.Effects(ctx, &d.Info, r, predict.Options{Progress: show.at})
+			show.end()
+			if err != nil {
+				return nil, err
+			}
+			a.warnings(predictWarnings(stats, predict.Options{}))
+			of := d.Target
+			if r.Term > 0 {
+				of = d.Learnt()
+			}
+			curves, _ := effectCurves(effects, [][]float64{values}, []string{d.InputNames[k]}, r.Probs)
+			out = append(out, report.Effect{Term: addend.Name, Input: d.InputNames[k], Target: of, Curve: curves[0]})
+		}
+	}
+	return out, nil
 }

@@ -65,11 +65,7 @@ func (c *Client) PredictRows(ctx context.Context, j *pb.Job, r predict.Request, 
 	g.SetLimit(max(1, ready))
 	for b := range batches {
 		lo, hi := b*size, min(len(r.X), (b+1)*size)
-		part := r
-		part.X = r.X[lo:hi]
-		if r.Targets != nil {
-			part.Targets = r.Targets[lo:hi]
-		}
+		part := r.Part(lo, hi)
 		g.Go(func() error {
 			req := predict.Encode(j.Id, part, o, draws)
 			req.Inputs = j.GetData().GetInputs()

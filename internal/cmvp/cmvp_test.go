@@ -39,6 +39,15 @@ func problemOf(c *kernel.Covariance, n, s int) *problem {
 	for i := range x {
 		x[i] = rnd.NormFloat64()
 	}
+	for _, l := range c.Leaves() { // categories are whole numbers
+		if h, ok := l.(*kernel.Hamming); ok {
+			for i := range n {
+				for _, k := range h.Inputs {
+					x[i*d+k] = math.Round(2 * x[i*d+k])
+				}
+			}
+		}
+	}
 	if n > 3 { // a duplicate row, as real tables have
 		copy(x[3*d:4*d], x[:d])
 	}
@@ -75,6 +84,14 @@ var sums = []string{
 	"a*periodic(1:u:p:2.5)", // a single leaf whose features depend on a parameter
 	"a*periodic(1:u:=0.7:2.5)*rbf(1:v)+b*rbf(2-3:=0.4)",
 	"a*periodic(2:=0.8:p:1)*matern32(1-2:v)+b*periodic(2:w:p:1)+c*rbf(1:x[1],2:x[2])",
+	"a*rq(1-3:u;al)", // a single leaf with a shape
+	"a*rq(1:u[1],2:u[2];al)*hamming(3:t)+b*rq(1-2:=0.3;al)*rq(1-2:v;=2.5)+c*hamming(3:t)*rq(1:=0.2;be)",
+	"a*wendland(1-3:u)",
+	"a*wendland(1:u[1],2:u[2])*matern32(3:v)+b*wendland(3:=2)",
+	"a*cosine(1:p:2.5)", // rate fixed, period not
+	"a*cosine(1:=2:2.5)*rbf(1:u)+b*cosine(2:p:1)*wendland(1-2:v)",
+	"a*hamming(3:t)",
+	"a*hamming(2-3:t)*rbf(1:u)+b*hamming(2:=0.4)*hamming(3:s)",
 }
 
 func parsed(t testing.TB, text string) *kernel.Covariance {
@@ -545,6 +562,18 @@ func TestExtremeInputsStayFinite(t *testing.T) {
 					o := newOperator(in, cov, parallel.NewBudget(1), isa)
 					o.Set(theta, []float64{1})
 					checkFinite(t, fmt.Sprintf("%v n=%d d=%d s=%d tau=%g", f, c.n, c.d, c.s, tau), o, c.s)
+				}
+			}
+			for _, leaf := range []string{"wendland(1-%d:u)", "rq(1-%d:u;=1e-300)", "rq(1-%d:u;=1)", "rq(1-%d:u;=1e300)"} {
+				for _, tau := range []float64{1e-300, 1, 1e8} {
+					text := fmt.Sprintf("a*"+leaf, c.d)
+					cov, err := kernel.Parse(text, c.d)
+					if err != nil {
+						t.Fatal(err)
+					}
+					o := newOperator(in, cov, parallel.NewBudget(1), isa)
+					o.Set([]float64{1, tau}, []float64{1})
+					checkFinite(t, fmt.Sprintf("%s n=%d s=%d tau=%g", text, c.n, c.s, tau), o, c.s)
 				}
 			}
 		}

@@ -84,11 +84,7 @@ func (e *Elements) SumsLen() int { return e.sum.Len() }
 // there is nothing. Reduce returns the derivatives that the sums of all strips come to.
 func (e *Elements) Sums(worker int, sums, w [][]float64, row, col, cols int) {
 	f, ws := &e.forms, &e.forms.ws[worker]
-	ws.leaves = sized(ws.leaves, 2*len(e.mul.strips.leaves)*stripSize)
-	if !e.mul.strips.single() {
-		ws.terms = sized(ws.terms, (len(e.mul.strips.terms)+2)*stripSize)
-	}
-	ws.m = sized(ws.m, stripSize)
+	f.reserve(ws)
 	panels := tile.Panels(cols)
 	f.evaluate(ws, row, col, panels)
 	for g, weights := range w {

@@ -2,6 +2,7 @@ package cmvp
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
@@ -33,7 +34,7 @@ type formEngine struct {
 
 // formSpace is the workspace of one worker.
 type formSpace struct {
-	leaves, terms []float64 // strips: g and the derivative of each leaf, P of each term, two more
+	leaves, terms []float64 // strips: g and the derivative of each leaf, those by shapes; P of each term, two more
 	m             []float64 // a strip
 	sums          []float64 // of one tile pair, by group and slot
 }
@@ -94,11 +95,7 @@ func (e *formEngine) task(worker, i int) {
 	}
 	size := (len(e.first) - 1) * e.sum.Len()
 	ws := &e.ws[worker]
-	ws.leaves = sized(ws.leaves, 2*len(e.mul.strips.leaves)*stripSize)
-	if !e.mul.strips.single() {
-		ws.terms = sized(ws.terms, (len(e.mul.strips.terms)+2)*stripSize)
-	}
-	ws.m = sized(ws.m, stripSize)
+	e.reserve(ws)
 	ws.sums = sized(ws.sums, size)
 	grid := e.mul.grid
 	t := grid.Task(e.from + i)
@@ -120,6 +117,15 @@ func (e *formEngine) task(worker, i int) {
 			}
 		}
 	}
+}
+
+// reserve makes room for strips.
+func (e *formEngine) reserve(ws *formSpace) {
+	ws.leaves = sized(ws.leaves, (2*len(e.mul.strips.leaves)+len(e.sum.shapes))*stripSize)
+	if !e.mul.strips.single() {
+		ws.terms = sized(ws.terms, (len(e.mul.strips.terms)+2)*stripSize)
+	}
+	ws.m = sized(ws.m, stripSize)
 }
 
 // tilePair adds the forms of rows i and columns j to the worker's sums.
@@ -192,8 +198,11 @@ func (e *formEngine) spread(leaf int) (z []float64, d int) {
 
 // strip returns what a pass sums up.
 func (e *formEngine) strip(ws *formSpace, d source) []float64 {
-	if d.leaf {
+	switch d.kind {
+	case ofLeaf:
 		return strip(ws.leaves, 2*d.at+1)
+	case ofShape:
+		return e.shapeStrip(ws, slices.Index(e.sum.shapes, d.at))
 	}
 	if t := e.mul.strips.terms[d.at]; len(t.Leaves) == 1 {
 		return strip(ws.leaves, 2*t.Leaves[0])
@@ -201,24 +210,40 @@ func (e *formEngine) strip(ws *formSpace, d source) []float64 {
 	return strip(ws.terms, d.at)
 }
 
+// shapeStrip returns the strip of the derivative by the shape of e.sum.shapes[i].
+func (e *formEngine) shapeStrip(ws *formSpace, i int) []float64 {
+	return strip(ws.leaves, 2*len(e.mul.strips.leaves)+i)
+}
+
 // evaluate fills in the strips of the leaves and of the terms: of each leaf g and its
-// derivative times D, P of each term that is a product.
+// derivatives times D, P of each term that is a product.
 func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	st := &e.mul.strips
 	for i := range st.leaves {
-		l := &st.leaves[i]
-		eval := e.kern.Deriv[l.family]
-		if e.sum.shared[i] {
-			eval = e.kern.ScaledDeriv[l.family]
+		l, z, g := &st.leaves[i], e.mul.z[i], strip(ws.leaves, 2*i)
+		shape := slices.Index(e.sum.shapes, i)
+		if shape >= 0 {
+			l.deriv(e.kern.ShapeDeriv[l.family], g, e.shapeStrip(ws, shape), z, row, col, panels)
 		}
-		z, d := e.mul.z[i], l.features
-		eval(strip(ws.leaves, 2*i), strip(ws.leaves, 2*i+1), rowPack(z, row, d), z[col*d:], d, panels)
+		switch {
+		case e.sum.shared[i]:
+			l.deriv(e.kern.ScaledDeriv[l.family], g, strip(ws.leaves, 2*i+1), z, row, col, panels)
+		case e.sum.spread[i]:
+			l.deriv(e.kern.Deriv[l.family], g, strip(ws.leaves, 2*i+1), z, row, col, panels)
+		case shape < 0:
+			l.strip(g, z, row, z, col, panels)
+		}
 	}
 	if st.single() {
 		return
 	}
 	for i := range st.leaves {
-		e.multiply(ws, i)
+		if e.sum.shared[i] || e.sum.spread[i] {
+			e.multiply(ws, i, strip(ws.leaves, 2*i+1))
+		}
+	}
+	for i, l := range e.sum.shapes {
+		e.multiply(ws, l, e.shapeStrip(ws, i))
 	}
 	for t, term := range st.terms {
 		p := strip(ws.leaves, 2*term.Leaves[0])
@@ -229,10 +254,9 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	}
 }
 
-// multiply multiplies the derivative of a leaf by its D.
-func (e *formEngine) multiply(ws *formSpace, leaf int) {
+// multiply multiplies a derivative of a leaf by its D.
+func (e *formEngine) multiply(ws *formSpace, leaf int, deriv []float64) {
 	st := &e.mul.strips
-	deriv := strip(ws.leaves, 2*leaf+1)
 	if t := e.sum.only[leaf]; t >= 0 {
 		for _, l := range st.terms[t].Leaves {
 			if l != leaf {

@@ -12,12 +12,13 @@ import (
 // has, and its profile.
 type leaf[T tile.Real] struct {
 	family   kernel.Family
+	shape    T
 	features int
-	eval     func(k, zi, zj []T, d, panels int)
+	eval     func(k, zi, zj []T, d, panels int, shape T)
 }
 
 func newLeaf[T tile.Real](l kernel.Leaf, kern *tile.Kernels[T]) leaf[T] {
-	return leaf[T]{l.Profile(), l.NumFeatures(), kern.Eval[l.Profile()]}
+	return leaf[T]{family: l.Profile(), features: l.NumFeatures(), eval: kern.Eval[l.Profile()]}
 }
 
 const log2e = math.Log2E
@@ -25,16 +26,22 @@ const log2e = math.Log2E
 // scale returns the factor s_k of input k in z = (x−centre)·s_k (see the
 // package comment).
 func scale(f kernel.Family, tau float64) float64 {
-	if f == kernel.RBF {
+	switch {
+	case f == kernel.RBF:
 		return math.Sqrt(tau * log2e)
+	case f >= kernel.NumFamilies:
+		return math.Sqrt(tau)
 	}
 	return math.Sqrt(f.Rate()*tau) * log2e
 }
 
 // unscale returns q with u = q·w.
 func unscale(f kernel.Family) float64 {
-	if f == kernel.RBF {
+	switch {
+	case f == kernel.RBF:
 		return math.Ln2
+	case f >= kernel.NumFamilies:
+		return 1
 	}
 	return math.Ln2 * math.Ln2 / f.Rate()
 }
@@ -46,6 +53,15 @@ func limit[T tile.Real]() float64 {
 		return 1e17
 	}
 	return 1e100
+}
+
+// bounded returns a shape, or the nearest with which no kernel overflows in single precision.
+func bounded(shape float64) float64 {
+	const most = 1e30
+	if shape == 0 {
+		return 0
+	}
+	return max(1/most, min(most, shape))
 }
 
 // pack writes the scaled features of n points into panels: panel p holds, for
@@ -68,6 +84,16 @@ func put[T tile.Real](dst []T, d, k, i int, z float64) {
 	dst[(i/tile.Panel*d+k)*tile.Panel+i%tile.Panel] = T(max(-most, min(most, z)))
 }
 
+// strip sets the strip k of g to rows from row on against panels from column col on.
+func (l *leaf[T]) strip(k, zi []T, row int, zj []T, col, panels int) {
+	l.eval(k, rowPack(zi, row, l.features), zj[col*l.features:], l.features, panels, l.shape)
+}
+
+// deriv sets the strips k and h to g and a derivative of it, by one of tile.FormKernels.
+func (l *leaf[T]) deriv(by func(k, h, zi, zj []T, d, panels int, shape T), k, h, z []T, row, col, panels int) {
+	by(k, h, rowPack(z, row, l.features), z[col*l.features:], l.features, panels, l.shape)
+}
+
 // rowPack returns the packed features of the strip that begins at row r.
 func rowPack[T tile.Real](z []T, r, d int) []T {
 	return z[r/tile.Panel*tile.Panel*d+r%tile.Panel:]
@@ -83,8 +109,7 @@ type strips[T tile.Real] struct {
 	terms  []kernel.TermAt
 	weight []T // of each term: its share of the scale
 
-	one      func(k, zi, zj []T, d, panels int) // what evaluates K_f that is one leaf; else nil
-	features int                                // of that leaf
+	one *leaf[T] // K_f, if it is one leaf; else nil
 }
 
 func newStrips[T tile.Real](c *kernel.Covariance, kern *tile.Kernels[T]) strips[T] {
@@ -93,7 +118,7 @@ func newStrips[T tile.Real](c *kernel.Covariance, kern *tile.Kernels[T]) strips[
 		s.leaves = append(s.leaves, newLeaf(l, kern))
 	}
 	if len(s.terms) == 1 && len(s.terms[0].Leaves) == 1 {
-		s.one, s.features = s.leaves[0].eval, s.leaves[0].features
+		s.one = &s.leaves[0]
 	}
 	return s
 }
@@ -102,6 +127,9 @@ func newStrips[T tile.Real](c *kernel.Covariance, kern *tile.Kernels[T]) strips[
 func (s *strips[T]) set(f *kernel.Function) {
 	for t := range s.weight {
 		s.weight[t] = T(f.Weight(t))
+	}
+	for l := range s.leaves {
+		s.leaves[l].shape = T(bounded(f.Leaf(l).Shape()))
 	}
 }
 
@@ -140,7 +168,7 @@ func strip[T tile.Real](ws []T, i int) []T { return ws[i*stripSize:][:stripSize:
 // points zj from column col on.
 func (s *strips[T]) eval(k, ws []T, zi [][]T, row int, zj [][]T, col, panels int) {
 	if s.one != nil {
-		s.one(k, rowPack(zi[0], row, s.features), zj[0][col*s.features:], s.features, panels)
+		s.one.strip(k, zi[0], row, zj[0], col, panels)
 		return
 	}
 	s.combine(k, ws, zi, row, zj, col, panels)
@@ -149,8 +177,7 @@ func (s *strips[T]) eval(k, ws []T, zi [][]T, row int, zj [][]T, col, panels int
 // combine is eval for a K_f of several leaves.
 func (s *strips[T]) combine(k, ws []T, zi [][]T, row int, zj [][]T, col, panels int) {
 	for i := range s.leaves {
-		d := s.leaves[i].features
-		s.leaves[i].eval(strip(ws, i), rowPack(zi[i], row, d), zj[i][col*d:], d, panels)
+		s.leaves[i].strip(strip(ws, i), zi[i], row, zj[i], col, panels)
 	}
 	if len(s.terms) == 1 {
 		s.product(k, ws, s.terms[0])

@@ -10,6 +10,7 @@ import "github.com/ulisse-gp/ulisse/internal/kernel"
 //	Σ w·D_ℓ·u·g'              for a rate that all features of a leaf share
 //	Σ w·D_ℓ·g'·(z_rk−z_jk)²   for the rate of one feature
 //	Σ w·D_ℓ·g'·Σ_k (z_rk−z_jk)(ż_rk−ż_jk)   for the parameter that a leaf's features depend on
+//	Σ w·D_ℓ·a·∂g/∂a          for the shape a that the profile of a leaf depends on
 //
 // where ż is the derivative of the features. The last is a difference of the sums of squares
 // of z+ż and of z−ż, over four.
@@ -25,7 +26,9 @@ type formSums struct {
 	slots  []slot
 	passes []pass
 	only   []int  // of each leaf, the term in which it occurs; -1 if it occurs more than once
-	shared []bool // of each leaf, whether its parameters are one rate that its features share
+	shared []bool // of each leaf, whether it has one rate that its features share, and no other derivative by u
+	spread []bool // of each leaf, whether it has rates or a warp otherwise
+	shapes []int  // the leaves whose profile depends on a parameter
 }
 
 // slot is one of the sums.
@@ -37,12 +40,19 @@ type slot struct {
 	unit float64
 }
 
-// source is a strip that is weighed and summed up: P of a term, or the derivative of
-// a leaf times its D.
+// source is a strip that is weighed and summed up.
 type source struct {
-	leaf bool
-	at   int
+	kind sourceKind
+	at   int // the term, or the leaf
 }
+
+type sourceKind int
+
+const (
+	ofTerm  sourceKind = iota // P
+	ofLeaf                    // its derivative by u, times D
+	ofShape                   // its derivative by the shape, times D
+)
 
 // pass sums two strips, k and h, into the slots from first on. If spread is set, h
 // is a leaf's, and its spread takes a slot for each feature.
@@ -55,23 +65,36 @@ type pass struct {
 func newSums(c *kernel.Covariance) *formSums {
 	s := &formSums{cov: c, only: occurrences(c)}
 	for _, l := range c.Leaves() {
-		s.shared = append(s.shared, len(l.Params()) == 1 && l.Warp() < 0)
+		others := 0 // parameters but rates
+		if l.Shape() >= 0 {
+			others++
+		}
+		if l.Warp() >= 0 {
+			others++
+		}
+		rates := len(l.Params()) - others
+		s.shared = append(s.shared, rates == 1 && l.Warp() < 0)
+		s.spread = append(s.spread, rates > 1 || l.Warp() >= 0)
 	}
 	var dots []source
 	var spreads []int
 	for t := range c.Terms() {
-		dots = append(dots, source{at: t})
+		dots = append(dots, source{ofTerm, t})
 	}
 	for l, leaf := range c.Leaves() {
 		switch {
 		case s.shared[l]:
-			dots = append(dots, source{leaf: true, at: l})
-		case len(leaf.Params()) > 0:
+			dots = append(dots, source{ofLeaf, l})
+		case s.spread[l]:
 			spreads = append(spreads, l)
+		}
+		if leaf.Shape() >= 0 {
+			dots = append(dots, source{ofShape, l})
+			s.shapes = append(s.shapes, l)
 		}
 	}
 	for _, l := range spreads {
-		d := source{leaf: true, at: l}
+		d := source{ofLeaf, l}
 		p := pass{k: d, h: d, first: len(s.slots), spread: true}
 		if len(dots) > 0 {
 			p.k, dots = dots[0], dots[1:]
@@ -147,11 +170,16 @@ func occurrences(c *kernel.Covariance) []int {
 
 // add adds the slot of a strip.
 func (s *formSums) add(d source) {
-	if d.leaf {
-		s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[0], term: s.only[d.at], unit: 1})
+	if d.kind == ofTerm {
+		s.slots = append(s.slots, slot{param: s.cov.Terms()[d.at].Variance, term: d.at, unit: 1})
 		return
 	}
-	s.slots = append(s.slots, slot{param: s.cov.Terms()[d.at].Variance, term: d.at, unit: 1})
+	leaf := s.cov.Leaves()[d.at]
+	own := leaf.RateOf(0)
+	if d.kind == ofShape {
+		own = leaf.Shape()
+	}
+	s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[own], term: s.only[d.at], unit: 1})
 }
 
 // Len returns how many sums there are for a task and a group.

@@ -56,7 +56,8 @@ type Plan struct {
 	Rows      []int     `json:"rows"`             // numbers in the specification's table, from 1
 	Cut       folds.Cut `json:"cut"`
 	Target    string    `json:"target"`
-	SHA256    string    `json:"table_sha256"` // of table.csv
+	Inputs    []string  `json:"inputs,omitempty"` // where other columns say what noise the rows have
+	SHA256    string    `json:"table_sha256"`     // of table.csv
 }
 
 // Validation is a plan with its data.
@@ -87,6 +88,9 @@ func New(spec *job.Spec, t *dataset.Table, scheme Scheme, column string, k int) 
 		return nil, err
 	}
 	v := &Validation{Plan: Plan{SpecText: string(text), Scheme: scheme, Column: column, Cut: *cut, Target: t.Target}, Spec: spec, Data: t.Select(rows)}
+	if t.Of != nil {
+		v.Inputs = t.Inputs
+	}
 	for _, row := range rows {
 		v.Rows = append(v.Rows, row+1)
 	}
@@ -138,7 +142,10 @@ func (v *Validation) FoldSpec(fold int) *job.Spec {
 	s := *v.Spec
 	suffix := fmt.Sprintf("-fold-%d", fold)
 	s.Name = s.Name[:min(len(s.Name), maxName-len(suffix))] + suffix
-	s.Data = job.Data{Path: dataset.Stdin, Target: v.Data.Target, Standardize: s.Data.Standardize}
+	s.Data = job.Data{Path: dataset.Stdin, Target: v.Data.Target, Standardize: s.Data.Standardize, Weights: s.Data.Weights, Transform: s.Data.Transform}
+	if v.Data.Of != nil { // columns that may be inputs, too
+		s.Data.Inputs = v.Data.Inputs
+	}
 	s.Notify = nil
 	return &s
 }
@@ -165,6 +172,9 @@ func (v *Validation) Dataset(fold int) (*dataset.Dataset, error) {
 	d, err := spec.Dataset(t)
 	if err == nil {
 		_, err = spec.Problem(d)
+	}
+	if left, _ := v.LeftOut(fold); err == nil && d.Noise != nil {
+		_, err = d.Noise.Rows(left.Noise, d.YScale)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("when fold %d is left out: %w", fold, err)
@@ -239,7 +249,7 @@ func Read(dir string) (*Validation, error) {
 	if hash(text) != v.SHA256 {
 		return nil, fmt.Errorf("%s was changed or is damaged: it has another checksum", path)
 	}
-	v.Data, err = dataset.Read(bytes.NewReader(text), path, dataset.Select{Target: v.Target, Points: true}, dataset.DefaultLimits)
+	v.Data, err = dataset.Read(bytes.NewReader(text), path, dataset.Select{Target: v.Target, Inputs: v.Inputs, Noise: v.Spec.NoiseColumns(), Points: true}, dataset.DefaultLimits)
 	if err == nil && (v.Data.Rows() != len(v.Rows) || len(v.Cut.Fold) != len(v.Rows)) {
 		err = fmt.Errorf("%s does not have the rows of %s", path, planFile)
 	}

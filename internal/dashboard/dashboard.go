@@ -110,6 +110,7 @@ func New(c Config) (*Dashboard, error) {
 	pages.HandleFunc("GET /jobs/{id}/predict", d.predictPage)
 	pages.HandleFunc("POST /jobs/{id}/predict", d.predictRow)
 	pages.HandleFunc("POST /jobs/{id}/predictions", d.predictTable)
+	pages.HandleFunc("POST /jobs/{id}/curve", d.predictCurve)
 	pages.HandleFunc("GET /jobs/{id}/annotate", d.annotatePage)
 	pages.HandleFunc("POST /jobs/{id}/annotate", d.annotate)
 	pages.HandleFunc("GET /compare", d.comparePage)

@@ -278,6 +278,9 @@ func (f *fake) Predict(r *pb.PredictRequest, s grpc.ServerStreamingServer[pb.Pre
 			sum += x
 		}
 		row := &pb.PredictedRow{Mean: sum, Sd: 1, Quantiles: []float64{sum - 2, sum, sum + 2}}
+		if r.Terms {
+			row.Terms = []*pb.PredictedTerm{{Name: "trend", Mean: p.Inputs[0], Sd: 1}, {Name: "season", Mean: p.Inputs[1], Sd: 2}}
+		}
 		if len(r.Targets) > 0 {
 			pit := r.Targets[i]
 			row.LogDensity, row.Crps, row.Pit = &pit, &pit, &pit

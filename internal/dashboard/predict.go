@@ -47,6 +47,8 @@ type predictView struct {
 	None   string // why there is nothing to predict from
 	Means  bool   // values are the inputs' means
 	Answer *answerView
+	Along  int         // the input of the curves
+	Curves []curveView // of the whole, and of each term of a sum
 	Error  string
 	Rows   int // of a table, at most
 }
@@ -196,12 +198,23 @@ func (d *Dashboard) tableRows(r *http.Request, v *predictView, j *pb.Job) ([]pre
 		return nil, status.Error(codes.InvalidArgument, "choose a file first: a CSV or Parquet table with a column for each input")
 	}
 	defer file.Close()
-	t, err := dataset.Read(file, "the table", dataset.Select{Target: j.Data.Target, Inputs: j.Data.Inputs, Points: true},
+	noise := dataset.NoiseOf(j.Data)
+	t, err := dataset.Read(file, "the table", dataset.Select{Target: j.Data.Target, Inputs: j.Data.Inputs, Noise: noise, Points: true},
 		dataset.Limits{Rows: maxTableRows, Columns: dataset.DefaultLimits.Columns, Bytes: maxTableBytes})
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	req := predict.Request{Targets: t.Y, Probs: interval}
+	req := predict.Request{Targets: t.Y, Noise: t.Noise, Probs: interval}
+	switch {
+	case t.Lacks != "" && !v.Latent:
+		return nil, status.Errorf(codes.InvalidArgument, "the table has no column %q, which says what noise its rows have: add it, or leave the noise out", t.Lacks)
+	case t.Lacks != "":
+		req.Targets = nil // of which nothing can be told
+	case noise != nil:
+		if _, err := noise.Rows(t.Noise, dataset.Scale{SD: 1}); err != nil {
+			return nil, status.Error(codes.InvalidArgument, err.Error())
+		}
+	}
 	for i := range t.Rows() {
 		req.X = append(req.X, t.Row(i))
 	}
@@ -216,10 +229,7 @@ func (d *Dashboard) predicted(ctx context.Context, j *pb.Job, req predict.Reques
 	draws := ""
 	for size, lo := predict.Batch(int(j.Data.N)), 0; lo < len(req.X); lo += size {
 		hi := min(lo+size, len(req.X))
-		part := predict.Request{X: req.X[lo:hi], Probs: req.Probs}
-		if req.Targets != nil {
-			part.Targets = req.Targets[lo:hi]
-		}
+		part := req.Part(lo, hi)
 		m, err := d.predictBatch(ctx, j, part, latent)
 		if err != nil {
 			return nil, err

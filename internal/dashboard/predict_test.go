@@ -2,10 +2,13 @@ package dashboard
 
 import (
 	"bytes"
+	"encoding/base64"
+	"html"
 	"io"
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -58,6 +61,64 @@ func TestPredictARow(t *testing.T) {
 	}
 	s.fail = status.Error(codes.FailedPrecondition, "job j1 has nothing to predict from yet: it is preparing")
 	if code, text := s.post("/jobs/j1/predict", nil, form); code != 409 || !strings.Contains(text, "Job j1 has nothing to predict from yet") {
+		t.Errorf("refused: %d", code)
+	}
+}
+
+// A curve is drawn from predictions along one input, the others as typed; of a sum, of each term, too.
+func TestPredictAlong(t *testing.T) {
+	s := newSite(t, Config{})
+	s.readable()
+	form := formOf(s.want("/jobs/j1/predict", 200, "<option value=\"0\" selected>size</option>", "<option value=\"1\">a &lt;b&gt;</option>"))
+	form.Set("x0", "71.25")
+	form.Set("x1", "3")
+	form.Set("along", "1")
+	resp, err := s.client.PostForm(s.url+"/jobs/j1/curve", form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if p := resp.Header.Get("Content-Security-Policy"); resp.StatusCode != 200 || !strings.Contains(p, "img-src 'self' data:;") || !strings.Contains(p, "script-src 'self';") {
+		t.Errorf("code %d, policy %q", resp.StatusCode, p)
+	}
+	pictures := func(text string) (all []string) {
+		for _, m := range regexp.MustCompile(`src="data:image/svg\+xml;base64,([^"]*)"`).FindAllStringSubmatch(html.UnescapeString(text), -1) {
+			svg, err := base64.StdEncoding.DecodeString(m[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(svg))
+		}
+		return all
+	}
+	if p := pictures(string(text)); len(p) != 1 || !strings.Contains(p[0], "rent over a &lt;b&gt;") || !strings.Contains(string(text), `<h2 id="curve-title">Along a &lt;b&gt;`) {
+		t.Errorf("%d pictures", len(p))
+	}
+	rows := s.asked[0].Rows
+	// The mean of the second input is -2, its sd 1.
+	if first, last := rows[0].Inputs, rows[len(rows)-1].Inputs; len(rows) != 41 || first[0] != 71.25 || last[0] != 71.25 || first[1] != -4.5 || last[1] != 0.5 || s.asked[0].Terms {
+		t.Errorf("asked for %v to %v, terms %v", first, last, s.asked[0].Terms)
+	}
+	s.change("j1", func(j *pb.Job) {
+		j.Spec = "name: sum\ndata: {path: x.csv, target: y}\nmodel: {kernel: \"trend: rbf(size) + season: rbf(size)*matern32\"}\n"
+	}, 0)
+	_, sum := s.post("/jobs/j1/curve", nil, form)
+	if p := pictures(sum); len(p) != 3 || !strings.Contains(p[1], "trend over") || !strings.Contains(sum, "What the term season adds to the function along a &lt;b&gt;") || !s.asked[1].Terms {
+		t.Errorf("%d pictures of a sum", len(p))
+	}
+	for _, bad := range []string{"", "2", "-1", "x"} {
+		form.Set("along", bad)
+		if code, text := s.post("/jobs/j1/curve", nil, form); code != 400 || !strings.Contains(text, "and the curve an input") {
+			t.Errorf("along %q: %d", bad, code)
+		}
+	}
+	form.Set("along", "0")
+	s.fail = status.Error(codes.FailedPrecondition, "job j1 has nothing to predict from yet: it is preparing")
+	if code, text := s.post("/jobs/j1/curve", nil, form); code != 409 || !strings.Contains(text, "nothing to predict from yet") {
 		t.Errorf("refused: %d", code)
 	}
 }

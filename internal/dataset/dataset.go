@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
@@ -37,13 +38,16 @@ type Info struct {
 	Target     string   `json:"target"`
 	InputNames []string `json:"inputs"`
 	XScale     []Scale  `json:"input_scales"`
-	YScale     Scale    `json:"target_scale"`
+	YScale     Scale    `json:"target_scale"` // of the transformed target
+	// Transform is that of the target before it is standardised.
+	Transform likelihood.Transform `json:"transform,omitzero"`
 	// Levels are those of each input that is a category, whose values are their places, from 0, and
 	// are not standardised; nil for an input of numbers, and nil if all are.
 	Levels [][]string `json:"levels,omitempty"`
+	Noise  *Noise     `json:"noise,omitempty"` // the columns that say what noise the rows have, nil for none
 	Truth  *Truth     `json:"truth,omitempty"` // of generated data, in standardised units
 	// SHA256 is the hash, in hex, of the training data as they enter the
-	// posterior: sizes, then X and Y row by row as little-endian float64.
+	// posterior: sizes, then row by row X, Y and what is known of the noise as little-endian float64.
 	SHA256 string `json:"sha256"`
 }
 
@@ -96,7 +100,10 @@ func (i *Info) Check() error {
 	case len(i.SHA256) != 2*sha256.Size:
 		return errors.New("the data have no SHA-256")
 	}
-	return nil
+	if t := i.Transform; t.Kind != likelihood.None && !slices.Contains(likelihood.Transforms, t.Kind) || !(t.Lambda >= 0 && t.Lambda <= 2) {
+		return fmt.Errorf("the targets have a transform %q with λ = %g, which there is not", t.Kind, t.Lambda)
+	}
+	return i.Noise.check()
 }
 
 // Dataset is what a posterior is computed from.
@@ -107,6 +114,10 @@ type Dataset struct {
 	HoldoutX    *kernel.Inputs // rows held out, standardised alike; nil if none
 	HoldoutY    []float64
 	HoldoutRows []int // their row numbers in the table, from 0
+	// RowNoise is what is known of the noise of the training rows, in standardised units, and HoldoutNoise
+	// what the table says of the others.
+	RowNoise     likelihood.Rows
+	HoldoutNoise []NoiseRow
 }
 
 // TrainingRows returns the row numbers of the training rows in the table, from 0.
@@ -126,6 +137,7 @@ func (d *Dataset) TrainingRows() []int {
 type Options struct {
 	Standardize bool
 	RawTarget   bool    // leave the target as it is
+	Transform   string  // of the target: a kind of likelihood.Transform
 	Holdout     float64 // fraction of the rows held out, chosen by the seed
 	Seed        uint64
 }
@@ -154,15 +166,23 @@ func New(t *Table, opt Options) (*Dataset, error) {
 			return nil, fmt.Errorf("column %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: leave it out with exclude: [%s]", t.Inputs[k], yamlName(t.Inputs[k]))
 		}
 	}
+	y, tr, err := transformed(t, opt.Transform, in)
+	if err != nil {
+		return nil, err
+	}
+	d.Transform = tr
 	if opt.Standardize && !opt.RawTarget {
-		d.YScale = scaleOf(pick(t.Y, in))
+		d.YScale = scaleOf(pick(y, in))
 		if d.YScale.SD == 0 {
 			return nil, fmt.Errorf("the target %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: multiply it by a large number", t.Target)
 		}
 	}
-	d.X, d.Y = d.rows(t, in)
+	d.X, d.Y = d.rows(t, y, in)
 	if held > 0 {
-		d.HoldoutX, d.HoldoutY = d.rows(t, out)
+		d.HoldoutX, d.HoldoutY = d.rows(t, y, out)
+	}
+	if err := d.noised(t, in, out); err != nil {
+		return nil, err
 	}
 	d.SHA256 = d.hash()
 	return d, nil
@@ -177,22 +197,23 @@ func scaleOf(x []float64) Scale {
 	return Scale{mean, math.Sqrt(ss / float64(len(x)))}
 }
 
-func pick(x []float64, rows []int) []float64 {
-	out := make([]float64, len(rows))
+func pick[T any](x []T, rows []int) []T {
+	out := make([]T, len(rows))
 	for i, r := range rows {
 		out[i] = x[r]
 	}
 	return out
 }
 
-func (d *Dataset) rows(t *Table, rows []int) (*kernel.Inputs, []float64) {
+// rows returns the given rows of a table and its targets as they are learnt, standardised.
+func (d *Dataset) rows(t *Table, targets []float64, rows []int) (*kernel.Inputs, []float64) {
 	k := len(t.Inputs)
 	x, y := make([]float64, len(rows)*k), make([]float64, len(rows))
 	for i, r := range rows {
 		for j := range k {
 			x[i*k+j] = d.XScale[j].Apply(t.X[j][r])
 		}
-		y[i] = d.YScale.Apply(t.Y[r])
+		y[i] = d.YScale.Apply(targets[r])
 	}
 	return kernel.NewInputs(len(rows), k, x), y
 }
@@ -211,6 +232,9 @@ func (d *Dataset) hash() string {
 			put(math.Float64bits(x))
 		}
 		put(math.Float64bits(y))
+		for _, b := range bits(d.RowNoise, i) {
+			put(b)
+		}
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

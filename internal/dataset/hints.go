@@ -67,7 +67,7 @@ func (d *Dataset) outliers(y, sorted []float64) string {
 			continue
 		}
 		if count++; count <= most {
-			rows = append(rows, fmt.Sprintf("row %d (%.4g)", i+held+1, v))
+			rows = append(rows, fmt.Sprintf("row %d (%.4g)", i+held+1, d.Transform.Inverse(v)))
 		}
 	}
 	if count == 0 {
@@ -77,5 +77,5 @@ func (d *Dataset) outliers(y, sorted []float64) string {
 		rows = append(rows, "…")
 	}
 	return fmt.Sprintf("%d of %d targets lie more than %d robust standard deviations from the median, %.4g: %s; noise is taken to be Gaussian, so that a few such rows "+
-		"decide the result and make it slow: correct them, leave them out, learn the target's logarithm, or say likelihood: student-t under model:", count, len(y), grossOutlier, median, strings.Join(rows, ", "))
+		"decide the result and make it slow: correct them, leave them out, learn the target's logarithm, or say likelihood: student-t under model:", count, len(y), grossOutlier, d.Transform.Inverse(median), strings.Join(rows, ", "))
 }

@@ -90,10 +90,14 @@ func (p *parquetFile) table(sel Select) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	noise, lacks, err := sel.noiseFields(p.file, p.header)
+	if err != nil {
+		return nil, err
+	}
 	if err := p.lim.cells(int64(rows), len(inputs)+1); err != nil {
 		return nil, &Error{File: p.file, Msg: err.Error()}
 	}
-	t := &Table{Target: sel.Target}
+	t := &Table{Target: sel.Target, Of: sel.Noise, Lacks: lacks}
 	read := inputs
 	if target >= 0 {
 		if !numericField(p.fields[target]) {
@@ -122,6 +126,11 @@ func (p *parquetFile) table(sel Select) (*Table, error) {
 	}
 	if label >= 0 {
 		if t.Labels, err = p.labels(label, rows); err != nil {
+			return nil, err
+		}
+	}
+	if sel.Noise != nil && lacks == "" {
+		if t.Noise, err = p.noise(noise, rows); err != nil {
 			return nil, err
 		}
 	}

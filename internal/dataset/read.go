@@ -215,7 +215,11 @@ func (f *csvFile) table(sel Select) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{Target: sel.Target, X: make([][]float64, len(inputs))}
+	noise, lacks, err := sel.noiseFields(f.file, f.header)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{Target: sel.Target, X: make([][]float64, len(inputs)), Of: sel.Noise, Lacks: lacks}
 	for _, c := range inputs {
 		t.Inputs = append(t.Inputs, f.header[c])
 	}
@@ -236,9 +240,14 @@ func (f *csvFile) table(sel Select) (*Table, error) {
 				return nil, err
 			}
 		}
-		if c, err := t.add(rec, inputs, target, label, func(column int, err error) {
+		blank := func(column int, err error) {
 			blanks.note(line, column, &Error{File: f.file, Line: line, Column: f.header[column], Field: column + 1, Msg: err.Error()})
-		}); err != nil {
+		}
+		c, err := t.add(rec, inputs, target, label, blank)
+		if err == nil && sel.Noise != nil && lacks == "" {
+			c, err = t.addNoise(rec, noise, blank)
+		}
+		if err != nil {
 			return nil, blanks.or(&Error{File: f.file, Line: line, Column: f.header[c], Field: c + 1, Msg: err.Error()}, f.file, f.header)
 		}
 	}

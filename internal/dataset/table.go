@@ -24,6 +24,11 @@ type Table struct {
 	X      [][]float64 // by input, then row
 	Y      []float64
 	Labels []string // of the rows, if a column of them was asked for
+	// Of are the columns of the noise that were asked for, nil for none, and Noise what they say of the
+	// rows; nil of points that lack the column Lacks.
+	Of    *Noise
+	Noise []NoiseRow
+	Lacks string
 }
 
 // Rows returns the number of rows.
@@ -40,18 +45,27 @@ func (t *Table) Row(i int) []float64 {
 
 // Select returns the given rows of the table, which know nothing of labels.
 func (t *Table) Select(rows []int) *Table {
-	out := &Table{Target: t.Target, Inputs: t.Inputs, X: make([][]float64, len(t.X)), Y: pick(t.Y, rows)}
+	out := &Table{Target: t.Target, Inputs: t.Inputs, X: make([][]float64, len(t.X)), Y: pick(t.Y, rows), Of: t.Of}
+	if t.Noise != nil {
+		out.Noise = pick(t.Noise, rows)
+	}
 	for k, x := range t.X {
 		out.X[k] = pick(x, rows)
 	}
 	return out
 }
 
-// WriteCSV writes inputs and target such that they are read as they are. Names are in quotes: one
+// WriteCSV writes inputs, what says what noise there is, and target such that they are read as they are. Names are in quotes: one
 // may hold what separates fields.
 func (t *Table) WriteCSV(w io.Writer) error {
 	for _, name := range t.Inputs {
 		fmt.Fprintf(w, "%s,", quoted(name))
+	}
+	if t.Of != nil {
+		names, _ := t.Of.fields(NoiseRow{}, t.Inputs)
+		for _, name := range names {
+			fmt.Fprintf(w, "%s,", name)
+		}
 	}
 	fmt.Fprintf(w, "%s\n", quoted(t.Target))
 	var line []byte
@@ -59,6 +73,12 @@ func (t *Table) WriteCSV(w io.Writer) error {
 		line = line[:0]
 		for _, x := range t.X {
 			line = append(strconv.AppendFloat(line, x[i], 'g', -1, 64), ',')
+		}
+		if t.Of != nil {
+			_, values := t.Of.fields(t.Noise[i], t.Inputs)
+			for _, v := range values {
+				line = append(append(line, v...), ',')
+			}
 		}
 		line = append(strconv.AppendFloat(line, y, 'g', -1, 64), '\n')
 		if _, err := w.Write(line); err != nil {
@@ -79,6 +99,9 @@ type Select struct {
 	// Label names a column whose text is to be read beside the numbers. It is an input only if the
 	// other fields say so.
 	Label string
+	// Noise names columns that say what noise the rows have. They are no inputs, but what rows belong to
+	// if Inputs names it.
+	Noise *Noise
 	Rows  int // read the first Rows rows only; 0 means all
 	// Points says that the rows are to be predicted at, not to learn from: the
 	// target may be missing, which leaves Y nil, a single row will do, and columns
@@ -223,6 +246,11 @@ func (sel Select) columns(file string, header []string) (target int, inputs []in
 		}
 		drop[at[name]] = true
 	}
+	for _, name := range sel.Noise.columns() {
+		if i, ok := at[name]; ok && (name != sel.Noise.By || len(sel.Inputs) == 0) {
+			drop[i] = true
+		}
+	}
 	if len(sel.Inputs) == 0 {
 		for i := range header {
 			if !drop[i] {
@@ -239,6 +267,9 @@ func (sel Select) columns(file string, header []string) (target int, inputs []in
 			return fail("inputs: names %q twice", name)
 		}
 		seen[name] = true
+		if drop[at[name]] && slices.Contains(sel.Noise.columns(), name) {
+			return fail("inputs: names %q, which says what noise the rows have", name)
+		}
 		if drop[at[name]] {
 			return fail("inputs: names %q, which is the target or excluded", name)
 		}
@@ -287,6 +318,11 @@ func (t *Table) Check(file string, points bool) error {
 	for i, name := range t.Inputs {
 		if constant(t.X[i]) {
 			return &Error{File: file, Column: name, Msg: fmt.Sprintf("all %d values are %g: leave it out with exclude: [%s]", len(t.Y), t.X[i][0], yamlName(name))}
+		}
+	}
+	for i, r := range t.Noise {
+		if bad := t.Of.bad(r); bad != "" {
+			return &Error{File: file, Msg: fmt.Sprintf("row %d: %s", i+1, bad)}
 		}
 	}
 	if constant(t.Y) {

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -14,6 +15,12 @@ func (i *Info) Wire(address string) *pb.DataInfo {
 		TargetScale: i.YScale.wire(), HeldOut: int64(i.HeldOut)}
 	for _, s := range i.XScale {
 		m.InputScales = append(m.InputScales, s.wire())
+	}
+	if tr := i.Transform; tr.Kind != likelihood.None {
+		m.Transform = &pb.Transform{Kind: tr.Kind, Lambda: tr.Lambda}
+	}
+	if n := i.Noise; n != nil {
+		m.Noise = &pb.NoiseColumns{Column: n.Column, Variance: n.Variance, Weights: n.Weights, By: n.By, Levels: n.Levels}
 	}
 	for _, names := range i.Levels {
 		m.Levels = append(m.Levels, &pb.Levels{Names: names})
@@ -34,6 +41,8 @@ func InfoOf(m *pb.DataInfo) *Info {
 	for _, l := range m.GetLevels() {
 		i.Levels = append(i.Levels, l.GetNames())
 	}
+	i.Noise = NoiseOf(m)
+	i.Transform = likelihood.Transform{Kind: m.GetTransform().GetKind(), Lambda: m.GetTransform().GetLambda()}
 	if t := m.GetMadeWith(); len(t) > 1 {
 		i.Truth = &Truth{Sigma: t[0], Tau: t[1 : len(t)-1], Lambda: t[len(t)-1]}
 	}
@@ -43,3 +52,12 @@ func InfoOf(m *pb.DataInfo) *Info {
 func (s Scale) wire() *pb.Scale { return &pb.Scale{Mean: s.Mean, Sd: s.SD} }
 
 func scaleFrom(m *pb.Scale) Scale { return Scale{Mean: m.GetMean(), SD: m.GetSd()} }
+
+// NoiseOf reads which columns say what noise there is, nil for none.
+func NoiseOf(m *pb.DataInfo) *Noise {
+	n := m.GetNoise()
+	if n == nil {
+		return nil
+	}
+	return &Noise{Column: n.Column, Variance: n.Variance, Weights: n.Weights, By: n.By, Levels: n.Levels}
+}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -26,6 +27,13 @@ func TestInfoOverTheWire(t *testing.T) {
 				want.Levels = append(want.Levels, rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "levels"))
 			}
 			want.Levels[0] = nil // one of numbers
+		}
+		if rapid.Bool().Draw(t, "transform") {
+			want.Transform = likelihood.Transform{Kind: rapid.StringN(1, 9, 9).Draw(t, "kind"), Lambda: number.Draw(t, "lambda of it")}
+		}
+		if rapid.Bool().Draw(t, "noise") {
+			want.Noise = &Noise{Column: rapid.String().Draw(t, "column"), Variance: rapid.Bool().Draw(t, "variance"), Weights: rapid.String().Draw(t, "weights"),
+				By: rapid.String().Draw(t, "by"), Levels: rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "noise levels")}
 		}
 		if rapid.Bool().Draw(t, "generated") {
 			want.Truth = &Truth{Sigma: number.Draw(t, "sigma"), Tau: []float64{number.Draw(t, "tau")}, Lambda: number.Draw(t, "lambda")}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -69,7 +70,8 @@ func (l *Lane) Event(ctx context.Context, w chains.Work, prep *chains.Prepared) 
 // Model says what the posterior is of.
 func (l *Lane) Model() sampler.Model {
 	p := l.d.Problem
-	return sampler.Model{Rows: len(p.Y), Inputs: p.Inputs.Dim(), Params: p.Params}
+	rows, ok := p.Likelihood.(likelihood.ByRow)
+	return sampler.Model{Rows: len(p.Y), Inputs: p.Inputs.Dim(), Params: p.Params, Offset: ok && rows.Offset()}
 }
 
 // Budget returns the cores.

@@ -16,13 +16,25 @@ import (
 // for each row: values against gonum's factor of elements computed one by one, gradients
 // against finite differences of those.
 func TestExpressionAgainstGonum(t *testing.T) {
+	for _, text := range []string{
+		"sigma*rbf(1:a)*matern32(2-3:b)+s2*matern52(1:c,2:e)*periodic(3:=0.3:p:1.5)+s3*rbf(1:a)",
+		"sigma*rq(1-2:a;al)*hamming(3:b)+s2*rq(1:c,2:e;be)*cosine(1:p:1.5)+s3*wendland(1-2:w)*hamming(3:b)",
+	} {
+		againstGonum(t, text)
+	}
+}
+
+func againstGonum(t *testing.T, text string) {
 	const n, d = 90, 3
-	c, err := kernel.Parse("sigma*rbf(1:a)*matern32(2-3:b)+s2*matern52(1:c,2:e)*periodic(3:=0.3:p:1.5)+s3*rbf(1:a)", d)
+	c, err := kernel.Parse(text, d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := parallel.NewBudget(2)
 	x, y := data(n, d)
+	for i := 2; i < len(x); i += d { // a category
+		x[i] = math.Round(x[i])
+	}
 	in := kernel.NewInputs(n, d, x)
 	p := len(c.Params())
 	at := parameters(p + n)

@@ -21,7 +21,7 @@ func Predictive(ctx context.Context, src *Source, each int, budget *parallel.Bud
 	if err != nil {
 		return nil, predict.Stats{}, err
 	}
-	m, stats, err := p.Predict(ctx, d.X, predict.Options{Progress: progress})
+	m, stats, err := p.Predict(ctx, d.X, predict.Options{Noise: &d.RowNoise, Progress: progress})
 	if err != nil {
 		return nil, stats, err
 	}
@@ -44,7 +44,7 @@ func LogLikelihood(ctx context.Context, src *Source, each int, budget *parallel.
 	if err != nil {
 		return nil, predict.Stats{}, err
 	}
-	d, stats, err := p.LeftOutDraws(ctx, src.Data.YScale, predict.LeftOut(src.Data.N(), src.Data.N()), predict.Options{Progress: progress})
+	d, stats, err := p.LeftOutDraws(ctx, &src.Data.Info, predict.LeftOut(src.Data.N(), src.Data.N()), predict.Options{Progress: progress})
 	if err != nil {
 		return nil, stats, err
 	}

@@ -238,7 +238,7 @@ func constant(src *Source) Group {
 		{Name: "x", Dims: []string{dimObs, dimInput}, Shape: []int{n, k}, Data: x,
 			Attrs: []Attr{{"comment", "standardised: in the table's units it is input_mean + input_sd*x"}}},
 		byInput("input_mean", mean), byInput("input_sd", sd),
-		{Name: "target_mean", Shape: []int{}, Data: []float64{d.YScale.Mean}},
-		{Name: "target_sd", Shape: []int{}, Data: []float64{d.YScale.SD}},
+		{Name: "target_mean", Shape: []int{}, Data: []float64{d.YScale.Mean}, Attrs: []Attr{{"comment", "of " + d.Learnt()}}},
+		{Name: "target_sd", Shape: []int{}, Data: []float64{d.YScale.SD}, Attrs: []Attr{{"comment", "of " + d.Learnt()}}},
 	}}
 }

@@ -9,6 +9,7 @@ package expression
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,8 +40,8 @@ type leaf struct {
 	inputs []word // none for all
 	ard    bool
 	// Where they are 0 they are parameters.
-	lengthscale, period float64
-	column              int
+	lengthscale, period, alpha, correlation float64
+	column                                  int
 }
 
 // word is a name with its place in the text.
@@ -61,10 +62,19 @@ func fail(column int, format string, args ...any) error {
 	return &Error{column, fmt.Sprintf(format, args...)}
 }
 
-const periodic = "periodic"
+// The leaves beside those of the families.
+const (
+	rational = "rq"
+	wendland = "wendland"
+	periodic = "periodic"
+	cosine   = "cosine"
+	hamming  = "hamming"
+)
 
 // Kinds returns the names of the leaves that there are.
-func Kinds() []string { return append(slices.Clone(kernel.FamilyNames()), periodic) }
+func Kinds() []string {
+	return append(slices.Clone(kernel.FamilyNames()), rational, wendland, periodic, cosine, hamming)
+}
 
 // Is reports whether a text is more than the name of a family.
 func Is(text string) bool { return !slices.Contains(kernel.FamilyNames(), text) }
@@ -96,11 +106,7 @@ func (e *Expression) String() string { return e.text }
 func (l *leaf) String() string {
 	var args []string
 	for _, in := range l.inputs {
-		if isName(in.text) && in.text != ardWord {
-			args = append(args, in.text)
-		} else {
-			args = append(args, strconv.Quote(in.text))
-		}
+		args = append(args, quoted(in.text))
 	}
 	if l.ard {
 		args = append(args, ardWord)
@@ -116,6 +122,14 @@ func (l *leaf) String() string {
 	return l.kind + "(" + strings.Join(args, ", ") + ")"
 }
 
+// quoted returns the name of an input as it is written.
+func quoted(input string) string {
+	if isName(input) && input != ardWord {
+		return input
+	}
+	return strconv.Quote(input)
+}
+
 const ardWord = "ard"
 
 // number is what a leaf may be given as name=value.
@@ -125,12 +139,21 @@ type number struct {
 }
 
 func (l *leaf) numbers() []number {
-	out := []number{{"lengthscale", &l.lengthscale}}
-	if l.kind == periodic {
-		out = append(out, number{"period", &l.period})
+	lengthscale, period := number{"lengthscale", &l.lengthscale}, number{"period", &l.period}
+	switch l.kind {
+	case rational:
+		return []number{lengthscale, {"alpha", &l.alpha}}
+	case periodic:
+		return []number{lengthscale, period}
+	case cosine:
+		return []number{period}
+	case hamming:
+		return []number{{correlationWord, &l.correlation}}
 	}
-	return out
+	return []number{lengthscale}
 }
+
+const correlationWord = "correlation"
 
 // Input is an input that leaves can be over.
 type Input struct {
@@ -142,13 +165,14 @@ type Input struct {
 
 // Covariance returns the covariance over the inputs. Its parameters are named by their terms:
 // trend.variance; trend.tau[k], the rate of input k alone, or weather.tau, that of all inputs
-// of the leaf; season.period. In a term of several leaves the leaf stands between,
+// of the leaf; season.period, weather.alpha. In a term of several leaves the leaf stands between,
 // season.rbf.tau[1]. Rates are of standardised inputs, periods in the units of the input. It
-// is an error if an expression names an input that there is not, or has two equal terms.
+// is an error if an expression names an input that there is not, takes a category for numbers or
+// the other way round, or has two equal terms.
 func (e *Expression) Covariance(inputs []Input) (*kernel.Covariance, error) {
 	var terms []kernel.Term
 	seen := map[string]string{} // terms by what they are, sorted
-	made := map[*leaf]kernel.Leaf{}
+	made := map[*leaf][]kernel.Leaf{}
 	kinds := map[string]int{} // how many leaves of a kind a name has had
 	for _, t := range e.terms {
 		v := kernel.Term{Variance: param.Param{Term: t.name, Symbol: "variance", Role: param.Variance}}
@@ -158,13 +182,15 @@ func (e *Expression) Covariance(inputs []Input) (*kernel.Covariance, error) {
 			if err != nil {
 				return nil, err
 			}
-			same = append(same, bare.String())
+			for _, b := range bare {
+				same = append(same, b.String())
+			}
 			if made[l] == nil {
 				if made[l], err = l.kernel(e.prefix(t, l, kinds), inputs); err != nil {
 					return nil, err
 				}
 			}
-			v.Leaves = append(v.Leaves, made[l])
+			v.Leaves = append(v.Leaves, made[l]...)
 		}
 		slices.Sort(same)
 		text := strings.Join(same, "*")
@@ -198,39 +224,86 @@ func (e *Expression) prefix(t term, l *leaf, kinds map[string]int) string {
 	return name
 }
 
-// kernel returns the leaf, whose parameters' names begin with prefix.
-func (l *leaf) kernel(prefix string, inputs []Input) (kernel.Leaf, error) {
+// kernel returns the leaves that the leaf stands for, whose parameters' names begin with prefix.
+func (l *leaf) kernel(prefix string, inputs []Input) ([]kernel.Leaf, error) {
 	at, err := l.places(inputs)
 	if err != nil {
 		return nil, err
 	}
-	tau := param.Param{Term: prefix, Symbol: "tau", Role: param.Rate}
-	rate := func(unit float64) float64 { return unit * unit / (2 * l.lengthscale * l.lengthscale) }
-	if l.kind == periodic {
+	switch l.kind {
+	case hamming:
+		return l.hamming(prefix, at), nil
+	case periodic, cosine:
 		if len(at) != 1 {
-			return nil, fail(l.column, "periodic is over one input, not %d: name it, as in periodic(%s, period=1)", len(at), inputs[0].Name)
+			return nil, fail(l.column, "%s is over one input, not %d: name it, as in %s(%s, period=1)", l.kind, len(at), l.kind, inputs[0].Name)
 		}
-		p := &kernel.Periodic{Input: at[0], Unit: inputs[at[0]].SD, FixedPeriod: l.period}
-		if l.period == 0 {
-			p.Period = param.Param{Term: prefix, Symbol: "period", Role: param.Period}
-		}
-		if l.lengthscale == 0 {
-			p.Rate = tau
-		} else {
-			p.FixedRate = rate(1)
-		}
-		return p, nil
+		return []kernel.Leaf{l.onCircle(prefix, at[0], inputs[at[0]].SD)}, nil
 	}
-	family, err := kernel.ParseFamily(l.kind)
-	if err != nil {
-		return nil, fail(l.column, "%v", err)
+	one, err := l.stationary(prefix, at, inputs)
+	return []kernel.Leaf{one}, err
+}
+
+// hamming returns one leaf, or, with a parameter for each of several inputs, one for each.
+func (l *leaf) hamming(prefix string, at []int) []kernel.Leaf {
+	tau := param.Param{Term: prefix, Symbol: "tau", Role: param.Mismatch}
+	switch {
+	case l.correlation > 0:
+		return []kernel.Leaf{&kernel.Hamming{Inputs: at, FixedTau: -math.Log(l.correlation)}}
+	case !l.ard && len(at) > 1:
+		return []kernel.Leaf{&kernel.Hamming{Inputs: at, Tau: tau}}
 	}
-	s := &kernel.Stationary{Family: family, Inputs: at}
+	var out []kernel.Leaf
+	for _, k := range at {
+		tau.Index = strconv.Itoa(k + 1)
+		out = append(out, &kernel.Hamming{Inputs: []int{k}, Tau: tau})
+	}
+	return out
+}
+
+// onCircle returns a periodic or a cosine leaf of an input in the given unit.
+func (l *leaf) onCircle(prefix string, input int, unit float64) kernel.Leaf {
+	var period param.Param
+	if l.period == 0 {
+		period = param.Param{Term: prefix, Symbol: "period", Role: param.Period}
+	}
+	if l.kind == cosine {
+		return &kernel.Cosine{Input: input, Unit: unit, Period: period, FixedPeriod: l.period}
+	}
+	p := &kernel.Periodic{Input: input, Unit: unit, Period: period, FixedPeriod: l.period}
+	if l.lengthscale == 0 {
+		p.Rate = param.Param{Term: prefix, Symbol: "tau", Role: param.Rate}
+	} else {
+		p.FixedRate = l.rate(1)
+	}
+	return p
+}
+
+// rate returns that of the fixed length-scale, which is in the given unit.
+func (l *leaf) rate(unit float64) float64 { return unit * unit / (2 * l.lengthscale * l.lengthscale) }
+
+// stationary returns a leaf of squared distances of the inputs.
+func (l *leaf) stationary(prefix string, at []int, inputs []Input) (kernel.Leaf, error) {
+	s := &kernel.Stationary{Inputs: at}
+	switch l.kind {
+	case rational:
+		s.Family, s.FixedAlpha = kernel.Rational, l.alpha
+		if l.alpha == 0 {
+			s.Alpha = param.Param{Term: prefix, Symbol: "alpha", Role: param.Shape}
+		}
+	case wendland:
+		s.Family = kernel.Wendland
+	default:
+		var err error
+		if s.Family, err = kernel.ParseFamily(l.kind); err != nil {
+			return nil, fail(l.column, "%v", err)
+		}
+	}
+	tau := param.Param{Term: prefix, Symbol: "tau", Role: param.Rate}
 	switch {
 	case l.lengthscale > 0 && len(at) == 1:
-		s.Fixed = []float64{rate(inputs[at[0]].SD)}
+		s.Fixed = []float64{l.rate(inputs[at[0]].SD)}
 	case l.lengthscale > 0:
-		s.Fixed = []float64{rate(1)}
+		s.Fixed = []float64{l.rate(1)}
 	case l.ard || len(at) == 1:
 		for _, k := range at {
 			tau.Index = strconv.Itoa(k + 1)
@@ -242,11 +315,14 @@ func (l *leaf) kernel(prefix string, inputs []Input) (kernel.Leaf, error) {
 	return s, nil
 }
 
-// places returns the places of the leaf's inputs.
+// places returns the places of the leaf's inputs: categories of a hamming, numbers of others.
 func (l *leaf) places(inputs []Input) ([]int, error) {
 	var out []int
 	if len(l.inputs) == 0 {
-		for k := range inputs {
+		for k, in := range inputs {
+			if msg := l.mistakes(in); msg != "" {
+				return nil, fail(l.column, "without names %s is over all inputs: %s", l.kind, msg)
+			}
 			out = append(out, k)
 		}
 		return out, nil
@@ -266,9 +342,79 @@ func (l *leaf) places(inputs []Input) ([]int, error) {
 		if slices.Contains(out, k) {
 			return nil, fail(w.column, "the input %s is given twice", w.text)
 		}
+		if msg := l.mistakes(inputs[k]); msg != "" {
+			return nil, fail(w.column, "%s", msg)
+		}
 		out = append(out, k)
 	}
 	return out, nil
+}
+
+// mistakes returns what is wrong if the leaf takes the input for what it is not, or nothing.
+func (l *leaf) mistakes(in Input) string {
+	switch category := in.Levels > 0; {
+	case category && l.kind != hamming:
+		return fmt.Sprintf("the input %s is a category, whose levels have no distances: write hamming(%s) for it", in.Name, quoted(in.Name))
+	case !category && l.kind == hamming:
+		return fmt.Sprintf("hamming is over categories, and the input %s is of numbers: declare it by data.categories: [%s]", in.Name, in.Name)
+	}
+	return ""
+}
+
+// OfAll returns an expression for a family over all inputs, of which some are categories.
+func OfAll(family string, ard bool, inputs []Input) string {
+	leaves := []*leaf{{kind: family, ard: ard}, {kind: hamming, ard: ard}}
+	for _, in := range inputs {
+		of := leaves[0]
+		if in.Levels > 0 {
+			of = leaves[1]
+		}
+		of.inputs = append(of.inputs, word{text: in.Name})
+	}
+	var factors []string
+	for _, l := range leaves {
+		if len(l.inputs) > 0 {
+			factors = append(factors, l.String())
+		}
+	}
+	return strings.Join(factors, " * ")
+}
+
+// Hints returns what the data may not tell, one sentence each.
+func (e *Expression) Hints(inputs []Input) []string {
+	var out []string
+	for _, t := range e.terms {
+		for i, l := range t.leaves {
+			same := func(m *leaf) bool { return l.likeness() != "" && l.likeness() == m.likeness() }
+			if slices.ContainsFunc(t.leaves[:i], same) {
+				out = append(out, fmt.Sprintf("the term %s has %s twice over the same inputs: the data cannot tell their parameters apart", t.name, l.kind))
+			}
+			if len(l.inputs) != 1 || l.period == 0 {
+				continue
+			}
+			k := slices.IndexFunc(inputs, func(in Input) bool { return in.Name == l.inputs[0].text })
+			// Of inputs spread evenly over a period it is √12 = 3.5 standard deviations.
+			if k >= 0 && l.period > 4*inputs[k].SD {
+				out = append(out, fmt.Sprintf("%s has the period %g, and the standard deviation of %s is %.3g: the data may not show a whole period, and then cannot tell what repeats from what does not", t.name, l.period, inputs[k].Name, inputs[k].SD))
+			}
+		}
+	}
+	return slices.Compact(out)
+}
+
+// likeness returns what two leaves have in common whose product is a leaf of the same kind with the sum of their
+// rates; nothing for other kinds, and where nothing is left to tell apart.
+func (l *leaf) likeness() string {
+	exponential := l.kind == kernel.RBF.String() || l.kind == hamming || l.kind == periodic && l.period > 0
+	if !exponential || l.lengthscale > 0 || l.correlation > 0 {
+		return ""
+	}
+	var names []string
+	for _, w := range l.inputs {
+		names = append(names, w.text)
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("%s %q %g", l.kind, names, l.period)
 }
 
 // some returns the first names, as many as a sentence bears.
@@ -284,16 +430,29 @@ func some(names []string) string {
 func (e *Expression) Unused(inputs []string) []string {
 	var out []string
 	for _, name := range inputs {
-		used := slices.ContainsFunc(e.terms, func(t term) bool {
-			return slices.ContainsFunc(t.leaves, func(l *leaf) bool {
-				return len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(w word) bool { return w.text == name })
-			})
-		})
-		if !used {
+		if !slices.ContainsFunc(e.terms, func(t term) bool { return t.over(name) }) {
 			out = append(out, name)
 		}
 	}
 	return out
+}
+
+// TermInputs returns the inputs that a leaf of a term is over.
+func (e *Expression) TermInputs(term int, inputs []string) []string {
+	var out []string
+	for _, name := range inputs {
+		if e.terms[term].over(name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// over reports whether a leaf of the term is over an input.
+func (t term) over(input string) bool {
+	return slices.ContainsFunc(t.leaves, func(l *leaf) bool {
+		return len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(w word) bool { return w.text == input })
+	})
 }
 
 // errTooLarge bounds what brackets write out to.

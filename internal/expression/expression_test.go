@@ -118,12 +118,19 @@ func TestUnused(t *testing.T) {
 	if got := e.Unused([]string{"year", "temp", "wind speed"}); !slices.Equal(got, []string{"temp"}) {
 		t.Errorf("unused: %v", got)
 	}
+	if got := e.TermInputs(1, []string{"temp", "wind speed", "year"}); !slices.Equal(got, []string{"wind speed", "year"}) {
+		t.Errorf("the second term is over %v", got)
+	}
+	if got := e.TermInputs(0, []string{"temp", "year"}); !slices.Equal(got, []string{"year"}) {
+		t.Errorf("the first term is over %v", got)
+	}
 }
 
 // An expression prints as what is read as the same covariance.
 func TestRoundTrip(t *testing.T) {
 	leaf := rapid.SampledFrom([]string{"rbf", "rbf(year)", "matern12(temp, year)", "matern32(ard)", `matern52("wind speed", temp, ard)`, "rbf(lengthscale=1e-3)",
-		"periodic(year)", "periodic(temp, period=2.5)", "periodic(year, lengthscale=3)"})
+		"periodic(year)", "periodic(temp, period=2.5)", "periodic(year, lengthscale=3)",
+		"rq(temp, year, ard)", "rq(year, alpha=2)", "wendland", "cosine(year)", "cosine(temp, period=3)"})
 	rapid.Check(t, func(t *rapid.T) {
 		var write func(depth int) string
 		write = func(depth int) string {
@@ -171,7 +178,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"rbf", "a: rbf(x, ard) + b: periodic(y, period=1)*rbf(y)", "(rbf(a)+rbf(b))*matern32", `rbf("a b", lengthscale=2e3)`, "rbf(", "a:b:rbf"} {
+	for _, text := range []string{"rbf", "a: rbf(x, ard) + b: periodic(y, period=1)*rbf(y)", "(rbf(a)+rbf(b))*matern32", `rbf("a b", lengthscale=2e3)`, "rbf(", "a:b:rbf", "rq(x, alpha=2, ard)*hamming(a, ard) + hamming(b, correlation=.5)", "cosine(x, period=3)*wendland(x)"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -19,7 +19,7 @@ import (
 //	sum     = product { "+" product }
 //	product = [ name ":" ] factor { "*" factor }
 //	factor  = "(" sum ")" | kind [ "(" argument { "," argument } ")" ]
-//	argument = input | "ard" | "lengthscale" "=" number | "period" "=" number
+//	argument = input | "ard" | ( "lengthscale" | "period" | "alpha" | "correlation" ) "=" number
 //
 // An input is a name, or a text in quotes.
 
@@ -276,8 +276,10 @@ func (p *parser) factor(depth int) ([]term, string, error) {
 		}
 	}
 	switch {
-	case l.ard && l.kind == periodic:
-		return nil, "", fail(l.column, "ard is a length-scale for each of several inputs: it does not go with periodic, which has one")
+	case l.ard && (l.kind == periodic || l.kind == cosine):
+		return nil, "", fail(l.column, "ard is a length-scale for each of several inputs: it does not go with %s, which has one", l.kind)
+	case l.ard && l.correlation > 0:
+		return nil, "", fail(l.column, "ard is a correlation for each input: it does not go with one that is fixed")
 	case l.ard && l.lengthscale > 0:
 		return nil, "", fail(l.column, "ard is a length-scale for each input: it does not go with one that is fixed")
 	}
@@ -343,6 +345,9 @@ func (p *parser) number(n number) error {
 	x, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(x > 0) || math.IsInf(x, 1) {
 		return fail(column, "%s is %q, but must be a positive number", n.name, cmp.Or(text, p.next()))
+	}
+	if n.name == correlationWord && x >= 1 {
+		return fail(column, "%s is %q, but must be below 1", n.name, text)
 	}
 	if *n.value > 0 {
 		return fail(column, "%s is given twice", n.name)

@@ -226,7 +226,7 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
 		switch {
 		case key.Kind != yaml.ScalarNode:
 			return d.fail(key, path, "a field's name must be a word")
-		case !ok && texts.IsValid() && (strings.Contains(key.Value, ".") || slices.Contains(undotted, key.Value)):
+		case !ok && texts.IsValid() && isQuantity(key.Value):
 			text := reflect.New(texts.Type().Elem()).Elem()
 			if seen[key.Value] {
 				return d.fail(key, at, "the field is given twice")
@@ -294,8 +294,8 @@ func oneWord(s string) string {
 var absent = map[string]string{
 	"family":  "the distribution of the target given the latent function is model.likelihood",
 	"mean":    "the mean is constant, by standardising (data.standardize): take a trend off the target, and add it to predictions",
-	"weights": "all rows count alike, with one variance of the noise: leave rows out that are not to count, or give repeated ones as their mean",
-	"noise":   "the noise has one variance for all rows, which is a parameter: its prior is model.priors.lambda",
+	"weights": "a column of weights, which the variance of the noise is divided by, is data.weights",
+	"noise":   "what noise the rows have is said under model.noise, a prior of its variance is model.priors.lambda",
 	"folds":   "a run has one set of rows that are held out (data.holdout): for K folds run it K times with other seeds",
 }
 

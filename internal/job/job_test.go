@@ -99,7 +99,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "model: {likelihood: student-t}\nsampler: {certify: true}\n", `s.yaml: line 4, column 20: sampler.certify: gibbs is exact already: there is nothing to certify`},
 		{"name: a\ndata: {synthetic: {n: 20, d: 1, sigma: 1, tau: 1, lambda: 1}}\nmodel: {likelihood: bernoulli}\n", `s.yaml: line 3, column 21: model.likelihood: synthetic data are numbers with Gaussian noise, which bernoulli cannot have made: use data.path`},
 		{data + "model: {mean: linear}\n", `s.yaml: line 3, column 9: model.mean: unknown field: the mean is constant, by standardising (data.standardize): take a trend off the target, and add it to predictions`},
-		{data + "weights: w\n", `s.yaml: line 3, column 1: weights: unknown field: all rows count alike, with one variance of the noise: leave rows out that are not to count, or give repeated ones as their mean`},
+		{data + "weights: w\n", `s.yaml: line 3, column 1: weights: unknown field: a column of weights, which the variance of the noise is divided by, is data.weights`},
 		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, auto, sgld`},
 		{data + "seed: 1\nseed: 2\n", `s.yaml: line 4, column 1: seed: the field is given twice`},
 		{data + "seed: -1\n", `s.yaml: line 3, column 7: seed: "-1" is not a whole number from 0`},

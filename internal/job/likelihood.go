@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
@@ -36,6 +37,14 @@ func LikelihoodNames() []string { return slices.Sorted(maps.Keys(likelihoods)) }
 // likelihood returns that of a model whose name is one of LikelihoodNames.
 func (m *Model) likelihood() likelihood.Likelihood { return likelihoods[m.Likelihood](m) }
 
+// likelihood returns that of data of the given description, of no rows yet.
+func (s *Spec) likelihood(d *dataset.Info) likelihood.Likelihood {
+	if s.Model.Gaussian() {
+		return s.noise(d)
+	}
+	return s.Model.likelihood()
+}
+
 // Gaussian reports whether targets are Gaussian given the latent function.
 func (m *Model) Gaussian() bool { return m.Likelihood == gaussian }
 
@@ -63,6 +72,10 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "model.df", fmt.Sprintf("%g, but must be above 2: with fewer degrees of freedom the noise has no variance", m.DF.Value)
 	case s.Data.Synthetic != nil && !m.likelihood().Standardized():
 		return "model.likelihood", fmt.Sprintf("synthetic data are numbers with Gaussian noise, which %s cannot have made: use data.path", m.Likelihood)
+	case s.NoiseColumns() != nil && !m.Gaussian():
+		return "model.likelihood", fmt.Sprintf("model.noise and data.weights are of Gaussian noise: leave them out under %s", m.Likelihood)
+	case s.Data.transform() != "" && !m.likelihood().Standardized():
+		return "model.likelihood", fmt.Sprintf("targets of %s are what they are: leave data.transform out", m.Likelihood)
 	case augments != method.Needs().Augments && augments:
 		return "sampler.method", fmt.Sprintf("%s is for Gaussian targets: under model.likelihood: %s use %s, or leave the method out", s.Sampler.Method, m.Likelihood, sampler.Augmenting)
 	case augments != method.Needs().Augments:

@@ -21,21 +21,32 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 		if err != nil {
 			return nil, err
 		}
+		for k, in := range inputsOf(d) {
+			if in.Levels > 0 {
+				return nil, &FieldError{Path: "model.kernel", Msg: fmt.Sprintf("%s is over all inputs, and %s is a category, whose levels have no distances: write an expression such as kernel: %q",
+					s.Model.Kernel, d.InputNames[k], expression.OfAll(s.Model.Kernel, s.Model.ARD, inputsOf(d)))}
+			}
+		}
 		return kernel.Single(f, d.D(), s.Model.ARD), nil
 	}
 	e, err := expression.Parse(s.Model.Kernel)
 	if err != nil {
 		return nil, &FieldError{Path: "model.kernel", Msg: err.Error()}
 	}
-	inputs := make([]expression.Input, d.D())
-	for k := range inputs {
-		inputs[k] = expression.Input{Name: d.InputNames[k], SD: d.XScale[k].SD, Levels: len(d.LevelsOf(k))}
-	}
-	c, err := e.Covariance(inputs)
+	c, err := e.Covariance(inputsOf(d))
 	if err != nil {
 		return nil, &FieldError{Path: "model.kernel", Msg: err.Error()}
 	}
 	return c, nil
+}
+
+// inputsOf returns the inputs as an expression is over them.
+func inputsOf(d *dataset.Info) []expression.Input {
+	inputs := make([]expression.Input, d.D())
+	for k := range inputs {
+		inputs[k] = expression.Input{Name: d.InputNames[k], SD: d.XScale[k].SD, Levels: len(d.LevelsOf(k))}
+	}
+	return inputs
 }
 
 // KernelModel returns what is to be inferred of data of the given description.
@@ -48,7 +59,7 @@ func (s *Spec) KernelModel(d *dataset.Info) (posterior.Model, error) {
 	if err != nil {
 		return posterior.Model{}, err
 	}
-	return posterior.NewModel(c, s.Model.likelihood(), func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
+	return posterior.NewModel(c, s.likelihood(d), func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
 }
 
 // PriorOf is the prior of a parameter as people gave it.
@@ -68,9 +79,40 @@ func (s *Spec) PriorsOf(d *dataset.Info) ([]PriorOf, error) {
 		return nil, err
 	}
 	var out []PriorOf
-	for _, p := range slices.Concat(c.Params(), s.Model.likelihood().Params()) {
+	for _, p := range slices.Concat(c.Params(), s.likelihood(d).Params()) {
 		f := found[p.Name()]
 		out = append(out, PriorOf{f.quantity, f.prior.String()})
+	}
+	return out, nil
+}
+
+// Addend is a term of the covariance: its name, empty of a single family, and the inputs, from 0, that
+// it is over.
+type Addend struct {
+	Name   string
+	Inputs []int
+}
+
+// Addends returns the terms of the covariance of data of the given description.
+func (s *Spec) Addends(d *dataset.Info) ([]Addend, error) {
+	if !expression.Is(s.Model.Kernel) {
+		all := make([]int, d.D())
+		for k := range all {
+			all[k] = k
+		}
+		return []Addend{{Inputs: all}}, nil
+	}
+	e, err := expression.Parse(s.Model.Kernel)
+	if err != nil {
+		return nil, &FieldError{Path: "model.kernel", Msg: err.Error()}
+	}
+	var out []Addend
+	for t, name := range e.Terms() {
+		a := Addend{Name: name}
+		for _, input := range e.TermInputs(t, d.InputNames) {
+			a.Inputs = append(a.Inputs, slices.Index(d.InputNames, input))
+		}
+		out = append(out, a)
 	}
 	return out, nil
 }
@@ -88,6 +130,7 @@ func (s *Spec) Hints(d *dataset.Info) []string {
 	if unused := e.Unused(d.InputNames); len(unused) > 0 {
 		out = append(out, fmt.Sprintf("no term of the covariance is over %s: what is not in it is not in the model", strings.Join(unused, ", ")))
 	}
+	out = append(out, e.Hints(inputsOf(d))...)
 	if len(e.Terms()) > 1 && s.Sampler.Method == Default().Sampler.Method {
 		out = append(out, "posteriors of sums are often far from normal, where the default sampler may be unstable: sampler.method: auto is made for these")
 	}
@@ -102,15 +145,26 @@ type given struct {
 
 // priors returns the prior of each parameter of a covariance and of the likelihood, by its name.
 func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, error) {
-	return s.Model.Priors.find(slices.Concat(c.Params(), s.Model.likelihood().Params()), d)
+	return s.Model.Priors.find(slices.Concat(c.Params(), s.likelihood(d).Params()), d)
 }
+
+// The priors of parameters of roles that have no field of their own: of the shape of a rational quadratic,
+// 95 % within 0.14 and 7.1, above which it is hardly told from an RBF; and the one of which the
+// correlation e^(−τ) of a hamming is uniform.
+const (
+	shapePrior    = "lognormal(0,1)"
+	mismatchPrior = "gamma(1,1)"
+)
 
 // rootNames are the quantities that people may have a prior of in place of a parameter, by its
 // role; signal_sd and noise_sd are in the units of the target, lengthscale in those of the input.
 var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd"}
 
-// undotted are the quantities of no single term that priors may be of.
-var undotted = append([]string{"size"}, rootNames...)
+// isQuantity reports whether a field of priors may be the name of a quantity.
+func isQuantity(key string) bool {
+	name, _, element := strings.Cut(key, "[")
+	return strings.Contains(name, ".") || element || name == "size" || slices.Contains(rootNames, name)
+}
 
 // roots returns the quantities in whose place a parameter stands, with their units.
 func roots(p param.Param, d *dataset.Info) map[string]float64 {
@@ -206,7 +260,7 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 		}
 		return given{prior, own(found)}, nil
 	}
-	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda, param.Size: sizePrior}[q.Role]
+	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda, param.Shape: shapePrior, param.Mismatch: mismatchPrior, param.Size: sizePrior}[q.Role]
 	if !ok {
 		return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s is a parameter without a prior: write %s: \"lognormal(m,0.1)\", m the logarithm of what it is about, or fix it, as in periodic(x, period=1)", q.Name(), q.Name())}
 	}
@@ -232,7 +286,8 @@ func (s *Spec) faultOfModel() (path, msg string) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Model.Priors.Of)) {
-		term, _, dotted := strings.Cut(key, ".")
+		name, _, _ := strings.Cut(key, "[")
+		term, _, dotted := strings.Cut(name, ".")
 		if dotted && !known[term] {
 			return "model.priors." + key, fmt.Sprintf("the covariance has no term %s", term)
 		}

@@ -31,6 +31,9 @@ func TestPriorsByName(t *testing.T) {
 			"g_1.variance ~ gamma(1,1), g_1.rbf.tau[year] ~ gamma(1,1), g.matern12.lengthscale[year] ~ gamma(2,2), g_2.variance ~ gamma(1,1), g_2.rbf.tau[hum] ~ gamma(1,1), lambda ~ gamma(1,1)"},
 		{"s: periodic(year)*rbf(year)", `s.periodic.period: "lognormal(0,0.1)", s.periodic.lengthscale: "gamma(2,2)", s.variance: "pc(1,0.1)"`,
 			"s.variance ~ pc(1,0.1), s.periodic.lengthscale ~ gamma(2,2), s.periodic.period ~ lognormal(0,0.1), s.rbf.tau[year] ~ gamma(1,1), lambda ~ gamma(1,1)"},
+		{"w: rq(year, hum) + c: cosine(hum, period=3) * wendland(hum)", `w.alpha: "gamma(2,1)"`,
+			"w.variance ~ gamma(1,1), w.tau ~ gamma(1,1), w.alpha ~ gamma(2,1), c.variance ~ gamma(1,1), c.wendland.tau[hum] ~ gamma(1,1), lambda ~ gamma(1,1)"},
+		{"w: rq(year)", `tau: "gamma(3,1)"`, "w.variance ~ gamma(1,1), w.tau[year] ~ gamma(3,1), w.alpha ~ lognormal(0,1), lambda ~ gamma(1,1)"},
 	} {
 		s, err := ParseString(modelSpec(x.kernel, x.priors))
 		if err != nil {
@@ -96,6 +99,9 @@ func TestMistakesOfModels(t *testing.T) {
 		{"s: periodic(year)", "", "model.priors: s.period is a parameter without a prior"},
 		{"s: periodic(year)", `s.period: "pc(1,0.1)"`, "model.priors.s.period: prior \"pc(1,0.1)\": pc is for variances"},
 		{"rbf", `lenghtscale: "gamma(1,1)"`, "unknown field"},
+		{"c: cosine(year)", "", "c.period is a parameter without a prior"},
+		{"w: rq(year)", `w.alpha: "pc(1,0.1)"`, "pc is for variances and length-scales"},
+		{"hamming(hum)", "", "declare it by data.categories: [hum]"},
 	} {
 		s, err := ParseString(modelSpec(x.kernel, x.priors))
 		if err == nil {
@@ -120,6 +126,46 @@ func TestMistakesOfModels(t *testing.T) {
 	}
 	s.Sampler.Method = "auto"
 	if h := s.Hints(weather); len(h) != 1 {
+		t.Errorf("hints %q", h)
+	}
+}
+
+// Of a table with a category.
+func TestCategories(t *testing.T) {
+	d := *weather
+	d.InputNames = []string{"year", "hum", "station"}
+	d.Levels = [][]string{nil, nil, {"A", "B", "C"}}
+	for _, x := range []struct{ kernel, priors, want string }{
+		{"h: hamming(station) * rbf(year)", `tau: "gamma(5,5)"`,
+			"h.variance ~ gamma(1,1), h.hamming.tau[station] ~ gamma(1,1), h.rbf.tau[year] ~ gamma(5,5), lambda ~ gamma(1,1)"},
+		{"h: hamming(station)", `h.tau: "lognormal(0,2)"`, "h.variance ~ gamma(1,1), h.tau[station] ~ lognormal(0,2), lambda ~ gamma(1,1)"},
+		{"rbf", "", `model.kernel: rbf is over all inputs, and station is a category, whose levels have no distances: write an expression such as kernel: "rbf(year, hum) * hamming(station)"`},
+		{"rbf(year, station)", "", "model.kernel: character 11: the input station is a category"},
+	} {
+		s, err := ParseString(modelSpec(x.kernel, x.priors))
+		if err != nil {
+			t.Fatal(err)
+		}
+		priors, err := s.PriorsOf(&d)
+		if err != nil {
+			if err.Error() != x.want && !strings.HasPrefix(err.Error(), x.want) {
+				t.Errorf("%s: %v, want %s", x.kernel, err, x.want)
+			}
+			continue
+		}
+		var got []string
+		for _, p := range priors {
+			got = append(got, p.Quantity+" ~ "+p.Prior)
+		}
+		if g := strings.Join(got, ", "); g != x.want {
+			t.Errorf("%s with %s has\n%s, want\n%s", x.kernel, x.priors, g, x.want)
+		}
+	}
+	s, err := ParseString(modelSpec("s: cosine(hum, period=9) * rbf(year)", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := s.Hints(&d); len(h) != 2 || !strings.Contains(h[1], "s has the period 9") {
 		t.Errorf("hints %q", h)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
@@ -20,7 +21,7 @@ import (
 func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*dataset.Table, error) {
 	d := &s.Data
 	if d.Synthetic == nil {
-		t, err := dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Label: label, Rows: d.Rows}, dataset.DefaultLimits)
+		t, err := dataset.ReadFile(d.Path, table, dataset.Select{Target: d.Target, Inputs: d.Inputs, Exclude: d.Exclude, Label: label, Noise: s.NoiseColumns(), Rows: d.Rows}, dataset.DefaultLimits)
 		if bad := new(dataset.Error); errors.As(err, &bad) && bad.Column == d.Target && s.Model.Classes() {
 			bad.Msg += ": write the two classes as 0 and 1"
 		}
@@ -42,7 +43,7 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 
 // Dataset holds rows of the specification's table out and standardises the others.
 func (s *Spec) Dataset(t *dataset.Table) (*dataset.Dataset, error) {
-	return dataset.New(t, dataset.Options{Standardize: s.Data.Standardize, RawTarget: !s.Model.likelihood().Standardized(), Holdout: s.Data.Holdout, Seed: s.Seed})
+	return dataset.New(t, dataset.Options{Standardize: s.Data.Standardize, RawTarget: !s.Model.likelihood().Standardized(), Transform: s.Data.transform(), Holdout: s.Data.Holdout, Seed: s.Seed})
 }
 
 // Load returns the specification's Dataset of its Table.
@@ -87,6 +88,9 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	m, err := s.KernelModel(&d.Info)
 	if err != nil {
 		return nil, err
+	}
+	if l, ok := m.Likelihood.(likelihood.ByRow); ok {
+		m.Likelihood = l.Of(d.RowNoise)
 	}
 	if err := m.Likelihood.Check(d.Y); err != nil {
 		return nil, &FieldError{Path: "data.target", Msg: err.Error()}

@@ -41,6 +41,8 @@ type Data struct {
 	Target      string     `yaml:"target,omitempty" json:"target,omitempty"`
 	Inputs      []string   `yaml:"inputs,flow,omitempty" json:"inputs,omitempty"`
 	Exclude     []string   `yaml:"exclude,flow,omitempty" json:"exclude,omitempty"`
+	Weights     string     `yaml:"weights,omitempty" json:"weights,omitempty"`     // column that the variance of the noise is divided by
+	Transform   string     `yaml:"transform,omitempty" json:"transform,omitempty"` // of the target
 	Standardize bool       `yaml:"standardize" json:"standardize"`
 	Rows        int        `yaml:"rows" json:"rows"`
 	Holdout     float64    `yaml:"holdout" json:"holdout"`
@@ -61,7 +63,8 @@ type Model struct {
 	Kernel     string        `yaml:"kernel" json:"kernel"`
 	ARD        bool          `yaml:"ard" json:"ard"`
 	Likelihood string        `yaml:"likelihood" json:"likelihood"`
-	DF         Auto[float64] `yaml:"df,omitempty" json:"df,omitzero"` // degrees of freedom of student-t
+	DF         Auto[float64] `yaml:"df,omitempty" json:"df,omitzero"`        // degrees of freedom of student-t
+	Noise      *Noise        `yaml:"noise,omitempty" json:"noise,omitempty"` // nil for one variance
 	Priors     Priors        `yaml:"priors" json:"priors"`
 }
 

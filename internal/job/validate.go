@@ -144,6 +144,12 @@ func (s *Spec) fault() (path, msg string) {
 	if path, msg := s.faultOfLikelihood(); msg != "" {
 		return path, msg
 	}
+	if path, msg := s.faultOfTransform(); msg != "" {
+		return path, msg
+	}
+	if path, msg := s.faultOfNoise(); msg != "" {
+		return path, msg
+	}
 	return s.faultOfSampler()
 }
 

@@ -34,8 +34,8 @@ type Term struct {
 
 // Leaf is a factor of a term: a correlation function g(u), one at equal points, of a
 // squared distance u = Σ_k τ_k (φ_k(x)−φ_k(y))² between features φ of the points, with
-// parameters of its own: the rates τ, and at most one more, on which the features depend.
-// *Stationary and *Periodic are leaves.
+// parameters of its own: the rates τ, at most one on which the features depend, and at most one
+// on which g does. *Stationary, *Periodic, *Cosine and *Hamming are leaves.
 type Leaf interface {
 	// Params returns the parameters, in an order of the leaf's own.
 	Params() []param.Param
@@ -50,6 +50,9 @@ type Leaf interface {
 	// Warp returns the place among Params of the parameter that the features depend on, -1
 	// if there is none.
 	Warp() int
+	// Shape returns the place among Params of the parameter that the profile depends on, -1 if
+	// there is none.
+	Shape() int
 
 	check(dim int) error
 	// at returns the leaf at the values of its parameters.
@@ -60,6 +63,8 @@ type Leaf interface {
 type LeafAt interface {
 	// Rate returns the rate of a feature.
 	Rate(feature int) float64
+	// Shape returns the number that the profile depends on, 0 if it depends on none.
+	Shape() float64
 	// Feature returns that of a point but for a constant, which a typical point chooses.
 	Feature(feature int, x []float64, typical *Inputs) float64
 	// Slope returns the derivative of Feature with respect to the sampled scale of the
@@ -73,6 +78,8 @@ type LeafAt interface {
 	addGradient(g []float64, at []int, w float64, x, y []float64)
 	// addRates adds weight times the rates of the inputs' differences, where these are small.
 	addRates(dst []float64, weight float64)
+	// spectral reports whether addFrequency can draw.
+	spectral() bool
 	// addFrequency adds a draw from the leaf's spectral density, input by input.
 	addFrequency(r *rand.Rand, w []float64)
 	// differentiable reports whether functions of the leaf have derivatives in their inputs, in mean

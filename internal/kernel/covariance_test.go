@@ -92,9 +92,30 @@ func random(t *rapid.T) *Covariance {
 			if s.sameRates() {
 				s.Rates = s.Rates[:1]
 			}
-			switch rapid.IntRange(0, 4).Draw(t, "kind") {
+			switch rapid.IntRange(0, 8).Draw(t, "kind") {
 			case 0:
 				s.Rates, s.Fixed = nil, []float64{rapid.Float64Range(0.01, 9).Draw(t, "fixed")}
+			case 2:
+				s.Family, s.FixedAlpha = Rational, rapid.Float64Range(0.1, 9).Draw(t, "fixed")
+				if rapid.Bool().Draw(t, "alpha") {
+					s.FixedAlpha, s.Alpha = 0, param.Param{Symbol: rapid.SampledFrom([]string{"al[1]", "be; ta"}).Draw(t, "alpha"), Role: param.Shape}
+				}
+			case 3:
+				s.Family = Wendland
+			case 4:
+				h := &Hamming{Inputs: s.Inputs, FixedTau: 0.7}
+				if rapid.Bool().Draw(t, "tau") {
+					h.FixedTau, h.Tau = 0, param.Param{Symbol: "h", Role: param.Mismatch}
+				}
+				term.Leaves = append(term.Leaves, h)
+				continue
+			case 5:
+				c := &Cosine{Input: s.Inputs[0], Unit: 0.7, FixedPeriod: 2}
+				if rapid.Bool().Draw(t, "period") {
+					c.FixedPeriod, c.Period = 0, param.Param{Symbol: "p", Role: param.Period}
+				}
+				term.Leaves = append(term.Leaves, c)
+				continue
 			case 1:
 				p := &Periodic{Input: s.Inputs[0], Unit: rapid.Float64Range(0.1, 1).Draw(t, "unit"), Rate: s.Rates[0], FixedPeriod: 3}
 				if rapid.Bool().Draw(t, "period") {
@@ -182,7 +203,7 @@ func TestBadCovariances(t *testing.T) {
 		"0 rates for 1 inputs":       {leaf(Stationary{Family: RBF, Inputs: []int{0}})},
 		"input 3 of 2":               {leaf(Stationary{Family: RBF, Inputs: []int{2}, Rates: []param.Param{rate}})},
 		"give it once":               {leaf(Stationary{Family: RBF, Inputs: []int{0, 1}, Rates: []param.Param{rate, rate}})},
-		"no covariance family":       {leaf(Stationary{Family: NumFamilies, Inputs: []int{0}, Rates: []param.Param{rate}})},
+		"no covariance family":       {leaf(Stationary{Family: NumProfiles, Inputs: []int{0}, Rates: []param.Param{rate}})},
 		"rate a has another":         {leaf(Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{sigma}})},
 		"the covariance has no name": {leaf(Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{{Role: param.Rate}}})},
 	} {
@@ -193,7 +214,7 @@ func TestBadCovariances(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)"} {
+	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)", "a*rq(1-2:u;al)*wendland(3:=2)+b*rq(1:=1,2:=2;=0.5)", "a*cosine(1:p:2)*hamming(2-3:t)+b*cosine(2:=3:1)*hamming(1:=0.2)"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -216,7 +237,8 @@ func TestFrequenciesHaveTheSpectralDensity(t *testing.T) {
 	for _, f := range Families() {
 		all = append(all, Single(f, 2, true))
 	}
-	for _, text := range []string{"a*rbf(1-2:u)+b*matern32(2:v)", "a*rbf(1:u)*matern52(1-2:v)+b*matern12(1:w)", "a*matern32(1:u)*matern32(2:v)", "a*periodic(1:u:p:2)+b*rbf(2:v)"} {
+	for _, text := range []string{"a*rbf(1-2:u)+b*matern32(2:v)", "a*rbf(1:u)*matern52(1-2:v)+b*matern12(1:w)", "a*matern32(1:u)*matern32(2:v)", "a*periodic(1:u:p:2)+b*rbf(2:v)",
+		"a*rq(1-2:u;al)", "a*rq(1:u[1],2:u[2];=0.4)*matern32(1:v)", "a*cosine(1:p:2)*cosine(2:q:0.5)", "a*cosine(1:p:2)*rbf(1-2:u)"} {
 		all = append(all, parse(t, text, 2))
 	}
 	for i, c := range all {

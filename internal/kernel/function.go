@@ -1,6 +1,9 @@
 package kernel
 
-import "math/rand/v2"
+import (
+	"fmt"
+	"math/rand/v2"
+)
 
 // Function is a covariance function k(x,x') at given parameters. Its methods
 // may be called concurrently.
@@ -86,7 +89,7 @@ func (f *Function) Rates(dst []float64) {
 // Frequency sets w, a number for each input, to a draw ω from the spectral
 // density: E cos(ωᵀ(x−x')) is the correlation (Bochner; Rahimi and Recht 2007).
 // That of a sum is a mixture, that of a product of leaves the law of the sum of
-// their frequencies.
+// their frequencies. It panics if the covariance is not Spectral.
 func (f *Function) Frequency(r *rand.Rand, w []float64) {
 	t := 0
 	if n := len(f.cov.terms); n > 1 {
@@ -100,4 +103,14 @@ func (f *Function) Frequency(r *rand.Rand, w []float64) {
 	for _, l := range f.cov.terms[t].Leaves {
 		f.leaves[l].addFrequency(r, w)
 	}
+}
+
+// Spectral returns an error, one sentence, if Frequency cannot draw.
+func (f *Function) Spectral() error {
+	for i, leaf := range f.leaves {
+		if !leaf.spectral() {
+			return fmt.Errorf("there are no draws from the spectral density of %v", f.cov.leaves[i])
+		}
+	}
+	return nil
 }

@@ -5,7 +5,7 @@
 //
 // Each term has one variance and a product of leaves. A Stationary leaf is a
 // Family g(u) of the squared distance u = Σ_k τ_k (x_k−x'_k)² over some of the
-// inputs. The inverse squared length-scales are τ = 1/(2ℓ²) for every family, so
+// inputs; other leaves have other features than the inputs, or another profile g. The inverse squared length-scales are τ = 1/(2ℓ²) for every family, so
 // that the same ℓ means the same length-scale in all of them.
 //
 // A Function is a Covariance at given parameters. It evaluates single elements,
@@ -15,6 +15,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -31,17 +32,17 @@ const (
 	NumFamilies = iota
 )
 
-var familyNames = [NumFamilies]string{"rbf", "matern12", "matern32", "matern52"}
+var familyNames = [NumProfiles]string{"rbf", "matern12", "matern32", "matern52", "rq", "wendland", cosineName, hammingName}
 
 // Families returns all families in order.
 func Families() []Family { return []Family{RBF, Matern12, Matern32, Matern52} }
 
 // FamilyNames returns the names that ParseFamily accepts.
-func FamilyNames() []string { return familyNames[:] }
+func FamilyNames() []string { return familyNames[:NumFamilies] }
 
 // String returns the family's name in specs, flags and outputs.
 func (f Family) String() string {
-	if f < 0 || f >= NumFamilies {
+	if f < 0 || f >= NumProfiles {
 		return fmt.Sprintf("Family(%d)", int(f))
 	}
 	return familyNames[f]
@@ -49,12 +50,10 @@ func (f Family) String() string {
 
 // ParseFamily returns the family of the given name.
 func ParseFamily(name string) (Family, error) {
-	for i, s := range familyNames {
-		if s == name {
-			return Family(i), nil
-		}
+	if i := slices.Index(FamilyNames(), name); i >= 0 {
+		return Family(i), nil
 	}
-	return 0, fmt.Errorf("unknown kernel %q: use one of %s", name, strings.Join(familyNames[:], ", "))
+	return 0, fmt.Errorf("unknown kernel %q: use one of %s", name, strings.Join(FamilyNames(), ", "))
 }
 
 // Rate returns c in a = √(c·u) for the Matérn families, and 0 for RBF.

@@ -73,8 +73,10 @@ func (p *Periodic) Warp() int {
 	return p.RateOf(0) + 1
 }
 
+// Shape returns -1.
+func (p *Periodic) Shape() int { return -1 }
+
 func (p *Periodic) check(dim int) error {
-	positive := func(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
 	switch {
 	case p.Input < 0 || p.Input >= dim:
 		return fmt.Errorf("%v is over input %d of %d", p, p.Input+1, dim)
@@ -116,6 +118,8 @@ func (p *periodicAt) angle(x []float64, typical *Inputs) float64 {
 
 func (p *periodicAt) Rate(int) float64 { return p.tau }
 
+func (p *periodicAt) Shape() float64 { return 0 }
+
 func (p *periodicAt) Feature(feature int, x []float64, typical *Inputs) float64 {
 	sin, cos := math.Sincos(p.angle(x, typical))
 	return [2]float64{cos, sin}[feature]
@@ -155,6 +159,8 @@ func (p *periodicAt) addGradient(g []float64, at []int, w float64, x, y []float6
 func (p *periodicAt) addRates(dst []float64, weight float64) {
 	dst[p.Input] += weight * p.tau * p.angular() * p.angular()
 }
+
+func (p *periodicAt) spectral() bool { return true }
 
 // addFrequency adds a multiple of 2π/p. That of order j has the weight e^(−2τ)·I_j(2τ), the
 // coefficient of the leaf's Fourier series (Abramowitz and Stegun 9.6.34), which is the

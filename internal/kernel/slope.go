@@ -14,14 +14,14 @@ func (c *Covariance) Differentiable() error {
 	}
 	for i, leaf := range c.At(theta).leaves {
 		if !leaf.differentiable() {
-			return fmt.Errorf("functions of the covariance %v have no gradient: they are not differentiable; use rbf, matern32 or matern52", c.leaves[i])
+			return fmt.Errorf("functions of the covariance %v have no gradient: they are not differentiable; use rbf, rq, wendland, matern32 or matern52", c.leaves[i])
 		}
 	}
 	return nil
 }
 
 // AddSlopes adds ∂k(x,y)/∂x_k to dst[k], for each input k: the covariance of the slopes at x with the value
-// at y. It panics if the covariance is not Differentiable.
+// at y. A category has no slope: 0. It panics if the covariance is not Differentiable.
 func (f *Function) AddSlopes(dst, x, y []float64) {
 	for i, t := range f.cov.terms {
 		for at, l := range t.Leaves {
@@ -43,14 +43,14 @@ func (f *Function) AddSlopeVariances(dst, x []float64) {
 func (s *stationaryAt) differentiable() bool { return s.Family != Matern12 }
 
 func (s *stationaryAt) addSlopes(dst []float64, w float64, x, y []float64) {
-	w *= 2 * s.Family.Deriv(s.dist(x, y))
+	w *= 2 * s.deriv(s.dist(x, y))
 	for i, k := range s.Inputs {
 		dst[k] += w * s.Rate(i) * (x[k] - y[k])
 	}
 }
 
 func (s *stationaryAt) addSlopeVariances(dst []float64, w float64, _ []float64) {
-	w *= -2 * s.Family.Deriv(0)
+	w *= -2 * s.deriv(0)
 	for i, k := range s.Inputs {
 		dst[k] += w * s.Rate(i)
 	}

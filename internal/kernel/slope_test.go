@@ -17,6 +17,8 @@ func TestSlopesAgainstFiniteDifferences(t *testing.T) {
 		"a*rbf(1-3:u)":        1e-4,
 		"a*matern52(1:u,2:v)": 1e-4,
 		"a*matern32(1-3:u)":   1e-3,
+		"a*rq(1-2:u;al)*wendland(1-3:v)+b*rq(3:w;=0.6)":                    1e-3,
+		"a*cosine(1:p:0.5)*rbf(1-2:u)+b*cosine(3:=2:0.7)":                  1e-4,
 		"a*periodic(1:u:p:0.4)*rbf(2:v)+b*periodic(3:=0.3:=2:1)":           1e-4,
 		"a*rbf(1:u)*matern52(1-2:v)+b*rbf(3:w)*rbf(2:u)+a*matern32(1-3:v)": 1e-3,
 	} {

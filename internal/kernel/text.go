@@ -77,7 +77,7 @@ func (p *parser) term() (t Term, err error) {
 // param reads a parameter's name.
 func (p *parser) param(role param.Role) (param.Param, error) {
 	name := p.rest
-	if i := strings.IndexAny(p.rest, "+*(),:-\""); i >= 0 {
+	if i := strings.IndexAny(p.rest, "+*(),:;-\""); i >= 0 {
 		name = p.rest[:i]
 	}
 	switch {
@@ -103,10 +103,10 @@ func (p *parser) param(role param.Role) (param.Param, error) {
 // constant returns a number in the place of a parameter, in the canonical text.
 func constant(x float64) string { return "=" + strconv.FormatFloat(x, 'g', -1, 64) }
 
-// number reads a number, which ends where a colon, comma or bracket stands.
+// number reads a number, which ends where a colon, comma, semicolon or bracket stands.
 func (p *parser) number() (float64, error) {
 	text := p.rest
-	if i := strings.IndexAny(text, ":,)"); i >= 0 {
+	if i := strings.IndexAny(text, ":,;)"); i >= 0 {
 		text = text[:i]
 	}
 	x, err := strconv.ParseFloat(text, 64)
@@ -129,28 +129,54 @@ func (p *parser) fixedOr(role param.Role) (q param.Param, fixed float64, err err
 
 // leaf reads a leaf such as rbf(1-3:tau).
 func (p *parser) leaf() (Leaf, error) {
-	if p.take(periodicName + "(") {
-		return p.periodic()
-	}
 	name, _, ok := strings.Cut(p.rest, "(")
 	if !ok {
 		return nil, errors.New("want a leaf such as rbf(1:tau)")
 	}
-	f, err := ParseFamily(name)
-	if err != nil {
-		return nil, err
+	s := &Stationary{}
+	switch name {
+	case periodicName, cosineName:
+		p.take(name + "(")
+		return p.onCircle(name)
+	case hammingName:
+	case Rational.String(), Wendland.String():
+		s.Family = Family(slices.Index(familyNames[:], name))
+	default:
+		var err error
+		if s.Family, err = ParseFamily(name); err != nil {
+			return nil, err
+		}
 	}
 	p.take(name + "(")
-	s := &Stationary{Family: f}
+	if err := p.stationary(s); err != nil {
+		return nil, err
+	}
+	if name == hammingName {
+		return hammingOf(s)
+	}
+	return s, nil
+}
+
+// stationary reads the rest of a leaf such as rbf(1-3:tau) or rq(1:tau;=2).
+func (p *parser) stationary(s *Stationary) (err error) {
 	for {
 		if err := p.features(s); err != nil {
-			return nil, err
+			return err
+		}
+		if s.Family == Rational && p.take(";") {
+			if s.Alpha, s.FixedAlpha, err = p.fixedOr(param.Shape); err != nil {
+				return err
+			}
+			if !p.take(")") {
+				return errors.New("want )")
+			}
+			break
 		}
 		if p.take(")") {
 			break
 		}
 		if !p.take(",") {
-			return nil, errors.New("want , or )")
+			return errors.New("want , or )")
 		}
 	}
 	if len(s.Rates) > 0 && s.sameRates() {
@@ -159,21 +185,24 @@ func (p *parser) leaf() (Leaf, error) {
 	if len(s.Fixed) > 0 && len(slices.Compact(slices.Clone(s.Fixed))) == 1 {
 		s.Fixed = s.Fixed[:1]
 	}
-	return s, nil
+	return nil
 }
 
-// periodic reads the rest of a leaf such as periodic(1:tau:=1:13.2).
-func (p *parser) periodic() (Leaf, error) {
+// onCircle reads the rest of a leaf such as periodic(1:tau:=1:13.2) or cosine(1:=1:13.2).
+func (p *parser) onCircle(name string) (Leaf, error) {
 	input, err := p.input()
 	if err != nil {
 		return nil, err
 	}
 	l := &Periodic{Input: input - 1}
-	for _, next := range []func() error{
-		func() (err error) { l.Rate, l.FixedRate, err = p.fixedOr(param.Rate); return err },
+	parts := []func() error{
 		func() (err error) { l.Period, l.FixedPeriod, err = p.fixedOr(param.Period); return err },
 		func() (err error) { l.Unit, err = p.number(); return err },
-	} {
+	}
+	if name == periodicName {
+		parts = append([]func() error{func() (err error) { l.Rate, l.FixedRate, err = p.fixedOr(param.Rate); return err }}, parts...)
+	}
+	for _, next := range parts {
 		if !p.take(":") {
 			return nil, errors.New("want a colon")
 		}
@@ -183,6 +212,9 @@ func (p *parser) periodic() (Leaf, error) {
 	}
 	if !p.take(")") {
 		return nil, errors.New("want )")
+	}
+	if name == cosineName {
+		return &Cosine{Input: l.Input, Unit: l.Unit, Period: l.Period, FixedPeriod: l.FixedPeriod}, nil
 	}
 	return l, nil
 }

@@ -58,8 +58,8 @@ func ParsePrior(text string, role Role) (Prior, error) {
 		if len(args) != len(want) {
 			return bad("want %s(%s)", form.dist, form.args)
 		}
-		if name == "pc" && role == Period {
-			return bad("pc is for variances and length-scales, not for periods")
+		if name == "pc" && role != Variance && role != Rate && role != Noise {
+			return bad("pc is for variances and length-scales")
 		}
 		if name == "pc" && role == Size {
 			return bad("pc is for variances and length-scales, not for sizes")

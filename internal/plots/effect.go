@@ -18,7 +18,12 @@ const effectHeight = 7.5 * vg.Centimeter
 // Effect draws what a function of the input x is like, one curve or several. band names the band of the
 // curves that have one.
 func Effect(w io.Writer, title, x, y, band string, curves []Curve, opts ...Option) error {
-	f := newFigure(title, "How "+y+" depends on "+x+", the other inputs being as they are in the data", opts)
+	return Curves(w, title, "How "+y+" depends on "+x+", the other inputs being as they are in the data", x, y, band, curves, opts...)
+}
+
+// Curves draws functions of x, described by a text, as Effect does.
+func Curves(w io.Writer, title, text, x, y, band string, curves []Curve, opts ...Option) error {
+	f := newFigure(title, text, opts)
 	f.height = effectHeight
 	p := newPlot("", x, y)
 	for _, c := range curves {

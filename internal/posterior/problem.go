@@ -137,7 +137,11 @@ func (p *Problem) Subset(rows []int) *Problem {
 		y[i] = p.Y[r]
 		state = append(state, p.State[r*width:(r+1)*width]...)
 	}
-	q := NewProblem(p.Model, p.Inputs.Select(rows), y)
+	m := p.Model
+	if l, ok := m.Likelihood.(likelihood.ByRow); ok {
+		m.Likelihood = l.Select(rows)
+	}
+	q := NewProblem(m, p.Inputs.Select(rows), y)
 	q.State = state
 	return q
 }

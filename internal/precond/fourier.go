@@ -2,6 +2,7 @@ package precond
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -15,6 +16,9 @@ import (
 func fourier(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error) {
 	pairs := max(1, rank/2)
 	in, f, r := k.Inputs(), k.Function(), key.Stream(random.Pivot, 0)
+	if err := f.Spectral(); err != nil {
+		return parts{}, fmt.Errorf("random Fourier features: %w: use another preconditioner", err)
+	}
 	omega := solve.Columns(in.Dim(), pairs)
 	for _, w := range omega {
 		f.Frequency(r, w)

@@ -32,7 +32,7 @@ func testInnerFormulas(t *testing.T, op *cmvp.Operator) {
 	want := map[string]*mat.SymDense{"regularized": latentCovariance(op)}
 	for i := range n {
 		k := want["regularized"]
-		k.SetSym(i, i, k.At(i, i)+noise[i]+regularization*sum(noise)/n)
+		k.SetSym(i, i, k.At(i, i)+(1+regularization)*noise[i])
 	}
 	// SKI on a grid of 6×6: each element by bilinear interpolation of K between
 	// the grid points around its two rows.

@@ -15,10 +15,11 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// averages are those of the latent function over some sets of points.
+// averages are those of the latent function, or of one of its terms, over some sets of points.
 type averages struct {
 	p    *Predictor
-	over []*cmvp.Operator // whose inputs the points are
+	term *summand         // nil for the whole function
+	over []*cmvp.Operator // whose inputs the points are, and whose covariance is that of the function
 }
 
 func (a averages) len() int { return len(a.over) }
@@ -29,6 +30,9 @@ func (a averages) at(ctx context.Context, psi []float64) (cross [][]float64, pri
 	}
 	defer a.p.Budget.Release()
 	theta, _ := a.p.Problem.Natural(psi)
+	if a.term != nil {
+		theta = a.term.at(a.p.Problem.Function(psi)).Theta()
+	}
 	cross, prior = solve.Columns(len(a.p.Problem.Y), len(a.over)), make([]float64, len(a.over))
 	for i, op := range a.over {
 		op.Set(theta, []float64{1}) // K_f alone is used
@@ -48,8 +52,11 @@ func (a averages) at(ctx context.Context, psi []float64) (cross [][]float64, pri
 	return cross, prior, nil
 }
 
-// EffectsRequest asks for the partial dependence of the latent function on some inputs.
+// EffectsRequest asks for the partial dependence of the latent function, or of one of its terms, on
+// some inputs.
 type EffectsRequest struct {
+	Term   int         // from 1; 0 for the whole function
+	Over   []int       // inputs that the term is over; nil for all
 	Inputs []int       // from 0
 	Grid   [][]float64 // their values, in original units
 	Rows   []int       // training rows that are averaged over, from 0
@@ -57,7 +64,8 @@ type EffectsRequest struct {
 }
 
 // Effect is the average of the latent function over rows, all else in them as it is, with some inputs at given
-// values: in the units of the target.
+// values: in the units of the target. That of a term is what the term adds, of mean zero before there are data, to
+// the target's transform if it has one.
 type Effect struct {
 	At        []float64 // the inputs' values
 	Mean, SD  float64
@@ -72,27 +80,31 @@ type Effect struct {
 // over s rows, the function's uncertainty and that of the parameters included. At a draw it is normal, since it
 // is linear in f: its covariance with f(X) is the mean of the columns K(X,x_i), its prior variance that of all
 // elements of K between the s points, and one solve gives the rest. The errors are those of Predict.
+// Of a term f_t they are those of the term's covariance (see Terms); where it is over the given inputs alone,
+// all rows are alike, and one is taken.
 func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRequest, o Options) ([]Effect, Stats, error) {
 	o.Latent = true
-	set := func(i int) *kernel.Inputs {
-		d := p.Problem.Inputs.Dim()
-		x := make([]float64, 0, len(r.Rows)*d)
-		for _, row := range r.Rows {
-			x = append(x, p.Problem.Inputs.Row(row)...)
-			for k, input := range r.Inputs {
-				x[len(x)-d+input] = info.XScale[input].Apply(r.Grid[i][k])
-			}
+	covariance, at := p.Problem.Covariance, averages{p: p}
+	if r.Term > 0 {
+		c, params := covariance.Part(r.Term - 1)
+		covariance, at.term = c, &summand{covariance: c, params: params}
+		if r.Over != nil && !slices.ContainsFunc(r.Over, func(k int) bool { return !slices.Contains(r.Inputs, k) }) {
+			r.Rows = r.Rows[:1]
 		}
-		return kernel.NewInputs(len(r.Rows), d, x)
 	}
 	some := func(lo, hi int) functionals {
-		a := averages{p: p}
+		a := at
 		for i := lo; i < hi; i++ {
-			a.over = append(a.over, cmvp.New(set(i), p.Problem.Covariance, p.Budget))
+			a.over = append(a.over, cmvp.New(p.withInputs(info, &r, i), covariance, p.Budget))
 		}
 		return a
 	}
-	prior := func(f *kernel.Function, _ int) float64 { return f.Variance(p.Problem.Inputs.Row(r.Rows[0])) }
+	prior := func(f *kernel.Function, _ int) float64 {
+		if at.term != nil {
+			f = at.term.at(f)
+		}
+		return f.Variance(p.Problem.Inputs.Row(r.Rows[0]))
+	}
 	m, stats, err := p.distributions(ctx, len(r.Grid), 1, o, some, prior)
 	if err != nil {
 		return nil, stats, err
@@ -100,14 +112,31 @@ func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRe
 	stats.Rows = len(r.Rows)
 	out := make([]Effect, len(r.Grid))
 	for i := range out {
-		mixture := m.Mixture(i, true).Scaled(info.YScale.Mean, info.YScale.SD)
-		mean, sd := mixture.Moments()
+		mixture := m.Mixture(i, true)
+		told := info.Told(mixture)
+		if r.Term > 0 {
+			told = mixture.Scaled(0, info.YScale.SD)
+		}
+		mean, sd := told.Moments()
 		out[i] = Effect{At: r.Grid[i], Mean: mean, SD: sd}
 		for _, q := range r.Probs {
-			out[i].Quantiles = append(out[i].Quantiles, mixture.Quantile(q))
+			out[i].Quantiles = append(out[i].Quantiles, told.Quantile(q))
 		}
 	}
 	return out, stats, nil
+}
+
+// withInputs returns the rows of a request with its inputs at point i of the grid.
+func (p *Predictor) withInputs(info *dataset.Info, r *EffectsRequest, i int) *kernel.Inputs {
+	d := p.Problem.Inputs.Dim()
+	x := make([]float64, 0, len(r.Rows)*d)
+	for _, row := range r.Rows {
+		x = append(x, p.Problem.Inputs.Row(row)...)
+		for k, input := range r.Inputs {
+			x[len(x)-d+input] = info.XScale[input].Apply(r.Grid[i][k])
+		}
+	}
+	return kernel.NewInputs(len(r.Rows), d, x)
 }
 
 // EffectRows is how many rows effects are averaged over where nobody asks for a number.

@@ -62,6 +62,83 @@ func TestEffectsAreAverages(t *testing.T) {
 	}
 }
 
+// The effect of a term is what dense algebra says of the average of that term.
+func TestEffectsOfTerms(t *testing.T) {
+	cov, err := kernel.Parse("a*rbf(1:u)*matern12(2:v)+b*matern52(3:w)", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _ := exampleOf(cov, 100, 1, 2)
+	info := &dataset.Info{InputNames: []string{"a", "b", "c"}, XScale: []dataset.Scale{{Mean: 1, SD: 2}, {Mean: 0, SD: 3}, {Mean: -5, SD: 0.5}}, YScale: dataset.Scale{Mean: 100, SD: 10}}
+	p, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := []func(theta, x, y []float64) float64{
+		func(theta, x, y []float64) float64 {
+			return theta[0] * math.Exp(-theta[1]*(x[0]-y[0])*(x[0]-y[0])-math.Sqrt(2*theta[2])*math.Abs(x[1]-y[1]))
+		},
+		func(theta, x, y []float64) float64 {
+			a := math.Sqrt(10*theta[4]) * math.Abs(x[2]-y[2])
+			return theta[3] * (1 + a + a*a/3) * math.Exp(-a)
+		},
+	}
+	n := len(c.Problem.Y)
+	for term, over := range [][]int{{0, 1}, {2}} {
+		input := over[0]
+		scale := info.XScale[input]
+		grid := []float64{scale.Undo(-1), scale.Undo(0.7)}
+		r := EffectsRequest{Term: term + 1, Over: over, Inputs: []int{input}, Grid: [][]float64{grid[:1], grid[1:]}, Rows: Averaged(n, 20), Probs: []float64{0.5}}
+		got, stats, err := p.Effects(t.Context(), info, r, Options{Tolerance: 1e-8})
+		if err != nil || stats.Rows != []int{20, 1}[term] {
+			t.Fatalf("%+v, %v", stats, err)
+		}
+		for g, e := range got {
+			var mean, second float64
+			for _, psi := range c.Draws {
+				theta, noise := c.Problem.At(psi)
+				f := cov.At(theta)
+				k := mat.NewSymDense(n, nil)
+				for i := range n {
+					for j := range i + 1 {
+						k.SetSym(i, j, f.Value(c.Problem.Inputs.Row(i), c.Problem.Inputs.Row(j)))
+					}
+					k.SetSym(i, i, k.At(i, i)+noise[min(i, len(noise)-1)])
+				}
+				var chol mat.Cholesky
+				if !chol.Factorize(k) {
+					t.Fatal("singular")
+				}
+				var points [][]float64
+				for _, row := range r.Rows {
+					x := slices.Clone(c.Problem.Inputs.Row(row))
+					x[input] = scale.Apply(grid[g])
+					points = append(points, x)
+				}
+				cross, prior := mat.NewVecDense(n, nil), 0.0
+				for _, x := range points {
+					for j := range n {
+						cross.SetVec(j, cross.AtVec(j)+values[term](theta, x, c.Problem.Inputs.Row(j))/20)
+					}
+					for _, y := range points {
+						prior += values[term](theta, x, y) / 400
+					}
+				}
+				var x mat.VecDense
+				if err := chol.SolveVecTo(&x, cross); err != nil {
+					t.Fatal(err)
+				}
+				m := mat.Dot(&x, mat.NewVecDense(n, c.Problem.Y))
+				mean += m / float64(len(c.Draws))
+				second += (m*m + prior - mat.Dot(&x, cross)) / float64(len(c.Draws))
+			}
+			if sd := math.Sqrt(second - mean*mean); math.Abs(e.Mean-10*mean) > 1e-6 || math.Abs(e.SD/(10*sd)-1) > 1e-6 {
+				t.Errorf("term %d at %g: %+v, want mean %g, sd %g", term, grid[g], e, 10*mean, 10*sd)
+			}
+		}
+	}
+}
+
 func TestGrid(t *testing.T) {
 	x := []float64{3, 1, 2, 2, 5, 3}
 	d := &dataset.Dataset{Info: dataset.Info{Rows: 6, XScale: []dataset.Scale{{Mean: 10, SD: 2}}}, X: kernel.NewInputs(6, 1, x)}

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -66,6 +67,9 @@ func (p *Predictor) Joint(ctx context.Context, points *kernel.Inputs, o JointOpt
 		return nil, Stats{}, err
 	}
 	p.checkPoints(points)
+	if err := p.needs(o.Options); err != nil {
+		return nil, Stats{}, err
+	}
 	distinct, place := canonical(points)
 	if err := checkJoint(distinct.Len(), len(p.Problem.Y)); err != nil {
 		return nil, Stats{}, err
@@ -156,7 +160,7 @@ func newJointWork(p *Predictor, points *kernel.Inputs, place []int, o JointOptio
 		turns: random.Key{Seed: o.Seed}.Stream(random.Path, 0).Perm(len(p.Draws)),
 		stats: Stats{Draws: len(p.Draws), Rows: len(place), MeansUnconverged: p.unconverged}}
 	if o.Covariance {
-		j.moments, j.sum = p.moments(len(place)), mat.NewSymDense(m, nil)
+		j.moments, j.sum = p.moments(len(place), o.Noise), mat.NewSymDense(m, nil)
 	} else {
 		j.stats.Draws = min(o.Paths, len(p.Draws))
 	}
@@ -278,13 +282,13 @@ func (j *jointWork) path(k int, factor *mat.Cholesky, own []float64) []float64 {
 	f := mat.NewVecDense(len(z), nil)
 	f.MulVec(factor.RawU().T(), mat.NewVecDense(len(z), z))
 	floats.Add(f.RawVector().Data, j.mean)
-	out := make([]float64, len(j.place))
+	out, of := make([]float64, len(j.place)), j.p.likelihood(j.Noise)
 	rows := span(0, len(out)) // in the order of the points
 	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(j.place[a], j.place[b]) })
 	for _, i := range rows {
 		out[i] = f.AtVec(j.place[i])
 		if j.noisy {
-			out[i] = j.p.Problem.Likelihood.Draw(r, own, out[i], 0)
+			out[i] = likelihood.At(of, i).Draw(r, own, out[i], 0)
 		}
 	}
 	return out

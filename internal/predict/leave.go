@@ -12,6 +12,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/evidence"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
@@ -21,20 +22,20 @@ import (
 // from all others, in the units of the target. Draw t of the predictor is of chain t mod chains, as
 // Thin returns them.
 func (p *Predictor) Loo(ctx context.Context, data *dataset.Dataset, chains int, rows []int, o Options) (*loo.Result, Stats, error) {
-	d, stats, err := p.LeftOutDraws(ctx, data.YScale, rows, o)
+	d, stats, err := p.LeftOutDraws(ctx, &data.Info, rows, o)
 	if err != nil {
 		return nil, stats, err
 	}
 	numbers, targets, table := make([]int, len(rows)), make([]float64, len(rows)), data.TrainingRows()
 	for i, row := range rows {
-		numbers[i], targets[i] = table[row]+1, data.YScale.Undo(p.Problem.Y[row])
+		numbers[i], targets[i] = table[row]+1, data.Undo(p.Problem.Y[row])
 	}
 	return loo.New(d, chains, numbers, targets, len(p.Problem.Y)), stats, nil
 }
 
 // LeftOutDraws returns the distributions of the targets of training rows, each left out, at each draw, in the
-// units of the target, which scale brings the data from.
-func (p *Predictor) LeftOutDraws(ctx context.Context, scale dataset.Scale, rows []int, o Options) (loo.Draws, Stats, error) {
+// units of the target of the described data.
+func (p *Predictor) LeftOutDraws(ctx context.Context, info *dataset.Info, rows []int, o Options) (loo.Draws, Stats, error) {
 	m, stats, err := p.LeaveOneOut(ctx, rows, o)
 	if err != nil {
 		return loo.Draws{}, stats, err
@@ -42,9 +43,9 @@ func (p *Predictor) LeftOutDraws(ctx context.Context, scale dataset.Scale, rows 
 	t := len(p.Draws)
 	d := loo.Draws{LogDensity: solve.Columns(len(rows), t), CDF: solve.Columns(len(rows), t), Mean: solve.Columns(len(rows), t), SD: solve.Columns(len(rows), t)}
 	p.Budget.NewLoop(func(_, i int) {
-		y := scale.Undo(p.Problem.Y[rows[i]])
+		y, of := info.Undo(p.Problem.Y[rows[i]]), likelihood.At(m.likelihood, i)
 		for s := range t {
-			one := m.likelihood.Predict(m.own[s:s+1], m.Mean[s][i:i+1], m.Var[s][i:i+1]).Scaled(scale.Mean, scale.SD)
+			one := info.Told(of.Predict(m.own[s:s+1], m.Mean[s][i:i+1], m.Var[s][i:i+1]))
 			d.LogDensity[s][i], d.CDF[s][i] = one.LogDensity(y), one.CDF(y)
 			d.Mean[s][i], d.SD[s][i] = one.Moments()
 		}
@@ -74,7 +75,10 @@ func (p *Predictor) LeaveOneOut(ctx context.Context, rows []int, o Options) (*Mo
 		return nil, Stats{}, err
 	}
 	defer back()
-	out := p.moments(len(rows))
+	out := p.moments(len(rows), nil)
+	if l, ok := out.likelihood.(likelihood.ByRow); ok {
+		out.likelihood = l.Select(rows)
+	}
 	stats := Stats{Draws: len(p.Draws), Rows: len(rows)}
 	leave := p.leaveByColumns
 	if n := len(p.Problem.Y); n <= storedPays*len(rows) && evidence.Bytes(n, true) <= storedBytes {

@@ -82,8 +82,11 @@ type Options struct {
 	// Tolerance bounds the relative error of each standard deviation, of the
 	// target's, or if Latent of the latent function's. 0 means DefaultTolerance.
 	Tolerance float64
-	Latent    bool     // predict the latent function, without the noise
-	Variance  Variance // "" means Exact
+	Latent    bool // predict the latent function, without the noise
+	// Noise is what is known of the noise at the points, where it differs between rows: nothing can be
+	// told of their targets without it.
+	Noise    *likelihood.Rows
+	Variance Variance // "" means Exact
 	// Progress, if not nil, is told of solves done: of K⁻¹y, then of rows.
 	Progress func(Progress)
 
@@ -328,7 +331,7 @@ func (m *Moments) Mixture(i int, latent bool) likelihood.Predictive {
 		mean[t], variance[t] = m.Mean[t][i], m.Var[t][i]
 	}
 	if !latent {
-		return m.likelihood.Predict(m.own, mean, variance)
+		return likelihood.At(m.likelihood, i).Predict(m.own, mean, variance)
 	}
 	for t, v := range variance {
 		variance[t] = math.Sqrt(v)
@@ -338,7 +341,7 @@ func (m *Moments) Mixture(i int, latent bool) likelihood.Predictive {
 
 // Target draws a target of row i at a draw of the parameters.
 func (m *Moments) Target(r *rand.Rand, draw, i int) float64 {
-	return m.likelihood.Draw(r, m.own[draw], m.Mean[draw][i], m.Var[draw][i])
+	return likelihood.At(m.likelihood, i).Draw(r, m.own[draw], m.Mean[draw][i], m.Var[draw][i])
 }
 
 // Rows solved for side by side: enough for the kernels to be at their best, and
@@ -357,6 +360,9 @@ func Batch(n int) int { return max(8, min(batchRows, batchBytes/(8*8*n))) }
 // K that cannot be solved with.
 func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Options) (*Moments, Stats, error) {
 	p.checkPoints(points)
+	if err := p.needs(o); err != nil {
+		return nil, Stats{}, err
+	}
 	return p.distributions(ctx, points.Len(), 1, o,
 		func(lo, hi int) functionals { return values{p, points.Select(span(lo, hi))} },
 		func(f *kernel.Function, i int) float64 { return f.Variance(points.Row(i)) })
@@ -398,7 +404,7 @@ func (p *Predictor) distributions(ctx context.Context, m, group int, o Options, 
 		return nil, Stats{}, err
 	}
 	draws := len(p.Draws)
-	out := p.moments(m)
+	out := p.moments(m, o.Noise)
 	stats := Stats{Draws: draws, Rows: m / group, MeansUnconverged: p.unconverged}
 	size := max(1, Batch(len(p.Problem.Y))/group) * group
 	for lo := 0; lo < m; lo += size {
@@ -433,14 +439,30 @@ func (p *Predictor) take(ctx context.Context) (back func(), err error) {
 	}
 }
 
-// moments returns room for the distributions of m rows.
-func (p *Predictor) moments(m int) *Moments {
-	out := &Moments{Mean: solve.Columns(m, len(p.Draws)), Var: solve.Columns(m, len(p.Draws)), likelihood: p.Problem.Likelihood}
+// moments returns room for the distributions of m rows, with what is known of their noise.
+func (p *Predictor) moments(m int, noise *likelihood.Rows) *Moments {
+	out := &Moments{Mean: solve.Columns(m, len(p.Draws)), Var: solve.Columns(m, len(p.Draws)), likelihood: p.likelihood(noise)}
 	for _, psi := range p.Draws {
 		_, own := p.Problem.Natural(psi)
 		out.own = append(out.own, own)
 	}
 	return out
+}
+
+// needs returns an error if targets are asked for of whose noise nothing is known.
+func (p *Predictor) needs(o Options) error {
+	if _, ok := p.Problem.Likelihood.(likelihood.ByRow); ok && !o.Latent && o.Noise == nil {
+		return errors.New("the noise differs between rows, and is not known of the points: only the latent function can be predicted there")
+	}
+	return nil
+}
+
+// likelihood returns that of points, with what is known of their noise.
+func (p *Predictor) likelihood(noise *likelihood.Rows) likelihood.Likelihood {
+	if l, ok := p.Problem.Likelihood.(likelihood.ByRow); ok && noise != nil {
+		return l.Of(*noise)
+	}
+	return p.Problem.Likelihood
 }
 
 // usable returns an error if there are distributions that are none, and raises variances

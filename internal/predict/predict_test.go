@@ -65,7 +65,7 @@ func dense(t *testing.T, p *posterior.Problem, psi []float64, points *kernel.Inp
 		for j := i; j < n; j++ {
 			k.SetSym(i, j, f.Value(p.Inputs.Row(i), p.Inputs.Row(j)))
 		}
-		k.SetSym(i, i, k.At(i, i)+noise[0])
+		k.SetSym(i, i, k.At(i, i)+noise[i%len(noise)])
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(k) {

@@ -49,7 +49,7 @@ func PriorFunctions(c *kernel.Covariance, data *dataset.Dataset, input int, grid
 		y.MulVec(factor.RawU().T(), mat.NewVecDense(m, z))
 		out[j] = y.RawVector().Data
 		for i, v := range out[j] {
-			out[j][i] = data.YScale.Undo(v)
+			out[j][i] = data.Undo(v)
 		}
 	}
 	return out, nil

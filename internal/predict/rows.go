@@ -1,13 +1,16 @@
 package predict
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -21,7 +24,10 @@ import (
 type Request struct {
 	X       [][]float64 // rows of the inputs, in original units
 	Targets []float64   // what was observed there, nil if that is not known
-	Probs   []float64   // of quantiles, strictly between 0 and 1
+	// Noise is what is known of the noise there, where it differs between rows. If it is nil only the
+	// latent function can be predicted.
+	Noise []dataset.NoiseRow
+	Probs []float64 // of quantiles, strictly between 0 and 1
 	// Covariance asks for the joint covariance of all rows, and Paths for so many sample paths, of a seed, in
 	// place of the rows' own distributions.
 	Covariance bool
@@ -34,6 +40,18 @@ type Request struct {
 
 // Joint reports whether all rows have to be predicted together.
 func (r *Request) Joint() bool { return r.Covariance || r.Paths > 0 }
+
+// Part returns the request for the rows from lo to hi.
+func (r Request) Part(lo, hi int) Request {
+	r.X = r.X[lo:hi]
+	if r.Targets != nil {
+		r.Targets = r.Targets[lo:hi]
+	}
+	if r.Noise != nil {
+		r.Noise = r.Noise[lo:hi]
+	}
+	return r
+}
 
 // Row is the prediction of a row, in the units of the target: its mixture's
 // moments and quantiles. Where the target is known it is held against the
@@ -61,7 +79,7 @@ type Term struct {
 
 // Rows predicts rows from a posterior of the described data.
 func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o Options) ([]Row, Stats, error) {
-	if err := r.Possible(p.Problem.Covariance); err != nil {
+	if err := cmp.Or(r.Possible(p.Problem.Covariance), r.Transformable(info), r.known(info, &o)); err != nil {
 		return nil, Stats{}, err
 	}
 	cov, parts, tell := p.Problem.Covariance, 1, o.Progress
@@ -132,6 +150,37 @@ func (r *Request) Possible(c *kernel.Covariance) error {
 	return nil
 }
 
+// Transformable returns an error, one sentence, if something is asked for that has no meaning for a transformed
+// target.
+func (r *Request) Transformable(info *dataset.Info) error {
+	if r.Covariance && info.Transform.Kind != likelihood.None {
+		return fmt.Errorf("rows of %s have a joint covariance, but those of %s, which are not normal, are told by more than that: ask for sample paths", info.Learnt(), info.Target)
+	}
+	for i, y := range r.Targets {
+		if err := info.Transform.Check(y); err != nil {
+			return fmt.Errorf("the target of row %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// known tells the options what is known of the rows' noise. It returns an error if targets are to be
+// predicted, or held against predictions, of whose noise nothing is known.
+func (r *Request) known(info *dataset.Info, o *Options) error {
+	n := info.Noise
+	switch {
+	case n == nil || r.Noise == nil && o.Latent && r.Targets == nil:
+		return nil
+	case r.Noise == nil && len(n.Required()) == 0:
+		r.Noise = slices.Repeat([]dataset.NoiseRow{{Weight: 1}}, len(r.X))
+	case r.Noise == nil:
+		return fmt.Errorf("the noise differs between rows and is not given of these, so that nothing can be told of their targets: give %s, or ask for the latent function alone", strings.Join(n.Required(), " and "))
+	}
+	rows, err := n.Rows(r.Noise, info.YScale)
+	o.Noise = &rows
+	return err
+}
+
 // part returns what is told of the progress of a stage that is some parts of the work, each of which costs as
 // much as the rows themselves; before are the parts done.
 func part(tell func(Progress), before, work, parts int) func(Progress) {
@@ -159,47 +208,43 @@ func (p *Predictor) rows(ctx context.Context, info *dataset.Info, r Request, o O
 		if err != nil {
 			return nil, stats, err
 		}
-		return j.rows(info.YScale, r, o.Latent, p.Budget), stats, nil
+		return j.rows(info, r, o.Latent, p.Budget), stats, nil
 	}
 	m, stats, err := p.Predict(ctx, points, o)
 	if err != nil {
 		return nil, stats, err
 	}
-	return Summarize(m, info.YScale, r, o.Latent, p.Budget), stats, nil
+	return Summarize(m, info, r, o.Latent, p.Budget), stats, nil
 }
 
 // rows returns the rows of a joint distribution.
-func (j *Joint) rows(scale dataset.Scale, r Request, latent bool, budget *parallel.Budget) []Row {
+func (j *Joint) rows(info *dataset.Info, r Request, latent bool, budget *parallel.Budget) []Row {
 	nan := math.NaN()
 	out := make([]Row, len(r.X))
 	if len(j.Paths) == 0 {
-		out = Summarize(j.Moments, scale, r, latent, budget)
+		out = Summarize(j.Moments, info, r, latent, budget)
 	}
 	for i := range out {
 		if j.Covariance != nil {
 			out[i].Covariance = j.Covariance[i]
-			floats.Scale(scale.SD*scale.SD, out[i].Covariance)
+			floats.Scale(info.YScale.SD*info.YScale.SD, out[i].Covariance)
 		}
 		if len(j.Paths) == 0 {
 			continue
 		}
 		out[i].Target, out[i].LogDensity, out[i].CRPS, out[i].PIT = nan, nan, nan, nan
 		for _, path := range j.Paths {
-			out[i].Paths = append(out[i].Paths, scale.Undo(path[i]))
+			out[i].Paths = append(out[i].Paths, info.Undo(path[i]))
 		}
 	}
 	return out
 }
 
-// Summarize returns the rows of moments.
-func Summarize(m *Moments, scale dataset.Scale, r Request, latent bool, budget *parallel.Budget) []Row {
+// Summarize returns the rows of moments, in the units of the described data.
+func Summarize(m *Moments, info *dataset.Info, r Request, latent bool, budget *parallel.Budget) []Row {
 	out := make([]Row, len(r.X))
 	budget.NewLoop(func(_, i int) {
-		noisy := m.Mixture(i, false).Scaled(scale.Mean, scale.SD)
-		told := noisy
-		if latent {
-			told = m.Mixture(i, true).Scaled(scale.Mean, scale.SD)
-		}
+		told := info.Told(m.Mixture(i, latent))
 		row := &out[i]
 		row.Mean, row.SD = told.Moments()
 		for _, p := range r.Probs {
@@ -207,7 +252,7 @@ func Summarize(m *Moments, scale dataset.Scale, r Request, latent bool, budget *
 		}
 		row.Target, row.LogDensity, row.CRPS, row.PIT = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 		if r.Targets != nil {
-			y := r.Targets[i]
+			y, noisy := r.Targets[i], info.Told(m.Mixture(i, false))
 			row.Target, row.LogDensity, row.CRPS, row.PIT = y, noisy.LogDensity(y), noisy.CRPS(y), noisy.CDF(y)
 		}
 	}).Run(len(out))

@@ -26,7 +26,7 @@ func exampleRows(n int) []Row {
 		}
 		req.Targets[i] = 100 + 10*m.Mixture(i, false).Quantile(r.Float64())
 	}
-	return Summarize(m, dataset.Scale{Mean: 100, SD: 10}, req, false, parallel.NewBudget(2))
+	return Summarize(m, &dataset.Info{YScale: dataset.Scale{Mean: 100, SD: 10}}, req, false, parallel.NewBudget(2))
 }
 
 func TestScores(t *testing.T) {

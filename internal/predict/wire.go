@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -55,6 +57,9 @@ func CheckRequest(r *pb.PredictRequest, names []string) (field string, err error
 		if len(p.GetInputs()) != d {
 			return "rows", fmt.Errorf("row %d has %d inputs, the job's data have %d", i+1, len(p.GetInputs()), d)
 		}
+		if (p.Noise == nil) != (r.Rows[0].Noise == nil) {
+			return "rows", fmt.Errorf("the noise is given of some rows, not of row %d: give it of all or none", i+1)
+		}
 		for _, x := range p.Inputs {
 			if math.IsNaN(x) || math.IsInf(x, 0) {
 				return "rows", fmt.Errorf("row %d has an input that is not finite", i+1)
@@ -98,6 +103,9 @@ func Decode(r *pb.PredictRequest) (Request, Options) {
 	}
 	for _, p := range r.Rows {
 		out.X = append(out.X, p.Inputs)
+		if n := p.Noise; n != nil {
+			out.Noise = append(out.Noise, dataset.NoiseRow{Known: n.Known, Weight: cmp.Or(n.Weight, 1), Level: n.Level})
+		}
 	}
 	return out, options(r)
 }
@@ -106,8 +114,12 @@ func Decode(r *pb.PredictRequest) (Request, Options) {
 func Encode(job string, r Request, o Options, draws int) *pb.PredictRequest {
 	out := &pb.PredictRequest{Id: job, Targets: r.Targets, Quantiles: r.Probs, Latent: o.Latent, Draws: int32(draws), Variance: string(o.Variance),
 		Tolerance: o.Tolerance, Progress: o.Progress != nil, Covariance: r.Covariance, Paths: int32(r.Paths), Seed: r.Seed, Gradient: r.Gradient, GradientSd: r.GradientSD, Terms: r.Terms}
-	for _, x := range r.X {
-		out.Rows = append(out.Rows, &pb.Point{Inputs: x})
+	for i, x := range r.X {
+		p := &pb.Point{Inputs: x}
+		if r.Noise != nil {
+			p.Noise = &pb.RowNoise{Known: r.Noise[i].Known, Weight: r.Noise[i].Weight, Level: r.Noise[i].Level}
+		}
+		out.Rows = append(out.Rows, p)
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/plots"
@@ -95,6 +96,7 @@ type pageData struct {
 	Figures            []pageFigure
 	Loo                *pageLoo
 	Check              *pageCheck
+	Effects            []pageFigure
 	Meaning, Made      [][2]string
 	Spec, Version, Now string
 }
@@ -161,6 +163,10 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 		if d.Check, err = rec.Check.page(); err != nil {
 			return err
 		}
+	}
+	var err error
+	if d.Effects, err = effectFigures(rec.Effects); err != nil {
+		return err
 	}
 	return page.Execute(w, d)
 }
@@ -288,16 +294,16 @@ func meaning(rec *Record) [][2]string {
 			{"TERM.variance", "marginal variance of a term of the covariance, in units " + units},
 			{"TERM.tau, TERM.tau[…]", "inverse squared length-scale 1/(2ℓ²) of all inputs of a leaf, or of one; of a periodic leaf, on its circle"},
 			{"TERM.period", "period, in the units of the input"},
-			{"lambda", "variance of the noise, in units " + units},
+			noiseMeaning(&rec.Data, units),
 			{"TERM.lengthscale[…]", "ℓ = 1/√(2τ): the distance over which the term changes, in the units of the input; without brackets, in units of the standardised inputs or of the circle"},
-			{"TERM.signal_sd, noise_sd", "square roots of the variances in the units of " + rec.Data.Target},
+			{"TERM.signal_sd, noise_sd", "square roots of the variances in the units of " + rec.Data.Learnt()},
 			{"log …", "logarithms, on which sampling and diagnostics work"},
 		}
 	}
 	m := [][2]string{
 		{"sigma", "marginal variance of the function, in units " + units},
 		{tau, "inverse squared length-scale 1/(2ℓ²) " + each},
-		{"lambda", "variance of the noise, in units " + units},
+		noiseMeaning(&rec.Data, units),
 	}
 	const distance = "ℓ = 1/√(2τ): the distance over which the function changes, in "
 	if rec.Spec.Model.ARD || rec.Data.D() == 1 {
@@ -305,8 +311,26 @@ func meaning(rec *Record) [][2]string {
 	} else {
 		m = append(m, [2]string{"lengthscale", distance + strings.Replace(units, "of the data", "of the inputs", 1)})
 	}
-	return append(m, [2]string{"signal_sd, noise_sd", "√σ and √λ in the units of " + rec.Data.Target},
+	return append(m, [2]string{"signal_sd, noise_sd", "√σ and √λ in the units of " + rec.Data.Learnt()},
 		[2]string{"log …", "logarithms, on which sampling and diagnostics work"})
+}
+
+// noiseMeaning explains the parameters of the noise.
+func noiseMeaning(d *dataset.Info, units string) [2]string {
+	name, what, n := "lambda", "variance of the noise", d.Noise
+	if n == nil {
+		n = &dataset.Noise{}
+	}
+	if n.By != "" {
+		name, what = "lambda["+n.By+"=…]", what+" of the rows of a level of "+n.By
+	}
+	if n.Weights != "" {
+		what += ", of a row whose weight " + n.Weights + " is 1"
+	}
+	if n.Column != "" {
+		what += ", beside what " + n.Column + " says"
+	}
+	return [2]string{name, what + ", in units " + units}
 }
 
 // made says where the numbers come from.
@@ -337,7 +361,7 @@ func made(rec *Record, sum *Summary) [][2]string {
 	}
 	add("Data", source)
 	add("Rows", fmt.Sprintf("%d (%d held out)", rec.Data.Rows, rec.Data.HeldOut))
-	add("Target", rec.Data.Target)
+	add("Target", rec.Data.Learnt())
 	add("Inputs", strings.Join(rec.Data.InputNames, ", "))
 	add("SHA-256 of the data", rec.Data.SHA256)
 	add("SHA-256 of the draws", sum.DrawsSHA256)

@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,14 +36,18 @@ type Quantity struct {
 //	lengthscale_std[input] the same of the standardised data
 //	lengthscale            1/√(2τ) of the standardised data, where all inputs share one, or
 //	                       of the circle of a periodic leaf
-//	signal_sd, noise_sd    √σ and √λ in the units of the target
+//	correlation            e^(−τ) of a hamming leaf
+//	signal_sd, noise_sd    √σ and √λ in the units of the target, or of its transform
 //	log_sigma, log_tau…, log_lambda
 func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	var q []Quantity
 	add := func(i int, symbol string, detail bool, of func(theta float64) float64) {
 		p := m.Params[i]
 		input, number := p.Of(d.InputNames), p.Index
-		if strings.HasPrefix(symbol, "lengthscale") && len(p.Inputs) == 1 { // also of the only input, where tau has no index
+		if p.Role == param.Noise && number != "" { // a level's
+			number = strconv.Itoa(i - slices.IndexFunc(m.Params, func(q param.Param) bool { return q.Role == param.Noise }) + 1)
+		}
+		if (strings.HasPrefix(symbol, "lengthscale") || symbol == "correlation") && len(p.Inputs) == 1 { // also of the only input, where tau has no index
 			number = strconv.Itoa(p.Inputs[0] + 1)
 			input = cmp.Or(d.InputNames[p.Inputs[0]], number)
 		}
@@ -65,6 +70,11 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	for i, p := range m.Params {
 		if p.Role == param.Rate && len(p.Inputs) == 1 {
 			add(i, "lengthscale_std", true, kernel.Lengthscale)
+		}
+	}
+	for i, p := range m.Params {
+		if p.Role == param.Mismatch {
+			add(i, "correlation", false, func(tau float64) float64 { return math.Exp(-tau) })
 		}
 	}
 	for _, sd := range []struct {

@@ -37,6 +37,7 @@ type Record struct {
 	Spec           *job.Spec       `json:"-"`
 	Loo            *loo.Result     `json:"-"` // for the report, by whoever has computed it; nil for none
 	Check          *Check          `json:"-"` // likewise
+	Effects        []Effect        `json:"-"` // likewise
 	Model          posterior.Model `json:"-"`
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
@@ -280,5 +281,44 @@ func TestNamesForPrograms(t *testing.T) {
 		if by := m.Params.NamesBy(c.inputs); !slices.Equal(by, names[:len(by)]) {
 			t.Errorf("the model's own names are %v", by)
 		}
+	}
+	levels := likelihood.NewUnequal([]string{"s=a b", "s=c"}, false)
+	m := posterior.NewModel(kernel.Single(kernel.RBF, 1, false), levels, func(param.Param) param.Prior { return param.Prior{} })
+	var names []string
+	for _, q := range Quantities(m, &dataset.Info{InputNames: []string{"x"}, XScale: make([]dataset.Scale, 1), YScale: dataset.Scale{SD: 1}}) {
+		names = append(names, q.Name+" "+q.Stan)
+	}
+	for _, want := range []string{"lambda[s=a b] lambda.1", "lambda[s=c] lambda.2", "noise_sd[s=c] noise_sd.2", "log_lambda[s=a b] log_lambda.1"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no %s among %q", want, names)
+		}
+	}
+}
+
+// What categories and shapes are told as: correlations, by their inputs.
+func TestQuantitiesOfLeaves(t *testing.T) {
+	e, err := expression.Parse("a: hamming(station, season, ard) * rq(temp) + b: hamming(station, season)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dataset.Info{InputNames: []string{"station", "season", "temp"}, XScale: []dataset.Scale{{SD: 1}, {SD: 1}, {SD: 3}}, YScale: dataset.Scale{SD: 1}}
+	cov, err := e.Covariance([]expression.Input{{Name: "station", SD: 1, Levels: 3}, {Name: "season", SD: 1, Levels: 4}, {Name: "temp", SD: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := posterior.NewModel(cov, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
+	psi := m.Params.Sampled([]float64{2, 0.5, 0.25, 0.125, 1.5, 3, 0.7, 0.1}) // in the order of the names
+	if got, want := strings.Join(m.Params.NamesBy(d.InputNames), " "), "a.variance a.hamming.tau[station] a.hamming.tau[season] a.rq.tau[temp] a.rq.alpha b.variance b.tau lambda"; got != want {
+		t.Fatalf("parameters %s, want %s", got, want)
+	}
+	want := map[string]float64{"a.hamming.correlation[station]": math.Exp(-0.5), "a.hamming.correlation[season]": math.Exp(-0.25),
+		"a.rq.lengthscale[temp]": 3 * 2, "b.correlation": math.Exp(-0.7), "a.rq.alpha": 1.5}
+	for _, q := range Quantities(m, d) {
+		if w, ok := want[q.Name]; ok && math.Abs(q.Of(psi)-w) < 1e-14 {
+			delete(want, q.Name)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not told, or otherwise: %v", want)
 	}
 }

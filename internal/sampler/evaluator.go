@@ -44,6 +44,8 @@ type Evaluator interface {
 type Model struct {
 	Rows, Inputs int
 	Params       param.List
+	// Offset says that a part of K is known, so that K is not in proportion to its variances.
+	Offset bool
 }
 
 // Evidence is what the density of the data consists of, at a ψ.

@@ -230,7 +230,8 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 	for _, f := range kernel.Families() {
 		covariances[f.String()] = kernel.Single(f, 3, true)
 	}
-	for name, text := range map[string]string{"sum": "a*rbf(1-3:u)+b*matern32(2:v)", "product": "a*rbf(1:u[1],2:u[2])*matern12(3:v)+b*rbf(3:w)", "periodic": "a*periodic(1:u:p:1)*rbf(1:v)+b*rbf(2-3:=0.3)"} {
+	for name, text := range map[string]string{"sum": "a*rbf(1-3:u)+b*matern32(2:v)", "product": "a*rbf(1:u[1],2:u[2])*matern12(3:v)+b*rbf(3:w)", "periodic": "a*periodic(1:u:p:1)*rbf(1:v)+b*rbf(2-3:=0.3)",
+		"shapes": "a*rq(1:u[1],2:u[2];al)*hamming(3:t)+b*cosine(1:p:1)*wendland(2:v)"} {
 		c, err := kernel.Parse(text, 3)
 		if err != nil {
 			t.Fatal(err)

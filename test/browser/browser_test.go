@@ -361,6 +361,8 @@ func TestSubmitFromThePage(t *testing.T) {
 	b.do("predicting", chromedp.SetValue("input[name=x0]", "12.5", chromedp.ByQuery), press("form button"), chromedp.WaitVisible("#answer"))
 	b.holds("a prediction", `[...document.querySelectorAll("#answer dd")].length === 4 && [...document.querySelectorAll("#answer dd")].every(e => /^−?\d/.test(e.textContent))`)
 	b.audit("/jobs/ID/predict")
+	b.do("drawing a curve", press("#curve"), chromedp.WaitVisible("#curve-title"))
+	b.holds("a curve", `[...document.querySelectorAll("figure img")].length === 1 && document.querySelector("figure img").naturalWidth > 100`)
 	b.do("opening the note", press(`main a.button.plain`), press(`a[href$="/annotate"]`), chromedp.WaitVisible("#note"))
 	b.audit("/jobs/ID/annotate")
 	b.do("writing it", chromedp.SendKeys("#note", "rents <b>of old houses", chromedp.ByQuery), chromedp.SendKeys("input[name=tags]", "paper slow", chromedp.ByQuery), press("form button"),

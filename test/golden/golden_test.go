@@ -56,6 +56,7 @@ type golden struct {
 	name, text string
 	predict    predict.Variance // not "": predictions from the draws are, too
 	table      string           // the data, where the specification has none
+	levels     [][]string       // of its inputs that are categories
 }
 
 // data of 150 rows; what follows is merged into the specification.
@@ -130,6 +131,7 @@ stop: {max_draws: 4}
 	for name, kernel := range map[string]string{
 		"sum":      "rbf(a) + matern32(a, b, ard) * matern12(b) + matern52(b, lengthscale=9)",
 		"periodic": "rbf(a) + s: periodic(a, period=12) * rbf(a) + p: periodic(b)",
+		"shapes":   "rq(a, b, ard) + rq(b) * cosine(a, period=12) + wendland(a, b)",
 	} {
 		for _, method := range []string{"fisher", "cholesky"} {
 			all = append(all, golden{name: "expression/" + name + "/" + method, table: table.String(), text: `
@@ -154,6 +156,29 @@ stop: {max_draws: 12}
 model: {kernel: rbf, ard: true, likelihood: bernoulli}
 sampler: ` + sampler("gibbs") + "\n"})
 	}
+	// A column of whole numbers that is a category, and not standardised.
+	all = append(all, golden{name: "expression/hamming/fisher", table: table.String(), levels: [][]string{nil, make([]string, 37)}, text: `
+name: golden
+data: {path: "-", target: y, standardize: false}
+stop: {max_draws: 12}
+model: {kernel: "rbf(a) + rbf(a) * hamming(b)", priors: {rbf.lengthscale: "lognormal(3,1)", rbf_hamming.rbf.lengthscale: "lognormal(3,1)", signal_sd: "lognormal(2,1)"}}
+sampler: ` + sampler("fisher") + "\n"})
+	var noisy strings.Builder
+	noisy.WriteString("a,b,sd,w,s,y\n")
+	for i := range 150 {
+		fmt.Fprintf(&noisy, "%d,%d,%g,%d,%c,%d\n", i, i*i%37, []float64{0.05, 0.5, 3}[i%3], 1+i%4, 'A'+rune(i%5%2), (i*i*i+5*i)%23+i%12)
+	}
+	for name, noise := range map[string]string{"known": "{column: sd}", "levels": "{by: s, column: sd, as: variance}"} {
+		weights := map[string]string{"known": ", exclude: [w, s]", "levels": ", weights: w"}[name]
+		for _, method := range []string{"fisher", "cholesky"} {
+			all = append(all, golden{name: "noise/" + name + "/" + method, table: noisy.String(), text: `
+name: golden
+data: {path: "-", target: y` + weights + `}
+stop: {max_draws: 12}
+model: {kernel: rbf, noise: ` + noise + `}
+sampler: ` + sampler(method) + "\n"})
+		}
+	}
 	for _, v := range []predict.Variance{predict.Exact, predict.Surface} {
 		all = append(all, golden{name: "predict/" + string(v), text: with(rbf, sampler("fisher"), "{}"), predict: v})
 	}
@@ -173,6 +198,7 @@ func bits(t *testing.T, c golden) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	data.Levels = c.levels
 	p, err := spec.Problem(data)
 	if err != nil {
 		t.Fatal(err)

@@ -5,62 +5,117 @@ package tile
 // avx2EvalRBFF64 sets the strip k to g.
 //
 //go:noescape
-func avx2EvalRBFF64(k []float64, zi []float64, zj []float64, d int, panels int)
+func avx2EvalRBFF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2DerivRBFF64 sets the strips k and h to g and dg/du.
 //
 //go:noescape
-func avx2DerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx2DerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2ScaledDerivRBFF64 sets the strips k and h to g and u·dg/du.
 //
 //go:noescape
-func avx2ScaledDerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx2ScaledDerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2EvalMatern12F64 sets the strip k to g.
 //
 //go:noescape
-func avx2EvalMatern12F64(k []float64, zi []float64, zj []float64, d int, panels int)
+func avx2EvalMatern12F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2DerivMatern12F64 sets the strips k and h to g and dg/du.
 //
 //go:noescape
-func avx2DerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx2DerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2ScaledDerivMatern12F64 sets the strips k and h to g and u·dg/du.
 //
 //go:noescape
-func avx2ScaledDerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx2ScaledDerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2EvalMatern32F64 sets the strip k to g.
 //
 //go:noescape
-func avx2EvalMatern32F64(k []float64, zi []float64, zj []float64, d int, panels int)
+func avx2EvalMatern32F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2DerivMatern32F64 sets the strips k and h to g and dg/du.
 //
 //go:noescape
-func avx2DerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx2DerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2ScaledDerivMatern32F64 sets the strips k and h to g and u·dg/du.
 //
 //go:noescape
-func avx2ScaledDerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx2ScaledDerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2EvalMatern52F64 sets the strip k to g.
 //
 //go:noescape
-func avx2EvalMatern52F64(k []float64, zi []float64, zj []float64, d int, panels int)
+func avx2EvalMatern52F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2DerivMatern52F64 sets the strips k and h to g and dg/du.
 //
 //go:noescape
-func avx2DerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx2DerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2ScaledDerivMatern52F64 sets the strips k and h to g and u·dg/du.
 //
 //go:noescape
-func avx2ScaledDerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx2ScaledDerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2EvalRationalF64 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalRationalF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2DerivRationalF64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx2DerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2ScaledDerivRationalF64 sets the strips k and h to g and u·dg/du.
+//
+//go:noescape
+func avx2ScaledDerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2ShapeDerivRationalF64 sets the strips k and h to g and a·∂g/∂a.
+//
+//go:noescape
+func avx2ShapeDerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2EvalWendlandF64 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalWendlandF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2DerivWendlandF64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx2DerivWendlandF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2ScaledDerivWendlandF64 sets the strips k and h to g and u·dg/du.
+//
+//go:noescape
+func avx2ScaledDerivWendlandF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2EvalCircularF64 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalCircularF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2DerivCircularF64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx2DerivCircularF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2EvalMismatchF64 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalMismatchF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2ShapeDerivMismatchF64 sets the strips k and h to g and a·∂g/∂a.
+//
+//go:noescape
+func avx2ShapeDerivMismatchF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx2DirectF64 adds a strip times s columns of v to y.
 //
@@ -110,22 +165,42 @@ func avx2PeakF64(n int)
 // avx2EvalRBFF32 sets the strip k to g.
 //
 //go:noescape
-func avx2EvalRBFF32(k []float32, zi []float32, zj []float32, d int, panels int)
+func avx2EvalRBFF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx2EvalMatern12F32 sets the strip k to g.
 //
 //go:noescape
-func avx2EvalMatern12F32(k []float32, zi []float32, zj []float32, d int, panels int)
+func avx2EvalMatern12F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx2EvalMatern32F32 sets the strip k to g.
 //
 //go:noescape
-func avx2EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int)
+func avx2EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx2EvalMatern52F32 sets the strip k to g.
 //
 //go:noescape
-func avx2EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int)
+func avx2EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx2EvalRationalF32 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalRationalF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx2EvalWendlandF32 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalWendlandF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx2EvalCircularF32 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalCircularF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx2EvalMismatchF32 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalMismatchF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx2DirectF32 adds a strip times s columns of v to y.
 //

@@ -102,15 +102,67 @@ DATA avx2Const64<>+768(SB)/8, $(-0.08007550231970023)
 DATA avx2Const64<>+776(SB)/8, $(-0.08007550231970023)
 DATA avx2Const64<>+784(SB)/8, $(-0.08007550231970023)
 DATA avx2Const64<>+792(SB)/8, $(-0.08007550231970023)
-DATA avx2Const64<>+800(SB)/8, $(0.5)
-DATA avx2Const64<>+808(SB)/8, $(0.5)
-DATA avx2Const64<>+816(SB)/8, $(0.5)
-DATA avx2Const64<>+824(SB)/8, $(0.5)
-GLOBL avx2Const64<>(SB), RODATA|NOPTR, $832
+DATA avx2Const64<>+800(SB)/8, $(0.75)
+DATA avx2Const64<>+808(SB)/8, $(0.75)
+DATA avx2Const64<>+816(SB)/8, $(0.75)
+DATA avx2Const64<>+824(SB)/8, $(0.75)
+DATA avx2Const64<>+832(SB)/8, $(4503599627370496.0)
+DATA avx2Const64<>+840(SB)/8, $(4503599627370496.0)
+DATA avx2Const64<>+848(SB)/8, $(4503599627370496.0)
+DATA avx2Const64<>+856(SB)/8, $(4503599627370496.0)
+DATA avx2Const64<>+864(SB)/8, $(1.5)
+DATA avx2Const64<>+872(SB)/8, $(1.5)
+DATA avx2Const64<>+880(SB)/8, $(1.5)
+DATA avx2Const64<>+888(SB)/8, $(1.5)
+DATA avx2Const64<>+896(SB)/8, $(2.0)
+DATA avx2Const64<>+904(SB)/8, $(2.0)
+DATA avx2Const64<>+912(SB)/8, $(2.0)
+DATA avx2Const64<>+920(SB)/8, $(2.0)
+DATA avx2Const64<>+928(SB)/8, $(0.22168038450655292)
+DATA avx2Const64<>+936(SB)/8, $(0.22168038450655292)
+DATA avx2Const64<>+944(SB)/8, $(0.22168038450655292)
+DATA avx2Const64<>+952(SB)/8, $(0.22168038450655292)
+DATA avx2Const64<>+960(SB)/8, $(0.22001865414573277)
+DATA avx2Const64<>+968(SB)/8, $(0.22001865414573277)
+DATA avx2Const64<>+976(SB)/8, $(0.22001865414573277)
+DATA avx2Const64<>+984(SB)/8, $(0.22001865414573277)
+DATA avx2Const64<>+992(SB)/8, $(0.262373390228085)
+DATA avx2Const64<>+1000(SB)/8, $(0.262373390228085)
+DATA avx2Const64<>+1008(SB)/8, $(0.262373390228085)
+DATA avx2Const64<>+1016(SB)/8, $(0.262373390228085)
+DATA avx2Const64<>+1024(SB)/8, $(0.32059769723499065)
+DATA avx2Const64<>+1032(SB)/8, $(0.32059769723499065)
+DATA avx2Const64<>+1040(SB)/8, $(0.32059769723499065)
+DATA avx2Const64<>+1048(SB)/8, $(0.32059769723499065)
+DATA avx2Const64<>+1056(SB)/8, $(0.41219859490163024)
+DATA avx2Const64<>+1064(SB)/8, $(0.41219859490163024)
+DATA avx2Const64<>+1072(SB)/8, $(0.41219859490163024)
+DATA avx2Const64<>+1080(SB)/8, $(0.41219859490163024)
+DATA avx2Const64<>+1088(SB)/8, $(0.5770780163007988)
+DATA avx2Const64<>+1096(SB)/8, $(0.5770780163007988)
+DATA avx2Const64<>+1104(SB)/8, $(0.5770780163007988)
+DATA avx2Const64<>+1112(SB)/8, $(0.5770780163007988)
+DATA avx2Const64<>+1120(SB)/8, $(0.9617966939260616)
+DATA avx2Const64<>+1128(SB)/8, $(0.9617966939260616)
+DATA avx2Const64<>+1136(SB)/8, $(0.9617966939260616)
+DATA avx2Const64<>+1144(SB)/8, $(0.9617966939260616)
+DATA avx2Const64<>+1152(SB)/8, $(2.8853900817779268)
+DATA avx2Const64<>+1160(SB)/8, $(2.8853900817779268)
+DATA avx2Const64<>+1168(SB)/8, $(2.8853900817779268)
+DATA avx2Const64<>+1176(SB)/8, $(2.8853900817779268)
+DATA avx2Const64<>+1184(SB)/8, $(-1.4426950408889634)
+DATA avx2Const64<>+1192(SB)/8, $(-1.4426950408889634)
+DATA avx2Const64<>+1200(SB)/8, $(-1.4426950408889634)
+DATA avx2Const64<>+1208(SB)/8, $(-1.4426950408889634)
+DATA avx2Const64<>+1216(SB)/8, $(0.5)
+DATA avx2Const64<>+1224(SB)/8, $(0.5)
+DATA avx2Const64<>+1232(SB)/8, $(0.5)
+DATA avx2Const64<>+1240(SB)/8, $(0.5)
+GLOBL avx2Const64<>(SB), RODATA|NOPTR, $1248
 
-// func avx2EvalRBFF64(k []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2EvalRBFF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2EvalRBFF64(SB), NOSPLIT, $0-88
+TEXT ·avx2EvalRBFF64(SB), NOSPLIT, $0-96
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -375,9 +427,9 @@ l6:
 	VZEROUPPER
 	RET
 
-// func avx2DerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2DerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2DerivRBFF64(SB), NOSPLIT, $0-112
+TEXT ·avx2DerivRBFF64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -689,9 +741,9 @@ l12:
 	VZEROUPPER
 	RET
 
-// func avx2ScaledDerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2ScaledDerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2ScaledDerivRBFF64(SB), NOSPLIT, $0-112
+TEXT ·avx2ScaledDerivRBFF64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -1019,9 +1071,9 @@ l18:
 	VZEROUPPER
 	RET
 
-// func avx2EvalMatern12F64(k []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2EvalMatern12F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2EvalMatern12F64(SB), NOSPLIT, $0-88
+TEXT ·avx2EvalMatern12F64(SB), NOSPLIT, $0-96
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -1330,9 +1382,9 @@ l24:
 	VZEROUPPER
 	RET
 
-// func avx2DerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2DerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2DerivMatern12F64(SB), NOSPLIT, $0-112
+TEXT ·avx2DerivMatern12F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -1684,9 +1736,9 @@ l30:
 	VZEROUPPER
 	RET
 
-// func avx2ScaledDerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2ScaledDerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2ScaledDerivMatern12F64(SB), NOSPLIT, $0-112
+TEXT ·avx2ScaledDerivMatern12F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -2030,9 +2082,9 @@ l36:
 	VZEROUPPER
 	RET
 
-// func avx2EvalMatern32F64(k []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2EvalMatern32F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2EvalMatern32F64(SB), NOSPLIT, $0-88
+TEXT ·avx2EvalMatern32F64(SB), NOSPLIT, $0-96
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -2365,9 +2417,9 @@ l42:
 	VZEROUPPER
 	RET
 
-// func avx2DerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2DerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2DerivMatern32F64(SB), NOSPLIT, $0-112
+TEXT ·avx2DerivMatern32F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -2727,9 +2779,9 @@ l48:
 	VZEROUPPER
 	RET
 
-// func avx2ScaledDerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2ScaledDerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2ScaledDerivMatern32F64(SB), NOSPLIT, $0-112
+TEXT ·avx2ScaledDerivMatern32F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -3105,9 +3157,9 @@ l54:
 	VZEROUPPER
 	RET
 
-// func avx2EvalMatern52F64(k []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2EvalMatern52F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2EvalMatern52F64(SB), NOSPLIT, $0-88
+TEXT ·avx2EvalMatern52F64(SB), NOSPLIT, $0-96
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -3448,9 +3500,9 @@ l60:
 	VZEROUPPER
 	RET
 
-// func avx2DerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2DerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2DerivMatern52F64(SB), NOSPLIT, $0-112
+TEXT ·avx2DerivMatern52F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -3826,9 +3878,9 @@ l66:
 	VZEROUPPER
 	RET
 
-// func avx2ScaledDerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx2ScaledDerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2ScaledDerivMatern52F64(SB), NOSPLIT, $0-112
+TEXT ·avx2ScaledDerivMatern52F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -4220,6 +4272,3844 @@ l72:
 	VZEROUPPER
 	RET
 
+// func avx2EvalRationalF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·avx2EvalRationalF64(SB), NOSPLIT, $0-96
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x08, BX
+	MOVQ panels+80(FP), SI
+
+l73:
+	MOVQ CX, DI
+	MOVQ $0x00000004, R8
+
+l74:
+	MOVQ zi_base+24(FP), R9
+	MOVQ AX, R10
+	MOVQ $0x00000002, R11
+
+l75:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R9, R12
+	MOVQ   DI, R13
+	MOVQ   DX, R14
+
+l76:
+	VMOVUPD      (R13), Y8
+	VMOVUPD      32(R13), Y9
+	VBROADCASTSD (R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y0
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y1
+	VBROADCASTSD 8(R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y2
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y3
+	VBROADCASTSD 16(R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y4
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y5
+	VBROADCASTSD 24(R12), Y10
+	VSUBPD       Y8, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y6
+	VSUBPD       Y9, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y7
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l76
+	VMOVUPD      Y0, (R10)
+	VMOVUPD      Y1, 32(R10)
+	VMOVUPD      Y2, 2048(R10)
+	VMOVUPD      Y3, 2080(R10)
+	VMOVUPD      Y4, 4096(R10)
+	VMOVUPD      Y5, 4128(R10)
+	VMOVUPD      Y6, 6144(R10)
+	VMOVUPD      Y7, 6176(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l75
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DI
+	DECQ         R8
+	JNZ          l74
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l73
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSD shape+88(FP), Y0
+	VMOVUPD      avx2Const64<>+384(SB), Y1
+	VDIVPD       Y0, Y1, Y1
+	VMULPD       avx2Const64<>+416(SB), Y0, Y0
+	MOVQ         panels+80(FP), CX
+
+l77:
+	MOVQ AX, DX
+	MOVQ $0x00000008, BX
+
+l78:
+	VMOVUPD     (DX), Y2
+	VMOVUPD     32(DX), Y3
+	VMULPD      Y1, Y2, Y6
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y2
+	VADDPD      Y6, Y2, Y2
+	VPSUBQ      Y4, Y2, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y5
+	VPSUBQ      Y5, Y2, Y5
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y5, Y5
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y2, Y7
+	VBLENDVPD   Y7, Y6, Y5, Y5
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y5, Y2, Y2
+	VDIVPD      Y2, Y5, Y5
+	VMULPD      Y5, Y5, Y6
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y6, Y2
+	VFMADD213PD Y4, Y5, Y2
+	VMULPD      Y0, Y2, Y2
+	VMULPD      Y1, Y3, Y6
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y3
+	VADDPD      Y6, Y3, Y3
+	VPSUBQ      Y4, Y3, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y5
+	VPSUBQ      Y5, Y3, Y5
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y5, Y5
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y3, Y7
+	VBLENDVPD   Y7, Y6, Y5, Y5
+	VMOVUPD     avx2Const64<>+896(SB), Y3
+	VADDPD      Y5, Y3, Y3
+	VDIVPD      Y3, Y5, Y5
+	VMULPD      Y5, Y5, Y6
+	VMOVUPD     avx2Const64<>+928(SB), Y3
+	VFMADD213PD avx2Const64<>+960(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+992(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1024(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1056(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1088(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1120(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1152(SB), Y6, Y3
+	VFMADD213PD Y4, Y5, Y3
+	VMULPD      Y0, Y3, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y3, Y3
+	VROUNDPD    $0x01, Y2, Y6
+	VSUBPD      Y6, Y2, Y4
+	VADDPD      avx2Const64<>+32(SB), Y6, Y2
+	VROUNDPD    $0x01, Y3, Y7
+	VSUBPD      Y7, Y3, Y5
+	VADDPD      avx2Const64<>+32(SB), Y7, Y3
+	VMOVUPD     avx2Const64<>+64(SB), Y6
+	VMOVUPD     avx2Const64<>+64(SB), Y7
+	VMOVUPD     avx2Const64<>+96(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+128(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+160(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+192(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+224(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+256(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+288(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+320(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+352(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y6, Y6
+	VPSLLQ      $0x34, Y3, Y3
+	VPADDQ      Y3, Y7, Y7
+	VMOVUPD     Y6, (DX)
+	VMOVUPD     Y7, 32(DX)
+	VMOVUPD     64(DX), Y2
+	VMOVUPD     96(DX), Y3
+	VMULPD      Y1, Y2, Y6
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y2
+	VADDPD      Y6, Y2, Y2
+	VPSUBQ      Y4, Y2, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y5
+	VPSUBQ      Y5, Y2, Y5
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y5, Y5
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y2, Y7
+	VBLENDVPD   Y7, Y6, Y5, Y5
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y5, Y2, Y2
+	VDIVPD      Y2, Y5, Y5
+	VMULPD      Y5, Y5, Y6
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y6, Y2
+	VFMADD213PD Y4, Y5, Y2
+	VMULPD      Y0, Y2, Y2
+	VMULPD      Y1, Y3, Y6
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y3
+	VADDPD      Y6, Y3, Y3
+	VPSUBQ      Y4, Y3, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y5
+	VPSUBQ      Y5, Y3, Y5
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y5, Y5
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y3, Y7
+	VBLENDVPD   Y7, Y6, Y5, Y5
+	VMOVUPD     avx2Const64<>+896(SB), Y3
+	VADDPD      Y5, Y3, Y3
+	VDIVPD      Y3, Y5, Y5
+	VMULPD      Y5, Y5, Y6
+	VMOVUPD     avx2Const64<>+928(SB), Y3
+	VFMADD213PD avx2Const64<>+960(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+992(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1024(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1056(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1088(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1120(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1152(SB), Y6, Y3
+	VFMADD213PD Y4, Y5, Y3
+	VMULPD      Y0, Y3, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y3, Y3
+	VROUNDPD    $0x01, Y2, Y6
+	VSUBPD      Y6, Y2, Y4
+	VADDPD      avx2Const64<>+32(SB), Y6, Y2
+	VROUNDPD    $0x01, Y3, Y7
+	VSUBPD      Y7, Y3, Y5
+	VADDPD      avx2Const64<>+32(SB), Y7, Y3
+	VMOVUPD     avx2Const64<>+64(SB), Y6
+	VMOVUPD     avx2Const64<>+64(SB), Y7
+	VMOVUPD     avx2Const64<>+96(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+128(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+160(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+192(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+224(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+256(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+288(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+320(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+352(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y6, Y6
+	VPSLLQ      $0x34, Y3, Y3
+	VPADDQ      Y3, Y7, Y7
+	VMOVUPD     Y6, 64(DX)
+	VMOVUPD     Y7, 96(DX)
+	VMOVUPD     128(DX), Y2
+	VMOVUPD     160(DX), Y3
+	VMULPD      Y1, Y2, Y6
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y2
+	VADDPD      Y6, Y2, Y2
+	VPSUBQ      Y4, Y2, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y5
+	VPSUBQ      Y5, Y2, Y5
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y5, Y5
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y2, Y7
+	VBLENDVPD   Y7, Y6, Y5, Y5
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y5, Y2, Y2
+	VDIVPD      Y2, Y5, Y5
+	VMULPD      Y5, Y5, Y6
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y6, Y2
+	VFMADD213PD Y4, Y5, Y2
+	VMULPD      Y0, Y2, Y2
+	VMULPD      Y1, Y3, Y6
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y3
+	VADDPD      Y6, Y3, Y3
+	VPSUBQ      Y4, Y3, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y5
+	VPSUBQ      Y5, Y3, Y5
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y5, Y5
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y3, Y7
+	VBLENDVPD   Y7, Y6, Y5, Y5
+	VMOVUPD     avx2Const64<>+896(SB), Y3
+	VADDPD      Y5, Y3, Y3
+	VDIVPD      Y3, Y5, Y5
+	VMULPD      Y5, Y5, Y6
+	VMOVUPD     avx2Const64<>+928(SB), Y3
+	VFMADD213PD avx2Const64<>+960(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+992(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1024(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1056(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1088(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1120(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1152(SB), Y6, Y3
+	VFMADD213PD Y4, Y5, Y3
+	VMULPD      Y0, Y3, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y3, Y3
+	VROUNDPD    $0x01, Y2, Y6
+	VSUBPD      Y6, Y2, Y4
+	VADDPD      avx2Const64<>+32(SB), Y6, Y2
+	VROUNDPD    $0x01, Y3, Y7
+	VSUBPD      Y7, Y3, Y5
+	VADDPD      avx2Const64<>+32(SB), Y7, Y3
+	VMOVUPD     avx2Const64<>+64(SB), Y6
+	VMOVUPD     avx2Const64<>+64(SB), Y7
+	VMOVUPD     avx2Const64<>+96(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+128(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+160(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+192(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+224(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+256(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+288(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+320(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+352(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y6, Y6
+	VPSLLQ      $0x34, Y3, Y3
+	VPADDQ      Y3, Y7, Y7
+	VMOVUPD     Y6, 128(DX)
+	VMOVUPD     Y7, 160(DX)
+	VMOVUPD     192(DX), Y2
+	VMOVUPD     224(DX), Y3
+	VMULPD      Y1, Y2, Y6
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y2
+	VADDPD      Y6, Y2, Y2
+	VPSUBQ      Y4, Y2, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y5
+	VPSUBQ      Y5, Y2, Y5
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y5, Y5
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y2, Y7
+	VBLENDVPD   Y7, Y6, Y5, Y5
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y5, Y2, Y2
+	VDIVPD      Y2, Y5, Y5
+	VMULPD      Y5, Y5, Y6
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y6, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y6, Y2
+	VFMADD213PD Y4, Y5, Y2
+	VMULPD      Y0, Y2, Y2
+	VMULPD      Y1, Y3, Y6
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y3
+	VADDPD      Y6, Y3, Y3
+	VPSUBQ      Y4, Y3, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y5
+	VPSUBQ      Y5, Y3, Y5
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y5, Y5
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y3, Y7
+	VBLENDVPD   Y7, Y6, Y5, Y5
+	VMOVUPD     avx2Const64<>+896(SB), Y3
+	VADDPD      Y5, Y3, Y3
+	VDIVPD      Y3, Y5, Y5
+	VMULPD      Y5, Y5, Y6
+	VMOVUPD     avx2Const64<>+928(SB), Y3
+	VFMADD213PD avx2Const64<>+960(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+992(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1024(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1056(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1088(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1120(SB), Y6, Y3
+	VFMADD213PD avx2Const64<>+1152(SB), Y6, Y3
+	VFMADD213PD Y4, Y5, Y3
+	VMULPD      Y0, Y3, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y3, Y3
+	VROUNDPD    $0x01, Y2, Y6
+	VSUBPD      Y6, Y2, Y4
+	VADDPD      avx2Const64<>+32(SB), Y6, Y2
+	VROUNDPD    $0x01, Y3, Y7
+	VSUBPD      Y7, Y3, Y5
+	VADDPD      avx2Const64<>+32(SB), Y7, Y3
+	VMOVUPD     avx2Const64<>+64(SB), Y6
+	VMOVUPD     avx2Const64<>+64(SB), Y7
+	VMOVUPD     avx2Const64<>+96(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+128(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+160(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+192(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+224(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+256(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+288(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+320(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+352(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y8
+	VFMADD213PD Y8, Y4, Y6
+	VFMADD213PD Y8, Y5, Y7
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y6, Y6
+	VPSLLQ      $0x34, Y3, Y3
+	VPADDQ      Y3, Y7, Y7
+	VMOVUPD     Y6, 192(DX)
+	VMOVUPD     Y7, 224(DX)
+	ADDQ        $0x00000800, DX
+	DECQ        BX
+	JNZ         l78
+	ADDQ        $0x00000100, AX
+	DECQ        CX
+	JNZ         l77
+	VZEROUPPER
+	RET
+
+// func avx2DerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·avx2DerivRationalF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l79:
+	MOVQ DX, R8
+	MOVQ $0x00000004, R9
+
+l80:
+	MOVQ zi_base+48(FP), R10
+	MOVQ CX, R11
+	MOVQ $0x00000002, R12
+
+l81:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R10, R13
+	MOVQ   R8, R14
+	MOVQ   BX, R15
+
+l82:
+	VMOVUPD      (R14), Y8
+	VMOVUPD      32(R14), Y9
+	VBROADCASTSD (R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y0
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y1
+	VBROADCASTSD 8(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y2
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y3
+	VBROADCASTSD 16(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y4
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y5
+	VBROADCASTSD 24(R13), Y10
+	VSUBPD       Y8, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y6
+	VSUBPD       Y9, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y7
+	ADDQ         $0x00000100, R13
+	ADDQ         $0x00000100, R14
+	DECQ         R15
+	JNZ          l82
+	VMOVUPD      Y0, (R11)
+	VMOVUPD      Y1, 32(R11)
+	VMOVUPD      Y2, 2048(R11)
+	VMOVUPD      Y3, 2080(R11)
+	VMOVUPD      Y4, 4096(R11)
+	VMOVUPD      Y5, 4128(R11)
+	VMOVUPD      Y6, 6144(R11)
+	VMOVUPD      Y7, 6176(R11)
+	ADDQ         $0x00002000, R11
+	ADDQ         $0x00000020, R10
+	DECQ         R12
+	JNZ          l81
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, R8
+	DECQ         R9
+	JNZ          l80
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l79
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Y0
+	VMOVUPD      avx2Const64<>+384(SB), Y1
+	VDIVPD       Y0, Y1, Y1
+	VMULPD       avx2Const64<>+416(SB), Y0, Y0
+	MOVQ         panels+104(FP), DX
+
+l83:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l84:
+	VMOVUPD     (BX), Y2
+	VMOVUPD     32(BX), Y3
+	VMULPD      Y1, Y2, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y2, Y5, Y5
+	VPSUBQ      Y4, Y5, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y6
+	VPSUBQ      Y6, Y5, Y6
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y6, Y6
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y5, Y7
+	VBLENDVPD   Y7, Y2, Y6, Y6
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y6, Y2, Y2
+	VDIVPD      Y2, Y6, Y6
+	VMULPD      Y6, Y6, Y7
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y7, Y2
+	VFMADD213PD Y4, Y6, Y2
+	VMULPD      Y0, Y2, Y2
+	VMOVUPD     avx2Const64<>+416(SB), Y4
+	VDIVPD      Y5, Y4, Y4
+	VMULPD      Y1, Y3, Y3
+	VMOVUPD     avx2Const64<>+800(SB), Y5
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y3, Y6, Y6
+	VPSUBQ      Y5, Y6, Y5
+	VPSRLQ      $0x34, Y5, Y5
+	VPSLLQ      $0x34, Y5, Y7
+	VPSUBQ      Y7, Y6, Y7
+	VPADDQ      Y8, Y5, Y5
+	VSUBPD      Y8, Y5, Y5
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y6, Y8
+	VBLENDVPD   Y8, Y3, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y3
+	VADDPD      Y7, Y3, Y3
+	VDIVPD      Y3, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y3
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y3
+	VFMADD213PD Y5, Y7, Y3
+	VMULPD      Y0, Y3, Y3
+	VMOVUPD     avx2Const64<>+416(SB), Y5
+	VDIVPD      Y6, Y5, Y5
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y3, Y3
+	VROUNDPD    $0x01, Y2, Y8
+	VSUBPD      Y8, Y2, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y2
+	VROUNDPD    $0x01, Y3, Y9
+	VSUBPD      Y9, Y3, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y3
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y8, Y8
+	VPSLLQ      $0x34, Y3, Y3
+	VPADDQ      Y3, Y9, Y9
+	VMULPD      Y8, Y4, Y4
+	VMOVUPD     Y4, (BX)(AX*1)
+	VMOVUPD     Y8, (BX)
+	VMULPD      Y9, Y5, Y5
+	VMOVUPD     Y5, 32(BX)(AX*1)
+	VMOVUPD     Y9, 32(BX)
+	VMOVUPD     64(BX), Y2
+	VMOVUPD     96(BX), Y3
+	VMULPD      Y1, Y2, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y2, Y5, Y5
+	VPSUBQ      Y4, Y5, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y6
+	VPSUBQ      Y6, Y5, Y6
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y6, Y6
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y5, Y7
+	VBLENDVPD   Y7, Y2, Y6, Y6
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y6, Y2, Y2
+	VDIVPD      Y2, Y6, Y6
+	VMULPD      Y6, Y6, Y7
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y7, Y2
+	VFMADD213PD Y4, Y6, Y2
+	VMULPD      Y0, Y2, Y2
+	VMOVUPD     avx2Const64<>+416(SB), Y4
+	VDIVPD      Y5, Y4, Y4
+	VMULPD      Y1, Y3, Y3
+	VMOVUPD     avx2Const64<>+800(SB), Y5
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y3, Y6, Y6
+	VPSUBQ      Y5, Y6, Y5
+	VPSRLQ      $0x34, Y5, Y5
+	VPSLLQ      $0x34, Y5, Y7
+	VPSUBQ      Y7, Y6, Y7
+	VPADDQ      Y8, Y5, Y5
+	VSUBPD      Y8, Y5, Y5
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y6, Y8
+	VBLENDVPD   Y8, Y3, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y3
+	VADDPD      Y7, Y3, Y3
+	VDIVPD      Y3, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y3
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y3
+	VFMADD213PD Y5, Y7, Y3
+	VMULPD      Y0, Y3, Y3
+	VMOVUPD     avx2Const64<>+416(SB), Y5
+	VDIVPD      Y6, Y5, Y5
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y3, Y3
+	VROUNDPD    $0x01, Y2, Y8
+	VSUBPD      Y8, Y2, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y2
+	VROUNDPD    $0x01, Y3, Y9
+	VSUBPD      Y9, Y3, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y3
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y8, Y8
+	VPSLLQ      $0x34, Y3, Y3
+	VPADDQ      Y3, Y9, Y9
+	VMULPD      Y8, Y4, Y4
+	VMOVUPD     Y4, 64(BX)(AX*1)
+	VMOVUPD     Y8, 64(BX)
+	VMULPD      Y9, Y5, Y5
+	VMOVUPD     Y5, 96(BX)(AX*1)
+	VMOVUPD     Y9, 96(BX)
+	VMOVUPD     128(BX), Y2
+	VMOVUPD     160(BX), Y3
+	VMULPD      Y1, Y2, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y2, Y5, Y5
+	VPSUBQ      Y4, Y5, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y6
+	VPSUBQ      Y6, Y5, Y6
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y6, Y6
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y5, Y7
+	VBLENDVPD   Y7, Y2, Y6, Y6
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y6, Y2, Y2
+	VDIVPD      Y2, Y6, Y6
+	VMULPD      Y6, Y6, Y7
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y7, Y2
+	VFMADD213PD Y4, Y6, Y2
+	VMULPD      Y0, Y2, Y2
+	VMOVUPD     avx2Const64<>+416(SB), Y4
+	VDIVPD      Y5, Y4, Y4
+	VMULPD      Y1, Y3, Y3
+	VMOVUPD     avx2Const64<>+800(SB), Y5
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y3, Y6, Y6
+	VPSUBQ      Y5, Y6, Y5
+	VPSRLQ      $0x34, Y5, Y5
+	VPSLLQ      $0x34, Y5, Y7
+	VPSUBQ      Y7, Y6, Y7
+	VPADDQ      Y8, Y5, Y5
+	VSUBPD      Y8, Y5, Y5
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y6, Y8
+	VBLENDVPD   Y8, Y3, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y3
+	VADDPD      Y7, Y3, Y3
+	VDIVPD      Y3, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y3
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y3
+	VFMADD213PD Y5, Y7, Y3
+	VMULPD      Y0, Y3, Y3
+	VMOVUPD     avx2Const64<>+416(SB), Y5
+	VDIVPD      Y6, Y5, Y5
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y3, Y3
+	VROUNDPD    $0x01, Y2, Y8
+	VSUBPD      Y8, Y2, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y2
+	VROUNDPD    $0x01, Y3, Y9
+	VSUBPD      Y9, Y3, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y3
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y8, Y8
+	VPSLLQ      $0x34, Y3, Y3
+	VPADDQ      Y3, Y9, Y9
+	VMULPD      Y8, Y4, Y4
+	VMOVUPD     Y4, 128(BX)(AX*1)
+	VMOVUPD     Y8, 128(BX)
+	VMULPD      Y9, Y5, Y5
+	VMOVUPD     Y5, 160(BX)(AX*1)
+	VMOVUPD     Y9, 160(BX)
+	VMOVUPD     192(BX), Y2
+	VMOVUPD     224(BX), Y3
+	VMULPD      Y1, Y2, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y4
+	VMOVUPD     avx2Const64<>+832(SB), Y7
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y2, Y5, Y5
+	VPSUBQ      Y4, Y5, Y4
+	VPSRLQ      $0x34, Y4, Y4
+	VPSLLQ      $0x34, Y4, Y6
+	VPSUBQ      Y6, Y5, Y6
+	VPADDQ      Y7, Y4, Y4
+	VSUBPD      Y7, Y4, Y4
+	VADDPD      avx2Const64<>+416(SB), Y6, Y6
+	VMOVUPD     avx2Const64<>+864(SB), Y7
+	VCMPPD      $0x01, Y7, Y5, Y7
+	VBLENDVPD   Y7, Y2, Y6, Y6
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y6, Y2, Y2
+	VDIVPD      Y2, Y6, Y6
+	VMULPD      Y6, Y6, Y7
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y7, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y7, Y2
+	VFMADD213PD Y4, Y6, Y2
+	VMULPD      Y0, Y2, Y2
+	VMOVUPD     avx2Const64<>+416(SB), Y4
+	VDIVPD      Y5, Y4, Y4
+	VMULPD      Y1, Y3, Y3
+	VMOVUPD     avx2Const64<>+800(SB), Y5
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y3, Y6, Y6
+	VPSUBQ      Y5, Y6, Y5
+	VPSRLQ      $0x34, Y5, Y5
+	VPSLLQ      $0x34, Y5, Y7
+	VPSUBQ      Y7, Y6, Y7
+	VPADDQ      Y8, Y5, Y5
+	VSUBPD      Y8, Y5, Y5
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y6, Y8
+	VBLENDVPD   Y8, Y3, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y3
+	VADDPD      Y7, Y3, Y3
+	VDIVPD      Y3, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y3
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y3
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y3
+	VFMADD213PD Y5, Y7, Y3
+	VMULPD      Y0, Y3, Y3
+	VMOVUPD     avx2Const64<>+416(SB), Y5
+	VDIVPD      Y6, Y5, Y5
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y3, Y3
+	VROUNDPD    $0x01, Y2, Y8
+	VSUBPD      Y8, Y2, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y2
+	VROUNDPD    $0x01, Y3, Y9
+	VSUBPD      Y9, Y3, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y3
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y8, Y8
+	VPSLLQ      $0x34, Y3, Y3
+	VPADDQ      Y3, Y9, Y9
+	VMULPD      Y8, Y4, Y4
+	VMOVUPD     Y4, 192(BX)(AX*1)
+	VMOVUPD     Y8, 192(BX)
+	VMULPD      Y9, Y5, Y5
+	VMOVUPD     Y5, 224(BX)(AX*1)
+	VMOVUPD     Y9, 224(BX)
+	ADDQ        $0x00000800, BX
+	DECQ        SI
+	JNZ         l84
+	ADDQ        $0x00000100, CX
+	DECQ        DX
+	JNZ         l83
+	VZEROUPPER
+	RET
+
+// func avx2ScaledDerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·avx2ScaledDerivRationalF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l85:
+	MOVQ DX, R8
+	MOVQ $0x00000004, R9
+
+l86:
+	MOVQ zi_base+48(FP), R10
+	MOVQ CX, R11
+	MOVQ $0x00000002, R12
+
+l87:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R10, R13
+	MOVQ   R8, R14
+	MOVQ   BX, R15
+
+l88:
+	VMOVUPD      (R14), Y8
+	VMOVUPD      32(R14), Y9
+	VBROADCASTSD (R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y0
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y1
+	VBROADCASTSD 8(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y2
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y3
+	VBROADCASTSD 16(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y4
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y5
+	VBROADCASTSD 24(R13), Y10
+	VSUBPD       Y8, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y6
+	VSUBPD       Y9, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y7
+	ADDQ         $0x00000100, R13
+	ADDQ         $0x00000100, R14
+	DECQ         R15
+	JNZ          l88
+	VMOVUPD      Y0, (R11)
+	VMOVUPD      Y1, 32(R11)
+	VMOVUPD      Y2, 2048(R11)
+	VMOVUPD      Y3, 2080(R11)
+	VMOVUPD      Y4, 4096(R11)
+	VMOVUPD      Y5, 4128(R11)
+	VMOVUPD      Y6, 6144(R11)
+	VMOVUPD      Y7, 6176(R11)
+	ADDQ         $0x00002000, R11
+	ADDQ         $0x00000020, R10
+	DECQ         R12
+	JNZ          l87
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, R8
+	DECQ         R9
+	JNZ          l86
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l85
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Y0
+	VMOVUPD      avx2Const64<>+384(SB), Y1
+	VDIVPD       Y0, Y1, Y1
+	VMULPD       avx2Const64<>+416(SB), Y0, Y0
+	MOVQ         panels+104(FP), DX
+
+l89:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l90:
+	VMOVUPD     (BX), Y2
+	VMOVUPD     32(BX), Y3
+	VMULPD      Y1, Y2, Y4
+	VMOVUPD     avx2Const64<>+800(SB), Y6
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y4, Y5, Y5
+	VPSUBQ      Y6, Y5, Y6
+	VPSRLQ      $0x34, Y6, Y6
+	VPSLLQ      $0x34, Y6, Y7
+	VPSUBQ      Y7, Y5, Y7
+	VPADDQ      Y8, Y6, Y6
+	VSUBPD      Y8, Y6, Y6
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y5, Y8
+	VBLENDVPD   Y8, Y4, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y4
+	VADDPD      Y7, Y4, Y4
+	VDIVPD      Y4, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y4
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y4
+	VFMADD213PD Y6, Y7, Y4
+	VMULPD      Y0, Y4, Y4
+	VDIVPD      Y5, Y2, Y5
+	VMULPD      avx2Const64<>+416(SB), Y5, Y5
+	VMULPD      Y1, Y3, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y7
+	VMOVUPD     avx2Const64<>+832(SB), Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y2, Y6, Y6
+	VPSUBQ      Y7, Y6, Y7
+	VPSRLQ      $0x34, Y7, Y7
+	VPSLLQ      $0x34, Y7, Y8
+	VPSUBQ      Y8, Y6, Y8
+	VPADDQ      Y9, Y7, Y7
+	VSUBPD      Y9, Y7, Y7
+	VADDPD      avx2Const64<>+416(SB), Y8, Y8
+	VMOVUPD     avx2Const64<>+864(SB), Y9
+	VCMPPD      $0x01, Y9, Y6, Y9
+	VBLENDVPD   Y9, Y2, Y8, Y8
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y8, Y2, Y2
+	VDIVPD      Y2, Y8, Y8
+	VMULPD      Y8, Y8, Y9
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y9, Y2
+	VFMADD213PD Y7, Y8, Y2
+	VMULPD      Y0, Y2, Y2
+	VDIVPD      Y6, Y3, Y3
+	VMULPD      avx2Const64<>+416(SB), Y3, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y4, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y4, Y8
+	VSUBPD      Y8, Y4, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y4
+	VROUNDPD    $0x01, Y2, Y9
+	VSUBPD      Y9, Y2, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y4, Y4
+	VPADDQ      Y4, Y8, Y8
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y9, Y9
+	VMULPD      Y8, Y5, Y5
+	VMOVUPD     Y5, (BX)(AX*1)
+	VMOVUPD     Y8, (BX)
+	VMULPD      Y9, Y3, Y3
+	VMOVUPD     Y3, 32(BX)(AX*1)
+	VMOVUPD     Y9, 32(BX)
+	VMOVUPD     64(BX), Y2
+	VMOVUPD     96(BX), Y3
+	VMULPD      Y1, Y2, Y4
+	VMOVUPD     avx2Const64<>+800(SB), Y6
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y4, Y5, Y5
+	VPSUBQ      Y6, Y5, Y6
+	VPSRLQ      $0x34, Y6, Y6
+	VPSLLQ      $0x34, Y6, Y7
+	VPSUBQ      Y7, Y5, Y7
+	VPADDQ      Y8, Y6, Y6
+	VSUBPD      Y8, Y6, Y6
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y5, Y8
+	VBLENDVPD   Y8, Y4, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y4
+	VADDPD      Y7, Y4, Y4
+	VDIVPD      Y4, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y4
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y4
+	VFMADD213PD Y6, Y7, Y4
+	VMULPD      Y0, Y4, Y4
+	VDIVPD      Y5, Y2, Y5
+	VMULPD      avx2Const64<>+416(SB), Y5, Y5
+	VMULPD      Y1, Y3, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y7
+	VMOVUPD     avx2Const64<>+832(SB), Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y2, Y6, Y6
+	VPSUBQ      Y7, Y6, Y7
+	VPSRLQ      $0x34, Y7, Y7
+	VPSLLQ      $0x34, Y7, Y8
+	VPSUBQ      Y8, Y6, Y8
+	VPADDQ      Y9, Y7, Y7
+	VSUBPD      Y9, Y7, Y7
+	VADDPD      avx2Const64<>+416(SB), Y8, Y8
+	VMOVUPD     avx2Const64<>+864(SB), Y9
+	VCMPPD      $0x01, Y9, Y6, Y9
+	VBLENDVPD   Y9, Y2, Y8, Y8
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y8, Y2, Y2
+	VDIVPD      Y2, Y8, Y8
+	VMULPD      Y8, Y8, Y9
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y9, Y2
+	VFMADD213PD Y7, Y8, Y2
+	VMULPD      Y0, Y2, Y2
+	VDIVPD      Y6, Y3, Y3
+	VMULPD      avx2Const64<>+416(SB), Y3, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y4, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y4, Y8
+	VSUBPD      Y8, Y4, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y4
+	VROUNDPD    $0x01, Y2, Y9
+	VSUBPD      Y9, Y2, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y4, Y4
+	VPADDQ      Y4, Y8, Y8
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y9, Y9
+	VMULPD      Y8, Y5, Y5
+	VMOVUPD     Y5, 64(BX)(AX*1)
+	VMOVUPD     Y8, 64(BX)
+	VMULPD      Y9, Y3, Y3
+	VMOVUPD     Y3, 96(BX)(AX*1)
+	VMOVUPD     Y9, 96(BX)
+	VMOVUPD     128(BX), Y2
+	VMOVUPD     160(BX), Y3
+	VMULPD      Y1, Y2, Y4
+	VMOVUPD     avx2Const64<>+800(SB), Y6
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y4, Y5, Y5
+	VPSUBQ      Y6, Y5, Y6
+	VPSRLQ      $0x34, Y6, Y6
+	VPSLLQ      $0x34, Y6, Y7
+	VPSUBQ      Y7, Y5, Y7
+	VPADDQ      Y8, Y6, Y6
+	VSUBPD      Y8, Y6, Y6
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y5, Y8
+	VBLENDVPD   Y8, Y4, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y4
+	VADDPD      Y7, Y4, Y4
+	VDIVPD      Y4, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y4
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y4
+	VFMADD213PD Y6, Y7, Y4
+	VMULPD      Y0, Y4, Y4
+	VDIVPD      Y5, Y2, Y5
+	VMULPD      avx2Const64<>+416(SB), Y5, Y5
+	VMULPD      Y1, Y3, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y7
+	VMOVUPD     avx2Const64<>+832(SB), Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y2, Y6, Y6
+	VPSUBQ      Y7, Y6, Y7
+	VPSRLQ      $0x34, Y7, Y7
+	VPSLLQ      $0x34, Y7, Y8
+	VPSUBQ      Y8, Y6, Y8
+	VPADDQ      Y9, Y7, Y7
+	VSUBPD      Y9, Y7, Y7
+	VADDPD      avx2Const64<>+416(SB), Y8, Y8
+	VMOVUPD     avx2Const64<>+864(SB), Y9
+	VCMPPD      $0x01, Y9, Y6, Y9
+	VBLENDVPD   Y9, Y2, Y8, Y8
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y8, Y2, Y2
+	VDIVPD      Y2, Y8, Y8
+	VMULPD      Y8, Y8, Y9
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y9, Y2
+	VFMADD213PD Y7, Y8, Y2
+	VMULPD      Y0, Y2, Y2
+	VDIVPD      Y6, Y3, Y3
+	VMULPD      avx2Const64<>+416(SB), Y3, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y4, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y4, Y8
+	VSUBPD      Y8, Y4, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y4
+	VROUNDPD    $0x01, Y2, Y9
+	VSUBPD      Y9, Y2, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y4, Y4
+	VPADDQ      Y4, Y8, Y8
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y9, Y9
+	VMULPD      Y8, Y5, Y5
+	VMOVUPD     Y5, 128(BX)(AX*1)
+	VMOVUPD     Y8, 128(BX)
+	VMULPD      Y9, Y3, Y3
+	VMOVUPD     Y3, 160(BX)(AX*1)
+	VMOVUPD     Y9, 160(BX)
+	VMOVUPD     192(BX), Y2
+	VMOVUPD     224(BX), Y3
+	VMULPD      Y1, Y2, Y4
+	VMOVUPD     avx2Const64<>+800(SB), Y6
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y4, Y5, Y5
+	VPSUBQ      Y6, Y5, Y6
+	VPSRLQ      $0x34, Y6, Y6
+	VPSLLQ      $0x34, Y6, Y7
+	VPSUBQ      Y7, Y5, Y7
+	VPADDQ      Y8, Y6, Y6
+	VSUBPD      Y8, Y6, Y6
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y5, Y8
+	VBLENDVPD   Y8, Y4, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y4
+	VADDPD      Y7, Y4, Y4
+	VDIVPD      Y4, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y4
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y4
+	VFMADD213PD Y6, Y7, Y4
+	VMULPD      Y0, Y4, Y4
+	VDIVPD      Y5, Y2, Y5
+	VMULPD      avx2Const64<>+416(SB), Y5, Y5
+	VMULPD      Y1, Y3, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y7
+	VMOVUPD     avx2Const64<>+832(SB), Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y2, Y6, Y6
+	VPSUBQ      Y7, Y6, Y7
+	VPSRLQ      $0x34, Y7, Y7
+	VPSLLQ      $0x34, Y7, Y8
+	VPSUBQ      Y8, Y6, Y8
+	VPADDQ      Y9, Y7, Y7
+	VSUBPD      Y9, Y7, Y7
+	VADDPD      avx2Const64<>+416(SB), Y8, Y8
+	VMOVUPD     avx2Const64<>+864(SB), Y9
+	VCMPPD      $0x01, Y9, Y6, Y9
+	VBLENDVPD   Y9, Y2, Y8, Y8
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y8, Y2, Y2
+	VDIVPD      Y2, Y8, Y8
+	VMULPD      Y8, Y8, Y9
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y9, Y2
+	VFMADD213PD Y7, Y8, Y2
+	VMULPD      Y0, Y2, Y2
+	VDIVPD      Y6, Y3, Y3
+	VMULPD      avx2Const64<>+416(SB), Y3, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y4, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y4, Y8
+	VSUBPD      Y8, Y4, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y4
+	VROUNDPD    $0x01, Y2, Y9
+	VSUBPD      Y9, Y2, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y4, Y4
+	VPADDQ      Y4, Y8, Y8
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y9, Y9
+	VMULPD      Y8, Y5, Y5
+	VMOVUPD     Y5, 192(BX)(AX*1)
+	VMOVUPD     Y8, 192(BX)
+	VMULPD      Y9, Y3, Y3
+	VMOVUPD     Y3, 224(BX)(AX*1)
+	VMOVUPD     Y9, 224(BX)
+	ADDQ        $0x00000800, BX
+	DECQ        SI
+	JNZ         l90
+	ADDQ        $0x00000100, CX
+	DECQ        DX
+	JNZ         l89
+	VZEROUPPER
+	RET
+
+// func avx2ShapeDerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·avx2ShapeDerivRationalF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l91:
+	MOVQ DX, R8
+	MOVQ $0x00000004, R9
+
+l92:
+	MOVQ zi_base+48(FP), R10
+	MOVQ CX, R11
+	MOVQ $0x00000002, R12
+
+l93:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R10, R13
+	MOVQ   R8, R14
+	MOVQ   BX, R15
+
+l94:
+	VMOVUPD      (R14), Y8
+	VMOVUPD      32(R14), Y9
+	VBROADCASTSD (R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y0
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y1
+	VBROADCASTSD 8(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y2
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y3
+	VBROADCASTSD 16(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y4
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y5
+	VBROADCASTSD 24(R13), Y10
+	VSUBPD       Y8, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y6
+	VSUBPD       Y9, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y7
+	ADDQ         $0x00000100, R13
+	ADDQ         $0x00000100, R14
+	DECQ         R15
+	JNZ          l94
+	VMOVUPD      Y0, (R11)
+	VMOVUPD      Y1, 32(R11)
+	VMOVUPD      Y2, 2048(R11)
+	VMOVUPD      Y3, 2080(R11)
+	VMOVUPD      Y4, 4096(R11)
+	VMOVUPD      Y5, 4128(R11)
+	VMOVUPD      Y6, 6144(R11)
+	VMOVUPD      Y7, 6176(R11)
+	ADDQ         $0x00002000, R11
+	ADDQ         $0x00000020, R10
+	DECQ         R12
+	JNZ          l93
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, R8
+	DECQ         R9
+	JNZ          l92
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l91
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Y0
+	VMOVUPD      avx2Const64<>+384(SB), Y1
+	VDIVPD       Y0, Y1, Y1
+	VMULPD       avx2Const64<>+416(SB), Y0, Y0
+	MOVQ         panels+104(FP), DX
+
+l95:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l96:
+	VMOVUPD     (BX), Y2
+	VMOVUPD     32(BX), Y3
+	VMULPD      Y1, Y2, Y4
+	VMOVUPD     avx2Const64<>+800(SB), Y6
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y4, Y5, Y5
+	VPSUBQ      Y6, Y5, Y6
+	VPSRLQ      $0x34, Y6, Y6
+	VPSLLQ      $0x34, Y6, Y7
+	VPSUBQ      Y7, Y5, Y7
+	VPADDQ      Y8, Y6, Y6
+	VSUBPD      Y8, Y6, Y6
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y5, Y8
+	VBLENDVPD   Y8, Y4, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y4
+	VADDPD      Y7, Y4, Y4
+	VDIVPD      Y4, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y4
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y4
+	VFMADD213PD Y6, Y7, Y4
+	VMULPD      Y0, Y4, Y4
+	VDIVPD      Y5, Y2, Y5
+	VMOVUPD     avx2Const64<>+448(SB), Y2
+	VFMADD231PD Y2, Y4, Y5
+	VMULPD      Y1, Y3, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y7
+	VMOVUPD     avx2Const64<>+832(SB), Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y2, Y6, Y6
+	VPSUBQ      Y7, Y6, Y7
+	VPSRLQ      $0x34, Y7, Y7
+	VPSLLQ      $0x34, Y7, Y8
+	VPSUBQ      Y8, Y6, Y8
+	VPADDQ      Y9, Y7, Y7
+	VSUBPD      Y9, Y7, Y7
+	VADDPD      avx2Const64<>+416(SB), Y8, Y8
+	VMOVUPD     avx2Const64<>+864(SB), Y9
+	VCMPPD      $0x01, Y9, Y6, Y9
+	VBLENDVPD   Y9, Y2, Y8, Y8
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y8, Y2, Y2
+	VDIVPD      Y2, Y8, Y8
+	VMULPD      Y8, Y8, Y9
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y9, Y2
+	VFMADD213PD Y7, Y8, Y2
+	VMULPD      Y0, Y2, Y2
+	VDIVPD      Y6, Y3, Y3
+	VMOVUPD     avx2Const64<>+448(SB), Y6
+	VFMADD231PD Y6, Y2, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y4, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y4, Y8
+	VSUBPD      Y8, Y4, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y4
+	VROUNDPD    $0x01, Y2, Y9
+	VSUBPD      Y9, Y2, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y4, Y4
+	VPADDQ      Y4, Y8, Y8
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y9, Y9
+	VMULPD      Y8, Y5, Y5
+	VMOVUPD     Y5, (BX)(AX*1)
+	VMOVUPD     Y8, (BX)
+	VMULPD      Y9, Y3, Y3
+	VMOVUPD     Y3, 32(BX)(AX*1)
+	VMOVUPD     Y9, 32(BX)
+	VMOVUPD     64(BX), Y2
+	VMOVUPD     96(BX), Y3
+	VMULPD      Y1, Y2, Y4
+	VMOVUPD     avx2Const64<>+800(SB), Y6
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y4, Y5, Y5
+	VPSUBQ      Y6, Y5, Y6
+	VPSRLQ      $0x34, Y6, Y6
+	VPSLLQ      $0x34, Y6, Y7
+	VPSUBQ      Y7, Y5, Y7
+	VPADDQ      Y8, Y6, Y6
+	VSUBPD      Y8, Y6, Y6
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y5, Y8
+	VBLENDVPD   Y8, Y4, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y4
+	VADDPD      Y7, Y4, Y4
+	VDIVPD      Y4, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y4
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y4
+	VFMADD213PD Y6, Y7, Y4
+	VMULPD      Y0, Y4, Y4
+	VDIVPD      Y5, Y2, Y5
+	VMOVUPD     avx2Const64<>+448(SB), Y2
+	VFMADD231PD Y2, Y4, Y5
+	VMULPD      Y1, Y3, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y7
+	VMOVUPD     avx2Const64<>+832(SB), Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y2, Y6, Y6
+	VPSUBQ      Y7, Y6, Y7
+	VPSRLQ      $0x34, Y7, Y7
+	VPSLLQ      $0x34, Y7, Y8
+	VPSUBQ      Y8, Y6, Y8
+	VPADDQ      Y9, Y7, Y7
+	VSUBPD      Y9, Y7, Y7
+	VADDPD      avx2Const64<>+416(SB), Y8, Y8
+	VMOVUPD     avx2Const64<>+864(SB), Y9
+	VCMPPD      $0x01, Y9, Y6, Y9
+	VBLENDVPD   Y9, Y2, Y8, Y8
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y8, Y2, Y2
+	VDIVPD      Y2, Y8, Y8
+	VMULPD      Y8, Y8, Y9
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y9, Y2
+	VFMADD213PD Y7, Y8, Y2
+	VMULPD      Y0, Y2, Y2
+	VDIVPD      Y6, Y3, Y3
+	VMOVUPD     avx2Const64<>+448(SB), Y6
+	VFMADD231PD Y6, Y2, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y4, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y4, Y8
+	VSUBPD      Y8, Y4, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y4
+	VROUNDPD    $0x01, Y2, Y9
+	VSUBPD      Y9, Y2, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y4, Y4
+	VPADDQ      Y4, Y8, Y8
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y9, Y9
+	VMULPD      Y8, Y5, Y5
+	VMOVUPD     Y5, 64(BX)(AX*1)
+	VMOVUPD     Y8, 64(BX)
+	VMULPD      Y9, Y3, Y3
+	VMOVUPD     Y3, 96(BX)(AX*1)
+	VMOVUPD     Y9, 96(BX)
+	VMOVUPD     128(BX), Y2
+	VMOVUPD     160(BX), Y3
+	VMULPD      Y1, Y2, Y4
+	VMOVUPD     avx2Const64<>+800(SB), Y6
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y4, Y5, Y5
+	VPSUBQ      Y6, Y5, Y6
+	VPSRLQ      $0x34, Y6, Y6
+	VPSLLQ      $0x34, Y6, Y7
+	VPSUBQ      Y7, Y5, Y7
+	VPADDQ      Y8, Y6, Y6
+	VSUBPD      Y8, Y6, Y6
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y5, Y8
+	VBLENDVPD   Y8, Y4, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y4
+	VADDPD      Y7, Y4, Y4
+	VDIVPD      Y4, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y4
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y4
+	VFMADD213PD Y6, Y7, Y4
+	VMULPD      Y0, Y4, Y4
+	VDIVPD      Y5, Y2, Y5
+	VMOVUPD     avx2Const64<>+448(SB), Y2
+	VFMADD231PD Y2, Y4, Y5
+	VMULPD      Y1, Y3, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y7
+	VMOVUPD     avx2Const64<>+832(SB), Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y2, Y6, Y6
+	VPSUBQ      Y7, Y6, Y7
+	VPSRLQ      $0x34, Y7, Y7
+	VPSLLQ      $0x34, Y7, Y8
+	VPSUBQ      Y8, Y6, Y8
+	VPADDQ      Y9, Y7, Y7
+	VSUBPD      Y9, Y7, Y7
+	VADDPD      avx2Const64<>+416(SB), Y8, Y8
+	VMOVUPD     avx2Const64<>+864(SB), Y9
+	VCMPPD      $0x01, Y9, Y6, Y9
+	VBLENDVPD   Y9, Y2, Y8, Y8
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y8, Y2, Y2
+	VDIVPD      Y2, Y8, Y8
+	VMULPD      Y8, Y8, Y9
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y9, Y2
+	VFMADD213PD Y7, Y8, Y2
+	VMULPD      Y0, Y2, Y2
+	VDIVPD      Y6, Y3, Y3
+	VMOVUPD     avx2Const64<>+448(SB), Y6
+	VFMADD231PD Y6, Y2, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y4, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y4, Y8
+	VSUBPD      Y8, Y4, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y4
+	VROUNDPD    $0x01, Y2, Y9
+	VSUBPD      Y9, Y2, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y4, Y4
+	VPADDQ      Y4, Y8, Y8
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y9, Y9
+	VMULPD      Y8, Y5, Y5
+	VMOVUPD     Y5, 128(BX)(AX*1)
+	VMOVUPD     Y8, 128(BX)
+	VMULPD      Y9, Y3, Y3
+	VMOVUPD     Y3, 160(BX)(AX*1)
+	VMOVUPD     Y9, 160(BX)
+	VMOVUPD     192(BX), Y2
+	VMOVUPD     224(BX), Y3
+	VMULPD      Y1, Y2, Y4
+	VMOVUPD     avx2Const64<>+800(SB), Y6
+	VMOVUPD     avx2Const64<>+832(SB), Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y5
+	VADDPD      Y4, Y5, Y5
+	VPSUBQ      Y6, Y5, Y6
+	VPSRLQ      $0x34, Y6, Y6
+	VPSLLQ      $0x34, Y6, Y7
+	VPSUBQ      Y7, Y5, Y7
+	VPADDQ      Y8, Y6, Y6
+	VSUBPD      Y8, Y6, Y6
+	VADDPD      avx2Const64<>+416(SB), Y7, Y7
+	VMOVUPD     avx2Const64<>+864(SB), Y8
+	VCMPPD      $0x01, Y8, Y5, Y8
+	VBLENDVPD   Y8, Y4, Y7, Y7
+	VMOVUPD     avx2Const64<>+896(SB), Y4
+	VADDPD      Y7, Y4, Y4
+	VDIVPD      Y4, Y7, Y7
+	VMULPD      Y7, Y7, Y8
+	VMOVUPD     avx2Const64<>+928(SB), Y4
+	VFMADD213PD avx2Const64<>+960(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+992(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1024(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1056(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1088(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1120(SB), Y8, Y4
+	VFMADD213PD avx2Const64<>+1152(SB), Y8, Y4
+	VFMADD213PD Y6, Y7, Y4
+	VMULPD      Y0, Y4, Y4
+	VDIVPD      Y5, Y2, Y5
+	VMOVUPD     avx2Const64<>+448(SB), Y2
+	VFMADD231PD Y2, Y4, Y5
+	VMULPD      Y1, Y3, Y2
+	VMOVUPD     avx2Const64<>+800(SB), Y7
+	VMOVUPD     avx2Const64<>+832(SB), Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y6
+	VADDPD      Y2, Y6, Y6
+	VPSUBQ      Y7, Y6, Y7
+	VPSRLQ      $0x34, Y7, Y7
+	VPSLLQ      $0x34, Y7, Y8
+	VPSUBQ      Y8, Y6, Y8
+	VPADDQ      Y9, Y7, Y7
+	VSUBPD      Y9, Y7, Y7
+	VADDPD      avx2Const64<>+416(SB), Y8, Y8
+	VMOVUPD     avx2Const64<>+864(SB), Y9
+	VCMPPD      $0x01, Y9, Y6, Y9
+	VBLENDVPD   Y9, Y2, Y8, Y8
+	VMOVUPD     avx2Const64<>+896(SB), Y2
+	VADDPD      Y8, Y2, Y2
+	VDIVPD      Y2, Y8, Y8
+	VMULPD      Y8, Y8, Y9
+	VMOVUPD     avx2Const64<>+928(SB), Y2
+	VFMADD213PD avx2Const64<>+960(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+992(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1024(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1056(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1088(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1120(SB), Y9, Y2
+	VFMADD213PD avx2Const64<>+1152(SB), Y9, Y2
+	VFMADD213PD Y7, Y8, Y2
+	VMULPD      Y0, Y2, Y2
+	VDIVPD      Y6, Y3, Y3
+	VMOVUPD     avx2Const64<>+448(SB), Y6
+	VFMADD231PD Y6, Y2, Y3
+	VMAXPD      avx2Const64<>+0(SB), Y4, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y4, Y8
+	VSUBPD      Y8, Y4, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y4
+	VROUNDPD    $0x01, Y2, Y9
+	VSUBPD      Y9, Y2, Y7
+	VADDPD      avx2Const64<>+32(SB), Y9, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+64(SB), Y9
+	VMOVUPD     avx2Const64<>+96(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+128(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+160(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+192(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+224(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+256(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+288(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+320(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+352(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VMOVUPD     avx2Const64<>+384(SB), Y10
+	VFMADD213PD Y10, Y6, Y8
+	VFMADD213PD Y10, Y7, Y9
+	VPSLLQ      $0x34, Y4, Y4
+	VPADDQ      Y4, Y8, Y8
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y9, Y9
+	VMULPD      Y8, Y5, Y5
+	VMOVUPD     Y5, 192(BX)(AX*1)
+	VMOVUPD     Y8, 192(BX)
+	VMULPD      Y9, Y3, Y3
+	VMOVUPD     Y3, 224(BX)(AX*1)
+	VMOVUPD     Y9, 224(BX)
+	ADDQ        $0x00000800, BX
+	DECQ        SI
+	JNZ         l96
+	ADDQ        $0x00000100, CX
+	DECQ        DX
+	JNZ         l95
+	VZEROUPPER
+	RET
+
+// func avx2EvalWendlandF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, FMA3, SSE2
+TEXT ·avx2EvalWendlandF64(SB), NOSPLIT, $0-96
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x08, BX
+	MOVQ panels+80(FP), SI
+
+l97:
+	MOVQ CX, DI
+	MOVQ $0x00000004, R8
+
+l98:
+	MOVQ zi_base+24(FP), R9
+	MOVQ AX, R10
+	MOVQ $0x00000002, R11
+
+l99:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R9, R12
+	MOVQ   DI, R13
+	MOVQ   DX, R14
+
+l100:
+	VMOVUPD      (R13), Y8
+	VMOVUPD      32(R13), Y9
+	VBROADCASTSD (R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y0
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y1
+	VBROADCASTSD 8(R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y2
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y3
+	VBROADCASTSD 16(R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y4
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y5
+	VBROADCASTSD 24(R12), Y10
+	VSUBPD       Y8, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y6
+	VSUBPD       Y9, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y7
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l100
+	VMOVUPD      Y0, (R10)
+	VMOVUPD      Y1, 32(R10)
+	VMOVUPD      Y2, 2048(R10)
+	VMOVUPD      Y3, 2080(R10)
+	VMOVUPD      Y4, 4096(R10)
+	VMOVUPD      Y5, 4128(R10)
+	VMOVUPD      Y6, 6144(R10)
+	VMOVUPD      Y7, 6176(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l99
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DI
+	DECQ         R8
+	JNZ          l98
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l97
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSD shape+88(FP), Y0
+	VMOVUPD      avx2Const64<>+384(SB), Y1
+	VADDPD       Y1, Y0, Y2
+	VMULPD       Y2, Y0, Y2
+	VMOVUPD      avx2Const64<>+896(SB), Y3
+	VDIVPD       Y2, Y3, Y2
+	CVTTSD2SQ    shape+88(FP), CX
+	SUBQ         $0x02, CX
+	MOVQ         panels+80(FP), DX
+
+l101:
+	MOVQ AX, BX
+	MOVQ $0x00000008, SI
+
+l102:
+	VMOVUPD (BX), Y3
+	VMOVUPD 32(BX), Y4
+	VMULPD  Y2, Y3, Y3
+	VSQRTPD Y3, Y3
+	VSUBPD  Y3, Y1, Y5
+	VXORPD  Y6, Y6, Y6
+	VMAXPD  Y6, Y5, Y5
+	VMOVAPD Y5, Y6
+	VMULPD  Y2, Y4, Y4
+	VSQRTPD Y4, Y4
+	VSUBPD  Y4, Y1, Y7
+	VXORPD  Y8, Y8, Y8
+	VMAXPD  Y8, Y7, Y7
+	VMOVAPD Y7, Y8
+	MOVQ    CX, DI
+
+l103:
+	VMULPD      Y5, Y6, Y6
+	VMULPD      Y7, Y8, Y8
+	DECQ        DI
+	JNZ         l103
+	VMULPD      Y6, Y5, Y5
+	VFMADD213PD Y1, Y0, Y3
+	VMULPD      Y3, Y5, Y5
+	VMOVUPD     Y5, (BX)
+	VMULPD      Y8, Y7, Y7
+	VFMADD213PD Y1, Y0, Y4
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, 32(BX)
+	VMOVUPD     64(BX), Y3
+	VMOVUPD     96(BX), Y4
+	VMULPD      Y2, Y3, Y3
+	VSQRTPD     Y3, Y3
+	VSUBPD      Y3, Y1, Y5
+	VXORPD      Y6, Y6, Y6
+	VMAXPD      Y6, Y5, Y5
+	VMOVAPD     Y5, Y6
+	VMULPD      Y2, Y4, Y4
+	VSQRTPD     Y4, Y4
+	VSUBPD      Y4, Y1, Y7
+	VXORPD      Y8, Y8, Y8
+	VMAXPD      Y8, Y7, Y7
+	VMOVAPD     Y7, Y8
+	MOVQ        CX, DI
+
+l104:
+	VMULPD      Y5, Y6, Y6
+	VMULPD      Y7, Y8, Y8
+	DECQ        DI
+	JNZ         l104
+	VMULPD      Y6, Y5, Y5
+	VFMADD213PD Y1, Y0, Y3
+	VMULPD      Y3, Y5, Y5
+	VMOVUPD     Y5, 64(BX)
+	VMULPD      Y8, Y7, Y7
+	VFMADD213PD Y1, Y0, Y4
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, 96(BX)
+	VMOVUPD     128(BX), Y3
+	VMOVUPD     160(BX), Y4
+	VMULPD      Y2, Y3, Y3
+	VSQRTPD     Y3, Y3
+	VSUBPD      Y3, Y1, Y5
+	VXORPD      Y6, Y6, Y6
+	VMAXPD      Y6, Y5, Y5
+	VMOVAPD     Y5, Y6
+	VMULPD      Y2, Y4, Y4
+	VSQRTPD     Y4, Y4
+	VSUBPD      Y4, Y1, Y7
+	VXORPD      Y8, Y8, Y8
+	VMAXPD      Y8, Y7, Y7
+	VMOVAPD     Y7, Y8
+	MOVQ        CX, DI
+
+l105:
+	VMULPD      Y5, Y6, Y6
+	VMULPD      Y7, Y8, Y8
+	DECQ        DI
+	JNZ         l105
+	VMULPD      Y6, Y5, Y5
+	VFMADD213PD Y1, Y0, Y3
+	VMULPD      Y3, Y5, Y5
+	VMOVUPD     Y5, 128(BX)
+	VMULPD      Y8, Y7, Y7
+	VFMADD213PD Y1, Y0, Y4
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, 160(BX)
+	VMOVUPD     192(BX), Y3
+	VMOVUPD     224(BX), Y4
+	VMULPD      Y2, Y3, Y3
+	VSQRTPD     Y3, Y3
+	VSUBPD      Y3, Y1, Y5
+	VXORPD      Y6, Y6, Y6
+	VMAXPD      Y6, Y5, Y5
+	VMOVAPD     Y5, Y6
+	VMULPD      Y2, Y4, Y4
+	VSQRTPD     Y4, Y4
+	VSUBPD      Y4, Y1, Y7
+	VXORPD      Y8, Y8, Y8
+	VMAXPD      Y8, Y7, Y7
+	VMOVAPD     Y7, Y8
+	MOVQ        CX, DI
+
+l106:
+	VMULPD      Y5, Y6, Y6
+	VMULPD      Y7, Y8, Y8
+	DECQ        DI
+	JNZ         l106
+	VMULPD      Y6, Y5, Y5
+	VFMADD213PD Y1, Y0, Y3
+	VMULPD      Y3, Y5, Y5
+	VMOVUPD     Y5, 192(BX)
+	VMULPD      Y8, Y7, Y7
+	VFMADD213PD Y1, Y0, Y4
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, 224(BX)
+	ADDQ        $0x00000800, BX
+	DECQ        SI
+	JNZ         l102
+	ADDQ        $0x00000100, AX
+	DECQ        DX
+	JNZ         l101
+	VZEROUPPER
+	RET
+
+// func avx2DerivWendlandF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, FMA3, SSE2
+TEXT ·avx2DerivWendlandF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l107:
+	MOVQ DX, R8
+	MOVQ $0x00000004, R9
+
+l108:
+	MOVQ zi_base+48(FP), R10
+	MOVQ CX, R11
+	MOVQ $0x00000002, R12
+
+l109:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R10, R13
+	MOVQ   R8, R14
+	MOVQ   BX, R15
+
+l110:
+	VMOVUPD      (R14), Y8
+	VMOVUPD      32(R14), Y9
+	VBROADCASTSD (R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y0
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y1
+	VBROADCASTSD 8(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y2
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y3
+	VBROADCASTSD 16(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y4
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y5
+	VBROADCASTSD 24(R13), Y10
+	VSUBPD       Y8, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y6
+	VSUBPD       Y9, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y7
+	ADDQ         $0x00000100, R13
+	ADDQ         $0x00000100, R14
+	DECQ         R15
+	JNZ          l110
+	VMOVUPD      Y0, (R11)
+	VMOVUPD      Y1, 32(R11)
+	VMOVUPD      Y2, 2048(R11)
+	VMOVUPD      Y3, 2080(R11)
+	VMOVUPD      Y4, 4096(R11)
+	VMOVUPD      Y5, 4128(R11)
+	VMOVUPD      Y6, 6144(R11)
+	VMOVUPD      Y7, 6176(R11)
+	ADDQ         $0x00002000, R11
+	ADDQ         $0x00000020, R10
+	DECQ         R12
+	JNZ          l109
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, R8
+	DECQ         R9
+	JNZ          l108
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l107
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Y0
+	VMOVUPD      avx2Const64<>+384(SB), Y1
+	VADDPD       Y1, Y0, Y2
+	VMULPD       Y2, Y0, Y2
+	VMOVUPD      avx2Const64<>+896(SB), Y3
+	VDIVPD       Y2, Y3, Y2
+	CVTTSD2SQ    shape+112(FP), DX
+	SUBQ         $0x02, DX
+	MOVQ         panels+104(FP), BX
+
+l111:
+	MOVQ CX, SI
+	MOVQ $0x00000008, DI
+
+l112:
+	VMOVUPD (SI), Y3
+	VMOVUPD 32(SI), Y4
+	VMULPD  Y2, Y3, Y3
+	VSQRTPD Y3, Y3
+	VSUBPD  Y3, Y1, Y5
+	VXORPD  Y6, Y6, Y6
+	VMAXPD  Y6, Y5, Y5
+	VMOVAPD Y5, Y6
+	VMULPD  Y2, Y4, Y4
+	VSQRTPD Y4, Y4
+	VSUBPD  Y4, Y1, Y7
+	VXORPD  Y8, Y8, Y8
+	VMAXPD  Y8, Y7, Y7
+	VMOVAPD Y7, Y8
+	MOVQ    DX, R8
+
+l113:
+	VMULPD      Y5, Y6, Y6
+	VMULPD      Y7, Y8, Y8
+	DECQ        R8
+	JNZ         l113
+	VMULPD      Y6, Y5, Y5
+	VFMADD213PD Y1, Y0, Y3
+	VMULPD      Y3, Y5, Y5
+	VMOVUPD     Y5, (SI)
+	VXORPD      Y3, Y3, Y3
+	VSUBPD      Y6, Y3, Y6
+	VMOVUPD     Y6, (SI)(AX*1)
+	VMULPD      Y8, Y7, Y7
+	VFMADD213PD Y1, Y0, Y4
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, 32(SI)
+	VXORPD      Y4, Y4, Y4
+	VSUBPD      Y8, Y4, Y8
+	VMOVUPD     Y8, 32(SI)(AX*1)
+	VMOVUPD     64(SI), Y3
+	VMOVUPD     96(SI), Y4
+	VMULPD      Y2, Y3, Y3
+	VSQRTPD     Y3, Y3
+	VSUBPD      Y3, Y1, Y5
+	VXORPD      Y6, Y6, Y6
+	VMAXPD      Y6, Y5, Y5
+	VMOVAPD     Y5, Y6
+	VMULPD      Y2, Y4, Y4
+	VSQRTPD     Y4, Y4
+	VSUBPD      Y4, Y1, Y7
+	VXORPD      Y8, Y8, Y8
+	VMAXPD      Y8, Y7, Y7
+	VMOVAPD     Y7, Y8
+	MOVQ        DX, R8
+
+l114:
+	VMULPD      Y5, Y6, Y6
+	VMULPD      Y7, Y8, Y8
+	DECQ        R8
+	JNZ         l114
+	VMULPD      Y6, Y5, Y5
+	VFMADD213PD Y1, Y0, Y3
+	VMULPD      Y3, Y5, Y5
+	VMOVUPD     Y5, 64(SI)
+	VXORPD      Y3, Y3, Y3
+	VSUBPD      Y6, Y3, Y6
+	VMOVUPD     Y6, 64(SI)(AX*1)
+	VMULPD      Y8, Y7, Y7
+	VFMADD213PD Y1, Y0, Y4
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, 96(SI)
+	VXORPD      Y4, Y4, Y4
+	VSUBPD      Y8, Y4, Y8
+	VMOVUPD     Y8, 96(SI)(AX*1)
+	VMOVUPD     128(SI), Y3
+	VMOVUPD     160(SI), Y4
+	VMULPD      Y2, Y3, Y3
+	VSQRTPD     Y3, Y3
+	VSUBPD      Y3, Y1, Y5
+	VXORPD      Y6, Y6, Y6
+	VMAXPD      Y6, Y5, Y5
+	VMOVAPD     Y5, Y6
+	VMULPD      Y2, Y4, Y4
+	VSQRTPD     Y4, Y4
+	VSUBPD      Y4, Y1, Y7
+	VXORPD      Y8, Y8, Y8
+	VMAXPD      Y8, Y7, Y7
+	VMOVAPD     Y7, Y8
+	MOVQ        DX, R8
+
+l115:
+	VMULPD      Y5, Y6, Y6
+	VMULPD      Y7, Y8, Y8
+	DECQ        R8
+	JNZ         l115
+	VMULPD      Y6, Y5, Y5
+	VFMADD213PD Y1, Y0, Y3
+	VMULPD      Y3, Y5, Y5
+	VMOVUPD     Y5, 128(SI)
+	VXORPD      Y3, Y3, Y3
+	VSUBPD      Y6, Y3, Y6
+	VMOVUPD     Y6, 128(SI)(AX*1)
+	VMULPD      Y8, Y7, Y7
+	VFMADD213PD Y1, Y0, Y4
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, 160(SI)
+	VXORPD      Y4, Y4, Y4
+	VSUBPD      Y8, Y4, Y8
+	VMOVUPD     Y8, 160(SI)(AX*1)
+	VMOVUPD     192(SI), Y3
+	VMOVUPD     224(SI), Y4
+	VMULPD      Y2, Y3, Y3
+	VSQRTPD     Y3, Y3
+	VSUBPD      Y3, Y1, Y5
+	VXORPD      Y6, Y6, Y6
+	VMAXPD      Y6, Y5, Y5
+	VMOVAPD     Y5, Y6
+	VMULPD      Y2, Y4, Y4
+	VSQRTPD     Y4, Y4
+	VSUBPD      Y4, Y1, Y7
+	VXORPD      Y8, Y8, Y8
+	VMAXPD      Y8, Y7, Y7
+	VMOVAPD     Y7, Y8
+	MOVQ        DX, R8
+
+l116:
+	VMULPD      Y5, Y6, Y6
+	VMULPD      Y7, Y8, Y8
+	DECQ        R8
+	JNZ         l116
+	VMULPD      Y6, Y5, Y5
+	VFMADD213PD Y1, Y0, Y3
+	VMULPD      Y3, Y5, Y5
+	VMOVUPD     Y5, 192(SI)
+	VXORPD      Y3, Y3, Y3
+	VSUBPD      Y6, Y3, Y6
+	VMOVUPD     Y6, 192(SI)(AX*1)
+	VMULPD      Y8, Y7, Y7
+	VFMADD213PD Y1, Y0, Y4
+	VMULPD      Y4, Y7, Y7
+	VMOVUPD     Y7, 224(SI)
+	VXORPD      Y4, Y4, Y4
+	VSUBPD      Y8, Y4, Y8
+	VMOVUPD     Y8, 224(SI)(AX*1)
+	ADDQ        $0x00000800, SI
+	DECQ        DI
+	JNZ         l112
+	ADDQ        $0x00000100, CX
+	DECQ        BX
+	JNZ         l111
+	VZEROUPPER
+	RET
+
+// func avx2ScaledDerivWendlandF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, FMA3, SSE2
+TEXT ·avx2ScaledDerivWendlandF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l117:
+	MOVQ DX, R8
+	MOVQ $0x00000004, R9
+
+l118:
+	MOVQ zi_base+48(FP), R10
+	MOVQ CX, R11
+	MOVQ $0x00000002, R12
+
+l119:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R10, R13
+	MOVQ   R8, R14
+	MOVQ   BX, R15
+
+l120:
+	VMOVUPD      (R14), Y8
+	VMOVUPD      32(R14), Y9
+	VBROADCASTSD (R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y0
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y1
+	VBROADCASTSD 8(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y2
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y3
+	VBROADCASTSD 16(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y4
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y5
+	VBROADCASTSD 24(R13), Y10
+	VSUBPD       Y8, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y6
+	VSUBPD       Y9, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y7
+	ADDQ         $0x00000100, R13
+	ADDQ         $0x00000100, R14
+	DECQ         R15
+	JNZ          l120
+	VMOVUPD      Y0, (R11)
+	VMOVUPD      Y1, 32(R11)
+	VMOVUPD      Y2, 2048(R11)
+	VMOVUPD      Y3, 2080(R11)
+	VMOVUPD      Y4, 4096(R11)
+	VMOVUPD      Y5, 4128(R11)
+	VMOVUPD      Y6, 6144(R11)
+	VMOVUPD      Y7, 6176(R11)
+	ADDQ         $0x00002000, R11
+	ADDQ         $0x00000020, R10
+	DECQ         R12
+	JNZ          l119
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, R8
+	DECQ         R9
+	JNZ          l118
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l117
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Y0
+	VMOVUPD      avx2Const64<>+384(SB), Y1
+	VADDPD       Y1, Y0, Y2
+	VMULPD       Y2, Y0, Y2
+	VMOVUPD      avx2Const64<>+896(SB), Y3
+	VDIVPD       Y2, Y3, Y2
+	CVTTSD2SQ    shape+112(FP), DX
+	SUBQ         $0x02, DX
+	MOVQ         panels+104(FP), BX
+
+l121:
+	MOVQ CX, SI
+	MOVQ $0x00000008, DI
+
+l122:
+	VMOVUPD (SI), Y3
+	VMOVUPD 32(SI), Y4
+	VMULPD  Y2, Y3, Y5
+	VSQRTPD Y5, Y5
+	VSUBPD  Y5, Y1, Y7
+	VXORPD  Y9, Y9, Y9
+	VMAXPD  Y9, Y7, Y7
+	VMOVAPD Y7, Y9
+	VMULPD  Y2, Y4, Y6
+	VSQRTPD Y6, Y6
+	VSUBPD  Y6, Y1, Y8
+	VXORPD  Y10, Y10, Y10
+	VMAXPD  Y10, Y8, Y8
+	VMOVAPD Y8, Y10
+	MOVQ    DX, R8
+
+l123:
+	VMULPD      Y7, Y9, Y9
+	VMULPD      Y8, Y10, Y10
+	DECQ        R8
+	JNZ         l123
+	VMULPD      Y9, Y7, Y7
+	VFMADD213PD Y1, Y0, Y5
+	VMULPD      Y5, Y7, Y7
+	VMOVUPD     Y7, (SI)
+	VXORPD      Y5, Y5, Y5
+	VSUBPD      Y9, Y5, Y9
+	VMULPD      Y3, Y9, Y9
+	VMOVUPD     Y9, (SI)(AX*1)
+	VMULPD      Y10, Y8, Y8
+	VFMADD213PD Y1, Y0, Y6
+	VMULPD      Y6, Y8, Y8
+	VMOVUPD     Y8, 32(SI)
+	VXORPD      Y6, Y6, Y6
+	VSUBPD      Y10, Y6, Y10
+	VMULPD      Y4, Y10, Y10
+	VMOVUPD     Y10, 32(SI)(AX*1)
+	VMOVUPD     64(SI), Y3
+	VMOVUPD     96(SI), Y4
+	VMULPD      Y2, Y3, Y5
+	VSQRTPD     Y5, Y5
+	VSUBPD      Y5, Y1, Y7
+	VXORPD      Y9, Y9, Y9
+	VMAXPD      Y9, Y7, Y7
+	VMOVAPD     Y7, Y9
+	VMULPD      Y2, Y4, Y6
+	VSQRTPD     Y6, Y6
+	VSUBPD      Y6, Y1, Y8
+	VXORPD      Y10, Y10, Y10
+	VMAXPD      Y10, Y8, Y8
+	VMOVAPD     Y8, Y10
+	MOVQ        DX, R8
+
+l124:
+	VMULPD      Y7, Y9, Y9
+	VMULPD      Y8, Y10, Y10
+	DECQ        R8
+	JNZ         l124
+	VMULPD      Y9, Y7, Y7
+	VFMADD213PD Y1, Y0, Y5
+	VMULPD      Y5, Y7, Y7
+	VMOVUPD     Y7, 64(SI)
+	VXORPD      Y5, Y5, Y5
+	VSUBPD      Y9, Y5, Y9
+	VMULPD      Y3, Y9, Y9
+	VMOVUPD     Y9, 64(SI)(AX*1)
+	VMULPD      Y10, Y8, Y8
+	VFMADD213PD Y1, Y0, Y6
+	VMULPD      Y6, Y8, Y8
+	VMOVUPD     Y8, 96(SI)
+	VXORPD      Y6, Y6, Y6
+	VSUBPD      Y10, Y6, Y10
+	VMULPD      Y4, Y10, Y10
+	VMOVUPD     Y10, 96(SI)(AX*1)
+	VMOVUPD     128(SI), Y3
+	VMOVUPD     160(SI), Y4
+	VMULPD      Y2, Y3, Y5
+	VSQRTPD     Y5, Y5
+	VSUBPD      Y5, Y1, Y7
+	VXORPD      Y9, Y9, Y9
+	VMAXPD      Y9, Y7, Y7
+	VMOVAPD     Y7, Y9
+	VMULPD      Y2, Y4, Y6
+	VSQRTPD     Y6, Y6
+	VSUBPD      Y6, Y1, Y8
+	VXORPD      Y10, Y10, Y10
+	VMAXPD      Y10, Y8, Y8
+	VMOVAPD     Y8, Y10
+	MOVQ        DX, R8
+
+l125:
+	VMULPD      Y7, Y9, Y9
+	VMULPD      Y8, Y10, Y10
+	DECQ        R8
+	JNZ         l125
+	VMULPD      Y9, Y7, Y7
+	VFMADD213PD Y1, Y0, Y5
+	VMULPD      Y5, Y7, Y7
+	VMOVUPD     Y7, 128(SI)
+	VXORPD      Y5, Y5, Y5
+	VSUBPD      Y9, Y5, Y9
+	VMULPD      Y3, Y9, Y9
+	VMOVUPD     Y9, 128(SI)(AX*1)
+	VMULPD      Y10, Y8, Y8
+	VFMADD213PD Y1, Y0, Y6
+	VMULPD      Y6, Y8, Y8
+	VMOVUPD     Y8, 160(SI)
+	VXORPD      Y6, Y6, Y6
+	VSUBPD      Y10, Y6, Y10
+	VMULPD      Y4, Y10, Y10
+	VMOVUPD     Y10, 160(SI)(AX*1)
+	VMOVUPD     192(SI), Y3
+	VMOVUPD     224(SI), Y4
+	VMULPD      Y2, Y3, Y5
+	VSQRTPD     Y5, Y5
+	VSUBPD      Y5, Y1, Y7
+	VXORPD      Y9, Y9, Y9
+	VMAXPD      Y9, Y7, Y7
+	VMOVAPD     Y7, Y9
+	VMULPD      Y2, Y4, Y6
+	VSQRTPD     Y6, Y6
+	VSUBPD      Y6, Y1, Y8
+	VXORPD      Y10, Y10, Y10
+	VMAXPD      Y10, Y8, Y8
+	VMOVAPD     Y8, Y10
+	MOVQ        DX, R8
+
+l126:
+	VMULPD      Y7, Y9, Y9
+	VMULPD      Y8, Y10, Y10
+	DECQ        R8
+	JNZ         l126
+	VMULPD      Y9, Y7, Y7
+	VFMADD213PD Y1, Y0, Y5
+	VMULPD      Y5, Y7, Y7
+	VMOVUPD     Y7, 192(SI)
+	VXORPD      Y5, Y5, Y5
+	VSUBPD      Y9, Y5, Y9
+	VMULPD      Y3, Y9, Y9
+	VMOVUPD     Y9, 192(SI)(AX*1)
+	VMULPD      Y10, Y8, Y8
+	VFMADD213PD Y1, Y0, Y6
+	VMULPD      Y6, Y8, Y8
+	VMOVUPD     Y8, 224(SI)
+	VXORPD      Y6, Y6, Y6
+	VSUBPD      Y10, Y6, Y10
+	VMULPD      Y4, Y10, Y10
+	VMOVUPD     Y10, 224(SI)(AX*1)
+	ADDQ        $0x00000800, SI
+	DECQ        DI
+	JNZ         l122
+	ADDQ        $0x00000100, CX
+	DECQ        BX
+	JNZ         l121
+	VZEROUPPER
+	RET
+
+// func avx2EvalCircularF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, FMA3
+TEXT ·avx2EvalCircularF64(SB), NOSPLIT, $0-96
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x08, BX
+	MOVQ panels+80(FP), SI
+
+l127:
+	MOVQ CX, DI
+	MOVQ $0x00000004, R8
+
+l128:
+	MOVQ zi_base+24(FP), R9
+	MOVQ AX, R10
+	MOVQ $0x00000002, R11
+
+l129:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R9, R12
+	MOVQ   DI, R13
+	MOVQ   DX, R14
+
+l130:
+	VMOVUPD      (R13), Y8
+	VMOVUPD      32(R13), Y9
+	VBROADCASTSD (R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y0
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y1
+	VBROADCASTSD 8(R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y2
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y3
+	VBROADCASTSD 16(R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y4
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y5
+	VBROADCASTSD 24(R12), Y10
+	VSUBPD       Y8, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y6
+	VSUBPD       Y9, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y7
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l130
+	VMOVUPD      Y0, (R10)
+	VMOVUPD      Y1, 32(R10)
+	VMOVUPD      Y2, 2048(R10)
+	VMOVUPD      Y3, 2080(R10)
+	VMOVUPD      Y4, 4096(R10)
+	VMOVUPD      Y5, 4128(R10)
+	VMOVUPD      Y6, 6144(R10)
+	VMOVUPD      Y7, 6176(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l129
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DI
+	DECQ         R8
+	JNZ          l128
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l127
+	MOVQ         k_base+0(FP), AX
+	VMOVUPD      avx2Const64<>+384(SB), Y0
+	VMOVUPD      avx2Const64<>+416(SB), Y1
+	MOVQ         panels+80(FP), CX
+
+l131:
+	MOVQ AX, DX
+	MOVQ $0x00000008, BX
+
+l132:
+	VMOVUPD (DX), Y1
+	VMOVUPD 32(DX), Y2
+	VSUBPD  Y1, Y0, Y1
+	VMOVUPD Y1, (DX)
+	VSUBPD  Y2, Y0, Y2
+	VMOVUPD Y2, 32(DX)
+	VMOVUPD 64(DX), Y1
+	VMOVUPD 96(DX), Y2
+	VSUBPD  Y1, Y0, Y1
+	VMOVUPD Y1, 64(DX)
+	VSUBPD  Y2, Y0, Y2
+	VMOVUPD Y2, 96(DX)
+	VMOVUPD 128(DX), Y1
+	VMOVUPD 160(DX), Y2
+	VSUBPD  Y1, Y0, Y1
+	VMOVUPD Y1, 128(DX)
+	VSUBPD  Y2, Y0, Y2
+	VMOVUPD Y2, 160(DX)
+	VMOVUPD 192(DX), Y1
+	VMOVUPD 224(DX), Y2
+	VSUBPD  Y1, Y0, Y1
+	VMOVUPD Y1, 192(DX)
+	VSUBPD  Y2, Y0, Y2
+	VMOVUPD Y2, 224(DX)
+	ADDQ    $0x00000800, DX
+	DECQ    BX
+	JNZ     l132
+	ADDQ    $0x00000100, AX
+	DECQ    CX
+	JNZ     l131
+	VZEROUPPER
+	RET
+
+// func avx2DerivCircularF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, FMA3
+TEXT ·avx2DerivCircularF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l133:
+	MOVQ DX, R8
+	MOVQ $0x00000004, R9
+
+l134:
+	MOVQ zi_base+48(FP), R10
+	MOVQ CX, R11
+	MOVQ $0x00000002, R12
+
+l135:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R10, R13
+	MOVQ   R8, R14
+	MOVQ   BX, R15
+
+l136:
+	VMOVUPD      (R14), Y8
+	VMOVUPD      32(R14), Y9
+	VBROADCASTSD (R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y0
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y1
+	VBROADCASTSD 8(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y2
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y3
+	VBROADCASTSD 16(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VFMADD231PD  Y11, Y11, Y4
+	VSUBPD       Y9, Y10, Y10
+	VFMADD231PD  Y10, Y10, Y5
+	VBROADCASTSD 24(R13), Y10
+	VSUBPD       Y8, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y6
+	VSUBPD       Y9, Y10, Y8
+	VFMADD231PD  Y8, Y8, Y7
+	ADDQ         $0x00000100, R13
+	ADDQ         $0x00000100, R14
+	DECQ         R15
+	JNZ          l136
+	VMOVUPD      Y0, (R11)
+	VMOVUPD      Y1, 32(R11)
+	VMOVUPD      Y2, 2048(R11)
+	VMOVUPD      Y3, 2080(R11)
+	VMOVUPD      Y4, 4096(R11)
+	VMOVUPD      Y5, 4128(R11)
+	VMOVUPD      Y6, 6144(R11)
+	VMOVUPD      Y7, 6176(R11)
+	ADDQ         $0x00002000, R11
+	ADDQ         $0x00000020, R10
+	DECQ         R12
+	JNZ          l135
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, R8
+	DECQ         R9
+	JNZ          l134
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l133
+	MOVQ         k_base+0(FP), CX
+	VMOVUPD      avx2Const64<>+384(SB), Y0
+	VMOVUPD      avx2Const64<>+416(SB), Y1
+	MOVQ         panels+104(FP), DX
+
+l137:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l138:
+	VMOVUPD (BX), Y2
+	VMOVUPD 32(BX), Y3
+	VMOVUPD Y1, (BX)(AX*1)
+	VSUBPD  Y2, Y0, Y2
+	VMOVUPD Y2, (BX)
+	VMOVUPD Y1, 32(BX)(AX*1)
+	VSUBPD  Y3, Y0, Y3
+	VMOVUPD Y3, 32(BX)
+	VMOVUPD 64(BX), Y2
+	VMOVUPD 96(BX), Y3
+	VMOVUPD Y1, 64(BX)(AX*1)
+	VSUBPD  Y2, Y0, Y2
+	VMOVUPD Y2, 64(BX)
+	VMOVUPD Y1, 96(BX)(AX*1)
+	VSUBPD  Y3, Y0, Y3
+	VMOVUPD Y3, 96(BX)
+	VMOVUPD 128(BX), Y2
+	VMOVUPD 160(BX), Y3
+	VMOVUPD Y1, 128(BX)(AX*1)
+	VSUBPD  Y2, Y0, Y2
+	VMOVUPD Y2, 128(BX)
+	VMOVUPD Y1, 160(BX)(AX*1)
+	VSUBPD  Y3, Y0, Y3
+	VMOVUPD Y3, 160(BX)
+	VMOVUPD 192(BX), Y2
+	VMOVUPD 224(BX), Y3
+	VMOVUPD Y1, 192(BX)(AX*1)
+	VSUBPD  Y2, Y0, Y2
+	VMOVUPD Y2, 192(BX)
+	VMOVUPD Y1, 224(BX)(AX*1)
+	VSUBPD  Y3, Y0, Y3
+	VMOVUPD Y3, 224(BX)
+	ADDQ    $0x00000800, BX
+	DECQ    SI
+	JNZ     l138
+	ADDQ    $0x00000100, CX
+	DECQ    DX
+	JNZ     l137
+	VZEROUPPER
+	RET
+
+// func avx2EvalMismatchF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·avx2EvalMismatchF64(SB), NOSPLIT, $0-96
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x08, BX
+	MOVQ panels+80(FP), SI
+
+l139:
+	MOVQ CX, DI
+	MOVQ $0x00000004, R8
+
+l140:
+	MOVQ zi_base+24(FP), R9
+	MOVQ AX, R10
+	MOVQ $0x00000002, R11
+
+l141:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R9, R12
+	MOVQ   DI, R13
+	MOVQ   DX, R14
+
+l142:
+	VMOVUPD      (R13), Y8
+	VMOVUPD      32(R13), Y9
+	VBROADCASTSD (R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VMULPD       Y11, Y11, Y11
+	VMINPD       avx2Const64<>+384(SB), Y11, Y11
+	VADDPD       Y11, Y0, Y0
+	VSUBPD       Y9, Y10, Y10
+	VMULPD       Y10, Y10, Y10
+	VMINPD       avx2Const64<>+384(SB), Y10, Y10
+	VADDPD       Y10, Y1, Y1
+	VBROADCASTSD 8(R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VMULPD       Y11, Y11, Y11
+	VMINPD       avx2Const64<>+384(SB), Y11, Y11
+	VADDPD       Y11, Y2, Y2
+	VSUBPD       Y9, Y10, Y10
+	VMULPD       Y10, Y10, Y10
+	VMINPD       avx2Const64<>+384(SB), Y10, Y10
+	VADDPD       Y10, Y3, Y3
+	VBROADCASTSD 16(R12), Y10
+	VSUBPD       Y8, Y10, Y11
+	VMULPD       Y11, Y11, Y11
+	VMINPD       avx2Const64<>+384(SB), Y11, Y11
+	VADDPD       Y11, Y4, Y4
+	VSUBPD       Y9, Y10, Y10
+	VMULPD       Y10, Y10, Y10
+	VMINPD       avx2Const64<>+384(SB), Y10, Y10
+	VADDPD       Y10, Y5, Y5
+	VBROADCASTSD 24(R12), Y10
+	VSUBPD       Y8, Y10, Y8
+	VMULPD       Y8, Y8, Y8
+	VMINPD       avx2Const64<>+384(SB), Y8, Y8
+	VADDPD       Y8, Y6, Y6
+	VSUBPD       Y9, Y10, Y8
+	VMULPD       Y8, Y8, Y8
+	VMINPD       avx2Const64<>+384(SB), Y8, Y8
+	VADDPD       Y8, Y7, Y7
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l142
+	VMOVUPD      Y0, (R10)
+	VMOVUPD      Y1, 32(R10)
+	VMOVUPD      Y2, 2048(R10)
+	VMOVUPD      Y3, 2080(R10)
+	VMOVUPD      Y4, 4096(R10)
+	VMOVUPD      Y5, 4128(R10)
+	VMOVUPD      Y6, 6144(R10)
+	VMOVUPD      Y7, 6176(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l141
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DI
+	DECQ         R8
+	JNZ          l140
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l139
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSD shape+88(FP), Y0
+	VMULPD       avx2Const64<>+1184(SB), Y0, Y0
+	MOVQ         panels+80(FP), CX
+
+l143:
+	MOVQ AX, DX
+	MOVQ $0x00000008, BX
+
+l144:
+	VMOVUPD     (DX), Y1
+	VMOVUPD     32(DX), Y2
+	VMULPD      Y0, Y1, Y1
+	VMULPD      Y0, Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y1, Y1
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y1, Y5
+	VSUBPD      Y5, Y1, Y3
+	VADDPD      avx2Const64<>+32(SB), Y5, Y1
+	VROUNDPD    $0x01, Y2, Y6
+	VSUBPD      Y6, Y2, Y4
+	VADDPD      avx2Const64<>+32(SB), Y6, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y5
+	VMOVUPD     avx2Const64<>+64(SB), Y6
+	VMOVUPD     avx2Const64<>+96(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+128(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+160(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+192(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+224(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+256(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+288(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+320(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+352(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+384(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VPSLLQ      $0x34, Y1, Y1
+	VPADDQ      Y1, Y5, Y5
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y6, Y6
+	VMOVUPD     Y5, (DX)
+	VMOVUPD     Y6, 32(DX)
+	VMOVUPD     64(DX), Y1
+	VMOVUPD     96(DX), Y2
+	VMULPD      Y0, Y1, Y1
+	VMULPD      Y0, Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y1, Y1
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y1, Y5
+	VSUBPD      Y5, Y1, Y3
+	VADDPD      avx2Const64<>+32(SB), Y5, Y1
+	VROUNDPD    $0x01, Y2, Y6
+	VSUBPD      Y6, Y2, Y4
+	VADDPD      avx2Const64<>+32(SB), Y6, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y5
+	VMOVUPD     avx2Const64<>+64(SB), Y6
+	VMOVUPD     avx2Const64<>+96(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+128(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+160(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+192(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+224(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+256(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+288(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+320(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+352(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+384(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VPSLLQ      $0x34, Y1, Y1
+	VPADDQ      Y1, Y5, Y5
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y6, Y6
+	VMOVUPD     Y5, 64(DX)
+	VMOVUPD     Y6, 96(DX)
+	VMOVUPD     128(DX), Y1
+	VMOVUPD     160(DX), Y2
+	VMULPD      Y0, Y1, Y1
+	VMULPD      Y0, Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y1, Y1
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y1, Y5
+	VSUBPD      Y5, Y1, Y3
+	VADDPD      avx2Const64<>+32(SB), Y5, Y1
+	VROUNDPD    $0x01, Y2, Y6
+	VSUBPD      Y6, Y2, Y4
+	VADDPD      avx2Const64<>+32(SB), Y6, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y5
+	VMOVUPD     avx2Const64<>+64(SB), Y6
+	VMOVUPD     avx2Const64<>+96(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+128(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+160(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+192(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+224(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+256(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+288(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+320(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+352(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+384(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VPSLLQ      $0x34, Y1, Y1
+	VPADDQ      Y1, Y5, Y5
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y6, Y6
+	VMOVUPD     Y5, 128(DX)
+	VMOVUPD     Y6, 160(DX)
+	VMOVUPD     192(DX), Y1
+	VMOVUPD     224(DX), Y2
+	VMULPD      Y0, Y1, Y1
+	VMULPD      Y0, Y2, Y2
+	VMAXPD      avx2Const64<>+0(SB), Y1, Y1
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y1, Y5
+	VSUBPD      Y5, Y1, Y3
+	VADDPD      avx2Const64<>+32(SB), Y5, Y1
+	VROUNDPD    $0x01, Y2, Y6
+	VSUBPD      Y6, Y2, Y4
+	VADDPD      avx2Const64<>+32(SB), Y6, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y5
+	VMOVUPD     avx2Const64<>+64(SB), Y6
+	VMOVUPD     avx2Const64<>+96(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+128(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+160(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+192(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+224(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+256(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+288(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+320(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+352(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VMOVUPD     avx2Const64<>+384(SB), Y7
+	VFMADD213PD Y7, Y3, Y5
+	VFMADD213PD Y7, Y4, Y6
+	VPSLLQ      $0x34, Y1, Y1
+	VPADDQ      Y1, Y5, Y5
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y6, Y6
+	VMOVUPD     Y5, 192(DX)
+	VMOVUPD     Y6, 224(DX)
+	ADDQ        $0x00000800, DX
+	DECQ        BX
+	JNZ         l144
+	ADDQ        $0x00000100, AX
+	DECQ        CX
+	JNZ         l143
+	VZEROUPPER
+	RET
+
+// func avx2ShapeDerivMismatchF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX2, FMA3
+TEXT ·avx2ShapeDerivMismatchF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l145:
+	MOVQ DX, R8
+	MOVQ $0x00000004, R9
+
+l146:
+	MOVQ zi_base+48(FP), R10
+	MOVQ CX, R11
+	MOVQ $0x00000002, R12
+
+l147:
+	VXORPD Y0, Y0, Y0
+	VXORPD Y1, Y1, Y1
+	VXORPD Y2, Y2, Y2
+	VXORPD Y3, Y3, Y3
+	VXORPD Y4, Y4, Y4
+	VXORPD Y5, Y5, Y5
+	VXORPD Y6, Y6, Y6
+	VXORPD Y7, Y7, Y7
+	MOVQ   R10, R13
+	MOVQ   R8, R14
+	MOVQ   BX, R15
+
+l148:
+	VMOVUPD      (R14), Y8
+	VMOVUPD      32(R14), Y9
+	VBROADCASTSD (R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VMULPD       Y11, Y11, Y11
+	VMINPD       avx2Const64<>+384(SB), Y11, Y11
+	VADDPD       Y11, Y0, Y0
+	VSUBPD       Y9, Y10, Y10
+	VMULPD       Y10, Y10, Y10
+	VMINPD       avx2Const64<>+384(SB), Y10, Y10
+	VADDPD       Y10, Y1, Y1
+	VBROADCASTSD 8(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VMULPD       Y11, Y11, Y11
+	VMINPD       avx2Const64<>+384(SB), Y11, Y11
+	VADDPD       Y11, Y2, Y2
+	VSUBPD       Y9, Y10, Y10
+	VMULPD       Y10, Y10, Y10
+	VMINPD       avx2Const64<>+384(SB), Y10, Y10
+	VADDPD       Y10, Y3, Y3
+	VBROADCASTSD 16(R13), Y10
+	VSUBPD       Y8, Y10, Y11
+	VMULPD       Y11, Y11, Y11
+	VMINPD       avx2Const64<>+384(SB), Y11, Y11
+	VADDPD       Y11, Y4, Y4
+	VSUBPD       Y9, Y10, Y10
+	VMULPD       Y10, Y10, Y10
+	VMINPD       avx2Const64<>+384(SB), Y10, Y10
+	VADDPD       Y10, Y5, Y5
+	VBROADCASTSD 24(R13), Y10
+	VSUBPD       Y8, Y10, Y8
+	VMULPD       Y8, Y8, Y8
+	VMINPD       avx2Const64<>+384(SB), Y8, Y8
+	VADDPD       Y8, Y6, Y6
+	VSUBPD       Y9, Y10, Y8
+	VMULPD       Y8, Y8, Y8
+	VMINPD       avx2Const64<>+384(SB), Y8, Y8
+	VADDPD       Y8, Y7, Y7
+	ADDQ         $0x00000100, R13
+	ADDQ         $0x00000100, R14
+	DECQ         R15
+	JNZ          l148
+	VMOVUPD      Y0, (R11)
+	VMOVUPD      Y1, 32(R11)
+	VMOVUPD      Y2, 2048(R11)
+	VMOVUPD      Y3, 2080(R11)
+	VMOVUPD      Y4, 4096(R11)
+	VMOVUPD      Y5, 4128(R11)
+	VMOVUPD      Y6, 6144(R11)
+	VMOVUPD      Y7, 6176(R11)
+	ADDQ         $0x00002000, R11
+	ADDQ         $0x00000020, R10
+	DECQ         R12
+	JNZ          l147
+	ADDQ         $0x00000040, CX
+	ADDQ         $0x00000040, R8
+	DECQ         R9
+	JNZ          l146
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l145
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Y0
+	VMULPD       avx2Const64<>+1184(SB), Y0, Y0
+	MOVQ         panels+104(FP), DX
+
+l149:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l150:
+	VMOVUPD     (BX), Y1
+	VMOVUPD     32(BX), Y2
+	VMULPD      Y0, Y1, Y1
+	VMOVUPD     avx2Const64<>+448(SB), Y3
+	VMULPD      Y3, Y1, Y3
+	VMULPD      Y0, Y2, Y2
+	VMOVUPD     avx2Const64<>+448(SB), Y4
+	VMULPD      Y4, Y2, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y1, Y1
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y1, Y7
+	VSUBPD      Y7, Y1, Y5
+	VADDPD      avx2Const64<>+32(SB), Y7, Y1
+	VROUNDPD    $0x01, Y2, Y8
+	VSUBPD      Y8, Y2, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y7
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+96(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+128(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+160(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+192(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+224(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+256(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+288(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+320(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+352(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VPSLLQ      $0x34, Y1, Y1
+	VPADDQ      Y1, Y7, Y7
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y8, Y8
+	VMULPD      Y7, Y3, Y3
+	VMOVUPD     Y3, (BX)(AX*1)
+	VMOVUPD     Y7, (BX)
+	VMULPD      Y8, Y4, Y4
+	VMOVUPD     Y4, 32(BX)(AX*1)
+	VMOVUPD     Y8, 32(BX)
+	VMOVUPD     64(BX), Y1
+	VMOVUPD     96(BX), Y2
+	VMULPD      Y0, Y1, Y1
+	VMOVUPD     avx2Const64<>+448(SB), Y3
+	VMULPD      Y3, Y1, Y3
+	VMULPD      Y0, Y2, Y2
+	VMOVUPD     avx2Const64<>+448(SB), Y4
+	VMULPD      Y4, Y2, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y1, Y1
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y1, Y7
+	VSUBPD      Y7, Y1, Y5
+	VADDPD      avx2Const64<>+32(SB), Y7, Y1
+	VROUNDPD    $0x01, Y2, Y8
+	VSUBPD      Y8, Y2, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y7
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+96(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+128(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+160(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+192(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+224(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+256(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+288(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+320(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+352(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VPSLLQ      $0x34, Y1, Y1
+	VPADDQ      Y1, Y7, Y7
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y8, Y8
+	VMULPD      Y7, Y3, Y3
+	VMOVUPD     Y3, 64(BX)(AX*1)
+	VMOVUPD     Y7, 64(BX)
+	VMULPD      Y8, Y4, Y4
+	VMOVUPD     Y4, 96(BX)(AX*1)
+	VMOVUPD     Y8, 96(BX)
+	VMOVUPD     128(BX), Y1
+	VMOVUPD     160(BX), Y2
+	VMULPD      Y0, Y1, Y1
+	VMOVUPD     avx2Const64<>+448(SB), Y3
+	VMULPD      Y3, Y1, Y3
+	VMULPD      Y0, Y2, Y2
+	VMOVUPD     avx2Const64<>+448(SB), Y4
+	VMULPD      Y4, Y2, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y1, Y1
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y1, Y7
+	VSUBPD      Y7, Y1, Y5
+	VADDPD      avx2Const64<>+32(SB), Y7, Y1
+	VROUNDPD    $0x01, Y2, Y8
+	VSUBPD      Y8, Y2, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y7
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+96(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+128(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+160(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+192(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+224(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+256(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+288(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+320(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+352(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VPSLLQ      $0x34, Y1, Y1
+	VPADDQ      Y1, Y7, Y7
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y8, Y8
+	VMULPD      Y7, Y3, Y3
+	VMOVUPD     Y3, 128(BX)(AX*1)
+	VMOVUPD     Y7, 128(BX)
+	VMULPD      Y8, Y4, Y4
+	VMOVUPD     Y4, 160(BX)(AX*1)
+	VMOVUPD     Y8, 160(BX)
+	VMOVUPD     192(BX), Y1
+	VMOVUPD     224(BX), Y2
+	VMULPD      Y0, Y1, Y1
+	VMOVUPD     avx2Const64<>+448(SB), Y3
+	VMULPD      Y3, Y1, Y3
+	VMULPD      Y0, Y2, Y2
+	VMOVUPD     avx2Const64<>+448(SB), Y4
+	VMULPD      Y4, Y2, Y4
+	VMAXPD      avx2Const64<>+0(SB), Y1, Y1
+	VMAXPD      avx2Const64<>+0(SB), Y2, Y2
+	VROUNDPD    $0x01, Y1, Y7
+	VSUBPD      Y7, Y1, Y5
+	VADDPD      avx2Const64<>+32(SB), Y7, Y1
+	VROUNDPD    $0x01, Y2, Y8
+	VSUBPD      Y8, Y2, Y6
+	VADDPD      avx2Const64<>+32(SB), Y8, Y2
+	VMOVUPD     avx2Const64<>+64(SB), Y7
+	VMOVUPD     avx2Const64<>+64(SB), Y8
+	VMOVUPD     avx2Const64<>+96(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+128(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+160(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+192(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+224(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+256(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+288(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+320(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+352(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VMOVUPD     avx2Const64<>+384(SB), Y9
+	VFMADD213PD Y9, Y5, Y7
+	VFMADD213PD Y9, Y6, Y8
+	VPSLLQ      $0x34, Y1, Y1
+	VPADDQ      Y1, Y7, Y7
+	VPSLLQ      $0x34, Y2, Y2
+	VPADDQ      Y2, Y8, Y8
+	VMULPD      Y7, Y3, Y3
+	VMOVUPD     Y3, 192(BX)(AX*1)
+	VMOVUPD     Y7, 192(BX)
+	VMULPD      Y8, Y4, Y4
+	VMOVUPD     Y4, 224(BX)(AX*1)
+	VMOVUPD     Y8, 224(BX)
+	ADDQ        $0x00000800, BX
+	DECQ        SI
+	JNZ         l150
+	ADDQ        $0x00000100, CX
+	DECQ        DX
+	JNZ         l149
+	VZEROUPPER
+	RET
+
 // func avx2DirectF64(y []float64, ldy int, k []float64, next []float64, v []float64, s int, panels int)
 // Requires: AVX, FMA3
 TEXT ·avx2DirectF64(SB), NOSPLIT, $0-120
@@ -4232,9 +8122,9 @@ TEXT ·avx2DirectF64(SB), NOSPLIT, $0-120
 	MOVQ panels+112(FP), DI
 	MOVQ next_base+56(FP), R8
 
-l73:
+l151:
 	CMPQ   SI, $0x01
-	JLT    l74
+	JLT    l152
 	VXORPD Y0, Y0, Y0
 	VXORPD Y1, Y1, Y1
 	VXORPD Y2, Y2, Y2
@@ -4247,7 +8137,7 @@ l73:
 	MOVQ   BX, R9
 	MOVQ   DI, R10
 
-l75:
+l153:
 	VMOVUPD     (R9), Y8
 	VFMADD231PD (R8), Y8, Y0
 	VFMADD231PD 2048(R8), Y8, Y1
@@ -4323,7 +8213,7 @@ l75:
 	ADDQ        $0x00000100, R8
 	ADDQ        $0x00000100, R9
 	DECQ        R10
-	JNZ         l75
+	JNZ         l153
 	VUNPCKLPD   Y1, Y0, Y8
 	VUNPCKHPD   Y1, Y0, Y0
 	VADDPD      Y0, Y8, Y8
@@ -4349,9 +8239,9 @@ l75:
 	ADDQ        CX, AX
 	ADDQ        $0x00000800, BX
 	SUBQ        $0x01, SI
-	JMP         l73
+	JMP         l151
 
-l74:
+l152:
 	VZEROUPPER
 	RET
 
@@ -4367,13 +8257,13 @@ TEXT ·avx2TransF64(SB), NOSPLIT, $0-120
 	MOVQ  panels+112(FP), DI
 	MOVQ  next_base+48(FP), R8
 	TESTQ R8, R8
-	JZ    l76
+	JZ    l154
 	ADDQ  $0x00002000, R8
 
-l76:
-l77:
+l154:
+l155:
 	CMPQ         SI, $0x01
-	JLT          l78
+	JLT          l156
 	VBROADCASTSD (DX), Y0
 	VBROADCASTSD 8(DX), Y1
 	VBROADCASTSD 16(DX), Y2
@@ -4387,7 +8277,7 @@ l77:
 	MOVQ         AX, R9
 	MOVQ         DI, R10
 
-l79:
+l157:
 	VMOVUPD     (R9), Y8
 	VFMADD231PD (R8), Y0, Y8
 	VFMADD231PD 2048(R8), Y1, Y8
@@ -4471,12 +8361,12 @@ l79:
 	ADDQ        $0x00000100, R8
 	ADDQ        $0x00000100, R9
 	DECQ        R10
-	JNZ         l79
+	JNZ         l157
 	ADDQ        $0x00000800, AX
 	SUBQ        $0x01, SI
-	JMP         l77
+	JMP         l155
 
-l78:
+l156:
 	VZEROUPPER
 	RET
 
@@ -4487,9 +8377,9 @@ TEXT ·avx2AddF64(SB), NOSPLIT, $0-56
 	MOVQ x_base+24(FP), CX
 	MOVQ n+48(FP), DX
 	SHRQ $0x05, DX
-	JZ   l80
+	JZ   l158
 
-l81:
+l159:
 	VMOVUPD (CX), Y0
 	VADDPD  (AX), Y0, Y0
 	VMOVUPD Y0, (AX)
@@ -4517,9 +8407,9 @@ l81:
 	ADDQ    $0x00000100, AX
 	ADDQ    $0x00000100, CX
 	DECQ    DX
-	JNZ     l81
+	JNZ     l159
 
-l80:
+l158:
 	VZEROUPPER
 	RET
 
@@ -4531,9 +8421,9 @@ TEXT ·avx2MultiplyF64(SB), NOSPLIT, $0-80
 	MOVQ b_base+48(FP), DX
 	MOVQ n+72(FP), BX
 	SHRQ $0x05, BX
-	JZ   l82
+	JZ   l160
 
-l83:
+l161:
 	VMOVUPD (CX), Y0
 	VMULPD  (DX), Y0, Y0
 	VMOVUPD Y0, (AX)
@@ -4562,9 +8452,9 @@ l83:
 	ADDQ    $0x00000100, CX
 	ADDQ    $0x00000100, DX
 	DECQ    BX
-	JNZ     l83
+	JNZ     l161
 
-l82:
+l160:
 	VZEROUPPER
 	RET
 
@@ -4576,9 +8466,9 @@ TEXT ·avx2AddScaledF64(SB), NOSPLIT, $0-64
 	VBROADCASTSD c+48(FP), Y0
 	MOVQ         n+56(FP), DX
 	SHRQ         $0x05, DX
-	JZ           l84
+	JZ           l162
 
-l85:
+l163:
 	VMOVUPD     (AX), Y1
 	VFMADD231PD (CX), Y0, Y1
 	VMOVUPD     Y1, (AX)
@@ -4606,9 +8496,9 @@ l85:
 	ADDQ        $0x00000100, AX
 	ADDQ        $0x00000100, CX
 	DECQ        DX
-	JNZ         l85
+	JNZ         l163
 
-l84:
+l162:
 	VZEROUPPER
 	RET
 
@@ -4631,10 +8521,10 @@ TEXT ·avx2WeighF64(SB), NOSPLIT, $0-216
 	VXORPD Y0, Y0, Y0
 	VXORPD Y1, Y1, Y1
 
-l86:
+l164:
 	MOVQ $0x00000004, R12
 
-l87:
+l165:
 	VXORPD Y1, Y1, Y1
 	VXORPD Y2, Y2, Y2
 	VXORPD Y3, Y3, Y3
@@ -4645,7 +8535,7 @@ l87:
 	VXORPD Y8, Y8, Y8
 	XORQ   R13, R13
 
-l88:
+l166:
 	VMOVUPD      (SI)(R13*1), Y9
 	VMOVUPD      (DI)(R13*1), Y11
 	VMOVUPD      32(SI)(R13*1), Y10
@@ -4676,7 +8566,7 @@ l88:
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         $0x00000100, R13
 	CMPQ         R13, R8
-	JNE          l88
+	JNE          l166
 	VFMADD231PD  (AX), Y1, Y0
 	VMULPD       (CX), Y1, Y1
 	VMOVUPD      Y1, (R10)
@@ -4711,7 +8601,7 @@ l88:
 	VXORPD       Y8, Y8, Y8
 	XORQ         R13, R13
 
-l89:
+l167:
 	VMOVUPD      (SI)(R13*1), Y9
 	VMOVUPD      (DI)(R13*1), Y11
 	VMOVUPD      32(SI)(R13*1), Y10
@@ -4742,7 +8632,7 @@ l89:
 	VFMADD231PD  Y10, Y11, Y8
 	ADDQ         $0x00000100, R13
 	CMPQ         R13, R8
-	JNE          l89
+	JNE          l167
 	VFMADD231PD  8192(AX), Y1, Y0
 	VMULPD       8192(CX), Y1, Y1
 	VMOVUPD      Y1, 8192(R10)
@@ -4773,11 +8663,11 @@ l89:
 	ADDQ         $0x00000040, DI
 	ADDQ         $0x00000040, R10
 	DECQ         R12
-	JNZ          l87
+	JNZ          l165
 	ADDQ         R11, SI
 	ADDQ         R11, DI
 	DECQ         R9
-	JNZ          l86
+	JNZ          l164
 	MOVQ         sum_base+0(FP), AX
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPD       X1, X0, X0
@@ -4806,10 +8696,10 @@ TEXT ·avx2SumsF64(SB), NOSPLIT, $0-192
 	VXORPD Y0, Y0, Y0
 	VXORPD Y1, Y1, Y1
 
-l90:
+l168:
 	MOVQ $0x00000004, R11
 
-l91:
+l169:
 	VXORPD Y2, Y2, Y2
 	VXORPD Y3, Y3, Y3
 	VXORPD Y4, Y4, Y4
@@ -4820,7 +8710,7 @@ l91:
 	VXORPD Y9, Y9, Y9
 	XORQ   R12, R12
 
-l92:
+l170:
 	VMOVUPD      (SI)(R12*1), Y10
 	VMOVUPD      (DI)(R12*1), Y12
 	VMOVUPD      32(SI)(R12*1), Y11
@@ -4851,7 +8741,7 @@ l92:
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         $0x00000100, R12
 	CMPQ         R12, R8
-	JNE          l92
+	JNE          l170
 	VFMADD231PD  (AX), Y2, Y0
 	VFMADD231PD  (CX), Y2, Y1
 	VFMADD231PD  32(AX), Y3, Y0
@@ -4878,7 +8768,7 @@ l92:
 	VXORPD       Y9, Y9, Y9
 	XORQ         R12, R12
 
-l93:
+l171:
 	VMOVUPD      (SI)(R12*1), Y10
 	VMOVUPD      (DI)(R12*1), Y12
 	VMOVUPD      32(SI)(R12*1), Y11
@@ -4909,7 +8799,7 @@ l93:
 	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         $0x00000100, R12
 	CMPQ         R12, R8
-	JNE          l93
+	JNE          l171
 	VFMADD231PD  8192(AX), Y2, Y0
 	VFMADD231PD  8192(CX), Y2, Y1
 	VFMADD231PD  8224(AX), Y3, Y0
@@ -4931,11 +8821,11 @@ l93:
 	ADDQ         $0x00000040, SI
 	ADDQ         $0x00000040, DI
 	DECQ         R11
-	JNZ          l91
+	JNZ          l169
 	ADDQ         R10, SI
 	ADDQ         R10, DI
 	DECQ         R9
-	JNZ          l90
+	JNZ          l168
 	MOVQ         sum_base+0(FP), AX
 	VEXTRACTF128 $0x01, Y0, X2
 	VADDPD       X2, X0, X0
@@ -4964,7 +8854,7 @@ TEXT ·avx2SpreadF64(SB), NOSPLIT, $0-112
 	MOVQ SI, R8
 	SHLQ $0x08, R8
 
-l94:
+l172:
 	VXORPD       Y8, Y8, Y8
 	VXORPD       Y9, Y9, Y9
 	VXORPD       Y10, Y10, Y10
@@ -4981,7 +8871,7 @@ l94:
 	MOVQ         BX, R10
 	MOVQ         DI, R11
 
-l95:
+l173:
 	VMOVUPD      (R10), Y12
 	VSUBPD       Y12, Y0, Y13
 	VMULPD       (R9), Y13, Y14
@@ -5185,7 +9075,7 @@ l95:
 	ADDQ         $0x00000100, R9
 	ADDQ         R8, R10
 	DECQ         R11
-	JNZ          l95
+	JNZ          l173
 	VADDPD       Y10, Y8, Y8
 	VADDPD       Y11, Y9, Y9
 	VADDPD       Y9, Y8, Y8
@@ -5199,7 +9089,7 @@ l95:
 	ADDQ         $0x00000100, DX
 	ADDQ         $0x00000100, BX
 	DECQ         SI
-	JNZ          l94
+	JNZ          l172
 	VZEROUPPER
 	RET
 
@@ -5219,9 +9109,9 @@ TEXT ·avx2PeakF64(SB), NOSPLIT, $0-8
 	VXORPD  Y9, Y9, Y9
 	VXORPD  Y10, Y10, Y10
 	VXORPD  Y11, Y11, Y11
-	VMOVUPD avx2Const64<>+800(SB), Y12
+	VMOVUPD avx2Const64<>+1216(SB), Y12
 
-l96:
+l174:
 	VFMADD231PD Y12, Y12, Y0
 	VFMADD231PD Y12, Y12, Y1
 	VFMADD231PD Y12, Y12, Y2
@@ -5239,7 +9129,7 @@ l96:
 	VFMADD231PD Y12, Y12, Y2
 	VFMADD231PD Y12, Y12, Y3
 	DECQ        AX
-	JNZ         l96
+	JNZ         l174
 	VZEROUPPER
 	RET
 
@@ -5323,11 +9213,91 @@ DATA avx2Const32<>+304(SB)/4, $(0.160151)
 DATA avx2Const32<>+308(SB)/4, $(0.160151)
 DATA avx2Const32<>+312(SB)/4, $(0.160151)
 DATA avx2Const32<>+316(SB)/4, $(0.160151)
-GLOBL avx2Const32<>(SB), RODATA|NOPTR, $320
+DATA avx2Const32<>+320(SB)/4, $(-1.0)
+DATA avx2Const32<>+324(SB)/4, $(-1.0)
+DATA avx2Const32<>+328(SB)/4, $(-1.0)
+DATA avx2Const32<>+332(SB)/4, $(-1.0)
+DATA avx2Const32<>+336(SB)/4, $(-1.0)
+DATA avx2Const32<>+340(SB)/4, $(-1.0)
+DATA avx2Const32<>+344(SB)/4, $(-1.0)
+DATA avx2Const32<>+348(SB)/4, $(-1.0)
+DATA avx2Const32<>+352(SB)/4, $(0.75)
+DATA avx2Const32<>+356(SB)/4, $(0.75)
+DATA avx2Const32<>+360(SB)/4, $(0.75)
+DATA avx2Const32<>+364(SB)/4, $(0.75)
+DATA avx2Const32<>+368(SB)/4, $(0.75)
+DATA avx2Const32<>+372(SB)/4, $(0.75)
+DATA avx2Const32<>+376(SB)/4, $(0.75)
+DATA avx2Const32<>+380(SB)/4, $(0.75)
+DATA avx2Const32<>+384(SB)/4, $(8388608.0)
+DATA avx2Const32<>+388(SB)/4, $(8388608.0)
+DATA avx2Const32<>+392(SB)/4, $(8388608.0)
+DATA avx2Const32<>+396(SB)/4, $(8388608.0)
+DATA avx2Const32<>+400(SB)/4, $(8388608.0)
+DATA avx2Const32<>+404(SB)/4, $(8388608.0)
+DATA avx2Const32<>+408(SB)/4, $(8388608.0)
+DATA avx2Const32<>+412(SB)/4, $(8388608.0)
+DATA avx2Const32<>+416(SB)/4, $(1.5)
+DATA avx2Const32<>+420(SB)/4, $(1.5)
+DATA avx2Const32<>+424(SB)/4, $(1.5)
+DATA avx2Const32<>+428(SB)/4, $(1.5)
+DATA avx2Const32<>+432(SB)/4, $(1.5)
+DATA avx2Const32<>+436(SB)/4, $(1.5)
+DATA avx2Const32<>+440(SB)/4, $(1.5)
+DATA avx2Const32<>+444(SB)/4, $(1.5)
+DATA avx2Const32<>+448(SB)/4, $(2.0)
+DATA avx2Const32<>+452(SB)/4, $(2.0)
+DATA avx2Const32<>+456(SB)/4, $(2.0)
+DATA avx2Const32<>+460(SB)/4, $(2.0)
+DATA avx2Const32<>+464(SB)/4, $(2.0)
+DATA avx2Const32<>+468(SB)/4, $(2.0)
+DATA avx2Const32<>+472(SB)/4, $(2.0)
+DATA avx2Const32<>+476(SB)/4, $(2.0)
+DATA avx2Const32<>+480(SB)/4, $(0.4379571)
+DATA avx2Const32<>+484(SB)/4, $(0.4379571)
+DATA avx2Const32<>+488(SB)/4, $(0.4379571)
+DATA avx2Const32<>+492(SB)/4, $(0.4379571)
+DATA avx2Const32<>+496(SB)/4, $(0.4379571)
+DATA avx2Const32<>+500(SB)/4, $(0.4379571)
+DATA avx2Const32<>+504(SB)/4, $(0.4379571)
+DATA avx2Const32<>+508(SB)/4, $(0.4379571)
+DATA avx2Const32<>+512(SB)/4, $(0.5764725)
+DATA avx2Const32<>+516(SB)/4, $(0.5764725)
+DATA avx2Const32<>+520(SB)/4, $(0.5764725)
+DATA avx2Const32<>+524(SB)/4, $(0.5764725)
+DATA avx2Const32<>+528(SB)/4, $(0.5764725)
+DATA avx2Const32<>+532(SB)/4, $(0.5764725)
+DATA avx2Const32<>+536(SB)/4, $(0.5764725)
+DATA avx2Const32<>+540(SB)/4, $(0.5764725)
+DATA avx2Const32<>+544(SB)/4, $(0.9618007)
+DATA avx2Const32<>+548(SB)/4, $(0.9618007)
+DATA avx2Const32<>+552(SB)/4, $(0.9618007)
+DATA avx2Const32<>+556(SB)/4, $(0.9618007)
+DATA avx2Const32<>+560(SB)/4, $(0.9618007)
+DATA avx2Const32<>+564(SB)/4, $(0.9618007)
+DATA avx2Const32<>+568(SB)/4, $(0.9618007)
+DATA avx2Const32<>+572(SB)/4, $(0.9618007)
+DATA avx2Const32<>+576(SB)/4, $(2.88539)
+DATA avx2Const32<>+580(SB)/4, $(2.88539)
+DATA avx2Const32<>+584(SB)/4, $(2.88539)
+DATA avx2Const32<>+588(SB)/4, $(2.88539)
+DATA avx2Const32<>+592(SB)/4, $(2.88539)
+DATA avx2Const32<>+596(SB)/4, $(2.88539)
+DATA avx2Const32<>+600(SB)/4, $(2.88539)
+DATA avx2Const32<>+604(SB)/4, $(2.88539)
+DATA avx2Const32<>+608(SB)/4, $(-1.442695)
+DATA avx2Const32<>+612(SB)/4, $(-1.442695)
+DATA avx2Const32<>+616(SB)/4, $(-1.442695)
+DATA avx2Const32<>+620(SB)/4, $(-1.442695)
+DATA avx2Const32<>+624(SB)/4, $(-1.442695)
+DATA avx2Const32<>+628(SB)/4, $(-1.442695)
+DATA avx2Const32<>+632(SB)/4, $(-1.442695)
+DATA avx2Const32<>+636(SB)/4, $(-1.442695)
+GLOBL avx2Const32<>(SB), RODATA|NOPTR, $640
 
-// func avx2EvalRBFF32(k []float32, zi []float32, zj []float32, d int, panels int)
+// func avx2EvalRBFF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2EvalRBFF32(SB), NOSPLIT, $0-88
+TEXT ·avx2EvalRBFF32(SB), NOSPLIT, $0-92
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -5335,16 +9305,16 @@ TEXT ·avx2EvalRBFF32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l97:
+l175:
 	MOVQ CX, DI
 	MOVQ $0x00000002, R8
 
-l98:
+l176:
 	MOVQ zi_base+24(FP), R9
 	MOVQ AX, R10
 	MOVQ $0x00000002, R11
 
-l99:
+l177:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5357,7 +9327,7 @@ l99:
 	MOVQ   DI, R13
 	MOVQ   DX, R14
 
-l100:
+l178:
 	VMOVUPS      (R13), Y8
 	VMOVUPS      32(R13), Y9
 	VBROADCASTSS (R12), Y10
@@ -5383,7 +9353,7 @@ l100:
 	ADDQ         $0x00000080, R12
 	ADDQ         $0x00000080, R13
 	DECQ         R14
-	JNZ          l100
+	JNZ          l178
 	VMOVUPS      Y0, (R10)
 	VMOVUPS      Y1, 32(R10)
 	VMOVUPS      Y2, 1024(R10)
@@ -5395,22 +9365,22 @@ l100:
 	ADDQ         $0x00001000, R10
 	ADDQ         $0x00000010, R9
 	DECQ         R11
-	JNZ          l99
+	JNZ          l177
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DI
 	DECQ         R8
-	JNZ          l98
+	JNZ          l176
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l97
+	JNZ          l175
 	MOVQ         k_base+0(FP), AX
 	MOVQ         panels+80(FP), CX
 
-l101:
+l179:
 	MOVQ AX, DX
 	MOVQ $0x00000008, BX
 
-l102:
+l180:
 	VMOVUPS     (DX), Y0
 	VMOVUPS     32(DX), Y1
 	VMOVUPS     64(DX), Y2
@@ -5474,16 +9444,16 @@ l102:
 	VMOVUPS     Y11, 96(DX)
 	ADDQ        $0x00000400, DX
 	DECQ        BX
-	JNZ         l102
+	JNZ         l180
 	ADDQ        $0x00000080, AX
 	DECQ        CX
-	JNZ         l101
+	JNZ         l179
 	VZEROUPPER
 	RET
 
-// func avx2EvalMatern12F32(k []float32, zi []float32, zj []float32, d int, panels int)
+// func avx2EvalMatern12F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2EvalMatern12F32(SB), NOSPLIT, $0-88
+TEXT ·avx2EvalMatern12F32(SB), NOSPLIT, $0-92
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -5491,16 +9461,16 @@ TEXT ·avx2EvalMatern12F32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l103:
+l181:
 	MOVQ CX, DI
 	MOVQ $0x00000002, R8
 
-l104:
+l182:
 	MOVQ zi_base+24(FP), R9
 	MOVQ AX, R10
 	MOVQ $0x00000002, R11
 
-l105:
+l183:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5513,7 +9483,7 @@ l105:
 	MOVQ   DI, R13
 	MOVQ   DX, R14
 
-l106:
+l184:
 	VMOVUPS      (R13), Y8
 	VMOVUPS      32(R13), Y9
 	VBROADCASTSS (R12), Y10
@@ -5539,7 +9509,7 @@ l106:
 	ADDQ         $0x00000080, R12
 	ADDQ         $0x00000080, R13
 	DECQ         R14
-	JNZ          l106
+	JNZ          l184
 	VSQRTPS      Y0, Y0
 	VSQRTPS      Y2, Y2
 	VSQRTPS      Y4, Y4
@@ -5555,22 +9525,22 @@ l106:
 	ADDQ         $0x00001000, R10
 	ADDQ         $0x00000010, R9
 	DECQ         R11
-	JNZ          l105
+	JNZ          l183
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DI
 	DECQ         R8
-	JNZ          l104
+	JNZ          l182
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l103
+	JNZ          l181
 	MOVQ         k_base+0(FP), AX
 	MOVQ         panels+80(FP), CX
 
-l107:
+l185:
 	MOVQ AX, DX
 	MOVQ $0x00000008, BX
 
-l108:
+l186:
 	VMOVUPS     (DX), Y0
 	VMOVUPS     32(DX), Y1
 	VSQRTPS     Y1, Y1
@@ -5649,16 +9619,16 @@ l108:
 	VMOVUPS     Y5, 96(DX)
 	ADDQ        $0x00000400, DX
 	DECQ        BX
-	JNZ         l108
+	JNZ         l186
 	ADDQ        $0x00000080, AX
 	DECQ        CX
-	JNZ         l107
+	JNZ         l185
 	VZEROUPPER
 	RET
 
-// func avx2EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int)
+// func avx2EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2EvalMatern32F32(SB), NOSPLIT, $0-88
+TEXT ·avx2EvalMatern32F32(SB), NOSPLIT, $0-92
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -5666,16 +9636,16 @@ TEXT ·avx2EvalMatern32F32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l109:
+l187:
 	MOVQ CX, DI
 	MOVQ $0x00000002, R8
 
-l110:
+l188:
 	MOVQ zi_base+24(FP), R9
 	MOVQ AX, R10
 	MOVQ $0x00000002, R11
 
-l111:
+l189:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5688,7 +9658,7 @@ l111:
 	MOVQ   DI, R13
 	MOVQ   DX, R14
 
-l112:
+l190:
 	VMOVUPS      (R13), Y8
 	VMOVUPS      32(R13), Y9
 	VBROADCASTSS (R12), Y10
@@ -5714,7 +9684,7 @@ l112:
 	ADDQ         $0x00000080, R12
 	ADDQ         $0x00000080, R13
 	DECQ         R14
-	JNZ          l112
+	JNZ          l190
 	VSQRTPS      Y0, Y0
 	VSQRTPS      Y2, Y2
 	VSQRTPS      Y4, Y4
@@ -5730,22 +9700,22 @@ l112:
 	ADDQ         $0x00001000, R10
 	ADDQ         $0x00000010, R9
 	DECQ         R11
-	JNZ          l111
+	JNZ          l189
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DI
 	DECQ         R8
-	JNZ          l110
+	JNZ          l188
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l109
+	JNZ          l187
 	MOVQ         k_base+0(FP), AX
 	MOVQ         panels+80(FP), CX
 
-l113:
+l191:
 	MOVQ AX, DX
 	MOVQ $0x00000008, BX
 
-l114:
+l192:
 	VMOVUPS     (DX), Y0
 	VMOVUPS     32(DX), Y1
 	VSQRTPS     Y1, Y1
@@ -5836,16 +9806,16 @@ l114:
 	VMOVUPS     Y0, 96(DX)
 	ADDQ        $0x00000400, DX
 	DECQ        BX
-	JNZ         l114
+	JNZ         l192
 	ADDQ        $0x00000080, AX
 	DECQ        CX
-	JNZ         l113
+	JNZ         l191
 	VZEROUPPER
 	RET
 
-// func avx2EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int)
+// func avx2EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 // Requires: AVX, AVX2, FMA3
-TEXT ·avx2EvalMatern52F32(SB), NOSPLIT, $0-88
+TEXT ·avx2EvalMatern52F32(SB), NOSPLIT, $0-92
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -5853,16 +9823,16 @@ TEXT ·avx2EvalMatern52F32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l115:
+l193:
 	MOVQ CX, DI
 	MOVQ $0x00000002, R8
 
-l116:
+l194:
 	MOVQ zi_base+24(FP), R9
 	MOVQ AX, R10
 	MOVQ $0x00000002, R11
 
-l117:
+l195:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -5875,7 +9845,7 @@ l117:
 	MOVQ   DI, R13
 	MOVQ   DX, R14
 
-l118:
+l196:
 	VMOVUPS      (R13), Y8
 	VMOVUPS      32(R13), Y9
 	VBROADCASTSS (R12), Y10
@@ -5901,7 +9871,7 @@ l118:
 	ADDQ         $0x00000080, R12
 	ADDQ         $0x00000080, R13
 	DECQ         R14
-	JNZ          l118
+	JNZ          l196
 	VSQRTPS      Y0, Y0
 	VSQRTPS      Y2, Y2
 	VSQRTPS      Y4, Y4
@@ -5917,22 +9887,22 @@ l118:
 	ADDQ         $0x00001000, R10
 	ADDQ         $0x00000010, R9
 	DECQ         R11
-	JNZ          l117
+	JNZ          l195
 	ADDQ         $0x00000040, AX
 	ADDQ         $0x00000040, DI
 	DECQ         R8
-	JNZ          l116
+	JNZ          l194
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l115
+	JNZ          l193
 	MOVQ         k_base+0(FP), AX
 	MOVQ         panels+80(FP), CX
 
-l119:
+l197:
 	MOVQ AX, DX
 	MOVQ $0x00000008, BX
 
-l120:
+l198:
 	VMOVUPS     (DX), Y0
 	VMOVUPS     32(DX), Y1
 	VSQRTPS     Y1, Y1
@@ -6027,10 +9997,728 @@ l120:
 	VMOVUPS     Y0, 96(DX)
 	ADDQ        $0x00000400, DX
 	DECQ        BX
-	JNZ         l120
+	JNZ         l198
 	ADDQ        $0x00000080, AX
 	DECQ        CX
-	JNZ         l119
+	JNZ         l197
+	VZEROUPPER
+	RET
+
+// func avx2EvalRationalF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·avx2EvalRationalF32(SB), NOSPLIT, $0-92
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x07, BX
+	MOVQ panels+80(FP), SI
+
+l199:
+	MOVQ CX, DI
+	MOVQ $0x00000002, R8
+
+l200:
+	MOVQ zi_base+24(FP), R9
+	MOVQ AX, R10
+	MOVQ $0x00000002, R11
+
+l201:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   R9, R12
+	MOVQ   DI, R13
+	MOVQ   DX, R14
+
+l202:
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	VBROADCASTSS (R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VFMADD231PS  Y11, Y11, Y0
+	VSUBPS       Y9, Y10, Y10
+	VFMADD231PS  Y10, Y10, Y1
+	VBROADCASTSS 4(R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VFMADD231PS  Y11, Y11, Y2
+	VSUBPS       Y9, Y10, Y10
+	VFMADD231PS  Y10, Y10, Y3
+	VBROADCASTSS 8(R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VFMADD231PS  Y11, Y11, Y4
+	VSUBPS       Y9, Y10, Y10
+	VFMADD231PS  Y10, Y10, Y5
+	VBROADCASTSS 12(R12), Y10
+	VSUBPS       Y8, Y10, Y8
+	VFMADD231PS  Y8, Y8, Y6
+	VSUBPS       Y9, Y10, Y8
+	VFMADD231PS  Y8, Y8, Y7
+	ADDQ         $0x00000080, R12
+	ADDQ         $0x00000080, R13
+	DECQ         R14
+	JNZ          l202
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 1024(R10)
+	VMOVUPS      Y3, 1056(R10)
+	VMOVUPS      Y4, 2048(R10)
+	VMOVUPS      Y5, 2080(R10)
+	VMOVUPS      Y6, 3072(R10)
+	VMOVUPS      Y7, 3104(R10)
+	ADDQ         $0x00001000, R10
+	ADDQ         $0x00000010, R9
+	DECQ         R11
+	JNZ          l201
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DI
+	DECQ         R8
+	JNZ          l200
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l199
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSS shape+88(FP), Y0
+	VMOVUPS      avx2Const32<>+224(SB), Y1
+	VDIVPS       Y0, Y1, Y1
+	VMULPS       avx2Const32<>+320(SB), Y0, Y0
+	MOVQ         panels+80(FP), CX
+
+l203:
+	MOVQ AX, DX
+	MOVQ $0x00000008, BX
+
+l204:
+	VMOVUPS     (DX), Y2
+	VMOVUPS     32(DX), Y3
+	VMULPS      Y1, Y2, Y6
+	VMOVUPS     avx2Const32<>+352(SB), Y4
+	VMOVUPS     avx2Const32<>+384(SB), Y7
+	VMOVUPS     avx2Const32<>+224(SB), Y2
+	VADDPS      Y6, Y2, Y2
+	VPSUBD      Y4, Y2, Y4
+	VPSRLD      $0x17, Y4, Y4
+	VPSLLD      $0x17, Y4, Y5
+	VPSUBD      Y5, Y2, Y5
+	VPADDD      Y7, Y4, Y4
+	VSUBPS      Y7, Y4, Y4
+	VADDPS      avx2Const32<>+320(SB), Y5, Y5
+	VMOVUPS     avx2Const32<>+416(SB), Y7
+	VCMPPS      $0x01, Y7, Y2, Y7
+	VBLENDVPS   Y7, Y6, Y5, Y5
+	VMOVUPS     avx2Const32<>+448(SB), Y2
+	VADDPS      Y5, Y2, Y2
+	VDIVPS      Y2, Y5, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     avx2Const32<>+480(SB), Y2
+	VFMADD213PS avx2Const32<>+512(SB), Y6, Y2
+	VFMADD213PS avx2Const32<>+544(SB), Y6, Y2
+	VFMADD213PS avx2Const32<>+576(SB), Y6, Y2
+	VFMADD213PS Y4, Y5, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y3, Y6
+	VMOVUPS     avx2Const32<>+352(SB), Y4
+	VMOVUPS     avx2Const32<>+384(SB), Y7
+	VMOVUPS     avx2Const32<>+224(SB), Y3
+	VADDPS      Y6, Y3, Y3
+	VPSUBD      Y4, Y3, Y4
+	VPSRLD      $0x17, Y4, Y4
+	VPSLLD      $0x17, Y4, Y5
+	VPSUBD      Y5, Y3, Y5
+	VPADDD      Y7, Y4, Y4
+	VSUBPS      Y7, Y4, Y4
+	VADDPS      avx2Const32<>+320(SB), Y5, Y5
+	VMOVUPS     avx2Const32<>+416(SB), Y7
+	VCMPPS      $0x01, Y7, Y3, Y7
+	VBLENDVPS   Y7, Y6, Y5, Y5
+	VMOVUPS     avx2Const32<>+448(SB), Y3
+	VADDPS      Y5, Y3, Y3
+	VDIVPS      Y3, Y5, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     avx2Const32<>+480(SB), Y3
+	VFMADD213PS avx2Const32<>+512(SB), Y6, Y3
+	VFMADD213PS avx2Const32<>+544(SB), Y6, Y3
+	VFMADD213PS avx2Const32<>+576(SB), Y6, Y3
+	VFMADD213PS Y4, Y5, Y3
+	VMULPS      Y0, Y3, Y3
+	VMAXPS      avx2Const32<>+0(SB), Y2, Y2
+	VMAXPS      avx2Const32<>+0(SB), Y3, Y3
+	VROUNDPS    $0x01, Y2, Y6
+	VSUBPS      Y6, Y2, Y4
+	VADDPS      avx2Const32<>+32(SB), Y6, Y2
+	VROUNDPS    $0x01, Y3, Y7
+	VSUBPS      Y7, Y3, Y5
+	VADDPS      avx2Const32<>+32(SB), Y7, Y3
+	VMOVUPS     avx2Const32<>+64(SB), Y6
+	VMOVUPS     avx2Const32<>+64(SB), Y7
+	VMOVUPS     avx2Const32<>+96(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VMOVUPS     avx2Const32<>+128(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VMOVUPS     avx2Const32<>+160(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VMOVUPS     avx2Const32<>+192(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VMOVUPS     avx2Const32<>+224(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      Y2, Y6, Y6
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      Y3, Y7, Y7
+	VMOVUPS     Y6, (DX)
+	VMOVUPS     Y7, 32(DX)
+	VMOVUPS     64(DX), Y2
+	VMOVUPS     96(DX), Y3
+	VMULPS      Y1, Y2, Y6
+	VMOVUPS     avx2Const32<>+352(SB), Y4
+	VMOVUPS     avx2Const32<>+384(SB), Y7
+	VMOVUPS     avx2Const32<>+224(SB), Y2
+	VADDPS      Y6, Y2, Y2
+	VPSUBD      Y4, Y2, Y4
+	VPSRLD      $0x17, Y4, Y4
+	VPSLLD      $0x17, Y4, Y5
+	VPSUBD      Y5, Y2, Y5
+	VPADDD      Y7, Y4, Y4
+	VSUBPS      Y7, Y4, Y4
+	VADDPS      avx2Const32<>+320(SB), Y5, Y5
+	VMOVUPS     avx2Const32<>+416(SB), Y7
+	VCMPPS      $0x01, Y7, Y2, Y7
+	VBLENDVPS   Y7, Y6, Y5, Y5
+	VMOVUPS     avx2Const32<>+448(SB), Y2
+	VADDPS      Y5, Y2, Y2
+	VDIVPS      Y2, Y5, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     avx2Const32<>+480(SB), Y2
+	VFMADD213PS avx2Const32<>+512(SB), Y6, Y2
+	VFMADD213PS avx2Const32<>+544(SB), Y6, Y2
+	VFMADD213PS avx2Const32<>+576(SB), Y6, Y2
+	VFMADD213PS Y4, Y5, Y2
+	VMULPS      Y0, Y2, Y2
+	VMULPS      Y1, Y3, Y6
+	VMOVUPS     avx2Const32<>+352(SB), Y4
+	VMOVUPS     avx2Const32<>+384(SB), Y7
+	VMOVUPS     avx2Const32<>+224(SB), Y3
+	VADDPS      Y6, Y3, Y3
+	VPSUBD      Y4, Y3, Y4
+	VPSRLD      $0x17, Y4, Y4
+	VPSLLD      $0x17, Y4, Y5
+	VPSUBD      Y5, Y3, Y5
+	VPADDD      Y7, Y4, Y4
+	VSUBPS      Y7, Y4, Y4
+	VADDPS      avx2Const32<>+320(SB), Y5, Y5
+	VMOVUPS     avx2Const32<>+416(SB), Y7
+	VCMPPS      $0x01, Y7, Y3, Y7
+	VBLENDVPS   Y7, Y6, Y5, Y5
+	VMOVUPS     avx2Const32<>+448(SB), Y3
+	VADDPS      Y5, Y3, Y3
+	VDIVPS      Y3, Y5, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     avx2Const32<>+480(SB), Y3
+	VFMADD213PS avx2Const32<>+512(SB), Y6, Y3
+	VFMADD213PS avx2Const32<>+544(SB), Y6, Y3
+	VFMADD213PS avx2Const32<>+576(SB), Y6, Y3
+	VFMADD213PS Y4, Y5, Y3
+	VMULPS      Y0, Y3, Y3
+	VMAXPS      avx2Const32<>+0(SB), Y2, Y2
+	VMAXPS      avx2Const32<>+0(SB), Y3, Y3
+	VROUNDPS    $0x01, Y2, Y6
+	VSUBPS      Y6, Y2, Y4
+	VADDPS      avx2Const32<>+32(SB), Y6, Y2
+	VROUNDPS    $0x01, Y3, Y7
+	VSUBPS      Y7, Y3, Y5
+	VADDPS      avx2Const32<>+32(SB), Y7, Y3
+	VMOVUPS     avx2Const32<>+64(SB), Y6
+	VMOVUPS     avx2Const32<>+64(SB), Y7
+	VMOVUPS     avx2Const32<>+96(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VMOVUPS     avx2Const32<>+128(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VMOVUPS     avx2Const32<>+160(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VMOVUPS     avx2Const32<>+192(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VMOVUPS     avx2Const32<>+224(SB), Y8
+	VFMADD213PS Y8, Y4, Y6
+	VFMADD213PS Y8, Y5, Y7
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      Y2, Y6, Y6
+	VPSLLD      $0x17, Y3, Y3
+	VPADDD      Y3, Y7, Y7
+	VMOVUPS     Y6, 64(DX)
+	VMOVUPS     Y7, 96(DX)
+	ADDQ        $0x00000400, DX
+	DECQ        BX
+	JNZ         l204
+	ADDQ        $0x00000080, AX
+	DECQ        CX
+	JNZ         l203
+	VZEROUPPER
+	RET
+
+// func avx2EvalWendlandF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+// Requires: AVX, FMA3, SSE
+TEXT ·avx2EvalWendlandF32(SB), NOSPLIT, $0-92
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x07, BX
+	MOVQ panels+80(FP), SI
+
+l205:
+	MOVQ CX, DI
+	MOVQ $0x00000002, R8
+
+l206:
+	MOVQ zi_base+24(FP), R9
+	MOVQ AX, R10
+	MOVQ $0x00000002, R11
+
+l207:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   R9, R12
+	MOVQ   DI, R13
+	MOVQ   DX, R14
+
+l208:
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	VBROADCASTSS (R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VFMADD231PS  Y11, Y11, Y0
+	VSUBPS       Y9, Y10, Y10
+	VFMADD231PS  Y10, Y10, Y1
+	VBROADCASTSS 4(R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VFMADD231PS  Y11, Y11, Y2
+	VSUBPS       Y9, Y10, Y10
+	VFMADD231PS  Y10, Y10, Y3
+	VBROADCASTSS 8(R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VFMADD231PS  Y11, Y11, Y4
+	VSUBPS       Y9, Y10, Y10
+	VFMADD231PS  Y10, Y10, Y5
+	VBROADCASTSS 12(R12), Y10
+	VSUBPS       Y8, Y10, Y8
+	VFMADD231PS  Y8, Y8, Y6
+	VSUBPS       Y9, Y10, Y8
+	VFMADD231PS  Y8, Y8, Y7
+	ADDQ         $0x00000080, R12
+	ADDQ         $0x00000080, R13
+	DECQ         R14
+	JNZ          l208
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 1024(R10)
+	VMOVUPS      Y3, 1056(R10)
+	VMOVUPS      Y4, 2048(R10)
+	VMOVUPS      Y5, 2080(R10)
+	VMOVUPS      Y6, 3072(R10)
+	VMOVUPS      Y7, 3104(R10)
+	ADDQ         $0x00001000, R10
+	ADDQ         $0x00000010, R9
+	DECQ         R11
+	JNZ          l207
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DI
+	DECQ         R8
+	JNZ          l206
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l205
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSS shape+88(FP), Y0
+	VMOVUPS      avx2Const32<>+224(SB), Y1
+	VADDPS       Y1, Y0, Y2
+	VMULPS       Y2, Y0, Y2
+	VMOVUPS      avx2Const32<>+448(SB), Y3
+	VDIVPS       Y2, Y3, Y2
+	CVTTSS2SL    shape+88(FP), CX
+	SUBQ         $0x02, CX
+	MOVQ         panels+80(FP), DX
+
+l209:
+	MOVQ AX, BX
+	MOVQ $0x00000008, SI
+
+l210:
+	VMOVUPS (BX), Y3
+	VMOVUPS 32(BX), Y4
+	VMULPS  Y2, Y3, Y3
+	VSQRTPS Y3, Y3
+	VSUBPS  Y3, Y1, Y5
+	VXORPS  Y6, Y6, Y6
+	VMAXPS  Y6, Y5, Y5
+	VMOVAPS Y5, Y6
+	VMULPS  Y2, Y4, Y4
+	VSQRTPS Y4, Y4
+	VSUBPS  Y4, Y1, Y7
+	VXORPS  Y8, Y8, Y8
+	VMAXPS  Y8, Y7, Y7
+	VMOVAPS Y7, Y8
+	MOVQ    CX, DI
+
+l211:
+	VMULPS      Y5, Y6, Y6
+	VMULPS      Y7, Y8, Y8
+	DECQ        DI
+	JNZ         l211
+	VMULPS      Y6, Y5, Y5
+	VFMADD213PS Y1, Y0, Y3
+	VMULPS      Y3, Y5, Y5
+	VMOVUPS     Y5, (BX)
+	VMULPS      Y8, Y7, Y7
+	VFMADD213PS Y1, Y0, Y4
+	VMULPS      Y4, Y7, Y7
+	VMOVUPS     Y7, 32(BX)
+	VMOVUPS     64(BX), Y3
+	VMOVUPS     96(BX), Y4
+	VMULPS      Y2, Y3, Y3
+	VSQRTPS     Y3, Y3
+	VSUBPS      Y3, Y1, Y5
+	VXORPS      Y6, Y6, Y6
+	VMAXPS      Y6, Y5, Y5
+	VMOVAPS     Y5, Y6
+	VMULPS      Y2, Y4, Y4
+	VSQRTPS     Y4, Y4
+	VSUBPS      Y4, Y1, Y7
+	VXORPS      Y8, Y8, Y8
+	VMAXPS      Y8, Y7, Y7
+	VMOVAPS     Y7, Y8
+	MOVQ        CX, DI
+
+l212:
+	VMULPS      Y5, Y6, Y6
+	VMULPS      Y7, Y8, Y8
+	DECQ        DI
+	JNZ         l212
+	VMULPS      Y6, Y5, Y5
+	VFMADD213PS Y1, Y0, Y3
+	VMULPS      Y3, Y5, Y5
+	VMOVUPS     Y5, 64(BX)
+	VMULPS      Y8, Y7, Y7
+	VFMADD213PS Y1, Y0, Y4
+	VMULPS      Y4, Y7, Y7
+	VMOVUPS     Y7, 96(BX)
+	ADDQ        $0x00000400, BX
+	DECQ        SI
+	JNZ         l210
+	ADDQ        $0x00000080, AX
+	DECQ        DX
+	JNZ         l209
+	VZEROUPPER
+	RET
+
+// func avx2EvalCircularF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+// Requires: AVX, FMA3
+TEXT ·avx2EvalCircularF32(SB), NOSPLIT, $0-92
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x07, BX
+	MOVQ panels+80(FP), SI
+
+l213:
+	MOVQ CX, DI
+	MOVQ $0x00000002, R8
+
+l214:
+	MOVQ zi_base+24(FP), R9
+	MOVQ AX, R10
+	MOVQ $0x00000002, R11
+
+l215:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   R9, R12
+	MOVQ   DI, R13
+	MOVQ   DX, R14
+
+l216:
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	VBROADCASTSS (R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VFMADD231PS  Y11, Y11, Y0
+	VSUBPS       Y9, Y10, Y10
+	VFMADD231PS  Y10, Y10, Y1
+	VBROADCASTSS 4(R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VFMADD231PS  Y11, Y11, Y2
+	VSUBPS       Y9, Y10, Y10
+	VFMADD231PS  Y10, Y10, Y3
+	VBROADCASTSS 8(R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VFMADD231PS  Y11, Y11, Y4
+	VSUBPS       Y9, Y10, Y10
+	VFMADD231PS  Y10, Y10, Y5
+	VBROADCASTSS 12(R12), Y10
+	VSUBPS       Y8, Y10, Y8
+	VFMADD231PS  Y8, Y8, Y6
+	VSUBPS       Y9, Y10, Y8
+	VFMADD231PS  Y8, Y8, Y7
+	ADDQ         $0x00000080, R12
+	ADDQ         $0x00000080, R13
+	DECQ         R14
+	JNZ          l216
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 1024(R10)
+	VMOVUPS      Y3, 1056(R10)
+	VMOVUPS      Y4, 2048(R10)
+	VMOVUPS      Y5, 2080(R10)
+	VMOVUPS      Y6, 3072(R10)
+	VMOVUPS      Y7, 3104(R10)
+	ADDQ         $0x00001000, R10
+	ADDQ         $0x00000010, R9
+	DECQ         R11
+	JNZ          l215
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DI
+	DECQ         R8
+	JNZ          l214
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l213
+	MOVQ         k_base+0(FP), AX
+	VMOVUPS      avx2Const32<>+224(SB), Y0
+	VMOVUPS      avx2Const32<>+320(SB), Y1
+	MOVQ         panels+80(FP), CX
+
+l217:
+	MOVQ AX, DX
+	MOVQ $0x00000008, BX
+
+l218:
+	VMOVUPS (DX), Y1
+	VMOVUPS 32(DX), Y2
+	VSUBPS  Y1, Y0, Y1
+	VMOVUPS Y1, (DX)
+	VSUBPS  Y2, Y0, Y2
+	VMOVUPS Y2, 32(DX)
+	VMOVUPS 64(DX), Y1
+	VMOVUPS 96(DX), Y2
+	VSUBPS  Y1, Y0, Y1
+	VMOVUPS Y1, 64(DX)
+	VSUBPS  Y2, Y0, Y2
+	VMOVUPS Y2, 96(DX)
+	ADDQ    $0x00000400, DX
+	DECQ    BX
+	JNZ     l218
+	ADDQ    $0x00000080, AX
+	DECQ    CX
+	JNZ     l217
+	VZEROUPPER
+	RET
+
+// func avx2EvalMismatchF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·avx2EvalMismatchF32(SB), NOSPLIT, $0-92
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x07, BX
+	MOVQ panels+80(FP), SI
+
+l219:
+	MOVQ CX, DI
+	MOVQ $0x00000002, R8
+
+l220:
+	MOVQ zi_base+24(FP), R9
+	MOVQ AX, R10
+	MOVQ $0x00000002, R11
+
+l221:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   R9, R12
+	MOVQ   DI, R13
+	MOVQ   DX, R14
+
+l222:
+	VMOVUPS      (R13), Y8
+	VMOVUPS      32(R13), Y9
+	VBROADCASTSS (R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VMULPS       Y11, Y11, Y11
+	VMINPS       avx2Const32<>+224(SB), Y11, Y11
+	VADDPS       Y11, Y0, Y0
+	VSUBPS       Y9, Y10, Y10
+	VMULPS       Y10, Y10, Y10
+	VMINPS       avx2Const32<>+224(SB), Y10, Y10
+	VADDPS       Y10, Y1, Y1
+	VBROADCASTSS 4(R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VMULPS       Y11, Y11, Y11
+	VMINPS       avx2Const32<>+224(SB), Y11, Y11
+	VADDPS       Y11, Y2, Y2
+	VSUBPS       Y9, Y10, Y10
+	VMULPS       Y10, Y10, Y10
+	VMINPS       avx2Const32<>+224(SB), Y10, Y10
+	VADDPS       Y10, Y3, Y3
+	VBROADCASTSS 8(R12), Y10
+	VSUBPS       Y8, Y10, Y11
+	VMULPS       Y11, Y11, Y11
+	VMINPS       avx2Const32<>+224(SB), Y11, Y11
+	VADDPS       Y11, Y4, Y4
+	VSUBPS       Y9, Y10, Y10
+	VMULPS       Y10, Y10, Y10
+	VMINPS       avx2Const32<>+224(SB), Y10, Y10
+	VADDPS       Y10, Y5, Y5
+	VBROADCASTSS 12(R12), Y10
+	VSUBPS       Y8, Y10, Y8
+	VMULPS       Y8, Y8, Y8
+	VMINPS       avx2Const32<>+224(SB), Y8, Y8
+	VADDPS       Y8, Y6, Y6
+	VSUBPS       Y9, Y10, Y8
+	VMULPS       Y8, Y8, Y8
+	VMINPS       avx2Const32<>+224(SB), Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	ADDQ         $0x00000080, R12
+	ADDQ         $0x00000080, R13
+	DECQ         R14
+	JNZ          l222
+	VMOVUPS      Y0, (R10)
+	VMOVUPS      Y1, 32(R10)
+	VMOVUPS      Y2, 1024(R10)
+	VMOVUPS      Y3, 1056(R10)
+	VMOVUPS      Y4, 2048(R10)
+	VMOVUPS      Y5, 2080(R10)
+	VMOVUPS      Y6, 3072(R10)
+	VMOVUPS      Y7, 3104(R10)
+	ADDQ         $0x00001000, R10
+	ADDQ         $0x00000010, R9
+	DECQ         R11
+	JNZ          l221
+	ADDQ         $0x00000040, AX
+	ADDQ         $0x00000040, DI
+	DECQ         R8
+	JNZ          l220
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l219
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSS shape+88(FP), Y0
+	VMULPS       avx2Const32<>+608(SB), Y0, Y0
+	MOVQ         panels+80(FP), CX
+
+l223:
+	MOVQ AX, DX
+	MOVQ $0x00000008, BX
+
+l224:
+	VMOVUPS     (DX), Y1
+	VMOVUPS     32(DX), Y2
+	VMULPS      Y0, Y1, Y1
+	VMULPS      Y0, Y2, Y2
+	VMAXPS      avx2Const32<>+0(SB), Y1, Y1
+	VMAXPS      avx2Const32<>+0(SB), Y2, Y2
+	VROUNDPS    $0x01, Y1, Y5
+	VSUBPS      Y5, Y1, Y3
+	VADDPS      avx2Const32<>+32(SB), Y5, Y1
+	VROUNDPS    $0x01, Y2, Y6
+	VSUBPS      Y6, Y2, Y4
+	VADDPS      avx2Const32<>+32(SB), Y6, Y2
+	VMOVUPS     avx2Const32<>+64(SB), Y5
+	VMOVUPS     avx2Const32<>+64(SB), Y6
+	VMOVUPS     avx2Const32<>+96(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VMOVUPS     avx2Const32<>+128(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VMOVUPS     avx2Const32<>+160(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VMOVUPS     avx2Const32<>+192(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VMOVUPS     avx2Const32<>+224(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      Y1, Y5, Y5
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      Y2, Y6, Y6
+	VMOVUPS     Y5, (DX)
+	VMOVUPS     Y6, 32(DX)
+	VMOVUPS     64(DX), Y1
+	VMOVUPS     96(DX), Y2
+	VMULPS      Y0, Y1, Y1
+	VMULPS      Y0, Y2, Y2
+	VMAXPS      avx2Const32<>+0(SB), Y1, Y1
+	VMAXPS      avx2Const32<>+0(SB), Y2, Y2
+	VROUNDPS    $0x01, Y1, Y5
+	VSUBPS      Y5, Y1, Y3
+	VADDPS      avx2Const32<>+32(SB), Y5, Y1
+	VROUNDPS    $0x01, Y2, Y6
+	VSUBPS      Y6, Y2, Y4
+	VADDPS      avx2Const32<>+32(SB), Y6, Y2
+	VMOVUPS     avx2Const32<>+64(SB), Y5
+	VMOVUPS     avx2Const32<>+64(SB), Y6
+	VMOVUPS     avx2Const32<>+96(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VMOVUPS     avx2Const32<>+128(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VMOVUPS     avx2Const32<>+160(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VMOVUPS     avx2Const32<>+192(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VMOVUPS     avx2Const32<>+224(SB), Y7
+	VFMADD213PS Y7, Y3, Y5
+	VFMADD213PS Y7, Y4, Y6
+	VPSLLD      $0x17, Y1, Y1
+	VPADDD      Y1, Y5, Y5
+	VPSLLD      $0x17, Y2, Y2
+	VPADDD      Y2, Y6, Y6
+	VMOVUPS     Y5, 64(DX)
+	VMOVUPS     Y6, 96(DX)
+	ADDQ        $0x00000400, DX
+	DECQ        BX
+	JNZ         l224
+	ADDQ        $0x00000080, AX
+	DECQ        CX
+	JNZ         l223
 	VZEROUPPER
 	RET
 
@@ -6046,9 +10734,9 @@ TEXT ·avx2DirectF32(SB), NOSPLIT, $0-120
 	MOVQ panels+112(FP), DI
 	MOVQ next_base+56(FP), R8
 
-l121:
+l225:
 	CMPQ   SI, $0x01
-	JLT    l122
+	JLT    l226
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -6061,7 +10749,7 @@ l121:
 	MOVQ   BX, R9
 	MOVQ   DI, R10
 
-l123:
+l227:
 	VMOVUPS      (R9), Y8
 	VFMADD231PS  (R8), Y8, Y0
 	VFMADD231PS  1024(R8), Y8, Y1
@@ -6101,7 +10789,7 @@ l123:
 	ADDQ         $0x00000080, R8
 	ADDQ         $0x00000080, R9
 	DECQ         R10
-	JNZ          l123
+	JNZ          l227
 	VUNPCKLPS    Y1, Y0, Y8
 	VUNPCKHPS    Y1, Y0, Y0
 	VADDPS       Y0, Y8, Y8
@@ -6134,9 +10822,9 @@ l123:
 	ADDQ         CX, AX
 	ADDQ         $0x00000400, BX
 	SUBQ         $0x01, SI
-	JMP          l121
+	JMP          l225
 
-l122:
+l226:
 	VZEROUPPER
 	RET
 
@@ -6152,13 +10840,13 @@ TEXT ·avx2TransF32(SB), NOSPLIT, $0-120
 	MOVQ  panels+112(FP), DI
 	MOVQ  next_base+48(FP), R8
 	TESTQ R8, R8
-	JZ    l124
+	JZ    l228
 	ADDQ  $0x00001000, R8
 
-l124:
-l125:
+l228:
+l229:
 	CMPQ         SI, $0x01
-	JLT          l126
+	JLT          l230
 	VBROADCASTSS (DX), Y0
 	VBROADCASTSS 4(DX), Y1
 	VBROADCASTSS 8(DX), Y2
@@ -6172,7 +10860,7 @@ l125:
 	MOVQ         AX, R9
 	MOVQ         DI, R10
 
-l127:
+l231:
 	VMOVUPS     (R9), Y8
 	VFMADD231PS (R8), Y0, Y8
 	VFMADD231PS 1024(R8), Y1, Y8
@@ -6216,12 +10904,12 @@ l127:
 	ADDQ        $0x00000080, R8
 	ADDQ        $0x00000080, R9
 	DECQ        R10
-	JNZ         l127
+	JNZ         l231
 	ADDQ        $0x00000400, AX
 	SUBQ        $0x01, SI
-	JMP         l125
+	JMP         l229
 
-l126:
+l230:
 	VZEROUPPER
 	RET
 
@@ -6232,9 +10920,9 @@ TEXT ·avx2AddF32(SB), NOSPLIT, $0-56
 	MOVQ x_base+24(FP), CX
 	MOVQ n+48(FP), DX
 	SHRQ $0x05, DX
-	JZ   l128
+	JZ   l232
 
-l129:
+l233:
 	VCVTPS2PD (CX), Y0
 	VADDPD    (AX), Y0, Y0
 	VMOVUPD   Y0, (AX)
@@ -6262,9 +10950,9 @@ l129:
 	ADDQ      $0x00000100, AX
 	ADDQ      $0x00000080, CX
 	DECQ      DX
-	JNZ       l129
+	JNZ       l233
 
-l128:
+l232:
 	VZEROUPPER
 	RET
 
@@ -6276,9 +10964,9 @@ TEXT ·avx2MultiplyF32(SB), NOSPLIT, $0-80
 	MOVQ b_base+48(FP), DX
 	MOVQ n+72(FP), BX
 	SHRQ $0x05, BX
-	JZ   l130
+	JZ   l234
 
-l131:
+l235:
 	VMOVUPS (CX), Y0
 	VMULPS  (DX), Y0, Y0
 	VMOVUPS Y0, (AX)
@@ -6295,9 +10983,9 @@ l131:
 	ADDQ    $0x00000080, CX
 	ADDQ    $0x00000080, DX
 	DECQ    BX
-	JNZ     l131
+	JNZ     l235
 
-l130:
+l234:
 	VZEROUPPER
 	RET
 
@@ -6309,9 +10997,9 @@ TEXT ·avx2AddScaledF32(SB), NOSPLIT, $0-64
 	VBROADCASTSS c+48(FP), Y0
 	MOVQ         n+56(FP), DX
 	SHRQ         $0x05, DX
-	JZ           l132
+	JZ           l236
 
-l133:
+l237:
 	VMOVUPS     (AX), Y1
 	VFMADD231PS (CX), Y0, Y1
 	VMOVUPS     Y1, (AX)
@@ -6327,9 +11015,9 @@ l133:
 	ADDQ        $0x00000080, AX
 	ADDQ        $0x00000080, CX
 	DECQ        DX
-	JNZ         l133
+	JNZ         l237
 
-l132:
+l236:
 	VZEROUPPER
 	RET
 
@@ -6344,9 +11032,9 @@ TEXT ·avx2UpdateF64(SB), NOSPLIT, $0-96
 	MOVQ strips+80(FP), SI
 	MOVQ k+88(FP), DI
 
-l134:
+l238:
 	CMPQ    SI, $0x01
-	JLT     l135
+	JLT     l239
 	VMOVUPD (AX), Y0
 	VMOVUPD 64(AX), Y1
 	VMOVUPD 128(AX), Y2
@@ -6360,7 +11048,7 @@ l134:
 	MOVQ    DI, R10
 	SHRQ    $0x02, R10
 
-l136:
+l240:
 	VMOVUPD      (R8), Y8
 	VMOVUPD      32(R8), Y9
 	VBROADCASTSD (R9), Y10
@@ -6420,7 +11108,7 @@ l136:
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x00000100, R9
 	DECQ         R10
-	JNZ          l136
+	JNZ          l240
 	VMOVUPD      Y0, (AX)
 	VMOVUPD      Y1, 64(AX)
 	VMOVUPD      Y2, 128(AX)
@@ -6442,7 +11130,7 @@ l136:
 	MOVQ         DI, R10
 	SHRQ         $0x02, R10
 
-l137:
+l241:
 	VMOVUPD      (R8), Y8
 	VMOVUPD      32(R8), Y9
 	VBROADCASTSD 32(R9), Y10
@@ -6502,7 +11190,7 @@ l137:
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x00000100, R9
 	DECQ         R10
-	JNZ          l137
+	JNZ          l241
 	VMOVUPD      Y0, 256(AX)
 	VMOVUPD      Y1, 320(AX)
 	VMOVUPD      Y2, 384(AX)
@@ -6514,9 +11202,9 @@ l137:
 	ADDQ         BX, CX
 	ADDQ         BX, AX
 	SUBQ         $0x01, SI
-	JMP          l134
+	JMP          l238
 
-l135:
+l239:
 	VZEROUPPER
 	RET
 
@@ -6530,9 +11218,9 @@ TEXT ·avx2SolveF64(SB), NOSPLIT, $0-88
 	SHLQ $0x03, BX
 	MOVQ strips+80(FP), SI
 
-l138:
+l242:
 	CMPQ         SI, $0x01
-	JLT          l139
+	JLT          l243
 	VMOVUPD      (AX), Y0
 	VBROADCASTSD (DX), Y1
 	VMULPD       Y1, Y0, Y0
@@ -6711,8 +11399,8 @@ l138:
 	VMOVUPD      Y7, 480(AX)
 	ADDQ         BX, AX
 	SUBQ         $0x01, SI
-	JMP          l138
+	JMP          l242
 
-l139:
+l243:
 	VZEROUPPER
 	RET

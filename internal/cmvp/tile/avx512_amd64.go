@@ -5,62 +5,117 @@ package tile
 // avx512EvalRBFF64 sets the strip k to g.
 //
 //go:noescape
-func avx512EvalRBFF64(k []float64, zi []float64, zj []float64, d int, panels int)
+func avx512EvalRBFF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512DerivRBFF64 sets the strips k and h to g and dg/du.
 //
 //go:noescape
-func avx512DerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx512DerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512ScaledDerivRBFF64 sets the strips k and h to g and u·dg/du.
 //
 //go:noescape
-func avx512ScaledDerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx512ScaledDerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512EvalMatern12F64 sets the strip k to g.
 //
 //go:noescape
-func avx512EvalMatern12F64(k []float64, zi []float64, zj []float64, d int, panels int)
+func avx512EvalMatern12F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512DerivMatern12F64 sets the strips k and h to g and dg/du.
 //
 //go:noescape
-func avx512DerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx512DerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512ScaledDerivMatern12F64 sets the strips k and h to g and u·dg/du.
 //
 //go:noescape
-func avx512ScaledDerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx512ScaledDerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512EvalMatern32F64 sets the strip k to g.
 //
 //go:noescape
-func avx512EvalMatern32F64(k []float64, zi []float64, zj []float64, d int, panels int)
+func avx512EvalMatern32F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512DerivMatern32F64 sets the strips k and h to g and dg/du.
 //
 //go:noescape
-func avx512DerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx512DerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512ScaledDerivMatern32F64 sets the strips k and h to g and u·dg/du.
 //
 //go:noescape
-func avx512ScaledDerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx512ScaledDerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512EvalMatern52F64 sets the strip k to g.
 //
 //go:noescape
-func avx512EvalMatern52F64(k []float64, zi []float64, zj []float64, d int, panels int)
+func avx512EvalMatern52F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512DerivMatern52F64 sets the strips k and h to g and dg/du.
 //
 //go:noescape
-func avx512DerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx512DerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512ScaledDerivMatern52F64 sets the strips k and h to g and u·dg/du.
 //
 //go:noescape
-func avx512ScaledDerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+func avx512ScaledDerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512EvalRationalF64 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalRationalF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512DerivRationalF64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx512DerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512ScaledDerivRationalF64 sets the strips k and h to g and u·dg/du.
+//
+//go:noescape
+func avx512ScaledDerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512ShapeDerivRationalF64 sets the strips k and h to g and a·∂g/∂a.
+//
+//go:noescape
+func avx512ShapeDerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512EvalWendlandF64 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalWendlandF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512DerivWendlandF64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx512DerivWendlandF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512ScaledDerivWendlandF64 sets the strips k and h to g and u·dg/du.
+//
+//go:noescape
+func avx512ScaledDerivWendlandF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512EvalCircularF64 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalCircularF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512DerivCircularF64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx512DerivCircularF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512EvalMismatchF64 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalMismatchF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512ShapeDerivMismatchF64 sets the strips k and h to g and a·∂g/∂a.
+//
+//go:noescape
+func avx512ShapeDerivMismatchF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
 // avx512DirectF64 adds a strip times s columns of v to y.
 //
@@ -110,22 +165,42 @@ func avx512PeakF64(n int)
 // avx512EvalRBFF32 sets the strip k to g.
 //
 //go:noescape
-func avx512EvalRBFF32(k []float32, zi []float32, zj []float32, d int, panels int)
+func avx512EvalRBFF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx512EvalMatern12F32 sets the strip k to g.
 //
 //go:noescape
-func avx512EvalMatern12F32(k []float32, zi []float32, zj []float32, d int, panels int)
+func avx512EvalMatern12F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx512EvalMatern32F32 sets the strip k to g.
 //
 //go:noescape
-func avx512EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int)
+func avx512EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx512EvalMatern52F32 sets the strip k to g.
 //
 //go:noescape
-func avx512EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int)
+func avx512EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx512EvalRationalF32 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalRationalF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx512EvalWendlandF32 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalWendlandF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx512EvalCircularF32 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalCircularF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx512EvalMismatchF32 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalMismatchF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx512DirectF32 adds a strip times s columns of v to y.
 //

@@ -30,12 +30,25 @@ DATA avx512Const64<>+192(SB)/8, $(-1.1552453009332422)
 DATA avx512Const64<>+200(SB)/8, $(-1.6666666666666667)
 DATA avx512Const64<>+208(SB)/8, $(-0.05550410866482158)
 DATA avx512Const64<>+216(SB)/8, $(-0.08007550231970023)
-DATA avx512Const64<>+224(SB)/8, $(0.5)
-GLOBL avx512Const64<>(SB), RODATA|NOPTR, $232
+DATA avx512Const64<>+224(SB)/8, $(0.75)
+DATA avx512Const64<>+232(SB)/8, $(4503599627370496.0)
+DATA avx512Const64<>+240(SB)/8, $(1.5)
+DATA avx512Const64<>+248(SB)/8, $(2.0)
+DATA avx512Const64<>+256(SB)/8, $(0.22168038450655292)
+DATA avx512Const64<>+264(SB)/8, $(0.22001865414573277)
+DATA avx512Const64<>+272(SB)/8, $(0.262373390228085)
+DATA avx512Const64<>+280(SB)/8, $(0.32059769723499065)
+DATA avx512Const64<>+288(SB)/8, $(0.41219859490163024)
+DATA avx512Const64<>+296(SB)/8, $(0.5770780163007988)
+DATA avx512Const64<>+304(SB)/8, $(0.9617966939260616)
+DATA avx512Const64<>+312(SB)/8, $(2.8853900817779268)
+DATA avx512Const64<>+320(SB)/8, $(-1.4426950408889634)
+DATA avx512Const64<>+328(SB)/8, $(0.5)
+GLOBL avx512Const64<>(SB), RODATA|NOPTR, $336
 
-// func avx512EvalRBFF64(k []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512EvalRBFF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalRBFF64(SB), NOSPLIT, $0-88
+TEXT ·avx512EvalRBFF64(SB), NOSPLIT, $0-96
 	MOVQ         k_base+0(FP), AX
 	MOVQ         zj_base+48(FP), CX
 	MOVQ         d+72(FP), DX
@@ -343,9 +356,9 @@ l3:
 	VZEROUPPER
 	RET
 
-// func avx512DerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512DerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512DerivRBFF64(SB), NOSPLIT, $0-112
+TEXT ·avx512DerivRBFF64(SB), NOSPLIT, $0-120
 	MOVQ         h_base+24(FP), AX
 	MOVQ         k_base+0(FP), CX
 	SUBQ         CX, AX
@@ -704,9 +717,9 @@ l6:
 	VZEROUPPER
 	RET
 
-// func avx512ScaledDerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512ScaledDerivRBFF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512ScaledDerivRBFF64(SB), NOSPLIT, $0-112
+TEXT ·avx512ScaledDerivRBFF64(SB), NOSPLIT, $0-120
 	MOVQ         h_base+24(FP), AX
 	MOVQ         k_base+0(FP), CX
 	SUBQ         CX, AX
@@ -1081,9 +1094,9 @@ l9:
 	VZEROUPPER
 	RET
 
-// func avx512EvalMatern12F64(k []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512EvalMatern12F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalMatern12F64(SB), NOSPLIT, $0-88
+TEXT ·avx512EvalMatern12F64(SB), NOSPLIT, $0-96
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -1287,9 +1300,9 @@ l14:
 	VZEROUPPER
 	RET
 
-// func avx512DerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512DerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512DerivMatern12F64(SB), NOSPLIT, $0-112
+TEXT ·avx512DerivMatern12F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -1516,9 +1529,9 @@ l19:
 	VZEROUPPER
 	RET
 
-// func avx512ScaledDerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512ScaledDerivMatern12F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512ScaledDerivMatern12F64(SB), NOSPLIT, $0-112
+TEXT ·avx512ScaledDerivMatern12F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -1741,9 +1754,9 @@ l24:
 	VZEROUPPER
 	RET
 
-// func avx512EvalMatern32F64(k []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512EvalMatern32F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalMatern32F64(SB), NOSPLIT, $0-88
+TEXT ·avx512EvalMatern32F64(SB), NOSPLIT, $0-96
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -1959,9 +1972,9 @@ l29:
 	VZEROUPPER
 	RET
 
-// func avx512DerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512DerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512DerivMatern32F64(SB), NOSPLIT, $0-112
+TEXT ·avx512DerivMatern32F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -2192,9 +2205,9 @@ l34:
 	VZEROUPPER
 	RET
 
-// func avx512ScaledDerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512ScaledDerivMatern32F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512ScaledDerivMatern32F64(SB), NOSPLIT, $0-112
+TEXT ·avx512ScaledDerivMatern32F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -2433,9 +2446,9 @@ l39:
 	VZEROUPPER
 	RET
 
-// func avx512EvalMatern52F64(k []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512EvalMatern52F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalMatern52F64(SB), NOSPLIT, $0-88
+TEXT ·avx512EvalMatern52F64(SB), NOSPLIT, $0-96
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -2655,9 +2668,9 @@ l44:
 	VZEROUPPER
 	RET
 
-// func avx512DerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512DerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512DerivMatern52F64(SB), NOSPLIT, $0-112
+TEXT ·avx512DerivMatern52F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -2896,9 +2909,9 @@ l49:
 	VZEROUPPER
 	RET
 
-// func avx512ScaledDerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int)
+// func avx512ScaledDerivMatern52F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512ScaledDerivMatern52F64(SB), NOSPLIT, $0-112
+TEXT ·avx512ScaledDerivMatern52F64(SB), NOSPLIT, $0-120
 	MOVQ h_base+24(FP), AX
 	MOVQ k_base+0(FP), CX
 	SUBQ CX, AX
@@ -3145,6 +3158,2634 @@ l54:
 	VZEROUPPER
 	RET
 
+// func avx512EvalRationalF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512EvalRationalF64(SB), NOSPLIT, $0-96
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x08, BX
+	MOVQ panels+80(FP), SI
+
+l55:
+	MOVQ CX, DI
+	MOVQ zi_base+24(FP), R8
+	MOVQ AX, R9
+	MOVQ $0x00000002, R10
+
+l56:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R8, R11
+	MOVQ   DI, R12
+	MOVQ   DX, R13
+
+l57:
+	VMOVUPD      (R12), Z16
+	VMOVUPD      64(R12), Z17
+	VMOVUPD      128(R12), Z18
+	VMOVUPD      192(R12), Z19
+	VBROADCASTSD (R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z0
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z1
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z2
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z3
+	VBROADCASTSD 8(R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z4
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z5
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z6
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z7
+	VBROADCASTSD 16(R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z8
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z9
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z10
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z11
+	VBROADCASTSD 24(R11), Z20
+	VSUBPD       Z16, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z12
+	VSUBPD       Z17, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z13
+	VSUBPD       Z18, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z14
+	VSUBPD       Z19, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z15
+	ADDQ         $0x00000100, R11
+	ADDQ         $0x00000100, R12
+	DECQ         R13
+	JNZ          l57
+	VMOVUPD      Z0, (R9)
+	VMOVUPD      Z1, 64(R9)
+	VMOVUPD      Z2, 128(R9)
+	VMOVUPD      Z3, 192(R9)
+	VMOVUPD      Z4, 2048(R9)
+	VMOVUPD      Z5, 2112(R9)
+	VMOVUPD      Z6, 2176(R9)
+	VMOVUPD      Z7, 2240(R9)
+	VMOVUPD      Z8, 4096(R9)
+	VMOVUPD      Z9, 4160(R9)
+	VMOVUPD      Z10, 4224(R9)
+	VMOVUPD      Z11, 4288(R9)
+	VMOVUPD      Z12, 6144(R9)
+	VMOVUPD      Z13, 6208(R9)
+	VMOVUPD      Z14, 6272(R9)
+	VMOVUPD      Z15, 6336(R9)
+	ADDQ         $0x00002000, R9
+	ADDQ         $0x00000020, R8
+	DECQ         R10
+	JNZ          l56
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, DI
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l55
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSD shape+88(FP), Z0
+	VBROADCASTSD avx512Const64<>+72(SB), Z1
+	VDIVPD       Z0, Z1, Z1
+	VMULPD.BCST  avx512Const64<>+128(SB), Z0, Z0
+	VBROADCASTSD avx512Const64<>+0(SB), Z2
+	VMOVUPD      avx512Const64<>+8(SB), Z3
+	VBROADCASTSD avx512Const64<>+72(SB), Z4
+	VBROADCASTSD avx512Const64<>+80(SB), Z5
+	VBROADCASTSD avx512Const64<>+88(SB), Z6
+	VBROADCASTSD avx512Const64<>+96(SB), Z7
+	MOVQ         panels+80(FP), CX
+
+l58:
+	MOVQ AX, DX
+	MOVQ $0x00000008, BX
+
+l59:
+	VMOVUPD          (DX), Z8
+	VMOVUPD          64(DX), Z9
+	VMOVUPD          128(DX), Z10
+	VMOVUPD          192(DX), Z11
+	VMULPD           Z1, Z8, Z14
+	VBROADCASTSD     avx512Const64<>+224(SB), Z12
+	VBROADCASTSD     avx512Const64<>+232(SB), Z15
+	VBROADCASTSD     avx512Const64<>+72(SB), Z8
+	VADDPD           Z14, Z8, Z8
+	VPSUBQ           Z12, Z8, Z12
+	VPSRLQ           $0x34, Z12, Z12
+	VPSLLQ           $0x34, Z12, Z13
+	VPSUBQ           Z13, Z8, Z13
+	VPADDQ           Z15, Z12, Z12
+	VSUBPD           Z15, Z12, Z12
+	VADDPD.BCST      avx512Const64<>+128(SB), Z13, Z13
+	VBROADCASTSD     avx512Const64<>+240(SB), Z15
+	VCMPPD           $0x01, Z15, Z8, K1
+	VBLENDMPD        Z14, Z13, K1, Z13
+	VBROADCASTSD     avx512Const64<>+248(SB), Z8
+	VADDPD           Z13, Z8, Z8
+	VDIVPD           Z8, Z13, Z13
+	VMULPD           Z13, Z13, Z14
+	VBROADCASTSD     avx512Const64<>+256(SB), Z8
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z14, Z8
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z14, Z8
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z14, Z8
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z14, Z8
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z14, Z8
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z14, Z8
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z14, Z8
+	VFMADD213PD      Z12, Z13, Z8
+	VMULPD           Z0, Z8, Z8
+	VMULPD           Z1, Z9, Z14
+	VBROADCASTSD     avx512Const64<>+224(SB), Z12
+	VBROADCASTSD     avx512Const64<>+232(SB), Z15
+	VBROADCASTSD     avx512Const64<>+72(SB), Z9
+	VADDPD           Z14, Z9, Z9
+	VPSUBQ           Z12, Z9, Z12
+	VPSRLQ           $0x34, Z12, Z12
+	VPSLLQ           $0x34, Z12, Z13
+	VPSUBQ           Z13, Z9, Z13
+	VPADDQ           Z15, Z12, Z12
+	VSUBPD           Z15, Z12, Z12
+	VADDPD.BCST      avx512Const64<>+128(SB), Z13, Z13
+	VBROADCASTSD     avx512Const64<>+240(SB), Z15
+	VCMPPD           $0x01, Z15, Z9, K1
+	VBLENDMPD        Z14, Z13, K1, Z13
+	VBROADCASTSD     avx512Const64<>+248(SB), Z9
+	VADDPD           Z13, Z9, Z9
+	VDIVPD           Z9, Z13, Z13
+	VMULPD           Z13, Z13, Z14
+	VBROADCASTSD     avx512Const64<>+256(SB), Z9
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z14, Z9
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z14, Z9
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z14, Z9
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z14, Z9
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z14, Z9
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z14, Z9
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z14, Z9
+	VFMADD213PD      Z12, Z13, Z9
+	VMULPD           Z0, Z9, Z9
+	VMULPD           Z1, Z10, Z14
+	VBROADCASTSD     avx512Const64<>+224(SB), Z12
+	VBROADCASTSD     avx512Const64<>+232(SB), Z15
+	VBROADCASTSD     avx512Const64<>+72(SB), Z10
+	VADDPD           Z14, Z10, Z10
+	VPSUBQ           Z12, Z10, Z12
+	VPSRLQ           $0x34, Z12, Z12
+	VPSLLQ           $0x34, Z12, Z13
+	VPSUBQ           Z13, Z10, Z13
+	VPADDQ           Z15, Z12, Z12
+	VSUBPD           Z15, Z12, Z12
+	VADDPD.BCST      avx512Const64<>+128(SB), Z13, Z13
+	VBROADCASTSD     avx512Const64<>+240(SB), Z15
+	VCMPPD           $0x01, Z15, Z10, K1
+	VBLENDMPD        Z14, Z13, K1, Z13
+	VBROADCASTSD     avx512Const64<>+248(SB), Z10
+	VADDPD           Z13, Z10, Z10
+	VDIVPD           Z10, Z13, Z13
+	VMULPD           Z13, Z13, Z14
+	VBROADCASTSD     avx512Const64<>+256(SB), Z10
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z14, Z10
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z14, Z10
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z14, Z10
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z14, Z10
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z14, Z10
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z14, Z10
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z14, Z10
+	VFMADD213PD      Z12, Z13, Z10
+	VMULPD           Z0, Z10, Z10
+	VMULPD           Z1, Z11, Z14
+	VBROADCASTSD     avx512Const64<>+224(SB), Z12
+	VBROADCASTSD     avx512Const64<>+232(SB), Z15
+	VBROADCASTSD     avx512Const64<>+72(SB), Z11
+	VADDPD           Z14, Z11, Z11
+	VPSUBQ           Z12, Z11, Z12
+	VPSRLQ           $0x34, Z12, Z12
+	VPSLLQ           $0x34, Z12, Z13
+	VPSUBQ           Z13, Z11, Z13
+	VPADDQ           Z15, Z12, Z12
+	VSUBPD           Z15, Z12, Z12
+	VADDPD.BCST      avx512Const64<>+128(SB), Z13, Z13
+	VBROADCASTSD     avx512Const64<>+240(SB), Z15
+	VCMPPD           $0x01, Z15, Z11, K1
+	VBLENDMPD        Z14, Z13, K1, Z13
+	VBROADCASTSD     avx512Const64<>+248(SB), Z11
+	VADDPD           Z13, Z11, Z11
+	VDIVPD           Z11, Z13, Z13
+	VMULPD           Z13, Z13, Z14
+	VBROADCASTSD     avx512Const64<>+256(SB), Z11
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z14, Z11
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z14, Z11
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z14, Z11
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z14, Z11
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z14, Z11
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z14, Z11
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z14, Z11
+	VFMADD213PD      Z12, Z13, Z11
+	VMULPD           Z0, Z11, Z11
+	VREDUCEPD        $0x31, Z8, Z12
+	VREDUCEPD        $0x31, Z9, Z13
+	VREDUCEPD        $0x31, Z10, Z14
+	VREDUCEPD        $0x31, Z11, Z15
+	VBROADCASTSD     avx512Const64<>+120(SB), Z16
+	VBROADCASTSD     avx512Const64<>+120(SB), Z17
+	VBROADCASTSD     avx512Const64<>+120(SB), Z18
+	VBROADCASTSD     avx512Const64<>+120(SB), Z19
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z12, Z16
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z13, Z17
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z14, Z18
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z15, Z19
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z12, Z16
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z13, Z17
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z14, Z18
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z15, Z19
+	VFMADD213PD      Z7, Z12, Z16
+	VFMADD213PD      Z7, Z13, Z17
+	VFMADD213PD      Z7, Z14, Z18
+	VFMADD213PD      Z7, Z15, Z19
+	VFMADD213PD      Z6, Z12, Z16
+	VFMADD213PD      Z6, Z13, Z17
+	VFMADD213PD      Z6, Z14, Z18
+	VFMADD213PD      Z6, Z15, Z19
+	VFMADD213PD      Z5, Z12, Z16
+	VFMADD213PD      Z5, Z13, Z17
+	VFMADD213PD      Z5, Z14, Z18
+	VFMADD213PD      Z5, Z15, Z19
+	VFMADD213PD      Z4, Z12, Z16
+	VFMADD213PD      Z4, Z13, Z17
+	VFMADD213PD      Z4, Z14, Z18
+	VFMADD213PD      Z4, Z15, Z19
+	VADDPD.RD_SAE    Z2, Z8, Z12
+	VADDPD.RD_SAE    Z2, Z9, Z13
+	VADDPD.RD_SAE    Z2, Z10, Z14
+	VADDPD.RD_SAE    Z2, Z11, Z15
+	VPERMPD          Z3, Z12, Z12
+	VPERMPD          Z3, Z13, Z13
+	VPERMPD          Z3, Z14, Z14
+	VPERMPD          Z3, Z15, Z15
+	VMULPD           Z12, Z16, Z16
+	VMULPD           Z13, Z17, Z17
+	VMULPD           Z14, Z18, Z18
+	VMULPD           Z15, Z19, Z19
+	VSCALEFPD        Z8, Z16, Z16
+	VSCALEFPD        Z9, Z17, Z17
+	VSCALEFPD        Z10, Z18, Z18
+	VSCALEFPD        Z11, Z19, Z19
+	VMOVUPD          Z16, (DX)
+	VMOVUPD          Z17, 64(DX)
+	VMOVUPD          Z18, 128(DX)
+	VMOVUPD          Z19, 192(DX)
+	ADDQ             $0x00000800, DX
+	DECQ             BX
+	JNZ              l59
+	ADDQ             $0x00000100, AX
+	DECQ             CX
+	JNZ              l58
+	VZEROUPPER
+	RET
+
+// func avx512DerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512DerivRationalF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l60:
+	MOVQ DX, R8
+	MOVQ zi_base+48(FP), R9
+	MOVQ CX, R10
+	MOVQ $0x00000002, R11
+
+l61:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R9, R12
+	MOVQ   R8, R13
+	MOVQ   BX, R14
+
+l62:
+	VMOVUPD      (R13), Z16
+	VMOVUPD      64(R13), Z17
+	VMOVUPD      128(R13), Z18
+	VMOVUPD      192(R13), Z19
+	VBROADCASTSD (R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z0
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z1
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z2
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z3
+	VBROADCASTSD 8(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z4
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z5
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z6
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z7
+	VBROADCASTSD 16(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z8
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z9
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z10
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z11
+	VBROADCASTSD 24(R12), Z20
+	VSUBPD       Z16, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z12
+	VSUBPD       Z17, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z13
+	VSUBPD       Z18, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z14
+	VSUBPD       Z19, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z15
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l62
+	VMOVUPD      Z0, (R10)
+	VMOVUPD      Z1, 64(R10)
+	VMOVUPD      Z2, 128(R10)
+	VMOVUPD      Z3, 192(R10)
+	VMOVUPD      Z4, 2048(R10)
+	VMOVUPD      Z5, 2112(R10)
+	VMOVUPD      Z6, 2176(R10)
+	VMOVUPD      Z7, 2240(R10)
+	VMOVUPD      Z8, 4096(R10)
+	VMOVUPD      Z9, 4160(R10)
+	VMOVUPD      Z10, 4224(R10)
+	VMOVUPD      Z11, 4288(R10)
+	VMOVUPD      Z12, 6144(R10)
+	VMOVUPD      Z13, 6208(R10)
+	VMOVUPD      Z14, 6272(R10)
+	VMOVUPD      Z15, 6336(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l61
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, R8
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l60
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Z0
+	VBROADCASTSD avx512Const64<>+72(SB), Z1
+	VDIVPD       Z0, Z1, Z1
+	VMULPD.BCST  avx512Const64<>+128(SB), Z0, Z0
+	VBROADCASTSD avx512Const64<>+0(SB), Z2
+	VMOVUPD      avx512Const64<>+8(SB), Z3
+	VBROADCASTSD avx512Const64<>+72(SB), Z4
+	VBROADCASTSD avx512Const64<>+80(SB), Z5
+	VBROADCASTSD avx512Const64<>+88(SB), Z6
+	VBROADCASTSD avx512Const64<>+96(SB), Z7
+	MOVQ         panels+104(FP), DX
+
+l63:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l64:
+	VMOVUPD          (BX), Z8
+	VMOVUPD          64(BX), Z9
+	VMOVUPD          128(BX), Z10
+	VMOVUPD          192(BX), Z11
+	VMULPD           Z1, Z8, Z8
+	VBROADCASTSD     avx512Const64<>+224(SB), Z12
+	VBROADCASTSD     avx512Const64<>+232(SB), Z15
+	VBROADCASTSD     avx512Const64<>+72(SB), Z13
+	VADDPD           Z8, Z13, Z13
+	VPSUBQ           Z12, Z13, Z12
+	VPSRLQ           $0x34, Z12, Z12
+	VPSLLQ           $0x34, Z12, Z14
+	VPSUBQ           Z14, Z13, Z14
+	VPADDQ           Z15, Z12, Z12
+	VSUBPD           Z15, Z12, Z12
+	VADDPD.BCST      avx512Const64<>+128(SB), Z14, Z14
+	VBROADCASTSD     avx512Const64<>+240(SB), Z15
+	VCMPPD           $0x01, Z15, Z13, K1
+	VBLENDMPD        Z8, Z14, K1, Z14
+	VBROADCASTSD     avx512Const64<>+248(SB), Z8
+	VADDPD           Z14, Z8, Z8
+	VDIVPD           Z8, Z14, Z14
+	VMULPD           Z14, Z14, Z15
+	VBROADCASTSD     avx512Const64<>+256(SB), Z8
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z15, Z8
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z15, Z8
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z15, Z8
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z15, Z8
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z15, Z8
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z15, Z8
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z15, Z8
+	VFMADD213PD      Z12, Z14, Z8
+	VMULPD           Z0, Z8, Z8
+	VBROADCASTSD     avx512Const64<>+128(SB), Z12
+	VDIVPD           Z13, Z12, Z12
+	VMULPD           Z1, Z9, Z9
+	VBROADCASTSD     avx512Const64<>+224(SB), Z13
+	VBROADCASTSD     avx512Const64<>+232(SB), Z16
+	VBROADCASTSD     avx512Const64<>+72(SB), Z14
+	VADDPD           Z9, Z14, Z14
+	VPSUBQ           Z13, Z14, Z13
+	VPSRLQ           $0x34, Z13, Z13
+	VPSLLQ           $0x34, Z13, Z15
+	VPSUBQ           Z15, Z14, Z15
+	VPADDQ           Z16, Z13, Z13
+	VSUBPD           Z16, Z13, Z13
+	VADDPD.BCST      avx512Const64<>+128(SB), Z15, Z15
+	VBROADCASTSD     avx512Const64<>+240(SB), Z16
+	VCMPPD           $0x01, Z16, Z14, K1
+	VBLENDMPD        Z9, Z15, K1, Z15
+	VBROADCASTSD     avx512Const64<>+248(SB), Z9
+	VADDPD           Z15, Z9, Z9
+	VDIVPD           Z9, Z15, Z15
+	VMULPD           Z15, Z15, Z16
+	VBROADCASTSD     avx512Const64<>+256(SB), Z9
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z16, Z9
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z16, Z9
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z16, Z9
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z16, Z9
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z16, Z9
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z16, Z9
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z16, Z9
+	VFMADD213PD      Z13, Z15, Z9
+	VMULPD           Z0, Z9, Z9
+	VBROADCASTSD     avx512Const64<>+128(SB), Z13
+	VDIVPD           Z14, Z13, Z13
+	VMULPD           Z1, Z10, Z10
+	VBROADCASTSD     avx512Const64<>+224(SB), Z14
+	VBROADCASTSD     avx512Const64<>+232(SB), Z17
+	VBROADCASTSD     avx512Const64<>+72(SB), Z15
+	VADDPD           Z10, Z15, Z15
+	VPSUBQ           Z14, Z15, Z14
+	VPSRLQ           $0x34, Z14, Z14
+	VPSLLQ           $0x34, Z14, Z16
+	VPSUBQ           Z16, Z15, Z16
+	VPADDQ           Z17, Z14, Z14
+	VSUBPD           Z17, Z14, Z14
+	VADDPD.BCST      avx512Const64<>+128(SB), Z16, Z16
+	VBROADCASTSD     avx512Const64<>+240(SB), Z17
+	VCMPPD           $0x01, Z17, Z15, K1
+	VBLENDMPD        Z10, Z16, K1, Z16
+	VBROADCASTSD     avx512Const64<>+248(SB), Z10
+	VADDPD           Z16, Z10, Z10
+	VDIVPD           Z10, Z16, Z16
+	VMULPD           Z16, Z16, Z17
+	VBROADCASTSD     avx512Const64<>+256(SB), Z10
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z17, Z10
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z17, Z10
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z17, Z10
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z17, Z10
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z17, Z10
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z17, Z10
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z17, Z10
+	VFMADD213PD      Z14, Z16, Z10
+	VMULPD           Z0, Z10, Z10
+	VBROADCASTSD     avx512Const64<>+128(SB), Z14
+	VDIVPD           Z15, Z14, Z14
+	VMULPD           Z1, Z11, Z11
+	VBROADCASTSD     avx512Const64<>+224(SB), Z15
+	VBROADCASTSD     avx512Const64<>+232(SB), Z18
+	VBROADCASTSD     avx512Const64<>+72(SB), Z16
+	VADDPD           Z11, Z16, Z16
+	VPSUBQ           Z15, Z16, Z15
+	VPSRLQ           $0x34, Z15, Z15
+	VPSLLQ           $0x34, Z15, Z17
+	VPSUBQ           Z17, Z16, Z17
+	VPADDQ           Z18, Z15, Z15
+	VSUBPD           Z18, Z15, Z15
+	VADDPD.BCST      avx512Const64<>+128(SB), Z17, Z17
+	VBROADCASTSD     avx512Const64<>+240(SB), Z18
+	VCMPPD           $0x01, Z18, Z16, K1
+	VBLENDMPD        Z11, Z17, K1, Z17
+	VBROADCASTSD     avx512Const64<>+248(SB), Z11
+	VADDPD           Z17, Z11, Z11
+	VDIVPD           Z11, Z17, Z17
+	VMULPD           Z17, Z17, Z18
+	VBROADCASTSD     avx512Const64<>+256(SB), Z11
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z18, Z11
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z18, Z11
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z18, Z11
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z18, Z11
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z18, Z11
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z18, Z11
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z18, Z11
+	VFMADD213PD      Z15, Z17, Z11
+	VMULPD           Z0, Z11, Z11
+	VBROADCASTSD     avx512Const64<>+128(SB), Z15
+	VDIVPD           Z16, Z15, Z15
+	VREDUCEPD        $0x31, Z8, Z16
+	VREDUCEPD        $0x31, Z9, Z17
+	VREDUCEPD        $0x31, Z10, Z18
+	VREDUCEPD        $0x31, Z11, Z19
+	VBROADCASTSD     avx512Const64<>+120(SB), Z20
+	VBROADCASTSD     avx512Const64<>+120(SB), Z21
+	VBROADCASTSD     avx512Const64<>+120(SB), Z22
+	VBROADCASTSD     avx512Const64<>+120(SB), Z23
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z16, Z20
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z17, Z21
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z18, Z22
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z19, Z23
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z16, Z20
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z17, Z21
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z18, Z22
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z19, Z23
+	VFMADD213PD      Z7, Z16, Z20
+	VFMADD213PD      Z7, Z17, Z21
+	VFMADD213PD      Z7, Z18, Z22
+	VFMADD213PD      Z7, Z19, Z23
+	VFMADD213PD      Z6, Z16, Z20
+	VFMADD213PD      Z6, Z17, Z21
+	VFMADD213PD      Z6, Z18, Z22
+	VFMADD213PD      Z6, Z19, Z23
+	VFMADD213PD      Z5, Z16, Z20
+	VFMADD213PD      Z5, Z17, Z21
+	VFMADD213PD      Z5, Z18, Z22
+	VFMADD213PD      Z5, Z19, Z23
+	VFMADD213PD      Z4, Z16, Z20
+	VFMADD213PD      Z4, Z17, Z21
+	VFMADD213PD      Z4, Z18, Z22
+	VFMADD213PD      Z4, Z19, Z23
+	VADDPD.RD_SAE    Z2, Z8, Z16
+	VADDPD.RD_SAE    Z2, Z9, Z17
+	VADDPD.RD_SAE    Z2, Z10, Z18
+	VADDPD.RD_SAE    Z2, Z11, Z19
+	VPERMPD          Z3, Z16, Z16
+	VPERMPD          Z3, Z17, Z17
+	VPERMPD          Z3, Z18, Z18
+	VPERMPD          Z3, Z19, Z19
+	VMULPD           Z16, Z20, Z20
+	VMULPD           Z17, Z21, Z21
+	VMULPD           Z18, Z22, Z22
+	VMULPD           Z19, Z23, Z23
+	VSCALEFPD        Z8, Z20, Z20
+	VSCALEFPD        Z9, Z21, Z21
+	VSCALEFPD        Z10, Z22, Z22
+	VSCALEFPD        Z11, Z23, Z23
+	VMULPD           Z20, Z12, Z12
+	VMOVUPD          Z12, (BX)(AX*1)
+	VMOVUPD          Z20, (BX)
+	VMULPD           Z21, Z13, Z13
+	VMOVUPD          Z13, 64(BX)(AX*1)
+	VMOVUPD          Z21, 64(BX)
+	VMULPD           Z22, Z14, Z14
+	VMOVUPD          Z14, 128(BX)(AX*1)
+	VMOVUPD          Z22, 128(BX)
+	VMULPD           Z23, Z15, Z15
+	VMOVUPD          Z15, 192(BX)(AX*1)
+	VMOVUPD          Z23, 192(BX)
+	ADDQ             $0x00000800, BX
+	DECQ             SI
+	JNZ              l64
+	ADDQ             $0x00000100, CX
+	DECQ             DX
+	JNZ              l63
+	VZEROUPPER
+	RET
+
+// func avx512ScaledDerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512ScaledDerivRationalF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l65:
+	MOVQ DX, R8
+	MOVQ zi_base+48(FP), R9
+	MOVQ CX, R10
+	MOVQ $0x00000002, R11
+
+l66:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R9, R12
+	MOVQ   R8, R13
+	MOVQ   BX, R14
+
+l67:
+	VMOVUPD      (R13), Z16
+	VMOVUPD      64(R13), Z17
+	VMOVUPD      128(R13), Z18
+	VMOVUPD      192(R13), Z19
+	VBROADCASTSD (R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z0
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z1
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z2
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z3
+	VBROADCASTSD 8(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z4
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z5
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z6
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z7
+	VBROADCASTSD 16(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z8
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z9
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z10
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z11
+	VBROADCASTSD 24(R12), Z20
+	VSUBPD       Z16, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z12
+	VSUBPD       Z17, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z13
+	VSUBPD       Z18, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z14
+	VSUBPD       Z19, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z15
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l67
+	VMOVUPD      Z0, (R10)
+	VMOVUPD      Z1, 64(R10)
+	VMOVUPD      Z2, 128(R10)
+	VMOVUPD      Z3, 192(R10)
+	VMOVUPD      Z4, 2048(R10)
+	VMOVUPD      Z5, 2112(R10)
+	VMOVUPD      Z6, 2176(R10)
+	VMOVUPD      Z7, 2240(R10)
+	VMOVUPD      Z8, 4096(R10)
+	VMOVUPD      Z9, 4160(R10)
+	VMOVUPD      Z10, 4224(R10)
+	VMOVUPD      Z11, 4288(R10)
+	VMOVUPD      Z12, 6144(R10)
+	VMOVUPD      Z13, 6208(R10)
+	VMOVUPD      Z14, 6272(R10)
+	VMOVUPD      Z15, 6336(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l66
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, R8
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l65
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Z0
+	VBROADCASTSD avx512Const64<>+72(SB), Z1
+	VDIVPD       Z0, Z1, Z1
+	VMULPD.BCST  avx512Const64<>+128(SB), Z0, Z0
+	VBROADCASTSD avx512Const64<>+0(SB), Z2
+	VMOVUPD      avx512Const64<>+8(SB), Z3
+	VBROADCASTSD avx512Const64<>+72(SB), Z4
+	VBROADCASTSD avx512Const64<>+80(SB), Z5
+	VBROADCASTSD avx512Const64<>+88(SB), Z6
+	VBROADCASTSD avx512Const64<>+96(SB), Z7
+	MOVQ         panels+104(FP), DX
+
+l68:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l69:
+	VMOVUPD          (BX), Z8
+	VMOVUPD          64(BX), Z9
+	VMOVUPD          128(BX), Z10
+	VMOVUPD          192(BX), Z11
+	VMULPD           Z1, Z8, Z12
+	VBROADCASTSD     avx512Const64<>+224(SB), Z14
+	VBROADCASTSD     avx512Const64<>+232(SB), Z16
+	VBROADCASTSD     avx512Const64<>+72(SB), Z13
+	VADDPD           Z12, Z13, Z13
+	VPSUBQ           Z14, Z13, Z14
+	VPSRLQ           $0x34, Z14, Z14
+	VPSLLQ           $0x34, Z14, Z15
+	VPSUBQ           Z15, Z13, Z15
+	VPADDQ           Z16, Z14, Z14
+	VSUBPD           Z16, Z14, Z14
+	VADDPD.BCST      avx512Const64<>+128(SB), Z15, Z15
+	VBROADCASTSD     avx512Const64<>+240(SB), Z16
+	VCMPPD           $0x01, Z16, Z13, K1
+	VBLENDMPD        Z12, Z15, K1, Z15
+	VBROADCASTSD     avx512Const64<>+248(SB), Z12
+	VADDPD           Z15, Z12, Z12
+	VDIVPD           Z12, Z15, Z15
+	VMULPD           Z15, Z15, Z16
+	VBROADCASTSD     avx512Const64<>+256(SB), Z12
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z16, Z12
+	VFMADD213PD      Z14, Z15, Z12
+	VMULPD           Z0, Z12, Z12
+	VDIVPD           Z13, Z8, Z13
+	VMULPD.BCST      avx512Const64<>+128(SB), Z13, Z13
+	VMULPD           Z1, Z9, Z8
+	VBROADCASTSD     avx512Const64<>+224(SB), Z15
+	VBROADCASTSD     avx512Const64<>+232(SB), Z17
+	VBROADCASTSD     avx512Const64<>+72(SB), Z14
+	VADDPD           Z8, Z14, Z14
+	VPSUBQ           Z15, Z14, Z15
+	VPSRLQ           $0x34, Z15, Z15
+	VPSLLQ           $0x34, Z15, Z16
+	VPSUBQ           Z16, Z14, Z16
+	VPADDQ           Z17, Z15, Z15
+	VSUBPD           Z17, Z15, Z15
+	VADDPD.BCST      avx512Const64<>+128(SB), Z16, Z16
+	VBROADCASTSD     avx512Const64<>+240(SB), Z17
+	VCMPPD           $0x01, Z17, Z14, K1
+	VBLENDMPD        Z8, Z16, K1, Z16
+	VBROADCASTSD     avx512Const64<>+248(SB), Z8
+	VADDPD           Z16, Z8, Z8
+	VDIVPD           Z8, Z16, Z16
+	VMULPD           Z16, Z16, Z17
+	VBROADCASTSD     avx512Const64<>+256(SB), Z8
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z17, Z8
+	VFMADD213PD      Z15, Z16, Z8
+	VMULPD           Z0, Z8, Z8
+	VDIVPD           Z14, Z9, Z14
+	VMULPD.BCST      avx512Const64<>+128(SB), Z14, Z14
+	VMULPD           Z1, Z10, Z9
+	VBROADCASTSD     avx512Const64<>+224(SB), Z16
+	VBROADCASTSD     avx512Const64<>+232(SB), Z18
+	VBROADCASTSD     avx512Const64<>+72(SB), Z15
+	VADDPD           Z9, Z15, Z15
+	VPSUBQ           Z16, Z15, Z16
+	VPSRLQ           $0x34, Z16, Z16
+	VPSLLQ           $0x34, Z16, Z17
+	VPSUBQ           Z17, Z15, Z17
+	VPADDQ           Z18, Z16, Z16
+	VSUBPD           Z18, Z16, Z16
+	VADDPD.BCST      avx512Const64<>+128(SB), Z17, Z17
+	VBROADCASTSD     avx512Const64<>+240(SB), Z18
+	VCMPPD           $0x01, Z18, Z15, K1
+	VBLENDMPD        Z9, Z17, K1, Z17
+	VBROADCASTSD     avx512Const64<>+248(SB), Z9
+	VADDPD           Z17, Z9, Z9
+	VDIVPD           Z9, Z17, Z17
+	VMULPD           Z17, Z17, Z18
+	VBROADCASTSD     avx512Const64<>+256(SB), Z9
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z18, Z9
+	VFMADD213PD      Z16, Z17, Z9
+	VMULPD           Z0, Z9, Z9
+	VDIVPD           Z15, Z10, Z15
+	VMULPD.BCST      avx512Const64<>+128(SB), Z15, Z15
+	VMULPD           Z1, Z11, Z10
+	VBROADCASTSD     avx512Const64<>+224(SB), Z17
+	VBROADCASTSD     avx512Const64<>+232(SB), Z19
+	VBROADCASTSD     avx512Const64<>+72(SB), Z16
+	VADDPD           Z10, Z16, Z16
+	VPSUBQ           Z17, Z16, Z17
+	VPSRLQ           $0x34, Z17, Z17
+	VPSLLQ           $0x34, Z17, Z18
+	VPSUBQ           Z18, Z16, Z18
+	VPADDQ           Z19, Z17, Z17
+	VSUBPD           Z19, Z17, Z17
+	VADDPD.BCST      avx512Const64<>+128(SB), Z18, Z18
+	VBROADCASTSD     avx512Const64<>+240(SB), Z19
+	VCMPPD           $0x01, Z19, Z16, K1
+	VBLENDMPD        Z10, Z18, K1, Z18
+	VBROADCASTSD     avx512Const64<>+248(SB), Z10
+	VADDPD           Z18, Z10, Z10
+	VDIVPD           Z10, Z18, Z18
+	VMULPD           Z18, Z18, Z19
+	VBROADCASTSD     avx512Const64<>+256(SB), Z10
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z19, Z10
+	VFMADD213PD      Z17, Z18, Z10
+	VMULPD           Z0, Z10, Z10
+	VDIVPD           Z16, Z11, Z11
+	VMULPD.BCST      avx512Const64<>+128(SB), Z11, Z11
+	VREDUCEPD        $0x31, Z12, Z16
+	VREDUCEPD        $0x31, Z8, Z17
+	VREDUCEPD        $0x31, Z9, Z18
+	VREDUCEPD        $0x31, Z10, Z19
+	VBROADCASTSD     avx512Const64<>+120(SB), Z20
+	VBROADCASTSD     avx512Const64<>+120(SB), Z21
+	VBROADCASTSD     avx512Const64<>+120(SB), Z22
+	VBROADCASTSD     avx512Const64<>+120(SB), Z23
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z16, Z20
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z17, Z21
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z18, Z22
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z19, Z23
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z16, Z20
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z17, Z21
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z18, Z22
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z19, Z23
+	VFMADD213PD      Z7, Z16, Z20
+	VFMADD213PD      Z7, Z17, Z21
+	VFMADD213PD      Z7, Z18, Z22
+	VFMADD213PD      Z7, Z19, Z23
+	VFMADD213PD      Z6, Z16, Z20
+	VFMADD213PD      Z6, Z17, Z21
+	VFMADD213PD      Z6, Z18, Z22
+	VFMADD213PD      Z6, Z19, Z23
+	VFMADD213PD      Z5, Z16, Z20
+	VFMADD213PD      Z5, Z17, Z21
+	VFMADD213PD      Z5, Z18, Z22
+	VFMADD213PD      Z5, Z19, Z23
+	VFMADD213PD      Z4, Z16, Z20
+	VFMADD213PD      Z4, Z17, Z21
+	VFMADD213PD      Z4, Z18, Z22
+	VFMADD213PD      Z4, Z19, Z23
+	VADDPD.RD_SAE    Z2, Z12, Z16
+	VADDPD.RD_SAE    Z2, Z8, Z17
+	VADDPD.RD_SAE    Z2, Z9, Z18
+	VADDPD.RD_SAE    Z2, Z10, Z19
+	VPERMPD          Z3, Z16, Z16
+	VPERMPD          Z3, Z17, Z17
+	VPERMPD          Z3, Z18, Z18
+	VPERMPD          Z3, Z19, Z19
+	VMULPD           Z16, Z20, Z20
+	VMULPD           Z17, Z21, Z21
+	VMULPD           Z18, Z22, Z22
+	VMULPD           Z19, Z23, Z23
+	VSCALEFPD        Z12, Z20, Z20
+	VSCALEFPD        Z8, Z21, Z21
+	VSCALEFPD        Z9, Z22, Z22
+	VSCALEFPD        Z10, Z23, Z23
+	VMULPD           Z20, Z13, Z13
+	VMOVUPD          Z13, (BX)(AX*1)
+	VMOVUPD          Z20, (BX)
+	VMULPD           Z21, Z14, Z14
+	VMOVUPD          Z14, 64(BX)(AX*1)
+	VMOVUPD          Z21, 64(BX)
+	VMULPD           Z22, Z15, Z15
+	VMOVUPD          Z15, 128(BX)(AX*1)
+	VMOVUPD          Z22, 128(BX)
+	VMULPD           Z23, Z11, Z11
+	VMOVUPD          Z11, 192(BX)(AX*1)
+	VMOVUPD          Z23, 192(BX)
+	ADDQ             $0x00000800, BX
+	DECQ             SI
+	JNZ              l69
+	ADDQ             $0x00000100, CX
+	DECQ             DX
+	JNZ              l68
+	VZEROUPPER
+	RET
+
+// func avx512ShapeDerivRationalF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512ShapeDerivRationalF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l70:
+	MOVQ DX, R8
+	MOVQ zi_base+48(FP), R9
+	MOVQ CX, R10
+	MOVQ $0x00000002, R11
+
+l71:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R9, R12
+	MOVQ   R8, R13
+	MOVQ   BX, R14
+
+l72:
+	VMOVUPD      (R13), Z16
+	VMOVUPD      64(R13), Z17
+	VMOVUPD      128(R13), Z18
+	VMOVUPD      192(R13), Z19
+	VBROADCASTSD (R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z0
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z1
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z2
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z3
+	VBROADCASTSD 8(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z4
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z5
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z6
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z7
+	VBROADCASTSD 16(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z8
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z9
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z10
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z11
+	VBROADCASTSD 24(R12), Z20
+	VSUBPD       Z16, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z12
+	VSUBPD       Z17, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z13
+	VSUBPD       Z18, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z14
+	VSUBPD       Z19, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z15
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l72
+	VMOVUPD      Z0, (R10)
+	VMOVUPD      Z1, 64(R10)
+	VMOVUPD      Z2, 128(R10)
+	VMOVUPD      Z3, 192(R10)
+	VMOVUPD      Z4, 2048(R10)
+	VMOVUPD      Z5, 2112(R10)
+	VMOVUPD      Z6, 2176(R10)
+	VMOVUPD      Z7, 2240(R10)
+	VMOVUPD      Z8, 4096(R10)
+	VMOVUPD      Z9, 4160(R10)
+	VMOVUPD      Z10, 4224(R10)
+	VMOVUPD      Z11, 4288(R10)
+	VMOVUPD      Z12, 6144(R10)
+	VMOVUPD      Z13, 6208(R10)
+	VMOVUPD      Z14, 6272(R10)
+	VMOVUPD      Z15, 6336(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l71
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, R8
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l70
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Z0
+	VBROADCASTSD avx512Const64<>+72(SB), Z1
+	VDIVPD       Z0, Z1, Z1
+	VMULPD.BCST  avx512Const64<>+128(SB), Z0, Z0
+	VBROADCASTSD avx512Const64<>+0(SB), Z2
+	VMOVUPD      avx512Const64<>+8(SB), Z3
+	VBROADCASTSD avx512Const64<>+72(SB), Z4
+	VBROADCASTSD avx512Const64<>+80(SB), Z5
+	VBROADCASTSD avx512Const64<>+88(SB), Z6
+	VBROADCASTSD avx512Const64<>+96(SB), Z7
+	MOVQ         panels+104(FP), DX
+
+l73:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l74:
+	VMOVUPD          (BX), Z8
+	VMOVUPD          64(BX), Z9
+	VMOVUPD          128(BX), Z10
+	VMOVUPD          192(BX), Z11
+	VMULPD           Z1, Z8, Z12
+	VBROADCASTSD     avx512Const64<>+224(SB), Z14
+	VBROADCASTSD     avx512Const64<>+232(SB), Z16
+	VBROADCASTSD     avx512Const64<>+72(SB), Z13
+	VADDPD           Z12, Z13, Z13
+	VPSUBQ           Z14, Z13, Z14
+	VPSRLQ           $0x34, Z14, Z14
+	VPSLLQ           $0x34, Z14, Z15
+	VPSUBQ           Z15, Z13, Z15
+	VPADDQ           Z16, Z14, Z14
+	VSUBPD           Z16, Z14, Z14
+	VADDPD.BCST      avx512Const64<>+128(SB), Z15, Z15
+	VBROADCASTSD     avx512Const64<>+240(SB), Z16
+	VCMPPD           $0x01, Z16, Z13, K1
+	VBLENDMPD        Z12, Z15, K1, Z15
+	VBROADCASTSD     avx512Const64<>+248(SB), Z12
+	VADDPD           Z15, Z12, Z12
+	VDIVPD           Z12, Z15, Z15
+	VMULPD           Z15, Z15, Z16
+	VBROADCASTSD     avx512Const64<>+256(SB), Z12
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z16, Z12
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z16, Z12
+	VFMADD213PD      Z14, Z15, Z12
+	VMULPD           Z0, Z12, Z12
+	VDIVPD           Z13, Z8, Z13
+	VBROADCASTSD     avx512Const64<>+136(SB), Z8
+	VFMADD231PD      Z8, Z12, Z13
+	VMULPD           Z1, Z9, Z8
+	VBROADCASTSD     avx512Const64<>+224(SB), Z15
+	VBROADCASTSD     avx512Const64<>+232(SB), Z17
+	VBROADCASTSD     avx512Const64<>+72(SB), Z14
+	VADDPD           Z8, Z14, Z14
+	VPSUBQ           Z15, Z14, Z15
+	VPSRLQ           $0x34, Z15, Z15
+	VPSLLQ           $0x34, Z15, Z16
+	VPSUBQ           Z16, Z14, Z16
+	VPADDQ           Z17, Z15, Z15
+	VSUBPD           Z17, Z15, Z15
+	VADDPD.BCST      avx512Const64<>+128(SB), Z16, Z16
+	VBROADCASTSD     avx512Const64<>+240(SB), Z17
+	VCMPPD           $0x01, Z17, Z14, K1
+	VBLENDMPD        Z8, Z16, K1, Z16
+	VBROADCASTSD     avx512Const64<>+248(SB), Z8
+	VADDPD           Z16, Z8, Z8
+	VDIVPD           Z8, Z16, Z16
+	VMULPD           Z16, Z16, Z17
+	VBROADCASTSD     avx512Const64<>+256(SB), Z8
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z17, Z8
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z17, Z8
+	VFMADD213PD      Z15, Z16, Z8
+	VMULPD           Z0, Z8, Z8
+	VDIVPD           Z14, Z9, Z14
+	VBROADCASTSD     avx512Const64<>+136(SB), Z9
+	VFMADD231PD      Z9, Z8, Z14
+	VMULPD           Z1, Z10, Z9
+	VBROADCASTSD     avx512Const64<>+224(SB), Z16
+	VBROADCASTSD     avx512Const64<>+232(SB), Z18
+	VBROADCASTSD     avx512Const64<>+72(SB), Z15
+	VADDPD           Z9, Z15, Z15
+	VPSUBQ           Z16, Z15, Z16
+	VPSRLQ           $0x34, Z16, Z16
+	VPSLLQ           $0x34, Z16, Z17
+	VPSUBQ           Z17, Z15, Z17
+	VPADDQ           Z18, Z16, Z16
+	VSUBPD           Z18, Z16, Z16
+	VADDPD.BCST      avx512Const64<>+128(SB), Z17, Z17
+	VBROADCASTSD     avx512Const64<>+240(SB), Z18
+	VCMPPD           $0x01, Z18, Z15, K1
+	VBLENDMPD        Z9, Z17, K1, Z17
+	VBROADCASTSD     avx512Const64<>+248(SB), Z9
+	VADDPD           Z17, Z9, Z9
+	VDIVPD           Z9, Z17, Z17
+	VMULPD           Z17, Z17, Z18
+	VBROADCASTSD     avx512Const64<>+256(SB), Z9
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z18, Z9
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z18, Z9
+	VFMADD213PD      Z16, Z17, Z9
+	VMULPD           Z0, Z9, Z9
+	VDIVPD           Z15, Z10, Z15
+	VBROADCASTSD     avx512Const64<>+136(SB), Z10
+	VFMADD231PD      Z10, Z9, Z15
+	VMULPD           Z1, Z11, Z10
+	VBROADCASTSD     avx512Const64<>+224(SB), Z17
+	VBROADCASTSD     avx512Const64<>+232(SB), Z19
+	VBROADCASTSD     avx512Const64<>+72(SB), Z16
+	VADDPD           Z10, Z16, Z16
+	VPSUBQ           Z17, Z16, Z17
+	VPSRLQ           $0x34, Z17, Z17
+	VPSLLQ           $0x34, Z17, Z18
+	VPSUBQ           Z18, Z16, Z18
+	VPADDQ           Z19, Z17, Z17
+	VSUBPD           Z19, Z17, Z17
+	VADDPD.BCST      avx512Const64<>+128(SB), Z18, Z18
+	VBROADCASTSD     avx512Const64<>+240(SB), Z19
+	VCMPPD           $0x01, Z19, Z16, K1
+	VBLENDMPD        Z10, Z18, K1, Z18
+	VBROADCASTSD     avx512Const64<>+248(SB), Z10
+	VADDPD           Z18, Z10, Z10
+	VDIVPD           Z10, Z18, Z18
+	VMULPD           Z18, Z18, Z19
+	VBROADCASTSD     avx512Const64<>+256(SB), Z10
+	VFMADD213PD.BCST avx512Const64<>+264(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+272(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+280(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+288(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+296(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+304(SB), Z19, Z10
+	VFMADD213PD.BCST avx512Const64<>+312(SB), Z19, Z10
+	VFMADD213PD      Z17, Z18, Z10
+	VMULPD           Z0, Z10, Z10
+	VDIVPD           Z16, Z11, Z11
+	VBROADCASTSD     avx512Const64<>+136(SB), Z16
+	VFMADD231PD      Z16, Z10, Z11
+	VREDUCEPD        $0x31, Z12, Z16
+	VREDUCEPD        $0x31, Z8, Z17
+	VREDUCEPD        $0x31, Z9, Z18
+	VREDUCEPD        $0x31, Z10, Z19
+	VBROADCASTSD     avx512Const64<>+120(SB), Z20
+	VBROADCASTSD     avx512Const64<>+120(SB), Z21
+	VBROADCASTSD     avx512Const64<>+120(SB), Z22
+	VBROADCASTSD     avx512Const64<>+120(SB), Z23
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z16, Z20
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z17, Z21
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z18, Z22
+	VFMADD213PD.BCST avx512Const64<>+112(SB), Z19, Z23
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z16, Z20
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z17, Z21
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z18, Z22
+	VFMADD213PD.BCST avx512Const64<>+104(SB), Z19, Z23
+	VFMADD213PD      Z7, Z16, Z20
+	VFMADD213PD      Z7, Z17, Z21
+	VFMADD213PD      Z7, Z18, Z22
+	VFMADD213PD      Z7, Z19, Z23
+	VFMADD213PD      Z6, Z16, Z20
+	VFMADD213PD      Z6, Z17, Z21
+	VFMADD213PD      Z6, Z18, Z22
+	VFMADD213PD      Z6, Z19, Z23
+	VFMADD213PD      Z5, Z16, Z20
+	VFMADD213PD      Z5, Z17, Z21
+	VFMADD213PD      Z5, Z18, Z22
+	VFMADD213PD      Z5, Z19, Z23
+	VFMADD213PD      Z4, Z16, Z20
+	VFMADD213PD      Z4, Z17, Z21
+	VFMADD213PD      Z4, Z18, Z22
+	VFMADD213PD      Z4, Z19, Z23
+	VADDPD.RD_SAE    Z2, Z12, Z16
+	VADDPD.RD_SAE    Z2, Z8, Z17
+	VADDPD.RD_SAE    Z2, Z9, Z18
+	VADDPD.RD_SAE    Z2, Z10, Z19
+	VPERMPD          Z3, Z16, Z16
+	VPERMPD          Z3, Z17, Z17
+	VPERMPD          Z3, Z18, Z18
+	VPERMPD          Z3, Z19, Z19
+	VMULPD           Z16, Z20, Z20
+	VMULPD           Z17, Z21, Z21
+	VMULPD           Z18, Z22, Z22
+	VMULPD           Z19, Z23, Z23
+	VSCALEFPD        Z12, Z20, Z20
+	VSCALEFPD        Z8, Z21, Z21
+	VSCALEFPD        Z9, Z22, Z22
+	VSCALEFPD        Z10, Z23, Z23
+	VMULPD           Z20, Z13, Z13
+	VMOVUPD          Z13, (BX)(AX*1)
+	VMOVUPD          Z20, (BX)
+	VMULPD           Z21, Z14, Z14
+	VMOVUPD          Z14, 64(BX)(AX*1)
+	VMOVUPD          Z21, 64(BX)
+	VMULPD           Z22, Z15, Z15
+	VMOVUPD          Z15, 128(BX)(AX*1)
+	VMOVUPD          Z22, 128(BX)
+	VMULPD           Z23, Z11, Z11
+	VMOVUPD          Z11, 192(BX)(AX*1)
+	VMOVUPD          Z23, 192(BX)
+	ADDQ             $0x00000800, BX
+	DECQ             SI
+	JNZ              l74
+	ADDQ             $0x00000100, CX
+	DECQ             DX
+	JNZ              l73
+	VZEROUPPER
+	RET
+
+// func avx512EvalWendlandF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F, SSE2
+TEXT ·avx512EvalWendlandF64(SB), NOSPLIT, $0-96
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x08, BX
+	MOVQ panels+80(FP), SI
+
+l75:
+	MOVQ CX, DI
+	MOVQ zi_base+24(FP), R8
+	MOVQ AX, R9
+	MOVQ $0x00000002, R10
+
+l76:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R8, R11
+	MOVQ   DI, R12
+	MOVQ   DX, R13
+
+l77:
+	VMOVUPD      (R12), Z16
+	VMOVUPD      64(R12), Z17
+	VMOVUPD      128(R12), Z18
+	VMOVUPD      192(R12), Z19
+	VBROADCASTSD (R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z0
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z1
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z2
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z3
+	VBROADCASTSD 8(R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z4
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z5
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z6
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z7
+	VBROADCASTSD 16(R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z8
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z9
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z10
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z11
+	VBROADCASTSD 24(R11), Z20
+	VSUBPD       Z16, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z12
+	VSUBPD       Z17, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z13
+	VSUBPD       Z18, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z14
+	VSUBPD       Z19, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z15
+	ADDQ         $0x00000100, R11
+	ADDQ         $0x00000100, R12
+	DECQ         R13
+	JNZ          l77
+	VMOVUPD      Z0, (R9)
+	VMOVUPD      Z1, 64(R9)
+	VMOVUPD      Z2, 128(R9)
+	VMOVUPD      Z3, 192(R9)
+	VMOVUPD      Z4, 2048(R9)
+	VMOVUPD      Z5, 2112(R9)
+	VMOVUPD      Z6, 2176(R9)
+	VMOVUPD      Z7, 2240(R9)
+	VMOVUPD      Z8, 4096(R9)
+	VMOVUPD      Z9, 4160(R9)
+	VMOVUPD      Z10, 4224(R9)
+	VMOVUPD      Z11, 4288(R9)
+	VMOVUPD      Z12, 6144(R9)
+	VMOVUPD      Z13, 6208(R9)
+	VMOVUPD      Z14, 6272(R9)
+	VMOVUPD      Z15, 6336(R9)
+	ADDQ         $0x00002000, R9
+	ADDQ         $0x00000020, R8
+	DECQ         R10
+	JNZ          l76
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, DI
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l75
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSD shape+88(FP), Z0
+	VBROADCASTSD avx512Const64<>+72(SB), Z1
+	VADDPD       Z1, Z0, Z2
+	VMULPD       Z2, Z0, Z2
+	VBROADCASTSD avx512Const64<>+248(SB), Z3
+	VDIVPD       Z2, Z3, Z2
+	CVTTSD2SQ    shape+88(FP), CX
+	SUBQ         $0x02, CX
+	MOVQ         panels+80(FP), DX
+
+l78:
+	MOVQ AX, BX
+	MOVQ $0x00000008, SI
+
+l79:
+	VMOVUPD (BX), Z3
+	VMOVUPD 64(BX), Z4
+	VMOVUPD 128(BX), Z5
+	VMOVUPD 192(BX), Z6
+	VMULPD  Z2, Z3, Z3
+	VSQRTPD Z3, Z3
+	VSUBPD  Z3, Z1, Z7
+	VXORPD  Z8, Z8, Z8
+	VMAXPD  Z8, Z7, Z7
+	VMOVAPD Z7, Z8
+	VMULPD  Z2, Z4, Z4
+	VSQRTPD Z4, Z4
+	VSUBPD  Z4, Z1, Z9
+	VXORPD  Z10, Z10, Z10
+	VMAXPD  Z10, Z9, Z9
+	VMOVAPD Z9, Z10
+	VMULPD  Z2, Z5, Z5
+	VSQRTPD Z5, Z5
+	VSUBPD  Z5, Z1, Z11
+	VXORPD  Z12, Z12, Z12
+	VMAXPD  Z12, Z11, Z11
+	VMOVAPD Z11, Z12
+	VMULPD  Z2, Z6, Z6
+	VSQRTPD Z6, Z6
+	VSUBPD  Z6, Z1, Z13
+	VXORPD  Z14, Z14, Z14
+	VMAXPD  Z14, Z13, Z13
+	VMOVAPD Z13, Z14
+	MOVQ    CX, DI
+
+l80:
+	VMULPD      Z7, Z8, Z8
+	VMULPD      Z9, Z10, Z10
+	VMULPD      Z11, Z12, Z12
+	VMULPD      Z13, Z14, Z14
+	DECQ        DI
+	JNZ         l80
+	VMULPD      Z8, Z7, Z7
+	VFMADD213PD Z1, Z0, Z3
+	VMULPD      Z3, Z7, Z7
+	VMOVUPD     Z7, (BX)
+	VMULPD      Z10, Z9, Z9
+	VFMADD213PD Z1, Z0, Z4
+	VMULPD      Z4, Z9, Z9
+	VMOVUPD     Z9, 64(BX)
+	VMULPD      Z12, Z11, Z11
+	VFMADD213PD Z1, Z0, Z5
+	VMULPD      Z5, Z11, Z11
+	VMOVUPD     Z11, 128(BX)
+	VMULPD      Z14, Z13, Z13
+	VFMADD213PD Z1, Z0, Z6
+	VMULPD      Z6, Z13, Z13
+	VMOVUPD     Z13, 192(BX)
+	ADDQ        $0x00000800, BX
+	DECQ        SI
+	JNZ         l79
+	ADDQ        $0x00000100, AX
+	DECQ        DX
+	JNZ         l78
+	VZEROUPPER
+	RET
+
+// func avx512DerivWendlandF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F, SSE2
+TEXT ·avx512DerivWendlandF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l81:
+	MOVQ DX, R8
+	MOVQ zi_base+48(FP), R9
+	MOVQ CX, R10
+	MOVQ $0x00000002, R11
+
+l82:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R9, R12
+	MOVQ   R8, R13
+	MOVQ   BX, R14
+
+l83:
+	VMOVUPD      (R13), Z16
+	VMOVUPD      64(R13), Z17
+	VMOVUPD      128(R13), Z18
+	VMOVUPD      192(R13), Z19
+	VBROADCASTSD (R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z0
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z1
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z2
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z3
+	VBROADCASTSD 8(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z4
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z5
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z6
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z7
+	VBROADCASTSD 16(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z8
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z9
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z10
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z11
+	VBROADCASTSD 24(R12), Z20
+	VSUBPD       Z16, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z12
+	VSUBPD       Z17, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z13
+	VSUBPD       Z18, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z14
+	VSUBPD       Z19, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z15
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l83
+	VMOVUPD      Z0, (R10)
+	VMOVUPD      Z1, 64(R10)
+	VMOVUPD      Z2, 128(R10)
+	VMOVUPD      Z3, 192(R10)
+	VMOVUPD      Z4, 2048(R10)
+	VMOVUPD      Z5, 2112(R10)
+	VMOVUPD      Z6, 2176(R10)
+	VMOVUPD      Z7, 2240(R10)
+	VMOVUPD      Z8, 4096(R10)
+	VMOVUPD      Z9, 4160(R10)
+	VMOVUPD      Z10, 4224(R10)
+	VMOVUPD      Z11, 4288(R10)
+	VMOVUPD      Z12, 6144(R10)
+	VMOVUPD      Z13, 6208(R10)
+	VMOVUPD      Z14, 6272(R10)
+	VMOVUPD      Z15, 6336(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l82
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, R8
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l81
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Z0
+	VBROADCASTSD avx512Const64<>+72(SB), Z1
+	VADDPD       Z1, Z0, Z2
+	VMULPD       Z2, Z0, Z2
+	VBROADCASTSD avx512Const64<>+248(SB), Z3
+	VDIVPD       Z2, Z3, Z2
+	CVTTSD2SQ    shape+112(FP), DX
+	SUBQ         $0x02, DX
+	MOVQ         panels+104(FP), BX
+
+l84:
+	MOVQ CX, SI
+	MOVQ $0x00000008, DI
+
+l85:
+	VMOVUPD (SI), Z3
+	VMOVUPD 64(SI), Z4
+	VMOVUPD 128(SI), Z5
+	VMOVUPD 192(SI), Z6
+	VMULPD  Z2, Z3, Z3
+	VSQRTPD Z3, Z3
+	VSUBPD  Z3, Z1, Z7
+	VXORPD  Z8, Z8, Z8
+	VMAXPD  Z8, Z7, Z7
+	VMOVAPD Z7, Z8
+	VMULPD  Z2, Z4, Z4
+	VSQRTPD Z4, Z4
+	VSUBPD  Z4, Z1, Z9
+	VXORPD  Z10, Z10, Z10
+	VMAXPD  Z10, Z9, Z9
+	VMOVAPD Z9, Z10
+	VMULPD  Z2, Z5, Z5
+	VSQRTPD Z5, Z5
+	VSUBPD  Z5, Z1, Z11
+	VXORPD  Z12, Z12, Z12
+	VMAXPD  Z12, Z11, Z11
+	VMOVAPD Z11, Z12
+	VMULPD  Z2, Z6, Z6
+	VSQRTPD Z6, Z6
+	VSUBPD  Z6, Z1, Z13
+	VXORPD  Z14, Z14, Z14
+	VMAXPD  Z14, Z13, Z13
+	VMOVAPD Z13, Z14
+	MOVQ    DX, R8
+
+l86:
+	VMULPD      Z7, Z8, Z8
+	VMULPD      Z9, Z10, Z10
+	VMULPD      Z11, Z12, Z12
+	VMULPD      Z13, Z14, Z14
+	DECQ        R8
+	JNZ         l86
+	VMULPD      Z8, Z7, Z7
+	VFMADD213PD Z1, Z0, Z3
+	VMULPD      Z3, Z7, Z7
+	VMOVUPD     Z7, (SI)
+	VXORPD      Z3, Z3, Z3
+	VSUBPD      Z8, Z3, Z8
+	VMOVUPD     Z8, (SI)(AX*1)
+	VMULPD      Z10, Z9, Z9
+	VFMADD213PD Z1, Z0, Z4
+	VMULPD      Z4, Z9, Z9
+	VMOVUPD     Z9, 64(SI)
+	VXORPD      Z4, Z4, Z4
+	VSUBPD      Z10, Z4, Z10
+	VMOVUPD     Z10, 64(SI)(AX*1)
+	VMULPD      Z12, Z11, Z11
+	VFMADD213PD Z1, Z0, Z5
+	VMULPD      Z5, Z11, Z11
+	VMOVUPD     Z11, 128(SI)
+	VXORPD      Z5, Z5, Z5
+	VSUBPD      Z12, Z5, Z12
+	VMOVUPD     Z12, 128(SI)(AX*1)
+	VMULPD      Z14, Z13, Z13
+	VFMADD213PD Z1, Z0, Z6
+	VMULPD      Z6, Z13, Z13
+	VMOVUPD     Z13, 192(SI)
+	VXORPD      Z6, Z6, Z6
+	VSUBPD      Z14, Z6, Z14
+	VMOVUPD     Z14, 192(SI)(AX*1)
+	ADDQ        $0x00000800, SI
+	DECQ        DI
+	JNZ         l85
+	ADDQ        $0x00000100, CX
+	DECQ        BX
+	JNZ         l84
+	VZEROUPPER
+	RET
+
+// func avx512ScaledDerivWendlandF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F, SSE2
+TEXT ·avx512ScaledDerivWendlandF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l87:
+	MOVQ DX, R8
+	MOVQ zi_base+48(FP), R9
+	MOVQ CX, R10
+	MOVQ $0x00000002, R11
+
+l88:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R9, R12
+	MOVQ   R8, R13
+	MOVQ   BX, R14
+
+l89:
+	VMOVUPD      (R13), Z16
+	VMOVUPD      64(R13), Z17
+	VMOVUPD      128(R13), Z18
+	VMOVUPD      192(R13), Z19
+	VBROADCASTSD (R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z0
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z1
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z2
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z3
+	VBROADCASTSD 8(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z4
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z5
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z6
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z7
+	VBROADCASTSD 16(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z8
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z9
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z10
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z11
+	VBROADCASTSD 24(R12), Z20
+	VSUBPD       Z16, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z12
+	VSUBPD       Z17, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z13
+	VSUBPD       Z18, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z14
+	VSUBPD       Z19, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z15
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l89
+	VMOVUPD      Z0, (R10)
+	VMOVUPD      Z1, 64(R10)
+	VMOVUPD      Z2, 128(R10)
+	VMOVUPD      Z3, 192(R10)
+	VMOVUPD      Z4, 2048(R10)
+	VMOVUPD      Z5, 2112(R10)
+	VMOVUPD      Z6, 2176(R10)
+	VMOVUPD      Z7, 2240(R10)
+	VMOVUPD      Z8, 4096(R10)
+	VMOVUPD      Z9, 4160(R10)
+	VMOVUPD      Z10, 4224(R10)
+	VMOVUPD      Z11, 4288(R10)
+	VMOVUPD      Z12, 6144(R10)
+	VMOVUPD      Z13, 6208(R10)
+	VMOVUPD      Z14, 6272(R10)
+	VMOVUPD      Z15, 6336(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l88
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, R8
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l87
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Z0
+	VBROADCASTSD avx512Const64<>+72(SB), Z1
+	VADDPD       Z1, Z0, Z2
+	VMULPD       Z2, Z0, Z2
+	VBROADCASTSD avx512Const64<>+248(SB), Z3
+	VDIVPD       Z2, Z3, Z2
+	CVTTSD2SQ    shape+112(FP), DX
+	SUBQ         $0x02, DX
+	MOVQ         panels+104(FP), BX
+
+l90:
+	MOVQ CX, SI
+	MOVQ $0x00000008, DI
+
+l91:
+	VMOVUPD (SI), Z3
+	VMOVUPD 64(SI), Z4
+	VMOVUPD 128(SI), Z5
+	VMOVUPD 192(SI), Z6
+	VMULPD  Z2, Z3, Z7
+	VSQRTPD Z7, Z7
+	VSUBPD  Z7, Z1, Z11
+	VXORPD  Z15, Z15, Z15
+	VMAXPD  Z15, Z11, Z11
+	VMOVAPD Z11, Z15
+	VMULPD  Z2, Z4, Z8
+	VSQRTPD Z8, Z8
+	VSUBPD  Z8, Z1, Z12
+	VXORPD  Z16, Z16, Z16
+	VMAXPD  Z16, Z12, Z12
+	VMOVAPD Z12, Z16
+	VMULPD  Z2, Z5, Z9
+	VSQRTPD Z9, Z9
+	VSUBPD  Z9, Z1, Z13
+	VXORPD  Z17, Z17, Z17
+	VMAXPD  Z17, Z13, Z13
+	VMOVAPD Z13, Z17
+	VMULPD  Z2, Z6, Z10
+	VSQRTPD Z10, Z10
+	VSUBPD  Z10, Z1, Z14
+	VXORPD  Z18, Z18, Z18
+	VMAXPD  Z18, Z14, Z14
+	VMOVAPD Z14, Z18
+	MOVQ    DX, R8
+
+l92:
+	VMULPD      Z11, Z15, Z15
+	VMULPD      Z12, Z16, Z16
+	VMULPD      Z13, Z17, Z17
+	VMULPD      Z14, Z18, Z18
+	DECQ        R8
+	JNZ         l92
+	VMULPD      Z15, Z11, Z11
+	VFMADD213PD Z1, Z0, Z7
+	VMULPD      Z7, Z11, Z11
+	VMOVUPD     Z11, (SI)
+	VXORPD      Z7, Z7, Z7
+	VSUBPD      Z15, Z7, Z15
+	VMULPD      Z3, Z15, Z15
+	VMOVUPD     Z15, (SI)(AX*1)
+	VMULPD      Z16, Z12, Z12
+	VFMADD213PD Z1, Z0, Z8
+	VMULPD      Z8, Z12, Z12
+	VMOVUPD     Z12, 64(SI)
+	VXORPD      Z8, Z8, Z8
+	VSUBPD      Z16, Z8, Z16
+	VMULPD      Z4, Z16, Z16
+	VMOVUPD     Z16, 64(SI)(AX*1)
+	VMULPD      Z17, Z13, Z13
+	VFMADD213PD Z1, Z0, Z9
+	VMULPD      Z9, Z13, Z13
+	VMOVUPD     Z13, 128(SI)
+	VXORPD      Z9, Z9, Z9
+	VSUBPD      Z17, Z9, Z17
+	VMULPD      Z5, Z17, Z17
+	VMOVUPD     Z17, 128(SI)(AX*1)
+	VMULPD      Z18, Z14, Z14
+	VFMADD213PD Z1, Z0, Z10
+	VMULPD      Z10, Z14, Z14
+	VMOVUPD     Z14, 192(SI)
+	VXORPD      Z10, Z10, Z10
+	VSUBPD      Z18, Z10, Z18
+	VMULPD      Z6, Z18, Z18
+	VMOVUPD     Z18, 192(SI)(AX*1)
+	ADDQ        $0x00000800, SI
+	DECQ        DI
+	JNZ         l91
+	ADDQ        $0x00000100, CX
+	DECQ        BX
+	JNZ         l90
+	VZEROUPPER
+	RET
+
+// func avx512EvalCircularF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512EvalCircularF64(SB), NOSPLIT, $0-96
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x08, BX
+	MOVQ panels+80(FP), SI
+
+l93:
+	MOVQ CX, DI
+	MOVQ zi_base+24(FP), R8
+	MOVQ AX, R9
+	MOVQ $0x00000002, R10
+
+l94:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R8, R11
+	MOVQ   DI, R12
+	MOVQ   DX, R13
+
+l95:
+	VMOVUPD      (R12), Z16
+	VMOVUPD      64(R12), Z17
+	VMOVUPD      128(R12), Z18
+	VMOVUPD      192(R12), Z19
+	VBROADCASTSD (R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z0
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z1
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z2
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z3
+	VBROADCASTSD 8(R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z4
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z5
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z6
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z7
+	VBROADCASTSD 16(R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z8
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z9
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z10
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z11
+	VBROADCASTSD 24(R11), Z20
+	VSUBPD       Z16, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z12
+	VSUBPD       Z17, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z13
+	VSUBPD       Z18, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z14
+	VSUBPD       Z19, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z15
+	ADDQ         $0x00000100, R11
+	ADDQ         $0x00000100, R12
+	DECQ         R13
+	JNZ          l95
+	VMOVUPD      Z0, (R9)
+	VMOVUPD      Z1, 64(R9)
+	VMOVUPD      Z2, 128(R9)
+	VMOVUPD      Z3, 192(R9)
+	VMOVUPD      Z4, 2048(R9)
+	VMOVUPD      Z5, 2112(R9)
+	VMOVUPD      Z6, 2176(R9)
+	VMOVUPD      Z7, 2240(R9)
+	VMOVUPD      Z8, 4096(R9)
+	VMOVUPD      Z9, 4160(R9)
+	VMOVUPD      Z10, 4224(R9)
+	VMOVUPD      Z11, 4288(R9)
+	VMOVUPD      Z12, 6144(R9)
+	VMOVUPD      Z13, 6208(R9)
+	VMOVUPD      Z14, 6272(R9)
+	VMOVUPD      Z15, 6336(R9)
+	ADDQ         $0x00002000, R9
+	ADDQ         $0x00000020, R8
+	DECQ         R10
+	JNZ          l94
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, DI
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l93
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSD avx512Const64<>+72(SB), Z0
+	VBROADCASTSD avx512Const64<>+128(SB), Z1
+	MOVQ         panels+80(FP), CX
+
+l96:
+	MOVQ AX, DX
+	MOVQ $0x00000008, BX
+
+l97:
+	VMOVUPD (DX), Z1
+	VMOVUPD 64(DX), Z2
+	VMOVUPD 128(DX), Z3
+	VMOVUPD 192(DX), Z4
+	VSUBPD  Z1, Z0, Z1
+	VMOVUPD Z1, (DX)
+	VSUBPD  Z2, Z0, Z2
+	VMOVUPD Z2, 64(DX)
+	VSUBPD  Z3, Z0, Z3
+	VMOVUPD Z3, 128(DX)
+	VSUBPD  Z4, Z0, Z4
+	VMOVUPD Z4, 192(DX)
+	ADDQ    $0x00000800, DX
+	DECQ    BX
+	JNZ     l97
+	ADDQ    $0x00000100, AX
+	DECQ    CX
+	JNZ     l96
+	VZEROUPPER
+	RET
+
+// func avx512DerivCircularF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512DerivCircularF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l98:
+	MOVQ DX, R8
+	MOVQ zi_base+48(FP), R9
+	MOVQ CX, R10
+	MOVQ $0x00000002, R11
+
+l99:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R9, R12
+	MOVQ   R8, R13
+	MOVQ   BX, R14
+
+l100:
+	VMOVUPD      (R13), Z16
+	VMOVUPD      64(R13), Z17
+	VMOVUPD      128(R13), Z18
+	VMOVUPD      192(R13), Z19
+	VBROADCASTSD (R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z0
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z1
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z2
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z3
+	VBROADCASTSD 8(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z4
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z5
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z6
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z7
+	VBROADCASTSD 16(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z8
+	VSUBPD       Z17, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z9
+	VSUBPD       Z18, Z20, Z21
+	VFMADD231PD  Z21, Z21, Z10
+	VSUBPD       Z19, Z20, Z20
+	VFMADD231PD  Z20, Z20, Z11
+	VBROADCASTSD 24(R12), Z20
+	VSUBPD       Z16, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z12
+	VSUBPD       Z17, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z13
+	VSUBPD       Z18, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z14
+	VSUBPD       Z19, Z20, Z16
+	VFMADD231PD  Z16, Z16, Z15
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l100
+	VMOVUPD      Z0, (R10)
+	VMOVUPD      Z1, 64(R10)
+	VMOVUPD      Z2, 128(R10)
+	VMOVUPD      Z3, 192(R10)
+	VMOVUPD      Z4, 2048(R10)
+	VMOVUPD      Z5, 2112(R10)
+	VMOVUPD      Z6, 2176(R10)
+	VMOVUPD      Z7, 2240(R10)
+	VMOVUPD      Z8, 4096(R10)
+	VMOVUPD      Z9, 4160(R10)
+	VMOVUPD      Z10, 4224(R10)
+	VMOVUPD      Z11, 4288(R10)
+	VMOVUPD      Z12, 6144(R10)
+	VMOVUPD      Z13, 6208(R10)
+	VMOVUPD      Z14, 6272(R10)
+	VMOVUPD      Z15, 6336(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l99
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, R8
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l98
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD avx512Const64<>+72(SB), Z0
+	VBROADCASTSD avx512Const64<>+128(SB), Z1
+	MOVQ         panels+104(FP), DX
+
+l101:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l102:
+	VMOVUPD (BX), Z2
+	VMOVUPD 64(BX), Z3
+	VMOVUPD 128(BX), Z4
+	VMOVUPD 192(BX), Z5
+	VMOVUPD Z1, (BX)(AX*1)
+	VSUBPD  Z2, Z0, Z2
+	VMOVUPD Z2, (BX)
+	VMOVUPD Z1, 64(BX)(AX*1)
+	VSUBPD  Z3, Z0, Z3
+	VMOVUPD Z3, 64(BX)
+	VMOVUPD Z1, 128(BX)(AX*1)
+	VSUBPD  Z4, Z0, Z4
+	VMOVUPD Z4, 128(BX)
+	VMOVUPD Z1, 192(BX)(AX*1)
+	VSUBPD  Z5, Z0, Z5
+	VMOVUPD Z5, 192(BX)
+	ADDQ    $0x00000800, BX
+	DECQ    SI
+	JNZ     l102
+	ADDQ    $0x00000100, CX
+	DECQ    DX
+	JNZ     l101
+	VZEROUPPER
+	RET
+
+// func avx512EvalMismatchF64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512EvalMismatchF64(SB), NOSPLIT, $0-96
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x08, BX
+	MOVQ panels+80(FP), SI
+
+l103:
+	MOVQ CX, DI
+	MOVQ zi_base+24(FP), R8
+	MOVQ AX, R9
+	MOVQ $0x00000002, R10
+
+l104:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R8, R11
+	MOVQ   DI, R12
+	MOVQ   DX, R13
+
+l105:
+	VMOVUPD      (R12), Z16
+	VMOVUPD      64(R12), Z17
+	VMOVUPD      128(R12), Z18
+	VMOVUPD      192(R12), Z19
+	VBROADCASTSD (R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z0, Z0
+	VSUBPD       Z17, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z1, Z1
+	VSUBPD       Z18, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z2, Z2
+	VSUBPD       Z19, Z20, Z20
+	VMULPD       Z20, Z20, Z20
+	VMINPD.BCST  avx512Const64<>+72(SB), Z20, Z20
+	VADDPD       Z20, Z3, Z3
+	VBROADCASTSD 8(R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z4, Z4
+	VSUBPD       Z17, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z5, Z5
+	VSUBPD       Z18, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z6, Z6
+	VSUBPD       Z19, Z20, Z20
+	VMULPD       Z20, Z20, Z20
+	VMINPD.BCST  avx512Const64<>+72(SB), Z20, Z20
+	VADDPD       Z20, Z7, Z7
+	VBROADCASTSD 16(R11), Z20
+	VSUBPD       Z16, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z8, Z8
+	VSUBPD       Z17, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z9, Z9
+	VSUBPD       Z18, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z10, Z10
+	VSUBPD       Z19, Z20, Z20
+	VMULPD       Z20, Z20, Z20
+	VMINPD.BCST  avx512Const64<>+72(SB), Z20, Z20
+	VADDPD       Z20, Z11, Z11
+	VBROADCASTSD 24(R11), Z20
+	VSUBPD       Z16, Z20, Z16
+	VMULPD       Z16, Z16, Z16
+	VMINPD.BCST  avx512Const64<>+72(SB), Z16, Z16
+	VADDPD       Z16, Z12, Z12
+	VSUBPD       Z17, Z20, Z16
+	VMULPD       Z16, Z16, Z16
+	VMINPD.BCST  avx512Const64<>+72(SB), Z16, Z16
+	VADDPD       Z16, Z13, Z13
+	VSUBPD       Z18, Z20, Z16
+	VMULPD       Z16, Z16, Z16
+	VMINPD.BCST  avx512Const64<>+72(SB), Z16, Z16
+	VADDPD       Z16, Z14, Z14
+	VSUBPD       Z19, Z20, Z16
+	VMULPD       Z16, Z16, Z16
+	VMINPD.BCST  avx512Const64<>+72(SB), Z16, Z16
+	VADDPD       Z16, Z15, Z15
+	ADDQ         $0x00000100, R11
+	ADDQ         $0x00000100, R12
+	DECQ         R13
+	JNZ          l105
+	VMOVUPD      Z0, (R9)
+	VMOVUPD      Z1, 64(R9)
+	VMOVUPD      Z2, 128(R9)
+	VMOVUPD      Z3, 192(R9)
+	VMOVUPD      Z4, 2048(R9)
+	VMOVUPD      Z5, 2112(R9)
+	VMOVUPD      Z6, 2176(R9)
+	VMOVUPD      Z7, 2240(R9)
+	VMOVUPD      Z8, 4096(R9)
+	VMOVUPD      Z9, 4160(R9)
+	VMOVUPD      Z10, 4224(R9)
+	VMOVUPD      Z11, 4288(R9)
+	VMOVUPD      Z12, 6144(R9)
+	VMOVUPD      Z13, 6208(R9)
+	VMOVUPD      Z14, 6272(R9)
+	VMOVUPD      Z15, 6336(R9)
+	ADDQ         $0x00002000, R9
+	ADDQ         $0x00000020, R8
+	DECQ         R10
+	JNZ          l104
+	ADDQ         $0x00000100, AX
+	ADDQ         $0x00000100, DI
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l103
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSD shape+88(FP), Z0
+	VMULPD.BCST  avx512Const64<>+320(SB), Z0, Z0
+	VBROADCASTSD avx512Const64<>+0(SB), Z1
+	VMOVUPD      avx512Const64<>+8(SB), Z2
+	VBROADCASTSD avx512Const64<>+72(SB), Z3
+	VBROADCASTSD avx512Const64<>+80(SB), Z4
+	VBROADCASTSD avx512Const64<>+88(SB), Z5
+	VBROADCASTSD avx512Const64<>+96(SB), Z6
+	VBROADCASTSD avx512Const64<>+104(SB), Z7
+	VBROADCASTSD avx512Const64<>+112(SB), Z8
+	MOVQ         panels+80(FP), CX
+
+l106:
+	MOVQ AX, DX
+	MOVQ $0x00000008, BX
+
+l107:
+	VMOVUPD       (DX), Z9
+	VMOVUPD       64(DX), Z10
+	VMOVUPD       128(DX), Z11
+	VMOVUPD       192(DX), Z12
+	VMULPD        Z0, Z9, Z9
+	VMULPD        Z0, Z10, Z10
+	VMULPD        Z0, Z11, Z11
+	VMULPD        Z0, Z12, Z12
+	VREDUCEPD     $0x31, Z9, Z13
+	VREDUCEPD     $0x31, Z10, Z14
+	VREDUCEPD     $0x31, Z11, Z15
+	VREDUCEPD     $0x31, Z12, Z16
+	VBROADCASTSD  avx512Const64<>+120(SB), Z17
+	VBROADCASTSD  avx512Const64<>+120(SB), Z18
+	VBROADCASTSD  avx512Const64<>+120(SB), Z19
+	VBROADCASTSD  avx512Const64<>+120(SB), Z20
+	VFMADD213PD   Z8, Z13, Z17
+	VFMADD213PD   Z8, Z14, Z18
+	VFMADD213PD   Z8, Z15, Z19
+	VFMADD213PD   Z8, Z16, Z20
+	VFMADD213PD   Z7, Z13, Z17
+	VFMADD213PD   Z7, Z14, Z18
+	VFMADD213PD   Z7, Z15, Z19
+	VFMADD213PD   Z7, Z16, Z20
+	VFMADD213PD   Z6, Z13, Z17
+	VFMADD213PD   Z6, Z14, Z18
+	VFMADD213PD   Z6, Z15, Z19
+	VFMADD213PD   Z6, Z16, Z20
+	VFMADD213PD   Z5, Z13, Z17
+	VFMADD213PD   Z5, Z14, Z18
+	VFMADD213PD   Z5, Z15, Z19
+	VFMADD213PD   Z5, Z16, Z20
+	VFMADD213PD   Z4, Z13, Z17
+	VFMADD213PD   Z4, Z14, Z18
+	VFMADD213PD   Z4, Z15, Z19
+	VFMADD213PD   Z4, Z16, Z20
+	VFMADD213PD   Z3, Z13, Z17
+	VFMADD213PD   Z3, Z14, Z18
+	VFMADD213PD   Z3, Z15, Z19
+	VFMADD213PD   Z3, Z16, Z20
+	VADDPD.RD_SAE Z1, Z9, Z13
+	VADDPD.RD_SAE Z1, Z10, Z14
+	VADDPD.RD_SAE Z1, Z11, Z15
+	VADDPD.RD_SAE Z1, Z12, Z16
+	VPERMPD       Z2, Z13, Z13
+	VPERMPD       Z2, Z14, Z14
+	VPERMPD       Z2, Z15, Z15
+	VPERMPD       Z2, Z16, Z16
+	VMULPD        Z13, Z17, Z17
+	VMULPD        Z14, Z18, Z18
+	VMULPD        Z15, Z19, Z19
+	VMULPD        Z16, Z20, Z20
+	VSCALEFPD     Z9, Z17, Z17
+	VSCALEFPD     Z10, Z18, Z18
+	VSCALEFPD     Z11, Z19, Z19
+	VSCALEFPD     Z12, Z20, Z20
+	VMOVUPD       Z17, (DX)
+	VMOVUPD       Z18, 64(DX)
+	VMOVUPD       Z19, 128(DX)
+	VMOVUPD       Z20, 192(DX)
+	ADDQ          $0x00000800, DX
+	DECQ          BX
+	JNZ           l107
+	ADDQ          $0x00000100, AX
+	DECQ          CX
+	JNZ           l106
+	VZEROUPPER
+	RET
+
+// func avx512ShapeDerivMismatchF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512ShapeDerivMismatchF64(SB), NOSPLIT, $0-120
+	MOVQ h_base+24(FP), AX
+	MOVQ k_base+0(FP), CX
+	SUBQ CX, AX
+	MOVQ k_base+0(FP), CX
+	MOVQ zj_base+72(FP), DX
+	MOVQ d+96(FP), BX
+	MOVQ BX, SI
+	SHLQ $0x08, SI
+	MOVQ panels+104(FP), DI
+
+l108:
+	MOVQ DX, R8
+	MOVQ zi_base+48(FP), R9
+	MOVQ CX, R10
+	MOVQ $0x00000002, R11
+
+l109:
+	VXORPD Z0, Z0, Z0
+	VXORPD Z1, Z1, Z1
+	VXORPD Z2, Z2, Z2
+	VXORPD Z3, Z3, Z3
+	VXORPD Z4, Z4, Z4
+	VXORPD Z5, Z5, Z5
+	VXORPD Z6, Z6, Z6
+	VXORPD Z7, Z7, Z7
+	VXORPD Z8, Z8, Z8
+	VXORPD Z9, Z9, Z9
+	VXORPD Z10, Z10, Z10
+	VXORPD Z11, Z11, Z11
+	VXORPD Z12, Z12, Z12
+	VXORPD Z13, Z13, Z13
+	VXORPD Z14, Z14, Z14
+	VXORPD Z15, Z15, Z15
+	MOVQ   R9, R12
+	MOVQ   R8, R13
+	MOVQ   BX, R14
+
+l110:
+	VMOVUPD      (R13), Z16
+	VMOVUPD      64(R13), Z17
+	VMOVUPD      128(R13), Z18
+	VMOVUPD      192(R13), Z19
+	VBROADCASTSD (R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z0, Z0
+	VSUBPD       Z17, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z1, Z1
+	VSUBPD       Z18, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z2, Z2
+	VSUBPD       Z19, Z20, Z20
+	VMULPD       Z20, Z20, Z20
+	VMINPD.BCST  avx512Const64<>+72(SB), Z20, Z20
+	VADDPD       Z20, Z3, Z3
+	VBROADCASTSD 8(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z4, Z4
+	VSUBPD       Z17, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z5, Z5
+	VSUBPD       Z18, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z6, Z6
+	VSUBPD       Z19, Z20, Z20
+	VMULPD       Z20, Z20, Z20
+	VMINPD.BCST  avx512Const64<>+72(SB), Z20, Z20
+	VADDPD       Z20, Z7, Z7
+	VBROADCASTSD 16(R12), Z20
+	VSUBPD       Z16, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z8, Z8
+	VSUBPD       Z17, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z9, Z9
+	VSUBPD       Z18, Z20, Z21
+	VMULPD       Z21, Z21, Z21
+	VMINPD.BCST  avx512Const64<>+72(SB), Z21, Z21
+	VADDPD       Z21, Z10, Z10
+	VSUBPD       Z19, Z20, Z20
+	VMULPD       Z20, Z20, Z20
+	VMINPD.BCST  avx512Const64<>+72(SB), Z20, Z20
+	VADDPD       Z20, Z11, Z11
+	VBROADCASTSD 24(R12), Z20
+	VSUBPD       Z16, Z20, Z16
+	VMULPD       Z16, Z16, Z16
+	VMINPD.BCST  avx512Const64<>+72(SB), Z16, Z16
+	VADDPD       Z16, Z12, Z12
+	VSUBPD       Z17, Z20, Z16
+	VMULPD       Z16, Z16, Z16
+	VMINPD.BCST  avx512Const64<>+72(SB), Z16, Z16
+	VADDPD       Z16, Z13, Z13
+	VSUBPD       Z18, Z20, Z16
+	VMULPD       Z16, Z16, Z16
+	VMINPD.BCST  avx512Const64<>+72(SB), Z16, Z16
+	VADDPD       Z16, Z14, Z14
+	VSUBPD       Z19, Z20, Z16
+	VMULPD       Z16, Z16, Z16
+	VMINPD.BCST  avx512Const64<>+72(SB), Z16, Z16
+	VADDPD       Z16, Z15, Z15
+	ADDQ         $0x00000100, R12
+	ADDQ         $0x00000100, R13
+	DECQ         R14
+	JNZ          l110
+	VMOVUPD      Z0, (R10)
+	VMOVUPD      Z1, 64(R10)
+	VMOVUPD      Z2, 128(R10)
+	VMOVUPD      Z3, 192(R10)
+	VMOVUPD      Z4, 2048(R10)
+	VMOVUPD      Z5, 2112(R10)
+	VMOVUPD      Z6, 2176(R10)
+	VMOVUPD      Z7, 2240(R10)
+	VMOVUPD      Z8, 4096(R10)
+	VMOVUPD      Z9, 4160(R10)
+	VMOVUPD      Z10, 4224(R10)
+	VMOVUPD      Z11, 4288(R10)
+	VMOVUPD      Z12, 6144(R10)
+	VMOVUPD      Z13, 6208(R10)
+	VMOVUPD      Z14, 6272(R10)
+	VMOVUPD      Z15, 6336(R10)
+	ADDQ         $0x00002000, R10
+	ADDQ         $0x00000020, R9
+	DECQ         R11
+	JNZ          l109
+	ADDQ         $0x00000100, CX
+	ADDQ         $0x00000100, R8
+	ADDQ         SI, DX
+	DECQ         DI
+	JNZ          l108
+	MOVQ         k_base+0(FP), CX
+	VBROADCASTSD shape+112(FP), Z0
+	VMULPD.BCST  avx512Const64<>+320(SB), Z0, Z0
+	VBROADCASTSD avx512Const64<>+0(SB), Z1
+	VMOVUPD      avx512Const64<>+8(SB), Z2
+	VBROADCASTSD avx512Const64<>+72(SB), Z3
+	VBROADCASTSD avx512Const64<>+80(SB), Z4
+	VBROADCASTSD avx512Const64<>+88(SB), Z5
+	VBROADCASTSD avx512Const64<>+96(SB), Z6
+	VBROADCASTSD avx512Const64<>+104(SB), Z7
+	VBROADCASTSD avx512Const64<>+112(SB), Z8
+	MOVQ         panels+104(FP), DX
+
+l111:
+	MOVQ CX, BX
+	MOVQ $0x00000008, SI
+
+l112:
+	VMOVUPD       (BX), Z9
+	VMOVUPD       64(BX), Z10
+	VMOVUPD       128(BX), Z11
+	VMOVUPD       192(BX), Z12
+	VMULPD        Z0, Z9, Z9
+	VBROADCASTSD  avx512Const64<>+136(SB), Z13
+	VMULPD        Z13, Z9, Z13
+	VMULPD        Z0, Z10, Z10
+	VBROADCASTSD  avx512Const64<>+136(SB), Z14
+	VMULPD        Z14, Z10, Z14
+	VMULPD        Z0, Z11, Z11
+	VBROADCASTSD  avx512Const64<>+136(SB), Z15
+	VMULPD        Z15, Z11, Z15
+	VMULPD        Z0, Z12, Z12
+	VBROADCASTSD  avx512Const64<>+136(SB), Z16
+	VMULPD        Z16, Z12, Z16
+	VREDUCEPD     $0x31, Z9, Z17
+	VREDUCEPD     $0x31, Z10, Z18
+	VREDUCEPD     $0x31, Z11, Z19
+	VREDUCEPD     $0x31, Z12, Z20
+	VBROADCASTSD  avx512Const64<>+120(SB), Z21
+	VBROADCASTSD  avx512Const64<>+120(SB), Z22
+	VBROADCASTSD  avx512Const64<>+120(SB), Z23
+	VBROADCASTSD  avx512Const64<>+120(SB), Z24
+	VFMADD213PD   Z8, Z17, Z21
+	VFMADD213PD   Z8, Z18, Z22
+	VFMADD213PD   Z8, Z19, Z23
+	VFMADD213PD   Z8, Z20, Z24
+	VFMADD213PD   Z7, Z17, Z21
+	VFMADD213PD   Z7, Z18, Z22
+	VFMADD213PD   Z7, Z19, Z23
+	VFMADD213PD   Z7, Z20, Z24
+	VFMADD213PD   Z6, Z17, Z21
+	VFMADD213PD   Z6, Z18, Z22
+	VFMADD213PD   Z6, Z19, Z23
+	VFMADD213PD   Z6, Z20, Z24
+	VFMADD213PD   Z5, Z17, Z21
+	VFMADD213PD   Z5, Z18, Z22
+	VFMADD213PD   Z5, Z19, Z23
+	VFMADD213PD   Z5, Z20, Z24
+	VFMADD213PD   Z4, Z17, Z21
+	VFMADD213PD   Z4, Z18, Z22
+	VFMADD213PD   Z4, Z19, Z23
+	VFMADD213PD   Z4, Z20, Z24
+	VFMADD213PD   Z3, Z17, Z21
+	VFMADD213PD   Z3, Z18, Z22
+	VFMADD213PD   Z3, Z19, Z23
+	VFMADD213PD   Z3, Z20, Z24
+	VADDPD.RD_SAE Z1, Z9, Z17
+	VADDPD.RD_SAE Z1, Z10, Z18
+	VADDPD.RD_SAE Z1, Z11, Z19
+	VADDPD.RD_SAE Z1, Z12, Z20
+	VPERMPD       Z2, Z17, Z17
+	VPERMPD       Z2, Z18, Z18
+	VPERMPD       Z2, Z19, Z19
+	VPERMPD       Z2, Z20, Z20
+	VMULPD        Z17, Z21, Z21
+	VMULPD        Z18, Z22, Z22
+	VMULPD        Z19, Z23, Z23
+	VMULPD        Z20, Z24, Z24
+	VSCALEFPD     Z9, Z21, Z21
+	VSCALEFPD     Z10, Z22, Z22
+	VSCALEFPD     Z11, Z23, Z23
+	VSCALEFPD     Z12, Z24, Z24
+	VMULPD        Z21, Z13, Z13
+	VMOVUPD       Z13, (BX)(AX*1)
+	VMOVUPD       Z21, (BX)
+	VMULPD        Z22, Z14, Z14
+	VMOVUPD       Z14, 64(BX)(AX*1)
+	VMOVUPD       Z22, 64(BX)
+	VMULPD        Z23, Z15, Z15
+	VMOVUPD       Z15, 128(BX)(AX*1)
+	VMOVUPD       Z23, 128(BX)
+	VMULPD        Z24, Z16, Z16
+	VMOVUPD       Z16, 192(BX)(AX*1)
+	VMOVUPD       Z24, 192(BX)
+	ADDQ          $0x00000800, BX
+	DECQ          SI
+	JNZ           l112
+	ADDQ          $0x00000100, CX
+	DECQ          DX
+	JNZ           l111
+	VZEROUPPER
+	RET
+
 // func avx512DirectF64(y []float64, ldy int, k []float64, next []float64, v []float64, s int, panels int)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·avx512DirectF64(SB), NOSPLIT, $0-120
@@ -3157,9 +5798,9 @@ TEXT ·avx512DirectF64(SB), NOSPLIT, $0-120
 	MOVQ panels+112(FP), DI
 	MOVQ next_base+56(FP), R8
 
-l55:
+l113:
 	CMPQ   SI, $0x03
-	JLT    l56
+	JLT    l114
 	VXORPD Z0, Z0, Z0
 	VXORPD Z1, Z1, Z1
 	VXORPD Z2, Z2, Z2
@@ -3188,9 +5829,9 @@ l55:
 	MOVQ   BX, R10
 	MOVQ   DI, R11
 
-l57:
+l115:
 	TESTQ      R8, R8
-	JZ         l58
+	JZ         l116
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -3201,7 +5842,7 @@ l57:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l58:
+l116:
 	VMOVUPD     (R10), Z24
 	VMOVUPD     2048(R10), Z25
 	VMOVUPD     4096(R10), Z26
@@ -3345,7 +5986,7 @@ l58:
 	ADDQ        $0x00000100, R9
 	ADDQ        $0x00000100, R10
 	DECQ        R11
-	JNZ         l57
+	JNZ         l115
 	VUNPCKLPD   Z1, Z0, Z24
 	VUNPCKHPD   Z1, Z0, Z0
 	VADDPD      Z0, Z24, Z24
@@ -3420,11 +6061,11 @@ l58:
 	ADDQ        CX, AX
 	ADDQ        $0x00001800, BX
 	SUBQ        $0x03, SI
-	JMP         l55
+	JMP         l113
 
-l56:
+l114:
 	CMPQ   SI, $0x02
-	JLT    l59
+	JLT    l117
 	VXORPD Z0, Z0, Z0
 	VXORPD Z1, Z1, Z1
 	VXORPD Z2, Z2, Z2
@@ -3445,9 +6086,9 @@ l56:
 	MOVQ   BX, R10
 	MOVQ   DI, R11
 
-l60:
+l118:
 	TESTQ      R8, R8
-	JZ         l61
+	JZ         l119
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -3458,7 +6099,7 @@ l60:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l61:
+l119:
 	VMOVUPD     (R10), Z16
 	VMOVUPD     2048(R10), Z17
 	VMOVUPD     (R9), Z18
@@ -3566,7 +6207,7 @@ l61:
 	ADDQ        $0x00000100, R9
 	ADDQ        $0x00000100, R10
 	DECQ        R11
-	JNZ         l60
+	JNZ         l118
 	VUNPCKLPD   Z1, Z0, Z16
 	VUNPCKHPD   Z1, Z0, Z0
 	VADDPD      Z0, Z16, Z16
@@ -3617,11 +6258,11 @@ l61:
 	ADDQ        CX, AX
 	ADDQ        $0x00001000, BX
 	SUBQ        $0x02, SI
-	JMP         l55
+	JMP         l113
 
-l59:
+l117:
 	CMPQ   SI, $0x01
-	JLT    l62
+	JLT    l120
 	VXORPD Z0, Z0, Z0
 	VXORPD Z1, Z1, Z1
 	VXORPD Z2, Z2, Z2
@@ -3634,7 +6275,7 @@ l59:
 	MOVQ   BX, R10
 	MOVQ   DI, R11
 
-l63:
+l121:
 	VMOVUPD     (R10), Z8
 	VFMADD231PD (R9), Z8, Z0
 	VFMADD231PD 2048(R9), Z8, Z1
@@ -3674,7 +6315,7 @@ l63:
 	ADDQ        $0x00000100, R9
 	ADDQ        $0x00000100, R10
 	DECQ        R11
-	JNZ         l63
+	JNZ         l121
 	VUNPCKLPD   Z1, Z0, Z8
 	VUNPCKHPD   Z1, Z0, Z0
 	VADDPD      Z0, Z8, Z8
@@ -3701,9 +6342,9 @@ l63:
 	ADDQ        CX, AX
 	ADDQ        $0x00000800, BX
 	SUBQ        $0x01, SI
-	JMP         l55
+	JMP         l113
 
-l62:
+l120:
 	VZEROUPPER
 	RET
 
@@ -3719,13 +6360,13 @@ TEXT ·avx512TransF64(SB), NOSPLIT, $0-120
 	MOVQ  panels+112(FP), DI
 	MOVQ  next_base+48(FP), R8
 	TESTQ R8, R8
-	JZ    l64
+	JZ    l122
 	ADDQ  $0x00002000, R8
 
-l64:
-l65:
+l122:
+l123:
 	CMPQ         SI, $0x03
-	JLT          l66
+	JLT          l124
 	VBROADCASTSD (DX), Z0
 	VBROADCASTSD 8(DX), Z1
 	VBROADCASTSD 16(DX), Z2
@@ -3757,9 +6398,9 @@ l65:
 	MOVQ         AX, R10
 	MOVQ         DI, R11
 
-l67:
+l125:
 	TESTQ      R8, R8
-	JZ         l68
+	JZ         l126
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -3770,7 +6411,7 @@ l67:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l68:
+l126:
 	VMOVUPD     (R10), Z24
 	VMOVUPD     2048(R10), Z25
 	VMOVUPD     4096(R10), Z26
@@ -3926,14 +6567,14 @@ l68:
 	ADDQ        $0x00000100, R9
 	ADDQ        $0x00000100, R10
 	DECQ        R11
-	JNZ         l67
+	JNZ         l125
 	ADDQ        $0x00001800, AX
 	SUBQ        $0x03, SI
-	JMP         l65
+	JMP         l123
 
-l66:
+l124:
 	CMPQ         SI, $0x02
-	JLT          l69
+	JLT          l127
 	VBROADCASTSD (DX), Z0
 	VBROADCASTSD 8(DX), Z1
 	VBROADCASTSD 16(DX), Z2
@@ -3956,9 +6597,9 @@ l66:
 	MOVQ         AX, R10
 	MOVQ         DI, R11
 
-l70:
+l128:
 	TESTQ      R8, R8
-	JZ         l71
+	JZ         l129
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -3969,7 +6610,7 @@ l70:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l71:
+l129:
 	VMOVUPD     (R10), Z16
 	VMOVUPD     2048(R10), Z17
 	VMOVUPD     (R9), Z18
@@ -4085,14 +6726,14 @@ l71:
 	ADDQ        $0x00000100, R9
 	ADDQ        $0x00000100, R10
 	DECQ        R11
-	JNZ         l70
+	JNZ         l128
 	ADDQ        $0x00001000, AX
 	SUBQ        $0x02, SI
-	JMP         l65
+	JMP         l123
 
-l69:
+l127:
 	CMPQ         SI, $0x01
-	JLT          l72
+	JLT          l130
 	VBROADCASTSD (DX), Z0
 	VBROADCASTSD 8(DX), Z1
 	VBROADCASTSD 16(DX), Z2
@@ -4106,7 +6747,7 @@ l69:
 	MOVQ         AX, R10
 	MOVQ         DI, R11
 
-l73:
+l131:
 	VMOVUPD     (R10), Z8
 	VFMADD231PD (R9), Z0, Z8
 	VFMADD231PD 2048(R9), Z1, Z8
@@ -4150,12 +6791,12 @@ l73:
 	ADDQ        $0x00000100, R9
 	ADDQ        $0x00000100, R10
 	DECQ        R11
-	JNZ         l73
+	JNZ         l131
 	ADDQ        $0x00000800, AX
 	SUBQ        $0x01, SI
-	JMP         l65
+	JMP         l123
 
-l72:
+l130:
 	VZEROUPPER
 	RET
 
@@ -4166,9 +6807,9 @@ TEXT ·avx512AddF64(SB), NOSPLIT, $0-56
 	MOVQ x_base+24(FP), CX
 	MOVQ n+48(FP), DX
 	SHRQ $0x05, DX
-	JZ   l74
+	JZ   l132
 
-l75:
+l133:
 	VMOVUPD (CX), Z0
 	VADDPD  (AX), Z0, Z0
 	VMOVUPD Z0, (AX)
@@ -4184,9 +6825,9 @@ l75:
 	ADDQ    $0x00000100, AX
 	ADDQ    $0x00000100, CX
 	DECQ    DX
-	JNZ     l75
+	JNZ     l133
 
-l74:
+l132:
 	VZEROUPPER
 	RET
 
@@ -4198,9 +6839,9 @@ TEXT ·avx512MultiplyF64(SB), NOSPLIT, $0-80
 	MOVQ b_base+48(FP), DX
 	MOVQ n+72(FP), BX
 	SHRQ $0x05, BX
-	JZ   l76
+	JZ   l134
 
-l77:
+l135:
 	VMOVUPD (CX), Z0
 	VMULPD  (DX), Z0, Z0
 	VMOVUPD Z0, (AX)
@@ -4217,9 +6858,9 @@ l77:
 	ADDQ    $0x00000100, CX
 	ADDQ    $0x00000100, DX
 	DECQ    BX
-	JNZ     l77
+	JNZ     l135
 
-l76:
+l134:
 	VZEROUPPER
 	RET
 
@@ -4231,9 +6872,9 @@ TEXT ·avx512AddScaledF64(SB), NOSPLIT, $0-64
 	VBROADCASTSD c+48(FP), Z0
 	MOVQ         n+56(FP), DX
 	SHRQ         $0x05, DX
-	JZ           l78
+	JZ           l136
 
-l79:
+l137:
 	VMOVUPD     (AX), Z1
 	VFMADD231PD (CX), Z0, Z1
 	VMOVUPD     Z1, (AX)
@@ -4249,9 +6890,9 @@ l79:
 	ADDQ        $0x00000100, AX
 	ADDQ        $0x00000100, CX
 	DECQ        DX
-	JNZ         l79
+	JNZ         l137
 
-l78:
+l136:
 	VZEROUPPER
 	RET
 
@@ -4276,7 +6917,7 @@ TEXT ·avx512WeighF64(SB), NOSPLIT, $0-216
 	VXORPD Z2, Z2, Z2
 	VXORPD Z2, Z2, Z2
 
-l80:
+l138:
 	VXORPD Z2, Z2, Z2
 	VXORPD Z3, Z3, Z3
 	VXORPD Z4, Z4, Z4
@@ -4295,7 +6936,7 @@ l80:
 	VXORPD Z17, Z17, Z17
 	XORQ   R12, R12
 
-l81:
+l139:
 	VMOVUPD      (SI)(R12*1), Z18
 	VMOVUPD      (DI)(R12*1), Z22
 	VMOVUPD      64(SI)(R12*1), Z19
@@ -4346,7 +6987,7 @@ l81:
 	VFMADD231PD  Z21, Z22, Z17
 	ADDQ         $0x00000100, R12
 	CMPQ         R12, R8
-	JNE          l81
+	JNE          l139
 	VFMADD231PD  (AX), Z2, Z0
 	VMULPD       (CX), Z2, Z2
 	VMOVUPD      Z2, (R10)
@@ -4413,7 +7054,7 @@ l81:
 	VXORPD       Z17, Z17, Z17
 	XORQ         R12, R12
 
-l82:
+l140:
 	VMOVUPD       (SI)(R12*1), Z18
 	VMOVUPD       (DI)(R12*1), Z22
 	VMOVUPD       64(SI)(R12*1), Z19
@@ -4464,7 +7105,7 @@ l82:
 	VFMADD231PD   Z21, Z22, Z17
 	ADDQ          $0x00000100, R12
 	CMPQ          R12, R8
-	JNE           l82
+	JNE           l140
 	VFMADD231PD   8192(AX), Z2, Z0
 	VMULPD        8192(CX), Z2, Z2
 	VMOVUPD       Z2, 8192(R10)
@@ -4521,7 +7162,7 @@ l82:
 	ADDQ          R11, SI
 	ADDQ          R11, DI
 	DECQ          R9
-	JNZ           l80
+	JNZ           l138
 	MOVQ          sum_base+0(FP), AX
 	VADDPD        Z1, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
@@ -4555,7 +7196,7 @@ TEXT ·avx512SumsF64(SB), NOSPLIT, $0-192
 	VXORPD Z2, Z2, Z2
 	VXORPD Z3, Z3, Z3
 
-l83:
+l141:
 	VXORPD Z4, Z4, Z4
 	VXORPD Z5, Z5, Z5
 	VXORPD Z6, Z6, Z6
@@ -4574,7 +7215,7 @@ l83:
 	VXORPD Z19, Z19, Z19
 	XORQ   R11, R11
 
-l84:
+l142:
 	VMOVUPD      (SI)(R11*1), Z20
 	VMOVUPD      (DI)(R11*1), Z24
 	VMOVUPD      64(SI)(R11*1), Z21
@@ -4625,7 +7266,7 @@ l84:
 	VFMADD231PD  Z23, Z24, Z19
 	ADDQ         $0x00000100, R11
 	CMPQ         R11, R8
-	JNE          l84
+	JNE          l142
 	VFMADD231PD  (AX), Z4, Z0
 	VFMADD231PD  (CX), Z4, Z2
 	VFMADD231PD  64(AX), Z5, Z1
@@ -4676,7 +7317,7 @@ l84:
 	VXORPD       Z19, Z19, Z19
 	XORQ         R11, R11
 
-l85:
+l143:
 	VMOVUPD       (SI)(R11*1), Z20
 	VMOVUPD       (DI)(R11*1), Z24
 	VMOVUPD       64(SI)(R11*1), Z21
@@ -4727,7 +7368,7 @@ l85:
 	VFMADD231PD   Z23, Z24, Z19
 	ADDQ          $0x00000100, R11
 	CMPQ          R11, R8
-	JNE           l85
+	JNE           l143
 	VFMADD231PD   8192(AX), Z4, Z0
 	VFMADD231PD   8192(CX), Z4, Z2
 	VFMADD231PD   8256(AX), Z5, Z1
@@ -4767,7 +7408,7 @@ l85:
 	ADDQ          R10, SI
 	ADDQ          R10, DI
 	DECQ          R9
-	JNZ           l83
+	JNZ           l141
 	MOVQ          sum_base+0(FP), AX
 	VADDPD        Z1, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y1
@@ -4802,7 +7443,7 @@ TEXT ·avx512SpreadF64(SB), NOSPLIT, $0-112
 	MOVQ SI, R8
 	SHLQ $0x08, R8
 
-l86:
+l144:
 	VXORPD       Z8, Z8, Z8
 	VXORPD       Z9, Z9, Z9
 	VXORPD       Z10, Z10, Z10
@@ -4819,7 +7460,7 @@ l86:
 	MOVQ         BX, R10
 	MOVQ         DI, R11
 
-l87:
+l145:
 	VMOVUPD       (R10), Z12
 	VSUBPD        Z12, Z0, Z13
 	VMULPD        (R9), Z13, Z14
@@ -4923,7 +7564,7 @@ l87:
 	ADDQ          $0x00000100, R9
 	ADDQ          R8, R10
 	DECQ          R11
-	JNZ           l87
+	JNZ           l145
 	VADDPD        Z10, Z8, Z8
 	VADDPD        Z11, Z9, Z9
 	VADDPD        Z9, Z8, Z8
@@ -4939,7 +7580,7 @@ l87:
 	ADDQ          $0x00000100, DX
 	ADDQ          $0x00000100, BX
 	DECQ          SI
-	JNZ           l86
+	JNZ           l144
 	VZEROUPPER
 	RET
 
@@ -4959,9 +7600,9 @@ TEXT ·avx512PeakF64(SB), NOSPLIT, $0-8
 	VXORPD       Z9, Z9, Z9
 	VXORPD       Z10, Z10, Z10
 	VXORPD       Z11, Z11, Z11
-	VBROADCASTSD avx512Const64<>+224(SB), Z12
+	VBROADCASTSD avx512Const64<>+328(SB), Z12
 
-l88:
+l146:
 	VFMADD231PD Z12, Z12, Z0
 	VFMADD231PD Z12, Z12, Z1
 	VFMADD231PD Z12, Z12, Z2
@@ -4979,7 +7620,7 @@ l88:
 	VFMADD231PD Z12, Z12, Z2
 	VFMADD231PD Z12, Z12, Z3
 	DECQ        AX
-	JNZ         l88
+	JNZ         l146
 	VZEROUPPER
 	RET
 
@@ -4991,11 +7632,21 @@ DATA avx512Const32<>+16(SB)/4, $(0.008979718)
 DATA avx512Const32<>+20(SB)/4, $(0.0018826947)
 DATA avx512Const32<>+24(SB)/4, $(0.6931472)
 DATA avx512Const32<>+28(SB)/4, $(0.160151)
-GLOBL avx512Const32<>(SB), RODATA|NOPTR, $32
+DATA avx512Const32<>+32(SB)/4, $(-1.0)
+DATA avx512Const32<>+36(SB)/4, $(0.75)
+DATA avx512Const32<>+40(SB)/4, $(8388608.0)
+DATA avx512Const32<>+44(SB)/4, $(1.5)
+DATA avx512Const32<>+48(SB)/4, $(2.0)
+DATA avx512Const32<>+52(SB)/4, $(0.4379571)
+DATA avx512Const32<>+56(SB)/4, $(0.5764725)
+DATA avx512Const32<>+60(SB)/4, $(0.9618007)
+DATA avx512Const32<>+64(SB)/4, $(2.88539)
+DATA avx512Const32<>+68(SB)/4, $(-1.442695)
+GLOBL avx512Const32<>(SB), RODATA|NOPTR, $72
 
-// func avx512EvalRBFF32(k []float32, zi []float32, zj []float32, d int, panels int)
+// func avx512EvalRBFF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalRBFF32(SB), NOSPLIT, $0-88
+TEXT ·avx512EvalRBFF32(SB), NOSPLIT, $0-92
 	MOVQ         k_base+0(FP), AX
 	MOVQ         zj_base+48(FP), CX
 	MOVQ         d+72(FP), DX
@@ -5008,7 +7659,7 @@ TEXT ·avx512EvalRBFF32(SB), NOSPLIT, $0-88
 	VBROADCASTSS avx512Const32<>+16(SB), Z4
 	MOVQ         panels+80(FP), SI
 
-l89:
+l147:
 	MOVQ   CX, DI
 	MOVQ   zi_base+24(FP), R8
 	MOVQ   AX, R9
@@ -5032,7 +7683,7 @@ l89:
 	MOVQ   DI, R11
 	MOVQ   DX, R12
 
-l90:
+l148:
 	VMOVUPS      (R11), Z21
 	VMOVUPS      64(R11), Z22
 	VBROADCASTSS (R10), Z23
@@ -5078,7 +7729,7 @@ l90:
 	ADDQ         $0x00000080, R10
 	ADDQ         $0x00000080, R11
 	DECQ         R12
-	JNZ          l90
+	JNZ          l148
 	VREDUCEPS    $0x01, Z5, Z21
 	VREDUCEPS    $0x01, Z6, Z22
 	VREDUCEPS    $0x01, Z7, Z23
@@ -5229,13 +7880,13 @@ l90:
 	ADDQ         $0x00000080, DI
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l89
+	JNZ          l147
 	VZEROUPPER
 	RET
 
-// func avx512EvalMatern12F32(k []float32, zi []float32, zj []float32, d int, panels int)
+// func avx512EvalMatern12F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalMatern12F32(SB), NOSPLIT, $0-88
+TEXT ·avx512EvalMatern12F32(SB), NOSPLIT, $0-92
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -5243,7 +7894,7 @@ TEXT ·avx512EvalMatern12F32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l91:
+l149:
 	MOVQ   CX, DI
 	MOVQ   zi_base+24(FP), R8
 	MOVQ   AX, R9
@@ -5267,7 +7918,7 @@ l91:
 	MOVQ   DI, R11
 	MOVQ   DX, R12
 
-l92:
+l150:
 	VMOVUPS      (R11), Z16
 	VMOVUPS      64(R11), Z17
 	VBROADCASTSS (R10), Z18
@@ -5313,7 +7964,7 @@ l92:
 	ADDQ         $0x00000080, R10
 	ADDQ         $0x00000080, R11
 	DECQ         R12
-	JNZ          l92
+	JNZ          l150
 	VSQRTPS      Z0, Z0
 	VSQRTPS      Z2, Z2
 	VSQRTPS      Z4, Z4
@@ -5344,7 +7995,7 @@ l92:
 	ADDQ         $0x00000080, DI
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l91
+	JNZ          l149
 	MOVQ         k_base+0(FP), AX
 	VBROADCASTSS avx512Const32<>+0(SB), Z0
 	VBROADCASTSS avx512Const32<>+4(SB), Z1
@@ -5353,11 +8004,11 @@ l92:
 	VBROADCASTSS avx512Const32<>+16(SB), Z4
 	MOVQ         panels+80(FP), CX
 
-l93:
+l151:
 	MOVQ AX, DX
 	MOVQ $0x00000004, BX
 
-l94:
+l152:
 	VMOVUPS      (DX), Z5
 	VMOVUPS      64(DX), Z6
 	VMOVUPS      1024(DX), Z7
@@ -5410,16 +8061,16 @@ l94:
 	VMOVUPS      Z16, 1088(DX)
 	ADDQ         $0x00000800, DX
 	DECQ         BX
-	JNZ          l94
+	JNZ          l152
 	ADDQ         $0x00000080, AX
 	DECQ         CX
-	JNZ          l93
+	JNZ          l151
 	VZEROUPPER
 	RET
 
-// func avx512EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int)
+// func avx512EvalMatern32F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalMatern32F32(SB), NOSPLIT, $0-88
+TEXT ·avx512EvalMatern32F32(SB), NOSPLIT, $0-92
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -5427,7 +8078,7 @@ TEXT ·avx512EvalMatern32F32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l95:
+l153:
 	MOVQ   CX, DI
 	MOVQ   zi_base+24(FP), R8
 	MOVQ   AX, R9
@@ -5451,7 +8102,7 @@ l95:
 	MOVQ   DI, R11
 	MOVQ   DX, R12
 
-l96:
+l154:
 	VMOVUPS      (R11), Z16
 	VMOVUPS      64(R11), Z17
 	VBROADCASTSS (R10), Z18
@@ -5497,7 +8148,7 @@ l96:
 	ADDQ         $0x00000080, R10
 	ADDQ         $0x00000080, R11
 	DECQ         R12
-	JNZ          l96
+	JNZ          l154
 	VSQRTPS      Z0, Z0
 	VSQRTPS      Z2, Z2
 	VSQRTPS      Z4, Z4
@@ -5528,7 +8179,7 @@ l96:
 	ADDQ         $0x00000080, DI
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l95
+	JNZ          l153
 	MOVQ         k_base+0(FP), AX
 	VBROADCASTSS avx512Const32<>+0(SB), Z0
 	VBROADCASTSS avx512Const32<>+4(SB), Z1
@@ -5537,11 +8188,11 @@ l96:
 	VBROADCASTSS avx512Const32<>+16(SB), Z4
 	MOVQ         panels+80(FP), CX
 
-l97:
+l155:
 	MOVQ AX, DX
 	MOVQ $0x00000004, BX
 
-l98:
+l156:
 	VMOVUPS          (DX), Z5
 	VMOVUPS          64(DX), Z6
 	VMOVUPS          1024(DX), Z7
@@ -5606,16 +8257,16 @@ l98:
 	VMOVUPS          Z5, 1088(DX)
 	ADDQ             $0x00000800, DX
 	DECQ             BX
-	JNZ              l98
+	JNZ              l156
 	ADDQ             $0x00000080, AX
 	DECQ             CX
-	JNZ              l97
+	JNZ              l155
 	VZEROUPPER
 	RET
 
-// func avx512EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int)
+// func avx512EvalMatern52F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·avx512EvalMatern52F32(SB), NOSPLIT, $0-88
+TEXT ·avx512EvalMatern52F32(SB), NOSPLIT, $0-92
 	MOVQ k_base+0(FP), AX
 	MOVQ zj_base+48(FP), CX
 	MOVQ d+72(FP), DX
@@ -5623,7 +8274,7 @@ TEXT ·avx512EvalMatern52F32(SB), NOSPLIT, $0-88
 	SHLQ $0x07, BX
 	MOVQ panels+80(FP), SI
 
-l99:
+l157:
 	MOVQ   CX, DI
 	MOVQ   zi_base+24(FP), R8
 	MOVQ   AX, R9
@@ -5647,7 +8298,7 @@ l99:
 	MOVQ   DI, R11
 	MOVQ   DX, R12
 
-l100:
+l158:
 	VMOVUPS      (R11), Z16
 	VMOVUPS      64(R11), Z17
 	VBROADCASTSS (R10), Z18
@@ -5693,7 +8344,7 @@ l100:
 	ADDQ         $0x00000080, R10
 	ADDQ         $0x00000080, R11
 	DECQ         R12
-	JNZ          l100
+	JNZ          l158
 	VSQRTPS      Z0, Z0
 	VSQRTPS      Z2, Z2
 	VSQRTPS      Z4, Z4
@@ -5724,7 +8375,7 @@ l100:
 	ADDQ         $0x00000080, DI
 	ADDQ         BX, CX
 	DECQ         SI
-	JNZ          l99
+	JNZ          l157
 	MOVQ         k_base+0(FP), AX
 	VBROADCASTSS avx512Const32<>+0(SB), Z0
 	VBROADCASTSS avx512Const32<>+4(SB), Z1
@@ -5733,11 +8384,11 @@ l100:
 	VBROADCASTSS avx512Const32<>+16(SB), Z4
 	MOVQ         panels+80(FP), CX
 
-l101:
+l159:
 	MOVQ AX, DX
 	MOVQ $0x00000004, BX
 
-l102:
+l160:
 	VMOVUPS          (DX), Z5
 	VMOVUPS          64(DX), Z6
 	VMOVUPS          1024(DX), Z7
@@ -5806,10 +8457,801 @@ l102:
 	VMOVUPS          Z5, 1088(DX)
 	ADDQ             $0x00000800, DX
 	DECQ             BX
-	JNZ              l102
+	JNZ              l160
 	ADDQ             $0x00000080, AX
 	DECQ             CX
-	JNZ              l101
+	JNZ              l159
+	VZEROUPPER
+	RET
+
+// func avx512EvalRationalF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512EvalRationalF32(SB), NOSPLIT, $0-92
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x07, BX
+	MOVQ panels+80(FP), SI
+
+l161:
+	MOVQ   CX, DI
+	MOVQ   zi_base+24(FP), R8
+	MOVQ   AX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   R8, R10
+	MOVQ   DI, R11
+	MOVQ   DX, R12
+
+l162:
+	VMOVUPS      (R11), Z16
+	VMOVUPS      64(R11), Z17
+	VBROADCASTSS (R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z0
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z1
+	VBROADCASTSS 4(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z2
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z3
+	VBROADCASTSS 8(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z4
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z5
+	VBROADCASTSS 12(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z6
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z7
+	VBROADCASTSS 16(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z8
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z9
+	VBROADCASTSS 20(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z10
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z11
+	VBROADCASTSS 24(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z12
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z13
+	VBROADCASTSS 28(R10), Z18
+	VSUBPS       Z16, Z18, Z16
+	VFMADD231PS  Z16, Z16, Z14
+	VSUBPS       Z17, Z18, Z16
+	VFMADD231PS  Z16, Z16, Z15
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x00000080, R11
+	DECQ         R12
+	JNZ          l162
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 1024(R9)
+	VMOVUPS      Z3, 1088(R9)
+	VMOVUPS      Z4, 2048(R9)
+	VMOVUPS      Z5, 2112(R9)
+	VMOVUPS      Z6, 3072(R9)
+	VMOVUPS      Z7, 3136(R9)
+	VMOVUPS      Z8, 4096(R9)
+	VMOVUPS      Z9, 4160(R9)
+	VMOVUPS      Z10, 5120(R9)
+	VMOVUPS      Z11, 5184(R9)
+	VMOVUPS      Z12, 6144(R9)
+	VMOVUPS      Z13, 6208(R9)
+	VMOVUPS      Z14, 7168(R9)
+	VMOVUPS      Z15, 7232(R9)
+	ADDQ         $0x00002000, R9
+	ADDQ         $0x00000020, R8
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, DI
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l161
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSS shape+88(FP), Z0
+	VBROADCASTSS avx512Const32<>+0(SB), Z1
+	VDIVPS       Z0, Z1, Z1
+	VMULPS.BCST  avx512Const32<>+32(SB), Z0, Z0
+	VBROADCASTSS avx512Const32<>+0(SB), Z2
+	VBROADCASTSS avx512Const32<>+4(SB), Z3
+	VBROADCASTSS avx512Const32<>+8(SB), Z4
+	VBROADCASTSS avx512Const32<>+12(SB), Z5
+	VBROADCASTSS avx512Const32<>+16(SB), Z6
+	MOVQ         panels+80(FP), CX
+
+l163:
+	MOVQ AX, DX
+	MOVQ $0x00000004, BX
+
+l164:
+	VMOVUPS          (DX), Z7
+	VMOVUPS          64(DX), Z8
+	VMOVUPS          1024(DX), Z9
+	VMOVUPS          1088(DX), Z10
+	VMULPS           Z1, Z7, Z13
+	VBROADCASTSS     avx512Const32<>+36(SB), Z11
+	VBROADCASTSS     avx512Const32<>+40(SB), Z14
+	VBROADCASTSS     avx512Const32<>+0(SB), Z7
+	VADDPS           Z13, Z7, Z7
+	VPSUBD           Z11, Z7, Z11
+	VPSRLD           $0x17, Z11, Z11
+	VPSLLD           $0x17, Z11, Z12
+	VPSUBD           Z12, Z7, Z12
+	VPADDD           Z14, Z11, Z11
+	VSUBPS           Z14, Z11, Z11
+	VADDPS.BCST      avx512Const32<>+32(SB), Z12, Z12
+	VBROADCASTSS     avx512Const32<>+44(SB), Z14
+	VCMPPS           $0x01, Z14, Z7, K1
+	VBLENDMPS        Z13, Z12, K1, Z12
+	VBROADCASTSS     avx512Const32<>+48(SB), Z7
+	VADDPS           Z12, Z7, Z7
+	VDIVPS           Z7, Z12, Z12
+	VMULPS           Z12, Z12, Z13
+	VBROADCASTSS     avx512Const32<>+52(SB), Z7
+	VFMADD213PS.BCST avx512Const32<>+56(SB), Z13, Z7
+	VFMADD213PS.BCST avx512Const32<>+60(SB), Z13, Z7
+	VFMADD213PS.BCST avx512Const32<>+64(SB), Z13, Z7
+	VFMADD213PS      Z11, Z12, Z7
+	VMULPS           Z0, Z7, Z7
+	VMULPS           Z1, Z8, Z13
+	VBROADCASTSS     avx512Const32<>+36(SB), Z11
+	VBROADCASTSS     avx512Const32<>+40(SB), Z14
+	VBROADCASTSS     avx512Const32<>+0(SB), Z8
+	VADDPS           Z13, Z8, Z8
+	VPSUBD           Z11, Z8, Z11
+	VPSRLD           $0x17, Z11, Z11
+	VPSLLD           $0x17, Z11, Z12
+	VPSUBD           Z12, Z8, Z12
+	VPADDD           Z14, Z11, Z11
+	VSUBPS           Z14, Z11, Z11
+	VADDPS.BCST      avx512Const32<>+32(SB), Z12, Z12
+	VBROADCASTSS     avx512Const32<>+44(SB), Z14
+	VCMPPS           $0x01, Z14, Z8, K1
+	VBLENDMPS        Z13, Z12, K1, Z12
+	VBROADCASTSS     avx512Const32<>+48(SB), Z8
+	VADDPS           Z12, Z8, Z8
+	VDIVPS           Z8, Z12, Z12
+	VMULPS           Z12, Z12, Z13
+	VBROADCASTSS     avx512Const32<>+52(SB), Z8
+	VFMADD213PS.BCST avx512Const32<>+56(SB), Z13, Z8
+	VFMADD213PS.BCST avx512Const32<>+60(SB), Z13, Z8
+	VFMADD213PS.BCST avx512Const32<>+64(SB), Z13, Z8
+	VFMADD213PS      Z11, Z12, Z8
+	VMULPS           Z0, Z8, Z8
+	VMULPS           Z1, Z9, Z13
+	VBROADCASTSS     avx512Const32<>+36(SB), Z11
+	VBROADCASTSS     avx512Const32<>+40(SB), Z14
+	VBROADCASTSS     avx512Const32<>+0(SB), Z9
+	VADDPS           Z13, Z9, Z9
+	VPSUBD           Z11, Z9, Z11
+	VPSRLD           $0x17, Z11, Z11
+	VPSLLD           $0x17, Z11, Z12
+	VPSUBD           Z12, Z9, Z12
+	VPADDD           Z14, Z11, Z11
+	VSUBPS           Z14, Z11, Z11
+	VADDPS.BCST      avx512Const32<>+32(SB), Z12, Z12
+	VBROADCASTSS     avx512Const32<>+44(SB), Z14
+	VCMPPS           $0x01, Z14, Z9, K1
+	VBLENDMPS        Z13, Z12, K1, Z12
+	VBROADCASTSS     avx512Const32<>+48(SB), Z9
+	VADDPS           Z12, Z9, Z9
+	VDIVPS           Z9, Z12, Z12
+	VMULPS           Z12, Z12, Z13
+	VBROADCASTSS     avx512Const32<>+52(SB), Z9
+	VFMADD213PS.BCST avx512Const32<>+56(SB), Z13, Z9
+	VFMADD213PS.BCST avx512Const32<>+60(SB), Z13, Z9
+	VFMADD213PS.BCST avx512Const32<>+64(SB), Z13, Z9
+	VFMADD213PS      Z11, Z12, Z9
+	VMULPS           Z0, Z9, Z9
+	VMULPS           Z1, Z10, Z13
+	VBROADCASTSS     avx512Const32<>+36(SB), Z11
+	VBROADCASTSS     avx512Const32<>+40(SB), Z14
+	VBROADCASTSS     avx512Const32<>+0(SB), Z10
+	VADDPS           Z13, Z10, Z10
+	VPSUBD           Z11, Z10, Z11
+	VPSRLD           $0x17, Z11, Z11
+	VPSLLD           $0x17, Z11, Z12
+	VPSUBD           Z12, Z10, Z12
+	VPADDD           Z14, Z11, Z11
+	VSUBPS           Z14, Z11, Z11
+	VADDPS.BCST      avx512Const32<>+32(SB), Z12, Z12
+	VBROADCASTSS     avx512Const32<>+44(SB), Z14
+	VCMPPS           $0x01, Z14, Z10, K1
+	VBLENDMPS        Z13, Z12, K1, Z12
+	VBROADCASTSS     avx512Const32<>+48(SB), Z10
+	VADDPS           Z12, Z10, Z10
+	VDIVPS           Z10, Z12, Z12
+	VMULPS           Z12, Z12, Z13
+	VBROADCASTSS     avx512Const32<>+52(SB), Z10
+	VFMADD213PS.BCST avx512Const32<>+56(SB), Z13, Z10
+	VFMADD213PS.BCST avx512Const32<>+60(SB), Z13, Z10
+	VFMADD213PS.BCST avx512Const32<>+64(SB), Z13, Z10
+	VFMADD213PS      Z11, Z12, Z10
+	VMULPS           Z0, Z10, Z10
+	VREDUCEPS        $0x01, Z7, Z11
+	VREDUCEPS        $0x01, Z8, Z12
+	VREDUCEPS        $0x01, Z9, Z13
+	VREDUCEPS        $0x01, Z10, Z14
+	VBROADCASTSS     avx512Const32<>+20(SB), Z15
+	VBROADCASTSS     avx512Const32<>+20(SB), Z16
+	VBROADCASTSS     avx512Const32<>+20(SB), Z17
+	VBROADCASTSS     avx512Const32<>+20(SB), Z18
+	VFMADD213PS      Z6, Z11, Z15
+	VFMADD213PS      Z6, Z12, Z16
+	VFMADD213PS      Z6, Z13, Z17
+	VFMADD213PS      Z6, Z14, Z18
+	VFMADD213PS      Z5, Z11, Z15
+	VFMADD213PS      Z5, Z12, Z16
+	VFMADD213PS      Z5, Z13, Z17
+	VFMADD213PS      Z5, Z14, Z18
+	VFMADD213PS      Z4, Z11, Z15
+	VFMADD213PS      Z4, Z12, Z16
+	VFMADD213PS      Z4, Z13, Z17
+	VFMADD213PS      Z4, Z14, Z18
+	VFMADD213PS      Z3, Z11, Z15
+	VFMADD213PS      Z3, Z12, Z16
+	VFMADD213PS      Z3, Z13, Z17
+	VFMADD213PS      Z3, Z14, Z18
+	VFMADD213PS      Z2, Z11, Z15
+	VFMADD213PS      Z2, Z12, Z16
+	VFMADD213PS      Z2, Z13, Z17
+	VFMADD213PS      Z2, Z14, Z18
+	VSCALEFPS        Z7, Z15, Z15
+	VSCALEFPS        Z8, Z16, Z16
+	VSCALEFPS        Z9, Z17, Z17
+	VSCALEFPS        Z10, Z18, Z18
+	VMOVUPS          Z15, (DX)
+	VMOVUPS          Z16, 64(DX)
+	VMOVUPS          Z17, 1024(DX)
+	VMOVUPS          Z18, 1088(DX)
+	ADDQ             $0x00000800, DX
+	DECQ             BX
+	JNZ              l164
+	ADDQ             $0x00000080, AX
+	DECQ             CX
+	JNZ              l163
+	VZEROUPPER
+	RET
+
+// func avx512EvalWendlandF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+// Requires: AVX, AVX512DQ, AVX512F, SSE
+TEXT ·avx512EvalWendlandF32(SB), NOSPLIT, $0-92
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x07, BX
+	MOVQ panels+80(FP), SI
+
+l165:
+	MOVQ   CX, DI
+	MOVQ   zi_base+24(FP), R8
+	MOVQ   AX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   R8, R10
+	MOVQ   DI, R11
+	MOVQ   DX, R12
+
+l166:
+	VMOVUPS      (R11), Z16
+	VMOVUPS      64(R11), Z17
+	VBROADCASTSS (R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z0
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z1
+	VBROADCASTSS 4(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z2
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z3
+	VBROADCASTSS 8(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z4
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z5
+	VBROADCASTSS 12(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z6
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z7
+	VBROADCASTSS 16(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z8
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z9
+	VBROADCASTSS 20(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z10
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z11
+	VBROADCASTSS 24(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z12
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z13
+	VBROADCASTSS 28(R10), Z18
+	VSUBPS       Z16, Z18, Z16
+	VFMADD231PS  Z16, Z16, Z14
+	VSUBPS       Z17, Z18, Z16
+	VFMADD231PS  Z16, Z16, Z15
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x00000080, R11
+	DECQ         R12
+	JNZ          l166
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 1024(R9)
+	VMOVUPS      Z3, 1088(R9)
+	VMOVUPS      Z4, 2048(R9)
+	VMOVUPS      Z5, 2112(R9)
+	VMOVUPS      Z6, 3072(R9)
+	VMOVUPS      Z7, 3136(R9)
+	VMOVUPS      Z8, 4096(R9)
+	VMOVUPS      Z9, 4160(R9)
+	VMOVUPS      Z10, 5120(R9)
+	VMOVUPS      Z11, 5184(R9)
+	VMOVUPS      Z12, 6144(R9)
+	VMOVUPS      Z13, 6208(R9)
+	VMOVUPS      Z14, 7168(R9)
+	VMOVUPS      Z15, 7232(R9)
+	ADDQ         $0x00002000, R9
+	ADDQ         $0x00000020, R8
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, DI
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l165
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSS shape+88(FP), Z0
+	VBROADCASTSS avx512Const32<>+0(SB), Z1
+	VADDPS       Z1, Z0, Z2
+	VMULPS       Z2, Z0, Z2
+	VBROADCASTSS avx512Const32<>+48(SB), Z3
+	VDIVPS       Z2, Z3, Z2
+	CVTTSS2SL    shape+88(FP), CX
+	SUBQ         $0x02, CX
+	MOVQ         panels+80(FP), DX
+
+l167:
+	MOVQ AX, BX
+	MOVQ $0x00000004, SI
+
+l168:
+	VMOVUPS (BX), Z3
+	VMOVUPS 64(BX), Z4
+	VMOVUPS 1024(BX), Z5
+	VMOVUPS 1088(BX), Z6
+	VMULPS  Z2, Z3, Z3
+	VSQRTPS Z3, Z3
+	VSUBPS  Z3, Z1, Z7
+	VXORPS  Z8, Z8, Z8
+	VMAXPS  Z8, Z7, Z7
+	VMOVAPS Z7, Z8
+	VMULPS  Z2, Z4, Z4
+	VSQRTPS Z4, Z4
+	VSUBPS  Z4, Z1, Z9
+	VXORPS  Z10, Z10, Z10
+	VMAXPS  Z10, Z9, Z9
+	VMOVAPS Z9, Z10
+	VMULPS  Z2, Z5, Z5
+	VSQRTPS Z5, Z5
+	VSUBPS  Z5, Z1, Z11
+	VXORPS  Z12, Z12, Z12
+	VMAXPS  Z12, Z11, Z11
+	VMOVAPS Z11, Z12
+	VMULPS  Z2, Z6, Z6
+	VSQRTPS Z6, Z6
+	VSUBPS  Z6, Z1, Z13
+	VXORPS  Z14, Z14, Z14
+	VMAXPS  Z14, Z13, Z13
+	VMOVAPS Z13, Z14
+	MOVQ    CX, DI
+
+l169:
+	VMULPS      Z7, Z8, Z8
+	VMULPS      Z9, Z10, Z10
+	VMULPS      Z11, Z12, Z12
+	VMULPS      Z13, Z14, Z14
+	DECQ        DI
+	JNZ         l169
+	VMULPS      Z8, Z7, Z7
+	VFMADD213PS Z1, Z0, Z3
+	VMULPS      Z3, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	VMULPS      Z10, Z9, Z9
+	VFMADD213PS Z1, Z0, Z4
+	VMULPS      Z4, Z9, Z9
+	VMOVUPS     Z9, 64(BX)
+	VMULPS      Z12, Z11, Z11
+	VFMADD213PS Z1, Z0, Z5
+	VMULPS      Z5, Z11, Z11
+	VMOVUPS     Z11, 1024(BX)
+	VMULPS      Z14, Z13, Z13
+	VFMADD213PS Z1, Z0, Z6
+	VMULPS      Z6, Z13, Z13
+	VMOVUPS     Z13, 1088(BX)
+	ADDQ        $0x00000800, BX
+	DECQ        SI
+	JNZ         l168
+	ADDQ        $0x00000080, AX
+	DECQ        DX
+	JNZ         l167
+	VZEROUPPER
+	RET
+
+// func avx512EvalCircularF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512EvalCircularF32(SB), NOSPLIT, $0-92
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x07, BX
+	MOVQ panels+80(FP), SI
+
+l170:
+	MOVQ   CX, DI
+	MOVQ   zi_base+24(FP), R8
+	MOVQ   AX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   R8, R10
+	MOVQ   DI, R11
+	MOVQ   DX, R12
+
+l171:
+	VMOVUPS      (R11), Z16
+	VMOVUPS      64(R11), Z17
+	VBROADCASTSS (R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z0
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z1
+	VBROADCASTSS 4(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z2
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z3
+	VBROADCASTSS 8(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z4
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z5
+	VBROADCASTSS 12(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z6
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z7
+	VBROADCASTSS 16(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z8
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z9
+	VBROADCASTSS 20(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z10
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z11
+	VBROADCASTSS 24(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VFMADD231PS  Z19, Z19, Z12
+	VSUBPS       Z17, Z18, Z18
+	VFMADD231PS  Z18, Z18, Z13
+	VBROADCASTSS 28(R10), Z18
+	VSUBPS       Z16, Z18, Z16
+	VFMADD231PS  Z16, Z16, Z14
+	VSUBPS       Z17, Z18, Z16
+	VFMADD231PS  Z16, Z16, Z15
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x00000080, R11
+	DECQ         R12
+	JNZ          l171
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 1024(R9)
+	VMOVUPS      Z3, 1088(R9)
+	VMOVUPS      Z4, 2048(R9)
+	VMOVUPS      Z5, 2112(R9)
+	VMOVUPS      Z6, 3072(R9)
+	VMOVUPS      Z7, 3136(R9)
+	VMOVUPS      Z8, 4096(R9)
+	VMOVUPS      Z9, 4160(R9)
+	VMOVUPS      Z10, 5120(R9)
+	VMOVUPS      Z11, 5184(R9)
+	VMOVUPS      Z12, 6144(R9)
+	VMOVUPS      Z13, 6208(R9)
+	VMOVUPS      Z14, 7168(R9)
+	VMOVUPS      Z15, 7232(R9)
+	ADDQ         $0x00002000, R9
+	ADDQ         $0x00000020, R8
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, DI
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l170
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSS avx512Const32<>+0(SB), Z0
+	VBROADCASTSS avx512Const32<>+32(SB), Z1
+	MOVQ         panels+80(FP), CX
+
+l172:
+	MOVQ AX, DX
+	MOVQ $0x00000004, BX
+
+l173:
+	VMOVUPS (DX), Z1
+	VMOVUPS 64(DX), Z2
+	VMOVUPS 1024(DX), Z3
+	VMOVUPS 1088(DX), Z4
+	VSUBPS  Z1, Z0, Z1
+	VMOVUPS Z1, (DX)
+	VSUBPS  Z2, Z0, Z2
+	VMOVUPS Z2, 64(DX)
+	VSUBPS  Z3, Z0, Z3
+	VMOVUPS Z3, 1024(DX)
+	VSUBPS  Z4, Z0, Z4
+	VMOVUPS Z4, 1088(DX)
+	ADDQ    $0x00000800, DX
+	DECQ    BX
+	JNZ     l173
+	ADDQ    $0x00000080, AX
+	DECQ    CX
+	JNZ     l172
+	VZEROUPPER
+	RET
+
+// func avx512EvalMismatchF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·avx512EvalMismatchF32(SB), NOSPLIT, $0-92
+	MOVQ k_base+0(FP), AX
+	MOVQ zj_base+48(FP), CX
+	MOVQ d+72(FP), DX
+	MOVQ DX, BX
+	SHLQ $0x07, BX
+	MOVQ panels+80(FP), SI
+
+l174:
+	MOVQ   CX, DI
+	MOVQ   zi_base+24(FP), R8
+	MOVQ   AX, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	VXORPS Z14, Z14, Z14
+	VXORPS Z15, Z15, Z15
+	MOVQ   R8, R10
+	MOVQ   DI, R11
+	MOVQ   DX, R12
+
+l175:
+	VMOVUPS      (R11), Z16
+	VMOVUPS      64(R11), Z17
+	VBROADCASTSS (R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VMULPS       Z19, Z19, Z19
+	VMINPS.BCST  avx512Const32<>+0(SB), Z19, Z19
+	VADDPS       Z19, Z0, Z0
+	VSUBPS       Z17, Z18, Z18
+	VMULPS       Z18, Z18, Z18
+	VMINPS.BCST  avx512Const32<>+0(SB), Z18, Z18
+	VADDPS       Z18, Z1, Z1
+	VBROADCASTSS 4(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VMULPS       Z19, Z19, Z19
+	VMINPS.BCST  avx512Const32<>+0(SB), Z19, Z19
+	VADDPS       Z19, Z2, Z2
+	VSUBPS       Z17, Z18, Z18
+	VMULPS       Z18, Z18, Z18
+	VMINPS.BCST  avx512Const32<>+0(SB), Z18, Z18
+	VADDPS       Z18, Z3, Z3
+	VBROADCASTSS 8(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VMULPS       Z19, Z19, Z19
+	VMINPS.BCST  avx512Const32<>+0(SB), Z19, Z19
+	VADDPS       Z19, Z4, Z4
+	VSUBPS       Z17, Z18, Z18
+	VMULPS       Z18, Z18, Z18
+	VMINPS.BCST  avx512Const32<>+0(SB), Z18, Z18
+	VADDPS       Z18, Z5, Z5
+	VBROADCASTSS 12(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VMULPS       Z19, Z19, Z19
+	VMINPS.BCST  avx512Const32<>+0(SB), Z19, Z19
+	VADDPS       Z19, Z6, Z6
+	VSUBPS       Z17, Z18, Z18
+	VMULPS       Z18, Z18, Z18
+	VMINPS.BCST  avx512Const32<>+0(SB), Z18, Z18
+	VADDPS       Z18, Z7, Z7
+	VBROADCASTSS 16(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VMULPS       Z19, Z19, Z19
+	VMINPS.BCST  avx512Const32<>+0(SB), Z19, Z19
+	VADDPS       Z19, Z8, Z8
+	VSUBPS       Z17, Z18, Z18
+	VMULPS       Z18, Z18, Z18
+	VMINPS.BCST  avx512Const32<>+0(SB), Z18, Z18
+	VADDPS       Z18, Z9, Z9
+	VBROADCASTSS 20(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VMULPS       Z19, Z19, Z19
+	VMINPS.BCST  avx512Const32<>+0(SB), Z19, Z19
+	VADDPS       Z19, Z10, Z10
+	VSUBPS       Z17, Z18, Z18
+	VMULPS       Z18, Z18, Z18
+	VMINPS.BCST  avx512Const32<>+0(SB), Z18, Z18
+	VADDPS       Z18, Z11, Z11
+	VBROADCASTSS 24(R10), Z18
+	VSUBPS       Z16, Z18, Z19
+	VMULPS       Z19, Z19, Z19
+	VMINPS.BCST  avx512Const32<>+0(SB), Z19, Z19
+	VADDPS       Z19, Z12, Z12
+	VSUBPS       Z17, Z18, Z18
+	VMULPS       Z18, Z18, Z18
+	VMINPS.BCST  avx512Const32<>+0(SB), Z18, Z18
+	VADDPS       Z18, Z13, Z13
+	VBROADCASTSS 28(R10), Z18
+	VSUBPS       Z16, Z18, Z16
+	VMULPS       Z16, Z16, Z16
+	VMINPS.BCST  avx512Const32<>+0(SB), Z16, Z16
+	VADDPS       Z16, Z14, Z14
+	VSUBPS       Z17, Z18, Z16
+	VMULPS       Z16, Z16, Z16
+	VMINPS.BCST  avx512Const32<>+0(SB), Z16, Z16
+	VADDPS       Z16, Z15, Z15
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x00000080, R11
+	DECQ         R12
+	JNZ          l175
+	VMOVUPS      Z0, (R9)
+	VMOVUPS      Z1, 64(R9)
+	VMOVUPS      Z2, 1024(R9)
+	VMOVUPS      Z3, 1088(R9)
+	VMOVUPS      Z4, 2048(R9)
+	VMOVUPS      Z5, 2112(R9)
+	VMOVUPS      Z6, 3072(R9)
+	VMOVUPS      Z7, 3136(R9)
+	VMOVUPS      Z8, 4096(R9)
+	VMOVUPS      Z9, 4160(R9)
+	VMOVUPS      Z10, 5120(R9)
+	VMOVUPS      Z11, 5184(R9)
+	VMOVUPS      Z12, 6144(R9)
+	VMOVUPS      Z13, 6208(R9)
+	VMOVUPS      Z14, 7168(R9)
+	VMOVUPS      Z15, 7232(R9)
+	ADDQ         $0x00002000, R9
+	ADDQ         $0x00000020, R8
+	ADDQ         $0x00000080, AX
+	ADDQ         $0x00000080, DI
+	ADDQ         BX, CX
+	DECQ         SI
+	JNZ          l174
+	MOVQ         k_base+0(FP), AX
+	VBROADCASTSS shape+88(FP), Z0
+	VMULPS.BCST  avx512Const32<>+68(SB), Z0, Z0
+	VBROADCASTSS avx512Const32<>+0(SB), Z1
+	VBROADCASTSS avx512Const32<>+4(SB), Z2
+	VBROADCASTSS avx512Const32<>+8(SB), Z3
+	VBROADCASTSS avx512Const32<>+12(SB), Z4
+	VBROADCASTSS avx512Const32<>+16(SB), Z5
+	MOVQ         panels+80(FP), CX
+
+l176:
+	MOVQ AX, DX
+	MOVQ $0x00000004, BX
+
+l177:
+	VMOVUPS      (DX), Z6
+	VMOVUPS      64(DX), Z7
+	VMOVUPS      1024(DX), Z8
+	VMOVUPS      1088(DX), Z9
+	VMULPS       Z0, Z6, Z6
+	VMULPS       Z0, Z7, Z7
+	VMULPS       Z0, Z8, Z8
+	VMULPS       Z0, Z9, Z9
+	VREDUCEPS    $0x01, Z6, Z10
+	VREDUCEPS    $0x01, Z7, Z11
+	VREDUCEPS    $0x01, Z8, Z12
+	VREDUCEPS    $0x01, Z9, Z13
+	VBROADCASTSS avx512Const32<>+20(SB), Z14
+	VBROADCASTSS avx512Const32<>+20(SB), Z15
+	VBROADCASTSS avx512Const32<>+20(SB), Z16
+	VBROADCASTSS avx512Const32<>+20(SB), Z17
+	VFMADD213PS  Z5, Z10, Z14
+	VFMADD213PS  Z5, Z11, Z15
+	VFMADD213PS  Z5, Z12, Z16
+	VFMADD213PS  Z5, Z13, Z17
+	VFMADD213PS  Z4, Z10, Z14
+	VFMADD213PS  Z4, Z11, Z15
+	VFMADD213PS  Z4, Z12, Z16
+	VFMADD213PS  Z4, Z13, Z17
+	VFMADD213PS  Z3, Z10, Z14
+	VFMADD213PS  Z3, Z11, Z15
+	VFMADD213PS  Z3, Z12, Z16
+	VFMADD213PS  Z3, Z13, Z17
+	VFMADD213PS  Z2, Z10, Z14
+	VFMADD213PS  Z2, Z11, Z15
+	VFMADD213PS  Z2, Z12, Z16
+	VFMADD213PS  Z2, Z13, Z17
+	VFMADD213PS  Z1, Z10, Z14
+	VFMADD213PS  Z1, Z11, Z15
+	VFMADD213PS  Z1, Z12, Z16
+	VFMADD213PS  Z1, Z13, Z17
+	VSCALEFPS    Z6, Z14, Z14
+	VSCALEFPS    Z7, Z15, Z15
+	VSCALEFPS    Z8, Z16, Z16
+	VSCALEFPS    Z9, Z17, Z17
+	VMOVUPS      Z14, (DX)
+	VMOVUPS      Z15, 64(DX)
+	VMOVUPS      Z16, 1024(DX)
+	VMOVUPS      Z17, 1088(DX)
+	ADDQ         $0x00000800, DX
+	DECQ         BX
+	JNZ          l177
+	ADDQ         $0x00000080, AX
+	DECQ         CX
+	JNZ          l176
 	VZEROUPPER
 	RET
 
@@ -5825,9 +9267,9 @@ TEXT ·avx512DirectF32(SB), NOSPLIT, $0-120
 	MOVQ panels+112(FP), DI
 	MOVQ next_base+56(FP), R8
 
-l103:
+l178:
 	CMPQ   SI, $0x03
-	JLT    l104
+	JLT    l179
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -5856,9 +9298,9 @@ l103:
 	MOVQ   BX, R10
 	MOVQ   DI, R11
 
-l105:
+l180:
 	TESTQ      R8, R8
-	JZ         l106
+	JZ         l181
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -5869,7 +9311,7 @@ l105:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l106:
+l181:
 	VMOVUPS     (R10), Z24
 	VMOVUPS     1024(R10), Z25
 	VMOVUPS     2048(R10), Z26
@@ -5943,7 +9385,7 @@ l106:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l105
+	JNZ         l180
 	VUNPCKLPS   Z1, Z0, Z24
 	VUNPCKHPS   Z1, Z0, Z0
 	VADDPS      Z0, Z24, Z24
@@ -6030,11 +9472,11 @@ l106:
 	ADDQ        CX, AX
 	ADDQ        $0x00000c00, BX
 	SUBQ        $0x03, SI
-	JMP         l103
+	JMP         l178
 
-l104:
+l179:
 	CMPQ   SI, $0x02
-	JLT    l107
+	JLT    l182
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -6055,9 +9497,9 @@ l104:
 	MOVQ   BX, R10
 	MOVQ   DI, R11
 
-l108:
+l183:
 	TESTQ      R8, R8
-	JZ         l109
+	JZ         l184
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -6068,7 +9510,7 @@ l108:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l109:
+l184:
 	VMOVUPS     (R10), Z16
 	VMOVUPS     1024(R10), Z17
 	VMOVUPS     (R9), Z18
@@ -6124,7 +9566,7 @@ l109:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l108
+	JNZ         l183
 	VUNPCKLPS   Z1, Z0, Z16
 	VUNPCKHPS   Z1, Z0, Z0
 	VADDPS      Z0, Z16, Z16
@@ -6183,11 +9625,11 @@ l109:
 	ADDQ        CX, AX
 	ADDQ        $0x00000800, BX
 	SUBQ        $0x02, SI
-	JMP         l103
+	JMP         l178
 
-l107:
+l182:
 	CMPQ   SI, $0x01
-	JLT    l110
+	JLT    l185
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
@@ -6200,7 +9642,7 @@ l107:
 	MOVQ   BX, R10
 	MOVQ   DI, R11
 
-l111:
+l186:
 	VMOVUPS     (R10), Z8
 	VFMADD231PS (R9), Z8, Z0
 	VFMADD231PS 1024(R9), Z8, Z1
@@ -6222,7 +9664,7 @@ l111:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l111
+	JNZ         l186
 	VUNPCKLPS   Z1, Z0, Z8
 	VUNPCKHPS   Z1, Z0, Z0
 	VADDPS      Z0, Z8, Z8
@@ -6253,9 +9695,9 @@ l111:
 	ADDQ        CX, AX
 	ADDQ        $0x00000400, BX
 	SUBQ        $0x01, SI
-	JMP         l103
+	JMP         l178
 
-l110:
+l185:
 	VZEROUPPER
 	RET
 
@@ -6271,13 +9713,13 @@ TEXT ·avx512TransF32(SB), NOSPLIT, $0-120
 	MOVQ  panels+112(FP), DI
 	MOVQ  next_base+48(FP), R8
 	TESTQ R8, R8
-	JZ    l112
+	JZ    l187
 	ADDQ  $0x00001000, R8
 
-l112:
-l113:
+l187:
+l188:
 	CMPQ         SI, $0x03
-	JLT          l114
+	JLT          l189
 	VBROADCASTSS (DX), Z0
 	VBROADCASTSS 4(DX), Z1
 	VBROADCASTSS 8(DX), Z2
@@ -6309,9 +9751,9 @@ l113:
 	MOVQ         AX, R10
 	MOVQ         DI, R11
 
-l115:
+l190:
 	TESTQ      R8, R8
-	JZ         l116
+	JZ         l191
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -6322,7 +9764,7 @@ l115:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l116:
+l191:
 	VMOVUPS     (R10), Z24
 	VMOVUPS     1024(R10), Z25
 	VMOVUPS     2048(R10), Z26
@@ -6402,14 +9844,14 @@ l116:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l115
+	JNZ         l190
 	ADDQ        $0x00000c00, AX
 	SUBQ        $0x03, SI
-	JMP         l113
+	JMP         l188
 
-l114:
+l189:
 	CMPQ         SI, $0x02
-	JLT          l117
+	JLT          l192
 	VBROADCASTSS (DX), Z0
 	VBROADCASTSS 4(DX), Z1
 	VBROADCASTSS 8(DX), Z2
@@ -6432,9 +9874,9 @@ l114:
 	MOVQ         AX, R10
 	MOVQ         DI, R11
 
-l118:
+l193:
 	TESTQ      R8, R8
-	JZ         l119
+	JZ         l194
 	PREFETCHT0 (R8)
 	PREFETCHT0 64(R8)
 	PREFETCHT0 128(R8)
@@ -6445,7 +9887,7 @@ l118:
 	PREFETCHT0 448(R8)
 	ADDQ       $0x00000200, R8
 
-l119:
+l194:
 	VMOVUPS     (R10), Z16
 	VMOVUPS     1024(R10), Z17
 	VMOVUPS     (R9), Z18
@@ -6505,14 +9947,14 @@ l119:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l118
+	JNZ         l193
 	ADDQ        $0x00000800, AX
 	SUBQ        $0x02, SI
-	JMP         l113
+	JMP         l188
 
-l117:
+l192:
 	CMPQ         SI, $0x01
-	JLT          l120
+	JLT          l195
 	VBROADCASTSS (DX), Z0
 	VBROADCASTSS 4(DX), Z1
 	VBROADCASTSS 8(DX), Z2
@@ -6526,7 +9968,7 @@ l117:
 	MOVQ         AX, R10
 	MOVQ         DI, R11
 
-l121:
+l196:
 	VMOVUPS     (R10), Z8
 	VFMADD231PS (R9), Z0, Z8
 	VFMADD231PS 1024(R9), Z1, Z8
@@ -6550,12 +9992,12 @@ l121:
 	ADDQ        $0x00000080, R9
 	ADDQ        $0x00000080, R10
 	DECQ        R11
-	JNZ         l121
+	JNZ         l196
 	ADDQ        $0x00000400, AX
 	SUBQ        $0x01, SI
-	JMP         l113
+	JMP         l188
 
-l120:
+l195:
 	VZEROUPPER
 	RET
 
@@ -6566,9 +10008,9 @@ TEXT ·avx512AddF32(SB), NOSPLIT, $0-56
 	MOVQ x_base+24(FP), CX
 	MOVQ n+48(FP), DX
 	SHRQ $0x05, DX
-	JZ   l122
+	JZ   l197
 
-l123:
+l198:
 	VCVTPS2PD (CX), Z0
 	VADDPD    (AX), Z0, Z0
 	VMOVUPD   Z0, (AX)
@@ -6584,9 +10026,9 @@ l123:
 	ADDQ      $0x00000100, AX
 	ADDQ      $0x00000080, CX
 	DECQ      DX
-	JNZ       l123
+	JNZ       l198
 
-l122:
+l197:
 	VZEROUPPER
 	RET
 
@@ -6598,9 +10040,9 @@ TEXT ·avx512MultiplyF32(SB), NOSPLIT, $0-80
 	MOVQ b_base+48(FP), DX
 	MOVQ n+72(FP), BX
 	SHRQ $0x05, BX
-	JZ   l124
+	JZ   l199
 
-l125:
+l200:
 	VMOVUPS (CX), Z0
 	VMULPS  (DX), Z0, Z0
 	VMOVUPS Z0, (AX)
@@ -6611,9 +10053,9 @@ l125:
 	ADDQ    $0x00000080, CX
 	ADDQ    $0x00000080, DX
 	DECQ    BX
-	JNZ     l125
+	JNZ     l200
 
-l124:
+l199:
 	VZEROUPPER
 	RET
 
@@ -6625,9 +10067,9 @@ TEXT ·avx512AddScaledF32(SB), NOSPLIT, $0-64
 	VBROADCASTSS c+48(FP), Z0
 	MOVQ         n+56(FP), DX
 	SHRQ         $0x05, DX
-	JZ           l126
+	JZ           l201
 
-l127:
+l202:
 	VMOVUPS     (AX), Z1
 	VFMADD231PS (CX), Z0, Z1
 	VMOVUPS     Z1, (AX)
@@ -6637,9 +10079,9 @@ l127:
 	ADDQ        $0x00000080, AX
 	ADDQ        $0x00000080, CX
 	DECQ        DX
-	JNZ         l127
+	JNZ         l202
 
-l126:
+l201:
 	VZEROUPPER
 	RET
 
@@ -6654,9 +10096,9 @@ TEXT ·avx512UpdateF64(SB), NOSPLIT, $0-96
 	MOVQ strips+80(FP), SI
 	MOVQ k+88(FP), DI
 
-l128:
+l203:
 	CMPQ    SI, $0x02
-	JLT     l129
+	JLT     l204
 	VMOVUPD (AX), Z0
 	VMOVUPD 64(AX), Z1
 	VMOVUPD 128(AX), Z2
@@ -6678,7 +10120,7 @@ l128:
 	MOVQ    DI, R10
 	SHRQ    $0x02, R10
 
-l130:
+l205:
 	VMOVUPD      (R8), Z16
 	VMOVUPD      (R8)(BX*1), Z17
 	VBROADCASTSD (R9), Z18
@@ -6786,7 +10228,7 @@ l130:
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x00000100, R9
 	DECQ         R10
-	JNZ          l130
+	JNZ          l205
 	VMOVUPD      Z0, (AX)
 	VMOVUPD      Z1, 64(AX)
 	VMOVUPD      Z2, 128(AX)
@@ -6808,11 +10250,11 @@ l130:
 	ADDQ         BX, CX
 	ADDQ         BX, AX
 	SUBQ         $0x02, SI
-	JMP          l128
+	JMP          l203
 
-l129:
+l204:
 	CMPQ    SI, $0x01
-	JLT     l131
+	JLT     l206
 	VMOVUPD (AX), Z0
 	VMOVUPD 64(AX), Z1
 	VMOVUPD 128(AX), Z2
@@ -6826,7 +10268,7 @@ l129:
 	MOVQ    DI, R10
 	SHRQ    $0x02, R10
 
-l132:
+l207:
 	VMOVUPD      (R8), Z8
 	VBROADCASTSD (R9), Z9
 	VFNMADD231PD Z9, Z8, Z0
@@ -6898,7 +10340,7 @@ l132:
 	ADDQ         $0x00000100, R8
 	ADDQ         $0x00000100, R9
 	DECQ         R10
-	JNZ          l132
+	JNZ          l207
 	VMOVUPD      Z0, (AX)
 	VMOVUPD      Z1, 64(AX)
 	VMOVUPD      Z2, 128(AX)
@@ -6910,9 +10352,9 @@ l132:
 	ADDQ         BX, CX
 	ADDQ         BX, AX
 	SUBQ         $0x01, SI
-	JMP          l128
+	JMP          l203
 
-l131:
+l206:
 	VZEROUPPER
 	RET
 
@@ -6926,9 +10368,9 @@ TEXT ·avx512SolveF64(SB), NOSPLIT, $0-88
 	SHLQ $0x03, BX
 	MOVQ strips+80(FP), SI
 
-l133:
+l208:
 	CMPQ         SI, $0x01
-	JLT          l134
+	JLT          l209
 	VMOVUPD      (AX), Z0
 	VBROADCASTSD (DX), Z1
 	VMULPD       Z1, Z0, Z0
@@ -7019,8 +10461,8 @@ l133:
 	VMOVUPD      Z7, 448(AX)
 	ADDQ         BX, AX
 	SUBQ         $0x01, SI
-	JMP          l133
+	JMP          l208
 
-l134:
+l209:
 	VZEROUPPER
 	RET

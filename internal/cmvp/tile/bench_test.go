@@ -12,7 +12,7 @@ import (
 // the time of two vector multiply-adds: cycles, where a core does two in one.
 func BenchmarkEval(b *testing.B) {
 	for _, isa := range Available()[1:] {
-		for _, f := range kernel.Families() {
+		for _, f := range kernel.Profiles() {
 			for _, d := range []int{1, 8, 20} {
 				b.Run(fmt.Sprintf("isa=%v/prec=f64/kernel=%v/d=%d", isa, f, d), func(b *testing.B) { benchmarkEval[float64](b, isa, f, d) })
 				b.Run(fmt.Sprintf("isa=%v/prec=f32/kernel=%v/d=%d", isa, f, d), func(b *testing.B) { benchmarkEval[float32](b, isa, f, d) })
@@ -29,11 +29,11 @@ func benchmarkEval[T Real](b *testing.B, isa ISA, f kernel.Family, d int) {
 			z[i] = T(0.3 * rnd.NormFloat64())
 		}
 	}
-	eval := For[T](isa).Eval[f]
+	eval, shape := For[T](isa).Eval[f], T(4)
 	cycle := 2 / Peak(isa)
 	b.ResetTimer()
 	for range b.N {
-		eval(k, zi, zj, d, Size/Panel)
+		eval(k, zi, zj, d, Size/Panel, shape)
 	}
 	width := map[ISA]int{AVX2: 32, AVX512: 64}[isa]
 	bytes := 8

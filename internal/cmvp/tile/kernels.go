@@ -3,7 +3,7 @@ package tile
 import "github.com/ulisse-gp/ulisse/internal/kernel"
 
 // Kernels are the loops of products, for one instruction set and precision. Those
-// that depend on the covariance family are indexed by it.
+// that depend on a leaf's profile are indexed by it.
 type Kernels[T Real] struct {
 	// Eval sets the strip k to g(u), evaluated from the squared distance w of
 	// packed inputs scaled so that
@@ -11,9 +11,10 @@ type Kernels[T Real] struct {
 	//	RBF     exp(−u) = 2^(−w)
 	//	Matérn  exp(−a) = 2^(−√w)
 	//
-	// zi begins at the first row of the strip in its panel, zj at the panel of
-	// the first column.
-	Eval [kernel.NumFamilies]func(k, zi, zj []T, d, panels int)
+	// and u = w of the other profiles, which depend on their shape; of Mismatch w is
+	// the number of inputs that differ, which are whole numbers. zi begins at the first
+	// row of the strip in its panel, zj at the panel of the first column.
+	Eval [kernel.NumProfiles]func(k, zi, zj []T, d, panels int, shape T)
 
 	// Direct adds a strip times s columns of vectors to y:
 	//
@@ -45,8 +46,9 @@ type Kernels[T Real] struct {
 type FormKernels struct {
 	// Deriv sets the strips k and h to g(u) and g'(u), ScaledDeriv to g(u) and
 	// u·g'(u). Where the g' of Matérn 1/2 is infinite it is a large number,
-	// whose product with any u that goes with it is negligible.
-	Deriv, ScaledDeriv [kernel.NumFamilies]func(k, h, zi, zj []float64, d, panels int)
+	// whose product with any u that goes with it is negligible. ShapeDeriv sets them to
+	// g(u) and its derivative by the logarithm of the shape. What no leaf needs is nil.
+	Deriv, ScaledDeriv, ShapeDeriv [kernel.NumProfiles]func(k, h, zi, zj []float64, d, panels int, shape float64)
 
 	// Sums adds Σ w·k to sum[0] and Σ w·h to sum[1], over strips k and h with
 	// weights

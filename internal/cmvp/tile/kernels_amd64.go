@@ -26,15 +26,18 @@ func peakLoop(isa ISA) func(n int) {
 	return map[ISA]func(int){AVX2: avx2PeakF64, AVX512: avx512PeakF64}[isa]
 }
 
-// Indexed by family.
+// Indexed by profile.
 type (
-	evals[T Real] = [kernel.NumFamilies]func(k, zi, zj []T, d, panels int)
-	derivs        = [kernel.NumFamilies]func(k, h, zi, zj []float64, d, panels int)
+	evals[T Real] = [kernel.NumProfiles]func(k, zi, zj []T, d, panels int, shape T)
+	derivs        = [kernel.NumProfiles]func(k, h, zi, zj []float64, d, panels int, shape float64)
 )
 
 var (
 	avx512KernelsF64 = Kernels[float64]{
-		Eval:   evals[float64]{avx512EvalRBFF64, avx512EvalMatern12F64, avx512EvalMatern32F64, avx512EvalMatern52F64},
+		Eval: evals[float64]{
+			kernel.RBF: avx512EvalRBFF64, kernel.Matern12: avx512EvalMatern12F64, kernel.Matern32: avx512EvalMatern32F64, kernel.Matern52: avx512EvalMatern52F64,
+			kernel.Rational: avx512EvalRationalF64, kernel.Wendland: avx512EvalWendlandF64, kernel.Circular: avx512EvalCircularF64, kernel.Mismatch: avx512EvalMismatchF64,
+		},
 		Direct: avx512DirectF64,
 		Trans:  avx512TransF64,
 		Add:    avx512AddF64,
@@ -43,7 +46,10 @@ var (
 		AddScaled: avx512AddScaledF64,
 	}
 	avx512KernelsF32 = Kernels[float32]{
-		Eval:   evals[float32]{avx512EvalRBFF32, avx512EvalMatern12F32, avx512EvalMatern32F32, avx512EvalMatern52F32},
+		Eval: evals[float32]{
+			kernel.RBF: avx512EvalRBFF32, kernel.Matern12: avx512EvalMatern12F32, kernel.Matern32: avx512EvalMatern32F32, kernel.Matern52: avx512EvalMatern52F32,
+			kernel.Rational: avx512EvalRationalF32, kernel.Wendland: avx512EvalWendlandF32, kernel.Circular: avx512EvalCircularF32, kernel.Mismatch: avx512EvalMismatchF32,
+		},
 		Direct: avx512DirectF32,
 		Trans:  avx512TransF32,
 		Add:    avx512AddF32,
@@ -53,14 +59,24 @@ var (
 	}
 	avx512Factors = FactorKernels{Update: avx512UpdateF64, Solve: avx512SolveF64}
 	avx512Forms   = FormKernels{
-		Deriv:       derivs{avx512DerivRBFF64, avx512DerivMatern12F64, avx512DerivMatern32F64, avx512DerivMatern52F64},
-		ScaledDeriv: derivs{avx512ScaledDerivRBFF64, avx512ScaledDerivMatern12F64, avx512ScaledDerivMatern32F64, avx512ScaledDerivMatern52F64},
-		Sums:        avx512SumsF64,
-		Weigh:       avx512WeighF64,
-		Spread:      avx512SpreadF64,
+		Deriv: derivs{
+			kernel.RBF: avx512DerivRBFF64, kernel.Matern12: avx512DerivMatern12F64, kernel.Matern32: avx512DerivMatern32F64, kernel.Matern52: avx512DerivMatern52F64,
+			kernel.Rational: avx512DerivRationalF64, kernel.Wendland: avx512DerivWendlandF64, kernel.Circular: avx512DerivCircularF64,
+		},
+		ScaledDeriv: derivs{
+			kernel.RBF: avx512ScaledDerivRBFF64, kernel.Matern12: avx512ScaledDerivMatern12F64, kernel.Matern32: avx512ScaledDerivMatern32F64, kernel.Matern52: avx512ScaledDerivMatern52F64,
+			kernel.Rational: avx512ScaledDerivRationalF64, kernel.Wendland: avx512ScaledDerivWendlandF64,
+		},
+		ShapeDeriv: derivs{kernel.Rational: avx512ShapeDerivRationalF64, kernel.Mismatch: avx512ShapeDerivMismatchF64},
+		Sums:       avx512SumsF64,
+		Weigh:      avx512WeighF64,
+		Spread:     avx512SpreadF64,
 	}
 	avx2KernelsF64 = Kernels[float64]{
-		Eval:   evals[float64]{avx2EvalRBFF64, avx2EvalMatern12F64, avx2EvalMatern32F64, avx2EvalMatern52F64},
+		Eval: evals[float64]{
+			kernel.RBF: avx2EvalRBFF64, kernel.Matern12: avx2EvalMatern12F64, kernel.Matern32: avx2EvalMatern32F64, kernel.Matern52: avx2EvalMatern52F64,
+			kernel.Rational: avx2EvalRationalF64, kernel.Wendland: avx2EvalWendlandF64, kernel.Circular: avx2EvalCircularF64, kernel.Mismatch: avx2EvalMismatchF64,
+		},
 		Direct: avx2DirectF64,
 		Trans:  avx2TransF64,
 		Add:    avx2AddF64,
@@ -69,7 +85,10 @@ var (
 		AddScaled: avx2AddScaledF64,
 	}
 	avx2KernelsF32 = Kernels[float32]{
-		Eval:   evals[float32]{avx2EvalRBFF32, avx2EvalMatern12F32, avx2EvalMatern32F32, avx2EvalMatern52F32},
+		Eval: evals[float32]{
+			kernel.RBF: avx2EvalRBFF32, kernel.Matern12: avx2EvalMatern12F32, kernel.Matern32: avx2EvalMatern32F32, kernel.Matern52: avx2EvalMatern52F32,
+			kernel.Rational: avx2EvalRationalF32, kernel.Wendland: avx2EvalWendlandF32, kernel.Circular: avx2EvalCircularF32, kernel.Mismatch: avx2EvalMismatchF32,
+		},
 		Direct: avx2DirectF32,
 		Trans:  avx2TransF32,
 		Add:    avx2AddF32,
@@ -79,10 +98,17 @@ var (
 	}
 	avx2Factors = FactorKernels{Update: avx2UpdateF64, Solve: avx2SolveF64}
 	avx2Forms   = FormKernels{
-		Deriv:       derivs{avx2DerivRBFF64, avx2DerivMatern12F64, avx2DerivMatern32F64, avx2DerivMatern52F64},
-		ScaledDeriv: derivs{avx2ScaledDerivRBFF64, avx2ScaledDerivMatern12F64, avx2ScaledDerivMatern32F64, avx2ScaledDerivMatern52F64},
-		Sums:        avx2SumsF64,
-		Weigh:       avx2WeighF64,
-		Spread:      avx2SpreadF64,
+		Deriv: derivs{
+			kernel.RBF: avx2DerivRBFF64, kernel.Matern12: avx2DerivMatern12F64, kernel.Matern32: avx2DerivMatern32F64, kernel.Matern52: avx2DerivMatern52F64,
+			kernel.Rational: avx2DerivRationalF64, kernel.Wendland: avx2DerivWendlandF64, kernel.Circular: avx2DerivCircularF64,
+		},
+		ScaledDeriv: derivs{
+			kernel.RBF: avx2ScaledDerivRBFF64, kernel.Matern12: avx2ScaledDerivMatern12F64, kernel.Matern32: avx2ScaledDerivMatern32F64, kernel.Matern52: avx2ScaledDerivMatern52F64,
+			kernel.Rational: avx2ScaledDerivRationalF64, kernel.Wendland: avx2ScaledDerivWendlandF64,
+		},
+		ShapeDeriv: derivs{kernel.Rational: avx2ShapeDerivRationalF64, kernel.Mismatch: avx2ShapeDerivMismatchF64},
+		Sums:       avx2SumsF64,
+		Weigh:      avx2WeighF64,
+		Spread:     avx2SpreadF64,
 	}
 )

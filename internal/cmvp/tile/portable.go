@@ -10,9 +10,9 @@ import (
 func portable[T Real]() *Kernels[T] {
 	k := &Kernels[T]{Direct: directPortable[T], Trans: transPortable[T], Add: addPortable[T],
 		Multiply: multiplyPortable[T], AddScaled: addScaledPortable[T]}
-	for _, f := range kernel.Families() {
-		k.Eval[f] = func(k, zi, zj []T, d, panels int) {
-			evalPortable(k, zi, zj, d, panels, func(row []T) { valuesPortable(f, row) })
+	for _, f := range kernel.Profiles() {
+		k.Eval[f] = func(k, zi, zj []T, d, panels int, shape T) {
+			evalPortable(f, k, zi, zj, d, panels, func(row []T) { valuesPortable(f, float64(shape), row) })
 		}
 	}
 	return k
@@ -21,16 +21,17 @@ func portable[T Real]() *Kernels[T] {
 // portableForms returns the kernels of gradient forms in plain Go.
 func portableForms() *FormKernels {
 	f := &FormKernels{Sums: sumsPortable, Weigh: weighPortable, Spread: spreadPortable}
-	for _, family := range kernel.Families() {
-		f.Deriv[family] = derivPortable(family, false)
-		f.ScaledDeriv[family] = derivPortable(family, true)
+	for _, p := range kernel.Profiles() {
+		f.Deriv[p] = derivPortable(p, func(_, du, _ float64) float64 { return du })
+		f.ScaledDeriv[p] = derivPortable(p, func(udu, _, _ float64) float64 { return udu })
+		f.ShapeDeriv[p] = derivPortable(p, func(_, _, da float64) float64 { return da })
 	}
 	return f
 }
 
-// evalPortable sets each row of a panel to its squared distances, and maps
-// it.
-func evalPortable[T Real](k, zi, zj []T, d, panels int, to func(row []T)) {
+// evalPortable sets each row of a panel to its squared distances, or to the numbers of
+// inputs that differ, and maps it.
+func evalPortable[T Real](f kernel.Family, k, zi, zj []T, d, panels int, to func(row []T)) {
 	for p := range panels {
 		for r := range Strip {
 			row := k[r*Size+p*Panel:][:Panel]
@@ -39,7 +40,11 @@ func evalPortable[T Real](k, zi, zj []T, d, panels int, to func(row []T)) {
 				x := zi[c*Panel+r]
 				for j, z := range zj[(p*d+c)*Panel:][:len(row)] {
 					t := x - z
-					row[j] += t * t
+					t *= t
+					if f == kernel.Mismatch {
+						t = min(t, 1)
+					}
+					row[j] += t
 				}
 			}
 			to(row)
@@ -48,9 +53,14 @@ func evalPortable[T Real](k, zi, zj []T, d, panels int, to func(row []T)) {
 }
 
 // valuesPortable maps squared distances to g.
-func valuesPortable[T Real](f kernel.Family, row []T) {
+func valuesPortable[T Real](f kernel.Family, shape float64, row []T) {
 	for j, w := range row {
 		x := float64(w)
+		if f >= kernel.NumFamilies {
+			g, _, _ := shaped(f, x, shape)
+			row[j] = T(g)
+			continue
+		}
 		if f != kernel.RBF {
 			x = math.Sqrt(x)
 		}
@@ -65,20 +75,39 @@ func valuesPortable[T Real](f kernel.Family, row []T) {
 	}
 }
 
-func derivPortable(f kernel.Family, scaled bool) func(k, h, zi, zj []float64, d, panels int) {
-	return func(k, h, zi, zj []float64, d, panels int) {
-		evalPortable(k, zi, zj, d, panels, func([]float64) {})
+// derivPortable returns the kernel of g and of the derivative that which chooses of u·dg/du, dg/du and
+// that by the shape.
+func derivPortable(f kernel.Family, which func(udu, du, da float64) float64) func(k, h, zi, zj []float64, d, panels int, shape float64) {
+	return func(k, h, zi, zj []float64, d, panels int, shape float64) {
+		evalPortable(f, k, zi, zj, d, panels, func([]float64) {})
 		for r := range Strip {
 			row, deriv := k[r*Size:][:panels*Panel], h[r*Size:][:panels*Panel]
 			for j, w := range row {
-				g, dg, udg := covariance(f, w)
-				if scaled {
-					dg = udg
+				if f >= kernel.NumFamilies {
+					g, du, da := shaped(f, w, shape)
+					row[j], deriv[j] = g, which(w*du, du, da)
+					continue
 				}
-				row[j], deriv[j] = g, dg
+				g, du, udu := covariance(f, w)
+				row[j], deriv[j] = g, which(udu, du, 0)
 			}
 		}
 	}
+}
+
+// shaped returns g, g' and the derivative by the logarithm of the shape. The exponential is that of this
+// package, whose bits are the same on every processor.
+func shaped(f kernel.Family, u, a float64) (g, du, da float64) {
+	switch f {
+	case kernel.Rational:
+		l, s := a*math.Log1p(u/a), 1+u/a
+		g = exp2(-l * math.Log2E)
+		return g, -g / s, g * (u/s - l)
+	case kernel.Mismatch:
+		g = exp2(-a * u * math.Log2E)
+		return g, -a * g, -a * u * g
+	}
+	return f.Shaped(u, a)
 }
 
 // tiny bounds a distance from below where its reciprocal is needed.

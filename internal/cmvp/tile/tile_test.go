@@ -16,8 +16,14 @@ import (
 // The kernels of every instruction set that this machine has are tested alike.
 
 func TestEveryKernelIsThere(t *testing.T) {
-	if n := len(kernel.Families()); n != kernel.NumFamilies {
-		t.Fatalf("%d families are listed, %d are named", n, kernel.NumFamilies)
+	if n := len(kernel.Profiles()); n != kernel.NumProfiles {
+		t.Fatalf("%d profiles are listed, %d are named", n, kernel.NumProfiles)
+	}
+	// What leaves ask for: of a Circular or a Mismatch there are no rates, and only these have a shape that
+	// is a parameter.
+	none := map[string][]kernel.Family{
+		"ScaledDeriv": {kernel.Circular, kernel.Mismatch}, "Deriv": {kernel.Mismatch},
+		"ShapeDeriv": {kernel.RBF, kernel.Matern12, kernel.Matern32, kernel.Matern52, kernel.Wendland, kernel.Circular},
 	}
 	for _, isa := range Available() {
 		for _, table := range []any{For[float64](isa), For[float32](isa), FormsFor(isa)} {
@@ -27,9 +33,9 @@ func TestEveryKernelIsThere(t *testing.T) {
 				if field.Kind() == reflect.Func && field.IsNil() {
 					t.Errorf("%v has no %s in %T", isa, name, table)
 				}
-				for f := range kernel.NumFamilies {
-					if field.Kind() == reflect.Array && field.Index(f).IsNil() {
-						t.Errorf("%v has no %s of %v in %T", isa, name, kernel.Family(f), table)
+				for _, f := range kernel.Profiles() {
+					if field.Kind() == reflect.Array && field.Index(int(f)).IsNil() && !slices.Contains(none[name], f) {
+						t.Errorf("%v has no %s of %v in %T", isa, name, f, table)
 					}
 				}
 			}
@@ -96,16 +102,59 @@ func epsilon[T Real]() float64 {
 }
 
 // strips runs a test for every instruction set, input dimension and number of
-// panels.
+// panels; for fewer in short runs, under the race detector say.
 func strips(t *testing.T, test func(t *testing.T, isa ISA, d, panels int)) {
+	dims, counts := []int{1, 2, 3, 8, 20, 200}, []int{1, 2, 5, 8}
+	if testing.Short() {
+		dims, counts = []int{1, 3, 20}, []int{1, 5}
+	}
 	for _, isa := range Available() {
-		for _, d := range []int{1, 2, 3, 8, 20, 200} {
-			for _, panels := range []int{1, 2, 5, 8} {
+		for _, d := range dims {
+			for _, panels := range counts {
 				t.Run(fmt.Sprintf("%v/d=%d/panels=%d", isa, d, panels), func(t *testing.T) {
 					test(t, isa, d, panels)
 				})
 			}
 		}
+	}
+}
+
+// profile is a profile with a shape.
+type profile struct {
+	kernel.Family
+	shape float64
+}
+
+// profilesOf returns all profiles, with some shapes, over d inputs.
+func profilesOf(d int) (all []profile) {
+	for _, f := range kernel.Families() {
+		all = append(all, profile{f, math.NaN()}) // which they do not look at
+	}
+	for _, a := range []float64{1e-3, 0.3, 2, 40, 1e5} {
+		all = append(all, profile{kernel.Rational, a})
+	}
+	return append(all, profile{kernel.Wendland, float64(d/2 + 3)}, profile{kernel.Circular, math.NaN()}, profile{kernel.Mismatch, 0.01}, profile{kernel.Mismatch, 0.7})
+}
+
+// inputsOf returns inputs that a profile is for, packed for a strip.
+func inputsOf[T Real](f kernel.Family, d, panels int, scale float64) (zi, zj *guarded[T], w func(r, j int) float64) {
+	zi, zj, w = inputs[T](d, panels, scale)
+	if f != kernel.Mismatch {
+		return zi, zj, w
+	}
+	for _, z := range []*guarded[T]{zi, zj} {
+		for i, x := range z.in {
+			z.in[i] = T(math.Round(3 * math.Sqrt(float64(d)) * float64(x)))
+		}
+		z.before = slices.Clone(z.in)
+	}
+	return zi, zj, func(r, j int) (differ float64) {
+		for k := range d {
+			if zi.in[k*Panel+r] != zj.in[(j/Panel*d+k)*Panel+j%Panel] {
+				differ++
+			}
+		}
+		return differ
 	}
 }
 
@@ -132,27 +181,48 @@ func inputs[T Real](d, panels int, scale float64) (zi, zj *guarded[T], w func(r,
 	}
 }
 
-// exact returns g, g' and u·g' at the squared distance w, by math.Exp.
-func exact(f kernel.Family, w float64) (g, dg, udg float64) {
-	u := w * math.Ln2
-	if f != kernel.RBF {
+// exact returns g, g', u·g' and the derivative by the logarithm of the shape at the squared
+// distance w, by math.Exp.
+func exact(f profile, w float64) (g, dg, udg, da float64) {
+	u := w
+	if f.Family == kernel.RBF {
+		u = w * math.Ln2
+	} else if f.Family < kernel.NumFamilies {
 		a := math.Sqrt(w) * math.Ln2
 		u = a * a / f.Rate()
 	}
-	return f.Value(u), f.Deriv(u), u * f.Deriv(u)
+	g, dg, da = f.Shaped(u, f.shape)
+	return g, dg, u * dg, da
+}
+
+// bound returns what an element may be off, in units of the rounding error, at the squared distance w
+// over d inputs, whose sum has a relative error of d/2 of them.
+func bound(f profile, d int, w float64) float64 {
+	g, dg, _, _ := exact(f, w)
+	switch f.Family {
+	case kernel.Rational: // a few of log g, and w·g' of each of the distance's
+		return 15*g + 8*g*f.shape*math.Log1p(w/f.shape) + (4+float64(d))*w*math.Abs(dg)
+	case kernel.Wendland: // of each factor, and of 1 − r, which cancels
+		return (8+f.shape)*g + (8+float64(d))*(f.shape+1)*math.Abs(dg)*(w+math.Sqrt(w))
+	case kernel.Circular:
+		return 2 + (4+float64(d)/2)*w
+	case kernel.Mismatch: // w is exact
+		return g * (15 + 4*f.shape*w)
+	}
+	return g * (15 + (4+float64(d)/2)*w)
 }
 
 func testEval[T Real](t *testing.T) {
 	strips(t, func(t *testing.T, isa ISA, d, panels int) {
-		for _, f := range kernel.Families() {
+		for _, f := range profilesOf(d) {
 			for _, scale := range []float64{1, 6} {
-				zi, zj, dist := inputs[T](d, panels, scale)
+				zi, zj, dist := inputsOf[T](f.Family, d, panels, scale)
 				k := newGuarded[T]((Strip-1)*Size+panels*Panel, zero)
-				For[T](isa).Eval[f](k.in, zi.in, zj.in, d, panels)
+				For[T](isa).Eval[f.Family](k.in, zi.in, zj.in, d, panels, T(f.shape))
 				k.checkGuards(t, "k")
 				zi.checkUnchanged(t, "zi")
 				zj.checkUnchanged(t, "zj")
-				eps := epsilon[T]()
+				f.shape = float64(T(f.shape))
 				for r := range Strip {
 					for j := range Size {
 						if j >= panels*Panel {
@@ -162,12 +232,10 @@ func testEval[T Real](t *testing.T) {
 							continue
 						}
 						w := dist(r, j)
-						want, _, _ := exact(f, w)
+						want, _, _, _ := exact(f, w)
 						got := float64(k.in[r*Size+j])
-						// The sum of d squares has a relative error of d·eps/2.
-						tol := eps * want * (15 + (4+float64(d)/2)*w)
-						if e := math.Abs(got - want); !(e <= tol+0x1p-126) || want == 1 && got != 1 {
-							t.Fatalf("%v: k[%d,%d] is %v, want %v, error %.3g", f, r, j, got, want, e/want)
+						if e := math.Abs(got - want); !(e <= epsilon[T]()*bound(f, d, w)+0x1p-126) || w == 0 && got != 1 {
+							t.Fatalf("%v: k[%d,%d] at w=%v is %v, want %v, error %.3g of %.3g", f, r, j, w, got, want, e, epsilon[T]()*bound(f, d, w))
 						}
 					}
 				}
@@ -183,41 +251,69 @@ func TestEval(t *testing.T) {
 
 func TestDeriv(t *testing.T) {
 	strips(t, func(t *testing.T, isa ISA, d, panels int) {
-		for _, f := range kernel.Families() {
-			zi, zj, dist := inputs[float64](d, panels, 1)
+		for _, f := range profilesOf(d) {
+			zi, zj, dist := inputsOf[float64](f.Family, d, panels, 1)
 			n := (Strip-1)*Size + panels*Panel
-			k, h, hs, want := newGuarded[float64](n, zero), newGuarded[float64](n, zero), newGuarded[float64](n, zero), newGuarded[float64](n, zero)
-			FormsFor(isa).Deriv[f](k.in, h.in, zi.in, zj.in, d, panels)
-			k.checkGuards(t, "k")
-			h.checkGuards(t, "h")
-			For[float64](isa).Eval[f](want.in, zi.in, zj.in, d, panels)
-			if !slices.Equal(k.in, want.in) {
-				t.Errorf("%v: Deriv and Eval differ", f)
-			}
-			FormsFor(isa).ScaledDeriv[f](k.in, hs.in, zi.in, zj.in, d, panels)
-			hs.checkGuards(t, "h")
-			if !slices.Equal(k.in, want.in) {
-				t.Errorf("%v: ScaledDeriv and Eval differ", f)
+			k, want := newGuarded[float64](n, zero), newGuarded[float64](n, zero)
+			For[float64](isa).Eval[f.Family](want.in, zi.in, zj.in, d, panels, f.shape)
+			strips := map[string]*guarded[float64]{}
+			forms := FormsFor(isa)
+			for name, deriv := range map[string]func(k, h, zi, zj []float64, d, panels int, shape float64){
+				"Deriv": forms.Deriv[f.Family], "ScaledDeriv": forms.ScaledDeriv[f.Family], "ShapeDeriv": forms.ShapeDeriv[f.Family],
+			} {
+				if deriv == nil {
+					continue
+				}
+				h := newGuarded[float64](n, zero)
+				deriv(k.in, h.in, zi.in, zj.in, d, panels, f.shape)
+				k.checkGuards(t, "k")
+				h.checkGuards(t, "h")
+				if !slices.Equal(k.in, want.in) {
+					t.Errorf("%v: %s and Eval differ", f, name)
+				}
+				strips[name] = h
 			}
 			for r := range Strip {
 				for j := range panels * Panel {
-					w := dist(r, j)
-					tol := 0x1p-53 * (16 + (4+float64(d)/2)*w)
-					_, dg, udg := exact(f, w)
-					if w > 0 {
-						if got := h.in[r*Size+j]; !(math.Abs(got-dg) <= tol*math.Abs(dg)) {
-							t.Fatalf("%v: g' at w=%v is %v, want %v", f, w, got, dg)
+					checkDerivs(t, f, d, dist(r, j), func(name string) (float64, bool) {
+						h, ok := strips[name]
+						if !ok {
+							return 0, false
 						}
-					} else if m := h.in[r*Size+j] * w; m != 0 {
-						t.Fatalf("%v: g'·0 is %v", f, m)
-					}
-					if got := hs.in[r*Size+j]; !(math.Abs(got-udg) <= tol*math.Abs(udg)) {
-						t.Fatalf("%v: u·g' at w=%v is %v, want %v", f, w, got, udg)
-					}
+						return h.in[r*Size+j], true
+					})
 				}
 			}
 		}
 	})
+}
+
+// checkDerivs compares the derivatives at the squared distance w.
+func checkDerivs(t *testing.T, f profile, d int, w float64, at func(name string) (float64, bool)) {
+	t.Helper()
+	_, dg, udg, da := exact(f, w)
+	tol := 0x1p-53 * (16 + (4+float64(d)/2)*w)
+	shaped := 0.0 // the derivative by the shape cancels, and the ones of Wendland's 1−r do
+	switch f.Family {
+	case kernel.Rational:
+		tol = 0x1p-53 * (32 + 2*float64(d) + 8*f.shape*math.Log1p(w/f.shape))
+		shaped = 0x1p-53 * (32 + 2*float64(d)) * w * math.Abs(dg)
+	case kernel.Wendland:
+		tol = 0x1p-53 * (16 + f.shape*(2+(8+float64(d))/max(1e-30, 1-math.Sqrt(2*w/(f.shape*(f.shape+1))))))
+	}
+	if got, ok := at("Deriv"); ok && w > 0 {
+		if !(math.Abs(got-dg) <= tol*math.Abs(dg)) {
+			t.Fatalf("%v: g' at w=%v is %v, want %v", f, w, got, dg)
+		}
+	} else if ok && got*w != 0 {
+		t.Fatalf("%v: g'·0 is %v", f, got*w)
+	}
+	if got, ok := at("ScaledDeriv"); ok && !(math.Abs(got-udg) <= tol*math.Abs(udg)) {
+		t.Fatalf("%v: u·g' at w=%v is %v, want %v", f, w, got, udg)
+	}
+	if got, ok := at("ShapeDeriv"); ok && !(math.Abs(got-da) <= tol*math.Abs(da)+shaped) {
+		t.Fatalf("%v: the derivative by the shape at w=%v is %v, want %v", f, w, got, da)
+	}
 }
 
 // At huge distances the covariance underflows to zero or nearly so, without
@@ -225,7 +321,10 @@ func TestDeriv(t *testing.T) {
 func TestEvalOfExtremeDistances(t *testing.T) {
 	distances := []float64{0, 5e-324, 1e-200, 1e-20, 1, 20, 31, 32, 33, 100, 1e3, 1e4, 1e10, 1e17}
 	for _, isa := range Available() {
-		for _, f := range kernel.Families() {
+		for _, f := range profilesOf(1) {
+			if f.Family == kernel.Circular || f.Family == kernel.Mismatch {
+				continue // whose inputs are bounded, or whole numbers
+			}
 			var zi, zj, k, h [Size * Strip]float64
 			var zi32, zj32, k32 [Size * Strip]float32
 			for j, x := range append(distances, 1e50, 1e100) {
@@ -237,25 +336,25 @@ func TestEvalOfExtremeDistances(t *testing.T) {
 					t.Errorf("%v %v: %s at distance %v is %v, want %v", isa, f, what, zj[j], got, want)
 				}
 			}
-			For[float64](isa).Eval[f](k[:], zi[:], zj[:], 1, 1)
-			For[float32](isa).Eval[f](k32[:], zi32[:], zj32[:], 1, 1)
+			For[float64](isa).Eval[f.Family](k[:], zi[:], zj[:], 1, 1, f.shape)
+			For[float32](isa).Eval[f.Family](k32[:], zi32[:], zj32[:], 1, 1, float32(f.shape))
 			for j := range Panel {
-				want, _, _ := exact(f, zj[j]*zj[j])
+				want, _, _, _ := exact(f, zj[j]*zj[j])
 				check("value", j, k[j], want, 1e-13*want+0x1p-1022)
-				want, _, _ = exact(f, float64(zj32[j])*float64(zj32[j]))
+				want, _, _, _ = exact(f, float64(zj32[j])*float64(zj32[j]))
 				check("single value", j, float64(k32[j]), want, 1e-4*want+0x1p-126)
 			}
-			FormsFor(isa).ScaledDeriv[f](k[:], h[:], zi[:], zj[:], 1, 1)
+			FormsFor(isa).ScaledDeriv[f.Family](k[:], h[:], zi[:], zj[:], 1, 1, f.shape)
 			for j := range Panel {
-				_, _, want := exact(f, zj[j]*zj[j])
+				_, _, want, _ := exact(f, zj[j]*zj[j])
 				if math.IsInf(want, 0) || math.IsNaN(want) {
 					want = 0
 				}
 				check("u·g'", j, h[j], want, 1e-11*math.Abs(want)+1e-300)
 			}
-			FormsFor(isa).Deriv[f](k[:], h[:], zi[:], zj[:], 1, 1)
+			FormsFor(isa).Deriv[f.Family](k[:], h[:], zi[:], zj[:], 1, 1, f.shape)
 			for j := range Panel {
-				_, want, _ := exact(f, zj[j]*zj[j])
+				_, want, _, _ := exact(f, zj[j]*zj[j])
 				if zj[j] > 1e-100 {
 					check("g'", j, h[j], want, 1e-13*math.Abs(want)+1e-300)
 				}

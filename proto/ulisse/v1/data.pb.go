@@ -426,6 +426,8 @@ type DataInfo struct {
 	Truth         []float64              `protobuf:"fixed64,10,rep,packed,name=truth,proto3" json:"truth,omitempty"`                       // log parameters of generated data
 	MadeWith      []float64              `protobuf:"fixed64,11,rep,packed,name=made_with,json=madeWith,proto3" json:"made_with,omitempty"` // those parameters themselves: σ, τ, λ
 	Levels        []*Levels              `protobuf:"bytes,12,rep,name=levels,proto3" json:"levels,omitempty"`                              // by input, empty for numbers; none at all if all are numbers
+	Transform     *Transform             `protobuf:"bytes,21,opt,name=transform,proto3" json:"transform,omitempty"`                        // of the target, before it is standardised; none if it is learnt as it is
+	Noise         *NoiseColumns          `protobuf:"bytes,20,opt,name=noise,proto3" json:"noise,omitempty"`                                // that say what noise the rows have; none if all have the same
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -544,6 +546,150 @@ func (x *DataInfo) GetLevels() []*Levels {
 	return nil
 }
 
+func (x *DataInfo) GetTransform() *Transform {
+	if x != nil {
+		return x.Transform
+	}
+	return nil
+}
+
+func (x *DataInfo) GetNoise() *NoiseColumns {
+	if x != nil {
+		return x.Noise
+	}
+	return nil
+}
+
+// Transform is an increasing function of the target.
+type Transform struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`       // log, logit or yeo-johnson
+	Lambda        float64                `protobuf:"fixed64,2,opt,name=lambda,proto3" json:"lambda,omitempty"` // of yeo-johnson
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transform) Reset() {
+	*x = Transform{}
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transform) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transform) ProtoMessage() {}
+
+func (x *Transform) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transform.ProtoReflect.Descriptor instead.
+func (*Transform) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Transform) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Transform) GetLambda() float64 {
+	if x != nil {
+		return x.Lambda
+	}
+	return 0
+}
+
+// NoiseColumns are named; a name is empty where there is no such column.
+type NoiseColumns struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Column        string                 `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"`      // of known standard deviations of the target's noise
+	Variance      bool                   `protobuf:"varint,2,opt,name=variance,proto3" json:"variance,omitempty"` // they are variances
+	Weights       string                 `protobuf:"bytes,3,opt,name=weights,proto3" json:"weights,omitempty"`    // that the variance of the noise is divided by
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`              // each level of which has noise of its own
+	Levels        []string               `protobuf:"bytes,5,rep,name=levels,proto3" json:"levels,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoiseColumns) Reset() {
+	*x = NoiseColumns{}
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoiseColumns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoiseColumns) ProtoMessage() {}
+
+func (x *NoiseColumns) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoiseColumns.ProtoReflect.Descriptor instead.
+func (*NoiseColumns) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *NoiseColumns) GetColumn() string {
+	if x != nil {
+		return x.Column
+	}
+	return ""
+}
+
+func (x *NoiseColumns) GetVariance() bool {
+	if x != nil {
+		return x.Variance
+	}
+	return false
+}
+
+func (x *NoiseColumns) GetWeights() string {
+	if x != nil {
+		return x.Weights
+	}
+	return ""
+}
+
+func (x *NoiseColumns) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *NoiseColumns) GetLevels() []string {
+	if x != nil {
+		return x.Levels
+	}
+	return nil
+}
+
 // Levels are those of a category, whose codes are their places, from 0.
 type Levels struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -554,7 +700,7 @@ type Levels struct {
 
 func (x *Levels) Reset() {
 	*x = Levels{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -566,7 +712,7 @@ func (x *Levels) String() string {
 func (*Levels) ProtoMessage() {}
 
 func (x *Levels) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[8]
+	mi := &file_ulisse_v1_data_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -579,7 +725,7 @@ func (x *Levels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Levels.ProtoReflect.Descriptor instead.
 func (*Levels) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Levels) GetNames() []string {
@@ -599,7 +745,7 @@ type Scale struct {
 
 func (x *Scale) Reset() {
 	*x = Scale{}
-	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	mi := &file_ulisse_v1_data_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +757,7 @@ func (x *Scale) String() string {
 func (*Scale) ProtoMessage() {}
 
 func (x *Scale) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_data_proto_msgTypes[9]
+	mi := &file_ulisse_v1_data_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +770,7 @@ func (x *Scale) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scale.ProtoReflect.Descriptor instead.
 func (*Scale) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_data_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Scale) GetMean() float64 {
@@ -671,7 +817,7 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x12\n" +
 	"\x10ListBlobsRequest\":\n" +
 	"\x11ListBlobsResponse\x12%\n" +
-	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xe5\x02\n" +
+	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xc8\x03\n" +
 	"\bDataInfo\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\f\n" +
@@ -685,7 +831,18 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x05truth\x18\n" +
 	" \x03(\x01R\x05truth\x12\x1b\n" +
 	"\tmade_with\x18\v \x03(\x01R\bmadeWith\x12)\n" +
-	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\"\x1e\n" +
+	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\x122\n" +
+	"\ttransform\x18\x15 \x01(\v2\x14.ulisse.v1.TransformR\ttransform\x12-\n" +
+	"\x05noise\x18\x14 \x01(\v2\x17.ulisse.v1.NoiseColumnsR\x05noise\"7\n" +
+	"\tTransform\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06lambda\x18\x02 \x01(\x01R\x06lambda\"\x84\x01\n" +
+	"\fNoiseColumns\x12\x16\n" +
+	"\x06column\x18\x01 \x01(\tR\x06column\x12\x1a\n" +
+	"\bvariance\x18\x02 \x01(\bR\bvariance\x12\x18\n" +
+	"\aweights\x18\x03 \x01(\tR\aweights\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06levels\x18\x05 \x03(\tR\x06levels\"\x1e\n" +
 	"\x06Levels\x12\x14\n" +
 	"\x05names\x18\x01 \x03(\tR\x05names\"+\n" +
 	"\x05Scale\x12\x12\n" +
@@ -721,7 +878,7 @@ func file_ulisse_v1_data_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_data_proto_rawDescData
 }
 
-var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_ulisse_v1_data_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_ulisse_v1_data_proto_goTypes = []any{
 	(*Blob)(nil),                  // 0: ulisse.v1.Blob
 	(*StatRequest)(nil),           // 1: ulisse.v1.StatRequest
@@ -731,43 +888,47 @@ var file_ulisse_v1_data_proto_goTypes = []any{
 	(*ListBlobsRequest)(nil),      // 5: ulisse.v1.ListBlobsRequest
 	(*ListBlobsResponse)(nil),     // 6: ulisse.v1.ListBlobsResponse
 	(*DataInfo)(nil),              // 7: ulisse.v1.DataInfo
-	(*Levels)(nil),                // 8: ulisse.v1.Levels
-	(*Scale)(nil),                 // 9: ulisse.v1.Scale
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*Transform)(nil),             // 8: ulisse.v1.Transform
+	(*NoiseColumns)(nil),          // 9: ulisse.v1.NoiseColumns
+	(*Levels)(nil),                // 10: ulisse.v1.Levels
+	(*Scale)(nil),                 // 11: ulisse.v1.Scale
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_ulisse_v1_data_proto_depIdxs = []int32{
-	10, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
+	12, // 0: ulisse.v1.Blob.stored:type_name -> google.protobuf.Timestamp
 	0,  // 1: ulisse.v1.ListBlobsResponse.blobs:type_name -> ulisse.v1.Blob
-	9,  // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
-	9,  // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
-	8,  // 4: ulisse.v1.DataInfo.levels:type_name -> ulisse.v1.Levels
-	1,  // 5: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 6: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 7: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 8: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
-	1,  // 9: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
-	2,  // 10: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
-	3,  // 11: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
-	5,  // 12: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
-	0,  // 13: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
-	0,  // 14: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
-	1,  // 15: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
-	0,  // 16: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
-	0,  // 17: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
-	4,  // 18: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 19: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 20: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
-	0,  // 21: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
-	4,  // 22: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
-	6,  // 23: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
-	0,  // 24: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
-	0,  // 25: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
-	0,  // 26: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
-	16, // [16:27] is the sub-list for method output_type
-	5,  // [5:16] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	11, // 2: ulisse.v1.DataInfo.input_scales:type_name -> ulisse.v1.Scale
+	11, // 3: ulisse.v1.DataInfo.target_scale:type_name -> ulisse.v1.Scale
+	10, // 4: ulisse.v1.DataInfo.levels:type_name -> ulisse.v1.Levels
+	8,  // 5: ulisse.v1.DataInfo.transform:type_name -> ulisse.v1.Transform
+	9,  // 6: ulisse.v1.DataInfo.noise:type_name -> ulisse.v1.NoiseColumns
+	1,  // 7: ulisse.v1.Data.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 8: ulisse.v1.Data.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 9: ulisse.v1.Data.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 10: ulisse.v1.Data.List:input_type -> ulisse.v1.ListBlobsRequest
+	1,  // 11: ulisse.v1.Latents.Stat:input_type -> ulisse.v1.StatRequest
+	2,  // 12: ulisse.v1.Latents.Upload:input_type -> ulisse.v1.UploadChunk
+	3,  // 13: ulisse.v1.Latents.Download:input_type -> ulisse.v1.DownloadRequest
+	5,  // 14: ulisse.v1.Latents.List:input_type -> ulisse.v1.ListBlobsRequest
+	0,  // 15: ulisse.v1.Records.Record:input_type -> ulisse.v1.Blob
+	0,  // 16: ulisse.v1.Records.RecordLatent:input_type -> ulisse.v1.Blob
+	1,  // 17: ulisse.v1.Records.Forget:input_type -> ulisse.v1.StatRequest
+	0,  // 18: ulisse.v1.Data.Stat:output_type -> ulisse.v1.Blob
+	0,  // 19: ulisse.v1.Data.Upload:output_type -> ulisse.v1.Blob
+	4,  // 20: ulisse.v1.Data.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 21: ulisse.v1.Data.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 22: ulisse.v1.Latents.Stat:output_type -> ulisse.v1.Blob
+	0,  // 23: ulisse.v1.Latents.Upload:output_type -> ulisse.v1.Blob
+	4,  // 24: ulisse.v1.Latents.Download:output_type -> ulisse.v1.DownloadChunk
+	6,  // 25: ulisse.v1.Latents.List:output_type -> ulisse.v1.ListBlobsResponse
+	0,  // 26: ulisse.v1.Records.Record:output_type -> ulisse.v1.Blob
+	0,  // 27: ulisse.v1.Records.RecordLatent:output_type -> ulisse.v1.Blob
+	0,  // 28: ulisse.v1.Records.Forget:output_type -> ulisse.v1.Blob
+	18, // [18:29] is the sub-list for method output_type
+	7,  // [7:18] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_data_proto_init() }
@@ -782,7 +943,7 @@ func file_ulisse_v1_data_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_data_proto_rawDesc), len(file_ulisse_v1_data_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -199,6 +199,7 @@ func (x *PredictRequest) GetTerms() bool {
 type Point struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Inputs        []float64              `protobuf:"fixed64,1,rep,packed,name=inputs,proto3" json:"inputs,omitempty"`
+	Noise         *RowNoise              `protobuf:"bytes,10,opt,name=noise,proto3" json:"noise,omitempty"` // of a job whose data.noise names columns, unless the latent function alone is asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -240,6 +241,74 @@ func (x *Point) GetInputs() []float64 {
 	return nil
 }
 
+func (x *Point) GetNoise() *RowNoise {
+	if x != nil {
+		return x.Noise
+	}
+	return nil
+}
+
+// RowNoise is what is known of a row's noise, as far as the job's data.noise names it.
+type RowNoise struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Known         float64                `protobuf:"fixed64,1,opt,name=known,proto3" json:"known,omitempty"`   // standard deviation or variance, in the units of the target
+	Weight        float64                `protobuf:"fixed64,2,opt,name=weight,proto3" json:"weight,omitempty"` // 1 if there is none
+	Level         string                 `protobuf:"bytes,3,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RowNoise) Reset() {
+	*x = RowNoise{}
+	mi := &file_ulisse_v1_predict_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RowNoise) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RowNoise) ProtoMessage() {}
+
+func (x *RowNoise) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_predict_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RowNoise.ProtoReflect.Descriptor instead.
+func (*RowNoise) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RowNoise) GetKnown() float64 {
+	if x != nil {
+		return x.Known
+	}
+	return 0
+}
+
+func (x *RowNoise) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *RowNoise) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
 type PredictResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Progress      *PredictProgress       `protobuf:"bytes,1,opt,name=progress,proto3" json:"progress,omitempty"` // in messages without rows
@@ -252,7 +321,7 @@ type PredictResponse struct {
 
 func (x *PredictResponse) Reset() {
 	*x = PredictResponse{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[2]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +333,7 @@ func (x *PredictResponse) String() string {
 func (*PredictResponse) ProtoMessage() {}
 
 func (x *PredictResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[2]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +346,7 @@ func (x *PredictResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictResponse.ProtoReflect.Descriptor instead.
 func (*PredictResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{2}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PredictResponse) GetProgress() *PredictProgress {
@@ -319,7 +388,7 @@ type PredictProgress struct {
 
 func (x *PredictProgress) Reset() {
 	*x = PredictProgress{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[3]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -331,7 +400,7 @@ func (x *PredictProgress) String() string {
 func (*PredictProgress) ProtoMessage() {}
 
 func (x *PredictProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[3]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -344,7 +413,7 @@ func (x *PredictProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictProgress.ProtoReflect.Descriptor instead.
 func (*PredictProgress) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{3}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *PredictProgress) GetStage() string {
@@ -390,7 +459,7 @@ type PredictedRow struct {
 
 func (x *PredictedRow) Reset() {
 	*x = PredictedRow{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[4]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +471,7 @@ func (x *PredictedRow) String() string {
 func (*PredictedRow) ProtoMessage() {}
 
 func (x *PredictedRow) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[4]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -415,7 +484,7 @@ func (x *PredictedRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictedRow.ProtoReflect.Descriptor instead.
 func (*PredictedRow) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{4}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *PredictedRow) GetMean() float64 {
@@ -508,7 +577,7 @@ type PredictedTerm struct {
 
 func (x *PredictedTerm) Reset() {
 	*x = PredictedTerm{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +589,7 @@ func (x *PredictedTerm) String() string {
 func (*PredictedTerm) ProtoMessage() {}
 
 func (x *PredictedTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[5]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -533,7 +602,7 @@ func (x *PredictedTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictedTerm.ProtoReflect.Descriptor instead.
 func (*PredictedTerm) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PredictedTerm) GetName() string {
@@ -575,7 +644,7 @@ type PredictStats struct {
 
 func (x *PredictStats) Reset() {
 	*x = PredictStats{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +656,7 @@ func (x *PredictStats) String() string {
 func (*PredictStats) ProtoMessage() {}
 
 func (x *PredictStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +669,7 @@ func (x *PredictStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictStats.ProtoReflect.Descriptor instead.
 func (*PredictStats) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PredictStats) GetDraws() int32 {
@@ -684,7 +753,7 @@ type ComputeRequest struct {
 
 func (x *ComputeRequest) Reset() {
 	*x = ComputeRequest{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +765,7 @@ func (x *ComputeRequest) String() string {
 func (*ComputeRequest) ProtoMessage() {}
 
 func (x *ComputeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +778,7 @@ func (x *ComputeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeRequest.ProtoReflect.Descriptor instead.
 func (*ComputeRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ComputeRequest) GetSha256() string {
@@ -759,9 +828,15 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\bgradient\x18\x0f \x01(\bR\bgradient\x12\x1f\n" +
 	"\vgradient_sd\x18\x10 \x01(\bR\n" +
 	"gradientSd\x12\x14\n" +
-	"\x05terms\x18\x14 \x01(\bR\x05terms\"\x1f\n" +
+	"\x05terms\x18\x14 \x01(\bR\x05terms\"J\n" +
 	"\x05Point\x12\x16\n" +
-	"\x06inputs\x18\x01 \x03(\x01R\x06inputs\"\xc8\x01\n" +
+	"\x06inputs\x18\x01 \x03(\x01R\x06inputs\x12)\n" +
+	"\x05noise\x18\n" +
+	" \x01(\v2\x13.ulisse.v1.RowNoiseR\x05noise\"N\n" +
+	"\bRowNoise\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\x01R\x05known\x12\x16\n" +
+	"\x06weight\x18\x02 \x01(\x01R\x06weight\x12\x14\n" +
+	"\x05level\x18\x03 \x01(\tR\x05level\"\xc8\x01\n" +
 	"\x0fPredictResponse\x126\n" +
 	"\bprogress\x18\x01 \x01(\v2\x1a.ulisse.v1.PredictProgressR\bprogress\x12+\n" +
 	"\x04rows\x18\x02 \x03(\v2\x17.ulisse.v1.PredictedRowR\x04rows\x12-\n" +
@@ -831,33 +906,35 @@ func file_ulisse_v1_predict_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_predict_proto_rawDescData
 }
 
-var file_ulisse_v1_predict_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_ulisse_v1_predict_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_ulisse_v1_predict_proto_goTypes = []any{
 	(*PredictRequest)(nil),  // 0: ulisse.v1.PredictRequest
 	(*Point)(nil),           // 1: ulisse.v1.Point
-	(*PredictResponse)(nil), // 2: ulisse.v1.PredictResponse
-	(*PredictProgress)(nil), // 3: ulisse.v1.PredictProgress
-	(*PredictedRow)(nil),    // 4: ulisse.v1.PredictedRow
-	(*PredictedTerm)(nil),   // 5: ulisse.v1.PredictedTerm
-	(*PredictStats)(nil),    // 6: ulisse.v1.PredictStats
-	(*ComputeRequest)(nil),  // 7: ulisse.v1.ComputeRequest
+	(*RowNoise)(nil),        // 2: ulisse.v1.RowNoise
+	(*PredictResponse)(nil), // 3: ulisse.v1.PredictResponse
+	(*PredictProgress)(nil), // 4: ulisse.v1.PredictProgress
+	(*PredictedRow)(nil),    // 5: ulisse.v1.PredictedRow
+	(*PredictedTerm)(nil),   // 6: ulisse.v1.PredictedTerm
+	(*PredictStats)(nil),    // 7: ulisse.v1.PredictStats
+	(*ComputeRequest)(nil),  // 8: ulisse.v1.ComputeRequest
 }
 var file_ulisse_v1_predict_proto_depIdxs = []int32{
 	1, // 0: ulisse.v1.PredictRequest.rows:type_name -> ulisse.v1.Point
-	3, // 1: ulisse.v1.PredictResponse.progress:type_name -> ulisse.v1.PredictProgress
-	4, // 2: ulisse.v1.PredictResponse.rows:type_name -> ulisse.v1.PredictedRow
-	6, // 3: ulisse.v1.PredictResponse.stats:type_name -> ulisse.v1.PredictStats
-	5, // 4: ulisse.v1.PredictedRow.terms:type_name -> ulisse.v1.PredictedTerm
-	0, // 5: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
-	0, // 6: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
-	7, // 7: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
-	2, // 8: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
-	2, // 9: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	2, // 1: ulisse.v1.Point.noise:type_name -> ulisse.v1.RowNoise
+	4, // 2: ulisse.v1.PredictResponse.progress:type_name -> ulisse.v1.PredictProgress
+	5, // 3: ulisse.v1.PredictResponse.rows:type_name -> ulisse.v1.PredictedRow
+	7, // 4: ulisse.v1.PredictResponse.stats:type_name -> ulisse.v1.PredictStats
+	6, // 5: ulisse.v1.PredictedRow.terms:type_name -> ulisse.v1.PredictedTerm
+	0, // 6: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
+	0, // 7: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
+	8, // 8: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
+	3, // 9: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
+	3, // 10: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
+	9, // [9:11] is the sub-list for method output_type
+	7, // [7:9] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_predict_proto_init() }
@@ -866,14 +943,14 @@ func file_ulisse_v1_predict_proto_init() {
 		return
 	}
 	file_ulisse_v1_rule_proto_init()
-	file_ulisse_v1_predict_proto_msgTypes[4].OneofWrappers = []any{}
+	file_ulisse_v1_predict_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_predict_proto_rawDesc), len(file_ulisse_v1_predict_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -95,3 +95,23 @@ func (g *generator) mulConstant(x vec, c float64) {
 		g.mul(x, m, x)
 	}
 }
+
+// minConstant sets x = min(x, c).
+func (g *generator) minConstant(x vec, c float64) {
+	m := g.pool.value(c)
+	if g.avx512() {
+		g.op(VMINPD_BCST, VMINPS_BCST)(m, x, x)
+	} else {
+		g.op(VMINPD, VMINPS)(m, x, x)
+	}
+}
+
+// addConstant sets x = x + c.
+func (g *generator) addConstant(x vec, c float64) {
+	m := g.pool.value(c)
+	if g.avx512() {
+		g.op(VADDPD_BCST, VADDPS_BCST)(m, x, x)
+	} else {
+		g.add(x, m, x)
+	}
+}

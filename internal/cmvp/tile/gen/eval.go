@@ -16,18 +16,36 @@ type family struct {
 	value       []float64 // g
 	deriv       []float64 // dg/du; nil for −e/(x·ln 2)
 	scaledDeriv []float64 // u·dg/du
+
+	// shaped is set where the outputs are something else: of x = w, for a profile of the given
+	// shape. It emits what is done once and returns what emits the outputs of some vectors.
+	shaped func(e *evaluation) mapping
+	counts bool      // w is the number of features that differ
+	outs   []outputs // that there are
 }
+
+// mapping emits the outputs for a few vectors x, stored at at(i).
+type mapping func(x []vec, at func(i int) Mem)
+
+// negated reports whether the map takes −w.
+func (f *family) negated() bool { return !f.matern && f.shaped == nil }
 
 const ln2 = math.Ln2
 
 // From package kernel, with a = x·ln 2 for a Matérn of rate c, u = a²/c.
 var families = []family{
-	{"RBF", false, []float64{1}, []float64{-1}, []float64{0, ln2}},
-	{"Matern12", true, []float64{1}, nil, []float64{0, -ln2 / 2}},
-	{"Matern32", true, []float64{1, ln2}, []float64{-3}, []float64{0, 0, -ln2 * ln2 / 2}},
-	{"Matern52", true, []float64{1, ln2, ln2 * ln2 / 3}, []float64{-5.0 / 3, -5.0 / 3 * ln2},
-		[]float64{0, 0, -ln2 * ln2 / 6, -ln2 * ln2 * ln2 / 6}},
+	{name: "RBF", value: []float64{1}, deriv: []float64{-1}, scaledDeriv: []float64{0, ln2}, outs: derivatives},
+	{name: "Matern12", matern: true, value: []float64{1}, scaledDeriv: []float64{0, -ln2 / 2}, outs: derivatives},
+	{name: "Matern32", matern: true, value: []float64{1, ln2}, deriv: []float64{-3}, scaledDeriv: []float64{0, 0, -ln2 * ln2 / 2}, outs: derivatives},
+	{name: "Matern52", matern: true, value: []float64{1, ln2, ln2 * ln2 / 3}, deriv: []float64{-5.0 / 3, -5.0 / 3 * ln2},
+		scaledDeriv: []float64{0, 0, -ln2 * ln2 / 6, -ln2 * ln2 * ln2 / 6}, outs: derivatives},
+	{name: "Rational", shaped: (*evaluation).rational, outs: []outputs{derivs, scaledDerivs, shapeDerivs}},
+	{name: "Wendland", shaped: (*evaluation).wendland, outs: derivatives},
+	{name: "Circular", shaped: (*evaluation).circular, outs: []outputs{derivs}},
+	{name: "Mismatch", shaped: (*evaluation).mismatch, counts: true, outs: []outputs{shapeDerivs}},
 }
+
+var derivatives = []outputs{derivs, scaledDerivs}
 
 // outputs are what a kernel evaluates.
 type outputs int
@@ -36,6 +54,7 @@ const (
 	values       outputs = iota // g
 	derivs                      // g and dg/du
 	scaledDerivs                // g and u·dg/du
+	shapeDerivs                 // g and a·∂g/∂a
 )
 
 // evaluation is what is known while an evaluation is emitted.
@@ -65,19 +84,21 @@ func (g *generator) eval(f family, out outputs) {
 	if g.avx512() {
 		e.across = min(4, panel/g.lanes())
 		e.rows = 16 / e.across
-		e.inRegisters = !f.matern
-	} else if f.matern || out != values {
+		e.inRegisters = f.negated()
+	} else if !f.negated() || out != values {
 		e.chains = 2
 	}
 
-	signature := "func(k, h, zi, zj []T, d, panels int)"
+	signature := "func(k, h, zi, zj []T, d, panels int, shape T)"
 	switch out {
 	case values:
-		g.text("Eval"+f.name, "func(k, zi, zj []T, d, panels int)", "sets the strip k to g.")
+		g.text("Eval"+f.name, "func(k, zi, zj []T, d, panels int, shape T)", "sets the strip k to g.")
 	case derivs:
 		g.text("Deriv"+f.name, signature, "sets the strips k and h to g and dg/du.")
 	case scaledDerivs:
 		g.text("ScaledDeriv"+f.name, signature, "sets the strips k and h to g and u·dg/du.")
+	case shapeDerivs:
+		g.text("ShapeDeriv"+f.name, signature, "sets the strips k and h to g and a·∂g/∂a.")
 	}
 	if out != values {
 		e.h = base("h")
@@ -131,7 +152,7 @@ func (e *evaluation) firstPass() {
 // secondPass emits the map of the distances in the strip.
 func (e *evaluation) secondPass() {
 	k := base("k")
-	exp := e.exponential(32 - 4*e.chains)
+	to := e.mapping()
 	perRow := panel / e.lanes()
 	rows := max(1, e.chains/perRow)
 	repeat(word("panels"), func() {
@@ -143,13 +164,24 @@ func (e *evaluation) secondPass() {
 				for i := range x {
 					e.load(at(i), x[i])
 				}
-				e.rootsFrom(1, x)
-				e.covariances(exp, x, at)
+				to(x, at)
 			}
 			advance(kb, rows*e.row())
 		})
 		advance(k, panel*e.elem)
 	})
+}
+
+// mapping returns what emits the map of the second pass.
+func (e *evaluation) mapping() mapping {
+	if e.family.shaped != nil {
+		return e.family.shaped(e)
+	}
+	exp := e.exponential(32 - 4*e.chains)
+	return func(x []vec, at func(i int) Mem) {
+		e.rootsFrom(1, x)
+		e.covariances(exp, x, at)
+	}
 }
 
 // rootsFrom takes the square roots that a Matérn needs of every second vector.
@@ -160,7 +192,7 @@ func (e *evaluation) rootsFrom(first int, w []vec) {
 }
 
 // distances returns Σ (z_i − z_j)² over d inputs for a block, or the negative
-// of it for RBF.
+// of it for RBF, or the number of inputs that differ, which are whole numbers.
 func (e *evaluation) distances(zi, zj, d gp) []vec {
 	w := e.zeros(e.rows * e.across)
 	zi, zj = copied(zi), copied(zj)
@@ -175,10 +207,15 @@ func (e *evaluation) distances(zi, zj, d gp) []vec {
 			for p, c := range cols {
 				t, sum := e.vec(), w[r*e.across+p]
 				e.sub(x, c, t)
-				if e.family.matern {
-					e.fma(t, t, sum)
-				} else {
+				switch {
+				case e.family.counts:
+					e.mul(t, t, t)
+					e.minConstant(t, 1)
+					e.add(sum, t, sum)
+				case e.family.negated():
 					e.fnma(t, t, sum)
+				default:
+					e.fma(t, t, sum)
 				}
 			}
 		}

@@ -28,9 +28,10 @@ func main() {
 		g := newGenerator(*isa, width, elem)
 		for _, f := range families {
 			g.eval(f, values)
-			if elem == 8 {
-				g.eval(f, derivs)
-				g.eval(f, scaledDerivs)
+			for _, out := range f.outs {
+				if elem == 8 {
+					g.eval(f, out)
+				}
 			}
 		}
 		g.direct()

@@ -10,19 +10,42 @@ const precision = 200 // bits
 // exact. The relative error is about 2·(ln 2·width/4)^(degree+1)/(degree+1)!.
 func exp2Poly(degree int, width float64) []float64 {
 	// The polynomial is 1 + r·q(r), q the interpolation of (2^r−1)/r at the
-	// other nodes, by Newton's divided differences.
-	nodes := chebyshev(degree+1, width)[1:]
-	diff := make([]*big.Float, degree)
-	for i, r := range nodes {
-		diff[i] = quo(sub(exp2(r), num(1)), r)
+	// other nodes.
+	q := interpolate(func(r *big.Float) *big.Float { return quo(sub(exp2(r), num(1)), r) }, chebyshev(degree+1, width)[1:])
+	return append([]float64{1}, q...)
+}
+
+// log2Poly returns the coefficients, from the constant upwards, of a polynomial
+// in v = t² close to log₂((1+t)/(1−t))/t on [0,width], its interpolation at the
+// Chebyshev nodes of a slightly larger interval, whose first node is 0. The relative
+// error is about (2·√width/(1+√(1−width)))^(2·degree+2)/4^(degree+1).
+func log2Poly(degree int, width float64) []float64 {
+	return interpolate(func(v *big.Float) *big.Float {
+		// 2·log₂e·(1 + v/3 + v²/5 + …)
+		sum, power := num(0), num(1)
+		for k := 0; k < 100; k++ {
+			sum = add(sum, quo(power, num(float64(2*k+1))))
+			power = mul(power, v)
+		}
+		return quo(mul(num(2), sum), ln2Big())
+	}, chebyshev(degree+1, width))
+}
+
+// interpolate returns the coefficients, from the constant upwards, of the polynomial
+// that is f at the nodes, by Newton's divided differences.
+func interpolate(f func(x *big.Float) *big.Float, nodes []*big.Float) []float64 {
+	n := len(nodes)
+	diff := make([]*big.Float, n)
+	for i, x := range nodes {
+		diff[i] = f(x)
 	}
-	for k := 1; k < degree; k++ {
-		for i := degree - 1; i >= k; i-- {
+	for k := 1; k < n; k++ {
+		for i := n - 1; i >= k; i-- {
 			diff[i] = quo(sub(diff[i], diff[i-1]), sub(nodes[i], nodes[i-k]))
 		}
 	}
-	q := []*big.Float{diff[degree-1]}
-	for k := degree - 2; k >= 0; k-- { // to monomials: q = q·(r − node) + diff
+	q := []*big.Float{diff[n-1]}
+	for k := n - 2; k >= 0; k-- { // to monomials: q = q·(x − node) + diff
 		next := []*big.Float{num(0)}
 		next = append(next, q...)
 		for i, c := range q {
@@ -31,10 +54,9 @@ func exp2Poly(degree int, width float64) []float64 {
 		next[0] = add(next[0], diff[k])
 		q = next
 	}
-	coef := []float64{1}
-	for _, c := range q {
-		x, _ := c.Float64()
-		coef = append(coef, x)
+	coef := make([]float64, n)
+	for i, c := range q {
+		coef[i], _ = c.Float64()
 	}
 	return coef
 }
@@ -57,16 +79,20 @@ func chebyshev(n int, width float64) []*big.Float {
 
 // exp2 returns 2^r, 0 ≤ r ≤ 1.
 func exp2(r *big.Float) *big.Float {
-	// ln 2 = Σ 1/(k·2^k)
-	ln2 := num(0)
-	for k, p := 1, 2.0; k <= precision; k, p = k+1, 2*p {
-		ln2 = add(ln2, quo(num(1), mul(num(float64(k)), num(p))))
-	}
-	x := mul(r, ln2)
+	x := mul(r, ln2Big())
 	sum, term := num(1), num(1)
 	for k := 1; k < 60; k++ {
 		term = quo(mul(term, x), num(float64(k)))
 		sum = add(sum, term)
+	}
+	return sum
+}
+
+// ln2Big returns ln 2 = Σ 1/(k·2^k).
+func ln2Big() *big.Float {
+	sum := num(0)
+	for k, p := 1, 2.0; k <= precision; k, p = k+1, 2*p {
+		sum = add(sum, quo(num(1), mul(num(float64(k)), num(p))))
 	}
 	return sum
 }

@@ -32,3 +32,31 @@ func TestExp2Poly(t *testing.T) {
 		}
 	}
 }
+
+func TestLog2Poly(t *testing.T) {
+	for _, c := range []struct {
+		degree int
+		most   float64
+	}{{7, 4e-17}, {3, 4e-9}} {
+		coef := log2Poly(c.degree, 1.0/25)
+		var worst float64
+		for i := 1; i < 100; i++ {
+			x := 0.2 * float64(i) / 99 // t
+			p := num(0)
+			for k := c.degree; k >= 0; k-- {
+				p = add(mul(p, num(x*x)), num(coef[k]))
+			}
+			// log₂((1+t)/(1−t)) as the root of 2^y, by Newton's method from float64.
+			want, y := quo(add(num(1), num(x)), sub(num(1), num(x))), num(math.Log2((1+x)/(1-x)))
+			for range 2 {
+				e := exp2(y)
+				y = sub(y, quo(sub(e, want), mul(e, ln2Big())))
+			}
+			e, _ := quo(sub(mul(p, num(x)), y), y).Float64()
+			worst = max(worst, math.Abs(e))
+		}
+		if worst > c.most || worst < c.most/10 {
+			t.Errorf("degree %d: error %.3g, promised %.3g", c.degree, worst, c.most)
+		}
+	}
+}

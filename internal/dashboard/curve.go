@@ -1,0 +1,124 @@
+package dashboard
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
+
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/expression"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/predict"
+)
+
+// Of curves: their points, and how far they go from the middle, in standard deviations of the input.
+const (
+	curvePoints = 41
+	curveReach  = 2.5
+)
+
+// curvePolicy is policy with pictures that are part of the page: those of one answer are at no address.
+var curvePolicy = strings.Replace(policy, "img-src 'self'", "img-src 'self' data:", 1)
+
+// curveView is how the target, or what a term of the covariance adds to it, depends on an input.
+type curveView struct {
+	Text string
+	SVG  template.URL
+}
+
+// predictCurve predicts along an input, all others as they were typed.
+func (d *Dashboard) predictCurve(w http.ResponseWriter, r *http.Request) {
+	d.predictForm(w, r, maxSpecForm, func(v *predictView, j *pb.Job) {
+		x := v.read(r)
+		along, err := strconv.Atoi(r.PostFormValue("along"))
+		if x == nil || err != nil || along < 0 || along >= len(x) {
+			v.Error = "Every input takes a number, and the curve an input."
+			d.showPredict(w, r, http.StatusBadRequest, v)
+			return
+		}
+		v.Along = along
+		scale := &pb.Scale{Mean: x[along], Sd: 1}
+		if along < len(j.Data.InputScales) {
+			scale = j.Data.InputScales[along]
+		}
+		req := predict.Request{Probs: interval, Terms: severalTerms(j)}
+		at := make([]float64, curvePoints)
+		for i := range at {
+			at[i] = scale.Mean + scale.Sd*curveReach*(2*float64(i)/(curvePoints-1)-1)
+			row := slices.Clone(x)
+			row[along] = at[i]
+			req.X = append(req.X, row)
+		}
+		rows, err := d.predicted(r.Context(), j, req, v.Latent)
+		if err != nil {
+			v.Error = plain(err)
+			d.showPredict(w, r, httpStatus(err), v)
+			return
+		}
+		if v.Curves, err = drawCurves(v, dataset.InfoOf(j.Data).Learnt(), at, rows); err != nil {
+			v.Error = fmt.Sprintf("The curve cannot be drawn: %v.", err)
+			d.showPredict(w, r, http.StatusInternalServerError, v)
+			return
+		}
+		w.Header().Set("Content-Security-Policy", curvePolicy)
+		d.showPredict(w, r, http.StatusOK, v)
+	})
+}
+
+// severalTerms reports whether a job's covariance is a sum.
+func severalTerms(j *pb.Job) bool {
+	spec, err := job.ParseString(j.Spec)
+	if err != nil || !expression.Is(spec.Model.Kernel) {
+		return false
+	}
+	e, err := expression.Parse(spec.Model.Kernel)
+	return err == nil && len(e.Terms()) > 1
+}
+
+// drawCurves draws what was predicted along an input: the whole, and each term of the function, whose values
+// are those of the target as it was learnt.
+func drawCurves(v *predictView, learnt string, at []float64, rows []predict.Row) ([]curveView, error) {
+	input := v.Inputs[v.Along].Name
+	whole := plots.Curve{Name: "mean", X: at}
+	terms := make([]plots.Curve, len(rows[0].Terms))
+	for _, row := range rows {
+		whole.Y = append(whole.Y, row.Mean)
+		whole.Lo, whole.Hi = append(whole.Lo, row.Quantiles[0]), append(whole.Hi, row.Quantiles[2])
+		for t, term := range row.Terms {
+			c := &terms[t]
+			c.Name, c.X, c.Y = "mean", at, append(c.Y, term.Mean)
+			c.Lo, c.Hi = append(c.Lo, term.Mean-1.96*term.SD), append(c.Hi, term.Mean+1.96*term.SD)
+		}
+	}
+	what := "an observation, noise and all"
+	if v.Latent {
+		what = "the function without the noise"
+	}
+	out := []curveView{}
+	add := func(title, text, target, band string, c plots.Curve) error {
+		var b bytes.Buffer
+		if err := plots.Curves(&b, title, text, input, target, band, []plots.Curve{c}); err != nil {
+			return err
+		}
+		out = append(out, curveView{text, template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))})
+		return nil
+	}
+	if err := add(v.Target+" over "+input, fmt.Sprintf("%s along %s, the other inputs as typed: the mean and the 95 %% interval of %s.", v.Target, input, what), v.Target, "2.5 % to 97.5 %", whole); err != nil {
+		return nil, err
+	}
+	for t, c := range terms {
+		name := rows[0].Terms[t].Name
+		if err := add(name+" over "+input, fmt.Sprintf("What the term %s adds to the function along %s: the mean ± 1.96 sd.", name, input), learnt, "± 1.96 sd", c); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
