@@ -61,6 +61,9 @@ func newCVView(v *cv.Validation, all []*cv.Fold) *cvView {
 	e := res.ELPD()
 	out := &cvView{ELPD: report.Number(e.Value), SE: report.Number(e.SE), IC: report.Number(-2 * e.Value), Scheme: v.Scheme, Column: v.Column,
 		Units: units(res), Rows: len(res.Rows), Draws: math.MaxInt, Scores: cv.Scores(cv.Rows(all)), Warnings: []string{}}
+	if v.Spec.Model.Classes() {
+		out.Scores.Classes = predict.ScoreClasses(cv.PredictedRows(cv.Rows(all)))
+	}
 	for _, f := range all {
 		out.Folds = append(out.Folds, newFoldView(f))
 		out.Draws = min(out.Draws, f.Draws)

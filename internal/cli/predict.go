@@ -19,6 +19,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/export"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
@@ -218,6 +219,8 @@ func (f *predictFlags) request(pts *points) predict.Request {
 type oracle interface {
 	// about returns what the rows' columns are called.
 	about() *dataset.Info
+	// classes reports whether targets are classes.
+	classes() bool
 	// heldOut returns the rows that the specification held out: inputs and
 	// targets in original units, and their numbers in the table, from 1.
 	heldOut(ctx context.Context) (*points, error)
@@ -281,6 +284,9 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 	v := predictView{Stats: stats, Latent: o.Latent, Variance: o.Variance, Seconds: time.Since(began).Seconds(), Warnings: predictWarnings(stats, o)}
 	if pts.y != nil && f.paths == 0 && (f.scores || f.json) {
 		v.Scores = predict.Score(rows)
+		if from.classes() {
+			v.Scores.Classes = predict.ScoreClasses(rows)
+		}
 	}
 	return a.tellPredicted(f, &v)
 }
@@ -463,6 +469,8 @@ func predictedSoFar(draws int, provisional string) string {
 }
 
 func (o *folderOracle) about() *dataset.Info { return &o.data.Info }
+
+func (o *folderOracle) classes() bool { return likelihood.OfClasses(o.p.Problem.Likelihood) }
 
 func (o *folderOracle) heldOut(context.Context) (*points, error) { return heldOut(o.data) }
 

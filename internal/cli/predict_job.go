@@ -51,6 +51,11 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 
 func (o *jobOracle) about() *dataset.Info { return o.info }
 
+func (o *jobOracle) classes() bool {
+	spec, err := job.ParseString(o.job.Spec)
+	return err == nil && spec.Model.Classes()
+}
+
 // heldOut reads the job's data here, as its workers do.
 func (o *jobOracle) heldOut(ctx context.Context) (*points, error) {
 	spec, err := job.ParseString(o.job.Spec)

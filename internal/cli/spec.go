@@ -112,7 +112,11 @@ func (a *App) hints(spec *job.Spec, d *dataset.Dataset) {
 	for _, n := range d.Notes {
 		fmt.Fprintln(a.Stderr, "data:", n)
 	}
-	for _, h := range slices.Concat(d.Hints(), spec.Hints(&d.Info)) {
+	hints := spec.Hints(&d.Info)
+	if spec.Model.Gaussian() {
+		hints = slices.Concat(d.Hints(), hints)
+	}
+	for _, h := range hints {
 		fmt.Fprintln(a.Stderr, "hint:", h)
 	}
 }

@@ -132,12 +132,15 @@ func (v *Validation) Result(all []*Fold) *loo.Result {
 }
 
 // Scores returns how well rows were predicted.
-func Scores(rows []Row) *predict.Scores {
+func Scores(rows []Row) *predict.Scores { return predict.Score(PredictedRows(rows)) }
+
+// PredictedRows returns rows as they were predicted.
+func PredictedRows(rows []Row) []predict.Row {
 	out := make([]predict.Row, len(rows))
 	for i, r := range rows {
 		out[i] = predict.Row{Target: r.Target, Mean: r.Mean, SD: r.SD, LogDensity: r.LogDensity, CRPS: r.CRPS, PIT: r.PIT}
 	}
-	return predict.Score(out)
+	return out
 }
 
 // Rows returns the rows of folds, one fold after the other.

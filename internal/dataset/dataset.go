@@ -188,6 +188,7 @@ func (d *Dataset) TrainingRows() []int {
 // Options say how a table becomes a dataset.
 type Options struct {
 	Standardize bool
+	RawTarget   bool    // leave the target as it is
 	Transform   string  // of the target: a kind of likelihood.Transform
 	Holdout     float64 // fraction of the rows held out, chosen by the seed
 	Seed        uint64
@@ -242,7 +243,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	}
 	d.Transform = tr
 	d.describe()
-	if opt.Standardize {
+	if opt.Standardize && !opt.RawTarget {
 		d.YScale = scaleOf(pick(y, in))
 		if d.YScale.SD == 0 {
 			return nil, fmt.Errorf("the target %q is constant in the rows that are not held out, or its values differ by less than numbers can tell: multiply it by a large number", t.Target)

@@ -29,10 +29,10 @@ func (d *Dataset) Hints() []string {
 	switch low, high := sorted[0], sorted[len(sorted)-1]; {
 	case !slices.ContainsFunc(y, func(v float64) bool { return !near(v, low) && !near(v, high) }):
 		add("the target %s has two values, %.4g and %.4g: this looks like classes, for which Gaussian noise is wrong, and predictions will lie between and beyond them; "+
-			"use a program with a Bernoulli likelihood (Stan, GPflow, INLA)", yamlName(d.Target), low, high)
+			"write them as 0 and 1 and say likelihood: bernoulli under model:", yamlName(d.Target), low, high)
 	case whole && low > -0.5 && mean < 2*sd:
 		add("the target %s holds only whole numbers from %.4g on, many of them small: this looks like counts, for which Gaussian noise is wrong, and predictions may be negative; "+
-			"learn log(1+%s) or its square root, or use a program with a Poisson or negative binomial likelihood", yamlName(d.Target), math.Round(low), yamlName(d.Target))
+			"learn log(1+%s) or its square root, or say likelihood: negative-binomial under model:", yamlName(d.Target), math.Round(low), yamlName(d.Target))
 	}
 	hints = append(hints, d.copies()...)
 	if text := d.outliers(y, sorted); text != "" {
@@ -100,5 +100,5 @@ func (d *Dataset) outliers(y, sorted []float64) string {
 		rows = append(rows, "…")
 	}
 	return fmt.Sprintf("%d of %d targets lie more than %d robust standard deviations from the median, %.4g: %s; noise is taken to be Gaussian, so that a few such rows "+
-		"decide the result and make it slow: correct them, leave them out, or learn the target's logarithm", count, len(y), grossOutlier, d.Transform.Inverse(median), strings.Join(rows, ", "))
+		"decide the result and make it slow: correct them, leave them out, learn the target's logarithm, or say likelihood: student-t under model:", count, len(y), grossOutlier, d.Transform.Inverse(median), strings.Join(rows, ", "))
 }

@@ -267,6 +267,9 @@ func TestCheckpointIsAFunctionOfItsTask(t *testing.T) {
 	for _, method := range sampler.Names() {
 		t.Run(method, func(t *testing.T) {
 			text := "{method: " + method + ", chains: 2, checkpoint: 20, warmup: 40, subset: 60}"
+			if method == sampler.Augmenting {
+				text += "\nmodel: {likelihood: student-t}"
+			}
 			d, _ := newDriver(t, 2, text)
 			if d.needs.Staged {
 				t.Skip("its chains are drawn by the schedule of its stages")

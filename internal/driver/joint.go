@@ -24,7 +24,8 @@ type joint struct {
 	d      *Driver
 	op     Operator
 	aux    *posterior.Auxiliary
-	began  time.Time // of the step under way
+	own    *posterior.Problem // with an auxiliary state of its own
+	began  time.Time          // of the step under way
 	before cmvp.Counts
 	rep    solve.Report // of its solves
 }
@@ -48,10 +49,10 @@ func (d *Driver) pivots(ctx context.Context, op Operator, psi []float64, rank in
 }
 
 func (d *Driver) jointOn(op Operator, rows []int) *joint {
-	j := &joint{d: d, op: op}
+	j := &joint{d: d, op: op, own: d.Problem.WithState()}
 	n := len(d.Problem.Y)
 	so := &d.Spec.Solver
-	j.aux = posterior.NewAuxiliary(d.Problem, op, func(ctx context.Context) (posterior.Smooth, error) {
+	j.aux = posterior.NewAuxiliary(j.own, op, func(ctx context.Context) (posterior.Smooth, error) {
 		return precond.OnRows(ctx, op, rows)
 	}, solve.Options{Tolerance: min(so.Tolerance.Or(fineTolerance), jointError/float64(n)), MaxIter: so.MaxIterations.Or(min(maxAutoIterations, 10*n+100)), Budget: d.Budget})
 	return j
@@ -69,6 +70,25 @@ func (j *joint) Density(ctx context.Context, psi []float64) (float64, error) {
 	logP, rep, err := j.aux.LogDensity(ctx, psi)
 	j.rep.Add(rep)
 	return logP, err
+}
+
+func (j *joint) Own() int { return j.own.Own() }
+
+func (j *joint) Held() int { return j.own.Held() }
+
+func (j *joint) Given(psi, f []float64) float64 { return j.own.LogDensityGiven(psi, f) }
+
+func (j *joint) Renew(psi, f []float64, key random.Key) {
+	j.aux.Renew(key.Stream(random.Augmentation, 0), psi, f)
+}
+
+func (j *joint) Draw(ctx context.Context, psi, f []float64, key random.Key) error {
+	w, e := make([]float64, len(f)), make([]float64, len(f))
+	random.Normal(key.Stream(random.Latent, 0), w)
+	random.Normal(key.Stream(random.Latent, 1), e)
+	rep, err := j.aux.Latent(ctx, psi, w, e, f)
+	j.rep.Add(rep)
+	return err
 }
 
 // begin begins to count what a step costs.

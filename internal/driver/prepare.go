@@ -39,11 +39,18 @@ func (d *Driver) Prepare(ctx context.Context, w *chains.Preparation) (*chains.Pr
 	n := len(d.Problem.Y)
 	size := min(n, d.Spec.Sampler.Subset.Or(d.needs.Subset))
 	key := random.Key{Seed: d.Spec.Seed}
-	pt, others, err := mode.Dense(ctx, d.Problem.Subset(mode.Subset(n, size, key)), d.Budget)
+	rows := mode.Subset(n, size, key)
+	pt, others, err := mode.Dense(ctx, d.Problem.Subset(rows), d.Budget)
 	if err != nil {
 		return nil, fmt.Errorf("finding the mode on %d rows: %w", size, err)
 	}
 	prep := &chains.Prepared{Others: others, OthersRows: size}
+	if d.needs.Augments {
+		prep.Others = nil // they are maxima of what no chain draws from
+		if d, pt, err = d.standIn(ctx, prep, pt, rows); err != nil {
+			return nil, fmt.Errorf("finding the mode on %d rows: %w", size, err)
+		}
+	}
 	switch d.needs.Search {
 	case sampler.ByDensity:
 		err = d.prepareDense(ctx, prep, pt, size)
@@ -78,28 +85,33 @@ func (d *Driver) setPoint(prep *chains.Prepared, pt *mode.Point) error {
 // gradients.
 func (d *Driver) prepareDense(ctx context.Context, prep *chains.Prepared, pt *mode.Point, size int) error {
 	n := len(d.Problem.Y)
-	dense := posterior.NewDense(d.Problem, d.Budget)
+	if size < n {
+		pt.Info.ScaleSym(float64(n)/float64(size), pt.Info)
+		var err error
+		if pt, err = d.climbDense(ctx, prep, d.Problem, pt); err != nil {
+			return err
+		}
+	}
+	return d.setPoint(prep, pt)
+}
+
+// climbDense moves from pt to the mode of a problem with exact gradients, and measures the curvature there.
+func (d *Driver) climbDense(ctx context.Context, prep *chains.Prepared, p *posterior.Problem, pt *mode.Point) (*mode.Point, error) {
+	dense := posterior.NewDense(p, d.Budget)
 	grad := func(ctx context.Context, psi []float64) ([]float64, error) {
 		g, ok := dense.Gradient(psi)
 		if !ok {
-			return nil, fmt.Errorf("the covariance matrix is numerically singular at log parameters %.4g", psi)
+			return nil, singularAt(psi)
 		}
 		prep.Cost.Densities++
 		return g, ctx.Err()
 	}
-	if size < n {
-		pt.Info.ScaleSym(float64(n)/float64(size), pt.Info)
-		var err error
-		if pt, _, err = mode.Climb(ctx, grad, pt, climbTol, maxPsi, climbSteps); err != nil {
-			return err
-		}
-		info, asym, err := mode.Information(ctx, grad, pt.Psi, pt.Info)
-		if err != nil {
-			return err
-		}
-		pt.Info, prep.Asymmetry = info, asym
+	pt, _, err := mode.Climb(ctx, grad, pt, climbTol, maxPsi, climbSteps)
+	if err != nil {
+		return nil, err
 	}
-	return d.setPoint(prep, pt)
+	pt.Info, prep.Asymmetry, err = mode.Information(ctx, grad, pt.Psi, pt.Info)
+	return pt, err
 }
 
 // prepareByGradients moves from the subset's mode to that of all rows by gradients

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ulisse-gp/ulisse/internal/nearest"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // FieldError is a mistake in a specification.
@@ -61,6 +62,9 @@ func Parse(r io.Reader, file string) (*Spec, error) {
 	d := decoder{file: file, pos: map[string]*yaml.Node{}}
 	if err := d.parse(text, &spec); err != nil {
 		return nil, err
+	}
+	if _, given := d.pos["sampler.method"]; !given && !spec.Model.Gaussian() {
+		spec.Sampler.Method = sampler.Augmenting
 	}
 	if path, msg := spec.fault(); msg != "" {
 		return nil, d.fail(d.nearest(path), path, "%s", msg)
@@ -290,12 +294,11 @@ func oneWord(s string) string {
 
 // absent says of fields that people know from other programs what there is in their place.
 var absent = map[string]string{
-	"likelihood": "targets are Gaussian given the latent function, with one variance (priors.lambda); classes and counts need another program",
-	"family":     "targets are Gaussian given the latent function, with one variance (priors.lambda); classes and counts need another program",
-	"mean":       "the mean is constant, by standardising (data.standardize): take a trend off the target, and add it to predictions",
-	"weights":    "a column of weights, which the variance of the noise is divided by, is data.weights",
-	"noise":      "what noise the rows have is said under model.noise, a prior of its variance is model.priors.lambda",
-	"folds":      "a run has one set of rows that are held out (data.holdout): for K folds run it K times with other seeds",
+	"family":  "the distribution of the target given the latent function is model.likelihood",
+	"mean":    "the mean is constant, by standardising (data.standardize): take a trend off the target, and add it to predictions",
+	"weights": "a column of weights, which the variance of the noise is divided by, is data.weights",
+	"noise":   "what noise the rows have is said under model.noise, a prior of its variance is model.priors.lambda",
+	"folds":   "a run has one set of rows that are held out (data.holdout): for K folds run it K times with other seeds",
 }
 
 // suggest says what there is in place of a field that is not: what people mean by a word of

@@ -59,7 +59,7 @@ func (s *Spec) KernelModel(d *dataset.Info) (posterior.Model, error) {
 	if err != nil {
 		return posterior.Model{}, err
 	}
-	return posterior.NewModel(c, s.noise(d), func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
+	return posterior.NewModel(c, s.likelihood(d), func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
 }
 
 // PriorOf is the prior of a parameter as people gave it.
@@ -79,7 +79,7 @@ func (s *Spec) PriorsOf(d *dataset.Info) ([]PriorOf, error) {
 		return nil, err
 	}
 	var out []PriorOf
-	for _, p := range slices.Concat(c.Params(), s.noise(d).Params()) {
+	for _, p := range slices.Concat(c.Params(), s.likelihood(d).Params()) {
 		f := found[p.Name()]
 		out = append(out, PriorOf{f.quantity, f.prior.String()})
 	}
@@ -145,7 +145,7 @@ type given struct {
 
 // priors returns the prior of each parameter of a covariance and of the likelihood, by its name.
 func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, error) {
-	return s.Model.Priors.find(slices.Concat(c.Params(), s.noise(d).Params()), d)
+	return s.Model.Priors.find(slices.Concat(c.Params(), s.likelihood(d).Params()), d)
 }
 
 // The priors of parameters of roles that have no field of their own: of the shape of a rational quadratic,
@@ -163,7 +163,7 @@ var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_s
 // isQuantity reports whether a field of priors may be the name of a quantity.
 func isQuantity(key string) bool {
 	name, _, element := strings.Cut(key, "[")
-	return strings.Contains(name, ".") || element || slices.Contains(rootNames, name)
+	return strings.Contains(name, ".") || element || name == "size" || slices.Contains(rootNames, name)
 }
 
 // roots returns the quantities in whose place a parameter stands, with their units.
@@ -260,7 +260,7 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 		}
 		return given{prior, own(found)}, nil
 	}
-	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda, param.Shape: shapePrior, param.Mismatch: mismatchPrior}[q.Role]
+	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda, param.Shape: shapePrior, param.Mismatch: mismatchPrior, param.Size: sizePrior}[q.Role]
 	if !ok {
 		return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s is a parameter without a prior: write %s: \"lognormal(m,0.1)\", m the logarithm of what it is about, or fix it, as in periodic(x, period=1)", q.Name(), q.Name())}
 	}

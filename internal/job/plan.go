@@ -21,7 +21,7 @@ func (s *Spec) Plan(names []string, rows int) chains.Plan {
 		Windows: m.Windows(o), Draws: s.Sampler.Draws, MaxDraws: s.Stop.MaxDraws, RHat: s.Stop.RHat, ESS: s.Stop.ESS, Error: s.Stop.Error,
 		MaxTime: time.Duration(s.Stop.MaxTime), Seed: s.Seed,
 		Step: s.Sampler.Step.Or(needs.Step), Probes: s.Sampler.Probes.Or(0), MaxProbes: sampler.MaxProbes, Solver: s.Solver.Method,
-		Provisional: needs.Search != sampler.OnSubset && rows <= sampler.ProvisionalRows, Latent: latent.Size(needs.Latent, rows),
+		Provisional: needs.Search != sampler.OnSubset && !needs.Augments && rows <= sampler.ProvisionalRows, Latent: latent.Size(needs.Latent, rows),
 	}
 	if needs.Staged {
 		p.Staged, p.Lanes = true, sampler.MaxLanes

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -25,7 +26,11 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 			return nil, err
 		}
 		sel.Label, sel.Noise = label, s.NoiseColumns()
-		return dataset.ReadFile(d.Path, table, sel, dataset.DefaultLimits)
+		t, err := dataset.ReadFile(d.Path, table, sel, dataset.DefaultLimits)
+		if bad := new(dataset.Error); errors.As(err, &bad) && bad.Column == d.Target && s.Model.Classes() {
+			bad.Msg += ": write the two classes as 0 and 1"
+		}
+		return t, err
 	}
 	syn, err := s.synthetic()
 	if err != nil {
@@ -61,7 +66,7 @@ func (d *Data) selection() (dataset.Select, error) {
 // Dataset holds rows of the specification's table out and standardises the others.
 func (s *Spec) Dataset(t *dataset.Table) (*dataset.Dataset, error) {
 	d := &s.Data
-	return dataset.New(t, dataset.Options{Standardize: d.Standardize, Transform: d.transform(), Holdout: d.Holdout, Seed: s.Seed,
+	return dataset.New(t, dataset.Options{Standardize: d.Standardize, RawTarget: !s.Model.likelihood().Standardized(), Transform: d.transform(), Holdout: d.Holdout, Seed: s.Seed,
 		Impute: dataset.Missing(d.Missing) == dataset.MissingImpute, DropConstant: d.Constant == "drop"})
 }
 

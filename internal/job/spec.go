@@ -70,12 +70,14 @@ type Synthetic struct {
 	Seed   uint64  `yaml:"seed" json:"seed"`
 }
 
-// Model is the covariance function and its priors.
+// Model is the covariance function, the likelihood, and their priors.
 type Model struct {
-	Kernel string `yaml:"kernel" json:"kernel"`
-	ARD    bool   `yaml:"ard" json:"ard"`
-	Noise  *Noise `yaml:"noise,omitempty" json:"noise,omitempty"` // nil for one variance
-	Priors Priors `yaml:"priors" json:"priors"`
+	Kernel     string        `yaml:"kernel" json:"kernel"`
+	ARD        bool          `yaml:"ard" json:"ard"`
+	Likelihood string        `yaml:"likelihood" json:"likelihood"`
+	DF         Auto[float64] `yaml:"df,omitempty" json:"df,omitzero"`        // degrees of freedom of student-t
+	Noise      *Noise        `yaml:"noise,omitempty" json:"noise,omitempty"` // nil for one variance
+	Priors     Priors        `yaml:"priors" json:"priors"`
 }
 
 // Priors are written as param.ParsePrior reads them.
@@ -157,7 +159,7 @@ type Stop struct {
 func Default() Spec {
 	return Spec{
 		Data:  Data{Standardize: true},
-		Model: Model{Kernel: "rbf", Priors: Priors{Sigma: "gamma(1,1)", Tau: "gamma(1,1)", Lambda: "gamma(1,1)"}},
+		Model: Model{Kernel: "rbf", Likelihood: gaussian, Priors: Priors{Sigma: "gamma(1,1)", Tau: "gamma(1,1)", Lambda: "gamma(1,1)"}},
 		Sampler: Sampler{
 			Method: sampler.Default, Chains: 4, Draws: 500, ProbeKind: "auto", Checkpoint: 20,
 			Sections: sampler.Sections(),

@@ -157,6 +157,9 @@ func (s *Spec) fault() (path, msg string) {
 	if path, msg := s.faultOfModel(); msg != "" {
 		return path, msg
 	}
+	if path, msg := s.faultOfLikelihood(); msg != "" {
+		return path, msg
+	}
 	if path, msg := s.faultOfTransform(); msg != "" {
 		return path, msg
 	}

@@ -36,6 +36,9 @@ func (Gaussian) Check(y []float64) error {
 	return nil
 }
 
+// Standardized returns true.
+func (Gaussian) Standardized() bool { return true }
+
 // LogDensity returns log N(y|f,λ) and its derivatives in f.
 func (Gaussian) LogDensity(theta []float64, y, f float64) (value, score, curvature float64) {
 	lambda, r := theta[0], y-f
@@ -47,6 +50,15 @@ func (g Gaussian) Augmentation() Augmentation { return g }
 
 // Width returns 0.
 func (Gaussian) Width() int { return 0 }
+
+// Held returns false.
+func (Gaussian) Held() bool { return false }
+
+// Start does nothing.
+func (Gaussian) Start(_, _ []float64) {}
+
+// Expect does nothing.
+func (Gaussian) Expect(_, _, _, _ []float64) {}
 
 // Refresh does nothing.
 func (Gaussian) Refresh(*rand.Rand, []float64, []float64, []float64, []float64) {}

@@ -24,6 +24,9 @@ type Likelihood interface {
 	// Check returns an error, one sentence for who brought the targets, if the
 	// likelihood cannot have made them.
 	Check(y []float64) error
+	// Standardized reports whether targets may be shifted and scaled before they are
+	// learnt from: classes and counts may not.
+	Standardized() bool
 	// LogDensity returns log p(y|f) with its derivative in f, the score, and minus
 	// its second derivative, the curvature.
 	LogDensity(theta []float64, y, f float64) (value, score, curvature float64)
@@ -49,6 +52,14 @@ type Likelihood interface {
 type Augmentation interface {
 	// Width returns how many numbers of state a row has.
 	Width() int
+	// Held reports whether the likelihood's own parameters make more of the state than
+	// its noise: they are not to move then while the state is what it is.
+	Held() bool
+	// Start sets a state that is typical before anything is known of the latent
+	// function: searches for the mode are made with it.
+	Start(state, y []float64)
+	// Expect sets a state that is typical given the latent function: its mean.
+	Expect(state, theta, y, f []float64)
 	// Refresh draws the state given the latent function.
 	Refresh(r *rand.Rand, state, theta, y, f []float64)
 	// Targets returns the pseudo-targets, to read.

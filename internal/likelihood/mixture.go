@@ -45,17 +45,34 @@ func (m Mixture) density(x float64) float64 {
 }
 
 // Quantile returns the x with CDF(x) = p, 0 < p < 1, to rounding. It lies
-// between the least and the greatest of the components' quantiles; from there
-// Newton's steps, or halvings where they leave the bracket, close in on it.
+// between the least and the greatest of the components' quantiles.
 func (m Mixture) Quantile(p float64) float64 {
-	z := normalQuantile(p)
-	lo, hi := math.Inf(1), math.Inf(-1)
+	lo, hi := m.bracket(normalQuantile(p))
+	return invert(m, p, lo, lo+(hi-lo)/2, hi)
+}
+
+// bracket returns the least and the greatest of the components' values z standard deviations from
+// their means.
+func (m Mixture) bracket(z float64) (lo, hi float64) {
+	lo, hi = math.Inf(1), math.Inf(-1)
 	for t, mu := range m.Mean {
 		q := mu + z*m.SD[t]
 		lo, hi = min(lo, q), max(hi, q)
 	}
+	return lo, hi
+}
+
+// smooth is a distribution with a density.
+type smooth interface {
+	CDF(x float64) float64
+	survival(x float64) float64
+	density(x float64) float64
+}
+
+// invert returns the x between lo and hi with CDF(x) = p, to rounding: from a first guess
+// Newton's steps, or halvings where they leave the bracket, close in on it.
+func invert(m smooth, p, lo, x, hi float64) float64 {
 	upper := p > 0.5 // there the complement has the digits
-	x := lo + (hi-lo)/2
 	for range 200 {
 		f := m.CDF(x) - p
 		if upper {

@@ -23,6 +23,7 @@ const (
 	Period               // period of a periodic leaf, in the units of the input
 	Shape                // on which the profile of a leaf depends, such as α of a rational quadratic
 	Mismatch             // −log of the correlation of points that differ in one category
+	Size                 // size of a negative binomial distribution
 )
 
 // Param is a parameter.

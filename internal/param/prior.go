@@ -61,6 +61,9 @@ func ParsePrior(text string, role Role) (Prior, error) {
 		if name == "pc" && role != Variance && role != Rate && role != Noise {
 			return bad("pc is for variances and length-scales")
 		}
+		if name == "pc" && role == Size {
+			return bad("pc is for variances and length-scales, not for sizes")
+		}
 		p := Prior{dist: name, role: role}
 		for i, dst := range []*float64{&p.a, &p.b}[:len(args)] {
 			x, err := strconv.ParseFloat(args[i], 64)

@@ -115,7 +115,7 @@ func TestSubsetOfStates(t *testing.T) {
 	m.Likelihood = heavy{}
 	p := NewProblem(m, plain.Inputs, plain.Y)
 	for i := range p.Y {
-		p.State = append(p.State, float64(1+i))
+		p.State[i] = float64(1 + i)
 	}
 	_, noise := p.Subset([]int{2, 9}).At([]float64{0, 0, 0})
 	if len(noise) != 2 || noise[0] != 1./3 || noise[1] != 1./10 {

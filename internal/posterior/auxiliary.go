@@ -3,6 +3,7 @@ package posterior
 import (
 	"context"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
@@ -87,6 +88,29 @@ func (a *Auxiliary) LogDensity(ctx context.Context, psi []float64) (float64, sol
 		value = math.Inf(-1)
 	}
 	return value, rep, nil
+}
+
+// Renew draws the auxiliary state of the likelihood given ψ and the latent function f. The problem
+// is one that nobody else draws a state of.
+func (a *Auxiliary) Renew(r *rand.Rand, psi, f []float64) {
+	a.problem.Refresh(r, psi, f)
+	a.points = nil // they are of another noise
+}
+
+// Latent sets f to a draw of the latent function given ψ, the targets and the auxiliary state of the
+// likelihood, from the standard normals w and e, by Matheron's rule.
+func (a *Auxiliary) Latent(ctx context.Context, psi, w, e, f []float64) (solve.Report, error) {
+	pt, rep, err := a.at(ctx, psi)
+	if err != nil {
+		return rep, err
+	}
+	opt := a.opt
+	if pt.pre != nil {
+		opt.Precond = pt.pre
+	}
+	r, err := Matheron(ctx, a.problem, a.op, opt, psi, w, e, f, nil)
+	rep.Add(r)
+	return rep, err
 }
 
 // at returns the point of ψ and sets the operator's θ to it.

@@ -62,6 +62,16 @@ func (d *Dense) LogDensity(psi []float64) float64 {
 	return v
 }
 
+// Solve returns K⁻¹z at ψ, and false where K is numerically singular.
+func (d *Dense) Solve(psi []float64) ([]float64, bool) {
+	if !d.factorize(psi) {
+		return nil, false
+	}
+	a := mat.NewVecDense(len(d.problem.Y), nil)
+	_ = d.chol.SolveVecTo(a, mat.NewVecDense(len(d.problem.Y), d.problem.Targets()))
+	return a.RawVector().Data, true
+}
+
 // Gradient returns the gradient of LogDensity, and false where K is
 // numerically singular or the gradient is not finite.
 func (d *Dense) Gradient(psi []float64) ([]float64, bool) {

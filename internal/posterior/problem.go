@@ -2,6 +2,8 @@ package posterior
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
@@ -62,7 +64,8 @@ type Problem struct {
 	State  []float64      // of the likelihood's augmentation; nil if it has none
 }
 
-// NewProblem returns a problem without auxiliary state. It panics if sizes do not
+// NewProblem returns a problem whose auxiliary state, if its likelihood has one, is the one to start
+// with. It panics if sizes do not
 // agree, or if nothing makes the likelihood Gaussian.
 func NewProblem(m Model, in *kernel.Inputs, y []float64) *Problem {
 	if in.Len() != len(y) || in.Dim() != m.Covariance.Dim() {
@@ -71,7 +74,58 @@ func NewProblem(m Model, in *kernel.Inputs, y []float64) *Problem {
 	if m.Likelihood.Augmentation() == nil {
 		panic(fmt.Sprintf("posterior: nothing makes the %s likelihood Gaussian", m.Likelihood.Name()))
 	}
-	return &Problem{Model: m, Inputs: in, Y: y}
+	p := &Problem{Model: m, Inputs: in, Y: y}
+	if a := m.Likelihood.Augmentation(); a.Width() > 0 {
+		p.State = make([]float64, len(y)*a.Width())
+		a.Start(p.State, y)
+	}
+	return p
+}
+
+// WithState returns the problem with an auxiliary state of its own, equal to this one's.
+func (p *Problem) WithState() *Problem {
+	q := *p
+	q.State = slices.Clone(p.State)
+	return &q
+}
+
+// Refresh draws the auxiliary state anew, given ψ and the latent function.
+func (p *Problem) Refresh(r *rand.Rand, psi, f []float64) {
+	_, own := p.Natural(psi)
+	p.Likelihood.Augmentation().Refresh(r, p.State, own, p.Y, f)
+}
+
+// Own returns how many of the parameters, the last ones of ψ, are the likelihood's.
+func (p *Problem) Own() int { return len(p.Likelihood.Params()) }
+
+// Held returns how many of the parameters, the last ones of ψ, are not to move while the auxiliary state
+// is what it is.
+func (p *Problem) Held() int {
+	if p.Likelihood.Augmentation().Held() {
+		return p.Own()
+	}
+	return 0
+}
+
+// LogDensityGiven returns log p(y|f,ψ) + log p(ψ): as a function of the likelihood's own parameters,
+// the log density of these given the latent function f, whatever the auxiliary state is.
+func (p *Problem) LogDensityGiven(psi, f []float64) float64 {
+	sum, _ := p.LogPrior(psi)
+	_, own := p.Natural(psi)
+	for i, y := range p.Y {
+		v, _, _ := p.Likelihood.LogDensity(own, y, f[i])
+		sum += v
+	}
+	return sum
+}
+
+// Expect returns the problem with the auxiliary state that is typical given ψ and the latent
+// function.
+func (p *Problem) Expect(psi, f []float64) *Problem {
+	q := p.WithState()
+	_, own := p.Natural(psi)
+	p.Likelihood.Augmentation().Expect(q.State, own, p.Y, f)
+	return q
 }
 
 // Subset returns the problem restricted to the given rows.

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
@@ -64,7 +65,11 @@ func (b *batch) run(ctx context.Context) error {
 		return b.interpolate(ctx)
 	}
 	for done, t := range b.p.order {
-		if err := b.solve(ctx, b.p.Draws[t], b.p.alphas[t], b.mean[t], b.variance[t]); err != nil {
+		pr, err := b.p.problemAt(ctx, t)
+		if err != nil {
+			return err
+		}
+		if err := b.solve(ctx, pr, b.p.Draws[t], b.p.alphas[t], b.mean[t], b.variance[t]); err != nil {
 			return err
 		}
 		b.done(done + 1)
@@ -89,10 +94,10 @@ func (b *batch) average(ctx context.Context) error {
 // draw, until all bounds hold.
 const maxRounds = 4
 
-// solve computes the rows' variances at ψ, and if alpha is K⁻¹y their means.
-func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64) error {
+// solve computes the rows' variances at ψ of a problem, and if alpha is K⁻¹y their means.
+func (b *batch) solve(ctx context.Context, pr *posterior.Problem, psi, alpha, mean, variance []float64) error {
 	p, m := b.p, b.of.len()
-	_, noise := p.Problem.At(psi)
+	_, noise := pr.At(psi)
 	least := slices.Min(noise)
 	k, prior, err := b.of.at(ctx, psi)
 	if err != nil {
@@ -121,7 +126,7 @@ func (b *batch) solve(ctx context.Context, psi, alpha, mean, variance []float64)
 			targets[i] = math.Sqrt(2 * b.Tolerance * least * v)
 		}
 		p.solver.SetTargets(targets)
-		rep, err := p.solveAt(ctx, psi, b.x, k)
+		rep, err := p.solveAt(ctx, pr, psi, b.x, k)
 		if err != nil {
 			return err
 		}

@@ -176,6 +176,10 @@ func (j *jointWork) wanted(t int) bool {
 // whatever draws were computed before it.
 func (j *jointWork) at(ctx context.Context, t int) error {
 	p, m, psi := j.p, j.points.Len(), j.p.Draws[t]
+	pr, err := p.problemAt(ctx, t)
+	if err != nil {
+		return err
+	}
 	f := p.Problem.Function(psi)
 	for _, x := range j.x {
 		clear(x)
@@ -184,7 +188,7 @@ func (j *jointWork) at(ctx context.Context, t int) error {
 	for lo := 0; lo < m; lo += size {
 		hi := min(m, lo+size)
 		b := &batch{p: p, Options: j.Options, of: values{p, j.points.Select(span(lo, hi))}, x: j.x[lo:hi], scale: make([]float64, hi-lo), stats: &j.stats}
-		if err := b.solve(ctx, psi, p.alphas[t], j.mean[lo:hi], j.variance[lo:hi]); err != nil {
+		if err := b.solve(ctx, pr, psi, p.alphas[t], j.mean[lo:hi], j.variance[lo:hi]); err != nil {
 			return err
 		}
 		before := j.points.Select(span(0, hi))

@@ -68,7 +68,7 @@ func (p *Predictor) LeaveOneOut(ctx context.Context, rows []int, o Options) (*Mo
 		return nil, Stats{}, err
 	}
 	if p.Problem.Likelihood.Augmentation().Width() > 0 {
-		return nil, Stats{}, fmt.Errorf("rows cannot be left out exactly under the %s likelihood: only Gaussian noise allows it", p.Problem.Likelihood.Name())
+		return nil, Stats{}, fmt.Errorf("rows cannot be left out exactly under the %s likelihood: only Gaussian noise allows it; ulisse cv leaves out folds of rows under any", p.Problem.Likelihood.Name())
 	}
 	back, err := p.take(ctx)
 	if err != nil {
@@ -199,7 +199,7 @@ func (p *Predictor) leave(ctx context.Context, s int, rows []int, points *kernel
 		targets[c] = math.Sqrt(2 * tolerance * least / (f.Variance(points.Row(c)) + at(row)))
 	}
 	p.solver.SetTargets(targets)
-	rep, err := p.solveAt(ctx, psi, x, b)
+	rep, err := p.solveAt(ctx, p.Problem, psi, x, b)
 	if err != nil {
 		return err
 	}

@@ -177,6 +177,8 @@ type Predictor struct {
 	turn        chan struct{} // full while somebody computes
 	solver      *solve.Solver
 	alphas      [][]float64 // K⁻¹y of each draw
+	states      [][]float64 // auxiliary states of each draw; nil if there are none
+	pivots      []int       // of the preconditioner, with states
 	unconverged int         // of them
 	surface     *surface
 }
@@ -185,7 +187,8 @@ type Predictor struct {
 // predicted.
 func (p *Predictor) Bytes() int64 {
 	n := int64(len(p.Problem.Y))
-	return 8 * n * (int64(len(p.Draws)) + int64(p.rank()) + 7*int64(Batch(int(n))))
+	width := int64(p.Problem.Likelihood.Augmentation().Width())
+	return 8 * n * (int64(len(p.Draws))*(1+width) + int64(p.rank()) + 7*int64(Batch(int(n))))
 }
 
 // maxIterations bounds the iterations of a solve, as a run's.
@@ -246,7 +249,7 @@ func (p *Predictor) prepare(ctx context.Context, progress func(Progress)) error 
 	if p.alphas != nil {
 		return nil
 	}
-	if p.solver == nil {
+	if p.solver == nil && !p.augmented() {
 		if err := p.Budget.Acquire(ctx); err != nil {
 			return err
 		}
@@ -261,38 +264,53 @@ func (p *Predictor) prepare(ctx context.Context, progress func(Progress)) error 
 		}
 		p.solver = solve.New(p.Operator, opt)
 	}
-	n := len(p.Problem.Y)
-	alphas, unconverged := p.Solutions.load(p.solutionsKey(), len(p.Draws), n)
-	if alphas == nil {
-		alphas = solve.Columns(n, len(p.Draws))
-		p.solver.SetTargets(nil)
-		var before []float64
-		for done, t := range p.order {
-			progress(Progress{SolutionsStage, done, len(p.order)})
-			if before != nil { // the draw visited before is near
-				copy(alphas[t], before)
-			}
-			rep, err := p.solveAt(ctx, p.Draws[t], alphas[t:t+1], [][]float64{p.Problem.Targets()})
-			if err != nil {
-				return err
-			}
-			unconverged += rep.Unconverged
-			before = alphas[t]
-		}
-		progress(Progress{SolutionsStage, len(p.order), len(p.order)})
-		p.Solutions.save(p.solutionsKey(), alphas, unconverged)
+	n, width := len(p.Problem.Y), p.Problem.Likelihood.Augmentation().Width()
+	columns, unconverged := p.Solutions.load(p.solutionsKey(), len(p.Draws)*(1+width), n)
+	if columns != nil {
+		p.alphas, p.unconverged = p.restore(columns), unconverged
+		return nil
 	}
+	find := p.solveTargets
+	if width > 0 {
+		find = p.drawStates
+	}
+	alphas, unconverged, err := find(ctx, progress)
+	if err != nil {
+		return err
+	}
+	progress(Progress{SolutionsStage, len(p.order), len(p.order)})
+	p.Solutions.save(p.solutionsKey(), p.kept(alphas), unconverged)
 	p.alphas, p.unconverged = alphas, unconverged
 	return nil
 }
 
+// solveTargets solves for the targets at each draw.
+func (p *Predictor) solveTargets(ctx context.Context, progress func(Progress)) (alphas [][]float64, unconverged int, err error) {
+	alphas = solve.Columns(len(p.Problem.Y), len(p.Draws))
+	p.solver.SetTargets(nil)
+	var before []float64
+	for done, t := range p.order {
+		progress(Progress{SolutionsStage, done, len(p.order)})
+		if before != nil { // the draw visited before is near
+			copy(alphas[t], before)
+		}
+		rep, err := p.solveAt(ctx, p.Problem, p.Draws[t], alphas[t:t+1], [][]float64{p.Problem.Targets()})
+		if err != nil {
+			return nil, 0, err
+		}
+		unconverged += rep.Unconverged
+		before = alphas[t]
+	}
+	return alphas, unconverged, nil
+}
+
 // solveAt solves K(ψ)·x = b on one core of the budget and those that are free.
-func (p *Predictor) solveAt(ctx context.Context, psi []float64, x, b [][]float64) (solve.Report, error) {
+func (p *Predictor) solveAt(ctx context.Context, pr *posterior.Problem, psi []float64, x, b [][]float64) (solve.Report, error) {
 	if err := p.Budget.Acquire(ctx); err != nil {
 		return solve.Report{}, err
 	}
 	defer p.Budget.Release()
-	p.Operator.Set(p.Problem.At(psi))
+	p.Operator.Set(pr.At(psi))
 	return p.solver.Solve(ctx, x, b)
 }
 
@@ -365,11 +383,17 @@ func span(lo, hi int) []int {
 	return out
 }
 
+// errSurface is the error of a surface where draws have auxiliary variables of their own.
+var errSurface = errors.New("variances are no smooth function of the parameters where the likelihood has auxiliary variables: use the variance exact")
+
 // distributions returns those of m functionals of the latent function, which come in batches of
 // whole groups: some returns those from lo to hi, prior the size of a variance before anything is learnt.
 func (p *Predictor) distributions(ctx context.Context, m, group int, o Options, some func(lo, hi int) functionals, prior func(f *kernel.Function, i int) float64) (*Moments, Stats, error) {
 	if err := o.Check(); err != nil {
 		return nil, Stats{}, err
+	}
+	if o.Variance == Surface && p.augmented() {
+		return nil, Stats{}, errSurface
 	}
 	back, err := p.take(ctx)
 	if err != nil {

@@ -12,11 +12,12 @@ var Levels = []float64{0.5, 0.9, 0.95}
 
 // Scores are how well rows were predicted whose targets are known.
 type Scores struct {
-	Rows     int        `json:"rows"`
-	RMSE     float64    `json:"rmse"` // of the means, in the units of the target
-	MLPD     float64    `json:"mlpd"` // mean log predictive density; MNLP is its negative
-	CRPS     float64    `json:"crps"` // mean, in the units of the target
-	Coverage []Coverage `json:"coverage"`
+	Rows     int          `json:"rows"`
+	RMSE     float64      `json:"rmse"` // of the means, in the units of the target
+	MLPD     float64      `json:"mlpd"` // mean log predictive density; MNLP is its negative
+	CRPS     float64      `json:"crps"` // mean, in the units of the target
+	Coverage []Coverage   `json:"coverage"`
+	Classes  *ClassScores `json:"classes,omitempty"` // where targets are classes
 }
 
 // Coverage is the share of targets within the central interval of a level.
@@ -60,6 +61,14 @@ func Score(all []Row) *Scores {
 // WriteText writes the scores as a table of one line.
 func (s *Scores) WriteText(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if c := s.Classes; c != nil {
+		auc := "-"
+		if c.AUC != nil {
+			auc = fmt.Sprintf("%.4g", *c.AUC)
+		}
+		fmt.Fprintf(tw, "rows\terror\tMLPD\tBrier\tAUC\t\n%d\t%.4g\t%.4g\t%.4g\t%s\t\n", s.Rows, c.Error, s.MLPD, c.Brier, auc)
+		return tw.Flush()
+	}
 	fmt.Fprint(tw, "rows\tRMSE\tMLPD\tCRPS\t")
 	for _, c := range s.Coverage {
 		fmt.Fprintf(tw, "in %g %%\t", 100*c.Level)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -35,7 +36,7 @@ const solutionsSuffix = ".solutions"
 func (p *Predictor) solutionsKey() string {
 	h := sha256.New()
 	isa, _ := cmvp.ISA()
-	head, _ := json.Marshal([]any{version.Version, isa, p.Problem.Covariance.String(), p.Problem.Likelihood.Name(), len(p.Problem.Y), p.Problem.Inputs.Dim(),
+	head, _ := json.Marshal([]any{version.Version, isa, p.Problem.Covariance.String(), fmt.Sprintf("%s%v", p.Problem.Likelihood.Name(), p.Problem.Likelihood), firstSweeps, nextSweeps, len(p.Problem.Y), p.Problem.Inputs.Dim(),
 		p.Seed, p.Kind, p.Rank, p.MaxIter, p.Mixed, meanTolerance, rankFactor})
 	h.Write(head)
 	var b [8]byte
@@ -57,13 +58,13 @@ func (p *Predictor) solutionsKey() string {
 }
 
 // load returns what was kept under a name, nil if there is nothing whole.
-func (s *Solutions) load(key string, draws, n int) (alphas [][]float64, unconverged int) {
+func (s *Solutions) load(key string, columns, n int) (found [][]float64, unconverged int) {
 	if s == nil {
 		return nil, 0
 	}
 	path := filepath.Join(s.Dir, key+solutionsSuffix)
 	text, err := os.ReadFile(path)
-	if err != nil || len(text) != 8*(1+draws*n)+sha256.Size {
+	if err != nil || len(text) != 8*(1+columns*n)+sha256.Size {
 		return nil, 0
 	}
 	body, sum := text[:len(text)-sha256.Size], text[len(text)-sha256.Size:]
@@ -72,7 +73,7 @@ func (s *Solutions) load(key string, draws, n int) (alphas [][]float64, unconver
 	}
 	now := time.Now()
 	_ = os.Chtimes(path, now, now) // it is of use: keep it longer
-	out := solve.Columns(n, draws)
+	out := solve.Columns(n, columns)
 	for t := range out {
 		for i := range out[t] {
 			out[t][i] = math.Float64frombits(binary.LittleEndian.Uint64(body[8*(1+t*n+i):]))

@@ -89,7 +89,7 @@ func (b *batch) interpolate(ctx context.Context) error {
 				copy(b.x[i], middle[i])
 			}
 		}
-		if err := b.solve(ctx, psi, nil, nil, variance); err != nil {
+		if err := b.solve(ctx, p.Problem, psi, nil, nil, variance); err != nil {
 			return err
 		}
 		if k == 0 {
@@ -125,7 +125,7 @@ func (b *batch) check(ctx context.Context, t int) error {
 		noise = slices.Min(all)
 	}
 	guess := slices.Clone(b.variance[t])
-	if err := b.solve(ctx, b.p.Draws[t], nil, nil, b.variance[t]); err != nil {
+	if err := b.solve(ctx, b.p.Problem, b.p.Draws[t], nil, nil, b.variance[t]); err != nil {
 		return err
 	}
 	for i, v := range b.variance[t] {

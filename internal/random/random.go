@@ -16,29 +16,31 @@ type Purpose uint32
 // The purposes. Their numbers are part of what a seed means: add new ones at
 // the end.
 const (
-	Holdout     Purpose = iota + 1 // rows held out
-	Synthetic                      // generated data
-	Subset                         // rows of the subset whose mode is found
-	Start                          // a chain's starting point
-	Probe                          // trace probes
-	Stopping                       // ULISSE's stopping times
-	Noise                          // a sampler's injected noise
-	Accept                         // Metropolis–Hastings proposals and decisions
-	Pivot                          // a preconditioner's random choices
-	Calibration                    // right-hand sides that only measure
-	Auxiliary                      // the auxiliary variable of the exact sampler
-	Provisional                    // draws before the chains have any
-	Predictive                     // values of the target drawn from the posterior
-	Climb                          // where searches for maxima begin
-	Learn                          // points where the determinant is learnt
-	Learnt                         // draws of a learnt density, and fits to them
-	Propose                        // proposals of chains
-	Deviation                      // draws of the determinant's error
-	LeftOut                        // rows that are left out in turn
-	Path                           // sample paths, and the draws that they are of
-	Averaged                       // rows that effects are averaged over
-	Prior                          // parameters and functions drawn from the prior
-	Folds                          // rows that are left out together
+	Holdout      Purpose = iota + 1 // rows held out
+	Synthetic                       // generated data
+	Subset                          // rows of the subset whose mode is found
+	Start                           // a chain's starting point
+	Probe                           // trace probes
+	Stopping                        // ULISSE's stopping times
+	Noise                           // a sampler's injected noise
+	Accept                          // Metropolis–Hastings proposals and decisions
+	Pivot                           // a preconditioner's random choices
+	Calibration                     // right-hand sides that only measure
+	Auxiliary                       // the auxiliary variable of the exact sampler
+	Provisional                     // draws before the chains have any
+	Predictive                      // values of the target drawn from the posterior
+	Climb                           // where searches for maxima begin
+	Learn                           // points where the determinant is learnt
+	Learnt                          // draws of a learnt density, and fits to them
+	Propose                         // proposals of chains
+	Deviation                       // draws of the determinant's error
+	LeftOut                         // rows that are left out in turn
+	Path                            // sample paths, and the draws that they are of
+	Averaged                        // rows that effects are averaged over
+	Prior                           // parameters and functions drawn from the prior
+	Folds                           // rows that are left out together
+	Augmentation                    // auxiliary variables of a likelihood
+	Latent                          // latent functions, given everything else
 )
 
 // Key names a stream.

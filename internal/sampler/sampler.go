@@ -20,13 +20,15 @@ import (
 )
 
 // methods are all there are, in the order in which they are listed to people.
-var methods = []Method{auto{}, fisher{}, leimkuhler{}, exact{}, sgldMethod{}, cholesky{}}
+var methods = []Method{auto{}, fisher{}, leimkuhler{}, exact{}, gibbs{}, sgldMethod{}, cholesky{}}
 
-// Default is the method of a specification that names none, and Certifier the one
-// that others are certified by.
+// Default is the method of a specification that names none, Certifier the one that
+// others are certified by.
 var (
 	Default   = fisher{}.Name()
 	Certifier = exact{}.Name()
+	// Augmenting is the method of likelihoods that are Gaussian given auxiliary variables.
+	Augmenting = gibbs{}.Name()
 )
 
 // Remedy is what errors of chains that have diverged advise first: programs that offer it look for it.
@@ -108,6 +110,9 @@ type Needs struct {
 	// Latent is how many vectors of length n the state of a chain holds beside ψ. Env
 	// has them.
 	Latent int
+	// Augments says that it draws the auxiliary variables of a likelihood: it is for
+	// likelihoods that have some, and no other method is.
+	Augments bool
 	// Dense says that it stores K.
 	Dense bool
 	// Staged says that its runs are staged: it is a Stager.
@@ -143,6 +148,17 @@ type Joint interface {
 	Refresh(ctx context.Context, psi []float64, key random.Key) (float64, error)
 	// Density returns the log density of ψ and the last x.
 	Density(ctx context.Context, psi []float64) (float64, error)
+	// Own returns how many parameters, the last ones of ψ, are the likelihood's own; Held how many of
+	// these are not to move while the auxiliary variables are what they are; and Given the log density
+	// of the own ones given the latent function f, without auxiliary variables, up to a constant.
+	Own() int
+	Held() int
+	Given(psi, f []float64) float64
+	// Renew draws the auxiliary variables of the likelihood given ψ and the latent function f.
+	Renew(psi, f []float64, key random.Key)
+	// Draw sets f to a draw of the latent function given ψ and the auxiliary variables of the
+	// likelihood.
+	Draw(ctx context.Context, psi, f []float64, key random.Key) error
 }
 
 // SettleEnv is what a method settles with.

@@ -39,6 +39,20 @@ func (s *Solver) InvSqrt(ctx context.Context, u, w [][]float64, root Root) (Repo
 	return rep, nil
 }
 
+// Sqrt sets u[c] to K^½·w[c], so that w ~ N(0,I) gives u ~ N(0,K), by Lanczos. K need only be
+// positive semi-definite: what w has in directions where K is small is small in u. It stops, costs
+// and reports as InvSqrt.
+func (s *Solver) Sqrt(ctx context.Context, u, w [][]float64) (Report, error) {
+	cols, rep, err := s.lanczos(ctx, w, nil, func(x, lambda float64) float64 { return x * math.Sqrt(lambda) })
+	if err != nil {
+		return rep, err
+	}
+	for c, l := range cols {
+		l.combine(u[c], l.coef)
+	}
+	return rep, nil
+}
+
 // Krylov returns the Krylov spaces of M = F⁻¹KF⁻ᵀ and each w, large enough for M⁻¹w: until
 // two estimates of that, lanczosCheck iterations apart, differ by the solver's relative
 // tolerance. Memory and report are those of InvSqrt.

@@ -142,6 +142,20 @@ model: {kernel: "` + kernel + `", priors: {` + map[string]string{"periodic": `p.
 sampler: ` + sampler(method) + "\n"})
 		}
 	}
+	add("gibbs/student-t", "{kernel: rbf, likelihood: student-t}", sampler("gibbs"), "{}")
+	var classes strings.Builder
+	classes.WriteString("a,b,y\n")
+	for i := range 150 {
+		fmt.Fprintf(&classes, "%d,%d,%d\n", i, i*i%37, (i*i*i+5*i)%23/12)
+	}
+	for _, v := range []predict.Variance{"", predict.Exact} {
+		all = append(all, golden{name: "gibbs/bernoulli/" + string(v), table: classes.String(), predict: v, text: `
+name: golden
+data: {path: "-", target: y}
+stop: {max_draws: 12}
+model: {kernel: rbf, ard: true, likelihood: bernoulli}
+sampler: ` + sampler("gibbs") + "\n"})
+	}
 	// A column of whole numbers that is a category, and not standardised.
 	all = append(all, golden{name: "expression/hamming/fisher", table: table.String(), levels: [][]string{nil, make([]string, 37)}, text: `
 name: golden

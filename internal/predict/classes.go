@@ -1,0 +1,54 @@
+package predict
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// ClassScores are how well classes 0 and 1 were predicted, besides the mean log probability
+// (Scores.MLPD).
+type ClassScores struct {
+	Error float64 `json:"error"` // share of rows whose class is not the more probable one
+	Brier float64 `json:"brier"` // mean square of the probability less the class
+	// AUC is the share of pairs of rows of either class in which that of class 1 has the greater
+	// probability; nil where there is one class only.
+	AUC *float64 `json:"auc"`
+}
+
+// ScoreClasses returns the scores of rows whose classes are known. It panics if there are none.
+func ScoreClasses(rows []Row) *ClassScores {
+	if len(rows) == 0 {
+		panic("predict: scores of no rows")
+	}
+	type guess struct{ p, y float64 }
+	guesses := make([]guess, len(rows))
+	s := &ClassScores{}
+	n := float64(len(rows))
+	for i, r := range rows {
+		p := math.Exp(r.LogDensity) // also where the latent function was asked for
+		if r.Target == 0 {
+			p = -math.Expm1(r.LogDensity)
+		}
+		guesses[i] = guess{p, r.Target}
+		s.Brier += (p - r.Target) * (p - r.Target) / n
+		if (p > 0.5) != (r.Target == 1) {
+			s.Error += 1 / n
+		}
+	}
+	slices.SortFunc(guesses, func(a, b guess) int { return cmp.Compare(a.p, b.p) })
+	var below, ones, pairs float64 // rows of class 0 so far, of class 1, and pairs in order
+	for lo := 0; lo < len(guesses); {
+		hi, zeros, more := lo, 0.0, 0.0 // probabilities that are equal, but for rounding, count half
+		for ; hi < len(guesses) && guesses[hi].p-guesses[lo].p <= 1e-12; hi++ {
+			zeros, more = zeros+1-guesses[hi].y, more+guesses[hi].y
+		}
+		pairs += more * (below + zeros/2)
+		below, ones, lo = below+zeros, ones+more, hi
+	}
+	if below > 0 && ones > 0 {
+		auc := pairs / (below * ones)
+		s.AUC = &auc
+	}
+	return s
+}
