@@ -17,7 +17,29 @@ type leaf[T tile.Real] struct {
 }
 
 func newLeaf[T tile.Real](l kernel.Leaf, kern *tile.Kernels[T]) leaf[T] {
+	if l.Profile() == kernel.Dot {
+		return leaf[T]{kernel.Dot, l.NumFeatures(), dots(kern)}
+	}
 	return leaf[T]{l.Profile(), l.NumFeatures(), kern.Eval[l.Profile()]}
+}
+
+// dots returns what evaluates a strip of dot products of packed features.
+func dots[T tile.Real](kern *tile.Kernels[T]) func(k, zi, zj []T, d, panels int) {
+	return func(k, zi, zj []T, d, panels int) {
+		for r := range tile.Strip {
+			row := k[r*TileRows:][:panels*tile.Panel]
+			clear(row)
+			if d == 1 { // panels lie side by side
+				kern.AddScaled(row, zj, zi[r], len(row))
+				continue
+			}
+			for p := range panels {
+				for q := range d {
+					kern.AddScaled(row[p*tile.Panel:], zj[(p*d+q)*tile.Panel:], zi[q*tile.Panel+r], tile.Panel)
+				}
+			}
+		}
+	}
 }
 
 const log2e = math.Log2E
@@ -25,6 +47,9 @@ const log2e = math.Log2E
 // scale returns the factor s_k of input k in z = (x−centre)·s_k (see the
 // package comment).
 func scale(f kernel.Family, tau float64) float64 {
+	if f == kernel.Dot {
+		return 1
+	}
 	if f == kernel.RBF {
 		return math.Sqrt(tau * log2e)
 	}

@@ -17,6 +17,8 @@ type tiles struct {
 	isa    tile.ISA
 
 	f      *kernel.Function
+	pairs  *kernel.Function // the part of f that double and single compute, nil if there is none
+	low    *lowRank         // the other part
 	noise  []float64
 	double *multiplier[float64]
 	single *multiplier[float32] // made when it is first needed
@@ -27,16 +29,24 @@ type tiles struct {
 }
 
 func newTiles(in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget, isa tile.ISA) *tiles {
-	e := &tiles{in: in, cov: c, budget: budget, isa: isa, double: newMultiplier[float64](in, c, budget, isa)}
-	e.forms = newFormEngine(e.double, newSums(c), budget, isa)
+	pairs, _ := c.Pairs()
+	e := &tiles{in: in, cov: pairs, budget: budget, isa: isa, low: newLowRank(in, c, budget)}
+	if pairs != nil {
+		e.double = newMultiplier[float64](in, pairs, budget, isa)
+	}
+	e.forms = newFormEngine(e.double, newSums(c), e.low, budget, isa)
 	return e
 }
 
 func (e *tiles) Set(f *kernel.Function, noise []float64) {
-	e.f, e.noise = f, noise
-	e.double.set(f)
+	e.f, e.pairs, e.noise = f, f.Pairs(), noise
+	e.low.set(f)
+	if e.pairs == nil {
+		return
+	}
+	e.double.set(e.pairs)
 	if e.single != nil {
-		e.single.set(f)
+		e.single.set(e.pairs)
 	}
 }
 
@@ -46,6 +56,15 @@ func (e *tiles) Rows(ctx context.Context, dst, v [][]float64, lo, hi int, p Prec
 	if lo == hi {
 		return ctx.Err()
 	}
+	if e.pairs == nil {
+		for c, y := range dst {
+			for i, d := range e.noise[lo:hi] {
+				y[i] = d * v[c][lo+i]
+			}
+		}
+		e.low.addRows(dst, v, lo, hi)
+		return ctx.Err()
+	}
 	e.factor = sized(e.factor, len(v))
 	if p == Double {
 		e.unscaled()
@@ -53,7 +72,7 @@ func (e *tiles) Rows(ctx context.Context, dst, v [][]float64, lo, hi int, p Prec
 	}
 	if e.single == nil {
 		e.single = newMultiplier[float32](e.in, e.cov, e.budget, e.isa)
-		e.single.set(e.f)
+		e.single.set(e.pairs)
 		e.single.setCache(e.singleCache)
 	}
 	for c, vc := range v {
@@ -92,19 +111,23 @@ func multiplyRows[T tile.Real](ctx context.Context, e *tiles, m *multiplier[T], 
 	}
 	noise := e.noise[lo:hi]
 	for c, y := range dst {
-		scale, vc := e.f.Scale()/e.factor[c], v[c][lo:hi]
+		scale, vc := e.pairs.Scale()/e.factor[c], v[c][lo:hi]
 		for i := range y {
 			y[i] = scale*y[i] + noise[i]*vc[i]
 		}
 	}
+	e.low.addRows(dst, v, lo, hi)
 	return nil
 }
 
 func (e *tiles) Forms(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
-	return e.forms.run(ctx, e.f, sums, u, v, group, groups, lo, hi)
+	return e.forms.run(ctx, e.pairs, sums, u, v, group, groups, lo, hi)
 }
 
 func (e *tiles) Keep(double, single int64) {
+	if e.double == nil {
+		return
+	}
 	e.double.setCache(double)
 	e.singleCache = single
 	if e.single != nil {
@@ -112,9 +135,12 @@ func (e *tiles) Keep(double, single int64) {
 	}
 }
 
-func (e *tiles) Kept() int64 {
-	if e.single == nil {
-		return e.double.read
+func (e *tiles) Kept() (read int64) {
+	if e.double != nil {
+		read = e.double.read
 	}
-	return e.double.read + e.single.read
+	if e.single != nil {
+		read += e.single.read
+	}
+	return read
 }

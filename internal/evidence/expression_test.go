@@ -17,7 +17,7 @@ import (
 // against finite differences of those.
 func TestExpressionAgainstGonum(t *testing.T) {
 	const n, d = 90, 3
-	c, err := kernel.Parse("sigma*rbf(1:a)*matern32(2-3:b)+s2*matern52(1:c,2:e)*periodic(3:=0.3:p:1.5)+s3*rbf(1:a)", d)
+	c, err := kernel.Parse("sigma*rbf(1:a)*matern32(2-3:b)+s2*matern52(1:c,2:e)*periodic(3:=0.3:p:1.5)+s3*rbf(1:a)*linear(0,2:0.4)+s4*linear(1,3)+=2*linear(0)", d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestExpressionAgainstGonum(t *testing.T) {
 	}
 	near("log|K|", v.LogDet, logDet, 1e-9)
 	near("yᵀK⁻¹y", v.Quad, quad, 1e-9)
-	set := &fd.Settings{Formula: fd.Central, Step: 1e-5}
+	set := &fd.Settings{Formula: fd.Central, Step: 2e-5}
 	gotL := append(append([]float64(nil), v.LogDetGrad...), v.LogDetNoise...)
 	gotQ := append(append([]float64(nil), v.QuadGrad...), v.QuadNoise...)
 	for i, want := range fd.Gradient(nil, func(at []float64) float64 { l, _ := reference(at); return l }, at, set) {
