@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -69,7 +70,8 @@ func (l *Lane) Event(ctx context.Context, w chains.Work, prep *chains.Prepared) 
 // Model says what the posterior is of.
 func (l *Lane) Model() sampler.Model {
 	p := l.d.Problem
-	return sampler.Model{Rows: len(p.Y), Inputs: p.Inputs.Dim(), Params: p.Params}
+	return sampler.Model{Rows: len(p.Y), Inputs: p.Inputs.Dim(), Params: p.Params,
+		Fixed: slices.ContainsFunc(p.Covariance.Terms(), func(t kernel.TermAt) bool { return t.Variance < 0 })}
 }
 
 // Budget returns the cores.

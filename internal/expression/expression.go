@@ -40,6 +40,8 @@ type leaf struct {
 	ard    bool
 	// Where they are 0 they are parameters.
 	lengthscale, period float64
+	centre              float64 // of linear, in the units of its input
+	centred             bool    // whether it is given
 	column              int
 }
 
@@ -64,7 +66,7 @@ func fail(column int, format string, args ...any) error {
 const periodic = "periodic"
 
 // Kinds returns the names of the leaves that there are.
-func Kinds() []string { return append(slices.Clone(kernel.FamilyNames()), periodic) }
+func Kinds() []string { return append(slices.Clone(kernel.FamilyNames()), periodic, linear, constant) }
 
 // Is reports whether a text is more than the name of a family.
 func Is(text string) bool { return !slices.Contains(kernel.FamilyNames(), text) }
@@ -106,7 +108,7 @@ func (l *leaf) String() string {
 		args = append(args, ardWord)
 	}
 	for _, a := range l.numbers() {
-		if *a.value > 0 {
+		if a.isGiven() {
 			args = append(args, a.name+"="+strconv.FormatFloat(*a.value, 'g', -1, 64))
 		}
 	}
@@ -118,16 +120,31 @@ func (l *leaf) String() string {
 
 const ardWord = "ard"
 
-// number is what a leaf may be given as name=value.
+// number is what a leaf may be given as name=value: a positive one, or any if given is not nil,
+// which then says whether it is given.
 type number struct {
 	name  string
 	value *float64
+	given *bool
+}
+
+func (n number) isGiven() bool {
+	if n.given != nil {
+		return *n.given
+	}
+	return *n.value > 0
 }
 
 func (l *leaf) numbers() []number {
-	out := []number{{"lengthscale", &l.lengthscale}}
+	switch l.kind {
+	case constant:
+		return nil
+	case linear:
+		return []number{{name: "centre", value: &l.centre, given: &l.centred}}
+	}
+	out := []number{{name: "lengthscale", value: &l.lengthscale}}
 	if l.kind == periodic {
-		out = append(out, number{"period", &l.period})
+		out = append(out, number{name: "period", value: &l.period})
 	}
 	return out
 }
@@ -135,6 +152,7 @@ func (l *leaf) numbers() []number {
 // Input is an input that leaves can be over.
 type Input struct {
 	Name string
+	Mean float64 // at which the standardised input is 0
 	SD   float64 // of which the standardised input is in units
 	// Levels is how many a category has, whose values are from 0 to Levels-1; 0 for numbers.
 	Levels int
@@ -200,6 +218,9 @@ func (e *Expression) prefix(t term, l *leaf, kinds map[string]int) string {
 
 // kernel returns the leaf, whose parameters' names begin with prefix.
 func (l *leaf) kernel(prefix string, inputs []Input) (kernel.Leaf, error) {
+	if l.kind == linear || l.kind == constant {
+		return l.line(inputs)
+	}
 	at, err := l.places(inputs)
 	if err != nil {
 		return nil, err
@@ -286,7 +307,7 @@ func (e *Expression) Unused(inputs []string) []string {
 	for _, name := range inputs {
 		used := slices.ContainsFunc(e.terms, func(t term) bool {
 			return slices.ContainsFunc(t.leaves, func(l *leaf) bool {
-				return len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(w word) bool { return w.text == name })
+				return l.kind != constant && len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(w word) bool { return w.text == name })
 			})
 		})
 		if !used {

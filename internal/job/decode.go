@@ -290,7 +290,6 @@ func oneWord(s string) string {
 var absent = map[string]string{
 	"likelihood": "targets are Gaussian given the latent function, with one variance (priors.lambda); classes and counts need another program",
 	"family":     "targets are Gaussian given the latent function, with one variance (priors.lambda); classes and counts need another program",
-	"mean":       "the mean is constant, by standardising (data.standardize): take a trend off the target, and add it to predictions",
 	"weights":    "all rows count alike, with one variance of the noise: leave rows out that are not to count, or give repeated ones as their mean",
 	"noise":      "the noise has one variance for all rows, which is a parameter: its prior is model.priors.lambda",
 	"folds":      "a run has one set of rows that are held out (data.holdout): for K folds run it K times with other seeds",

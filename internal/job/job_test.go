@@ -89,7 +89,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "sampelr: {}\n", `s.yaml: line 3, column 1: sampelr: unknown field: did you mean "sampler"?`},
 		{data + "sampler: {method: fisher, methd: sgld}\n", `s.yaml: line 3, column 27: sampler.methd: unknown field: did you mean "method"?`},
 		{data + "model: {likelihood: poisson}\n", `s.yaml: line 3, column 9: model.likelihood: unknown field: targets are Gaussian given the latent function, with one variance (priors.lambda); classes and counts need another program`},
-		{data + "model: {mean: linear}\n", `s.yaml: line 3, column 9: model.mean: unknown field: the mean is constant, by standardising (data.standardize): take a trend off the target, and add it to predictions`},
+		{data + "model: {mean: linaer}\n", `s.yaml: line 3, column 15: model.mean: character 1: there is no covariance "linaer": did you mean linear?`},
 		{data + "weights: w\n", `s.yaml: line 3, column 1: weights: unknown field: all rows count alike, with one variance of the noise: leave rows out that are not to count, or give repeated ones as their mean`},
 		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, auto, sgld`},
 		{data + "seed: 1\nseed: 2\n", `s.yaml: line 4, column 1: seed: the field is given twice`},

@@ -56,10 +56,11 @@ type Synthetic struct {
 	Seed   uint64  `yaml:"seed" json:"seed"`
 }
 
-// Model is the covariance function and its priors.
+// Model is the covariance function, its priors, and the mean.
 type Model struct {
 	Kernel string `yaml:"kernel" json:"kernel"`
 	ARD    bool   `yaml:"ard" json:"ard"`
+	Mean   string `yaml:"mean,omitempty" json:"mean,omitempty"` // as expression.ParseMean reads it
 	Priors Priors `yaml:"priors" json:"priors"`
 }
 

@@ -234,19 +234,48 @@ func (c *Covariance) Terms() []TermAt { return c.terms }
 // those of the whole.
 func (c *Covariance) Part(term int) (part *Covariance, at []int) { return c.of([]int{term}) }
 
+// Plus returns the sum of the covariance and more terms.
+func (c *Covariance) Plus(terms ...Term) (*Covariance, error) {
+	var all []Term
+	for i := range c.terms {
+		all = append(all, c.whole(i))
+	}
+	return New(c.dim, append(all, terms...)...)
+}
+
+// Free returns the sum of the terms whose variance is a parameter, nil if there are none, and the places
+// of its parameters among those of the whole.
+func (c *Covariance) Free() (free *Covariance, at []int) {
+	var terms []int
+	for i, t := range c.terms {
+		if t.Variance >= 0 {
+			terms = append(terms, i)
+		}
+	}
+	if len(terms) == 0 {
+		return nil, nil
+	}
+	return c.of(terms)
+}
+
+// whole returns a term as it was given to New.
+func (c *Covariance) whole(term int) Term {
+	t := c.terms[term]
+	one := Term{Variance: param.Param{Term: c.names[term], Role: param.Variance}, Fixed: t.Fixed}
+	if t.Variance >= 0 {
+		one.Variance = c.params[t.Variance]
+	}
+	for _, l := range t.Leaves {
+		one.Leaves = append(one.Leaves, c.leaves[l])
+	}
+	return one
+}
+
 // of returns the covariance of some terms, and the places of its parameters in c's.
 func (c *Covariance) of(terms []int) (part *Covariance, at []int) {
 	var some []Term
 	for _, i := range terms {
-		t := c.terms[i]
-		one := Term{Variance: param.Param{Term: c.names[i], Role: param.Variance}, Fixed: t.Fixed}
-		if t.Variance >= 0 {
-			one.Variance = c.params[t.Variance]
-		}
-		for _, l := range t.Leaves {
-			one.Leaves = append(one.Leaves, c.leaves[l])
-		}
-		some = append(some, one)
+		some = append(some, c.whole(i))
 	}
 	part, err := New(c.dim, some...)
 	if err != nil {

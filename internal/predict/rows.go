@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -112,7 +113,7 @@ func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o O
 	if r.Terms && err == nil {
 		err = more(p.Terms, len(cov.Terms()), len(cov.Terms()), func(row *Row, k int, of likelihood.Predictive) {
 			mean, sd := of.Scaled(0, info.YScale.SD).Moments()
-			row.Terms = append(row.Terms, Term{cov.TermName(k), mean, sd})
+			row.Terms = append(row.Terms, Term{cmp.Or(cov.TermName(k), "kernel"), mean, sd})
 		})
 	}
 	if err != nil {

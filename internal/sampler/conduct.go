@@ -70,7 +70,7 @@ func newConductor(env Evaluator, opt *Auto, p *chains.Plan, in *chains.Conductin
 }
 
 // reductions returns how log|K| and log yᵀK⁻¹y depend on fewer parameters than there are:
-// K = λ·(Σ_t (σ_t/λ) K_t + 1), if there is one λ.
+// K = λ·(Σ_t (σ_t/λ) K_t + 1), if there is one λ, and all σ are parameters.
 func reductions(m Model) (logDet, logQuad *surrogate.Reduction) {
 	p := len(m.Params)
 	var variances, noises []int
@@ -82,7 +82,7 @@ func reductions(m Model) (logDet, logQuad *surrogate.Reduction) {
 			noises = append(noises, i)
 		}
 	}
-	if len(noises) == 1 && len(variances) > 0 {
+	if len(noises) == 1 && len(variances) > 0 && !m.Fixed {
 		return surrogate.ScaleFree(p, variances, noises[0], float64(m.Rows)), surrogate.ScaleFree(p, variances, noises[0], -1)
 	}
 	identity := mat.NewDense(p, p, nil)

@@ -44,6 +44,7 @@ type Evaluator interface {
 type Model struct {
 	Rows, Inputs int
 	Params       param.List
+	Fixed        bool // whether a term of the covariance has a variance that is no parameter
 }
 
 // Evidence is what the density of the data consists of, at a ψ.
