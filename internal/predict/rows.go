@@ -125,7 +125,7 @@ func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o O
 // Possible returns an error, one sentence, if a covariance does not have what is asked for.
 func (r *Request) Possible(c *kernel.Covariance) error {
 	if r.Terms && len(c.Terms()) < 2 {
-		return errors.New("the covariance has one term only: there are no others to tell it apart from")
+		return errors.New("the covariance has one term only, and no mean: there is nothing to tell it apart from")
 	}
 	if r.Gradient {
 		return c.Differentiable()
