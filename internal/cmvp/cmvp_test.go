@@ -80,6 +80,7 @@ var sums = []string{
 	"a*periodic(2:=0.8:p:1)*matern32(1-2:v)+b*periodic(2:w:p:1)+c*rbf(1:x[1],2:x[2])",
 	"a*linear(1,2,3)", // all of low rank
 	lines,
+	"a*sigmoid(1:0.2:0.5)*rbf(1-3:u)+b*sigmoid(1:0.2:-0.5)*matern32(1-2:v)+c*polynomial(1,3:2:1)+d*polynomial(2:3:0)*rbf(3:w)",
 	"a*linear(0,1:-1,3)*matern52(1:u[1],2:u[2])*periodic(2:=0.7:p:2)+=3*rbf(1:w)*linear(2)+b*rbf(1:=0.2)+=2*rbf(3:=0.2)",
 }
 

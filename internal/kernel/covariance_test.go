@@ -92,7 +92,13 @@ func random(t *rapid.T) *Covariance {
 			if s.sameRates() {
 				s.Rates = s.Rates[:1]
 			}
-			switch rapid.IntRange(0, 5).Draw(t, "kind") {
+			switch rapid.IntRange(0, 7).Draw(t, "kind") {
+			case 6:
+				term.Leaves = append(term.Leaves, &Sigmoid{Input: s.Inputs[0], At: rapid.SampledFrom([]float64{0, -1.5}).Draw(t, "at"), Width: rapid.SampledFrom([]float64{-0.3, 2}).Draw(t, "width")})
+				continue
+			case 7:
+				term.Leaves = append(term.Leaves, &Polynomial{Inputs: s.Inputs, Degree: rapid.IntRange(1, 2).Draw(t, "degree"), Offset: rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "offset")})
+				continue
 			case 5:
 				l := &Linear{Constant: rapid.Bool().Draw(t, "constant"), Inputs: s.Inputs}
 				for range l.Inputs {
@@ -197,6 +203,9 @@ func TestBadCovariances(t *testing.T) {
 		"the variance 0":             {{Leaves: []Leaf{&Linear{Constant: true}}}},
 		"the linear has no inputs":   {{Variance: sigma, Leaves: []Leaf{&Linear{}}}},
 		"1 centres for 2 inputs":     {{Variance: sigma, Leaves: []Leaf{&Linear{Inputs: []int{0, 1}, Centres: []float64{0}}}}},
+		"the width not 0":            {{Variance: sigma, Leaves: []Leaf{&Sigmoid{}}}},
+		"it must be from 1 to 10":    {{Variance: sigma, Leaves: []Leaf{&Polynomial{Inputs: []int{0}, Degree: 11}}}},
+		"must not be negative":       {{Variance: sigma, Leaves: []Leaf{&Polynomial{Inputs: []int{0}, Degree: 2, Offset: -1}}}},
 		"more than 1024 features":    {{Variance: sigma, Leaves: slices.Repeat([]Leaf{&Linear{Constant: true, Inputs: []int{0, 1}, Centres: []float64{0, 0}}}, 7)}},
 		"the covariance has no name": {leaf(Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{{Role: param.Rate}}})},
 	} {
@@ -207,7 +216,7 @@ func TestBadCovariances(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "a*rbf(1-2:u,3:u)", "=1e+30*linear(0,1:-2e-5,3)+a*linear(2)*rbf(1:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)"} {
+	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "a*rbf(1-2:u,3:u)", "=1e+30*linear(0,1:-2e-5,3)+a*linear(2)*rbf(1:u)", "a*sigmoid(2:1e-9:-3)*polynomial(1,3:4:0.25)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -230,7 +239,7 @@ func TestFrequenciesHaveTheSpectralDensity(t *testing.T) {
 	for _, f := range Families() {
 		all = append(all, Single(f, 2, true))
 	}
-	for _, text := range []string{"a*rbf(1-2:u)+b*matern32(2:v)", "a*rbf(1:u)*matern52(1-2:v)+b*matern12(1:w)", "a*matern32(1:u)*matern32(2:v)", "a*periodic(1:u:p:2)+b*rbf(2:v)", "a*linear(0,1:-1,2)*rbf(1:u)*linear(0,2)+b*rbf(2:v)"} {
+	for _, text := range []string{"a*rbf(1-2:u)+b*matern32(2:v)", "a*rbf(1:u)*matern52(1-2:v)+b*matern12(1:w)", "a*matern32(1:u)*matern32(2:v)", "a*periodic(1:u:p:2)+b*rbf(2:v)", "a*linear(0,1:-1,2)*rbf(1:u)*linear(0,2)+b*rbf(2:v)", "a*polynomial(1,2:2:1)*rbf(1:u)*sigmoid(2:0.2:0.5)+b*rbf(2:v)"} {
 		all = append(all, parse(t, text, 2))
 	}
 	for i, c := range all {

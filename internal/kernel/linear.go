@@ -3,29 +3,21 @@ package kernel
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
-
-	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
 // Linear is the leaf Σ_k (x_k−c_k)(y_k−c_k) over some inputs, of functions that are straight lines
 // and zero at c, plus 1 if it has a constant. It has no parameters: its weight is the variance of
 // the term.
 type Linear struct {
+	plain
 	Constant bool
 	Inputs   []int     // from 0, in any order
 	Centres  []float64 // of each input
 }
 
 const linearName = "linear"
-
-// Params returns none.
-func (l *Linear) Params() []param.Param { return nil }
-
-// Profile returns Dot.
-func (l *Linear) Profile() Family { return Dot }
 
 // NumFeatures returns the number of inputs, and one more for a constant.
 func (l *Linear) NumFeatures() int {
@@ -34,12 +26,6 @@ func (l *Linear) NumFeatures() int {
 	}
 	return len(l.Inputs)
 }
-
-// RateOf returns -1: features have no rates.
-func (l *Linear) RateOf(int) int { return -1 }
-
-// Warp returns -1: the features depend on no parameter.
-func (l *Linear) Warp() int { return -1 }
 
 // String returns the leaf in the canonical text, where 0 stands for the constant, and a centre that is
 // not 0 after its input: linear(0,1,3:-0.5).
@@ -80,9 +66,6 @@ func (l *Linear) check(dim int) error {
 
 func (l *Linear) at([]float64) LeafAt { return l }
 
-// Rate returns 1.
-func (l *Linear) Rate(int) float64 { return 1 }
-
 // Feature returns 1 for the constant, which is the first, and x_k−c_k.
 func (l *Linear) Feature(feature int, x []float64, _ *Inputs) float64 {
 	if l.Constant {
@@ -92,11 +75,6 @@ func (l *Linear) Feature(feature int, x []float64, _ *Inputs) float64 {
 		feature--
 	}
 	return x[l.Inputs[feature]] - l.Centres[feature]
-}
-
-// Slope panics: the features depend on no parameter.
-func (l *Linear) Slope(int, []float64, *Inputs) float64 {
-	panic("kernel: a linear leaf has no parameters")
 }
 
 func (l *Linear) value(x, y []float64) float64 {
@@ -109,14 +87,6 @@ func (l *Linear) value(x, y []float64) float64 {
 	}
 	return sum
 }
-
-func (l *Linear) addGradient([]float64, []int, float64, []float64, []float64) {}
-
-func (l *Linear) addRates([]float64, float64) {}
-
-func (l *Linear) addFrequency(*rand.Rand, []float64) {}
-
-func (l *Linear) differentiable() bool { return true }
 
 func (l *Linear) addSlopes(dst []float64, w float64, _, y []float64) {
 	for i, k := range l.Inputs {

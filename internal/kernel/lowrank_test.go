@@ -19,6 +19,17 @@ func TestLinear(t *testing.T) {
 	}
 }
 
+// Sigmoids and polynomials are what their formulas say.
+func TestSigmoidAndPolynomial(t *testing.T) {
+	f := parse(t, "a*sigmoid(1:0.5:2)+b*sigmoid(1:0.5:-2)*rbf(2:u)+=3*polynomial(1,3:3:0.5)", 3).At([]float64{2, 5, 0.7})
+	x, y := []float64{1.5, -2, 0.25}, []float64{-1, 4, 1}
+	s := func(x float64) float64 { return 1 / (1 + math.Exp(-(x-0.5)/2)) }
+	want := 2*s(1.5)*s(-1) + 5*(1-s(1.5))*(1-s(-1))*math.Exp(-0.7*36) + 3*math.Pow(0.5-1.5+0.25, 3)
+	if got := f.Value(x, y); math.Abs(got-want) > 1e-13*math.Abs(want) {
+		t.Errorf("k = %v, want %v", got, want)
+	}
+}
+
 // The parts of a covariance add up to it: the dot product of the features, and the rest. Each knows its
 // parameters.
 func TestLowRank(t *testing.T) {
@@ -30,6 +41,8 @@ func TestLowRank(t *testing.T) {
 	}{
 		{"a*rbf(1:u)", "a*rbf(1:u)", nil, 0, []int{0, 1}},
 		{"a*linear(1,2)", "", []int{0}, 2, nil},
+		{"a*polynomial(1,2,3:4:0.5)*sigmoid(1:0:1)", "", []int{0}, 35, nil},
+		{"a*polynomial(1,2,3:3:0)", "", []int{0}, 10, nil},
 		{"a*linear(0,1)*linear(2,3)*linear(1,2,3)+b*rbf(1:u)*linear(1)+=9*linear(0)", "b*rbf(1:u)*linear(1)", []int{0, 2}, 13, []int{1, 2}},
 	} {
 		c := parse(t, x.text, 3)

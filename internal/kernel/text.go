@@ -136,6 +136,12 @@ func (p *parser) leaf() (Leaf, error) {
 	if p.take(linearName + "(") {
 		return p.linear()
 	}
+	if p.take(sigmoidName + "(") {
+		return p.sigmoid()
+	}
+	if p.take(polynomialName + "(") {
+		return p.polynomial()
+	}
 	name, _, ok := strings.Cut(p.rest, "(")
 	if !ok {
 		return nil, errors.New("want a leaf such as rbf(1:tau)")
