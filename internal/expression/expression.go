@@ -40,8 +40,11 @@ type leaf struct {
 	ard    bool
 	// Where they are 0 they are parameters.
 	lengthscale, period float64
-	centre              float64 // of linear, in the units of its input
-	centred             bool    // whether it is given
+	centre, at          given   // of linear, and of a sigmoid, in the units of the input
+	width               float64 // of a sigmoid, in the units of its input
+	falling             bool
+	degree              float64 // of a polynomial, 2 if it is not given
+	offset              given   // of a polynomial, 1 if it is not given
 	column              int
 }
 
@@ -66,7 +69,9 @@ func fail(column int, format string, args ...any) error {
 const periodic = "periodic"
 
 // Kinds returns the names of the leaves that there are.
-func Kinds() []string { return append(slices.Clone(kernel.FamilyNames()), periodic, linear, constant) }
+func Kinds() []string {
+	return append(slices.Clone(kernel.FamilyNames()), periodic, linear, constant, polynomial, sigmoid)
+}
 
 // Is reports whether a text is more than the name of a family.
 func Is(text string) bool { return !slices.Contains(kernel.FamilyNames(), text) }
@@ -98,7 +103,7 @@ func (e *Expression) String() string { return e.text }
 func (l *leaf) String() string {
 	var args []string
 	for _, in := range l.inputs {
-		if isName(in.text) && in.text != ardWord {
+		if isName(in.text) && in.text != ardWord && (in.text != fallingWord || l.kind != sigmoid) {
 			args = append(args, in.text)
 		} else {
 			args = append(args, strconv.Quote(in.text))
@@ -106,6 +111,9 @@ func (l *leaf) String() string {
 	}
 	if l.ard {
 		args = append(args, ardWord)
+	}
+	if l.falling {
+		args = append(args, fallingWord)
 	}
 	for _, a := range l.numbers() {
 		if a.isGiven() {
@@ -120,6 +128,20 @@ func (l *leaf) String() string {
 
 const ardWord = "ard"
 
+// given is a number that may be any, and may be left out.
+type given struct {
+	value float64
+	is    bool
+}
+
+// or returns the number, or another if it was left out.
+func (g given) or(x float64) float64 {
+	if g.is {
+		return g.value
+	}
+	return x
+}
+
 // number is what a leaf may be given as name=value: a positive one, or any if given is not nil,
 // which then says whether it is given.
 type number struct {
@@ -127,6 +149,8 @@ type number struct {
 	value *float64
 	given *bool
 }
+
+func anyNumber(name string, g *given) number { return number{name, &g.value, &g.is} }
 
 func (n number) isGiven() bool {
 	if n.given != nil {
@@ -140,7 +164,11 @@ func (l *leaf) numbers() []number {
 	case constant:
 		return nil
 	case linear:
-		return []number{{name: "centre", value: &l.centre, given: &l.centred}}
+		return []number{anyNumber("centre", &l.centre)}
+	case polynomial:
+		return []number{{name: "degree", value: &l.degree}, anyNumber("offset", &l.offset)}
+	case sigmoid:
+		return []number{anyNumber("at", &l.at), {name: "width", value: &l.width}}
 	}
 	out := []number{{name: "lengthscale", value: &l.lengthscale}}
 	if l.kind == periodic {
@@ -218,8 +246,8 @@ func (e *Expression) prefix(t term, l *leaf, kinds map[string]int) string {
 
 // kernel returns the leaf, whose parameters' names begin with prefix.
 func (l *leaf) kernel(prefix string, inputs []Input) (kernel.Leaf, error) {
-	if l.kind == linear || l.kind == constant {
-		return l.line(inputs)
+	if slices.Contains(featured, l.kind) {
+		return l.features(inputs)
 	}
 	at, err := l.places(inputs)
 	if err != nil {

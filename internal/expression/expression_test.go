@@ -45,6 +45,10 @@ func TestCovariance(t *testing.T) {
 		{"(rbf(year) + rbf(temp)) * matern32", "rbf_matern32.variance*rbf(1:rbf_matern32.rbf.tau[1])*matern32(1-3:rbf_matern32.matern32.tau)+rbf_matern32_2.variance*rbf(2:rbf_matern32_2.rbf.tau[2])*matern32(1-3:rbf_matern32.matern32.tau)"},
 		{"linear", "linear.variance*linear(1,2,3)"},
 		{"linear(year, centre=1985)*rbf(temp)+constant", "linear_rbf.variance*linear(1:-0.5)*rbf(2:linear_rbf.rbf.tau[2])+constant.variance*linear(0)"},
+		{"sigmoid(year, at=1995, width=2)*rbf(temp)", "sigmoid_rbf.variance*sigmoid(1:0.5:0.2)*rbf(2:sigmoid_rbf.rbf.tau[2])"},
+		{"sigmoid(year, falling, at=1990, width=5)", "sigmoid.variance*sigmoid(1:0:-0.5)"},
+		{"polynomial(year, temp)", "polynomial.variance*polynomial(1,2:2:1)"},
+		{"polynomial(degree=3, offset=0)", "polynomial.variance*polynomial(1,2,3:3:0)"},
 		{"linear(temp, year, ard)", "linear_temp.variance*linear(2)+linear_year.variance*linear(1)"},
 		{`slope: linear("wind speed", year, ard)`, "slope_1.variance*linear(3)+slope_linear_year.variance*linear(1)"},
 	} {
@@ -103,6 +107,14 @@ func TestMistakes(t *testing.T) {
 		"constant(period=1)":                               "character 10: constant has no period",
 		"rbf(year) + linear(ard)":                          "character 13: ard is a variance for each",
 		"linear(year, temp, centre=1)":                     "character 1: centre is where",
+		"sigmoid(year, at=0)":                              "character 1: a sigmoid is over one input",
+		"sigmoid(at=0, width=1)":                           "character 1: a sigmoid is over one input",
+		"sigmoid(year, at=0, width=-1)":                    `character 27: width is "-1", but must be a positive number`,
+		"rbf(year, falling)":                               `character 11: there is no input "falling"`,
+		"polynomial(year, degree=2.5)":                     "character 1: degree is 2.5",
+		"rbf(year)+polynomial(year, degree=11)":            "character 11: degree is 11, but must be a whole number up to 10",
+		"polynomial(year, offset=-1)":                      "offset is -1",
+		"polynomial(year, ard)":                            "ard does not go with polynomial",
 		"linear(year, centre=x)":                           `character 21: centre is "x", but must be a number`,
 		"linear(year, centre=-1, centre=1)":                "given twice",
 		"linear(year, lengthscale=1)":                      "character 14: linear has no lengthscale: what can be fixed is centre",
@@ -135,7 +147,7 @@ func TestUnused(t *testing.T) {
 // An expression prints as what is read as the same covariance.
 func TestRoundTrip(t *testing.T) {
 	leaf := rapid.SampledFrom([]string{"rbf", "rbf(year)", "matern12(temp, year)", "matern32(ard)", `matern52("wind speed", temp, ard)`, "rbf(lengthscale=1e-3)",
-		"linear", "constant", "linear(year, temp, ard)", "linear(year, centre=-2.5e3)", "linear(temp, centre=0)", "periodic(year)", "periodic(temp, period=2.5)", "periodic(year, lengthscale=3)"})
+		"linear", "constant", "linear(year, temp, ard)", "linear(year, centre=-2.5e3)", "linear(temp, centre=0)", "sigmoid(temp, at=-1, width=2)", "sigmoid(year, at=0, width=1e-3, falling)", "polynomial", "polynomial(year, temp, degree=3, offset=0)", "periodic(year)", "periodic(temp, period=2.5)", "periodic(year, lengthscale=3)"})
 	rapid.Check(t, func(t *rapid.T) {
 		var write func(depth int) string
 		write = func(depth int) string {

@@ -21,7 +21,7 @@ func ParseMean(text string) (*Mean, error) {
 		return nil, err
 	}
 	if len(e.terms) == 1 && len(e.terms[0].leaves) == 1 {
-		if l := e.terms[0].leaves[0]; l.kind == linear && !l.centred && e.text == l.String() {
+		if l := e.terms[0].leaves[0]; l.kind == linear && !l.centre.is && e.text == l.String() {
 			return &Mean{constant: true, lines: l}, nil
 		}
 	}

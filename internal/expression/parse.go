@@ -275,8 +275,8 @@ func (p *parser) factor(depth int) ([]term, string, error) {
 			return nil, "", err
 		}
 	}
-	if l.kind == linear || l.kind == constant {
-		return l.lines()
+	if slices.Contains(featured, l.kind) {
+		return l.written()
 	}
 	switch {
 	case l.ard && l.kind == periodic:
@@ -324,6 +324,8 @@ func (p *parser) argument(l *leaf) error {
 	if !p.take("=") {
 		if w.text == ardWord {
 			l.ard = true
+		} else if w.text == fallingWord && l.kind == sigmoid {
+			l.falling = true
 		} else {
 			l.inputs = append(l.inputs, w)
 		}
