@@ -30,6 +30,9 @@ model: {kernel: matern52, mean: linear(time)}
 sampler: {chains: 2, warmup: 10, draws: 20, checkpoint: 10}
 stop: {rhat: 10, ess: 1}
 `, table))
+	if _, _, stderr := ulisse(t, "", "validate", spec); !strings.Contains(stderr, "mean: linear(time), coefficients ~ normal(0,115.") {
+		t.Errorf("validate says %s", stderr)
+	}
 	out := filepath.Join(dir, "out")
 	good(t, "run", spec, "--out", out, "-q")
 	lines, err := csv.NewReader(strings.NewReader(good(t, "predict", out, "--coefficients", "-q"))).ReadAll()

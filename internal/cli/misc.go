@@ -60,9 +60,13 @@ func (a *App) validateCommand() *cobra.Command {
 	return c
 }
 
-// printPriors prints an expression as it was understood, and the prior of each parameter: the
+// printPriors prints an expression as it was understood, the prior of each parameter, and that of the mean: the
 // specification with every default does not name them.
 func (a *App) printPriors(spec *job.Spec, d *dataset.Dataset) error {
+	if m, err := expression.ParseMean(spec.Model.Mean); err == nil && !m.None() {
+		fmt.Fprintf(a.Stderr, "mean: %s, coefficients ~ normal(0,%.4g) in units of %s, of a slope for each standard deviation of the input\n",
+			strings.TrimSpace(spec.Model.Mean), job.MeanSD*d.YScale.SD, d.Target)
+	}
 	if !expression.Is(spec.Model.Kernel) {
 		return nil
 	}

@@ -146,7 +146,7 @@ func (p *parser) polynomial() (Leaf, error) {
 			break
 		}
 		if !p.take(",") {
-			return nil, errors.New("want , or :")
+			return nil, errors.New("want a comma or a colon")
 		}
 	}
 	degree, err := p.number()
