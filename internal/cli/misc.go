@@ -61,9 +61,13 @@ func (a *App) validateCommand() *cobra.Command {
 	return c
 }
 
-// printPriors prints what the specification with every default does not: an expression as it was understood,
-// how the target is learnt, and the prior of each parameter.
+// printPriors prints what the specification with every default does not: the prior of the mean, an expression as it
+// was understood, how the target is learnt, and the prior of each parameter.
 func (a *App) printPriors(spec *job.Spec, d *dataset.Dataset) error {
+	if m, err := expression.ParseMean(spec.Model.Mean); err == nil && !m.None() {
+		fmt.Fprintf(a.Stderr, "mean: %s, coefficients ~ normal(0,%.4g) in units of %s, of a slope for each standard deviation of the input\n",
+			strings.TrimSpace(spec.Model.Mean), job.MeanSD*d.YScale.SD, d.Learnt())
+	}
 	expressed, changed := expression.Is(spec.Model.Kernel), d.Transform.Kind != likelihood.None
 	if !expressed && !changed && d.Noise == nil {
 		return nil

@@ -49,6 +49,7 @@ type predictFlags struct {
 	seed       uint64
 	gradient   bool
 	terms      bool
+	mean       bool // the coefficients of the mean, of no rows
 	gradientSD bool
 }
 
@@ -88,7 +89,11 @@ a Matérn 1/2 have none; along a category it is 0.
 
 --terms adds what each term of a sum contributes to the latent function, mean[NAME] and
 sd[NAME]. The means add up to the latent function's less the mean of the training targets; the
-standard deviations do not, since what one term does not explain another may.`,
+standard deviations do not, since what one term does not explain another may.
+
+--coefficients writes instead the posterior of the coefficients of model.mean, means and standard
+deviations in the units of the data: slope[NAME], and the constant, which is the mean where
+all inputs are at their averages.`,
 		Example: `  ulisse predict concrete --data new.csv --out pred.csv
   ulisse predict concrete --data grid.csv --paths 50 --out paths.csv
   ulisse predict concrete --holdout --out pred.csv --scores --plot calibration.svg`,
@@ -135,6 +140,7 @@ standard deviations do not, since what one term does not explain another may.`,
 	fl.Uint64Var(&f.seed, "seed", 0, "draw the paths with this `seed`")
 	fl.BoolVar(&f.gradient, "gradient", false, "add how the latent function changes with each input")
 	fl.BoolVar(&f.terms, "terms", false, "add the terms of a covariance that is a sum")
+	fl.BoolVar(&f.mean, "coefficients", false, "write the posterior of the mean's coefficients instead")
 	fl.BoolVar(&f.gradientSD, "gradient-sd", false, "add that and its standard deviations")
 	fl.StringVar(&f.covariance, "covariance", "", "write the joint covariance of the rows into this `file`")
 	fl.StringSliceVar(&f.quantile, "quantiles", []string{"0.025", "0.5", "0.975"}, "write the quantiles of these `probabilities`")
@@ -160,7 +166,9 @@ func (f *predictFlags) options(changed func(flag string) bool) (predict.Options,
 		return o, badInput(err)
 	}
 	switch {
-	case (f.data != "") == f.holdout:
+	case f.mean && (f.data != "" || f.holdout || f.paths > 0 || f.covariance != "" || f.scores || f.plot != ""):
+		return o, badInput(errors.New("--coefficients: they are of no rows: ask for them alone"))
+	case !f.mean && (f.data != "") == f.holdout:
 		return o, badInput(errors.New("say which rows: give a table with --data, or --holdout"))
 	case f.noise && f.latent:
 		return o, badInput(errors.New("--noise and --latent: give one of them"))
@@ -248,6 +256,9 @@ type predictView struct {
 
 // predict predicts what the flags ask for and writes it.
 func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, from oracle) error {
+	if f.mean {
+		return a.coefficients(ctx, f, o, from)
+	}
 	pts, err := a.points(ctx, f, o.Latent, from)
 	if err != nil {
 		return err

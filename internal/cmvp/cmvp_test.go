@@ -69,6 +69,9 @@ func problemOf(c *kernel.Covariance, n, s int) *problem {
 	return p
 }
 
+// lines has terms of low rank, and products with leaves that are dot products.
+const lines = "=100*linear(0,2)+a*rbf(1-3:u)*linear(2:0.3)+b*linear(1,3)*linear(0,2)+c*matern32(1:v[1],2:v[2])"
+
 // sums are covariances over three inputs with several leaves: sums and products, of
 // single and of several rates, leaves and parameters that occur twice, a power, periods, and
 // rates and periods that are fixed.
@@ -91,6 +94,10 @@ var sums = []string{
 	"a*cosine(1:=2:2.5)*rbf(1:u)+b*cosine(2:p:1)*wendland(1-2:v)",
 	"a*hamming(3:t)",
 	"a*hamming(2-3:t)*rbf(1:u)+b*hamming(2:=0.4)*hamming(3:s)",
+	"a*linear(1,2,3)", // all of low rank
+	lines,
+	"a*sigmoid(1:0.2:0.5)*rbf(1-3:u)+b*sigmoid(1:0.2:-0.5)*matern32(1-2:v)+c*polynomial(1,3:2:1)+d*polynomial(2:3:0)*rbf(3:w)",
+	"a*linear(0,1:-1,3)*matern52(1:u[1],2:u[2])*periodic(2:=0.7:p:2)+=3*rbf(1:w)*linear(2)+b*rbf(1:=0.2)+=2*rbf(3:=0.2)",
 }
 
 func parsed(t testing.TB, text string) *kernel.Covariance {
@@ -252,7 +259,7 @@ func TestMulBitsDoNotDependOnTheSplit(t *testing.T) {
 		}{
 			{kernel.Single(kernel.RBF, 3, true), 100}, {kernel.Single(kernel.RBF, 3, true), 1030},
 			{kernel.Single(kernel.RBF, 3, true), 64*TileRows + 1000}, // blocks of two tiles
-			{parsed(t, sums[3]), 600}, {parsed(t, sums[4]), 300},
+			{parsed(t, sums[3]), 600}, {parsed(t, sums[4]), 300}, {parsed(t, lines), 600},
 		} {
 			if c.n > 5000 && (testing.Short() || isa == tile.Portable) {
 				continue
@@ -486,6 +493,7 @@ func TestFormsBitsDoNotDependOnThreads(t *testing.T) {
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
 		testBitsOfForms(t, newProblem(kernel.Matern32, 1500, 2, 3, true), isa)
 		testBitsOfForms(t, problemOf(parsed(t, sums[3]), 600, 3), isa)
+		testBitsOfForms(t, problemOf(parsed(t, lines), 600, 3), isa)
 	})
 }
 
@@ -530,7 +538,7 @@ func testBitsOfForms(t *testing.T, p *problem, isa tile.ISA) {
 
 func TestCrossAgainstReference(t *testing.T) {
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
-		for _, c := range []*kernel.Covariance{kernel.Single(kernel.Matern52, 3, true), parsed(t, sums[1]), parsed(t, sums[3])} {
+		for _, c := range []*kernel.Covariance{kernel.Single(kernel.Matern52, 3, true), parsed(t, sums[1]), parsed(t, sums[3]), parsed(t, lines), parsed(t, "a*linear(0,1,2,3)")} {
 			testCross(t, problemOf(c, 600, 2), isa)
 		}
 	})
@@ -691,7 +699,7 @@ func TestProductsDoNotAllocate(t *testing.T) {
 		t.Skip("slow under the race detector, which has nothing to find here")
 	}
 	eachISA(t, func(t *testing.T, isa tile.ISA) {
-		for _, c := range []*kernel.Covariance{kernel.Single(kernel.RBF, 2, false), parsed(t, sums[3])} {
+		for _, c := range []*kernel.Covariance{kernel.Single(kernel.RBF, 2, false), parsed(t, sums[3]), parsed(t, lines)} {
 			p := problemOf(c, 300, 2)
 			o := p.operator(2, isa)
 			dst := zeros(300, 2)

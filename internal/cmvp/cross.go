@@ -8,9 +8,16 @@ import (
 )
 
 func (e *tiles) CrossMatrix(ctx context.Context, rows [][]float64, points *kernel.Inputs) error {
-	scale := e.f.Scale()
+	if e.pairs == nil {
+		for _, row := range rows {
+			clear(row)
+		}
+		e.low.addMatrix(rows, points, e.f)
+		return ctx.Err()
+	}
+	scale := e.pairs.Scale()
 	c := newCross(e, points)
-	return c.each(ctx, func(k []float64, _, r, colLo, colHi, _ int) {
+	err := c.each(ctx, func(k []float64, _, r, colLo, colHi, _ int) {
 		for i := r; i < min(r+tile.Strip, points.Len()); i++ {
 			dst := rows[i][colLo:colHi]
 			for j, x := range k[(i-r)*TileRows:][:len(dst)] {
@@ -18,9 +25,18 @@ func (e *tiles) CrossMatrix(ctx context.Context, rows [][]float64, points *kerne
 			}
 		}
 	})
+	e.low.addMatrix(rows, points, e.f)
+	return err
 }
 
 func (e *tiles) Cross(ctx context.Context, dst [][]float64, points *kernel.Inputs, v [][]float64) error {
+	if e.pairs == nil {
+		for _, y := range dst {
+			clear(y)
+		}
+		e.low.addCross(dst, points, e.f, v)
+		return ctx.Err()
+	}
 	s := len(v)
 	c := newCross(e, points)
 	e.double.load(v, Scales(v, Double), 0, e.double.grid.Units())
@@ -31,12 +47,13 @@ func (e *tiles) Cross(ctx context.Context, dst [][]float64, points *kernel.Input
 	if err != nil {
 		return err
 	}
-	scale := e.f.Scale()
+	scale := e.pairs.Scale()
 	for c := range dst {
 		for r := range dst[c] {
 			dst[c][r] = scale * sums[(r/tile.Strip*s+c)*tile.Strip+r%tile.Strip]
 		}
 	}
+	e.low.addCross(dst, points, e.f, v)
 	return nil
 }
 
@@ -49,7 +66,7 @@ type cross struct {
 
 func newCross(e *tiles, points *kernel.Inputs) *cross {
 	c := &cross{tiles: e, m: points.Len(), z: e.double.strips.packed(points.Len())}
-	e.double.strips.pack(c.z, points, e.in, e.f)
+	e.double.strips.pack(c.z, points, e.in, e.pairs)
 	return c
 }
 

@@ -28,7 +28,7 @@ func NewElements(in *kernel.Inputs, c *kernel.Covariance, b *parallel.Budget) *E
 	if err != nil {
 		panic(err)
 	}
-	e := &Elements{in: in, sum: newSums(c), ws: make([][]float64, b.MaxWorkers())}
+	e := &Elements{in: in, sum: sumsOver(c), ws: make([][]float64, b.MaxWorkers())}
 	e.mul.in, e.mul.strips = in, newStrips(c, tile.For[float64](isa))
 	e.mul.z = e.mul.strips.packed(in.Len())
 	e.forms = formEngine{mul: &e.mul, kern: tile.FormsFor(isa), sum: e.sum, ws: make([]formSpace, b.MaxWorkers())}
@@ -50,7 +50,7 @@ func (e *Elements) Set(f *kernel.Function, noise []float64) {
 func (e *Elements) Len() int { return e.in.Len() }
 
 // NumParams returns the number of the covariance's parameters.
-func (e *Elements) NumParams() int { return len(e.sum.cov.Params()) }
+func (e *Elements) NumParams() int { return e.sum.params }
 
 // Noise returns the variance of the noise of a row.
 func (e *Elements) Noise(row int) float64 {

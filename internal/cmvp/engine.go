@@ -34,8 +34,8 @@ type Engine interface {
 	Set(f *kernel.Function, noise []float64)
 	// Mul computes K·v[c] for each column of n numbers.
 	Mul(ctx context.Context, dst, v [][]float64, p Precision) error
-	// Units computes the sums of the units [lo,hi) that K_f·v is made of, in units of
-	// f's scale and of factor[c]: unit after unit, for each point after point, column after
+	// Units computes the sums of the units [lo,hi) that the part of K_f·v is made of that is evaluated
+	// pair by pair (kernel.Function.Pairs), in units of that part's scale and of factor[c]: unit after unit, for each point after point, column after
 	// column of its rows. Of v it reads the rows of the points of these units, times factor
 	// and rounded to the precision.
 	Units(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error

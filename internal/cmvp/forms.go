@@ -15,6 +15,7 @@ type formEngine struct {
 	mul  *multiplier[float64] // the packed features
 	kern *tile.FormKernels
 	sum  *formSums
+	low  *lowRank
 	loop *parallel.Loop
 	ws   []formSpace // by worker
 	// wide are packed features of each leaf whose features depend on a parameter: z, z+ż, z−ż.
@@ -39,17 +40,25 @@ type formSpace struct {
 	sums          []float64 // of one tile pair, by group and slot
 }
 
-func newFormEngine(mul *multiplier[float64], sums *formSums, budget *parallel.Budget, isa tile.ISA) *formEngine {
-	e := &formEngine{mul: mul, kern: tile.FormsFor(isa), sum: sums, ws: make([]formSpace, budget.MaxWorkers())}
+func newFormEngine(mul *multiplier[float64], sums *formSums, low *lowRank, budget *parallel.Budget, isa tile.ISA) *formEngine {
+	e := &formEngine{mul: mul, kern: tile.FormsFor(isa), sum: sums, low: low, ws: make([]formSpace, budget.MaxWorkers())}
 	e.loop = budget.NewLoop(e.task)
 	return e
 }
 
-func (e *formEngine) run(ctx context.Context, f *kernel.Function, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
-	e.pack(f)
+// run computes the forms at the part of a function that is no product of low rank, nil if there is none. Those
+// of the other part are in the sums of the first task.
+func (e *formEngine) run(ctx context.Context, pairs *kernel.Function, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
+	clear(sums)
+	if lo == 0 && hi > 0 {
+		e.low.addForms(sums[e.sum.low:], e.sum.Len(), u, v, group)
+	}
+	if pairs == nil {
+		return ctx.Err()
+	}
+	e.pack(pairs)
 	e.load(u, v, group, groups)
 	e.sums, e.from = sums, lo
-	clear(sums)
 	e.done = ctx.Done()
 	e.stopped.Store(false)
 	e.loop.Run(hi - lo)

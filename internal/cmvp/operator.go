@@ -222,7 +222,7 @@ func (o *Operator) FormsTasks(ctx context.Context, sums []float64, u, v [][]floa
 // ReduceForms returns the forms that the sums of all tasks, in their order, add
 // up to.
 func (o *Operator) ReduceForms(sums []float64, groups int) [][]float64 {
-	return o.sum.reduce(o.f, sums, NewGrid(o.Len()).Tasks(), groups)
+	return o.sum.reduce(o.f.Pairs(), sums, NewGrid(o.Len()).Tasks(), groups)
 }
 
 // CrossMatrix returns K_f(X*,X), without noise, as one row of n numbers for

@@ -18,7 +18,29 @@ type leaf[T tile.Real] struct {
 }
 
 func newLeaf[T tile.Real](l kernel.Leaf, kern *tile.Kernels[T]) leaf[T] {
+	if l.Profile() == kernel.Dot {
+		return leaf[T]{family: kernel.Dot, features: l.NumFeatures(), eval: dots(kern)}
+	}
 	return leaf[T]{family: l.Profile(), features: l.NumFeatures(), eval: kern.Eval[l.Profile()]}
+}
+
+// dots returns what evaluates a strip of dot products of packed features.
+func dots[T tile.Real](kern *tile.Kernels[T]) func(k, zi, zj []T, d, panels int, shape T) {
+	return func(k, zi, zj []T, d, panels int, _ T) {
+		for r := range tile.Strip {
+			row := k[r*TileRows:][:panels*tile.Panel]
+			clear(row)
+			if d == 1 { // panels lie side by side
+				kern.AddScaled(row, zj, zi[r], len(row))
+				continue
+			}
+			for p := range panels {
+				for q := range d {
+					kern.AddScaled(row[p*tile.Panel:], zj[(p*d+q)*tile.Panel:], zi[q*tile.Panel+r], tile.Panel)
+				}
+			}
+		}
+	}
 }
 
 const log2e = math.Log2E
@@ -27,6 +49,8 @@ const log2e = math.Log2E
 // package comment).
 func scale(f kernel.Family, tau float64) float64 {
 	switch {
+	case f == kernel.Dot:
+		return 1
 	case f == kernel.RBF:
 		return math.Sqrt(tau * log2e)
 	case f >= kernel.NumFamilies:

@@ -21,9 +21,14 @@ import "github.com/ulisse-gp/ulisse/internal/kernel"
 //
 // A pass over the weights takes a strip that is summed up with another, or with the
 // spread of the features of a leaf. The first passes are those of spreads.
+//
+// The forms of terms of low rank are products of sums, and have slots of their own, after the others.
 type formSums struct {
-	cov    *kernel.Covariance
+	cov    *kernel.Covariance // whose strips are summed up, nil if there is none
+	params int                // of the whole covariance
+	at     []int              // the places of cov's parameters among these
 	slots  []slot
+	low    int // the first slot of the terms of low rank
 	passes []pass
 	only   []int  // of each leaf, the term in which it occurs; -1 if it occurs more than once
 	shared []bool // of each leaf, whether it has one rate that its features share, and no other derivative by u
@@ -33,8 +38,9 @@ type formSums struct {
 
 // slot is one of the sums.
 type slot struct {
-	param int // that it belongs to; -1 for a sum that is of no use
-	term  int // whose variance it is in units of; -1 for the scale
+	param int  // of the whole that it belongs to; -1 for a sum that is of no use
+	term  int  // whose variance it is in units of; -1 for the scale
+	low   bool // whether it is the form itself, of a term of low rank
 	// unit is what one of the sum is in units of the scale or of the variance: 1, or, for
 	// a sum over squared differences of scaled features, what these are in units of u.
 	unit float64
@@ -62,8 +68,31 @@ type pass struct {
 	spread bool
 }
 
+// newSums returns the sums of a covariance of which the part of low rank is not evaluated pair by pair.
 func newSums(c *kernel.Covariance) *formSums {
-	s := &formSums{cov: c, only: occurrences(c)}
+	s := &formSums{params: len(c.Params())}
+	if pairs, at := c.Pairs(); pairs != nil {
+		s = sumsOf(pairs, at, s.params)
+	}
+	s.low = len(s.slots)
+	for _, p := range lowSlots(c) {
+		s.slots = append(s.slots, slot{param: p, low: true})
+	}
+	return s
+}
+
+// sumsOver returns the sums of a covariance all of which is evaluated pair by pair.
+func sumsOver(c *kernel.Covariance) *formSums {
+	at := make([]int, len(c.Params()))
+	for i := range at {
+		at[i] = i
+	}
+	return sumsOf(c, at, len(at))
+}
+
+// sumsOf returns the sums of strips of c, at being the places of its parameters among so many.
+func sumsOf(c *kernel.Covariance, at []int, params int) *formSums {
+	s := &formSums{cov: c, at: at, params: params, only: occurrences(c)}
 	for _, l := range c.Leaves() {
 		others := 0 // parameters but rates
 		if l.Shape() >= 0 {
@@ -78,8 +107,10 @@ func newSums(c *kernel.Covariance) *formSums {
 	}
 	var dots []source
 	var spreads []int
-	for t := range c.Terms() {
-		dots = append(dots, source{ofTerm, t})
+	for t, term := range c.Terms() {
+		if term.Variance >= 0 {
+			dots = append(dots, source{ofTerm, t})
+		}
 	}
 	for l, leaf := range c.Leaves() {
 		switch {
@@ -127,7 +158,7 @@ func (s *formSums) addSpread(l int) {
 	for k := range leaf.NumFeatures() {
 		param := -1
 		if i := leaf.RateOf(k); i >= 0 {
-			param = at[i]
+			param = s.at[at[i]]
 		}
 		s.slots = append(s.slots, slot{param: param, term: s.only[l], unit: q})
 	}
@@ -136,7 +167,7 @@ func (s *formSums) addSpread(l int) {
 	}
 	for _, half := range []float64{q / 2, -q / 2} { // twice, of ∂Δz² = 2·Δz·Δż, a quarter
 		for range leaf.NumFeatures() {
-			s.slots = append(s.slots, slot{param: at[leaf.Warp()], term: s.only[l], unit: half})
+			s.slots = append(s.slots, slot{param: s.at[at[leaf.Warp()]], term: s.only[l], unit: half})
 		}
 	}
 }
@@ -171,7 +202,7 @@ func occurrences(c *kernel.Covariance) []int {
 // add adds the slot of a strip.
 func (s *formSums) add(d source) {
 	if d.kind == ofTerm {
-		s.slots = append(s.slots, slot{param: s.cov.Terms()[d.at].Variance, term: d.at, unit: 1})
+		s.slots = append(s.slots, slot{param: s.at[s.cov.Terms()[d.at].Variance], term: d.at, unit: 1})
 		return
 	}
 	leaf := s.cov.Leaves()[d.at]
@@ -179,26 +210,28 @@ func (s *formSums) add(d source) {
 	if d.kind == ofShape {
 		own = leaf.Shape()
 	}
-	s.slots = append(s.slots, slot{param: s.cov.LeafParams(d.at)[own], term: s.only[d.at], unit: 1})
+	s.slots = append(s.slots, slot{param: s.at[s.cov.LeafParams(d.at)[own]], term: s.only[d.at], unit: 1})
 }
 
 // Len returns how many sums there are for a task and a group.
 func (s *formSums) Len() int { return len(s.slots) }
 
 // factor returns what turns a sum into a form: σ, and for a spread σ·q, since
-// τ_k Δ_k² = q·(Δz_k)².
+// τ_k Δ_k² = q·(Δz_k)². The function is that of the strips.
 func (s *formSums) factor(f *kernel.Function, at slot) float64 {
-	x := f.Scale()
-	if at.term >= 0 {
-		x = f.Theta()[s.cov.Terms()[at.term].Variance]
+	switch {
+	case at.low:
+		return 1
+	case at.term >= 0:
+		return f.TermVariance(at.term) * at.unit
 	}
-	return x * at.unit
+	return f.Scale() * at.unit
 }
 
 // reduce returns the forms of each group that the sums of all tasks, in their
-// order, add up to.
+// order, add up to. The function is that of the strips.
 func (s *formSums) reduce(f *kernel.Function, sums []float64, tasks, groups int) [][]float64 {
-	per, params := len(s.slots), len(s.cov.Params())
+	per, params := len(s.slots), s.params
 	out, all := make([][]float64, groups), make([]float64, groups*params)
 	for g := range out {
 		out[g] = all[g*params : (g+1)*params : (g+1)*params]

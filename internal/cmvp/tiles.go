@@ -17,6 +17,8 @@ type tiles struct {
 	isa    tile.ISA
 
 	f      *kernel.Function
+	pairs  *kernel.Function // the part of f that double and single compute, nil if there is none
+	low    *lowRank         // the other part
 	noise  []float64
 	double *multiplier[float64]
 	single *multiplier[float32] // made when it is first needed
@@ -27,21 +29,36 @@ type tiles struct {
 }
 
 func newTiles(in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget, isa tile.ISA) *tiles {
-	e := &tiles{in: in, cov: c, budget: budget, isa: isa, double: newMultiplier[float64](in, c, budget, isa)}
-	e.forms = newFormEngine(e.double, newSums(c), budget, isa)
+	pairs, _ := c.Pairs()
+	e := &tiles{in: in, cov: pairs, budget: budget, isa: isa, low: newLowRank(in, c, budget)}
+	if pairs != nil {
+		e.double = newMultiplier[float64](in, pairs, budget, isa)
+	}
+	e.forms = newFormEngine(e.double, newSums(c), e.low, budget, isa)
 	return e
 }
 
 func (e *tiles) Set(f *kernel.Function, noise []float64) {
-	e.f, e.noise = f, noise
-	e.double.set(f)
+	e.f, e.pairs, e.noise = f, f.Pairs(), noise
+	e.low.set(f)
+	if e.pairs == nil {
+		return
+	}
+	e.double.set(e.pairs)
 	if e.single != nil {
-		e.single.set(f)
+		e.single.set(e.pairs)
 	}
 }
 
 // Mul scales columns as Scales says.
 func (e *tiles) Mul(ctx context.Context, dst, v [][]float64, p Precision) error {
+	if e.pairs == nil {
+		for _, y := range dst {
+			clear(y)
+		}
+		e.finish(dst, v, Scales(v, Double))
+		return ctx.Err()
+	}
 	e.factor = sized(e.factor, len(v))
 	scales(e.factor, v, p)
 	if p == Double {
@@ -64,15 +81,24 @@ func multiplyAll[T tile.Real](ctx context.Context, e *tiles, m *multiplier[T], d
 
 // finish makes the sums of all units K·v.
 func (e *tiles) finish(dst, v [][]float64, factor []float64) {
+	var unit float64
+	if e.pairs != nil {
+		unit = e.pairs.Scale()
+	}
 	for c, y := range dst {
-		scale, vc := e.f.Scale()/factor[c], v[c]
+		scale, vc := unit/factor[c], v[c]
 		for i, noise := range e.noise {
 			y[i] = scale*y[i] + noise*vc[i]
 		}
 	}
+	e.low.add(dst, v)
 }
 
 func (e *tiles) Units(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error {
+	if e.pairs == nil {
+		clear(sums)
+		return ctx.Err()
+	}
 	if p == Double {
 		e.double.load(v, factor, lo, hi)
 		return e.double.units(ctx, sums, lo, hi)
@@ -84,6 +110,13 @@ func (e *tiles) Units(ctx context.Context, sums []float64, v [][]float64, factor
 
 // Reduce adds up the units of each point in their order, points side by side.
 func (e *tiles) Reduce(dst [][]float64, sums []float64, v [][]float64, factor []float64) {
+	if e.pairs == nil {
+		for _, y := range dst {
+			clear(y)
+		}
+		e.finish(dst, v, factor)
+		return
+	}
 	g := NewGrid(e.in.Len())
 	parts := make([][]int, g.Points()) // of each point, where its sums begin
 	at := 0
@@ -110,7 +143,7 @@ func (e *tiles) Reduce(dst [][]float64, sums []float64, v [][]float64, factor []
 func (e *tiles) singles() *multiplier[float32] {
 	if e.single == nil {
 		e.single = newMultiplier[float32](e.in, e.cov, e.budget, e.isa)
-		e.single.set(e.f)
+		e.single.set(e.pairs)
 		e.single.setCache(e.singleCache)
 	}
 	return e.single
@@ -149,10 +182,13 @@ func unitScale(v []float64) float64 {
 }
 
 func (e *tiles) Forms(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
-	return e.forms.run(ctx, e.f, sums, u, v, group, groups, lo, hi)
+	return e.forms.run(ctx, e.pairs, sums, u, v, group, groups, lo, hi)
 }
 
 func (e *tiles) Keep(double, single int64) {
+	if e.double == nil {
+		return
+	}
 	e.double.setCache(double)
 	e.singleCache = single
 	if e.single != nil {
@@ -160,9 +196,12 @@ func (e *tiles) Keep(double, single int64) {
 	}
 }
 
-func (e *tiles) Kept() int64 {
-	if e.single == nil {
-		return e.double.read
+func (e *tiles) Kept() (read int64) {
+	if e.double != nil {
+		read = e.double.read
 	}
-	return e.double.read + e.single.read
+	if e.single != nil {
+		read += e.single.read
+	}
+	return read
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -71,7 +72,8 @@ func (l *Lane) Event(ctx context.Context, w chains.Work, prep *chains.Prepared) 
 func (l *Lane) Model() sampler.Model {
 	p := l.d.Problem
 	rows, ok := p.Likelihood.(likelihood.ByRow)
-	return sampler.Model{Rows: len(p.Y), Inputs: p.Inputs.Dim(), Params: p.Params, Offset: ok && rows.Offset()}
+	known := ok && rows.Offset() || slices.ContainsFunc(p.Covariance.Terms(), func(t kernel.TermAt) bool { return t.Variance < 0 })
+	return sampler.Model{Rows: len(p.Y), Inputs: p.Inputs.Dim(), Params: p.Params, Offset: known}
 }
 
 // Budget returns the cores.

@@ -17,7 +17,7 @@ import (
 // against finite differences of those.
 func TestExpressionAgainstGonum(t *testing.T) {
 	for _, text := range []string{
-		"sigma*rbf(1:a)*matern32(2-3:b)+s2*matern52(1:c,2:e)*periodic(3:=0.3:p:1.5)+s3*rbf(1:a)",
+		"sigma*rbf(1:a)*matern32(2-3:b)+s2*matern52(1:c,2:e)*periodic(3:=0.3:p:1.5)+s3*rbf(1:a)*linear(0,2:0.4)+s4*linear(1,3)+=2*linear(0)",
 		"sigma*rq(1-2:a;al)*hamming(3:b)+s2*rq(1:c,2:e;be)*cosine(1:p:1.5)+s3*wendland(1-2:w)*hamming(3:b)",
 	} {
 		againstGonum(t, text)
@@ -75,7 +75,7 @@ func againstGonum(t *testing.T, text string) {
 	}
 	near("log|K|", v.LogDet, logDet, 1e-9)
 	near("yᵀK⁻¹y", v.Quad, quad, 1e-9)
-	set := &fd.Settings{Formula: fd.Central, Step: 1e-5}
+	set := &fd.Settings{Formula: fd.Central, Step: 2e-5}
 	gotL := append(append([]float64(nil), v.LogDetGrad...), v.LogDetNoise...)
 	gotQ := append(append([]float64(nil), v.QuadGrad...), v.QuadNoise...)
 	for i, want := range fd.Gradient(nil, func(at []float64) float64 { l, _ := reference(at); return l }, at, set) {

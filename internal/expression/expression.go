@@ -41,6 +41,11 @@ type leaf struct {
 	ard    bool
 	// Where they are 0 they are parameters.
 	lengthscale, period, alpha, correlation float64
+	centre, at                              given   // of linear, and of a sigmoid, in the units of the input
+	width                                   float64 // of a sigmoid, in the units of its input
+	falling                                 bool
+	degree                                  float64 // of a polynomial, 2 if it is not given
+	offset                                  given   // of a polynomial, 1 if it is not given
 	column                                  int
 }
 
@@ -73,7 +78,7 @@ const (
 
 // Kinds returns the names of the leaves that there are.
 func Kinds() []string {
-	return append(slices.Clone(kernel.FamilyNames()), rational, wendland, periodic, cosine, hamming)
+	return append(slices.Clone(kernel.FamilyNames()), rational, wendland, periodic, cosine, hamming, linear, constant, polynomial, sigmoid)
 }
 
 // Is reports whether a text is more than the name of a family.
@@ -106,13 +111,20 @@ func (e *Expression) String() string { return e.text }
 func (l *leaf) String() string {
 	var args []string
 	for _, in := range l.inputs {
-		args = append(args, quoted(in.text))
+		if l.kind == sigmoid && in.text == fallingWord {
+			args = append(args, strconv.Quote(in.text))
+		} else {
+			args = append(args, quoted(in.text))
+		}
 	}
 	if l.ard {
 		args = append(args, ardWord)
 	}
+	if l.falling {
+		args = append(args, fallingWord)
+	}
 	for _, a := range l.numbers() {
-		if *a.value > 0 {
+		if a.isGiven() {
 			args = append(args, a.name+"="+strconv.FormatFloat(*a.value, 'g', -1, 64))
 		}
 	}
@@ -132,23 +144,56 @@ func quoted(input string) string {
 
 const ardWord = "ard"
 
-// number is what a leaf may be given as name=value.
+// given is a number that may be any, and may be left out.
+type given struct {
+	value float64
+	is    bool
+}
+
+// or returns the number, or another if it was left out.
+func (g given) or(x float64) float64 {
+	if g.is {
+		return g.value
+	}
+	return x
+}
+
+// number is what a leaf may be given as name=value: a positive one, or any if given is not nil,
+// which then says whether it is given.
 type number struct {
 	name  string
 	value *float64
+	given *bool
+}
+
+func anyNumber(name string, g *given) number { return number{name, &g.value, &g.is} }
+
+func (n number) isGiven() bool {
+	if n.given != nil {
+		return *n.given
+	}
+	return *n.value > 0
 }
 
 func (l *leaf) numbers() []number {
-	lengthscale, period := number{"lengthscale", &l.lengthscale}, number{"period", &l.period}
+	lengthscale, period := number{name: "lengthscale", value: &l.lengthscale}, number{name: "period", value: &l.period}
 	switch l.kind {
+	case constant:
+		return nil
+	case linear:
+		return []number{anyNumber("centre", &l.centre)}
+	case polynomial:
+		return []number{{name: "degree", value: &l.degree}, anyNumber("offset", &l.offset)}
+	case sigmoid:
+		return []number{anyNumber("at", &l.at), {name: "width", value: &l.width}}
 	case rational:
-		return []number{lengthscale, {"alpha", &l.alpha}}
+		return []number{lengthscale, {name: "alpha", value: &l.alpha}}
 	case periodic:
 		return []number{lengthscale, period}
 	case cosine:
 		return []number{period}
 	case hamming:
-		return []number{{correlationWord, &l.correlation}}
+		return []number{{name: correlationWord, value: &l.correlation}}
 	}
 	return []number{lengthscale}
 }
@@ -158,6 +203,7 @@ const correlationWord = "correlation"
 // Input is an input that leaves can be over.
 type Input struct {
 	Name string
+	Mean float64 // at which the standardised input is 0
 	SD   float64 // of which the standardised input is in units
 	// Levels is how many a category has, whose values are from 0 to Levels-1; 0 for numbers.
 	Levels int
@@ -226,6 +272,10 @@ func (e *Expression) prefix(t term, l *leaf, kinds map[string]int) string {
 
 // kernel returns the leaves that the leaf stands for, whose parameters' names begin with prefix.
 func (l *leaf) kernel(prefix string, inputs []Input) ([]kernel.Leaf, error) {
+	if slices.Contains(featured, l.kind) {
+		one, err := l.features(inputs)
+		return []kernel.Leaf{one}, err
+	}
 	at, err := l.places(inputs)
 	if err != nil {
 		return nil, err
@@ -451,7 +501,7 @@ func (e *Expression) TermInputs(term int, inputs []string) []string {
 // over reports whether a leaf of the term is over an input.
 func (t term) over(input string) bool {
 	return slices.ContainsFunc(t.leaves, func(l *leaf) bool {
-		return len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(w word) bool { return w.text == input })
+		return l.kind != constant && len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(w word) bool { return w.text == input })
 	})
 }
 

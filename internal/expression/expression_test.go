@@ -13,7 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
-var inputs = []Input{{Name: "year", SD: 10}, {Name: "temp", SD: 2}, {Name: "wind speed", SD: 0.5}}
+var inputs = []Input{{Name: "year", Mean: 1990, SD: 10}, {Name: "temp", SD: 2}, {Name: "wind speed", SD: 0.5}}
 
 func covariance(t testing.TB, text string) *kernel.Covariance {
 	t.Helper()
@@ -43,6 +43,14 @@ func TestCovariance(t *testing.T) {
 		{"a:rbf(year)*rbf(temp)", "a.variance*rbf(1:a.rbf.tau[1])*rbf(2:a.rbf_2.tau[2])"},
 		{"s: (rbf(year) + b: rbf(temp)) * matern32", "s_1.variance*rbf(1:s_1.rbf.tau[1])*matern32(1-3:s.matern32.tau)+s_b.variance*rbf(2:s_b.rbf.tau[2])*matern32(1-3:s.matern32.tau)"},
 		{"(rbf(year) + rbf(temp)) * matern32", "rbf_matern32.variance*rbf(1:rbf_matern32.rbf.tau[1])*matern32(1-3:rbf_matern32.matern32.tau)+rbf_matern32_2.variance*rbf(2:rbf_matern32_2.rbf.tau[2])*matern32(1-3:rbf_matern32.matern32.tau)"},
+		{"linear", "linear.variance*linear(1,2,3)"},
+		{"linear(year, centre=1985)*rbf(temp)+constant", "linear_rbf.variance*linear(1:-0.5)*rbf(2:linear_rbf.rbf.tau[2])+constant.variance*linear(0)"},
+		{"sigmoid(year, at=1995, width=2)*rbf(temp)", "sigmoid_rbf.variance*sigmoid(1:0.5:0.2)*rbf(2:sigmoid_rbf.rbf.tau[2])"},
+		{"sigmoid(year, falling, at=1990, width=5)", "sigmoid.variance*sigmoid(1:0:-0.5)"},
+		{"polynomial(year, temp)", "polynomial.variance*polynomial(1,2:2:1)"},
+		{"polynomial(degree=3, offset=0)", "polynomial.variance*polynomial(1,2,3:3:0)"},
+		{"linear(temp, year, ard)", "linear_temp.variance*linear(2)+linear_year.variance*linear(1)"},
+		{`slope: linear("wind speed", year, ard)`, "slope_1.variance*linear(3)+slope_linear_year.variance*linear(1)"},
 	} {
 		if got := covariance(t, x.text).String(); got != x.canonical {
 			t.Errorf("%s is\n%s, want\n%s", x.text, got, x.canonical)
@@ -69,33 +77,49 @@ func TestValue(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                         "character 1: the expression ends where",
-		"rbf(year) +":                              "character 12: the expression ends where",
-		"rbf(year) + rbg(temp)":                    `character 13: there is no covariance "rbg": did you mean rbf?`,
-		"rbf(year) temp":                           `character 11: want +, * or the end, not "temp"`,
-		"rbf(yaer)":                                `character 5: there is no input "yaer": did you mean "year"?`,
-		"rbf(nothing)":                             `character 5: there is no input "nothing": the inputs are year, temp, wind speed`,
-		"rbf(wind speed)":                          "character 10: want a comma or ), not \"speed\"",
-		"rbf(year, year)":                          "character 11: the input year is given twice",
-		"rbf(year, period=1)":                      "character 11: rbf has no period",
-		"rbf(year, lengthscale=-1)":                `character 23: lengthscale is "-1"`,
-		"rbf(year, lengthscale=x)":                 `character 23: lengthscale is "x"`,
-		"periodic(period=1)":                       "periodic is over one input, not 3",
-		"periodic(year, ard, period=1)":            "it does not go with periodic",
-		"rbf(ard, lengthscale=1)":                  "it does not go with one that is fixed",
-		"(rbf(year) + rbf(temp)":                   "character 23: the expression ends where",
-		"a: rbf(year) + a: rbf(temp)":              "character 16: two terms have the name a",
-		"a: rbf(year) + b: rbf(year)":              "character 16: the terms a and b are the same",
-		"rbf*matern32 + matern32*rbf":              "are the same",
-		`rbf("year)`:                               "character 5: the quotes are not closed",
-		"rbf(year) * 2":                            `character 13: want a leaf such as rbf(x), not "2"`,
-		"größe: rbf(year)":                         `character 1: "größe" is no name for a term`,
-		"rbf(year, lengthscale=1, lengthscale=2)":  "given twice",
-		strings.Repeat("(", 50) + "rbf":            "brackets in more than",
-		strings.Repeat("(rbf+rbf)*", 10) + "rbf":   "too large",
-		strings.Repeat("rbf+", 101) + "rbf":        "too large",
-		"rbf(year)" + strings.Repeat(" ", maxText): "bytes",
-		"rbf(\xff)":                                "not UTF-8",
+		"":                                                 "character 1: the expression ends where",
+		"rbf(year) +":                                      "character 12: the expression ends where",
+		"rbf(year) + rbg(temp)":                            `character 13: there is no covariance "rbg": did you mean rbf?`,
+		"rbf(year) temp":                                   `character 11: want +, * or the end, not "temp"`,
+		"rbf(yaer)":                                        `character 5: there is no input "yaer": did you mean "year"?`,
+		"rbf(nothing)":                                     `character 5: there is no input "nothing": the inputs are year, temp, wind speed`,
+		"rbf(wind speed)":                                  "character 10: want a comma or ), not \"speed\"",
+		"rbf(year, year)":                                  "character 11: the input year is given twice",
+		"rbf(year, period=1)":                              "character 11: rbf has no period",
+		"rbf(year, lengthscale=-1)":                        `character 23: lengthscale is "-1"`,
+		"rbf(year, lengthscale=x)":                         `character 23: lengthscale is "x"`,
+		"periodic(period=1)":                               "periodic is over one input, not 3",
+		"periodic(year, ard, period=1)":                    "it does not go with periodic",
+		"rbf(ard, lengthscale=1)":                          "it does not go with one that is fixed",
+		"(rbf(year) + rbf(temp)":                           "character 23: the expression ends where",
+		"a: rbf(year) + a: rbf(temp)":                      "character 16: two terms have the name a",
+		"a: rbf(year) + b: rbf(year)":                      "character 16: the terms a and b are the same",
+		"rbf*matern32 + matern32*rbf":                      "are the same",
+		`rbf("year)`:                                       "character 5: the quotes are not closed",
+		"rbf(year) * 2":                                    `character 13: want a leaf such as rbf(x), not "2"`,
+		"größe: rbf(year)":                                 `character 1: "größe" is no name for a term`,
+		"rbf(year, lengthscale=1, lengthscale=2)":          "given twice",
+		strings.Repeat("(", 50) + "rbf":                    "brackets in more than",
+		strings.Repeat("(rbf+rbf)*", 10) + "rbf":           "too large",
+		strings.Repeat("rbf+", 101) + "rbf":                "too large",
+		"rbf(year)" + strings.Repeat(" ", maxText):         "bytes",
+		"constant(year)":                                   "character 1: constant is the same everywhere",
+		"constant(period=1)":                               "character 10: constant has no period",
+		"rbf(year) + linear(ard)":                          "character 13: ard is a variance for each",
+		"linear(year, temp, centre=1)":                     "character 1: centre is where",
+		"sigmoid(year, at=0)":                              "character 1: a sigmoid is over one input",
+		"sigmoid(at=0, width=1)":                           "character 1: a sigmoid is over one input",
+		"sigmoid(year, at=0, width=-1)":                    `character 27: width is "-1", but must be a positive number`,
+		"rbf(year, falling)":                               `character 11: there is no input "falling"`,
+		"polynomial(year, degree=2.5)":                     "character 1: degree is 2.5",
+		"rbf(year)+polynomial(year, degree=11)":            "character 11: degree is 11, but must be a whole number up to 10",
+		"polynomial(year, offset=-1)":                      "offset is -1",
+		"polynomial(year, ard)":                            "ard does not go with polynomial",
+		"linear(year, centre=x)":                           `character 21: centre is "x", but must be a number`,
+		"linear(year, centre=-1, centre=1)":                "given twice",
+		"linear(year, lengthscale=1)":                      "character 14: linear has no lengthscale: what can be fixed is centre",
+		"linear(year)*constant + a: constant*linear(year)": "are the same",
+		"rbf(\xff)":                                        "not UTF-8",
 		"s: (rbf(year)+rbf(temp))*matern32(year) + s_1: matern52(\"y\")": "two terms have the name s_1",
 		"s: (rbf(year)+rbf(temp))*matern32(year) + s: matern52(temp)":    "two terms have the name s",
 	} {
@@ -130,6 +154,7 @@ func TestUnused(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	leaf := rapid.SampledFrom([]string{"rbf", "rbf(year)", "matern12(temp, year)", "matern32(ard)", `matern52("wind speed", temp, ard)`, "rbf(lengthscale=1e-3)",
 		"periodic(year)", "periodic(temp, period=2.5)", "periodic(year, lengthscale=3)",
+		"linear", "constant", "linear(year, temp, ard)", "linear(year, centre=-2.5e3)", "linear(temp, centre=0)", "sigmoid(temp, at=-1, width=2)", "sigmoid(year, at=0, width=1e-3, falling)", "polynomial", "polynomial(year, temp, degree=3, offset=0)",
 		"rq(temp, year, ard)", "rq(year, alpha=2)", "wendland", "cosine(year)", "cosine(temp, period=3)"})
 	rapid.Check(t, func(t *rapid.T) {
 		var write func(depth int) string

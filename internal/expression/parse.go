@@ -19,7 +19,7 @@ import (
 //	sum     = product { "+" product }
 //	product = [ name ":" ] factor { "*" factor }
 //	factor  = "(" sum ")" | kind [ "(" argument { "," argument } ")" ]
-//	argument = input | "ard" | ( "lengthscale" | "period" | "alpha" | "correlation" ) "=" number
+//	argument = input | "ard" | name "=" number
 //
 // An input is a name, or a text in quotes.
 
@@ -275,6 +275,9 @@ func (p *parser) factor(depth int) ([]term, string, error) {
 			return nil, "", err
 		}
 	}
+	if slices.Contains(featured, l.kind) {
+		return l.written()
+	}
 	switch {
 	case l.ard && (l.kind == periodic || l.kind == cosine):
 		return nil, "", fail(l.column, "ard is a length-scale for each of several inputs: it does not go with %s, which has one", l.kind)
@@ -323,6 +326,8 @@ func (p *parser) argument(l *leaf) error {
 	if !p.take("=") {
 		if w.text == ardWord {
 			l.ard = true
+		} else if w.text == fallingWord && l.kind == sigmoid {
+			l.falling = true
 		} else {
 			l.inputs = append(l.inputs, w)
 		}
@@ -335,6 +340,9 @@ func (p *parser) argument(l *leaf) error {
 		}
 		names = append(names, n.name)
 	}
+	if len(names) == 0 {
+		return fail(w.column, "%s has no %s", l.kind, w.text)
+	}
 	return fail(w.column, "%s has no %s: what can be fixed is %s", l.kind, w.text, strings.Join(names, ", "))
 }
 
@@ -343,14 +351,18 @@ func (p *parser) number(n number) error {
 	column := p.column()
 	text := numberText.FindString(p.rest())
 	x, err := strconv.ParseFloat(text, 64)
-	if err != nil || !(x > 0) || math.IsInf(x, 1) {
+	switch {
+	case n.given != nil && (err != nil || math.IsInf(x, 0)):
+		return fail(column, "%s is %q, but must be a number", n.name, cmp.Or(text, p.next()))
+	case n.given == nil && (err != nil || !(x > 0) || math.IsInf(x, 1)):
 		return fail(column, "%s is %q, but must be a positive number", n.name, cmp.Or(text, p.next()))
-	}
-	if n.name == correlationWord && x >= 1 {
+	case n.name == correlationWord && x >= 1:
 		return fail(column, "%s is %q, but must be below 1", n.name, text)
-	}
-	if *n.value > 0 {
+	case n.isGiven():
 		return fail(column, "%s is given twice", n.name)
+	}
+	if n.given != nil {
+		*n.given = true
 	}
 	p.at += len(text)
 	*n.value = x

@@ -295,7 +295,6 @@ func oneWord(s string) string {
 // absent says of fields that people know from other programs what there is in their place.
 var absent = map[string]string{
 	"family":  "the distribution of the target given the latent function is model.likelihood",
-	"mean":    "the mean is constant, by standardising (data.standardize): take a trend off the target, and add it to predictions",
 	"weights": "a column of weights, which the variance of the noise is divided by, is data.weights",
 	"noise":   "what noise the rows have is said under model.noise, a prior of its variance is model.priors.lambda",
 	"folds":   "a run has one set of rows that are held out (data.holdout): for K folds run it K times with other seeds",

@@ -14,7 +14,8 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 )
 
-// Covariance returns the covariance function of data of the given description.
+// Covariance returns the covariance function of data of the given description, the mean's terms after
+// those of the kernel.
 func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 	if !expression.Is(s.Model.Kernel) {
 		f, err := kernel.ParseFamily(s.Model.Kernel)
@@ -27,7 +28,7 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 					s.Model.Kernel, d.InputNames[k], expression.OfAll(s.Model.Kernel, s.Model.ARD, inputsOf(d)))}
 			}
 		}
-		return kernel.Single(f, d.D(), s.Model.ARD), nil
+		return s.withMean(kernel.Single(f, d.D(), s.Model.ARD), d)
 	}
 	e, err := expression.Parse(s.Model.Kernel)
 	if err != nil {
@@ -37,7 +38,7 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 	if err != nil {
 		return nil, &FieldError{Path: "model.kernel", Msg: err.Error()}
 	}
-	return c, nil
+	return s.withMean(c, d)
 }
 
 // inputsOf returns the inputs as an expression is over them.
@@ -127,7 +128,15 @@ func (s *Spec) Hints(d *dataset.Info) []string {
 		return nil
 	}
 	var out []string
-	if unused := e.Unused(d.InputNames); len(unused) > 0 {
+	unused := e.Unused(d.InputNames)
+	if m, err := expression.ParseMean(s.Model.Mean); err == nil {
+		if lines, err := m.Inputs(s.inputs(d)); err == nil {
+			unused = slices.DeleteFunc(unused, func(name string) bool {
+				return slices.ContainsFunc(lines, func(k int) bool { return d.InputNames[k] == name })
+			})
+		}
+	}
+	if len(unused) > 0 {
 		out = append(out, fmt.Sprintf("no term of the covariance is over %s: what is not in it is not in the model", strings.Join(unused, ", ")))
 	}
 	out = append(out, e.Hints(inputsOf(d))...)
@@ -270,6 +279,9 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 
 // faultOfModel is fault for what can be told without the data.
 func (s *Spec) faultOfModel() (path, msg string) {
+	if _, err := expression.ParseMean(s.Model.Mean); err != nil {
+		return "model.mean", err.Error()
+	}
 	known := map[string]bool{"": true} // terms
 	if expression.Is(s.Model.Kernel) {
 		e, err := expression.Parse(s.Model.Kernel)
@@ -282,6 +294,9 @@ func (s *Spec) faultOfModel() (path, msg string) {
 			return "model.kernel", "synthetic data are made from one family, not from an expression: use one of " + strings.Join(kernel.FamilyNames(), ", ") + ", or data.path"
 		}
 		for _, name := range e.Names() {
+			if OfMean(name) {
+				return "model.kernel", fmt.Sprintf("a term has the name %s, as those of the mean have: give it another", name)
+			}
 			known[name] = true
 		}
 	}

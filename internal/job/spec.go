@@ -70,10 +70,11 @@ type Synthetic struct {
 	Seed   uint64  `yaml:"seed" json:"seed"`
 }
 
-// Model is the covariance function, the likelihood, and their priors.
+// Model is the covariance function, the mean, the likelihood, and their priors.
 type Model struct {
 	Kernel     string        `yaml:"kernel" json:"kernel"`
 	ARD        bool          `yaml:"ard" json:"ard"`
+	Mean       string        `yaml:"mean,omitempty" json:"mean,omitempty"` // as expression.ParseMean reads it
 	Likelihood string        `yaml:"likelihood" json:"likelihood"`
 	DF         Auto[float64] `yaml:"df,omitempty" json:"df,omitzero"`        // degrees of freedom of student-t
 	Noise      *Noise        `yaml:"noise,omitempty" json:"noise,omitempty"` // nil for one variance

@@ -3,6 +3,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -21,21 +22,27 @@ import (
 type Covariance struct {
 	dim    int
 	terms  []TermAt
+	names  []string // of the terms, empty where they have none
 	leaves []Leaf
 	at     [][]int // of each leaf's parameters, in params
 	params param.List
+	split  split
 }
 
 // Term is a term of a sum: a variance times a product of leaves.
 type Term struct {
+	// Variance is a parameter; where it has no symbol, it is the number Fixed, and names the
+	// term alone.
 	Variance param.Param
+	Fixed    float64
 	Leaves   []Leaf
 }
 
 // Leaf is a factor of a term: a correlation function g(u), one at equal points, of a
 // squared distance u = Σ_k τ_k (φ_k(x)−φ_k(y))² between features φ of the points, with
 // parameters of its own: the rates τ, at most one on which the features depend, and at most one
-// on which g does. *Stationary, *Periodic, *Cosine and *Hamming are leaves.
+// on which g does. *Stationary, *Periodic, *Cosine and *Hamming are leaves. Those of the profile Dot are
+// the product Σ_q a_q(x)·a_q(y) of their features instead, such as *Linear.
 type Leaf interface {
 	// Params returns the parameters, in an order of the leaf's own.
 	Params() []param.Param
@@ -93,8 +100,9 @@ type LeafAt interface {
 
 // TermAt is a term by the places of what it is made of.
 type TermAt struct {
-	Variance int   // among the parameters
-	Leaves   []int // among the leaves
+	Variance int     // among the parameters, -1 for one that is fixed
+	Fixed    float64 // that one
+	Leaves   []int   // among the leaves
 }
 
 // New returns the sum of the terms, over points of dimension dim. It is an error
@@ -108,17 +116,10 @@ func New(dim int, terms ...Term) (*Covariance, error) {
 	names := map[string]int{} // of parameters: their places
 	seen := map[string]int{}  // leaves by their text
 	for _, t := range terms {
-		if len(t.Leaves) == 0 {
-			return nil, fmt.Errorf("the term of %s has no leaf", t.Variance.Name())
-		}
-		if t.Variance.Role != param.Variance {
-			return nil, fmt.Errorf("the variance %s of a term has another role", t.Variance.Name())
-		}
-		v, err := c.add(names, t.Variance)
+		at, err := c.term(names, t)
 		if err != nil {
 			return nil, err
 		}
-		at := TermAt{Variance: v}
 		for _, l := range t.Leaves {
 			if err := l.check(dim); err != nil {
 				return nil, err
@@ -137,7 +138,26 @@ func New(dim int, terms ...Term) (*Covariance, error) {
 		}
 		c.terms = append(c.terms, at)
 	}
-	return c, nil
+	return c, c.divide()
+}
+
+// term returns a term without its leaves.
+func (c *Covariance) term(names map[string]int, t Term) (at TermAt, err error) {
+	fixed := t.Variance.Symbol == ""
+	switch {
+	case len(t.Leaves) == 0:
+		return at, fmt.Errorf("the term of %s has no leaf", t.Variance.Name())
+	case fixed && !(t.Fixed > 0 && !math.IsInf(t.Fixed, 1)):
+		return at, fmt.Errorf("a term has the variance %g: it must be positive", t.Fixed)
+	case t.Variance.Role != param.Variance:
+		return at, fmt.Errorf("the variance %s of a term has another role", t.Variance.Name())
+	}
+	c.names = append(c.names, t.Variance.Term)
+	if fixed {
+		return TermAt{Variance: -1, Fixed: t.Fixed}, nil
+	}
+	at.Variance, err = c.add(names, t.Variance)
+	return at, err
 }
 
 // add returns the place of a parameter.
@@ -219,13 +239,52 @@ func (c *Covariance) Terms() []TermAt { return c.terms }
 
 // Part returns the covariance of one term alone, and the place of each of its parameters in
 // those of the whole.
-func (c *Covariance) Part(term int) (part *Covariance, at []int) {
+func (c *Covariance) Part(term int) (part *Covariance, at []int) { return c.of([]int{term}) }
+
+// Plus returns the sum of the covariance and more terms.
+func (c *Covariance) Plus(terms ...Term) (*Covariance, error) {
+	var all []Term
+	for i := range c.terms {
+		all = append(all, c.whole(i))
+	}
+	return New(c.dim, append(all, terms...)...)
+}
+
+// Free returns the sum of the terms whose variance is a parameter, nil if there are none, and the places
+// of its parameters among those of the whole.
+func (c *Covariance) Free() (free *Covariance, at []int) {
+	var terms []int
+	for i, t := range c.terms {
+		if t.Variance >= 0 {
+			terms = append(terms, i)
+		}
+	}
+	if len(terms) == 0 {
+		return nil, nil
+	}
+	return c.of(terms)
+}
+
+// whole returns a term as it was given to New.
+func (c *Covariance) whole(term int) Term {
 	t := c.terms[term]
-	one := Term{Variance: c.params[t.Variance]}
+	one := Term{Variance: param.Param{Term: c.names[term], Role: param.Variance}, Fixed: t.Fixed}
+	if t.Variance >= 0 {
+		one.Variance = c.params[t.Variance]
+	}
 	for _, l := range t.Leaves {
 		one.Leaves = append(one.Leaves, c.leaves[l])
 	}
-	part, err := New(c.dim, one)
+	return one
+}
+
+// of returns the covariance of some terms, and the places of its parameters in c's.
+func (c *Covariance) of(terms []int) (part *Covariance, at []int) {
+	var some []Term
+	for _, i := range terms {
+		some = append(some, c.whole(i))
+	}
+	part, err := New(c.dim, some...)
 	if err != nil {
 		panic("kernel: " + err.Error()) // it is part of one
 	}
@@ -236,20 +295,23 @@ func (c *Covariance) Part(term int) (part *Covariance, at []int) {
 }
 
 // TermName returns the name of a term, empty if it has none.
-func (c *Covariance) TermName(term int) string { return c.params[c.terms[term].Variance].Term }
+func (c *Covariance) TermName(term int) string { return c.names[term] }
 
 // String returns the canonical text, which Parse reads:
 //
 //	sigma*rbf(1-3:tau)
-//	a*rbf(1:u)*matern32(2:v[2],3:v[3])+b*rbf(1:w)
+//	a*rbf(1:u)*matern32(2:v[2],3:v[3])+b*rbf(1:w)+=100*linear(0,1)
 //
-// A term is the name of its variance and its leaves; a leaf lists its inputs,
+// A term is the name of its variance, or the number that this is, and its leaves; a leaf lists its inputs,
 // from 1, with their rates. Two covariances of the same text have the same values
 // at the same θ.
 func (c *Covariance) String() string {
 	var terms []string
 	for _, t := range c.terms {
-		factors := []string{quoted(c.params[t.Variance].Name())}
+		factors := []string{constant(t.Fixed)}
+		if t.Variance >= 0 {
+			factors[0] = quoted(c.params[t.Variance].Name())
+		}
 		for _, l := range t.Leaves {
 			factors = append(factors, c.leaves[l].String())
 		}
@@ -272,8 +334,8 @@ func (c *Covariance) At(theta []float64) *Function {
 		}
 		f.leaves = append(f.leaves, leaf.at(own))
 	}
-	for _, t := range c.terms {
-		f.scale += theta[t.Variance]
+	for t := range c.terms {
+		f.scale += f.TermVariance(t)
 	}
 	return f
 }

@@ -92,7 +92,20 @@ func random(t *rapid.T) *Covariance {
 			if s.sameRates() {
 				s.Rates = s.Rates[:1]
 			}
-			switch rapid.IntRange(0, 8).Draw(t, "kind") {
+			switch rapid.IntRange(0, 11).Draw(t, "kind") {
+			case 9:
+				term.Leaves = append(term.Leaves, &Sigmoid{Input: s.Inputs[0], At: rapid.SampledFrom([]float64{0, -1.5}).Draw(t, "at"), Width: rapid.SampledFrom([]float64{-0.3, 2}).Draw(t, "width")})
+				continue
+			case 10:
+				term.Leaves = append(term.Leaves, &Polynomial{Inputs: s.Inputs, Degree: rapid.IntRange(1, 2).Draw(t, "degree"), Offset: rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "offset")})
+				continue
+			case 8:
+				l := &Linear{Constant: rapid.Bool().Draw(t, "constant"), Inputs: s.Inputs}
+				for range l.Inputs {
+					l.Centres = append(l.Centres, rapid.SampledFrom([]float64{0, -0.25, 1e-9, 3}).Draw(t, "centre"))
+				}
+				term.Leaves = append(term.Leaves, l)
+				continue
 			case 0:
 				s.Rates, s.Fixed = nil, []float64{rapid.Float64Range(0.01, 9).Draw(t, "fixed")}
 			case 2:
@@ -129,6 +142,9 @@ func random(t *rapid.T) *Covariance {
 				continue
 			}
 			term.Leaves = append(term.Leaves, s)
+		}
+		if rapid.IntRange(0, 4).Draw(t, "fixed variance") == 0 {
+			term.Variance, term.Fixed = param.Param{}, rapid.SampledFrom([]float64{2.5, 1e-7}).Draw(t, "variance")
 		}
 		terms = append(terms, term)
 	}
@@ -195,16 +211,23 @@ func TestBadCovariances(t *testing.T) {
 	}
 	rate := param.Param{Symbol: "u", Role: param.Rate}
 	sigma := param.Param{Symbol: "a", Role: param.Variance}
-	leaf := func(s Stationary) Term { return Term{sigma, []Leaf{&s}} }
+	leaf := func(s Stationary) Term { return Term{Variance: sigma, Leaves: []Leaf{&s}} }
 	for want, terms := range map[string][]Term{
 		"needs a term":               nil,
-		"another role":               {{rate, []Leaf{&Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{rate}}}}},
+		"another role":               {{Variance: rate, Leaves: []Leaf{&Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{rate}}}}},
 		"has no inputs":              {leaf(Stationary{Family: RBF, Rates: []param.Param{rate}})},
 		"0 rates for 1 inputs":       {leaf(Stationary{Family: RBF, Inputs: []int{0}})},
 		"input 3 of 2":               {leaf(Stationary{Family: RBF, Inputs: []int{2}, Rates: []param.Param{rate}})},
 		"give it once":               {leaf(Stationary{Family: RBF, Inputs: []int{0, 1}, Rates: []param.Param{rate, rate}})},
 		"no covariance family":       {leaf(Stationary{Family: NumProfiles, Inputs: []int{0}, Rates: []param.Param{rate}})},
 		"rate a has another":         {leaf(Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{sigma}})},
+		"the variance 0":             {{Leaves: []Leaf{&Linear{Constant: true}}}},
+		"the linear has no inputs":   {{Variance: sigma, Leaves: []Leaf{&Linear{}}}},
+		"1 centres for 2 inputs":     {{Variance: sigma, Leaves: []Leaf{&Linear{Inputs: []int{0, 1}, Centres: []float64{0}}}}},
+		"the width not 0":            {{Variance: sigma, Leaves: []Leaf{&Sigmoid{}}}},
+		"it must be from 1 to 10":    {{Variance: sigma, Leaves: []Leaf{&Polynomial{Inputs: []int{0}, Degree: 11}}}},
+		"must not be negative":       {{Variance: sigma, Leaves: []Leaf{&Polynomial{Inputs: []int{0}, Degree: 2, Offset: -1}}}},
+		"more than 1024 features":    {{Variance: sigma, Leaves: slices.Repeat([]Leaf{&Linear{Constant: true, Inputs: []int{0, 1}, Centres: []float64{0, 0}}}, 7)}},
 		"the covariance has no name": {leaf(Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{{Role: param.Rate}}})},
 	} {
 		if _, err := New(2, terms...); err == nil || !strings.Contains(err.Error(), want) {
@@ -214,7 +237,7 @@ func TestBadCovariances(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)", "a*rq(1-2:u;al)*wendland(3:=2)+b*rq(1:=1,2:=2;=0.5)", "a*cosine(1:p:2)*hamming(2-3:t)+b*cosine(2:=3:1)*hamming(1:=0.2)"} {
+	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "=1e+30*linear(0,1:-2e-5,3)+a*linear(2)*rbf(1:u)", "a*sigmoid(2:1e-9:-3)*polynomial(1,3:4:0.25)", "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)", "a*rq(1-2:u;al)*wendland(3:=2)+b*rq(1:=1,2:=2;=0.5)", "a*cosine(1:p:2)*hamming(2-3:t)+b*cosine(2:=3:1)*hamming(1:=0.2)"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -238,7 +261,8 @@ func TestFrequenciesHaveTheSpectralDensity(t *testing.T) {
 		all = append(all, Single(f, 2, true))
 	}
 	for _, text := range []string{"a*rbf(1-2:u)+b*matern32(2:v)", "a*rbf(1:u)*matern52(1-2:v)+b*matern12(1:w)", "a*matern32(1:u)*matern32(2:v)", "a*periodic(1:u:p:2)+b*rbf(2:v)",
-		"a*rq(1-2:u;al)", "a*rq(1:u[1],2:u[2];=0.4)*matern32(1:v)", "a*cosine(1:p:2)*cosine(2:q:0.5)", "a*cosine(1:p:2)*rbf(1-2:u)"} {
+		"a*rq(1-2:u;al)", "a*rq(1:u[1],2:u[2];=0.4)*matern32(1:v)", "a*cosine(1:p:2)*cosine(2:q:0.5)", "a*cosine(1:p:2)*rbf(1-2:u)",
+		"a*linear(0,1:-1,2)*rbf(1:u)*linear(0,2)+b*rbf(2:v)", "a*polynomial(1,2:2:1)*rbf(1:u)*sigmoid(2:0.2:0.5)+b*rbf(2:v)"} {
 		all = append(all, parse(t, text, 2))
 	}
 	for i, c := range all {
@@ -250,8 +274,8 @@ func TestFrequenciesHaveTheSpectralDensity(t *testing.T) {
 		const n = 100_000
 		w := make([]float64, 2)
 		for range n {
-			f.Frequency(r, w)
-			cos := math.Cos(w[0]*(x[0]-y[0]) + w[1]*(x[1]-y[1]))
+			b := f.Amplitude(r, f.Frequency(r, w))
+			cos := b(x) * b(y) * math.Cos(w[0]*(x[0]-y[0])+w[1]*(x[1]-y[1]))
 			sum += cos
 			sq += cos * cos
 		}

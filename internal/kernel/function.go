@@ -27,9 +27,15 @@ func (f *Function) Leaf(i int) LeafAt { return f.leaves[i] }
 func (f *Function) Scale() float64 { return f.scale }
 
 // Weight returns a term's share of the scale.
-func (f *Function) Weight(term int) float64 { return f.variance(term) / f.scale }
+func (f *Function) Weight(term int) float64 { return f.TermVariance(term) / f.scale }
 
-func (f *Function) variance(term int) float64 { return f.theta[f.cov.terms[term].Variance] }
+// TermVariance returns the variance of a term.
+func (f *Function) TermVariance(term int) float64 {
+	if t := f.cov.terms[term]; t.Variance < 0 {
+		return t.Fixed
+	}
+	return f.theta[f.cov.terms[term].Variance]
+}
 
 // product returns the product of a term's leaves but one, -1 for of all.
 func (f *Function) product(t TermAt, but int, x, y []float64) float64 {
@@ -46,7 +52,7 @@ func (f *Function) product(t TermAt, but int, x, y []float64) float64 {
 func (f *Function) Value(x, y []float64) float64 {
 	var k float64
 	for i, t := range f.cov.terms {
-		k += f.variance(i) * f.product(t, -1, x, y)
+		k += f.TermVariance(i) * f.product(t, -1, x, y)
 	}
 	return k
 }
@@ -65,11 +71,13 @@ func (f *Function) Variance(x []float64) float64 { return f.Value(x, x) }
 
 // AddGradient adds w·∂k(x,y)/∂ψ_i to g[i], for each parameter of the covariance.
 func (f *Function) AddGradient(g []float64, w float64, x, y []float64) {
-	for _, t := range f.cov.terms {
-		wt := w * f.theta[t.Variance]
-		g[t.Variance] += wt * f.product(t, -1, x, y)
-		for i, l := range t.Leaves {
-			f.leaves[l].addGradient(g, f.cov.at[l], wt*f.product(t, i, x, y), x, y)
+	for i, t := range f.cov.terms {
+		wt := w * f.TermVariance(i)
+		if t.Variance >= 0 {
+			g[t.Variance] += wt * f.product(t, -1, x, y)
+		}
+		for at, l := range t.Leaves {
+			f.leaves[l].addGradient(g, f.cov.at[l], wt*f.product(t, at, x, y), x, y)
 		}
 	}
 }
@@ -89,12 +97,14 @@ func (f *Function) Rates(dst []float64) {
 // Frequency sets w, a number for each input, to a draw ω from the spectral
 // density: E cos(ωᵀ(x−x')) is the correlation (Bochner; Rahimi and Recht 2007).
 // That of a sum is a mixture, that of a product of leaves the law of the sum of
-// their frequencies. It panics if the covariance is not Spectral.
-func (f *Function) Frequency(r *rand.Rand, w []float64) {
+// their frequencies. It returns the term that the draw is from: where it has leaves
+// of the profile Dot, the correlation is E b(x)·b(x')·cos(ωᵀ(x−x')), b its Amplitude.
+// It panics if the covariance is not Spectral.
+func (f *Function) Frequency(r *rand.Rand, w []float64) (term int) {
 	t := 0
 	if n := len(f.cov.terms); n > 1 {
 		for u := r.Float64() * f.scale; t < n-1; t++ {
-			if u -= f.variance(t); u < 0 {
+			if u -= f.TermVariance(t); u < 0 {
 				break
 			}
 		}
@@ -103,6 +113,7 @@ func (f *Function) Frequency(r *rand.Rand, w []float64) {
 	for _, l := range f.cov.terms[t].Leaves {
 		f.leaves[l].addFrequency(r, w)
 	}
+	return t
 }
 
 // Spectral returns an error, one sentence, if Frequency cannot draw.

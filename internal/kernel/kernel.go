@@ -32,6 +32,10 @@ const (
 	NumFamilies = iota
 )
 
+// Dot is the profile of leaves that are no function of a distance: the dot product of their
+// features, Σ_q a_q(x)·a_q(y). It is not one of the families.
+const Dot Family = -1
+
 var familyNames = [NumProfiles]string{"rbf", "matern12", "matern32", "matern52", "rq", "wendland", cosineName, hammingName}
 
 // Families returns all families in order.

@@ -25,7 +25,7 @@ func (c *Covariance) Differentiable() error {
 func (f *Function) AddSlopes(dst, x, y []float64) {
 	for i, t := range f.cov.terms {
 		for at, l := range t.Leaves {
-			f.leaves[l].addSlopes(dst, f.variance(i)*f.product(t, at, x, y), x, y)
+			f.leaves[l].addSlopes(dst, f.TermVariance(i)*f.product(t, at, x, y), x, y)
 		}
 	}
 }
@@ -35,7 +35,42 @@ func (f *Function) AddSlopes(dst, x, y []float64) {
 func (f *Function) AddSlopeVariances(dst, x []float64) {
 	for i, t := range f.cov.terms {
 		for at, l := range t.Leaves {
-			f.leaves[l].addSlopeVariances(dst, f.variance(i)*f.product(t, at, x, x), x)
+			f.leaves[l].addSlopeVariances(dst, f.TermVariance(i)*f.product(t, at, x, x), x)
+		}
+		f.addCrossSlopes(dst, i, x)
+	}
+}
+
+// addCrossSlopes adds what the slopes of two leaves of a term add to the variances: Σ ∂_x g_ℓ·∂_y g_m times the
+// other leaves, over pairs of different ones. That of a function of a distance is zero at equal points.
+func (f *Function) addCrossSlopes(dst []float64, term int, x []float64) {
+	t := f.cov.terms[term]
+	var slopes [][]float64 // of the leaves of the profile Dot
+	var values []float64
+	rest := f.TermVariance(term)
+	for _, l := range t.Leaves {
+		if f.cov.leaves[l].Profile() != Dot {
+			rest *= f.leaves[l].value(x, x)
+			continue
+		}
+		slope := make([]float64, len(dst))
+		f.leaves[l].addSlopes(slope, 1, x, x)
+		slopes, values = append(slopes, slope), append(values, f.leaves[l].value(x, x))
+	}
+	for i := range slopes {
+		for j := range slopes {
+			if i == j {
+				continue
+			}
+			w := rest
+			for k, v := range values {
+				if k != i && k != j {
+					w *= v
+				}
+			}
+			for k := range dst {
+				dst[k] += w * slopes[i][k] * slopes[j][k]
+			}
 		}
 	}
 }

@@ -61,9 +61,10 @@ func (p *parser) take(s string) bool {
 }
 
 func (p *parser) term() (t Term, err error) {
-	if t.Variance, err = p.param(param.Variance); err != nil {
+	if t.Variance, t.Fixed, err = p.fixedOr(param.Variance); err != nil {
 		return t, err
 	}
+	t.Variance.Role = param.Variance
 	for p.take("*") {
 		l, err := p.leaf()
 		if err != nil {
@@ -103,10 +104,10 @@ func (p *parser) param(role param.Role) (param.Param, error) {
 // constant returns a number in the place of a parameter, in the canonical text.
 func constant(x float64) string { return "=" + strconv.FormatFloat(x, 'g', -1, 64) }
 
-// number reads a number, which ends where a colon, comma, semicolon or bracket stands.
+// number reads a number, which ends where a colon, comma, semicolon, star or bracket stands.
 func (p *parser) number() (float64, error) {
 	text := p.rest
-	if i := strings.IndexAny(text, ":,;)"); i >= 0 {
+	if i := strings.IndexAny(text, ":,;)*"); i >= 0 {
 		text = text[:i]
 	}
 	x, err := strconv.ParseFloat(text, 64)
@@ -138,6 +139,15 @@ func (p *parser) leaf() (Leaf, error) {
 	case periodicName, cosineName:
 		p.take(name + "(")
 		return p.onCircle(name)
+	case linearName:
+		p.take(name + "(")
+		return p.linear()
+	case sigmoidName:
+		p.take(name + "(")
+		return p.sigmoid()
+	case polynomialName:
+		p.take(name + "(")
+		return p.polynomial()
 	case hammingName:
 	case Rational.String(), Wendland.String():
 		s.Family = Family(slices.Index(familyNames[:], name))

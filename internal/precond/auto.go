@@ -65,8 +65,8 @@ func (c *candidates) add(ctx context.Context, kind string, k Covariance, ranks [
 		return err
 	}
 	for _, r := range ranks {
-		if r >= p.Rank() {
-			put(p, p.Rank())
+		if r >= p.Own() {
+			put(p, p.Own())
 			break
 		}
 		put(p.First(r), r)

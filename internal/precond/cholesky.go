@@ -9,14 +9,15 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
-// residualFloor is the residual variance, relative to the scale of K_f, that is rounding:
+// residualFloor is the residual variance, relative to the largest variance, that is rounding:
 // no row with less becomes a pivot.
 const residualFloor = 1e-12
 
 // greedyCholesky is the pivoted Cholesky factor of K_f that takes the row with
 // the largest residual variance each time (Harbrecht et al. 2012).
 func greedyCholesky(ctx context.Context, k Covariance, rank int, _ random.Key) (parts, error) {
-	n, floor, residual := k.Len(), residualFloor*k.Function().Scale(), variances(k)
+	n, residual := k.Len(), variances(k)
+	floor := residualFloor * floats.Max(residual)
 	var cols [][]float64
 	for len(cols) < rank {
 		p := floats.MaxIdx(residual)

@@ -13,6 +13,10 @@ import (
 // takes, in the order in which it does: at most rank, fewer if they leave
 // nothing.
 func Pivots(ctx context.Context, k Covariance, rank int, key random.Key) ([]int, error) {
+	k, _ = withoutFeatures(k)
+	if k == nil {
+		return nil, nil
+	}
 	_, rows, err := randomPivots(ctx, k, min(rank, k.Len()), key)
 	return rows, err
 }
@@ -21,11 +25,15 @@ func Pivots(ctx context.Context, k Covariance, rank int, key random.Key) ([]int,
 // U the given rows: a function of θ alone, as the exact sampler needs. With the
 // pivots of a pivoted Cholesky factor it is that preconditioner.
 func OnRows(ctx context.Context, k Covariance, rows []int) (*LowRank, error) {
-	cols, err := pivotsInOrder(ctx, k, len(rows), rows)
-	if err != nil {
-		return nil, err
+	rest, exact := withoutFeatures(k)
+	pt := parts{base: newDiagonal(k.Noise(), k.Budget())}
+	if rest != nil {
+		var err error
+		if pt.cols, err = pivotsInOrder(ctx, rest, len(rows), rows); err != nil {
+			return nil, err
+		}
 	}
-	p, err := newLowRank(ctx, "fixed", parts{newDiagonal(k.Noise(), k.Budget()), cols}, k.Budget())
+	p, err := newLowRank(ctx, "fixed", pt, exact, k.Budget())
 	if err != nil {
 		return nil, fmt.Errorf("preconditioner on %d fixed rows: %w", len(rows), err)
 	}

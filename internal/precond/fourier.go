@@ -11,7 +11,8 @@ import (
 
 // fourier is P = D + ΦΦᵀ with random Fourier features: for each of rank/2
 // frequencies ω from the covariance's spectral density, √(2σ/rank)·cos(ωᵀx) and
-// √(2σ/rank)·sin(ωᵀx) (Rahimi and Recht 2007; Cutajar et al. 2016, section 3.2).
+// √(2σ/rank)·sin(ωᵀx) (Rahimi and Recht 2007; Cutajar et al. 2016, section 3.2), times an amplitude where the covariance is
+// not stationary (kernel.Function.Amplitude).
 // An odd rank leaves one column out.
 func fourier(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error) {
 	pairs := max(1, rank/2)
@@ -20,8 +21,9 @@ func fourier(ctx context.Context, k Covariance, rank int, key random.Key) (parts
 		return parts{}, fmt.Errorf("random Fourier features: %w: use another preconditioner", err)
 	}
 	omega := solve.Columns(in.Dim(), pairs)
+	var amplitude []func(x []float64) float64 // of each frequency
 	for _, w := range omega {
-		f.Frequency(r, w)
+		amplitude = append(amplitude, f.Amplitude(r, f.Frequency(r, w)))
 	}
 	amp := math.Sqrt(f.Scale() / float64(pairs))
 	cols := solve.Columns(in.Len(), 2*pairs)
@@ -36,7 +38,8 @@ func fourier(ctx context.Context, k Covariance, rank int, key random.Key) (parts
 				u += omega[j][q] * x
 			}
 			sin, cos := math.Sincos(u)
-			c[i], s[i] = amp*cos, amp*sin
+			b := amp * amplitude[j](in.Row(i))
+			c[i], s[i] = b*cos, b*sin
 		}
 	}).Run(pairs)
 	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, ctx.Err()

@@ -43,7 +43,8 @@ func names[T any](m map[string]T) []string {
 	return names
 }
 
-// Build builds a preconditioner of the given kind and rank for K(θ) as it stands.
+// Build builds a preconditioner of the given kind and rank for K(θ) as it stands. The columns of a part of K_f that
+// is of low rank itself come beside those.
 // Random choices come from the key, so that the same arguments give the same bits.
 // It ends within a fraction of a second after ctx is done, with its error.
 func Build(ctx context.Context, kind string, k Covariance, rank int, key random.Key) (*LowRank, error) {
@@ -51,11 +52,15 @@ func Build(ctx context.Context, kind string, k Covariance, rank int, key random.
 	if !ok {
 		return nil, fmt.Errorf("unknown preconditioner %q: use one of %s", kind, strings.Join(Kinds(), ", "))
 	}
-	pt, err := build(ctx, k, min(rank, k.Len()), key)
-	if err != nil {
-		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
+	rest, exact := withoutFeatures(k)
+	pt := parts{base: newDiagonal(k.Noise(), k.Budget())}
+	if rest != nil {
+		var err error
+		if pt, err = build(ctx, rest, min(rank, k.Len()), key); err != nil {
+			return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
+		}
 	}
-	p, err := newLowRank(ctx, kind, pt, k.Budget())
+	p, err := newLowRank(ctx, kind, pt, exact, k.Budget())
 	if err != nil {
 		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 	}

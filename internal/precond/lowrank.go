@@ -22,6 +22,7 @@ import (
 // concurrent use.
 type LowRank struct {
 	kind   string
+	exact  int           // columns of L, the first ones, that no rank cuts off
 	base   base          // B = G·Gᵀ
 	l      *dense.Matrix // L̃ = G⁻¹L; nil if m = 0
 	c      *mat.TriDense // C
@@ -41,20 +42,21 @@ type parts struct {
 // context.
 const someCols = 16
 
-// newLowRank overwrites the columns of L.
-func newLowRank(ctx context.Context, kind string, pt parts, budget *parallel.Budget) (*LowRank, error) {
-	p := &LowRank{kind: kind, base: pt.base, logDet: pt.base.logDet(), budget: budget}
-	m := len(pt.cols)
+// newLowRank overwrites the columns of L, of which exact are the first ones.
+func newLowRank(ctx context.Context, kind string, pt parts, exact [][]float64, budget *parallel.Budget) (*LowRank, error) {
+	p := &LowRank{kind: kind, exact: len(exact), base: pt.base, logDet: pt.base.logDet(), budget: budget}
+	cols := slices.Concat(exact, pt.cols)
+	m := len(cols)
 	if m == 0 {
 		return p, nil
 	}
-	for some := range slices.Chunk(pt.cols, someCols) {
+	for some := range slices.Chunk(cols, someCols) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		p.base.solve(some, some)
 	}
-	p.l = toMatrix(pt.cols, budget)
+	p.l = toMatrix(cols, budget)
 	gram, err := p.l.Gram(ctx, budget)
 	if err != nil {
 		return nil, err
@@ -122,14 +124,19 @@ func (p *LowRank) setFactor(c mat.Triangular) error {
 	return nil
 }
 
-// First returns the preconditioner with the first m columns of L alone. Of a
+// Own returns how many columns of L are the kind's own: all but those of a part of K_f that is of low
+// rank itself.
+func (p *LowRank) Own() int { return p.Rank() - p.exact }
+
+// First returns the preconditioner with the first m of its own columns of L alone. Of a
 // pivoted Cholesky factor, and of Nyström's, it is the one of rank m. It shares
-// the memory of p. It panics unless B does not depend on L and 0 < m ≤ Rank.
+// the memory of p. It panics unless B does not depend on L and 0 < m ≤ Own.
 func (p *LowRank) First(m int) *LowRank {
-	if !Nested(p.kind) || m < 1 || m > p.Rank() {
-		panic(fmt.Sprintf("precond: the first %d columns of %s of rank %d", m, p.kind, p.Rank()))
+	if !Nested(p.kind) || m < 1 || m > p.Own() {
+		panic(fmt.Sprintf("precond: the first %d columns of %s of rank %d", m, p.kind, p.Own()))
 	}
-	q := &LowRank{kind: p.kind, base: p.base, budget: p.budget, l: p.l.First(m), logDet: p.base.logDet()}
+	m += p.exact
+	q := &LowRank{kind: p.kind, exact: p.exact, base: p.base, budget: p.budget, l: p.l.First(m), logDet: p.base.logDet()}
 	if err := q.setFactor(p.c.SliceTri(0, m)); err != nil {
 		panic(err) // a leading block of what was factorised
 	}

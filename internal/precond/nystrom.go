@@ -3,10 +3,12 @@ package precond
 import (
 	"context"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
-// nystromFloor is the residual variance, relative to the scale of K_f, below which a row of
+// nystromFloor is the residual variance, relative to the largest variance, below which a row of
 // the subset adds nothing but rounding and is left out: repeated rows, for
 // instance, which would make K_UU singular.
 const nystromFloor = 1e-9
@@ -32,7 +34,7 @@ func pivotsInOrder(ctx context.Context, k Covariance, rank int, rows []int) ([][
 		rows = rows[m:]
 		return next
 	}
-	floor := nystromFloor * k.Function().Scale()
+	floor := nystromFloor * floats.Max(variances(k))
 	cols, _, err := blockCholesky(ctx, k, rank, propose, func(now, _ float64) bool { return now > floor })
 	return cols, err
 }

@@ -34,6 +34,25 @@ func composite(t testing.TB, n, cores int) *cmvp.Operator {
 	return operatorOf(c, n, cores, 0.1, 1.2, 0.4, 0.3, 0.5, 0.2, 0.6)
 }
 
+// withLines has a wide mean, and a factor that is no function of distance; onlyLines has nothing else.
+func withLines(t testing.TB, n, cores int) *cmvp.Operator {
+	t.Helper()
+	c, err := kernel.Parse("a*rbf(1-2:u)*linear(0,3)+=100*linear(0,1,2)+b*matern32(1-3:v)", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return operatorOf(c, n, cores, 0.1, 1.2, 0.4, 0.3, 0.5)
+}
+
+func onlyLines(t testing.TB, n int) *cmvp.Operator {
+	t.Helper()
+	c, err := kernel.Parse("a*linear(1,3)+=100*linear(0)", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return operatorOf(c, n, 1, 0.1, 1.2)
+}
+
 func operatorOf(c *kernel.Covariance, n, cores int, lambda float64, theta ...float64) *cmvp.Operator {
 	d := c.Dim()
 	x := make([]float64, n*d)
@@ -135,8 +154,35 @@ func TestAlgebra(t *testing.T) {
 
 // At full rank P is K, up to rounding; random features never are.
 func TestFullRankIsExact(t *testing.T) {
-	for _, op := range []*cmvp.Operator{operator(60, 3, 1, kernel.Matern32, 1, 0.1), composite(t, 60, 2)} {
+	for _, op := range []*cmvp.Operator{operator(60, 3, 1, kernel.Matern32, 1, 0.1), composite(t, 60, 2), withLines(t, 60, 2), onlyLines(t, 60)} {
 		testFullRank(t, op)
+	}
+}
+
+// A wide mean takes no iterations: its columns are in every preconditioner, whatever its rank.
+func TestMeansTakeNoIterations(t *testing.T) {
+	const n = 400
+	with, err := kernel.Parse("=1e4*linear(0,1,2)+a*rbf(1-2:u)", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := kernel.Parse("a*rbf(1-2:u)", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range Kinds() {
+		its := map[*kernel.Covariance]float64{}
+		for _, c := range []*kernel.Covariance{with, without} {
+			op := operatorOf(c, n, 2, 0.01, 1, 2)
+			p, err := Build(t.Context(), kind, op, 20, random.Key{Seed: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			its[c] = iterationsWith(t, op, p, 1e-6)
+		}
+		if its[with] > its[without]+2 {
+			t.Errorf("%s: %g iterations with a mean, %g without", kind, its[with], its[without])
+		}
 	}
 }
 
@@ -259,8 +305,12 @@ func TestAutoRank(t *testing.T) {
 // On the pivots of a pivoted Cholesky factor, the preconditioner on fixed rows
 // is that factor's, and FᵀF⁻ᵀ is the identity.
 func TestFixedRows(t *testing.T) {
+	testFixedRows(t, operator(90, 3, 2, kernel.RBF, 1, 0.1))
+	testFixedRows(t, withLines(t, 90, 2))
+}
+
+func testFixedRows(t *testing.T, op *cmvp.Operator) {
 	const n, rank = 90, 20
-	op := operator(n, 3, 2, kernel.RBF, 1, 0.1)
 	key := random.Key{Seed: 5}
 	rows, err := Pivots(t.Context(), op, rank, key)
 	if err != nil || len(rows) != rank {
@@ -288,8 +338,12 @@ func TestFixedRows(t *testing.T) {
 
 // The first columns are the preconditioner of a lower rank.
 func TestFirstColumns(t *testing.T) {
+	testFirstColumns(t, operator(300, 3, 2, kernel.RBF, 1, 0.1))
+	testFirstColumns(t, withLines(t, 300, 2))
+}
+
+func testFirstColumns(t *testing.T, op *cmvp.Operator) {
 	const n = 300
-	op := operator(n, 3, 2, kernel.RBF, 1, 0.1)
 	for _, kind := range Kinds() {
 		if !Nested(kind) || kind == "svd" { // its sketch grows with the rank
 			continue

@@ -60,7 +60,8 @@ func sample(r *rand.Rand, weights []float64) int {
 // becomes a pivot if accept says so, given its residual variance after the pivots
 // before it, and when it was proposed. The only error is that of ctx.
 func blockCholesky(ctx context.Context, k Covariance, rank int, propose func(residual []float64) []int, accept func(now, proposed float64) bool) (cols [][]float64, rows []int, err error) {
-	n, floor, residual := k.Len(), residualFloor*k.Function().Scale(), variances(k)
+	n, residual := k.Len(), variances(k)
+	floor := residualFloor * floats.Max(residual)
 	l := dense.New(n, rank)
 	for len(cols) < rank && floats.Max(residual) > floor {
 		proposed := propose(residual)

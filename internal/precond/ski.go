@@ -37,6 +37,10 @@ type grid struct {
 }
 
 func gridInterpolation(ctx context.Context, k Covariance, points int) (func() solve.Operator, int, error) {
+	k, exact := withoutFeatures(k)
+	if k == nil || !k.Function().Covariance().Stationary() {
+		return nil, 0, errors.New("a grid needs a covariance that depends on differences of inputs: choose another kind")
+	}
 	in, f := k.Inputs(), k.Function()
 	n, d := in.Len(), in.Dim()
 	if len(f.Covariance().Terms()) > 1 {
@@ -85,6 +89,9 @@ func gridInterpolation(ctx context.Context, k Covariance, points int) (func() so
 		total *= per
 	}
 	floats.Scale(f.Scale(), g.along[0].Data)
+	if len(exact) > 0 {
+		return func() solve.Operator { return plus{g, exact} }, total, nil
+	}
 	return func() solve.Operator { return g }, total, nil
 }
 

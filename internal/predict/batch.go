@@ -164,11 +164,15 @@ func (b *batch) least(v, bound, prior, noise float64) float64 {
 	if !b.Latent {
 		return max(v-bound, 0) + noise
 	}
-	return max(v-bound, floor*prior)
+	return max(v-bound, floor*prior, tiniest)
 }
 
-// floor is the least variance that bounds are held against, in units of the prior's.
-const floor = 1e-9
+// floor is the least variance that bounds are held against, in units of the prior's; tiniest is one where that is
+// 0, as it is of a straight line where all lines cross.
+const (
+	floor   = 1e-9
+	tiniest = 1e-300
+)
 
 // each runs f on the batch's rows, on several cores.
 func (b *batch) each(f func(i int)) {

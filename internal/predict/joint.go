@@ -258,13 +258,16 @@ func (j *jointWork) factor(f *kernel.Function) (*mat.Cholesky, error) {
 }
 
 // jittered returns a Cholesky factor of the covariance at some points, with as little added to its
-// diagonal as it takes, in units of the prior's variance; nil if that is too much.
+// diagonal as it takes, in units of the prior's largest variance; nil if that is too much.
 func jittered(covariance *mat.SymDense, f *kernel.Function, points *kernel.Inputs) (factor *mat.Cholesky, jitter float64) {
-	k := mat.NewSymDense(points.Len(), nil)
+	k, most := mat.NewSymDense(points.Len(), nil), 0.0 // the variance may be 0 at some points
+	for i := range points.Len() {
+		most = max(most, f.Variance(points.Row(i)))
+	}
 	for jitter = leastJitter; jitter < mostJitter; jitter *= 10 {
 		k.CopySym(covariance)
 		for i := range points.Len() {
-			k.SetSym(i, i, k.At(i, i)+jitter*f.Variance(points.Row(i)))
+			k.SetSym(i, i, k.At(i, i)+jitter*most)
 		}
 		factor = new(mat.Cholesky)
 		if factor.Factorize(k) {

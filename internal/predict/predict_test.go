@@ -104,7 +104,15 @@ func TestAgainstDense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	covariances := []*kernel.Covariance{sum}
+	lines, err := kernel.Parse("a*linear(1,3)+b*linear(2)*matern52(1-3:w)+=100*linear(0,1)", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	only, err := kernel.Parse("a*linear(0,1,2,3)", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	covariances := []*kernel.Covariance{sum, lines, only}
 	for i, f := range kernel.Families() {
 		if !testing.Short() || i < 2 {
 			covariances = append(covariances, kernel.Single(f, 3, false), kernel.Single(f, 3, true))

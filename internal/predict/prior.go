@@ -25,7 +25,8 @@ func PriorDraws(params param.List, count int, seed uint64) [][]float64 {
 
 // PriorFunctions returns what latent functions are like before anything is learnt, along one input: one
 // at each of the draws of ψ, on a grid of the input's values in original units, all other inputs being at
-// typical values, in the units of the target.
+// typical values, in the units of the target. Terms of fixed variance are left out: they are those of a mean, whose
+// prior is wide.
 func PriorFunctions(c *kernel.Covariance, data *dataset.Dataset, input int, grid []float64, draws [][]float64, params param.List, seed uint64) ([][]float64, error) {
 	d, m := data.D(), len(grid)
 	points := make([]float64, m*d)
@@ -37,8 +38,16 @@ func PriorFunctions(c *kernel.Covariance, data *dataset.Dataset, input int, grid
 	}
 	in := kernel.NewInputs(m, d, points)
 	out := make([][]float64, len(draws))
+	free, at := c.Free()
+	if free == nil {
+		return nil, fmt.Errorf("the covariance %v has no parameters", c)
+	}
 	for j, psi := range draws {
-		f := c.At(params.Natural(psi)[:len(c.Params())])
+		theta, own := params.Natural(psi), make([]float64, len(at))
+		for i, k := range at {
+			own[i] = theta[k]
+		}
+		f := free.At(own)
 		factor, err := priorFactor(f, in)
 		if err != nil {
 			return nil, err

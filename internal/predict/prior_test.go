@@ -11,7 +11,7 @@ import (
 // Functions from the prior have the covariance's variances and correlations, in the units of the target:
 // of 4000 functions at one θ, within 5 standard errors.
 func TestPriorFunctions(t *testing.T) {
-	c, err := kernel.Parse("a*rbf(1:u)+b*periodic(1:v:=2:1)*rbf(2:w)", 2)
+	c, err := kernel.Parse("a*rbf(1:u)+b*periodic(1:v:=2:1)*rbf(2:w)+=100*linear(0)", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,6 +26,10 @@ func TestPriorFunctions(t *testing.T) {
 	}
 	grid := []float64{10, 11, 14}
 	f, err := PriorFunctions(c, data, 0, grid, draws, c.Params(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err = kernel.Parse("a*rbf(1:u)+b*periodic(1:v:=2:1)*rbf(2:w)", 2)
 	if err != nil {
 		t.Fatal(err)
 	}

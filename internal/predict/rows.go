@@ -130,7 +130,7 @@ func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o O
 	if r.Terms && err == nil {
 		err = more(p.Terms, len(cov.Terms()), len(cov.Terms()), func(row *Row, k int, of likelihood.Predictive) {
 			mean, sd := of.Scaled(0, info.YScale.SD).Moments()
-			row.Terms = append(row.Terms, Term{cov.TermName(k), mean, sd})
+			row.Terms = append(row.Terms, Term{cmp.Or(cov.TermName(k), "kernel"), mean, sd})
 		})
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o O
 // Possible returns an error, one sentence, if a covariance does not have what is asked for.
 func (r *Request) Possible(c *kernel.Covariance) error {
 	if r.Terms && len(c.Terms()) < 2 {
-		return errors.New("the covariance has one term only: there are no others to tell it apart from")
+		return errors.New("the covariance has one term only, and no mean: there is nothing to tell it apart from")
 	}
 	if r.Gradient {
 		return c.Differentiable()

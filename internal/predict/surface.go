@@ -99,7 +99,7 @@ func (b *batch) interpolate(ctx context.Context) error {
 			}
 		}
 		for i, v := range variance {
-			f[i][k] = math.Log(max(v, minVariance*b.prior[i]))
+			f[i][k] = math.Log(max(v, minVariance*b.prior[i], tiniest))
 		}
 		b.done((k + 1) * len(p.Draws) / (len(s.points) + 2))
 	}

@@ -11,7 +11,7 @@ import (
 
 // The terms are what dense algebra says of sums of Gaussian variables, and add up to the whole.
 func TestTerms(t *testing.T) {
-	cov, err := kernel.Parse("a*rbf(1:u)*periodic(2:v:=1.5:1)+b*matern52(1-2:w)+c*rbf(2:=0.3)", 2)
+	cov, err := kernel.Parse("a*rbf(1:u)*periodic(2:v:=1.5:1)+b*matern52(1-2:w)+c*rbf(2:=0.3)+=100*linear(0,1)+d*linear(2:0.5)", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestTerms(t *testing.T) {
 		if !chol.Factorize(k) {
 			t.Fatal("singular")
 		}
-		// The terms by their formulas, written out here: theta is a, u, v, b, w, c.
+		// The terms by their formulas, written out here: theta is a, u, v, b, w, c, d.
 		at := []func(x, y []float64) float64{
 			func(x, y []float64) float64 {
 				sin := math.Sin(math.Pi * (x[1] - y[1]) / 1.5)
@@ -54,6 +54,8 @@ func TestTerms(t *testing.T) {
 				return theta[3] * (1 + a + a*a/3) * math.Exp(-a)
 			},
 			func(x, y []float64) float64 { return theta[5] * math.Exp(-0.3*(x[1]-y[1])*(x[1]-y[1])) },
+			func(x, y []float64) float64 { return 100 * (1 + x[0]*y[0]) },
+			func(x, y []float64) float64 { return theta[6] * (x[1] - 0.5) * (y[1] - 0.5) },
 		}
 		for i := range points.Len() {
 			var sum float64
@@ -67,7 +69,7 @@ func TestTerms(t *testing.T) {
 					t.Fatal(err)
 				}
 				mean, variance := mat.Dot(&x, mat.NewVecDense(n, c.Problem.Y)), value(points.Row(i), points.Row(i))-mat.Dot(&x, row)
-				g := 3*i + term
+				g := len(at)*i + term
 				if d := math.Abs(got.Mean[s][g] - mean); d > 1e-7 {
 					t.Errorf("draw %d, row %d, term %d: mean %v, want %v", s, i, term, got.Mean[s][g], mean)
 				}

@@ -44,7 +44,8 @@ type Evaluator interface {
 type Model struct {
 	Rows, Inputs int
 	Params       param.List
-	// Offset says that a part of K is known, so that K is not in proportion to its variances.
+	// Offset says that a part of K is known, of the noise or a term of fixed variance, so that K is not in
+	// proportion to its variances.
 	Offset bool
 }
 

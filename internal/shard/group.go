@@ -216,7 +216,8 @@ func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error 
 	p.ID, p.State, p.N = g.last, g.state, n
 	ctx, end := tracing.Within(ctx, "product")
 	defer end()
-	alone := len(peers) == 0 || n < g.conf.MinRows || len(p.V) == 0
+	pairs := g.Function().Pairs() // nil if all is of low rank: then products are no work to split
+	alone := len(peers) == 0 || n < g.conf.MinRows || len(p.V) == 0 || pairs == nil
 	if !alone || p.Kind == Forms {
 		size := p.Size(Unit{0, p.units()})
 		if cap(g.sums) < size {
@@ -231,7 +232,7 @@ func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error 
 	if g.bound == 0 {
 		g.bound = largest(g.local)
 	}
-	p.Bound, p.Scale, p.Trace = g.bound, g.Function().Scale(), tracing.Carry(ctx)
+	p.Bound, p.Scale, p.Trace = g.bound, pairs.Scale(), tracing.Carry(ctx)
 	if p.Kind != Forms {
 		p.Factor = cmvp.Scales(p.V, p.Kind.precision())
 	}

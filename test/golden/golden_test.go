@@ -128,6 +128,18 @@ stop: {max_draws: 4}
 	for i := range 150 {
 		fmt.Fprintf(&table, "%d,%d,%d\n", i, i*i%37, (i*i*i+5*i)%23+i%12)
 	}
+	for name, x := range map[string]struct{ model, method string }{
+		"kernel": {`kernel: "slope: linear(a, centre=20) * matern32(b) + linear(b) + constant + rbf(a, b)"`, "fisher"},
+		"only":   {`kernel: "linear(a, b, ard)", mean: constant`, "cholesky"},
+		"mean":   {"kernel: matern52, mean: linear", "fisher"},
+	} {
+		all = append(all, golden{name: "linear/" + name, table: table.String(), text: `
+name: golden
+data: {path: "-", target: y}
+stop: {max_draws: 12}
+model: {` + x.model + `}
+sampler: ` + sampler(x.method) + "\n"})
+	}
 	for name, kernel := range map[string]string{
 		"sum":      "rbf(a) + matern32(a, b, ard) * matern12(b) + matern52(b, lengthscale=9)",
 		"periodic": "rbf(a) + s: periodic(a, period=12) * rbf(a) + p: periodic(b)",

@@ -1,0 +1,71 @@
+package job
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/expression"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/param"
+)
+
+// MeanSD is the standard deviation of the normal prior of each coefficient of the mean, in standard deviations
+// of the target and, of a slope, for each one of the input. The coefficients are integrated out, as a term of the
+// covariance of that variance (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, eq. 2.40).
+// Where the data know a coefficient to ±v, the prior draws it to 0 by the fraction v²/(v²+100): for v = 0.3 by a
+// thousandth.
+const MeanSD = 10
+
+// meanName is the name of the mean's constant term, and how those of its slopes begin.
+const meanName = "mean"
+
+// withMean returns a covariance and the terms of the mean, one for each coefficient: that of the constant is
+// called mean, that of an input mean_ and its name.
+func (s *Spec) withMean(c *kernel.Covariance, d *dataset.Info) (*kernel.Covariance, error) {
+	m, err := expression.ParseMean(s.Model.Mean)
+	if err != nil {
+		return nil, &FieldError{Path: "model.mean", Msg: err.Error()}
+	}
+	if m.None() {
+		return c, nil
+	}
+	lines, err := m.Inputs(s.inputs(d))
+	if err != nil {
+		return nil, &FieldError{Path: "model.mean", Msg: err.Error()}
+	}
+	terms := []kernel.Term{coefficient(meanName, &kernel.Linear{Constant: true})}
+	for _, k := range lines {
+		terms = append(terms, coefficient(meanName+"_"+d.InputNames[k], &kernel.Linear{Inputs: []int{k}, Centres: []float64{0}}))
+	}
+	c, err = c.Plus(terms...)
+	if err != nil {
+		return nil, &FieldError{Path: "model.mean", Msg: err.Error()}
+	}
+	return c, nil
+}
+
+// OfMean reports whether a term of a covariance is one of the mean. No term of a kernel has such a name.
+func OfMean(term string) bool { return term == meanName || strings.HasPrefix(term, meanName+"_") }
+
+// SlopeOf returns the input that a term of the mean is the slope of, -1 for the constant.
+func SlopeOf(term string, d *dataset.Info) int {
+	name, ok := strings.CutPrefix(term, meanName+"_")
+	if !ok {
+		return -1
+	}
+	return slices.Index(d.InputNames, name)
+}
+
+func coefficient(name string, l kernel.Leaf) kernel.Term {
+	return kernel.Term{Variance: param.Param{Term: name}, Fixed: MeanSD * MeanSD, Leaves: []kernel.Leaf{l}}
+}
+
+// inputs returns the inputs as expressions know them.
+func (s *Spec) inputs(d *dataset.Info) []expression.Input {
+	out := make([]expression.Input, d.D())
+	for k := range out {
+		out[k] = expression.Input{Name: d.InputNames[k], Mean: d.XScale[k].Mean, SD: d.XScale[k].SD, Levels: len(d.LevelsOf(k))}
+	}
+	return out
+}
