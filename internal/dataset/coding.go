@@ -65,6 +65,7 @@ type plan struct {
 	target, label int // -1 if there is none
 	inputs        []int
 	codings       []*coding // by input
+	y             *coding   // of the target
 	dates         []Date    // by input; nil if none is of dates
 	points        bool
 	constants     bool // may be among the inputs
@@ -76,7 +77,7 @@ type plan struct {
 
 // plan resolves a selection against a header.
 func (sel Select) plan(file string, header []string) (*plan, error) {
-	p := &plan{points: sel.Points, constants: sel.DropConstant, name: sel.Target, columns: sel.Noise}
+	p := &plan{y: &coding{}, points: sel.Points, constants: sel.DropConstant, name: sel.Target, columns: sel.Noise}
 	var err error
 	if p.target, p.inputs, err = sel.columns(file, header); err != nil {
 		return nil, err
@@ -106,6 +107,9 @@ func (sel Select) plan(file string, header []string) (*plan, error) {
 		if err := input("dates", name); err != nil {
 			return nil, err
 		}
+	}
+	if sel.TwoClasses {
+		p.y.levels = newLevels(sel.Classes)
 	}
 	for i, c := range p.inputs {
 		k := &coding{date: sel.Dates[header[c]]}
@@ -259,6 +263,9 @@ func (i *Info) ReadPoints(path string, table io.Reader, lim Limits) (*Points, er
 	sel := Select{Target: i.Target, Inputs: i.InputNames[:i.Columns()], Noise: i.Noise, Points: true, Levels: map[string][]string{}, Dates: map[string]Date{}}
 	if len(i.Imputed) > 0 {
 		sel.Missing = MissingImpute
+	}
+	if i.Classes != nil {
+		sel.TwoClasses, sel.Classes = true, i.Classes
 	}
 	for k, name := range sel.Inputs {
 		if given := i.LevelsOf(k); given != nil {

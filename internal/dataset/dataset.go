@@ -45,7 +45,9 @@ type Info struct {
 	// Levels are those of each input that is a category, whose values are their places, from 0, and
 	// are not standardised; nil for an input of numbers, and nil if all are.
 	Levels [][]string `json:"levels,omitempty"`
-	Noise  *Noise     `json:"noise,omitempty"` // the columns that say what noise the rows have, nil for none
+	// Classes are the names of the two classes of the target that are 0 and 1; nil of other targets.
+	Classes []string `json:"classes,omitempty"`
+	Noise   *Noise   `json:"noise,omitempty"` // the columns that say what noise the rows have, nil for none
 	// Dates say of each input of dates or times how these became numbers; nil if there are none.
 	Dates []Date `json:"dates,omitempty"`
 	// Imputed are what stands for missing values of columns, nil where no value may be missing. Their indicators are the last inputs.
@@ -121,6 +123,14 @@ func (i *Info) Check() error {
 // checkReading is Check of how columns became inputs.
 func (i *Info) checkReading() error {
 	const mostNotes, longNote = 10_000, 10_000
+	if i.Classes != nil {
+		if err := CheckLevels(i.Classes); err != nil {
+			return fmt.Errorf("the classes of the target: %w", err)
+		}
+		if len(i.Classes) != 2 {
+			return fmt.Errorf("the target has %d classes", len(i.Classes))
+		}
+	}
 	for k, names := range i.Levels {
 		if names == nil {
 			continue
@@ -222,7 +232,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 		}
 	}
 	d := &Dataset{HoldoutRows: out, numbers: t.numbers, Info: Info{Rows: len(in), HeldOut: held, Target: t.Target, InputNames: t.Inputs, YScale: Scale{0, 1},
-		Levels: t.Levels, Dates: t.Dates, Imputed: imputed, Notes: t.Notes}}
+		Levels: t.Levels, Dates: t.Dates, Classes: t.Classes, Imputed: imputed, Notes: t.Notes}}
 	d.XScale = make([]Scale, len(t.Inputs))
 	for k := range d.XScale {
 		d.XScale[k] = Scale{0, 1}
@@ -262,6 +272,9 @@ func New(t *Table, opt Options) (*Dataset, error) {
 
 // describe notes what categories and dates are.
 func (d *Dataset) describe() {
+	if d.Classes != nil {
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is a class: %s is 0, %s is 1", yamlName(d.Target), yamlName(d.Classes[0]), yamlName(d.Classes[1])))
+	}
 	for k, name := range d.InputNames {
 		if names := d.LevelsOf(k); names != nil {
 			d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is a category of %d levels: %s", yamlName(name), len(names), list(names)))
@@ -320,7 +333,7 @@ func (d *Dataset) hash() string {
 			put(b)
 		}
 	}
-	for _, names := range d.Levels {
+	for _, names := range append(slices.Clip(d.Levels), d.Classes) {
 		for _, name := range names {
 			put(uint64(len(name)))
 			h.Write([]byte(name))

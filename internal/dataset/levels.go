@@ -122,6 +122,20 @@ func (l *levels) sort(x []float64) error {
 	return nil
 }
 
+// classify puts the two classes of the target in order. Those that are called 0 and 1 are numbers.
+func (t *Table) classify(classes *levels) error {
+	if err := classes.sort(t.Y); err != nil {
+		return err
+	}
+	if len(classes.names) > 2 {
+		return fmt.Errorf("the target has %d values (%s), and the likelihood is of two classes", len(classes.names), list(classes.names))
+	}
+	if !slices.Equal(classes.names, []string{"0", "1"}) && len(classes.names) == 2 {
+		t.Classes = classes.names
+	}
+	return nil
+}
+
 // CheckLevels returns an error if a category cannot have the given levels, one sentence.
 func CheckLevels(names []string) error {
 	seen := map[string]bool{}

@@ -141,6 +141,11 @@ func (t *Table) finish(p *plan, g *gaps, file string, header []string) error {
 		}
 		t.Levels[i] = c.levels.names
 	}
+	if p.target >= 0 && p.y.levels != nil {
+		if err := t.classify(p.y.levels); err != nil {
+			return &Error{File: file, Column: t.Target, Msg: err.Error()}
+		}
+	}
 	if p.points {
 		if p.target >= 0 && g.others[p.target] == len(t.Y) {
 			t.Y = nil // nothing is known of it

@@ -113,7 +113,7 @@ func (p *parquetFile) table(sel Select) (*Table, error) {
 		}
 	}
 	if pl.target >= 0 {
-		if t.Y, err = read(pl.target, &coding{}); err != nil {
+		if t.Y, err = read(pl.target, pl.y); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +127,7 @@ func (p *parquetFile) table(sel Select) (*Table, error) {
 
 // readable returns an error if columns that are to be numbers do not hold numbers.
 func (p *parquetFile) readable(pl *plan) error {
-	if c := pl.target; c >= 0 && !numericField(p.fields[c]) {
+	if c := pl.target; c >= 0 && pl.y.levels == nil && !numericField(p.fields[c]) {
 		return &Error{File: p.file, Column: p.header[c], Msg: "the target does not hold numbers"}
 	}
 	for i, c := range pl.inputs {

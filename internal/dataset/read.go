@@ -271,7 +271,7 @@ func (t *Table) add(rec []string, p *plan, blank func(column int, err error)) (c
 	if p.target < 0 {
 		return 0, nil
 	}
-	y, err := parseField(rec[p.target])
+	y, err := p.y.text(rec[p.target])
 	t.Y = append(t.Y, y)
 	return p.target, tell(p.target, err)
 }

@@ -412,3 +412,47 @@ func FuzzParseDate(f *testing.F) {
 		}
 	})
 }
+
+// The two classes of a target become 0 and 1, in order, and are told; rows to predict are read by the same.
+func TestTwoClasses(t *testing.T) {
+	sel := Select{Target: "y", TwoClasses: true}
+	read := func(text string) (*Table, error) { return Read(strings.NewReader(text), "t.csv", sel, DefaultLimits) }
+	for text, want := range map[string]struct {
+		y       []float64
+		classes []string
+	}{
+		"x,y\n1,yes\n2,no\n3,yes\n": {[]float64{1, 0, 1}, []string{"no", "yes"}},
+		"x,y\n1,1\n2,0\n3,0\n":      {[]float64{1, 0, 0}, nil},
+		"x,y\n1,10\n2,9\n3,10\n":    {[]float64{1, 0, 1}, []string{"9", "10"}},
+		"x,y\n1,1\n2,-1\n3,1\n":     {[]float64{1, 0, 1}, []string{"-1", "1"}},
+	} {
+		got, err := read(text)
+		if err != nil || !slices.Equal(got.Y, want.y) || !slices.Equal(got.Classes, want.classes) {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"x,y\n1,a\n2,b\n3,c\n": `t.csv, column "y": the target has 3 values (a, b, c), and the likelihood is of two classes`,
+		"x,y\n1,a\n2,a\n":      "the target is 0 in all 2 rows",
+		"x,y\n1,a\n2,\n":       "the value is missing",
+	} {
+		if _, err := read(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	table, err := read("x,y\n1,yes\n2,no\n3,yes\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(table, Options{Standardize: true, RawTarget: true})
+	if err != nil || !slices.Contains(d.Notes, "y is a class: no is 0, yes is 1") {
+		t.Fatal(err, d.Notes)
+	}
+	p, err := d.ReadPoints("new.csv", strings.NewReader("y,x\nyes,5\nNA,6\nno,7\n"), DefaultLimits)
+	if err != nil || p.Y[0] != 1 || !math.IsNaN(p.Y[1]) || p.Y[2] != 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if _, err := d.ReadPoints("new.csv", strings.NewReader("y,x\nyess,5\n"), DefaultLimits); err == nil || !strings.Contains(err.Error(), "did you mean yes?") {
+		t.Error(err)
+	}
+}

@@ -33,6 +33,7 @@ type Table struct {
 	// became numbers: nil if there are none.
 	Levels  [][]string
 	Dates   []Date
+	Classes []string // those of the target that are 0 and 1 in Y; nil if they are called that, and of other targets
 	Notes   []string // what became of rows and columns, one sentence each
 	numbers []int    // of the rows in the file, from 0; nil if there are no others
 }
@@ -59,7 +60,7 @@ func (t *Table) Row(i int) []float64 {
 
 // Select returns the given rows of the table, which know nothing of labels, nor of the file that they were in.
 func (t *Table) Select(rows []int) *Table {
-	out := &Table{Target: t.Target, Inputs: t.Inputs, X: make([][]float64, len(t.X)), Y: pick(t.Y, rows), Of: t.Of, Levels: t.Levels, Dates: t.Dates}
+	out := &Table{Target: t.Target, Inputs: t.Inputs, X: make([][]float64, len(t.X)), Y: pick(t.Y, rows), Of: t.Of, Levels: t.Levels, Dates: t.Dates, Classes: t.Classes}
 	if t.Noise != nil {
 		out.Noise = pick(t.Noise, rows)
 	}
@@ -139,6 +140,10 @@ type Select struct {
 	// Missing says what becomes of rows that lack a value. What is to be filled in is NaN in the table.
 	Missing      Missing
 	DropConstant bool // inputs may be constant, which New leaves out
+	// TwoClasses says that the target is one of two classes, which become 0 and 1: in the order of Classes, or, if that is
+	// nil, of numbers or the alphabet.
+	TwoClasses bool
+	Classes    []string
 }
 
 // Limits bound what is read from a table.

@@ -22,6 +22,7 @@ func (i *Info) Wire(address string) *pb.DataInfo {
 	if n := i.Noise; n != nil {
 		m.Noise = &pb.NoiseColumns{Column: n.Column, Variance: n.Variance, Weights: n.Weights, By: n.By, Levels: n.Levels}
 	}
+	m.Classes = i.Classes
 	for _, names := range i.Levels {
 		m.Levels = append(m.Levels, &pb.Levels{Names: names})
 	}
@@ -44,6 +45,7 @@ func InfoOf(m *pb.DataInfo) *Info {
 	for _, s := range m.GetInputScales() {
 		i.XScale = append(i.XScale, scaleFrom(s))
 	}
+	i.Classes = m.GetClasses()
 	for _, l := range m.GetLevels() {
 		i.Levels = append(i.Levels, l.GetNames())
 	}

@@ -42,6 +42,9 @@ func TestInfoOverTheWire(t *testing.T) {
 			want.Imputed = []Imputed{{Input: 0, Median: number.Draw(t, "median"), Indicator: len(want.InputNames) - 1}}
 			want.Notes = rapid.SliceOfN(rapid.String(), 1, 3).Draw(t, "notes")
 		}
+		if rapid.Bool().Draw(t, "of classes") {
+			want.Classes = []string{rapid.String().Draw(t, "no"), rapid.String().Draw(t, "yes")}
+		}
 		if rapid.Bool().Draw(t, "generated") {
 			want.Truth = &Truth{Sigma: number.Draw(t, "sigma"), Tau: []float64{number.Draw(t, "tau")}, Lambda: number.Draw(t, "lambda")}
 		}

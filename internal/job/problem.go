@@ -2,7 +2,6 @@ package job
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -25,12 +24,8 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 		if err != nil {
 			return nil, err
 		}
-		sel.Label, sel.Noise = label, s.NoiseColumns()
-		t, err := dataset.ReadFile(d.Path, table, sel, dataset.DefaultLimits)
-		if bad := new(dataset.Error); errors.As(err, &bad) && bad.Column == d.Target && s.Model.Classes() {
-			bad.Msg += ": write the two classes as 0 and 1"
-		}
-		return t, err
+		sel.Label, sel.Noise, sel.TwoClasses = label, s.NoiseColumns(), s.Model.Classes()
+		return dataset.ReadFile(d.Path, table, sel, dataset.DefaultLimits)
 	}
 	syn, err := s.synthetic()
 	if err != nil {

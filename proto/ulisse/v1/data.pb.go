@@ -429,6 +429,7 @@ type DataInfo struct {
 	Dates         []*Dates               `protobuf:"bytes,16,rep,name=dates,proto3" json:"dates,omitempty"`                                // by input, empty for what are no dates; none at all if none are
 	Imputed       []*Imputed             `protobuf:"bytes,17,rep,name=imputed,proto3" json:"imputed,omitempty"`                            // what stands for missing values of columns
 	Notes         []string               `protobuf:"bytes,18,rep,name=notes,proto3" json:"notes,omitempty"`                                // how the table was read
+	Classes       []string               `protobuf:"bytes,19,rep,name=classes,proto3" json:"classes,omitempty"`                            // names of the two classes of the target that are 0 and 1; none of other targets
 	Noise         *NoiseColumns          `protobuf:"bytes,20,opt,name=noise,proto3" json:"noise,omitempty"`                                // that say what noise the rows have; none if all have the same
 	Transform     *Transform             `protobuf:"bytes,21,opt,name=transform,proto3" json:"transform,omitempty"`                        // of the target, before it is standardised; none if it is learnt as it is
 	unknownFields protoimpl.UnknownFields
@@ -566,6 +567,13 @@ func (x *DataInfo) GetImputed() []*Imputed {
 func (x *DataInfo) GetNotes() []string {
 	if x != nil {
 		return x.Notes
+	}
+	return nil
+}
+
+func (x *DataInfo) GetClasses() []string {
+	if x != nil {
+		return x.Classes
 	}
 	return nil
 }
@@ -956,7 +964,7 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x12\n" +
 	"\x10ListBlobsRequest\":\n" +
 	"\x11ListBlobsResponse\x12%\n" +
-	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xb4\x04\n" +
+	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xce\x04\n" +
 	"\bDataInfo\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\f\n" +
@@ -973,7 +981,8 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x06levels\x18\f \x03(\v2\x11.ulisse.v1.LevelsR\x06levels\x12&\n" +
 	"\x05dates\x18\x10 \x03(\v2\x10.ulisse.v1.DatesR\x05dates\x12,\n" +
 	"\aimputed\x18\x11 \x03(\v2\x12.ulisse.v1.ImputedR\aimputed\x12\x14\n" +
-	"\x05notes\x18\x12 \x03(\tR\x05notes\x12-\n" +
+	"\x05notes\x18\x12 \x03(\tR\x05notes\x12\x18\n" +
+	"\aclasses\x18\x13 \x03(\tR\aclasses\x12-\n" +
 	"\x05noise\x18\x14 \x01(\v2\x17.ulisse.v1.NoiseColumnsR\x05noise\x122\n" +
 	"\ttransform\x18\x15 \x01(\v2\x14.ulisse.v1.TransformR\ttransform\"3\n" +
 	"\x05Dates\x12\x12\n" +
