@@ -344,7 +344,7 @@ func TestKilledAndResumed(t *testing.T) {
 const stagedSpec = `
 name: staged
 data: {synthetic: {n: 120, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
-sampler: {method: auto, chains: 2, draws: 200, auto: {starts: 3}}
+sampler: {method: auto, chains: 2, draws: 200, auto: {starts: 3, density: learnt}}
 stop: {rhat: 1.5, ess: 10, max_draws: 200}
 `
 

@@ -488,7 +488,7 @@ func (x *crossValidation) there(ctx context.Context, s *session, k int, j *pb.Jo
 	if err := x.app.keep(ctx, s, j, dir, rec); err != nil {
 		return nil, nil, err
 	}
-	return rec, &jobOracle{s: s, job: j, draws: x.Draws, told: func() {}}, writeResults(rec, dir, rec.Summary())
+	return rec, &jobOracle{s: s, job: j, draws: x.Draws, told: func() {}, info: dataset.InfoOf(j.Data)}, writeResults(rec, dir, rec.Summary())
 }
 
 // conclude writes and prints what came of all folds.

@@ -337,5 +337,6 @@ func (c *Covariance) At(theta []float64) *Function {
 	for t := range c.terms {
 		f.scale += f.TermVariance(t)
 	}
+	f.pairs = f.cut()
 	return f
 }

@@ -12,6 +12,7 @@ type Function struct {
 	theta  []float64
 	leaves []LeafAt
 	scale  float64
+	pairs  *Function // the part that is not of low rank, nil if there is none
 }
 
 // Covariance returns the expression that the function is a value of.

@@ -75,7 +75,10 @@ func (c *Covariance) LowRank() []int { return c.split.low }
 func (c *Covariance) Rank() int { return c.split.rank }
 
 // Pairs returns the part of the function that is not of low rank, nil if there is none.
-func (f *Function) Pairs() *Function {
+func (f *Function) Pairs() *Function { return f.pairs }
+
+// cut returns what Pairs does.
+func (f *Function) cut() *Function {
 	s := f.cov.split
 	if s.pairs == f.cov {
 		return f
