@@ -335,7 +335,7 @@ func TestKilledAndResumed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow under the race detector")
 	}
-	for name, text := range map[string]string{"fisher": smallSpec, "auto": stagedSpec} {
+	for name, text := range map[string]string{"fisher": strings.ReplaceAll(smallSpec, "draws: 40", "draws: 120"), "auto": stagedSpec} {
 		t.Run(name, func(t *testing.T) { killedAndResumed(t, text) })
 	}
 }
