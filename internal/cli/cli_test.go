@@ -335,7 +335,7 @@ func TestKilledAndResumed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow under the race detector")
 	}
-	for name, text := range map[string]string{"fisher": strings.ReplaceAll(smallSpec, "draws: 40", "draws: 120"), "auto": stagedSpec} {
+	for name, text := range map[string]string{"fisher": strings.ReplaceAll(smallSpec, "draws: 40", "draws: 80"), "auto": stagedSpec} {
 		t.Run(name, func(t *testing.T) { killedAndResumed(t, text) })
 	}
 }
@@ -367,7 +367,7 @@ func killedAndResumed(t *testing.T, text string) {
 		if code == 0 {
 			break
 		}
-		if kills++; code != -1 || kills > 20 {
+		if kills++; code != -1 || kills > 60 {
 			t.Fatalf("exit %d after %d kills", code, kills)
 		}
 	}
