@@ -125,6 +125,7 @@ type beginning struct {
 	Target                  string
 	Guessed                 bool // the target
 	SD, Low, High           string
+	Likelihood, Why         string // another than the Gaussian, and why; empty for that
 	Excluded                []excluded
 	Categories, Missing     []dataset.Column
 	Dates                   []dataset.Column
@@ -176,15 +177,30 @@ func (b *beginning) choose(columns []dataset.Column, target string) error {
 	return nil
 }
 
-// isTarget reports whether a column can be a target: of numbers, some of which may be missing.
+// classes reports whether a column holds two classes, words or whole numbers.
+func classes(c *dataset.Column) bool {
+	return c.Distinct == 2 && len(c.Common) == 2 && (c.Type == dataset.Texts || c.Type == dataset.Integers)
+}
+
+// isTarget reports whether a column can be a target: of numbers or classes, some of which may be missing.
 func isTarget(c *dataset.Column) bool {
-	return c.Unfit == "" || c.Missing > 0 && c.Distinct > 1 && (c.Type == dataset.Numbers || c.Type == dataset.Integers)
+	return c.Unfit == "" || classes(c) || c.Missing > 0 && c.Distinct > 1 && (c.Type == dataset.Numbers || c.Type == dataset.Integers)
 }
 
 // measure says what the target is like.
 func (b *beginning) measure(c *dataset.Column) {
 	four := func(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
 	b.SD, b.Low, b.High, b.Unlabelled = four(c.SD), four(c.Min), four(c.Max), c.Missing
+	switch {
+	case classes(c):
+		first, second := c.Text(c.Min), c.Text(c.Max)
+		if c.Type == dataset.Texts {
+			first, second = min(c.Common[0].Value, c.Common[1].Value), max(c.Common[0].Value, c.Common[1].Value)
+		}
+		b.Likelihood, b.Why = "bernoulli", fmt.Sprintf("the targets are two classes, %s and %s; predictions are of the probability of the second", first, second)
+	case c.Type == dataset.Integers && c.Min >= 0 && c.Common != nil:
+		b.Look = append(b.Look, fmt.Sprintf("%s: whole numbers from %s on: if they are counts, write likelihood: negative-binomial under model", shown(c.Name), b.Low))
+	}
 	if len(b.Categories) > 0 {
 		b.Kernel = expression.OfAll("rbf", false, b.inputs)
 	}

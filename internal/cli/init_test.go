@@ -95,6 +95,29 @@ func TestInit(t *testing.T) {
 	}
 }
 
+// Targets that are two classes get their likelihood, counts a word on it.
+func TestInitOfOtherTargets(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("x,bites,outcome,other\n")
+	for i := range 60 {
+		fmt.Fprintf(&b, "%g,%d,%s,%d\n", float64(i)*0.37, i*i%7, []string{"sick", "well"}[i*i%3%2], 1+i*i%3%2)
+	}
+	dir := t.TempDir()
+	table := write(t, dir, "t.csv", b.String())
+	for target, want := range map[string]string{
+		"outcome": "likelihood: bernoulli # the targets are two classes, sick and well;",
+		"other":   "likelihood: bernoulli # the targets are two classes, 1 and 2;",
+		"bites":   "bites: whole numbers from 0 on: if they are counts, write likelihood: negative-binomial under model",
+	} {
+		out := filepath.Join(dir, target+".yaml")
+		good(t, "init", table, "--target", target, "--out", out)
+		if text := string(must(os.ReadFile(out))); !strings.Contains(text, want) || strings.Contains(text, "halfnormal") != (target == "bites") {
+			t.Errorf("%s: no %q in\n%s", target, want, text)
+		}
+		good(t, "validate", out)
+	}
+}
+
 func TestInitRefuses(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
