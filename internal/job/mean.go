@@ -30,7 +30,7 @@ func (s *Spec) withMean(c *kernel.Covariance, d *dataset.Info) (*kernel.Covarian
 	if m.None() {
 		return c, nil
 	}
-	lines, err := m.Inputs(s.inputs(d))
+	lines, err := m.Inputs(inputsOf(d))
 	if err != nil {
 		return nil, &FieldError{Path: "model.mean", Msg: err.Error()}
 	}
@@ -59,13 +59,4 @@ func SlopeOf(term string, d *dataset.Info) int {
 
 func coefficient(name string, l kernel.Leaf) kernel.Term {
 	return kernel.Term{Variance: param.Param{Term: name}, Fixed: MeanSD * MeanSD, Leaves: []kernel.Leaf{l}}
-}
-
-// inputs returns the inputs as expressions know them.
-func (s *Spec) inputs(d *dataset.Info) []expression.Input {
-	out := make([]expression.Input, d.D())
-	for k := range out {
-		out[k] = expression.Input{Name: d.InputNames[k], Mean: d.XScale[k].Mean, SD: d.XScale[k].SD, Levels: len(d.LevelsOf(k))}
-	}
-	return out
 }

@@ -45,7 +45,7 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 func inputsOf(d *dataset.Info) []expression.Input {
 	inputs := make([]expression.Input, d.D())
 	for k := range inputs {
-		inputs[k] = expression.Input{Name: d.InputNames[k], SD: d.XScale[k].SD, Levels: len(d.LevelsOf(k))}
+		inputs[k] = expression.Input{Name: d.InputNames[k], Mean: d.XScale[k].Mean, SD: d.XScale[k].SD, Levels: len(d.LevelsOf(k))}
 	}
 	return inputs
 }
@@ -130,7 +130,7 @@ func (s *Spec) Hints(d *dataset.Info) []string {
 	var out []string
 	unused := e.Unused(d.InputNames)
 	if m, err := expression.ParseMean(s.Model.Mean); err == nil {
-		if lines, err := m.Inputs(s.inputs(d)); err == nil {
+		if lines, err := m.Inputs(inputsOf(d)); err == nil {
 			unused = slices.DeleteFunc(unused, func(name string) bool {
 				return slices.ContainsFunc(lines, func(k int) bool { return d.InputNames[k] == name })
 			})

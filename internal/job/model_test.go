@@ -169,3 +169,35 @@ func TestCategories(t *testing.T) {
 		t.Errorf("hints %q", h)
 	}
 }
+
+// Places and centres of leaves are in the units of the inputs: k(x,x) is that of the formula written out in these.
+func TestLeavesInTheUnitsOfInputs(t *testing.T) {
+	s := func(x, at, width float64) float64 { return 1 / (1 + math.Exp(-(x-at)/width)) }
+	for text, want := range map[string]func(year float64) float64{
+		"linear(year, centre=1990)":                   func(x float64) float64 { return (x - 1990) * (x - 1990) / 100 },
+		"linear(year)":                                func(x float64) float64 { return (x - 2000) * (x - 2000) / 100 },
+		"sigmoid(year, at=1990, width=2)*rbf(hum)":    func(x float64) float64 { return s(x, 1990, 2) * s(x, 1990, 2) },
+		"sigmoid(year, at=2004, width=3, falling)":    func(x float64) float64 { return s(-x, -2004, 3) * s(-x, -2004, 3) },
+		"polynomial(year, degree=2, offset=1)*rbf":    func(x float64) float64 { z := (x - 2000) / 10; return (1 + z*z) * (1 + z*z) },
+		"linear(year, centre=2010)*linear(year)*rbf ": func(x float64) float64 { return math.Pow((x-2010)/10*(x-2000)/10, 2) },
+	} {
+		spec, err := ParseString(modelSpec(text, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := spec.Covariance(weather)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theta := make([]float64, len(c.Params()))
+		for i := range theta {
+			theta[i] = 1
+		}
+		for _, year := range []float64{1987, 2000, 2013} {
+			x := weather.Standardize([][]float64{{year, 1, 1}}).Row(0)
+			if got := c.At(theta).Variance(x); math.Abs(got-want(year)) > 1e-12*(1+want(year)) {
+				t.Errorf("%s: the variance at %g is %g, want %g", text, year, got, want(year))
+			}
+		}
+	}
+}
