@@ -250,7 +250,7 @@ func text(n *html.Node) string {
 
 // links leads all links and pictures of a page to where they are in the site.
 func (s *site) links(p *page, n *html.Node) {
-	for d := range n.Descendants() {
+	for _, d := range slices.Collect(n.Descendants()) { // first, since tables move
 		for i, a := range d.Attr {
 			if d.DataAtom == atom.A && a.Key == "href" || d.DataAtom == atom.Img && a.Key == "src" {
 				to, err := s.resolve(p, a.Val)
@@ -310,12 +310,16 @@ func (s *site) resolve(p *page, link string) (string, error) {
 		return "", errors.New("there is no such file")
 	case info.IsDir():
 		return repository + "/tree/" + s.version + "/" + source, nil
-	case path.Dir(source) == "docs":
+	case strings.HasPrefix(source, "docs/") && !strings.HasSuffix(source, ".md"):
+		to := strings.TrimPrefix(source, "docs/")
 		data, err := os.ReadFile(file)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(s.out, path.Base(source)), data, 0o644)
+			err = os.MkdirAll(filepath.Join(s.out, path.Dir(to)), 0o755)
 		}
-		return path.Base(source), err
+		if err == nil {
+			err = os.WriteFile(filepath.Join(s.out, to), data, 0o644)
+		}
+		return to, err
 	}
 	return repository + "/blob/" + s.version + "/" + source, nil
 }

@@ -92,7 +92,7 @@ func inBrowser(t *testing.T, dir string) {
 func small(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range map[string]string{"README.md": text, "docs/a.md": "# A page\n\n## A `heading`: of, sorts\n\ntext\n\n## Twice\n\n## Twice\n", "go.mod": "module x\n", "docs/p.svg": "<svg/>"} {
+	for name, content := range map[string]string{"README.md": text, "docs/a.md": "# A page\n\n## A `heading`: of, sorts\n\ntext\n\n## Twice\n\n## Twice\n", "go.mod": "module x\n", "docs/p.svg": "<svg/>", "docs/more/q.svg": "<svg/>"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -113,6 +113,7 @@ func TestLinks(t *testing.T) {
 		"go.mod":                             `href="https://github.com/ulisse-gp/ulisse/blob/v1/go.mod"`,
 		"docs":                               `href="https://github.com/ulisse-gp/ulisse/tree/v1/docs"`,
 		"docs/p.svg":                         `href="p.svg"`,
+		"docs/more/q.svg":                    `href="more/q.svg"`,
 		"https://example.org/x":              `href="https://example.org/x"`,
 		"docs/none.md":                       "there is no such file",
 		"docs/a.md#none":                     "the page has no such heading",
@@ -120,7 +121,7 @@ func TestLinks(t *testing.T) {
 		"docs/a.md#a-heading-of-sorts-again": "the page has no such heading",
 	} {
 		out := t.TempDir()
-		err := build(small(t, "# Here\n\nA [link]("+link+").\n"), out, "v1")
+		err := build(small(t, "# Here\n\n| a |\n|---|\n| b |\n\nAfter a table a [link]("+link+").\n"), out, "v1")
 		if strings.Contains(want, "href") {
 			if err != nil {
 				t.Errorf("%s: %v", link, err)
