@@ -2,6 +2,7 @@
 // the true parameters among the draws, on data generated from the prior.
 //
 //	go run ./bench/sbc [-reps 200] [-n 80] [-seed 1] [-only exact]
+//	go run ./bench/sbc -expressions auto|exact [-reps 100] [-n 40] [-seed 1] [-thin 20] [-only season]
 package main
 
 import (
@@ -18,29 +19,59 @@ func main() {
 	reps := flag.Int("reps", 200, "data sets for each sampler")
 	n := flag.Int("n", 80, "rows of each")
 	seed := flag.Uint64("seed", 1, "seed of the data sets")
-	only := flag.String("only", "", "one sampler only")
+	only := flag.String("only", "", "one sampler, or one expression, only")
+	expressions := flag.String("expressions", "", "calibrate this sampler, auto or exact, on sums and products of covariances instead")
+	thin := flag.Int("thin", 20, "of expressions: iterations between the draws that are ranked")
 	flag.Parse()
-	const kept, bins = 19, 10
 	lo, hi := calibration.Band(*reps, bins, 0.99)
 	fmt.Printf("%d data sets of %d rows; %.0f expected in a bin, %d to %d with probability 0.99\n\n", *reps, *n, float64(*reps)/bins, lo, hi)
-	fmt.Println("| sampler | parameter | ranks, in tenths | p (chi-squared) |")
+	fmt.Println("| what | parameter | ranks, in tenths | p (chi-squared) |")
 	fmt.Println("|---|---|---|---|")
-	pcg := "{preconditioner: {kind: rpcholesky}}"
-	for _, c := range []struct {
-		method, solver string
-		thin           int
-	}{{"fisher", pcg, 3}, {"leimkuhler-matthews", pcg, 6}, {"exact", pcg, 6}} {
-		if *only != "" && *only != c.method {
-			continue
+	config := calibration.Config{N: *n, Reps: *reps, Kept: kept, Seed: *seed, Solver: "{preconditioner: {kind: rpcholesky}}"}
+	if *expressions != "" {
+		config.Method, config.Thin = *expressions, *thin
+		for _, m := range models {
+			if *only == "" || *only == m.name {
+				config.Model = m.text
+				show(m.name, config)
+			}
 		}
-		names, ranks, err := calibration.Ranks(context.Background(), calibration.Config{Method: c.method, Solver: c.solver,
-			N: *n, Reps: *reps, Kept: kept, Thin: c.thin, Seed: *seed})
-		if err != nil {
-			log.Fatal(err)
+		return
+	}
+	for _, m := range []struct {
+		method string
+		thin   int
+	}{{"fisher", 3}, {"leimkuhler-matthews", 6}, {"exact", 6}} {
+		if *only == "" || *only == m.method {
+			config.Method, config.Thin = m.method, m.thin
+			show(m.method, config)
 		}
-		for i, name := range names {
-			h := calibration.Histogram(ranks[i], kept, bins)
-			fmt.Printf("| %s | %s | %s | %.2g |\n", c.method, name, strings.Trim(fmt.Sprint(h), "[]"), calibration.PValue(h))
-		}
+	}
+}
+
+// kept draws are ranked, in bins of equal numbers of ranks.
+const kept, bins = 19, 10
+
+// priors are of all terms: by default they would be too vague for data of every kind to be simulated.
+const priors = `sigma: "lognormal(0,0.5)", lambda: "lognormal(-2,0.5)", tau: "lognormal(-1,0.7)"`
+
+// models are what expressions are made of: sums, products, brackets, fixed parameters, each leaf.
+var models = []struct{ name, text string }{
+	{"season", `{kernel: "trend: rbf(t) + season: periodic(t, period=2.5)", priors: {` + priors + `}}`},
+	{"decay", `{kernel: "season: periodic(t) * rbf(t, lengthscale=4)", priors: {season.periodic.period: "lognormal(0.9,0.05)", ` + priors + `}}`},
+	{"additive", `{kernel: "a: rbf(t) + b: matern32(x)", priors: {` + priors + `}}`},
+	{"product", `{kernel: "matern52(t) * rbf(x) + matern12(t)", priors: {` + priors + `}}`},
+	{"bracket", `{kernel: "(rbf(t) + matern32(x)) * rbf(x, lengthscale=2)", priors: {` + priors + `}}`},
+}
+
+// show prints the ranks of each parameter.
+func show(name string, c calibration.Config) {
+	names, ranks, err := calibration.Ranks(context.Background(), c)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for i, p := range names {
+		h := calibration.Histogram(ranks[i], kept, bins)
+		fmt.Printf("| %s | %s | %s | %.2g |\n", name, p, strings.Trim(fmt.Sprint(h), "[]"), calibration.PValue(h))
 	}
 }

@@ -10,14 +10,17 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 
+	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/local"
@@ -25,11 +28,14 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
-// Config says what to simulate: Reps data sets of N rows and two inputs, each
-// sampled by Method with two chains; Kept draws of both together, Thin
-// iterations apart, are ranked.
+// Config says what to simulate: Reps data sets of N rows, each sampled by Method
+// with two chains; Kept draws of both together, Thin iterations apart, are ranked.
 type Config struct {
-	Method     string
+	Method string
+	// Model is the model of the specification, in braces, over the inputs t, evenly
+	// spaced from 0 to 10, and x, standard normal. If it is empty it is one family over two
+	// inputs, with normal priors of the log parameters.
+	Model      string
 	Solver     string // of the specification, in braces
 	N          int
 	Reps       int
@@ -45,19 +51,25 @@ var priors = [3][2]float64{{0, 0.5}, {-0.7, 0.4}, {-2.3, 0.5}}
 // are below the truth.
 func Ranks(ctx context.Context, c Config) (names []string, ranks [][]int, err error) {
 	budget := parallel.NewBudget(c.Cores)
-	ranks = make([][]int, len(priors))
 	for rep := range c.Reps {
 		r := random.Key{Seed: c.Seed, Iter: rep}.Stream(random.Calibration, 0)
-		var truth [3]float64
-		for i, p := range priors {
-			truth[i] = p[0] + p[1]*r.NormFloat64()
+		simulate := c.family
+		if c.Model != "" {
+			simulate = c.expression
 		}
-		run, err := c.run(ctx, truth, c.Seed*1_000_000+uint64(rep), budget)
+		spec, data, truth, err := simulate(ctx, r, c.Seed*1_000_000+uint64(rep), budget)
+		if err != nil {
+			return nil, nil, fmt.Errorf("repetition %d: %w", rep, err)
+		}
+		run, err := run(ctx, spec, data, budget)
 		if err != nil {
 			return nil, nil, fmt.Errorf("repetition %d, log parameters %.4g: %w", rep, truth, err)
 		}
 		names = run.Plan.Names
-		for i := range priors {
+		if ranks == nil {
+			ranks = make([][]int, len(names))
+		}
+		for i := range names {
 			rank := 0
 			for k := range c.Kept {
 				draws := run.Chains[k%2].Draws
@@ -71,26 +83,81 @@ func Ranks(ctx context.Context, c Config) (names []string, ranks [][]int, err er
 	return names, ranks, nil
 }
 
-func (c Config) run(ctx context.Context, truth [3]float64, seed uint64, budget *parallel.Budget) (*chains.Run, error) {
+// family simulates data of one family.
+func (c Config) family(ctx context.Context, r *rand.Rand, seed uint64, budget *parallel.Budget) (*job.Spec, *dataset.Dataset, []float64, error) {
+	var truth [3]float64
+	for i, p := range priors {
+		truth[i] = p[0] + p[1]*r.NormFloat64()
+	}
+	s, err := c.spec(seed,
+		fmt.Sprintf("{synthetic: {n: %d, d: 2, sigma: %v, tau: %v, lambda: %v, seed: %d}, standardize: false}", c.N, math.Exp(truth[0]), math.Exp(truth[1]), math.Exp(truth[2]), seed),
+		fmt.Sprintf(`{priors: {sigma: "lognormal(%v,%v)", tau: "lognormal(%v,%v)", lambda: "lognormal(%v,%v)"}}`, priors[0][0], priors[0][1], priors[1][0], priors[1][1], priors[2][0], priors[2][1]))
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	d, err := s.Load(ctx, nil, budget)
+	return s, d, truth[:], err
+}
+
+// expression simulates data of a model, whose parameters are drawn from their priors.
+func (c Config) expression(_ context.Context, r *rand.Rand, seed uint64, _ *parallel.Budget) (*job.Spec, *dataset.Dataset, []float64, error) {
+	s, err := c.spec(seed, "{path: simulated.csv, target: y, standardize: false}", c.Model)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t := &dataset.Table{Target: "y", Inputs: []string{"t", "x"}, X: [][]float64{make([]float64, c.N), make([]float64, c.N)}, Y: make([]float64, c.N)}
+	for i := range c.N {
+		t.X[0][i], t.X[1][i] = 10*float64(i)/float64(c.N-1), r.NormFloat64()
+	}
+	d, err := dataset.New(t, dataset.Options{})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	m, err := s.KernelModel(&d.Info)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	var truth []float64
+	for _, p := range m.Params {
+		truth = append(truth, p.Prior.Sample(r))
+	}
+	theta := m.Params.Natural(truth)
+	of := len(m.Covariance.Params())
+	f, k := m.Covariance.At(theta[:of]), mat.NewSymDense(c.N, nil)
+	for i := range c.N {
+		for j := range i + 1 {
+			k.SetSym(i, j, f.Value(d.X.Row(i), d.X.Row(j)))
+		}
+		k.SetSym(i, i, k.At(i, i)+theta[of])
+	}
+	var factor mat.Cholesky
+	if !factor.Factorize(k) {
+		return nil, nil, nil, fmt.Errorf("at log parameters %.4g the covariance matrix is singular", truth)
+	}
+	z, y := mat.NewVecDense(c.N, nil), mat.NewVecDense(c.N, t.Y)
+	for i := range c.N {
+		z.SetVec(i, r.NormFloat64())
+	}
+	y.MulVec(factor.RawU().T(), z)
+	d, err = dataset.New(t, dataset.Options{})
+	return s, d, truth, err
+}
+
+// spec returns the specification of a repetition.
+func (c Config) spec(seed uint64, data, model string) (*job.Spec, error) {
 	draws := (c.Kept + 1) / 2 * c.Thin
-	text := fmt.Sprintf(`
+	return job.Parse(strings.NewReader(fmt.Sprintf(`
 name: calibration
-data: {synthetic: {n: %d, d: 2, sigma: %v, tau: %v, lambda: %v, seed: %d}, standardize: false}
-model: {priors: {sigma: "lognormal(%v,%v)", tau: "lognormal(%v,%v)", lambda: "lognormal(%v,%v)"}}
+data: %s
+model: %s
 sampler: {method: %s, chains: 2, draws: %d, checkpoint: 60}
 solver: %s
 stop: {max_draws: %d, ess: 1e9, max_time: 0s}
 seed: %d
-`, c.N, math.Exp(truth[0]), math.Exp(truth[1]), math.Exp(truth[2]), seed,
-		priors[0][0], priors[0][1], priors[1][0], priors[1][1], priors[2][0], priors[2][1], c.Method, draws, c.Solver, draws, seed)
-	s, err := job.Parse(strings.NewReader(text), "")
-	if err != nil {
-		return nil, err
-	}
-	d, err := s.Load(ctx, nil, budget)
-	if err != nil {
-		return nil, err
-	}
+`, data, model, c.Method, draws, c.Solver, draws, seed)), "")
+}
+
+func run(ctx context.Context, s *job.Spec, d *dataset.Dataset, budget *parallel.Budget) (*chains.Run, error) {
 	p, err := s.Problem(d)
 	if err != nil {
 		return nil, err
