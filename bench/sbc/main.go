@@ -62,6 +62,8 @@ var models = []struct{ name, text string }{
 	{"additive", `{kernel: "a: rbf(t) + b: matern32(x)", priors: {` + priors + `}}`},
 	{"product", `{kernel: "matern52(t) * rbf(x) + matern12(t)", priors: {` + priors + `}}`},
 	{"bracket", `{kernel: "(rbf(t) + matern32(x)) * rbf(x, lengthscale=2)", priors: {` + priors + `}}`},
+	{"shape", `{kernel: "rq(t) + linear(x)", priors: {` + priors + `}}`},
+	{"wave", `{kernel: "cosine(t, period=3) * wendland(t) + sigmoid(x, at=0, width=0.2) * rbf(x)", mean: linear(t), priors: {` + priors + `}}`},
 }
 
 // show prints the ranks of each parameter.
