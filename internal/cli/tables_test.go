@@ -169,6 +169,9 @@ func TestCategory(t *testing.T) {
 
 // Folds that lack a level can predict it, and medians are those of the rows that are learnt from.
 func TestCrossValidationOfCategories(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	dir := t.TempDir()
 	temps := peoplesTable(t, dir, 30)
 	spec := write(t, dir, "s.yaml", grouped(fmt.Sprintf(tableSpec, "raw.csv", ", categories: [station], dates: {day: days}, missing: impute-median, constant: drop")))

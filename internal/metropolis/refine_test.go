@@ -30,6 +30,9 @@ func refinedBy(t *testing.T, rough func(x []float64) float64) (*Refined, mixture
 // Draws are of the density that is told of them, whatever the rough density is: by
 // Kolmogorov and Smirnov, of 20,000 draws, beyond 2.3 once in 20,000 tests.
 func TestRefinedDraws(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector, which has nothing to find here")
+	}
 	target := normals{{0.6, -1, 0.3}, {0.4, 1, 0.5}}
 	for name, rough := range map[string]func(x []float64) float64{
 		"right":    func(x []float64) float64 { return target.logDensity(x[0]) },

@@ -34,6 +34,9 @@ func augmentedExample(l likelihood.Likelihood, draws int) (Config, *kernel.Input
 // Auxiliary variables are drawn to the same bits whatever rows are asked for side by side, on one core
 // and on two, and are kept with the solutions, so that the next predictor computes none.
 func TestAugmentedPredictionsAreRepeatable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
 	for _, l := range []likelihood.Likelihood{likelihood.Bernoulli{}, likelihood.StudentT{DF: 4}, likelihood.NegativeBinomial{}} {
 		c, points := augmentedExample(l, 6)
 		c.Solutions = &Solutions{Dir: t.TempDir()}

@@ -232,7 +232,7 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 	}
 	for name, text := range map[string]string{"sum": "a*rbf(1-3:u)+b*matern32(2:v)", "product": "a*rbf(1:u[1],2:u[2])*matern12(3:v)+b*rbf(3:w)", "periodic": "a*periodic(1:u:p:1)*rbf(1:v)+b*rbf(2-3:=0.3)",
 		"shapes": "a*rq(1:u[1],2:u[2];al)*hamming(3:t)+b*cosine(1:p:1)*wendland(2:v)",
-		"lines": "a*linear(1,2)+b*rbf(1-3:u)*linear(0,3:0.5)+=2*linear(0)", "low rank": "a*linear(0,1,2)+b*linear(3)"} {
+		"lines":  "a*linear(1,2)+b*rbf(1-3:u)*linear(0,3:0.5)+=2*linear(0)", "low rank": "a*linear(0,1,2)+b*linear(3)"} {
 		c, err := kernel.Parse(text, 3)
 		if err != nil {
 			t.Fatal(err)
