@@ -80,10 +80,12 @@ func Fit(draws [][]float64, weights []float64, o Options, b *parallel.Budget) (*
 	}
 	found := best
 	fits, values := make([]*Mixture, len(degrees)), make([]float64, len(degrees))
-	b.NewLoop(func(_, i int) { fits[i], values[i] = all.climb(found.with(degrees[i]), steps) }).Run(len(degrees))
-	bestValue = math.Inf(-1)
+	b.NewLoop(func(_, i int) { fits[i], values[i] = f.climb(found.with(degrees[i]), steps) }).Run(len(degrees))
 	for i, m := range fits {
-		try(m, values[i])
+		try(f.judge(m, values[i]))
+	}
+	if all != f {
+		best, _ = all.climb(best, trial)
 	}
 	return best, nil
 }

@@ -28,7 +28,7 @@ const (
 	exactRows = 500
 	// Chains keep one of several proposals, mostThin at most, as long as these cost no more
 	// than thinFlops together; perDensity is what a density costs beside its factor.
-	mostThin, thinFlops, perDensity = 10, 4e6, 1e5
+	mostThin, thinFlops, perDensity = 5, 4e6, 1e5
 	// smallRows is where a factor is always the better way: it has no noise.
 	smallRows = 4000
 	// perPair is what an element of K costs to compute beside its distance, and

@@ -20,7 +20,7 @@ const (
 	// tailKHat is the k-hat of the chains' proposals from which on they are fitted anew, mostAnew
 	// times at most.
 	tailKHat = 0.5
-	mostAnew = 3
+	mostAnew = 2
 )
 
 // adapting goes from the maxima to the chains' proposals.
@@ -48,7 +48,11 @@ func (k *conductor) adapting() (*chains.Event, error) {
 	if n >= leastPilots && w.KHat <= pilotKHat && w.ESS >= pilotESS*float64(len(w.X)) {
 		return k.proposing(nil, m, nil, w, k.plan.Draws)
 	}
-	fit, err := k.refit(m)
+	all, err := k.pilots()
+	if err != nil {
+		return nil, err
+	}
+	fit, err := k.refit(m, all)
 	if err != nil {
 		return nil, err
 	}
@@ -58,14 +62,13 @@ func (k *conductor) adapting() (*chains.Event, error) {
 	return k.proposing(nil, fit, nil, w, k.plan.Draws)
 }
 
-// refit returns the mixture that is fitted to all proposals so far, with the peaks and a wider one beside.
-// The last of them are from last.
-func (k *conductor) refit(last *mixture.Mixture) (*mixture.Mixture, error) {
+// pilots returns the proposals of all pilots, as draws of all their distributions together.
+func (k *conductor) pilots() (*metropolis.Proposals, error) {
 	var lists []*metropolis.Proposals
 	var from []mixture.Distribution
 	for i := range k.in.Stages {
 		s := &k.in.Stages[i]
-		if s.Kind != pilotStage && s.Kind != proposeStage {
+		if s.Kind != pilotStage {
 			continue
 		}
 		list, err := k.targets(s, nil)
@@ -82,8 +85,13 @@ func (k *conductor) refit(last *mixture.Mixture) (*mixture.Mixture, error) {
 		}
 		lists, from = append(lists, list), append(from, d)
 	}
-	all := metropolis.Pool(lists, from, k.env.Budget())
-	w, err := metropolis.Weigh(all)
+	return metropolis.Pool(lists, from, k.env.Budget()), nil
+}
+
+// refit returns the mixture that is fitted to proposals, with a wider one and the peaks beside. The last of the
+// proposals were from last.
+func (k *conductor) refit(last *mixture.Mixture, list *metropolis.Proposals) (*mixture.Mixture, error) {
+	w, err := metropolis.Weigh(list)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +105,7 @@ func (k *conductor) refit(last *mixture.Mixture) (*mixture.Mixture, error) {
 		return last, nil // too few of the proposals have a weight
 	}
 	options.Starts = []*mixture.Mixture{fit}
-	return k.with(fit, metropolis.Widen(all, options, k.env.Budget()), pilotPeaks/2)
+	return k.with(fit, metropolis.Widen(list, options, k.env.Budget()), pilotPeaks/2)
 }
 
 // directly goes on once the chains' proposals are chosen.
@@ -117,7 +125,7 @@ func (k *conductor) directly(ctx context.Context) (*chains.Event, error) {
 
 // anew returns the first stage of the chains' proposals as they are fitted to all so far.
 func (k *conductor) anew(c *run) (*chains.Event, error) {
-	m, err := k.refit(c.mix)
+	m, err := k.refit(c.mix, c.list)
 	if err != nil {
 		return nil, err
 	}

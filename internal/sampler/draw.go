@@ -421,11 +421,12 @@ func (k *conductor) missed(b *density) (bool, error) {
 
 // run is what the chains came to.
 type run struct {
-	mix      *mixture.Mixture // that was proposed from, refined
-	shared   [][]float64      // of the stages that it was proposed in
-	stage    int              // the first of these, 0 if none was before them
-	anew     int              // how many times proposals were chosen anew
-	kHat     float64          // of the proposals' weights
+	mix      *mixture.Mixture      // that was proposed from, refined
+	shared   [][]float64           // of the stages that it was proposed in
+	stage    int                   // the first of these, 0 if none was before them
+	anew     int                   // how many times proposals were chosen anew
+	list     *metropolis.Proposals // of all chains
+	kHat     float64               // of their weights
 	draws    [][][]float64
 	logP     [][]float64
 	accepted []int
@@ -462,9 +463,9 @@ func (k *conductor) chains(b *density) (*run, error) {
 			lists[c].Append(list.Slice(c*each, (c+1)*each))
 		}
 	}
-	all := &metropolis.Proposals{}
+	out.list = &metropolis.Proposals{}
 	for c, list := range lists {
-		all.Append(list.Slice(1, len(list.X)))
+		out.list.Append(list.Slice(1, len(list.X)))
 		r := random.Key{Seed: k.plan.Seed, Chain: c + 1}.Stream(random.Accept, 0)
 		state, _ := metropolis.Scan(list.LogWeights(), r)
 		var draws [][]float64
@@ -482,7 +483,7 @@ func (k *conductor) chains(b *density) (*run, error) {
 		}
 		out.draws, out.logP, out.accepted = append(out.draws, draws), append(out.logP, logP), append(out.accepted, accepted)
 	}
-	w, err := metropolis.Weigh(all)
+	w, err := metropolis.Weigh(out.list)
 	if err != nil {
 		return nil, err
 	}

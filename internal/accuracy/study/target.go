@@ -28,6 +28,9 @@ type Target struct {
 	mass   float64
 }
 
+// SD returns the standard deviation of coordinate i.
+func (t *Target) SD(i int) float64 { return t.sd[i] }
+
 // Targets returns the constructed posteriors.
 func Targets() []*Target { return []*Target{modes(), banana(), funnel(), tails()} }
 
