@@ -19,7 +19,7 @@ func main() {
 	reps := flag.Int("reps", 200, "data sets for each sampler")
 	n := flag.Int("n", 80, "rows of each")
 	seed := flag.Uint64("seed", 1, "seed of the data sets")
-	only := flag.String("only", "", "one sampler, or one expression, only")
+	only := flag.String("only", "", "one sampler only, or the expressions whose names begin so")
 	expressions := flag.String("expressions", "", "calibrate this sampler, auto or exact, on sums and products of covariances instead")
 	thin := flag.Int("thin", 20, "of expressions: iterations between the draws that are ranked")
 	flag.Parse()
@@ -31,7 +31,7 @@ func main() {
 	if *expressions != "" {
 		config.Method, config.Thin = *expressions, *thin
 		for _, m := range models {
-			if *only == "" || *only == m.name {
+			if strings.HasPrefix(m.name, *only) {
 				config.Model = m.text
 				show(m.name, config)
 			}
@@ -55,6 +55,9 @@ const kept, bins = 19, 10
 // priors are of all terms: by default they would be too vague for data of every kind to be simulated.
 const priors = `sigma: "lognormal(0,0.5)", lambda: "lognormal(-2,0.5)", tau: "lognormal(-1,0.7)"`
 
+// vague are priors that say little: of few rows posteriors are skewed, and have several maxima.
+const vague = `sigma: "lognormal(0,1.5)", lambda: "lognormal(-1,1.5)", tau: "lognormal(-1,1.5)"`
+
 // models are what expressions are made of: sums, products, brackets, fixed parameters, each leaf.
 var models = []struct{ name, text string }{
 	{"season", `{kernel: "trend: rbf(t) + season: periodic(t, period=2.5)", priors: {` + priors + `}}`},
@@ -63,6 +66,8 @@ var models = []struct{ name, text string }{
 	{"product", `{kernel: "matern52(t) * rbf(x) + matern12(t)", priors: {` + priors + `}}`},
 	{"bracket", `{kernel: "(rbf(t) + matern32(x)) * rbf(x, lengthscale=2)", priors: {` + priors + `}}`},
 	{"shape", `{kernel: "rq(t) + linear(x)", priors: {` + priors + `}}`},
+	{"vague", `{kernel: "rbf(t)", priors: {` + vague + `}}`},
+	{"vague in two inputs", `{kernel: "rbf(t, x, ard)", priors: {` + vague + `}}`},
 	{"wave", `{kernel: "cosine(t, period=3) * wendland(t) + sigmoid(x, at=0, width=0.2) * rbf(x)", mean: linear(t), priors: {` + priors + `}}`},
 }
 

@@ -116,6 +116,10 @@ func cases() []golden {
 	}
 	add("priors", "{kernel: rbf, priors: {sigma: 'pc(3,0.1)', tau: 'lognormal(-1,1)', lambda: 'invgamma(2,0.5)'}}", sampler("fisher"), float64s)
 	add("priors/rate", "{kernel: rbf, priors: {sigma: 'halfnormal(2)', tau: 'pc(0.5,0.1)'}}", sampler("fisher"), float64s)
+	const auto = "{method: auto, chains: 2, draws: 12, auto: {starts: 2, density: %s}}"
+	for _, density := range []string{"auto", "learnt"} {
+		add("auto/"+density, rbf, fmt.Sprintf(auto, density), float64s)
+	}
 	// More rows than the first search for the mode takes, and several tasks.
 	all = append(all, golden{name: "rows", text: `
 name: golden
