@@ -530,8 +530,8 @@ func TestEstimate(t *testing.T) {
 		gradients int // without the preparation's
 	}{
 		{"{method: cholesky, chains: 2}", 0},
-		{"{method: fisher, chains: 2, probes: 3}", prepareGradients + 2*3},
-		{"{method: exact, chains: 2}", prepareGradients + 2*3},
+		{"{method: fisher, chains: 2, probes: 3}", PrepareGradients + 2*3},
+		{"{method: exact, chains: 2}", PrepareGradients + 2*3},
 	} {
 		d, _ := newDriver(t, 2, c.sampler)
 		e, err := NewEstimate(t.Context(), d.Spec, d.Problem, d.Budget)

@@ -54,8 +54,8 @@ func (t *Trial) seconds(p *chains.Plan, n int, power int) (total, iteration floa
 	return t.Dense + scale*all, scale * t.Sampling
 }
 
-// newTrial returns a trial of a job, nil if it takes too long or fails. The cache may be nil.
-func newTrial(ctx context.Context, s *job.Spec, p *posterior.Problem, cache *cmvp.CachePlan, budget *parallel.Budget) *Trial {
+// NewTrial returns a trial of a job, nil if it takes too long or fails. The cache may be nil.
+func NewTrial(ctx context.Context, s *job.Spec, p *posterior.Problem, cache *cmvp.CachePlan, budget *parallel.Budget) *Trial {
 	for _, rows := range []int{trialRows, fewTrialRows} {
 		if t, err := try(ctx, s, p, rows, cache, budget); err == nil {
 			return t
