@@ -162,8 +162,7 @@ func (a *App) planGroup(ctx context.Context, g *groupFlags, spec *job.Spec, budg
 		from = "flag"
 	}
 	m := sizing.New(c)
-	m.Rates, err = sizing.Measure(ctx, p, m.Columns(), spec.Solver.Preconditioner.Kind, m.Work.Rank, budget)
-	if err != nil {
+	if err := m.Measure(ctx, p, budget); err != nil {
 		return nil, err
 	}
 	return &groupPlan{Name: spec.Name, Work: m.Work, Worker: w, IterationsFrom: from, Rates: m.Rates, Alone: m.Alone(), Rows: m.Table(g.workers),

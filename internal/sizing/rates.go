@@ -6,6 +6,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cputime"
+	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
@@ -49,13 +50,20 @@ type sample struct {
 	op     *cmvp.Operator
 	n, s   int
 	v, dst [][]float64
-	psi    []float64
 }
 
-// Measure measures the rates for a problem, or one like it, at numbers of columns, which
-// increase. The preconditioner is of the given kind, "none" for none, and of about the given
-// rank. It takes a few seconds.
-func Measure(ctx context.Context, p *posterior.Problem, columns []int, kind string, rank int, budget *parallel.Budget) (*Rates, error) {
+// Measure measures the rates of what is planned, on a problem that is the run's or one like it.
+// It takes a few seconds.
+func (m *Model) Measure(ctx context.Context, p *posterior.Problem, budget *parallel.Budget) (err error) {
+	columns := []int{1, m.Work.Columns, 1 + driver.PrepareProbes}
+	slices.Sort(columns)
+	m.Rates, err = measure(ctx, p, m.Work.Columns, slices.Compact(columns), m.spec.Solver.Preconditioner.Kind, m.Work.Rank, budget)
+	return err
+}
+
+// measure measures products at some numbers of columns, which increase, and all else at s. The
+// preconditioner is of the given kind, "none" for none, and of about the given rank.
+func measure(ctx context.Context, p *posterior.Problem, s int, columns []int, kind string, rank int, budget *parallel.Budget) (*Rates, error) {
 	if err := budget.Acquire(ctx); err != nil {
 		return nil, err
 	}
@@ -71,17 +79,19 @@ func Measure(ctx context.Context, p *posterior.Problem, columns []int, kind stri
 		rows[i] = i * len(p.Y) / n
 	}
 	p = p.Subset(rows)
-	m := &sample{p: p, op: cmvp.New(p.Inputs, p.Covariance, budget), n: n, s: slices.Max(columns), psi: make([]float64, p.NumParams())}
-	m.op.Set(p.At(m.psi))
-	m.v, m.dst = solve.Columns(n, m.s), solve.Columns(n, m.s)
+	m := &sample{p: p, op: cmvp.New(p.Inputs, p.Covariance, budget), n: n, s: s}
+	m.op.Set(p.At(make([]float64, p.NumParams())))
+	most := slices.Max(columns)
+	m.v, m.dst = solve.Columns(n, most), solve.Columns(n, most)
 	for c := range m.v {
 		random.Rademacher(random.Key{}.Stream(random.Calibration, c), m.v[c])
 	}
-	for _, s := range columns {
-		if err := m.products(ctx, r, s); err != nil {
+	for _, c := range columns {
+		if err := m.products(ctx, r, c); err != nil {
 			return nil, err
 		}
 	}
+	m.v, m.dst = m.v[:s], m.dst[:s]
 	if err := m.vectors(ctx, r, budget); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // Package sizing predicts what a run takes on some number of workers: time, memory and cost.
 //
-// A Model has what the parts of a gradient take one core (Measure), how often a run needs each, and
+// A Model has what the parts of a gradient take one core (Rates), how often a run needs each, and
 // what a group of workers does with them as it stands. Products and gradient forms are split over
 // the group (shard.Cost). Everything else is the chain's driver's alone: building and applying the
 // preconditioner, the vectors of CG, adding up the sums of a product. So a chain gains from a group
@@ -15,7 +15,6 @@ package sizing
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -96,13 +95,6 @@ func New(c Config) *Model {
 		w.Warmup += iterations
 	}
 	return &Model{Work: w, Worker: c.Worker, spec: &s}
-}
-
-// Columns returns the numbers of columns that rates are to be measured at.
-func (m *Model) Columns() []int {
-	columns := []int{1, m.Work.Columns, 1 + driver.PrepareProbes}
-	slices.Sort(columns)
-	return slices.Compact(columns)
 }
 
 // Parts are what an iteration of CG takes a chain, in seconds.
@@ -193,14 +185,16 @@ func (m *Model) Gradient(members int) Time {
 }
 
 // gradient is of any number of rows and columns: probes are made of the preconditioner; a solve
-// begins and ends with a product in double precision; forms follow. The first products with each θ
-// are computed twice for one column, to find wrong numbers.
+// begins and ends with a product in double precision, and applies the preconditioner once before
+// its iterations; forms follow. The first products with each θ are computed twice for one column, to
+// find wrong numbers.
 func (m *Model) gradient(rows, columns, members int) Time {
 	t := m.local(m.Rates.Probe*float64(rows)*float64(columns-1)*float64(min(m.Work.Rank, rows)), m.Worker.Cores)
 	product, precondition, vectors := m.step(rows, columns, members)
 	for _, part := range []Time{product, precondition, vectors} {
 		t = t.plus(part, m.Work.Iterations)
 	}
+	t = t.plus(precondition, 1)
 	double := m.product(shard.Double, rows, columns)
 	t = t.plus(split(double, members), 2)
 	t = t.plus(split(m.product(shard.Forms, rows, columns), members), 1)

@@ -61,7 +61,7 @@ func TestPartsOfAGradient(t *testing.T) {
 		{"single", func(r *Rates) { r.Single = []float64{1e-9, 1e-9} }, 10 * n * n * 1e-9},
 		{"double", func(r *Rates) { r.Double = []float64{1e-9, 1e-9} }, 2 * n * n * 1e-9},
 		{"forms", func(r *Rates) { r.Forms = []float64{1e-9, 17e-9} }, n * n * 5e-9},
-		{"preconditioner", func(r *Rates) { r.Apply = 1e-9 }, 10 * n * 1000 * s * 1e-9},
+		{"preconditioner", func(r *Rates) { r.Apply = 1e-9 }, 11 * n * 1000 * s * 1e-9},
 		{"probes", func(r *Rates) { r.Probe = 1e-9 }, n * 1000 * (s - 1) * 1e-9},
 		{"vectors", func(r *Rates) { r.Vector = 1e-9 }, 10 * n * s * 1e-9},
 		{"sums", func(r *Rates) { r.Reduce = 1e-9 }, 0}, // of groups alone
@@ -199,7 +199,7 @@ func TestMeasure(t *testing.T) {
 		t.Skip("measures for a second")
 	}
 	_, p := problem(t, "")
-	r, err := Measure(t.Context(), p, []int{1, 5, 17}, "rpcholesky", 40, parallel.NewBudget(2))
+	r, err := measure(t.Context(), p, 5, []int{1, 5, 17}, "rpcholesky", 40, parallel.NewBudget(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,12 +217,12 @@ func TestMeasure(t *testing.T) {
 	if r.Double[2] < r.Double[0] {
 		t.Errorf("17 columns are quicker than one: %v", r.Double)
 	}
-	if none, err := Measure(t.Context(), p, []int{1}, "none", 0, parallel.NewBudget(1)); err != nil || none.Apply != 0 || none.at(none.Double, 9) != none.Double[0] {
+	if none, err := measure(t.Context(), p, 1, []int{1}, "none", 0, parallel.NewBudget(1)); err != nil || none.Apply != 0 || none.at(none.Double, 9) != none.Double[0] {
 		t.Errorf("%v, %v", none, err)
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Measure(stopped, p, []int{1}, "none", 0, parallel.NewBudget(1)); err == nil {
+	if _, err := measure(stopped, p, 1, []int{1}, "none", 0, parallel.NewBudget(1)); err == nil {
 		t.Error("measured though it was stopped")
 	}
 }
