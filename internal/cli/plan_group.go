@@ -182,7 +182,7 @@ func (a *App) printGroup(p *groupPlan) error {
 	row("gradient", "%d right-hand sides, %.0f iterations of a solve (%s), preconditioner of rank %d", w.Columns, w.Iterations, from, w.Rank)
 	row("run", "%d chains, each %d gradients of warm-up and %d draws, which are not all independent", w.Chains, w.Warmup, w.Draws)
 	it := p.Rows[0].Iteration
-	row("iteration", "%s on one worker: product %s, preconditioner %s, vectors %s", secondsText(it.Seconds()), secondsText(it.Product), secondsText(it.Precondition), secondsText(it.Vectors))
+	row("iteration", "%s on one worker: product %s, preconditioner %s, vectors %s", longText(it.Seconds()), longText(it.Product), longText(it.Precondition), longText(it.Vectors))
 	row("alone", "%.2g %% of it is the chain's driver's alone (preconditioner, vectors): a group cannot be more than %.3g times as fast as one worker", 100*p.Alone, 1/p.Alone)
 	if err := tw.Flush(); err != nil {
 		return err
@@ -198,8 +198,8 @@ func (a *App) printGroup(p *groupPlan) error {
 		if !r.Fits {
 			note = "does not fit"
 		}
-		fmt.Fprintf(tw, "%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.3g\t%.3g\t%.2f\t%s\t%s\t%s\n", r.Workers, r.Members, r.Used, secondsText(r.Iteration.Seconds()), secondsText(r.Round),
-			secondsText(r.Mode), secondsText(r.First), secondsText(r.Run), r.Draws, r.CoreHours, r.Efficiency, bytesText(r.DriverBytes), member, note)
+		fmt.Fprintf(tw, "%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%.3g\t%.3g\t%.2f\t%s\t%s\t%s\n", r.Workers, r.Members, r.Used, longText(r.Iteration.Seconds()), longText(r.Round),
+			longText(r.Mode), longText(r.First), longText(r.Run), r.Draws, r.CoreHours, r.Efficiency, bytesText(r.DriverBytes), member, note)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -208,14 +208,24 @@ func (a *App) printGroup(p *groupPlan) error {
 	return nil
 }
 
+// longText is secondsText of what may take weeks.
+func longText(s float64) string {
+	if days := s / (24 * 3600); days >= 10 {
+		return fmt.Sprintf("%.0f days", days)
+	}
+	return secondsText(s)
+}
+
 // advice says which number of workers is worth it.
 func (p *groupPlan) advice() string {
 	var s strings.Builder
 	switch {
 	case p.Recommended == 0:
 		fmt.Fprintf(&s, "No number of workers has the memory: a driver holds the inputs and the preconditioner of each of its chains.")
-	case p.Recommended >= p.Workers:
-		fmt.Fprintf(&s, "Worth it: all %d workers, and up to %d (efficiency 0.7 or more of one worker's).", p.Workers, p.Recommended)
+	case p.Recommended > p.Workers:
+		fmt.Fprintf(&s, "Worth it: all %d workers; up to %d would be, at an efficiency of 0.7 or more of one worker's.", p.Workers, p.Recommended)
+	case p.Recommended == p.Workers:
+		fmt.Fprintf(&s, "Worth it: all %d workers, and no more.", p.Workers)
 	default:
 		fmt.Fprintf(&s, "Worth it: %d workers. With more the run is no faster, or an hour of a core does less than 0.7 of what it does on one worker.", p.Recommended)
 	}

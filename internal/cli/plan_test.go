@@ -96,7 +96,8 @@ func TestAdviceOnWorkers(t *testing.T) {
 		p    groupPlan
 		says string
 	}{
-		{groupPlan{Workers: 10, Recommended: 36, Rows: rows}, "all 10 workers, and up to 36"},
+		{groupPlan{Workers: 10, Recommended: 36, Rows: rows}, "all 10 workers; up to 36"},
+		{groupPlan{Workers: 10, Recommended: 10, Rows: rows}, "all 10 workers, and no more"},
 		{groupPlan{Workers: 10, Recommended: 4, Rows: rows}, "Worth it: 4 workers"},
 		{groupPlan{Workers: 10, Rows: []sizing.Row{{}}, Worker: sizing.Worker{Memory: 1}, FittingRank: 70}, "rank 70 would fit"},
 	} {
