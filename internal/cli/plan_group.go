@@ -114,6 +114,7 @@ type groupPlan struct {
 	Work           sizing.Work   `json:"work"`
 	Worker         sizing.Worker `json:"worker"`
 	IterationsFrom string        `json:"iterations_from"` // flag, trial or assumed
+	TrialRows      int           `json:"trial_rows"`      // 0 without a trial
 	Rates          *sizing.Rates `json:"core"`
 	Alone          float64       `json:"driver_alone_share"` // of an iteration on one worker
 	Rows           []sizing.Row  `json:"plans"`
@@ -145,14 +146,14 @@ func (a *App) planGroup(ctx context.Context, g *groupFlags, spec *job.Spec, budg
 	if len(p.Y) < min(c.Rows, fewRows) {
 		a.note("hint: the plan is of %d rows and measured on %d: on so few products are slower. Give --data with some thousands, or --inputs", c.Rows, len(p.Y))
 	}
-	from := "assumed"
+	from, trialRows := "assumed", 0
 	if g.inputs == 0 && (c.Iterations == 0 || !spec.Sampler.Probes.Set) {
-		t := driver.NewTrial(ctx, spec, p, nil, budget)
+		t := driver.NewTrial(ctx, spec, p, c.Rows, nil, budget)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		if t != nil {
-			c.Probes = t.Probes
+			c.Probes, trialRows = t.Probes, t.Rows
 			if c.Iterations == 0 {
 				c.Iterations, from = t.Iterations, "trial"
 			}
@@ -165,7 +166,7 @@ func (a *App) planGroup(ctx context.Context, g *groupFlags, spec *job.Spec, budg
 	if err := m.Measure(ctx, p, budget); err != nil {
 		return nil, err
 	}
-	return &groupPlan{Name: spec.Name, Work: m.Work, Worker: w, IterationsFrom: from, Rates: m.Rates, Alone: m.Alone(), Rows: m.Table(g.workers),
+	return &groupPlan{Name: spec.Name, Work: m.Work, Worker: w, IterationsFrom: from, TrialRows: trialRows, Rates: m.Rates, Alone: m.Alone(), Rows: m.Table(g.workers),
 		Workers: g.workers, Recommended: m.Recommended(g.workers), FittingRank: m.FittingRank()}, nil
 }
 
@@ -178,7 +179,7 @@ func (a *App) printGroup(p *groupPlan) error {
 	w := p.Work
 	row("data", "%d rows, %d inputs", w.Rows, w.Inputs)
 	row("worker", "%d cores of this machine's kind (%s), network %s", p.Worker.Cores, p.Rates.InstructionSet, humanize.SI(8*p.Worker.Bandwidth, "bps"))
-	from := map[string]string{"flag": "as given", "trial": "as in a trial of some rows", "assumed": "assumed: only a run can tell"}[p.IterationsFrom]
+	from := map[string]string{"flag": "as given", "trial": fmt.Sprintf("as in a trial of %d rows", p.TrialRows), "assumed": "assumed: only a run can tell"}[p.IterationsFrom]
 	row("gradient", "%d right-hand sides, %.0f iterations of a solve (%s), preconditioner of rank %d", w.Columns, w.Iterations, from, w.Rank)
 	row("run", "%d chains, each %d gradients of warm-up and %d draws, which are not all independent", w.Chains, w.Warmup, w.Draws)
 	it := p.Rows[0].Iteration

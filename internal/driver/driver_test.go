@@ -577,6 +577,21 @@ func TestTrialAddsUp(t *testing.T) {
 	}
 }
 
+// A trial of some of the rows has the rank that is as low for them as the job's is for all: solves take
+// more iterations with it, not fewer.
+func TestTrialOfAFixedRank(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: fisher, chains: 2, probes: 3}")
+	s := *d.Spec
+	s.Solver.Preconditioner.Rank = job.Fixed(100)
+	whole := NewTrial(t.Context(), &s, d.Problem, 240, nil, d.Budget)
+	some := NewTrial(t.Context(), &s, d.Problem, 240*100, nil, d.Budget) // as of rank 10
+	s.Solver.Preconditioner.Rank = job.Fixed(10)
+	low := NewTrial(t.Context(), &s, d.Problem, 240, nil, d.Budget)
+	if whole == nil || some == nil || low == nil || some.Iterations != low.Iterations || !(some.Iterations > whole.Iterations) {
+		t.Errorf("rank 100 of 240 rows: %+v; of 24,000: %+v; rank 10 of 240: %+v", whole, some, low)
+	}
+}
+
 // A trial that fails leaves an estimate from products.
 func TestNoTrial(t *testing.T) {
 	d, _ := newDriver(t, 2, "{method: fisher, chains: 2}")

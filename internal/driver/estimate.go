@@ -160,7 +160,7 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		e.Gradients += PrepareGradients + 2*plan.Params()
 	}
 	e.SecondsEstimated = float64(e.Gradients) * e.SecondsGradient
-	if e.Trial = NewTrial(ctx, s, p, e.Cache, budget); e.Trial == nil {
+	if e.Trial = NewTrial(ctx, s, p, e.N, e.Cache, budget); e.Trial == nil {
 		return e, ctx.Err()
 	}
 	power := 2
