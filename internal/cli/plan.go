@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -35,6 +36,9 @@ needed, and no table: --rows and --inputs say its size.`,
 				return err
 			}
 			budget := f.budget()
+			if g.inputs != 0 && f.data != "" {
+				return badInput(errors.New("--inputs is for plans without a table, --data names one: give one of them"))
+			}
 			if c.Flags().Changed("workers") {
 				p, err := a.planGroup(c.Context(), &g, spec, budget)
 				if err != nil {

@@ -34,7 +34,7 @@ func (g *groupFlags) flags(c *cobra.Command) {
 	f.StringVar(&g.network, "network", "10Gbps", "what a worker's network card sends in a second, and receives")
 	f.StringVar(&g.memory, "memory", "", "memory of each worker, such as 16GiB (default: not looked at)")
 	f.IntVar(&g.rows, "rows", 0, "plan for this `number` of rows: the table has only some of them, or is not read (--inputs)")
-	f.IntVar(&g.inputs, "inputs", 0, "plan for this `number` of inputs, called x1, x2, …, without a table")
+	f.IntVar(&g.inputs, "inputs", 0, "plan for this `number` of inputs, without a table; a kernel that is an expression needs some rows of one (--data)")
 	f.Float64Var(&g.iterations, "iterations", 0, "iterations of a solve, as the summary of a run tells them (default: those of a trial, or 40 without a table)")
 }
 
@@ -95,7 +95,10 @@ func (g *groupFlags) sampled(s *job.Spec) error {
 	}
 	if g.inputs > 0 {
 		s.Data = job.Data{Standardize: s.Data.Standardize, Synthetic: &job.Synthetic{N: min(g.rows, sizing.SampleRows), D: g.inputs, Sigma: 1, Tau: job.Floats{1}, Lambda: 0.1, Seed: 1}}
-		return s.Validate()
+		if err := s.Validate(); err != nil {
+			return fmt.Errorf("--inputs cannot stand for the table of this specification, give some rows of one with --data and their full --rows: %w", err)
+		}
+		return nil
 	}
 	if d := s.Data.Synthetic; d != nil {
 		made := *d

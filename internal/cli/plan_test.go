@@ -77,9 +77,15 @@ func TestPlanOfAGroup(t *testing.T) {
 	if err := a.printGroup(&p); err != nil || !strings.Contains(out.String(), "chain's driver's alone") || !strings.Contains(out.String(), "No number of workers has the memory") {
 		t.Errorf("%v: %s", err, out.String())
 	}
+	named := write(t, dir, "named.yaml", "name: s\ndata: {path: t.csv, target: y}\nmodel: {kernel: rbf(a)}\n")
+	errs.Reset()
+	if code := a.Execute(t.Context(), []string{"plan", named, "--workers", "2", "--rows", "1000", "--inputs", "1"}); code != ExitBadInput || !strings.Contains(errs.String(), "some rows of one with --data") {
+		t.Errorf("an expression without a table: exit %d, %s", code, errs.String())
+	}
 	for _, bad := range []struct{ flags, says string }{
 		{"--cores 4", "give --workers"}, {"--workers 0", "--workers 0"}, {"--workers 2 --network fast", "--network"}, {"--workers 2 --network 10GB", "--network"},
 		{"--workers 2 --memory much", "--memory"}, {"--workers 2 --inputs 3", "--rows 0"}, {"--workers 2 --rows 10", "has 60 already"},
+		{"--workers 2 --rows 1000 --inputs 3 --data t.csv", "--inputs is for plans without a table"},
 		{"--workers 2 --iterations -1", "--iterations"}, {"--workers 2 --cores -1", "--cores -1"},
 	} {
 		errs.Reset()
