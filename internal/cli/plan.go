@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -14,17 +14,46 @@ import (
 
 func (a *App) planCommand() *cobra.Command {
 	var f source
+	var g groupFlags
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "plan [SPEC]",
 		Short: "Tell what a run will take: memory, work, and time from a trial of a few seconds",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `Tell what a run will take on this machine: memory, work, and time from a trial
+of a few seconds.
+
+With --workers it tells that of groups of workers, from the rates of the parts of
+a gradient on this machine's cores: how long until the first draws, draws an hour,
+core-hours, memory, and which number of workers is worth it. No cluster is
+needed, and no table: --rows and --inputs say its size.`,
+		Example: `  ulisse plan spec.yaml
+  ulisse plan spec.yaml --workers 36 --cores 8 --network 10Gbps --memory 32GiB
+  ulisse plan spec.yaml --workers 72 --rows 1000000 --inputs 8 --json`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			spec, err := f.spec(args)
 			if err != nil {
 				return err
 			}
 			budget := f.budget()
+			if g.inputs != 0 && f.data != "" {
+				return badInput(errors.New("--inputs is for plans without a table, --data names one: give one of them"))
+			}
+			if c.Flags().Changed("workers") {
+				p, err := a.planGroup(c.Context(), &g, spec, budget)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.printJSON(p)
+				}
+				return a.printGroup(p)
+			}
+			for _, name := range groupOnly {
+				if c.Flags().Changed(name) {
+					return badInput(fmt.Errorf("--%s is for plans of several workers: give --workers, too", name))
+				}
+			}
 			_, p, err := a.load(c.Context(), spec, budget)
 			if err != nil {
 				return err
@@ -34,14 +63,13 @@ func (a *App) planCommand() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				enc := json.NewEncoder(a.Stdout)
-				enc.SetIndent("", "  ")
-				return enc.Encode(e)
+				return a.printJSON(e)
 			}
 			return a.printEstimate(e, time.Duration(spec.Stop.MaxTime))
 		},
 	}
 	f.flags(c)
+	g.flags(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
 }
