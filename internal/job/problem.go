@@ -25,6 +25,7 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 			return nil, err
 		}
 		sel.Label, sel.Noise, sel.TwoClasses = label, s.NoiseColumns(), s.Model.Classes()
+		sel.Trials = d.Trials != ""
 		return dataset.ReadFile(d.Path, table, sel, dataset.DefaultLimits)
 	}
 	syn, err := s.synthetic()
