@@ -100,6 +100,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "model: {likelihood: binomial}\n", `s.yaml: line 3, column 21: model.likelihood: binomial needs the numbers of trials: name their column, data.trials; of one trial each use bernoulli`},
 		{"name: a\ndata: {path: x.csv, target: y, trials: m}\n", `s.yaml: line 2, column 40: data.trials: trials are of model.likelihood: binomial, not of gaussian: leave them out`},
 		{"name: a\ndata: {path: x.csv, target: y, trials: y}\nmodel: {likelihood: binomial}\n", `s.yaml: line 2, column 40: data.trials: this is the target: name another column`},
+		{"name: a\ndata: {path: x.csv, target: y, transform: log}\nmodel: {likelihood: student-t}\n", `s.yaml: line 3, column 21: model.likelihood: data.transform is for Gaussian noise: under student-t the target that is transformed back may have no mean; leave one of them out, or transform the target in the table`},
 		{data + "model: {level: 0.9}\n", `s.yaml: line 3, column 16: model.level: the level is of model.likelihood: quantile, not of gaussian: leave it out`},
 		{data + "model: {likelihood: quantile, level: 90}\n", `s.yaml: line 3, column 38: model.level: 90, but must be between 0 and 1: 0.9 is the quantile that nine of ten targets lie below`},
 		{data + "model: {likelihood: laplace, link: probit}\n", `s.yaml: line 3, column 36: model.link: the link is of model.likelihood: bernoulli, not of laplace: leave it out`},

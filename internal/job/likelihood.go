@@ -50,22 +50,20 @@ func bernoulli(m *Model) likelihood.Likelihood {
 // LikelihoodNames returns the names of all likelihoods, in order.
 func LikelihoodNames() []string { return slices.Sorted(maps.Keys(likelihoods)) }
 
-// likelihood returns that of a model whose name is one of LikelihoodNames.
-func (m *Model) likelihood() likelihood.Likelihood { return likelihoods[m.Likelihood](m) }
+// Conditional returns the likelihood of a model whose name is one of LikelihoodNames: what targets are given the latent
+// function. Of one that differs between rows it is that of none.
+func (m *Model) Conditional() likelihood.Likelihood { return likelihoods[m.Likelihood](m) }
 
 // likelihood returns that of data of the given description, of no rows yet.
 func (s *Spec) likelihood(d *dataset.Info) likelihood.Likelihood {
 	if s.Model.Gaussian() {
 		return s.noise(d)
 	}
-	return s.Model.likelihood()
+	return s.Model.Conditional()
 }
 
 // Gaussian reports whether targets are Gaussian given the latent function.
 func (m *Model) Gaussian() bool { return m.Likelihood == gaussian }
-
-// Classes reports whether targets are classes.
-func (m *Model) Classes() bool { return likelihood.OfClasses(m.likelihood()) }
 
 // faultOfLikelihood is fault for the likelihood, and for what goes with it.
 func (s *Spec) faultOfLikelihood() (path, msg string) {
@@ -77,7 +75,7 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		}
 		return "model.likelihood", msg
 	}
-	augments := m.likelihood().Augmentation().Width() > 0
+	augments := m.Conditional().Augmentation().Width() > 0
 	method, err := sampler.ByName(s.Sampler.Method)
 	switch {
 	case err != nil:
@@ -94,7 +92,7 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "model.link", fmt.Sprintf("the link is of model.likelihood: bernoulli, not of %s: leave it out", m.Likelihood)
 	case m.Link != "" && !slices.Contains(links, m.Link):
 		return "model.link", fmt.Sprintf("%q is not one of %s", m.Link, strings.Join(links, ", "))
-	case s.Data.Synthetic != nil && !m.likelihood().Standardized():
+	case s.Data.Synthetic != nil && !m.Conditional().Standardized():
 		return "model.likelihood", fmt.Sprintf("synthetic data are numbers with Gaussian noise, which %s cannot have made: use data.path", m.Likelihood)
 	case m.Likelihood == "binomial" && s.Data.Trials == "":
 		return "model.likelihood", "binomial needs the numbers of trials: name their column, data.trials; of one trial each use bernoulli"
@@ -102,8 +100,10 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "data.trials", fmt.Sprintf("trials are of model.likelihood: binomial, not of %s: leave them out", m.Likelihood)
 	case (m.Noise != nil || s.Data.Weights != "") && !m.Gaussian():
 		return "model.likelihood", fmt.Sprintf("model.noise and data.weights are of Gaussian noise: leave them out under %s", m.Likelihood)
-	case s.Data.transform() != "" && !m.likelihood().Standardized():
+	case s.Data.transform() != "" && !m.Conditional().Standardized():
 		return "model.likelihood", fmt.Sprintf("targets of %s are what they are: leave data.transform out", m.Likelihood)
+	case s.Data.transform() != "" && !m.Gaussian():
+		return "model.likelihood", fmt.Sprintf("data.transform is for Gaussian noise: under %s the target that is transformed back may have no mean; leave one of them out, or transform the target in the table", m.Likelihood)
 	case augments != method.Needs().Augments && augments:
 		return "sampler.method", fmt.Sprintf("%s is for Gaussian targets: under model.likelihood: %s use %s, or leave the method out", s.Sampler.Method, m.Likelihood, sampler.Augmenting)
 	case augments != method.Needs().Augments:

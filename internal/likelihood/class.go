@@ -11,6 +11,15 @@ func OfClasses(l Likelihood) bool {
 	return false
 }
 
+// OfCounts reports whether the targets of a likelihood are whole numbers, classes aside.
+func OfCounts(l Likelihood) bool {
+	switch l.(type) {
+	case NegativeBinomial, Binomial:
+		return true
+	}
+	return false
+}
+
 // Class is the distribution of a target that is 0 or 1, with the probability of 1.
 type Class struct{ P float64 }
 
