@@ -1,7 +1,7 @@
 // Command mixing measures how well chains under likelihoods with auxiliary variables mix: effective draws of
 // each parameter, and of the latent function, for 1,000 products with K, on data made by the model itself.
 //
-//	go run ./bench/mixing [-n 500,2000] [-only bernoulli] [-draws 300] [-chains 4] [-seed 1]
+//	go run ./bench/mixing [-n 500,2000] [-only bernoulli] [-draws 300] [-warmup 300] [-chains 4] [-seed 1]
 package main
 
 import (
@@ -37,6 +37,8 @@ var models = []struct {
 }{
 	{"{likelihood: student-t}", []float64{1, 0.5, 0.1}},
 	{"{likelihood: bernoulli}", []float64{4, 0.5}},
+	{"{likelihood: bernoulli, link: probit}", []float64{2, 0.5}},
+	{"{likelihood: quantile, level: 0.9}", []float64{1, 0.5, 0.01}},
 	{"{likelihood: negative-binomial}", []float64{1, 0.5, 3}},
 }
 
@@ -45,6 +47,7 @@ func main() {
 	only := flag.String("only", "", "models whose text contains this")
 	c := config{}
 	flag.IntVar(&c.draws, "draws", 300, "kept draws of each chain")
+	flag.IntVar(&c.warmup, "warmup", 300, "iterations of each chain before them")
 	flag.IntVar(&c.chains, "chains", 4, "chains")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of data and draws")
 	flag.Parse()
@@ -68,10 +71,10 @@ func main() {
 
 // config is a model with the data to make.
 type config struct {
-	n, draws, chains int
-	seed             uint64
-	model            string
-	theta            []float64
+	n, draws, warmup, chains int
+	seed                     uint64
+	model                    string
+	theta                    []float64
 }
 
 // spec returns the specification of a table at a path.
@@ -80,10 +83,10 @@ func (c config) spec(path string) (*job.Spec, error) {
 name: mixing
 data: {path: %s, target: y, standardize: false}
 model: %s
-sampler: {chains: %d, draws: %d, checkpoint: 1}
+sampler: {chains: %d, warmup: %d, draws: %d, checkpoint: 1}
 stop: {max_draws: %d, ess: 1e9, max_time: 0s}
 seed: %d
-`, path, c.model, c.chains, c.draws, c.draws, c.seed)), "")
+`, path, c.model, c.chains, c.warmup, c.draws, c.draws, c.seed)), "")
 }
 
 // problem makes data of the model.
