@@ -126,8 +126,9 @@ type Select struct {
 	Label string
 	// Noise names columns that say what noise the rows have. They are no inputs, but what rows belong to
 	// if Inputs names it.
-	Noise *Noise
-	Rows  int // read the first Rows rows only; 0 means all
+	Noise  *Noise
+	Trials bool // its weights are called trials
+	Rows   int  // read the first Rows rows only; 0 means all
 	// Points says that the rows are to be predicted at, not to learn from: the
 	// target may be missing, which leaves Y nil, a single row will do, and columns
 	// may be constant. Targets that some rows lack are NaN.

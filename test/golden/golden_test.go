@@ -173,6 +173,23 @@ stop: {max_draws: 12}
 model: {kernel: rbf, ard: true, likelihood: bernoulli}
 sampler: ` + sampler("gibbs") + "\n"})
 	}
+	add("gibbs/quantile", "{kernel: rbf, likelihood: quantile, level: 0.8}", sampler("gibbs"), "{}")
+	var trials strings.Builder
+	trials.WriteString("a,m,y\n")
+	for i := range 60 {
+		fmt.Fprintf(&trials, "%d,%d,%d\n", i, 1+i%6, i*i%7*(1+i%6)/6)
+	}
+	for name, x := range map[string]struct{ table, data, model string }{
+		"probit":   {classes.String(), "", "likelihood: bernoulli, link: probit"},
+		"binomial": {trials.String(), ", trials: m", "likelihood: binomial"},
+	} {
+		all = append(all, golden{name: "gibbs/" + name, table: x.table, text: `
+name: golden
+data: {path: "-", target: y` + x.data + `}
+stop: {max_draws: 12}
+model: {kernel: rbf, ` + x.model + `}
+sampler: ` + sampler("gibbs") + "\n"})
+	}
 	// A column of whole numbers that is a category, and not standardised.
 	all = append(all, golden{name: "expression/hamming/fisher", table: table.String(), levels: [][]string{nil, make([]string, 37)}, text: `
 name: golden
