@@ -186,6 +186,8 @@ func roots(p param.Param, d *dataset.Info) map[string]float64 {
 		return map[string]float64{"lengthscale": d.XScale[p.Inputs[0]].SD, "lengthscale_std": 1}
 	case p.Role == param.Rate:
 		return map[string]float64{"lengthscale": 1}
+	case p.Role == param.Mismatch:
+		return map[string]float64{"correlation": 1}
 	}
 	return nil
 }
@@ -262,7 +264,7 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 		if unit, ok := units[found]; ok {
 			prior, err = param.ParseRootPrior(p.Of[name(found)], q.Role, unit)
 		} else {
-			prior, err = param.ParsePrior(p.Of[name(found)], q.Role)
+			prior, err = q.ParsePrior(p.Of[name(found)])
 		}
 		if err != nil {
 			return given{}, &FieldError{Path: "model.priors." + name(found), Msg: err.Error()}
@@ -273,7 +275,7 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 	if !ok {
 		return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s is a parameter without a prior: write %s: \"lognormal(m,0.1)\", m the logarithm of what it is about, or fix it, as in periodic(x, period=1)", q.Name(), q.Name())}
 	}
-	prior, err := param.ParsePrior(text, q.Role)
+	prior, err := q.ParsePrior(text)
 	return given{prior, own(q.Symbol)}, err
 }
 
@@ -306,7 +308,7 @@ func (s *Spec) faultOfModel() (path, msg string) {
 		if dotted && !known[term] {
 			return "model.priors." + key, fmt.Sprintf("the covariance has no term %s", term)
 		}
-		if _, err := param.ParsePrior(s.Model.Priors.Of[key], param.Variance); err != nil {
+		if err := param.CheckPrior(s.Model.Priors.Of[key]); err != nil {
 			return "model.priors." + key, err.Error()
 		}
 	}

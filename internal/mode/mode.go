@@ -85,7 +85,7 @@ func starts(params param.List) [][]float64 {
 				theta[i] = tau / float64(max(1, len(inputs[p.Term])))
 			case param.Noise:
 				theta[i] = lambda
-			case param.Period, param.Shape, param.Mismatch, param.Size:
+			default:
 				theta[i] = p.Prior.Typical()
 			}
 		}

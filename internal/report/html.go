@@ -34,7 +34,7 @@ func pictures(rec *Record) ([]picture, error) {
 	if r.MinDraws() < 2 {
 		return nil, nil
 	}
-	draws := PlotDraws(r)
+	draws := PlotDraws(rec.Model.Params, r)
 	var truth []float64
 	if rec.Data.Truth != nil {
 		truth = rec.Model.Params.Sampled(rec.Data.Truth.Of(rec.Model.Params))
@@ -299,7 +299,7 @@ func meaning(rec *Record) [][2]string {
 			noiseMeaning(&rec.Data, units),
 			{"TERM.lengthscale[…]", "ℓ = 1/√(2τ): the distance over which the term changes, in the units of the input; without brackets, in units of the standardised inputs or of the circle"},
 			{"TERM.signal_sd, noise_sd", "square roots of the variances in the units of " + rec.Data.Learnt()},
-			{"log …", "logarithms, on which sampling and diagnostics work"},
+			{"log …, logit …, …_std", "the scale on which sampling and diagnostics work: logarithms of what is positive, log-odds of the place in an interval, standardised places"},
 		}
 	}
 	m := [][2]string{
