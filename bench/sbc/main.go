@@ -64,6 +64,7 @@ var models = []struct{ name, text string }{
 	{"bracket", `{kernel: "(rbf(t) + matern32(x)) * rbf(x, lengthscale=2)", priors: {` + priors + `}}`},
 	{"shape", `{kernel: "rq(t) + linear(x)", priors: {` + priors + `}}`},
 	{"wave", `{kernel: "cosine(t, period=3) * wendland(t) + sigmoid(x, at=0, width=0.2) * rbf(x)", mean: linear(t), priors: {` + priors + `}}`},
+	{"change", `{kernel: "before: sigmoid(t, at=c, falling) * rbf(x) + after: sigmoid(t, at=c) + polynomial(x, degree=1)", priors: {c.place: "normal(5,2)", c.width: "lognormal(-1,0.5)", ` + priors + `}}`},
 }
 
 // show prints the ranks of each parameter.

@@ -181,7 +181,7 @@ func own(p param.Param, d *dataset.Info) string {
 		return offsetPrior
 	case param.Place:
 		s := d.XScale[p.Inputs[0]]
-		return fmt.Sprintf("normal(%.4g,%.4g)", s.Mean, s.SD)
+		return fmt.Sprintf("normal(%.6g,%.4g)", s.Mean, s.SD)
 	case param.Width:
 		return fmt.Sprintf("lognormal(%.3g,1)", math.Log(d.XScale[p.Inputs[0]].SD/10))
 	}

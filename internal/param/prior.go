@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 )
 
@@ -197,6 +199,19 @@ func (p Prior) Typical() float64 {
 		return p.on.a + (p.on.b-p.on.a)*a/(a+b)
 	}
 	panic("param: a prior without a typical value")
+}
+
+// Quantile returns the θ below which a share of the prior's mass is. It panics for priors of parameters that are
+// positive but for uniform ones.
+func (p Prior) Quantile(share float64) float64 {
+	switch p.on.kind {
+	case within:
+		a, b := p.shares()
+		return p.on.a + (p.on.b-p.on.a)*distuv.Beta{Alpha: a, Beta: b}.Quantile(share)
+	case anywhere:
+		return distuv.Normal{Mu: p.a, Sigma: p.b}.Quantile(share)
+	}
+	panic("param: a prior without quantiles")
 }
 
 // shares returns the arguments of the beta distribution of the share of the interval.

@@ -190,6 +190,12 @@ func TestPriorsOnOtherScales(t *testing.T) {
 		if got := p.Prior.Typical(); math.Abs(got-x.typical) > 1e-12 {
 			t.Errorf("%s: typical value %v, want %v", x.text, got, x.typical)
 		}
+		for _, share := range []float64{0.1, 0.6} {
+			below := quad.Fixed(x.density, p.Scale().Natural(-40), p.Prior.Quantile(share), 4000, nil, 0)
+			if math.Abs(below-share) > 1e-6 {
+				t.Errorf("%s: %v below the quantile %v", x.text, below, share)
+			}
+		}
 		scale := p.Scale()
 		density := func(psi float64) float64 { v, _ := p.Prior.LogDensity(psi); return math.Exp(v) }
 		if mass := quad.Fixed(density, -40, 40, 6000, nil, 0); math.Abs(mass-1) > 1e-6 {
