@@ -190,7 +190,7 @@ func own(p param.Param, d *dataset.Info) string {
 
 // rootNames are the quantities that people may have a prior of in place of a parameter, by its
 // role; signal_sd and noise_sd are in the units of the target, lengthscale in those of the input.
-var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd"}
+var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd", "correlation"}
 
 // isQuantity reports whether a field of priors may be the name of a quantity.
 func isQuantity(key string) bool {
