@@ -229,11 +229,12 @@ func labels(j *pb.Job) (names []string) {
 	for _, n := range j.GetProgress().GetParameters() {
 		names = append(names, param.Log.Label(n))
 	}
+	info := dataset.InfoOf(j.GetData())
 	spec, err := job.ParseString(j.Spec)
-	if err != nil {
+	if err != nil || info.Check() != nil {
 		return names
 	}
-	m, err := spec.KernelModel(dataset.InfoOf(j.GetData()))
+	m, err := spec.KernelModel(info)
 	if err != nil || len(m.Params) != len(names) {
 		return names
 	}

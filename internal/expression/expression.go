@@ -158,14 +158,6 @@ type given struct {
 	is    bool
 }
 
-// or returns the number, or another if it was left out.
-func (g given) or(x float64) float64 {
-	if g.is {
-		return g.value
-	}
-	return x
-}
-
 // number is what a leaf may be given as name=value: a positive one, or any if given is not nil,
 // which then says whether it is given. Where word is not nil a name may stand in its place.
 type number struct {
