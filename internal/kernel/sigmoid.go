@@ -119,11 +119,23 @@ func (s *sigmoidAt) Feature(_ int, x []float64, _ *Inputs) float64 {
 
 // Slope is with respect to the place, or to the logarithm of the width.
 func (s *sigmoidAt) Slope(_, param int, x []float64, _ *Inputs) float64 {
-	if param == 0 && s.Place.Symbol != "" {
-		return -s.slope(x) / s.Unit
-	}
+	_, slopes := s.slopes(x)
+	return slopes[param]
+}
+
+// slopes returns s(x) and its derivatives with respect to each of the parameters.
+func (s *sigmoidAt) slopes(x []float64) (v float64, slopes [2]float64) {
 	t := s.steps(x)
-	return -t / (2 + 2*math.Cosh(t))
+	v = 1 / (1 + math.Exp(-t))
+	d := v * (1 - v)
+	place, width := -d/s.width, -t*d
+	if s.Falling {
+		place = -place
+	}
+	if s.Place.Symbol == "" {
+		return v, [2]float64{width}
+	}
+	return v, [2]float64{place, width}
 }
 
 // slope returns ds/dx.
@@ -138,8 +150,13 @@ func (s *sigmoidAt) slope(x []float64) float64 {
 func (s *sigmoidAt) value(x, y []float64) float64 { return s.Feature(0, x, nil) * s.Feature(0, y, nil) }
 
 func (s *sigmoidAt) addGradient(g []float64, at []int, w float64, x, y []float64) {
+	if len(at) == 0 {
+		return
+	}
+	vx, dx := s.slopes(x)
+	vy, dy := s.slopes(y)
 	for i, to := range at {
-		g[to] += w * (s.Slope(0, i, x, nil)*s.Feature(0, y, nil) + s.Feature(0, x, nil)*s.Slope(0, i, y, nil))
+		g[to] += w * (dx[i]*vy + vx*dy[i])
 	}
 }
 

@@ -96,7 +96,7 @@ func starts(params param.List) [][]float64 {
 	}
 	out := [][]float64{at(0.5, 0.1, 0.5), at(0.05, 0.5, 0.5), at(5, 0.01, 0.5)}
 	if slices.ContainsFunc(params, func(p param.Param) bool { return p.Role == param.Place }) {
-		for _, place := range []float64{0.1, 0.3, 0.7, 0.9} {
+		for _, place := range []float64{0.2, 0.8} {
 			out = append(out, at(0.5, 0.1, place))
 		}
 	}

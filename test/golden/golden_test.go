@@ -144,7 +144,6 @@ sampler: ` + sampler(x.method) + "\n"})
 	for name, kernel := range map[string]string{
 		"sum":      "rbf(a) + matern32(a, b, ard) * matern12(b) + matern52(b, lengthscale=9)",
 		"periodic": "rbf(a) + s: periodic(a, period=12) * rbf(a) + p: periodic(b)",
-		"change":   "u: sigmoid(a, at=c, falling) * rbf(b) + v: sigmoid(a, at=c) + polynomial(b) + matern32(a, b) * sigmoid(b, width=9)",
 		"shapes":   "rq(a, b, ard) + rq(b) * cosine(a, period=12) + wendland(a, b)",
 	} {
 		for _, method := range []string{"fisher", "cholesky"} {
@@ -152,7 +151,7 @@ sampler: ` + sampler(x.method) + "\n"})
 name: golden
 data: {path: "-", target: y}
 stop: {max_draws: 12}
-model: {kernel: "` + kernel + `", priors: {` + map[string]string{"periodic": `p.period: "lognormal(2,0.2)"`, "change": `c.place: "uniform(0,149)"`}[name] + `}}
+model: {kernel: "` + kernel + `", priors: {` + map[string]string{"periodic": `p.period: "lognormal(2,0.2)"`}[name] + `}}
 sampler: ` + sampler(method) + "\n"})
 		}
 	}
