@@ -76,6 +76,7 @@ var models = []struct{ name, text string }{
 	{"vague", `{kernel: "rbf(t)", priors: {` + vague + `}}`},
 	{"vague in two inputs", `{kernel: "rbf(t, x, ard)", priors: {` + vague + `}}`},
 	{"wave", `{kernel: "cosine(t, period=3) * wendland(t) + sigmoid(x, at=0, width=0.2) * rbf(x)", mean: linear(t), priors: {` + priors + `}}`},
+	{"change", `{kernel: "before: sigmoid(t, at=c, falling) * rbf(x) + after: sigmoid(t, at=c) + polynomial(x, degree=1)", priors: {c.place: "normal(5,2)", c.width: "lognormal(-1,0.5)", ` + priors + `}}`},
 }
 
 // withLikelihoods are one covariance under each likelihood.
