@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -50,6 +51,20 @@ stop: {rhat: 10, ess: 1}
 		if lines[i+1][0] != want.name || math.Abs(mean-want.mean) > 4*sd || sd < want.lo || sd > want.top {
 			t.Errorf("%v, want %s about %g", lines[i+1], want.name, want.mean)
 		}
+	}
+	var sum struct {
+		Coefficients struct {
+			Of []struct {
+				Name     string
+				Mean, SD float64
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(good(t, "summary", out, "--json")), &sum); err != nil || len(sum.Coefficients.Of) != 2 {
+		t.Fatal(sum, err)
+	}
+	if c := sum.Coefficients.Of[1]; c.Name != "slope[time]" || math.Abs(c.Mean-0.5) > 4*c.SD || c.SD < 0.002 || c.SD > 0.5 {
+		t.Errorf("the summary says %+v", c)
 	}
 	rows := write(t, dir, "new.csv", "time,temp\n2100,0.5\n")
 	p := predictions(t, write(t, dir, "p.csv", good(t, "predict", out, "--data", rows, "-q", "--terms", "--latent")))
