@@ -213,10 +213,17 @@ func (e *formEngine) strip(ws *formSpace, d source) []float64 {
 	case ofShape:
 		return e.shapeStrip(ws, slices.Index(e.sum.shapes, d.at))
 	}
-	if t := e.mul.strips.terms[d.at]; len(t.Leaves) == 1 {
-		return strip(ws.leaves, 2*t.Leaves[0])
+	return e.product(ws, d.at)
+}
+
+// product returns the strip of a term's P: in place of g of its first leaf if no other term needs that, since
+// fewer strips are more often in the first-level cache.
+func (e *formEngine) product(ws *formSpace, term int) []float64 {
+	t := e.mul.strips.terms[term]
+	if first := t.Leaves[0]; len(t.Leaves) == 1 || e.sum.only[first] == term {
+		return strip(ws.leaves, 2*first)
 	}
-	return strip(ws.terms, d.at)
+	return strip(ws.terms, term)
 }
 
 // shapeStrip returns the strip of the derivative by the shape of e.sum.shapes[i].
@@ -246,7 +253,7 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	if st.single() {
 		return
 	}
-	for i := range st.leaves {
+	for i := len(st.leaves) - 1; i >= 0; i-- { // what was evaluated last is still in the first-level cache
 		if e.sum.shared[i] || e.sum.spread[i] {
 			e.multiply(ws, i, strip(ws.leaves, 2*i+1))
 		}
@@ -257,8 +264,8 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	for t, term := range st.terms {
 		p := strip(ws.leaves, 2*term.Leaves[0])
 		for _, l := range term.Leaves[1:] {
-			st.kern.Multiply(strip(ws.terms, t), p, strip(ws.leaves, 2*l), stripSize)
-			p = strip(ws.terms, t)
+			st.kern.Multiply(e.product(ws, t), p, strip(ws.leaves, 2*l), stripSize)
+			p = e.product(ws, t)
 		}
 	}
 }
