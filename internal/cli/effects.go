@@ -149,9 +149,10 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 		return err
 	}
 	if f.plot != "" {
-		of, title := d.Target, ""
+		of, latent := rec.Spec.Tells(&d.Info)
+		title := ""
 		if f.term != "" {
-			of, title = d.Learnt(), ", term "+f.term
+			of, title = latent, ", term "+f.term
 		}
 		title = fmt.Sprintf("Effect of %s on %s", strings.Join(inputs, " and "), of) + title
 		curves, band := effectCurves(&d.Info, effects, values, r.Inputs, f.probs)
