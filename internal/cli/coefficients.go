@@ -23,6 +23,7 @@ func (a *App) coefficients(ctx context.Context, f *predictFlags, o predict.Optio
 	for k, s := range info.XScale {
 		row[k] = s.Undo(1)
 	}
+	o.Latent = true // nothing is known of the noise there
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	o.Progress = show.at
 	began := time.Now()

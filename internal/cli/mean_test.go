@@ -19,15 +19,15 @@ func TestMean(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var b strings.Builder
-	b.WriteString("time,temp,y\n")
+	b.WriteString("time,temp,site,y\n")
 	for i := range 80 {
-		fmt.Fprintf(&b, "%d,%g,%g\n", 1900+i, math.Mod(float64(i)*0.618, 1), 700+0.5*float64(i)+math.Cos(37*float64(i)))
+		fmt.Fprintf(&b, "%d,%g,%c,%g\n", 1900+i, math.Mod(float64(i)*0.618, 1), 'A'+i%2, 700+0.5*float64(i)+math.Cos(37*float64(i)))
 	}
 	table := write(t, dir, "line.csv", b.String())
 	spec := write(t, dir, "s.yaml", fmt.Sprintf(`
 name: line
-data: {path: %s, target: y}
-model: {kernel: matern52, mean: linear(time)}
+data: {path: %s, target: y, inputs: [time, temp]}
+model: {kernel: matern52, mean: linear(time), noise: {by: site}}
 sampler: {chains: 2, warmup: 10, draws: 20, checkpoint: 10}
 stop: {rhat: 10, ess: 1}
 `, table))
