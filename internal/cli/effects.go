@@ -51,7 +51,8 @@ func (a *App) effectsCommand() *cobra.Command {
 of a grid the input is set to it in all training rows, all else in them as it is, and the
 latent function is averaged over the rows. A CSV table is written with that average's
 posterior, the uncertainty of the function and of the covariance parameters included: mean,
-standard deviation and quantiles, in the units of the target.
+standard deviation and quantiles, in the units of the target; of classes and counts as the
+probability, or the expected count, that goes with the average.
 
 The grid is evenly spaced from the least to the greatest value in the training rows; an input
 with fewer different values is taken at those, a category at its levels. The average is over all rows, or over a sample
