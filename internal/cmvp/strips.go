@@ -14,11 +14,16 @@ type leaf[T tile.Real] struct {
 	family   kernel.Family
 	shape    T
 	features int
-	kern     *tile.Kernels[T]
+	eval     func(k, zi, zj []T, d, panels int, shape T)
+	// addScaled is what a dot product is evaluated by, in place of eval.
+	addScaled func(y, x []T, c T, n int)
 }
 
 func newLeaf[T tile.Real](l kernel.Leaf, kern *tile.Kernels[T]) leaf[T] {
-	return leaf[T]{family: l.Profile(), features: l.NumFeatures(), kern: kern}
+	if l.Profile() == kernel.Dot {
+		return leaf[T]{family: kernel.Dot, features: l.NumFeatures(), addScaled: kern.AddScaled}
+	}
+	return leaf[T]{family: l.Profile(), features: l.NumFeatures(), eval: kern.Eval[l.Profile()]}
 }
 
 const log2e = math.Log2E
@@ -97,7 +102,7 @@ func (l *leaf[T]) strip(k, zi []T, row int, zj []T, col, panels int) {
 		l.dots(k, zi, row, zj, col, panels)
 		return
 	}
-	l.kern.Eval[l.family](k, rowPack(zi, row, l.features), zj[col*l.features:], l.features, panels, l.shape)
+	l.eval(k, rowPack(zi, row, l.features), zj[col*l.features:], l.features, panels, l.shape)
 }
 
 // dots is strip for dot products: a feature after the other.
@@ -107,7 +112,7 @@ func (l *leaf[T]) dots(k, zi []T, row int, zj []T, col, panels int) {
 		to := k[r*TileRows:][:n]
 		clear(to)
 		for q := range l.features {
-			l.kern.AddScaled(to, zj[q*nj+col:], zi[q*ni+row+r], n)
+			l.addScaled(to, zj[q*nj+col:], zi[q*ni+row+r], n)
 		}
 	}
 }
