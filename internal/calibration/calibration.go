@@ -186,6 +186,7 @@ func run(ctx context.Context, s *job.Spec, d *dataset.Dataset, budget *parallel.
 	}
 	defer os.RemoveAll(dir)
 	plan := s.Plan(p.Model.Names(), len(p.Y))
+	plan.Mean = false // nobody asks for its coefficients
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Driver: driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
 			Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})})

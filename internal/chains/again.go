@@ -29,6 +29,11 @@ func (r *Run) WorkOf(e *Event) (w Work, ok bool) {
 		return Work{Prepare: &Preparation{}}, r.Phase == Preparing
 	case e.Provisional != nil:
 		return Work{Weigh: &Weighing{From: r.Prepared}}, r.weighs()
+	case e.Coefficients != nil:
+		if r.Phase != Concluding {
+			return w, false
+		}
+		return Work{Conclude: r.concluding()}, true
 	case e.Stage != nil:
 		return Work{Conduct: r.conducting()}, r.idle() && e.Stage.Number == len(r.Stages)+1
 	case e.Drawn != nil:
@@ -65,6 +70,10 @@ func (e *Event) Sum() (string, error) {
 		p := *e.Provisional
 		p.Cost = Cost{}
 		same.Provisional = &p
+	case e.Coefficients != nil:
+		k := *e.Coefficients
+		k.Cost = Cost{}
+		same.Coefficients = &k
 	case e.Evaluated != nil:
 		v := *e.Evaluated
 		v.Cost = Cost{}

@@ -8,7 +8,7 @@ import "math"
 // changes returns how many changes an event asks for.
 func (e *Event) changes() int {
 	n := 0
-	for _, is := range []bool{e.Prepared != nil, e.Provisional != nil, e.Settings != nil, e.Checkpoint != nil, e.Stage != nil, e.Evaluated != nil, e.Drawn != nil, e.Diverged != nil, e.Restart != nil, e.Stop != nil, e.Extend != nil} {
+	for _, is := range []bool{e.Prepared != nil, e.Provisional != nil, e.Settings != nil, e.Checkpoint != nil, e.Stage != nil, e.Evaluated != nil, e.Drawn != nil, e.Diverged != nil, e.Restart != nil, e.Coefficients != nil, e.Stop != nil, e.Extend != nil} {
 		if is {
 			n++
 		}

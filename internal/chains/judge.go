@@ -149,6 +149,11 @@ func (r *Run) TimedOut(elapsed time.Duration) *Event {
 	switch {
 	case r.Phase == Done || limit == 0:
 		return nil
+	case r.Phase == Concluding:
+		if elapsed-seconds(r.Stopped.Elapsed) < limit {
+			return nil
+		}
+		return &Event{Stop: &Stop{Reason: Cancelled, Draws: r.Stopped.Draws, Elapsed: elapsed.Seconds()}}
 	case r.Phase == Certifying:
 		e := r.Certificate.TimedOut(elapsed - seconds(r.Stopped.Elapsed))
 		if e != nil {

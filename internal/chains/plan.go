@@ -35,6 +35,8 @@ type Plan struct {
 	// Latent is the size of the latent vectors that the state of a chain names, in
 	// bytes (latent.Size); 0 for none.
 	Latent int64 `json:"latent,omitempty"`
+	// Mean says that the model has a mean, of whose coefficients the draws are to tell.
+	Mean bool `json:"mean,omitempty"`
 	// Certificate is the plan of the run that certifies; nil for none.
 	Certificate *Plan `json:"certificate,omitempty"`
 }
@@ -51,5 +53,5 @@ func (p *Plan) Latents() bool {
 // certifies reports whether p can be the plan of a run that certifies one of q.
 func (p *Plan) certifies(q *Plan) bool {
 	return p.Chains == q.Chains && slices.Equal(p.Names, q.Names) && p.Checkpoint > 0 && p.Draws > 0 && p.MaxDraws >= p.Draws &&
-		p.Certificate == nil && !p.Provisional
+		p.Certificate == nil && !p.Provisional && !p.Mean
 }

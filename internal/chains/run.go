@@ -17,7 +17,8 @@
 // timing. After the last window the settings are frozen. Meanwhile a driver may
 // weigh draws of the Laplace approximation (Provisional), so that there is
 // something to look at. sampling: chains run independently; Judge looks at all
-// of them at equal numbers of draws and ends the sampling. certifying: if the plan
+// of them at equal numbers of draws and ends the sampling. concluding: if the model has a mean, one
+// driver computes what some of the draws say of its coefficients. certifying: if the plan
 // asks for it, a short run of an exact sampler follows, a Run of its own, that
 // the draws are compared with. done.
 //
@@ -51,6 +52,7 @@ const (
 	Preparing  Phase = "preparing"
 	Warmup     Phase = "warmup"
 	Sampling   Phase = "sampling"
+	Concluding Phase = "concluding"
 	Certifying Phase = "certifying"
 	Done       Phase = "done"
 )
@@ -213,6 +215,7 @@ type Work struct {
 	Adapt       *Adapting    `json:"adapt,omitempty"`    // the first chain's lane
 	Conduct     *Conducting  `json:"conduct,omitempty"`  // lane 0 of a staged run
 	Evaluate    *Evaluation  `json:"evaluate,omitempty"` // its other lanes
+	Conclude    *Conclusion  `json:"conclude,omitempty"` // lane 0
 }
 
 // Preparation asks for a Prepared. From, if it is not nil, has the point, its
@@ -350,8 +353,10 @@ type Event struct {
 	Drawn       *Drawn       `json:"drawn,omitempty"`
 	Diverged    *Divergence  `json:"diverged,omitempty"`
 	Restart     *Restart     `json:"restart,omitempty"`
-	Stop        *Stop        `json:"stop,omitempty"`
-	Extend      *Extend      `json:"extend,omitempty"`
+	// Coefficients come after the end of the sampling.
+	Coefficients *Coefficients `json:"coefficients,omitempty"`
+	Stop         *Stop         `json:"stop,omitempty"`
+	Extend       *Extend       `json:"extend,omitempty"`
 }
 
 // Errors that Apply returns. An event that is refused changes nothing.
@@ -385,6 +390,8 @@ type Run struct {
 	// Stages and Drawn are those of a staged run.
 	Stages []Staging `json:"stages,omitempty"`
 	Drawn  *Drawn    `json:"drawn,omitempty"`
+	// Coefficients are those of the mean, once the sampling has ended.
+	Coefficients *Coefficients `json:"coefficients,omitempty"`
 	// Certificate is the run of the exact sampler that certifies this one, once
 	// that is due.
 	Certificate *Run `json:"certificate,omitempty"`
@@ -467,6 +474,8 @@ func (r *Run) Apply(e Event) error {
 		return r.diverged(e.Diverged)
 	case e.Restart != nil:
 		return r.restart(e.Restart)
+	case e.Coefficients != nil:
+		return r.coefficients(e.Coefficients)
 	case e.Stop != nil:
 		return r.stop(e.Stop)
 	}
@@ -583,12 +592,12 @@ func (r *Run) checkpoint(k *Checkpoint) error {
 	return nil
 }
 
-// stop ends the sampling, or, if that has ended, gives up the certificate.
+// stop ends the sampling, or, if that has ended, gives up the coefficients and the certificate.
 func (r *Run) stop(s *Stop) error {
 	switch {
-	case r.Phase == Done || r.Phase == Certifying && s.Reason != Cancelled:
+	case r.Phase == Done || (r.Phase == Concluding || r.Phase == Certifying) && s.Reason != Cancelled:
 		return ErrPhase
-	case r.Phase == Certifying:
+	case r.Phase == Concluding || r.Phase == Certifying:
 		r.Certificate, r.Phase = nil, Done
 		return nil
 	}
@@ -607,6 +616,10 @@ func (r *Run) stop(s *Stop) error {
 	stopped := *s
 	stopped.Phase = r.Phase
 	r.Stopped, r.Phase = &stopped, Done
+	if r.Plan.Mean && s.Reason != Cancelled && s.Draws > 0 {
+		r.Phase = Concluding
+		return nil
+	}
 	r.certify()
 	return nil
 }
@@ -671,7 +684,7 @@ func (r *Run) reopen() (from int) {
 		ch.Draws, ch.Beyond, ch.Diverged = append(ch.Draws, ch.Beyond...), nil, 0
 	}
 	r.Extended = r.Extended || from > 0
-	r.Phase, r.Stopped, r.Certificate = r.Stopped.Phase, nil, nil
+	r.Phase, r.Stopped, r.Coefficients, r.Certificate = r.Stopped.Phase, nil, nil, nil
 	return from
 }
 
@@ -697,6 +710,8 @@ const maxLead = 10
 func (r *Run) Lanes() []int {
 	switch r.Phase {
 	case Preparing:
+		return []int{0}
+	case Concluding:
 		return []int{0}
 	case Certifying:
 		return r.Certificate.Lanes()
@@ -728,6 +743,8 @@ func (r *Run) Work(lane int) (Work, bool) {
 		}
 		w.Certificate = true
 		return w, ok
+	case r.Phase == Concluding:
+		return Work{Conclude: r.concluding()}, lane == 0
 	case lane > 0:
 		t, ok := r.Task(lane)
 		return Work{Advance: &t}, ok

@@ -35,6 +35,9 @@ func (e *Event) Encode() ([]byte, error) {
 	case e.Diverged != nil:
 		d := e.Diverged
 		m.Change = &pb.RunEvent_Diverged{Diverged: &pb.RunDivergence{Chain: int64(d.Chain), FromIter: int64(d.FromIter), Iter: int64(d.Iter), Restarts: int64(d.Restarts), Cost: d.Cost.wire()}}
+	case e.Coefficients != nil:
+		k := e.Coefficients
+		m.Change = &pb.RunEvent_Coefficients{Coefficients: &pb.RunCoefficients{Draws: int64(k.Draws), Mean: vectors(k.Mean), Sd: vectors(k.SD), Unconverged: int64(k.Unconverged), Cost: k.Cost.wire()}}
 	case e.Restart != nil:
 		m.Change = &pb.RunEvent_Restart{Restart: &pb.RunRestart{ElapsedSeconds: e.Restart.Elapsed}}
 	case e.Stop != nil:
@@ -72,6 +75,9 @@ func DecodeEvent(b []byte) (*Event, error) {
 	case *pb.RunEvent_Diverged:
 		d := c.Diverged
 		e.Diverged = &Divergence{Chain: int(d.GetChain()), FromIter: int(d.GetFromIter()), Iter: int(d.GetIter()), Restarts: int(d.GetRestarts()), Cost: costOf(d.GetCost())}
+	case *pb.RunEvent_Coefficients:
+		k := c.Coefficients
+		e.Coefficients = &Coefficients{Draws: int(k.GetDraws()), Mean: matrix(k.GetMean()), SD: matrix(k.GetSd()), Unconverged: int(k.GetUnconverged()), Cost: costOf(k.GetCost())}
 	case *pb.RunEvent_Restart:
 		e.Restart = &Restart{Elapsed: c.Restart.GetElapsedSeconds()}
 	case *pb.RunEvent_Stop:
@@ -106,6 +112,8 @@ func (w *Work) Wire() *pb.RunWork {
 		m.Kind = &pb.RunWork_Conduct{Conduct: to}
 	case w.Adapt != nil:
 		m.Kind = &pb.RunWork_Adapt{Adapt: w.Adapt.wire()}
+	case w.Conclude != nil:
+		m.Kind = &pb.RunWork_Conclude{Conclude: &pb.RunConcluding{Draws: int64(w.Conclude.Draws), At: vectors(w.Conclude.At)}}
 	case w.Evaluate != nil:
 		e := w.Evaluate
 		m.Kind = &pb.RunWork_Evaluate{Evaluate: &pb.RunEvaluation{Stage: int64(e.Stage), Kind: e.Kind, Shared: vectors(e.Shared), Item: int64(e.Item), Needs: e.Needs}}
@@ -143,6 +151,8 @@ func WorkOf(m *pb.RunWork) (*Work, error) {
 	case *pb.RunWork_Evaluate:
 		e := k.Evaluate
 		w.Evaluate = &Evaluation{Stage: int(e.GetStage()), Kind: e.GetKind(), Shared: matrix(e.GetShared()), Item: int(e.GetItem()), Needs: e.GetNeeds()}
+	case *pb.RunWork_Conclude:
+		w.Conclude = &Conclusion{Draws: int(k.Conclude.GetDraws()), At: matrix(k.Conclude.GetAt())}
 	default:
 		return nil, fmt.Errorf("the work is of a kind that this version does not know")
 	}
@@ -157,7 +167,7 @@ func (p *Plan) Wire() *pb.RunPlan {
 	m := &pb.RunPlan{Method: p.Method, Names: p.Names, Chains: int64(p.Chains), Checkpoint: int64(p.Checkpoint), Draws: int64(p.Draws),
 		MaxDraws: int64(p.MaxDraws), Rhat: p.RHat, Ess: p.ESS, MaxTimeNanoseconds: int64(p.MaxTime), Seed: p.Seed, Step: p.Step,
 		Probes: int64(p.Probes), MaxProbes: int64(p.MaxProbes), Solver: p.Solver, Provisional: p.Provisional, Certificate: p.Certificate.Wire(),
-		Error: p.Error, Staged: p.Staged, Lanes: int64(p.Lanes), LatentBytes: p.Latent}
+		Error: p.Error, Staged: p.Staged, Lanes: int64(p.Lanes), LatentBytes: p.Latent, Mean: p.Mean}
 	for _, w := range p.Windows {
 		m.Windows = append(m.Windows, int64(w))
 	}
@@ -172,7 +182,7 @@ func PlanOf(m *pb.RunPlan) *Plan {
 	p := &Plan{Method: m.Method, Names: m.Names, Chains: int(m.Chains), Checkpoint: int(m.Checkpoint), Draws: int(m.Draws),
 		MaxDraws: int(m.MaxDraws), RHat: m.Rhat, ESS: m.Ess, MaxTime: time.Duration(m.MaxTimeNanoseconds), Seed: m.Seed, Step: m.Step,
 		Probes: int(m.Probes), MaxProbes: int(m.MaxProbes), Solver: m.Solver, Provisional: m.Provisional, Certificate: PlanOf(m.Certificate),
-		Error: m.Error, Staged: m.Staged, Lanes: int(m.Lanes), Latent: m.LatentBytes}
+		Error: m.Error, Staged: m.Staged, Lanes: int(m.Lanes), Latent: m.LatentBytes, Mean: m.Mean}
 	for _, w := range m.Windows {
 		p.Windows = append(p.Windows, int(w))
 	}

@@ -23,6 +23,7 @@ func (a *App) coefficients(ctx context.Context, f *predictFlags, o predict.Optio
 	for k, s := range info.XScale {
 		row[k] = s.Undo(1)
 	}
+	o.Latent = true // nothing is known of the noise there
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	o.Progress = show.at
 	began := time.Now()
@@ -47,11 +48,10 @@ func writeCoefficients(w io.Writer, terms []predict.Term, info *dataset.Info) er
 	t := csv.NewWriter(w)
 	lines := [][]string{{"coefficient", "mean", "sd"}}
 	for _, c := range terms {
-		name, shift, unit := "constant", info.YScale.Mean, 1.0
-		if input := job.SlopeOf(c.Name, info); input >= 0 {
-			name, shift, unit = "slope["+info.InputNames[input]+"]", 0, info.XScale[input].SD
-		}
-		lines = append(lines, []string{name, number(shift + c.Mean/unit), number(c.SD / unit)})
+		// The term is told in the units of the target already.
+		name, shift, scale := job.Coefficient(c.Name, info)
+		scale /= info.YScale.SD
+		lines = append(lines, []string{name, number(shift + scale*c.Mean), number(scale * c.SD)})
 	}
 	return t.WriteAll(lines)
 }

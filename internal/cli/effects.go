@@ -51,7 +51,8 @@ func (a *App) effectsCommand() *cobra.Command {
 of a grid the input is set to it in all training rows, all else in them as it is, and the
 latent function is averaged over the rows. A CSV table is written with that average's
 posterior, the uncertainty of the function and of the covariance parameters included: mean,
-standard deviation and quantiles, in the units of the target.
+standard deviation and quantiles, in the units of the target; of classes and counts as the
+probability, or the expected count, that goes with the average.
 
 The grid is evenly spaced from the least to the greatest value in the training rows; an input
 with fewer different values is taken at those, a category at its levels. The average is over all rows, or over a sample
@@ -149,9 +150,10 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 		return err
 	}
 	if f.plot != "" {
-		of, title := d.Target, ""
+		of, latent := rec.Spec.Tells(&d.Info)
+		title := ""
 		if f.term != "" {
-			of, title = d.Learnt(), ", term "+f.term
+			of, title = latent, ", term "+f.term
 		}
 		title = fmt.Sprintf("Effect of %s on %s", strings.Join(inputs, " and "), of) + title
 		curves, band := effectCurves(&d.Info, effects, values, r.Inputs, f.probs)

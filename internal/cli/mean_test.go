@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -18,15 +19,15 @@ func TestMean(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var b strings.Builder
-	b.WriteString("time,temp,y\n")
+	b.WriteString("time,temp,site,y\n")
 	for i := range 80 {
-		fmt.Fprintf(&b, "%d,%g,%g\n", 1900+i, math.Mod(float64(i)*0.618, 1), 700+0.5*float64(i)+math.Cos(37*float64(i)))
+		fmt.Fprintf(&b, "%d,%g,%c,%g\n", 1900+i, math.Mod(float64(i)*0.618, 1), 'A'+i%2, 700+0.5*float64(i)+math.Cos(37*float64(i)))
 	}
 	table := write(t, dir, "line.csv", b.String())
 	spec := write(t, dir, "s.yaml", fmt.Sprintf(`
 name: line
-data: {path: %s, target: y}
-model: {kernel: matern52, mean: linear(time)}
+data: {path: %s, target: y, inputs: [time, temp]}
+model: {kernel: matern52, mean: linear(time), noise: {by: site}}
 sampler: {chains: 2, warmup: 10, draws: 20, checkpoint: 10}
 stop: {rhat: 10, ess: 1}
 `, table))
@@ -50,6 +51,20 @@ stop: {rhat: 10, ess: 1}
 		if lines[i+1][0] != want.name || math.Abs(mean-want.mean) > 4*sd || sd < want.lo || sd > want.top {
 			t.Errorf("%v, want %s about %g", lines[i+1], want.name, want.mean)
 		}
+	}
+	var sum struct {
+		Coefficients struct {
+			Of []struct {
+				Name     string
+				Mean, SD float64
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(good(t, "summary", out, "--json")), &sum); err != nil || len(sum.Coefficients.Of) != 2 {
+		t.Fatal(sum, err)
+	}
+	if c := sum.Coefficients.Of[1]; c.Name != "slope[time]" || math.Abs(c.Mean-0.5) > 4*c.SD || c.SD < 0.002 || c.SD > 0.5 {
+		t.Errorf("the summary says %+v", c)
 	}
 	rows := write(t, dir, "new.csv", "time,temp\n2100,0.5\n")
 	p := predictions(t, write(t, dir, "p.csv", good(t, "predict", out, "--data", rows, "-q", "--terms", "--latent")))

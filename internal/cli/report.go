@@ -166,9 +166,9 @@ func (a *App) allEffects(ctx context.Context, s *subject, f *looFlags) ([]report
 				return nil, err
 			}
 			a.warnings(predictWarnings(stats, predict.Options{}))
-			of := d.Target
+			of, latent := rec.Spec.Tells(&d.Info)
 			if r.Term > 0 {
-				of = d.Learnt()
+				of = latent
 			}
 			curves, _ := effectCurves(&d.Info, effects, [][]float64{values}, r.Inputs, r.Probs)
 			out = append(out, report.Effect{Term: addend.Name, Input: axisOf(&d.Info, k), Target: of, Curve: curves[0]})

@@ -230,19 +230,17 @@ func (e *formEngine) packDots(i int, leaf kernel.Leaf, at kernel.LeafAt) {
 			some = append(some, k)
 		}
 	}
-	n := len(some)
+	n, size := len(some), tile.Pad(in.Len())
 	p := &e.dots[i]
 	p.d = 2 * n
-	p.rows, p.cols = sized(p.rows, tile.Pad(in.Len())*p.d), sized(p.cols, tile.Pad(in.Len())*p.d)
+	p.rows, p.cols = sized(p.rows, size*p.d), sized(p.cols, size*p.d)
 	clear(p.rows)
 	clear(p.cols)
 	for j, k := range some {
 		for row := range in.Len() {
 			z, slope := at.Feature(k, in.Row(row), in), at.Slope(k, param, in.Row(row), in)
-			put(p.rows, p.d, j, row, slope)
-			put(p.rows, p.d, n+j, row, z)
-			put(p.cols, p.d, j, row, z)
-			put(p.cols, p.d, n+j, row, slope)
+			p.rows[j*size+row], p.rows[(n+j)*size+row] = slope, z
+			p.cols[j*size+row], p.cols[(n+j)*size+row] = z, slope
 		}
 	}
 }
@@ -264,10 +262,17 @@ func (e *formEngine) strip(ws *formSpace, d source) []float64 {
 	case ofDirect:
 		return e.directStrip(ws, d.at)
 	}
-	if t := e.mul.strips.terms[d.at]; len(t.Leaves) == 1 {
-		return strip(ws.leaves, 2*t.Leaves[0])
+	return e.product(ws, d.at)
+}
+
+// product returns the strip of a term's P: in place of g of its first leaf if no other term needs that, since
+// fewer strips are more often in the first-level cache.
+func (e *formEngine) product(ws *formSpace, term int) []float64 {
+	t := e.mul.strips.terms[term]
+	if first := t.Leaves[0]; len(t.Leaves) == 1 || e.sum.only[first] == term {
+		return strip(ws.leaves, 2*first)
 	}
-	return strip(ws.terms, d.at)
+	return strip(ws.terms, term)
 }
 
 // directStrip returns the strip of the derivative by e.sum.direct[i].
@@ -296,13 +301,14 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	}
 	for i, p := range e.dots {
 		if p.d > 0 {
-			dots(st.kern)(e.directStrip(ws, i), rowPack(p.rows, row, p.d), p.cols[col*p.d:], p.d, panels, 0)
+			l := leaf[float64]{features: p.d, addScaled: st.kern.AddScaled}
+			l.dots(e.directStrip(ws, i), p.rows, row, p.cols, col, panels)
 		}
 	}
 	if st.single() {
 		return
 	}
-	for i := range st.leaves {
+	for i := len(st.leaves) - 1; i >= 0; i-- { // what was evaluated last is still in the first-level cache
 		if e.sum.shared[i] || e.sum.spread[i] {
 			e.multiply(ws, i, strip(ws.leaves, 2*i+1))
 		}
@@ -313,8 +319,8 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	for t, term := range st.terms {
 		p := strip(ws.leaves, 2*term.Leaves[0])
 		for _, l := range term.Leaves[1:] {
-			st.kern.Multiply(strip(ws.terms, t), p, strip(ws.leaves, 2*l), stripSize)
-			p = strip(ws.terms, t)
+			st.kern.Multiply(e.product(ws, t), p, strip(ws.leaves, 2*l), stripSize)
+			p = e.product(ws, t)
 		}
 	}
 }

@@ -15,32 +15,15 @@ type leaf[T tile.Real] struct {
 	shape    T
 	features int
 	eval     func(k, zi, zj []T, d, panels int, shape T)
+	// addScaled is what a dot product is evaluated by, in place of eval.
+	addScaled func(y, x []T, c T, n int)
 }
 
 func newLeaf[T tile.Real](l kernel.Leaf, kern *tile.Kernels[T]) leaf[T] {
 	if l.Profile() == kernel.Dot {
-		return leaf[T]{family: kernel.Dot, features: l.NumFeatures(), eval: dots(kern)}
+		return leaf[T]{family: kernel.Dot, features: l.NumFeatures(), addScaled: kern.AddScaled}
 	}
 	return leaf[T]{family: l.Profile(), features: l.NumFeatures(), eval: kern.Eval[l.Profile()]}
-}
-
-// dots returns what evaluates a strip of dot products of packed features.
-func dots[T tile.Real](kern *tile.Kernels[T]) func(k, zi, zj []T, d, panels int, shape T) {
-	return func(k, zi, zj []T, d, panels int, _ T) {
-		for r := range tile.Strip {
-			row := k[r*TileRows:][:panels*tile.Panel]
-			clear(row)
-			if d == 1 { // panels lie side by side
-				kern.AddScaled(row, zj, zi[r], len(row))
-				continue
-			}
-			for p := range panels {
-				for q := range d {
-					kern.AddScaled(row[p*tile.Panel:], zj[(p*d+q)*tile.Panel:], zi[q*tile.Panel+r], tile.Panel)
-				}
-			}
-		}
-	}
 }
 
 const log2e = math.Log2E
@@ -91,13 +74,18 @@ func bounded(shape float64) float64 {
 // pack writes the scaled features of n points into panels: panel p holds, for
 // each feature k, its values at tile.Panel points side by side, from
 // dst[(p·d+k)·tile.Panel] on. Points beyond n are zero; their weights are zero
-// too. The centre is that of other points.
+// too. The centre is that of other points. Those of a dot product are packed feature by feature.
 func (l *leaf[T]) pack(dst []T, in, centre *kernel.Inputs, at kernel.LeafAt) {
 	clear(dst)
 	for k := range l.features {
 		s := scale(l.family, at.Rate(k))
 		for i := range in.Len() {
-			put(dst, l.features, k, i, at.Feature(k, in.Row(i), centre)*s)
+			z := at.Feature(k, in.Row(i), centre) * s
+			if l.family == kernel.Dot {
+				put(dst[k*(len(dst)/l.features):], 1, 0, i, z)
+				continue
+			}
+			put(dst, l.features, k, i, z)
 		}
 	}
 }
@@ -110,7 +98,23 @@ func put[T tile.Real](dst []T, d, k, i int, z float64) {
 
 // strip sets the strip k of g to rows from row on against panels from column col on.
 func (l *leaf[T]) strip(k, zi []T, row int, zj []T, col, panels int) {
+	if l.family == kernel.Dot {
+		l.dots(k, zi, row, zj, col, panels)
+		return
+	}
 	l.eval(k, rowPack(zi, row, l.features), zj[col*l.features:], l.features, panels, l.shape)
+}
+
+// dots is strip for dot products: a feature after the other.
+func (l *leaf[T]) dots(k, zi []T, row int, zj []T, col, panels int) {
+	ni, nj, n := len(zi)/l.features, len(zj)/l.features, panels*tile.Panel
+	for r := range tile.Strip {
+		to := k[r*TileRows:][:n]
+		clear(to)
+		for q := range l.features {
+			l.addScaled(to, zj[q*nj+col:], zi[q*ni+row+r], n)
+		}
+	}
 }
 
 // deriv sets the strips k and h to g and a derivative of it, by one of tile.FormKernels.

@@ -122,6 +122,8 @@ func inWords(e *chains.Event) (out string) {
 		out = "the preparation"
 	case e.Provisional != nil:
 		out = "the provisional answer"
+	case e.Coefficients != nil:
+		out = "the coefficients of the mean"
 	case e.Stage != nil:
 		out = fmt.Sprintf("the list of stage %d", e.Stage.Number)
 	case e.Drawn != nil:

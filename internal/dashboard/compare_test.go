@@ -118,3 +118,14 @@ func TestComparePage(t *testing.T) {
 	s.want("/compare?job=j1", 400, "Two jobs can be compared")
 	s.want("/compare?job=j1&job=none", 404, "There is no job")
 }
+
+// The coefficients of a mean are rows of the summary's table; without them it is said where they are.
+func TestCoefficientsInTheSummary(t *testing.T) {
+	v := newSummary([]byte(`{"parameters":[{"name":"sigma","mean":1}],"coefficients":{"draws":100,"of":[{"name":"slope[a]","mean":-2.5,"mcse_mean":0.01,"sd":0.5,"q5":-3,"q50":-2.5,"q95":-2}]}}`), 1.01)
+	if n := len(v.Rows); n != 2 || v.Rows[1].Name != "slope[a]" || v.Rows[1].Mean != "−2.5" || v.Rows[1].MCSE != "0.01" || v.Rows[1].RHat != "—" || v.Rows[1].Poor {
+		t.Errorf("rows %+v", v.Rows)
+	}
+	if v := newSummary([]byte(`{"parameters":[{"name":"sigma","mean":1}],"notes":["they follow"]}`), 1.01); v.Note != "they follow" {
+		t.Errorf("note %q", v.Note)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 )
@@ -55,7 +56,11 @@ func (d *Dashboard) predictCurve(w http.ResponseWriter, r *http.Request) {
 			d.showPredict(w, r, httpStatus(err), v)
 			return
 		}
-		if v.Curves, err = drawCurves(v, dataset.InfoOf(j.Data).Learnt(), at, rows); err != nil {
+		expected, latent := tells(j)
+		if v.Latent && v.info.Transform.Kind == likelihood.None { // a transform is undone
+			expected = latent
+		}
+		if v.Curves, err = drawCurves(v, expected, latent, at, rows); err != nil {
 			v.Error = fmt.Sprintf("The curve cannot be drawn: %v.", err)
 			d.showPredict(w, r, http.StatusInternalServerError, v)
 			return
@@ -93,9 +98,19 @@ func severalTerms(j *pb.Job) bool {
 	return err == nil && len(e.Terms()) > 1
 }
 
+// tells says what is predicted of a job's target: what it is expected to be, and what the function is.
+func tells(j *pb.Job) (expected, latent string) {
+	info := dataset.InfoOf(j.Data)
+	spec, err := job.ParseString(j.Spec)
+	if err != nil {
+		return info.Target, info.Learnt()
+	}
+	return spec.Tells(info)
+}
+
 // drawCurves draws what was predicted along an input: the whole, and each term of the function, whose values
-// are those of the target as it was learnt.
-func drawCurves(v *predictView, learnt string, at []float64, rows []predict.Row) ([]curveView, error) {
+// are those of the function.
+func drawCurves(v *predictView, expected, latent string, at []float64, rows []predict.Row) ([]curveView, error) {
 	input := v.Inputs[v.Along].Name
 	axis := plots.Axis{Name: input, Levels: v.info.LevelsOf(v.Along)}
 	if v.info.DateOf(v.Along).Unit != "" {
@@ -125,12 +140,12 @@ func drawCurves(v *predictView, learnt string, at []float64, rows []predict.Row)
 		out = append(out, curveView{text, template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))})
 		return nil
 	}
-	if err := add(v.Target+" over "+input, fmt.Sprintf("%s along %s, the other inputs as typed: the mean and the 95 %% interval of %s.", v.Target, input, what), v.Target, "2.5 % to 97.5 %", whole); err != nil {
+	if err := add(expected+" over "+input, fmt.Sprintf("%s along %s, the other inputs as typed: the mean and the 95 %% interval of %s.", expected, input, what), expected, "2.5 % to 97.5 %", whole); err != nil {
 		return nil, err
 	}
 	for t, c := range terms {
 		name := rows[0].Terms[t].Name
-		if err := add(name+" over "+input, fmt.Sprintf("What the term %s adds to the function along %s: the mean ± 1.96 sd.", name, input), learnt, "± 1.96 sd", c); err != nil {
+		if err := add(name+" over "+input, fmt.Sprintf("What the term %s adds to the function along %s: the mean ± 1.96 sd.", name, input), latent, "± 1.96 sd", c); err != nil {
 			return nil, err
 		}
 	}

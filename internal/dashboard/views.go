@@ -252,6 +252,13 @@ func newSummary(text []byte, rhat float64) *summaryView {
 		}
 		v.Rows = append(v.Rows, r)
 	}
+	if k := s.Coefficients; k != nil {
+		for _, c := range k.Of {
+			v.Rows = append(v.Rows, summaryRow{Name: c.Name, Mean: four(c.Mean), SD: value("%.3g", c.SD), Q5: four(c.Q5), Q50: four(c.Q50), Q95: four(c.Q95),
+				MCSE: value("%.2g", c.MCSEMean), Bulk: "—", Tail: "—", RHat: "—"})
+		}
+	}
+	v.Note = strings.Join(s.Notes, ". ")
 	return v
 }
 

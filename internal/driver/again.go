@@ -25,7 +25,7 @@ func (d *Driver) Again(ctx context.Context, w chains.Work, prep *chains.Prepared
 		e, err = quiet.advanceAgain(ctx, w.Advance, prep, latents)
 	case w.Evaluate != nil, w.Conduct != nil:
 		e, err = quiet.NewLane(0).Event(ctx, w, prep)
-	case w.Prepare != nil, w.Weigh != nil:
+	case w.Prepare != nil, w.Weigh != nil, w.Conclude != nil:
 		e, err = quiet.Event(ctx, w)
 	default:
 		err = errors.New("this is no work that is done twice")

@@ -114,6 +114,8 @@ func (d *Driver) Event(ctx context.Context, w chains.Work) (*chains.Event, error
 		e.Prepared, err = d.Prepare(ctx, w.Prepare)
 	case w.Adapt != nil:
 		e, err = sampler.Adapt(w.Adapt.Run())
+	case w.Conclude != nil:
+		e.Coefficients, err = d.conclude(ctx, w.Conclude)
 	default:
 		e.Provisional, err = d.weigh(ctx, w.Weigh)
 	}

@@ -82,7 +82,7 @@ func try(ctx context.Context, s *job.Spec, p *posterior.Problem, rows int, cache
 	}
 	plan := s.Plan(p.Model.Names(), t.Rows)
 	plan.Chains = min(plan.Chains, budget.Cores())
-	plan.Provisional, plan.Certificate = false, nil
+	plan.Provisional, plan.Mean, plan.Certificate = false, false, nil
 	for w := range plan.Windows {
 		plan.Windows[w] = trialIterations
 	}

@@ -65,6 +65,30 @@ func (s *Spec) likelihood(d *dataset.Info) likelihood.Likelihood {
 // Gaussian reports whether targets are Gaussian given the latent function.
 func (m *Model) Gaussian() bool { return m.Likelihood == gaussian }
 
+// Tells says in pictures what is predicted of a target: what it is expected to be, and what the latent function is.
+func (s *Spec) Tells(d *dataset.Info) (expected, latent string) {
+	l := s.Model.Conditional()
+	switch link := likelihood.Link(l); {
+	case l.Standardized():
+		return d.Target, d.Learnt()
+	case likelihood.OfClasses(l):
+		one := "1"
+		if d.Classes != nil {
+			one = d.Classes[1]
+		}
+		expected = fmt.Sprintf("P(%s = %s)", d.Target, one)
+		return expected, fmt.Sprintf("%s %s", link.Kind, expected)
+	case l.Name() == likelihood.Binomial{}.Name():
+		expected = fmt.Sprintf("P(success, %s)", d.Target)
+		return expected, fmt.Sprintf("%s %s", link.Kind, expected)
+	case link.Kind != likelihood.None:
+		expected = fmt.Sprintf("E(%s)", d.Target)
+		return expected, fmt.Sprintf("%s %s", link.Kind, expected)
+	}
+	latent = "latent function of " + d.Target
+	return latent, latent
+}
+
 // faultOfLikelihood is fault for the likelihood, and for what goes with it.
 func (s *Spec) faultOfLikelihood() (path, msg string) {
 	m := &s.Model

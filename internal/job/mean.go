@@ -45,16 +45,41 @@ func (s *Spec) withMean(c *kernel.Covariance, d *dataset.Info) (*kernel.Covarian
 	return c, nil
 }
 
+// hasMean reports whether the model has one.
+func (s *Spec) hasMean() bool {
+	m, err := expression.ParseMean(s.Model.Mean)
+	return err == nil && !m.None()
+}
+
 // OfMean reports whether a term of a covariance is one of the mean. No term of a kernel has such a name.
 func OfMean(term string) bool { return term == meanName || strings.HasPrefix(term, meanName+"_") }
 
-// SlopeOf returns the input that a term of the mean is the slope of, -1 for the constant.
-func SlopeOf(term string, d *dataset.Info) int {
+// slopeOf returns the input that a term of the mean is the slope of, -1 for the constant.
+func slopeOf(term string, d *dataset.Info) int {
 	name, ok := strings.CutPrefix(term, meanName+"_")
 	if !ok {
 		return -1
 	}
 	return slices.Index(d.InputNames, name)
+}
+
+// Coefficient returns what a term of the mean is called among results, and how its coefficient becomes one in the
+// units of the data: shift + scale·β. The constant is the mean where all inputs are at their averages.
+func Coefficient(term string, d *dataset.Info) (name string, shift, scale float64) {
+	if k := slopeOf(term, d); k >= 0 {
+		return "slope[" + d.InputNames[k] + "]", 0, d.YScale.SD / d.XScale[k].SD
+	}
+	return "constant", d.YScale.Mean, d.YScale.SD
+}
+
+// HasMean reports whether a covariance has terms of the mean.
+func HasMean(c *kernel.Covariance) bool {
+	for t := range c.Terms() {
+		if OfMean(c.TermName(t)) {
+			return true
+		}
+	}
+	return false
 }
 
 func coefficient(name string, l kernel.Leaf) kernel.Term {

@@ -61,10 +61,10 @@ func TestMeanBesideExpression(t *testing.T) {
 	if h := s.Hints(weather); len(h) != 1 || strings.Contains(h[0], "hum") || !strings.Contains(h[0], "wind speed") {
 		t.Errorf("hints %q", h)
 	}
-	if i := SlopeOf("mean_hum", weather); !OfMean("mean_hum") || i != 1 {
+	if i := slopeOf("mean_hum", weather); !OfMean("mean_hum") || i != 1 {
 		t.Errorf("mean_hum is of input %d", i)
 	}
-	if i := SlopeOf("mean", weather); !OfMean("mean") || OfMean("meander") || i != -1 {
+	if i := slopeOf("mean", weather); !OfMean("mean") || OfMean("meander") || i != -1 {
 		t.Errorf("the constant is of input %d", i)
 	}
 	if _, err := ParseString("name: m\ndata: {path: x.csv, target: y}\nmodel: {kernel: \"mean_hum: rbf(year)\"}\n"); err == nil || !strings.Contains(err.Error(), "a term has the name mean_hum, as those of the mean have") {

@@ -22,13 +22,14 @@ func (s *Spec) Plan(names []string, rows int) chains.Plan {
 		MaxTime: time.Duration(s.Stop.MaxTime), Seed: s.Seed,
 		Step: s.Sampler.Step.Or(needs.Step), Probes: s.Sampler.Probes.Or(0), MaxProbes: sampler.MaxProbes, Solver: s.Solver.Method,
 		Provisional: needs.Search != sampler.OnSubset && !needs.Augments && rows <= sampler.ProvisionalRows, Latent: latent.Size(needs.Latent, rows),
+		Mean: s.hasMean(),
 	}
 	if needs.Staged {
 		p.Staged, p.Lanes = true, sampler.MaxLanes
 	}
 	if s.Sampler.Certify {
 		c := s.Certificate().Plan(names, rows)
-		c.Provisional = false
+		c.Provisional, c.Mean = false, false
 		p.Certificate = &c
 	}
 	return p

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
@@ -29,5 +31,26 @@ func TestTransformOfASpecification(t *testing.T) {
 	}
 	if _, err := ParseString("name: m\ndata: {synthetic: {n: 9, d: 1, sigma: 1, tau: 1, lambda: 1}, transform: log}\n"); err == nil || !strings.Contains(err.Error(), "data.transform: generated targets are normal as they are") {
 		t.Errorf("generated data: %v", err)
+	}
+}
+
+// Pictures name what they show of a target.
+func TestTells(t *testing.T) {
+	for _, c := range []struct {
+		likelihood       string
+		info             dataset.Info
+		expected, latent string
+	}{
+		{"gaussian", dataset.Info{Target: "y", Transform: likelihood.Transform{Kind: "log"}}, "y", "log(y)"},
+		{"student-t", dataset.Info{Target: "y"}, "y", "y"},
+		{"bernoulli", dataset.Info{Target: "y"}, "P(y = 1)", "logit P(y = 1)"},
+		{"bernoulli", dataset.Info{Target: "sick", Classes: []string{"no", "yes"}}, "P(sick = yes)", "logit P(sick = yes)"},
+		{"negative-binomial", dataset.Info{Target: "y"}, "E(y)", "log E(y)"},
+	} {
+		s := Default()
+		s.Model.Likelihood = c.likelihood
+		if expected, latent := s.Tells(&c.info); expected != c.expected || latent != c.latent {
+			t.Errorf("%s: %q and %q", c.likelihood, expected, latent)
+		}
 	}
 }

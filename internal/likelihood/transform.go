@@ -16,9 +16,10 @@ const (
 	Log        = "log"
 	Logit      = "logit"
 	YeoJohnson = "yeo-johnson"
+	Normit     = "probit" // the inverse of Φ, of links alone
 )
 
-// Transforms are the kinds but None.
+// Transforms are the kinds that targets may have, but None.
 var Transforms = []string{Log, Logit, YeoJohnson}
 
 // Transform is an increasing map T from the target's units to those in which the model is normal. The zero
@@ -37,7 +38,7 @@ func (t Transform) Check(y float64) error {
 	switch {
 	case t.Kind == Log && !(y > 0):
 		return fmt.Errorf("%g has no logarithm: the targets have to be positive; add a constant to the column, or take data.transform: yeo-johnson", y)
-	case t.Kind == Logit && !(y > 0 && y < 1):
+	case (t.Kind == Logit || t.Kind == Normit) && !(y > 0 && y < 1):
 		return fmt.Errorf("%g has no logit: the targets have to be between 0 and 1, and neither of them", y)
 	}
 	return nil
@@ -50,6 +51,8 @@ func (t Transform) Forward(y float64) float64 {
 		return math.Log(y)
 	case Logit:
 		return math.Log(y) - math.Log1p(-y)
+	case Normit:
+		return normalQuantile(y)
 	case YeoJohnson:
 		if y < 0 {
 			return -power(-y, 2-t.Lambda)
@@ -66,6 +69,8 @@ func (t Transform) Inverse(z float64) float64 {
 		return math.Exp(z)
 	case Logit:
 		return 1 / (1 + math.Exp(-z))
+	case Normit:
+		return normalCDF(z)
 	case YeoJohnson:
 		if z < 0 {
 			return -root(-z, 2-t.Lambda)
@@ -97,6 +102,8 @@ func (t Transform) LogSlope(y float64) float64 {
 		return -math.Log(y)
 	case Logit:
 		return -math.Log(y) - math.Log1p(-y)
+	case Normit:
+		return -logNormalDensity(normalQuantile(y))
 	case YeoJohnson:
 		if y < 0 {
 			return (1 - t.Lambda) * math.Log1p(-y)
@@ -108,8 +115,11 @@ func (t Transform) LogSlope(y float64) float64 {
 
 // inverseSlope returns dT⁻¹/dz.
 func (t Transform) inverseSlope(z float64) float64 {
-	if t.Kind == Logit { // 1−y has no digits where y rounds to 1
+	switch t.Kind { // 1−y has no digits where y rounds to 1
+	case Logit:
 		return 1 / (2 + math.Exp(z) + math.Exp(-z))
+	case Normit:
+		return normalDensity(z)
 	}
 	return math.Exp(-t.LogSlope(t.Inverse(z)))
 }

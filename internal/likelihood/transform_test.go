@@ -13,7 +13,7 @@ import (
 )
 
 func transforms() []Transform {
-	out := []Transform{{Kind: Log}, {Kind: Logit}}
+	out := []Transform{{Kind: Log}, {Kind: Logit}, {Kind: Normit}}
 	for _, lambda := range []float64{0, 0.001, 0.3, 1, 1.7, 2} {
 		out = append(out, Transform{YeoJohnson, lambda})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -64,8 +65,9 @@ type EffectsRequest struct {
 }
 
 // Effect is the average of the latent function over rows, all else in them as it is, with some inputs at given
-// values: in the units of the target. That of a term is what the term adds, of mean zero before there are data, to
-// the target's transform if it has one.
+// values: in the units of the target, or what the target is expected to be there, a probability of classes. That of a
+// term is what the term adds, of mean zero before there are data, to the latent function: of the target's transform if
+// it has one, of log odds, of the logarithm of an expected count.
 type Effect struct {
 	At        []float64 // the inputs' values
 	Mean, SD  float64
@@ -113,7 +115,7 @@ func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRe
 	out := make([]Effect, len(r.Grid))
 	for i := range out {
 		mixture := m.Mixture(i, true)
-		told := info.Told(mixture)
+		told := likelihood.Transformed(info.Told(mixture), likelihood.Link(p.Problem.Likelihood))
 		if r.Term > 0 {
 			told = mixture.Scaled(0, info.YScale.SD)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
@@ -153,5 +154,30 @@ func TestGrid(t *testing.T) {
 	}
 	if got := Averaged(5000, 0); len(got) != EffectRows || !slices.IsSorted(got) || !slices.Equal(got, Averaged(5000, EffectRows)) {
 		t.Errorf("averaged over %d rows", len(got))
+	}
+}
+
+// The effect of all inputs together, at a point, is what is expected of a target there: the probability of a class, the
+// expected count.
+func TestEffectsOfClassesAndCounts(t *testing.T) {
+	for _, l := range []likelihood.Likelihood{likelihood.Bernoulli{}, likelihood.Probit{}, likelihood.Binomial{}, likelihood.NegativeBinomial{}} {
+		c, _ := augmentedExample(l, 3)
+		info := &dataset.Info{InputNames: []string{"a", "b"}, XScale: []dataset.Scale{{Mean: 1, SD: 2}, {Mean: 0, SD: 3}}, YScale: dataset.Scale{SD: 1}}
+		p, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := []float64{2, -1}
+		effects, _, err := p.Effects(t.Context(), info, EffectsRequest{Inputs: []int{0, 1}, Grid: [][]float64{x}, Rows: []int{3}, Probs: []float64{0.1, 0.9}}, Options{Tolerance: 1e-8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, _, err := p.Rows(t.Context(), info, Request{X: [][]float64{x}}, Options{Tolerance: 1e-8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := effects[0]; math.Abs(e.Mean/rows[0].Mean-1) > 1e-4 || !(0 < e.Quantiles[0] && e.Quantiles[0] < e.Mean && e.Mean < e.Quantiles[1]) {
+			t.Errorf("%s: the effect is %+v, the target's expectation %v", l.Name(), e, rows[0].Mean)
+		}
 	}
 }

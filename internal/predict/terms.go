@@ -2,8 +2,11 @@ package predict
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
 
@@ -17,8 +20,22 @@ import (
 // noise. The errors are those of Predict.
 func (p *Predictor) Terms(ctx context.Context, points *kernel.Inputs, o Options) (*Moments, Stats, error) {
 	p.checkPoints(points)
+	return p.terms(ctx, points, p.parts(func(string) bool { return true }), o)
+}
+
+// Coefficients returns the distributions of the coefficients of the mean, in the order of its terms, in units of
+// the standardised data: that of an input is its term where the input is 1. The errors are those of Predict.
+func (p *Predictor) Coefficients(ctx context.Context, o Options) (*Moments, Stats, error) {
+	parts := p.parts(job.OfMean)
+	if len(parts) == 0 {
+		return nil, Stats{}, errors.New("the model has no mean")
+	}
+	d := p.Problem.Inputs.Dim()
+	return p.terms(ctx, kernel.NewInputs(1, d, slices.Repeat([]float64{1}, d)), parts, o)
+}
+
+func (p *Predictor) terms(ctx context.Context, points *kernel.Inputs, parts []summand, o Options) (*Moments, Stats, error) {
 	o.Latent, o.Variance = true, Exact
-	parts := p.parts()
 	return p.distributions(ctx, points.Len()*len(parts), len(parts), o,
 		func(lo, hi int) functionals {
 			return terms{p, parts, points.Select(span(lo/len(parts), hi/len(parts)))}
@@ -35,11 +52,13 @@ type summand struct {
 	operator   *cmvp.Operator
 }
 
-func (p *Predictor) parts() []summand {
-	out := make([]summand, len(p.Problem.Covariance.Terms()))
-	for t := range out {
-		c, at := p.Problem.Covariance.Part(t)
-		out[t] = summand{c, at, cmvp.New(p.Problem.Inputs, c, p.Budget)}
+// parts returns the terms of some names.
+func (p *Predictor) parts(of func(name string) bool) (out []summand) {
+	for t := range p.Problem.Covariance.Terms() {
+		if of(p.Problem.Covariance.TermName(t)) {
+			c, at := p.Problem.Covariance.Part(t)
+			out = append(out, summand{c, at, cmvp.New(p.Problem.Inputs, c, p.Budget)})
+		}
 	}
 	return out
 }

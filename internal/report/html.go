@@ -88,6 +88,8 @@ type pageData struct {
 	Columns            []string
 	Rows               []pageRow
 	Truth              bool
+	Coefficients       *pageTable
+	Notes              []string
 	ModeColumns        []string
 	Modes              []pageRow
 	ChainColumns       []string
@@ -105,6 +107,13 @@ type pageData struct {
 type pageLoo struct {
 	Text   []string
 	Figure pageFigure
+}
+
+// pageTable is a table with a caption.
+type pageTable struct {
+	Caption string
+	Columns []string
+	Rows    []pageRow
 }
 
 type pageRow struct {
@@ -137,6 +146,14 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 	sum.cost(&cost)
 	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
 	d.quantities(sum)
+	d.Notes = sum.Notes
+	if k := sum.Coefficients; k != nil {
+		d.Coefficients = &pageTable{Caption: "The " + k.caption() + ": the constant is the mean where all inputs are at their averages, in the units of " + rec.Data.Learnt() +
+			", and slopes are in these over those of the input", Columns: coefficientColumns}
+		for i := range k.Of {
+			d.Coefficients.Rows = append(d.Coefficients.Rows, pageRow{k.Of[i].Name, k.Of[i].cells()})
+		}
+	}
 	d.chains(sum)
 	if scales := sum.Scales(); scales != nil {
 		var b bytes.Buffer

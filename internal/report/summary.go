@@ -36,8 +36,11 @@ type Summary struct {
 	// State is how a run that has not ended stands: sampling, interrupted, failed and why.
 	State      string      `json:"state,omitempty"`
 	Parameters []Parameter `json:"parameters"`
-	Modes      []Mode      `json:"modes,omitempty"` // if there is more than one, the heaviest first
-	Details    bool        `json:"-"`               // people are to be told of all parameters
+	// Coefficients are those of the mean, of a model that has one, once the run has ended.
+	Coefficients *Coefficients `json:"coefficients,omitempty"`
+	Notes        []string      `json:"notes,omitempty"` // what else there is to say
+	Modes        []Mode        `json:"modes,omitempty"` // if there is more than one, the heaviest first
+	Details      bool          `json:"-"`               // people are to be told of all parameters
 	// Provisional is what is known without draws, as long as there are none.
 	Provisional *Provisional `json:"provisional,omitempty"`
 	Chains      []Chain      `json:"chains"`
@@ -202,6 +205,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 	if r.MinDraws() == 0 {
 		sum.Provisional, _ = NewProvisional(m, d, r) // the mode need not have a curvature
 	}
+	sum.tellCoefficients(m, d, r)
 	sum.warn(r)
 	sum.certify(m.Params, r)
 	return sum
@@ -327,6 +331,9 @@ func (sum *Summary) warn(r *chains.Run) {
 	}
 	if u := sum.Total.Unconverged; u > 0 {
 		add("%d of %d linear systems did not reach the tolerance: raise solver.max_iterations, or the rank of the preconditioner", u, sum.Total.Solves)
+	}
+	if k := r.Coefficients; k != nil && k.Unconverged > 0 {
+		add("%d linear systems for the coefficients of the mean did not reach their tolerance: raise solver.max_iterations, or the rank of the preconditioner", k.Unconverged)
 	}
 	if n := sum.Total.Shortened; 100*n > sum.Total.Gradients {
 		add("%d of %d gradients were too steep to be followed: the posterior is far from normal, use method: auto or exact, or --certify", n, sum.Total.Gradients)

@@ -75,9 +75,15 @@ func (sum *Summary) WriteText(w io.Writer) error {
 		sum.table(&b)
 		sum.modes(&b)
 	}
+	if sum.Coefficients != nil {
+		sum.Coefficients.write(&b)
+	}
 	sum.cost(&b)
 	if sum.Certificate != nil {
 		sum.Certificate.write(&b)
+	}
+	for _, note := range sum.Notes {
+		fmt.Fprintf(&b, "%s\n", note)
 	}
 	for _, note := range sum.Data {
 		fmt.Fprintf(&b, "data: %s\n", note)

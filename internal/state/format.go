@@ -16,7 +16,7 @@ import "bytes"
 // Format 3: Extend may have a goal and the specification that says so; RecordLatent and
 // DropLatents; plans whose chains carry latent vectors; RevokeToken that spares the last administrator.
 // Format 4: Remark.
-// Format 5: Report that is brief, or of a divergence; Decide of a new beginning; Remark that is shown; Annotate.
+// Format 5: Report that is brief, of a divergence or of coefficients; plans of models with a mean; Decide of a new beginning; Remark that is shown; Annotate.
 const Format = 5
 
 var formatField = []byte(`{"format":`)

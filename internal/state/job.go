@@ -222,7 +222,7 @@ func phaseOf(r *chains.Run) Phase {
 	switch r.Phase {
 	case chains.Warmup:
 		return Warmup
-	case chains.Sampling:
+	case chains.Sampling, chains.Concluding:
 		return Sampling
 	case chains.Certifying:
 		return Certifying

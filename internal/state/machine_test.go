@@ -159,11 +159,11 @@ func prepared() *chains.Prepared { return chainstest.Prepared(*testPlan()) }
 // checkpoint carries out a task: draws are a function of chain and iteration.
 func checkpoint(t chains.Task) *chains.Checkpoint { return chainstest.Checkpoint(t, 0) }
 
-// testPlans are plans of runs of every kind: with a certificate, and staged.
+// testPlans are plans of runs of every kind: with a mean and a certificate, and staged.
 func testPlans() []chains.Plan {
 	certified, exact := *testPlan(), *testPlan()
 	exact.Method, exact.Windows = "exact", []int{5}
-	certified.Certificate, certified.Provisional = &exact, true
+	certified.Certificate, certified.Provisional, certified.Mean = &exact, true, true
 	return []chains.Plan{*testPlan(), certified, chainstest.StagedPlan()}
 }
 

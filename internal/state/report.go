@@ -17,6 +17,9 @@ type Loaded struct {
 }
 
 func (l *Loaded) format() uint64 {
+	if l.Plan != nil && l.Plan.Mean {
+		return 5
+	}
 	if l.Plan != nil && l.Plan.Latents() {
 		return 3
 	}
@@ -61,7 +64,7 @@ func (r *Report) format() uint64 {
 		return 5
 	}
 	for _, text := range r.Events {
-		if e, err := chains.DecodeEvent(text); err == nil && e.Diverged != nil {
+		if e, err := chains.DecodeEvent(text); err == nil && (e.Diverged != nil || e.Coefficients != nil) {
 			return 5
 		}
 	}
@@ -94,7 +97,11 @@ func (r *Report) apply(x *transaction) (*Job, error) {
 			if !u.job.Alive.IsZero() {
 				u.job.stayAlive(u.time)
 			}
-			u.job.move(phaseOf(run), u.time)
+			if run.Phase == chains.Done {
+				u.job.release(phaseOf(run), u.time)
+			} else {
+				u.job.move(phaseOf(run), u.time)
+			}
 		}
 		return nil
 	})
@@ -103,7 +110,7 @@ func (r *Report) apply(x *transaction) (*Job, error) {
 // comesOf reports whether an event may come of the work of a lane.
 func comesOf(e *chains.Event, lane int) bool {
 	if lane == 0 {
-		return e.Prepared != nil || e.Provisional != nil || e.Stage != nil || e.Drawn != nil
+		return e.Prepared != nil || e.Provisional != nil || e.Coefficients != nil || e.Stage != nil || e.Drawn != nil
 	}
 	return e.Evaluated != nil || e.Checkpoint != nil && e.Checkpoint.Chain == lane || e.Diverged != nil && e.Diverged.Chain == lane
 }

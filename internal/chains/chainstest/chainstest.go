@@ -63,6 +63,12 @@ func Event(p chains.Plan, w chains.Work, shift float64) chains.Event {
 		e.Checkpoint = Checkpoint(*w.Advance, shift)
 	case w.Weigh != nil:
 		e.Provisional = &chains.Provisional{LogDensities: make([]float64, chains.ProvisionalDraws)}
+	case w.Conclude != nil:
+		e.Coefficients = &chains.Coefficients{Draws: w.Conclude.Draws}
+		for _, psi := range w.Conclude.At {
+			e.Coefficients.Mean = append(e.Coefficients.Mean, []float64{psi[0], psi[1]})
+			e.Coefficients.SD = append(e.Coefficients.SD, []float64{1, 2})
+		}
 	case w.Conduct != nil:
 		return Conduct(w.Conduct)
 	case w.Evaluate != nil:

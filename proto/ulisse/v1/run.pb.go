@@ -42,6 +42,7 @@ type RunEvent struct {
 	//	*RunEvent_Drawn
 	//	*RunEvent_Diverged
 	//	*RunEvent_Restart
+	//	*RunEvent_Coefficients
 	Change        isRunEvent_Change `protobuf_oneof:"change"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -190,6 +191,15 @@ func (x *RunEvent) GetRestart() *RunRestart {
 	return nil
 }
 
+func (x *RunEvent) GetCoefficients() *RunCoefficients {
+	if x != nil {
+		if x, ok := x.Change.(*RunEvent_Coefficients); ok {
+			return x.Coefficients
+		}
+	}
+	return nil
+}
+
 type isRunEvent_Change interface {
 	isRunEvent_Change()
 }
@@ -238,6 +248,10 @@ type RunEvent_Restart struct {
 	Restart *RunRestart `protobuf:"bytes,12,opt,name=restart,proto3,oneof"`
 }
 
+type RunEvent_Coefficients struct {
+	Coefficients *RunCoefficients `protobuf:"bytes,13,opt,name=coefficients,proto3,oneof"`
+}
+
 func (*RunEvent_Prepared) isRunEvent_Change() {}
 
 func (*RunEvent_Provisional) isRunEvent_Change() {}
@@ -259,6 +273,8 @@ func (*RunEvent_Drawn) isRunEvent_Change() {}
 func (*RunEvent_Diverged) isRunEvent_Change() {}
 
 func (*RunEvent_Restart) isRunEvent_Change() {}
+
+func (*RunEvent_Coefficients) isRunEvent_Change() {}
 
 // RunDivergence says that a chain diverged on the way to its next checkpoint.
 type RunDivergence struct {
@@ -337,6 +353,137 @@ func (x *RunDivergence) GetCost() *RunCost {
 	return nil
 }
 
+// RunCoefficients are the distributions of the coefficients of the mean, given each of some draws: a
+// vector a draw, in units of the standardised data.
+type RunCoefficients struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Draws         int64                  `protobuf:"varint,1,opt,name=draws,proto3" json:"draws,omitempty"` // kept of each chain by then
+	Mean          []*RunVector           `protobuf:"bytes,2,rep,name=mean,proto3" json:"mean,omitempty"`
+	Sd            []*RunVector           `protobuf:"bytes,3,rep,name=sd,proto3" json:"sd,omitempty"`
+	Unconverged   int64                  `protobuf:"varint,4,opt,name=unconverged,proto3" json:"unconverged,omitempty"` // solves
+	Cost          *RunCost               `protobuf:"bytes,5,opt,name=cost,proto3" json:"cost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunCoefficients) Reset() {
+	*x = RunCoefficients{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunCoefficients) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunCoefficients) ProtoMessage() {}
+
+func (x *RunCoefficients) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunCoefficients.ProtoReflect.Descriptor instead.
+func (*RunCoefficients) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RunCoefficients) GetDraws() int64 {
+	if x != nil {
+		return x.Draws
+	}
+	return 0
+}
+
+func (x *RunCoefficients) GetMean() []*RunVector {
+	if x != nil {
+		return x.Mean
+	}
+	return nil
+}
+
+func (x *RunCoefficients) GetSd() []*RunVector {
+	if x != nil {
+		return x.Sd
+	}
+	return nil
+}
+
+func (x *RunCoefficients) GetUnconverged() int64 {
+	if x != nil {
+		return x.Unconverged
+	}
+	return 0
+}
+
+func (x *RunCoefficients) GetCost() *RunCost {
+	if x != nil {
+		return x.Cost
+	}
+	return nil
+}
+
+// RunConcluding asks for them at these draws.
+type RunConcluding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Draws         int64                  `protobuf:"varint,1,opt,name=draws,proto3" json:"draws,omitempty"`
+	At            []*RunVector           `protobuf:"bytes,2,rep,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunConcluding) Reset() {
+	*x = RunConcluding{}
+	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunConcluding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunConcluding) ProtoMessage() {}
+
+func (x *RunConcluding) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunConcluding.ProtoReflect.Descriptor instead.
+func (*RunConcluding) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RunConcluding) GetDraws() int64 {
+	if x != nil {
+		return x.Draws
+	}
+	return 0
+}
+
+func (x *RunConcluding) GetAt() []*RunVector {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // RunRestart lets all chains begin again, with a smaller step.
 type RunRestart struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -347,7 +494,7 @@ type RunRestart struct {
 
 func (x *RunRestart) Reset() {
 	*x = RunRestart{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	mi := &file_ulisse_v1_run_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +506,7 @@ func (x *RunRestart) String() string {
 func (*RunRestart) ProtoMessage() {}
 
 func (x *RunRestart) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[2]
+	mi := &file_ulisse_v1_run_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +519,7 @@ func (x *RunRestart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRestart.ProtoReflect.Descriptor instead.
 func (*RunRestart) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{2}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RunRestart) GetElapsedSeconds() float64 {
@@ -391,7 +538,7 @@ type RunVector struct {
 
 func (x *RunVector) Reset() {
 	*x = RunVector{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	mi := &file_ulisse_v1_run_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -403,7 +550,7 @@ func (x *RunVector) String() string {
 func (*RunVector) ProtoMessage() {}
 
 func (x *RunVector) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[3]
+	mi := &file_ulisse_v1_run_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -416,7 +563,7 @@ func (x *RunVector) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunVector.ProtoReflect.Descriptor instead.
 func (*RunVector) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{3}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RunVector) GetX() []float64 {
@@ -440,7 +587,7 @@ type RunStage struct {
 
 func (x *RunStage) Reset() {
 	*x = RunStage{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[4]
+	mi := &file_ulisse_v1_run_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -452,7 +599,7 @@ func (x *RunStage) String() string {
 func (*RunStage) ProtoMessage() {}
 
 func (x *RunStage) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[4]
+	mi := &file_ulisse_v1_run_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -465,7 +612,7 @@ func (x *RunStage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStage.ProtoReflect.Descriptor instead.
 func (*RunStage) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{4}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RunStage) GetNumber() int64 {
@@ -515,7 +662,7 @@ type RunEvaluated struct {
 
 func (x *RunEvaluated) Reset() {
 	*x = RunEvaluated{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[5]
+	mi := &file_ulisse_v1_run_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +674,7 @@ func (x *RunEvaluated) String() string {
 func (*RunEvaluated) ProtoMessage() {}
 
 func (x *RunEvaluated) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[5]
+	mi := &file_ulisse_v1_run_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +687,7 @@ func (x *RunEvaluated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvaluated.ProtoReflect.Descriptor instead.
 func (*RunEvaluated) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RunEvaluated) GetStage() int64 {
@@ -589,7 +736,7 @@ type RunDrawn struct {
 
 func (x *RunDrawn) Reset() {
 	*x = RunDrawn{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[6]
+	mi := &file_ulisse_v1_run_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +748,7 @@ func (x *RunDrawn) String() string {
 func (*RunDrawn) ProtoMessage() {}
 
 func (x *RunDrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[6]
+	mi := &file_ulisse_v1_run_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +761,7 @@ func (x *RunDrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunDrawn.ProtoReflect.Descriptor instead.
 func (*RunDrawn) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RunDrawn) GetParams() int64 {
@@ -695,7 +842,7 @@ type RunMode struct {
 
 func (x *RunMode) Reset() {
 	*x = RunMode{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[7]
+	mi := &file_ulisse_v1_run_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +854,7 @@ func (x *RunMode) String() string {
 func (*RunMode) ProtoMessage() {}
 
 func (x *RunMode) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[7]
+	mi := &file_ulisse_v1_run_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +867,7 @@ func (x *RunMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunMode.ProtoReflect.Descriptor instead.
 func (*RunMode) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RunMode) GetPsi() []float64 {
@@ -783,7 +930,7 @@ type RunStaging struct {
 
 func (x *RunStaging) Reset() {
 	*x = RunStaging{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[8]
+	mi := &file_ulisse_v1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +942,7 @@ func (x *RunStaging) String() string {
 func (*RunStaging) ProtoMessage() {}
 
 func (x *RunStaging) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[8]
+	mi := &file_ulisse_v1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +955,7 @@ func (x *RunStaging) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStaging.ProtoReflect.Descriptor instead.
 func (*RunStaging) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunStaging) GetStage() *RunStage {
@@ -838,7 +985,7 @@ type RunConducting struct {
 
 func (x *RunConducting) Reset() {
 	*x = RunConducting{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[9]
+	mi := &file_ulisse_v1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +997,7 @@ func (x *RunConducting) String() string {
 func (*RunConducting) ProtoMessage() {}
 
 func (x *RunConducting) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[9]
+	mi := &file_ulisse_v1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +1010,7 @@ func (x *RunConducting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunConducting.ProtoReflect.Descriptor instead.
 func (*RunConducting) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunConducting) GetPrepared() *RunPrepared {
@@ -914,7 +1061,7 @@ type RunEvaluation struct {
 
 func (x *RunEvaluation) Reset() {
 	*x = RunEvaluation{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[10]
+	mi := &file_ulisse_v1_run_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1073,7 @@ func (x *RunEvaluation) String() string {
 func (*RunEvaluation) ProtoMessage() {}
 
 func (x *RunEvaluation) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[10]
+	mi := &file_ulisse_v1_run_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1086,7 @@ func (x *RunEvaluation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunEvaluation.ProtoReflect.Descriptor instead.
 func (*RunEvaluation) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunEvaluation) GetStage() int64 {
@@ -1001,7 +1148,7 @@ type RunPrepared struct {
 
 func (x *RunPrepared) Reset() {
 	*x = RunPrepared{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[11]
+	mi := &file_ulisse_v1_run_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1160,7 @@ func (x *RunPrepared) String() string {
 func (*RunPrepared) ProtoMessage() {}
 
 func (x *RunPrepared) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[11]
+	mi := &file_ulisse_v1_run_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1173,7 @@ func (x *RunPrepared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPrepared.ProtoReflect.Descriptor instead.
 func (*RunPrepared) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunPrepared) GetPsi() []float64 {
@@ -1138,7 +1285,7 @@ type RunLocal struct {
 
 func (x *RunLocal) Reset() {
 	*x = RunLocal{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[12]
+	mi := &file_ulisse_v1_run_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1297,7 @@ func (x *RunLocal) String() string {
 func (*RunLocal) ProtoMessage() {}
 
 func (x *RunLocal) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[12]
+	mi := &file_ulisse_v1_run_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1310,7 @@ func (x *RunLocal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunLocal.ProtoReflect.Descriptor instead.
 func (*RunLocal) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunLocal) GetPsi() []float64 {
@@ -1190,7 +1337,7 @@ type RunPreconditioner struct {
 
 func (x *RunPreconditioner) Reset() {
 	*x = RunPreconditioner{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[13]
+	mi := &file_ulisse_v1_run_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1349,7 @@ func (x *RunPreconditioner) String() string {
 func (*RunPreconditioner) ProtoMessage() {}
 
 func (x *RunPreconditioner) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[13]
+	mi := &file_ulisse_v1_run_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1362,7 @@ func (x *RunPreconditioner) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPreconditioner.ProtoReflect.Descriptor instead.
 func (*RunPreconditioner) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunPreconditioner) GetKind() string {
@@ -1242,7 +1389,7 @@ type RunProvisional struct {
 
 func (x *RunProvisional) Reset() {
 	*x = RunProvisional{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[14]
+	mi := &file_ulisse_v1_run_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1401,7 @@ func (x *RunProvisional) String() string {
 func (*RunProvisional) ProtoMessage() {}
 
 func (x *RunProvisional) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[14]
+	mi := &file_ulisse_v1_run_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1414,7 @@ func (x *RunProvisional) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunProvisional.ProtoReflect.Descriptor instead.
 func (*RunProvisional) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RunProvisional) GetLogDensities() []float64 {
@@ -1302,7 +1449,7 @@ type RunSettings struct {
 
 func (x *RunSettings) Reset() {
 	*x = RunSettings{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	mi := &file_ulisse_v1_run_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1461,7 @@ func (x *RunSettings) String() string {
 func (*RunSettings) ProtoMessage() {}
 
 func (x *RunSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[15]
+	mi := &file_ulisse_v1_run_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1474,7 @@ func (x *RunSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSettings.ProtoReflect.Descriptor instead.
 func (*RunSettings) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{15}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RunSettings) GetWindow() int64 {
@@ -1413,7 +1560,7 @@ type RunState struct {
 
 func (x *RunState) Reset() {
 	*x = RunState{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[16]
+	mi := &file_ulisse_v1_run_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1572,7 @@ func (x *RunState) String() string {
 func (*RunState) ProtoMessage() {}
 
 func (x *RunState) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[16]
+	mi := &file_ulisse_v1_run_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1585,7 @@ func (x *RunState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunState.ProtoReflect.Descriptor instead.
 func (*RunState) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{16}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RunState) GetIter() int64 {
@@ -1488,7 +1635,7 @@ type RunLatent struct {
 
 func (x *RunLatent) Reset() {
 	*x = RunLatent{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[17]
+	mi := &file_ulisse_v1_run_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1647,7 @@ func (x *RunLatent) String() string {
 func (*RunLatent) ProtoMessage() {}
 
 func (x *RunLatent) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[17]
+	mi := &file_ulisse_v1_run_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1660,7 @@ func (x *RunLatent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunLatent.ProtoReflect.Descriptor instead.
 func (*RunLatent) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{17}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RunLatent) GetSha256() string {
@@ -1547,7 +1694,7 @@ type RunCheckpoint struct {
 
 func (x *RunCheckpoint) Reset() {
 	*x = RunCheckpoint{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[18]
+	mi := &file_ulisse_v1_run_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1706,7 @@ func (x *RunCheckpoint) String() string {
 func (*RunCheckpoint) ProtoMessage() {}
 
 func (x *RunCheckpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[18]
+	mi := &file_ulisse_v1_run_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1719,7 @@ func (x *RunCheckpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCheckpoint.ProtoReflect.Descriptor instead.
 func (*RunCheckpoint) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{18}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RunCheckpoint) GetChain() int64 {
@@ -1650,7 +1797,7 @@ type RunStats struct {
 
 func (x *RunStats) Reset() {
 	*x = RunStats{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[19]
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1662,7 +1809,7 @@ func (x *RunStats) String() string {
 func (*RunStats) ProtoMessage() {}
 
 func (x *RunStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[19]
+	mi := &file_ulisse_v1_run_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1675,7 +1822,7 @@ func (x *RunStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStats.ProtoReflect.Descriptor instead.
 func (*RunStats) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{19}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RunStats) GetSpreads() int64 {
@@ -1725,7 +1872,7 @@ type RunCost struct {
 
 func (x *RunCost) Reset() {
 	*x = RunCost{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[20]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +1884,7 @@ func (x *RunCost) String() string {
 func (*RunCost) ProtoMessage() {}
 
 func (x *RunCost) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[20]
+	mi := &file_ulisse_v1_run_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +1897,7 @@ func (x *RunCost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCost.ProtoReflect.Descriptor instead.
 func (*RunCost) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{20}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RunCost) GetGradients() int64 {
@@ -1841,7 +1988,7 @@ type RunVitals struct {
 
 func (x *RunVitals) Reset() {
 	*x = RunVitals{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +2000,7 @@ func (x *RunVitals) String() string {
 func (*RunVitals) ProtoMessage() {}
 
 func (x *RunVitals) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[21]
+	mi := &file_ulisse_v1_run_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2013,7 @@ func (x *RunVitals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunVitals.ProtoReflect.Descriptor instead.
 func (*RunVitals) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{21}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RunVitals) GetResidual() float64 {
@@ -1901,7 +2048,7 @@ type RunStop struct {
 
 func (x *RunStop) Reset() {
 	*x = RunStop{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[22]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2060,7 @@ func (x *RunStop) String() string {
 func (*RunStop) ProtoMessage() {}
 
 func (x *RunStop) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[22]
+	mi := &file_ulisse_v1_run_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2073,7 @@ func (x *RunStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunStop.ProtoReflect.Descriptor instead.
 func (*RunStop) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{22}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RunStop) GetReason() string {
@@ -1961,7 +2108,7 @@ type RunExtend struct {
 
 func (x *RunExtend) Reset() {
 	*x = RunExtend{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[23]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2120,7 @@ func (x *RunExtend) String() string {
 func (*RunExtend) ProtoMessage() {}
 
 func (x *RunExtend) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[23]
+	mi := &file_ulisse_v1_run_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2133,7 @@ func (x *RunExtend) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunExtend.ProtoReflect.Descriptor instead.
 func (*RunExtend) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{23}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RunExtend) GetDraws() int64 {
@@ -2024,7 +2171,7 @@ type RunGoal struct {
 
 func (x *RunGoal) Reset() {
 	*x = RunGoal{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[24]
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2036,7 +2183,7 @@ func (x *RunGoal) String() string {
 func (*RunGoal) ProtoMessage() {}
 
 func (x *RunGoal) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[24]
+	mi := &file_ulisse_v1_run_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2049,7 +2196,7 @@ func (x *RunGoal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunGoal.ProtoReflect.Descriptor instead.
 func (*RunGoal) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{24}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RunGoal) GetDraws() int64 {
@@ -2110,13 +2257,14 @@ type RunPlan struct {
 	Staged             bool                   `protobuf:"varint,19,opt,name=staged,proto3" json:"staged,omitempty"`
 	Lanes              int64                  `protobuf:"varint,20,opt,name=lanes,proto3" json:"lanes,omitempty"`
 	LatentBytes        int64                  `protobuf:"varint,21,opt,name=latent_bytes,json=latentBytes,proto3" json:"latent_bytes,omitempty"`
+	Mean               bool                   `protobuf:"varint,22,opt,name=mean,proto3" json:"mean,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *RunPlan) Reset() {
 	*x = RunPlan{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2276,7 @@ func (x *RunPlan) String() string {
 func (*RunPlan) ProtoMessage() {}
 
 func (x *RunPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[25]
+	mi := &file_ulisse_v1_run_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2289,7 @@ func (x *RunPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPlan.ProtoReflect.Descriptor instead.
 func (*RunPlan) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{25}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RunPlan) GetMethod() string {
@@ -2291,6 +2439,13 @@ func (x *RunPlan) GetLatentBytes() int64 {
 	return 0
 }
 
+func (x *RunPlan) GetMean() bool {
+	if x != nil {
+		return x.Mean
+	}
+	return false
+}
+
 // RunWork is what a lane is to do.
 type RunWork struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
@@ -2303,6 +2458,7 @@ type RunWork struct {
 	//	*RunWork_Conduct
 	//	*RunWork_Evaluate
 	//	*RunWork_Adapt
+	//	*RunWork_Conclude
 	Kind          isRunWork_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2310,7 +2466,7 @@ type RunWork struct {
 
 func (x *RunWork) Reset() {
 	*x = RunWork{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	mi := &file_ulisse_v1_run_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2478,7 @@ func (x *RunWork) String() string {
 func (*RunWork) ProtoMessage() {}
 
 func (x *RunWork) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[26]
+	mi := &file_ulisse_v1_run_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2491,7 @@ func (x *RunWork) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWork.ProtoReflect.Descriptor instead.
 func (*RunWork) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{26}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RunWork) GetCertificate() bool {
@@ -2406,6 +2562,15 @@ func (x *RunWork) GetAdapt() *RunAdapting {
 	return nil
 }
 
+func (x *RunWork) GetConclude() *RunConcluding {
+	if x != nil {
+		if x, ok := x.Kind.(*RunWork_Conclude); ok {
+			return x.Conclude
+		}
+	}
+	return nil
+}
+
 type isRunWork_Kind interface {
 	isRunWork_Kind()
 }
@@ -2434,6 +2599,10 @@ type RunWork_Adapt struct {
 	Adapt *RunAdapting `protobuf:"bytes,7,opt,name=adapt,proto3,oneof"`
 }
 
+type RunWork_Conclude struct {
+	Conclude *RunConcluding `protobuf:"bytes,8,opt,name=conclude,proto3,oneof"`
+}
+
 func (*RunWork_Prepare) isRunWork_Kind() {}
 
 func (*RunWork_Weigh) isRunWork_Kind() {}
@@ -2445,6 +2614,8 @@ func (*RunWork_Conduct) isRunWork_Kind() {}
 func (*RunWork_Evaluate) isRunWork_Kind() {}
 
 func (*RunWork_Adapt) isRunWork_Kind() {}
+
+func (*RunWork_Conclude) isRunWork_Kind() {}
 
 // RunAdapting is what the settings of the next window follow from.
 type RunAdapting struct {
@@ -2459,7 +2630,7 @@ type RunAdapting struct {
 
 func (x *RunAdapting) Reset() {
 	*x = RunAdapting{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[27]
+	mi := &file_ulisse_v1_run_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2642,7 @@ func (x *RunAdapting) String() string {
 func (*RunAdapting) ProtoMessage() {}
 
 func (x *RunAdapting) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[27]
+	mi := &file_ulisse_v1_run_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2484,7 +2655,7 @@ func (x *RunAdapting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunAdapting.ProtoReflect.Descriptor instead.
 func (*RunAdapting) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{27}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RunAdapting) GetPlan() *RunPlan {
@@ -2526,7 +2697,7 @@ type RunWarmup struct {
 
 func (x *RunWarmup) Reset() {
 	*x = RunWarmup{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[28]
+	mi := &file_ulisse_v1_run_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2709,7 @@ func (x *RunWarmup) String() string {
 func (*RunWarmup) ProtoMessage() {}
 
 func (x *RunWarmup) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[28]
+	mi := &file_ulisse_v1_run_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2722,7 @@ func (x *RunWarmup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWarmup.ProtoReflect.Descriptor instead.
 func (*RunWarmup) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{28}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RunWarmup) GetWindows() []*RunVector {
@@ -2577,7 +2748,7 @@ type RunPreparation struct {
 
 func (x *RunPreparation) Reset() {
 	*x = RunPreparation{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[29]
+	mi := &file_ulisse_v1_run_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2760,7 @@ func (x *RunPreparation) String() string {
 func (*RunPreparation) ProtoMessage() {}
 
 func (x *RunPreparation) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[29]
+	mi := &file_ulisse_v1_run_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2773,7 @@ func (x *RunPreparation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunPreparation.ProtoReflect.Descriptor instead.
 func (*RunPreparation) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{29}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RunPreparation) GetFrom() *RunPrepared {
@@ -2621,7 +2792,7 @@ type RunWeighing struct {
 
 func (x *RunWeighing) Reset() {
 	*x = RunWeighing{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[30]
+	mi := &file_ulisse_v1_run_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2804,7 @@ func (x *RunWeighing) String() string {
 func (*RunWeighing) ProtoMessage() {}
 
 func (x *RunWeighing) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[30]
+	mi := &file_ulisse_v1_run_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2817,7 @@ func (x *RunWeighing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunWeighing.ProtoReflect.Descriptor instead.
 func (*RunWeighing) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{30}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RunWeighing) GetFrom() *RunPrepared {
@@ -2671,7 +2842,7 @@ type RunTask struct {
 
 func (x *RunTask) Reset() {
 	*x = RunTask{}
-	mi := &file_ulisse_v1_run_proto_msgTypes[31]
+	mi := &file_ulisse_v1_run_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2854,7 @@ func (x *RunTask) String() string {
 func (*RunTask) ProtoMessage() {}
 
 func (x *RunTask) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_run_proto_msgTypes[31]
+	mi := &file_ulisse_v1_run_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2867,7 @@ func (x *RunTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunTask.ProtoReflect.Descriptor instead.
 func (*RunTask) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{31}
+	return file_ulisse_v1_run_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RunTask) GetChain() int64 {
@@ -2752,7 +2923,7 @@ var File_ulisse_v1_run_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x13ulisse/v1/run.proto\x12\tulisse.v1\"\xf5\x04\n" +
+	"\x13ulisse/v1/run.proto\x12\tulisse.v1\"\xb7\x05\n" +
 	"\bRunEvent\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\bR\vcertificate\x124\n" +
 	"\bprepared\x18\x02 \x01(\v2\x16.ulisse.v1.RunPreparedH\x00R\bprepared\x12=\n" +
@@ -2768,14 +2939,24 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x05drawn\x18\n" +
 	" \x01(\v2\x13.ulisse.v1.RunDrawnH\x00R\x05drawn\x126\n" +
 	"\bdiverged\x18\v \x01(\v2\x18.ulisse.v1.RunDivergenceH\x00R\bdiverged\x121\n" +
-	"\arestart\x18\f \x01(\v2\x15.ulisse.v1.RunRestartH\x00R\arestartB\b\n" +
+	"\arestart\x18\f \x01(\v2\x15.ulisse.v1.RunRestartH\x00R\arestart\x12@\n" +
+	"\fcoefficients\x18\r \x01(\v2\x1a.ulisse.v1.RunCoefficientsH\x00R\fcoefficientsB\b\n" +
 	"\x06change\"\x9a\x01\n" +
 	"\rRunDivergence\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x03R\x05chain\x12\x1b\n" +
 	"\tfrom_iter\x18\x02 \x01(\x03R\bfromIter\x12\x12\n" +
 	"\x04iter\x18\x03 \x01(\x03R\x04iter\x12\x1a\n" +
 	"\brestarts\x18\x04 \x01(\x03R\brestarts\x12&\n" +
-	"\x04cost\x18\x05 \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"5\n" +
+	"\x04cost\x18\x05 \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"\xc1\x01\n" +
+	"\x0fRunCoefficients\x12\x14\n" +
+	"\x05draws\x18\x01 \x01(\x03R\x05draws\x12(\n" +
+	"\x04mean\x18\x02 \x03(\v2\x14.ulisse.v1.RunVectorR\x04mean\x12$\n" +
+	"\x02sd\x18\x03 \x03(\v2\x14.ulisse.v1.RunVectorR\x02sd\x12 \n" +
+	"\vunconverged\x18\x04 \x01(\x03R\vunconverged\x12&\n" +
+	"\x04cost\x18\x05 \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"K\n" +
+	"\rRunConcluding\x12\x14\n" +
+	"\x05draws\x18\x01 \x01(\x03R\x05draws\x12$\n" +
+	"\x02at\x18\x02 \x03(\v2\x14.ulisse.v1.RunVectorR\x02at\"5\n" +
 	"\n" +
 	"RunRestart\x12'\n" +
 	"\x0felapsed_seconds\x18\x01 \x01(\x01R\x0eelapsedSeconds\"\x19\n" +
@@ -2931,7 +3112,7 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\tmax_draws\x18\x02 \x01(\x03R\bmaxDraws\x12\x12\n" +
 	"\x04rhat\x18\x03 \x01(\x01R\x04rhat\x12\x10\n" +
 	"\x03ess\x18\x04 \x01(\x01R\x03ess\x120\n" +
-	"\x14max_time_nanoseconds\x18\x05 \x01(\x03R\x12maxTimeNanoseconds\"\xca\x04\n" +
+	"\x14max_time_nanoseconds\x18\x05 \x01(\x03R\x12maxTimeNanoseconds\"\xde\x04\n" +
 	"\aRunPlan\x12\x16\n" +
 	"\x06method\x18\x01 \x01(\tR\x06method\x12\x14\n" +
 	"\x05names\x18\x02 \x03(\tR\x05names\x12\x16\n" +
@@ -2957,7 +3138,8 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x05error\x18\x12 \x01(\x01R\x05error\x12\x16\n" +
 	"\x06staged\x18\x13 \x01(\bR\x06staged\x12\x14\n" +
 	"\x05lanes\x18\x14 \x01(\x03R\x05lanes\x12!\n" +
-	"\flatent_bytes\x18\x15 \x01(\x03R\vlatentBytes\"\xe8\x02\n" +
+	"\flatent_bytes\x18\x15 \x01(\x03R\vlatentBytes\x12\x12\n" +
+	"\x04mean\x18\x16 \x01(\bR\x04mean\"\xa0\x03\n" +
 	"\aRunWork\x12 \n" +
 	"\vcertificate\x18\x01 \x01(\bR\vcertificate\x125\n" +
 	"\aprepare\x18\x02 \x01(\v2\x19.ulisse.v1.RunPreparationH\x00R\aprepare\x12.\n" +
@@ -2965,7 +3147,8 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\aadvance\x18\x04 \x01(\v2\x12.ulisse.v1.RunTaskH\x00R\aadvance\x124\n" +
 	"\aconduct\x18\x05 \x01(\v2\x18.ulisse.v1.RunConductingH\x00R\aconduct\x126\n" +
 	"\bevaluate\x18\x06 \x01(\v2\x18.ulisse.v1.RunEvaluationH\x00R\bevaluate\x12.\n" +
-	"\x05adapt\x18\a \x01(\v2\x16.ulisse.v1.RunAdaptingH\x00R\x05adaptB\x06\n" +
+	"\x05adapt\x18\a \x01(\v2\x16.ulisse.v1.RunAdaptingH\x00R\x05adapt\x126\n" +
+	"\bconclude\x18\b \x01(\v2\x18.ulisse.v1.RunConcludingH\x00R\bconcludeB\x06\n" +
 	"\x04kind\"\xcb\x01\n" +
 	"\vRunAdapting\x12&\n" +
 	"\x04plan\x18\x01 \x01(\v2\x12.ulisse.v1.RunPlanR\x04plan\x122\n" +
@@ -3002,100 +3185,108 @@ func file_ulisse_v1_run_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_run_proto_rawDescData
 }
 
-var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_ulisse_v1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_ulisse_v1_run_proto_goTypes = []any{
 	(*RunEvent)(nil),          // 0: ulisse.v1.RunEvent
 	(*RunDivergence)(nil),     // 1: ulisse.v1.RunDivergence
-	(*RunRestart)(nil),        // 2: ulisse.v1.RunRestart
-	(*RunVector)(nil),         // 3: ulisse.v1.RunVector
-	(*RunStage)(nil),          // 4: ulisse.v1.RunStage
-	(*RunEvaluated)(nil),      // 5: ulisse.v1.RunEvaluated
-	(*RunDrawn)(nil),          // 6: ulisse.v1.RunDrawn
-	(*RunMode)(nil),           // 7: ulisse.v1.RunMode
-	(*RunStaging)(nil),        // 8: ulisse.v1.RunStaging
-	(*RunConducting)(nil),     // 9: ulisse.v1.RunConducting
-	(*RunEvaluation)(nil),     // 10: ulisse.v1.RunEvaluation
-	(*RunPrepared)(nil),       // 11: ulisse.v1.RunPrepared
-	(*RunLocal)(nil),          // 12: ulisse.v1.RunLocal
-	(*RunPreconditioner)(nil), // 13: ulisse.v1.RunPreconditioner
-	(*RunProvisional)(nil),    // 14: ulisse.v1.RunProvisional
-	(*RunSettings)(nil),       // 15: ulisse.v1.RunSettings
-	(*RunState)(nil),          // 16: ulisse.v1.RunState
-	(*RunLatent)(nil),         // 17: ulisse.v1.RunLatent
-	(*RunCheckpoint)(nil),     // 18: ulisse.v1.RunCheckpoint
-	(*RunStats)(nil),          // 19: ulisse.v1.RunStats
-	(*RunCost)(nil),           // 20: ulisse.v1.RunCost
-	(*RunVitals)(nil),         // 21: ulisse.v1.RunVitals
-	(*RunStop)(nil),           // 22: ulisse.v1.RunStop
-	(*RunExtend)(nil),         // 23: ulisse.v1.RunExtend
-	(*RunGoal)(nil),           // 24: ulisse.v1.RunGoal
-	(*RunPlan)(nil),           // 25: ulisse.v1.RunPlan
-	(*RunWork)(nil),           // 26: ulisse.v1.RunWork
-	(*RunAdapting)(nil),       // 27: ulisse.v1.RunAdapting
-	(*RunWarmup)(nil),         // 28: ulisse.v1.RunWarmup
-	(*RunPreparation)(nil),    // 29: ulisse.v1.RunPreparation
-	(*RunWeighing)(nil),       // 30: ulisse.v1.RunWeighing
-	(*RunTask)(nil),           // 31: ulisse.v1.RunTask
+	(*RunCoefficients)(nil),   // 2: ulisse.v1.RunCoefficients
+	(*RunConcluding)(nil),     // 3: ulisse.v1.RunConcluding
+	(*RunRestart)(nil),        // 4: ulisse.v1.RunRestart
+	(*RunVector)(nil),         // 5: ulisse.v1.RunVector
+	(*RunStage)(nil),          // 6: ulisse.v1.RunStage
+	(*RunEvaluated)(nil),      // 7: ulisse.v1.RunEvaluated
+	(*RunDrawn)(nil),          // 8: ulisse.v1.RunDrawn
+	(*RunMode)(nil),           // 9: ulisse.v1.RunMode
+	(*RunStaging)(nil),        // 10: ulisse.v1.RunStaging
+	(*RunConducting)(nil),     // 11: ulisse.v1.RunConducting
+	(*RunEvaluation)(nil),     // 12: ulisse.v1.RunEvaluation
+	(*RunPrepared)(nil),       // 13: ulisse.v1.RunPrepared
+	(*RunLocal)(nil),          // 14: ulisse.v1.RunLocal
+	(*RunPreconditioner)(nil), // 15: ulisse.v1.RunPreconditioner
+	(*RunProvisional)(nil),    // 16: ulisse.v1.RunProvisional
+	(*RunSettings)(nil),       // 17: ulisse.v1.RunSettings
+	(*RunState)(nil),          // 18: ulisse.v1.RunState
+	(*RunLatent)(nil),         // 19: ulisse.v1.RunLatent
+	(*RunCheckpoint)(nil),     // 20: ulisse.v1.RunCheckpoint
+	(*RunStats)(nil),          // 21: ulisse.v1.RunStats
+	(*RunCost)(nil),           // 22: ulisse.v1.RunCost
+	(*RunVitals)(nil),         // 23: ulisse.v1.RunVitals
+	(*RunStop)(nil),           // 24: ulisse.v1.RunStop
+	(*RunExtend)(nil),         // 25: ulisse.v1.RunExtend
+	(*RunGoal)(nil),           // 26: ulisse.v1.RunGoal
+	(*RunPlan)(nil),           // 27: ulisse.v1.RunPlan
+	(*RunWork)(nil),           // 28: ulisse.v1.RunWork
+	(*RunAdapting)(nil),       // 29: ulisse.v1.RunAdapting
+	(*RunWarmup)(nil),         // 30: ulisse.v1.RunWarmup
+	(*RunPreparation)(nil),    // 31: ulisse.v1.RunPreparation
+	(*RunWeighing)(nil),       // 32: ulisse.v1.RunWeighing
+	(*RunTask)(nil),           // 33: ulisse.v1.RunTask
 }
 var file_ulisse_v1_run_proto_depIdxs = []int32{
-	11, // 0: ulisse.v1.RunEvent.prepared:type_name -> ulisse.v1.RunPrepared
-	14, // 1: ulisse.v1.RunEvent.provisional:type_name -> ulisse.v1.RunProvisional
-	15, // 2: ulisse.v1.RunEvent.settings:type_name -> ulisse.v1.RunSettings
-	18, // 3: ulisse.v1.RunEvent.checkpoint:type_name -> ulisse.v1.RunCheckpoint
-	22, // 4: ulisse.v1.RunEvent.stop:type_name -> ulisse.v1.RunStop
-	23, // 5: ulisse.v1.RunEvent.extend:type_name -> ulisse.v1.RunExtend
-	4,  // 6: ulisse.v1.RunEvent.stage:type_name -> ulisse.v1.RunStage
-	5,  // 7: ulisse.v1.RunEvent.evaluated:type_name -> ulisse.v1.RunEvaluated
-	6,  // 8: ulisse.v1.RunEvent.drawn:type_name -> ulisse.v1.RunDrawn
+	13, // 0: ulisse.v1.RunEvent.prepared:type_name -> ulisse.v1.RunPrepared
+	16, // 1: ulisse.v1.RunEvent.provisional:type_name -> ulisse.v1.RunProvisional
+	17, // 2: ulisse.v1.RunEvent.settings:type_name -> ulisse.v1.RunSettings
+	20, // 3: ulisse.v1.RunEvent.checkpoint:type_name -> ulisse.v1.RunCheckpoint
+	24, // 4: ulisse.v1.RunEvent.stop:type_name -> ulisse.v1.RunStop
+	25, // 5: ulisse.v1.RunEvent.extend:type_name -> ulisse.v1.RunExtend
+	6,  // 6: ulisse.v1.RunEvent.stage:type_name -> ulisse.v1.RunStage
+	7,  // 7: ulisse.v1.RunEvent.evaluated:type_name -> ulisse.v1.RunEvaluated
+	8,  // 8: ulisse.v1.RunEvent.drawn:type_name -> ulisse.v1.RunDrawn
 	1,  // 9: ulisse.v1.RunEvent.diverged:type_name -> ulisse.v1.RunDivergence
-	2,  // 10: ulisse.v1.RunEvent.restart:type_name -> ulisse.v1.RunRestart
-	20, // 11: ulisse.v1.RunDivergence.cost:type_name -> ulisse.v1.RunCost
-	3,  // 12: ulisse.v1.RunStage.shared:type_name -> ulisse.v1.RunVector
-	3,  // 13: ulisse.v1.RunStage.items:type_name -> ulisse.v1.RunVector
-	20, // 14: ulisse.v1.RunEvaluated.cost:type_name -> ulisse.v1.RunCost
-	3,  // 15: ulisse.v1.RunDrawn.chains:type_name -> ulisse.v1.RunVector
-	3,  // 16: ulisse.v1.RunDrawn.log_p:type_name -> ulisse.v1.RunVector
-	3,  // 17: ulisse.v1.RunDrawn.deviations:type_name -> ulisse.v1.RunVector
-	7,  // 18: ulisse.v1.RunDrawn.modes:type_name -> ulisse.v1.RunMode
-	4,  // 19: ulisse.v1.RunStaging.stage:type_name -> ulisse.v1.RunStage
-	3,  // 20: ulisse.v1.RunStaging.results:type_name -> ulisse.v1.RunVector
-	11, // 21: ulisse.v1.RunConducting.prepared:type_name -> ulisse.v1.RunPrepared
-	8,  // 22: ulisse.v1.RunConducting.stages:type_name -> ulisse.v1.RunStaging
-	6,  // 23: ulisse.v1.RunConducting.drawn:type_name -> ulisse.v1.RunDrawn
-	3,  // 24: ulisse.v1.RunEvaluation.shared:type_name -> ulisse.v1.RunVector
-	12, // 25: ulisse.v1.RunPrepared.others:type_name -> ulisse.v1.RunLocal
-	13, // 26: ulisse.v1.RunPrepared.preconditioner:type_name -> ulisse.v1.RunPreconditioner
-	20, // 27: ulisse.v1.RunPrepared.cost:type_name -> ulisse.v1.RunCost
-	20, // 28: ulisse.v1.RunProvisional.cost:type_name -> ulisse.v1.RunCost
-	17, // 29: ulisse.v1.RunState.latent:type_name -> ulisse.v1.RunLatent
-	16, // 30: ulisse.v1.RunCheckpoint.state:type_name -> ulisse.v1.RunState
-	19, // 31: ulisse.v1.RunCheckpoint.stats:type_name -> ulisse.v1.RunStats
-	20, // 32: ulisse.v1.RunCheckpoint.cost:type_name -> ulisse.v1.RunCost
-	21, // 33: ulisse.v1.RunCheckpoint.vitals:type_name -> ulisse.v1.RunVitals
-	25, // 34: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
-	24, // 35: ulisse.v1.RunExtend.goal:type_name -> ulisse.v1.RunGoal
-	25, // 36: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
-	29, // 37: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
-	30, // 38: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
-	31, // 39: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
-	9,  // 40: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
-	10, // 41: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
-	27, // 42: ulisse.v1.RunWork.adapt:type_name -> ulisse.v1.RunAdapting
-	25, // 43: ulisse.v1.RunAdapting.plan:type_name -> ulisse.v1.RunPlan
-	11, // 44: ulisse.v1.RunAdapting.prepared:type_name -> ulisse.v1.RunPrepared
-	15, // 45: ulisse.v1.RunAdapting.settings:type_name -> ulisse.v1.RunSettings
-	28, // 46: ulisse.v1.RunAdapting.chains:type_name -> ulisse.v1.RunWarmup
-	3,  // 47: ulisse.v1.RunWarmup.windows:type_name -> ulisse.v1.RunVector
-	19, // 48: ulisse.v1.RunWarmup.stats:type_name -> ulisse.v1.RunStats
-	11, // 49: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
-	11, // 50: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
-	16, // 51: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
-	15, // 52: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	4,  // 10: ulisse.v1.RunEvent.restart:type_name -> ulisse.v1.RunRestart
+	2,  // 11: ulisse.v1.RunEvent.coefficients:type_name -> ulisse.v1.RunCoefficients
+	22, // 12: ulisse.v1.RunDivergence.cost:type_name -> ulisse.v1.RunCost
+	5,  // 13: ulisse.v1.RunCoefficients.mean:type_name -> ulisse.v1.RunVector
+	5,  // 14: ulisse.v1.RunCoefficients.sd:type_name -> ulisse.v1.RunVector
+	22, // 15: ulisse.v1.RunCoefficients.cost:type_name -> ulisse.v1.RunCost
+	5,  // 16: ulisse.v1.RunConcluding.at:type_name -> ulisse.v1.RunVector
+	5,  // 17: ulisse.v1.RunStage.shared:type_name -> ulisse.v1.RunVector
+	5,  // 18: ulisse.v1.RunStage.items:type_name -> ulisse.v1.RunVector
+	22, // 19: ulisse.v1.RunEvaluated.cost:type_name -> ulisse.v1.RunCost
+	5,  // 20: ulisse.v1.RunDrawn.chains:type_name -> ulisse.v1.RunVector
+	5,  // 21: ulisse.v1.RunDrawn.log_p:type_name -> ulisse.v1.RunVector
+	5,  // 22: ulisse.v1.RunDrawn.deviations:type_name -> ulisse.v1.RunVector
+	9,  // 23: ulisse.v1.RunDrawn.modes:type_name -> ulisse.v1.RunMode
+	6,  // 24: ulisse.v1.RunStaging.stage:type_name -> ulisse.v1.RunStage
+	5,  // 25: ulisse.v1.RunStaging.results:type_name -> ulisse.v1.RunVector
+	13, // 26: ulisse.v1.RunConducting.prepared:type_name -> ulisse.v1.RunPrepared
+	10, // 27: ulisse.v1.RunConducting.stages:type_name -> ulisse.v1.RunStaging
+	8,  // 28: ulisse.v1.RunConducting.drawn:type_name -> ulisse.v1.RunDrawn
+	5,  // 29: ulisse.v1.RunEvaluation.shared:type_name -> ulisse.v1.RunVector
+	14, // 30: ulisse.v1.RunPrepared.others:type_name -> ulisse.v1.RunLocal
+	15, // 31: ulisse.v1.RunPrepared.preconditioner:type_name -> ulisse.v1.RunPreconditioner
+	22, // 32: ulisse.v1.RunPrepared.cost:type_name -> ulisse.v1.RunCost
+	22, // 33: ulisse.v1.RunProvisional.cost:type_name -> ulisse.v1.RunCost
+	19, // 34: ulisse.v1.RunState.latent:type_name -> ulisse.v1.RunLatent
+	18, // 35: ulisse.v1.RunCheckpoint.state:type_name -> ulisse.v1.RunState
+	21, // 36: ulisse.v1.RunCheckpoint.stats:type_name -> ulisse.v1.RunStats
+	22, // 37: ulisse.v1.RunCheckpoint.cost:type_name -> ulisse.v1.RunCost
+	23, // 38: ulisse.v1.RunCheckpoint.vitals:type_name -> ulisse.v1.RunVitals
+	27, // 39: ulisse.v1.RunExtend.certificate:type_name -> ulisse.v1.RunPlan
+	26, // 40: ulisse.v1.RunExtend.goal:type_name -> ulisse.v1.RunGoal
+	27, // 41: ulisse.v1.RunPlan.certificate:type_name -> ulisse.v1.RunPlan
+	31, // 42: ulisse.v1.RunWork.prepare:type_name -> ulisse.v1.RunPreparation
+	32, // 43: ulisse.v1.RunWork.weigh:type_name -> ulisse.v1.RunWeighing
+	33, // 44: ulisse.v1.RunWork.advance:type_name -> ulisse.v1.RunTask
+	11, // 45: ulisse.v1.RunWork.conduct:type_name -> ulisse.v1.RunConducting
+	12, // 46: ulisse.v1.RunWork.evaluate:type_name -> ulisse.v1.RunEvaluation
+	29, // 47: ulisse.v1.RunWork.adapt:type_name -> ulisse.v1.RunAdapting
+	3,  // 48: ulisse.v1.RunWork.conclude:type_name -> ulisse.v1.RunConcluding
+	27, // 49: ulisse.v1.RunAdapting.plan:type_name -> ulisse.v1.RunPlan
+	13, // 50: ulisse.v1.RunAdapting.prepared:type_name -> ulisse.v1.RunPrepared
+	17, // 51: ulisse.v1.RunAdapting.settings:type_name -> ulisse.v1.RunSettings
+	30, // 52: ulisse.v1.RunAdapting.chains:type_name -> ulisse.v1.RunWarmup
+	5,  // 53: ulisse.v1.RunWarmup.windows:type_name -> ulisse.v1.RunVector
+	21, // 54: ulisse.v1.RunWarmup.stats:type_name -> ulisse.v1.RunStats
+	13, // 55: ulisse.v1.RunPreparation.from:type_name -> ulisse.v1.RunPrepared
+	13, // 56: ulisse.v1.RunWeighing.from:type_name -> ulisse.v1.RunPrepared
+	18, // 57: ulisse.v1.RunTask.from:type_name -> ulisse.v1.RunState
+	17, // 58: ulisse.v1.RunTask.settings:type_name -> ulisse.v1.RunSettings
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_run_proto_init() }
@@ -3115,14 +3306,16 @@ func file_ulisse_v1_run_proto_init() {
 		(*RunEvent_Drawn)(nil),
 		(*RunEvent_Diverged)(nil),
 		(*RunEvent_Restart)(nil),
+		(*RunEvent_Coefficients)(nil),
 	}
-	file_ulisse_v1_run_proto_msgTypes[26].OneofWrappers = []any{
+	file_ulisse_v1_run_proto_msgTypes[28].OneofWrappers = []any{
 		(*RunWork_Prepare)(nil),
 		(*RunWork_Weigh)(nil),
 		(*RunWork_Advance)(nil),
 		(*RunWork_Conduct)(nil),
 		(*RunWork_Evaluate)(nil),
 		(*RunWork_Adapt)(nil),
+		(*RunWork_Conclude)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3130,7 +3323,7 @@ func file_ulisse_v1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_run_proto_rawDesc), len(file_ulisse_v1_run_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
