@@ -13,7 +13,7 @@ import (
 )
 
 func transforms() []Transform {
-	out := []Transform{{Kind: Log}, {Kind: Logit}, {Kind: Normit}}
+	out := []Transform{{Kind: Log}, {Kind: Logit}}
 	for _, lambda := range []float64{0, 0.001, 0.3, 1, 1.7, 2} {
 		out = append(out, Transform{YeoJohnson, lambda})
 	}
@@ -163,6 +163,26 @@ func TestNoTransform(t *testing.T) {
 	for _, y := range []float64{-3, 0, 1e9} {
 		if tr := (Transform{}); tr.Forward(y) != y || tr.Inverse(y) != y || tr.LogSlope(y) != 0 || tr.Check(y) != nil {
 			t.Errorf("%g is changed", y)
+		}
+	}
+}
+
+// The expectation of Φ(z) of a normal z is Φ(μ/√(1+σ²)).
+func TestProbitLink(t *testing.T) {
+	link := Link(Probit{})
+	for _, mu := range []float64{-3, -0.4, 0, 1.2} {
+		for _, sd := range []float64{0.1, 1, 3} {
+			got, _ := Transformed(Mixture{Mean: []float64{mu}, SD: []float64{sd}}, link).Moments()
+			if want := distuv.UnitNormal.CDF(mu / math.Sqrt(1+sd*sd)); math.Abs(got-want) > 1e-7 {
+				t.Errorf("E Φ(z) of z ~ N(%g,%g²) is %v, want %v", mu, sd, got, want)
+			}
+		}
+		if got, want := link.Forward(link.Inverse(mu)), mu; math.Abs(got-want) > 1e-12 {
+			t.Errorf("Φ⁻¹(Φ(%g)) is %v", mu, got)
+		}
+		h := 1e-5
+		if got, want := link.LogSlope(link.Inverse(mu)), -math.Log((link.Inverse(mu+h)-link.Inverse(mu-h))/(2*h)); math.Abs(got-want) > 1e-6 {
+			t.Errorf("the slope of Φ⁻¹ at Φ(%g) is e^%v, want e^%v", mu, got, want)
 		}
 	}
 }

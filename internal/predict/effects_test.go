@@ -160,7 +160,7 @@ func TestGrid(t *testing.T) {
 // The effect of all inputs together, at a point, is what is expected of a target there: the probability of a class, the
 // expected count.
 func TestEffectsOfClassesAndCounts(t *testing.T) {
-	for _, l := range []likelihood.Likelihood{likelihood.Bernoulli{}, likelihood.Probit{}, likelihood.Binomial{}, likelihood.NegativeBinomial{}} {
+	for _, l := range []likelihood.Likelihood{likelihood.Bernoulli{}, likelihood.Probit{}, likelihood.NegativeBinomial{}} {
 		c, _ := augmentedExample(l, 3)
 		info := &dataset.Info{InputNames: []string{"a", "b"}, XScale: []dataset.Scale{{Mean: 1, SD: 2}, {Mean: 0, SD: 3}}, YScale: dataset.Scale{SD: 1}}
 		p, err := New(c)
