@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
@@ -90,8 +92,8 @@ func (c *Coregion) Params() (out []param.Param) {
 	return out
 }
 
-// ScaleOf returns the place of s of a level among Params, -1 if it is 1.
-func (c *Coregion) ScaleOf(level int) int {
+// scaleAt returns the place of s of a level among Params, -1 if it is 1.
+func (c *Coregion) scaleAt(level int) int {
 	if c.Equal || level == 0 {
 		return -1
 	}
@@ -175,13 +177,10 @@ func (c *Coregion) At(theta []float64) *CoregionAt {
 	n, q := len(c.Levels), c.columns()
 	at := &CoregionAt{Coregion: c, theta: theta, rows: make([]float64, n*q), scales: make([]float64, n), table: make([]float64, n*n)}
 	for a := range n {
-		at.fill(a)
-		at.scales[a] = 1
-		if i := c.ScaleOf(a); i >= 0 {
-			at.scales[a] = theta[i]
-		}
+		c.fill(at.row(a), a, theta)
+		at.scales[a] = c.Scale(a, theta)
 		for b := range a {
-			at.table[a*n+b] = at.scales[a] * at.scales[b] * at.dot(at.row(a), b)
+			at.table[a*n+b] = at.scales[a] * at.scales[b] * floats.Dot(at.row(a), at.row(b))
 			at.table[b*n+a] = at.table[a*n+b]
 		}
 		at.table[a*n+a] = at.scales[a] * at.scales[a]
@@ -216,23 +215,34 @@ func (c *CoregionAt) row(a int) []float64 {
 }
 
 // fill sets c_a.
-func (c *CoregionAt) fill(a int) {
-	count, first, rest := c.Coregion.row(a)
-	row, left := c.row(a), 1.0
+func (c *Coregion) fill(row []float64, a int, theta []float64) {
+	count, first, rest := c.row(a)
+	left := 1.0
 	for k := range count {
-		r, root, _, _ := partial(c.theta[first+k], c.pivot(a, k))
+		r, root, _, _ := partial(theta[first+k], c.pivot(a, k))
 		row[k] = r * left
 		left *= root
 	}
 	row[rest] = left
 }
 
-// dot returns the product of a row and c_b.
-func (c *CoregionAt) dot(row []float64, b int) (sum float64) {
-	for k, x := range c.row(b) {
-		sum += x * row[k]
+// Correlation returns C_ab at the values of the parameters.
+func (c *Coregion) Correlation(a, b int, theta []float64) float64 {
+	if a == b {
+		return 1
 	}
-	return sum
+	rows := [2][]float64{make([]float64, c.columns()), make([]float64, c.columns())}
+	c.fill(rows[0], a, theta)
+	c.fill(rows[1], b, theta)
+	return floats.Dot(rows[0], rows[1])
+}
+
+// Scale returns s_a at the values of the parameters.
+func (c *Coregion) Scale(a int, theta []float64) float64 {
+	if i := c.scaleAt(a); i >= 0 {
+		return theta[i]
+	}
+	return 1
 }
 
 // derive returns the derivatives of B on the sampled scale of each parameter. One of level a is zero but in row
@@ -255,12 +265,12 @@ func (c *CoregionAt) derive() [][]float64 {
 			d := make([]float64, n)
 			for b := range n {
 				if b != a {
-					d[b] = c.scales[a] * c.scales[b] * c.dot(row, b)
+					d[b] = c.scales[a] * c.scales[b] * floats.Dot(row, c.row(b))
 				}
 			}
 			out[first+k] = d
 		}
-		if i := c.ScaleOf(a); i >= 0 {
+		if i := c.scaleAt(a); i >= 0 {
 			out[i] = slices.Clone(c.table[a*n : (a+1)*n])
 			out[i][a] *= 2
 		}
@@ -299,17 +309,6 @@ func (c *CoregionAt) Contract(sums []float64) []float64 {
 	}
 	return out
 }
-
-// Correlation returns C_ab.
-func (c *CoregionAt) Correlation(a, b int) float64 {
-	if a == b {
-		return 1
-	}
-	return c.dot(c.row(a), b)
-}
-
-// Scale returns s_a.
-func (c *CoregionAt) Scale(a int) float64 { return c.scales[a] }
 
 func (c *CoregionAt) level(x []float64) int { return int(x[c.Input]) }
 
@@ -356,7 +355,7 @@ func (c *CoregionAt) addRates(dst []float64, weight float64) {
 	n := len(c.Levels)
 	for a := range n {
 		for b := range a {
-			sum += math.Abs(c.Correlation(a, b))
+			sum += math.Abs(c.Correlation(a, b, c.theta))
 		}
 	}
 	dst[c.Input] -= weight * math.Log(max(0.01, min(0.99, sum/float64(n*(n-1)/2))))

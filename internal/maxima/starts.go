@@ -31,7 +31,7 @@ func Starts(params param.List, count int, stream func(index int) *rand.Rand) [][
 		r := stream(s)
 		for i, p := range params {
 			switch role := p.Role; {
-			case role == param.Period || role == param.Shape || role == param.Mismatch: // of which the prior says more than any guess
+			case role == param.Period || role == param.Shape || role == param.Mismatch || role == param.Partial || role == param.Ratio: // of which the prior says more than any guess
 				starts[s][i] = math.Log(p.Prior.Typical())
 			case s < len(classic):
 				starts[s][i] = math.Log(map[param.Role]float64{

@@ -85,7 +85,7 @@ func starts(params param.List) [][]float64 {
 				theta[i] = tau / float64(max(1, len(inputs[p.Term])))
 			case param.Noise:
 				theta[i] = lambda
-			case param.Period, param.Shape, param.Mismatch, param.Size:
+			case param.Period, param.Shape, param.Mismatch, param.Size, param.Partial, param.Ratio:
 				theta[i] = p.Prior.Typical()
 			}
 		}

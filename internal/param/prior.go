@@ -28,7 +28,10 @@ var priorForms = []struct{ dist, args string }{
 	{"lognormal", "mu,sd"},
 	{"halfnormal", "sd"},
 	{"pc", "u,alpha"},
+	{lkj, "eta"},
 }
+
+const lkj = "lkj"
 
 // ParsePrior reads a prior such as "gamma(1,1)" for a parameter of the given
 // role:
@@ -41,6 +44,8 @@ var priorForms = []struct{ dist, args string }{
 //	                     √θ with P(√θ > u) = alpha (Simpson et al. 2017); on a
 //	                     τ, through ℓ = 1/√(2τ), P(ℓ < u) = alpha (Fuglstad et
 //	                     al. 2019, with d = 1)
+//	lkj(eta)             of a correlation matrix, with the density |C|^(eta−1): all partial
+//	                     correlations have it, and no other one (Lewandowski et al. 2009)
 func ParsePrior(text string, role Role) (Prior, error) {
 	bad := func(format string, args ...any) (Prior, error) {
 		return Prior{}, fmt.Errorf("prior %q: %s", text, fmt.Sprintf(format, args...))
@@ -57,6 +62,9 @@ func ParsePrior(text string, role Role) (Prior, error) {
 		args := strings.Split(strings.TrimSuffix(rest, ")"), ",")
 		if len(args) != len(want) {
 			return bad("want %s(%s)", form.dist, form.args)
+		}
+		if (name == lkj) != (role == Partial) {
+			return bad("lkj(eta) is the prior of a correlation matrix, and that has no other")
 		}
 		if name == "pc" && role != Variance && role != Rate && role != Noise {
 			return bad("pc is for variances and length-scales")
@@ -78,11 +86,13 @@ func ParsePrior(text string, role Role) (Prior, error) {
 			}
 			*dst = x
 		}
-		return p, nil
+		return p.Given(0), nil
 	}
 	var names, dists []string
 	for _, form := range priorForms {
-		names, dists = append(names, fmt.Sprintf("%s(%s)", form.dist, form.args)), append(dists, form.dist)
+		if (form.dist == lkj) == (role == Partial) {
+			names, dists = append(names, fmt.Sprintf("%s(%s)", form.dist, form.args)), append(dists, form.dist)
+		}
 	}
 	if near, ok := nearest.Word(name, dists); ok {
 		return bad("unknown distribution: did you mean %s?", names[slices.Index(dists, near)])
@@ -106,10 +116,22 @@ func ParseRootPrior(text string, role Role, unit float64) (Prior, error) {
 	return p, err
 }
 
+// Given returns the prior lkj of a partial correlation with so many variables that it is neither of nor given: the
+// partial correlations of canonical order are independent, and (1+r)/2 is Beta(α,α), α = eta + spare/2 (Lewandowski
+// et al. 2009, section 2.4). Other priors are as they are.
+func (p Prior) Given(spare int) Prior {
+	if p.dist == lkj {
+		p.b = p.a + float64(spare)/2
+	}
+	return p
+}
+
 // Typical returns a typical value of θ. It panics for a prior on the root.
 func (p Prior) Typical() float64 {
 	switch {
 	case p.root:
+	case p.dist == lkj:
+		return 1 // a correlation of 0
 	case p.dist == "gamma":
 		return p.a / p.b
 	case p.dist == "invgamma":
@@ -125,8 +147,8 @@ func (p Prior) Typical() float64 {
 // String returns the prior as ParsePrior reads it.
 func (p Prior) String() string {
 	a := strconv.FormatFloat(p.a, 'g', -1, 64)
-	if p.dist == "halfnormal" {
-		return fmt.Sprintf("halfnormal(%s)", a)
+	if p.dist == "halfnormal" || p.dist == lkj {
+		return fmt.Sprintf("%s(%s)", p.dist, a)
 	}
 	return fmt.Sprintf("%s(%s,%s)", p.dist, a, strconv.FormatFloat(p.b, 'g', -1, 64))
 }
@@ -166,6 +188,11 @@ func (p Prior) pcOfRoot(logQ float64) (value, grad float64) {
 func (p Prior) logDensity(psi float64) (value, grad float64) {
 	theta := math.Exp(psi)
 	switch p.dist {
+	case lkj: // θ = x/(1−x), x ~ Beta(b,b)
+		lg, _ := math.Lgamma(p.b)
+		lg2, _ := math.Lgamma(2 * p.b)
+		size := math.Abs(psi)
+		return lg2 - 2*lg - p.b*(size+2*math.Log1p(math.Exp(-size))), -p.b * math.Tanh(psi/2)
 	case "gamma":
 		lg, _ := math.Lgamma(p.a)
 		return p.a*math.Log(p.b) - lg + p.a*psi - p.b*theta, p.a - p.b*theta
