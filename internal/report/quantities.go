@@ -89,9 +89,12 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 		of   param.Role
 	}{{"signal_sd", param.Variance}, {"noise_sd", param.Noise}} {
 		for i, p := range m.Params {
+			if p.Role != sd.of {
+				continue
+			}
 			if levels := scaled(m, i, d.YScale.SD); levels != nil {
 				q = append(q, levels...)
-			} else if p.Role == sd.of {
+			} else {
 				add(i, sd.name, false, func(variance float64) float64 { return d.YScale.SD * math.Sqrt(variance) })
 			}
 		}
