@@ -68,6 +68,7 @@ func (s *Spec) KernelModel(d *dataset.Info) (posterior.Model, error) {
 type PriorOf struct {
 	Quantity string // by its name in the results: the parameter, or what it is told as
 	Prior    string
+	Note     string // what a matrix is over
 }
 
 // PriorsOf returns the priors of all parameters of the model, in their order.
@@ -83,9 +84,25 @@ func (s *Spec) PriorsOf(d *dataset.Info) ([]PriorOf, error) {
 	var out []PriorOf
 	for _, p := range slices.Concat(c.Params(), s.likelihood(d).Params()) {
 		f := found[p.Name()]
-		out = append(out, PriorOf{f.quantity, f.prior.String()})
+		out = append(out, PriorOf{f.quantity, f.prior.String(), noteOf(c, p)})
 	}
 	return slices.Compact(out), nil // all partial correlations of a matrix are one
+}
+
+// noteOf returns what the correlation matrix is over that a parameter is of, nothing for another parameter.
+func noteOf(c *kernel.Covariance, p param.Param) string {
+	for _, l := range c.Leaves() {
+		m, ok := l.(*kernel.Coregion)
+		if !ok || p.Role != param.Partial || m.Prefix != p.Term {
+			continue
+		}
+		what := "the matrix of "
+		if m.Rank > 0 {
+			what = fmt.Sprintf("each partial correlation with the factors (rank %d) of ", m.Rank)
+		}
+		return what + strings.Join(m.Levels, ", ")
+	}
+	return ""
 }
 
 // Addend is a term of the covariance: its name, empty of a single family, and the inputs, from 0, that

@@ -51,7 +51,11 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 			number = strconv.Itoa(i - slices.IndexFunc(m.Params, func(q param.Param) bool { return q.Role == param.Noise }) + 1)
 		}
 		if p.Role == param.Partial || p.Role == param.Ratio { // of levels
-			number = strconv.Itoa(i - slices.IndexFunc(m.Params, func(q param.Param) bool { return q.As(q.Symbol, "") == p.As(p.Symbol, "") }) + 1)
+			place := i - slices.IndexFunc(m.Params, func(q param.Param) bool { return q.As(q.Symbol, "") == p.As(p.Symbol, "") }) + 1
+			if p.Role == param.Ratio { // the first level has none
+				place++
+			}
+			number = strconv.Itoa(place)
 		}
 		if (strings.HasPrefix(symbol, "lengthscale") || symbol == "correlation") && len(p.Inputs) == 1 { // also of the only input, where tau has no index
 			number = strconv.Itoa(p.Inputs[0] + 1)
