@@ -2,7 +2,7 @@
 // the true parameters among the draws, on data generated from the prior.
 //
 //	go run ./bench/sbc [-reps 200] [-n 80] [-seed 1] [-only exact]
-//	go run ./bench/sbc -expressions auto|exact [-reps 100] [-n 40] [-seed 1] [-thin 20] [-only season]
+//	go run ./bench/sbc -expressions auto|exact|cholesky [-reps 100] [-n 40] [-seed 1] [-thin 20] [-only season]
 package main
 
 import (
@@ -20,7 +20,7 @@ func main() {
 	n := flag.Int("n", 80, "rows of each")
 	seed := flag.Uint64("seed", 1, "seed of the data sets")
 	only := flag.String("only", "", "one sampler, or one expression, only")
-	expressions := flag.String("expressions", "", "calibrate this sampler, auto or exact, on sums and products of covariances instead")
+	expressions := flag.String("expressions", "", "calibrate this sampler, auto, exact or cholesky, on sums and products of covariances instead")
 	thin := flag.Int("thin", 20, "of expressions: iterations between the draws that are ranked")
 	flag.Parse()
 	lo, hi := calibration.Band(*reps, bins, 0.99)
@@ -32,7 +32,7 @@ func main() {
 		config.Method, config.Thin = *expressions, *thin
 		for _, m := range models {
 			if *only == "" || *only == m.name {
-				config.Model = m.text
+				config.Model, config.Levels = m.text, m.levels
 				show(m.name, config)
 			}
 		}
@@ -56,14 +56,20 @@ const kept, bins = 19, 10
 const priors = `sigma: "lognormal(0,0.5)", lambda: "lognormal(-2,0.5)", tau: "lognormal(-1,0.7)"`
 
 // models are what expressions are made of: sums, products, brackets, fixed parameters, each leaf.
-var models = []struct{ name, text string }{
-	{"season", `{kernel: "trend: rbf(t) + season: periodic(t, period=2.5)", priors: {` + priors + `}}`},
-	{"decay", `{kernel: "season: periodic(t) * rbf(t, lengthscale=4)", priors: {season.periodic.period: "lognormal(0.9,0.05)", ` + priors + `}}`},
-	{"additive", `{kernel: "a: rbf(t) + b: matern32(x)", priors: {` + priors + `}}`},
-	{"product", `{kernel: "matern52(t) * rbf(x) + matern12(t)", priors: {` + priors + `}}`},
-	{"bracket", `{kernel: "(rbf(t) + matern32(x)) * rbf(x, lengthscale=2)", priors: {` + priors + `}}`},
-	{"shape", `{kernel: "rq(t) + linear(x)", priors: {` + priors + `}}`},
-	{"wave", `{kernel: "cosine(t, period=3) * wendland(t) + sigmoid(x, at=0, width=0.2) * rbf(x)", mean: linear(t), priors: {` + priors + `}}`},
+var models = []struct {
+	name, text string
+	levels     int // of the category
+}{
+	{"season", `{kernel: "trend: rbf(t) + season: periodic(t, period=2.5)", priors: {` + priors + `}}`, 0},
+	{"decay", `{kernel: "season: periodic(t) * rbf(t, lengthscale=4)", priors: {season.periodic.period: "lognormal(0.9,0.05)", ` + priors + `}}`, 0},
+	{"additive", `{kernel: "a: rbf(t) + b: matern32(x)", priors: {` + priors + `}}`, 0},
+	{"product", `{kernel: "matern52(t) * rbf(x) + matern12(t)", priors: {` + priors + `}}`, 0},
+	{"bracket", `{kernel: "(rbf(t) + matern32(x)) * rbf(x, lengthscale=2)", priors: {` + priors + `}}`, 0},
+	{"shape", `{kernel: "rq(t) + linear(x)", priors: {` + priors + `}}`, 0},
+	{"wave", `{kernel: "cosine(t, period=3) * wendland(t) + sigmoid(x, at=0, width=0.2) * rbf(x)", mean: linear(t), priors: {` + priors + `}}`, 0},
+	{"outputs", `{kernel: "f: coregion(c) * rbf(t)", priors: {` + priors + `}}`, 2},
+	{"three", `{kernel: "f: coregion(c, scale=1) * matern52(t)", priors: {f.coregion.correlation: "lkj(1)", ` + priors + `}}`, 3},
+	{"factor", `{kernel: "f: coregion(c, rank=1) * rbf(t)", priors: {` + priors + `}}`, 4},
 }
 
 // show prints the ranks of each parameter.

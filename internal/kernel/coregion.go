@@ -389,7 +389,7 @@ func (p *parser) coregion() (Leaf, error) {
 		return nil, fmt.Errorf("want a whole rank, 0 to %d", MaxLevels)
 	}
 	if c.Equal = p.take(":1:"); !c.Equal && !p.take(":s:") {
-		return nil, errors.New("want :1: or :s:")
+		return nil, errors.New("want 1 or s between colons")
 	}
 	if c.Prefix, err = p.word(); err != nil {
 		return nil, err

@@ -209,7 +209,7 @@ func TestCoregionText(t *testing.T) {
 		"a*coregion(1:1.5:s:f:A,B)":                             "want a whole rank",
 		"a*coregion(1:-1:s:f:A,B)":                              "want a whole rank",
 		"a*coregion(3:0:s:f:A,B)":                               "want the number of an input",
-		"a*coregion(1:0:t:f:A,B)":                               "want :1: or :s:",
+		"a*coregion(1:0:t:f:A,B)":                               "want 1 or s between colons",
 		"a*coregion(1:0:s:f:A,B":                                "want , or )",
 		"a*coregion(1:0:s:f:A,A)":                               "has the level A twice",
 		"a*coregion(1:0:s:f:A,1)":                               "want the name",
