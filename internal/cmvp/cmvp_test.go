@@ -101,8 +101,7 @@ var sums = []string{
 	"a*hamming(2-3:t)*rbf(1:u)+b*hamming(2:=0.4)*hamming(3:s)",
 	"a*linear(1,2,3)",         // all of low rank
 	"a*coregion(3:0:s:f:A,B)", // a single leaf that is a table
-	"a*coregion(3:0:s:f:A,B,C)*matern52(1-2:u)+b*coregion(3:0:1:g:A,B,C)*rbf(1:v)*linear(0,2)+c*coregion(3:0:s:f:A,B,C)",
-	"a*coregion(3:1:s:f:A,B,C,D,E)*coregion(2:0:s:g:A,B)*rbf(1:u)+b*coregion(3:1:s:f:A,B,C,D,E)*hamming(1:t)",
+	"a*coregion(3:0:s:f:A,B,C)*matern52(1-2:u)+b*coregion(3:1:1:g:A,B,C)*rbf(1:v)*linear(0,2)+c*coregion(3:0:s:f:A,B,C)",
 	lines,
 	"a*sigmoid(1:0.2:0.5)*rbf(1-3:u)+b*sigmoid(1:0.2:-0.5)*matern32(1-2:v)+c*polynomial(1,3:2:1)+d*polynomial(2:3:0)*rbf(3:w)",
 	"a*linear(0,1:-1,3)*matern52(1:u[1],2:u[2])*periodic(2:=0.7:p:2)+=3*rbf(1:w)*linear(2)+b*rbf(1:=0.2)+=2*rbf(3:=0.2)",

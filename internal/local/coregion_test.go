@@ -161,11 +161,11 @@ model:
   kernel: "f: coregion(output) * rbf(x)"
   noise: {by: output}
   priors: {sigma: "gamma(2,2)", f.coregion.correlation: "lkj(2)", tau: "lognormal(0,1)", lambda: "lognormal(-2,1)"}
-sampler: {method: %s, chains: 2, draws: 1000}
-stop: {max_draws: 1000}
+sampler: {method: %s, chains: 2, draws: 600}
+stop: {max_draws: 600}
 `, path, method)), 2, t.TempDir()))
 		n := r.MinDraws()
-		x, w, own := p.weighted(t, slices.Concat(r.Chains[0].Draws[:n], r.Chains[1].Draws[:n]), 4000)
+		x, w, own := p.weighted(t, slices.Concat(r.Chains[0].Draws[:n], r.Chains[1].Draws[:n]), 2500)
 		for i, name := range r.Plan.Names {
 			column := make([]float64, len(x))
 			for j := range x {
