@@ -70,6 +70,7 @@ var models = []struct {
 	{"outputs", `{kernel: "f: coregion(c) * rbf(t)", priors: {` + priors + `}}`, 2},
 	{"three", `{kernel: "f: coregion(c, scale=1) * matern52(t)", priors: {f.coregion.correlation: "lkj(1)", ` + priors + `}}`, 3},
 	{"factor", `{kernel: "f: coregion(c, rank=1) * rbf(t)", priors: {` + priors + `}}`, 4},
+	{"change", `{kernel: "before: sigmoid(t, at=c, falling) * rbf(x) + after: sigmoid(t, at=c) + polynomial(x, degree=1)", priors: {c.place: "normal(5,2)", c.width: "lognormal(-1,0.5)", ` + priors + `}}`, 0},
 }
 
 // show prints the ranks of each parameter.

@@ -139,7 +139,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "model: {kernel: rfb}\n", `s.yaml: line 3, column 17: model.kernel: character 1: there is no covariance "rfb": did you mean rbf?`},
 		{data + "model: {priors: {tau: \"gama(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "gama(1,1)": unknown distribution: did you mean gamma(shape,rate)?`},
 		{data + "model: {priors: {tau: \"Inv_Gamma(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "Inv_Gamma(1,1)": unknown distribution: did you mean invgamma(shape,scale)?`},
-		{data + "model: {priors: {tau: \"cauchy(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "cauchy(1,1)": unknown distribution: use one of gamma(shape,rate), invgamma(shape,scale), lognormal(mu,sd), halfnormal(sd), pc(u,alpha)`},
+		{data + "model: {priors: {tau: \"cauchy(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "cauchy(1,1)": unknown distribution: use one of gamma(shape,rate), invgamma(shape,scale), lognormal(mu,sd), halfnormal(sd), pc(u,alpha), normal(mean,sd), uniform(lo,hi), beta(a,b)`},
 		{data + "model: {priors: {sigma: gamma(1,1)}}\n", `s.yaml: line 3, column 33: model.priors: a text with a comma needs quotes between braces: write "gamma(1,1)"`},
 		{data + "seed: " + strings.Repeat("9", 100) + "\n", `s.yaml: line 3, column 7: seed: "` + strings.Repeat("9", 60) + `"… is not a whole number from 0`},
 		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of auto, fisher, leimkuhler-matthews, exact, gibbs, sgld, cholesky`},

@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -181,11 +182,12 @@ func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, 
 }
 
 // The priors of parameters of roles that have no field of their own: of the shape of a rational quadratic,
-// 95 % within 0.14 and 7.1, above which it is hardly told from an RBF; and the one of which the
-// correlation e^(−τ) of a hamming is uniform.
+// 95 % within 0.14 and 7.1, above which it is hardly told from an RBF; the one of which the
+// correlation e^(−τ) of a hamming is uniform; and one about 1 of what is added to products of standardised inputs.
 const (
 	shapePrior    = "lognormal(0,1)"
 	mismatchPrior = "gamma(1,1)"
+	offsetPrior   = "lognormal(0,1)"
 )
 
 // The priors of a coregion: of its correlation matrix, which is mild against correlations of ±1, and of standard
@@ -198,9 +200,34 @@ const (
 // matrixQuantity is what the partial correlations of a matrix are together.
 const matrixQuantity = "correlation"
 
+// own returns the prior of a parameter of a role that has no field of its own, empty if there is none. A place is
+// about where its input is, and its width about a tenth of the input's standard deviation, 95 % within a 70th and 0.7.
+func own(p param.Param, d *dataset.Info) string {
+	switch p.Role {
+	case param.Shape:
+		return shapePrior
+	case param.Mismatch:
+		return mismatchPrior
+	case param.Size:
+		return sizePrior
+	case param.Offset:
+		return offsetPrior
+	case param.Partial:
+		return matrixPrior
+	case param.Ratio:
+		return ratioPrior
+	case param.Place:
+		s := d.XScale[p.Inputs[0]]
+		return fmt.Sprintf("normal(%.6g,%.4g)", s.Mean, s.SD)
+	case param.Width:
+		return fmt.Sprintf("lognormal(%.3g,1)", math.Log(d.XScale[p.Inputs[0]].SD/10))
+	}
+	return ""
+}
+
 // rootNames are the quantities that people may have a prior of in place of a parameter, by its
 // role; signal_sd and noise_sd are in the units of the target, lengthscale in those of the input.
-var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd"}
+var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd", "correlation"}
 
 // isQuantity reports whether a field of priors may be the name of a quantity.
 func isQuantity(key string) bool {
@@ -219,6 +246,8 @@ func roots(p param.Param, d *dataset.Info) map[string]float64 {
 		return map[string]float64{"lengthscale": d.XScale[p.Inputs[0]].SD, "lengthscale_std": 1}
 	case p.Role == param.Rate:
 		return map[string]float64{"lengthscale": 1}
+	case p.Role == param.Mismatch:
+		return map[string]float64{"correlation": 1}
 	}
 	return nil
 }
@@ -260,7 +289,7 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 	if q.Role == param.Partial {
 		symbols = []string{matrixQuantity}
 	}
-	own := func(symbol string) string {
+	told := func(symbol string) string {
 		if q.Role == param.Partial {
 			return q.As(matrixQuantity, "")
 		}
@@ -270,9 +299,14 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 		return q.As(symbol, d.InputNames[q.Inputs[0]])
 	}
 	forms := []func(symbol string) string{
-		own,
+		told,
 		func(symbol string) string { return q.As(symbol, "") },
-		func(symbol string) string { return symbol },
+		func(symbol string) string {
+			if q.Role == param.Partial { // a correlation of all terms is that of categories
+				return told(symbol)
+			}
+			return symbol
+		},
 	}
 	for i, symbol := range symbols {
 		known[forms[0](symbol)], known[forms[1](symbol)] = true, true
@@ -301,19 +335,22 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 		if unit, ok := units[found]; ok {
 			prior, err = param.ParseRootPrior(p.Of[name(found)], q.Role, unit)
 		} else {
-			prior, err = param.ParsePrior(p.Of[name(found)], q.Role)
+			prior, err = q.ParsePrior(p.Of[name(found)])
 		}
 		if err != nil {
 			return given{}, &FieldError{Path: "model.priors." + name(found), Msg: err.Error()}
 		}
-		return given{prior.Given(q.Spare), own(found)}, nil
+		return given{prior.Given(q.Spare), told(found)}, nil
 	}
-	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda, param.Shape: shapePrior, param.Mismatch: mismatchPrior, param.Size: sizePrior, param.Partial: matrixPrior, param.Ratio: ratioPrior}[q.Role]
+	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda}[q.Role]
 	if !ok {
+		text = own(q, d)
+	}
+	if text == "" {
 		return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s is a parameter without a prior: write %s: \"lognormal(m,0.1)\", m the logarithm of what it is about, or fix it, as in periodic(x, period=1)", q.Name(), q.Name())}
 	}
-	prior, err := param.ParsePrior(text, q.Role)
-	return given{prior.Given(q.Spare), own(q.Symbol)}, err
+	prior, err := q.ParsePrior(text)
+	return given{prior.Given(q.Spare), told(q.Symbol)}, err
 }
 
 // faultOfModel is fault for what can be told without the data.
@@ -345,11 +382,7 @@ func (s *Spec) faultOfModel() (path, msg string) {
 		if dotted && !known[term] {
 			return "model.priors." + key, fmt.Sprintf("the covariance has no term %s", term)
 		}
-		role := param.Variance
-		if dotted && strings.HasSuffix(name, "."+matrixQuantity) {
-			role = param.Partial
-		}
-		if _, err := param.ParsePrior(s.Model.Priors.Of[key], role); err != nil {
+		if err := param.CheckPrior(s.Model.Priors.Of[key]); err != nil {
 			return "model.priors." + key, err.Error()
 		}
 	}

@@ -123,8 +123,8 @@ func (c *Coregion) NumFeatures() int { return 1 + len(c.Levels) }
 // RateOf returns -1: features have no rates.
 func (c *Coregion) RateOf(int) int { return -1 }
 
-// Warp returns -1.
-func (c *Coregion) Warp() int { return -1 }
+// WarpsOf returns none: derivatives are those of Contract.
+func (c *Coregion) WarpsOf(int) []int { return nil }
 
 // Shape returns -1.
 func (c *Coregion) Shape() int { return -1 }
@@ -327,7 +327,7 @@ func (c *CoregionAt) Feature(feature int, x []float64, _ *Inputs) float64 {
 }
 
 // Slope panics: derivatives are those of Contract.
-func (c *CoregionAt) Slope(int, []float64, *Inputs) float64 {
+func (c *CoregionAt) Slope(int, int, []float64, *Inputs) float64 {
 	panic("kernel: the features of a coregion are contracted")
 }
 
