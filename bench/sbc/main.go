@@ -2,7 +2,7 @@
 // the true parameters among the draws, on data generated from the prior.
 //
 //	go run ./bench/sbc [-reps 200] [-n 80] [-seed 1] [-only exact]
-//	go run ./bench/sbc -expressions auto|exact [-reps 100] [-n 40] [-seed 1] [-thin 20] [-only season]
+//	go run ./bench/sbc -expressions auto|exact|cholesky [-reps 100] [-n 40] [-seed 1] [-thin 20] [-only season]
 //	go run ./bench/sbc -likelihoods [-reps 100] [-n 40] [-seed 1] [-thin 20] [-warmup 100] [-only probit]
 package main
 
@@ -21,7 +21,7 @@ func main() {
 	n := flag.Int("n", 80, "rows of each")
 	seed := flag.Uint64("seed", 1, "seed of the data sets")
 	only := flag.String("only", "", "one sampler only, or the expressions or likelihoods whose names begin so")
-	expressions := flag.String("expressions", "", "calibrate this sampler, auto or exact, on sums and products of covariances instead")
+	expressions := flag.String("expressions", "", "calibrate this sampler, auto, exact or cholesky, on sums and products of covariances instead")
 	likelihoods := flag.Bool("likelihoods", false, "calibrate likelihoods with auxiliary variables instead")
 	thin := flag.Int("thin", 20, "of expressions and likelihoods: iterations between the draws that are ranked")
 	warmup := flag.Int("warmup", 0, "of likelihoods: iterations of each chain, 0 for the sampler's own number")
@@ -39,7 +39,7 @@ func main() {
 		config.Method, config.Thin, config.Warmup = *expressions, *thin, *warmup
 		for _, m := range calibrated {
 			if strings.HasPrefix(m.name, *only) {
-				config.Model = m.text
+				config.Model, config.Levels = m.text, m.levels
 				show(m.name, config)
 			}
 		}
@@ -65,28 +65,37 @@ const priors = `sigma: "lognormal(0,0.5)", lambda: "lognormal(-2,0.5)", tau: "lo
 // vague are priors that say little: of few rows posteriors are skewed, and have several maxima.
 const vague = `sigma: "lognormal(0,1.5)", lambda: "lognormal(-1,1.5)", tau: "lognormal(-1,1.5)"`
 
+// model is one that is calibrated: levels are those of its category, 0 if it has none.
+type model struct {
+	name, text string
+	levels     int
+}
+
 // models are what expressions are made of: sums, products, brackets, fixed parameters, each leaf.
-var models = []struct{ name, text string }{
-	{"season", `{kernel: "trend: rbf(t) + season: periodic(t, period=2.5)", priors: {` + priors + `}}`},
-	{"decay", `{kernel: "season: periodic(t) * rbf(t, lengthscale=4)", priors: {season.periodic.period: "lognormal(0.9,0.05)", ` + priors + `}}`},
-	{"additive", `{kernel: "a: rbf(t) + b: matern32(x)", priors: {` + priors + `}}`},
-	{"product", `{kernel: "matern52(t) * rbf(x) + matern12(t)", priors: {` + priors + `}}`},
-	{"bracket", `{kernel: "(rbf(t) + matern32(x)) * rbf(x, lengthscale=2)", priors: {` + priors + `}}`},
-	{"shape", `{kernel: "rq(t) + linear(x)", priors: {` + priors + `}}`},
-	{"vague", `{kernel: "rbf(t)", priors: {` + vague + `}}`},
-	{"vague in two inputs", `{kernel: "rbf(t, x, ard)", priors: {` + vague + `}}`},
-	{"wave", `{kernel: "cosine(t, period=3) * wendland(t) + sigmoid(x, at=0, width=0.2) * rbf(x)", mean: linear(t), priors: {` + priors + `}}`},
-	{"change", `{kernel: "before: sigmoid(t, at=c, falling) * rbf(x) + after: sigmoid(t, at=c) + polynomial(x, degree=1)", priors: {c.place: "normal(5,2)", c.width: "lognormal(-1,0.5)", ` + priors + `}}`},
+var models = []model{
+	{"season", `{kernel: "trend: rbf(t) + season: periodic(t, period=2.5)", priors: {` + priors + `}}`, 0},
+	{"decay", `{kernel: "season: periodic(t) * rbf(t, lengthscale=4)", priors: {season.periodic.period: "lognormal(0.9,0.05)", ` + priors + `}}`, 0},
+	{"additive", `{kernel: "a: rbf(t) + b: matern32(x)", priors: {` + priors + `}}`, 0},
+	{"product", `{kernel: "matern52(t) * rbf(x) + matern12(t)", priors: {` + priors + `}}`, 0},
+	{"bracket", `{kernel: "(rbf(t) + matern32(x)) * rbf(x, lengthscale=2)", priors: {` + priors + `}}`, 0},
+	{"shape", `{kernel: "rq(t) + linear(x)", priors: {` + priors + `}}`, 0},
+	{"vague", `{kernel: "rbf(t)", priors: {` + vague + `}}`, 0},
+	{"vague in two inputs", `{kernel: "rbf(t, x, ard)", priors: {` + vague + `}}`, 0},
+	{"wave", `{kernel: "cosine(t, period=3) * wendland(t) + sigmoid(x, at=0, width=0.2) * rbf(x)", mean: linear(t), priors: {` + priors + `}}`, 0},
+	{"change", `{kernel: "before: sigmoid(t, at=c, falling) * rbf(x) + after: sigmoid(t, at=c) + polynomial(x, degree=1)", priors: {c.place: "normal(5,2)", c.width: "lognormal(-1,0.5)", ` + priors + `}}`, 0},
+	{"outputs", `{kernel: "f: coregion(c) * rbf(t)", priors: {` + priors + `}}`, 2},
+	{"three", `{kernel: "f: coregion(c, scale=1) * matern52(t)", priors: {f.coregion.correlation: "lkj(1)", ` + priors + `}}`, 3},
+	{"factor", `{kernel: "f: coregion(c, rank=1) * rbf(t)", priors: {` + priors + `}}`, 4},
 }
 
 // withLikelihoods are one covariance under each likelihood.
-var withLikelihoods = []struct{ name, text string }{
-	{"student-t", `{kernel: rbf(t), likelihood: student-t, priors: {` + priors + `}}`},
-	{"laplace", `{kernel: rbf(t), likelihood: laplace, priors: {` + priors + `}}`},
-	{"quantile", `{kernel: rbf(t), likelihood: quantile, level: 0.8, priors: {` + priors + `}}`},
-	{"logit", `{kernel: rbf(t), likelihood: bernoulli, priors: {` + priors + `}}`},
-	{"probit", `{kernel: rbf(t), likelihood: bernoulli, link: probit, priors: {` + priors + `}}`},
-	{"negative-binomial", `{kernel: rbf(t), likelihood: negative-binomial, priors: {` + priors + `, size: "lognormal(1,0.5)"}}`},
+var withLikelihoods = []model{
+	{"student-t", `{kernel: rbf(t), likelihood: student-t, priors: {` + priors + `}}`, 0},
+	{"laplace", `{kernel: rbf(t), likelihood: laplace, priors: {` + priors + `}}`, 0},
+	{"quantile", `{kernel: rbf(t), likelihood: quantile, level: 0.8, priors: {` + priors + `}}`, 0},
+	{"logit", `{kernel: rbf(t), likelihood: bernoulli, priors: {` + priors + `}}`, 0},
+	{"probit", `{kernel: rbf(t), likelihood: bernoulli, link: probit, priors: {` + priors + `}}`, 0},
+	{"negative-binomial", `{kernel: rbf(t), likelihood: negative-binomial, priors: {` + priors + `, size: "lognormal(1,0.5)"}}`, 0},
 }
 
 // show prints the ranks of each parameter.

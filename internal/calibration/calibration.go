@@ -36,7 +36,9 @@ type Config struct {
 	// Model is the model of the specification, in braces, over the inputs t, evenly
 	// spaced from 0 to 10, and x, standard normal. If it is empty it is one family over two
 	// inputs, with normal priors of the log parameters.
-	Model      string
+	Model string
+	// Levels is how many a third input has, the category c, which rows have in turn; 0 for no such input.
+	Levels     int
 	Solver     string // of the specification, in braces
 	N          int
 	Reps       int
@@ -113,6 +115,15 @@ func (c Config) expression(_ context.Context, r *rand.Rand, seed uint64, _ *para
 	t := &dataset.Table{Target: "y", Inputs: []string{"t", "x"}, X: [][]float64{make([]float64, c.N), make([]float64, c.N)}, Y: make([]float64, c.N)}
 	for i := range c.N {
 		t.X[0][i], t.X[1][i] = 10*float64(i)/float64(c.N-1), r.NormFloat64()
+	}
+	if c.Levels > 0 {
+		t.Inputs, t.X, t.Levels = append(t.Inputs, "c"), append(t.X, make([]float64, c.N)), make([][]string, 3)
+		for level := range c.Levels {
+			t.Levels[2] = append(t.Levels[2], string(rune('A'+level)))
+		}
+		for i := range c.N {
+			t.X[2][i] = float64(i % c.Levels)
+		}
 	}
 	d, err := dataset.New(t, dataset.Options{})
 	if err != nil {

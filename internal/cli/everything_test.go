@@ -39,6 +39,8 @@ stop: {rhat: 10, ess: 1}
 			`kernel: "rbf(day) * hamming(station) + rbf(x)", mean: linear(day), noise: {column: sd, by: station}, priors: {lengthscale: "lognormal(1,1)"}`, "method: exact,", ""},
 		"transform": {`inputs: [day, station], categories: [station], dates: {day: "days %Y-%m-%d"}, transform: log`, `kernel: "rq(day) + hamming(station)"`, "", ""},
 		"outliers":  {`inputs: [day, x], dates: {day: weeks}, missing: impute-median`, `likelihood: student-t, kernel: matern32`, "", ""},
+		"outputs": {`inputs: [day, station], categories: [station], dates: {day: days}`,
+			`kernel: "f: coregion(station) * rbf(day) + hamming(station)", noise: {by: station}, priors: {f.coregion.correlation: "lkj(1)"}`, "", "--terms"},
 		"change": {`inputs: [day, station], categories: [station], dates: {day: weeks}`,
 			`kernel: "sigmoid(day, at=2820, width=1) * rbf(day) + wendland(day) * hamming(station) + linear(day)", mean: constant`, "method: exact,", "--terms"},
 	} {

@@ -83,7 +83,11 @@ func (a *App) printPriors(spec *job.Spec, d *dataset.Dataset) error {
 		fmt.Fprintf(a.Stderr, "target: %s, in whose units are priors of signal_sd and noise_sd\n", d.Learnt())
 	}
 	for _, p := range priors {
-		fmt.Fprintf(a.Stderr, "  %s ~ %s\n", p.Quantity, p.Prior)
+		note := ""
+		if p.Note != "" {
+			note = ", " + p.Note
+		}
+		fmt.Fprintf(a.Stderr, "  %s ~ %s%s\n", p.Quantity, p.Prior, note)
 	}
 	return nil
 }

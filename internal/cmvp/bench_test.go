@@ -188,7 +188,9 @@ func BenchmarkExpressions(b *testing.B) {
 	for _, text := range []string{"a*rbf(1-8:u)+b*matern32(1-8:v)", "a*rbf(1-8:u)*matern32(1-8:v)", "a*rbf(1-4:u)*rbf(5-8:v)+b*matern52(1-8:w)",
 		"a*rbf(1-7:u)+b*matern52(1-7:v)*hamming(8:t)", "a*rq(1-4:u;al)*wendland(5-8:v)+b*cosine(1:p:1)*rbf(1:w)",
 		"a*linear(0,1,2)+b*rbf(1-8:u)", "a*linear(1,2)*rbf(1-8:u)", "a*polynomial(1,2:2:1)*rbf(1-8:u)",
-		"a*sigmoid(1:0.2:0.5)*rbf(1-8:u)+b*sigmoid(1:0.2:-0.5)*matern32(1-8:v)"} {
+		"a*sigmoid(1:0.2:0.5)*rbf(1-8:u)+b*sigmoid(1:0.2:-0.5)*matern32(1-8:v)",
+
+		"a*rbf(1-7:u)*coregion(8:0:s:f:A,B,C)"} {
 		whole, err := kernel.Parse(text, 8)
 		if err != nil {
 			b.Fatal(err)

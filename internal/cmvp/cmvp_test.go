@@ -39,11 +39,16 @@ func problemOf(c *kernel.Covariance, n, s int) *problem {
 		x[i] = rnd.NormFloat64()
 	}
 	for _, l := range c.Leaves() { // categories are whole numbers
-		if h, ok := l.(*kernel.Hamming); ok {
+		switch l := l.(type) {
+		case *kernel.Hamming:
 			for i := range n {
-				for _, k := range h.Inputs {
+				for _, k := range l.Inputs {
 					x[i*d+k] = math.Round(2 * x[i*d+k])
 				}
+			}
+		case *kernel.Coregion:
+			for i := range n {
+				x[i*d+l.Input] = float64(rnd.IntN(len(l.Levels)))
 			}
 		}
 	}
@@ -96,7 +101,9 @@ var sums = []string{
 	"a*cosine(1:=2:2.5)*rbf(1:u)+b*cosine(2:p:1)*wendland(1-2:v)",
 	"a*hamming(3:t)",
 	"a*hamming(2-3:t)*rbf(1:u)+b*hamming(2:=0.4)*hamming(3:s)",
-	"a*linear(1,2,3)", // all of low rank
+	"a*linear(1,2,3)",         // all of low rank
+	"a*coregion(3:0:s:f:A,B)", // a single leaf that is a table
+	"a*coregion(3:0:s:f:A,B,C)*matern52(1-2:u)+b*coregion(3:1:1:g:A,B,C)*rbf(1:v)*linear(0,2)+c*coregion(3:0:s:f:A,B,C)",
 	lines,
 	"a*sigmoid(1:0.2:0.5)*rbf(1-3:u)+b*sigmoid(1:0.2:-0.5)*matern32(1-2:v)+c*polynomial(1,3:2:1)+d*polynomial(2:3:0)*rbf(3:w)",
 	"a*sigmoid(1:c:w:0.3:2)+b*sigmoid(1:c:w:0.3:2:falling)*polynomial(2:2:o)*rbf(1:u)", // places, widths and offsets

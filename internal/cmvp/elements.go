@@ -98,8 +98,7 @@ func (e *Elements) Sums(worker int, sums, w [][]float64, row, col, cols int) {
 				continue
 			}
 			weighted(weights, f.strip(ws, p.h), ws.m, panels)
-			z, d := f.spread(p.h.at)
-			f.kern.Spread(to[1:], ws.m, rowPack(z, row, d), z[col*d:], d, panels)
+			f.spread(ws, to[1:], p.h.at, row, col, panels)
 		}
 	}
 }
@@ -125,10 +124,6 @@ func weighted(w, x, m []float64, panels int) float64 {
 // of all strips.
 func (e *Elements) Reduce(sums []float64) []float64 {
 	out := make([]float64, e.NumParams())
-	for i, at := range e.sum.slots {
-		if at.param >= 0 {
-			out[at.param] += e.sum.factor(e.f, at) * sums[i]
-		}
-	}
+	e.sum.addForms(out, e.f, sums)
 	return out
 }

@@ -45,6 +45,7 @@ type dotPack struct {
 type formSpace struct {
 	leaves, terms []float64 // strips: g and the derivative of each leaf, the direct ones; P of each term, two more
 	m             []float64 // a strip
+	cells         []float64 // by level
 	sums          []float64 // of one tile pair, by group and slot
 }
 
@@ -169,8 +170,7 @@ func (e *formEngine) tilePair(ws *formSpace, i, j int) {
 					continue
 				}
 				e.kern.Weigh(sum, ws.m, k, h, ui, vi, uj, vj, s, e.s, panels)
-				z, d := e.spread(p.h.at)
-				e.kern.Spread(sum[1:], ws.m, rowPack(z, rowLo+r, d), z[colLo*d:], d, panels)
+				e.spread(ws, sum[1:], p.h.at, rowLo+r, colLo, panels)
 			}
 		}
 	}
@@ -245,13 +245,47 @@ func (e *formEngine) packDots(i int, leaf kernel.Leaf, at kernel.LeafAt) {
 	}
 }
 
-// spread returns the packed features that the spread of a leaf is over, and their number.
-func (e *formEngine) spread(leaf int) (z []float64, d int) {
-	d = e.sum.over[leaf]
-	if e.wide != nil && e.wide[leaf] != nil {
-		return e.wide[leaf], d
+// spread adds what the strip m comes to, of rows from row on and columns from col on, to the sums of a leaf.
+func (e *formEngine) spread(ws *formSpace, sums []float64, leaf, row, col, panels int) {
+	if c := e.sum.table(leaf); c != nil {
+		e.cells(ws, sums, c, leaf, row, col, panels)
+		return
 	}
-	return e.mul.z[leaf], d
+	d, z := e.sum.over[leaf], e.mul.z[leaf]
+	if e.wide != nil && e.wide[leaf] != nil {
+		z = e.wide[leaf]
+	}
+	e.kern.Spread(sums, ws.m, rowPack(z, row, d), z[col*d:], d, panels)
+}
+
+// cells adds the strip m, pair of levels by pair of levels: rows of one level first, then the columns of these sums.
+func (e *formEngine) cells(ws *formSpace, sums []float64, c *kernel.Coregion, leaf, row, col, panels int) {
+	d, z, n := c.NumFeatures(), e.mul.z[leaf], len(c.Levels)
+	ws.cells = sized(ws.cells, n)
+	rows, done := rowPack(z, row, d), 0
+	for r := range tile.Strip {
+		level := int(rows[r])
+		if done>>r&1 == 1 {
+			continue
+		}
+		total := ws.m[r*TileRows:][:panels*tile.Panel]
+		for other := r + 1; other < tile.Strip; other++ {
+			if int(rows[other]) == level {
+				done |= 1 << other
+				e.mul.strips.kern.AddScaled(total, ws.m[other*TileRows:], 1, len(total))
+			}
+		}
+		clear(ws.cells)
+		for p := range panels {
+			levels := z[(col+p*tile.Panel)*d:][:tile.Panel]
+			for j, x := range total[p*tile.Panel:][:tile.Panel] {
+				ws.cells[int(levels[j])] += x
+			}
+		}
+		for other, x := range ws.cells {
+			sums[c.Cell(level, other)] += x
+		}
+	}
 }
 
 // strip returns what a pass sums up.
@@ -293,6 +327,11 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 		switch {
 		case e.sum.shared[i]:
 			l.deriv(e.kern.ScaledDeriv[l.family], g, strip(ws.leaves, 2*i+1), z, row, col, panels)
+		case e.sum.table(i) != nil: // a cell has the derivative 1 by itself
+			l.strip(g, z, row, z, col, panels)
+			for j, h := 0, strip(ws.leaves, 2*i+1); j < len(h); j++ {
+				h[j] = 1
+			}
 		case e.sum.spread[i]:
 			l.deriv(e.kern.Deriv[l.family], g, strip(ws.leaves, 2*i+1), z, row, col, panels)
 		case shape < 0:

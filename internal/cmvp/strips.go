@@ -20,10 +20,24 @@ type leaf[T tile.Real] struct {
 }
 
 func newLeaf[T tile.Real](l kernel.Leaf, kern *tile.Kernels[T]) leaf[T] {
-	if l.Profile() == kernel.Dot {
+	switch l.Profile() {
+	case kernel.Dot:
 		return leaf[T]{family: kernel.Dot, features: l.NumFeatures(), addScaled: kern.AddScaled}
+	case kernel.Levels:
+		return leaf[T]{family: kernel.Levels, features: l.NumFeatures(), eval: table[T]}
 	}
 	return leaf[T]{family: l.Profile(), features: l.NumFeatures(), eval: kern.Eval[l.Profile()]}
+}
+
+// table evaluates a strip of a table over levels. Packed features of a point are its level, then the column of the table
+// for that level, so that a row of the strip is a copy of one of the features of the columns' points.
+func table[T tile.Real](k, zi, zj []T, d, panels int, _ T) {
+	for r := range tile.Strip {
+		row, level := k[r*TileRows:], int(zi[r])
+		for p := range panels {
+			copy(row[p*tile.Panel:][:tile.Panel], zj[(p*d+1+level)*tile.Panel:][:tile.Panel])
+		}
+	}
 }
 
 const log2e = math.Log2E
@@ -32,7 +46,7 @@ const log2e = math.Log2E
 // package comment).
 func scale(f kernel.Family, tau float64) float64 {
 	switch {
-	case f == kernel.Dot:
+	case f == kernel.Dot, f == kernel.Levels:
 		return 1
 	case f == kernel.RBF:
 		return math.Sqrt(tau * log2e)

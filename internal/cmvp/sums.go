@@ -15,6 +15,7 @@ import (
 //	Σ w·D_ℓ·g'·(z_rk−z_jk)²   for the rate of one feature
 //	Σ w·D_ℓ·g'·Σ_k (z_rk−z_jk)(ż_rk−ż_jk)   for a parameter that a leaf's features depend on
 //	Σ w·D_ℓ·a·∂g/∂a          for the shape a that the profile of a leaf depends on
+//	Σ w·D_ℓ over the pairs of rows of two levels, for the parameters of a table over levels
 //	Σ w·D_ℓ·Σ_k (ż_rk·z_jk + z_rk·ż_jk)     for a parameter of the features of a dot product
 //
 // where ż is the derivative of the features. The fourth is a difference of the sums of squares
@@ -56,6 +57,9 @@ type slot struct {
 	// unit is what one of the sum is in units of the scale or of the variance: 1, or, for
 	// a sum over squared differences of scaled features, what these are in units of u.
 	unit float64
+	// cells is how many slots from this one on are sums by pairs of levels, of the leaf: together they belong to all of its
+	// parameters.
+	cells, leaf int
 }
 
 // source is a strip that is weighed and summed up.
@@ -111,8 +115,9 @@ func sumsOf(c *kernel.Covariance, at []int, params int) *formSums {
 		if l.Shape() >= 0 {
 			rates--
 		}
-		s.shared = append(s.shared, rates == 1 && warps == 0)
-		s.spread = append(s.spread, l.Profile() != kernel.Dot && (rates > 1 || warps > 0))
+		table := l.Profile() == kernel.Levels
+		s.shared = append(s.shared, rates == 1 && warps == 0 && !table)
+		s.spread = append(s.spread, l.Profile() != kernel.Dot && (rates > 1 || warps > 0 || table))
 		s.over = append(s.over, spreadFeatures(l))
 	}
 	var dots []source
@@ -173,8 +178,21 @@ func (s *formSums) shape(leaf int) int {
 	return slices.Index(s.direct, direct{leaf, s.cov.Leaves()[leaf].Shape()})
 }
 
-// addSpread adds the slots of the features of a leaf, as spreadOf packs them.
+// table returns a leaf of the profile Levels, nil for another.
+func (s *formSums) table(l int) *kernel.Coregion {
+	c, _ := s.cov.Leaves()[l].(*kernel.Coregion)
+	return c
+}
+
+// addSpread adds the slots of the features of a leaf, as spreadOf packs them, or of the cells of a table.
 func (s *formSums) addSpread(l int) {
+	if c := s.table(l); c != nil {
+		s.slots = append(s.slots, slot{param: -1, term: s.only[l], unit: 1, cells: c.Cells(), leaf: l})
+		for range c.Cells() - 1 {
+			s.slots = append(s.slots, slot{param: -1, term: -1})
+		}
+		return
+	}
 	leaf, at := s.cov.Leaves()[l], s.cov.LeafParams(l)
 	q := unscale(leaf.Profile())
 	for k := range leaf.NumFeatures() {
@@ -264,19 +282,32 @@ func (s *formSums) factor(f *kernel.Function, at slot) float64 {
 // order, add up to. The function is that of the strips.
 func (s *formSums) reduce(f *kernel.Function, sums []float64, tasks, groups int) [][]float64 {
 	per, params := len(s.slots), s.params
-	out, all := make([][]float64, groups), make([]float64, groups*params)
+	out, all := make([][]float64, groups), make([]float64, groups*params+per)
+	total := all[groups*params:]
 	for g := range out {
 		out[g] = all[g*params : (g+1)*params : (g+1)*params]
-		for i, at := range s.slots {
-			if at.param < 0 {
-				continue
-			}
-			var sum float64
+		clear(total)
+		for i := range total {
 			for t := range tasks {
-				sum += sums[(t*groups+g)*per+i]
+				total[i] += sums[(t*groups+g)*per+i]
 			}
-			out[g][at.param] += s.factor(f, at) * sum
 		}
+		s.addForms(out[g], f, total)
 	}
 	return out
+}
+
+// addForms adds to the forms what the sums of all tasks come to.
+func (s *formSums) addForms(out []float64, f *kernel.Function, sums []float64) {
+	for i, at := range s.slots {
+		switch {
+		case at.cells > 0:
+			params := s.cov.LeafParams(at.leaf)
+			for j, d := range f.Leaf(at.leaf).(*kernel.CoregionAt).Contract(sums[i : i+at.cells]) {
+				out[s.at[params[j]]] += s.factor(f, at) * d
+			}
+		case at.param >= 0:
+			out[at.param] += s.factor(f, at) * sums[i]
+		}
+	}
 }

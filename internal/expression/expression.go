@@ -47,6 +47,7 @@ type leaf struct {
 	falling                                 bool
 	degree                                  float64 // of a polynomial, 2 if it is not given
 	offset                                  given   // of a polynomial, a parameter if it is not given
+	rank, scale                             float64 // of a coregion: 0 for a full matrix, for scales that are parameters
 	column                                  int
 }
 
@@ -75,11 +76,12 @@ const (
 	periodic = "periodic"
 	cosine   = "cosine"
 	hamming  = "hamming"
+	coregion = "coregion"
 )
 
 // Kinds returns the names of the leaves that there are.
 func Kinds() []string {
-	return append(slices.Clone(kernel.FamilyNames()), rational, wendland, periodic, cosine, hamming, linear, constant, polynomial, sigmoid)
+	return append(slices.Clone(kernel.FamilyNames()), rational, wendland, periodic, cosine, hamming, coregion, linear, constant, polynomial, sigmoid)
 }
 
 // Is reports whether a text is more than the name of a family.
@@ -197,6 +199,8 @@ func (l *leaf) numbers() []number {
 		return []number{period}
 	case hamming:
 		return []number{{name: correlationWord, value: &l.correlation}}
+	case coregion:
+		return []number{{name: "rank", value: &l.rank}, {name: "scale", value: &l.scale}}
 	}
 	return []number{lengthscale}
 }
@@ -208,8 +212,9 @@ type Input struct {
 	Name string
 	Mean float64 // at which the standardised input is 0
 	SD   float64 // of which the standardised input is in units
-	// Levels is how many a category has, whose values are from 0 to Levels-1; 0 for numbers.
-	Levels int
+	// Levels is how many a category has, whose values are from 0 to Levels-1; 0 for numbers. LevelNames are their names.
+	Levels     int
+	LevelNames []string
 }
 
 // Covariance returns the covariance over the inputs. Its parameters are named by their terms:
@@ -287,6 +292,9 @@ func (l *leaf) kernel(prefix string, inputs []Input) ([]kernel.Leaf, error) {
 	switch l.kind {
 	case hamming:
 		return l.hamming(prefix, at), nil
+	case coregion:
+		one, err := l.coregion(prefix, at, inputs)
+		return []kernel.Leaf{one}, err
 	case periodic, cosine:
 		if len(at) != 1 {
 			return nil, fail(l.column, "%s is over one input, not %d: name it, as in %s(%s, period=1)", l.kind, len(at), l.kind, inputs[0].Name)
@@ -312,6 +320,18 @@ func (l *leaf) hamming(prefix string, at []int) []kernel.Leaf {
 		out = append(out, &kernel.Hamming{Inputs: []int{k}, Tau: tau})
 	}
 	return out
+}
+
+// coregion returns a matrix over the levels of a category.
+func (l *leaf) coregion(prefix string, at []int, inputs []Input) (kernel.Leaf, error) {
+	if len(at) != 1 {
+		return nil, fail(l.column, "coregion is over one category, not %d: name it, as in coregion(%s), and multiply those of several", len(at), quoted(inputs[at[0]].Name))
+	}
+	c := &kernel.Coregion{Input: at[0], Prefix: prefix, Levels: inputs[at[0]].LevelNames, Rank: int(l.rank), Equal: l.scale > 0}
+	if err := c.Check(); err != nil {
+		return nil, fail(l.column, "the category %s: %v", inputs[at[0]].Name, err)
+	}
+	return c, nil
 }
 
 // onCircle returns a periodic or a cosine leaf of an input in the given unit.
@@ -369,7 +389,7 @@ func (l *leaf) stationary(prefix string, at []int, inputs []Input) (kernel.Leaf,
 	return s, nil
 }
 
-// places returns the places of the leaf's inputs: categories of a hamming, numbers of others.
+// places returns the places of the leaf's inputs: categories of a hamming or a coregion, numbers of others.
 func (l *leaf) places(inputs []Input) ([]int, error) {
 	var out []int
 	if len(l.inputs) == 0 {
@@ -406,11 +426,11 @@ func (l *leaf) places(inputs []Input) ([]int, error) {
 
 // mistakes returns what is wrong if the leaf takes the input for what it is not, or nothing.
 func (l *leaf) mistakes(in Input) string {
-	switch category := in.Levels > 0; {
-	case category && l.kind != hamming:
+	switch category, wanted := in.Levels > 0, l.kind == hamming || l.kind == coregion; {
+	case category && !wanted:
 		return fmt.Sprintf("the input %s is a category, whose levels have no distances: write hamming(%s) for it", in.Name, quoted(in.Name))
-	case !category && l.kind == hamming:
-		return fmt.Sprintf("hamming is over categories, and the input %s is of numbers: declare it by data.categories: [%s]", in.Name, in.Name)
+	case !category && wanted:
+		return fmt.Sprintf("%s is over categories, and the input %s is of numbers: declare it by data.categories: [%s]", l.kind, in.Name, in.Name)
 	}
 	return ""
 }
@@ -438,6 +458,9 @@ func OfAll(family string, ard bool, inputs []Input) string {
 func (e *Expression) Hints(inputs []Input) []string {
 	var out []string
 	for _, t := range e.terms {
+		if len(t.leaves) == 1 && t.leaves[0].kind == coregion {
+			out = append(out, fmt.Sprintf("the term %s has one value for each level, which tells little of a matrix: multiply it by a covariance over other inputs, or write hamming for it", t.name))
+		}
 		for i, l := range t.leaves {
 			same := func(m *leaf) bool { return l.likeness() != "" && l.likeness() == m.likeness() }
 			if slices.ContainsFunc(t.leaves[:i], same) {
@@ -459,8 +482,8 @@ func (e *Expression) Hints(inputs []Input) []string {
 // likeness returns what two leaves have in common whose product is a leaf of the same kind with the sum of their
 // rates; nothing for other kinds, and where nothing is left to tell apart.
 func (l *leaf) likeness() string {
-	exponential := l.kind == kernel.RBF.String() || l.kind == hamming || l.kind == periodic && l.period > 0
-	if !exponential || l.lengthscale > 0 || l.correlation > 0 {
+	alike := l.kind == kernel.RBF.String() || l.kind == hamming || l.kind == coregion || l.kind == periodic && l.period > 0
+	if !alike || l.lengthscale > 0 || l.correlation > 0 {
 		return ""
 	}
 	var names []string
@@ -469,6 +492,19 @@ func (l *leaf) likeness() string {
 	}
 	slices.Sort(names)
 	return fmt.Sprintf("%s %q %g", l.kind, names, l.period)
+}
+
+// Coregionalised returns the inputs that a coregion is over.
+func (e *Expression) Coregionalised() []string {
+	var out []string
+	for _, t := range e.terms {
+		for _, l := range t.leaves {
+			if l.kind == coregion && len(l.inputs) == 1 && !slices.Contains(out, l.inputs[0].text) {
+				out = append(out, l.inputs[0].text)
+			}
+		}
+	}
+	return out
 }
 
 // some returns the first names, as many as a sentence bears.

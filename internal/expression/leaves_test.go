@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var table = []Input{{Name: "year", SD: 10}, {Name: "temp", SD: 2}, {Name: "station", SD: 1, Levels: 3}, {Name: "day of week", SD: 1, Levels: 7}}
+var table = []Input{{Name: "year", SD: 10}, {Name: "temp", SD: 2}, {Name: "station", SD: 1, Levels: 3, LevelNames: []string{"A", "B", "C"}}, {Name: "day of week", SD: 1, Levels: 7}}
 
 func TestLeaves(t *testing.T) {
 	for _, x := range []struct{ text, canonical string }{
@@ -22,6 +22,9 @@ func TestLeaves(t *testing.T) {
 		{`h: hamming(station, "day of week")`, "h.variance*hamming(3-4:h.tau)"},
 		{`h: hamming("day of week", station, ard)`, "h.variance*hamming(4:h.tau[4])*hamming(3:h.tau[3])"},
 		{"hamming(station, correlation=0.5)", "hamming.variance*hamming(3:=0.6931471805599453)"},
+		{"f: coregion(station)", "f.variance*coregion(3:0:s:f:A,B,C)"},
+		{"f: coregion(station, rank=1, scale=1) * rbf(year)", "f.variance*coregion(3:1:1:f.coregion:A,B,C)*rbf(1:f.rbf.tau[1])"},
+		{"coregion(station) * (rbf(year) + linear(temp))", "coregion_rbf.variance*coregion(3:0:s:coregion_rbf.coregion:A,B,C)*rbf(1:coregion_rbf.rbf.tau[1])+coregion_linear.variance*coregion(3:0:s:coregion_rbf.coregion:A,B,C)*linear(2)"},
 	} {
 		e, err := Parse(x.text)
 		if err != nil {
@@ -74,6 +77,16 @@ func TestMistakesOfLeaves(t *testing.T) {
 		"hamming(staton)":                        `character 9: there is no input "staton": did you mean "station"?`,
 		"haming(station)":                        `character 1: there is no covariance "haming": did you mean hamming?`,
 		"hamming(station, lengthscale=1)":        "character 18: hamming has no lengthscale: what can be fixed is correlation",
+		"rbf(year) * coregion(temp)":             "character 22: coregion is over categories, and the input temp is of numbers: declare it by data.categories: [temp]",
+		"rbf(year) * coregion(staton)":           `character 22: there is no input "staton": did you mean "station"?`,
+		"coregio(station)":                       `character 1: there is no covariance "coregio": did you mean coregion?`,
+		`coregion(station, "day of week")`:       "character 1: coregion is over one category, not 2: name it, as in coregion(station)",
+		"coregion(station, ard)":                 "character 1: ard does not go with coregion",
+		"coregion(station, rank=2)":              "character 1: the category station: a correlation matrix of 3 levels has 3 elements, fewer than the parameters of rank 2: leave the rank out",
+		"coregion(station, rank=1.5)":            "character 1: rank is 1.5, but must be a whole number",
+		"coregion(station, rank=1e300)":          "character 1: rank is 1e+300, but must be a whole number below",
+		"coregion(station, scale=2)":             "character 1: scale is 2: of a coregion it is 1, one scale for all levels, or left out",
+		"coregion(station, lengthscale=1)":       "character 19: coregion has no lengthscale: what can be fixed is rank, scale",
 		"hamming(station, correlation=1)":        `character 30: correlation is "1", but must be below 1`,
 		"hamming(station, correlation=-.5)":      `character 30: correlation is "-.5"`,
 		"hamming(station, ard, correlation=0.5)": "ard is a correlation for each input",
@@ -125,6 +138,9 @@ func TestHints(t *testing.T) {
 		"rbf(year) * rbf(year)":                                   "has rbf twice over the same inputs",
 		"rbf(year, temp, ard) * rbf(temp, year)":                  "has rbf twice over the same inputs",
 		"hamming(station)*hamming(station)":                       "has hamming twice",
+		"coregion(station)*rbf(year)*coregion(station)":           "has coregion twice",
+		"coregion(station)":                                       "the term coregion has one value for each level",
+		"coregion(station)*rbf(year)+hamming(station)":            "",
 		"rbf(year) * matern32(year) * rbf(temp)":                  "",
 		"rbf(year) * rbf(year, lengthscale=3)":                    "",
 		"periodic(year, period=1) * periodic(year, period=2)":     "",

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 )
 
@@ -304,6 +305,12 @@ func (p *parser) factor(depth int) ([]term, string, error) {
 		return l.written()
 	}
 	switch {
+	case l.kind == coregion && l.ard:
+		return nil, "", fail(l.column, "ard does not go with coregion: multiply those of several categories")
+	case l.kind == coregion && (l.rank != math.Trunc(l.rank) || l.rank > kernel.MaxLevels):
+		return nil, "", fail(l.column, "rank is %g, but must be a whole number below that of the levels", l.rank)
+	case l.kind == coregion && l.scale != 0 && l.scale != 1:
+		return nil, "", fail(l.column, "scale is %g: of a coregion it is 1, one scale for all levels, or left out", l.scale)
 	case l.ard && (l.kind == periodic || l.kind == cosine):
 		return nil, "", fail(l.column, "ard is a length-scale for each of several inputs: it does not go with %s, which has one", l.kind)
 	case l.ard && l.correlation > 0:

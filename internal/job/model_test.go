@@ -48,7 +48,7 @@ func TestPriorsByName(t *testing.T) {
 		}
 		var got []string
 		for _, p := range priors {
-			got = append(got, p.Quantity+" ~ "+p.Prior)
+			got = append(got, strings.TrimSuffix(p.Quantity+" ~ "+p.Prior+" of "+p.Note, " of "))
 		}
 		if g := strings.Join(got, ", "); g != x.want {
 			t.Errorf("%s with %s has\n%s, want\n%s", x.kernel, x.priors, g, x.want)
@@ -102,6 +102,7 @@ func TestMistakesOfModels(t *testing.T) {
 		{"rbf", `lenghtscale: "gamma(1,1)"`, "unknown field"},
 		{"c: cosine(year)", "", "c.period is a parameter without a prior"},
 		{"w: rq(year)", `w.alpha: "pc(1,0.1)"`, "pc is for variances and length-scales"},
+		{"c: rbf(year)", `c.variance: "lkj(1)"`, "lkj(eta) is the prior of a correlation matrix, and that has no other"},
 		{"hamming(hum)", "", "declare it by data.categories: [hum]"},
 	} {
 		s, err := ParseString(modelSpec(x.kernel, x.priors))
@@ -148,6 +149,12 @@ func TestCategories(t *testing.T) {
 		{"hamming(station)", `hamming.correlation: "uniform(0,1)"`, "model.priors.hamming.correlation: prior \"uniform(0,1)\": the prior of a correlation is beta(a,b)"},
 		{"s: sigmoid(year)", `s.place: "gamma(1,1)"`, "model.priors.s.place: prior \"gamma(1,1)\": the parameter may be any number: use one of normal(mean,sd), uniform(lo,hi)"},
 		{"h: hamming(station)", `h.tau: "lognormal(0,2)"`, "h.variance ~ gamma(1,1), h.tau[station] ~ lognormal(0,2), lambda ~ gamma(1,1)"},
+		{"c: coregion(station) * rbf(year)", "", "c.variance ~ gamma(1,1), c.coregion.correlation ~ lkj(2) of the matrix of A, B, C, c.coregion.scale[B] ~ lognormal(0,1), c.coregion.scale[C] ~ lognormal(0,1), c.rbf.tau[year] ~ gamma(1,1), lambda ~ gamma(1,1)"},
+		{"c: coregion(station, rank=1, scale=1) * rbf(year, lengthscale=1)", `c.coregion.correlation: "lkj(3)", c.variance: "gamma(2,2)"`,
+			"c.variance ~ gamma(2,2), c.coregion.correlation ~ lkj(3) of each partial correlation with the factors (rank 1) of A, B, C, lambda ~ gamma(1,1)"},
+		{"c: coregion(station) * rbf(year)", `c.coregion.scale: "gamma(2,2)", "c.coregion.scale[C]": "gamma(3,3)"`, "c.variance ~ gamma(1,1), c.coregion.correlation ~ lkj(2) of the matrix of A, B, C, c.coregion.scale[B] ~ gamma(2,2), c.coregion.scale[C] ~ gamma(3,3), c.rbf.tau[year] ~ gamma(1,1), lambda ~ gamma(1,1)"},
+		{"c: coregion(station) * rbf(year)", `c.coregion.corelation: "gamma(2,2)"`, "model.priors.c.coregion.corelation: there is no such quantity: did you mean c.coregion.correlation?"},
+		{"c: coregion(station) * rbf(year)", `"c.coregion.correlation[A,B]": "lkj(2)"`, "model.priors.c.coregion.correlation[A,B]: there is no such quantity: did you mean c.coregion.correlation?"},
 		{"rbf", "", `model.kernel: rbf is over all inputs, and station is a category, whose levels have no distances: write an expression such as kernel: "rbf(year, hum) * hamming(station)"`},
 		{"rbf(year, station)", "", "model.kernel: character 11: the input station is a category"},
 	} {
@@ -164,7 +171,7 @@ func TestCategories(t *testing.T) {
 		}
 		var got []string
 		for _, p := range priors {
-			got = append(got, p.Quantity+" ~ "+p.Prior)
+			got = append(got, strings.TrimSuffix(p.Quantity+" ~ "+p.Prior+" of "+p.Note, " of "))
 		}
 		if g := strings.Join(got, ", "); g != x.want {
 			t.Errorf("%s with %s has\n%s, want\n%s", x.kernel, x.priors, g, x.want)
@@ -175,6 +182,12 @@ func TestCategories(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h := s.Hints(&d); len(h) != 2 || !strings.Contains(h[1], "s has the period 9") {
+		t.Errorf("hints %q", h)
+	}
+	if s, err = ParseString(modelSpec("coregion(station) * rbf(year, hum)", "")); err != nil {
+		t.Fatal(err)
+	}
+	if h := s.Hints(&d); len(h) != 1 || !strings.Contains(h[0], "one noise variance: give each its own by model.noise: {by: station}") {
 		t.Errorf("hints %q", h)
 	}
 }

@@ -42,7 +42,8 @@ type Term struct {
 // squared distance u = Σ_k τ_k (φ_k(x)−φ_k(y))² between features φ of the points, with
 // parameters of its own: the rates τ, those on which features depend, and at most one
 // on which g does. *Stationary, *Periodic, *Cosine and *Hamming are leaves. Those of the profile Dot are
-// the product Σ_q a_q(x)·a_q(y) of their features instead, such as *Linear.
+// the product Σ_q a_q(x)·a_q(y) of their features instead, such as *Linear; those of the profile Levels a
+// table over the levels of a category, which has any number of parameters.
 type Leaf interface {
 	// Params returns the parameters, in an order of the leaf's own.
 	Params() []param.Param

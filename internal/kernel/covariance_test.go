@@ -256,7 +256,7 @@ func TestBadCovariances(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "=1e+30*linear(0,1:-2e-5,3)+a*linear(2)*rbf(1:u)", "a*sigmoid(2:1e-9:-3)*polynomial(1,3:4:0.25)", "a*sigmoid(2:c:=3:1:2:falling)*polynomial(1,3:4:o)+b*sigmoid(2:c:w:1:2)", "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)", "a*rq(1-2:u;al)*wendland(3:=2)+b*rq(1:=1,2:=2;=0.5)", "a*cosine(1:p:2)*hamming(2-3:t)+b*cosine(2:=3:1)*hamming(1:=0.2)"} {
+	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "=1e+30*linear(0,1:-2e-5,3)+a*linear(2)*rbf(1:u)", "a*sigmoid(2:1e-9:-3)*polynomial(1,3:4:0.25)", "a*sigmoid(2:c:=3:1:2:falling)*polynomial(1,3:4:o)+b*sigmoid(2:c:w:1:2)", "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)", "a*rq(1-2:u;al)*wendland(3:=2)+b*rq(1:=1,2:=2;=0.5)", "a*cosine(1:p:2)*hamming(2-3:t)+b*cosine(2:=3:1)*hamming(1:=0.2)", `a*coregion(3:0:s:f.coregion:A,B,"-1")*rbf(1:u)+b*coregion(2:1:1:"":A,B,C,D)`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -100,7 +100,7 @@ func (f *Function) Rates(dst []float64) {
 // density: E cos(ωᵀ(x−x')) is the correlation (Bochner; Rahimi and Recht 2007).
 // That of a sum is a mixture, that of a product of leaves the law of the sum of
 // their frequencies. It returns the term that the draw is from: where it has leaves
-// of the profile Dot, the correlation is E b(x)·b(x')·cos(ωᵀ(x−x')), b its Amplitude.
+// of the profiles Dot or Levels, the correlation is E b(x)·b(x')·cos(ωᵀ(x−x')), b its Amplitude.
 // It panics if the covariance is not Spectral.
 func (f *Function) Frequency(r *rand.Rand, w []float64) (term int) {
 	t := 0

@@ -36,6 +36,10 @@ const (
 // features, Σ_q a_q(x)·a_q(y). It is not one of the families.
 const Dot Family = -1
 
+// Levels is the profile of leaves that are a table over the levels of a category, such as *Coregion. Nor
+// is it one of the families.
+const Levels Family = -2
+
 var familyNames = [NumProfiles]string{"rbf", "matern12", "matern32", "matern52", "rq", "wendland", cosineName, hammingName}
 
 // Families returns all families in order.

@@ -143,18 +143,25 @@ func (f *Function) termFeatures(dst []float64, term int, x []float64, slope, par
 }
 
 // Amplitude returns a random linear combination b(x) = Σ_q ε_q·a_q(x) of the features of each leaf of the
-// profile Dot of a term, ε_q = ±1, multiplied: E b(x)·b(y) is the product of these leaves.
+// profile Dot of a term, and of what those of the profile Levels are the product of, ε_q = ±1, multiplied:
+// E b(x)·b(y) is the product of these leaves.
 func (f *Function) Amplitude(r *rand.Rand, term int) func(x []float64) float64 {
 	type dot struct {
-		leaf LeafAt
-		sign []float64
+		feature func(q int, x []float64) float64
+		sign    []float64
 	}
 	var dots []dot
 	for _, l := range f.cov.terms[term].Leaves {
-		if f.cov.leaves[l].Profile() != Dot {
-			continue
+		var d dot
+		switch leaf := f.leaves[l].(type) {
+		case *CoregionAt:
+			d = dot{leaf.loading, make([]float64, leaf.columns())}
+		default:
+			if f.cov.leaves[l].Profile() != Dot {
+				continue
+			}
+			d = dot{func(q int, x []float64) float64 { return leaf.Feature(q, x, nil) }, make([]float64, f.cov.leaves[l].NumFeatures())}
 		}
-		d := dot{leaf: f.leaves[l], sign: make([]float64, f.cov.leaves[l].NumFeatures())}
 		for q := range d.sign {
 			d.sign[q] = 1 - 2*float64(r.IntN(2))
 		}
@@ -168,7 +175,7 @@ func (f *Function) Amplitude(r *rand.Rand, term int) func(x []float64) float64 {
 		for _, d := range dots {
 			var sum float64
 			for q, s := range d.sign {
-				sum += s * d.leaf.Feature(q, x, nil)
+				sum += s * d.feature(q, x)
 			}
 			b *= sum
 		}
@@ -178,5 +185,5 @@ func (f *Function) Amplitude(r *rand.Rand, term int) func(x []float64) float64 {
 
 // Stationary reports whether the covariance depends on the difference of two points alone.
 func (c *Covariance) Stationary() bool {
-	return !slices.ContainsFunc(c.leaves, func(l Leaf) bool { return l.Profile() == Dot })
+	return !slices.ContainsFunc(c.leaves, func(l Leaf) bool { return l.Profile() == Dot || l.Profile() == Levels })
 }

@@ -77,28 +77,36 @@ func (p *parser) term() (t Term, err error) {
 
 // param reads a parameter's name.
 func (p *parser) param(role param.Role) (param.Param, error) {
-	name := p.rest
-	if i := strings.IndexAny(p.rest, "+*(),:;-\""); i >= 0 {
-		name = p.rest[:i]
-	}
-	switch {
-	case strings.HasPrefix(p.rest, `"`):
-		text, err := strconv.QuotedPrefix(p.rest)
-		if err != nil {
-			return param.Param{}, errors.New("a name has no closing quote")
-		}
-		p.take(text)
-		name, _ = strconv.Unquote(text)
-	case plainName.MatchString(name):
-		p.take(name)
-	default:
-		return param.Param{}, errors.New("want the name of a parameter")
+	name, err := p.word()
+	if err != nil {
+		return param.Param{}, err
 	}
 	symbol, index, ok := strings.Cut(name, "[")
 	if index, closed := strings.CutSuffix(index, "]"); ok && closed && index != "" && symbol != "" {
 		return param.Param{Symbol: symbol, Index: index, Role: role}, nil
 	}
 	return param.Param{Symbol: name, Role: role}, nil
+}
+
+// word reads a name as quoted writes it.
+func (p *parser) word() (string, error) {
+	if strings.HasPrefix(p.rest, `"`) {
+		text, err := strconv.QuotedPrefix(p.rest)
+		if err != nil {
+			return "", errors.New("a name has no closing quote")
+		}
+		p.take(text)
+		return strconv.Unquote(text)
+	}
+	name := p.rest
+	if i := strings.IndexAny(p.rest, "+*(),:;-\""); i >= 0 {
+		name = p.rest[:i]
+	}
+	if !plainName.MatchString(name) {
+		return "", errors.New("want the name of a parameter")
+	}
+	p.take(name)
+	return name, nil
 }
 
 // constant returns a number in the place of a parameter, in the canonical text.
@@ -148,6 +156,9 @@ func (p *parser) leaf() (Leaf, error) {
 	case polynomialName:
 		p.take(name + "(")
 		return p.polynomial()
+	case coregionName:
+		p.take(name + "(")
+		return p.coregion()
 	case hammingName:
 	case Rational.String(), Wendland.String():
 		s.Family = Family(slices.Index(familyNames[:], name))

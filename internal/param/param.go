@@ -23,6 +23,8 @@ const (
 	Shape                // on which the profile of a leaf depends, such as α of a rational quadratic
 	Mismatch             // −log of the correlation of points that differ in one category
 	Size                 // size of a negative binomial distribution
+	Partial              // of a partial correlation r of a correlation matrix: (1+r)/(1−r), or r/(1−r) where r > 0
+	Ratio                // of the standard deviation of a level of a category to that of the first
 	Place                // where something changes, in the units of the input
 	Width                // over which it changes, in the units of the input
 	Exponent             // of a warped input
@@ -38,6 +40,7 @@ type Param struct {
 
 	Role   Role
 	Inputs []int // whose differences it scales, from 0; nil for none
+	Spare  int   // of a partial correlation, how many variables it is neither of nor given (the prior lkj)
 	// Transform says where the parameter may be. What the parameter is part of gives its derivatives with
 	// respect to log θ where that is Log, or else to θ.
 	Transform Transform

@@ -42,7 +42,10 @@ var priorForms = []priorForm{
 	{"normal", "mean,sd", []kind{anywhere}},
 	{"uniform", "lo,hi", []kind{positive, anywhere, within}},
 	{"beta", "a,b", []kind{within}},
+	{lkj, "eta", []kind{positive}},
 }
+
+const lkj = "lkj"
 
 // ParsePrior is Param.ParsePrior for a positive parameter of the given role.
 func ParsePrior(text string, role Role) (Prior, error) { return Param{Role: role}.ParsePrior(text) }
@@ -64,6 +67,8 @@ func CheckPrior(text string) error {
 //	                     √θ with P(√θ > u) = alpha (Simpson et al. 2017); on a
 //	                     τ, through ℓ = 1/√(2τ), P(ℓ < u) = alpha (Fuglstad et
 //	                     al. 2019, with d = 1)
+//	lkj(eta)             of a correlation matrix, with the density |C|^(eta−1): all partial
+//	                     correlations have it, and no other one (Lewandowski et al. 2009)
 //
 // If it may be any number: normal(mean,sd) or uniform(lo,hi). If it is in an interval: beta(a,b) on its share of the
 // interval, or uniform(lo,hi).
@@ -90,11 +95,13 @@ func (p Prior) misfit() string {
 		what := map[kind]string{positive: "is positive", anywhere: "may be any number", within: fmt.Sprintf("is between %g and %g", p.on.a, p.on.b)}[p.on.kind]
 		var names []string
 		for _, f := range priorForms {
-			if slices.Contains(f.of, p.on.kind) {
+			if slices.Contains(f.of, p.on.kind) && f.dist != lkj {
 				names = append(names, fmt.Sprintf("%s(%s)", f.dist, f.args))
 			}
 		}
 		return fmt.Sprintf("the parameter %s: use one of %s", what, strings.Join(names, ", "))
+	case (p.dist == lkj) != (p.role == Partial):
+		return "lkj(eta) is the prior of a correlation matrix, and that has no other"
 	case p.dist == "pc" && p.role != Variance && p.role != Rate && p.role != Noise:
 		return "pc is for variances and length-scales"
 	case p.dist == "uniform" && p.on.kind == positive && slices.Contains([]Role{Variance, Rate, Noise, Mismatch, Size}, p.role):
@@ -142,11 +149,13 @@ func parsePrior(text string) (Prior, error) {
 		if name == "uniform" && p.a >= p.b {
 			return bad("lo is %g, but must be below hi", p.a)
 		}
-		return p, nil
+		return p.Given(0), nil
 	}
 	var names, dists []string
 	for _, form := range priorForms {
-		names, dists = append(names, fmt.Sprintf("%s(%s)", form.dist, form.args)), append(dists, form.dist)
+		if form.dist != lkj {
+			names, dists = append(names, fmt.Sprintf("%s(%s)", form.dist, form.args)), append(dists, form.dist)
+		}
 	}
 	if near, ok := nearest.Word(name, dists); ok {
 		return bad("unknown distribution: did you mean %s?", names[slices.Index(dists, near)])
@@ -178,12 +187,24 @@ func ParseRootPrior(text string, role Role, unit float64) (Prior, error) {
 	return p, err
 }
 
+// Given returns the prior lkj of a partial correlation with so many variables that it is neither of nor given: the
+// partial correlations of canonical order are independent, and (1+r)/2 is Beta(α,α), α = eta + spare/2 (Lewandowski
+// et al. 2009, section 2.4). Other priors are as they are.
+func (p Prior) Given(spare int) Prior {
+	if p.dist == lkj {
+		p.b = p.a + float64(spare)/2
+	}
+	return p
+}
+
 // Typical returns a typical value of θ. It panics for a prior on a standard deviation or a length-scale.
 func (p Prior) Typical() float64 {
 	switch {
 	case p.root && p.role == Mismatch:
 		return math.Log1p(p.b / p.a)
 	case p.root:
+	case p.dist == lkj:
+		return 1 // a correlation of 0
 	case p.dist == "gamma":
 		return p.a / p.b
 	case p.dist == "invgamma":
@@ -225,8 +246,8 @@ func (p Prior) shares() (a, b float64) {
 // String returns the prior as ParsePrior reads it.
 func (p Prior) String() string {
 	a := strconv.FormatFloat(p.a, 'g', -1, 64)
-	if p.dist == "halfnormal" {
-		return fmt.Sprintf("halfnormal(%s)", a)
+	if p.dist == "halfnormal" || p.dist == lkj {
+		return fmt.Sprintf("%s(%s)", p.dist, a)
 	}
 	return fmt.Sprintf("%s(%s,%s)", p.dist, a, strconv.FormatFloat(p.b, 'g', -1, 64))
 }
@@ -298,6 +319,11 @@ func (p Prior) pcOfRoot(logQ float64) (value, grad float64) {
 func (p Prior) logDensity(psi float64) (value, grad float64) {
 	theta := math.Exp(psi)
 	switch p.dist {
+	case lkj: // θ = x/(1−x), x ~ Beta(b,b)
+		lg, _ := math.Lgamma(p.b)
+		lg2, _ := math.Lgamma(2 * p.b)
+		size := math.Abs(psi)
+		return lg2 - 2*lg - p.b*(size+2*math.Log1p(math.Exp(-size))), -p.b * math.Tanh(psi/2)
 	case "gamma":
 		lg, _ := math.Lgamma(p.a)
 		return p.a*math.Log(p.b) - lg + p.a*psi - p.b*theta, p.a - p.b*theta

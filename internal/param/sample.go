@@ -9,6 +9,9 @@ import (
 
 // Sample draws ψ from the prior.
 func (p Prior) Sample(r *rand.Rand) float64 {
+	if p.dist == lkj {
+		return logGamma(p.b, r) - logGamma(p.b, r)
+	}
 	switch {
 	case p.root && p.role == Mismatch:
 		return math.Log(math.Log1p(math.Exp(-p.logOdds(r))))
@@ -25,6 +28,12 @@ func (p Prior) Sample(r *rand.Rand) float64 {
 		return -2 * (logQ - p.shift)
 	}
 	return 2 * (logQ - p.shift)
+}
+
+// logGamma draws the logarithm of a variable that is Gamma(a,1), which may be too small for a number itself: it is one of
+// a+1 times the a-th root of a uniform one (Marsaglia and Tsang 2000, section 6).
+func logGamma(a float64, r *rand.Rand) float64 {
+	return math.Log(distuv.Gamma{Alpha: a + 1, Beta: 1, Src: r}.Rand()) - r.ExpFloat64()/a
 }
 
 // logOdds draws the logarithm of v/(1−v), v of a beta distribution.

@@ -315,6 +315,8 @@ func meaning(rec *Record) [][2]string {
 			{"TERM.offset", "what a polynomial adds to the products of standardised inputs"},
 			{"TERM.alpha", "shape of a rational quadratic: the smaller, the more length-scales the term has"},
 			{"TERM.correlation", "e^(−τ) of a hamming leaf: the correlation of values at rows that differ in one category"},
+			{"TERM.correlation[…,…]", "of two levels of a coregion: the correlation of the function's values for these, such as two outputs"},
+			{"TERM.scale[…]", "of a level of a coregion: the function's standard deviation, relative to that of the first level, whose variance is TERM.variance"},
 			noiseMeaning(&rec.Data, units),
 			{"TERM.lengthscale[…]", "ℓ = 1/√(2τ): the distance over which the term changes, in the units of the input; without brackets, in units of the standardised inputs or of the circle"},
 			{"TERM.signal_sd, noise_sd", "square roots of the variances in the units of " + rec.Data.Learnt()},

@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -37,6 +38,8 @@ type Quantity struct {
 //	lengthscale            1/√(2τ) of the standardised data, where all inputs share one, or
 //	                       of the circle of a periodic leaf
 //	correlation            e^(−τ) of a hamming leaf
+//	correlation[a,b]       of two levels of a coregion
+//	signal_sd[a]           √σ times the scale of a level of a coregion
 //	signal_sd, noise_sd    √σ and √λ in the units of the target, or of its transform
 //	log_sigma, log_tau…, log_lambda: ψ, whose names param.Transform says
 func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
@@ -47,6 +50,13 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 		if p.Role == param.Noise && number != "" { // a level's
 			number = strconv.Itoa(i - slices.IndexFunc(m.Params, func(q param.Param) bool { return q.Role == param.Noise }) + 1)
 		}
+		if p.Role == param.Partial || p.Role == param.Ratio { // of levels
+			place := i - slices.IndexFunc(m.Params, func(q param.Param) bool { return q.As(q.Symbol, "") == p.As(p.Symbol, "") }) + 1
+			if p.Role == param.Ratio { // the first level has none
+				place++
+			}
+			number = strconv.Itoa(place)
+		}
 		if (strings.HasPrefix(symbol, "lengthscale") || symbol == "correlation") && len(p.Inputs) == 1 { // also of the only input, where tau has no index
 			number = strconv.Itoa(p.Inputs[0] + 1)
 			input = cmp.Or(d.InputNames[p.Inputs[0]], number)
@@ -55,7 +65,7 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	}
 	same := func(theta float64) float64 { return theta }
 	for i, p := range m.Params {
-		add(i, p.Symbol, false, same)
+		add(i, p.Symbol, p.Role == param.Partial, same)
 	}
 	for i, p := range m.Params {
 		switch {
@@ -77,12 +87,18 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 			add(i, "correlation", false, func(tau float64) float64 { return math.Exp(-tau) })
 		}
 	}
+	q = append(q, correlations(m)...)
 	for _, sd := range []struct {
 		name string
 		of   param.Role
 	}{{"signal_sd", param.Variance}, {"noise_sd", param.Noise}} {
 		for i, p := range m.Params {
-			if p.Role == sd.of {
+			if p.Role != sd.of {
+				continue
+			}
+			if levels := scaled(m, i, d.YScale.SD); levels != nil {
+				q = append(q, levels...)
+			} else {
 				add(i, sd.name, false, func(variance float64) float64 { return d.YScale.SD * math.Sqrt(variance) })
 			}
 		}
@@ -92,6 +108,65 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 		q[len(q)-1].Of = func(psi []float64) float64 { return psi[i] } // as it was drawn, to the last bit
 	}
 	return q
+}
+
+// own returns the parameters of a leaf on their natural scale.
+func own(m posterior.Model, leaf int, psi []float64) []float64 {
+	var theta []float64
+	for _, p := range m.Covariance.LeafParams(leaf) {
+		theta = append(theta, m.Params[p].Transform.Natural(psi[p]))
+	}
+	return theta
+}
+
+// correlations returns those of the levels of coregions.
+func correlations(m posterior.Model) (out []Quantity) {
+	for l, leaf := range m.Covariance.Leaves() {
+		c, ok := leaf.(*kernel.Coregion)
+		if !ok {
+			continue
+		}
+		of := param.Param{Term: c.Prefix}
+		for a, first := range c.Levels {
+			for b := a + 1; b < len(c.Levels); b++ {
+				out = append(out, Quantity{
+					Name: of.As("correlation", first+","+c.Levels[b]),
+					Stan: stanName(of.As("correlation", fmt.Sprintf("%d.%d", a+1, b+1))),
+					Of:   func(psi []float64) float64 { return c.Correlation(a, b, own(m, l, psi)) },
+				})
+			}
+		}
+	}
+	return out
+}
+
+// scaled returns the standard deviations of the levels of a term, given the place of its variance, if it has a coregion
+// whose levels have scales.
+func scaled(m posterior.Model, variance int, unit float64) (out []Quantity) {
+	for _, t := range m.Covariance.Terms() {
+		if t.Variance != variance {
+			continue
+		}
+		for _, l := range t.Leaves {
+			c, ok := m.Covariance.Leaves()[l].(*kernel.Coregion)
+			if !ok || c.Equal {
+				continue
+			}
+			if out != nil {
+				return nil // a product of several: of a level of one the others have no level
+			}
+			for a, level := range c.Levels {
+				out = append(out, Quantity{
+					Name: m.Params[variance].As("signal_sd", level),
+					Stan: stanName(m.Params[variance].As("signal_sd", strconv.Itoa(a+1))),
+					Of: func(psi []float64) float64 {
+						return unit * math.Sqrt(m.Params[variance].Transform.Natural(psi[variance])) * c.Scale(a, own(m, l, psi))
+					},
+				})
+			}
+		}
+	}
+	return out
 }
 
 // natural returns f of parameter i on its natural scale.

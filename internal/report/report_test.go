@@ -322,3 +322,46 @@ func TestQuantitiesOfLeaves(t *testing.T) {
 		t.Errorf("not told, or otherwise: %v", want)
 	}
 }
+
+// A coregion is told as its correlations, of each pair of levels, and as the standard deviations of the levels; its parameters are
+// details. The names for CmdStan are by numbers.
+func TestQuantitiesOfCoregion(t *testing.T) {
+	e, err := expression.Parse("f: coregion(out) * rbf(x) + g: coregion(out, scale=1) * rbf(x)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &dataset.Info{InputNames: []string{"out", "x"}, XScale: []dataset.Scale{{SD: 1}, {SD: 3}}, YScale: dataset.Scale{SD: 10}}
+	cov, err := e.Covariance([]expression.Input{{Name: "out", SD: 1, Levels: 3, LevelNames: []string{"a", "b, c", "d"}}, {Name: "x", SD: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := posterior.NewModel(cov, likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
+	theta := make([]float64, len(m.Params))
+	for i, name := range m.Params.Names() {
+		theta[i] = map[string]float64{"f.variance": 4, "f.coregion.partial_odds[a,b, c]": 3, "f.coregion.partial_odds[a,d]": 1. / 3, "f.coregion.partial_odds[b, c,d]": 2, "f.coregion.scale[b, c]": 0.5, "f.coregion.scale[d]": 2}[name]
+		if theta[i] == 0 {
+			theta[i] = 1
+		}
+	}
+	// r = 1/2 and −1/2, and, given the first, 1/3: C_23 = r_12·r_13 + r_23.1·√(1−r_12²)·√(1−r_13²).
+	want := map[string]float64{"f.coregion.correlation[a,b, c] f.coregion.correlation.1.2": 0.5, "f.coregion.correlation[a,d] f.coregion.correlation.1.3": -0.5,
+		"f.coregion.correlation[b, c,d] f.coregion.correlation.2.3": -0.25 + 0.75/3, "g.coregion.correlation[b, c,d] g.coregion.correlation.2.3": 0,
+		"f.signal_sd[a] f.signal_sd.1": 20, "f.signal_sd[b, c] f.signal_sd.2": 10, "f.signal_sd[d] f.signal_sd.3": 40, "g.signal_sd g.signal_sd": 10,
+		"f.coregion.scale[d] f.coregion.scale.3": 2, "f.coregion.partial_odds[a,d] f.coregion.partial_odds.2": 1. / 3}
+	names := map[string]bool{}
+	for _, q := range Quantities(m, d) {
+		if names[q.Name] || names[q.Stan] && q.Stan != q.Name {
+			t.Errorf("two are named %s, or %s", q.Name, q.Stan)
+		}
+		names[q.Name], names[q.Stan] = true, true
+		if q.Detail != (strings.Contains(q.Name, "partial_odds") || strings.Contains(q.Name, "log_") || strings.Contains(q.Name, "_std")) {
+			t.Errorf("%s is a detail: %v", q.Name, q.Detail)
+		}
+		if w, ok := want[q.Name+" "+q.Stan]; ok && math.Abs(q.Of(m.Params.Sampled(theta))-w) < 1e-14 {
+			delete(want, q.Name+" "+q.Stan)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not told, or otherwise: %v", want)
+	}
+}

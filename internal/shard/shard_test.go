@@ -58,7 +58,15 @@ func problemOf(c *kernel.Covariance, n, s int) *problem {
 		}
 		return x
 	}
-	p := &problem{in: kernel.NewInputs(n, d, normal(n*d)), cov: c}
+	x := normal(n * d)
+	for _, l := range c.Leaves() {
+		if l, ok := l.(*kernel.Coregion); ok {
+			for i := range n {
+				x[i*d+l.Input] = float64(i * i % 7 % len(l.Levels))
+			}
+		}
+	}
+	p := &problem{in: kernel.NewInputs(n, d, x), cov: c}
 	for _, q := range c.Params() {
 		switch q.Role {
 		case param.Variance:
@@ -234,7 +242,7 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 		covariances[f.String()] = kernel.Single(f, 3, true)
 	}
 	for name, text := range map[string]string{"sum": "a*rbf(1-3:u)+b*matern32(2:v)", "product": "a*rbf(1:u[1],2:u[2])*matern12(3:v)+b*rbf(3:w)", "periodic": "a*periodic(1:u:p:1)*rbf(1:v)+b*rbf(2-3:=0.3)",
-		"shapes": "a*rq(1:u[1],2:u[2];al)*hamming(3:t)+b*cosine(1:p:1)*wendland(2:v)",
+		"shapes": "a*rq(1:u[1],2:u[2];al)*hamming(3:t)+b*cosine(1:p:1)*wendland(2:v)+c*coregion(3:0:s:f:A,B,C)*rbf(1:w)",
 		"lines":  "a*linear(1,2)+b*rbf(1-3:u)*linear(0,3:0.5)+=2*linear(0)+c*sigmoid(1:d:=0.5:0:1)*matern12(2:v)", "low rank": "a*linear(0,1,2)+b*linear(3)"} {
 		c, err := kernel.Parse(text, 3)
 		if err != nil {

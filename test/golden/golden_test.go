@@ -213,6 +213,15 @@ model: {kernel: rbf, noise: ` + noise + `}
 sampler: ` + sampler(method) + "\n"})
 		}
 	}
+	for name, rank := range map[string]string{"full": "", "rank-1": ", rank=1"} {
+		method := map[string]string{"full": "fisher", "rank-1": "cholesky"}[name]
+		all = append(all, golden{name: "coregion/" + name + "/" + method, table: strings.ReplaceAll(noisy.String(), "1,B,", "1,C,"), levels: [][]string{nil, {"A", "B", "C"}}, text: `
+name: golden
+data: {path: "-", target: y, inputs: [a, s], categories: [s]}
+stop: {max_draws: 12}
+model: {kernel: "coregion(s` + rank + `) * matern52(a)", noise: {by: s}}
+sampler: ` + sampler(method) + "\n"})
+	}
 	all = append(all, golden{name: "transform/yeo-johnson", table: noisy.String(), text: `
 name: golden
 data: {path: "-", target: y, inputs: [a, b], transform: yeo-johnson}
