@@ -272,7 +272,12 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 	forms := []func(symbol string) string{
 		own,
 		func(symbol string) string { return q.As(symbol, "") },
-		func(symbol string) string { return symbol },
+		func(symbol string) string {
+			if q.Role == param.Partial { // a correlation of all terms is that of categories
+				return own(symbol)
+			}
+			return symbol
+		},
 	}
 	for i, symbol := range symbols {
 		known[forms[0](symbol)], known[forms[1](symbol)] = true, true
