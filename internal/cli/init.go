@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -283,8 +282,6 @@ func yamlText(s string) (string, error) {
 	return string(text), err
 }
 
-var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
-
 // endings of tables' names.
 var endings = []string{".gz", ".zst", ".csv", ".tsv", ".txt", ".parquet"}
 
@@ -294,7 +291,7 @@ func jobName(table string) string {
 	for _, ending := range endings {
 		name = strings.TrimSuffix(name, ending)
 	}
-	name = strings.Trim(notInNames.ReplaceAllString(name, "-"), "-._")
+	name = job.FileName(name)
 	if name == "" {
 		return "job"
 	}

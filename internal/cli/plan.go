@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
 func (a *App) planCommand() *cobra.Command {
@@ -20,30 +22,50 @@ func (a *App) planCommand() *cobra.Command {
 		Short: "Tell what a run will take: memory, work, and time from a trial of a few seconds",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			spec, err := f.spec(args)
+			parts, err := f.specs(args)
 			if err != nil {
 				return err
 			}
-			budget := f.budget()
-			_, p, err := a.load(c.Context(), spec, budget)
+			again, err := a.rereading(parts[0].Spec.Data.Path)
 			if err != nil {
 				return err
 			}
-			e, err := driver.NewEstimate(c.Context(), spec, p, budget)
-			if err != nil {
-				return err
+			var estimates []*driver.Estimate
+			for _, p := range parts {
+				e, err := again().estimate(c.Context(), p.Spec, f.budget())
+				if err != nil {
+					return err
+				}
+				estimates = append(estimates, e)
 			}
 			if asJSON {
-				enc := json.NewEncoder(a.Stdout)
-				enc.SetIndent("", "  ")
-				return enc.Encode(e)
+				if len(estimates) == 1 {
+					return a.printJSON(estimates[0])
+				}
+				return a.printJSON(estimates)
 			}
-			return a.printEstimate(e, time.Duration(spec.Stop.MaxTime))
+			for i, e := range estimates {
+				if len(parts) > 1 {
+					fmt.Fprintf(a.Stdout, "target %s\n", parts[i].Spec.Data.Target)
+				}
+				if err := a.printEstimate(e, time.Duration(parts[i].Spec.Stop.MaxTime)); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 	f.flags(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+func (a *App) estimate(ctx context.Context, spec *job.Spec, budget *parallel.Budget) (*driver.Estimate, error) {
+	_, p, err := a.load(ctx, spec, budget)
+	if err != nil {
+		return nil, err
+	}
+	return driver.NewEstimate(ctx, spec, p, budget)
 }
 
 // printEstimate prints an estimate of a run that may take maxTime; 0 is no limit.
