@@ -60,8 +60,8 @@ func TestRunEachTarget(t *testing.T) {
 		t.Errorf("%v", rows)
 	}
 	for want, args := range map[string][]string{
-		"is the folder of several targets: give that of one, of ":                            {"summary", both},
-		"--target c: " + spec + " has no such target; it has strength (MPa), b":              {"run", spec, "--target", "c"},
+		"is the folder of several targets: give that of one, of ":                             {"summary", both},
+		"--target c: " + spec + " has no such target; it has strength (MPa), b":               {"run", spec, "--target", "c"},
 		"has 2 targets, and this is about one: choose it with --target, of strength (MPa), b": {"cv", spec},
 		"give no specification, --demo, --data, --target":                                     {"run", "--resume", both, "--target", "b"},
 		"is not empty": {"run", spec, "--out", both},
