@@ -326,7 +326,7 @@ func (x *crossValidation) predicted(ctx context.Context, k int, source foldSourc
 	if err != nil {
 		return nil, fmt.Errorf("fold %d: %w", k, err)
 	}
-	r := predict.Request{X: rows.X, Targets: rows.Y, Noise: rows.Noise}
+	r := predict.Request{X: rows.X, Targets: rows.Y, Noise: rows.Noise, Offset: rows.Offset}
 	show := &predictProgress{app: x.app, quiet: x.quiet, began: x.app.Now()}
 	o := predict.Options{Tolerance: x.Tolerance, Variance: predict.Exact, Progress: show.at}
 	predicted, stats, err := from.predict(ctx, r, o)

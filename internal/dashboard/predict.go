@@ -82,6 +82,9 @@ func newPredictView(j *pb.Job) *predictView {
 	spec, err := job.ParseString(j.Spec)
 	v.Means = err == nil && spec.Data.Standardize // else nobody has computed them
 	v.info = dataset.InfoOf(j.Data)
+	if v.info.Offset != "" {
+		v.From = strings.TrimSpace(v.From + " What is typed is predicted with an offset of 0, the rows of a table with that of their column " + v.info.Offset + ".")
+	}
 	for i, name := range v.info.InputNames[:v.info.Columns()] {
 		in := inputView{Name: name, Levels: v.info.LevelsOf(i), Optional: v.info.MayLack(i)}
 		date := v.info.DateOf(i).Unit != ""
@@ -217,7 +220,7 @@ func (d *Dashboard) tableRows(r *http.Request, v *predictView, j *pb.Job) ([]pre
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	req := predict.Request{X: p.X, Targets: p.Y, Noise: p.Noise, Probs: interval}
+	req := predict.Request{X: p.X, Targets: p.Y, Noise: p.Noise, Offset: p.Offset, Probs: interval}
 	switch {
 	case p.Lacks == "":
 	case !v.Latent:

@@ -112,6 +112,11 @@ func (p *parquetFile) table(sel Select) (*Table, error) {
 			return nil, err
 		}
 	}
+	if pl.offset >= 0 {
+		if t.Offset, err = read(pl.offset, &coding{}); err != nil {
+			return nil, err
+		}
+	}
 	if pl.target >= 0 {
 		if t.Y, err = read(pl.target, pl.y); err != nil {
 			return nil, err
@@ -129,6 +134,9 @@ func (p *parquetFile) table(sel Select) (*Table, error) {
 func (p *parquetFile) readable(pl *plan) error {
 	if c := pl.target; c >= 0 && pl.y.levels == nil && !numericField(p.fields[c]) {
 		return &Error{File: p.file, Column: p.header[c], Msg: "the target does not hold numbers"}
+	}
+	if c := pl.offset; c >= 0 && !numericField(p.fields[c]) {
+		return &Error{File: p.file, Column: p.header[c], Msg: "the offset does not hold numbers"}
 	}
 	for i, c := range pl.inputs {
 		f := p.fields[c]

@@ -268,6 +268,13 @@ func (t *Table) add(rec []string, p *plan, blank func(column int, err error)) (c
 		}
 		t.Labels = append(t.Labels, strings.Clone(text))
 	}
+	if p.offset >= 0 {
+		x, err := parseField(rec[p.offset])
+		if err := tell(p.offset, err); err != nil {
+			return p.offset, err
+		}
+		t.Offset = append(t.Offset, x)
+	}
 	if p.target < 0 {
 		return 0, nil
 	}

@@ -48,6 +48,7 @@ type Data struct {
 	Missing     string   `yaml:"missing,omitempty" json:"missing,omitempty"`
 	Constant    string   `yaml:"constant,omitempty" json:"constant,omitempty"`
 	Weights     string   `yaml:"weights,omitempty" json:"weights,omitempty"`     // column that the variance of the noise is divided by
+	Offset      string   `yaml:"offset,omitempty" json:"offset,omitempty"`       // column of what is known of the latent function
 	Transform   string   `yaml:"transform,omitempty" json:"transform,omitempty"` // of the target
 	Standardize bool     `yaml:"standardize" json:"standardize"`
 	Rows        int      `yaml:"rows" json:"rows"`

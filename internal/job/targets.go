@@ -78,6 +78,8 @@ func faultOfTargets(targets []string, spec *Spec) string {
 			return fmt.Sprintf("%q is one of data.inputs, too: take it out of one of the two", t)
 		case t == spec.Data.Weights:
 			return fmt.Sprintf("%q is data.weights, too: it cannot be both", t)
+		case t == spec.Data.Offset:
+			return fmt.Sprintf("%q is data.offset, too: it cannot be both", t)
 		case slices.Contains(spec.Data.Exclude, t):
 			return fmt.Sprintf("%q is excluded: take it out of one of the two", t)
 		}
