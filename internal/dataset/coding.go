@@ -41,9 +41,6 @@ func (c *coding) text(s string) (float64, error) {
 
 // ofParquet returns what reads a column of Parquet.
 func (c *coding) ofParquet(f parquet.Field) (func(parquet.Value) (float64, error), error) {
-	if !f.Leaf() || f.Repeated() {
-		return nil, errors.New("lists and nested columns are not read")
-	}
 	switch {
 	case c.date.Unit != "":
 		return c.date.ofParquet(f)

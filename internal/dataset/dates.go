@@ -165,7 +165,7 @@ func (d Date) ofParquet(f parquet.Field) (func(parquet.Value) (float64, error), 
 	integers := k == parquet.Int32 || k == parquet.Int64
 	switch {
 	case integers && unit > 0 && d.origin().Year() == 0:
-		return nil, errors.New("it holds dates or times already, which have no format: give the unit alone under dates")
+		return nil, errDated
 	case integers && unit > 0:
 		return func(v parquet.Value) (float64, error) {
 			switch {

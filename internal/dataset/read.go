@@ -28,15 +28,15 @@ func Read(r io.Reader, file string, sel Select, lim Limits) (t *Table, err error
 	err = open(r, file, lim, func(c *csvFile) error {
 		t, err = c.table(sel)
 		return err
-	}, func(p *parquetFile) error {
-		t, err = p.table(sel)
+	}, func(f *columnFile) error {
+		t, err = f.table(sel)
 		return err
 	})
 	return t, err
 }
 
 // open reads the header of a table and hands it on as what it is.
-func open(r io.Reader, file string, lim Limits, asCSV func(*csvFile) error, asParquet func(*parquetFile) error) error {
+func open(r io.Reader, file string, lim Limits, asCSV func(*csvFile) error, asColumns func(*columnFile) error) error {
 	br := bufio.NewReaderSize(r, 1<<16)
 	head, err := br.Peek(4)
 	if err != nil && err != io.EOF {
@@ -45,7 +45,7 @@ func open(r io.Reader, file string, lim Limits, asCSV func(*csvFile) error, asPa
 	var text io.Reader = br
 	switch c := (&counted{r: br}); {
 	case bytes.HasPrefix(head, magicParquet):
-		return openParquet(r, br, file, lim, asParquet)
+		return openParquet(r, br, file, lim, asColumns)
 	case bytes.HasPrefix(head, magicGzip):
 		z, err := gzip.NewReader(c)
 		if err != nil {
