@@ -20,7 +20,7 @@ func (a *App) describeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "describe TABLE",
 		Short: "Show what the columns of a table hold",
-		Long: `Show what the columns of a table (CSV, plain or compressed, or Parquet) hold: whole numbers,
+		Long: `Show what the columns of a table (CSV, plain or compressed, Parquet, Arrow, NPZ) hold: whole numbers,
 numbers, dates or texts; how many values are missing and how many different ones there are;
 the least, the median and the greatest, with a histogram of ten bins of equal width between
 them; of texts the most common. With --target it shows how each column of numbers or dates is

@@ -31,7 +31,7 @@ func (a *App) initCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init TABLE",
 		Short: "Write a specification for a table",
-		Long: `Write a specification for a table (CSV, plain or compressed, or Parquet), with
+		Long: `Write a specification for a table (CSV, plain or compressed, Parquet, Arrow, NPZ), with
 comments on what to choose. The target is the last column that can be one, or
 that of --target; the inputs are all others. Texts with few different values become
 categories, dates become days, and missing values are filled in. Columns that cannot be used are
@@ -283,7 +283,7 @@ func yamlText(s string) (string, error) {
 }
 
 // endings of tables' names.
-var endings = []string{".gz", ".zst", ".csv", ".tsv", ".txt", ".parquet"}
+var endings = []string{".gz", ".zst", ".csv", ".tsv", ".txt", ".parquet", ".arrow", ".arrows", ".feather", ".ipc", ".npz", ".npy"}
 
 // jobName returns the name of a job for a table: that of the file without its endings.
 func jobName(table string) string {

@@ -213,7 +213,7 @@ func (d *Dashboard) predictTable(w http.ResponseWriter, r *http.Request) {
 func (d *Dashboard) tableRows(r *http.Request, v *predictView, j *pb.Job) ([]predict.Row, error) {
 	file, _, err := r.FormFile("table")
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, "choose a file first: a CSV or Parquet table with a column for each input")
+		return nil, status.Error(codes.InvalidArgument, "choose a file first: a table in CSV, Parquet, Arrow or NPZ with a column for each input")
 	}
 	defer file.Close()
 	p, err := v.info.ReadPoints("the table", file, dataset.Limits{Rows: maxTableRows, Columns: dataset.DefaultLimits.Columns, Bytes: maxTableBytes})

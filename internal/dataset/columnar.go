@@ -272,6 +272,8 @@ func (k *coding) number(c *cells, i int) (float64, error) {
 		return 0, errDated
 	case k.date.Unit != "" && c.time != nil:
 		return k.date.number(c.time(i)), nil
+	case k.date.Unit != "" && c.number != nil && k.date.Layout == "":
+		return 0, errNoDates
 	case k.levels != nil || k.date.Unit != "":
 		text, err := labelText(c.text(i))
 		if err != nil && (!absent(text) || !k.gaps) {

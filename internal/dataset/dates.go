@@ -185,8 +185,11 @@ func (d Date) ofParquet(f parquet.Field) (func(parquet.Value) (float64, error), 
 			return d.parse(text)
 		}, nil
 	}
-	return nil, errors.New("it holds no dates: take it out of dates: under data")
+	return nil, errNoDates
 }
+
+// errNoDates is a column of numbers where dates are asked for.
+var errNoDates = errors.New("it holds no dates: take it out of dates: under data")
 
 // timeUnit returns the unit of a column of dates or times, 0 of others.
 func timeUnit(f parquet.Field) time.Duration {

@@ -38,12 +38,19 @@ func Read(r io.Reader, file string, sel Select, lim Limits) (t *Table, err error
 // open reads the header of a table and hands it on as what it is.
 func open(r io.Reader, file string, lim Limits, asCSV func(*csvFile) error, asColumns func(*columnFile) error) error {
 	br := bufio.NewReaderSize(r, 1<<16)
-	head, err := br.Peek(4)
+	head, err := br.Peek(8)
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("cannot read %s: %w", file, err)
 	}
 	var text io.Reader = br
+	arrow, stream := isArrow(head)
 	switch c := (&counted{r: br}); {
+	case arrow:
+		return openArrow(r, br, file, lim, stream, asColumns)
+	case bytes.HasPrefix(head, magicFeather):
+		return &Error{File: file, Msg: "Feather of version 1 is not read: write the table in version 2, which is Arrow's file format"}
+	case bytes.HasPrefix(head, magicNPY), bytes.HasPrefix(head, magicZip):
+		return openNumPy(r, br, file, lim, !bytes.HasPrefix(head, magicNPY), asColumns)
 	case bytes.HasPrefix(head, magicParquet):
 		return openParquet(r, br, file, lim, asColumns)
 	case bytes.HasPrefix(head, magicGzip):

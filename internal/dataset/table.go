@@ -206,7 +206,7 @@ func (e *Error) Error() string {
 const Stdin = "-"
 
 // ReadFile reads a table from a file: CSV, plain or compressed with gzip or
-// Zstandard, or Parquet, recognised by its content. A table that is not nil is
+// Zstandard, Parquet, Arrow (file or stream), or arrays of NumPy's (.npz, .npy), recognised by its content. A table that is not nil is
 // read in its place; path names it in errors.
 func ReadFile(path string, table io.Reader, sel Select, lim Limits) (*Table, error) {
 	if table != nil {
