@@ -36,7 +36,7 @@ comments on what to choose. The target is the last column that can be one, or
 that of --target; the inputs are all others. Texts with few different values become
 categories, dates become days, and missing values are filled in. Columns that cannot be used are
 excluded, each with the reason: names of rows, constants, hardly any values. Comments point out
-what looks like a name of the row, like a code or like the target itself, and say what priors
+what looks like a name of the row, like a code, like the target itself or adds up to it, and say what priors
 mean in its units. 'ulisse describe' shows the table.
 
 'ulisse validate' accepts what it writes. Nothing is overwritten.`,
@@ -132,6 +132,7 @@ type beginning struct {
 	Look                    []string // what to look at before the specification is believed
 	Kernel                  string   // an expression; empty for a family over all inputs
 	inputs                  []expression.Input
+	leak                    []string // columns that add up to the target
 }
 
 // excluded is a column that is left out, and why.
@@ -160,6 +161,7 @@ func (b *beginning) choose(columns []dataset.Column, target string) error {
 	}
 	b.Target = target
 	dataset.Correlate(columns, target)
+	b.leak = dataset.Leak(columns, target)
 	for i := range columns {
 		if i != at {
 			b.use(&columns[i])
@@ -243,7 +245,7 @@ func (b *beginning) use(c *dataset.Column) {
 			b.inputs = append(b.inputs, expression.Input{Name: c.Name + "_missing", SD: 1})
 		}
 	}
-	for _, note := range notesOn(c, b.Rows, b.Target) {
+	for _, note := range notesOn(c, b.Rows, b.Target, b.leak) {
 		if note != c.Unfit {
 			b.Look = append(b.Look, shown(c.Name)+": "+note)
 		}
