@@ -4,6 +4,11 @@
 //
 //	go run ./bench/accuracy [-runs 200] [-only banana] [-noise 2] [-gradients 120] [-draws 2000]
 //
+//	go run ./bench/accuracy -whole [-rows 100] [-density auto] [-runs 200] [-only banana]
+//
+// runs the sampler auto as a whole on them, as on the posterior of so many rows: up to 500 its density is
+// exact, beyond a part of it is learnt (-density learnt: always).
+//
 //	go run ./bench/accuracy -spec SPEC -against FILE [-runs 200]
 //
 // runs a specification as a whole, with the seeds 1, 2, …, against a reference that
@@ -36,7 +41,18 @@ func main() {
 	flag.BoolVar(&c.Known, "known", false, "do not learn but know the function: the error of the draws alone")
 	spec := flag.String("spec", "", "specification to run as a whole, in place of the constructed posteriors")
 	against := flag.String("against", "", "with -spec: reference, a file that bench/posteriors wrote")
+	asWhole := flag.Bool("whole", false, "run the sampler auto as a whole")
+	w := study.DefaultWhole
+	flag.IntVar(&w.Rows, "rows", w.Rows, "with -whole: rows that the posterior is said to be of")
+	flag.StringVar(&w.Density, "density", w.Density, "with -whole: auto.density")
+	flag.Float64Var(&w.Error, "error", w.Error, "with -whole: stop.error")
 	flag.Parse()
+	if *asWhole {
+		if err := constructed(w, *only, *runs); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	if *spec != "" {
 		if err := whole(*spec, *against, *runs); err != nil {
 			log.Fatal(err)

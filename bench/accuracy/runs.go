@@ -81,13 +81,11 @@ func whole(path, against string, runs int) error {
 	fmt.Printf("%d of %d runs converged\n\n", met, runs)
 	fmt.Println("| estimate | mean error | largest error | stated error, rms | rms of error over stated error |")
 	fmt.Println("|---|---|---|---|---|")
-	var square float64
 	for i, t := range tallies {
 		kind := []string{"mean", "sd"}[i%2]
 		fmt.Printf("| %s of %s | %+.4f | %.4f | %.4f | %.2f |\n", kind, ref.Parameters[i/2].Name, stat.Mean(t.errors, nil), t.largest(), rms(t.stated), t.ratio())
-		square += t.ratio() * t.ratio() / float64(len(tallies))
 	}
-	fmt.Printf("| all | | | | %.2f |\n", math.Sqrt(square))
+	fmt.Printf("| all | | | | %.2f |\n", together(tallies))
 	return nil
 }
 
@@ -111,6 +109,25 @@ func (t *tally) ratio() float64 {
 		z[i] = e / t.stated[i]
 	}
 	return rms(z)
+}
+
+// beyond counts the errors of more than so many stated ones.
+func (t *tally) beyond(z float64) (n int) {
+	for i, e := range t.errors {
+		if math.Abs(e) > z*t.stated[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// together is the root mean square of the ratios of several tallies.
+func together(tallies []tally) float64 {
+	ratios := make([]float64, len(tallies))
+	for i, t := range tallies {
+		ratios[i] = t.ratio()
+	}
+	return rms(ratios)
 }
 
 func rms(x []float64) float64 {

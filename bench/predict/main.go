@@ -229,7 +229,7 @@ func (e *experiment) row(ctx context.Context, name string, draws [][]float64, o 
 	for i, y := range e.targets {
 		req.Targets[i] = e.data.Undo(y)
 	}
-	s := predict.Score(predict.Summarize(m, &e.data.Info, req, o.Latent, e.budget))
+	s := predict.Score(predict.Summarize(m, &e.data.Info, req, o.Latent, e.budget), e.problem.Likelihood)
 	off := "≤ " + fmt.Sprintf("%.1e", stats.Bound)
 	if o.Variance == predict.Surface {
 		off = fmt.Sprintf("%.1e at one draw", stats.SurfaceError)

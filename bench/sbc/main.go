@@ -3,6 +3,7 @@
 //
 //	go run ./bench/sbc [-reps 200] [-n 80] [-seed 1] [-only exact]
 //	go run ./bench/sbc -expressions auto|exact [-reps 100] [-n 40] [-seed 1] [-thin 20] [-only season]
+//	go run ./bench/sbc -likelihoods [-reps 100] [-n 40] [-seed 1] [-thin 20] [-warmup 100] [-only probit]
 package main
 
 import (
@@ -19,19 +20,25 @@ func main() {
 	reps := flag.Int("reps", 200, "data sets for each sampler")
 	n := flag.Int("n", 80, "rows of each")
 	seed := flag.Uint64("seed", 1, "seed of the data sets")
-	only := flag.String("only", "", "one sampler, or one expression, only")
+	only := flag.String("only", "", "one sampler only, or the expressions or likelihoods whose names begin so")
 	expressions := flag.String("expressions", "", "calibrate this sampler, auto or exact, on sums and products of covariances instead")
-	thin := flag.Int("thin", 20, "of expressions: iterations between the draws that are ranked")
+	likelihoods := flag.Bool("likelihoods", false, "calibrate likelihoods with auxiliary variables instead")
+	thin := flag.Int("thin", 20, "of expressions and likelihoods: iterations between the draws that are ranked")
+	warmup := flag.Int("warmup", 0, "of likelihoods: iterations of each chain, 0 for the sampler's own number")
 	flag.Parse()
 	lo, hi := calibration.Band(*reps, bins, 0.99)
 	fmt.Printf("%d data sets of %d rows; %.0f expected in a bin, %d to %d with probability 0.99\n\n", *reps, *n, float64(*reps)/bins, lo, hi)
 	fmt.Println("| what | parameter | ranks, in tenths | p (chi-squared) |")
 	fmt.Println("|---|---|---|---|")
 	config := calibration.Config{N: *n, Reps: *reps, Kept: kept, Seed: *seed, Solver: "{preconditioner: {kind: rpcholesky}}"}
+	calibrated := models
+	if *likelihoods {
+		*expressions, calibrated = "gibbs", withLikelihoods
+	}
 	if *expressions != "" {
-		config.Method, config.Thin = *expressions, *thin
-		for _, m := range models {
-			if *only == "" || *only == m.name {
+		config.Method, config.Thin, config.Warmup = *expressions, *thin, *warmup
+		for _, m := range calibrated {
+			if strings.HasPrefix(m.name, *only) {
 				config.Model = m.text
 				show(m.name, config)
 			}
@@ -55,6 +62,9 @@ const kept, bins = 19, 10
 // priors are of all terms: by default they would be too vague for data of every kind to be simulated.
 const priors = `sigma: "lognormal(0,0.5)", lambda: "lognormal(-2,0.5)", tau: "lognormal(-1,0.7)"`
 
+// vague are priors that say little: of few rows posteriors are skewed, and have several maxima.
+const vague = `sigma: "lognormal(0,1.5)", lambda: "lognormal(-1,1.5)", tau: "lognormal(-1,1.5)"`
+
 // models are what expressions are made of: sums, products, brackets, fixed parameters, each leaf.
 var models = []struct{ name, text string }{
 	{"season", `{kernel: "trend: rbf(t) + season: periodic(t, period=2.5)", priors: {` + priors + `}}`},
@@ -63,7 +73,20 @@ var models = []struct{ name, text string }{
 	{"product", `{kernel: "matern52(t) * rbf(x) + matern12(t)", priors: {` + priors + `}}`},
 	{"bracket", `{kernel: "(rbf(t) + matern32(x)) * rbf(x, lengthscale=2)", priors: {` + priors + `}}`},
 	{"shape", `{kernel: "rq(t) + linear(x)", priors: {` + priors + `}}`},
+	{"vague", `{kernel: "rbf(t)", priors: {` + vague + `}}`},
+	{"vague in two inputs", `{kernel: "rbf(t, x, ard)", priors: {` + vague + `}}`},
 	{"wave", `{kernel: "cosine(t, period=3) * wendland(t) + sigmoid(x, at=0, width=0.2) * rbf(x)", mean: linear(t), priors: {` + priors + `}}`},
+	{"change", `{kernel: "before: sigmoid(t, at=c, falling) * rbf(x) + after: sigmoid(t, at=c) + polynomial(x, degree=1)", priors: {c.place: "normal(5,2)", c.width: "lognormal(-1,0.5)", ` + priors + `}}`},
+}
+
+// withLikelihoods are one covariance under each likelihood.
+var withLikelihoods = []struct{ name, text string }{
+	{"student-t", `{kernel: rbf(t), likelihood: student-t, priors: {` + priors + `}}`},
+	{"laplace", `{kernel: rbf(t), likelihood: laplace, priors: {` + priors + `}}`},
+	{"quantile", `{kernel: rbf(t), likelihood: quantile, level: 0.8, priors: {` + priors + `}}`},
+	{"logit", `{kernel: rbf(t), likelihood: bernoulli, priors: {` + priors + `}}`},
+	{"probit", `{kernel: rbf(t), likelihood: bernoulli, link: probit, priors: {` + priors + `}}`},
+	{"negative-binomial", `{kernel: rbf(t), likelihood: negative-binomial, priors: {` + priors + `, size: "lognormal(1,0.5)"}}`},
 }
 
 // show prints the ranks of each parameter.

@@ -9,6 +9,9 @@
 // the least counts. With -json there is one object a line: n, s, members, ratio, and the bytes
 // that the busiest member received and sent for a product.
 //
+// With -gradient the members take whole gradients, with a preconditioner of rank -rank times √n,
+// and what package sizing plans for them stands beside what they took.
+//
 // The first product with each θ is computed twice for one column (package shard). It is told
 // apart, as first_ratio: what a gradient takes is one of these and some tens of the others.
 package main
@@ -48,6 +51,7 @@ import (
 type options struct {
 	d, cores, reps int
 	forms, single  bool
+	rank           float64
 	certs          string // folder of the certificate of all members; empty for plaintext
 }
 
@@ -62,6 +66,8 @@ func main() {
 	flag.IntVar(&o.reps, "reps", 5, "turns")
 	flag.BoolVar(&o.forms, "forms", false, "gradient forms in place of products")
 	flag.BoolVar(&o.single, "single", false, "products in single precision")
+	gradient := flag.Bool("gradient", false, "whole gradients, beside what is planned for them")
+	flag.Float64Var(&o.rank, "rank", 4, "rank of the preconditioner, in √n, with -gradient")
 	secure := flag.Bool("tls", true, "mutual TLS between the members")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
 	member := flag.Int("member", 0, "be a member for this many rows (for the command itself)")
@@ -71,7 +77,7 @@ func main() {
 	if *member > 0 {
 		err = o.serve(*member)
 	} else {
-		err = o.run(*secure, *asJSON, list(*ns), list(*ss), list(*gs))
+		err = o.run(*secure, *asJSON, *gradient, list(*ns), list(*ss), list(*gs))
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -91,7 +97,7 @@ func list(s string) []int {
 }
 
 // run measures and prints all rows.
-func (o *options) run(secure, asJSON bool, ns, ss, groups []int) error {
+func (o *options) run(secure, asJSON, gradient bool, ns, ss, groups []int) error {
 	if secure {
 		dir, err := os.MkdirTemp("", "shard-certs")
 		if err != nil {
@@ -102,6 +108,9 @@ func (o *options) run(secure, asJSON bool, ns, ss, groups []int) error {
 			return err
 		}
 		o.certs = dir
+	}
+	if gradient {
+		return o.gradients(asJSON, ns, ss, groups)
 	}
 	isa, err := cmvp.ISA()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"gonum.org/v1/gonum/mat"
@@ -40,6 +41,7 @@ type Config struct {
 	N          int
 	Reps       int
 	Kept, Thin int
+	Warmup     int // iterations of each chain; 0 for the sampler's own number
 	Seed       uint64
 	Cores      int
 }
@@ -99,6 +101,9 @@ func (c Config) family(ctx context.Context, r *rand.Rand, seed uint64, budget *p
 	return s, d, truth[:], err
 }
 
+// latentNoise is the variance that is added to a latent function, so that its covariance matrix has a factor.
+const latentNoise = 1e-8
+
 // expression simulates data of a model, whose parameters are drawn from their priors.
 func (c Config) expression(_ context.Context, r *rand.Rand, seed uint64, _ *parallel.Budget) (*job.Spec, *dataset.Dataset, []float64, error) {
 	s, err := c.spec(seed, "{path: simulated.csv, target: y, standardize: false}", c.Model)
@@ -124,11 +129,16 @@ func (c Config) expression(_ context.Context, r *rand.Rand, seed uint64, _ *para
 	theta := m.Params.Natural(truth)
 	of := len(m.Covariance.Params())
 	f, k := m.Covariance.At(theta[:of]), mat.NewSymDense(c.N, nil)
+	gaussian := m.Likelihood.Augmentation().Width() == 0
+	noise := latentNoise
+	if gaussian {
+		noise = theta[of]
+	}
 	for i := range c.N {
 		for j := range i + 1 {
 			k.SetSym(i, j, f.Value(d.X.Row(i), d.X.Row(j)))
 		}
-		k.SetSym(i, i, k.At(i, i)+theta[of])
+		k.SetSym(i, i, k.At(i, i)+noise)
 	}
 	var factor mat.Cholesky
 	if !factor.Factorize(k) {
@@ -139,22 +149,30 @@ func (c Config) expression(_ context.Context, r *rand.Rand, seed uint64, _ *para
 		z.SetVec(i, r.NormFloat64())
 	}
 	y.MulVec(factor.RawU().T(), z)
+	if !gaussian { // what was drawn is the latent function
+		for i, f := range t.Y {
+			t.Y[i] = m.Likelihood.Draw(r, theta[of:], f, 0)
+		}
+	}
 	d, err = dataset.New(t, dataset.Options{})
 	return s, d, truth, err
 }
 
 // spec returns the specification of a repetition.
 func (c Config) spec(seed uint64, data, model string) (*job.Spec, error) {
-	draws := (c.Kept + 1) / 2 * c.Thin
+	draws, warmup := (c.Kept+1)/2*c.Thin, "auto"
+	if c.Warmup > 0 {
+		warmup = strconv.Itoa(c.Warmup)
+	}
 	return job.Parse(strings.NewReader(fmt.Sprintf(`
 name: calibration
 data: %s
 model: %s
-sampler: {method: %s, chains: 2, draws: %d, checkpoint: 60}
+sampler: {method: %s, chains: 2, warmup: %s, draws: %d, checkpoint: 60}
 solver: %s
 stop: {max_draws: %d, ess: 1e9, max_time: 0s}
 seed: %d
-`, data, model, c.Method, draws, c.Solver, draws, seed)), "")
+`, data, model, c.Method, warmup, draws, c.Solver, draws, seed)), "")
 }
 
 func run(ctx context.Context, s *job.Spec, d *dataset.Dataset, budget *parallel.Budget) (*chains.Run, error) {

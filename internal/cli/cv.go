@@ -290,7 +290,7 @@ func (x *crossValidation) run(ctx context.Context, source foldSource) error {
 		}
 		all[k-1] = f
 		if !x.quiet {
-			fmt.Fprintf(x.app.Stderr, "fold %d of %d: %s\n", k, x.Cut.K, newFoldView(f).words())
+			fmt.Fprintf(x.app.Stderr, "fold %d of %d: %s\n", k, x.Cut.K, newFoldView(x.Validation, f).words())
 		}
 	}
 	if missing != nil {

@@ -39,8 +39,8 @@ type foldView struct {
 	Converged bool          `json:"converged"`
 }
 
-func newFoldView(f *cv.Fold) foldView {
-	s := cv.Scores(f.Rows)
+func newFoldView(v *cv.Validation, f *cv.Fold) foldView {
+	s := cv.Scores(f.Rows, v.Spec.Model.Conditional())
 	return foldView{f.Fold, f.Learnt, s.Rows, report.Number(s.MLPD * float64(s.Rows)), report.Number(s.RMSE), report.Number(s.CRPS), f.RHat, f.Converged}
 }
 
@@ -60,12 +60,9 @@ func newCVView(v *cv.Validation, all []*cv.Fold) *cvView {
 	res := v.Result(all)
 	e := res.ELPD()
 	out := &cvView{ELPD: report.Number(e.Value), SE: report.Number(e.SE), IC: report.Number(-2 * e.Value), Scheme: v.Scheme, Column: v.Column,
-		Units: units(res), Rows: len(res.Rows), Draws: math.MaxInt, Scores: cv.Scores(cv.Rows(all)), Warnings: []string{}}
-	if v.Spec.Model.Classes() {
-		out.Scores.Classes = predict.ScoreClasses(cv.PredictedRows(cv.Rows(all)))
-	}
+		Units: units(res), Rows: len(res.Rows), Draws: math.MaxInt, Scores: cv.Scores(cv.Rows(all), v.Spec.Model.Conditional()), Warnings: []string{}}
 	for _, f := range all {
-		out.Folds = append(out.Folds, newFoldView(f))
+		out.Folds = append(out.Folds, newFoldView(v, f))
 		out.Draws = min(out.Draws, f.Draws)
 		for _, w := range f.Warnings {
 			out.Warnings = append(out.Warnings, fmt.Sprintf("fold %d: %s", f.Fold, w))

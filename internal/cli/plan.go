@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -10,62 +10,68 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/driver"
-	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
 func (a *App) planCommand() *cobra.Command {
 	var f source
+	var g groupFlags
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "plan [SPEC]",
 		Short: "Tell what a run will take: memory, work, and time from a trial of a few seconds",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `Tell what a run will take on this machine: memory, work, and time from a trial
+of a few seconds.
+
+With --workers it tells that of groups of workers, from the rates of the parts of
+a gradient on this machine's cores: how long until the first draws, draws an hour,
+core-hours, memory, and which number of workers is worth it. No cluster is
+needed, and no table: --rows and --inputs say its size.`,
+		Example: `  ulisse plan spec.yaml
+  ulisse plan spec.yaml --workers 36 --cores 8 --network 10Gbps --memory 32GiB
+  ulisse plan spec.yaml --workers 72 --rows 1000000 --inputs 8 --json`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			parts, err := f.specs(args)
+			spec, err := f.spec(args)
 			if err != nil {
 				return err
 			}
-			again, err := a.rereading(parts[0].Spec.Data.Path)
-			if err != nil {
-				return err
+			budget := f.budget()
+			if g.inputs != 0 && f.data != "" {
+				return badInput(errors.New("--inputs is for plans without a table, --data names one: give one of them"))
 			}
-			var estimates []*driver.Estimate
-			for _, p := range parts {
-				e, err := again().estimate(c.Context(), p.Spec, f.budget())
+			if c.Flags().Changed("workers") {
+				p, err := a.planGroup(c.Context(), &g, spec, budget)
 				if err != nil {
 					return err
 				}
-				estimates = append(estimates, e)
+				if asJSON {
+					return a.printJSON(p)
+				}
+				return a.printGroup(p)
+			}
+			for _, name := range groupOnly {
+				if c.Flags().Changed(name) {
+					return badInput(fmt.Errorf("--%s is for plans of several workers: give --workers, too", name))
+				}
+			}
+			_, p, err := a.load(c.Context(), spec, budget)
+			if err != nil {
+				return err
+			}
+			e, err := driver.NewEstimate(c.Context(), spec, p, budget)
+			if err != nil {
+				return err
 			}
 			if asJSON {
-				if len(estimates) == 1 {
-					return a.printJSON(estimates[0])
-				}
-				return a.printJSON(estimates)
+				return a.printJSON(e)
 			}
-			for i, e := range estimates {
-				if len(parts) > 1 {
-					fmt.Fprintf(a.Stdout, "target %s\n", parts[i].Spec.Data.Target)
-				}
-				if err := a.printEstimate(e, time.Duration(parts[i].Spec.Stop.MaxTime)); err != nil {
-					return err
-				}
-			}
-			return nil
+			return a.printEstimate(e, time.Duration(spec.Stop.MaxTime))
 		},
 	}
 	f.flags(c)
+	g.flags(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
-}
-
-func (a *App) estimate(ctx context.Context, spec *job.Spec, budget *parallel.Budget) (*driver.Estimate, error) {
-	_, p, err := a.load(ctx, spec, budget)
-	if err != nil {
-		return nil, err
-	}
-	return driver.NewEstimate(ctx, spec, p, budget)
 }
 
 // printEstimate prints an estimate of a run that may take maxTime; 0 is no limit.

@@ -227,8 +227,8 @@ func (f *predictFlags) request(pts *points) predict.Request {
 type oracle interface {
 	// about returns what the rows' columns are called.
 	about() *dataset.Info
-	// classes reports whether targets are classes.
-	classes() bool
+	// conditional returns the likelihood.
+	conditional() (likelihood.Likelihood, error)
 	// heldOut returns the rows that the specification held out: inputs and
 	// targets in original units, and their numbers in the table, from 1.
 	heldOut(ctx context.Context) (*points, error)
@@ -295,10 +295,11 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 	}
 	v := predictView{Stats: stats, Latent: o.Latent, Variance: o.Variance, Seconds: time.Since(began).Seconds(), Warnings: predictWarnings(stats, o)}
 	if pts.y != nil && f.paths == 0 && (f.scores || f.json) {
-		v.Scores = predict.Score(rows)
-		if from.classes() {
-			v.Scores.Classes = predict.ScoreClasses(rows)
+		l, err := from.conditional()
+		if err != nil {
+			return err
 		}
+		v.Scores = predict.Score(rows, l)
 	}
 	return a.tellPredicted(f, &v)
 }
@@ -482,7 +483,9 @@ func predictedSoFar(draws int, provisional string) string {
 
 func (o *folderOracle) about() *dataset.Info { return &o.data.Info }
 
-func (o *folderOracle) classes() bool { return likelihood.OfClasses(o.p.Problem.Likelihood) }
+func (o *folderOracle) conditional() (likelihood.Likelihood, error) {
+	return o.p.Problem.Likelihood, nil
+}
 
 func (o *folderOracle) heldOut(context.Context) (*points, error) { return heldOut(o.data) }
 

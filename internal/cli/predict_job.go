@@ -12,6 +12,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -51,9 +52,12 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 
 func (o *jobOracle) about() *dataset.Info { return o.info }
 
-func (o *jobOracle) classes() bool {
+func (o *jobOracle) conditional() (likelihood.Likelihood, error) {
 	spec, err := job.ParseString(o.job.Spec)
-	return err == nil && spec.Model.Classes()
+	if err != nil {
+		return nil, err
+	}
+	return spec.Model.Conditional(), nil
 }
 
 // heldOut reads the job's data here, as its workers do.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/dev"
 	"github.com/ulisse-gp/ulisse/internal/server"
+	"github.com/ulisse-gp/ulisse/internal/shard"
 )
 
 // logger returns where a server logs.
@@ -88,7 +89,7 @@ draws and data sets. Those that found a cluster together are all given the same
 	f.StringSliceVar(&s.Peers, "peers", nil, "raft addresses of other coordinators, or a name that stands for all of them")
 	f.DurationVar(&s.Grace, "grace", 10*time.Second, "time that a worker may be silent before its chains are given to others")
 	f.DurationVar(&s.MemberGrace, "member-grace", 0, "time that a coordinator may be silent before it is removed; 0 for never")
-	f.IntVar(&s.SplitRows, "split-rows", 20_000, "rows from which workers that drive no chain share the products of one; -1 for never")
+	f.IntVar(&s.SplitRows, "split-rows", shard.DefaultSplitRows, "rows from which workers that drive no chain share the products of one; -1 for never")
 	tlsFlags(c, f, &s.Files)
 	f.StringVar(&s.HTTPFiles.Cert, "http-cert", "", "show the certificate of this `file` at --http, if not --tls-cert")
 	f.StringVar(&s.HTTPFiles.Key, "http-key", "", "`file` with the private key of --http-cert")
@@ -195,7 +196,7 @@ processes.json, and a log of each process. A process that dies is started again.
 	f.StringSliceVar(&roots, "data-roots", []string{"."}, "`folders` from which jobs may read data by reference")
 	f.BoolVar(&cfg.Restart, "restart", true, "start processes again that die")
 	f.DurationVar(&grace, "grace", 10*time.Second, "as of 'ulisse coordinator'")
-	f.IntVar(&splitRows, "split-rows", 20_000, "as of 'ulisse coordinator'")
+	f.IntVar(&splitRows, "split-rows", shard.DefaultSplitRows, "as of 'ulisse coordinator'")
 	f.IntVar(&minRows, "min-rows", 0, "as of 'ulisse worker'")
 	return c
 }

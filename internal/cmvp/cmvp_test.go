@@ -53,6 +53,8 @@ func problemOf(c *kernel.Covariance, n, s int) *problem {
 	p := &problem{in: kernel.NewInputs(n, d, x), cov: c}
 	for _, q := range c.Params() {
 		switch {
+		case q.Role == param.Place || q.Role == param.Width:
+			p.theta = append(p.theta, 0.3+rnd.Float64())
 		case q.Role == param.Variance:
 			p.theta = append(p.theta, 1.7+rnd.Float64())
 		case q.Index == "":
@@ -97,6 +99,9 @@ var sums = []string{
 	"a*linear(1,2,3)", // all of low rank
 	lines,
 	"a*sigmoid(1:0.2:0.5)*rbf(1-3:u)+b*sigmoid(1:0.2:-0.5)*matern32(1-2:v)+c*polynomial(1,3:2:1)+d*polynomial(2:3:0)*rbf(3:w)",
+	"a*sigmoid(1:c:w:0.3:2)+b*sigmoid(1:c:w:0.3:2:falling)*polynomial(2:2:o)*rbf(1:u)", // places, widths and offsets
+	"=2*polynomial(1,3:3:o)*sigmoid(2:c:=0.7:0:1)*sigmoid(2:c:=0.7:0:1)+b*rbf(3:u)",
+	"a*sigmoid(1:c:w:0.1:1.5)*matern32(1-2:u)+b*sigmoid(1:c:w:0.1:1.5)*sigmoid(2:=0:v:0:1)*rbf(2-3:x)",
 	"a*linear(0,1:-1,3)*matern52(1:u[1],2:u[2])*periodic(2:=0.7:p:2)+=3*rbf(1:w)*linear(2)+b*rbf(1:=0.2)+=2*rbf(3:=0.2)",
 }
 

@@ -18,9 +18,11 @@ type formEngine struct {
 	low  *lowRank
 	loop *parallel.Loop
 	ws   []formSpace // by worker
-	// wide are packed features of each leaf whose features depend on a parameter: z, z+ż, z−ż.
+	// wide are packed features of each leaf of a distance whose features depend on parameters: z, z+ż, z−ż.
+	// dots are those of a derivative of a dot product: of the rows ż and z, of the columns z and ż.
 	// They are packed when they are first needed.
 	wide   [][]float64
+	dots   []dotPack
 	packed *kernel.Function // that they were packed at
 
 	done  <-chan struct{} // of the context
@@ -33,9 +35,15 @@ type formEngine struct {
 	stopped atomic.Bool // a task was left out, since the context was done
 }
 
+// dotPack are packed features of which the dot product is a derivative of a leaf, d of a point.
+type dotPack struct {
+	rows, cols []float64
+	d          int
+}
+
 // formSpace is the workspace of one worker.
 type formSpace struct {
-	leaves, terms []float64 // strips: g and the derivative of each leaf, those by shapes; P of each term, two more
+	leaves, terms []float64 // strips: g and the derivative of each leaf, the direct ones; P of each term, two more
 	m             []float64 // a strip
 	sums          []float64 // of one tile pair, by group and slot
 }
@@ -130,7 +138,7 @@ func (e *formEngine) task(worker, i int) {
 
 // reserve makes room for strips.
 func (e *formEngine) reserve(ws *formSpace) {
-	ws.leaves = sized(ws.leaves, (2*len(e.mul.strips.leaves)+len(e.sum.shapes))*stripSize)
+	ws.leaves = sized(ws.leaves, (2*len(e.mul.strips.leaves)+len(e.sum.direct))*stripSize)
 	if !e.mul.strips.single() {
 		ws.terms = sized(ws.terms, (len(e.mul.strips.terms)+2)*stripSize)
 	}
@@ -175,30 +183,73 @@ func (e *formEngine) pack(f *kernel.Function) {
 	}
 	e.packed = f
 	for l, leaf := range e.sum.cov.Leaves() {
-		if leaf.Warp() < 0 {
-			continue
+		if leaf.Profile() != kernel.Dot && len(warpsOf(leaf)) > 0 {
+			e.packSpread(l, leaf, f.Leaf(l))
 		}
-		if e.wide == nil {
-			e.wide = make([][]float64, len(e.sum.cov.Leaves()))
+	}
+	for i, d := range e.sum.direct {
+		if leaf := e.sum.cov.Leaves()[d.leaf]; leaf.Profile() == kernel.Dot {
+			e.packDots(i, leaf, f.Leaf(d.leaf))
 		}
-		in, at, n := e.mul.in, f.Leaf(l), leaf.NumFeatures()
-		e.wide[l] = sized(e.wide[l], tile.Pad(in.Len())*3*n)
-		clear(e.wide[l])
-		for k := range n {
-			s := scale(leaf.Profile(), at.Rate(k))
-			for i := range in.Len() {
-				z, slope := s*at.Feature(k, in.Row(i), in), s*at.Slope(k, in.Row(i), in)
-				put(e.wide[l], 3*n, k, i, z)
-				put(e.wide[l], 3*n, n+k, i, z+slope)
-				put(e.wide[l], 3*n, 2*n+k, i, z-slope)
+	}
+}
+
+// packSpread packs z, z+ż and z−ż of a leaf, as formSums.addSpread has them.
+func (e *formEngine) packSpread(l int, leaf kernel.Leaf, at kernel.LeafAt) {
+	if e.wide == nil {
+		e.wide = make([][]float64, len(e.sum.cov.Leaves()))
+	}
+	in, n, d := e.mul.in, leaf.NumFeatures(), e.sum.over[l]
+	e.wide[l] = sized(e.wide[l], tile.Pad(in.Len())*d)
+	clear(e.wide[l])
+	next := n
+	for k := range n {
+		s := scale(leaf.Profile(), at.Rate(k))
+		for i := range in.Len() {
+			z := s * at.Feature(k, in.Row(i), in)
+			put(e.wide[l], d, k, i, z)
+			for j, p := range leaf.WarpsOf(k) {
+				slope := s * at.Slope(k, p, in.Row(i), in)
+				put(e.wide[l], d, next+j, i, z+slope)
+				put(e.wide[l], d, next+j+(d-n)/2, i, z-slope)
 			}
+		}
+		next += len(leaf.WarpsOf(k))
+	}
+}
+
+// packDots packs the features that a direct parameter of a dot product has an effect on.
+func (e *formEngine) packDots(i int, leaf kernel.Leaf, at kernel.LeafAt) {
+	if e.dots == nil {
+		e.dots = make([]dotPack, len(e.sum.direct))
+	}
+	in, param := e.mul.in, e.sum.direct[i].param
+	var some []int
+	for k := range leaf.NumFeatures() {
+		if slices.Contains(leaf.WarpsOf(k), param) {
+			some = append(some, k)
+		}
+	}
+	n := len(some)
+	p := &e.dots[i]
+	p.d = 2 * n
+	p.rows, p.cols = sized(p.rows, tile.Pad(in.Len())*p.d), sized(p.cols, tile.Pad(in.Len())*p.d)
+	clear(p.rows)
+	clear(p.cols)
+	for j, k := range some {
+		for row := range in.Len() {
+			z, slope := at.Feature(k, in.Row(row), in), at.Slope(k, param, in.Row(row), in)
+			put(p.rows, p.d, j, row, slope)
+			put(p.rows, p.d, n+j, row, z)
+			put(p.cols, p.d, j, row, z)
+			put(p.cols, p.d, n+j, row, slope)
 		}
 	}
 }
 
 // spread returns the packed features that the spread of a leaf is over, and their number.
 func (e *formEngine) spread(leaf int) (z []float64, d int) {
-	d = spreadFeatures(e.sum.cov.Leaves()[leaf])
+	d = e.sum.over[leaf]
 	if e.wide != nil && e.wide[leaf] != nil {
 		return e.wide[leaf], d
 	}
@@ -210,8 +261,8 @@ func (e *formEngine) strip(ws *formSpace, d source) []float64 {
 	switch d.kind {
 	case ofLeaf:
 		return strip(ws.leaves, 2*d.at+1)
-	case ofShape:
-		return e.shapeStrip(ws, slices.Index(e.sum.shapes, d.at))
+	case ofDirect:
+		return e.directStrip(ws, d.at)
 	}
 	if t := e.mul.strips.terms[d.at]; len(t.Leaves) == 1 {
 		return strip(ws.leaves, 2*t.Leaves[0])
@@ -219,8 +270,8 @@ func (e *formEngine) strip(ws *formSpace, d source) []float64 {
 	return strip(ws.terms, d.at)
 }
 
-// shapeStrip returns the strip of the derivative by the shape of e.sum.shapes[i].
-func (e *formEngine) shapeStrip(ws *formSpace, i int) []float64 {
+// directStrip returns the strip of the derivative by e.sum.direct[i].
+func (e *formEngine) directStrip(ws *formSpace, i int) []float64 {
 	return strip(ws.leaves, 2*len(e.mul.strips.leaves)+i)
 }
 
@@ -230,9 +281,9 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 	st := &e.mul.strips
 	for i := range st.leaves {
 		l, z, g := &st.leaves[i], e.mul.z[i], strip(ws.leaves, 2*i)
-		shape := slices.Index(e.sum.shapes, i)
+		shape := e.sum.shape(i)
 		if shape >= 0 {
-			l.deriv(e.kern.ShapeDeriv[l.family], g, e.shapeStrip(ws, shape), z, row, col, panels)
+			l.deriv(e.kern.ShapeDeriv[l.family], g, e.directStrip(ws, shape), z, row, col, panels)
 		}
 		switch {
 		case e.sum.shared[i]:
@@ -243,6 +294,11 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 			l.strip(g, z, row, z, col, panels)
 		}
 	}
+	for i, p := range e.dots {
+		if p.d > 0 {
+			dots(st.kern)(e.directStrip(ws, i), rowPack(p.rows, row, p.d), p.cols[col*p.d:], p.d, panels, 0)
+		}
+	}
 	if st.single() {
 		return
 	}
@@ -251,8 +307,8 @@ func (e *formEngine) evaluate(ws *formSpace, row, col, panels int) {
 			e.multiply(ws, i, strip(ws.leaves, 2*i+1))
 		}
 	}
-	for i, l := range e.sum.shapes {
-		e.multiply(ws, l, e.shapeStrip(ws, i))
+	for i, d := range e.sum.direct {
+		e.multiply(ws, d.leaf, e.directStrip(ws, i))
 	}
 	for t, term := range st.terms {
 		p := strip(ws.leaves, 2*term.Leaves[0])

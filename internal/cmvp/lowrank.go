@@ -14,6 +14,11 @@ type lowRank struct {
 	in   *kernel.Inputs
 	cov  *kernel.Covariance
 	cols [][]float64 // A, column by column
+	// slopes are the derivatives of A by the parameters that its features depend on, those of a term after those of
+	// the one before, one parameter after the other. They are computed when they are first needed.
+	slopes [][]float64
+	f      *kernel.Function // θ
+	sloped *kernel.Function // that the slopes are of
 
 	dst, v [][]float64 // of the product under way
 	loop   *parallel.Loop
@@ -40,6 +45,7 @@ func columns(n, s int) [][]float64 {
 // set changes θ.
 func (l *lowRank) set(f *kernel.Function) {
 	if l != nil {
+		l.f = f
 		features(l.cols, l.in, f)
 	}
 }
@@ -105,8 +111,9 @@ func (l *lowRank) addForms(sums []float64, per int, u, v [][]float64, group []in
 	if l == nil {
 		return
 	}
+	l.differentiate()
 	for c, g := range group {
-		at, cols := g*per, l.cols
+		at, cols, slopes := g*per, l.cols, l.slopes
 		for _, t := range l.cov.LowRank() {
 			rank := l.cov.TermRank(t)
 			if l.cov.Terms()[t].Variance >= 0 {
@@ -115,9 +122,52 @@ func (l *lowRank) addForms(sums []float64, per int, u, v [][]float64, group []in
 				}
 				at++
 			}
+			for range lowDirects(l.cov, t) {
+				for q, a := range cols[:rank] {
+					sums[at] += floats.Dot(slopes[q], u[c])*floats.Dot(a, v[c]) + floats.Dot(a, u[c])*floats.Dot(slopes[q], v[c])
+				}
+				slopes = slopes[rank:]
+				at++
+			}
 			cols = cols[rank:]
 		}
 	}
+}
+
+// differentiate computes the slopes at θ.
+func (l *lowRank) differentiate() {
+	if l.sloped == l.f {
+		return
+	}
+	l.sloped = l.f
+	next := 0
+	for _, t := range l.cov.LowRank() {
+		rank := l.cov.TermRank(t)
+		row := make([]float64, rank)
+		for _, d := range lowDirects(l.cov, t) {
+			if len(l.slopes) == next {
+				l.slopes = append(l.slopes, columns(l.in.Len(), rank)...)
+			}
+			for i := range l.in.Len() {
+				l.f.FeatureSlopes(row, t, d.leaf, d.param, l.in.Row(i))
+				for q, a := range row {
+					l.slopes[next+q][i] = a
+				}
+			}
+			next += rank
+		}
+	}
+}
+
+// lowDirects returns the parameters that the features of a term of low rank depend on, the leaves by their places
+// in the term.
+func lowDirects(c *kernel.Covariance, term int) (all []direct) {
+	for at, l := range c.Terms()[term].Leaves {
+		for _, p := range warpsOf(c.Leaves()[l]) {
+			all = append(all, direct{at, p})
+		}
+	}
+	return all
 }
 
 // lowSlots returns the parameters whose forms addForms adds.
@@ -125,6 +175,9 @@ func lowSlots(c *kernel.Covariance) (params []int) {
 	for _, t := range c.LowRank() {
 		if v := c.Terms()[t].Variance; v >= 0 {
 			params = append(params, v)
+		}
+		for _, d := range lowDirects(c, t) {
+			params = append(params, c.LeafParams(c.Terms()[t].Leaves[d.leaf])[d.param])
 		}
 	}
 	return params

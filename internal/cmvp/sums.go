@@ -1,6 +1,10 @@
 package cmvp
 
-import "github.com/ulisse-gp/ulisse/internal/kernel"
+import (
+	"slices"
+
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+)
 
 // formSums lists the sums that gradient forms are made of. With P_t the product of a
 // term's leaves and D_ℓ what the derivative of a leaf is multiplied by, they are, over
@@ -9,10 +13,11 @@ import "github.com/ulisse-gp/ulisse/internal/kernel"
 //	Σ w·P_t                   for the variance of a term
 //	Σ w·D_ℓ·u·g'              for a rate that all features of a leaf share
 //	Σ w·D_ℓ·g'·(z_rk−z_jk)²   for the rate of one feature
-//	Σ w·D_ℓ·g'·Σ_k (z_rk−z_jk)(ż_rk−ż_jk)   for the parameter that a leaf's features depend on
+//	Σ w·D_ℓ·g'·Σ_k (z_rk−z_jk)(ż_rk−ż_jk)   for a parameter that a leaf's features depend on
 //	Σ w·D_ℓ·a·∂g/∂a          for the shape a that the profile of a leaf depends on
+//	Σ w·D_ℓ·Σ_k (ż_rk·z_jk + z_rk·ż_jk)     for a parameter of the features of a dot product
 //
-// where ż is the derivative of the features. The last is a difference of the sums of squares
+// where ż is the derivative of the features. The fourth is a difference of the sums of squares
 // of z+ż and of z−ż, over four.
 //
 // Where a leaf occurs once, D is the product of the term's other leaves; else it is
@@ -32,8 +37,15 @@ type formSums struct {
 	passes []pass
 	only   []int  // of each leaf, the term in which it occurs; -1 if it occurs more than once
 	shared []bool // of each leaf, whether it has one rate that its features share, and no other derivative by u
-	spread []bool // of each leaf, whether it has rates or a warp otherwise
-	shapes []int  // the leaves whose profile depends on a parameter
+	spread []bool // of each leaf, whether it has rates otherwise, or its features, of a distance, depend on parameters
+	over   []int  // of each leaf, how many features its spread is over
+	direct []direct
+}
+
+// direct is a parameter by which the derivative of a leaf is a strip of its own: the shape of its profile, or, of
+// dot products, one that features depend on.
+type direct struct {
+	leaf, param int // the latter among the leaf's
 }
 
 // slot is one of the sums.
@@ -49,15 +61,15 @@ type slot struct {
 // source is a strip that is weighed and summed up.
 type source struct {
 	kind sourceKind
-	at   int // the term, or the leaf
+	at   int // the term, the leaf, or the place in direct
 }
 
 type sourceKind int
 
 const (
-	ofTerm  sourceKind = iota // P
-	ofLeaf                    // its derivative by u, times D
-	ofShape                   // its derivative by the shape, times D
+	ofTerm   sourceKind = iota // P
+	ofLeaf                     // its derivative by u, times D
+	ofDirect                   // that of direct, times D
 )
 
 // pass sums two strips, k and h, into the slots from first on. If spread is set, h
@@ -94,16 +106,14 @@ func sumsOver(c *kernel.Covariance) *formSums {
 func sumsOf(c *kernel.Covariance, at []int, params int) *formSums {
 	s := &formSums{cov: c, at: at, params: params, only: occurrences(c)}
 	for _, l := range c.Leaves() {
-		others := 0 // parameters but rates
+		warps := len(warpsOf(l))
+		rates := len(l.Params()) - warps
 		if l.Shape() >= 0 {
-			others++
+			rates--
 		}
-		if l.Warp() >= 0 {
-			others++
-		}
-		rates := len(l.Params()) - others
-		s.shared = append(s.shared, rates == 1 && l.Warp() < 0)
-		s.spread = append(s.spread, rates > 1 || l.Warp() >= 0)
+		s.shared = append(s.shared, rates == 1 && warps == 0)
+		s.spread = append(s.spread, l.Profile() != kernel.Dot && (rates > 1 || warps > 0))
+		s.over = append(s.over, spreadFeatures(l))
 	}
 	var dots []source
 	var spreads []int
@@ -120,8 +130,15 @@ func sumsOf(c *kernel.Covariance, at []int, params int) *formSums {
 			spreads = append(spreads, l)
 		}
 		if leaf.Shape() >= 0 {
-			dots = append(dots, source{ofShape, l})
-			s.shapes = append(s.shapes, l)
+			s.direct = append(s.direct, direct{l, leaf.Shape()})
+			dots = append(dots, source{ofDirect, len(s.direct) - 1})
+		}
+		if leaf.Profile() != kernel.Dot {
+			continue
+		}
+		for _, p := range warpsOf(leaf) {
+			s.direct = append(s.direct, direct{l, p})
+			dots = append(dots, source{ofDirect, len(s.direct) - 1})
 		}
 	}
 	for _, l := range spreads {
@@ -151,6 +168,11 @@ func sumsOf(c *kernel.Covariance, at []int, params int) *formSums {
 	return s
 }
 
+// shape returns the place in direct of the shape of a leaf, -1 if it has none that is a parameter.
+func (s *formSums) shape(leaf int) int {
+	return slices.Index(s.direct, direct{leaf, s.cov.Leaves()[leaf].Shape()})
+}
+
 // addSpread adds the slots of the features of a leaf, as spreadOf packs them.
 func (s *formSums) addSpread(l int) {
 	leaf, at := s.cov.Leaves()[l], s.cov.LeafParams(l)
@@ -162,23 +184,32 @@ func (s *formSums) addSpread(l int) {
 		}
 		s.slots = append(s.slots, slot{param: param, term: s.only[l], unit: q})
 	}
-	if leaf.Warp() < 0 {
-		return
-	}
 	for _, half := range []float64{q / 2, -q / 2} { // twice, of ∂Δz² = 2·Δz·Δż, a quarter
-		for range leaf.NumFeatures() {
-			s.slots = append(s.slots, slot{param: s.at[at[leaf.Warp()]], term: s.only[l], unit: half})
+		for k := range leaf.NumFeatures() {
+			for _, p := range leaf.WarpsOf(k) {
+				s.slots = append(s.slots, slot{param: s.at[at[p]], term: s.only[l], unit: half})
+			}
 		}
 	}
 }
 
-// spreadFeatures returns how many features the spread of a leaf is over: z, and, where these
-// depend on a parameter, z+ż and z−ż.
+// spreadFeatures returns how many features the spread of a leaf is over: z, and, for each parameter that
+// one of these depends on, z+ż and z−ż.
 func spreadFeatures(l kernel.Leaf) int {
-	if l.Warp() < 0 {
-		return l.NumFeatures()
+	n := l.NumFeatures()
+	for k := range l.NumFeatures() {
+		n += 2 * len(l.WarpsOf(k))
 	}
-	return 3 * l.NumFeatures()
+	return n
+}
+
+// warpsOf returns the places of the parameters that features of a leaf depend on.
+func warpsOf(l kernel.Leaf) (all []int) {
+	for k := range l.NumFeatures() {
+		all = append(all, l.WarpsOf(k)...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // occurrences returns for each leaf the term in which it occurs, -1 if it occurs more
@@ -205,12 +236,13 @@ func (s *formSums) add(d source) {
 		s.slots = append(s.slots, slot{param: s.at[s.cov.Terms()[d.at].Variance], term: d.at, unit: 1})
 		return
 	}
-	leaf := s.cov.Leaves()[d.at]
-	own := leaf.RateOf(0)
-	if d.kind == ofShape {
-		own = leaf.Shape()
+	of := direct{leaf: d.at}
+	if d.kind == ofDirect {
+		of = s.direct[d.at]
+	} else {
+		of.param = s.cov.Leaves()[d.at].RateOf(0)
 	}
-	s.slots = append(s.slots, slot{param: s.at[s.cov.LeafParams(d.at)[own]], term: s.only[d.at], unit: 1})
+	s.slots = append(s.slots, slot{param: s.at[s.cov.LeafParams(of.leaf)[of.param]], term: s.only[of.leaf], unit: 1})
 }
 
 // Len returns how many sums there are for a task and a group.

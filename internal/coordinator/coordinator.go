@@ -20,6 +20,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/joblog"
 	"github.com/ulisse-gp/ulisse/internal/notify"
 	"github.com/ulisse-gp/ulisse/internal/rpc"
+	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/state"
 	"github.com/ulisse-gp/ulisse/internal/tracing"
 	"github.com/ulisse-gp/ulisse/internal/version"
@@ -68,7 +69,7 @@ type Config struct {
 	// others. Zero means 10 s.
 	Grace time.Duration
 	// SplitRows is the number of rows from which idle workers share a chain's
-	// products. Zero means 20,000; negative never.
+	// products. Zero means shard.DefaultSplitRows; negative never.
 	SplitRows int
 	// Hooks are told what happens to jobs; nil for nobody.
 	Hooks *hooks.Hooks
@@ -116,7 +117,7 @@ type Coordinator struct {
 // New returns a coordinator.
 func New(cfg Config) (*Coordinator, error) {
 	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
-	cfg.SplitRows = cmp.Or(cfg.SplitRows, 20_000)
+	cfg.SplitRows = cmp.Or(cfg.SplitRows, shard.DefaultSplitRows)
 	cfg.CheckEvery = cmp.Or(cfg.CheckEvery, 100)
 	cfg.LogBytes = cmp.Or(cfg.LogBytes, 1<<30)
 	cfg.MaxJobs = cmp.Or(cfg.MaxJobs, 100_000)

@@ -154,7 +154,7 @@ func (v *Validation) FoldSpec(fold int) *job.Spec {
 	s := *v.Spec
 	suffix := fmt.Sprintf("-fold-%d", fold)
 	s.Name = s.Name[:min(len(s.Name), maxName-len(suffix))] + suffix
-	s.Data = job.Data{Path: dataset.Stdin, Target: v.Data.Target, Standardize: s.Data.Standardize, Weights: s.Data.Weights, Transform: s.Data.Transform,
+	s.Data = job.Data{Path: dataset.Stdin, Target: v.Data.Target, Standardize: s.Data.Standardize, Weights: s.Data.Weights, Trials: s.Data.Trials, Transform: s.Data.Transform,
 		Levels: v.Levels, Constant: s.Data.Constant}
 	if v.Data.Of != nil { // columns that may be inputs, too
 		s.Data.Inputs = v.Data.Inputs

@@ -15,6 +15,7 @@ import (
 	"strconv"
 
 	"github.com/ulisse-gp/ulisse/internal/atomicfile"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/predict"
@@ -131,8 +132,10 @@ func (v *Validation) Result(all []*Fold) *loo.Result {
 	return loo.KFold(rows, units)
 }
 
-// Scores returns how well rows were predicted.
-func Scores(rows []Row) *predict.Scores { return predict.Score(PredictedRows(rows)) }
+// Scores returns how well rows were predicted, under a likelihood.
+func Scores(rows []Row, l likelihood.Likelihood) *predict.Scores {
+	return predict.Score(PredictedRows(rows), l)
+}
 
 // PredictedRows returns rows as they were predicted.
 func PredictedRows(rows []Row) []predict.Row {

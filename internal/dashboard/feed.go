@@ -15,6 +15,9 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 )
 
@@ -212,15 +215,33 @@ func (f *feed) take(ctx context.Context, chains int) error {
 func (f *feed) see(j *pb.Job) {
 	names, truth, rhat := f.names, f.truth, f.rhat
 	if p := j.GetProgress(); names == nil && len(p.GetParameters()) > 0 {
-		for _, n := range p.Parameters {
-			names = append(names, "log "+n)
-		}
+		names = labels(j)
 		rhat = p.RhatWanted
 		if t := j.GetData().GetTruth(); len(t) == len(names) {
 			truth = t
 		}
 	}
 	f.update(func() { f.job, f.names, f.truth, f.rhat, f.err = j, names, truth, rhat, nil })
+}
+
+// labels returns what the job's parameters are called on the scale of their draws.
+func labels(j *pb.Job) (names []string) {
+	for _, n := range j.GetProgress().GetParameters() {
+		names = append(names, param.Log.Label(n))
+	}
+	info := dataset.InfoOf(j.GetData())
+	spec, err := job.ParseString(j.Spec)
+	if err != nil || info.Check() != nil {
+		return names
+	}
+	m, err := spec.KernelModel(info)
+	if err != nil || len(m.Params) != len(names) {
+		return names
+	}
+	for i, p := range m.Params {
+		names[i] = p.Scale().Label(j.Progress.Parameters[i])
+	}
+	return names
 }
 
 // update changes the feed and wakes who waits for that.

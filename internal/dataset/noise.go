@@ -18,7 +18,7 @@ import (
 type Noise struct {
 	Column   string   `json:"column,omitempty"`   // of known standard deviations, in the units of the target
 	Variance bool     `json:"variance,omitempty"` // they are variances, in the square of these units
-	Weights  string   `json:"weights,omitempty"`
+	Weights  string   `json:"weights,omitempty"`  // that the noise is divided by, or how many trials a row is of
 	By       string   `json:"by,omitempty"`
 	Levels   []string `json:"levels,omitempty"` // of By
 }
@@ -74,7 +74,7 @@ func (n *Noise) bad(r NoiseRow) string {
 		}
 		return fmt.Sprintf("the %s %s is %g: it has to be 0 or more", what, yamlName(n.Column), r.Known)
 	case n.Weights != "" && !(r.Weight > 0 && r.Weight <= largest):
-		return fmt.Sprintf("the weight %s is %g: it has to be positive", yamlName(n.Weights), r.Weight)
+		return fmt.Sprintf("%s is %g: it has to be positive", yamlName(n.Weights), r.Weight)
 	case n.By != "" && n.Levels != nil && !slices.Contains(n.Levels, r.Level):
 		return fmt.Sprintf("%s is %s, which is not among the rows that were learnt from, so that its noise is not known: there are %s", yamlName(n.By), strconv.Quote(short(r.Level)), list(n.Levels))
 	}
@@ -124,14 +124,17 @@ type noiseFields struct{ known, weight, level int }
 // is returned, but weights, which are then 1.
 func (sel Select) noiseFields(file string, header []string) (at noiseFields, lacks string, err error) {
 	at = noiseFields{-1, -1, -1}
-	n := sel.Noise
+	n, weights := sel.Noise, "weights"
 	if n == nil {
 		return at, "", nil
+	}
+	if sel.Trials {
+		weights = "trials"
 	}
 	for _, c := range []struct {
 		name, field string
 		to          *int
-	}{{n.Column, "noise.column", &at.known}, {n.By, "noise.by", &at.level}, {n.Weights, "weights", &at.weight}} {
+	}{{n.Column, "noise.column", &at.known}, {n.By, "noise.by", &at.level}, {n.Weights, weights, &at.weight}} {
 		if c.name == "" {
 			continue
 		}

@@ -141,7 +141,7 @@ func TestBadNoise(t *testing.T) {
 		want string
 	}{
 		"negative":      {swap("0.5", "-0.5"), Select{Noise: allNoise}, `t.csv: row 1: the standard deviation sd is -0.5: it has to be 0 or more`},
-		"no weight":     {swap(",4,C", ",0,C"), Select{Noise: allNoise}, `t.csv: row 4: the weight w is 0: it has to be positive`},
+		"no weight":     {swap(",4,C", ",0,C"), Select{Noise: allNoise}, `t.csv: row 4: w is 0: it has to be positive`},
 		"text":          {swap("0.5", "high"), Select{Noise: allNoise}, `t.csv: line 2, column "sd" (field 2): "high" is not a number`},
 		"missing":       {swap("0.5", ""), Select{Noise: allNoise}, `t.csv: line 2, column "sd" (field 2): the value is missing (""): drop the row or fill it in`},
 		"missing level": {swap("A", ""), Select{Noise: allNoise}, `t.csv: line 2, column "station" (field 4): the value is missing (""): drop the row or fill it in`},

@@ -138,7 +138,8 @@ type Select struct {
 	Label string
 	// Noise names columns that say what noise the rows have. They are no inputs, but what rows belong to
 	// if Inputs names it.
-	Noise *Noise
+	Noise  *Noise
+	Trials bool // its weights are called trials
 	// Offset names a column of what is known of the latent function, which is no input.
 	Offset string
 	Rows   int // read the first Rows rows only; 0 means all

@@ -530,8 +530,8 @@ func TestEstimate(t *testing.T) {
 		gradients int // without the preparation's
 	}{
 		{"{method: cholesky, chains: 2}", 0},
-		{"{method: fisher, chains: 2, probes: 3}", prepareGradients + 2*3},
-		{"{method: exact, chains: 2}", prepareGradients + 2*3},
+		{"{method: fisher, chains: 2, probes: 3}", PrepareGradients + 2*3},
+		{"{method: exact, chains: 2}", PrepareGradients + 2*3},
 	} {
 		d, _ := newDriver(t, 2, c.sampler)
 		e, err := NewEstimate(t.Context(), d.Spec, d.Problem, d.Budget)
@@ -574,6 +574,21 @@ func TestTrialAddsUp(t *testing.T) {
 		if total, iteration := tr.seconds(p, c.n, c.power); total != c.total || iteration != c.iteration {
 			t.Errorf("%d rows: %g s, %g s, want %g, %g", c.n, total, iteration, c.total, c.iteration)
 		}
+	}
+}
+
+// A trial of some of the rows has the rank that is as low for them as the job's is for all: solves take
+// more iterations with it, not fewer.
+func TestTrialOfAFixedRank(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: fisher, chains: 2, probes: 3}")
+	s := *d.Spec
+	s.Solver.Preconditioner.Rank = job.Fixed(100)
+	whole := NewTrial(t.Context(), &s, d.Problem, 240, nil, d.Budget)
+	some := NewTrial(t.Context(), &s, d.Problem, 240*100, nil, d.Budget) // as of rank 10
+	s.Solver.Preconditioner.Rank = job.Fixed(10)
+	low := NewTrial(t.Context(), &s, d.Problem, 240, nil, d.Budget)
+	if whole == nil || some == nil || low == nil || some.Iterations != low.Iterations || !(some.Iterations > whole.Iterations) {
+		t.Errorf("rank 100 of 240 rows: %+v; of 24,000: %+v; rank 10 of 240: %+v", whole, some, low)
 	}
 }
 

@@ -46,9 +46,9 @@ type Estimate struct {
 	Cache *cmvp.CachePlan `json:"cache"`
 }
 
-// prepareGradients is about what finding the mode takes, besides two for each
+// PrepareGradients is about what finding the mode takes, besides two for each
 // parameter for the curvature.
-const prepareGradients = 10
+const PrepareGradients = 10
 
 // Memory is what a run takes, in bytes, if one machine with the given cores drives
 // all of its chains.
@@ -73,7 +73,7 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 	// Each chain: its scaled inputs; x, b, v, r, z, p, q, padded copies and
 	// the parts of a product for every right-hand side.
 	const vectors = 12
-	m.Vectors = chainCount * 8 * n * (d + vectors*int64(rightHandSides(s)))
+	m.Vectors = chainCount * 8 * n * (d + vectors*int64(RightHandSides(s)))
 	if pc := s.Solver.Preconditioner; pc.Kind != "none" {
 		m.Rank = pc.Rank.Or(precond.MaxRank(rows))
 		r := int64(m.Rank)
@@ -112,8 +112,8 @@ func LeastMemory(s *job.Spec, rows, inputs int) int64 {
 	return m.Data + m.Vectors + m.Preconditioner + m.Dense
 }
 
-// rightHandSides returns how many systems are solved side by side.
-func rightHandSides(s *job.Spec) int {
+// RightHandSides returns how many systems are solved side by side.
+func RightHandSides(s *job.Spec) int {
 	switch needs := s.Needs(); {
 	case needs.Dense:
 		return 0
@@ -131,7 +131,7 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		return nil, err
 	}
 	plan := s.Plan(p.Model.Names(), len(p.Y))
-	e := &Estimate{Name: s.Name, N: len(p.Y), D: p.Inputs.Dim(), Cores: budget.Cores(), InstructionSet: isa, RightHandSides: rightHandSides(s)}
+	e := &Estimate{Name: s.Name, N: len(p.Y), D: p.Inputs.Dim(), Cores: budget.Cores(), InstructionSet: isa, RightHandSides: RightHandSides(s)}
 	m := NewMemory(s, e.N, e.D, e.Cores)
 	e.DataBytes, e.VectorBytes, e.PrecondBytes, e.DenseBytes, e.PrecondRank = m.Data, m.Vectors, m.Preconditioner, m.Dense, m.Rank
 	began := time.Now()
@@ -157,10 +157,10 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 	}
 	e.Gradients = plan.Chains * (e.Gradients + plan.Draws)
 	if s.Needs().Search == sampler.ByGradients {
-		e.Gradients += prepareGradients + 2*plan.Params()
+		e.Gradients += PrepareGradients + 2*plan.Params()
 	}
 	e.SecondsEstimated = float64(e.Gradients) * e.SecondsGradient
-	if e.Trial = newTrial(ctx, s, p, e.Cache, budget); e.Trial == nil {
+	if e.Trial = NewTrial(ctx, s, p, e.N, e.Cache, budget); e.Trial == nil {
 		return e, ctx.Err()
 	}
 	power := 2

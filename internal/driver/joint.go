@@ -74,6 +74,8 @@ func (j *joint) Density(ctx context.Context, psi []float64) (float64, error) {
 
 func (j *joint) Own() int { return j.own.Own() }
 
+func (j *joint) Scales() []int { return j.own.Scales() }
+
 func (j *joint) Held() int { return j.own.Held() }
 
 func (j *joint) Given(psi, f []float64) float64 { return j.own.LogDensityGiven(psi, f) }

@@ -15,14 +15,16 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
+// PrepareProbes are those of gradients while the mode is sought, fixed for a whole climb.
+const PrepareProbes = 16
+
 // Constants of the search for the mode.
 const (
-	growth        = 4   // the next subset is this many times larger
-	prepareProbes = 16  // fixed for a whole climb
-	climbTol      = 0.1 // posterior standard deviations from the zero of the gradient
-	climbReach    = 0.7 // log units after which the preconditioner is renewed
-	climbSteps    = 25
-	climbRounds   = 20
+	growth      = 4   // the next subset is this many times larger
+	climbTol    = 0.1 // posterior standard deviations from the zero of the gradient
+	climbReach  = 0.7 // log units after which the preconditioner is renewed
+	climbSteps  = 25
+	climbRounds = 20
 	// climbResidual is the relative residual that is enough to climb with. The
 	// curvature, from differences, uses the run's own tolerance.
 	climbResidual = 1e-3
@@ -120,10 +122,7 @@ func (d *Driver) prepareByGradients(ctx context.Context, prep *chains.Prepared, 
 	n, size0 := len(d.Problem.Y), size
 	key := random.Key{Seed: d.Spec.Seed}
 	for level := 1; size < n; level++ {
-		next := min(n, growth*size)
-		if 2*next > n {
-			next = n
-		}
+		next := NextSubset(size, n)
 		pt.Info.ScaleSym(float64(next)/float64(size), pt.Info)
 		size = next
 		if size == n {
@@ -177,6 +176,16 @@ func (d *Driver) prepareByGradients(ctx context.Context, prep *chains.Prepared, 
 	return d.setPoint(prep, pt)
 }
 
+// NextSubset returns how many of n rows the search for the mode goes on to from some of them: n at
+// last.
+func NextSubset(size, n int) int {
+	next := min(n, growth*size)
+	if 2*next > n {
+		next = n
+	}
+	return next
+}
+
 // measureNoise measures the noise of a gradient at the mode, as the chains will see
 // it.
 func (d *Driver) measureNoise(ctx context.Context, prep *chains.Prepared, op Operator, pre precond.P, key random.Key) error {
@@ -186,7 +195,7 @@ func (d *Driver) measureNoise(ctx context.Context, prep *chains.Prepared, op Ope
 		return err
 	}
 	key.Iter = -1
-	g, cost, err := d.gradient(ctx, src, request{Request: sampler.Request{Psi: prep.Psi, Key: key, Probes: prepareProbes, Spread: true}})
+	g, cost, err := d.gradient(ctx, src, request{Request: sampler.Request{Psi: prep.Psi, Key: key, Probes: PrepareProbes, Spread: true}})
 	if err != nil {
 		return err
 	}
@@ -232,7 +241,7 @@ func (d *Driver) climb(ctx context.Context, prep *chains.Prepared, p *posterior.
 func (d *Driver) fixed(prep *chains.Prepared, src *source, key random.Key) mode.Gradient {
 	return func(ctx context.Context, psi []float64) ([]float64, error) {
 		src.est.Reset()
-		g, cost, err := d.gradient(ctx, src, request{Request: sampler.Request{Psi: psi, Key: key, Probes: prepareProbes}})
+		g, cost, err := d.gradient(ctx, src, request{Request: sampler.Request{Psi: psi, Key: key, Probes: PrepareProbes}})
 		if err != nil {
 			return nil, err
 		}

@@ -52,7 +52,7 @@ func (d *Driver) chooseTolerance(ctx context.Context, prep *chains.Prepared, op 
 		if err != nil {
 			return nil, err
 		}
-		g, cost, err := d.gradient(ctx, src, request{Request: sampler.Request{Psi: prep.Psi, Key: key, Probes: prepareProbes}})
+		g, cost, err := d.gradient(ctx, src, request{Request: sampler.Request{Psi: prep.Psi, Key: key, Probes: PrepareProbes}})
 		prep.Cost.Add(cost)
 		return g, err
 	}

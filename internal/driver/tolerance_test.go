@@ -73,7 +73,7 @@ func TestChosenTolerance(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if g[i], _, err = d.gradient(context.Background(), src, request{Request: sampler.Request{Psi: at, Key: key, Probes: prepareProbes}}); err != nil {
+		if g[i], _, err = d.gradient(context.Background(), src, request{Request: sampler.Request{Psi: at, Key: key, Probes: PrepareProbes}}); err != nil {
 			t.Fatal(err)
 		}
 	}

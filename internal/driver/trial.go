@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -54,10 +55,16 @@ func (t *Trial) seconds(p *chains.Plan, n int, power int) (total, iteration floa
 	return t.Dense + scale*all, scale * t.Sampling
 }
 
-// newTrial returns a trial of a job, nil if it takes too long or fails. The cache may be nil.
-func newTrial(ctx context.Context, s *job.Spec, p *posterior.Problem, cache *cmvp.CachePlan, budget *parallel.Budget) *Trial {
+// NewTrial returns a trial of a job of n rows, nil if it takes too long or fails. The problem may have
+// fewer rows. A rank that the specification gives is to the root of the trial's rows what it is to
+// that of n, since with few rows it would be nearly K. The cache may be nil.
+func NewTrial(ctx context.Context, s *job.Spec, p *posterior.Problem, n int, cache *cmvp.CachePlan, budget *parallel.Budget) *Trial {
 	for _, rows := range []int{trialRows, fewTrialRows} {
-		if t, err := try(ctx, s, p, rows, cache, budget); err == nil {
+		some := *s
+		if rank := &some.Solver.Preconditioner.Rank; rank.Set {
+			*rank = job.Fixed(int(math.Ceil(float64(rank.Value) * math.Sqrt(float64(min(rows, len(p.Y)))/float64(n)))))
+		}
+		if t, err := try(ctx, &some, p, rows, cache, budget); err == nil {
 			return t
 		}
 	}

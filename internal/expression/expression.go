@@ -42,10 +42,11 @@ type leaf struct {
 	// Where they are 0 they are parameters.
 	lengthscale, period, alpha, correlation float64
 	centre, at                              given   // of linear, and of a sigmoid, in the units of the input
+	change                                  word    // in place of at, the name of a change point, whose place and width are parameters
 	width                                   float64 // of a sigmoid, in the units of its input
 	falling                                 bool
 	degree                                  float64 // of a polynomial, 2 if it is not given
-	offset                                  given   // of a polynomial, 1 if it is not given
+	offset                                  given   // of a polynomial, a parameter if it is not given
 	column                                  int
 }
 
@@ -93,13 +94,18 @@ func (e *Expression) Terms() []string {
 	return names
 }
 
-// Names returns what the names of parameters can begin with: the terms' names, and those that were
-// given to a product that came to several terms.
+// Names returns what the names of parameters can begin with: the terms' names, those that were
+// given to a product that came to several terms, and those of change points.
 func (e *Expression) Names() []string {
 	names := e.Terms()
 	for _, t := range e.terms {
 		if t.group != "" && !slices.Contains(names, t.group) {
 			names = append(names, t.group)
+		}
+		for _, l := range t.leaves {
+			if name := l.change.text; name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
 	}
 	return names
@@ -124,7 +130,9 @@ func (l *leaf) String() string {
 		args = append(args, fallingWord)
 	}
 	for _, a := range l.numbers() {
-		if a.isGiven() {
+		if a.word != nil && a.word.text != "" {
+			args = append(args, a.name+"="+a.word.text)
+		} else if a.isGiven() {
 			args = append(args, a.name+"="+strconv.FormatFloat(*a.value, 'g', -1, 64))
 		}
 	}
@@ -150,23 +158,18 @@ type given struct {
 	is    bool
 }
 
-// or returns the number, or another if it was left out.
-func (g given) or(x float64) float64 {
-	if g.is {
-		return g.value
-	}
-	return x
-}
-
 // number is what a leaf may be given as name=value: a positive one, or any if given is not nil,
-// which then says whether it is given.
+// which then says whether it is given. Where word is not nil a name may stand in its place.
 type number struct {
 	name  string
 	value *float64
 	given *bool
+	word  *word
 }
 
-func anyNumber(name string, g *given) number { return number{name, &g.value, &g.is} }
+func anyNumber(name string, g *given) number {
+	return number{name: name, value: &g.value, given: &g.is}
+}
 
 func (n number) isGiven() bool {
 	if n.given != nil {
@@ -185,7 +188,7 @@ func (l *leaf) numbers() []number {
 	case polynomial:
 		return []number{{name: "degree", value: &l.degree}, anyNumber("offset", &l.offset)}
 	case sigmoid:
-		return []number{anyNumber("at", &l.at), {name: "width", value: &l.width}}
+		return []number{{name: "at", value: &l.at.value, given: &l.at.is, word: &l.change}, {name: "width", value: &l.width}}
 	case rational:
 		return []number{lengthscale, {name: "alpha", value: &l.alpha}}
 	case periodic:
@@ -212,7 +215,8 @@ type Input struct {
 // Covariance returns the covariance over the inputs. Its parameters are named by their terms:
 // trend.variance; trend.tau[k], the rate of input k alone, or weather.tau, that of all inputs
 // of the leaf; season.period, weather.alpha. In a term of several leaves the leaf stands between,
-// season.rbf.tau[1]. Rates are of standardised inputs, periods in the units of the input. It
+// season.rbf.tau[1]; the place and width of a change point with a name by that name alone. Rates are of
+// standardised inputs; periods, places and widths in the units of the input. It
 // is an error if an expression names an input that there is not, takes a category for numbers or
 // the other way round, or has two equal terms.
 func (e *Expression) Covariance(inputs []Input) (*kernel.Covariance, error) {
@@ -273,7 +277,7 @@ func (e *Expression) prefix(t term, l *leaf, kinds map[string]int) string {
 // kernel returns the leaves that the leaf stands for, whose parameters' names begin with prefix.
 func (l *leaf) kernel(prefix string, inputs []Input) ([]kernel.Leaf, error) {
 	if slices.Contains(featured, l.kind) {
-		one, err := l.features(inputs)
+		one, err := l.features(prefix, inputs)
 		return []kernel.Leaf{one}, err
 	}
 	at, err := l.places(inputs)

@@ -47,7 +47,12 @@ func TestCovariance(t *testing.T) {
 		{"linear(year, centre=1985)*rbf(temp)+constant", "linear_rbf.variance*linear(1:-0.5)*rbf(2:linear_rbf.rbf.tau[2])+constant.variance*linear(0)"},
 		{"sigmoid(year, at=1995, width=2)*rbf(temp)", "sigmoid_rbf.variance*sigmoid(1:0.5:0.2)*rbf(2:sigmoid_rbf.rbf.tau[2])"},
 		{"sigmoid(year, falling, at=1990, width=5)", "sigmoid.variance*sigmoid(1:0:-0.5)"},
-		{"polynomial(year, temp)", "polynomial.variance*polynomial(1,2:2:1)"},
+		{"polynomial(year, temp)", "polynomial.variance*polynomial(1,2:2:polynomial.offset)"},
+		{"polynomial(year, temp, offset=1)", "polynomial.variance*polynomial(1,2:2:1)"},
+		{"level: sigmoid(year)", "level.variance*sigmoid(1:level.place:level.width:1990:10)"},
+		{"level: sigmoid(year, at=1970, falling)*rbf(temp)", "level.variance*sigmoid(1:=1970:level.sigmoid.width:1990:10:falling)*rbf(2:level.rbf.tau[2])"},
+		{"a: sigmoid(year, at=dam, falling)*rbf(temp) + b: sigmoid(year, at=dam)*matern32(temp) + c: sigmoid(year, at=dam, width=2)",
+			"a.variance*sigmoid(1:dam.place:dam.width:1990:10:falling)*rbf(2:a.rbf.tau[2])+b.variance*sigmoid(1:dam.place:dam.width:1990:10)*matern32(2:b.matern32.tau[2])+c.variance*sigmoid(1:dam.place:=2:1990:10)"},
 		{"polynomial(degree=3, offset=0)", "polynomial.variance*polynomial(1,2,3:3:0)"},
 		{"linear(temp, year, ard)", "linear_temp.variance*linear(2)+linear_year.variance*linear(1)"},
 		{`slope: linear("wind speed", year, ard)`, "slope_1.variance*linear(3)+slope_linear_year.variance*linear(1)"},
@@ -107,7 +112,13 @@ func TestMistakes(t *testing.T) {
 		"constant(period=1)":                               "character 10: constant has no period",
 		"rbf(year) + linear(ard)":                          "character 13: ard is a variance for each",
 		"linear(year, temp, centre=1)":                     "character 1: centre is where",
-		"sigmoid(year, at=0)":                              "character 1: a sigmoid is over one input",
+		"sigmoid(year, at=dam, at=1)":                      "character 26: at is given twice",
+		"sigmoid(year, at=1, at=dam)":                      "character 24: at is given twice",
+		"sigmoid(year, at=größe)":                          `character 18: "größe" is no name for a change point`,
+		"sigmoid(year, width=dam)":                         `character 21: width is "dam", but must be a positive number`,
+		"dam: rbf(year) + a: sigmoid(year, at=dam)":        "character 38: a term has the name dam, too",
+		"sigmoid(year, at=c) + b: sigmoid(temp, at=c)":     "character 43: the change point c is over year and temp",
+		"sigmoid(year, temp)":                              "character 1: a sigmoid is over one input",
 		"sigmoid(at=0, width=1)":                           "character 1: a sigmoid is over one input",
 		"sigmoid(year, at=0, width=-1)":                    `character 27: width is "-1", but must be a positive number`,
 		"rbf(year, falling)":                               `character 11: there is no input "falling"`,
@@ -154,7 +165,7 @@ func TestUnused(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	leaf := rapid.SampledFrom([]string{"rbf", "rbf(year)", "matern12(temp, year)", "matern32(ard)", `matern52("wind speed", temp, ard)`, "rbf(lengthscale=1e-3)",
 		"periodic(year)", "periodic(temp, period=2.5)", "periodic(year, lengthscale=3)",
-		"linear", "constant", "linear(year, temp, ard)", "linear(year, centre=-2.5e3)", "linear(temp, centre=0)", "sigmoid(temp, at=-1, width=2)", "sigmoid(year, at=0, width=1e-3, falling)", "polynomial", "polynomial(year, temp, degree=3, offset=0)",
+		"linear", "constant", "linear(year, temp, ard)", "linear(year, centre=-2.5e3)", "linear(temp, centre=0)", "sigmoid(temp, at=-1, width=2)", "sigmoid(year, at=0, width=1e-3, falling)", "sigmoid(year)", "sigmoid(temp, falling, width=3)", "sigmoid(temp, at=dam)", "sigmoid(temp, at=dam, falling)", "polynomial", "polynomial(year, offset=2)", "polynomial(year, temp, degree=3, offset=0)",
 		"rq(temp, year, ard)", "rq(year, alpha=2)", "wendland", "cosine(year)", "cosine(temp, period=3)"})
 	rapid.Check(t, func(t *rapid.T) {
 		var write func(depth int) string
@@ -195,7 +206,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatalf("%v is read as %v: %v", a, over, err)
 		}
 		for i, p := range a.Params() {
-			if q := over.Params()[i]; p.Role != q.Role || p.Role == param.Period && !slices.Equal(p.Inputs, q.Inputs) {
+			if q := over.Params()[i]; p.Role != q.Role || (p.Role == param.Period || p.Role == param.Place) && !slices.Equal(p.Inputs, q.Inputs) || p.Transform != q.Transform {
 				t.Fatalf("%v became %v", p, q)
 			}
 		}
@@ -203,7 +214,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"rbf", "a: rbf(x, ard) + b: periodic(y, period=1)*rbf(y)", "(rbf(a)+rbf(b))*matern32", `rbf("a b", lengthscale=2e3)`, "rbf(", "a:b:rbf", "rq(x, alpha=2, ard)*hamming(a, ard) + hamming(b, correlation=.5)", "cosine(x, period=3)*wendland(x)"} {
+	for _, text := range []string{"rbf", "a: rbf(x, ard) + b: periodic(y, period=1)*rbf(y)", "(rbf(a)+rbf(b))*matern32", `rbf("a b", lengthscale=2e3)`, "rbf(", "a:b:rbf", "rq(x, alpha=2, ard)*hamming(a, ard) + hamming(b, correlation=.5)", "cosine(x, period=3)*wendland(x)", "a: sigmoid(x, at=dam)*rbf + sigmoid(x, at=dam, falling, width=2)", "polynomial(x, degree=3)+polynomial(x, offset=0)"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

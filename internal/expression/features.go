@@ -2,6 +2,7 @@ package expression
 
 import (
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
 // The leaves that are no function of a distance. Their weight is the variance of the term.
@@ -31,8 +32,8 @@ func (l *leaf) written() ([]term, string, error) {
 		return fault("degree is %g, but must be a whole number up to %d", l.degree, kernel.MaxDegree)
 	case l.offset.value < 0:
 		return fault("offset is %g, but must not be negative", l.offset.value)
-	case l.kind == sigmoid && (len(l.inputs) != 1 || !l.at.is || l.width == 0):
-		return fault("a sigmoid is over one input, with its place and width: sigmoid(x, at=0, width=1), or sigmoid(x, at=0, width=1, falling)")
+	case l.kind == sigmoid && len(l.inputs) != 1:
+		return fault("a sigmoid is over one input: sigmoid(x), or sigmoid(x, falling)")
 	case l.ard && l.kind != linear:
 		return fault("ard does not go with %s", l.kind)
 	case !l.ard:
@@ -51,8 +52,8 @@ func (l *leaf) written() ([]term, string, error) {
 	return out, l.String(), nil
 }
 
-// features returns the leaf, with numbers that are in the units of its input standardised.
-func (l *leaf) features(inputs []Input) (kernel.Leaf, error) {
+// features returns the leaf, whose parameters' names begin with prefix.
+func (l *leaf) features(prefix string, inputs []Input) (kernel.Leaf, error) {
 	if l.kind == constant {
 		return &kernel.Linear{Constant: true}, nil
 	}
@@ -63,13 +64,12 @@ func (l *leaf) features(inputs []Input) (kernel.Leaf, error) {
 	first := inputs[at[0]]
 	switch l.kind {
 	case sigmoid:
-		s := &kernel.Sigmoid{Input: at[0], At: (l.at.value - first.Mean) / first.SD, Width: l.width / first.SD}
-		if l.falling {
-			s.Width = -s.Width
-		}
-		return s, nil
+		return l.sigmoid(prefix, at[0], first), nil
 	case polynomial:
-		p := &kernel.Polynomial{Inputs: at, Degree: 2, Offset: l.offset.or(1)}
+		p := &kernel.Polynomial{Inputs: at, Degree: 2, FixedOffset: l.offset.value}
+		if !l.offset.is {
+			p.Offset = param.Param{Term: prefix, Symbol: "offset", Role: param.Offset}
+		}
 		if l.degree > 0 {
 			p.Degree = int(l.degree)
 		}
@@ -83,4 +83,23 @@ func (l *leaf) features(inputs []Input) (kernel.Leaf, error) {
 		k.Centres[0] = (l.centre.value - first.Mean) / first.SD
 	}
 	return k, nil
+}
+
+// sigmoid returns a sigmoid of an input. Numbers alone are standardised; parameters are in the units of the input.
+func (l *leaf) sigmoid(prefix string, at int, in Input) kernel.Leaf {
+	s := &kernel.Sigmoid{Input: at, Unit: 1, FixedPlace: (l.at.value - in.Mean) / in.SD, FixedWidth: l.width / in.SD, Falling: l.falling}
+	if l.at.is && l.width > 0 {
+		return s
+	}
+	s.Mean, s.Unit, s.FixedPlace, s.FixedWidth = in.Mean, in.SD, l.at.value, l.width
+	if l.change.text != "" {
+		prefix = l.change.text
+	}
+	if !l.at.is {
+		s.Place = param.Param{Term: prefix, Symbol: "place", Role: param.Place}
+	}
+	if l.width == 0 {
+		s.Width = param.Param{Term: prefix, Symbol: "width", Role: param.Width}
+	}
+	return s
 }

@@ -19,7 +19,7 @@ import (
 //	sum     = product { "+" product }
 //	product = [ name ":" ] factor { "*" factor }
 //	factor  = "(" sum ")" | kind [ "(" argument { "," argument } ")" ]
-//	argument = input | "ard" | name "=" number
+//	argument = input | "ard" | name "=" ( number | name )
 //
 // An input is a name, or a text in quotes.
 
@@ -59,7 +59,32 @@ func Parse(text string) (*Expression, error) {
 		return nil, err
 	}
 	e := &Expression{terms, canonical}
-	return e, e.name()
+	if err := e.name(); err != nil {
+		return nil, err
+	}
+	return e, e.checkChanges()
+}
+
+// checkChanges returns an error if a change point has the name of a term, or is over two inputs.
+func (e *Expression) checkChanges() error {
+	over := map[string]string{}
+	for _, t := range e.terms {
+		for _, l := range t.leaves {
+			w := l.change
+			if w.text == "" {
+				continue
+			}
+			if slices.ContainsFunc(e.terms, func(t term) bool { return t.name == w.text || t.group == w.text }) {
+				return fail(w.column, "a term has the name %s, too: give the change point another", w.text)
+			}
+			input := l.inputs[0].text
+			if first, ok := over[w.text]; ok && first != input {
+				return fail(w.column, "the change point %s is over %s and %s: it has one input", w.text, first, input)
+			}
+			over[w.text] = input
+		}
+	}
+	return nil
 }
 
 // name gives a name to the terms that have none, after their leaves.
@@ -349,6 +374,17 @@ func (p *parser) argument(l *leaf) error {
 // number reads the value that a parameter is fixed at.
 func (p *parser) number(n number) error {
 	column := p.column()
+	if n.word != nil && nameFront.MatchString(p.rest()) {
+		w, _ := p.takeName()
+		switch {
+		case n.word.text != "" || n.isGiven():
+			return fail(column, "%s is given twice", n.name)
+		case !nameForm.MatchString(w.text):
+			return fail(column, "%q is no name for a change point: use letters, digits and _", w.text)
+		}
+		*n.word = w
+		return nil
+	}
 	text := numberText.FindString(p.rest())
 	x, err := strconv.ParseFloat(text, 64)
 	switch {
@@ -358,7 +394,7 @@ func (p *parser) number(n number) error {
 		return fail(column, "%s is %q, but must be a positive number", n.name, cmp.Or(text, p.next()))
 	case n.name == correlationWord && x >= 1:
 		return fail(column, "%s is %q, but must be below 1", n.name, text)
-	case n.isGiven():
+	case n.isGiven() || n.word != nil && n.word.text != "":
 		return fail(column, "%s is given twice", n.name)
 	}
 	if n.given != nil {

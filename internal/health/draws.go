@@ -47,7 +47,7 @@ func (c *Checker) farAway(f *state.Follower) *state.Health {
 		far := 0.0
 		for k, x := range psi {
 			if math.Abs(x) > farPsi {
-				return diverging("psi", "chain %d runs off: log %s is %.3g; use a smaller sampler.step, method: auto or exact, or informative priors", i+1, r.Plan.Names[k], x)
+				return diverging("psi", "chain %d runs off: %s is %.3g on the scale that is sampled; use a smaller sampler.step, method: auto or exact, or informative priors", i+1, r.Plan.Names[k], x)
 			}
 			z := (x - r.Prepared.Psi[k]) / sds[k]
 			far += z * z

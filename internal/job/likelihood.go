@@ -27,29 +27,43 @@ const sizePrior = "lognormal(1,1.5)"
 var likelihoods = map[string]func(m *Model) likelihood.Likelihood{
 	gaussian:            func(*Model) likelihood.Likelihood { return likelihood.Gaussian{} },
 	"student-t":         func(m *Model) likelihood.Likelihood { return likelihood.StudentT{DF: m.DF.Or(defaultDF)} },
-	"bernoulli":         func(*Model) likelihood.Likelihood { return likelihood.Bernoulli{} },
+	"laplace":           func(*Model) likelihood.Likelihood { return likelihood.Laplace{} },
+	"quantile":          func(m *Model) likelihood.Likelihood { return likelihood.Quantile{Level: m.Level.Or(defaultLevel)} },
+	"bernoulli":         bernoulli,
+	"binomial":          func(*Model) likelihood.Likelihood { return likelihood.Binomial{} },
 	"negative-binomial": func(*Model) likelihood.Likelihood { return likelihood.NegativeBinomial{} },
+}
+
+// defaultLevel is the quantile that is learnt where none is given: the median.
+const defaultLevel = 0.5
+
+// links are the words for how a probability comes from the latent function; the first is the default.
+var links = []string{"logit", "probit"}
+
+func bernoulli(m *Model) likelihood.Likelihood {
+	if m.Link == "probit" {
+		return likelihood.Probit{}
+	}
+	return likelihood.Bernoulli{}
 }
 
 // LikelihoodNames returns the names of all likelihoods, in order.
 func LikelihoodNames() []string { return slices.Sorted(maps.Keys(likelihoods)) }
 
-// likelihood returns that of a model whose name is one of LikelihoodNames.
-func (m *Model) likelihood() likelihood.Likelihood { return likelihoods[m.Likelihood](m) }
+// Conditional returns the likelihood of a model whose name is one of LikelihoodNames: what targets are given the latent
+// function. Of one that differs between rows it is that of none.
+func (m *Model) Conditional() likelihood.Likelihood { return likelihoods[m.Likelihood](m) }
 
 // likelihood returns that of data of the given description, of no rows yet.
 func (s *Spec) likelihood(d *dataset.Info) likelihood.Likelihood {
 	if s.Model.Gaussian() {
 		return s.noise(d)
 	}
-	return s.Model.likelihood()
+	return s.Model.Conditional()
 }
 
 // Gaussian reports whether targets are Gaussian given the latent function.
 func (m *Model) Gaussian() bool { return m.Likelihood == gaussian }
-
-// Classes reports whether targets are classes.
-func (m *Model) Classes() bool { return likelihood.OfClasses(m.likelihood()) }
 
 // faultOfLikelihood is fault for the likelihood, and for what goes with it.
 func (s *Spec) faultOfLikelihood() (path, msg string) {
@@ -61,7 +75,7 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		}
 		return "model.likelihood", msg
 	}
-	augments := m.likelihood().Augmentation().Width() > 0
+	augments := m.Conditional().Augmentation().Width() > 0
 	method, err := sampler.ByName(s.Sampler.Method)
 	switch {
 	case err != nil:
@@ -70,12 +84,26 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "model.df", fmt.Sprintf("degrees of freedom are of model.likelihood: student-t, not of %s: leave them out", m.Likelihood)
 	case !(m.DF.Or(defaultDF) > 2):
 		return "model.df", fmt.Sprintf("%g, but must be above 2: with fewer degrees of freedom the noise has no variance", m.DF.Value)
-	case s.Data.Synthetic != nil && !m.likelihood().Standardized():
+	case m.Level.Set && m.Likelihood != "quantile":
+		return "model.level", fmt.Sprintf("the level is of model.likelihood: quantile, not of %s: leave it out", m.Likelihood)
+	case !(m.Level.Or(defaultLevel) > 0 && m.Level.Or(defaultLevel) < 1):
+		return "model.level", fmt.Sprintf("%g, but must be between 0 and 1: 0.9 is the quantile that nine of ten targets lie below", m.Level.Value)
+	case m.Link != "" && m.Likelihood != "bernoulli":
+		return "model.link", fmt.Sprintf("the link is of model.likelihood: bernoulli, not of %s: leave it out", m.Likelihood)
+	case m.Link != "" && !slices.Contains(links, m.Link):
+		return "model.link", fmt.Sprintf("%q is not one of %s", m.Link, strings.Join(links, ", "))
+	case s.Data.Synthetic != nil && !m.Conditional().Standardized():
 		return "model.likelihood", fmt.Sprintf("synthetic data are numbers with Gaussian noise, which %s cannot have made: use data.path", m.Likelihood)
-	case s.NoiseColumns() != nil && !m.Gaussian():
+	case m.Likelihood == "binomial" && s.Data.Trials == "":
+		return "model.likelihood", "binomial needs the numbers of trials: name their column, data.trials; of one trial each use bernoulli"
+	case m.Likelihood != "binomial" && s.Data.Trials != "":
+		return "data.trials", fmt.Sprintf("trials are of model.likelihood: binomial, not of %s: leave them out", m.Likelihood)
+	case (m.Noise != nil || s.Data.Weights != "") && !m.Gaussian():
 		return "model.likelihood", fmt.Sprintf("model.noise and data.weights are of Gaussian noise: leave them out under %s", m.Likelihood)
-	case s.Data.transform() != "" && !m.likelihood().Standardized():
+	case s.Data.transform() != "" && !m.Conditional().Standardized():
 		return "model.likelihood", fmt.Sprintf("targets of %s are what they are: leave data.transform out", m.Likelihood)
+	case s.Data.transform() != "" && !m.Gaussian():
+		return "model.likelihood", fmt.Sprintf("data.transform is for Gaussian noise: under %s the target that is transformed back may have no mean; leave one of them out, or transform the target in the table", m.Likelihood)
 	case augments != method.Needs().Augments && augments:
 		return "sampler.method", fmt.Sprintf("%s is for Gaussian targets: under model.likelihood: %s use %s, or leave the method out", s.Sampler.Method, m.Likelihood, sampler.Augmenting)
 	case augments != method.Needs().Augments:

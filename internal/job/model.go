@@ -3,6 +3,7 @@ package job
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -158,16 +159,38 @@ func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, 
 }
 
 // The priors of parameters of roles that have no field of their own: of the shape of a rational quadratic,
-// 95 % within 0.14 and 7.1, above which it is hardly told from an RBF; and the one of which the
-// correlation e^(−τ) of a hamming is uniform.
+// 95 % within 0.14 and 7.1, above which it is hardly told from an RBF; the one of which the
+// correlation e^(−τ) of a hamming is uniform; and one about 1 of what is added to products of standardised inputs.
 const (
 	shapePrior    = "lognormal(0,1)"
 	mismatchPrior = "gamma(1,1)"
+	offsetPrior   = "lognormal(0,1)"
 )
+
+// own returns the prior of a parameter of a role that has no field of its own, empty if there is none. A place is
+// about where its input is, and its width about a tenth of the input's standard deviation, 95 % within a 70th and 0.7.
+func own(p param.Param, d *dataset.Info) string {
+	switch p.Role {
+	case param.Shape:
+		return shapePrior
+	case param.Mismatch:
+		return mismatchPrior
+	case param.Size:
+		return sizePrior
+	case param.Offset:
+		return offsetPrior
+	case param.Place:
+		s := d.XScale[p.Inputs[0]]
+		return fmt.Sprintf("normal(%.6g,%.4g)", s.Mean, s.SD)
+	case param.Width:
+		return fmt.Sprintf("lognormal(%.3g,1)", math.Log(d.XScale[p.Inputs[0]].SD/10))
+	}
+	return ""
+}
 
 // rootNames are the quantities that people may have a prior of in place of a parameter, by its
 // role; signal_sd and noise_sd are in the units of the target, lengthscale in those of the input.
-var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd"}
+var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd", "correlation"}
 
 // isQuantity reports whether a field of priors may be the name of a quantity.
 func isQuantity(key string) bool {
@@ -186,6 +209,8 @@ func roots(p param.Param, d *dataset.Info) map[string]float64 {
 		return map[string]float64{"lengthscale": d.XScale[p.Inputs[0]].SD, "lengthscale_std": 1}
 	case p.Role == param.Rate:
 		return map[string]float64{"lengthscale": 1}
+	case p.Role == param.Mismatch:
+		return map[string]float64{"correlation": 1}
 	}
 	return nil
 }
@@ -224,14 +249,14 @@ func (p *Priors) find(params param.List, d *dataset.Info) (map[string]given, err
 func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool) (given, error) {
 	units := roots(q, d)
 	symbols := append(slices.Sorted(maps.Keys(units)), q.Symbol)
-	own := func(symbol string) string {
+	told := func(symbol string) string {
 		if symbol == q.Symbol || len(q.Inputs) != 1 {
 			return q.As(symbol, q.Of(d.InputNames))
 		}
 		return q.As(symbol, d.InputNames[q.Inputs[0]])
 	}
 	forms := []func(symbol string) string{
-		own,
+		told,
 		func(symbol string) string { return q.As(symbol, "") },
 		func(symbol string) string { return symbol },
 	}
@@ -262,19 +287,22 @@ func (p *Priors) of(q param.Param, d *dataset.Info, used, known map[string]bool)
 		if unit, ok := units[found]; ok {
 			prior, err = param.ParseRootPrior(p.Of[name(found)], q.Role, unit)
 		} else {
-			prior, err = param.ParsePrior(p.Of[name(found)], q.Role)
+			prior, err = q.ParsePrior(p.Of[name(found)])
 		}
 		if err != nil {
 			return given{}, &FieldError{Path: "model.priors." + name(found), Msg: err.Error()}
 		}
-		return given{prior, own(found)}, nil
+		return given{prior, told(found)}, nil
 	}
-	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda, param.Shape: shapePrior, param.Mismatch: mismatchPrior, param.Size: sizePrior}[q.Role]
+	text, ok := map[param.Role]string{param.Variance: p.Sigma, param.Rate: p.Tau, param.Noise: p.Lambda}[q.Role]
 	if !ok {
+		text = own(q, d)
+	}
+	if text == "" {
 		return given{}, &FieldError{Path: "model.priors", Msg: fmt.Sprintf("%s is a parameter without a prior: write %s: \"lognormal(m,0.1)\", m the logarithm of what it is about, or fix it, as in periodic(x, period=1)", q.Name(), q.Name())}
 	}
-	prior, err := param.ParsePrior(text, q.Role)
-	return given{prior, own(q.Symbol)}, err
+	prior, err := q.ParsePrior(text)
+	return given{prior, told(q.Symbol)}, err
 }
 
 // faultOfModel is fault for what can be told without the data.
@@ -306,7 +334,7 @@ func (s *Spec) faultOfModel() (path, msg string) {
 		if dotted && !known[term] {
 			return "model.priors." + key, fmt.Sprintf("the covariance has no term %s", term)
 		}
-		if _, err := param.ParsePrior(s.Model.Priors.Of[key], param.Variance); err != nil {
+		if err := param.CheckPrior(s.Model.Priors.Of[key]); err != nil {
 			return "model.priors." + key, err.Error()
 		}
 	}

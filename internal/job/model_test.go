@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
 // of returns a specification of a covariance with priors, written as YAML between braces.
@@ -138,6 +139,14 @@ func TestCategories(t *testing.T) {
 	for _, x := range []struct{ kernel, priors, want string }{
 		{"h: hamming(station) * rbf(year)", `tau: "gamma(5,5)"`,
 			"h.variance ~ gamma(1,1), h.hamming.tau[station] ~ gamma(1,1), h.rbf.tau[year] ~ gamma(5,5), lambda ~ gamma(1,1)"},
+		{"h: hamming(station) * rbf(year)", `h.hamming.correlation: "beta(2,5)"`,
+			"h.variance ~ gamma(1,1), h.hamming.correlation[station] ~ beta(2,5), h.rbf.tau[year] ~ gamma(1,1), lambda ~ gamma(1,1)"},
+		{"hamming(station)", `correlation: "beta(2,5)"`, "hamming.variance ~ gamma(1,1), hamming.correlation[station] ~ beta(2,5), lambda ~ gamma(1,1)"},
+		{"a: sigmoid(year, at=dam, falling) + b: sigmoid(year, at=dam, width=2) + polynomial(hum)", `dam.place: "uniform(1990,2010)"`,
+			"a.variance ~ gamma(1,1), dam.place ~ uniform(1990,2010), dam.width ~ lognormal(0,1), b.variance ~ gamma(1,1), polynomial.variance ~ gamma(1,1), polynomial.offset ~ lognormal(0,1), lambda ~ gamma(1,1)"},
+		{"s: sigmoid(year)", "", "s.variance ~ gamma(1,1), s.place ~ normal(2000,10), s.width ~ lognormal(0,1), lambda ~ gamma(1,1)"},
+		{"hamming(station)", `hamming.correlation: "uniform(0,1)"`, "model.priors.hamming.correlation: prior \"uniform(0,1)\": the prior of a correlation is beta(a,b)"},
+		{"s: sigmoid(year)", `s.place: "gamma(1,1)"`, "model.priors.s.place: prior \"gamma(1,1)\": the parameter may be any number: use one of normal(mean,sd), uniform(lo,hi)"},
 		{"h: hamming(station)", `h.tau: "lognormal(0,2)"`, "h.variance ~ gamma(1,1), h.tau[station] ~ lognormal(0,2), lambda ~ gamma(1,1)"},
 		{"rbf", "", `model.kernel: rbf is over all inputs, and station is a category, whose levels have no distances: write an expression such as kernel: "rbf(year, hum) * hamming(station)"`},
 		{"rbf(year, station)", "", "model.kernel: character 11: the input station is a category"},
@@ -177,6 +186,9 @@ func TestLeavesInTheUnitsOfInputs(t *testing.T) {
 		"linear(year, centre=1990)":                   func(x float64) float64 { return (x - 1990) * (x - 1990) / 100 },
 		"linear(year)":                                func(x float64) float64 { return (x - 2000) * (x - 2000) / 100 },
 		"sigmoid(year, at=1990, width=2)*rbf(hum)":    func(x float64) float64 { return s(x, 1990, 2) * s(x, 1990, 2) },
+		"sigmoid(year)":                               func(x float64) float64 { return s(x, 1990, 2) * s(x, 1990, 2) },
+		"sigmoid(year, at=dam, width=3, falling)":     func(x float64) float64 { return s(-x, -1990, 3) * s(-x, -1990, 3) },
+		"sigmoid(year, at=2004, falling)*rbf":         func(x float64) float64 { return s(-x, -2004, 2) * s(-x, -2004, 2) },
 		"sigmoid(year, at=2004, width=3, falling)":    func(x float64) float64 { return s(-x, -2004, 3) * s(-x, -2004, 3) },
 		"polynomial(year, degree=2, offset=1)*rbf":    func(x float64) float64 { z := (x - 2000) / 10; return (1 + z*z) * (1 + z*z) },
 		"linear(year, centre=2010)*linear(year)*rbf ": func(x float64) float64 { return math.Pow((x-2010)/10*(x-2000)/10, 2) },
@@ -190,8 +202,13 @@ func TestLeavesInTheUnitsOfInputs(t *testing.T) {
 			t.Fatal(err)
 		}
 		theta := make([]float64, len(c.Params()))
-		for i := range theta {
-			theta[i] = 1
+		for i, p := range c.Params() {
+			switch theta[i] = 1; p.Role {
+			case param.Place:
+				theta[i] = 1990
+			case param.Width:
+				theta[i] = 2
+			}
 		}
 		for _, year := range []float64{1987, 2000, 2013} {
 			x := weather.Standardize([][]float64{{year, 1, 1}}).Row(0)

@@ -23,7 +23,8 @@ var (
 	noiseExtras = []string{"lambda", "none"}
 )
 
-// NoiseColumns returns the columns of the table that say what noise the rows have, nil for none.
+// NoiseColumns returns the columns of the table that say what noise the rows have, nil for none. Trials are weights of a
+// kind.
 func (s *Spec) NoiseColumns() *dataset.Noise {
 	n := s.Model.Noise
 	switch {
@@ -31,6 +32,8 @@ func (s *Spec) NoiseColumns() *dataset.Noise {
 		return &dataset.Noise{Column: n.Column, Variance: n.As == "variance", By: n.By, Weights: s.Data.Weights}
 	case s.Data.Weights != "":
 		return &dataset.Noise{Weights: s.Data.Weights}
+	case s.Data.Trials != "":
+		return &dataset.Noise{Weights: s.Data.Trials}
 	}
 	return nil
 }
@@ -57,7 +60,11 @@ func (s *Spec) noise(d *dataset.Info) likelihood.Likelihood {
 func (s *Spec) faultOfNoise() (path, msg string) {
 	n, d := s.Model.Noise, &s.Data
 	if c := s.NoiseColumns(); c != nil {
-		for _, f := range []struct{ path, name string }{{"data.weights", c.Weights}, {"model.noise.column", c.Column}, {"model.noise.by", c.By}} {
+		weights := "data.weights"
+		if d.Trials != "" {
+			weights = "data.trials"
+		}
+		for _, f := range []struct{ path, name string }{{weights, c.Weights}, {"model.noise.column", c.Column}, {"model.noise.by", c.By}} {
 			switch {
 			case f.name == "":
 			case d.Synthetic != nil:

@@ -24,7 +24,8 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 		if err != nil {
 			return nil, err
 		}
-		sel.Label, sel.Noise, sel.Offset, sel.TwoClasses = label, s.NoiseColumns(), d.Offset, s.Model.Classes()
+		sel.Label, sel.Noise, sel.Offset, sel.TwoClasses = label, s.NoiseColumns(), d.Offset, likelihood.OfClasses(s.Model.Conditional())
+		sel.Trials = d.Trials != ""
 		return dataset.ReadFile(d.Path, table, sel, dataset.DefaultLimits)
 	}
 	syn, err := s.synthetic()
@@ -61,7 +62,7 @@ func (d *Data) selection() (dataset.Select, error) {
 // Dataset holds rows of the specification's table out and standardises the others.
 func (s *Spec) Dataset(t *dataset.Table) (*dataset.Dataset, error) {
 	d := &s.Data
-	return dataset.New(t, dataset.Options{Standardize: d.Standardize, RawTarget: !s.Model.likelihood().Standardized(), Transform: d.transform(), Holdout: d.Holdout, Seed: s.Seed,
+	return dataset.New(t, dataset.Options{Standardize: d.Standardize, RawTarget: !s.Model.Conditional().Standardized(), Transform: d.transform(), Holdout: d.Holdout, Seed: s.Seed,
 		Impute: dataset.Missing(d.Missing) == dataset.MissingImpute, DropConstant: d.Constant == "drop"})
 }
 

@@ -49,6 +49,7 @@ type Data struct {
 	Constant    string   `yaml:"constant,omitempty" json:"constant,omitempty"`
 	Weights     string   `yaml:"weights,omitempty" json:"weights,omitempty"`     // column that the variance of the noise is divided by
 	Offset      string   `yaml:"offset,omitempty" json:"offset,omitempty"`       // column of what is known of the latent function
+	Trials      string   `yaml:"trials,omitempty" json:"trials,omitempty"`       // column of how many trials the target is of
 	Transform   string   `yaml:"transform,omitempty" json:"transform,omitempty"` // of the target
 	Standardize bool     `yaml:"standardize" json:"standardize"`
 	Rows        int      `yaml:"rows" json:"rows"`
@@ -78,6 +79,8 @@ type Model struct {
 	Mean       string        `yaml:"mean,omitempty" json:"mean,omitempty"` // as expression.ParseMean reads it
 	Likelihood string        `yaml:"likelihood" json:"likelihood"`
 	DF         Auto[float64] `yaml:"df,omitempty" json:"df,omitzero"`        // degrees of freedom of student-t
+	Level      Auto[float64] `yaml:"level,omitempty" json:"level,omitzero"`  // of quantile
+	Link       string        `yaml:"link,omitempty" json:"link,omitempty"`   // of bernoulli: links
 	Noise      *Noise        `yaml:"noise,omitempty" json:"noise,omitempty"` // nil for one variance
 	Priors     Priors        `yaml:"priors" json:"priors"`
 }

@@ -44,8 +44,8 @@ func (c *Cosine) NumFeatures() int { return 2 }
 // RateOf returns -1.
 func (c *Cosine) RateOf(int) int { return -1 }
 
-// Warp returns the place of the period.
-func (c *Cosine) Warp() int { return c.periodic().Warp() }
+// WarpsOf returns the place of the period.
+func (c *Cosine) WarpsOf(feature int) []int { return c.periodic().WarpsOf(feature) }
 
 // Shape returns -1.
 func (c *Cosine) Shape() int { return -1 }
@@ -77,7 +77,7 @@ func (c *cosineAt) value(x, y []float64) float64 {
 }
 
 func (c *cosineAt) addGradient(g []float64, at []int, w float64, x, y []float64) {
-	if i := c.Warp(); i >= 0 {
+	for _, i := range c.WarpsOf(0) {
 		_, a := c.dist(x, y)
 		g[at[i]] += w * a * math.Sin(a)
 	}

@@ -40,7 +40,7 @@ type Term struct {
 
 // Leaf is a factor of a term: a correlation function g(u), one at equal points, of a
 // squared distance u = Σ_k τ_k (φ_k(x)−φ_k(y))² between features φ of the points, with
-// parameters of its own: the rates τ, at most one on which the features depend, and at most one
+// parameters of its own: the rates τ, those on which features depend, and at most one
 // on which g does. *Stationary, *Periodic, *Cosine and *Hamming are leaves. Those of the profile Dot are
 // the product Σ_q a_q(x)·a_q(y) of their features instead, such as *Linear.
 type Leaf interface {
@@ -54,9 +54,8 @@ type Leaf interface {
 	NumFeatures() int
 	// RateOf returns the place among Params of a feature's rate, -1 for one that is fixed.
 	RateOf(feature int) int
-	// Warp returns the place among Params of the parameter that the features depend on, -1
-	// if there is none.
-	Warp() int
+	// WarpsOf returns the places among Params of the parameters that a feature depends on.
+	WarpsOf(feature int) []int
 	// Shape returns the place among Params of the parameter that the profile depends on, -1 if
 	// there is none.
 	Shape() int
@@ -74,14 +73,14 @@ type LeafAt interface {
 	Shape() float64
 	// Feature returns that of a point but for a constant, which a typical point chooses.
 	Feature(feature int, x []float64, typical *Inputs) float64
-	// Slope returns the derivative of Feature with respect to the sampled scale of the
-	// parameter that features depend on. It panics if there is none.
-	Slope(feature int, x []float64, typical *Inputs) float64
+	// Slope returns the derivative of Feature with respect to one of WarpsOf, or to its logarithm
+	// where that is what the parameter is positive by. It panics if it is none of these.
+	Slope(feature, param int, x []float64, typical *Inputs) float64
 
 	// value returns g(x,y).
 	value(x, y []float64) float64
-	// addGradient adds w·∂g/∂ψ_i at (x,y) to g[at[i]], for each of the leaf's
-	// parameters.
+	// addGradient adds w·∂g(x,y) by parameter i, or by its logarithm where it is positive, to g[at[i]],
+	// for each of the leaf's parameters.
 	addGradient(g []float64, at []int, w float64, x, y []float64)
 	// addRates adds weight times the rates of the inputs' differences, where these are small.
 	addRates(dst []float64, weight float64)
@@ -173,8 +172,11 @@ func (c *Covariance) add(names map[string]int, p param.Param) (int, error) {
 		return i, nil
 	}
 	q := &c.params[i]
-	if q.Role != p.Role {
+	switch {
+	case q.Role != p.Role:
 		return 0, fmt.Errorf("the parameter %s has two roles", p.Name())
+	case q.Transform != p.Transform:
+		return 0, fmt.Errorf("the parameter %s is of two inputs", p.Name())
 	}
 	q.Inputs = union(q.Inputs, p.Inputs)
 	return i, nil

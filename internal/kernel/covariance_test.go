@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -94,10 +95,14 @@ func random(t *rapid.T) *Covariance {
 			}
 			switch rapid.IntRange(0, 11).Draw(t, "kind") {
 			case 9:
-				term.Leaves = append(term.Leaves, &Sigmoid{Input: s.Inputs[0], At: rapid.SampledFrom([]float64{0, -1.5}).Draw(t, "at"), Width: rapid.SampledFrom([]float64{-0.3, 2}).Draw(t, "width")})
+				term.Leaves = append(term.Leaves, randomSigmoid(t, s.Inputs[0]))
 				continue
 			case 10:
-				term.Leaves = append(term.Leaves, &Polynomial{Inputs: s.Inputs, Degree: rapid.IntRange(1, 2).Draw(t, "degree"), Offset: rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "offset")})
+				p := &Polynomial{Inputs: s.Inputs, Degree: rapid.IntRange(1, 2).Draw(t, "degree"), FixedOffset: rapid.SampledFrom([]float64{0, 0.5}).Draw(t, "offset")}
+				if rapid.Bool().Draw(t, "free") {
+					p.FixedOffset, p.Offset = 0, param.Param{Symbol: "o", Role: param.Offset}
+				}
+				term.Leaves = append(term.Leaves, p)
 				continue
 			case 8:
 				l := &Linear{Constant: rapid.Bool().Draw(t, "constant"), Inputs: s.Inputs}
@@ -155,6 +160,18 @@ func random(t *rapid.T) *Covariance {
 	return c
 }
 
+func randomSigmoid(t *rapid.T, input int) *Sigmoid {
+	s := &Sigmoid{Input: input, Unit: 1, FixedPlace: rapid.SampledFrom([]float64{0, -1.5}).Draw(t, "at"), FixedWidth: 0.3, Falling: rapid.Bool().Draw(t, "falling")}
+	if rapid.Bool().Draw(t, "place") {
+		s.Place, s.FixedPlace = param.Param{Symbol: fmt.Sprintf("at.place[%d]", input), Role: param.Place}, 0
+		s.Mean, s.Unit = 0.2, 1.5
+	}
+	if rapid.Bool().Draw(t, "width") {
+		s.Width, s.FixedWidth = param.Param{Symbol: "width", Role: param.Width}, 0
+	}
+	return s
+}
+
 // The canonical text of a covariance reads back as the same covariance, and its
 // gradient is that of differences.
 func TestTextAndGradient(t *testing.T) {
@@ -176,6 +193,7 @@ func TestTextAndGradient(t *testing.T) {
 		}
 		got := make([]float64, len(psi))
 		at(psi).AddGradient(got, 1, x, y)
+		c.Params().Chain(psi, got)
 		want := fd.Gradient(nil, func(psi []float64) float64 { return at(psi).Value(x, y) }, psi, &fd.Settings{Formula: fd.Central, Step: 1e-5})
 		for i := range want {
 			if math.Abs(got[i]-want[i]) > 1e-7*(1+at(psi).Scale()+math.Abs(want[i])) {
@@ -224,9 +242,10 @@ func TestBadCovariances(t *testing.T) {
 		"the variance 0":             {{Leaves: []Leaf{&Linear{Constant: true}}}},
 		"the linear has no inputs":   {{Variance: sigma, Leaves: []Leaf{&Linear{}}}},
 		"1 centres for 2 inputs":     {{Variance: sigma, Leaves: []Leaf{&Linear{Inputs: []int{0, 1}, Centres: []float64{0}}}}},
-		"the width not 0":            {{Variance: sigma, Leaves: []Leaf{&Sigmoid{}}}},
+		"the width positive":         {{Variance: sigma, Leaves: []Leaf{&Sigmoid{Unit: 1}}}},
+		"the unit positive":          {{Variance: sigma, Leaves: []Leaf{&Sigmoid{FixedWidth: 1}}}},
 		"it must be from 1 to 10":    {{Variance: sigma, Leaves: []Leaf{&Polynomial{Inputs: []int{0}, Degree: 11}}}},
-		"must not be negative":       {{Variance: sigma, Leaves: []Leaf{&Polynomial{Inputs: []int{0}, Degree: 2, Offset: -1}}}},
+		"must not be negative":       {{Variance: sigma, Leaves: []Leaf{&Polynomial{Inputs: []int{0}, Degree: 2, FixedOffset: -1}}}},
 		"more than 1024 features":    {{Variance: sigma, Leaves: slices.Repeat([]Leaf{&Linear{Constant: true, Inputs: []int{0, 1}, Centres: []float64{0, 0}}}, 7)}},
 		"the covariance has no name": {leaf(Stationary{Family: RBF, Inputs: []int{0}, Rates: []param.Param{{Role: param.Rate}}})},
 	} {
@@ -237,7 +256,7 @@ func TestBadCovariances(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "=1e+30*linear(0,1:-2e-5,3)+a*linear(2)*rbf(1:u)", "a*sigmoid(2:1e-9:-3)*polynomial(1,3:4:0.25)", "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)", "a*rq(1-2:u;al)*wendland(3:=2)+b*rq(1:=1,2:=2;=0.5)", "a*cosine(1:p:2)*hamming(2-3:t)+b*cosine(2:=3:1)*hamming(1:=0.2)"} {
+	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "=1e+30*linear(0,1:-2e-5,3)+a*linear(2)*rbf(1:u)", "a*sigmoid(2:1e-9:-3)*polynomial(1,3:4:0.25)", "a*sigmoid(2:c:=3:1:2:falling)*polynomial(1,3:4:o)+b*sigmoid(2:c:w:1:2)", "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)", "a*rq(1-2:u;al)*wendland(3:=2)+b*rq(1:=1,2:=2;=0.5)", "a*cosine(1:p:2)*hamming(2-3:t)+b*cosine(2:=3:1)*hamming(1:=0.2)"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

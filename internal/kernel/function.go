@@ -70,7 +70,8 @@ func (f *Function) Correlation(x, y []float64) float64 {
 // Variance returns k(x,x).
 func (f *Function) Variance(x []float64) float64 { return f.Value(x, x) }
 
-// AddGradient adds w·∂k(x,y)/∂ψ_i to g[i], for each parameter of the covariance.
+// AddGradient adds w·∂k(x,y) by the logarithm of parameter i, or by itself where param.Param.Transform is
+// not Log, to g[i], for each parameter of the covariance.
 func (f *Function) AddGradient(g []float64, w float64, x, y []float64) {
 	for i, t := range f.cov.terms {
 		wt := w * f.TermVariance(i)

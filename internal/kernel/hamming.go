@@ -63,8 +63,8 @@ func (h *Hamming) NumFeatures() int { return len(h.Inputs) }
 // RateOf returns -1: the profile counts features that differ.
 func (h *Hamming) RateOf(int) int { return -1 }
 
-// Warp returns -1.
-func (h *Hamming) Warp() int { return -1 }
+// WarpsOf returns none.
+func (h *Hamming) WarpsOf(int) []int { return nil }
 
 // Shape returns the place of Tau.
 func (h *Hamming) Shape() int { return len(h.Params()) - 1 }
@@ -100,7 +100,7 @@ func (h *hammingAt) Shape() float64 { return h.tau }
 // Feature is the level: its place, from 0, so that it is exact in either precision.
 func (h *hammingAt) Feature(feature int, x []float64, _ *Inputs) float64 { return x[h.Inputs[feature]] }
 
-func (h *hammingAt) Slope(int, []float64, *Inputs) float64 {
+func (h *hammingAt) Slope(int, int, []float64, *Inputs) float64 {
 	panic("kernel: a hamming leaf has inputs as features")
 }
 

@@ -98,7 +98,7 @@ func (f *Function) cut() *Function {
 func (f *Function) Features(dst, x []float64) {
 	for _, t := range f.cov.split.low {
 		rank := f.cov.TermRank(t)
-		f.termFeatures(dst[:rank], t, x)
+		f.termFeatures(dst[:rank], t, x, -1, 0)
 		root := math.Sqrt(f.TermVariance(t))
 		for q := range rank {
 			dst[q] *= root
@@ -107,14 +107,33 @@ func (f *Function) Features(dst, x []float64) {
 	}
 }
 
-// termFeatures sets dst to the products of the features of a term's leaves.
-func (f *Function) termFeatures(dst []float64, term int, x []float64) {
+// FeatureSlopes sets dst, of TermRank numbers, to what the derivatives of the features of one leaf of a term of
+// low rank add to those of what Features returns of the term. The leaf is a place among the term's, its parameter a
+// place among the leaf's.
+func (f *Function) FeatureSlopes(dst []float64, term, leaf, param int, x []float64) {
+	f.termFeatures(dst, term, x, leaf, param)
+	root := math.Sqrt(f.TermVariance(term))
+	for q := range dst {
+		dst[q] *= root
+	}
+}
+
+// termFeatures sets dst to the products of the features of a term's leaves, of one leaf, unless that is -1, their
+// derivatives by one of its parameters.
+func (f *Function) termFeatures(dst []float64, term int, x []float64, slope, param int) {
 	dst[0] = 1
 	done := 1 // products
-	for _, l := range f.cov.terms[term].Leaves {
-		n := f.cov.leaves[l].NumFeatures()
+	for at, l := range f.cov.terms[term].Leaves {
+		leaf := f.cov.leaves[l]
+		n := leaf.NumFeatures()
 		for q := n - 1; q >= 0; q-- { // the first last: it is overwritten
-			a := f.leaves[l].Feature(q, x, nil)
+			a := 0.0
+			switch {
+			case at != slope:
+				a = f.leaves[l].Feature(q, x, nil)
+			case slices.Contains(leaf.WarpsOf(q), param):
+				a = f.leaves[l].Slope(q, param, x, nil)
+			}
 			for i := range done {
 				dst[q*done+i] = dst[i] * a
 			}

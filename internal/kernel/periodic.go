@@ -65,12 +65,12 @@ func (p *Periodic) RateOf(int) int {
 	return 0
 }
 
-// Warp returns the place of the period.
-func (p *Periodic) Warp() int {
+// WarpsOf returns the place of the period, on which both features depend.
+func (p *Periodic) WarpsOf(int) []int {
 	if p.Period.Symbol == "" {
-		return -1
+		return nil
 	}
-	return p.RateOf(0) + 1
+	return []int{p.RateOf(0) + 1}
 }
 
 // Shape returns -1.
@@ -97,7 +97,7 @@ func (p *Periodic) at(theta []float64) LeafAt {
 	if i := p.RateOf(0); i >= 0 {
 		at.tau = theta[i]
 	}
-	if i := p.Warp(); i >= 0 {
+	for _, i := range p.WarpsOf(0) {
 		at.period = theta[i]
 	}
 	return at
@@ -126,7 +126,7 @@ func (p *periodicAt) Feature(feature int, x []float64, typical *Inputs) float64 
 }
 
 // Slope is with respect to log p: the angle falls as the period grows.
-func (p *periodicAt) Slope(feature int, x []float64, typical *Inputs) float64 {
+func (p *periodicAt) Slope(feature, _ int, x []float64, typical *Inputs) float64 {
 	a := p.angle(x, typical)
 	sin, cos := math.Sincos(a)
 	return [2]float64{a * sin, -a * cos}[feature]
@@ -150,7 +150,7 @@ func (p *periodicAt) addGradient(g []float64, at []int, w float64, x, y []float6
 	if i := p.RateOf(0); i >= 0 {
 		g[at[i]] += w * u
 	}
-	if i := p.Warp(); i >= 0 {
+	for _, i := range p.WarpsOf(0) {
 		g[at[i]] -= w * 2 * p.tau * a * math.Sin(a)
 	}
 }

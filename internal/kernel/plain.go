@@ -6,7 +6,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
-// plain is what leaves of the profile Dot without parameters have in common.
+// plain is what leaves of the profile Dot have in common, and those of them without parameters besides.
 type plain struct{}
 
 // Params returns none.
@@ -18,8 +18,8 @@ func (plain) Profile() Family { return Dot }
 // RateOf returns -1: features have no rates.
 func (plain) RateOf(int) int { return -1 }
 
-// Warp returns -1: the features depend on no parameter.
-func (plain) Warp() int { return -1 }
+// WarpsOf returns none: the features depend on no parameter.
+func (plain) WarpsOf(int) []int { return nil }
 
 // Shape returns -1: nor does the profile.
 func (plain) Shape() int { return -1 }
@@ -28,7 +28,7 @@ func (plain) Shape() int { return -1 }
 func (plain) Rate(int) float64 { return 1 }
 
 // Slope panics: the features depend on no parameter.
-func (plain) Slope(int, []float64, *Inputs) float64 {
+func (plain) Slope(int, int, []float64, *Inputs) float64 {
 	panic("kernel: a leaf without parameters")
 }
 

@@ -48,8 +48,8 @@ func (s *Stationary) NumFeatures() int { return len(s.Inputs) }
 // RateOf returns the place of the rate of a feature.
 func (s *Stationary) RateOf(feature int) int { return min(feature, len(s.Rates)-1) }
 
-// Warp returns -1: the features are the inputs.
-func (s *Stationary) Warp() int { return -1 }
+// WarpsOf returns none: the features are the inputs.
+func (s *Stationary) WarpsOf(int) []int { return nil }
 
 // Shape returns the place of Alpha.
 func (s *Stationary) Shape() int {
@@ -166,7 +166,7 @@ func (s *stationaryAt) Feature(feature int, x []float64, typical *Inputs) float6
 	return x[k] - typical.Centre(k)
 }
 
-func (s *stationaryAt) Slope(int, []float64, *Inputs) float64 {
+func (s *stationaryAt) Slope(int, int, []float64, *Inputs) float64 {
 	panic("kernel: a stationary leaf has inputs as features")
 }
 

@@ -1,11 +1,8 @@
 package likelihood
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
-
-	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
 // Bernoulli is the likelihood of two classes, 0 and 1: p(y=1|f) = 1/(1+e^−f). It has no
@@ -14,7 +11,7 @@ import (
 // With a Pólya–Gamma variable ω for each row it is Gaussian (Polson, Scott and Windle 2013,
 // Theorem 1): p(y|f) ∝ e^(κf) E exp(−ωf²/2), κ = y−½, so that given ω the pseudo-target is κ/ω with
 // noise 1/ω; and ω given f is PG(1,f).
-type Bernoulli struct{}
+type Bernoulli struct{ twoClasses }
 
 var (
 	_ Likelihood   = Bernoulli{}
@@ -23,27 +20,6 @@ var (
 
 // Name returns bernoulli.
 func (Bernoulli) Name() string { return "bernoulli" }
-
-// Params returns nothing.
-func (Bernoulli) Params() param.List { return nil }
-
-// Check returns an error if a target is neither 0 nor 1.
-func (Bernoulli) Check(y []float64) error {
-	ones := 0
-	for i, v := range y {
-		if v != 0 && v != 1 {
-			return fmt.Errorf("the target of row %d is %g: model.likelihood: bernoulli needs two classes, 0 and 1", i+1, v)
-		}
-		ones += int(v)
-	}
-	if ones == 0 || ones == len(y) {
-		return fmt.Errorf("the targets of all %d rows are of one class: there is nothing to tell apart", len(y))
-	}
-	return nil
-}
-
-// Standardized returns false.
-func (Bernoulli) Standardized() bool { return false }
 
 // LogDensity returns log p(y|f) and its derivatives in f.
 func (Bernoulli) LogDensity(_ []float64, y, f float64) (value, score, curvature float64) {
@@ -58,12 +34,6 @@ func softplus(f float64) float64 { return max(f, 0) + math.Log1p(math.Exp(-math.
 
 // Augmentation returns the likelihood itself.
 func (b Bernoulli) Augmentation() Augmentation { return b }
-
-// Width returns 1.
-func (Bernoulli) Width() int { return 1 }
-
-// Held returns false: there are no parameters.
-func (Bernoulli) Held() bool { return false }
 
 // Start sets each ω to its mean at f = 0.
 func (Bernoulli) Start(state, _ []float64) {
@@ -103,9 +73,6 @@ func (Bernoulli) Noise(_, state []float64) []float64 {
 	}
 	return noise
 }
-
-// NoiseGradient returns nothing: there are no parameters.
-func (Bernoulli) NoiseGradient(_, _ []float64) [][]float64 { return nil }
 
 // Draw draws a class.
 func (Bernoulli) Draw(r *rand.Rand, _ []float64, mean, variance float64) float64 {

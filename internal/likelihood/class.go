@@ -4,8 +4,20 @@ import "math"
 
 // OfClasses reports whether the targets of a likelihood are classes, whose distributions are Class.
 func OfClasses(l Likelihood) bool {
-	_, ok := l.(Bernoulli)
-	return ok
+	switch l.(type) {
+	case Bernoulli, Probit:
+		return true
+	}
+	return false
+}
+
+// OfCounts reports whether the targets of a likelihood are whole numbers, classes aside.
+func OfCounts(l Likelihood) bool {
+	switch l.(type) {
+	case NegativeBinomial, Binomial:
+		return true
+	}
+	return false
 }
 
 // Class is the distribution of a target that is 0 or 1, with the probability of 1.

@@ -140,12 +140,6 @@ func spread(mu, sd float64) float64 {
 	return 2*sd*normalDensity(z) + mu*math.Erf(z/math.Sqrt2)
 }
 
-func normalCDF(z float64) float64 { return 0.5 * math.Erfc(-z/math.Sqrt2) }
-
-func normalDensity(z float64) float64 { return math.Exp(-0.5*z*z) / math.Sqrt(2*math.Pi) }
-
-func normalQuantile(p float64) float64 { return -math.Sqrt2 * math.Erfcinv(2*p) }
-
 // Scaled returns the mixture of shift + scale·y.
 func (m Mixture) Scaled(shift, scale float64) Predictive {
 	out := Mixture{slices.Clone(m.Mean), slices.Clone(m.SD)}

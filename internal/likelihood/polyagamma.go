@@ -91,11 +91,9 @@ func rightShare(z, rate float64) float64 {
 	const t = truncation
 	root := math.Sqrt(1 / t)
 	x := math.Log(rate) + rate*t
-	left := math.Exp(x-z+logNormalCDF(root*(t*z-1))) + math.Exp(x+z+logNormalCDF(-root*(t*z+1)))
+	left := math.Exp(x-z+math.Log(normalCDF(root*(t*z-1)))) + math.Exp(x+z+math.Log(normalCDF(-root*(t*z+1))))
 	return 1 / (1 + 4/math.Pi*left)
 }
-
-func logNormalCDF(x float64) float64 { return math.Log(normalCDF(x)) }
 
 // leftInverseGaussian draws from the inverse Gaussian distribution of mean 1/z and shape 1, below
 // the truncation.

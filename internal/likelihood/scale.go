@@ -76,13 +76,8 @@ func (m *scaleMixture) Quantile(p float64) float64 {
 	return invert(m, p, lo, min(max(m.mean+z*m.sd, lo), hi), hi)
 }
 
-// CRPS returns E|Y−y| − ½E|Y−Y'|, the second term as ∫F(1−F) by the trapezoidal rule in
-// x = mean + sd·sinh(u), which is exponentially exact for tails of any power.
+// CRPS returns E|Y−y| − ½E|Y−Y'|.
 func (m *scaleMixture) CRPS(y float64) float64 {
-	const (
-		step = 0.1
-		ends = 6.0 // sinh(6) = 200 standard deviations
-	)
 	first := m.sum(func(part Mixture) float64 {
 		var s float64
 		for t, mu := range part.Mean {
@@ -90,13 +85,23 @@ func (m *scaleMixture) CRPS(y float64) float64 {
 		}
 		return s / float64(len(part.Mean))
 	})
-	var second float64
+	return first - halfDistance(m, m.mean, m.sd)
+}
+
+// halfDistance returns ½E|Y−Y'| of two independent values, as ∫F(1−F) by the trapezoidal rule in
+// x = mean + sd·sinh(u), which is exponentially exact for tails of any power.
+func halfDistance(m smooth, mean, sd float64) float64 {
+	const (
+		step = 0.1
+		ends = 6.0 // sinh(6) = 200 standard deviations
+	)
+	var sum float64
 	for k := range int(2*ends/step) + 1 {
 		u := -ends + float64(k)*step
-		x := m.mean + m.sd*math.Sinh(u)
-		second += m.CDF(x) * m.survival(x) * m.sd * math.Cosh(u) * step
+		x := mean + sd*math.Sinh(u)
+		sum += m.CDF(x) * m.survival(x) * sd * math.Cosh(u) * step
 	}
-	return first - second
+	return sum
 }
 
 func (m *scaleMixture) Scaled(shift, scale float64) Predictive {

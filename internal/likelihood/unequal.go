@@ -11,7 +11,7 @@ import (
 // where there is nothing of the kind.
 type Rows struct {
 	Known  []float64 // variances of noise beside that of the parameters
-	Weight []float64 // that the parameters' noise is divided by; positive
+	Weight []float64 // that the parameters' noise is divided by, or how many trials a row is of; positive
 	Level  []int     // which of the parameters is the row's
 }
 

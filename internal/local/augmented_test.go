@@ -21,6 +21,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/predict"
 )
 
+// everyLikelihood is the environment variable that has all cases compared, not only those that are not marked as long.
+const everyLikelihood = "ULISSE_LIKELIHOODS"
+
 // oracleFile holds what longOracle found. To make it anew:
 //
 //	ULISSE_ORACLE=NAME go test ./internal/local -run TestAugmentedAgainstOracle -timeout 1h
@@ -41,7 +44,12 @@ type augmentedCase struct {
 	own         int // parameters, all of prior gamma(1,1)
 	target      func(r *rand.Rand, f float64) float64
 	density     func(own []float64, y, f float64) float64
+	trials      func(row int) float64 // nil where there are none; target and density are then of one of them
+	long        bool                  // compared only where everyLikelihood is set: its steps are much like another's
 }
+
+// trialsOf returns the number of a row's trials in the cases that have any.
+func trialsOf(row int) float64 { return float64(1 + row%7) }
 
 var augmentedCases = []augmentedCase{
 	{"student-t", "{likelihood: student-t, df: 3}", 1,
@@ -51,7 +59,7 @@ var augmentedCases = []augmentedCase{
 		},
 		func(own []float64, y, f float64) float64 {
 			return -0.5*math.Log(own[0]) - 2*math.Log(1+sq(y-f)/(3*own[0]))
-		}},
+		}, nil, false},
 	{"bernoulli", "{likelihood: bernoulli}", 0,
 		func(r *rand.Rand, f float64) float64 {
 			if r.Float64() < 1/(1+math.Exp(-3*f)) {
@@ -59,7 +67,25 @@ var augmentedCases = []augmentedCase{
 			}
 			return 0
 		},
-		func(_ []float64, y, f float64) float64 { return -math.Log(1 + math.Exp(f-2*y*f)) }},
+		func(_ []float64, y, f float64) float64 { return -math.Log(1 + math.Exp(f-2*y*f)) }, nil, false},
+	{"probit", "{likelihood: bernoulli, link: probit}", 0,
+		func(r *rand.Rand, f float64) float64 {
+			if 2*f+r.NormFloat64() > 0 {
+				return 1
+			}
+			return 0
+		},
+		func(_ []float64, y, f float64) float64 { return math.Log(math.Erfc((1 - 2*y) * f / math.Sqrt2)) }, nil, true},
+	{"laplace", "{likelihood: laplace}", 1,
+		func(r *rand.Rand, f float64) float64 { return f + 0.4*(r.ExpFloat64()-r.ExpFloat64()) },
+		func(own []float64, y, f float64) float64 {
+			return -0.5*math.Log(own[0]) - math.Abs(y-f)/math.Sqrt(own[0])
+		}, nil, true},
+	{"quantile", "{likelihood: quantile, level: 0.8}", 1,
+		func(r *rand.Rand, f float64) float64 { return f - 1 + 0.8*r.ExpFloat64() },
+		func(own []float64, y, f float64) float64 {
+			return -0.5*math.Log(own[0]) - max(0.8*(y-f), -0.2*(y-f))/math.Sqrt(own[0])
+		}, nil, false},
 	{"negative-binomial", `{likelihood: negative-binomial, priors: {size: "gamma(1,1)"}}`, 1,
 		func(r *rand.Rand, f float64) float64 {
 			rate := (r.ExpFloat64() + r.ExpFloat64() + r.ExpFloat64()) / 3 * math.Exp(0.5+f)
@@ -74,7 +100,15 @@ var augmentedCases = []augmentedCase{
 			a, _ := math.Lgamma(y + size)
 			b, _ := math.Lgamma(size)
 			return a - b + size*math.Log(size/(size+mean)) + y*math.Log(mean/(size+mean))
-		}},
+		}, nil, false},
+	{"binomial", "{likelihood: binomial}", 0,
+		func(r *rand.Rand, f float64) float64 {
+			if r.Float64() < 1/(1+math.Exp(-f)) {
+				return 1
+			}
+			return 0
+		},
+		func(_ []float64, y, f float64) float64 { return -math.Log(1 + math.Exp(f-2*y*f)) }, trialsOf, true},
 }
 
 func sq(x float64) float64 { return x * x }
@@ -84,10 +118,17 @@ func (c *augmentedCase) table(t *testing.T) (path string) {
 	const n = 40
 	r := rand.New(rand.NewPCG(8, 15))
 	var b strings.Builder
-	b.WriteString("x,y\n")
+	b.WriteString("x,y,m\n")
 	for i := range n {
 		x := 6*(float64(i)+0.5)/n - 3
-		fmt.Fprintf(&b, "%g,%g\n", x, c.target(r, 1.3*math.Sin(1.5*x)))
+		m, y := 1.0, 0.0
+		if c.trials != nil {
+			m = c.trials(i)
+		}
+		for range int(m) {
+			y += c.target(r, 1.3*math.Sin(1.5*x))
+		}
+		fmt.Fprintf(&b, "%g,%g,%g\n", x, y, m)
 	}
 	path = filepath.Join(t.TempDir(), "table.csv")
 	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
@@ -111,16 +152,20 @@ func TestAugmentedAgainstOracle(t *testing.T) {
 		}
 	}
 	for _, c := range augmentedCases {
-		if only := os.Getenv("ULISSE_ORACLE"); only != "" && only != c.name {
+		if only := os.Getenv("ULISSE_ORACLE"); only != "" && only != c.name || only == "" && c.long && os.Getenv(everyLikelihood) == "" {
 			continue
+		}
+		trials := ""
+		if c.trials != nil {
+			trials = ", trials: m"
 		}
 		s := spec(t, fmt.Sprintf(`
 name: test
-data: {path: %s, target: y}
+data: {path: %s, target: y, inputs: [x]%s}
 model: %s
 sampler: {chains: 4, draws: 200, warmup: 150}
 stop: {max_draws: 200}
-`, c.table(t), c.model))
+`, c.table(t), trials, c.model))
 		cfg := config(t, s, 2, t.TempDir())
 		p := cfg.Driver.Problem
 		if os.Getenv("ULISSE_ORACLE") == c.name {
@@ -280,7 +325,12 @@ func (o *oracle) likelihood(psi, f []float64) float64 {
 	}
 	var sum float64
 	for i, y := range o.y {
-		sum += o.c.density(own, y, f[i])
+		if o.c.trials == nil {
+			sum += o.c.density(own, y, f[i])
+			continue
+		}
+		m := o.c.trials(i)
+		sum += y*o.c.density(own, 1, f[i]) + (m-y)*o.c.density(own, 0, f[i])
 	}
 	return sum
 }

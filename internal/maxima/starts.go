@@ -16,9 +16,10 @@ const (
 	noiseMean, noiseSD       = -2, 1.5
 )
 
-// Starts returns where to begin climbs on the density of the logarithms of the given
+// Starts returns where to begin climbs on the density of the sampled scale of the given
 // parameters, of standardised data: first the classic ones, then broad random ones, count in
-// all. stream returns the stream of random numbers of a start.
+// all. stream returns the stream of random numbers of a start. Places of changes, of which densities have
+// many maxima, are drawn from their prior but for the first start.
 //
 // The classic ones are little noise with moderate length-scales, and the pair that small
 // data cannot tell apart: much noise with long length-scales, hardly any noise with short
@@ -31,8 +32,10 @@ func Starts(params param.List, count int, stream func(index int) *rand.Rand) [][
 		r := stream(s)
 		for i, p := range params {
 			switch role := p.Role; {
-			case role == param.Period || role == param.Shape || role == param.Mismatch: // of which the prior says more than any guess
-				starts[s][i] = math.Log(p.Prior.Typical())
+			case role == param.Place && s > 0:
+				starts[s][i] = p.Prior.Sample(r)
+			case role != param.Variance && role != param.Rate && role != param.Noise: // of which the prior says more than any guess
+				starts[s][i] = p.Scale().Sampled(p.Prior.Typical())
 			case s < len(classic):
 				starts[s][i] = math.Log(map[param.Role]float64{
 					param.Variance: classic[s].variance, param.Rate: classic[s].rate / float64(max(1, len(p.Inputs))), param.Noise: classic[s].noise,

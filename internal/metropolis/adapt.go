@@ -50,22 +50,19 @@ type Adapted struct {
 
 // Run runs the rounds from a first distribution.
 func (a Adaptation) Run(ctx context.Context, first mixture.Distribution, b *parallel.Budget) (*Adapted, error) {
-	out := &Adapted{Proposal: first, All: &Proposals{}}
+	out := &Adapted{Proposal: first}
 	var used []mixture.Distribution
-	var sizes []float64
+	var lists []*Proposals
 	size := a.First
 	for round := range a.Rounds {
 		list := Propose(out.Proposal, size, func(i int) *rand.Rand { return a.Stream(round, ProposalStream, i) })
 		if err := a.Evaluate(ctx, list); err != nil {
 			return nil, err
 		}
-		used, sizes = append(used, out.Proposal), append(sizes, float64(size))
-		all := out.All
-		all.X, all.Target = append(all.X, list.X...), append(all.Target, list.Target...)
-		all.Proposal = make([]float64, len(all.X))
-		b.NewLoop(func(_, i int) { all.Proposal[i] = together(used, sizes, all.X[i]) }).Run(len(all.X))
+		used, lists = append(used, out.Proposal), append(lists, list)
+		out.All = Pool(lists, used, b)
 		var err error
-		if out.Weighted, err = Weigh(all); err != nil {
+		if out.Weighted, err = Weigh(out.All); err != nil {
 			return nil, err
 		}
 		var starts []*mixture.Mixture
@@ -74,7 +71,7 @@ func (a Adaptation) Run(ctx context.Context, first mixture.Distribution, b *para
 				starts = append(starts, m)
 			}
 		}
-		out.Fit, err = mixture.Fit(all.X, out.Weighted.W, mixture.Options{Most: a.Most, Starts: starts,
+		out.Fit, err = mixture.Fit(out.All.X, out.Weighted.W, mixture.Options{Most: a.Most, Starts: starts,
 			Stream: func(i int) *rand.Rand { return a.Stream(round, FitStream, i) }}, b)
 		if err != nil {
 			return nil, err
@@ -109,11 +106,22 @@ func Widen(p *Proposals, o mixture.Options, b *parallel.Budget) *mixture.Mixture
 	return m
 }
 
-// together is the log density of draws of several distributions in the given numbers.
-func together(ds []mixture.Distribution, sizes []float64, x []float64) float64 {
-	logs := make([]float64, len(ds))
-	for i, d := range ds {
-		logs[i] = math.Log(sizes[i]) + d.LogDensity(x)
+// Pool returns the proposals of several lists, each drawn from its distribution, as draws of all
+// these together, in shares by the lists' lengths.
+func Pool(lists []*Proposals, from []mixture.Distribution, b *parallel.Budget) *Proposals {
+	all := &Proposals{}
+	shares := make([]float64, len(lists))
+	for i, l := range lists {
+		all.Append(l)
+		shares[i] = math.Log(float64(len(l.X)))
 	}
-	return floats.LogSumExp(logs) - math.Log(floats.Sum(sizes))
+	floats.AddConst(-math.Log(float64(len(all.X))), shares)
+	b.NewLoop(func(_, i int) {
+		logs := slices.Clone(shares)
+		for j, d := range from {
+			logs[j] += d.LogDensity(all.X[i])
+		}
+		all.Proposal[i] = floats.LogSumExp(logs)
+	}).Run(len(all.X))
+	return all
 }

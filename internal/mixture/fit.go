@@ -35,8 +35,10 @@ func (o Options) defaults() Options {
 
 const (
 	steps     = 200  // of EM at most
+	trial     = 10   // steps of each random start; the best goes on
 	tolerance = 1e-4 // gain in log density a draw that ends it
 	patience  = 2    // numbers of components tried beyond the best
+	enough    = 300  // draws for each dimension that the search is on
 )
 
 // degrees are the degrees of freedom that fits are made with. In many dimensions few of them
@@ -46,7 +48,8 @@ var degrees = []float64{15, Heavy, 30}
 
 // Fit returns the mixture that draws, with the given weights or, if they are nil, equal
 // ones, are most likely from: EM for t distributions (Peel and McLachlan, Statistics and
-// Computing 2000) from several random starts, for 1, 2, … components, all of the same degrees
+// Computing 2000) from the best of several random starts after a few steps (Biernacki, Celeux and
+// Govaert, Computational Statistics and Data Analysis 2003), for 1, 2, … components, all of the same degrees
 // of freedom, as long as the Bayesian information criterion gains. Weighted draws count
 // as their effective number, (Σw)²/Σw². Scales are drawn towards what all have in common by
 // one draw's worth; a fit with a component of fewer draws than 2(p+1), by their effective
@@ -54,10 +57,11 @@ var degrees = []float64{15, Heavy, 30}
 // the arguments alone, not on the budget.
 func Fit(draws [][]float64, weights []float64, o Options, b *parallel.Budget) (*Mixture, error) {
 	o = o.defaults()
-	f, err := newFitter(draws, weights)
+	all, err := newFitter(draws, weights)
 	if err != nil {
 		return nil, err
 	}
+	f := all.some()
 	var best *Mixture
 	bestValue := math.Inf(-1)
 	try := func(m *Mixture, value float64) {
@@ -66,13 +70,22 @@ func Fit(draws [][]float64, weights []float64, o Options, b *parallel.Budget) (*
 		}
 	}
 	for _, m := range o.Starts {
-		try(f.refine(f.climb(m)))
+		try(f.judge(f.climb(m, steps)))
 	}
 	for k := 1; k <= o.Most && (best == nil || k <= best.Len()+patience); k++ {
 		try(f.restarts(k, o, b))
 	}
 	if best == nil {
 		return nil, errors.New("mixture: no fit: the draws lie in a plane")
+	}
+	found := best
+	fits, values := make([]*Mixture, len(degrees)), make([]float64, len(degrees))
+	b.NewLoop(func(_, i int) { fits[i], values[i] = f.climb(found.with(degrees[i]), steps) }).Run(len(degrees))
+	for i, m := range fits {
+		try(f.judge(m, values[i]))
+	}
+	if all != f {
+		best, _ = all.climb(best, trial)
 	}
 	return best, nil
 }
@@ -84,6 +97,21 @@ type fitter struct {
 	size   float64       // effective number of draws
 	pooled *mat.SymDense // covariance of all
 	start  *Mixture      // one component
+}
+
+// normalise replaces logs of shares by the shares, of sum 1, and returns the log of what the sum was.
+func normalise(logs []float64) float64 {
+	most := floats.Max(logs)
+	var sum float64
+	for c, v := range logs {
+		logs[c] = 0
+		if v > most-40 { // less is lost in the sum
+			logs[c] = math.Exp(v - most)
+			sum += logs[c]
+		}
+	}
+	floats.Scale(1/sum, logs)
+	return most + math.Log(sum)
 }
 
 func newFitter(draws [][]float64, weights []float64) (*fitter, error) {
@@ -106,17 +134,18 @@ func newFitter(draws [][]float64, weights []float64) (*fitter, error) {
 		return nil, errors.New("mixture: all weights are zero")
 	}
 	floats.Scale(1/total, f.w)
+	f.drop()
 	f.size = 1 / floats.Dot(f.w, f.w)
 	if f.size < 2 {
 		return nil, fmt.Errorf("mixture: the draws count as %.1f only", f.size)
 	}
 	mean := make([]float64, p)
-	for i, x := range draws {
+	for i, x := range f.x {
 		floats.AddScaled(mean, f.w[i], x)
 	}
 	f.pooled = mat.NewSymDense(p, nil)
 	off := make([]float64, p)
-	for i, x := range draws {
+	for i, x := range f.x {
 		floats.SubTo(off, x, mean)
 		f.pooled.SymRankOne(f.pooled, f.w[i], mat.NewVecDense(p, off))
 	}
@@ -128,22 +157,50 @@ func newFitter(draws [][]float64, weights []float64) (*fitter, error) {
 	return f, err
 }
 
+// drop leaves out draws without a weight.
+func (f *fitter) drop() {
+	var x [][]float64
+	var w []float64
+	for i, v := range f.w {
+		if v > 0 {
+			x, w = append(x, f.x[i]), append(w, v)
+		}
+	}
+	f.x, f.w = x, w
+}
+
+// some returns the fitter of a systematic sample, by weight, of enough draws for each dimension; f
+// itself if they are no more.
+func (f *fitter) some() *fitter {
+	most := float64(enough * f.start.dim)
+	if float64(len(f.x)) <= most {
+		return f
+	}
+	out := &fitter{pooled: f.pooled, start: f.start}
+	var sum float64
+	for i, x := range f.x {
+		before := math.Floor(sum*most + 0.5)
+		sum += f.w[i]
+		if times := math.Floor(sum*most+0.5) - before; times > 0 {
+			out.x, out.w = append(out.x, x), append(out.w, times)
+		}
+	}
+	floats.Scale(1/floats.Sum(out.w), out.w)
+	out.size = 1 / floats.Dot(out.w, out.w)
+	return out
+}
+
 // restarts returns the best fit of k components and its information criterion.
 func (f *fitter) restarts(k int, o Options, b *parallel.Budget) (*Mixture, float64) {
-	n := o.Restarts
 	if k == 1 {
-		n = 1
+		return f.judge(f.climb(f.start, steps))
 	}
-	fits, values := make([]*Mixture, n), make([]float64, n)
+	fits, values := make([]*Mixture, o.Restarts), make([]float64, o.Restarts)
 	b.NewLoop(func(_, i int) {
-		m := f.start
-		if k > 1 {
-			m = f.random(k, o.Stream((k-2)*o.Restarts+i))
+		if m := f.random(k, o.Stream((k-2)*o.Restarts+i)); m != nil {
+			fits[i], values[i] = f.climb(m, trial)
 		}
-		if m != nil {
-			fits[i], values[i] = f.climb(m)
-		}
-	}).Run(n)
+	}).Run(o.Restarts)
 	var best *Mixture
 	most := math.Inf(-1)
 	for i, m := range fits {
@@ -151,24 +208,17 @@ func (f *fitter) restarts(k int, o Options, b *parallel.Budget) (*Mixture, float
 			best, most = m, values[i]
 		}
 	}
-	return f.refine(best, most)
-}
-
-// refine tries other degrees of freedom for a fit, and returns the best with its information
-// criterion.
-func (f *fitter) refine(best *Mixture, most float64) (*Mixture, float64) {
 	if best == nil {
 		return nil, most
 	}
-	from := best
-	for _, nu := range degrees {
-		if m, value := f.climb(from.with(nu)); value > most {
-			best, most = m, value
-		}
-	}
-	p, k := float64(f.start.dim), float64(len(best.comps))
+	return f.judge(f.climb(best, steps))
+}
+
+// judge returns a fit, of the given mean log density, with its information criterion.
+func (f *fitter) judge(m *Mixture, value float64) (*Mixture, float64) {
+	p, k := float64(f.start.dim), float64(len(m.comps))
 	parameters := k*(1+p+p*(p+1)/2) - 1
-	return best, 2*f.size*most - parameters*math.Log(f.size)
+	return m, 2*f.size*value - parameters*math.Log(f.size)
 }
 
 // random returns a mixture around k draws that are far from each other, chosen as
@@ -221,8 +271,8 @@ func (m *Mixture) with(nu float64) *Mixture {
 	return out
 }
 
-// climb runs EM from m and returns the fit with its mean log density.
-func (f *fitter) climb(m *Mixture) (*Mixture, float64) {
+// climb runs so many steps of EM from m, at most, and returns the fit with its mean log density.
+func (f *fitter) climb(m *Mixture, steps int) (*Mixture, float64) {
 	last := math.Inf(-1)
 	for range steps {
 		next, value := f.step(m)
@@ -252,17 +302,13 @@ func (f *fitter) step(m *Mixture) (*Mixture, float64) {
 	share, dist, off := make([]float64, k), make([]float64, k), make([]float64, p)
 	var value float64
 	for i, x := range f.x {
-		if f.w[i] == 0 {
-			continue
-		}
 		for c := range m.comps {
 			dist[c] = m.comps[c].distance(x)
 			share[c] = m.logDensity(&m.comps[c], dist[c])
 		}
-		total := floats.LogSumExp(share)
-		value += f.w[i] * total
+		value += f.w[i] * normalise(share)
 		for c := range m.comps {
-			s := f.w[i] * math.Exp(share[c]-total)
+			s := f.w[i] * share[c]
 			if s < 1e-12*f.w[i] {
 				continue
 			}

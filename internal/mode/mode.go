@@ -60,7 +60,8 @@ func Subset(n, size int, key random.Key) []int {
 // starts are where the search on a subset begins, for standardised data: little
 // noise and moderate length-scales; much noise and long ones; hardly any noise and
 // short ones. The terms of a covariance share a variance of one, the inputs of a
-// term a squared distance. What the starts lead to is compared.
+// term a squared distance. Places of changes, of which a density has many maxima, begin in several places. What the
+// starts lead to is compared.
 func starts(params param.List) [][]float64 {
 	terms := 0
 	inputs := map[string]map[int]bool{} // by term
@@ -75,7 +76,7 @@ func starts(params param.List) [][]float64 {
 			inputs[p.Term][k] = true
 		}
 	}
-	at := func(tau, lambda float64) []float64 {
+	at := func(tau, lambda, place float64) []float64 {
 		theta := make([]float64, len(params))
 		for i, p := range params {
 			switch p.Role {
@@ -85,13 +86,21 @@ func starts(params param.List) [][]float64 {
 				theta[i] = tau / float64(max(1, len(inputs[p.Term])))
 			case param.Noise:
 				theta[i] = lambda
-			case param.Period, param.Shape, param.Mismatch, param.Size:
+			case param.Place:
+				theta[i] = p.Prior.Quantile(place)
+			default:
 				theta[i] = p.Prior.Typical()
 			}
 		}
 		return params.Sampled(theta)
 	}
-	return [][]float64{at(0.5, 0.1), at(0.05, 0.5), at(5, 0.01)}
+	out := [][]float64{at(0.5, 0.1, 0.5), at(0.05, 0.5, 0.5), at(5, 0.01, 0.5)}
+	if slices.ContainsFunc(params, func(p param.Param) bool { return p.Role == param.Place }) {
+		for _, place := range []float64{0.2, 0.8} {
+			out = append(out, at(0.5, 0.1, place))
+		}
+	}
+	return out
 }
 
 // Dense finds the mode of a small problem with its Cholesky factor: the best of

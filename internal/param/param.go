@@ -9,7 +9,6 @@ package param
 import (
 	"cmp"
 	"fmt"
-	"math"
 )
 
 // Role is what a parameter is.
@@ -24,6 +23,10 @@ const (
 	Shape                // on which the profile of a leaf depends, such as α of a rational quadratic
 	Mismatch             // −log of the correlation of points that differ in one category
 	Size                 // size of a negative binomial distribution
+	Place                // where something changes, in the units of the input
+	Width                // over which it changes, in the units of the input
+	Exponent             // of a warped input
+	Offset               // of a polynomial
 )
 
 // Param is a parameter.
@@ -33,11 +36,25 @@ type Param struct {
 	// Term and Index may be empty: sigma, tau[3], trend.tau[3].
 	Term, Symbol, Index string
 
-	Role      Role
-	Inputs    []int // whose differences it scales, from 0; nil for none
+	Role   Role
+	Inputs []int // whose differences it scales, from 0; nil for none
+	// Transform says where the parameter may be. What the parameter is part of gives its derivatives with
+	// respect to log θ where that is Log, or else to θ.
 	Transform Transform
 	Prior     Prior
 }
+
+// Scale returns the transform by which the parameter is sampled: its own, or that of the interval which its
+// prior confines it to.
+func (p Param) Scale() Transform {
+	if p.Prior.confined {
+		return p.Prior.on
+	}
+	return p.Transform
+}
+
+// SampledName returns the name of ψ: trend.log_tau[year].
+func (p Param) SampledName() string { return p.As(p.Scale().Name(p.Symbol), p.Index) }
 
 // Name returns the parameter's name in every output, which tells it from the
 // others of a model.
@@ -53,29 +70,6 @@ func (p Param) As(symbol, index string) string {
 		symbol += "[" + index + "]"
 	}
 	return symbol
-}
-
-// Transform is the map between a parameter's natural scale and the one on which
-// it is sampled.
-type Transform int
-
-// Log is for parameters that are positive: ψ = log θ.
-const Log Transform = iota
-
-// Natural returns θ.
-func (t Transform) Natural(psi float64) float64 {
-	if t == Log {
-		return math.Exp(psi)
-	}
-	panic(fmt.Sprintf("param: transform %d", int(t)))
-}
-
-// Sampled returns ψ.
-func (t Transform) Sampled(theta float64) float64 {
-	if t == Log {
-		return math.Log(theta)
-	}
-	panic(fmt.Sprintf("param: transform %d", int(t)))
 }
 
 // List are the parameters of a model, in the order of its vectors.
@@ -118,8 +112,8 @@ func (l List) Sampled(theta []float64) []float64 {
 	return l.each(theta, Param.sampled)
 }
 
-func (p Param) natural(psi float64) float64   { return p.Transform.Natural(psi) }
-func (p Param) sampled(theta float64) float64 { return p.Transform.Sampled(theta) }
+func (p Param) natural(psi float64) float64   { return p.Scale().Natural(psi) }
+func (p Param) sampled(theta float64) float64 { return p.Scale().Sampled(theta) }
 
 func (l List) each(x []float64, f func(p Param, x float64) float64) []float64 {
 	if len(x) != len(l) {
@@ -139,11 +133,26 @@ func (l List) Usable(psi []float64) bool {
 		return false
 	}
 	for i, theta := range l.Natural(psi) {
-		if math.IsNaN(theta) || math.IsInf(theta, 0) || theta == 0 && l[i].Transform == Log {
+		if !l[i].Scale().usable(theta) {
 			return false
 		}
 	}
 	return true
+}
+
+// Chain turns a gradient with respect to the scales that Param.Transform names into that with respect to ψ.
+// The gradient may be of the first parameters alone.
+func (l List) Chain(psi, grad []float64) {
+	for i := range grad {
+		scale := l[i].Scale()
+		if scale == Log {
+			continue
+		}
+		grad[i] *= scale.Slope(psi[i])
+		if l[i].Transform == Log {
+			grad[i] /= scale.Natural(psi[i])
+		}
+	}
 }
 
 // LogPrior returns the log prior density of ψ and its gradient.

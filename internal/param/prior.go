@@ -7,41 +7,108 @@ import (
 	"strconv"
 	"strings"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 )
 
-// Prior is the prior of a parameter θ > 0 that is sampled as ψ = log θ, or of what people
-// think of in its place: the length-scale of a rate, the standard deviation of a variance.
+// Prior is the prior of a parameter θ as a density of ψ, or of what people think of in its place: the
+// length-scale of a rate, the standard deviation of a variance, the correlation of a mismatch.
 type Prior struct {
 	dist string
 	a, b float64
 	role Role
-	// root says that the distribution is that of q = e^shift·√θ, or, of a rate, e^shift/√θ.
+	// on is the scale of ψ; confined says that it is the prior's, an interval outside of which it has no mass.
+	on       Transform
+	confined bool
+	// root says that the distribution is that of q = e^shift·√θ, of a rate of e^shift/√θ, of a mismatch of e^(−θ).
 	root  bool
 	shift float64
 }
 
-// priorForms lists the distributions with the names of their arguments.
-var priorForms = []struct{ dist, args string }{
-	{"gamma", "shape,rate"},
-	{"invgamma", "shape,scale"},
-	{"lognormal", "mu,sd"},
-	{"halfnormal", "sd"},
-	{"pc", "u,alpha"},
+type priorForm struct {
+	dist, args string
+	of         []kind
 }
 
-// ParsePrior reads a prior such as "gamma(1,1)" for a parameter of the given
-// role:
+// priorForms lists the distributions with the names of their arguments, and what they are for: positive
+// parameters, any number, or those in an interval.
+var priorForms = []priorForm{
+	{"gamma", "shape,rate", []kind{positive}},
+	{"invgamma", "shape,scale", []kind{positive}},
+	{"lognormal", "mu,sd", []kind{positive}},
+	{"halfnormal", "sd", []kind{positive}},
+	{"pc", "u,alpha", []kind{positive}},
+	{"normal", "mean,sd", []kind{anywhere}},
+	{"uniform", "lo,hi", []kind{positive, anywhere, within}},
+	{"beta", "a,b", []kind{within}},
+}
+
+// ParsePrior is Param.ParsePrior for a positive parameter of the given role.
+func ParsePrior(text string, role Role) (Prior, error) { return Param{Role: role}.ParsePrior(text) }
+
+// CheckPrior returns an error if a text is no prior of any parameter.
+func CheckPrior(text string) error {
+	_, err := parsePrior(text)
+	return err
+}
+
+// ParsePrior reads a prior of the parameter, such as "gamma(1,1)". If it is positive:
 //
 //	gamma(shape,rate)    on θ
 //	invgamma(shape,scale) on θ
 //	lognormal(mu,sd)     normal on log θ
 //	halfnormal(sd)       on θ
+//	uniform(lo,hi)       on θ, of a period, a shape, a width: sampled as one in an interval
 //	pc(u,alpha)          penalised complexity: on a variance, exponential on
 //	                     √θ with P(√θ > u) = alpha (Simpson et al. 2017); on a
 //	                     τ, through ℓ = 1/√(2τ), P(ℓ < u) = alpha (Fuglstad et
 //	                     al. 2019, with d = 1)
-func ParsePrior(text string, role Role) (Prior, error) {
+//
+// If it may be any number: normal(mean,sd) or uniform(lo,hi). If it is in an interval: beta(a,b) on its share of the
+// interval, or uniform(lo,hi).
+func (p Param) ParsePrior(text string) (Prior, error) {
+	q, err := parsePrior(text)
+	if err != nil {
+		return Prior{}, err
+	}
+	q.role, q.on = p.Role, p.Transform
+	if msg := q.misfit(); msg != "" {
+		return Prior{}, fmt.Errorf("prior %q: %s", text, msg)
+	}
+	if q.dist == "uniform" {
+		q.on, q.confined = Interval(q.a, q.b), true
+	}
+	return q, nil
+}
+
+// misfit returns why the prior is none of a parameter of its role and scale, or nothing.
+func (p Prior) misfit() string {
+	at := slices.IndexFunc(priorForms, func(f priorForm) bool { return f.dist == p.dist })
+	switch {
+	case !slices.Contains(priorForms[at].of, p.on.kind):
+		what := map[kind]string{positive: "is positive", anywhere: "may be any number", within: fmt.Sprintf("is between %g and %g", p.on.a, p.on.b)}[p.on.kind]
+		var names []string
+		for _, f := range priorForms {
+			if slices.Contains(f.of, p.on.kind) {
+				names = append(names, fmt.Sprintf("%s(%s)", f.dist, f.args))
+			}
+		}
+		return fmt.Sprintf("the parameter %s: use one of %s", what, strings.Join(names, ", "))
+	case p.dist == "pc" && p.role != Variance && p.role != Rate && p.role != Noise:
+		return "pc is for variances and length-scales"
+	case p.dist == "uniform" && p.on.kind == positive && slices.Contains([]Role{Variance, Rate, Noise, Mismatch, Size}, p.role):
+		return "uniform is for places, widths, periods and shapes: samplers need the logarithm of variances and length-scales"
+	case p.dist == "uniform" && p.on.kind == positive && p.a < 0:
+		return fmt.Sprintf("lo is %g, but the parameter is positive", p.a)
+	case p.dist == "uniform" && p.on.kind == within && (p.a < p.on.a || p.b > p.on.b):
+		return fmt.Sprintf("the parameter is between %g and %g", p.on.a, p.on.b)
+	}
+	return ""
+}
+
+// parsePrior reads a distribution.
+func parsePrior(text string) (Prior, error) {
 	bad := func(format string, args ...any) (Prior, error) {
 		return Prior{}, fmt.Errorf("prior %q: %s", text, fmt.Sprintf(format, args...))
 	}
@@ -58,25 +125,22 @@ func ParsePrior(text string, role Role) (Prior, error) {
 		if len(args) != len(want) {
 			return bad("want %s(%s)", form.dist, form.args)
 		}
-		if name == "pc" && role != Variance && role != Rate && role != Noise {
-			return bad("pc is for variances and length-scales")
-		}
-		if name == "pc" && role == Size {
-			return bad("pc is for variances and length-scales, not for sizes")
-		}
-		p := Prior{dist: name, role: role}
+		p := Prior{dist: name}
 		for i, dst := range []*float64{&p.a, &p.b}[:len(args)] {
 			x, err := strconv.ParseFloat(args[i], 64)
 			if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
 				return bad("%s is %q, not a finite number", want[i], args[i])
 			}
-			if x <= 0 && want[i] != "mu" {
+			if x <= 0 && !slices.Contains([]string{"mu", "mean", "lo", "hi"}, want[i]) {
 				return bad("%s is %s, but must be positive", want[i], args[i])
 			}
 			if want[i] == "alpha" && x >= 1 {
 				return bad("alpha is %s, but must be a probability below 1", args[i])
 			}
 			*dst = x
+		}
+		if name == "uniform" && p.a >= p.b {
+			return bad("lo is %g, but must be below hi", p.a)
 		}
 		return p, nil
 	}
@@ -91,24 +155,34 @@ func ParsePrior(text string, role Role) (Prior, error) {
 }
 
 // ParseRootPrior reads the prior of what a parameter of a role is told as: of a variance the
-// standard deviation unit·√θ, of a rate the length-scale unit/√(2τ). pc(u,alpha) is on it too:
+// standard deviation unit·√θ, of a rate the length-scale unit/√(2τ), of a mismatch the correlation e^(−τ), whose
+// prior is beta(a,b). pc(u,alpha) is on it too:
 // P(sd > u) = alpha, P(ℓ < u) = alpha. It panics if the role is another.
 func ParseRootPrior(text string, role Role, unit float64) (Prior, error) {
-	p, err := ParsePrior(text, role)
-	p.root, p.shift = true, math.Log(unit)
+	q := Param{Role: role}
+	if role == Mismatch {
+		q.Transform = Interval(0, 1)
+	}
+	p, err := q.ParsePrior(text)
+	if err == nil && p.confined { // of a mismatch
+		err = fmt.Errorf("prior %q: the prior of a correlation is beta(a,b); beta(1,1) is uniform", text)
+	}
+	p.root, p.shift, p.on = true, math.Log(unit), Log
 	switch role {
 	case Rate:
 		p.shift -= math.Ln2 / 2
-	case Variance, Noise:
+	case Variance, Noise, Mismatch:
 	default:
 		panic(fmt.Sprintf("param: role %d has no root", int(role)))
 	}
 	return p, err
 }
 
-// Typical returns a typical value of θ. It panics for a prior on the root.
+// Typical returns a typical value of θ. It panics for a prior on a standard deviation or a length-scale.
 func (p Prior) Typical() float64 {
 	switch {
+	case p.root && p.role == Mismatch:
+		return math.Log1p(p.b / p.a)
 	case p.root:
 	case p.dist == "gamma":
 		return p.a / p.b
@@ -118,8 +192,34 @@ func (p Prior) Typical() float64 {
 		return math.Exp(p.a)
 	case p.dist == "halfnormal":
 		return p.a * 0.6745 // the median
+	case p.dist == "normal":
+		return p.a
+	case p.on.kind == within:
+		a, b := p.shares()
+		return p.on.a + (p.on.b-p.on.a)*a/(a+b)
 	}
 	panic("param: a prior without a typical value")
+}
+
+// Quantile returns the θ below which a share of the prior's mass is. It panics for priors of parameters that are
+// positive but for uniform ones.
+func (p Prior) Quantile(share float64) float64 {
+	switch p.on.kind {
+	case within:
+		a, b := p.shares()
+		return p.on.a + (p.on.b-p.on.a)*distuv.Beta{Alpha: a, Beta: b}.Quantile(share)
+	case anywhere:
+		return distuv.Normal{Mu: p.a, Sigma: p.b}.Quantile(share)
+	}
+	panic("param: a prior without quantiles")
+}
+
+// shares returns the arguments of the beta distribution of the share of the interval.
+func (p Prior) shares() (a, b float64) {
+	if p.dist == "uniform" {
+		return 1, 1
+	}
+	return p.a, p.b
 }
 
 // String returns the prior as ParsePrior reads it.
@@ -131,10 +231,21 @@ func (p Prior) String() string {
 	return fmt.Sprintf("%s(%s,%s)", p.dist, a, strconv.FormatFloat(p.b, 'g', -1, 64))
 }
 
-// LogDensity returns the log density of ψ = log θ, Jacobian included, and its
+// LogDensity returns the log density of ψ, Jacobian included, and its
 // derivative.
 func (p Prior) LogDensity(psi float64) (value, grad float64) {
-	if !p.root {
+	switch {
+	case p.root && p.role == Mismatch:
+		return p.logDensityOfCorrelation(psi)
+	case p.root:
+	case p.on.kind == within:
+		// The share v has dv/dψ = v·(1−v).
+		a, b := p.shares()
+		return -a*softplus(-psi) - b*softplus(psi) - logBeta(a, b), a*share(-psi) - b*share(psi)
+	case p.on.kind == anywhere:
+		z := (p.on.Natural(psi) - p.a) / p.b
+		return -0.5*z*z - math.Log(p.b/p.on.b*math.Sqrt(2*math.Pi)), -z * p.on.b / p.b
+	default:
 		return p.logDensity(psi)
 	}
 	power := 0.5
@@ -150,6 +261,27 @@ func (p Prior) LogDensity(psi float64) (value, grad float64) {
 	return value - math.Ln2, power * grad
 }
 
+// logDensityOfCorrelation is LogDensity of a beta distribution of e^(−τ), τ = e^ψ.
+func (p Prior) logDensityOfCorrelation(psi float64) (value, grad float64) {
+	tau := math.Exp(psi)
+	value = psi - p.a*tau - logBeta(p.a, p.b)
+	grad = 1 - p.a*tau
+	if p.b != 1 {
+		value += (p.b - 1) * math.Log(-math.Expm1(-tau))
+		grad += (p.b - 1) * tau / math.Expm1(tau)
+	}
+	return value, grad
+}
+
+func softplus(x float64) float64 { return max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
+func logBeta(a, b float64) float64 {
+	la, _ := math.Lgamma(a)
+	lb, _ := math.Lgamma(b)
+	lab, _ := math.Lgamma(a + b)
+	return la + lb - lab
+}
+
 // pcOfRoot is the prior pc as a density of log ℓ, or of the logarithm of a standard deviation.
 func (p Prior) pcOfRoot(logQ float64) (value, grad float64) {
 	if p.role == Rate {
@@ -162,7 +294,7 @@ func (p Prior) pcOfRoot(logQ float64) (value, grad float64) {
 	return math.Log(r) + logQ - e, 1 - e
 }
 
-// logDensity is LogDensity of a prior on θ itself.
+// logDensity is LogDensity of a prior on θ = e^ψ itself.
 func (p Prior) logDensity(psi float64) (value, grad float64) {
 	theta := math.Exp(psi)
 	switch p.dist {

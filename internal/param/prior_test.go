@@ -163,3 +163,170 @@ func TestBadPriors(t *testing.T) {
 		t.Error("spaces are not ignored")
 	}
 }
+
+// Priors of parameters that are not positive, and of those that a prior confines: against gonum's density on the natural
+// scale times a numeric Jacobian, with the mass and the derivative; and the draws are of that density.
+func TestPriorsOnOtherScales(t *testing.T) {
+	year := Param{Symbol: "place", Role: Place, Transform: Real(1925, 30)}
+	partial := Param{Symbol: "z", Transform: Interval(-1, 1)}
+	for _, x := range []struct {
+		of       Param
+		text     string
+		density  func(theta float64) float64
+		typical  float64
+		interval bool
+	}{
+		{year, "normal(1900,12)", distuv.Normal{Mu: 1900, Sigma: 12}.Prob, 1900, false},
+		{year, "uniform(1871,1970)", distuv.Uniform{Min: 1871, Max: 1970}.Prob, 1920.5, true},
+		{partial, "beta(2,5)", func(z float64) float64 { return distuv.Beta{Alpha: 2, Beta: 5}.Prob((z+1)/2) / 2 }, 4.0/7 - 1, true},
+		{partial, "uniform(-0.5,0.25)", distuv.Uniform{Min: -0.5, Max: 0.25}.Prob, -0.125, true},
+		{Param{Symbol: "period", Role: Period}, "uniform(0.5,2)", distuv.Uniform{Min: 0.5, Max: 2}.Prob, 1.25, true},
+	} {
+		p := x.of
+		var err error
+		if p.Prior, err = p.ParsePrior(x.text); err != nil || p.Prior.String() != x.text {
+			t.Fatalf("%s: %v, %v", x.text, p.Prior, err)
+		}
+		if got := p.Prior.Typical(); math.Abs(got-x.typical) > 1e-12 {
+			t.Errorf("%s: typical value %v, want %v", x.text, got, x.typical)
+		}
+		for _, share := range []float64{0.1, 0.6} {
+			below := quad.Fixed(x.density, p.Scale().Natural(-40), p.Prior.Quantile(share), 4000, nil, 0)
+			if math.Abs(below-share) > 1e-6 {
+				t.Errorf("%s: %v below the quantile %v", x.text, below, share)
+			}
+		}
+		scale := p.Scale()
+		density := func(psi float64) float64 { v, _ := p.Prior.LogDensity(psi); return math.Exp(v) }
+		if mass := quad.Fixed(density, -40, 40, 6000, nil, 0); math.Abs(mass-1) > 1e-6 {
+			t.Errorf("%s integrates to %v", x.text, mass)
+		}
+		for _, psi := range []float64{-2, -0.3, 0, 1.7} {
+			theta := scale.Natural(psi)
+			if back := scale.Sampled(theta); math.Abs(back-psi) > 1e-11 {
+				t.Errorf("%s: %v came back as %v", x.text, psi, back)
+			}
+			slope := fd.Derivative(scale.Natural, psi, &fd.Settings{Formula: fd.Central})
+			if got := scale.Slope(psi); math.Abs(got-slope) > 1e-6*math.Abs(slope) {
+				t.Errorf("%s: dθ/dψ is %v, differences %v", x.text, got, slope)
+			}
+			if got, want := density(psi), x.density(theta)*scale.Slope(psi); math.Abs(got-want) > 1e-12*want {
+				t.Errorf("%s: density %v at %v, want %v", x.text, got, psi, want)
+			}
+			_, got := p.Prior.LogDensity(psi)
+			want := fd.Derivative(func(x float64) float64 { v, _ := p.Prior.LogDensity(x); return v }, psi, &fd.Settings{Formula: fd.Central})
+			if math.Abs(got-want) > 1e-6*(1+math.Abs(want)) {
+				t.Errorf("%s: derivative %v, finite differences %v", x.text, got, want)
+			}
+		}
+		list := List{p}
+		if !list.Usable([]float64{3}) || list.Usable([]float64{math.NaN()}) || list.Usable([]float64{900}) == x.interval {
+			t.Errorf("%s: what is usable is wrong", x.text)
+		}
+		checkDraws(t, x.text, p.Prior)
+	}
+}
+
+// A prior of a correlation e^(−τ) is a density of log τ.
+func TestPriorsOfCorrelations(t *testing.T) {
+	for _, x := range []struct{ a, b float64 }{{1, 1}, {2, 5}, {8, 0.5}} {
+		text := fmt.Sprintf("beta(%g,%g)", x.a, x.b)
+		p, err := ParseRootPrior(text, Mismatch, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, psi := range []float64{-3, -0.5, 0, 1} {
+			correlation := func(psi float64) float64 { return math.Exp(-math.Exp(psi)) }
+			slope := -fd.Derivative(correlation, psi, &fd.Settings{Formula: fd.Central})
+			v, got := p.LogDensity(psi)
+			if want := (distuv.Beta{Alpha: x.a, Beta: x.b}).LogProb(correlation(psi)) + math.Log(slope); math.Abs(v-want) > 1e-6 {
+				t.Errorf("%s: log density %v, want %v", text, v, want)
+			}
+			want := fd.Derivative(func(x float64) float64 { v, _ := p.LogDensity(x); return v }, psi, &fd.Settings{Formula: fd.Central})
+			if math.Abs(got-want) > 1e-6*(1+math.Abs(want)) {
+				t.Errorf("%s: derivative %v, finite differences %v", text, got, want)
+			}
+		}
+		if got, want := math.Exp(-p.Typical()), x.a/(x.a+x.b); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s: typical correlation %v, want %v", text, got, want)
+		}
+		checkDraws(t, text, p)
+	}
+	// The default is uniform.
+	uniform, _ := ParseRootPrior("beta(1,1)", Mismatch, 1)
+	for _, psi := range []float64{-3, 0.5} {
+		a, _ := uniform.LogDensity(psi)
+		if b, _ := mustPrior(t, "gamma(1,1)", Mismatch).LogDensity(psi); math.Abs(a-b) > 1e-14 {
+			t.Errorf("beta(1,1) has the log density %v, gamma(1,1) on τ %v", a, b)
+		}
+	}
+}
+
+// checkDraws is TestSamples for one prior.
+func checkDraws(t *testing.T, name string, p Prior) {
+	t.Helper()
+	const n = 20_000
+	r := rand.New(rand.NewPCG(3, 4))
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = p.Sample(r)
+	}
+	slices.Sort(x)
+	for _, share := range []float64{0.1, 0.5, 0.9} {
+		at := x[int(share*n)]
+		below := quad.Fixed(func(psi float64) float64 { v, _ := p.LogDensity(psi); return math.Exp(v) }, -60, at, 6000, nil, 0)
+		if se := math.Sqrt(share * (1 - share) / n); math.Abs(below-share) > 5*se {
+			t.Errorf("%s: %v below the quantile %v", name, below, share)
+		}
+	}
+}
+
+func TestPriorsThatDoNotFit(t *testing.T) {
+	partial := Param{Symbol: "z", Transform: Interval(-1, 1)}
+	for _, x := range []struct {
+		of         Param
+		text, want string
+	}{
+		{Param{Role: Rate}, "normal(0,1)", `prior "normal(0,1)": the parameter is positive: use one of gamma(shape,rate), invgamma`},
+		{Param{Role: Rate}, "uniform(1,2)", "uniform is for places, widths, periods and shapes"},
+		{Param{Role: Width}, "uniform(-1,1)", "lo is -1, but the parameter is positive"},
+		{Param{Transform: Real(0, 1)}, "gamma(1,1)", "the parameter may be any number: use one of normal(mean,sd), uniform(lo,hi)"},
+		{Param{Transform: Real(0, 1)}, "uniform(2,1)", "lo is 2, but must be below hi"},
+		{partial, "normal(0,1)", "the parameter is between -1 and 1: use one of uniform(lo,hi), beta(a,b)"},
+		{partial, "uniform(0,2)", "the parameter is between -1 and 1"},
+		{partial, "beta(0,1)", "a is 0, but must be positive"},
+	} {
+		if _, err := x.of.ParsePrior(x.text); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want %q", x.text, err, x.want)
+		}
+	}
+	for text, want := range map[string]string{"uniform(0,1)": "beta(1,1) is uniform", "gamma(1,1)": "is between 0 and 1"} {
+		if _, err := ParseRootPrior(text, Mismatch, 1); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s of a correlation: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := ParseRootPrior("uniform(0,1)", Rate, 1); err == nil {
+		t.Error("a uniform length-scale")
+	}
+	if CheckPrior("normal(-3,1)") != nil || CheckPrior("nrmal(0,1)") == nil {
+		t.Error("CheckPrior")
+	}
+}
+
+// A gradient by log θ or by θ, as leaves give it, is one by ψ after Chain.
+func TestChain(t *testing.T) {
+	year := Param{Symbol: "place", Transform: Real(1925, 30)}
+	l := List{{Symbol: "a"}, year, {Symbol: "z", Transform: Interval(-1, 1)}, {Symbol: "p"}}
+	l[3].Prior, _ = l[3].ParsePrior("uniform(0.5,2)")
+	f := func(theta []float64) float64 { return theta[0]*theta[3] + theta[1]*theta[2]*theta[2]/100 }
+	psi := []float64{0.3, -1.2, 0.4, 0.8}
+	theta := l.Natural(psi)
+	got := []float64{theta[0] * theta[3], theta[2] * theta[2] / 100, theta[1] * theta[2] / 50, theta[0] * theta[3]}
+	l.Chain(psi, got)
+	want := fd.Gradient(nil, func(psi []float64) float64 { return f(l.Natural(psi)) }, psi, &fd.Settings{Formula: fd.Central})
+	for i := range want {
+		if math.Abs(got[i]-want[i]) > 1e-6*(1+math.Abs(want[i])) {
+			t.Errorf("derivative by %s is %v, differences %v", l[i].SampledName(), got[i], want[i])
+		}
+	}
+}

@@ -7,9 +7,17 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Sample draws ψ = log θ from the prior.
+// Sample draws ψ from the prior.
 func (p Prior) Sample(r *rand.Rand) float64 {
-	if !p.root {
+	switch {
+	case p.root && p.role == Mismatch:
+		return math.Log(math.Log1p(math.Exp(-p.logOdds(r))))
+	case p.root:
+	case p.on.kind == within:
+		return p.logOdds(r)
+	case p.on.kind == anywhere:
+		return p.on.Sampled(p.a + p.b*r.NormFloat64())
+	default:
 		return math.Log(p.sample(r, p.dist == "pc"))
 	}
 	logQ := math.Log(p.rootSample(r))
@@ -17,6 +25,12 @@ func (p Prior) Sample(r *rand.Rand) float64 {
 		return -2 * (logQ - p.shift)
 	}
 	return 2 * (logQ - p.shift)
+}
+
+// logOdds draws the logarithm of v/(1−v), v of a beta distribution.
+func (p Prior) logOdds(r *rand.Rand) float64 {
+	a, b := p.shares()
+	return math.Log(distuv.Gamma{Alpha: a, Beta: 1, Src: r}.Rand()) - math.Log(distuv.Gamma{Alpha: b, Beta: 1, Src: r}.Rand())
 }
 
 // sample draws from the distribution, or, if pc is set, θ from that of its root.

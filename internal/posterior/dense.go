@@ -109,6 +109,7 @@ func (d *Dense) Gradient(psi []float64) ([]float64, bool) {
 		parts[c] = g
 	})
 	for _, g := range parts {
+		p.Params.Chain(psi, g)
 		for i := range grad {
 			grad[i] += g[i]
 		}

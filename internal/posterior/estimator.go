@@ -224,6 +224,9 @@ func forms(ctx context.Context, p *Problem, op Operator, psi []float64, u, v [][
 			all[group[c]][own+q] += diagonalForm(x, d, v[c])
 		}
 	}
+	for _, f := range all {
+		p.Params.Chain(psi, f)
+	}
 	return all, nil
 }
 

@@ -119,6 +119,24 @@ func (p *Problem) Held() int {
 	return 0
 }
 
+// Scales returns the places in ψ of the variances to which K_f is proportional, all of them together, where the scale
+// of the latent function is not that of the targets: nil otherwise, and where the variance of a term is known.
+func (p *Problem) Scales() []int {
+	if p.Likelihood.Standardized() {
+		return nil
+	}
+	var scales []int
+	for _, t := range p.Covariance.Terms() {
+		if t.Variance < 0 {
+			return nil
+		}
+		if !slices.Contains(scales, t.Variance) {
+			scales = append(scales, t.Variance)
+		}
+	}
+	return scales
+}
+
 // LogDensityGiven returns log p(y|f,ψ) + log p(ψ): as a function of the likelihood's own parameters,
 // the log density of these given the latent function f, whatever the auxiliary state is.
 func (p *Problem) LogDensityGiven(psi, f []float64) float64 {

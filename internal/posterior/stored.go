@@ -60,6 +60,8 @@ func (s *Stored) At(ctx context.Context, psi []float64, gradients bool) (*Eviden
 		out.LogDetGrad = append(out.LogDetGrad, along(g, v.LogDetNoise))
 		out.QuadGrad = append(out.QuadGrad, along(g, v.QuadNoise))
 	}
+	p.Params.Chain(psi, out.LogDetGrad)
+	p.Params.Chain(psi, out.QuadGrad)
 	return out, nil
 }
 

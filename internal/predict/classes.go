@@ -16,11 +16,8 @@ type ClassScores struct {
 	AUC *float64 `json:"auc"`
 }
 
-// ScoreClasses returns the scores of rows whose classes are known. It panics if there are none.
-func ScoreClasses(rows []Row) *ClassScores {
-	if len(rows) == 0 {
-		panic("predict: scores of no rows")
-	}
+// scoreClasses returns the scores of rows whose classes are known, one at least.
+func scoreClasses(rows []Row) *ClassScores {
 	type guess struct{ p, y float64 }
 	guesses := make([]guess, len(rows))
 	s := &ClassScores{}

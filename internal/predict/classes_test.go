@@ -37,11 +37,11 @@ func TestScoreClasses(t *testing.T) {
 			}
 		}
 	}
-	s := ScoreClasses(rows)
+	s := scoreClasses(rows)
 	if math.Abs(s.Error-wrong/60) > 1e-12 || math.Abs(s.Brier-brier) > 1e-12 || s.AUC == nil || math.Abs(*s.AUC-ordered/pairs) > 1e-12 {
 		t.Errorf("%+v, AUC %v; want error %v, Brier %v, AUC %v", s, s.AUC, wrong/60, brier, ordered/pairs)
 	}
-	if s := ScoreClasses(rows[:1]); s.AUC != nil {
+	if s := scoreClasses(rows[:1]); s.AUC != nil {
 		t.Errorf("one row has the AUC %v", *s.AUC)
 	}
 }

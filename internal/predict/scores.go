@@ -5,6 +5,8 @@ import (
 	"io"
 	"math"
 	"text/tabwriter"
+
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 )
 
 // Levels are those of the central intervals whose coverage is told.
@@ -17,7 +19,14 @@ type Scores struct {
 	MLPD     float64      `json:"mlpd"` // mean log predictive density; MNLP is its negative
 	CRPS     float64      `json:"crps"` // mean, in the units of the target
 	Coverage []Coverage   `json:"coverage"`
-	Classes  *ClassScores `json:"classes,omitempty"` // where targets are classes
+	Classes  *ClassScores `json:"classes,omitempty"`  // where targets are classes
+	Quantile *LevelScore  `json:"quantile,omitempty"` // where a quantile was learnt
+}
+
+// LevelScore says how well the quantile of a level was predicted: the share of targets up to it is to be the level.
+type LevelScore struct {
+	Level float64 `json:"level"`
+	Below float64 `json:"below"`
 }
 
 // Coverage is the share of targets within the central interval of a level.
@@ -26,9 +35,9 @@ type Coverage struct {
 	Within float64 `json:"within"`
 }
 
-// Score returns the scores of the rows whose targets are known. It panics if there
+// Score returns the scores of the rows whose targets are known, under a likelihood. It panics if there
 // are none.
-func Score(all []Row) *Scores {
+func Score(all []Row, l likelihood.Likelihood) *Scores {
 	var rows []Row
 	for _, r := range all {
 		if r.known() {
@@ -46,16 +55,36 @@ func Score(all []Row) *Scores {
 		s.CRPS += r.CRPS / n
 	}
 	s.RMSE = math.Sqrt(s.RMSE)
-	for _, level := range Levels {
-		within := 0
+	share := func(in func(r Row) bool) float64 {
+		count := 0
 		for _, r := range rows {
-			if math.Abs(2*r.PIT-1) <= level {
-				within++
+			if in(r) {
+				count++
 			}
 		}
-		s.Coverage = append(s.Coverage, Coverage{level, float64(within) / n})
+		return float64(count) / n
+	}
+	for _, level := range Levels {
+		s.Coverage = append(s.Coverage, Coverage{level, share(func(r Row) bool { return within(r, level, likelihood.OfCounts(l)) })})
+	}
+	if likelihood.OfClasses(l) {
+		s.Classes = scoreClasses(rows)
+	}
+	if q, ok := l.(likelihood.Quantile); ok {
+		s.Quantile = &LevelScore{q.Level, share(func(r Row) bool { return r.PIT <= q.Level })}
 	}
 	return s
+}
+
+// within reports whether a target lies between the quantiles that bound the central interval of a level. A
+// count has the probability of less and of itself, PIT being their sum.
+func within(r Row, level float64, count bool) bool {
+	if !count {
+		return math.Abs(2*r.PIT-1) <= level
+	}
+	const rounding = 1e-9
+	less := r.PIT - math.Exp(r.LogDensity)
+	return r.PIT >= (1-level)/2-rounding && less < (1+level)/2+rounding
 }
 
 // WriteText writes the scores as a table of one line.
@@ -73,9 +102,15 @@ func (s *Scores) WriteText(w io.Writer) error {
 	for _, c := range s.Coverage {
 		fmt.Fprintf(tw, "in %g %%\t", 100*c.Level)
 	}
+	if s.Quantile != nil {
+		fmt.Fprintf(tw, "below the %g quantile\t", s.Quantile.Level)
+	}
 	fmt.Fprintf(tw, "\n%d\t%.4g\t%.4g\t%.4g\t", s.Rows, s.RMSE, s.MLPD, s.CRPS)
 	for _, c := range s.Coverage {
 		fmt.Fprintf(tw, "%.1f %%\t", 100*c.Within)
+	}
+	if s.Quantile != nil {
+		fmt.Fprintf(tw, "%.1f %%\t", 100*s.Quantile.Below)
 	}
 	fmt.Fprintln(tw)
 	return tw.Flush()

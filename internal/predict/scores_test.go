@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
@@ -31,7 +32,7 @@ func exampleRows(n int) []Row {
 
 func TestScores(t *testing.T) {
 	rows := exampleRows(2000)
-	s := Score(rows)
+	s := Score(rows, likelihood.Gaussian{})
 	for _, c := range s.Coverage {
 		// Binomial with 2,000 trials: false alarms of one in 10⁴ at 3.9 sd.
 		if math.Abs(c.Within-c.Level) > 3.9*math.Sqrt(c.Level*(1-c.Level)/2000) {
@@ -58,8 +59,36 @@ func TestScores(t *testing.T) {
 	for i := range rows {
 		rows[i].Mean += 5
 	}
-	if Score(rows).RMSE <= s.RMSE {
+	if Score(rows, likelihood.Gaussian{}).RMSE <= s.RMSE {
 		t.Error("wrong means have a better RMSE")
+	}
+}
+
+// A central interval of counts holds the target if it lies between the quantiles; of a quantile that is learnt the share
+// of targets up to it is told.
+func TestScoresOfCountsAndQuantiles(t *testing.T) {
+	counts := likelihood.Binomial{}.Of(likelihood.Rows{Weight: []float64{9}})
+	p := counts.Predict(make([][]float64, 1), []float64{0.3}, []float64{0.5})
+	for y := range 10 {
+		row := Row{Target: float64(y), LogDensity: p.LogDensity(float64(y)), PIT: p.CDF(float64(y))}
+		for _, c := range Score([]Row{row}, counts).Coverage {
+			in := row.Target >= p.Quantile((1-c.Level)/2) && row.Target <= p.Quantile((1+c.Level)/2)
+			if (c.Within == 1) != in {
+				t.Errorf("%d successes lie within %g %%: %v, by quantiles %v", y, 100*c.Level, c.Within, in)
+			}
+		}
+	}
+	rows := []Row{{PIT: 0.2}, {PIT: 0.89}, {PIT: 0.9}, {PIT: 0.97}}
+	s := Score(rows, likelihood.Quantile{Level: 0.9})
+	if s.Quantile == nil || *s.Quantile != (LevelScore{0.9, 0.75}) || s.Coverage[0].Within != 0 {
+		t.Errorf("%+v %+v", s, s.Quantile)
+	}
+	var b bytes.Buffer
+	if err := s.WriteText(&b); err != nil || !strings.Contains(b.String(), "below the 0.9 quantile") || !strings.Contains(b.String(), "75.0 %") {
+		t.Error(b.String(), err)
+	}
+	if s := Score(rows, likelihood.Laplace{}); s.Quantile != nil || s.Classes != nil {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 )
 
 // Codes that are no level's are refused, and targets may be unknown of some rows.
@@ -44,7 +45,7 @@ func TestSomeTargets(t *testing.T) {
 	if err := WriteCSV(&b, rows, []string{"x"}, nil, nil); err != nil || b.String() != "row,mean,sd,target,log_density,crps,pit\n1,1,1,NaN,NaN,NaN,NaN\n2,2,1,3,-2,0.5,0.75\n" {
 		t.Errorf("%v\n%s", err, b.String())
 	}
-	if s := Score(rows); s.Rows != 1 || s.RMSE != 1 || s.MLPD != -2 || s.CRPS != 0.5 || s.Coverage[0].Within != 1 {
+	if s := Score(rows, likelihood.Gaussian{}); s.Rows != 1 || s.RMSE != 1 || s.MLPD != -2 || s.CRPS != 0.5 || s.Coverage[0].Within != 1 {
 		t.Errorf("%+v", s)
 	}
 }

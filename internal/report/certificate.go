@@ -10,6 +10,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
+	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
 // Certificate holds a run against a short run of the exact sampler.
@@ -48,14 +49,14 @@ const (
 
 // NewCertificate compares a run with the exact one that certifies it; nil if there
 // is none, or it is at work still.
-func NewCertificate(r *chains.Run) *Certificate {
+func NewCertificate(params param.List, r *chains.Run) *Certificate {
 	if r.Certificate == nil || r.Certificate.Phase != chains.Done {
 		return nil
 	}
-	return compareRuns(r, r.Certificate)
+	return compareRuns(params, r, r.Certificate)
 }
 
-func compareRuns(fast, exact *chains.Run) *Certificate {
+func compareRuns(params param.List, fast, exact *chains.Run) *Certificate {
 	c := &Certificate{Draws: exact.MinDraws(), Agrees: true, Cost: exact.Cost()}
 	if exact.Prepared != nil {
 		c.Rank = exact.Prepared.Rank
@@ -73,7 +74,7 @@ func compareRuns(fast, exact *chains.Run) *Certificate {
 	worst := Certified{}
 	for i, name := range fast.Plan.Names {
 		p := compare(fast.Column(i, fast.MinDraws()), exact.Column(i, c.Draws))
-		p.Name = "log_" + name
+		p.Name = params[i].Scale().Name(name)
 		c.Parameters = append(c.Parameters, p)
 		worst.ShiftError, worst.SDRatioError = max(worst.ShiftError, p.ShiftError), max(worst.SDRatioError, p.SDRatioError)
 		if off := math.Abs(float64(p.Shift)); !(off <= max(toleratedShift, z*float64(p.ShiftError))) {

@@ -27,20 +27,21 @@ func drawn(seed uint64, shift, stretch float64) *chains.Run {
 // Monte Carlo errors, and finds nothing between equal distributions: 100 of them
 // give at most 4 false alarms, of which one is expected (false alarm 4 in 1,000).
 func TestCertificate(t *testing.T) {
-	alarms := 0
+	_, _, m, _ := testRun(false, 4)
+	params, alarms := m.Params, 0
 	for seed := range uint64(100) {
-		if c := compareRuns(drawn(2*seed+10, 0, 1), drawn(2*seed+11, 0, 1)); !c.Agrees {
+		if c := compareRuns(params, drawn(2*seed+10, 0, 1), drawn(2*seed+11, 0, 1)); !c.Agrees {
 			alarms++
 		}
 	}
 	if alarms > 4 {
 		t.Errorf("%d false alarms in 100", alarms)
 	}
-	c := compareRuns(drawn(1, 0.4, 1), drawn(2, 0, 1))
+	c := compareRuns(params, drawn(1, 0.4, 1), drawn(2, 0, 1))
 	if c.Agrees || len(c.Text) != 1 || !strings.Contains(c.Text[0], "the mean of log_sigma is +0.4") {
 		t.Errorf("a shift: %q", c.Text)
 	}
-	c = compareRuns(drawn(1, 0, 1.3), drawn(2, 0, 1))
+	c = compareRuns(params, drawn(1, 0, 1.3), drawn(2, 0, 1))
 	if c.Agrees || len(c.Text) != 1 || !strings.Contains(c.Text[0], "the sd of log_tau is 1.") {
 		t.Errorf("a stretch: %q", c.Text)
 	}
@@ -56,7 +57,7 @@ func TestCertificate(t *testing.T) {
 	if n := strings.Count(b.String(), "certificate: the sd of log_tau"); n != 2 { // in its table, and as a warning
 		t.Errorf("said %d times:\n%s", n, b.String())
 	}
-	if c = compareRuns(drawn(1, 0, 1), chains.New(r.Plan)); c.Agrees {
+	if c = compareRuns(params, drawn(1, 0, 1), chains.New(r.Plan)); c.Agrees {
 		t.Error("no draws agree with anything")
 	}
 }

@@ -34,7 +34,7 @@ func pictures(rec *Record) ([]picture, error) {
 	if r.MinDraws() < 2 {
 		return nil, nil
 	}
-	draws := PlotDraws(r)
+	draws := PlotDraws(rec.Model.Params, r)
 	var truth []float64
 	if rec.Data.Truth != nil {
 		truth = rec.Model.Params.Sampled(rec.Data.Truth.Of(rec.Model.Params))
@@ -294,12 +294,14 @@ func meaning(rec *Record) [][2]string {
 			{"TERM.variance", "marginal variance of a term of the covariance, in units " + units},
 			{"TERM.tau, TERM.tau[…]", "inverse squared length-scale 1/(2ℓ²) of all inputs of a leaf, or of one; of a periodic leaf, on its circle"},
 			{"TERM.period", "period, in the units of the input"},
+			{"TERM.place, TERM.width", "where a sigmoid is half-way, and how wide it is, in the units of the input; those of a change point with a name are by that name"},
+			{"TERM.offset", "what a polynomial adds to the products of standardised inputs"},
 			{"TERM.alpha", "shape of a rational quadratic: the smaller, the more length-scales the term has"},
 			{"TERM.correlation", "e^(−τ) of a hamming leaf: the correlation of values at rows that differ in one category"},
 			noiseMeaning(&rec.Data, units),
 			{"TERM.lengthscale[…]", "ℓ = 1/√(2τ): the distance over which the term changes, in the units of the input; without brackets, in units of the standardised inputs or of the circle"},
 			{"TERM.signal_sd, noise_sd", "square roots of the variances in the units of " + rec.Data.Learnt()},
-			{"log …", "logarithms, on which sampling and diagnostics work"},
+			{"log …, logit …, …_std", "the scale on which sampling and diagnostics work: logarithms of what is positive, log-odds of the place in an interval, standardised places"},
 		}
 	}
 	m := [][2]string{

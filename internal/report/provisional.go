@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -212,7 +213,7 @@ func (v *Provisional) Line() string {
 	var parts []string
 	for _, r := range v.Parameters {
 		if !r.Detail {
-			parts = append(parts, fmt.Sprintf("%s %.3g ± %.2g", r.Name, float64(r.Mean), float64(r.SD)))
+			parts = append(parts, fmt.Sprintf("%s %s ± %.2g", r.Name, beside(float64(r.Mean), float64(r.SD)), float64(r.SD)))
 		}
 		if len(parts) == 5 {
 			parts = append(parts, "…")
@@ -271,4 +272,12 @@ func RemoveProvisional(dir string) {
 	for _, name := range provisionalFiles {
 		os.Remove(filepath.Join(dir, name))
 	}
+}
+
+// beside returns a mean with three digits, or as many as its standard deviation has: 1898.6 ± 0.52.
+func beside(mean, sd float64) string {
+	if sd > 0 && math.Abs(mean) > 100*sd {
+		return strconv.FormatFloat(mean, 'f', max(0, 1-int(math.Floor(math.Log10(sd)))), 64)
+	}
+	return fmt.Sprintf("%.3g", mean)
 }

@@ -38,7 +38,7 @@ type Quantity struct {
 //	                       of the circle of a periodic leaf
 //	correlation            e^(−τ) of a hamming leaf
 //	signal_sd, noise_sd    √σ and √λ in the units of the target, or of its transform
-//	log_sigma, log_tau…, log_lambda
+//	log_sigma, log_tau…, log_lambda: ψ, whose names param.Transform says
 func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 	var q []Quantity
 	add := func(i int, symbol string, detail bool, of func(theta float64) float64) {
@@ -88,7 +88,7 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 		}
 	}
 	for i, p := range m.Params {
-		add(i, "log_"+p.Symbol, true, same)
+		add(i, p.Scale().Name(p.Symbol), true, same)
 		q[len(q)-1].Of = func(psi []float64) float64 { return psi[i] } // as it was drawn, to the last bit
 	}
 	return q
@@ -96,7 +96,7 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 
 // natural returns f of parameter i on its natural scale.
 func natural(i int, p param.Param, f func(theta float64) float64) func(psi []float64) float64 {
-	return func(psi []float64) float64 { return f(p.Transform.Natural(psi[i])) }
+	return func(psi []float64) float64 { return f(p.Scale().Natural(psi[i])) }
 }
 
 // Values returns the quantity at every kept draw, chain by chain.
@@ -111,11 +111,11 @@ func (q Quantity) Values(r *chains.Run) [][]float64 {
 	return out
 }
 
-// PlotDraws returns the draws of the log parameters, to plot.
-func PlotDraws(r *chains.Run) plots.Draws {
+// PlotDraws returns the draws of ψ, to plot.
+func PlotDraws(params param.List, r *chains.Run) plots.Draws {
 	d := plots.Draws{}
-	for i, name := range r.Plan.Names {
-		d.Names = append(d.Names, "log "+name)
+	for i, p := range params {
+		d.Names = append(d.Names, p.Scale().Label(r.Plan.Names[i]))
 		d.X = append(d.X, r.Column(i, r.MinDraws()))
 	}
 	return d

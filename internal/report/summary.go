@@ -17,6 +17,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/version"
@@ -202,7 +203,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		sum.Provisional, _ = NewProvisional(m, d, r) // the mode need not have a curvature
 	}
 	sum.warn(r)
-	sum.certify(r)
+	sum.certify(m.Params, r)
 	return sum
 }
 
@@ -274,8 +275,8 @@ func precondOf(r *chains.Run) *Precond {
 func moments(x [][]float64) (mean, sd float64) { return stat.MeanStdDev(slices.Concat(x...), nil) }
 
 // certify adds the certificate; what it found wrong becomes a warning.
-func (sum *Summary) certify(r *chains.Run) {
-	c := NewCertificate(r)
+func (sum *Summary) certify(params param.List, r *chains.Run) {
+	c := NewCertificate(params, r)
 	sum.Certificate = c
 	switch {
 	case c == nil && r.Plan.Certificate != nil && r.MinDraws() < chains.CertifyDraws:

@@ -235,6 +235,9 @@ func sig(x Number) string {
 	if math.IsNaN(float64(x)) {
 		return "-"
 	}
+	if a := math.Abs(float64(x)); a >= 1000 && a < 10_000 { // such as years
+		return fmt.Sprintf("%.1f", float64(x))
+	}
 	return fmt.Sprintf("%.4g", float64(x))
 }
 

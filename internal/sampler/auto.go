@@ -15,7 +15,7 @@ import (
 // the quadratic term is computed at every proposal, for about one product with K; the
 // determinant, which is very smooth, is learnt once from values and gradients at some tens
 // or hundreds of points (package surrogate), or computed at every proposal where that costs
-// less. Proposals are independent draws of a mixture of Student t distributions that was
+// less; of few rows nothing is learnt (direct.go). Proposals are independent draws of a mixture of Student t distributions that was
 // fitted to the posterior (packages mixture and metropolis). What the learnt determinant
 // does not know is part of every error that is told.
 //

@@ -133,7 +133,7 @@ func (k *conductor) read() error {
 		case checkStage: // what the one before came to is to be learnt from
 			k.learnt, k.fresh = append(k.learnt, k.fresh...), nil
 		case pilotStage:
-			if k.costs.thin > 1 {
+			if k.costs.direct {
 				continue // proposals are fitted to the values themselves
 			}
 			v, err := valuesOf(s, p)

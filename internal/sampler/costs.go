@@ -5,6 +5,7 @@ package sampler
 type costs struct {
 	factor     bool    // evaluate by a stored factor, else by solves
 	exact      bool    // compute the determinant at every proposal
+	direct     bool    // so cheaply that nothing is learnt
 	probes     int     // of an evaluation by solves
 	evaluation float64 // an evaluation with gradients
 	target     float64 // the target at a proposal
@@ -27,7 +28,7 @@ const (
 	exactRows = 500
 	// Chains keep one of several proposals, mostThin at most, as long as these cost no more
 	// than thinFlops together; perDensity is what a density costs beside its factor.
-	mostThin, thinFlops, perDensity = 10, 4e6, 1e5
+	mostThin, thinFlops, perDensity = 5, 4e6, 1e5
 	// smallRows is where a factor is always the better way: it has no noise.
 	smallRows = 4000
 	// perPair is what an element of K costs to compute beside its distance, and
@@ -77,8 +78,9 @@ func newCosts(m Model, p int, o *Auto) costs {
 	if c.exact {
 		c.target = factor
 	}
+	c.direct = c.exact && m.Rows <= exactRows
 	c.thin = 1
-	if c.exact {
+	if c.direct {
 		c.thin = int(max(1, min(mostThin, thinFlops/(c.target+perDensity))))
 	}
 	return c

@@ -42,17 +42,18 @@ const (
 
 // drawing goes from the maxima to draws.
 func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
-	if k.count[proposeStage] > 0 {
-		if k.costs.exact {
-			return k.exactly(ctx)
-		}
+	switch proposed := k.count[proposeStage] > 0; {
+	case proposed && k.costs.direct:
+		return k.directly(ctx)
+	case k.costs.direct:
+		return k.adapting()
+	case proposed && k.costs.exact:
+		return k.exactly(ctx)
+	case proposed:
 		return k.sampling(ctx)
 	}
 	if k.count[learnStage] == 0 {
 		return k.learningAround()
-	}
-	if k.count[pilotStage] > 0 && k.costs.thin > 1 {
-		return k.piloted(nil)
 	}
 	b, err := k.learn(ctx, k.learnt)
 	if err != nil {
@@ -157,11 +158,10 @@ func (k *conductor) proposals(m *mixture.Mixture) (mixture.Distribution, error) 
 	return mixture.Blend(wide, prior, max(priorShare, min(mostPrior, priorRows/float64(k.model.Rows)))), nil
 }
 
-// refined returns proposals from a mixture that the learnt density has refined, unless a
-// density costs less than to look at what was learnt.
+// refined returns proposals from a mixture that the learnt density has refined, unless nothing was learnt.
 func (k *conductor) refined(b *density, m *mixture.Mixture) (mixture.Distribution, error) {
 	d, err := k.proposals(m)
-	if err != nil || k.costs.thin > 1 {
+	if err != nil || k.costs.direct {
 		return d, err
 	}
 	sample := make([][]float64, refineSample)
@@ -208,12 +208,8 @@ func proposed(s *chains.Stage, p int) (*mixture.Mixture, [][]float64, error) {
 }
 
 // propose returns a stage of the target at proposals [from,to) of each list, drawn from d,
-// which is made of m.
-func (k *conductor) propose(b *density, kind string, d mixture.Distribution, shared [][]float64, lists, from, to int) *chains.Event {
-	stage := 0 // all stages of the chains go on with the same streams
-	if kind == pilotStage {
-		stage = len(k.in.Stages) + 1
-	}
+// by the streams of a stage: its own, or that of the stage that it goes on with.
+func (k *conductor) propose(b *density, kind string, d mixture.Distribution, shared [][]float64, stage, lists, from, to int) *chains.Event {
 	usual := math.Inf(-1) // log weight
 	for _, p := range k.peaks {
 		if !k.costs.exact {
@@ -234,9 +230,9 @@ func (k *conductor) propose(b *density, kind string, d mixture.Distribution, sha
 	return k.stage(kind, shared, k.batched(points, k.costs.target))
 }
 
-// proposing returns the first stage of the chains' proposals, after the pilot whose weighted
-// proposals are w. Each chain begins at one of those, drawn by its weight.
-func (k *conductor) proposing(b *density, m *mixture.Mixture, basis [][]float64, w *metropolis.Weighted) (*chains.Event, error) {
+// proposing returns the first stage of the chains' proposals, enough for so many draws of each, after the pilot
+// whose weighted proposals are w. Each chain begins at one of those, drawn by its weight.
+func (k *conductor) proposing(b *density, m *mixture.Mixture, basis [][]float64, w *metropolis.Weighted, draws int) (*chains.Event, error) {
 	d, err := k.refined(b, m)
 	if err != nil {
 		return nil, err
@@ -246,14 +242,18 @@ func (k *conductor) proposing(b *density, m *mixture.Mixture, basis [][]float64,
 		i := pick(w.W, k.stream(random.Start, c+1)(0).Float64())
 		begin = append(begin, float64(i), d.LogDensity(w.X[i]))
 	}
-	return k.propose(b, proposeStage, d, k.shared(m, basis, begin), k.plan.Chains, 0, k.costs.thin*k.plan.Draws), nil
+	stage := 0
+	if k.count[proposeStage] > 0 {
+		stage = len(k.in.Stages) + 1
+	}
+	return k.propose(b, proposeStage, d, k.shared(m, basis, begin), stage, k.plan.Chains, 0, k.costs.thin*draws), nil
 }
 
 // proposingMore returns a stage of proposals as those of the chains so far, [from,to) of each.
 func (k *conductor) proposingMore(ctx context.Context, c *run, from, to int) (*chains.Event, error) {
 	var b *density
 	var err error
-	if k.costs.thin == 1 {
+	if !k.costs.direct {
 		if b, err = k.learn(ctx, k.learnt[:k.before]); err != nil {
 			return nil, err
 		}
@@ -262,7 +262,7 @@ func (k *conductor) proposingMore(ctx context.Context, c *run, from, to int) (*c
 	if err != nil {
 		return nil, err
 	}
-	return k.propose(b, proposeStage, d, c.shared, k.plan.Chains, k.costs.thin*from, k.costs.thin*to), nil
+	return k.propose(b, proposeStage, d, c.shared, c.stage, k.plan.Chains, k.costs.thin*from, k.costs.thin*to), nil
 }
 
 // enough returns the quadratic term from which on the log density at ψ is below a level.
@@ -281,7 +281,7 @@ func (k *conductor) piloting(b *density, m *mixture.Mixture, basis [][]float64) 
 		return nil, err
 	}
 	n := k.costs.thin * pilotEach * k.plan.Params() * (1 + k.count[pilotStage])
-	return k.propose(b, pilotStage, d, k.shared(m, basis, nil), 1, 0, n), nil
+	return k.propose(b, pilotStage, d, k.shared(m, basis, nil), len(k.in.Stages)+1, 1, 0, n), nil
 }
 
 // piloted fits the proposals to the target itself, as the last pilot stage came to it.
@@ -299,7 +299,7 @@ func (k *conductor) piloted(b *density) (*chains.Event, error) {
 		return nil, err
 	}
 	if w.KHat <= pilotKHat && w.ESS >= pilotESS*float64(len(w.X)) {
-		return k.proposing(b, m, basis, w)
+		return k.proposing(b, m, basis, w, k.plan.Draws)
 	}
 	// The density has spoken: what is proposed is fitted to it.
 	options := mixture.Options{Most: components, Starts: []*mixture.Mixture{m}, Stream: k.stream(random.Learnt, 1<<20+k.last.Number)}
@@ -314,7 +314,7 @@ func (k *conductor) piloted(b *density) (*chains.Event, error) {
 	if k.count[pilotStage] < mostPilots {
 		return k.piloting(b, fit, basis)
 	}
-	return k.proposing(b, fit, basis, w)
+	return k.proposing(b, fit, basis, w, k.plan.Draws)
 }
 
 // targets returns the proposals of a stage with their log densities.
@@ -421,8 +421,12 @@ func (k *conductor) missed(b *density) (bool, error) {
 
 // run is what the chains came to.
 type run struct {
-	mix      *mixture.Mixture // that was proposed from, refined
-	shared   [][]float64      // of the stages that it was proposed in
+	mix      *mixture.Mixture      // that was proposed from, refined
+	shared   [][]float64           // of the stages that it was proposed in
+	stage    int                   // the first of these, 0 if none was before them
+	anew     int                   // how many times proposals were chosen anew
+	list     *metropolis.Proposals // of all chains
+	kHat     float64               // of their weights
 	draws    [][][]float64
 	logP     [][]float64
 	accepted []int
@@ -449,12 +453,8 @@ func (k *conductor) chains(b *density) (*run, error) {
 			pilot = list
 			continue
 		}
-		if out.mix == nil {
-			if out.mix, _, err = proposed(&s.Stage, k.plan.Params()); err != nil {
-				return nil, err
-			}
-			out.shared = s.Shared
-			if err := k.begin(lists, pilot, s.Shared[0][2:]); err != nil {
+		if !slices.EqualFunc(s.Shared, out.shared, slices.Equal) {
+			if err := k.begin(&out, s, lists, pilot); err != nil {
 				return nil, err
 			}
 		}
@@ -463,7 +463,9 @@ func (k *conductor) chains(b *density) (*run, error) {
 			lists[c].Append(list.Slice(c*each, (c+1)*each))
 		}
 	}
+	out.list = &metropolis.Proposals{}
 	for c, list := range lists {
+		out.list.Append(list.Slice(1, len(list.X)))
 		r := random.Key{Seed: k.plan.Seed, Chain: c + 1}.Stream(random.Accept, 0)
 		state, _ := metropolis.Scan(list.LogWeights(), r)
 		var draws [][]float64
@@ -481,23 +483,40 @@ func (k *conductor) chains(b *density) (*run, error) {
 		}
 		out.draws, out.logP, out.accepted = append(out.draws, draws), append(out.logP, logP), append(out.accepted, accepted)
 	}
+	w, err := metropolis.Weigh(out.list)
+	if err != nil {
+		return nil, err
+	}
+	out.kHat = w.KHat
 	return &out, nil
 }
 
-// begin puts into each list where its chain begins: at a proposal of the pilot.
-func (k *conductor) begin(lists []*metropolis.Proposals, pilot *metropolis.Proposals, begin []float64) error {
+// begin begins the chains at the first stage of their proposals: each list with a proposal of the
+// pilot.
+func (k *conductor) begin(r *run, s *chains.Staging, lists []*metropolis.Proposals, pilot *metropolis.Proposals) error {
+	if r.mix != nil {
+		r.stage, r.anew = s.Number, r.anew+1
+	}
+	var err error
+	if r.mix, _, err = proposed(&s.Stage, k.plan.Params()); err != nil {
+		return err
+	}
+	r.shared = s.Shared
+	begin := s.Shared[0][2:]
 	if pilot == nil || len(begin) != 2*len(lists) {
-		return errors.New("a stage of proposals does not say where its chains begin")
+		return errBegin
 	}
 	for c, list := range lists {
 		i := int(begin[2*c])
 		if i < 0 || i >= len(pilot.X) {
-			return errors.New("a stage of proposals does not say where its chains begin")
+			return errBegin
 		}
-		list.Append(&metropolis.Proposals{X: pilot.X[i : i+1], Target: pilot.Target[i : i+1], Proposal: begin[2*c+1 : 2*c+2]})
+		*list = metropolis.Proposals{X: pilot.X[i : i+1 : i+1], Target: pilot.Target[i : i+1 : i+1], Proposal: begin[2*c+1 : 2*c+2 : 2*c+2]}
 	}
 	return nil
 }
+
+var errBegin = errors.New("a stage of proposals does not say where its chains begin")
 
 // pick returns an index by weights of sum 1 and a uniform number.
 func pick(weights []float64, u float64) int {

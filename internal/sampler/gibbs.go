@@ -2,9 +2,11 @@ package sampler
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
@@ -19,11 +21,16 @@ import (
 //	ψ  given s          as the exact sampler does, with f integrated out
 //	f  given ψ and s    by Matheron's rule: one Lanczos run and one solve
 //	the likelihood's own parameters given f, without s, one at a time: by slices, without a product
+//	the scale of f, with the variances of K_f, where the target does not fix it: by slices, too
 //
 // a partially collapsed Gibbs sampler (van Dyk and Park 2008): what the last step leaves out is drawn
 // first in the next iteration. The own parameters move twice, with f and with s left out, since either
 // alone is slow where s or f says much of them; but for those that are held while s is what it is. What a chain carries beside ψ is the latent function f at
 // the training rows; it begins at zero.
+//
+// The last move is that of f → e^δf with ψ → ψ + 2δ for the variances, all of them together (Liu and Sabatti
+// 2000): the density of f given ψ and the volume element cancel, so that δ has the density p(y|e^δf)·p(ψ+2δ). Given s
+// this direction moves little where probabilities are near 0 or 1: s says how large f is.
 type gibbs struct{ exact }
 
 // gibbsWarmup is the number of its warm-up iterations: the mode and the curvature to begin with are
@@ -73,7 +80,11 @@ func (gibbs) Start(env Env, _ *Options, _ *chains.Plan, t *chains.Task, k *chain
 		}
 		r := key.Stream(random.Accept, 1)
 		for i := len(k.State.Psi) - joint.Own(); i < len(k.State.Psi); i++ {
-			slice(r, k.State.Psi, i, func(psi []float64) float64 { return joint.Given(psi, f) })
+			psi := k.State.Psi
+			slice(r, psi[i], func(v float64) float64 { psi[i] = v; return joint.Given(psi, f) })
+		}
+		if scales := joint.Scales(); len(scales) > 0 {
+			rescale(key.Stream(random.Accept, 2), k.State.Psi, f, scales, joint.Given)
 		}
 		return out, nil
 	}, nil
@@ -85,30 +96,40 @@ const (
 	sliceSteps = 12
 )
 
-// slice moves element i of ψ by slice sampling with stepping out (Neal 2003, figures 3 and 5).
-func slice(r *rand.Rand, psi []float64, i int, density func(psi []float64) float64) {
-	x := slices.Clone(psi)
-	at := func(v float64) float64 { x[i] = v; return density(x) }
-	level := at(psi[i]) - r.ExpFloat64()
-	lo := psi[i] - sliceWidth*r.Float64()
+// slice moves x by slice sampling with stepping out (Neal 2003, figures 3 and 5). The density was last called with
+// the value that is returned.
+func slice(r *rand.Rand, x float64, density func(v float64) float64) float64 {
+	level := density(x) - r.ExpFloat64()
+	lo := x - sliceWidth*r.Float64()
 	hi := lo + sliceWidth
 	left := r.IntN(sliceSteps)
-	for right := sliceSteps - 1 - left; right > 0 && at(hi) > level; right-- {
+	for right := sliceSteps - 1 - left; right > 0 && density(hi) > level; right-- {
 		hi += sliceWidth
 	}
-	for ; left > 0 && at(lo) > level; left-- {
+	for ; left > 0 && density(lo) > level; left-- {
 		lo -= sliceWidth
 	}
 	for {
 		v := lo + (hi-lo)*r.Float64()
-		if v == psi[i] || at(v) > level {
-			psi[i] = v
-			return
+		if density(v) > level || v == x {
+			return v
 		}
-		if v < psi[i] {
+		if v < x {
 			lo = v
 		} else {
 			hi = v
 		}
 	}
+}
+
+// rescale moves the scale of f together with the variances, whose places in ψ are scales.
+func rescale(r *rand.Rand, psi, f []float64, scales []int, given func(psi, f []float64) float64) {
+	from, g := slices.Clone(psi), slices.Clone(f)
+	slice(r, 0, func(by float64) float64 {
+		for _, i := range scales {
+			psi[i] = from[i] + 2*by
+		}
+		floats.ScaleTo(f, math.Exp(by), g)
+		return given(psi, f)
+	})
 }

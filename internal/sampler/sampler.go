@@ -150,8 +150,10 @@ type Joint interface {
 	Density(ctx context.Context, psi []float64) (float64, error)
 	// Own returns how many parameters, the last ones of ψ, are the likelihood's own; Held how many of
 	// these are not to move while the auxiliary variables are what they are; and Given the log density
-	// of the own ones given the latent function f, without auxiliary variables, up to a constant.
+	// of the own ones given the latent function f, without auxiliary variables, up to a constant. Scales returns
+	// the places of the variances that f's scale can be moved with, nil if it is not to be.
 	Own() int
+	Scales() []int
 	Held() int
 	Given(psi, f []float64) float64
 	// Renew draws the auxiliary variables of the likelihood given ψ and the latent function f.

@@ -147,8 +147,8 @@ func TestRowsAreShared(t *testing.T) {
 
 const sharedSpec = `
 name: shared
-data: {synthetic: {n: 800, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
-sampler: {method: fisher, chains: 1, warmup: 20, draws: 1000000, checkpoint: 5}
-solver: {tolerance: 1e-3, preconditioner: {kind: rpcholesky, rank: 20}}
+data: {synthetic: {n: 2000, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 3}}
+sampler: {method: fisher, chains: 1, warmup: 2, draws: 1000000, checkpoint: 5}
+solver: {tolerance: 1e-2, cache: off, preconditioner: {kind: rpcholesky, rank: 50}}
 stop: {rhat: 1.05, ess: 1e9, max_draws: 1000000, max_time: 10m}
 `

@@ -46,6 +46,9 @@ type Config struct {
 // several cores, so that a round trip is not most of it (docs/benchmarks.md).
 const DefaultMinRows = 8000
 
+// DefaultSplitRows is the number of rows from which idle workers join the groups of chains.
+const DefaultSplitRows = 20_000
+
 const (
 	defaultUnits     = 4
 	defaultBandwidth = 1.25e9

@@ -161,21 +161,6 @@ func (p *Product) split(members, coarse int) []Unit {
 	return units
 }
 
-// traffic returns how many bytes the driver sends and receives with some number of
-// members that share the work evenly. Members whose units are drawn at random need
-// 1−(1−1/q)^(units of each) of V, q being the points of a unit on each side.
-func (p *Product) traffic(members int) (out, in float64) {
-	columns := float64(p.N) * float64(len(p.V))
-	others := float64(members - 1)
-	if p.Kind == Forms {
-		return 16 * columns * others, 0
-	}
-	g := cmvp.NewGrid(p.N)
-	q := float64(len(g.Unit(0)))
-	share := 1 - math.Pow(1-1/q, float64(g.Units())/float64(members))
-	return float64(p.Kind.width()) * columns * others * share, 8 * (q + 1) * columns * others / float64(members)
-}
-
 // formBound bounds the sums of a task relative to ‖u‖₁‖v‖₁: they are of products of
 // g(u), at most 1, of these times u·g'(u), smaller, or of that over the q of package
 // cmvp, which is 0.048 at the least.

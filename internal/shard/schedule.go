@@ -53,30 +53,9 @@ type scheduler struct {
 	wrong func(member, reason string)
 }
 
-const (
-	// startRate is the rate assumed before one is measured.
-	startRate = 1e10
-	// smallGroup is the number of members that are always used.
-	smallGroup = 4
-)
-
-// limit returns how many of the members are of use. k of them, as fast as the driver,
-// compute for work/(k·rate); what the driver sends and receives takes the time of the larger
-// of both. The sum is least for some k.
+// limit returns how many of the members are of use.
 func (s *scheduler) limit(p *Product, members int) int {
-	rate := s.rate
-	if rate == 0 {
-		rate = startRate
-	}
-	best, least := min(members, smallGroup), math.Inf(1)
-	for k := best; k <= min(members, p.units()); k++ {
-		out, in := p.traffic(k)
-		t := float64(p.N)*float64(p.N)/(float64(k)*rate) + max(out, in)/s.bandwidth
-		if t < least {
-			best, least = k, t
-		}
-	}
-	return best
+	return Cost{Kind: p.Kind, Rows: p.N, Columns: len(p.V), Rate: s.rate, Bandwidth: s.bandwidth}.Members(members)
 }
 
 // run is one product under way.

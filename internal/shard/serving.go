@@ -13,6 +13,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/param"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -112,10 +113,13 @@ func (v *serving) setParams(m *pb.TilesSet) error {
 	if want := len(v.covariance.Params()); len(m.Theta) != want {
 		return invalid("%d parameters, want %d", len(m.Theta), want)
 	}
-	for _, x := range append([]float64{m.Noise}, m.Theta...) {
-		if !finite(x) || x < 0 {
-			return invalid("a parameter is %g", x)
+	for i, p := range v.covariance.Params() {
+		if x := m.Theta[i]; !finite(x) || p.Transform == param.Log && x < 0 {
+			return invalid("the parameter %s is %g", p.Name(), x)
 		}
+	}
+	if !finite(m.Noise) || m.Noise < 0 {
+		return invalid("the noise is %g", m.Noise)
 	}
 	v.quiesce()
 	v.product, v.fill = nil, nil

@@ -60,9 +60,12 @@ func problemOf(c *kernel.Covariance, n, s int) *problem {
 	}
 	p := &problem{in: kernel.NewInputs(n, d, normal(n*d)), cov: c}
 	for _, q := range c.Params() {
-		if q.Role == param.Variance {
+		switch q.Role {
+		case param.Variance:
 			p.theta = append(p.theta, 1.7)
-		} else {
+		case param.Place:
+			p.theta = append(p.theta, -0.3)
+		default:
 			p.theta = append(p.theta, (0.1+rnd.Float64())/float64(d))
 		}
 	}
@@ -232,7 +235,7 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 	}
 	for name, text := range map[string]string{"sum": "a*rbf(1-3:u)+b*matern32(2:v)", "product": "a*rbf(1:u[1],2:u[2])*matern12(3:v)+b*rbf(3:w)", "periodic": "a*periodic(1:u:p:1)*rbf(1:v)+b*rbf(2-3:=0.3)",
 		"shapes": "a*rq(1:u[1],2:u[2];al)*hamming(3:t)+b*cosine(1:p:1)*wendland(2:v)",
-		"lines":  "a*linear(1,2)+b*rbf(1-3:u)*linear(0,3:0.5)+=2*linear(0)", "low rank": "a*linear(0,1,2)+b*linear(3)"} {
+		"lines":  "a*linear(1,2)+b*rbf(1-3:u)*linear(0,3:0.5)+=2*linear(0)+c*sigmoid(1:d:=0.5:0:1)*matern12(2:v)", "low rank": "a*linear(0,1,2)+b*linear(3)"} {
 		c, err := kernel.Parse(text, 3)
 		if err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -127,16 +128,19 @@ func (m *simulated) Close() error { return nil }
 // scenario is a simulated cluster and product.
 type scenario struct {
 	n, s, members int
-	rate          float64 // elements of K that a worker computes in a second
-	slow          float64 // share of members at a quarter of the speed
-	stuck         float64 // share of members that never answer
-	faulty        float64 // probability that a unit fails
+	kind          Kind
+	alone         time.Duration // that the driver computes between two products, while nobody else does
+	rate          float64       // elements of K that a worker computes in a second
+	slow          float64       // share of members at a quarter of the speed
+	stuck         float64       // share of members that never answer
+	faulty        float64       // probability that a unit fails
 }
 
 // outcome is what came of a scenario.
 type outcome struct {
 	times      []time.Duration // of each product
-	efficiency float64         // of the last: work over time and the members' speed, those stuck and slow as they are
+	efficiency float64         // of the last: work over time and the members' speed, those slow as they are
+	power      float64         // that speed, of all members that are alive
 	used       int             // members, the driver among them
 	meter      *Meter
 	peers      []*peer
@@ -167,7 +171,7 @@ func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
 		o.meter = &Meter{}
 		s := scheduler{self: self, units: defaultUnits, depth: depth, bandwidth: bandwidth, meter: o.meter, log: quiet}
 		zero := make([]float64, sc.n)
-		p := Product{N: sc.n, State: &State{Version: 1, Noise: []float64{0}}}
+		p := Product{Kind: sc.kind, N: sc.n, State: &State{Version: 1, Noise: []float64{0}}}
 		for range sc.s {
 			p.V, p.Factor = append(p.V, zero), append(p.Factor, 1)
 		}
@@ -175,7 +179,7 @@ func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
 			began := time.Now()
 			covered := make([]bool, p.units())
 			var mu sync.Mutex
-			_, err := s.run(t.Context(), &Product{ID: uint64(id + 1), N: p.N, State: p.State, V: p.V, Factor: p.Factor}, o.peers, func(u Unit, _ []float64) {
+			_, err := s.run(t.Context(), &Product{ID: uint64(id + 1), Kind: p.Kind, N: p.N, State: p.State, V: p.V, Factor: p.Factor}, o.peers, func(u Unit, _ []float64) {
 				mu.Lock()
 				defer mu.Unlock()
 				for i := u.Lo; i < u.Hi; i++ {
@@ -193,8 +197,10 @@ func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
 					t.Fatalf("unit %d is missing", i)
 				}
 			}
+			time.Sleep(sc.alone)
 			took := time.Since(began)
 			o.times = append(o.times, took)
+			o.power = power
 			o.used = s.limit(&p, sc.members)
 			o.efficiency = float64(sc.n) * float64(sc.n) / power / took.Seconds()
 		}
@@ -291,6 +297,78 @@ func TestSimulationTable(t *testing.T) {
 				l := b.meter.Load()
 				fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%.3g\t%.2f\t%.3g\t%.2f\t%.3g\t%d\t%d\t%.2g\t\n", n, s, members, a.used, a.times[products-1].Seconds(), a.efficiency,
 					b.times[products-1].Seconds(), b.efficiency, b.times[0].Seconds(), l.TileRetries, l.Hedges, a.elapsed.Seconds()/products)
+			}
+		}
+	}
+	w.Flush()
+}
+
+// iteration is one of CG on a chain whose members have 8 cores, with a preconditioner of rank 4√n:
+// rates are those of one core (ulisse plan --workers with --json, 5 right-hand sides, 8 inputs, RBF).
+type iteration struct {
+	n    int
+	kind Kind
+}
+
+const (
+	iterationColumns = 5
+	iterationCores   = 8
+	applySeconds     = 3.0e-10 // of an element of L and a column: P⁻¹·V
+	vectorSeconds    = 5.4e-9  // of a row and column: what CG does with its vectors
+	reduceSeconds    = 4.1e-10 // of a number: adding up the sums of units
+)
+
+// rate returns the elements of K a second of a member.
+func (it iteration) rate() float64 {
+	return iterationCores / map[Kind]float64{Double: 5.7e-10, Single: 2.7e-10}[it.kind]
+}
+
+// rank is that of the preconditioner.
+func (it iteration) rank() float64 { return 4 * math.Sqrt(float64(it.n)) }
+
+// alone returns the seconds that the driver computes beside the product, with a group or without.
+func (it iteration) alone(group bool) float64 {
+	numbers := float64(it.n) * iterationColumns
+	t := applySeconds*numbers*it.rank()/iterationCores + vectorSeconds*numbers/iterationColumns
+	if group {
+		sums := Cost{Kind: it.kind, Rows: it.n, Columns: iterationColumns}.Sums()
+		t += reduceSeconds * float64(sums) / iterationColumns
+	}
+	return t
+}
+
+// efficiency simulates a group, and returns what an iteration takes, with the work of a worker alone
+// over that and the group's speed.
+func (it iteration) efficiency(t *testing.T, members int, stragglers bool) (seconds, efficiency float64) {
+	sc := scenario{n: it.n, s: iterationColumns, members: members, kind: it.kind, rate: it.rate(), alone: time.Duration(it.alone(true) * 1e9)}
+	if stragglers {
+		sc.slow, sc.stuck, sc.faulty = 0.05, 0.01, 0.001
+	}
+	o := sc.simulate(t, 4)
+	seconds = o.times[3].Seconds()
+	alone := float64(it.n)*float64(it.n)/it.rate() + it.alone(false)
+	return seconds, alone / seconds / (o.power / it.rate())
+}
+
+// The table of whole iterations of docs/benchmarks.md, if ULISSE_SIMULATE is set.
+func TestIterationTable(t *testing.T) {
+	if os.Getenv("ULISSE_SIMULATE") == "" {
+		t.Skip("set ULISSE_SIMULATE=1 for the table of docs/benchmarks.md")
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "n\tprecision\trank\tmembers\tused\tplanned s\titeration s\tP\tefficiency\twith stragglers s\tefficiency\tbound\t")
+	for _, n := range []int{100_000, 1_000_000, 10_000_000} {
+		for _, kind := range []Kind{Single, Double} {
+			it := iteration{n, kind}
+			cost := Cost{Kind: kind, Rows: n, Columns: iterationColumns, Rate: it.rate(), Bandwidth: bandwidth}
+			whole := float64(n)*float64(n)/it.rate() + it.alone(false)
+			for _, members := range []int{4, 10, 36, 72, 300} {
+				seconds, even := it.efficiency(t, members, false)
+				slower, uneven := it.efficiency(t, members, true)
+				used := cost.Members(members)
+				fmt.Fprintf(w, "%d\t%s\t%.0f\t%d\t%d\t%.3g\t%.3g\t%.0f %%\t%.2f\t%.3g\t%.2f\t%.2f\t\n", n, map[Kind]string{Single: "single", Double: "double"}[kind], it.rank(), members, used,
+					cost.Seconds(used)+it.alone(true), seconds, 100*applySeconds*float64(n)*iterationColumns*it.rank()/iterationCores/seconds, even, slower, uneven,
+					whole/(whole-it.alone(false)+float64(members)*it.alone(false)))
 			}
 		}
 	}

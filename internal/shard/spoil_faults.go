@@ -14,7 +14,7 @@ import (
 
 // spoils says how this worker computes wrongly for others: ULISSE_SPOIL is bit/N, which flips a bit
 // of every N-th unit of a product K·V, or theta/N, which keeps the θ before at every N-th change.
-// With yield/N a driver waits with its own units until a member has answered one, N ms at most.
+// With yield/N a driver waits with its own units of a product until a member has answered one, N ms at most.
 var spoils = newSpoils(os.Getenv("ULISSE_SPOIL"))
 
 type spoiling struct {
@@ -64,7 +64,7 @@ func spoilAnswer(p *Product, out []float64) {
 }
 
 func (r *run) yield(ctx context.Context) {
-	if spoils.kind != "yield" || r.members == 0 {
+	if spoils.kind != "yield" || r.members == 0 || r.p.again != nil { // what is computed again may be for the driver alone
 		return
 	}
 	answered := func() bool {

@@ -116,6 +116,10 @@ func cases() []golden {
 	}
 	add("priors", "{kernel: rbf, priors: {sigma: 'pc(3,0.1)', tau: 'lognormal(-1,1)', lambda: 'invgamma(2,0.5)'}}", sampler("fisher"), float64s)
 	add("priors/rate", "{kernel: rbf, priors: {sigma: 'halfnormal(2)', tau: 'pc(0.5,0.1)'}}", sampler("fisher"), float64s)
+	const auto = "{method: auto, chains: 2, draws: 12, auto: {starts: 2, density: %s}}"
+	for _, density := range []string{"auto", "learnt"} {
+		add("auto/"+density, rbf, fmt.Sprintf(auto, density), float64s)
+	}
 	// More rows than the first search for the mode takes, and several tasks.
 	all = append(all, golden{name: "rows", text: `
 name: golden
@@ -167,6 +171,23 @@ name: golden
 data: {path: "-", target: y}
 stop: {max_draws: 12}
 model: {kernel: rbf, ard: true, likelihood: bernoulli}
+sampler: ` + sampler("gibbs") + "\n"})
+	}
+	add("gibbs/quantile", "{kernel: rbf, likelihood: quantile, level: 0.8}", sampler("gibbs"), "{}")
+	var trials strings.Builder
+	trials.WriteString("a,m,y\n")
+	for i := range 60 {
+		fmt.Fprintf(&trials, "%d,%d,%d\n", i, 1+i%6, i*i%7*(1+i%6)/6)
+	}
+	for name, x := range map[string]struct{ table, data, model string }{
+		"probit":   {classes.String(), "", "likelihood: bernoulli, link: probit"},
+		"binomial": {trials.String(), ", trials: m", "likelihood: binomial"},
+	} {
+		all = append(all, golden{name: "gibbs/" + name, table: x.table, text: `
+name: golden
+data: {path: "-", target: y` + x.data + `}
+stop: {max_draws: 12}
+model: {kernel: rbf, ` + x.model + `}
 sampler: ` + sampler("gibbs") + "\n"})
 	}
 	// A column of whole numbers that is a category, and not standardised.

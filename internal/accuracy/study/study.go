@@ -152,7 +152,7 @@ func (r *run) observe(x, grad []float64, root *mat.TriDense, rnd *rand.Rand) (su
 	return o, s
 }
 
-const chains = 4
+const numChains = 4
 
 // draw returns the draws of independence chains on the density with L as the model has it.
 func (r *run) draw(ctx context.Context, logDet func(x []float64) float64) ([][][]float64, error) {
@@ -181,8 +181,8 @@ func (r *run) draw(ctx context.Context, logDet func(x []float64) float64) ([][][
 	if err := evaluate(ctx, list); err != nil {
 		return nil, err
 	}
-	draws := make([][][]float64, chains)
-	per := r.Draws / chains
+	draws := make([][][]float64, numChains)
+	per := r.Draws / numChains
 	for c := range draws {
 		part := list.Slice(c*per, (c+1)*per)
 		state, _ := metropolis.Scan(part.LogWeights(), r.stream(chainStreams, c))

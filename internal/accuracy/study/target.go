@@ -1,6 +1,7 @@
 // Package study tests stated errors against true ones: on posteriors that were constructed
 // so that every mean, standard deviation, quantile and mass is known, it learns a part of the
-// log density from noisy gradients, draws by Metropolis–Hastings, states errors, and compares.
+// log density from noisy gradients, draws by Metropolis–Hastings, states errors, and compares (Run); or it
+// runs the sampler auto as a whole (Whole).
 package study
 
 import (
@@ -27,6 +28,9 @@ type Target struct {
 	second func(x []float64) bool
 	mass   float64
 }
+
+// SD returns the standard deviation of coordinate i.
+func (t *Target) SD(i int) float64 { return t.sd[i] }
 
 // Targets returns the constructed posteriors.
 func Targets() []*Target { return []*Target{modes(), banana(), funnel(), tails()} }

@@ -178,9 +178,9 @@ func (m *Matrix) each(ctx context.Context, b *parallel.Budget, visit func(s Stri
 // of ctx, which leaves the matrix without content.
 func (m *Matrix) Fill(ctx context.Context, b *parallel.Budget, eval func(s Strip, k []float64)) error {
 	m.content = nothing
-	spaces := workspaces(b, tile.Strip*tile.Size)
+	spaces := newWorkspaces(b, tile.Strip*tile.Size)
 	err := m.each(ctx, b, func(s Strip) {
-		block, k := m.blocks[s.Block], spaces[s.Worker]
+		block, k := m.blocks[s.Block], spaces.of(s.Worker)
 		eval(s, k)
 		for j := s.JLo; j < s.JHi; j++ {
 			m.putColumn(block, j%m.edge, k[(j-s.JLo)*tile.Size:][:s.IHi-s.ILo])
@@ -202,9 +202,9 @@ func (m *Matrix) Each(ctx context.Context, b *parallel.Budget, look func(s Strip
 	if m.content != symmetric && m.content != inverse {
 		panic("cholesky: no symmetric matrix to look at")
 	}
-	spaces := workspaces(b, tile.Strip*tile.Size)
+	spaces := newWorkspaces(b, tile.Strip*tile.Size)
 	return m.each(ctx, b, func(s Strip) {
-		block, k := m.blocks[s.Block], spaces[s.Worker]
+		block, k := m.blocks[s.Block], spaces.of(s.Worker)
 		for j := s.JLo; j < s.JHi; j++ {
 			from := j % m.edge * tile.Strip
 			for i := 0; i < s.IHi-s.ILo; i += tile.Strip {
@@ -225,12 +225,21 @@ func (m *Matrix) putColumn(block []float64, c int, col []float64) {
 	}
 }
 
-func workspaces(b *parallel.Budget, n int) [][]float64 {
-	w := make([][]float64, b.MaxWorkers())
-	for i := range w {
-		w[i] = make([]float64, n)
+// workspaces are arrays of one length for each worker of a budget, made when it first wants one.
+type workspaces struct {
+	each   [][]float64
+	length int
+}
+
+func newWorkspaces(b *parallel.Budget, length int) *workspaces {
+	return &workspaces{make([][]float64, b.MaxWorkers()), length}
+}
+
+func (w *workspaces) of(worker int) []float64 {
+	if w.each[worker] == nil {
+		w.each[worker] = make([]float64, w.length)
 	}
-	return w
+	return w.each[worker]
 }
 
 // NotPositive is the error of a matrix that is not positive definite, to rounding.

@@ -74,12 +74,12 @@ type sides struct {
 	budget *parallel.Budget
 	strips int // of tile.Strip right-hand sides
 	data   [][]float64
-	spaces [][]float64 // a block for each worker
+	spaces *workspaces // a block for each worker
 }
 
 func newSides(m *Matrix, b *parallel.Budget, x [][]float64) *sides {
 	s := &sides{Matrix: m, budget: b, strips: pad(len(x)) / tile.Strip,
-		data: make([][]float64, m.count), spaces: workspaces(b, m.elements())}
+		data: make([][]float64, m.count), spaces: newWorkspaces(b, m.elements())}
 	for j := range s.data {
 		s.data[j] = make([]float64, s.strips*m.ld())
 	}
@@ -141,7 +141,7 @@ func (s *sides) back(ctx context.Context) {
 		})
 		s.budget.NewLoop(func(worker, i int) {
 			if ctx.Err() == nil {
-				t := s.spaces[worker]
+				t := s.spaces.of(worker)
 				s.transpose(t, s.block(j, i), s.grid.strips(j), s.grid.strips(i))
 				s.product(s.data[i], x, t, s.strips, s.grid.strips(i), size)
 			}

@@ -1,0 +1,271 @@
+// Package sizing predicts what a run takes on some number of workers: time, memory and cost.
+//
+// A Model has what the parts of a gradient take one core (Rates), how often a run needs each, and
+// what a group of workers does with them as it stands. Products and gradient forms are split over
+// the group (shard.Cost). Everything else is the chain's driver's alone: building and applying the
+// preconditioner, the vectors of CG, adding up the sums of a product. So a chain gains from a group
+// no more than Amdahl (1967) allows.
+//
+// Workers are equal, with nothing else to do. They compute chains first: fewer workers than chains
+// drive several each, more of them are spread over the chains' groups, as package schedule does it.
+// A run is as fast as its smallest group, since chains wait for each other at the end of each
+// window of the warm-up, and convergence is judged at equal numbers of draws.
+package sizing
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
+	"github.com/ulisse-gp/ulisse/internal/shard"
+)
+
+// Worker is what each worker has.
+type Worker struct {
+	Cores     int     `json:"cores"`
+	Bandwidth float64 `json:"bytes_per_second"` // of its network card, in each direction
+	Memory    int64   `json:"memory_bytes"`     // 0 if it is not known
+}
+
+// Work is what a run consists of.
+type Work struct {
+	Rows       int     `json:"rows"`
+	Inputs     int     `json:"inputs"`
+	Params     int     `json:"parameters"`
+	Chains     int     `json:"chains"`
+	Columns    int     `json:"right_hand_sides"`
+	Single     bool    `json:"single_precision"`    // of the products of a solve
+	Rank       int     `json:"preconditioner_rank"` // 0 for none
+	Iterations float64 `json:"iterations"`          // of a solve
+	Warmup     int     `json:"warmup"`              // gradients of each chain
+	Draws      int     `json:"draws"`               // of each chain
+}
+
+// Model predicts what a run takes.
+type Model struct {
+	Work   Work
+	Worker Worker
+	Rates  *Rates
+	spec   *job.Spec
+}
+
+// Config says what a Model is of.
+type Config struct {
+	Spec       *job.Spec
+	Problem    *posterior.Problem // the job's, or one like it of other rows
+	Rows       int                // of the job
+	Iterations float64            // of a solve; 0 for what plans assume
+	Probes     int                // 0 for those of the specification, or what plans assume
+	Worker     Worker
+}
+
+// Check returns an error if a Model does not know runs of the specification.
+func Check(s *job.Spec) error {
+	needs, kind := s.Needs(), s.Solver.Preconditioner.Kind
+	switch {
+	case needs.Staged:
+		return fmt.Errorf("sampler.method %s runs in stages, each of which depends on the one before: what it takes on several workers only the run can tell; plan with method: fisher for what gradients take", s.Sampler.Method)
+	case needs.Dense:
+		return fmt.Errorf("sampler.method %s stores K, so that workers share no products: use one for each of the %d chains at most", s.Sampler.Method, s.Sampler.Chains)
+	case kind != "none" && !precond.HasFactor(kind):
+		return fmt.Errorf("solver.preconditioner.kind %s solves by iterating, which the plan of a group does not know: plan with one that has a factor, such as rpcholesky", kind)
+	}
+	return nil
+}
+
+// New returns the model of a run that Check has nothing against, without its rates.
+func New(c Config) *Model {
+	s := *c.Spec
+	if c.Probes > 0 {
+		s.Sampler.Probes = job.Fixed(c.Probes)
+	}
+	w := Work{Rows: c.Rows, Inputs: c.Problem.Inputs.Dim(), Params: c.Problem.NumParams(), Chains: s.Sampler.Chains, Columns: driver.RightHandSides(&s),
+		Single: s.Solver.Mixed(s.Solver.Method == "ulisse"), Iterations: c.Iterations, Draws: s.Sampler.Draws}
+	if w.Iterations == 0 {
+		w.Iterations = driver.AssumedIterations
+	}
+	if pc := s.Solver.Preconditioner; pc.Kind != "none" {
+		w.Rank = min(pc.Rank.Or(precond.AutoRank(c.Rows)), c.Rows)
+	}
+	for _, iterations := range s.Plan(c.Problem.Model.Names(), c.Rows).Windows {
+		w.Warmup += iterations
+	}
+	return &Model{Work: w, Worker: c.Worker, spec: &s}
+}
+
+// Parts are what an iteration of CG takes a chain, in seconds.
+type Parts struct {
+	Product      float64 `json:"product"`
+	Precondition float64 `json:"preconditioner"` // the driver alone
+	Vectors      float64 `json:"vectors"`        // the driver alone: CG's own, and the sums of a product
+}
+
+// Seconds returns the time of all of it.
+func (p Parts) Seconds() float64 { return p.Product + p.Alone() }
+
+// Alone returns how long the driver alone computes.
+func (p Parts) Alone() float64 { return p.Precondition + p.Vectors }
+
+// Time is what something takes a chain.
+type Time struct {
+	Seconds   float64 // from beginning to end
+	Processor float64 // of all members together
+}
+
+// plus returns what t takes, then u some times.
+func (t Time) plus(u Time, times float64) Time {
+	return Time{t.Seconds + times*u.Seconds, t.Processor + times*u.Processor}
+}
+
+// product returns what products, or gradient forms, are to a group.
+func (m *Model) product(kind shard.Kind, rows, columns int) shard.Cost {
+	rates := m.Rates.Double
+	switch kind {
+	case shard.Single:
+		rates = m.Rates.Single
+	case shard.Forms:
+		rates = m.Rates.Forms
+	}
+	return shard.Cost{Kind: kind, Rows: rows, Columns: columns, Rate: float64(m.Worker.Cores) / m.Rates.at(rates, columns),
+		Bandwidth: m.Worker.Bandwidth, Cores: m.Worker.Cores}
+}
+
+// split returns what a product takes a group, of which it uses as many as are of use.
+func split(c shard.Cost, members int) Time {
+	members = used(c, members)
+	return Time{c.Seconds(members), c.Processor(members)}
+}
+
+// used returns how many members of a group a product uses.
+func used(c shard.Cost, members int) int {
+	if c.Rows < shard.DefaultMinRows {
+		return 1
+	}
+	return c.Members(members)
+}
+
+// local returns what work of the driver alone takes, on some of its cores at most.
+func (m *Model) local(processor float64, cores int) Time {
+	return Time{processor / float64(min(cores, m.Worker.Cores)), processor}
+}
+
+// kind returns which products a solve's iterations need.
+func (m *Model) kind() shard.Kind {
+	if m.Work.Single {
+		return shard.Single
+	}
+	return shard.Double
+}
+
+// step returns the parts of an iteration on some rows, each of which a group of members takes so long for.
+func (m *Model) step(rows, columns, members int) (product, precondition, vectors Time) {
+	c := m.product(m.kind(), rows, columns)
+	numbers := float64(rows) * float64(columns)
+	vectors = m.local(m.Rates.Vector*numbers, columns)
+	if used(c, members) > 1 {
+		vectors = vectors.plus(m.local(m.Rates.Reduce*float64(c.Sums()), columns), 1)
+	}
+	return split(c, members), m.local(m.Rates.Apply*numbers*float64(min(m.Work.Rank, rows)), m.Worker.Cores), vectors
+}
+
+// Iteration returns what an iteration takes a chain with a group of some members, the driver among
+// them.
+func (m *Model) Iteration(members int) Parts {
+	p, a, v := m.step(m.Work.Rows, m.Work.Columns, members)
+	return Parts{p.Seconds, a.Seconds, v.Seconds}
+}
+
+// Gradient returns what a gradient takes a chain with a group of some members.
+func (m *Model) Gradient(members int) Time {
+	return m.gradient(m.Work.Rows, m.Work.Columns, members)
+}
+
+// gradient is of any number of rows and columns: probes are made of the preconditioner; a solve
+// begins and ends with a product in double precision, and applies the preconditioner once before
+// its iterations; forms follow. The first products with each θ are computed twice for one column, to
+// find wrong numbers.
+func (m *Model) gradient(rows, columns, members int) Time {
+	t := m.local(m.Rates.Probe*float64(rows)*float64(columns-1)*float64(min(m.Work.Rank, rows)), m.Worker.Cores)
+	product, precondition, vectors := m.step(rows, columns, members)
+	for _, part := range []Time{product, precondition, vectors} {
+		t = t.plus(part, m.Work.Iterations)
+	}
+	t = t.plus(precondition, 1)
+	double := m.product(shard.Double, rows, columns)
+	t = t.plus(split(double, members), 2)
+	t = t.plus(split(m.product(shard.Forms, rows, columns), members), 1)
+	if used(double, members) > 1 {
+		t = t.plus(split(m.product(shard.Double, rows, 1), members), 1)
+		if m.Work.Single {
+			t = t.plus(split(m.product(shard.Single, rows, 1), members), 1)
+		}
+	}
+	if m.spec.Needs().Joint { // x by Lanczos, then a solve
+		t = t.plus(t, 1)
+	}
+	return t
+}
+
+// Build returns what building the preconditioner of some rank takes a chain with a group of some
+// members.
+func (m *Model) Build(rank, members int) Time {
+	n := float64(m.Work.Rows)
+	t := m.local(m.Rates.Build*n*float64(rank)*float64(rank), m.Worker.Cores)
+	if kind := m.spec.Solver.Preconditioner.Kind; kind == "svd" || kind == "auto" {
+		const columns = 32 // of a product with the sketch
+		t = t.plus(split(m.product(shard.Double, m.Work.Rows, columns), members), 2*math.Ceil(float64(rank)/columns))
+	}
+	return t
+}
+
+// group returns how many members each chain has at the least on some number of workers, and how
+// many chains a worker has at the most.
+func (m *Model) group(workers int) (members, chains int) {
+	if workers < m.Work.Chains {
+		return 1, (m.Work.Chains + workers - 1) / workers
+	}
+	if m.Work.Rows < shard.DefaultSplitRows {
+		return 1, 1
+	}
+	return workers / m.Work.Chains, 1
+}
+
+// round returns how long it takes until each chain has made one gradient. Chains of one worker fill
+// each other's gaps.
+func (m *Model) round(workers int) float64 {
+	members, chains := m.group(workers)
+	g := m.Gradient(members)
+	if chains == 1 {
+		return g.Seconds
+	}
+	return max(g.Seconds, float64(chains)*g.Processor/float64(m.Worker.Cores))
+}
+
+// prepare returns how long it takes to find the mode: on growing subsets, which its driver climbs
+// alone, then on all rows, with all workers in its group.
+func (m *Model) prepare(workers int) float64 {
+	members, rows, t := workers, m.Work.Rows, 0.0
+	if rows < shard.DefaultSplitRows {
+		members = 1
+	}
+	needs := m.spec.Needs()
+	size := min(rows, m.spec.Sampler.Subset.Or(needs.Subset))
+	if needs.Search == sampler.ByGradients && size < rows {
+		for size = driver.NextSubset(size, rows); size < rows; size = driver.NextSubset(size, rows) {
+			t += driver.PrepareGradients * m.gradient(size, 1+driver.PrepareProbes, 1).Seconds
+		}
+		t += float64(driver.PrepareGradients+2*m.Work.Params) * m.gradient(rows, 1+driver.PrepareProbes, members).Seconds
+	}
+	if m.Work.Rank == 0 {
+		return t
+	}
+	t += m.Build(m.Work.Rank, members).Seconds
+	if !m.spec.Solver.Preconditioner.Rank.Set { // the highest of those that are compared
+		t += m.Build(precond.MaxRank(rows), members).Seconds
+	}
+	return t
+}

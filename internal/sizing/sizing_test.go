@@ -1,0 +1,237 @@
+package sizing
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/shard"
+)
+
+func problem(t *testing.T, spec string) (*job.Spec, *posterior.Problem) {
+	t.Helper()
+	s, err := job.ParseString("name: test\ndata: {synthetic: {n: 300, d: 2, sigma: 1, tau: 0.5, lambda: 0.1, seed: 1}}\n" + spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := s.Load(context.Background(), nil, parallel.NewBudget(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Problem(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, p
+}
+
+// model returns one whose rates are nothing but those that a test sets.
+func model(t *testing.T, rows int, spec string) *Model {
+	t.Helper()
+	s, p := problem(t, spec)
+	m := New(Config{Spec: s, Problem: p, Rows: rows, Iterations: 10, Probes: 4, Worker: Worker{Cores: 8, Bandwidth: 1e15}})
+	zero := []float64{0, 0}
+	m.Rates = &Rates{Columns: []int{1, 17}, Double: zero, Single: zero, Forms: zero}
+	return m
+}
+
+func near(t *testing.T, what string, got, want, tolerance float64) {
+	t.Helper()
+	if !(math.Abs(got-want) <= tolerance*math.Abs(want)) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+const fixedRank = "solver: {preconditioner: {kind: rpcholesky, rank: 1000}}\n"
+
+// A gradient has as many parts of each kind as the estimator makes: each rate alone gives its
+// count.
+func TestPartsOfAGradient(t *testing.T) {
+	const n, s = 1e6, 5.0
+	for _, x := range []struct {
+		what string
+		set  func(r *Rates)
+		want float64 // processor seconds of one worker
+	}{
+		{"single", func(r *Rates) { r.Single = []float64{1e-9, 1e-9} }, 10 * n * n * 1e-9},
+		{"double", func(r *Rates) { r.Double = []float64{1e-9, 1e-9} }, 2 * n * n * 1e-9},
+		{"forms", func(r *Rates) { r.Forms = []float64{1e-9, 17e-9} }, n * n * 5e-9},
+		{"preconditioner", func(r *Rates) { r.Apply = 1e-9 }, 11 * n * 1000 * s * 1e-9},
+		{"probes", func(r *Rates) { r.Probe = 1e-9 }, n * 1000 * (s - 1) * 1e-9},
+		{"vectors", func(r *Rates) { r.Vector = 1e-9 }, 10 * n * s * 1e-9},
+		{"sums", func(r *Rates) { r.Reduce = 1e-9 }, 0}, // of groups alone
+	} {
+		m := model(t, n, fixedRank)
+		x.set(m.Rates)
+		g := m.Gradient(1)
+		near(t, x.what, g.Processor, x.want, 1e-9)
+		cores := 8.0
+		if x.what == "vectors" { // a column is the affair of one core
+			cores = s
+		}
+		near(t, x.what+", time", g.Seconds, x.want/cores, 1e-9)
+	}
+	joint := model(t, n, fixedRank+"sampler: {method: exact}\n")
+	joint.Rates.Single = []float64{1e-9, 1e-9}
+	near(t, "joint", joint.Gradient(1).Processor, 2*10*n*n*1e-9, 1e-9)
+}
+
+// A group shortens products, and nothing else: Amdahl's law.
+func TestWhatTheDriverDoesAlone(t *testing.T) {
+	m := model(t, 1e6, fixedRank)
+	m.Rates.Single = []float64{8e-9, 8e-9} // 1000 s of 8 cores
+	m.Rates.Apply = 8e-8                   // 50 s
+	near(t, "share", m.Alone(), 50.0/1050, 1e-9)
+	for _, members := range []int{2, 4, 36, 72, 300} {
+		p := m.Iteration(members)
+		near(t, "product", p.Product, 1000/float64(min(members, 72)), 0.02)
+		near(t, "preconditioner", p.Precondition, 50, 1e-9)
+		if gain := 1050 / p.Seconds(); gain > 1/m.Alone() {
+			t.Errorf("%d members are %v times as fast, beyond %v", members, gain, 1/m.Alone())
+		}
+	}
+	m.Rates.Reduce = 1e-9 // 9 sums a row and column, added up by five cores
+	near(t, "sums", m.Iteration(2).Vectors, 9*5*1e6*1e-9/5, 1e-3)
+	m.Worker.Bandwidth = 1.25e7 // 0.1 Gb/s: all sums come in through the driver's card
+	if p := m.Iteration(72); p.Product < 8*9*5e6*0.5/1.25e7 {
+		t.Errorf("a slow network: %v s", p.Product)
+	}
+}
+
+// Chains come first; then workers join their groups, from so many rows on.
+func TestChainsFirst(t *testing.T) {
+	m := model(t, 1e6, fixedRank)
+	m.Rates.Single = []float64{8e-9, 8e-9}
+	row := func(workers int) Row { t.Helper(); return m.Row(workers) }
+	// Groups compute a product of one column more, as a check.
+	for workers, round := range map[int]float64{1: 40_000, 2: 20_000, 3: 20_000, 4: 10_000, 7: 10_000, 8: 5_500, 11: 5_500, 12: 11_000.0 / 3} {
+		near(t, "round", row(workers).Round, round, 0.01)
+	}
+	near(t, "draws an hour", row(4).Draws, 4*3600/10_000.0, 0.01)
+	near(t, "efficiency of 4", row(4).Efficiency, 1, 0.05)
+	if e := row(7).Efficiency; e > 0.62 {
+		t.Errorf("three workers that are of no use leave an efficiency of %v", e)
+	}
+	if n := m.Recommended(4); n%4 != 0 || n < 36 { // 5, 6 and 7 are no better than 4
+		t.Errorf("%d workers are recommended", n)
+	}
+	small := model(t, shard.DefaultSplitRows-1, fixedRank)
+	small.Rates.Single, small.Rates.Double = []float64{8e-9, 8e-9}, []float64{8e-9, 8e-9}
+	if a, b := small.Row(4), small.Row(300); a.Round != b.Round || small.Recommended(300) != 4 {
+		t.Errorf("few rows: %v, %v; %d recommended", a, b, small.Recommended(300))
+	}
+}
+
+// What a run takes is what its parts take.
+func TestRunIsTheSumOfItsParts(t *testing.T) {
+	m := model(t, 1e6, fixedRank)
+	m.Rates.Double, m.Rates.Build = []float64{8e-9, 8e-9}, 8e-12
+	r := m.Row(4)
+	gradient, build := 2000.0, 1e6*1e6*8e-12/8
+	// 10 + 2·3 gradients on all rows with all workers, after 10 of each subset; then P.
+	var subsets float64
+	for _, n := range []float64{2048, 8192, 32768, 131072} {
+		subsets += 10 * 2000 * (n / 1e6) * (n / 1e6)
+	}
+	// Products of one column are there twice: they are checked.
+	near(t, "mode", r.Mode, subsets+float64(driver.PrepareGradients+2*3)*(gradient/4+250)+build, 0.01)
+	near(t, "first", r.First, r.Mode+build+50*gradient, 0.01)
+	near(t, "run", r.Run, r.First+500*gradient, 0.01)
+	near(t, "core-hours", r.CoreHours, 4*8*r.Run/3600, 1e-9)
+}
+
+// Memory of a driver grows with its chains and with the rank, and has the sums of a group.
+func TestMemory(t *testing.T) {
+	m := model(t, 1e6, fixedRank)
+	one, four := m.Row(4), m.Row(1)
+	if one.DriverBytes >= four.DriverBytes {
+		t.Errorf("one chain takes %d bytes, four take %d", one.DriverBytes, four.DriverBytes)
+	}
+	near(t, "sums", float64(m.Row(8).DriverBytes-one.DriverBytes), 8*9*5e6, 1e-3)
+	if one.MemberBytes != 0 || m.Row(8).MemberBytes < 8*1e6*(2+1) || m.Row(8).MemberBytes >= one.DriverBytes {
+		t.Errorf("members take %d, %d bytes", one.MemberBytes, m.Row(8).MemberBytes)
+	}
+	if m.FittingRank() != 0 || !one.Fits {
+		t.Error("without a memory nothing fits, or all does not")
+	}
+	m.Worker.Memory = 4 << 30
+	if m.Row(4).Fits || m.Recommended(300) != 0 {
+		t.Errorf("%d bytes fit into 4 GiB", m.Row(4).DriverBytes)
+	}
+	rank := m.FittingRank()
+	for _, x := range []struct {
+		rank int
+		fits bool
+	}{{rank, true}, {rank + 1, false}} {
+		s := *m.spec
+		s.Solver.Preconditioner.Rank = job.Fixed(x.rank)
+		s.Sampler.Chains = 1
+		mem := driver.NewMemory(&s, 1e6, 2, 8)
+		if bytes := mem.Data + mem.Vectors + mem.Preconditioner + mem.Dense + 8*9*5e6; (bytes <= 4<<30) != x.fits {
+			t.Errorf("rank %d takes %d bytes", x.rank, bytes)
+		}
+	}
+}
+
+func TestWhatIsNotKnown(t *testing.T) {
+	for spec, ok := range map[string]bool{
+		"": true, "sampler: {method: exact}\n": true, "sampler: {method: cholesky}\n": false, "sampler: {method: auto}\n": false,
+		"solver: {method: cg, preconditioner: {kind: none}}\nsampler: {probe_kind: rademacher}\n": true, "solver: {preconditioner: {kind: regularized}}\n": false,
+	} {
+		s, err := job.ParseString("name: test\ndata: {path: x, target: y}\n" + spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(s); (err == nil) != ok {
+			t.Errorf("%q: %v", spec, err)
+		}
+	}
+}
+
+// All rates are measured, and those of products grow with the columns.
+func TestMeasure(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measures for a second")
+	}
+	_, p := problem(t, "")
+	r, err := measure(t.Context(), p, 5, []int{1, 5, 17}, "rpcholesky", 40, parallel.NewBudget(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	isa, _ := cmvp.ISA()
+	if r.InstructionSet != isa {
+		t.Errorf("instruction set %s", r.InstructionSet)
+	}
+	for name, x := range map[string][]float64{"double": r.Double, "single": r.Single, "forms": r.Forms, "others": {r.Vector, r.Reduce, r.Apply, r.Probe, r.Build}} {
+		for _, v := range x {
+			if !(v > 0) || v > 1e-4 {
+				t.Errorf("%s: %v", name, x)
+			}
+		}
+	}
+	if r.Double[2] < r.Double[0] {
+		t.Errorf("17 columns are quicker than one: %v", r.Double)
+	}
+	if none, err := measure(t.Context(), p, 1, []int{1}, "none", 0, parallel.NewBudget(1)); err != nil || none.Apply != 0 || none.at(none.Double, 9) != none.Double[0] {
+		t.Errorf("%v, %v", none, err)
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := measure(stopped, p, 1, []int{1}, "none", 0, parallel.NewBudget(1)); err == nil {
+		t.Error("measured though it was stopped")
+	}
+}
+
+// Between numbers of columns rates lie on the line through the two that are nearest.
+func TestRatesBetween(t *testing.T) {
+	r := &Rates{Columns: []int{1, 5, 17}}
+	rates := []float64{2, 4, 16}
+	for columns, want := range map[int]float64{1: 2, 3: 3, 5: 4, 11: 10, 17: 16, 32: 31} {
+		near(t, "rate", r.at(rates, columns), want, 1e-12)
+	}
+}
