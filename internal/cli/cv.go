@@ -17,6 +17,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cv"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
@@ -325,7 +326,7 @@ func (x *crossValidation) predicted(ctx context.Context, k int, source foldSourc
 	if err != nil {
 		return nil, fmt.Errorf("fold %d: %w", k, err)
 	}
-	r := predict.Request{X: rows.X, Targets: rows.Y, Noise: rows.Noise}
+	r := predict.Request{X: rows.X, Targets: rows.Y, Noise: rows.Noise, Offset: rows.Offset}
 	show := &predictProgress{app: x.app, quiet: x.quiet, began: x.app.Now()}
 	o := predict.Options{Tolerance: x.Tolerance, Variance: predict.Exact, Progress: show.at}
 	predicted, stats, err := from.predict(ctx, r, o)
@@ -402,7 +403,10 @@ func (x *crossValidation) sample(ctx context.Context, k int, f *runFlags, dir st
 	var err error
 	if _, begun := os.Stat(filepath.Join(dir, hashFile)); begun == nil {
 		f.resume = dir
-		j, err = x.app.newJob(ctx, f, nil, budget)
+		var specs []job.Part
+		if specs, err = f.begun(nil); err == nil {
+			j, err = x.app.jobOf(ctx, f, specs[0].Spec, budget)
+		}
 	} else {
 		var table bytes.Buffer
 		if err := x.Learnt(k).WriteCSV(&table); err != nil {
@@ -458,11 +462,14 @@ func (x *crossValidation) enqueue(ctx context.Context, s *session, k int) (*pb.J
 	}
 	a := *x.app
 	a.Stdin = &table
-	j, err := a.enqueue(ctx, s, &submitFlags{clientID: fmt.Sprintf("%s-%d", x.Jobs, k), quiet: true}, x.FoldSpec(k))
-	if err == nil && !x.quiet {
+	jobs, err := a.enqueue(ctx, s, &submitFlags{clientID: fmt.Sprintf("%s-%d", x.Jobs, k), quiet: true}, []job.Part{{Spec: x.FoldSpec(k)}})
+	if err != nil {
+		return nil, err
+	}
+	if j := jobs[0]; !x.quiet {
 		fmt.Fprintf(x.app.Stderr, "fold %d of %d: %s as %s\n", k, x.Cut.K, j.Name, j.Id)
 	}
-	return j, err
+	return jobs[0], nil
 }
 
 // there follows the job of a fold to its end and writes its results.

@@ -20,12 +20,12 @@ func (a *App) describeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "describe TABLE",
 		Short: "Show what the columns of a table hold",
-		Long: `Show what the columns of a table (CSV, plain or compressed, or Parquet) hold: whole numbers,
+		Long: `Show what the columns of a table (CSV, plain or compressed, Parquet, Arrow, NPZ) hold: whole numbers,
 numbers, dates or texts; how many values are missing and how many different ones there are;
 the least, the median and the greatest, with a histogram of ten bins of equal width between
 them; of texts the most common. With --target it shows how each column of numbers or dates is
 correlated with that one, too. Below the table is told what columns need before they can be
-inputs, and what looks like names of the rows or like the target itself.`,
+inputs, and what looks like names of the rows, like the target itself, or adds up to it.`,
 		Example: `  ulisse describe bike.csv --target cnt`,
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(c *cobra.Command, args []string) error { return a.describe(args[0], target, asJSON) },
@@ -57,10 +57,11 @@ func (a *App) describe(table, target string, asJSON bool) error {
 	if err != nil {
 		return badInput(err)
 	}
+	leak := dataset.Leak(columns, target)
 	if asJSON {
 		views := []columnView{}
 		for i := range columns {
-			views = append(views, viewOf(&columns[i], rows, target))
+			views = append(views, viewOf(&columns[i], rows, target, leak))
 		}
 		return a.printJSON(map[string]any{"rows": rows, "columns": views})
 	}
@@ -84,7 +85,7 @@ func (a *App) describe(table, target string, asJSON bool) error {
 			line = append(line, corr)
 		}
 		lines = append(lines, line)
-		for _, n := range notesOn(c, rows, target) {
+		for _, n := range notesOn(c, rows, target, leak) {
 			notes = append(notes, shown(c.Name)+": "+n)
 		}
 	}
@@ -98,10 +99,10 @@ func (a *App) describe(table, target string, asJSON bool) error {
 	return nil
 }
 
-func viewOf(c *dataset.Column, rows int, target string) columnView {
+func viewOf(c *dataset.Column, rows int, target string, leak []string) columnView {
 	nan := report.Number(math.NaN())
 	v := columnView{Name: c.Name, Type: c.Type, Missing: c.Missing, Distinct: c.Distinct, Mean: nan, SD: nan, Histogram: c.Histogram, Common: c.Common,
-		Correlation: report.Number(c.Correlation), Notes: append([]string{}, notesOn(c, rows, target)...)}
+		Correlation: report.Number(c.Correlation), Notes: append([]string{}, notesOn(c, rows, target, leak)...)}
 	switch {
 	case c.Histogram == nil:
 	case c.Type == dataset.Times:
@@ -159,8 +160,8 @@ const (
 	suspicious = 0.95
 )
 
-// notesOn returns what is to be said of a column, one sentence each.
-func notesOn(c *dataset.Column, rows int, target string) []string {
+// notesOn returns what is to be said of a column, one sentence each. leak are the columns that add up to the target.
+func notesOn(c *dataset.Column, rows int, target string, leak []string) []string {
 	var notes []string
 	if c.Unfit != "" {
 		notes = append(notes, c.Unfit)
@@ -173,6 +174,9 @@ func notesOn(c *dataset.Column, rows int, target string) []string {
 		notes = append(notes, fmt.Sprintf("its correlation with %s is %.4f: it is nearly the target, leave it out if it is not known before", target, c.Correlation))
 	case r > suspicious:
 		notes = append(notes, fmt.Sprintf("its correlation with %s is %.3f: is it known before the target is?", target, c.Correlation))
+	}
+	if len(leak) > 1 && slices.Contains(leak, c.Name) { // a single one is a copy
+		notes = append(notes, fmt.Sprintf("%s is nothing but a sum of %s, with weights: leave these out if they are not known before it is", shown(target), shown(strings.Join(leak, ", "))))
 	}
 	return notes
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,12 +31,12 @@ func (a *App) initCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init TABLE",
 		Short: "Write a specification for a table",
-		Long: `Write a specification for a table (CSV, plain or compressed, or Parquet), with
+		Long: `Write a specification for a table (CSV, plain or compressed, Parquet, Arrow, NPZ), with
 comments on what to choose. The target is the last column that can be one, or
 that of --target; the inputs are all others. Texts with few different values become
 categories, dates become days, and missing values are filled in. Columns that cannot be used are
 excluded, each with the reason: names of rows, constants, hardly any values. Comments point out
-what looks like a name of the row, like a code or like the target itself, and say what priors
+what looks like a name of the row, like a code, like the target itself or adds up to it, and say what priors
 mean in its units. 'ulisse describe' shows the table.
 
 'ulisse validate' accepts what it writes. Nothing is overwritten.`,
@@ -133,6 +132,7 @@ type beginning struct {
 	Look                    []string // what to look at before the specification is believed
 	Kernel                  string   // an expression; empty for a family over all inputs
 	inputs                  []expression.Input
+	leak                    []string // columns that add up to the target
 }
 
 // excluded is a column that is left out, and why.
@@ -161,6 +161,7 @@ func (b *beginning) choose(columns []dataset.Column, target string) error {
 	}
 	b.Target = target
 	dataset.Correlate(columns, target)
+	b.leak = dataset.Leak(columns, target)
 	for i := range columns {
 		if i != at {
 			b.use(&columns[i])
@@ -244,7 +245,7 @@ func (b *beginning) use(c *dataset.Column) {
 			b.inputs = append(b.inputs, expression.Input{Name: c.Name + "_missing", SD: 1})
 		}
 	}
-	for _, note := range notesOn(c, b.Rows, b.Target) {
+	for _, note := range notesOn(c, b.Rows, b.Target, b.leak) {
 		if note != c.Unfit {
 			b.Look = append(b.Look, shown(c.Name)+": "+note)
 		}
@@ -283,10 +284,8 @@ func yamlText(s string) (string, error) {
 	return string(text), err
 }
 
-var notInNames = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
-
 // endings of tables' names.
-var endings = []string{".gz", ".zst", ".csv", ".tsv", ".txt", ".parquet"}
+var endings = []string{".gz", ".zst", ".csv", ".tsv", ".txt", ".parquet", ".arrow", ".arrows", ".feather", ".ipc", ".npz", ".npy"}
 
 // jobName returns the name of a job for a table: that of the file without its endings.
 func jobName(table string) string {
@@ -294,7 +293,7 @@ func jobName(table string) string {
 	for _, ending := range endings {
 		name = strings.TrimSuffix(name, ending)
 	}
-	name = strings.Trim(notInNames.ReplaceAllString(name, "-"), "-._")
+	name = job.FileName(name)
 	if name == "" {
 		return "job"
 	}

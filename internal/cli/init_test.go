@@ -181,3 +181,21 @@ y       numbers   0        4         2           6.25        22          ██ 
 		}
 	}
 }
+
+// Columns that add up to the target, as the counts of two kinds of users do, are pointed out.
+func TestInitPointsOutSums(t *testing.T) {
+	dir := t.TempDir()
+	var table strings.Builder
+	table.WriteString("temp,casual,registered,cnt\n")
+	for i := range 60 {
+		casual, registered := i*i%17, i*31%101
+		fmt.Fprintf(&table, "%d,%d,%d,%d\n", i*7%23, casual, registered, casual+registered)
+	}
+	path := write(t, dir, "bike.csv", table.String())
+	want := "cnt is nothing but a sum of registered, casual, with weights: leave these out if they are not known before it is"
+	for _, out := range []string{good(t, "init", path, "--target", "cnt", "-o", "-"), good(t, "describe", path, "--target", "cnt"), good(t, "describe", path, "--target", "cnt", "--json")} {
+		if strings.Count(out, want) != 2 || strings.Contains(out, "temp: cnt is") {
+			t.Errorf("%s", out)
+		}
+	}
+}

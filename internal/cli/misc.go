@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
+	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -25,40 +27,61 @@ func (a *App) validateCommand() *cobra.Command {
 		Short: "Check a specification and its data, and print it with every default",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			spec, err := f.spec(args)
+			parts, err := f.specs(args)
 			if err != nil {
 				return err
 			}
-			if !specOnly {
-				budget := f.budget()
-				d, p, err := a.load(c.Context(), spec, budget)
+			again, err := a.rereading(parts[0].Spec.Data.Path)
+			if err != nil {
+				return err
+			}
+			for i, p := range parts {
+				if len(parts) > 1 {
+					fmt.Fprintf(a.Stderr, "target %s:\n", p.Spec.Data.Target)
+				}
+				if !specOnly {
+					if err := again().validate(c.Context(), p.Spec, f.budget()); err != nil {
+						return err
+					}
+				}
+				text, err := p.Spec.YAML()
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.Stderr, "%d rows, %d inputs (%d held out): the specification and the data are good\n", d.N(), d.D(), len(d.HoldoutY))
-				a.hints(spec, d)
-				if err := a.printPriors(spec, d); err != nil {
+				if i > 0 {
+					fmt.Fprintln(a.Stdout, "---")
+				}
+				if _, err = a.Stdout.Write(text); err != nil {
 					return err
 				}
-				if limit := time.Duration(spec.Stop.MaxTime); limit > 0 && d.N() >= plannedRows {
-					e, err := driver.NewEstimate(c.Context(), spec, p, budget)
-					if err != nil {
-						return err
-					}
-					a.hintTime(e, limit)
-				}
 			}
-			text, err := spec.YAML()
-			if err != nil {
-				return err
-			}
-			_, err = a.Stdout.Write(text)
-			return err
+			return nil
 		},
 	}
 	f.flags(c)
 	c.Flags().BoolVar(&specOnly, "spec-only", false, "do not read the data")
 	return c
+}
+
+// validate checks a specification with its data and tells what is to be known of them.
+func (a *App) validate(ctx context.Context, spec *job.Spec, budget *parallel.Budget) error {
+	d, p, err := a.load(ctx, spec, budget)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Stderr, "%d rows, %d inputs (%d held out): the specification and the data are good\n", d.N(), d.D(), len(d.HoldoutY))
+	a.hints(spec, d)
+	if err := a.printPriors(spec, d); err != nil {
+		return err
+	}
+	if limit := time.Duration(spec.Stop.MaxTime); limit > 0 && d.N() >= plannedRows {
+		e, err := driver.NewEstimate(ctx, spec, p, budget)
+		if err != nil {
+			return err
+		}
+		a.hintTime(e, limit)
+	}
+	return nil
 }
 
 // printPriors prints what the specification with every default does not: the prior of the mean, an expression as it

@@ -220,7 +220,7 @@ func (f *predictFlags) joint() bool { return f.paths > 0 || f.covariance != "" }
 
 // request returns what to ask for of the rows.
 func (f *predictFlags) request(pts *points) predict.Request {
-	return predict.Request{X: pts.x, Targets: pts.y, Noise: pts.noise, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient || f.gradientSD, GradientSD: f.gradientSD, Terms: f.terms}
+	return predict.Request{X: pts.x, Targets: pts.y, Noise: pts.noise, Offset: pts.offset, Probs: f.probs, Covariance: f.covariance != "", Paths: f.paths, Seed: f.seed, Gradient: f.gradient || f.gradientSD, GradientSD: f.gradientSD, Terms: f.terms}
 }
 
 // oracle predicts rows, here or elsewhere.
@@ -242,6 +242,7 @@ type points struct {
 	y       []float64          // nil if not known, NaN where not
 	numbers []int              // nil for 1, 2, …
 	noise   []dataset.NoiseRow // what is known of their noise, where it differs between rows; nil if it is not
+	offset  []float64          // nil if the data have none
 }
 
 // predictView is what --json prints.
@@ -395,7 +396,7 @@ func (a *App) points(ctx context.Context, f *predictFlags, latent bool, from ora
 	if err != nil {
 		return nil, badInput(err)
 	}
-	out := &points{x: p.X, y: p.Y, noise: p.Noise}
+	out := &points{x: p.X, y: p.Y, noise: p.Noise, offset: p.Offset}
 	switch {
 	case p.Lacks == "":
 	case !latent:
@@ -413,13 +414,13 @@ func heldOut(d *dataset.Dataset) (*points, error) {
 	if d.HeldOut == 0 {
 		return nil, badInput(errors.New("--holdout: the specification holds no rows out: say holdout: 0.1 under data: and run it, or give rows with --data"))
 	}
-	p := &points{noise: d.HoldoutNoise}
-	for i, y := range d.HoldoutY {
+	p := &points{noise: d.HoldoutNoise, offset: d.HoldoutOffset}
+	for i := range d.HoldoutY {
 		x := make([]float64, d.D())
 		for k, v := range d.HoldoutX.Row(i) {
 			x[k] = d.XScale[k].Undo(v)
 		}
-		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.Undo(y)), append(p.numbers, d.Number(d.HoldoutRows[i]))
+		p.x, p.y, p.numbers = append(p.x, x), append(p.y, d.ObservedHoldout(i)), append(p.numbers, d.Number(d.HoldoutRows[i]))
 	}
 	return p, nil
 }

@@ -118,7 +118,7 @@ func drawPrior(path string, spec *job.Spec, d *dataset.Dataset, m posterior.Mode
 		}
 		panel := plots.Functions{Axis: axisOf(&d.Info, k), X: grid, Y: y}
 		for i, t := range d.Y {
-			panel.At, panel.Target = append(panel.At, d.XScale[k].Undo(d.X.Row(i)[k])), append(panel.Target, d.Undo(t))
+			panel.At, panel.Target = append(panel.At, d.XScale[k].Undo(d.X.Row(i)[k])), append(panel.Target, d.Undo(t)) // less the offset, as the functions are
 		}
 		panels = append(panels, panel)
 	}

@@ -105,7 +105,7 @@ func (a *App) replicate(ctx context.Context, s *subject, f *looFlags) (*report.C
 	show := &predictProgress{app: a, quiet: f.quiet, began: a.Now()}
 	defer show.end()
 	noise := d.RowNoise.Select(rows)
-	j, _, err := p.Joint(ctx, d.X.Select(rows), predict.JointOptions{Options: predict.Options{Progress: show.at, Noise: &noise}, Paths: replicates})
+	j, _, err := p.Joint(ctx, d.X.Select(rows), predict.JointOptions{Options: predict.Options{Progress: show.at, Noise: &noise, Offset: d.OffsetOf(rows)}, Paths: replicates})
 	if errors.As(err, new(*predict.TooMany)) {
 		return nil, badInput(fmt.Errorf("--rows: %w", err))
 	}
@@ -114,7 +114,7 @@ func (a *App) replicate(ctx context.Context, s *subject, f *looFlags) (*report.C
 	}
 	c := &report.Check{Target: d.Target, Of: d.N(), Replicated: j.Paths}
 	for _, i := range rows {
-		c.Observed = append(c.Observed, d.Undo(d.Y[i]))
+		c.Observed = append(c.Observed, d.Observed(i))
 	}
 	for _, path := range c.Replicated {
 		for i := range path {

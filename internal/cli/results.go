@@ -106,7 +106,7 @@ are those of its draws so far.`,
 			if err := newFolder(out); err != nil {
 				return err
 			}
-			err = a.fetch(ctx, s, j, out, asJSON)
+			err = a.fetch(ctx, s, j, out, func(rec *report.Record) error { return a.conclude(rec, out, asJSON) })
 			if code(err) == ExitUnconverged { // it has written what it was asked for
 				return nil
 			}

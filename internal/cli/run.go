@@ -55,6 +55,9 @@ folder (by default ./NAME-DATE).
 With --resume a run continues after an interruption. stop: and sampler.draws in the
 folder's spec.yaml may be changed before; 'ulisse extend FOLDER' does that, too.
 
+Of a specification whose data.target is a list each target gets a posterior of its own, one
+after the other, in a folder of its own within the folder; --resume takes either.
+
 Exit code: 0 converged; 3 ended without converging; 2 bad input; 1 failure;
 130 interrupted (go on with --resume FOLDER).`,
 		Example: `  ulisse run --demo
@@ -75,22 +78,41 @@ Exit code: 0 converged; 3 ended without converging; 2 bad input; 1 failure;
 }
 
 func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
+	if f.resume != "" && isTargets(f.resume) {
+		return a.resumeEach(ctx, f, f.resume)
+	}
+	specs, err := f.begun(args)
+	if err != nil {
+		return err
+	}
+	if len(specs) > 1 {
+		return a.runEach(ctx, f, specs)
+	}
+	rec, dir, err := a.runOne(ctx, f, specs[0].Spec)
+	if err != nil {
+		return err
+	}
+	return a.conclude(rec, dir, f.json)
+}
+
+// runOne runs a specification, or goes on with what is in the folder to resume, and returns the record and the folder.
+func (a *App) runOne(ctx context.Context, f *runFlags, spec *job.Spec) (*report.Record, string, error) {
 	budget := f.budget()
 	told, err := f.hooks.hooks()
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	j, err := a.newJob(ctx, f, args, budget)
+	j, err := a.jobOf(ctx, f, spec, budget)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	if err := allowed(told, j.spec); err != nil {
-		return err
+		return nil, "", err
 	}
 	j.hooks = told
 	fold, err := j.folder(f)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	defer fold.close()
 	a.hasEnded(j, f)
@@ -98,10 +120,7 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 		a.hints(j.spec, j.data)
 	}
 	rec, err := a.complete(ctx, f, j, fold)
-	if err != nil {
-		return err
-	}
-	return a.conclude(rec, fold.dir, f.json)
+	return rec, fold.dir, err
 }
 
 // complete runs a job to its end.
@@ -246,24 +265,26 @@ type runJob struct {
 	hooks   *hooks.Hooks    // nil for none
 }
 
-func (a *App) newJob(ctx context.Context, f *runFlags, args []string, budget *parallel.Budget) (*runJob, error) {
-	var spec *job.Spec
-	var err error
-	if f.resume != "" {
-		if len(args) > 0 || f.demo || f.data != "" || f.hasSeed || f.holdout != 0 || f.out != "" {
-			return nil, badInput(errors.New("--resume goes on with what is in its folder: give no specification, --demo, --data, --seed, --holdout or --out with it"))
-		}
-		if _, err := os.Stat(filepath.Join(f.resume, hashFile)); err != nil {
-			return nil, badInput(fmt.Errorf("there is no run to resume in %s, or it was cut short before it had begun: start it again (%w)", f.resume, err))
-		}
-		spec, err = (&source{}).spec([]string{filepath.Join(f.resume, "spec.yaml")})
-	} else {
-		spec, err = f.spec(args)
+// begun returns the specification, several if it names several targets, or that of the run to resume.
+func (f *runFlags) begun(args []string) ([]job.Part, error) {
+	if f.resume == "" {
+		return f.specs(args)
 	}
-	if err != nil {
+	if err := f.resumable(args); err != nil {
 		return nil, err
 	}
-	return a.jobOf(ctx, f, spec, budget)
+	if _, err := os.Stat(filepath.Join(f.resume, hashFile)); err != nil {
+		return nil, badInput(fmt.Errorf("there is no run to resume in %s, or it was cut short before it had begun: start it again (%w)", f.resume, err))
+	}
+	return (&source{}).specs([]string{filepath.Join(f.resume, "spec.yaml")})
+}
+
+// resumable refuses what says what a run is where it is to go on.
+func (f *runFlags) resumable(args []string) error {
+	if len(args) > 0 || f.demo || f.data != "" || f.target != "" || f.hasSeed || f.holdout != 0 || f.out != "" {
+		return badInput(errors.New("--resume goes on with what is in its folder: give no specification, --demo, --data, --target, --seed, --holdout or --out with it"))
+	}
+	return nil
 }
 
 // jobOf makes a job of a specification.
@@ -323,12 +344,9 @@ func (f *folder) close() { f.lock.Unlock() }
 // folder creates the folder of a run, which must be new or empty, or takes up
 // that of a run to resume, whose data must be the same.
 func (j *runJob) folder(f *runFlags) (*folder, error) {
-	dir := f.resume
+	dir := cmp.Or(f.resume, f.out)
 	if dir == "" {
-		dir = f.out
-	}
-	if dir == "" {
-		dir = fmt.Sprintf("%s-%s", j.spec.Name, time.Now().Format("20060102-150405"))
+		dir = dated(j.spec.Name)
 	}
 	fold := &folder{dir: dir, again: f.again}
 	if f.resume == "" {
@@ -353,6 +371,11 @@ func (j *runJob) folder(f *runFlags) (*folder, error) {
 		return nil, err
 	}
 	return fold, nil
+}
+
+// dated is the name of a folder where none is given.
+func dated(name string) string {
+	return fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405"))
 }
 
 // hold takes the lock of the folder, which is the named file.

@@ -28,6 +28,7 @@ var demoSpec []byte
 type source struct {
 	demo    bool
 	data    string
+	target  string
 	seed    uint64
 	hasSeed bool
 	holdout float64
@@ -44,6 +45,7 @@ func (s *source) flags(c *cobra.Command) {
 func (s *source) specFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVar(&s.demo, "demo", false, "use built-in data with known parameters instead of SPEC")
+	f.StringVar(&s.target, "target", "", "of a specification with a list of targets: this `column` alone")
 	f.StringVar(&s.data, "data", "", "read the table from this `path` instead of the specification's (- for standard input)")
 	f.Uint64Var(&s.seed, "seed", 0, "use this seed instead of the specification's")
 	f.Float64Var(&s.holdout, "holdout", 0, "learn without this `fraction` of the rows, such as 0.1, chosen by the seed: 'ulisse predict --holdout' predicts them")
@@ -63,9 +65,25 @@ func (s *source) budget() *parallel.Budget {
 	return parallel.NewBudget(s.threads)
 }
 
-// spec reads the specification. Its data path is made relative to the
-// specification's own folder, as given on the command line to the current one.
+// spec reads a specification of one target.
 func (s *source) spec(args []string) (*job.Spec, error) {
+	parts, err := s.specs(args)
+	if err != nil {
+		return nil, err
+	}
+	if len(parts) > 1 {
+		var names []string
+		for _, p := range parts {
+			names = append(names, p.Spec.Data.Target)
+		}
+		return nil, badInput(fmt.Errorf("%s has %d targets, and this is about one: choose it with --target, of %s", args[0], len(parts), strings.Join(names, ", ")))
+	}
+	return parts[0].Spec, nil
+}
+
+// specs reads the specification, which is several if it names several targets. The path of the data is made relative
+// to the specification's own folder, as given on the command line to the current one.
+func (s *source) specs(args []string) ([]job.Part, error) {
 	if s.demo == (len(args) == 1) {
 		return nil, badInput(errors.New("give a specification, or --demo"))
 	}
@@ -77,22 +95,50 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 			return nil, badInput(fmt.Errorf("cannot read the specification: %w", err))
 		}
 	}
-	spec, err := job.Parse(bytes.NewReader(text), file)
+	parts, err := job.ParseEach(bytes.NewReader(text), file)
 	if err != nil {
 		return nil, badInput(err)
 	}
+	if parts, err = s.chosen(parts, file); err != nil {
+		return nil, badInput(err)
+	}
+	for _, p := range parts {
+		if err := s.change(p.Spec, file); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+// chosen returns the specification of the target that was chosen, or all.
+func (s *source) chosen(parts []job.Part, file string) ([]job.Part, error) {
+	if s.target == "" {
+		return parts, nil
+	}
+	var names []string
+	for _, p := range parts {
+		if p.Spec.Data.Target == s.target {
+			return []job.Part{p}, nil
+		}
+		names = append(names, p.Spec.Data.Target)
+	}
+	return nil, fmt.Errorf("--target %s: %s has no such target; it has %s", s.target, file, strings.Join(names, ", "))
+}
+
+// change changes a specification that was read from a file as the command line says.
+func (s *source) change(spec *job.Spec, file string) (err error) {
 	if p := spec.Data.Path; p != "" && p != dataset.Stdin && !isURL(p) && !filepath.IsAbs(p) {
 		spec.Data.Path = filepath.Join(filepath.Dir(file), p)
 	}
 	if s.data != "" {
 		if spec.Data.Synthetic != nil {
-			return nil, badInput(errors.New("--data: the specification generates its data"))
+			return badInput(errors.New("--data: the specification generates its data"))
 		}
 		spec.Data.Path = s.data
 	}
 	if p := spec.Data.Path; p != "" && p != dataset.Stdin && !isURL(p) {
 		if spec.Data.Path, err = filepath.Abs(p); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if s.hasSeed {
@@ -101,10 +147,10 @@ func (s *source) spec(args []string) (*job.Spec, error) {
 	if s.holdout != 0 {
 		spec.Data.Holdout = s.holdout
 		if err := spec.Validate(); err != nil {
-			return nil, badInput(err)
+			return badInput(err)
 		}
 	}
-	return spec, nil
+	return nil
 }
 
 // hints tells how the table was read, and what somebody should know before believing what is made of it.

@@ -73,10 +73,17 @@ func noFolder(arg string, err error) error {
 }
 
 // isRun reports whether an argument is the folder of a run, or can be nothing else. That of a
-// cross-validation, which has several, is an error.
+// cross-validation or of several targets, which has several, is an error.
 func isRun(arg string) (bool, error) {
 	if cv.IsFolder(arg) {
 		return false, badInput(fmt.Errorf("%s is the folder of a cross-validation: give that of one of its runs, %s, or compare it with others by 'ulisse compare'", arg, cv.FoldDir(arg, 1)))
+	}
+	if isTargets(arg) {
+		dirs, err := targetsIn(arg)
+		if err == nil {
+			err = fmt.Errorf("%s is the folder of several targets: give that of one, of %s", arg, strings.Join(dirs, ", "))
+		}
+		return false, badInput(err)
 	}
 	return isPath(arg) || report.IsFolder(arg), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/report"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -41,6 +42,10 @@ run': 0 converged; 3 ended without converging; 2 bad input; 1 failed or
 cancelled; 130 interrupted: the job goes on. With --out the results are then
 written into a folder, as 'ulisse run' would.
 
+Of a specification whose data.target is a list the table is brought once, and each target
+gets a job of its own, called NAME-TARGET; results are then in a folder for each in that
+of --out.
+
 Repeating a submission with the same --client-id returns the job that the first
 one made.`,
 		Example: `  ulisse submit concrete.yaml
@@ -48,14 +53,14 @@ one made.`,
   ulisse submit big.yaml --data s3://tables/big.parquet --by-reference`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			spec, err := f.spec(args)
+			parts, err := f.specs(args)
 			if err != nil {
 				return err
 			}
-			if err := f.check(spec); err != nil {
+			if err := f.check(parts[0].Spec); err != nil {
 				return err
 			}
-			return a.on(&f.remote, func(ctx context.Context, s *session, _ []string) error { return a.submit(ctx, s, &f, spec) })(c, args)
+			return a.on(&f.remote, func(ctx context.Context, s *session, _ []string) error { return a.submit(ctx, s, &f, parts) })(c, args)
 		},
 	}
 	f.specFlags(c)
@@ -98,29 +103,48 @@ func newFolder(dir string) error {
 	return os.MkdirAll(dir, 0o755)
 }
 
-func (a *App) submit(ctx context.Context, s *session, f *submitFlags, spec *job.Spec) error {
-	j, err := a.enqueue(ctx, s, f, spec)
+// submit submits a job of each specification, and with --wait follows them to their ends.
+func (a *App) submit(ctx context.Context, s *session, f *submitFlags, parts []job.Part) error {
+	jobs, err := a.enqueue(ctx, s, f, parts)
+	for _, j := range jobs { // also if one was refused after them
+		switch {
+		case f.wait && !f.quiet:
+			fmt.Fprintf(a.Stderr, "submitted %s as %s\n", j.Name, j.Id)
+		case !f.wait && !f.json:
+			fmt.Fprintln(a.Stdout, j.Id)
+			if !f.quiet {
+				fmt.Fprintf(a.Stderr, "submitted %s; follow it with: ulisse watch %s\n", j.Name, j.Id)
+			}
+		}
+	}
 	if err != nil {
 		return err
 	}
-	if !f.wait {
-		if f.json {
-			return a.printJSON(client.NewJobView(j))
-		}
-		fmt.Fprintln(a.Stdout, j.Id)
-		if !f.quiet {
-			fmt.Fprintf(a.Stderr, "submitted %s; follow it with: ulisse watch %s\n", j.Name, j.Id)
-		}
+	switch {
+	case f.wait && len(jobs) == 1:
+		return a.finish(ctx, s, f, jobs[0], f.out, func(rec *report.Record) error { return a.conclude(rec, f.out, f.json) })
+	case f.wait:
+		return a.finishEach(ctx, s, f, parts, jobs)
+	case !f.json:
 		return nil
+	case len(jobs) == 1:
+		return a.printJSON(client.NewJobView(jobs[0]))
 	}
-	if !f.quiet {
-		fmt.Fprintf(a.Stderr, "submitted %s as %s\n", j.Name, j.Id)
+	var views []client.JobView
+	for _, j := range jobs {
+		views = append(views, client.NewJobView(j))
 	}
+	return a.printJSON(views)
+}
+
+// finish follows a job to its end, gets its results, and has them concluded.
+func (a *App) finish(ctx context.Context, s *session, f *submitFlags, j *pb.Job, dir string, conclude func(*report.Record) error) error {
 	out := a.Stderr
 	if f.quiet {
 		out = io.Discard
 	}
-	if j, err = a.follow(ctx, s, j, out, a.TTY && !f.quiet); err != nil {
+	j, err := a.follow(ctx, s, j, out, a.TTY && !f.quiet)
+	if err != nil {
 		if client.Interrupted(err) {
 			fmt.Fprintf(a.Stderr, "interrupted; the job goes on: come back with 'ulisse watch %s', then 'ulisse results %s'; end it with 'ulisse cancel %s'\n", j.Id, j.Id, j.Id)
 			return &exit{code: ExitInterrupted}
@@ -128,34 +152,54 @@ func (a *App) submit(ctx context.Context, s *session, f *submitFlags, spec *job.
 		return err
 	}
 	if err := verdict(j); code(err) == ExitFailure {
-		_ = os.Remove(f.out) // which is empty, or else stays
+		_ = os.Remove(dir) // which is empty, or else stays
 		return err
 	}
-	return a.fetch(ctx, s, j, f.out, f.json)
+	return a.fetch(ctx, s, j, dir, conclude)
 }
 
-// enqueue brings the data of a job to the cluster and submits it.
-func (a *App) enqueue(ctx context.Context, s *session, f *submitFlags, spec *job.Spec) (*pb.Job, error) {
-	req := &pb.SubmitRequest{ClientId: f.clientID, Priority: f.priority}
-	if spec.Data.Path != "" && !f.byReference {
-		blob, err := a.bring(ctx, s, spec, f.quiet)
+// enqueue brings the data of specifications, which are of one table, to the cluster and submits a job of each. It
+// returns those that were submitted.
+func (a *App) enqueue(ctx context.Context, s *session, f *submitFlags, parts []job.Part) (jobs []*pb.Job, err error) {
+	data := ""
+	if parts[0].Spec.Data.Path != "" && !f.byReference {
+		blob, err := a.bring(ctx, s, parts, f.quiet)
 		if err != nil {
 			return nil, err
 		}
-		req.Data = blob.Sha256
+		data = blob.Sha256
 	}
-	text, err := spec.YAML()
-	if err != nil {
-		return nil, err
+	for _, p := range parts {
+		req := &pb.SubmitRequest{ClientId: f.clientID, Priority: f.priority, Data: data}
+		if f.clientID != "" && p.Name != "" {
+			req.ClientId += "-" + p.Name
+		}
+		text, err := p.Spec.YAML()
+		if err != nil {
+			return jobs, err
+		}
+		req.Spec = string(text)
+		j, err := s.Submit(ctx, req)
+		if err != nil {
+			return jobs, ofTarget(p, err)
+		}
+		jobs = append(jobs, j)
 	}
-	req.Spec = string(text)
-	return s.Submit(ctx, req)
+	return jobs, nil
+}
+
+// ofTarget says which target an error is of, where there are several.
+func ofTarget(p job.Part, err error) error {
+	if p.Name == "" || err == nil {
+		return err
+	}
+	return fmt.Errorf("target %s: %w", p.Spec.Data.Target, err)
 }
 
 // bring checks a table here, where mistakes in it can be told at once, and
 // uploads it.
-func (a *App) bring(ctx context.Context, s *session, spec *job.Spec, quiet bool) (*pb.Blob, error) {
-	path := spec.Data.Path
+func (a *App) bring(ctx context.Context, s *session, parts []job.Part, quiet bool) (*pb.Blob, error) {
+	path := parts[0].Spec.Data.Path
 	if path == dataset.Stdin { // its address must be known before its first byte is sent
 		tmp, err := os.CreateTemp("", "ulisse-*")
 		if err != nil {
@@ -168,14 +212,20 @@ func (a *App) bring(ctx context.Context, s *session, spec *job.Spec, quiet bool)
 		}
 		path = tmp.Name()
 	}
-	local := *spec
-	local.Data.Path = path
-	d, _, err := a.load(ctx, &local, parallel.NewBudget(0))
-	if err != nil {
-		return nil, err
-	}
-	if !quiet {
-		a.hints(spec, d)
+	for _, p := range parts {
+		local := *p.Spec
+		local.Data.Path = path
+		d, _, err := a.load(ctx, &local, parallel.NewBudget(0))
+		if err != nil {
+			return nil, ofTarget(p, err)
+		}
+		if quiet {
+			continue
+		}
+		if p.Name != "" {
+			a.note("target %s: %d rows, %d inputs", d.Target, d.N(), d.D())
+		}
+		a.hints(p.Spec, d)
 	}
 	return a.upload(ctx, s, path, quiet)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/client"
+	"github.com/ulisse-gp/ulisse/internal/report"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -142,9 +143,9 @@ func (v *liveView) update(change func()) {
 	v.screen.draw(lines)
 }
 
-// fetch gets the results of a job that has ended, writes them into a folder if
-// one is given, prints the summary, and returns the exit of the run.
-func (a *App) fetch(ctx context.Context, s *session, j *pb.Job, dir string, asJSON bool) error {
+// fetch gets the results of a job that has ended, writes what only the cluster has into a folder if
+// one is given, has the others concluded, and returns the exit of the run.
+func (a *App) fetch(ctx context.Context, s *session, j *pb.Job, dir string, conclude func(*report.Record) error) error {
 	rec, err := a.record(ctx, s, j)
 	if client.Unavailable(err) {
 		return fmt.Errorf("job %s is %s, but its results did not come: %w; fetch them with 'ulisse results %s'", j.Id, client.StateWord(j.State), err, j.Id)
@@ -157,7 +158,7 @@ func (a *App) fetch(ctx context.Context, s *session, j *pb.Job, dir string, asJS
 			return err
 		}
 	}
-	err = a.conclude(rec, dir, asJSON)
+	err = conclude(rec)
 	var e *exit
 	if errors.As(err, &e) && e.err == nil && j.State == pb.JobState_JOB_STATE_CONVERGED {
 		return fmt.Errorf("job %s is called converged, but its results are not: they are of another version", j.Id)

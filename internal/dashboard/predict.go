@@ -82,6 +82,9 @@ func newPredictView(j *pb.Job) *predictView {
 	spec, err := job.ParseString(j.Spec)
 	v.Means = err == nil && spec.Data.Standardize // else nobody has computed them
 	v.info = dataset.InfoOf(j.Data)
+	if v.info.Offset != "" {
+		v.From = strings.TrimSpace(v.From + " What is typed is predicted with an offset of 0, the rows of a table with that of their column " + v.info.Offset + ".")
+	}
 	for i, name := range v.info.InputNames[:v.info.Columns()] {
 		in := inputView{Name: name, Levels: v.info.LevelsOf(i), Optional: v.info.MayLack(i)}
 		date := v.info.DateOf(i).Unit != ""
@@ -210,14 +213,14 @@ func (d *Dashboard) predictTable(w http.ResponseWriter, r *http.Request) {
 func (d *Dashboard) tableRows(r *http.Request, v *predictView, j *pb.Job) ([]predict.Row, error) {
 	file, _, err := r.FormFile("table")
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, "choose a file first: a CSV or Parquet table with a column for each input")
+		return nil, status.Error(codes.InvalidArgument, "choose a file first: a table in CSV, Parquet, Arrow or NPZ with a column for each input")
 	}
 	defer file.Close()
 	p, err := v.info.ReadPoints("the table", file, dataset.Limits{Rows: maxTableRows, Columns: dataset.DefaultLimits.Columns, Bytes: maxTableBytes})
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
-	req := predict.Request{X: p.X, Targets: p.Y, Noise: p.Noise, Probs: interval}
+	req := predict.Request{X: p.X, Targets: p.Y, Noise: p.Noise, Offset: p.Offset, Probs: interval}
 	switch {
 	case p.Lacks == "":
 	case !v.Latent:

@@ -41,9 +41,6 @@ func (c *coding) text(s string) (float64, error) {
 
 // ofParquet returns what reads a column of Parquet.
 func (c *coding) ofParquet(f parquet.Field) (func(parquet.Value) (float64, error), error) {
-	if !f.Leaf() || f.Repeated() {
-		return nil, errors.New("lists and nested columns are not read")
-	}
 	switch {
 	case c.date.Unit != "":
 		return c.date.ofParquet(f)
@@ -73,6 +70,7 @@ type plan struct {
 	columns       *Noise      // that say what noise the rows have, nil for none
 	noise         noiseFields // their places
 	lacks         string      // the one that points lack: nothing is known of their noise
+	offset        int         // -1 if there is none
 }
 
 // plan resolves a selection against a header.
@@ -86,6 +84,9 @@ func (sel Select) plan(file string, header []string) (*plan, error) {
 		return nil, err
 	}
 	if p.noise, p.lacks, err = sel.noiseFields(file, header); err != nil {
+		return nil, err
+	}
+	if p.offset, err = sel.offsetColumn(file, header); err != nil {
 		return nil, err
 	}
 	input := func(field, name string) error {
@@ -130,7 +131,11 @@ func (sel Select) plan(file string, header []string) (*plan, error) {
 
 // table returns the table that is to be filled.
 func (p *plan) table(header []string) *Table {
-	return &Table{Target: p.name, Inputs: namesOf(header, p.inputs), X: make([][]float64, len(p.inputs)), Dates: p.dates, Of: p.columns, Lacks: p.lacks}
+	offset := ""
+	if p.offset >= 0 {
+		offset = header[p.offset]
+	}
+	return &Table{Target: p.name, OffsetOf: offset, Inputs: namesOf(header, p.inputs), X: make([][]float64, len(p.inputs)), Dates: p.dates, Of: p.columns, Lacks: p.lacks}
 }
 
 // used reports whether a column is the target or an input.
@@ -253,14 +258,15 @@ type Points struct {
 	X [][]float64 // the inputs of each row
 	Y []float64   // the targets, NaN where one is not known; nil if none is
 	// Noise is what is known of their noise, where it differs between rows; nil if that lacks the column Lacks.
-	Noise []NoiseRow
-	Lacks string
+	Noise  []NoiseRow
+	Lacks  string
+	Offset []float64 // of each row, nil if the data have none
 }
 
 // ReadPoints reads rows to predict from a table, as the data that are described were read: the levels of categories, dates, and what stands for
 // missing values are theirs. path and table are those of ReadFile.
 func (i *Info) ReadPoints(path string, table io.Reader, lim Limits) (*Points, error) {
-	sel := Select{Target: i.Target, Inputs: i.InputNames[:i.Columns()], Noise: i.Noise, Points: true, Levels: map[string][]string{}, Dates: map[string]Date{}}
+	sel := Select{Target: i.Target, Inputs: i.InputNames[:i.Columns()], Noise: i.Noise, Offset: i.Offset, Points: true, Levels: map[string][]string{}, Dates: map[string]Date{}}
 	if len(i.Imputed) > 0 {
 		sel.Missing = MissingImpute
 	}
@@ -292,7 +298,7 @@ func (i *Info) Points(t *Table) (*Points, error) {
 			return nil, fmt.Errorf("there is no column %q", i.InputNames[k])
 		}
 	}
-	p := &Points{X: make([][]float64, t.Rows()), Y: t.Y, Noise: t.Noise, Lacks: t.Lacks}
+	p := &Points{X: make([][]float64, t.Rows()), Y: t.Y, Noise: t.Noise, Lacks: t.Lacks, Offset: t.Offset}
 	if i.Noise != nil && t.Lacks == "" {
 		if _, err := i.Noise.Rows(t.Noise, Scale{SD: 1}); err != nil {
 			return nil, err

@@ -48,6 +48,8 @@ type Info struct {
 	// Classes are the names of the two classes of the target that are 0 and 1; nil of other targets.
 	Classes []string `json:"classes,omitempty"`
 	Noise   *Noise   `json:"noise,omitempty"` // the columns that say what noise the rows have, nil for none
+	// Offset is the column of what is known of the latent function in each row, in the units of the transformed target; empty for none.
+	Offset string `json:"offset,omitempty"`
 	// Dates say of each input of dates or times how these became numbers; nil if there are none.
 	Dates []Date `json:"dates,omitempty"`
 	// Imputed are what stands for missing values of columns, nil where no value may be missing. Their indicators are the last inputs.
@@ -55,7 +57,7 @@ type Info struct {
 	Notes   []string  `json:"notes,omitempty"` // how the table was read, one sentence each
 	Truth   *Truth    `json:"truth,omitempty"` // of generated data, in standardised units
 	// SHA256 is the hash, in hex, of the training data as they enter the
-	// posterior: sizes, then row by row X, Y and what is known of the noise as little-endian float64, then the
+	// posterior: sizes, then row by row X, Y and what is known of the noise, and of the latent function unless Y is less by it, as little-endian float64, then the
 	// levels of categories.
 	SHA256 string `json:"sha256"`
 }
@@ -176,7 +178,12 @@ type Dataset struct {
 	// what the table says of the others.
 	RowNoise     likelihood.Rows
 	HoldoutNoise []NoiseRow
-	numbers      []int // of the table's rows in the file, from 0; nil if there are no others
+	// RowOffset is what the table says of the latent function in each training row, standardised: what is known of it and not
+	// learnt. Y is less by it if Shifted. HoldoutOffset is what it says of the others, in original units. They are nil for none.
+	RowOffset     []float64
+	Shifted       bool
+	HoldoutOffset []float64
+	numbers       []int // of the table's rows in the file, from 0; nil if there are no others
 }
 
 // Number returns the number in the file, from 1, of a row of the table, from 0.
@@ -251,7 +258,10 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Transform = tr
+	d.Transform, d.Offset = tr, t.OffsetOf
+	if d.Shifted = t.OffsetOf != "" && !opt.RawTarget; d.Shifted {
+		y = less(y, t.Offset)
+	}
 	d.describe()
 	if opt.Standardize && !opt.RawTarget {
 		d.YScale = scaleOf(pick(y, in))
@@ -266,6 +276,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	if err := d.noised(t, in, out); err != nil {
 		return nil, err
 	}
+	d.offsets(t, in, out)
 	d.SHA256 = d.hash()
 	return d, nil
 }
@@ -274,6 +285,9 @@ func New(t *Table, opt Options) (*Dataset, error) {
 func (d *Dataset) describe() {
 	if d.Classes != nil {
 		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is a class: %s is 0, %s is 1", yamlName(d.Target), yamlName(d.Classes[0]), yamlName(d.Classes[1])))
+	}
+	if d.Offset != "" {
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is the offset: it is added to what is learnt, in the units of %s", yamlName(d.Offset), d.linear()))
 	}
 	for k, name := range d.InputNames {
 		if names := d.LevelsOf(k); names != nil {
@@ -331,6 +345,10 @@ func (d *Dataset) hash() string {
 		put(math.Float64bits(y))
 		for _, b := range bits(d.RowNoise, i) {
 			put(b)
+		}
+		if d.RowOffset != nil && !d.Shifted {
+			put(offsetMark)
+			put(math.Float64bits(d.RowOffset[i]))
 		}
 	}
 	for _, names := range append(slices.Clip(d.Levels), d.Classes) {

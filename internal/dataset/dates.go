@@ -165,7 +165,7 @@ func (d Date) ofParquet(f parquet.Field) (func(parquet.Value) (float64, error), 
 	integers := k == parquet.Int32 || k == parquet.Int64
 	switch {
 	case integers && unit > 0 && d.origin().Year() == 0:
-		return nil, errors.New("it holds dates or times already, which have no format: give the unit alone under dates")
+		return nil, errDated
 	case integers && unit > 0:
 		return func(v parquet.Value) (float64, error) {
 			switch {
@@ -185,8 +185,11 @@ func (d Date) ofParquet(f parquet.Field) (func(parquet.Value) (float64, error), 
 			return d.parse(text)
 		}, nil
 	}
-	return nil, errors.New("it holds no dates: take it out of dates: under data")
+	return nil, errNoDates
 }
+
+// errNoDates is a column of numbers where dates are asked for.
+var errNoDates = errors.New("it holds no dates: take it out of dates: under data")
 
 // timeUnit returns the unit of a column of dates or times, 0 of others.
 func timeUnit(f parquet.Field) time.Duration {

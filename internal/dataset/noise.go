@@ -188,8 +188,8 @@ func (t *Table) addNoise(rec []string, at noiseFields, blank func(column int, er
 	return 0, nil
 }
 
-// noise reads what a Parquet file says of the noise of rows.
-func (p *parquetFile) noise(at noiseFields, rows int) ([]NoiseRow, error) {
+// noise reads what a file of columns says of the noise of rows.
+func (f *columnFile) noise(at noiseFields, rows int) ([]NoiseRow, error) {
 	out := make([]NoiseRow, rows)
 	for _, c := range []struct {
 		at  int
@@ -198,10 +198,10 @@ func (p *parquetFile) noise(at noiseFields, rows int) ([]NoiseRow, error) {
 		if c.at < 0 {
 			continue
 		}
-		if !numericField(p.fields[c.at]) {
-			return nil, &Error{File: p.file, Column: p.header[c.at], Msg: "it does not hold numbers, which say what noise the rows have"}
+		if f.kind(c.at) != Numbers {
+			return nil, &Error{File: f.file, Column: f.header[c.at], Msg: "it does not hold numbers, which say what noise the rows have"}
 		}
-		x, err := p.numbers(c.at, rows, &coding{}, nil)
+		x, err := f.column(c.at, rows, &coding{}, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -215,7 +215,7 @@ func (p *parquetFile) noise(at noiseFields, rows int) ([]NoiseRow, error) {
 		}
 	}
 	if at.level >= 0 {
-		x, err := p.labels(at.level, rows)
+		x, err := f.labels(at.level, rows)
 		if err != nil {
 			return nil, err
 		}

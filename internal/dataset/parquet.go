@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
@@ -19,16 +18,13 @@ const parquetBatch = 4096
 
 // parquetFile is a Parquet file whose schema has been read.
 type parquetFile struct {
-	file   string
-	lim    Limits
-	header []string
 	fields []parquet.Field
 	pf     *parquet.File
 }
 
 // openParquet opens a Parquet file and hands it on. It needs random access: a stream that has
 // none (r is what head was peeked from) is held in memory.
-func openParquet(r, buffered io.Reader, file string, lim Limits, use func(*parquetFile) error) (err error) {
+func openParquet(r, buffered io.Reader, file string, lim Limits, use func(*columnFile) error) (err error) {
 	defer func() { // the decoder panics on some corrupt files
 		if p := recover(); p != nil {
 			err = &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", p)}
@@ -45,13 +41,13 @@ func openParquet(r, buffered io.Reader, file string, lim Limits, use func(*parqu
 	if err != nil {
 		return &Error{File: file, Msg: fmt.Sprintf("broken Parquet: %v", err)}
 	}
-	fields := pf.Schema().Fields()
-	if len(fields) > lim.Columns {
-		return &Error{File: file, Msg: fmt.Sprintf("%d columns, more than the limit of %d", len(fields), lim.Columns)}
+	p := &parquetFile{fields: pf.Schema().Fields(), pf: pf}
+	f := &columnFile{columnar: p, file: file, lim: lim, total: pf.NumRows()}
+	for _, field := range p.fields {
+		f.header = append(f.header, field.Name())
 	}
-	header := make([]string, len(fields))
-	for i, f := range fields {
-		header[i] = f.Name()
+	if err := f.within(); err != nil {
+		return err
 	}
 	for _, g := range pf.Metadata().RowGroups {
 		for _, c := range g.Columns {
@@ -60,110 +56,35 @@ func openParquet(r, buffered io.Reader, file string, lim Limits, use func(*parqu
 			}
 		}
 	}
-	return use(&parquetFile{file: file, lim: lim, header: header, fields: fields, pf: pf})
+	return use(f)
 }
 
-// rows returns how many rows are to be read, at most so many if most is not 0.
-func (p *parquetFile) rows(most int) (int, error) {
-	rows := p.pf.NumRows()
-	if most > 0 {
-		rows = min(rows, int64(most))
+// kind says what a column holds.
+func (p *parquetFile) kind(c int) Type {
+	switch f := p.fields[c]; {
+	case !f.Leaf() || f.Repeated():
+		return Nested
+	case timeUnit(f) > 0:
+		return Times
+	case numericField(f):
+		return Numbers
 	}
-	if rows > int64(p.lim.Rows) {
-		return 0, &Error{File: p.file, Msg: fmt.Sprintf("%d rows, more than the limit of %d", rows, p.lim.Rows)}
-	}
-	return int(rows), nil
+	return Texts
 }
 
-// table reads the columns that are selected.
-func (p *parquetFile) table(sel Select) (*Table, error) {
-	rows, err := p.rows(sel.Rows)
-	if err != nil {
-		return nil, err
-	}
-	pl, err := sel.plan(p.file, p.header)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.lim.cells(int64(rows), len(pl.inputs)+1); err != nil {
-		return nil, &Error{File: p.file, Msg: err.Error()}
-	}
-	if err := p.readable(pl); err != nil {
-		return nil, err
-	}
-	t := pl.table(p.header)
-	gaps := newGaps("", sel)
-	read := func(c int, k *coding) ([]float64, error) {
-		x, err := p.numbers(c, rows, k, func(row int, err error) {
-			gaps.note(row+1, c, pl, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("row %d: %v", row+1, err)})
-		})
-		if err != nil {
-			return nil, gaps.or(err, p.file, p.header)
-		}
-		return x, nil
-	}
-	for i, c := range pl.inputs {
-		if t.X[i], err = read(c, pl.codings[i]); err != nil {
-			return nil, err
-		}
-	}
-	if sel.Noise != nil && pl.lacks == "" {
-		if t.Noise, err = p.noise(pl.noise, rows); err != nil {
-			return nil, err
-		}
-	}
-	if pl.target >= 0 {
-		if t.Y, err = read(pl.target, pl.y); err != nil {
-			return nil, err
-		}
-	}
-	if pl.label >= 0 && gaps.first == nil {
-		if t.Labels, err = p.labels(pl.label, rows); err != nil {
-			return nil, err
-		}
-	}
-	return t, t.finish(pl, gaps, p.file, p.header)
-}
-
-// readable returns an error if columns that are to be numbers do not hold numbers.
-func (p *parquetFile) readable(pl *plan) error {
-	if c := pl.target; c >= 0 && pl.y.levels == nil && !numericField(p.fields[c]) {
-		return &Error{File: p.file, Column: p.header[c], Msg: "the target does not hold numbers"}
-	}
-	for i, c := range pl.inputs {
-		f := p.fields[c]
-		if k := pl.codings[i]; k.levels != nil || k.date.Unit != "" || numericField(f) {
-			continue
-		}
-		advice := fmt.Sprintf("leave the column out with exclude: [%s]", yamlName(p.header[c]))
-		if f.Leaf() && !f.Repeated() && !pl.points {
-			advice = advise(p.header, []int{c}, func(int) string {
-				if timeUnit(f) > 0 {
-					return "days"
-				}
-				return ""
-			})
-		}
-		return &Error{File: p.file, Column: p.header[c], Msg: "it does not hold numbers: " + advice}
-	}
-	return nil
-}
-
-// numbers reads a column as numbers. What is missing it tells blank, and takes to be NaN.
+// numbers reads a column as numbers.
 func (p *parquetFile) numbers(c, rows int, k *coding, blank func(row int, err error)) ([]float64, error) {
 	get, err := k.ofParquet(p.fields[c])
 	if err != nil {
-		return nil, &Error{File: p.file, Column: p.header[c], Msg: err.Error()}
+		return nil, err
 	}
 	return readColumn(p, c, rows, get, blank)
 }
 
-// labels reads a column as text.
-func (p *parquetFile) labels(c, rows int) ([]string, error) {
-	if f := p.fields[c]; !f.Leaf() || f.Repeated() {
-		return nil, &Error{File: p.file, Column: f.Name(), Msg: "lists and nested columns are not read"}
-	}
-	return readColumn(p, c, rows, labelOf, nil)
+// texts has the texts of a column taken.
+func (p *parquetFile) texts(c, rows int, take func(text string, err error) error) error {
+	_, err := readColumn(p, c, rows, func(v parquet.Value) (struct{}, error) { return struct{}{}, take(labelOf(v)) }, nil)
+	return err
 }
 
 // checkFooter looks at the length that a file gives for its footer, for which the
@@ -235,37 +156,19 @@ func unsigned(f parquet.Field) bool {
 	return ok && !t.IsSigned
 }
 
-// valueError is a value that cannot be used.
-type valueError struct {
-	row int
-	err error
-}
-
-func (e *valueError) Error() string { return e.err.Error() }
-
 // readColumn reads a column, each value by get, which says what is wrong with it. What is missing it
 // tells blank, unless that is nil, and takes to be what get returns.
 func readColumn[T any](p *parquetFile, c, rows int, get func(parquet.Value) (T, error), blank func(row int, err error)) ([]T, error) {
-	fail := func(err error) ([]T, error) {
-		var v *valueError
-		if errors.As(err, &v) {
-			return nil, &Error{File: p.file, Column: p.header[c], Msg: fmt.Sprintf("row %d: %v", v.row+1, v.err)}
-		}
-		return nil, &Error{File: p.file, Column: p.header[c], Msg: err.Error()}
-	}
-	leaf, ok := p.pf.Schema().Lookup(p.header[c])
+	leaf, ok := p.pf.Schema().Lookup(p.fields[c].Name())
 	if !ok {
-		return fail(errors.New("nested columns are not read"))
+		return nil, errNested
 	}
 	x := make([]T, 0, rows)
 	for _, g := range p.pf.RowGroups() {
 		var err error
 		if x, err = readChunk(x, g.ColumnChunks()[leaf.ColumnIndex], get, blank); err != nil {
-			return fail(err)
+			return nil, err
 		}
-	}
-	if len(x) != rows {
-		return fail(fmt.Errorf("broken Parquet: %d values in %d rows", len(x), rows))
 	}
 	return x, nil
 }
@@ -311,16 +214,11 @@ func readChunk[T any](x []T, chunk parquet.ColumnChunk, get func(parquet.Value) 
 
 // labelOf returns the text of a value.
 func labelOf(v parquet.Value) (text string, err error) {
-	if !v.IsNull() { // whose text is not empty
-		text = strings.Clone(strings.TrimSpace(v.String()))
+	if v.IsNull() { // whose text is not empty
+		return labelText("")
 	}
-	switch {
-	case absent(text):
-		err = missingError(strconv.Quote(text))
-	case len(text) > maxLabel:
-		err = errLabel
-	}
-	return text, err
+	text, err = labelText(v.String())
+	return strings.Clone(text), err
 }
 
 func number(v parquet.Value, unsigned bool) (x float64, err error) {
@@ -341,11 +239,5 @@ func number(v parquet.Value, unsigned bool) (x float64, err error) {
 	default:
 		x = v.Double()
 	}
-	if math.IsNaN(x) {
-		return x, missingError("NaN")
-	}
-	if bad := badValue(x); bad != "" {
-		return 0, errors.New(bad)
-	}
-	return x, nil
+	return usable(x)
 }

@@ -28,24 +28,31 @@ func Read(r io.Reader, file string, sel Select, lim Limits) (t *Table, err error
 	err = open(r, file, lim, func(c *csvFile) error {
 		t, err = c.table(sel)
 		return err
-	}, func(p *parquetFile) error {
-		t, err = p.table(sel)
+	}, func(f *columnFile) error {
+		t, err = f.table(sel)
 		return err
 	})
 	return t, err
 }
 
 // open reads the header of a table and hands it on as what it is.
-func open(r io.Reader, file string, lim Limits, asCSV func(*csvFile) error, asParquet func(*parquetFile) error) error {
+func open(r io.Reader, file string, lim Limits, asCSV func(*csvFile) error, asColumns func(*columnFile) error) error {
 	br := bufio.NewReaderSize(r, 1<<16)
-	head, err := br.Peek(4)
+	head, err := br.Peek(8)
 	if err != nil && err != io.EOF {
 		return fmt.Errorf("cannot read %s: %w", file, err)
 	}
 	var text io.Reader = br
+	arrow, stream := isArrow(head)
 	switch c := (&counted{r: br}); {
+	case arrow:
+		return openArrow(r, br, file, lim, stream, asColumns)
+	case bytes.HasPrefix(head, magicFeather):
+		return &Error{File: file, Msg: "Feather of version 1 is not read: write the table in version 2, which is Arrow's file format"}
+	case bytes.HasPrefix(head, magicNPY), bytes.HasPrefix(head, magicZip):
+		return openNumPy(r, br, file, lim, !bytes.HasPrefix(head, magicNPY), asColumns)
 	case bytes.HasPrefix(head, magicParquet):
-		return openParquet(r, br, file, lim, asParquet)
+		return openParquet(r, br, file, lim, asColumns)
 	case bytes.HasPrefix(head, magicGzip):
 		z, err := gzip.NewReader(c)
 		if err != nil {
@@ -267,6 +274,13 @@ func (t *Table) add(rec []string, p *plan, blank func(column int, err error)) (c
 			blank(p.label, missingError(strconv.Quote(text)))
 		}
 		t.Labels = append(t.Labels, strings.Clone(text))
+	}
+	if p.offset >= 0 {
+		x, err := parseField(rec[p.offset])
+		if err := tell(p.offset, err); err != nil {
+			return p.offset, err
+		}
+		t.Offset = append(t.Offset, x)
 	}
 	if p.target < 0 {
 		return 0, nil

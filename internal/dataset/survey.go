@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parquet-go/parquet-go"
 	"gonum.org/v1/gonum/stat"
 )
 
@@ -94,7 +93,7 @@ func Survey(r io.Reader, file, target string, lim Limits) (columns []Column, row
 		seen, err = f.survey()
 		rows = f.rows
 		return err
-	}, func(f *parquetFile) error {
+	}, func(f *columnFile) error {
 		header = f.header
 		seen, rows, err = f.survey()
 		return err
@@ -169,61 +168,6 @@ func (f *csvFile) survey() ([]*column, error) {
 			c.see(rec[i])
 		}
 	}
-}
-
-func (p *parquetFile) survey() ([]*column, int, error) {
-	if err := selectable(p.file, p.header); err != nil {
-		return nil, 0, err
-	}
-	rows, err := p.rows(0)
-	if err != nil {
-		return nil, 0, err
-	}
-	if err := p.lim.cells(int64(rows), len(p.header)); err != nil {
-		return nil, 0, &Error{File: p.file, Msg: err.Error()}
-	}
-	columns := newColumns(len(p.header))
-	for c, v := range columns {
-		var fault *Error
-		switch err := p.surveyColumn(c, rows, v); {
-		case errors.As(err, &fault):
-			v.bad = fault.Msg
-		case err != nil:
-			return nil, 0, err
-		}
-	}
-	return columns, rows, nil
-}
-
-// surveyColumn has a column see its values. An *Error is a fault of one of them.
-func (p *parquetFile) surveyColumn(c, rows int, v *column) (err error) {
-	f := p.fields[c]
-	ignore := func(int, error) {}
-	switch {
-	case !f.Leaf() || f.Repeated():
-		v.kind, v.bad = Nested, "nested"
-	case timeUnit(f) > 0:
-		v.kind, v.dates = Times, []dated{{date: Date{Unit: "days"}}}
-		v.dates[0].x, err = p.numbers(c, rows, &coding{date: v.dates[0].date}, ignore)
-		v.missing = rows - len(known(v.dates[0].x))
-		v.hashes = hashesOf(v.dates[0].x)
-	case numericField(f):
-		v.numbers, err = p.numbers(c, rows, &coding{}, ignore)
-		v.missing = rows - len(known(v.numbers))
-		if v.missing < len(v.numbers) {
-			v.kind = Numbers
-		}
-	default:
-		_, err = readColumn(p, c, rows, func(value parquet.Value) (struct{}, error) {
-			text, err := labelOf(value)
-			if err == nil || absent(text) {
-				v.see(text)
-				err = nil
-			}
-			return struct{}{}, err
-		}, ignore)
-	}
-	return err
 }
 
 // datesAdvice says what to do about dates.

@@ -29,6 +29,9 @@ type Table struct {
 	Of    *Noise
 	Noise []NoiseRow
 	Lacks string
+	// OffsetOf is the column of offsets that was asked for, empty for none, and Offset what it says of each row.
+	OffsetOf string
+	Offset   []float64
 	// Levels are those of each input that is a category, whose values are their places, and Dates say how those of dates
 	// became numbers: nil if there are none.
 	Levels  [][]string
@@ -60,9 +63,12 @@ func (t *Table) Row(i int) []float64 {
 
 // Select returns the given rows of the table, which know nothing of labels, nor of the file that they were in.
 func (t *Table) Select(rows []int) *Table {
-	out := &Table{Target: t.Target, Inputs: t.Inputs, X: make([][]float64, len(t.X)), Y: pick(t.Y, rows), Of: t.Of, Levels: t.Levels, Dates: t.Dates, Classes: t.Classes}
+	out := &Table{Target: t.Target, Inputs: t.Inputs, X: make([][]float64, len(t.X)), Y: pick(t.Y, rows), Of: t.Of, OffsetOf: t.OffsetOf, Levels: t.Levels, Dates: t.Dates, Classes: t.Classes}
 	if t.Noise != nil {
 		out.Noise = pick(t.Noise, rows)
+	}
+	if t.Offset != nil {
+		out.Offset = pick(t.Offset, rows)
 	}
 	for k, x := range t.X {
 		out.X[k] = pick(x, rows)
@@ -70,7 +76,7 @@ func (t *Table) Select(rows []int) *Table {
 	return out
 }
 
-// WriteCSV writes inputs, what says what noise there is, and target such that they are read as they are, dates as their
+// WriteCSV writes inputs, what says what noise there is, offsets, and target such that they are read as they are, dates as their
 // numbers. Names and levels are in quotes: one may hold what separates fields.
 func (t *Table) WriteCSV(w io.Writer) error {
 	for _, name := range t.Inputs {
@@ -81,6 +87,9 @@ func (t *Table) WriteCSV(w io.Writer) error {
 		for _, name := range names {
 			fmt.Fprintf(w, "%s,", name)
 		}
+	}
+	if t.OffsetOf != "" {
+		fmt.Fprintf(w, "%s,", quoted(t.OffsetOf))
 	}
 	fmt.Fprintf(w, "%s\n", quoted(t.Target))
 	var line []byte
@@ -94,6 +103,9 @@ func (t *Table) WriteCSV(w io.Writer) error {
 			for _, v := range values {
 				line = append(append(line, v...), ',')
 			}
+		}
+		if t.OffsetOf != "" {
+			line = append(strconv.AppendFloat(line, t.Offset[i], 'g', -1, 64), ',')
 		}
 		line = append(strconv.AppendFloat(line, y, 'g', -1, 64), '\n')
 		if _, err := w.Write(line); err != nil {
@@ -128,7 +140,9 @@ type Select struct {
 	// if Inputs names it.
 	Noise  *Noise
 	Trials bool // its weights are called trials
-	Rows   int  // read the first Rows rows only; 0 means all
+	// Offset names a column of what is known of the latent function, which is no input.
+	Offset string
+	Rows   int // read the first Rows rows only; 0 means all
 	// Points says that the rows are to be predicted at, not to learn from: the
 	// target may be missing, which leaves Y nil, a single row will do, and columns
 	// may be constant. Targets that some rows lack are NaN.
@@ -193,7 +207,7 @@ func (e *Error) Error() string {
 const Stdin = "-"
 
 // ReadFile reads a table from a file: CSV, plain or compressed with gzip or
-// Zstandard, or Parquet, recognised by its content. A table that is not nil is
+// Zstandard, Parquet, Arrow (file or stream), or arrays of NumPy's (.npz, .npy), recognised by its content. A table that is not nil is
 // read in its place; path names it in errors.
 func ReadFile(path string, table io.Reader, sel Select, lim Limits) (*Table, error) {
 	if table != nil {
@@ -289,6 +303,9 @@ func (sel Select) columns(file string, header []string) (target int, inputs []in
 			drop[i] = true
 		}
 	}
+	if i, ok := at[sel.Offset]; ok {
+		drop[i] = true
+	}
 	if len(sel.Inputs) == 0 {
 		for i := range header {
 			if !drop[i] {
@@ -305,6 +322,9 @@ func (sel Select) columns(file string, header []string) (target int, inputs []in
 			return fail("inputs: names %q twice", name)
 		}
 		seen[name] = true
+		if name == sel.Offset {
+			return fail("inputs: names %q, which is the offset", name)
+		}
 		if drop[at[name]] && slices.Contains(sel.Noise.columns(), name) {
 			return fail("inputs: names %q, which says what noise the rows have", name)
 		}

@@ -22,7 +22,7 @@ func (i *Info) Wire(address string) *pb.DataInfo {
 	if n := i.Noise; n != nil {
 		m.Noise = &pb.NoiseColumns{Column: n.Column, Variance: n.Variance, Weights: n.Weights, By: n.By, Levels: n.Levels}
 	}
-	m.Classes = i.Classes
+	m.Classes, m.Offset = i.Classes, i.Offset
 	for _, names := range i.Levels {
 		m.Levels = append(m.Levels, &pb.Levels{Names: names})
 	}
@@ -45,7 +45,7 @@ func InfoOf(m *pb.DataInfo) *Info {
 	for _, s := range m.GetInputScales() {
 		i.XScale = append(i.XScale, scaleFrom(s))
 	}
-	i.Classes = m.GetClasses()
+	i.Classes, i.Offset = m.GetClasses(), m.GetOffset()
 	for _, l := range m.GetLevels() {
 		i.Levels = append(i.Levels, l.GetNames())
 	}

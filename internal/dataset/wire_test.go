@@ -16,7 +16,7 @@ func TestInfoOverTheWire(t *testing.T) {
 	number := rapid.Float64Range(1e-300, 1e300)
 	scale := rapid.Custom(func(t *rapid.T) Scale { return Scale{Mean: number.Draw(t, "mean"), SD: number.Draw(t, "sd")} })
 	rapid.Check(t, func(t *rapid.T) {
-		want := &Info{Rows: rapid.IntRange(1, 1<<40).Draw(t, "rows"), HeldOut: rapid.IntRange(0, 9).Draw(t, "held out"), Target: "y",
+		want := &Info{Rows: rapid.IntRange(1, 1<<40).Draw(t, "rows"), HeldOut: rapid.IntRange(0, 9).Draw(t, "held out"), Target: "y", Offset: rapid.String().Draw(t, "offset"),
 			YScale: scale.Draw(t, "y"), SHA256: rapid.String().Draw(t, "hash")}
 		for range rapid.IntRange(1, 4).Draw(t, "inputs") {
 			want.InputNames = append(want.InputNames, rapid.String().Draw(t, "name"))

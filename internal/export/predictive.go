@@ -21,7 +21,11 @@ func Predictive(ctx context.Context, src *Source, each int, budget *parallel.Bud
 	if err != nil {
 		return nil, predict.Stats{}, err
 	}
-	m, stats, err := p.Predict(ctx, d.X, predict.Options{Noise: &d.RowNoise, Progress: progress})
+	o := predict.Options{Noise: &d.RowNoise, Progress: progress}
+	if !d.Shifted { // else observed_data are less by it
+		o.Offset = d.RowOffset
+	}
+	m, stats, err := p.Predict(ctx, d.X, o)
 	if err != nil {
 		return nil, stats, err
 	}
@@ -44,7 +48,8 @@ func LogLikelihood(ctx context.Context, src *Source, each int, budget *parallel.
 	if err != nil {
 		return nil, predict.Stats{}, err
 	}
-	d, stats, err := p.LeftOutDraws(ctx, &src.Data.Info, predict.LeftOut(src.Data.N(), src.Data.N()), predict.Options{Progress: progress})
+	rows := predict.LeftOut(src.Data.N(), src.Data.N())
+	d, stats, err := p.LeftOutDraws(ctx, &src.Data.Info, rows, predict.Options{Offset: src.Data.OffsetOf(rows), Progress: progress})
 	if err != nil {
 		return nil, stats, err
 	}

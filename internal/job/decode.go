@@ -47,10 +47,32 @@ func (e *FieldError) Error() string {
 // maxSpecBytes bounds a specification: a thousand times a usual one.
 const maxSpecBytes = 1 << 20
 
+// targetPath is the one field that may be a list in a document and is one name in a Spec.
+const targetPath = "data.target"
+
 // Parse reads a specification in YAML (or JSON, which YAML contains), fills in
 // the defaults and validates it. file names it in errors, which are
-// *FieldError.
+// *FieldError. It takes one target: see ParseEach.
 func Parse(r io.Reader, file string) (*Spec, error) {
+	text, err := readSpec(r, file)
+	if err != nil {
+		return nil, err
+	}
+	spec, d, err := decode(text, file)
+	if err != nil {
+		return nil, err
+	}
+	switch len(d.targets) {
+	case 0:
+	case 1:
+		spec.Data.Target = d.targets[0]
+	default:
+		return nil, d.fail(d.pos[targetPath], targetPath, "a posterior is of one target, and this names %d: name one here, or give the list to ulisse run or ulisse submit, which make a run of each", len(d.targets))
+	}
+	return d.complete(spec)
+}
+
+func readSpec(r io.Reader, file string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxSpecBytes+1))
 	if err != nil {
 		return nil, err
@@ -58,24 +80,32 @@ func Parse(r io.Reader, file string) (*Spec, error) {
 	if len(text) > maxSpecBytes {
 		return nil, &FieldError{File: file, Msg: fmt.Sprintf("more than %d bytes: this is not a specification", maxSpecBytes)}
 	}
+	return text, nil
+}
+
+// decode fills in a specification, with the defaults, and leaves it to complete.
+func decode(text []byte, file string) (*Spec, *decoder, error) {
 	spec := Default()
-	d := decoder{file: file, pos: map[string]*yaml.Node{}}
-	if err := d.parse(text, &spec); err != nil {
-		return nil, err
-	}
+	d := &decoder{file: file, pos: map[string]*yaml.Node{}}
+	return &spec, d, d.parse(text, &spec)
+}
+
+// complete validates a specification that was decoded, with the defaults that depend on other fields.
+func (d *decoder) complete(spec *Spec) (*Spec, error) {
 	if _, given := d.pos["sampler.method"]; !given && !spec.Model.Gaussian() {
 		spec.Sampler.Method = sampler.Augmenting
 	}
 	if path, msg := spec.fault(); msg != "" {
 		return nil, d.fail(d.nearest(path), path, "%s", msg)
 	}
-	return &spec, nil
+	return spec, nil
 }
 
 // decoder fills a struct from a YAML tree and notes where each field stood.
 type decoder struct {
-	file string
-	pos  map[string]*yaml.Node
+	file    string
+	pos     map[string]*yaml.Node
+	targets []string // those of data.target, if that is a list
 }
 
 func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) error {
@@ -140,6 +170,9 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) error {
 		return d.fail(n, path, "aliases are not allowed here")
 	}
 	d.pos[path] = n
+	if path == targetPath && n.Kind == yaml.SequenceNode {
+		return d.list(n, reflect.ValueOf(&d.targets).Elem(), path)
+	}
 	switch p := v.Addr().Interface().(type) {
 	case *Auto[int]:
 		if isAuto(n) {

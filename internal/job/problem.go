@@ -24,7 +24,7 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 		if err != nil {
 			return nil, err
 		}
-		sel.Label, sel.Noise, sel.TwoClasses = label, s.NoiseColumns(), likelihood.OfClasses(s.Model.Conditional())
+		sel.Label, sel.Noise, sel.Offset, sel.TwoClasses = label, s.NoiseColumns(), d.Offset, likelihood.OfClasses(s.Model.Conditional())
 		sel.Trials = d.Trials != ""
 		return dataset.ReadFile(d.Path, table, sel, dataset.DefaultLimits)
 	}
@@ -115,7 +115,11 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	if err := m.Likelihood.Check(d.Y); err != nil {
 		return nil, &FieldError{Path: "data.target", Msg: err.Error()}
 	}
-	return posterior.NewProblem(m, d.X, d.Y), nil
+	p := posterior.NewProblem(m, d.X, d.Y)
+	if !d.Shifted {
+		p.Offset = d.RowOffset
+	}
+	return p, nil
 }
 
 // Mixed reports whether solves are in mixed precision. It is the faster at every

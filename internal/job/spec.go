@@ -48,6 +48,7 @@ type Data struct {
 	Missing     string   `yaml:"missing,omitempty" json:"missing,omitempty"`
 	Constant    string   `yaml:"constant,omitempty" json:"constant,omitempty"`
 	Weights     string   `yaml:"weights,omitempty" json:"weights,omitempty"`     // column that the variance of the noise is divided by
+	Offset      string   `yaml:"offset,omitempty" json:"offset,omitempty"`       // column of what is known of the latent function
 	Trials      string   `yaml:"trials,omitempty" json:"trials,omitempty"`       // column of how many trials the target is of
 	Transform   string   `yaml:"transform,omitempty" json:"transform,omitempty"` // of the target
 	Standardize bool     `yaml:"standardize" json:"standardize"`

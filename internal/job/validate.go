@@ -166,6 +166,9 @@ func (s *Spec) fault() (path, msg string) {
 	if path, msg := s.faultOfNoise(); msg != "" {
 		return path, msg
 	}
+	if msg := s.faultOfOffset(); msg != "" {
+		return "data.offset", msg
+	}
 	return s.faultOfSampler()
 }
 

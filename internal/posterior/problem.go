@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/param"
@@ -62,6 +64,8 @@ type Problem struct {
 	Inputs *kernel.Inputs // n×d, standardised if the specification says so
 	Y      []float64      // n targets
 	State  []float64      // of the likelihood's augmentation; nil if it has none
+	// Offset is what is known of the likelihood's argument in each row: the latent function is what is left of it. Nil for nothing.
+	Offset []float64
 }
 
 // NewProblem returns a problem whose auxiliary state, if its likelihood has one, is the one to start
@@ -92,7 +96,15 @@ func (p *Problem) WithState() *Problem {
 // Refresh draws the auxiliary state anew, given ψ and the latent function.
 func (p *Problem) Refresh(r *rand.Rand, psi, f []float64) {
 	_, own := p.Natural(psi)
-	p.Likelihood.Augmentation().Refresh(r, p.State, own, p.Y, f)
+	p.Likelihood.Augmentation().Refresh(r, p.State, own, p.Y, p.whole(f))
+}
+
+// whole returns the likelihood's argument: the latent function with the offset.
+func (p *Problem) whole(f []float64) []float64 {
+	if p.Offset == nil {
+		return f
+	}
+	return floats.AddTo(make([]float64, len(f)), f, p.Offset)
 }
 
 // Own returns how many of the parameters, the last ones of ψ, are the likelihood's.
@@ -130,6 +142,7 @@ func (p *Problem) Scales() []int {
 func (p *Problem) LogDensityGiven(psi, f []float64) float64 {
 	sum, _ := p.LogPrior(psi)
 	_, own := p.Natural(psi)
+	f = p.whole(f)
 	for i, y := range p.Y {
 		v, _, _ := p.Likelihood.LogDensity(own, y, f[i])
 		sum += v
@@ -142,7 +155,7 @@ func (p *Problem) LogDensityGiven(psi, f []float64) float64 {
 func (p *Problem) Expect(psi, f []float64) *Problem {
 	q := p.WithState()
 	_, own := p.Natural(psi)
-	p.Likelihood.Augmentation().Expect(q.State, own, p.Y, f)
+	p.Likelihood.Augmentation().Expect(q.State, own, p.Y, p.whole(f))
 	return q
 }
 
@@ -161,12 +174,22 @@ func (p *Problem) Subset(rows []int) *Problem {
 	}
 	q := NewProblem(m, p.Inputs.Select(rows), y)
 	q.State = state
+	if p.Offset != nil {
+		q.Offset = make([]float64, len(rows))
+		for i, r := range rows {
+			q.Offset[i] = p.Offset[r]
+		}
+	}
 	return q
 }
 
-// Targets returns z, to read: y itself for Gaussian noise.
+// Targets returns z less the offset, to read: y itself for Gaussian noise without one.
 func (p *Problem) Targets() []float64 {
-	return p.Likelihood.Augmentation().Targets(p.Y, p.State)
+	z := p.Likelihood.Augmentation().Targets(p.Y, p.State)
+	if p.Offset == nil {
+		return z
+	}
+	return floats.SubTo(make([]float64, len(z)), z, p.Offset)
 }
 
 // At returns what K(ψ) is made of: the covariance's parameters, and the variances

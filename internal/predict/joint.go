@@ -229,7 +229,7 @@ func (j *jointWork) take(t int) error {
 	if j.Covariance {
 		j.sum.AddSym(j.sum, j.covariance)
 		for i, at := range j.place {
-			j.moments.Mean[t][i], j.moments.Var[t][i] = j.mean[at], j.covariance.At(at, at)
+			j.moments.Mean[t][i], j.moments.Var[t][i] = j.mean[at]+j.offset(i), j.covariance.At(at, at)
 		}
 	}
 	turn := slices.Index(j.turns, t)
@@ -245,6 +245,14 @@ func (j *jointWork) take(t int) error {
 		j.paths[k] = j.path(k, factor, own)
 	}
 	return nil
+}
+
+// offset returns what is added to the latent function in a row.
+func (j *jointWork) offset(row int) float64 {
+	if j.Offset == nil {
+		return 0
+	}
+	return j.Offset[row]
 }
 
 // factor returns a Cholesky factor of the draw's covariance.
@@ -289,7 +297,7 @@ func (j *jointWork) path(k int, factor *mat.Cholesky, own []float64) []float64 {
 	rows := span(0, len(out)) // in the order of the points
 	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(j.place[a], j.place[b]) })
 	for _, i := range rows {
-		out[i] = f.AtVec(j.place[i])
+		out[i] = f.AtVec(j.place[i]) + j.offset(i)
 		if j.noisy {
 			out[i] = likelihood.At(of, i).Draw(r, own, out[i], 0)
 		}

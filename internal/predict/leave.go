@@ -22,28 +22,34 @@ import (
 // from all others, in the units of the target. Draw t of the predictor is of chain t mod chains, as
 // Thin returns them.
 func (p *Predictor) Loo(ctx context.Context, data *dataset.Dataset, chains int, rows []int, o Options) (*loo.Result, Stats, error) {
+	o.Offset = data.OffsetOf(rows)
 	d, stats, err := p.LeftOutDraws(ctx, &data.Info, rows, o)
 	if err != nil {
 		return nil, stats, err
 	}
 	numbers, targets, table := make([]int, len(rows)), make([]float64, len(rows)), data.TrainingRows()
 	for i, row := range rows {
-		numbers[i], targets[i] = data.Number(table[row]), data.Undo(p.Problem.Y[row])
+		numbers[i], targets[i] = data.Number(table[row]), data.Observed(row)
 	}
 	return loo.New(d, chains, numbers, targets, len(p.Problem.Y)), stats, nil
 }
 
-// LeftOutDraws returns the distributions of the targets of training rows, each left out, at each draw, in the
-// units of the target of the described data.
+// LeftOutDraws returns the distributions of the targets of training rows, each left out, at each draw, with the
+// offsets of the options in these rows, in the units of the target of the described data.
 func (p *Predictor) LeftOutDraws(ctx context.Context, info *dataset.Info, rows []int, o Options) (loo.Draws, Stats, error) {
 	m, stats, err := p.LeaveOneOut(ctx, rows, o)
 	if err != nil {
 		return loo.Draws{}, stats, err
 	}
+	m.shift(o.Offset)
 	t := len(p.Draws)
 	d := loo.Draws{LogDensity: solve.Columns(len(rows), t), CDF: solve.Columns(len(rows), t), Mean: solve.Columns(len(rows), t), SD: solve.Columns(len(rows), t)}
 	p.Budget.NewLoop(func(_, i int) {
-		y, of := info.Undo(p.Problem.Y[rows[i]]), likelihood.At(m.likelihood, i)
+		z, of := p.Problem.Y[rows[i]], likelihood.At(m.likelihood, i)
+		if o.Offset != nil { // the targets that are computed with are less by it
+			z += o.Offset[i]
+		}
+		y := info.Undo(z)
 		for s := range t {
 			one := info.Told(of.Predict(m.own[s:s+1], m.Mean[s][i:i+1], m.Var[s][i:i+1]))
 			d.LogDensity[s][i], d.CDF[s][i] = one.LogDensity(y), one.CDF(y)

@@ -158,7 +158,7 @@ func TestLooIsTheDensityOfUnseenRows(t *testing.T) {
 		rows[i] = i
 	}
 	// The targets as the user knows them: 10 + 2·y.
-	data := &dataset.Dataset{Info: dataset.Info{Rows: n, YScale: dataset.Scale{Mean: 10, SD: 2}}}
+	data := &dataset.Dataset{Info: dataset.Info{Rows: n, YScale: dataset.Scale{Mean: 10, SD: 2}}, Y: y}
 	res, _, err := p.Loo(t.Context(), data, 1, rows, Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
@@ -85,7 +87,9 @@ type Options struct {
 	Latent    bool // predict the latent function, without the noise
 	// Noise is what is known of the noise at the points, where it differs between rows: nothing can be
 	// told of their targets without it.
-	Noise    *likelihood.Rows
+	Noise *likelihood.Rows
+	// Offset is what is added to the latent function at the points, in the units of the (standardised) training data: nil for 0.
+	Offset   []float64
 	Variance Variance // "" means Exact
 	// Progress, if not nil, is told of solves done: of K⁻¹y, then of rows.
 	Progress func(Progress)
@@ -363,9 +367,23 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	if err := p.needs(o); err != nil {
 		return nil, Stats{}, err
 	}
-	return p.distributions(ctx, points.Len(), 1, o,
+	m, stats, err := p.distributions(ctx, points.Len(), 1, o,
 		func(lo, hi int) functionals { return values{p, points.Select(span(lo, hi))} },
 		func(f *kernel.Function, i int) float64 { return f.Variance(points.Row(i)) })
+	if err == nil {
+		m.shift(o.Offset)
+	}
+	return m, stats, err
+}
+
+// shift adds an offset to the latent function in each row; nil for none.
+func (m *Moments) shift(offset []float64) {
+	if offset == nil {
+		return
+	}
+	for _, mean := range m.Mean {
+		floats.Add(mean, offset)
+	}
 }
 
 func (p *Predictor) checkPoints(points *kernel.Inputs) {

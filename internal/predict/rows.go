@@ -27,7 +27,9 @@ type Request struct {
 	// Noise is what is known of the noise there, where it differs between rows. If it is nil only the
 	// latent function can be predicted.
 	Noise []dataset.NoiseRow
-	Probs []float64 // of quantiles, strictly between 0 and 1
+	// Offset is what is known of the latent function there, in the units of the transformed target; nil for 0.
+	Offset []float64
+	Probs  []float64 // of quantiles, strictly between 0 and 1
 	// Covariance asks for the joint covariance of all rows, and Paths for so many sample paths, of a seed, in
 	// place of the rows' own distributions.
 	Covariance bool
@@ -49,6 +51,9 @@ func (r Request) Part(lo, hi int) Request {
 	}
 	if r.Noise != nil {
 		r.Noise = r.Noise[lo:hi]
+	}
+	if r.Offset != nil {
+		r.Offset = r.Offset[lo:hi]
 	}
 	return r
 }
@@ -82,6 +87,7 @@ func (p *Predictor) Rows(ctx context.Context, info *dataset.Info, r Request, o O
 	if err := cmp.Or(r.Possible(p.Problem.Covariance), r.Transformable(info), r.known(info, &o)); err != nil {
 		return nil, Stats{}, err
 	}
+	o.Offset = info.StandardOffset(r.Offset)
 	cov, parts, tell := p.Problem.Covariance, 1, o.Progress
 	if r.GradientSD {
 		parts += info.D()

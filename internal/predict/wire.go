@@ -66,6 +66,12 @@ func CheckRequest(r *pb.PredictRequest, info *dataset.Info) (field string, err e
 				return "rows", fmt.Errorf("row %d has an input that is not finite", i+1)
 			}
 		}
+		switch o := p.Offset; {
+		case o != 0 && info.Offset == "":
+			return "rows", fmt.Errorf("row %d has an offset, and the job's data have none", i+1)
+		case math.IsNaN(o) || math.IsInf(o, 0):
+			return "rows", fmt.Errorf("row %d has an offset that is not finite", i+1)
+		}
 		if err := info.CheckRow(p.Inputs); err != nil {
 			return "rows", fmt.Errorf("row %d: %w", i+1, err)
 		}
@@ -107,6 +113,7 @@ func Decode(r *pb.PredictRequest) (Request, Options) {
 	}
 	for _, p := range r.Rows {
 		out.X = append(out.X, p.Inputs)
+		out.Offset = append(out.Offset, p.Offset)
 		if n := p.Noise; n != nil {
 			out.Noise = append(out.Noise, dataset.NoiseRow{Known: n.Known, Weight: cmp.Or(n.Weight, 1), Level: n.Level})
 		}
@@ -120,6 +127,9 @@ func Encode(job string, r Request, o Options, draws int) *pb.PredictRequest {
 		Tolerance: o.Tolerance, Progress: o.Progress != nil, Covariance: r.Covariance, Paths: int32(r.Paths), Seed: r.Seed, Gradient: r.Gradient, GradientSd: r.GradientSD, Terms: r.Terms}
 	for i, x := range r.X {
 		p := &pb.Point{Inputs: x}
+		if r.Offset != nil {
+			p.Offset = r.Offset[i]
+		}
 		if r.Noise != nil {
 			p.Noise = &pb.RowNoise{Known: r.Noise[i].Known, Weight: r.Noise[i].Weight, Level: r.Noise[i].Level}
 		}

@@ -136,8 +136,8 @@ class GaussianProcess(Base):
         Parameters
         ----------
         X : table, array or path
-            The inputs; or a table with the target among its columns, or the path of such a table (CSV or
-            Parquet), which ``target`` names.
+            The inputs; or a table with the target among its columns, or the path of such a table (CSV,
+            Parquet, Arrow or NPZ), which ``target`` names.
         y : array of shape (rows,), optional
             The values of the target.
         wait : bool

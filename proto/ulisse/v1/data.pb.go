@@ -432,6 +432,7 @@ type DataInfo struct {
 	Classes       []string               `protobuf:"bytes,19,rep,name=classes,proto3" json:"classes,omitempty"`                            // names of the two classes of the target that are 0 and 1; none of other targets
 	Noise         *NoiseColumns          `protobuf:"bytes,20,opt,name=noise,proto3" json:"noise,omitempty"`                                // that say what noise the rows have; none if all have the same
 	Transform     *Transform             `protobuf:"bytes,21,opt,name=transform,proto3" json:"transform,omitempty"`                        // of the target, before it is standardised; none if it is learnt as it is
+	Offset        string                 `protobuf:"bytes,30,opt,name=offset,proto3" json:"offset,omitempty"`                              // column of what is known of the latent function in each row; empty for none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -590,6 +591,13 @@ func (x *DataInfo) GetTransform() *Transform {
 		return x.Transform
 	}
 	return nil
+}
+
+func (x *DataInfo) GetOffset() string {
+	if x != nil {
+		return x.Offset
+	}
+	return ""
 }
 
 // Dates say how dates or times became numbers: in a unit, since 1970 began in UTC, or, if their layout has no year, since
@@ -964,7 +972,7 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x12\n" +
 	"\x10ListBlobsRequest\":\n" +
 	"\x11ListBlobsResponse\x12%\n" +
-	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xce\x04\n" +
+	"\x05blobs\x18\x01 \x03(\v2\x0f.ulisse.v1.BlobR\x05blobs\"\xe6\x04\n" +
 	"\bDataInfo\x12\x12\n" +
 	"\x04blob\x18\x01 \x01(\tR\x04blob\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\tR\x06sha256\x12\f\n" +
@@ -984,7 +992,8 @@ const file_ulisse_v1_data_proto_rawDesc = "" +
 	"\x05notes\x18\x12 \x03(\tR\x05notes\x12\x18\n" +
 	"\aclasses\x18\x13 \x03(\tR\aclasses\x12-\n" +
 	"\x05noise\x18\x14 \x01(\v2\x17.ulisse.v1.NoiseColumnsR\x05noise\x122\n" +
-	"\ttransform\x18\x15 \x01(\v2\x14.ulisse.v1.TransformR\ttransform\"3\n" +
+	"\ttransform\x18\x15 \x01(\v2\x14.ulisse.v1.TransformR\ttransform\x12\x16\n" +
+	"\x06offset\x18\x1e \x01(\tR\x06offset\"3\n" +
 	"\x05Dates\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\tR\x04unit\x12\x16\n" +
 	"\x06layout\x18\x02 \x01(\tR\x06layout\"U\n" +

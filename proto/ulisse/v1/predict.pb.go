@@ -199,7 +199,8 @@ func (x *PredictRequest) GetTerms() bool {
 type Point struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Inputs        []float64              `protobuf:"fixed64,1,rep,packed,name=inputs,proto3" json:"inputs,omitempty"`
-	Noise         *RowNoise              `protobuf:"bytes,10,opt,name=noise,proto3" json:"noise,omitempty"` // of a job whose data.noise names columns, unless the latent function alone is asked for
+	Noise         *RowNoise              `protobuf:"bytes,10,opt,name=noise,proto3" json:"noise,omitempty"`     // of a job whose data.noise names columns, unless the latent function alone is asked for
+	Offset        float64                `protobuf:"fixed64,14,opt,name=offset,proto3" json:"offset,omitempty"` // of a job whose data.offset names a column: what is known of the latent function there, in the units of the transformed target
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -246,6 +247,13 @@ func (x *Point) GetNoise() *RowNoise {
 		return x.Noise
 	}
 	return nil
+}
+
+func (x *Point) GetOffset() float64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
 }
 
 // RowNoise is what is known of a row's noise, as far as the job's data.noise names it.
@@ -828,11 +836,12 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\bgradient\x18\x0f \x01(\bR\bgradient\x12\x1f\n" +
 	"\vgradient_sd\x18\x10 \x01(\bR\n" +
 	"gradientSd\x12\x14\n" +
-	"\x05terms\x18\x14 \x01(\bR\x05terms\"J\n" +
+	"\x05terms\x18\x14 \x01(\bR\x05terms\"b\n" +
 	"\x05Point\x12\x16\n" +
 	"\x06inputs\x18\x01 \x03(\x01R\x06inputs\x12)\n" +
 	"\x05noise\x18\n" +
-	" \x01(\v2\x13.ulisse.v1.RowNoiseR\x05noise\"N\n" +
+	" \x01(\v2\x13.ulisse.v1.RowNoiseR\x05noise\x12\x16\n" +
+	"\x06offset\x18\x0e \x01(\x01R\x06offset\"N\n" +
 	"\bRowNoise\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\x01R\x05known\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x01R\x06weight\x12\x14\n" +
