@@ -36,8 +36,12 @@ func (tc *testCluster) commands(prefix string, n int) {
 func TestLeaderWhoseDiskHangs(t *testing.T) {
 	t.Parallel()
 	var told atomic.Pointer[error]
-	var tc *testCluster
+	var cluster atomic.Pointer[testCluster] // nil before the fault: a machine under load may stall before
 	stalled := func(err error) {
+		tc := cluster.Load()
+		if tc == nil {
+			return
+		}
 		told.Store(&err)
 		for _, m := range tc.live() {
 			if m.Fault() != nil {
@@ -45,9 +49,10 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 			}
 		}
 	}
-	tc = newCluster(t, 3, func(c *Config) { c.StallTimeout, c.Stalled = 4*testHeartbeat, stalled })
+	tc := newCluster(t, 3, func(c *Config) { c.StallTimeout, c.Stalled = 4*testHeartbeat, stalled })
 	l := tc.leader()
 	l.write(t, "a", 3)
+	cluster.Store(tc)
 	tx, err := l.store.db.Begin(true) // whoever stores an entry waits, as for a disk that hangs
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +90,12 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 func TestLeaderWhoseTransferNeverEnds(t *testing.T) {
 	t.Parallel()
 	var told atomic.Pointer[error]
-	var tc *testCluster
+	var cluster atomic.Pointer[testCluster] // nil before the fault: a machine under load may stall before
 	stalled := func(err error) {
+		tc := cluster.Load()
+		if tc == nil {
+			return
+		}
 		told.Store(&err)
 		for _, m := range tc.live() {
 			if m.Fault() != nil {
@@ -94,10 +103,11 @@ func TestLeaderWhoseTransferNeverEnds(t *testing.T) {
 			}
 		}
 	}
-	tc = newCluster(t, 3, func(c *Config) { c.StallTimeout, c.Stalled = 4*testHeartbeat, stalled })
+	tc := newCluster(t, 3, func(c *Config) { c.StallTimeout, c.Stalled = 4*testHeartbeat, stalled })
 	l := tc.leader()
 	l.write(t, "a", 3)
 	f := tc.others(l)[0]
+	cluster.Store(tc)
 	// What remains in the library of a transfer that was under way when its leader lost its place.
 	flag := reflect.ValueOf(f.raft).Elem().FieldByName("leaderState").FieldByName("leadershipTransferInProgress")
 	atomic.StoreInt32((*int32)(flag.Addr().UnsafePointer()), 1)
