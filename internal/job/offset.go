@@ -22,6 +22,8 @@ func (s *Spec) faultOfOffset() string {
 		return "this column is excluded: take it off data.exclude"
 	case slices.Contains(d.Inputs, d.Offset):
 		return "this column is one of data.inputs: it is known what it adds, and an input's effect is learnt; it cannot be both"
+	case d.Offset == d.Trials:
+		return "this column says how many trials the rows have: it cannot be both"
 	case slices.Contains([]string{noise.Column, noise.Weights, noise.By}, d.Offset):
 		return "this column says what noise the rows have: it cannot be both"
 	}
