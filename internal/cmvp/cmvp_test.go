@@ -109,6 +109,8 @@ var sums = []string{
 	"a*sigmoid(1:c:w:0.3:2)+b*sigmoid(1:c:w:0.3:2:falling)*polynomial(2:2:o)*rbf(1:u)", // places, widths and offsets
 	"=2*polynomial(1,3:3:o)*sigmoid(2:c:=0.7:0:1)*sigmoid(2:c:=0.7:0:1)+b*rbf(3:u)",
 	"a*sigmoid(1:c:w:0.1:1.5)*matern32(1-2:u)+b*sigmoid(1:c:w:0.1:1.5)*sigmoid(2:=0:v:0:1)*rbf(2-3:x)",
+	"a*warped(matern52(1-2:u);2:p:q:-2:2.5)", // a single leaf that is warped, by points beyond its range, too
+	"a*warped(rbf(1:u[1],2:u[2]);1:p[1]:=1.5:-4:4;2:=0.7:q[2]:-5:4)*matern32(3:v)+b*warped(rq(1-2:=0.3;al);1:p[1]:s:-4:4)*linear(0,3)+c*warped(wendland(1-3:w);2:=2:=0.5:-4:4)",
 	"a*linear(0,1:-1,3)*matern52(1:u[1],2:u[2])*periodic(2:=0.7:p:2)+=3*rbf(1:w)*linear(2)+b*rbf(1:=0.2)+=2*rbf(3:=0.2)",
 }
 

@@ -37,7 +37,7 @@ type term struct {
 // leaf is a factor as it was written.
 type leaf struct {
 	kind   string
-	inputs []word // none for all
+	inputs []input // none for all
 	ard    bool
 	// Where they are 0 they are parameters.
 	lengthscale, period, alpha, correlation float64
@@ -55,6 +55,12 @@ type leaf struct {
 type word struct {
 	text   string
 	column int
+}
+
+// input is the name of one, and how it is warped, nil if it is not.
+type input struct {
+	word
+	warp *warp
 }
 
 // Error is a mistake in an expression.
@@ -119,9 +125,12 @@ func (e *Expression) String() string { return e.text }
 func (l *leaf) String() string {
 	var args []string
 	for _, in := range l.inputs {
-		if l.kind == sigmoid && in.text == fallingWord {
+		switch {
+		case l.kind == sigmoid && in.text == fallingWord:
 			args = append(args, strconv.Quote(in.text))
-		} else {
+		case in.warp != nil:
+			args = append(args, in.warp.text(in.text))
+		default:
 			args = append(args, quoted(in.text))
 		}
 	}
@@ -131,17 +140,23 @@ func (l *leaf) String() string {
 	if l.falling {
 		args = append(args, fallingWord)
 	}
-	for _, a := range l.numbers() {
-		if a.word != nil && a.word.text != "" {
-			args = append(args, a.name+"="+a.word.text)
-		} else if a.isGiven() {
-			args = append(args, a.name+"="+strconv.FormatFloat(*a.value, 'g', -1, 64))
-		}
-	}
+	args = append(args, written(l.numbers())...)
 	if len(args) == 0 {
 		return l.kind
 	}
 	return l.kind + "(" + strings.Join(args, ", ") + ")"
+}
+
+// written returns the numbers that are given, as they are written.
+func written(numbers []number) (out []string) {
+	for _, n := range numbers {
+		if n.word != nil && n.word.text != "" {
+			out = append(out, n.name+"="+n.word.text)
+		} else if n.isGiven() {
+			out = append(out, n.name+"="+strconv.FormatFloat(*n.value, 'g', -1, 64))
+		}
+	}
+	return out
 }
 
 // quoted returns the name of an input as it is written.
@@ -386,7 +401,7 @@ func (l *leaf) stationary(prefix string, at []int, inputs []Input) (kernel.Leaf,
 	default:
 		s.Rates = []param.Param{tau}
 	}
-	return s, nil
+	return l.warped(prefix, s, inputs), nil
 }
 
 // places returns the places of the leaf's inputs: categories of a hamming or a coregion, numbers of others.
@@ -443,7 +458,7 @@ func OfAll(family string, ard bool, inputs []Input) string {
 		if in.Levels > 0 {
 			of = leaves[1]
 		}
-		of.inputs = append(of.inputs, word{text: in.Name})
+		of.inputs = append(of.inputs, input{word: word{text: in.Name}})
 	}
 	var factors []string
 	for _, l := range leaves {
@@ -483,7 +498,7 @@ func (e *Expression) Hints(inputs []Input) []string {
 // rates; nothing for other kinds, and where nothing is left to tell apart.
 func (l *leaf) likeness() string {
 	alike := l.kind == kernel.RBF.String() || l.kind == hamming || l.kind == coregion || l.kind == periodic && l.period > 0
-	if !alike || l.lengthscale > 0 || l.correlation > 0 {
+	if !alike || l.lengthscale > 0 || l.correlation > 0 || slices.ContainsFunc(l.inputs, input.isWarped) {
 		return ""
 	}
 	var names []string
@@ -539,9 +554,9 @@ func (e *Expression) TermInputs(term int, inputs []string) []string {
 }
 
 // over reports whether a leaf of the term is over an input.
-func (t term) over(input string) bool {
+func (t term) over(name string) bool {
 	return slices.ContainsFunc(t.leaves, func(l *leaf) bool {
-		return l.kind != constant && len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(w word) bool { return w.text == input })
+		return l.kind != constant && len(l.inputs) == 0 || slices.ContainsFunc(l.inputs, func(in input) bool { return in.text == name })
 	})
 }
 

@@ -53,6 +53,10 @@ func TestCovariance(t *testing.T) {
 		{"level: sigmoid(year, at=1970, falling)*rbf(temp)", "level.variance*sigmoid(1:=1970:level.sigmoid.width:1990:10:falling)*rbf(2:level.rbf.tau[2])"},
 		{"a: sigmoid(year, at=dam, falling)*rbf(temp) + b: sigmoid(year, at=dam)*matern32(temp) + c: sigmoid(year, at=dam, width=2)",
 			"a.variance*sigmoid(1:dam.place:dam.width:1990:10:falling)*rbf(2:a.rbf.tau[2])+b.variance*sigmoid(1:dam.place:dam.width:1990:10)*matern32(2:b.matern32.tau[2])+c.variance*sigmoid(1:dam.place:=2:1990:10)"},
+		// From −4 to 6 and −5 to 5 standard deviations about the means, of 2 and 10.
+		{"w: matern52(warp(temp, from=-8, to=12), year, ard)", "w.variance*warped(matern52(2:w.tau[2],1:w.tau[1]);2:w.warp_a[2]:w.warp_b[2]:-4:6)"},
+		{"rq(warp(year, to=2040, from=1940, b=1), temp, alpha=2)*rbf(warp(year, from=1940, to=2040, a=2, b=0.5), lengthscale=5)",
+			"rq_rbf.variance*warped(rq(1-2:rq_rbf.rq.tau;=2);1:rq_rbf.rq.warp_a[1]:=1:-5:5)*warped(rbf(1:=2);1:=2:=0.5:-5:5)"},
 		{"polynomial(degree=3, offset=0)", "polynomial.variance*polynomial(1,2,3:3:0)"},
 		{"linear(temp, year, ard)", "linear_temp.variance*linear(2)+linear_year.variance*linear(1)"},
 		{`slope: linear("wind speed", year, ard)`, "slope_1.variance*linear(3)+slope_linear_year.variance*linear(1)"},
@@ -128,6 +132,20 @@ func TestMistakes(t *testing.T) {
 		"polynomial(year, ard)":                            "ard does not go with polynomial",
 		"linear(year, centre=x)":                           `character 21: centre is "x", but must be a number`,
 		"linear(year, centre=-1, centre=1)":                "given twice",
+		"rbf(temp) + rbf(year, warp(temp))":                "character 23: a warp needs the range of its input: write warp(temp, from=0, to=100)",
+		"rbf(warp(year, from=0))":                          "character 5: a warp needs the range",
+		"rbf(warp(year, from=3, to=3))":                    "character 5: the warp of year is from 3 to 3: the second must be the larger",
+		"rbf(warp(yaer, from=0, to=1))":                    `character 10: there is no input "yaer": did you mean "year"?`,
+		"rbf(warp(year, from=0, to=1), year)":              "character 31: the input year is given twice",
+		"rbf(year, warp(year, from=0, to=1))":              "character 16: the input year is given twice",
+		"rbf(warp(year, temp, from=0, to=1))":              "character 20: want from, to, a or b with a number",
+		"rbf(warp(year, form=0, to=1))":                    "character 16: warp has no form: what can be fixed is from, to, a, b",
+		"rbf(warp(year, from=0, to=1, a=0))":               `character 32: a is "0", but must be a positive number`,
+		"rbf(warp(year, from=0, to=1, from=2))":            "character 35: from is given twice",
+		"rbf(warp(year, from=x, to=1))":                    `character 21: from is "x", but must be a number`,
+		"rbf(warp(, from=0, to=1))":                        "character 10: want the name of an input",
+		"rbf(warp(year, from=0, to=1)":                     "character 29: the expression ends where",
+		"rbf(temp)*linear(warp(year, from=0, to=1))":       "character 18: linear is not over warped inputs: rbf, matern12, matern32, matern52, rq and wendland are",
 		"linear(year, lengthscale=1)":                      "character 14: linear has no lengthscale: what can be fixed is centre",
 		"linear(year)*constant + a: constant*linear(year)": "are the same",
 		"rbf(\xff)":                                        "not UTF-8",
@@ -166,7 +184,7 @@ func TestRoundTrip(t *testing.T) {
 	leaf := rapid.SampledFrom([]string{"rbf", "rbf(year)", "matern12(temp, year)", "matern32(ard)", `matern52("wind speed", temp, ard)`, "rbf(lengthscale=1e-3)",
 		"periodic(year)", "periodic(temp, period=2.5)", "periodic(year, lengthscale=3)",
 		"linear", "constant", "linear(year, temp, ard)", "linear(year, centre=-2.5e3)", "linear(temp, centre=0)", "sigmoid(temp, at=-1, width=2)", "sigmoid(year, at=0, width=1e-3, falling)", "sigmoid(year)", "sigmoid(temp, falling, width=3)", "sigmoid(temp, at=dam)", "sigmoid(temp, at=dam, falling)", "polynomial", "polynomial(year, offset=2)", "polynomial(year, temp, degree=3, offset=0)",
-		"rq(temp, year, ard)", "rq(year, alpha=2)", "wendland", "cosine(year)", "cosine(temp, period=3)"})
+		"rq(temp, year, ard)", "rq(year, alpha=2)", "matern32(year, warp(temp, from=-8.5, to=1e3), ard)", `rbf(warp("wind speed", from=0, to=9, a=2, b=0.5), lengthscale=3)`, "rq(warp(year, to=9, from=0, b=2))", "wendland", "cosine(year)", "cosine(temp, period=3)"})
 	rapid.Check(t, func(t *rapid.T) {
 		var write func(depth int) string
 		write = func(depth int) string {
@@ -214,7 +232,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"rbf", "a: rbf(x, ard) + b: periodic(y, period=1)*rbf(y)", "(rbf(a)+rbf(b))*matern32", `rbf("a b", lengthscale=2e3)`, "rbf(", "a:b:rbf", "rq(x, alpha=2, ard)*hamming(a, ard) + hamming(b, correlation=.5)", "cosine(x, period=3)*wendland(x)", "a: sigmoid(x, at=dam)*rbf + sigmoid(x, at=dam, falling, width=2)", "polynomial(x, degree=3)+polynomial(x, offset=0)"} {
+	for _, text := range []string{"rbf", "a: rbf(x, ard) + b: periodic(y, period=1)*rbf(y)", "(rbf(a)+rbf(b))*matern32", `rbf("a b", lengthscale=2e3)`, "rbf(", "a:b:rbf", "rq(x, alpha=2, ard)*hamming(a, ard) + hamming(b, correlation=.5)", "cosine(x, period=3)*wendland(x)", "a: sigmoid(x, at=dam)*rbf + sigmoid(x, at=dam, falling, width=2)", "polynomial(x, degree=3)+polynomial(x, offset=0)", `rbf(warp(x, from=-1, to=2e3), "warp", warp("a b", from=0, to=1, b=2), ard)`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -43,7 +43,7 @@ func (l *leaf) written() ([]term, string, error) {
 	}
 	var out []term
 	for _, in := range l.inputs {
-		t := term{leaves: []*leaf{{kind: linear, inputs: []word{in}, centre: l.centre, column: l.column}}, column: l.column}
+		t := term{leaves: []*leaf{{kind: linear, inputs: []input{in}, centre: l.centre, column: l.column}}, column: l.column}
 		if len(l.inputs) > 1 && nameForm.MatchString(in.text) {
 			t.name = linear + "_" + in.text
 		}

@@ -20,7 +20,8 @@ import (
 //	sum     = product { "+" product }
 //	product = [ name ":" ] factor { "*" factor }
 //	factor  = "(" sum ")" | kind [ "(" argument { "," argument } ")" ]
-//	argument = input | "ard" | name "=" ( number | name )
+//	argument = input | warp | "ard" | name "=" ( number | name )
+//	warp    = "warp" "(" input { "," name "=" number } ")"
 //
 // An input is a name, or a text in quotes.
 
@@ -340,42 +341,62 @@ func (p *parser) arguments(l *leaf) error {
 }
 
 func (p *parser) argument(l *leaf) error {
-	if rest := p.rest(); strings.HasPrefix(rest, `"`) {
-		column := p.column()
-		quoted, err := strconv.QuotedPrefix(rest)
-		if err != nil {
-			return fail(column, "the quotes are not closed")
-		}
-		p.at += len(quoted)
-		text, _ := strconv.Unquote(quoted)
-		l.inputs = append(l.inputs, word{text, column})
-		return nil
-	}
-	w, ok := p.takeName()
-	if !ok {
+	w, quoted, err := p.takeInput()
+	switch {
+	case err != nil:
+		return err
+	case w.text == "" && !quoted:
 		return p.fail("want an input, ard, or a number such as lengthscale=2, not %q", p.next())
-	}
-	if !p.take("=") {
-		if w.text == ardWord {
-			l.ard = true
-		} else if w.text == fallingWord && l.kind == sigmoid {
-			l.falling = true
-		} else {
-			l.inputs = append(l.inputs, w)
+	case quoted:
+		return l.add(input{word: w})
+	case w.text == warpWord && p.take("("):
+		in, err := p.warp(l, w)
+		if err != nil {
+			return err
 		}
-		return nil
+		return l.add(in)
+	case p.take("="):
+		return p.named(l.kind, w, l.numbers())
+	case w.text == ardWord:
+		l.ard = true
+	case w.text == fallingWord && l.kind == sigmoid:
+		l.falling = true
+	default:
+		return l.add(input{word: w})
 	}
+	return nil
+}
+
+// takeInput removes a name or a text in quotes, if it is next.
+func (p *parser) takeInput() (w word, quoted bool, err error) {
+	rest := p.rest()
+	if !strings.HasPrefix(rest, `"`) {
+		w, _ = p.takeName()
+		return w, false, nil
+	}
+	w.column = p.column()
+	prefix, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return w, true, fail(w.column, "the quotes are not closed")
+	}
+	p.at += len(prefix)
+	w.text, _ = strconv.Unquote(prefix)
+	return w, true, nil
+}
+
+// named reads the value of one of the numbers of what, by its name.
+func (p *parser) named(what string, w word, numbers []number) error {
 	var names []string
-	for _, n := range l.numbers() {
+	for _, n := range numbers {
 		if n.name == w.text {
 			return p.number(n)
 		}
 		names = append(names, n.name)
 	}
 	if len(names) == 0 {
-		return fail(w.column, "%s has no %s", l.kind, w.text)
+		return fail(w.column, "%s has no %s", what, w.text)
 	}
-	return fail(w.column, "%s has no %s: what can be fixed is %s", l.kind, w.text, strings.Join(names, ", "))
+	return fail(w.column, "%s has no %s: what can be fixed is %s", what, w.text, strings.Join(names, ", "))
 }
 
 // number reads the value that a parameter is fixed at.

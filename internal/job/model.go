@@ -183,11 +183,13 @@ func (s *Spec) priors(c *kernel.Covariance, d *dataset.Info) (map[string]given, 
 
 // The priors of parameters of roles that have no field of their own: of the shape of a rational quadratic,
 // 95 % within 0.14 and 7.1, above which it is hardly told from an RBF; the one of which the
-// correlation e^(−τ) of a hamming is uniform; and one about 1 of what is added to products of standardised inputs.
+// correlation e^(−τ) of a hamming is uniform; one about 1 of what is added to products of standardised inputs; and one
+// about no warp, 95 % within 0.38 and 2.7.
 const (
 	shapePrior    = "lognormal(0,1)"
 	mismatchPrior = "gamma(1,1)"
 	offsetPrior   = "lognormal(0,1)"
+	exponentPrior = "lognormal(0,0.5)"
 )
 
 // The priors of a coregion: of its correlation matrix, which is mild against correlations of ±1, and of standard
@@ -212,6 +214,8 @@ func own(p param.Param, d *dataset.Info) string {
 		return sizePrior
 	case param.Offset:
 		return offsetPrior
+	case param.Exponent:
+		return exponentPrior
 	case param.Partial:
 		return matrixPrior
 	case param.Ratio:

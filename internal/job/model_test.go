@@ -146,6 +146,8 @@ func TestCategories(t *testing.T) {
 		{"a: sigmoid(year, at=dam, falling) + b: sigmoid(year, at=dam, width=2) + polynomial(hum)", `dam.place: "uniform(1990,2010)"`,
 			"a.variance ~ gamma(1,1), dam.place ~ uniform(1990,2010), dam.width ~ lognormal(0,1), b.variance ~ gamma(1,1), polynomial.variance ~ gamma(1,1), polynomial.offset ~ lognormal(0,1), lambda ~ gamma(1,1)"},
 		{"s: sigmoid(year)", "", "s.variance ~ gamma(1,1), s.place ~ normal(2000,10), s.width ~ lognormal(0,1), lambda ~ gamma(1,1)"},
+		{"w: matern52(warp(hum, from=0, to=100), year, ard)", `w.warp_b: "lognormal(0,1)", "w.lengthscale[hum]": "lognormal(2,1)"`,
+			"w.variance ~ gamma(1,1), w.lengthscale[hum] ~ lognormal(2,1), w.tau[year] ~ gamma(1,1), w.warp_a[hum] ~ lognormal(0,0.5), w.warp_b[hum] ~ lognormal(0,1), lambda ~ gamma(1,1)"},
 		{"hamming(station)", `hamming.correlation: "uniform(0,1)"`, "model.priors.hamming.correlation: prior \"uniform(0,1)\": the prior of a correlation is beta(a,b)"},
 		{"s: sigmoid(year)", `s.place: "gamma(1,1)"`, "model.priors.s.place: prior \"gamma(1,1)\": the parameter may be any number: use one of normal(mean,sd), uniform(lo,hi)"},
 		{"h: hamming(station)", `h.tau: "lognormal(0,2)"`, "h.variance ~ gamma(1,1), h.tau[station] ~ lognormal(0,2), lambda ~ gamma(1,1)"},

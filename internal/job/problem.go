@@ -109,6 +109,9 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := insideWarps(m.Covariance, d); err != nil {
+		return nil, err
+	}
 	if l, ok := m.Likelihood.(likelihood.ByRow); ok {
 		m.Likelihood = l.Of(d.RowNoise)
 	}
@@ -120,6 +123,25 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 		p.Offset = d.RowOffset
 	}
 	return p, nil
+}
+
+// insideWarps returns an error if a row is outside of the range of a warp, where all rows would be at one point.
+func insideWarps(c *kernel.Covariance, d *dataset.Dataset) error {
+	for _, leaf := range c.Leaves() {
+		l, ok := leaf.(*kernel.Warped)
+		if !ok {
+			continue
+		}
+		for _, w := range l.Warps {
+			if count, one := w.Outside(d.X); count > 0 {
+				name, s := d.InputNames[w.Input], d.XScale[w.Input]
+				user := func(x float64) float64 { return s.Mean + s.SD*x }
+				return &FieldError{Path: "model.kernel", Msg: fmt.Sprintf("%d of %d rows have %s outside of its warp from %.6g to %.6g, such as %.6g: give a range that all rows are in",
+					count, d.N(), name, user(w.Lo), user(w.Hi), user(one))}
+			}
+		}
+	}
+	return nil
 }
 
 // Mixed reports whether solves are in mixed precision. It is the faster at every

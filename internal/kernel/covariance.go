@@ -41,7 +41,7 @@ type Term struct {
 // Leaf is a factor of a term: a correlation function g(u), one at equal points, of a
 // squared distance u = Σ_k τ_k (φ_k(x)−φ_k(y))² between features φ of the points, with
 // parameters of its own: the rates τ, those on which features depend, and at most one
-// on which g does. *Stationary, *Periodic, *Cosine and *Hamming are leaves. Those of the profile Dot are
+// on which g does. *Stationary, *Warped, *Periodic, *Cosine and *Hamming are leaves. Those of the profile Dot are
 // the product Σ_q a_q(x)·a_q(y) of their features instead, such as *Linear; those of the profile Levels a
 // table over the levels of a category, which has any number of parameters.
 type Leaf interface {

@@ -93,7 +93,10 @@ func random(t *rapid.T) *Covariance {
 			if s.sameRates() {
 				s.Rates = s.Rates[:1]
 			}
-			switch rapid.IntRange(0, 11).Draw(t, "kind") {
+			switch rapid.IntRange(0, 12).Draw(t, "kind") {
+			case 12:
+				term.Leaves = append(term.Leaves, randomWarped(t, s))
+				continue
 			case 9:
 				term.Leaves = append(term.Leaves, randomSigmoid(t, s.Inputs[0]))
 				continue
@@ -170,6 +173,24 @@ func randomSigmoid(t *rapid.T, input int) *Sigmoid {
 		s.Width, s.FixedWidth = param.Param{Symbol: "width", Role: param.Width}, 0
 	}
 	return s
+}
+
+func randomWarped(t *rapid.T, s *Stationary) *Warped {
+	if rapid.Bool().Draw(t, "shape") {
+		s.Family, s.Alpha = Rational, param.Param{Symbol: "al", Role: param.Shape}
+	}
+	w := &Warped{Stationary: s}
+	for i, k := range s.Inputs[:rapid.IntRange(1, len(s.Inputs)).Draw(t, "warps")] {
+		p := Warp{Input: k, Lo: -1.6, Hi: 2.25, FixedA: 0.6, FixedB: 1.7}
+		if rapid.Bool().Draw(t, "a") {
+			p.FixedA, p.A = 0, param.Param{Symbol: "wa", Index: fmt.Sprint(k + 1), Role: param.Exponent}
+		}
+		if rapid.Bool().Draw(t, "b") {
+			p.FixedB, p.B = 0, param.Param{Symbol: "wb", Index: fmt.Sprint(i + 1), Role: param.Exponent}
+		}
+		w.Warps = append(w.Warps, p)
+	}
+	return w
 }
 
 // The canonical text of a covariance reads back as the same covariance, and its
@@ -256,7 +277,7 @@ func TestBadCovariances(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "=1e+30*linear(0,1:-2e-5,3)+a*linear(2)*rbf(1:u)", "a*sigmoid(2:1e-9:-3)*polynomial(1,3:4:0.25)", "a*sigmoid(2:c:=3:1:2:falling)*polynomial(1,3:4:o)+b*sigmoid(2:c:w:1:2)", "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*periodic(3:=2:p:7)", "a*rq(1-2:u;al)*wendland(3:=2)+b*rq(1:=1,2:=2;=0.5)", "a*cosine(1:p:2)*hamming(2-3:t)+b*cosine(2:=3:1)*hamming(1:=0.2)", `a*coregion(3:0:s:f.coregion:A,B,"-1")*rbf(1:u)+b*coregion(2:1:1:"":A,B,C,D)`} {
+	for _, text := range []string{"sigma*rbf(1-3:tau)", `a*rbf(1:u)*matern32(2:v[2],3:"odd name")+b*rbf(1:w)`, "=1e+30*linear(0,1:-2e-5,3)+a*linear(2)*rbf(1:u)", "a*sigmoid(2:1e-9:-3)*polynomial(1,3:4:0.25)", "a*sigmoid(2:c:=3:1:2:falling)*polynomial(1,3:4:o)+b*sigmoid(2:c:w:1:2)", "a*rbf(1-2:u,3:u)", "a*rbf(1:u,2:u,3:v)", "a*periodic(1:u:=1e-3:2)*rbf(2:=0.5)", "a*warped(rbf(1-2:u);2:p:=1:-1.7:1.7)*rbf(3:v)+b*warped(rq(1:u,3:v;al);1:p[1]:q:-2e-3:5;3:=2:=0.5:0:1)", "a*periodic(3:=2:p:7)", "a*rq(1-2:u;al)*wendland(3:=2)+b*rq(1:=1,2:=2;=0.5)", "a*cosine(1:p:2)*hamming(2-3:t)+b*cosine(2:=3:1)*hamming(1:=0.2)", `a*coregion(3:0:s:f.coregion:A,B,"-1")*rbf(1:u)+b*coregion(2:1:1:"":A,B,C,D)`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -185,5 +185,8 @@ func (f *Function) Amplitude(r *rand.Rand, term int) func(x []float64) float64 {
 
 // Stationary reports whether the covariance depends on the difference of two points alone.
 func (c *Covariance) Stationary() bool {
-	return !slices.ContainsFunc(c.leaves, func(l Leaf) bool { return l.Profile() == Dot || l.Profile() == Levels })
+	return !slices.ContainsFunc(c.leaves, func(l Leaf) bool {
+		_, warped := l.(*Warped)
+		return warped || l.Profile() == Dot || l.Profile() == Levels
+	})
 }

@@ -16,12 +16,13 @@ func TestSlopesAgainstFiniteDifferences(t *testing.T) {
 		"a*rbf(1-3:u)":        1e-4,
 		"a*matern52(1:u,2:v)": 1e-4,
 		"a*matern32(1-3:u)":   1e-3,
-		"a*rq(1-2:u;al)*wendland(1-3:v)+b*rq(3:w;=0.6)":                                                  1e-3,
-		"a*cosine(1:p:0.5)*rbf(1-2:u)+b*cosine(3:=2:0.7)":                                                1e-4,
-		"a*periodic(1:u:p:0.4)*rbf(2:v)+b*periodic(3:=0.3:=2:1)":                                         1e-4,
-		"a*rbf(1:u)*matern52(1-2:v)+b*rbf(3:w)*rbf(2:u)+a*matern32(1-3:v)":                               1e-3,
-		"a*linear(1,2:0.3)+=3*linear(0,3)*linear(1,3)*rbf(2:u)+b*linear(1)*linear(1)*linear(0,1:-1)":     1e-3,
-		"a*polynomial(1,2:3:0.5)+b*sigmoid(1:0.3:-0.8)*rbf(1-2:u)*polynomial(1,3:1:0)+=2*sigmoid(3:0:1)": 5e-3, // rounding of cubes
+		"a*warped(matern52(1-2:u);2:p:q:-6:6)*rbf(3:v)+b*warped(rq(1:w,3:v;al);1:=2:=0.7:-6:7;3:=1:=1:-9:9)": 1e-3,
+		"a*rq(1-2:u;al)*wendland(1-3:v)+b*rq(3:w;=0.6)":                                                      1e-3,
+		"a*cosine(1:p:0.5)*rbf(1-2:u)+b*cosine(3:=2:0.7)":                                                    1e-4,
+		"a*periodic(1:u:p:0.4)*rbf(2:v)+b*periodic(3:=0.3:=2:1)":                                             1e-4,
+		"a*rbf(1:u)*matern52(1-2:v)+b*rbf(3:w)*rbf(2:u)+a*matern32(1-3:v)":                                   1e-3,
+		"a*linear(1,2:0.3)+=3*linear(0,3)*linear(1,3)*rbf(2:u)+b*linear(1)*linear(1)*linear(0,1:-1)":         1e-3,
+		"a*polynomial(1,2:3:0.5)+b*sigmoid(1:0.3:-0.8)*rbf(1-2:u)*polynomial(1,3:1:0)+=2*sigmoid(3:0:1)":     5e-3, // rounding of cubes
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
 		c := parse(t, text, 3)

@@ -159,6 +159,9 @@ func (p *parser) leaf() (Leaf, error) {
 	case coregionName:
 		p.take(name + "(")
 		return p.coregion()
+	case warpedName:
+		p.take(name + "(")
+		return p.warped()
 	case hammingName:
 	case Rational.String(), Wendland.String():
 		s.Family = Family(slices.Index(familyNames[:], name))

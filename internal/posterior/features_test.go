@@ -15,6 +15,7 @@ import (
 
 // featureModels have parameters in the features of inputs, of low rank and in products.
 var featureModels = []string{
+	"a*warped(matern52(1:u[1],2:u[2]);1:p[1]:q[1]:-5:5;2:p[2]:=1.4:-5:5)*rbf(3:v)+b*warped(rq(1-3:v;=2);3:p[3]:q[3]:-4:5)",
 	"a*sigmoid(1:c:w:0.2:1.5)*rbf(1-3:u)+b*sigmoid(1:c:w:0.2:1.5:falling)+d*polynomial(2,3:2:o)",
 }
 

@@ -312,6 +312,7 @@ func meaning(rec *Record) [][2]string {
 			{"TERM.tau, TERM.tau[…]", "inverse squared length-scale 1/(2ℓ²) of all inputs of a leaf, or of one; of a periodic leaf, on its circle"},
 			{"TERM.period", "period, in the units of the input"},
 			{"TERM.place, TERM.width", "where a sigmoid is half-way, and how wide it is, in the units of the input; those of a change point with a name are by that name"},
+			{"TERM.warp_a[…], TERM.warp_b[…]", "exponents of a warped input: both are 1 where it is not bent"},
 			{"TERM.offset", "what a polynomial adds to the products of standardised inputs"},
 			{"TERM.alpha", "shape of a rational quadratic: the smaller, the more length-scales the term has"},
 			{"TERM.correlation", "e^(−τ) of a hamming leaf: the correlation of values at rows that differ in one category"},

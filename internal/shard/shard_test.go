@@ -241,7 +241,7 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 	for _, f := range kernel.Families() {
 		covariances[f.String()] = kernel.Single(f, 3, true)
 	}
-	for name, text := range map[string]string{"sum": "a*rbf(1-3:u)+b*matern32(2:v)", "product": "a*rbf(1:u[1],2:u[2])*matern12(3:v)+b*rbf(3:w)", "periodic": "a*periodic(1:u:p:1)*rbf(1:v)+b*rbf(2-3:=0.3)",
+	for name, text := range map[string]string{"sum": "a*rbf(1-3:u)+b*matern32(2:v)", "product": "a*rbf(1:u[1],2:u[2])*matern12(3:v)+b*rbf(3:w)", "periodic": "a*periodic(1:u:p:1)*rbf(1:v)+b*warped(rbf(2-3:=0.3);2:e:=1.3:-4:4)",
 		"shapes": "a*rq(1:u[1],2:u[2];al)*hamming(3:t)+b*cosine(1:p:1)*wendland(2:v)+c*coregion(3:0:s:f:A,B,C)*rbf(1:w)",
 		"lines":  "a*linear(1,2)+b*rbf(1-3:u)*linear(0,3:0.5)+=2*linear(0)+c*sigmoid(1:d:=0.5:0:1)*matern12(2:v)", "low rank": "a*linear(0,1,2)+b*linear(3)"} {
 		c, err := kernel.Parse(text, 3)

@@ -159,6 +159,12 @@ model: {kernel: "` + kernel + `", priors: {` + map[string]string{"periodic": `p.
 sampler: ` + sampler(method) + "\n"})
 		}
 	}
+	all = append(all, golden{name: "expression/warp", table: strings.Join(strings.SplitAfter(table.String(), "\n")[:41], ""), text: `
+name: golden
+data: {path: "-", target: y}
+stop: {max_draws: 12}
+model: {kernel: "matern52(warp(a, from=0, to=40), warp(b, from=0, to=36, b=1), ard)"}
+sampler: ` + sampler("fisher") + "\n"})
 	add("gibbs/student-t", "{kernel: rbf, likelihood: student-t}", sampler("gibbs"), "{}")
 	var classes strings.Builder
 	classes.WriteString("a,b,y\n")
