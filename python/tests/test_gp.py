@@ -157,7 +157,7 @@ def test_trials():
 
 
 def test_fields_of_the_model():
-    m = ulisse.GaussianProcess(likelihood="quantile", level=np.float64(0.9), df=5, transform="log", categories=("a",), trials="n")
+    m = ulisse.GaussianProcess(likelihood="quantile", level=np.float64(0.9), df=5, target_transform="log", categories=("a",), trials="n")
     spec = m.specification()
     assert spec["model"] == {"likelihood": "quantile", "level": 0.9, "df": 5}
     assert spec["data"] == {"path": "table", "target": "y", "categories": ["a"], "transform": "log", "trials": "n"}

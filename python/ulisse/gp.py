@@ -59,8 +59,8 @@ class GaussianProcess(Base):
     weights, offset, trials : str, optional
         The columns with the weight of each row, with what is known of the latent function there, and with the number of
         trials. Like noise they can be arrays instead: those are given to `fit`, and with rows to predict.
-    transform : str, optional
-        Learn the ``"log"``, ``"logit"`` or ``"yeo-johnson"`` of the target.
+    target_transform : str, optional
+        Learn the ``"log"``, ``"logit"`` or ``"yeo-johnson"`` of the target: ``data.transform`` of the specification.
     categories : list of str, optional
         The inputs whose values are names.
     priors : dict of str, optional
@@ -119,7 +119,7 @@ class GaussianProcess(Base):
         weights: Optional[str] = None,
         offset: Optional[str] = None,
         trials: Optional[str] = None,
-        transform: Optional[str] = None,
+        target_transform: Optional[str] = None,
         categories: Optional[Sequence[str]] = None,
         priors: Optional[dict[str, Any]] = None,
         chains: Optional[int] = None,
@@ -149,7 +149,7 @@ class GaussianProcess(Base):
         self.weights = weights
         self.offset = offset
         self.trials = trials
-        self.transform = transform
+        self.target_transform = target_transform
         self.categories = categories
         self.priors = priors
         self.chains = chains
@@ -239,7 +239,7 @@ class GaussianProcess(Base):
             "name": "gp",
             "data": {
                 "path": "table", "target": target, "inputs": _list(self.inputs), "exclude": _list(self.exclude),
-                "categories": _list(self.categories), "transform": self.transform,
+                "categories": _list(self.categories), "transform": self.target_transform,
                 "weights": named.get("weights"), "offset": named.get("offset"), "trials": named.get("trials"),
             },
             "model": {
