@@ -65,6 +65,25 @@ def test_estimator(dev, data, done):
 LONG = {"stop": {"rhat": 1.0001, "ess": 1e9, "max_draws": 10**6}}
 
 
+def test_what_is_said_of_rows_goes_to_a_cluster(dev):
+    rng = np.random.default_rng(4)
+    t, n = rng.uniform(0, 10, 40), 40
+    table = {"t": t, "plot": np.array([3, 7] * 20), "wet": np.where(np.sin(t) > 0, "yes", "no"), "known": rng.normal(size=n)}
+    classes = gp(kernel="rbf(t) * hamming(plot)", categories=["plot"], target="wet", likelihood="bernoulli", offset="known")
+    table2 = {"t": t, "y": np.sin(t) + rng.normal(0, 0.2, n), "error": rng.uniform(0.1, 0.3, n), "plot": table["plot"], "w": rng.integers(1, 5, n)}
+    noisy = gp(target="y", noise={"column": "error", "by": "plot"}, weights="w")
+    for m, rows in ((classes, table), (noisy, table2)):
+        here = m.fit(rows)._predict(rows, {}, [0.5])
+        bare = {k: v for k, v in rows.items() if k not in ("error", "w")}
+        latent, paths = m.predict(bare, latent=True), m.sample_y(rows, 3)
+        there = m.set_params(cluster=dev.url).fit(rows)._predict(rows, {}, [0.5])
+        for k in ("mean", "sd", "quantiles", "log_density"):
+            np.testing.assert_array_equal(getattr(here, k), getattr(there, k))
+        assert m.predict(bare, latent=True).tobytes() == latent.tobytes() and m.sample_y(rows, 3).tobytes() == paths.tobytes()
+    with pytest.raises(ulisse.BadInput, match="the column plot has a value that is none of 3, 7"):
+        classes.predict({**table, "plot": table["plot"] + 1})
+
+
 def test_steering(dev, data):
     c = ulisse.connect(dev.url)
     job = c.submit({**specification(), **LONG, "name": "long"}, data)

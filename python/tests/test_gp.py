@@ -75,7 +75,7 @@ def test_parameters_reach_the_program(data, frame):
     text = (m.job_.folder / "spec.yaml").read_text()
     for line in ("kernel: matern52", "ard: true", "sigma: gamma(2,1)", "seed: 5", "max_time: 1m30s", "chains: 3", "warmup: 20", "tolerance: \"0.0001\""):
         assert line in text or line.replace('"', "") in text, text
-    for name, value, field in (("mean", "no such mean", "model.mean"), ("noise", "none", "model.noise"), ("kernel", "rbff", "model.kernel")):
+    for name, value, field in (("mean", "no such mean", "model.mean"), ("noise", {"column": "time", "as": "none"}, "model.noise.as"), ("kernel", "rbff", "model.kernel")):
         with pytest.raises(ulisse.BadSpecification) as e:
             gp(target="response").set_params(**{name: value}).fit(frame)
         assert e.value.field == field
@@ -84,6 +84,106 @@ def test_parameters_reach_the_program(data, frame):
     assert ulisse.GaussianProcess(max_time=datetime.timedelta(hours=1)).specification()["stop"]["max_time"] == "3600s"
     with pytest.raises(ulisse.BadInput, match="max_time"):
         ulisse.GaussianProcess(max_time=-1).specification()
+
+
+def rows_with(n=40):
+    rng = np.random.default_rng(3)
+    t = rng.uniform(0, 10, n)
+    return {
+        "t": t, "y": np.sin(t) + rng.normal(0, 0.2, n), "station": np.array(["north", "south"] * (n // 2)), "error": rng.uniform(0.1, 0.3, n),
+        "repeats": rng.integers(1, 5, n), "known": rng.normal(size=n),
+    }
+
+
+def test_what_is_said_of_rows():
+    """Noise, weights and an offset: by columns and by arrays the run is that of the specification that says so."""
+    table = rows_with()
+    by_name = gp(target="y", noise={"column": "error", "by": "station"}, weights="repeats", offset="known", inputs=["t"])
+    spec = by_name.specification()
+    assert spec["data"] == {"path": "table", "target": "y", "inputs": ["t"], "weights": "repeats", "offset": "known"}
+    assert spec["model"] == {"kernel": "matern52", "noise": {"column": "error", "by": "station"}}
+    by_name.fit(table)
+    said = {"noise": table["error"], "weights": table["repeats"], "offset": table["known"]}
+    by_array = gp(noise={"by": "station"}, inputs=["t"])
+    X = {"t": table["t"], "station": table["station"], "offset": table["t"]}  # an input that has the name of an argument
+    by_array.fit(X, table["y"], **said)
+    assert by_array.job_._summary()["draws_sha256"] == by_name.job_._summary()["draws_sha256"]
+    mean, sd = by_name.predict(table, return_std=True)
+    same = by_array.predict(X, return_std=True, **said)
+    assert same[0].tobytes() == mean.tobytes() and same[1].tobytes() == sd.tobytes()
+    assert by_array.log_score(X, table["y"], **said) == by_name.log_score(table)
+    assert by_name.predict(table, offset=table["known"] + 1) == pytest.approx(mean + 1, abs=1e-9)
+    noisier = by_name.predict(table, return_std=True, noise=2 * table["error"])[1]
+    assert noisier**2 - sd**2 == pytest.approx(3 * table["error"] ** 2, rel=1e-4)  # solves are to a relative error of 1e-4
+    # The latent function needs no noise.
+    few = {"t": table["t"][:5], "known": table["known"][:5]}
+    assert by_name.predict(few, latent=True) == pytest.approx(mean[:5], abs=1e-9)
+    with pytest.raises(ulisse.BadInput, match="noise: fit had one of each row: .* in a column error or by noise="):
+        by_name.predict(few)
+    with pytest.raises(ulisse.BadInput, match="trials: fit was given none"):
+        by_name.predict(table, trials=table["repeats"])
+    bare = by_name.job_  # a run knows what its rows need
+    assert bare.predict(table).mean.tobytes() == mean.tobytes()
+    with pytest.raises(ulisse.BadInput, match="X has no column known"):
+        bare.predict({"t": table["t"]}, latent=True)
+
+
+def test_classes():
+    table = rows_with()
+    words = np.array(["dry", "wet"], dtype=object)[(table["y"] > 0).astype(int)]
+    m = gp(likelihood="bernoulli", link="probit").fit(table["t"][:, None], words)
+    assert m.job_.folder.joinpath("spec.yaml").read_text().count("link: probit") == 1
+    assert list(m.classes_) == ["dry", "wet"]
+    p = m.predict_proba(table["t"][:, None])
+    assert p.shape == (40, 2) and p.sum(axis=1) == pytest.approx(1) and p[:, 1].tobytes() == m.predict(table["t"][:, None]).tobytes()
+    wet = words == "wet"
+    assert m.log_score(table["t"][:, None], words) == pytest.approx(np.mean(np.log(np.where(wet, p[:, 1], p[:, 0]))), abs=1e-12)
+    assert m.score(table["t"][:, None], words) == pytest.approx(1 - np.sum((wet - p[:, 1]) ** 2) / np.sum((wet - wet.mean()) ** 2), abs=1e-12)
+    with pytest.raises(ulisse.BadInput, match="y has a value that is none of dry, wet"):
+        m.score(table["t"][:, None], ["damp"] * 40)
+    assert not hasattr(gp(), "predict_proba") and not hasattr(gp(likelihood="bernoulli"), "classes_")
+
+
+def test_trials():
+    table = rows_with()
+    trials = table["repeats"] + 3
+    m = gp(likelihood="binomial").fit(table["t"][:, None], np.round(trials * (table["y"] > 0) * 0.9), trials=trials)
+    share = m.predict(table["t"][:, None])  # of one trial
+    assert ((0 < share) & (share < 1)).all()
+    assert m.predict(table["t"][:, None], trials=trials) == pytest.approx(trials * share, rel=1e-9)
+
+
+def test_fields_of_the_model():
+    m = ulisse.GaussianProcess(likelihood="quantile", level=np.float64(0.9), df=5, target_transform="log", categories=("a",), trials="n")
+    spec = m.specification()
+    assert spec["model"] == {"likelihood": "quantile", "level": 0.9, "df": 5}
+    assert spec["data"] == {"path": "table", "target": "y", "categories": ["a"], "transform": "log", "trials": "n"}
+
+
+@pytest.mark.parametrize(
+    "params, columns, said",
+    [
+        ({"weights": np.ones(3)}, {}, "weights: name a column of the table here, or give the values to fit"),
+        ({"noise": np.ones(3)}, {}, "noise: name a column of the table here"),
+        ({}, {"offset": np.ones(4)}, "offset: there are 4 values for 3 rows"),
+        ({}, {"offset": [1, np.nan, 2]}, "Input offset contains NaN"),
+        ({}, {"trials": ["a", "b", "c"]}, "trials does not hold numbers"),
+        ({}, {"noise": "x"}, "noise: give an array here"),
+        ({"noise": {"column": "e"}}, {"noise": np.ones(3)}, "noise: the parameter names a column already"),
+        ({"target": ["a", "b"]}, {}, "target: name one column: each target has an estimator of its own"),
+        ({"spec": {"data": {"target": ["a", "b"]}}}, {}, "data.target: name one column: each target has a run of its own"),
+    ],
+)
+def test_refused_of_rows(params, columns, said):
+    with pytest.raises(ulisse.BadInput, match=said):
+        gp(**params).fit(np.arange(3.0)[:, None], [1.0, 2, 4], **columns)
+
+
+def test_refused_of_files(tmp_path):
+    with pytest.raises(ulisse.BadInput, match="weights: of a table in a file name the column"):
+        gp(target="y").fit(tmp_path / "t.csv", weights=np.ones(3))
+    with pytest.raises(TypeError, match="unexpected argument 'sample_weight': of rows there are noise, weights, offset, trials"):
+        gp().fit([[1.0], [2.0]], [1.0, 2.0], sample_weight=[1, 1])
 
 
 def test_target_named_as_an_input(frame):

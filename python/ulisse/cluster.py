@@ -23,7 +23,7 @@ from . import program
 from .errors import BadInput, BadSpecification, NotFound, PermissionDenied, UlisseError, Unreachable, from_program
 from .job import Floats, Job, Predictions, Specification, _frame, text_of
 from .progress import Status
-from .table import Table
+from .table import Table, codes
 
 __all__ = ["Cluster", "ClusterJob", "connect", "jobs", "submit"]
 
@@ -432,28 +432,30 @@ class ClusterJob(Job):
             return _whole(self.cluster.addresses[0], answer)
 
     @property
-    def info(self) -> tuple[list[str], str]:
-        """The names of the inputs, in their order, and of the target."""
+    def data(self) -> dict[str, Any]:
+        """How the table was read: names of columns and levels, scales."""
         data = self._job.get("data") or {}
         if not data.get("inputs"):
             data = self.refresh()._job.get("data") or {}
         if not data.get("inputs"):
             raise UlisseError(f"job {self.name} has not read its data yet ({self.status.state}): watch() waits for it")
-        return list(data["inputs"]), str(data["target"])
+        levels = data.get("levels") or []
+        found: dict[str, Any] = {**data, "levels": [level.get("names") for level in levels]}
+        return found
 
     def _predict(self, rows: Table, quantiles: Sequence[float], latent: bool, draws: Optional[int]) -> Predictions:
-        names, target = self.info
-        x = rows.select(names).matrix()
-        y = rows.select([target]).matrix()[:, 0] if target in rows.names else None
+        target = self.info[1]
+        points = self._points(rows)
+        y = self._coded(rows, target, self.data.get("classes")) if target in rows.names else None
         if y is not None and not np.isfinite(y).all():
             y = None
-        batches = [slice(i, i + BATCH) for i in range(0, len(x), BATCH)]
+        batches = [slice(i, i + BATCH) for i in range(0, len(points), BATCH)]
 
         def batch(at: slice) -> dict[str, Any]:
             request: dict[str, Any] = {"quantiles": list(quantiles)}
             if y is not None:
                 request["targets"] = y[at].tolist()
-            return self._ask(x[at], latent, draws, request)
+            return self._ask(points[at], latent, draws, request)
 
         with ThreadPoolExecutor(LANES) as lanes:
             answers = list(lanes.map(batch, batches))
@@ -462,18 +464,43 @@ class ClusterJob(Job):
         return _predictions([r for a in answers for r in a["rows"]], len(quantiles), y is not None)
 
     def _paths(self, rows: Table, n: int, seed: int, latent: bool, draws: Optional[int]) -> Floats:
-        answer = self._ask(rows.matrix(), latent, draws, {"paths": n, "seed": seed})
+        answer = self._ask(self._points(rows), latent, draws, {"paths": n, "seed": seed})
         return np.array([[float(v) for v in r["paths"]] for r in answer["rows"]]).T
 
     def _covariance(self, rows: Table, latent: bool, draws: Optional[int]) -> tuple[Predictions, Floats]:
-        said = self._ask(rows.matrix(), latent, draws, {"covariance": True})["rows"]
+        said = self._ask(self._points(rows), latent, draws, {"covariance": True})["rows"]
         return _predictions(said, 0, False), np.array([[float(v) for v in r["covariance"]] for r in said])
 
-    def _ask(self, x: Floats, latent: bool, draws: Optional[int], more: dict[str, Any]) -> dict[str, Any]:
+    def _coded(self, rows: Table, name: str, levels: Optional[Sequence[str]]) -> Floats:
+        """Return a column as numbers: levels by their places."""
+        return codes(rows.column(name), levels, f"the column {name}") if levels else rows.select([name]).matrix()[:, 0]
+
+    def _points(self, rows: Table) -> list[dict[str, Any]]:
+        """Return the rows as the API takes them: inputs as numbers, and what is said of each."""
+        data = self.data
+        levels = data["levels"] or [None] * len(data["inputs"])
+        x = np.column_stack([self._coded(rows, n, at) for n, at in zip(data["inputs"], levels)])
+        points: list[dict[str, Any]] = [{"inputs": r} for r in x.tolist()]
+        if data.get("offset"):
+            for point, value in zip(points, rows.select([data["offset"]]).matrix()[:, 0].tolist()):
+                point["offset"] = value
+        noise = data.get("noise") or {}
+        if all(name in rows.names for name in (noise.get("column"), noise.get("by")) if name):  # else it is not asked for
+            for field, name in (("known", noise.get("column")), ("weight", noise.get("weights")), ("level", noise.get("by"))):
+                if name not in rows.names:
+                    continue
+                values = self._coded(rows, name, noise["levels"] if field == "level" else None).tolist()
+                if field == "level":
+                    values = [noise["levels"][int(k)] if k == k else "" for k in values]
+                for point, value in zip(points, values):
+                    point.setdefault("noise", {})[field] = value
+        return points
+
+    def _ask(self, points: list[dict[str, Any]], latent: bool, draws: Optional[int], more: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request to predict rows."""
-        if len(x) > MOST:
-            raise BadInput(f"X has {len(x)} rows, of which a cluster predicts {MOST} together at most: ask for fewer")
-        request = {"rows": [{"inputs": r} for r in x.tolist()], "latent": latent, **more}
+        if len(points) > MOST:
+            raise BadInput(f"X has {len(points)} rows, of which a cluster predicts {MOST} together at most: ask for fewer")
+        request = {"rows": points, "latent": latent, **more}
         if draws:
             request["draws"] = draws
         for message in self.cluster.stream("POST", f"/v1/jobs/{self.id}:predict", request):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any, Iterable, Optional, Sequence, Union
+from types import SimpleNamespace
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,13 @@ from .cluster import Cluster, connect
 from .errors import BadInput
 from .job import Job, Predictions, duration
 from .local import run
-from .table import Table, target as _target
+from .table import Table, codes, row_values, target as _target
 
 __all__ = ["GaussianProcess"]
 
 Floats = NDArray[np.float64]
+
+ROLES = ("noise", "weights", "offset", "trials")  # what can be said of each row beside its inputs
 
 
 class GaussianProcess(Base):
@@ -39,8 +42,27 @@ class GaussianProcess(Base):
         The column to predict. It is needed where `fit` is given a table without ``y``.
     inputs, exclude : list of str, optional
         The columns to learn from, or not to; by default all but the target.
-    mean, noise : optional
-        ``model.mean`` and ``model.noise`` of the specification.
+    likelihood : str, optional
+        How targets come from the latent function: ``"gaussian"``, ``"student-t"``, ``"laplace"``, ``"quantile"``,
+        ``"bernoulli"`` (two classes), ``"binomial"`` (successes in ``trials``), ``"negative-binomial"`` (counts).
+    link : str, optional
+        Of ``"bernoulli"``: ``"logit"`` or ``"probit"``.
+    level : float, optional
+        Of ``"quantile"``: the one that is learnt.
+    df : float, optional
+        Of ``"student-t"``: its degrees of freedom.
+    mean : str, optional
+        ``"constant"``, ``"linear"``, or ``"linear(x, y)"`` over some inputs.
+    noise : str or dict, optional
+        The column with the standard deviation of each row's noise, as far as it is known; or ``model.noise`` of the
+        specification, as in ``{"by": "station"}``.
+    weights, offset, trials : str, optional
+        The columns with the weight of each row, with what is known of the latent function there, and with the number of
+        trials. Like noise they can be arrays instead: those are given to `fit`, and with rows to predict.
+    target_transform : str, optional
+        Learn the ``"log"``, ``"logit"`` or ``"yeo-johnson"`` of the target: ``data.transform`` of the specification.
+    categories : list of str, optional
+        The inputs whose values are names.
     priors : dict of str, optional
         The priors of parameters, as in ``{"sigma": "gamma(1,1)"}``.
     chains, draws : int, optional
@@ -88,8 +110,17 @@ class GaussianProcess(Base):
         target: Optional[str] = None,
         inputs: Optional[Sequence[str]] = None,
         exclude: Optional[Sequence[str]] = None,
-        mean: Any = None,
-        noise: Any = None,
+        likelihood: Optional[str] = None,
+        link: Optional[str] = None,
+        level: Optional[float] = None,
+        df: Optional[float] = None,
+        mean: Optional[str] = None,
+        noise: Union[None, str, dict[str, Any]] = None,
+        weights: Optional[str] = None,
+        offset: Optional[str] = None,
+        trials: Optional[str] = None,
+        target_transform: Optional[str] = None,
+        categories: Optional[Sequence[str]] = None,
         priors: Optional[dict[str, Any]] = None,
         chains: Optional[int] = None,
         draws: Optional[int] = None,
@@ -109,8 +140,17 @@ class GaussianProcess(Base):
         self.target = target
         self.inputs = inputs
         self.exclude = exclude
+        self.likelihood = likelihood
+        self.link = link
+        self.level = level
+        self.df = df
         self.mean = mean
         self.noise = noise
+        self.weights = weights
+        self.offset = offset
+        self.trials = trials
+        self.target_transform = target_transform
+        self.categories = categories
         self.priors = priors
         self.chains = chains
         self.draws = draws
@@ -127,7 +167,7 @@ class GaussianProcess(Base):
 
     # Fitting.
 
-    def fit(self, X: Any, y: Any = None, wait: bool = True) -> GaussianProcess:
+    def fit(self, X: Any, y: Any = None, wait: bool = True, **columns: Any) -> GaussianProcess:
         """Draw from the posterior given data.
 
         A KeyboardInterrupt stops a run on this machine with all that it has done kept: `resume` continues it. A
@@ -142,13 +182,15 @@ class GaussianProcess(Base):
             The values of the target.
         wait : bool
             Wait for the end. Else `provisional` and ``job_`` tell how it is going, and `resume` waits.
+        **columns : arrays of shape (rows,)
+            ``noise``, ``weights``, ``offset`` or ``trials`` of the rows, where no column of X has them.
 
         Warns
         -----
         NotConverged
             if the run ended before its chains agreed.
         """
-        data = self._take(X, y)
+        data = self._take(X, y, columns)
         self._begin(data)
         return self._finish() if wait else self
 
@@ -191,20 +233,43 @@ class GaussianProcess(Base):
     def specification(self) -> dict[str, Any]:
         """Return the specification that the parameters stand for, without what is left to the program."""
         target = getattr(self, "_target_name", None) or self.target or "y"
+        named = self._columns()
+        noise = dict(self.noise) if isinstance(self.noise, dict) else {}
         spec: dict[str, Any] = {
             "name": "gp",
-            "data": {"path": "table", "target": target, "inputs": _list(self.inputs), "exclude": _list(self.exclude)},
-            "model": {"kernel": self.kernel, "ard": self.ard, "mean": self.mean, "noise": self.noise, "priors": self.priors},
+            "data": {
+                "path": "table", "target": target, "inputs": _list(self.inputs), "exclude": _list(self.exclude),
+                "categories": _list(self.categories), "transform": self.target_transform,
+                "weights": named.get("weights"), "offset": named.get("offset"), "trials": named.get("trials"),
+            },
+            "model": {
+                "kernel": self.kernel, "ard": self.ard, "likelihood": self.likelihood, "link": self.link, "level": self.level,
+                "df": self.df, "mean": self.mean, "noise": {**noise, "column": named.get("noise")}, "priors": self.priors,
+            },
             "sampler": {"chains": _whole(self.chains), "draws": _whole(self.draws)},
             "stop": {"max_time": duration(self.max_time), "rhat": self.rhat, "ess": self.ess},
             "seed": _whole(self.seed),
         }
         return _merged(_known(spec), self.spec or {})
 
-    def _take(self, X: Any, y: Any) -> Union[Table, str]:
+    def _columns(self) -> dict[str, str]:
+        """Return the names of the columns with what is said of each row, by role: those that the parameters name, and
+        those of the arrays of the last fit."""
+        noise = self.noise.get("column") if isinstance(self.noise, dict) else self.noise
+        said = {"noise": noise, "weights": self.weights, "offset": self.offset, "trials": self.trials}
+        for role, name in said.items():
+            if name is not None and not isinstance(name, str):
+                raise BadInput(f"{role}: name a column of the table here, or give the values to fit: fit(X, y, {role}=…)")
+        return {role: name for role, name in {**said, **getattr(self, "_arrays", {})}.items() if name is not None}
+
+    def _take(self, X: Any, y: Any, columns: Mapping[str, Any]) -> Union[Table, str]:
         """Check what is to be learnt from, and note its names."""
         for name in ("n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
+        self._arrays: dict[str, str] = {}
+        columns = _given(columns)
+        if self.target is not None and not isinstance(self.target, str):
+            raise BadInput("target: name one column: each target has an estimator of its own")
         self._names: Optional[list[str]] = None
         self._by_name = y is None
         if isinstance(X, (str, os.PathLike)):
@@ -212,6 +277,8 @@ class GaussianProcess(Base):
                 raise BadInput("y: a table in a file holds its target: give its name with target=")
             if self.target is None:
                 raise BadInput("target: name the column of the table to predict")
+            if columns:
+                raise BadInput(f"{', '.join(columns)}: of a table in a file name the column, as a parameter of {type(self).__name__}")
             self._target_name = self.target
             return os.fspath(X)
         table = Table.of(X)
@@ -221,9 +288,11 @@ class GaussianProcess(Base):
             table.select([self.target])
             self._target_name = self.target
             data = table
-            features = [n for n in table.names if n != self.target]
+            noise = self.noise if isinstance(self.noise, dict) else {}
+            others = {self.target, noise.get("by"), *self._columns().values()}
+            features = [n for n in table.names if n not in others]
         else:
-            values = _target(y, table.rows)
+            values = _target(y, table.rows, self._of_classes())
             if table.rows < 2:
                 raise BadInput("Found array with 1 sample(s) (n_samples=1) while a minimum of 2 is required: one row says nothing of a covariance")
             said = self.target or getattr(y, "name", None)
@@ -233,6 +302,14 @@ class GaussianProcess(Base):
             self._target_name = name
             data = table.plus(name, values)
             features = table.names
+        for role, given in columns.items():
+            if role in self._columns():
+                raise BadInput(f"{role}: the parameter names a column already: give that or the values")
+            name = role
+            while name in data.names:
+                name += "_"
+            data = data.plus(name, row_values(given, role, table.rows))
+            self._arrays[role] = name
         if self.inputs is not None:
             features = list(self.inputs)
         if self.exclude is not None:
@@ -251,8 +328,21 @@ class GaussianProcess(Base):
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet. Call 'fit' first.")
         return job
 
-    def _rows(self, X: Any) -> Table:
-        """Return the rows as a table with the names of the inputs."""
+    def _rows(self, X: Any, columns: Mapping[str, Any], latent: bool = False) -> Table:
+        """Return the rows as a table with the names of the inputs, and with what is said of each."""
+        rows = self._named_rows(X)
+        known = self._columns()
+        for role, given in _given(columns).items():
+            if role not in known:
+                raise BadInput(f"{role}: fit was given none")
+            values = row_values(given, role, rows.rows)
+            rows = rows.select([n for n in rows.names if n != known[role]]).plus(known[role], values)
+        for role in ["offset"] if latent else ["offset", "noise"]:
+            if role in known and known[role] not in rows.names:
+                raise BadInput(f"{role}: fit had one of each row: give those of the rows to predict, in a column {known[role]} or by {role}=")
+        return rows
+
+    def _named_rows(self, X: Any) -> Table:
         self._job()
         table = Table.of(X)
         if not self._by_name:
@@ -294,15 +384,17 @@ class GaussianProcess(Base):
         if fitted and not given:
             warnings.warn(f"X does not have valid feature names, but {name} was fitted with feature names", stacklevel=4)
 
-    def _predict(self, X: Any, quantiles: Sequence[float] = (), latent: bool = False, y: Any = None) -> Predictions:
-        rows = self._rows(X)
+    def _predict(
+        self, X: Any, columns: Mapping[str, Any], quantiles: Sequence[float] = (), latent: bool = False, y: Any = None
+    ) -> Predictions:
+        rows = self._rows(X, columns, latent)
         if self.target_ in rows.names:
             rows = rows.select([n for n in rows.names if n != self.target_])
         if y is not None:
-            rows = rows.plus(self.target_, _target(y, rows.rows))
+            rows = rows.plus(self.target_, _target(y, rows.rows, self._of_classes()))
         return self._job().predict(rows, quantiles, latent)
 
-    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, latent: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, return_cov: bool = False, latent: bool = False, **columns: Any) -> Any:
         """Predict the target at rows, averaged over the draws.
 
         Parameters
@@ -313,11 +405,14 @@ class GaussianProcess(Base):
         return_cov : bool
             Return the joint covariance of the rows too; at most one of the two.
         latent : bool
-            Predict the latent function, without the noise. The mean is the same.
+            Predict the latent function, without the noise. Of numbers the mean is the same.
+        **columns : arrays of shape (rows,)
+            ``noise``, ``weights``, ``offset`` or ``trials`` of the rows, as `fit` had them. All that predicts takes them.
 
         Returns
         -------
         mean : array of shape (rows,)
+            Of classes the probability of the second, of counts the expected count.
         std : array of shape (rows,)
             if ``return_std``: of the target, the noise and the uncertainty of the parameters included.
         cov : array of shape (rows, rows)
@@ -326,40 +421,70 @@ class GaussianProcess(Base):
         if return_cov:
             if return_std:
                 raise BadInput("at most one of return_std and return_cov can be asked for")
-            found, cov = self._job().covariance(self._rows(X), latent)
+            found, cov = self._job().covariance(self._rows(X, columns, latent), latent)
             return found.mean, cov
-        p = self._predict(X, latent=latent)
+        p = self._predict(X, columns, latent=latent)
         return (p.mean, p.sd) if return_std else p.mean
 
-    def predict_quantiles(self, X: Any, quantiles: Iterable[float] = (0.05, 0.5, 0.95), latent: bool = False) -> Floats:
+    def predict_quantiles(
+        self, X: Any, quantiles: Iterable[float] = (0.05, 0.5, 0.95), latent: bool = False, **columns: Any
+    ) -> Floats:
         """Return quantiles of the prediction, an array of shape (rows, quantiles)."""
         probabilities = [float(q) for q in np.atleast_1d(np.asarray(quantiles, dtype=np.float64))]
-        return self._predict(X, probabilities, latent).quantiles
+        return self._predict(X, columns, probabilities, latent).quantiles
 
-    def sample_y(self, X: Any, n_samples: int = 1, random_state: Optional[int] = 0, latent: bool = False) -> Floats:
+    def _of_classes(self) -> bool:
+        return bool(_merged({"model": {"likelihood": self.likelihood}}, self.spec or {})["model"].get("likelihood") == "bernoulli")
+
+    @property
+    def predict_proba(self) -> Callable[..., Floats]:
+        """Under ``likelihood="bernoulli"``: return the probabilities of the classes at rows, an array of shape (rows, 2), in
+        the order of ``classes_``. The arguments are the rows and what is said of each, as for `predict`."""
+        if not self._of_classes():
+            raise AttributeError("predict_proba is of classes: likelihood=\"bernoulli\"")
+
+        def predict_proba(X: Any, **columns: Any) -> Floats:
+            second = self.predict(X, **columns)
+            return np.column_stack([1 - second, second])
+
+        return predict_proba
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Under ``likelihood="bernoulli"``: the classes, 0 and 1 or their names."""
+        if not self._of_classes() or getattr(self, "job_", None) is None:
+            raise AttributeError("classes_ are those of a fit of classes: likelihood=\"bernoulli\"")
+        return np.array(self._job().data.get("classes") or [0, 1])
+
+    def sample_y(
+        self, X: Any, n_samples: int = 1, random_state: Optional[int] = 0, latent: bool = False, **columns: Any
+    ) -> Floats:
         """Draw values of the target at the rows together, an array of shape (rows, n_samples).
 
         A column is a joint draw: one function from the posterior, with the noise of each row or if ``latent``
         without: then a sample path.
         """
-        rows = self._rows(X)
+        rows = self._rows(X, columns, latent)
         return self._job().sample(rows, n_samples, random_state, latent)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **columns: Any) -> float:
         """Return R² of the mean prediction. Without y the table has the target among its columns."""
-        table = Table.of(X)
+        mean = self.predict(X, **columns)
         if y is None:
-            self._job()
-            y = table.select([self.target_]).matrix()[:, 0]
-        return float(Base.score(self, X, y, sample_weight))
+            y = Table.of(X).column(self.target_)
+        names = self._job().data.get("classes")
+        if names:
+            y = codes(np.asarray(y), names, "y")
+        predicted = SimpleNamespace(predict=lambda X: mean)
+        return float(Base.score(cast(Base, predicted), X, y, sample_weight))
 
-    def log_score(self, X: Any, y: Any = None) -> float:
+    def log_score(self, X: Any, y: Any = None, **columns: Any) -> float:
         """Return the mean log density of the prediction at the targets. Without y the table has the target
         among its columns. It tells more than R²: whether the uncertainty is right, too."""
         self._job()
         if y is None:
-            y = Table.of(X).select([self.target_]).matrix()[:, 0]
-        density = self._predict(X, y=y).log_density
+            y = Table.of(X).column(self.target_)
+        density = self._predict(X, columns, y=y).log_density
         assert density is not None
         return float(np.mean(density))
 
@@ -389,7 +514,9 @@ class GaussianProcess(Base):
         """Draw the traces of the chains: by ArviZ, with its arguments, else by Matplotlib."""
         return plots.trace(self._job(), var_names, **kwargs)
 
-    def plot_predictions(self, X: Any, y: Any = None, over: Optional[str] = None, ax: Any = None, latent: bool = False) -> Any:
+    def plot_predictions(
+        self, X: Any, y: Any = None, over: Optional[str] = None, ax: Any = None, latent: bool = False, **columns: Any
+    ) -> Any:
         """Draw predictions, with their central 90 % interval.
 
         Over one input they are a line with a band; else, with y, predicted is drawn against observed.
@@ -403,8 +530,8 @@ class GaussianProcess(Base):
             The input to draw over. By default the only one.
         ax : matplotlib.axes.Axes, optional
         """
-        rows = self._rows(X)
-        p = self._predict(X, (0.05, 0.5, 0.95), latent)
+        rows = self._named_rows(X)
+        p = self._predict(X, columns, (0.05, 0.5, 0.95), latent)
         return plots.predictions(rows, p, y, over, self.target_, ax)
 
     # scikit-learn.
@@ -416,6 +543,14 @@ class GaussianProcess(Base):
         own = getattr(super(), "__getstate__", None)
         state = own() if own is not None else self.__dict__
         return dict(state, _key=None)
+
+
+def _given(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of rows, without what is None."""
+    for role in columns:
+        if role not in ROLES:
+            raise TypeError(f"got an unexpected argument {role!r}: of rows there are {', '.join(ROLES)}")
+    return {role: values for role, values in columns.items() if values is not None}
 
 
 def _list(names: Optional[Sequence[str]]) -> Optional[list[str]]:

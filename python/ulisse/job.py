@@ -97,8 +97,9 @@ class Job(ABC):
 
     @property
     @abstractmethod
-    def info(self) -> tuple[list[str], str]:
-        """The names of the inputs, in their order, and of the target."""
+    def data(self) -> dict[str, Any]:
+        """How the table was read: ``inputs`` in their order, ``target``, ``levels`` of categories, ``classes`` of the
+        target, the columns of ``noise`` and ``offset``, and more."""
 
     @property
     @abstractmethod
@@ -126,6 +127,12 @@ class Job(ABC):
         """Yield the lines of the log, each as a dict."""
 
     # What is the same.
+
+    @property
+    def info(self) -> tuple[list[str], str]:
+        """The names of the inputs, in their order, and of the target."""
+        data = self.data
+        return list(data["inputs"]), str(data["target"])
 
     @property
     def ended(self) -> bool:
@@ -245,16 +252,22 @@ class Job(ABC):
         for p in quantiles:
             if not 0 < p < 1:
                 raise BadInput(f"quantiles: {p} is not a probability between 0 and 1")
-        return self._predict(self._rows(X), quantiles, latent, draws)
+        return self._predict(self._rows(X, latent), quantiles, latent, draws)
 
-    def _rows(self, X: Any) -> Table:
+    def _rows(self, X: Any, latent: bool) -> Table:
+        """Return the columns that the run knows: inputs, what is said of each row, and the target if it is there."""
         rows = Table.of(X)
-        names, target = self.info
-        if rows.named:
-            return rows.select([*names, target] if target in rows.names else names)
-        if len(rows.names) != len(names):
-            raise BadInput(f"X has {len(rows.names)} columns, but the run has {len(names)} inputs: {', '.join(names)}")
-        return Table(names, rows.columns, True)
+        data = self.data
+        names = list(data["inputs"])
+        if not rows.named:
+            if len(rows.names) != len(names):
+                raise BadInput(f"X has {len(rows.names)} columns, but the run has {len(names)} inputs: {', '.join(names)}")
+            rows = Table(names, rows.columns, True)
+        noise = data.get("noise") or {}
+        of_noise = [noise.get("column"), noise.get("by")]
+        needed = [*names, data.get("offset"), *([] if latent else of_noise)]
+        known = [n for n in [*of_noise, noise.get("weights"), data["target"]] if n in rows.names]
+        return rows.select(dict.fromkeys(n for n in [*needed, *known] if n))
 
     def covariance(self, X: Any, latent: bool = False, draws: Optional[int] = None) -> tuple[Predictions, Floats]:
         """Predict the target at rows and how they vary together: predictions without quantiles, and the joint
@@ -262,7 +275,7 @@ class Job(ABC):
 
         There may be 4096 different rows, for a cluster 1024.
         """
-        return self._covariance(self._inputs(X), latent, draws)
+        return self._covariance(self._inputs(X, latent), latent, draws)
 
     def sample(self, X: Any, n: int = 1, seed: Optional[int] = None, latent: bool = False, draws: Optional[int] = None) -> Floats:
         """Draw n values of the target at the rows together, an array of shape (rows, n).
@@ -275,11 +288,12 @@ class Job(ABC):
             raise BadInput(f"n: {n} samples: ask for 1 or more")
         if seed is not None and not 0 <= seed < 2**64:
             raise BadInput(f"seed: {seed} is not a whole number from 0 to 2**64-1")
-        return self._paths(self._inputs(X), int(n), secrets.randbits(64) if seed is None else int(seed), latent, draws).T
+        return self._paths(self._inputs(X, latent), int(n), secrets.randbits(64) if seed is None else int(seed), latent, draws).T
 
-    def _inputs(self, X: Any) -> Table:
+    def _inputs(self, X: Any, latent: bool) -> Table:
         """Return the rows without the target."""
-        return self._rows(X).select(self.info[0])
+        rows = self._rows(X, latent)
+        return rows.select([n for n in rows.names if n != self.info[1]])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} ({self.id}): {self.status}>"
@@ -312,6 +326,8 @@ def duration(value: Union[str, float, int, timedelta, None]) -> Optional[str]:
 def text_of(spec: Specification) -> tuple[str, bool]:
     """Return the text of a specification, and whether it was made here: of a dict."""
     if isinstance(spec, dict):
+        if isinstance((spec.get("data") or {}).get("target"), (list, tuple)):
+            raise BadInput("data.target: name one column: each target has a run of its own")
         return json.dumps(spec, indent=1), True
     if isinstance(spec, Path) or "\n" not in spec and ":" not in spec.rpartition("/")[2]:
         try:

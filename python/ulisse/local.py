@@ -287,13 +287,13 @@ class LocalJob(Job):
             return out.read_bytes()
 
     @property
-    def info(self) -> tuple[list[str], str]:
-        """The names of the inputs, in their order, and of the target."""
+    def data(self) -> dict[str, Any]:
+        """How the table was read: names of columns and levels, scales."""
         if not (self.folder / "result.json").is_file():
             self._summary()  # says why
         with open(self.folder / "result.json", encoding="utf-8") as f:
-            data = json.load(f)["data"]
-        return list(data["inputs"]), str(data["target"])
+            data: dict[str, Any] = json.load(f)["data"]
+        return data
 
     def _predict(self, rows: Table, quantiles: Sequence[float], latent: bool, draws: Optional[int]) -> Predictions:
         with tempfile.TemporaryDirectory(prefix="ulisse-") as tmp:

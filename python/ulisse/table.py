@@ -6,7 +6,7 @@ import csv
 import datetime
 import io
 import os
-from typing import Any, Iterable, Optional, Union
+from typing import Any, Iterable, Optional, Sequence, Union
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,10 @@ class Table:
         if missing:
             raise BadInput(f"{what} has no column {', '.join(missing)}: it has {', '.join(self.names)}")
         return Table(names, [self.columns[self.names.index(n)] for n in names], self.named)
+
+    def column(self, name: str) -> Column:
+        """Return the column of this name."""
+        return self.select([name]).columns[0]
 
     def plus(self, name: str, column: Column) -> Table:
         """Return the table with one more column."""
@@ -184,9 +188,31 @@ def finite(x: NDArray[Any], what: str) -> None:
         raise BadInput(f"Input {what} contains {kind}: drop those rows, or fill them in")
 
 
-def target(y: Any, rows: int) -> Column:
-    """Return the values of a target for so many rows."""
+def row_values(values: Any, what: str, rows: int) -> Column:
+    """Return what is said of so many rows: a finite number of each."""
+    if isinstance(values, str):
+        raise BadInput(f"{what}: give an array here; the name of a column is a parameter of the estimator")
+    c = _column(values)
+    if len(c) != rows:
+        raise BadInput(f"{what}: there are {len(c)} values for {rows} rows")
+    return _plain(c, what)
+
+
+def codes(c: Column, names: Sequence[str], what: str) -> NDArray[np.float64]:
+    """Return the places, from 0, of the values of a column among the names of a category's levels; NaN of a missing one."""
+    places = {name: float(k) for k, name in enumerate(names)}
+    places[""] = places.get("", float("nan"))
+    found = [places.get(t, places.get(t[:-2] if t.endswith(".0") else t)) for t in _texts(_column(c))]
+    if None in found:
+        raise BadInput(f"{what} has a value that is none of {', '.join(names)}")
+    return np.array(found, dtype=np.float64)
+
+
+def target(y: Any, rows: int, names: bool = False) -> Column:
+    """Return the values of a target for so many rows; names: it may be texts, which are the names of classes."""
     t = np.asarray(y)
+    if t.dtype == object and names and t.ndim == 1:
+        t = _column(y)
     if t.ndim == 2 and t.shape[1] == 1:
         try:
             from sklearn.exceptions import DataConversionWarning as Told
@@ -203,7 +229,8 @@ def target(y: Any, rows: int) -> Column:
         t = t.ravel()
     if t.ndim != 1:
         raise BadInput(f"y should be a 1d array, got an array of shape {t.shape} instead: there is one target")
-    t = _plain(t, "y")
+    if not names or t.dtype.kind in "fiub":
+        t = _plain(t, "y")
     if len(t) != rows:
         raise BadInput(f"Found input variables with inconsistent numbers of samples: X has {rows} rows, y has {len(t)}")
     return t

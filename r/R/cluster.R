@@ -272,18 +272,39 @@ job_info.ulisse_remote <- function(job) {
   if (!length(job$last$data$inputs)) job$last <- call_api(job$cluster, "GET", job_path(job))
   data <- job$last$data
   if (!length(data$inputs)) fail("", sprintf("job %s has not read its data yet: ulisse_watch() waits for it", job_name(job)))
-  list(inputs = unlist(data$inputs), target = data$target)
+  info_of(data)
+}
+
+# The rows as the API takes them: inputs as numbers, and what is said of each.
+points_of <- function(info, rows) {
+  coded <- function(name, levels) {
+    x <- rows[[name]]
+    if (length(levels)) return(codes(x, levels, paste("the column", name)))
+    if (!is.numeric(x) && !is.logical(x)) fail("bad_input", sprintf("the column %s does not hold numbers", name))
+    as.numeric(x)
+  }
+  x <- do.call(cbind, lapply(seq_along(info$inputs), function(k) coded(info$inputs[[k]], if (length(info$levels)) info$levels[[k]])))
+  offset <- if (!is.null(info$offset)) coded(info$offset, NULL)
+  noise <- list()
+  if (all(c(info$noise$column, info$noise$by) %in% names(rows))) { # else it is not asked for
+    if (!is.null(info$noise$column)) noise$known <- coded(info$noise$column, NULL)
+    if (!is.null(info$noise$weights) && info$noise$weights %in% names(rows)) noise$weight <- coded(info$noise$weights, NULL)
+    if (!is.null(info$noise$by)) noise$level <- info$noise$levels[coded(info$noise$by, info$noise$levels) + 1]
+  }
+  lapply(seq_len(nrow(x)), function(i) {
+    point <- list(inputs = I(x[i, ]))
+    if (!is.null(offset)) point$offset <- offset[[i]]
+    if (length(noise)) point$noise <- lapply(noise, `[[`, i)
+    point
+  })
 }
 
 job_predict.ulisse_remote <- function(job, rows, probs, latent, draws) {
   info <- job_info(job)
-  other <- names(rows)[!vapply(rows, function(x) is.numeric(x) || is.logical(x), NA)]
-  if (length(other)) fail("bad_input", sprintf("the column %s does not hold numbers", paste(other, collapse = ", ")))
-  x <- as.matrix(rows[info$inputs])
-  storage.mode(x) <- "double"
-  y <- if (info$target %in% names(rows) && !anyNA(rows[[info$target]])) as.numeric(rows[[info$target]])
-  parts <- lapply(split(seq_len(nrow(x)), (seq_len(nrow(x)) - 1) %/% 128), function(at) {
-    body <- list(rows = lapply(at, function(i) list(inputs = I(x[i, ]))), quantiles = I(probs), latent = latent)
+  points <- points_of(info, rows)
+  y <- if (info$target %in% names(rows) && !anyNA(rows[[info$target]])) target_of(info, rows)
+  parts <- lapply(split(seq_along(points), (seq_along(points) - 1) %/% 128), function(at) {
+    body <- list(rows = points[at], quantiles = I(probs), latent = latent)
     if (!is.null(y)) body$targets <- I(y[at])
     if (!is.null(draws)) body$draws <- draws
     found <- Filter(function(m) length(m$rows) > 0, messages(request(job$cluster, "POST", job_path(job, ":predict"), body)))

@@ -1,14 +1,19 @@
 # ulisse(): a formula, a data frame, and a fit with the methods that R users know.
 
-ulisse <- function(formula, data, kernel = NULL, ard = NULL, mean = NULL, noise = NULL, priors = NULL, chains = NULL, draws = NULL,
-                   seed = NULL, max_time = NULL, rhat = NULL, ess = NULL, spec = list(), cluster = NULL, folder = NULL,
+ulisse <- function(formula, data, kernel = NULL, ard = NULL, mean = NULL, noise = NULL, priors = NULL, likelihood = NULL, link = NULL,
+                   level = NULL, df = NULL, weights = NULL, offset = NULL, trials = NULL, transform = NULL, categories = NULL,
+                   chains = NULL, draws = NULL, seed = NULL, max_time = NULL, rhat = NULL, ess = NULL, spec = list(), cluster = NULL, folder = NULL,
                    threads = NULL, progress = interactive()) {
   call <- match.call()
-  model <- frame_of(formula, data)
+  said <- said_of_rows(data, noise, weights, offset, trials)
+  model <- frame_of(formula, data, said)
+  columns <- model$columns
   base <- list(
     name = "gp",
-    data = list(path = "table", target = model$target, inputs = if (!is.null(model$inputs)) I(model$inputs)),
-    model = list(kernel = kernel, ard = ard, mean = mean, noise = noise, priors = if (length(priors)) as.list(priors)),
+    data = list(path = "table", target = model$target, inputs = if (!is.null(model$inputs)) I(model$inputs),
+      categories = if (length(categories)) I(categories), transform = transform, weights = columns$weights, offset = columns$offset, trials = columns$trials),
+    model = list(kernel = kernel, ard = ard, likelihood = likelihood, link = link, level = level, df = df, mean = mean,
+      noise = replace(if (is.list(noise)) noise else list(), "column", list(columns$noise)), priors = if (length(priors)) as.list(priors)),
     sampler = list(chains = chains, draws = draws),
     stop = list(max_time = duration(max_time), rhat = rhat, ess = ess),
     seed = seed
@@ -16,7 +21,7 @@ ulisse <- function(formula, data, kernel = NULL, ard = NULL, mean = NULL, noise 
   whole <- utils::modifyList(without_null(base), spec)
   job <- if (is.null(cluster)) ulisse_run(whole, model$data, folder, threads) else ulisse_submit(whole, model$data, cluster)
   fit <- structure(class = "ulisse_fit", list(call = call, formula = model$formula, terms = model$terms, xlevels = model$xlevels,
-    data = model$data, target = model$target, job = job, progress = progress))
+    data = model$data, target = model$target, columns = columns, job = job, progress = progress))
   finish_fit(fit)
 }
 
@@ -29,27 +34,85 @@ finish_fit <- function(fit) {
   invisible(fit)
 }
 
-# The columns that a formula names, evaluated.
-frame_of <- function(formula, data) {
+roles <- c("noise", "weights", "offset", "trials")
+
+# What is said of each row beside its inputs: the columns that have it, by role, and the table of those that were given as vectors.
+said_of_rows <- function(data, noise, weights, offset, trials) {
+  by <- if (is.list(noise)) noise$by
+  given <- list(noise = if (is.list(noise)) noise$column else noise, weights = weights, offset = offset, trials = trials)
+  given <- Filter(Negate(is.null), given)
+  vectors <- list()
+  columns <- list()
+  for (role in names(given)) {
+    x <- given[[role]]
+    columns[[role]] <- x
+    if (is.character(x) && length(x) == 1) {
+      if (is.data.frame(data) && !x %in% names(data)) fail("bad_input", sprintf("%s: data has no column %s: it has %s", role, x, paste(names(data), collapse = ", ")))
+      next
+    }
+    if (!is.data.frame(data)) fail("bad_input", paste0(role, ": of a table in a file name the column"))
+    columns[[role]] <- utils::tail(make.unique(c(names(data), names(vectors), role), "_"), 1)
+    vectors[[columns[[role]]]] <- row_values(x, role, nrow(data))
+  }
+  list(columns = columns, vectors = vectors, by = by)
+}
+
+row_values <- function(x, role, rows) {
+  if (!(is.numeric(x) || is.logical(x))) fail("bad_input", paste0(role, ": give the name of a column, or a number for each row"))
+  if (length(x) != rows) fail("bad_input", sprintf("%s: there are %d values for %d rows", role, length(x), rows))
+  if (!all(is.finite(x))) fail("bad_input", paste0(role, ": a value is missing or infinite: drop those rows, or fill them in"))
+  as.numeric(x)
+}
+
+# The columns that a formula names, evaluated, and those with what is said of each row.
+frame_of <- function(formula, data, said) {
   if (!inherits(formula, "formula") || length(formula) != 3) fail("bad_input", "formula: give one with both sides, as in y ~ a + b")
   if (is.character(data)) { # the path of a table, which the program reads
     vars <- all.vars(formula[[3]])
     target <- all.vars(formula[[2]])
+    if ("offset" %in% all.names(formula[[3]])) fail("bad_input", "formula: of a table in a file name the column of the offset: offset =")
     if (length(target) != 1 || !is.name(formula[[2]])) fail("bad_input", "formula: of a table in a file the columns are named as they are")
-    return(list(formula = formula, target = target, inputs = if (!"." %in% vars) vars, data = data))
+    return(list(formula = formula, target = target, inputs = if (!"." %in% vars) vars, data = data, columns = said$columns))
   }
-  terms <- stats::terms(formula, data = data)
+  columns <- said$columns
+  beside <- c(unlist(columns), said$by)
+  terms <- stats::terms(formula, data = data[setdiff(names(data), beside)]) # what "." stands for
   if (any(attr(terms, "order") > 1)) fail("bad_input", "formula: a Gaussian process finds interactions by itself: name the inputs only, as in y ~ a + b")
-  if (!is.null(attr(terms, "offset"))) fail("bad_input", "formula: there are no offsets here: subtract it from the target")
   frame <- stats::model.frame(terms, data, na.action = stats::na.pass)
+  if (NCOL(frame[[1]]) != 1) fail("bad_input", "formula: there is one target: each has a fit of its own, and successes have trials =")
+  at <- attr(terms, "offset")
+  if (length(at) + length(columns$offset) > 1) fail("bad_input", "formula: give one offset, their sum")
+  if (length(at)) columns$offset <- names(frame)[[at]]
   used <- if (length(attr(terms, "factors"))) rowSums(attr(terms, "factors"))[-1] > 0 else FALSE # y ~ . - a keeps a among its variables
   if (!any(used)) fail("bad_input", "formula: name an input at least, as in y ~ a")
+  whole <- frame[c(TRUE, used | names(frame)[-1] %in% columns$offset)]
   list(formula = stats::formula(terms), terms = attr(frame, "terms"), target = names(frame)[[1]], inputs = names(frame)[-1][used],
-    data = frame[c(TRUE, used)], xlevels = stats::.getXlevels(attr(frame, "terms"), frame))
+    data = with_columns(with_columns(whole, data, beside), said$vectors, names(said$vectors)), columns = columns,
+    xlevels = stats::.getXlevels(attr(frame, "terms"), frame))
 }
 
-# The rows of newdata as the fit knows them; with the target, where it can be computed.
-rows_of <- function(fit, newdata) {
+# The rows with these columns of a table, as far as it has them.
+with_columns <- function(rows, table, names) {
+  for (name in intersect(names, names(table))) rows[[name]] <- table[[name]]
+  rows
+}
+
+# The rows of newdata as the fit knows them, and what is said of each; with the target, where it can be computed.
+rows_of <- function(fit, newdata, latent, ...) {
+  rows <- formula_rows(fit, newdata)
+  given <- list(...)
+  for (role in names(given)) {
+    if (!role %in% roles) fail("bad_input", sprintf("%s: of rows there are %s", role, paste(roles, collapse = ", ")))
+    if (is.null(fit$columns[[role]])) fail("bad_input", paste0(role, ": the fit had none"))
+    rows[[fit$columns[[role]]]] <- row_values(given[[role]], role, nrow(rows))
+  }
+  for (role in intersect(c("offset", if (!latent) "noise"), names(fit$columns)))
+    if (!fit$columns[[role]] %in% names(rows))
+      fail("bad_input", sprintf("%s: the fit had one of each row: give those of newdata, in a column %s or by %s =", role, fit$columns[[role]], role))
+  rows
+}
+
+formula_rows <- function(fit, newdata) {
   if (is.null(newdata)) {
     if (is.character(fit$data)) return(utils::read.csv(fit$data, check.names = FALSE))
     return(fit$data)
@@ -57,8 +120,8 @@ rows_of <- function(fit, newdata) {
   if (is.null(fit$terms)) return(newdata)
   rows <- stats::model.frame(stats::delete.response(fit$terms), newdata, na.action = stats::na.pass, xlev = fit$xlevels)
   y <- tryCatch(eval(fit$formula[[2]], newdata, environment(fit$formula)), error = function(e) NULL)
-  if (is.numeric(y) && length(y) == nrow(rows)) rows[[fit$target]] <- y
-  rows
+  if ((is.atomic(y) || is.factor(y)) && length(y) == nrow(rows)) rows[[fit$target]] <- y
+  with_columns(rows, newdata, setdiff(names(newdata), names(rows))) # the run takes those that it knows
 }
 
 duration <- function(x) {
@@ -100,17 +163,17 @@ nobs.ulisse_fit <- function(object, ...) job_summary(object$job)$n
 formula.ulisse_fit <- function(x, ...) x$formula
 
 predict.ulisse_fit <- function(object, newdata = NULL, probs = c(0.025, 0.975), latent = FALSE, draws = NULL, ...) {
-  p <- predict(object$job, rows_of(object, newdata), probs, latent, draws)
+  p <- predict(object$job, rows_of(object, newdata, latent, ...), probs, latent, draws)
   attr(p, "log_density") <- NULL
   p
 }
 
-fitted.ulisse_fit <- function(object, ...) predict(object, probs = numeric(), latent = TRUE)$Estimate
+fitted.ulisse_fit <- function(object, ...) predict(object, probs = numeric())$Estimate
 
-residuals.ulisse_fit <- function(object, ...) as.numeric(rows_of(object, NULL)[[object$target]]) - fitted(object)
+residuals.ulisse_fit <- function(object, ...) target_of(job_info(object$job), rows_of(object, NULL, FALSE)) - fitted(object)
 
-log_score <- function(object, newdata) {
-  density <- attr(predict(object$job, rows_of(object, newdata), numeric()), "log_density")
+log_score <- function(object, newdata, ...) {
+  density <- attr(predict(object$job, rows_of(object, newdata, FALSE, ...), numeric()), "log_density")
   if (is.null(density)) fail("bad_input", sprintf("newdata: the target %s is not known there", object$target))
   mean(density)
 }

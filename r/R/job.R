@@ -36,7 +36,7 @@ job_follow <- function(job, f) UseMethod("job_follow")
 job_summary <- function(job) UseMethod("job_summary")
 # The draws as a data frame with chain__ and draw__.
 job_draws <- function(job) UseMethod("job_draws")
-# The names of inputs and target.
+# How the table was read: the names of inputs, target, and of the columns with what is said of each row, and levels.
 job_info <- function(job) UseMethod("job_info")
 job_predict <- function(job, rows, probs, latent, draws) UseMethod("job_predict")
 # Stop with why the run failed.
@@ -118,6 +118,29 @@ summary.ulisse_job <- function(object, ...) {
   out
 }
 
+# What results and the API tell of how the table was read.
+info_of <- function(data) {
+  named <- function(x) if (length(x) && nzchar(x)) x
+  noise <- data$noise
+  list(inputs = unlist(data$inputs), target = data$target, offset = named(data$offset), classes = unlist(data$classes),
+    levels = lapply(data$levels, function(l) unlist(l, use.names = FALSE)),
+    noise = list(column = named(noise$column), weights = named(noise$weights), by = named(noise$by), levels = unlist(noise$levels)))
+}
+
+# The places, from 0, of values among the names of a category's levels.
+codes <- function(x, levels, what) {
+  at <- match(as.character(x), levels)
+  if (any(is.na(at) & !is.na(x))) fail("bad_input", sprintf("%s has a value that is none of %s", what, paste(levels, collapse = ", ")))
+  at - 1
+}
+
+# The targets of rows as numbers: classes as 0 and 1.
+target_of <- function(info, rows) {
+  y <- rows[[info$target]]
+  if (is.logical(y)) y <- as.integer(y)
+  if (length(info$classes)) codes(y, info$classes, info$target) else as.numeric(y)
+}
+
 job_frame <- function(job) {
   if (!is.null(job$drawn)) return(job$drawn)
   drawn <- job_draws(job)
@@ -141,9 +164,11 @@ as_draws_rvars.ulisse_job <- function(x, ...) posterior::as_draws_rvars(as_draws
 predict.ulisse_job <- function(object, newdata, probs = c(0.025, 0.975), latent = FALSE, draws = NULL, ...) {
   if (!all(probs > 0 & probs < 1)) fail("bad_input", "probs: give probabilities between 0 and 1")
   info <- job_info(object)
-  missing <- setdiff(info$inputs, names(newdata))
+  of_noise <- c(info$noise$column, info$noise$by)
+  needed <- c(info$inputs, info$offset, if (!latent) of_noise)
+  missing <- setdiff(needed, names(newdata))
   if (length(missing)) fail("bad_input", sprintf("newdata has no column %s: it has %s", paste(missing, collapse = ", "), paste(names(newdata), collapse = ", ")))
-  keep <- c(info$inputs, intersect(info$target, names(newdata)))
+  keep <- unique(c(needed, intersect(c(of_noise, info$noise$weights, info$target), names(newdata))))
   p <- job_predict(object, as.data.frame(newdata)[keep], probs, latent, draws)
   out <- data.frame(Estimate = p$mean, Est.Error = p$sd)
   for (k in seq_along(probs)) out[[paste0("Q", format(100 * probs[[k]]))]] <- p$quantiles[, k]
@@ -153,6 +178,7 @@ predict.ulisse_job <- function(object, newdata, probs = c(0.025, 0.975), latent 
 
 # The text of a specification, and whether it was made here: of a list.
 spec_text <- function(spec) {
+  if (is.list(spec) && length(spec$data$target) > 1) fail("bad_input", "data.target: name one column: each target has a run of its own")
   if (is.list(spec)) return(list(text = to_json(spec), generated = TRUE))
   if (length(spec) == 1 && !grepl("\n", spec)) {
     if (!file.exists(spec)) fail("bad_input", paste("cannot read the specification", spec))

@@ -204,8 +204,7 @@ job_info.ulisse_local <- function(job) {
   local_restore(job)
   path <- file.path(job$folder, "result.json")
   if (!file.exists(path)) job_summary(job) # says why
-  data <- jsonlite::fromJSON(path, simplifyVector = TRUE)$data
-  list(inputs = data$inputs, target = data$target)
+  info_of(jsonlite::fromJSON(path, simplifyVector = FALSE)$data)
 }
 
 job_predict.ulisse_local <- function(job, rows, probs, latent, draws) {

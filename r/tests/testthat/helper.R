@@ -15,8 +15,8 @@ small_spec <- function(...) {
   modifyList(base, list(...))
 }
 
-fit_quickly <- function(formula, data, ...) {
-  ulisse(formula, data, kernel = "matern52", chains = 2, draws = 20, rhat = 3, ess = 1, spec = list(sampler = list(warmup = 20)), threads = 1,
+fit_quickly <- function(formula, data, ..., kernel = "matern52") {
+  ulisse(formula, data, kernel = kernel, chains = 2, draws = 20, rhat = 3, ess = 1, spec = list(sampler = list(warmup = 20)), threads = 1,
     progress = FALSE, ...)
 }
 

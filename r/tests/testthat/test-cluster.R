@@ -62,6 +62,24 @@ test_that("a job's draws and predictions are those of this machine", {
   expect_identical(predict(fit), predict(fit, small_data()))
 })
 
+test_that("what is said of rows goes to a cluster", {
+  needs_program()
+  set.seed(4)
+  d <- data.frame(t = runif(40, 0, 10), plot = c(3, 7), known = rnorm(40), error = runif(40, 0.1, 0.3), w = sample(4, 40, TRUE))
+  d$y <- sin(d$t) + rnorm(40, sd = 0.2)
+  d$wet <- ifelse(d$y > 0, "yes", "no")
+  noisy <- list(y ~ t, d, noise = list(column = "error", by = "plot"), weights = "w")
+  classes <- list(wet ~ t + plot, d, kernel = "rbf(t) * hamming(plot)", categories = "plot", likelihood = "bernoulli", offset = "known")
+  for (how in list(noisy, classes)) {
+    f <- lapply(list(NULL, the_cluster()), function(cluster) do.call(fit_quickly, c(how, list(cluster = cluster))))
+    expect_identical(predict(f[[2]], d), predict(f[[1]], d))
+    expect_identical(log_score(f[[2]], d), log_score(f[[1]], d))
+    bare <- d[c("t", "plot", "known")]
+    expect_identical(predict(f[[2]], bare, latent = TRUE), predict(f[[1]], bare, latent = TRUE))
+  }
+  expect_error(predict(f[[2]], transform(d, plot = 1)), "the column plot has a value that is none of 3, 7", class = "ulisse_bad_input")
+})
+
 test_that("jobs are steered", {
   cluster <- the_cluster()
   long <- small_spec(name = "long", stop = list(rhat = 1.0001, ess = 1e9, max_draws = 1e6))

@@ -32,12 +32,12 @@ test_that("formulas are those of R", {
   needs_program()
   d <- transform(small_data(), other = rnorm(60))
   a <- fit_quickly(log(response + 3) ~ . - other, d)
-  expect_identical(ulisse:::job_info(a$job), list(inputs = c("time", "dose"), target = "log(response + 3)"))
+  expect_identical(ulisse:::job_info(a$job)[c("inputs", "target")], list(inputs = c("time", "dose"), target = "log(response + 3)"))
   expect_identical(nrow(predict(a, d[1:3, ])), 3L)
   expect_true(is.finite(log_score(a, d)))
   b <- fit_quickly(response ~ I(time / 2) + dose, d)
   expect_equal(predict(b, data.frame(time = 1, dose = 0.5))$Estimate, predict(b, data.frame(time = 1, dose = 0.5, response = 2))$Estimate)
-  for (bad in list(response ~ time * dose, ~time, response ~ 1, response ~ time + offset(dose)))
+  for (bad in list(response ~ time * dose, ~time, response ~ 1, cbind(response, dose) ~ time, response ~ time + offset(dose) + offset(other)))
     expect_error(fit_quickly(bad, d), "^formula: ", class = "ulisse_bad_input")
 })
 
@@ -47,12 +47,61 @@ test_that("parameters reach the program", {
   text <- readLines(file.path(f$job$folder, "spec.yaml"))
   for (line in c("kernel: matern52", "sigma: gamma(2,1)", "seed: 5", "max_time: 1m30s", "chains: 2", "warmup: 20"))
     expect_true(any(grepl(line, text, fixed = TRUE)), line)
-  for (k in c("mean", "noise")) {
+  for (k in c("mean", "likelihood")) {
     e <- expect_error(do.call(fit_quickly, c(list(response ~ time, small_data()), setNames(list("no such thing"), k))), class = "ulisse_bad_specification")
     expect_identical(e$field, paste0("model.", k))
   }
   expect_error(ulisse:::duration(-1), "max_time")
   expect_identical(ulisse:::duration(3600), "3600s")
+})
+
+rows_with <- function(n = 40) {
+  set.seed(3)
+  t <- runif(n, 0, 10)
+  data.frame(t = t, y = sin(t) + rnorm(n, sd = 0.2), station = c("north", "south"), error = runif(n, 0.1, 0.3), repeats = sample(4, n, TRUE), known = rnorm(n))
+}
+
+test_that("noise, weights and an offset are columns or vectors", {
+  needs_program()
+  d <- rows_with()
+  f <- fit_quickly(y ~ . - known + offset(known), d, noise = list(column = "error", by = "station"), weights = "repeats")
+  g <- fit_quickly(y ~ t, d[c("t", "y", "station")], noise = list(column = d$error, by = "station"), weights = d$repeats, offset = d$known)
+  expect_identical(ulisse:::job_info(f$job)$inputs, "t")
+  expect_identical(ulisse:::job_summary(g$job)$draws_sha256, ulisse:::job_summary(f$job)$draws_sha256)
+  p <- predict(f, d)
+  expect_identical(predict(g, d[c("t", "station")], noise = d$error, weights = d$repeats, offset = d$known), p)
+  moved <- predict(f, transform(d, known = known + 1), noise = 2 * d$error)
+  expect_equal(moved$Estimate, p$Estimate + 1, tolerance = 1e-9)
+  expect_equal(moved$Est.Error^2 - p$Est.Error^2, 3 * d$error^2, tolerance = 1e-4) # solves are to a relative error of 1e-4
+  expect_equal(predict(f, d[c("t", "known")], latent = TRUE)$Estimate, p$Estimate, tolerance = 1e-9)
+  expect_error(predict(f, d[c("t", "known")]), "noise: the fit had one of each row: .* in a column error or by noise =", class = "ulisse_bad_input")
+  expect_error(predict(f, d, trials = d$repeats), "trials: the fit had none", class = "ulisse_bad_input")
+  expect_error(predict(f, d, prior = 1), "prior: of rows there are noise, weights, offset, trials", class = "ulisse_bad_input")
+})
+
+test_that("classes are predicted", {
+  needs_program()
+  d <- transform(rows_with(), state = factor(ifelse(y > 0, "wet", "dry")))
+  f <- fit_quickly(state ~ t, d, likelihood = "bernoulli", link = "probit")
+  expect_true(any(grepl("link: probit", readLines(file.path(f$job$folder, "spec.yaml")))))
+  wet <- d$state == "wet"
+  p <- predict(f)$Estimate
+  expect_equal(log_score(f, d), mean(log(ifelse(wet, p, 1 - p))))
+  expect_equal(residuals(f), wet - p)
+})
+
+test_that("what is said of rows has to fit them", {
+  d <- rows_with(4)
+  path <- tempfile(fileext = ".csv")
+  for (bad in list(
+    list(list(d, weights = 1:3), "weights: there are 3 values for 4 rows"),
+    list(list(d, weights = "w"), "weights: data has no column w: it has t, y"),
+    list(list(d, offset = c(1, NA, 2, 3)), "offset: a value is missing or infinite"),
+    list(list(d, noise = letters[1:4]), "noise: give the name of a column, or a number for each row"),
+    list(list(path, trials = 1:4), "trials: of a table in a file name the column"),
+    list(list(d, spec = list(data = list(target = c("a", "b")))), "data.target: name one column")))
+    expect_error(do.call(ulisse, c(list(y ~ t), bad[[1]])), bad[[2]], class = "ulisse_bad_input")
+  expect_error(ulisse(y ~ t + offset(known), path), "name the column of the offset: offset =", class = "ulisse_bad_input")
 })
 
 test_that("a fit is updated, and read back from a file", {
