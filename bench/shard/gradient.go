@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -13,16 +12,12 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"google.golang.org/grpc"
-
-	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
-	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/sizing"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -148,41 +143,19 @@ func (o *options) gradient(n, s int, groups []int) (rows []gradientRow, err erro
 	if err != nil {
 		return nil, err
 	}
-	members, err := o.members(n, slices.Max(groups)-1)
-	defer func() {
-		for _, m := range members {
-			err = errors.Join(err, m.stop())
-		}
-	}()
+	w, err := o.workers(n, slices.Max(groups)-1)
 	if err != nil {
 		return nil, err
 	}
-	creds, err := o.credentials()
-	if err != nil {
-		return nil, err
-	}
-	meter := &shard.Meter{}
-	pool := shard.NewPool(meter, grpc.WithTransportCredentials(creds))
-	defer pool.Close()
-	isa, err := cmvp.ISA()
-	if err != nil {
-		return nil, err
-	}
-	data := shard.Data{Address: "x", Covariance: o.covariance(), ISA: isa, Rows: n}
+	defer func() { err = errors.Join(err, w.stop()) }()
 	base := &problem{options: o, in: sub.p.Inputs}
 	estimators := make([]*posterior.Estimator, len(groups))
 	for i, size := range groups {
 		local := base.operator()
 		var op operatorOf = local
 		if size > 1 {
-			g := shard.New(shard.Config{Local: local, MinRows: 1, Bandwidth: 1e15, Meter: meter, Log: slog.New(slog.DiscardHandler),
-				Dial: func(name string) shard.Member { return pool.Member(name, data) }})
+			g := w.group(local, size)
 			defer g.Close()
-			var names []string
-			for _, m := range members[:size-1] {
-				names = append(names, m.address)
-			}
-			g.SetMembers(names...)
 			op = g
 		}
 		estimators[i] = sub.estimator(op, local.Budget())
@@ -201,7 +174,7 @@ func (o *options) gradient(n, s int, groups []int) (rows []gradientRow, err erro
 		psi[1] += 0.05 * float64(1-2*(turn%2)) // a chain moves, too
 		for i, e := range estimators {
 			r := rows[i]
-			if err := o.takeGradient(ctx, &r, e, sub, psi, random.Key{Iter: 1 + turn}, members[:r.Members-1]); err != nil {
+			if err := o.takeGradient(ctx, &r, e, sub, psi, random.Key{Iter: 1 + turn}, w.members[:r.Members-1]); err != nil {
 				return nil, err
 			}
 			r.plan(model)

@@ -238,36 +238,17 @@ func (o *options) measure(n, s int, groups []int) (rows []row, err error) {
 	for range s {
 		p.v, p.dst = append(p.v, normal(rnd, n)), append(p.dst, make([]float64, n))
 	}
-	members, err := o.members(n, slices.Max(groups)-1)
-	defer func() {
-		for _, m := range members {
-			err = errors.Join(err, m.stop())
-		}
-	}()
+	w, err := o.workers(n, slices.Max(groups)-1)
 	if err != nil {
 		return nil, err
 	}
-	creds, err := o.credentials()
-	if err != nil {
-		return nil, err
-	}
-	meter := &shard.Meter{}
-	pool := shard.NewPool(meter, grpc.WithTransportCredentials(creds))
-	defer pool.Close()
-	isa, _ := cmvp.ISA()
-	data := shard.Data{Address: "x", Covariance: p.covariance(), ISA: isa, Rows: n}
+	defer func() { err = errors.Join(err, w.stop()) }()
 	alone := p.operator()
 	alone.Set(theta, noise)
 	ops := make([]*shard.Group, len(groups))
 	for i, size := range groups {
-		ops[i] = shard.New(shard.Config{Local: p.operator(), MinRows: 1, Bandwidth: 1e15, Meter: meter, Log: slog.New(slog.DiscardHandler),
-			Dial: func(name string) shard.Member { return pool.Member(name, data) }})
+		ops[i] = w.group(p.operator(), size)
 		defer ops[i].Close()
-		var names []string
-		for _, m := range members[:size-1] {
-			names = append(names, m.address)
-		}
-		ops[i].SetMembers(names...)
 		ops[i].Set(theta, noise)
 		rows = append(rows, row{N: n, S: s, Members: size})
 		if err := p.product(ops[i]); err != nil { // connects
@@ -284,11 +265,11 @@ func (o *options) measure(n, s int, groups []int) (rows []row, err error) {
 		for i, op := range ops {
 			r := &rows[i]
 			op.Set(theta, noise)
-			first, err := p.turn(op, members[:r.Members-1], meter)
+			first, err := p.turn(op, w.members[:r.Members-1], w.meter)
 			if err != nil {
 				return nil, err
 			}
-			next, err := p.turn(op, members[:r.Members-1], meter)
+			next, err := p.turn(op, w.members[:r.Members-1], w.meter)
 			if err != nil {
 				return nil, err
 			}
@@ -348,18 +329,57 @@ func (p *problem) turn(op *shard.Group, members []*member, meter *shard.Meter) (
 	return c, nil
 }
 
-// members starts processes that serve n rows.
-func (o *options) members(n, count int) (all []*member, err error) {
+// workers are processes that groups are made of, and how they are reached.
+type workers struct {
+	members []*member
+	meter   *shard.Meter
+	pool    *shard.Pool
+	data    shard.Data
+}
+
+// workers starts a number of processes with n rows each, to be stopped.
+func (o *options) workers(n, count int) (w *workers, err error) {
+	isa, err := cmvp.ISA()
+	if err != nil {
+		return nil, err
+	}
+	creds, err := o.credentials()
+	if err != nil {
+		return nil, err
+	}
+	w = &workers{meter: &shard.Meter{}, data: shard.Data{Address: "x", Covariance: o.covariance(), ISA: isa, Rows: n}}
+	w.pool = shard.NewPool(w.meter, grpc.WithTransportCredentials(creds))
 	for range count {
 		m, err := o.start(n)
 		if m != nil {
-			all = append(all, m)
+			w.members = append(w.members, m)
 		}
 		if err != nil {
-			return all, err
+			return nil, errors.Join(err, w.stop())
 		}
 	}
-	return all, nil
+	return w, nil
+}
+
+// group returns a group of an operator and the first of the processes, size in all.
+func (w *workers) group(local *cmvp.Operator, size int) *shard.Group {
+	g := shard.New(shard.Config{Local: local, MinRows: 1, Bandwidth: 1e15, Meter: w.meter, Log: slog.New(slog.DiscardHandler),
+		Dial: func(name string) shard.Member { return w.pool.Member(name, w.data) }})
+	var names []string
+	for _, m := range w.members[:size-1] {
+		names = append(names, m.address)
+	}
+	g.SetMembers(names...)
+	return g
+}
+
+// stop ends the connections, then the processes.
+func (w *workers) stop() error {
+	errs := []error{w.pool.Close()}
+	for _, m := range w.members {
+		errs = append(errs, m.stop())
+	}
+	return errors.Join(errs...)
 }
 
 // scanLine returns the next line.
