@@ -40,6 +40,8 @@ var models = []struct {
 	{"{likelihood: bernoulli, link: probit}", []float64{2, 0.5}},
 	{"{likelihood: quantile, level: 0.9}", []float64{1, 0.5, 0.01}},
 	{"{likelihood: negative-binomial}", []float64{1, 0.5, 3}},
+	{"{likelihood: poisson}", []float64{1, 0.5}},
+	{"{likelihood: stochastic-volatility}", []float64{1, 0.5}},
 }
 
 func main() {

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log"
 	"math"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"gonum.org/v1/gonum/floats"
@@ -42,13 +40,9 @@ type learned struct {
 
 // learn draws by a learned log|K| and compares with the reference in a file.
 func learn(ctx context.Context, e *exact, peaks []*maxima.Maximum, o options) error {
-	text, err := os.ReadFile(o.against)
+	ref, err := readSummary(o.against)
 	if err != nil {
 		return err
-	}
-	var ref Summary
-	if err := json.Unmarshal(text, &ref); err != nil {
-		return fmt.Errorf("%s: %w", o.against, err)
 	}
 	first, err := laplace(peaks)
 	if err != nil {
@@ -84,7 +78,7 @@ func learn(ctx context.Context, e *exact, peaks []*maxima.Maximum, o options) er
 		return err
 	}
 	log.Printf("%d exact yᵀK⁻¹y in %.0f s; log|K| is off by %.3f nats (rms over the draws)", o.draws, time.Since(began).Seconds(), worst)
-	return l.report(list, &ref)
+	return l.report(list, ref)
 }
 
 // resample returns draws of equal weight from weighted ones (systematic resampling).

@@ -13,6 +13,10 @@
 //
 // learns log|K| from so many gradients, with noise, in place of computing it, and prints how
 // far the means and standard deviations are off beside the errors that are stated for them.
+//
+//	go run ./bench/posteriors -page FILE
+//
+// prints what -out wrote as docs/posteriors.md shows it.
 package main
 
 import (
@@ -57,8 +61,17 @@ func main() {
 	flag.IntVar(&o.learn, "learn", 0, "learn log|K| from so many gradients and compare with the reference of -against, in place of making one")
 	flag.Float64Var(&o.noise, "noise", 0, "with -learn: standard deviation of a gradient of log|K|, in units of the posterior's uncertainty")
 	flag.StringVar(&o.against, "against", "", "with -learn: reference, a file that -out wrote")
+	shown := flag.String("page", "", "print this reference, a file that -out wrote, as tables")
 	out := flag.String("out", "", "file to write instead of standard output")
 	flag.Parse()
+	if *shown != "" {
+		s, err := readSummary(*shown)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Print(page(s))
+		return
+	}
 	if flag.NArg() != 1 {
 		log.Fatal("usage: posteriors [flags] SPEC")
 	}

@@ -40,6 +40,9 @@ func main() {
 		for _, m := range calibrated {
 			if strings.HasPrefix(m.name, *only) {
 				config.Model, config.Levels = m.text, m.levels
+				if *likelihoods {
+					config.Levels, config.Classes = 0, m.levels
+				}
 				show(m.name, config)
 			}
 		}
@@ -65,7 +68,8 @@ const priors = `sigma: "lognormal(0,0.5)", lambda: "lognormal(-2,0.5)", tau: "lo
 // vague are priors that say little: of few rows posteriors are skewed, and have several maxima.
 const vague = `sigma: "lognormal(0,1.5)", lambda: "lognormal(-1,1.5)", tau: "lognormal(-1,1.5)"`
 
-// model is one that is calibrated: levels are those of its category, 0 if it has none.
+// model is one that is calibrated: levels are those of its category, 0 if it has none; under a likelihood of classes in order,
+// those of the target.
 type model struct {
 	name, text string
 	levels     int
@@ -91,11 +95,15 @@ var models = []model{
 // withLikelihoods are one covariance under each likelihood.
 var withLikelihoods = []model{
 	{"student-t", `{kernel: rbf(t), likelihood: student-t, priors: {` + priors + `}}`, 0},
+	{"student-t, df", `{kernel: rbf(t), likelihood: student-t, priors: {` + priors + `, df: "gamma(2,0.1)"}}`, 0},
+	{"ordinal", `{kernel: rbf(t), likelihood: ordinal, mean: none, priors: {` + priors + `, gap: "lognormal(0,0.5)"}}`, 4},
 	{"laplace", `{kernel: rbf(t), likelihood: laplace, priors: {` + priors + `}}`, 0},
 	{"quantile", `{kernel: rbf(t), likelihood: quantile, level: 0.8, priors: {` + priors + `}}`, 0},
 	{"logit", `{kernel: rbf(t), likelihood: bernoulli, priors: {` + priors + `}}`, 0},
 	{"probit", `{kernel: rbf(t), likelihood: bernoulli, link: probit, priors: {` + priors + `}}`, 0},
 	{"negative-binomial", `{kernel: rbf(t), likelihood: negative-binomial, priors: {` + priors + `, size: "lognormal(1,0.5)"}}`, 0},
+	{"poisson", `{kernel: rbf(t), likelihood: poisson, priors: {` + priors + `}}`, 0},
+	{"stochastic-volatility", `{kernel: rbf(t), likelihood: stochastic-volatility, priors: {` + priors + `}}`, 0},
 }
 
 // show prints the ranks of each parameter.

@@ -18,6 +18,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/sizing"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -35,7 +36,7 @@ type gradientRow struct {
 	Factor     float64 `json:"planned_over_measured"`
 	Least      float64 `json:"least_factor"`
 	Most       float64 `json:"most_factor"`
-	// What applying the preconditioner takes of the gradient.
+	// What applying the preconditioner takes of the gradient: planned of all members, measured of the driver.
 	PlannedShare  float64 `json:"planned_preconditioner_share"`
 	MeasuredShare float64 `json:"measured_preconditioner_share"`
 }
@@ -69,24 +70,23 @@ func (o *options) gradients(asJSON bool, ns, ss, groups []int) error {
 	return nil
 }
 
-// timed is a preconditioner that knows the processor time of being applied. Members have nothing to
-// do then.
+// timed is a preconditioner that knows the driver's processor time of being applied.
 type timed struct {
 	*precond.LowRank
-	seconds float64
+	seconds *float64
 }
 
-func (t *timed) Solve(dst, v [][]float64) {
+func (t timed) Solve(dst, v [][]float64) {
 	began := cputime.Seconds()
 	t.LowRank.Solve(dst, v)
-	t.seconds += cputime.Seconds() - began
+	*t.seconds += cputime.Seconds() - began
 }
 
 // subject is a gradient that is taken in groups of several sizes.
 type subject struct {
 	spec *job.Spec
 	p    *posterior.Problem
-	pre  *timed
+	pre  timed
 	rank int
 	psi  []float64
 }
@@ -120,7 +120,7 @@ func (o *options) subject(ctx context.Context, n, s int) (*subject, error) {
 	op := (&problem{options: o, in: in}).operator()
 	op.Set(sub.p.At(sub.psi))
 	pre, err := precond.Build(ctx, "rpcholesky", op, rank, random.Key{Seed: 1})
-	sub.pre = &timed{LowRank: pre}
+	sub.pre = timed{pre, new(float64)}
 	return sub, err
 }
 
@@ -130,10 +130,15 @@ type operatorOf interface {
 	solve.SingleOperator
 }
 
-// estimator returns what takes gradients with an operator, as a chain does.
+// estimator returns what takes gradients with an operator, as a chain does. A group applies the
+// preconditioner, too.
 func (s *subject) estimator(op operatorOf, budget *parallel.Budget) *posterior.Estimator {
-	return posterior.NewEstimator(posterior.EstimatorConfig{Problem: s.p, Operator: op, Probes: posterior.Whitened, Factor: s.pre,
-		Solver: solve.New(op, solve.Options{Tolerance: 1e-3, Precond: s.pre, Mixed: true, Budget: budget})})
+	pre := s.pre
+	if g, ok := op.(*shard.Group); ok {
+		pre.LowRank = pre.Shared(g.Share)
+	}
+	return posterior.NewEstimator(posterior.EstimatorConfig{Problem: s.p, Operator: op, Probes: posterior.Whitened, Factor: pre,
+		Solver: solve.New(op, solve.Options{Tolerance: 1e-3, Precond: pre, Mixed: true, Budget: budget})})
 }
 
 // gradient measures groups of some sizes, of which 1 is the operator alone.
@@ -197,7 +202,7 @@ func (o *options) takeGradient(ctx context.Context, r *gradientRow, e *posterior
 			return err
 		}
 	}
-	sub.pre.seconds = 0
+	*sub.pre.seconds = 0
 	used := cputime.Seconds()
 	g, err := e.Gradient(ctx, psi, key, r.S-1, false)
 	if err != nil {
@@ -212,7 +217,7 @@ func (o *options) takeGradient(ctx context.Context, r *gradientRow, e *posterior
 		r.Measured += after.CPU - before[i].CPU
 	}
 	r.Iterations = g.Report.MeanIterations()
-	r.MeasuredShare = sub.pre.seconds / r.Measured
+	r.MeasuredShare = *sub.pre.seconds / r.Measured
 	return nil
 }
 

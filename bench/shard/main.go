@@ -12,6 +12,11 @@
 // With -gradient the members take whole gradients, with a preconditioner of rank -rank times √n,
 // and what package sizing plans for them stands beside what they took.
 //
+// With -exchange the members add up sums among themselves, but for those of the first product with each θ; bytes are those that the driver
+// or another member, whichever is busiest, received and sent.
+//
+// With -apply they multiply by the factor of such a preconditioner, there and back, in place of products with K.
+//
 // The first product with each θ is computed twice for one column (package shard). It is told
 // apart, as first_ratio: what a gradient takes is one of these and some tens of the others.
 package main
@@ -25,6 +30,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -39,6 +45,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/certs"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
@@ -51,6 +58,8 @@ import (
 type options struct {
 	d, cores, reps int
 	forms, single  bool
+	apply          bool
+	exchange       bool
 	rank           float64
 	certs          string // folder of the certificate of all members; empty for plaintext
 }
@@ -67,7 +76,9 @@ func main() {
 	flag.BoolVar(&o.forms, "forms", false, "gradient forms in place of products")
 	flag.BoolVar(&o.single, "single", false, "products in single precision")
 	gradient := flag.Bool("gradient", false, "whole gradients, beside what is planned for them")
-	flag.Float64Var(&o.rank, "rank", 4, "rank of the preconditioner, in √n, with -gradient")
+	flag.Float64Var(&o.rank, "rank", 4, "rank of the preconditioner, in √n, with -gradient and -apply")
+	flag.BoolVar(&o.apply, "apply", false, "products with the factor of a preconditioner in place of those with K")
+	flag.BoolVar(&o.exchange, "exchange", false, "members exchange sums, as in a large group or on a slow network")
 	secure := flag.Bool("tls", true, "mutual TLS between the members")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
 	member := flag.Int("member", 0, "be a member for this many rows (for the command itself)")
@@ -170,16 +181,17 @@ func (o *options) credentials() (credentials.TransportCredentials, error) {
 
 // row is what came of a size of group. Times are in seconds.
 type row struct {
-	N        int     `json:"n"`
-	S        int     `json:"s"`
-	Members  int     `json:"members"` // the driver among them
-	Ratio    float64 `json:"ratio"`
-	First    float64 `json:"first_ratio"` // of the first product with a θ
-	BytesIn  float64 `json:"bytes_in"`
-	BytesOut float64 `json:"bytes_out"`
-	Alone    float64 `json:"alone_cpu_seconds"`
-	Wall     float64 `json:"wall_seconds"`
-	Hedges   int64   `json:"hedges"` // units that were given out twice, in all turns
+	N         int     `json:"n"`
+	S         int     `json:"s"`
+	Members   int     `json:"members"` // the driver among them
+	Ratio     float64 `json:"ratio"`
+	First     float64 `json:"first_ratio"` // of the first product with a θ
+	BytesIn   float64 `json:"bytes_in"`
+	BytesOut  float64 `json:"bytes_out"`
+	Alone     float64 `json:"alone_cpu_seconds"`
+	Wall      float64 `json:"wall_seconds"`
+	AloneWall float64 `json:"alone_wall_seconds"`
+	Hedges    int64   `json:"hedges"` // units that were given out twice, in all turns
 }
 
 // problem is a size of product.
@@ -188,6 +200,10 @@ type problem struct {
 	in     *kernel.Inputs
 	v, dst [][]float64
 	group  []int
+	// With -apply: the factor as each operator multiplies by it, and what lies between.
+	l       *dense.Matrix
+	factors map[operator]dense.Products
+	w       [][]float64
 }
 
 func normal(rnd *rand.Rand, n int) []float64 {
@@ -212,10 +228,45 @@ type operator interface {
 	Mul(ctx context.Context, dst, v [][]float64) error
 	MulSingle(ctx context.Context, dst, v [][]float64) error
 	Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error)
+	Budget() *parallel.Budget
+}
+
+// factor makes the factor of a preconditioner: normal numbers.
+func (p *problem) factor(n, s int, alone operator) {
+	rank, rnd := int(p.rank*math.Sqrt(float64(n))), rand.New(rand.NewPCG(5, 6))
+	p.l, p.w = dense.New(n, rank), make([][]float64, s)
+	for j := range rank {
+		p.l.SetCol(j, normal(rnd, n))
+	}
+	for c := range p.w {
+		p.w[c] = make([]float64, rank)
+	}
+	p.factors = map[operator]dense.Products{alone: p.l}
+}
+
+// share has the members of a group hold the rows of the factor, and waits until they answer.
+func (p *problem) share(op *shard.Group, meter *shard.Meter) error {
+	p.factors[op] = op.Share(p.l)
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		before := meter.Load().BytesReceived
+		if err := p.product(op); err != nil {
+			return err
+		}
+		if meter.Load().BytesReceived-before > int64(8*len(p.v)*len(p.v[0])/4) { // not the answers to rows alone
+			return nil
+		}
+	}
+	return errors.New("the members do not hold the rows")
 }
 
 func (p *problem) product(op operator) error {
 	switch {
+	case p.apply:
+		for c := range p.dst {
+			clear(p.dst[c])
+		}
+		f, b := p.factors[op], op.Budget()
+		return errors.Join(f.MulTrans(context.Background(), p.w, p.v, b), f.MulAdd(context.Background(), p.dst, p.w, b))
 	case p.forms:
 		_, err := op.Forms(context.Background(), p.v, p.v, p.group, 1)
 		return err
@@ -245,23 +296,30 @@ func (o *options) measure(n, s int, groups []int) (rows []row, err error) {
 	defer func() { err = errors.Join(err, w.stop()) }()
 	alone := p.operator()
 	alone.Set(theta, noise)
+	if p.apply {
+		p.factor(n, s, alone)
+	}
 	ops := make([]*shard.Group, len(groups))
 	for i, size := range groups {
 		ops[i] = w.group(p.operator(), size)
 		defer ops[i].Close()
 		ops[i].Set(theta, noise)
 		rows = append(rows, row{N: n, S: s, Members: size})
-		if err := p.product(ops[i]); err != nil { // connects
+		connect := p.product
+		if p.apply {
+			connect = func(operator) error { return p.share(ops[i], w.meter) }
+		}
+		if err := connect(ops[i]); err != nil {
 			return nil, err
 		}
 	}
 	for range o.reps {
 		runtime.GC()
-		used := cputime.Seconds()
+		used, began := cputime.Seconds(), time.Now()
 		if err := p.product(alone); err != nil {
 			return nil, err
 		}
-		best := cputime.Seconds() - used
+		best, wall, want := cputime.Seconds()-used, time.Since(began).Seconds(), clone(p.dst)
 		for i, op := range ops {
 			r := &rows[i]
 			op.Set(theta, noise)
@@ -273,6 +331,10 @@ func (o *options) measure(n, s int, groups []int) (rows []row, err error) {
 			if err != nil {
 				return nil, err
 			}
+			if !p.forms && !equal(p.dst, want) {
+				return nil, fmt.Errorf("a group of %d computes other bits", r.Members)
+			}
+			r.AloneWall = least(r.AloneWall, wall)
 			r.Alone, r.First, r.Ratio = least(r.Alone, best), least(r.First, first.cpu), least(r.Ratio, next.cpu)
 			r.Wall = least(r.Wall, next.wall)
 			r.BytesIn, r.BytesOut = max(r.BytesIn, next.in), max(r.BytesOut, next.out)
@@ -285,6 +347,15 @@ func (o *options) measure(n, s int, groups []int) (rows []row, err error) {
 	}
 	return rows, nil
 }
+
+func clone(x [][]float64) (all [][]float64) {
+	for _, c := range x {
+		all = append(all, slices.Clone(c))
+	}
+	return all
+}
+
+func equal(a, b [][]float64) bool { return slices.EqualFunc(a, b, slices.Equal[[]float64]) }
 
 // least returns the smaller of two times, 0 being none.
 func least(a, b float64) float64 {
@@ -331,6 +402,7 @@ func (p *problem) turn(op *shard.Group, members []*member, meter *shard.Meter) (
 
 // workers are processes that groups are made of, and how they are reached.
 type workers struct {
+	*options
 	members []*member
 	meter   *shard.Meter
 	pool    *shard.Pool
@@ -347,7 +419,7 @@ func (o *options) workers(n, count int) (w *workers, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w = &workers{meter: &shard.Meter{}, data: shard.Data{Address: "x", Covariance: o.covariance(), ISA: isa, Rows: n}}
+	w = &workers{options: o, meter: &shard.Meter{}, data: shard.Data{Address: "x", Covariance: o.covariance(), ISA: isa, Rows: n}}
 	w.pool = shard.NewPool(w.meter, grpc.WithTransportCredentials(creds))
 	for range count {
 		m, err := o.start(n)
@@ -363,7 +435,11 @@ func (o *options) workers(n, count int) (w *workers, err error) {
 
 // group returns a group of an operator and the first of the processes, size in all.
 func (w *workers) group(local *cmvp.Operator, size int) *shard.Group {
-	g := shard.New(shard.Config{Local: local, MinRows: 1, Bandwidth: 1e15, Meter: w.meter, Log: slog.New(slog.DiscardHandler),
+	bandwidth := 1e15 // nothing is spared
+	if w.exchange {
+		bandwidth = 1e6
+	}
+	g := shard.New(shard.Config{Local: local, MinRows: 1, Bandwidth: bandwidth, Meter: w.meter, Log: slog.New(slog.DiscardHandler),
 		Dial: func(name string) shard.Member { return w.pool.Member(name, w.data) }})
 	var names []string
 	for _, m := range w.members[:size-1] {

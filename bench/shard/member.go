@@ -87,8 +87,10 @@ func (o *options) serve(n int) error {
 		return err
 	}
 	meter := &shard.Meter{}
+	peers := shard.NewPool(meter, grpc.WithTransportCredentials(creds))
+	defer peers.Close()
 	s := grpc.NewServer(append(shard.ServerOptions(), grpc.Creds(creds))...)
-	pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: source{o.inputs(n)}, Budget: parallel.NewBudget(o.cores), Meter: meter}))
+	pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: source{o.inputs(n)}, Budget: parallel.NewBudget(o.cores), Meter: meter, Peers: peers}))
 	go s.Serve(l)
 	defer s.Stop()
 	fmt.Println(l.Addr())

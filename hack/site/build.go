@@ -53,7 +53,7 @@ func chapters() []*chapter {
 		{Title: "Begin", files: append([]string{"README.md"}, docs("cheatsheet", "glossary", "limits")...)},
 		{Title: "Use", files: append(docs("job-spec", "cli", "python", "r", "dashboard"), "examples/README.md")},
 		{Title: "Run a cluster", files: append([]string{"deploy/README.md"}, docs("operations", "metrics")...)},
-		{Title: "Understand", files: docs("trust", "architecture", "mathematics", "kernels", "benchmarks")},
+		{Title: "Understand", files: docs("trust", "posteriors", "architecture", "mathematics", "kernels", "benchmarks", "compare")},
 		{Title: "Change", files: []string{"CONTRIBUTING.md", "CHANGELOG.md"}},
 		{Title: "More"},
 	}

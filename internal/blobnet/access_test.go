@@ -191,7 +191,7 @@ func TestUploadsAreShared(t *testing.T) {
 		if err == nil {
 			err = s.Send(&pb.UploadChunk{Sha256: blob.Address(random(10, uint64(seed))), Size: size, Data: []byte{1}})
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, io.EOF) { // it is refused already: why, the answer says
 			t.Fatal(err)
 		}
 		return s
@@ -239,7 +239,7 @@ func TestSlowUploadEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	msg := &pb.UploadChunk{Sha256: blob.Address(data), Size: 1000, Data: data[:1]}
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if s.Send(msg) != nil {
 			break
 		}

@@ -171,7 +171,7 @@ func (n *node) up(lis net.Listener, edit func(*Config)) {
 	if n.svc, err = New(cfg); err != nil {
 		n.t.Fatal(err)
 	}
-	n.srv = grpc.NewServer()
+	n.srv = grpc.NewServer(grpc.WaitForHandlers(true)) // their files are this test's
 	pb.RegisterDataServer(n.srv, n.svc)
 	srv := n.srv
 	go srv.Serve(lis)

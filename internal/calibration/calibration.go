@@ -39,6 +39,7 @@ type Config struct {
 	Model string
 	// Levels is how many a third input has, the category c, which rows have in turn; 0 for no such input.
 	Levels     int
+	Classes    int    // of the target, in order; 0 for a target without
 	Solver     string // of the specification, in braces
 	N          int
 	Reps       int
@@ -124,6 +125,9 @@ func (c Config) expression(_ context.Context, r *rand.Rand, seed uint64, _ *para
 		for i := range c.N {
 			t.X[2][i] = float64(i % c.Levels)
 		}
+	}
+	for class := range c.Classes {
+		t.Classes = append(t.Classes, strconv.Itoa(class+1))
 	}
 	d, err := dataset.New(t, dataset.Options{})
 	if err != nil {

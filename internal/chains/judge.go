@@ -134,7 +134,7 @@ func (j *Judge) staged(r *Run) *Stop {
 	n := r.MinDraws()
 	j.Last = r.Diagnose(n)
 	switch {
-	case n >= r.Plan.Draws && r.Plan.Met(j.Last):
+	case n >= r.Plan.Draws && r.Plan.Met(j.Last) && r.Drawn.Tail == 0:
 		return &Stop{Reason: Converged, Draws: n}
 	case n >= r.Plan.MaxDraws:
 		return &Stop{Reason: MaxDraws, Draws: n}

@@ -84,7 +84,10 @@ type Prepared struct {
 	// measured around the mode.
 	Rank       int     `json:"rank,omitempty"`
 	Acceptance float64 `json:"acceptance,omitempty"`
-	Cost       Cost    `json:"cost"`
+	// Near is the share of the pairs of rows that products evaluate at the mode, the others being nothing to rounding; 0 where
+	// all are evaluated.
+	Near float64 `json:"near,omitempty"`
+	Cost Cost    `json:"cost"`
 }
 
 // Local is a local maximum of the log posterior.
@@ -503,7 +506,7 @@ func (r *Run) prepared(p *Prepared) error {
 		return ErrPhase
 	}
 	if !point(d, append([][]float64{p.Psi}, p.Starts...)...) || len(p.Starts) != len(r.Chains) || len(p.Cov) != d*d || !finite(p.Cov) ||
-		!square(d, p.ProbeCov, p.SolverCov) || !finite([]float64{p.Asymmetry, p.Acceptance}) || !(p.Tolerance >= 0 && p.Tolerance < 1) || p.Rank < 0 || !p.Cost.sane() {
+		!square(d, p.ProbeCov, p.SolverCov) || !finite([]float64{p.Asymmetry, p.Acceptance}) || !(p.Near >= 0 && p.Near <= 1) || !(p.Tolerance >= 0 && p.Tolerance < 1) || p.Rank < 0 || !p.Cost.sane() {
 		return ErrShape
 	}
 	r.Prepared = p

@@ -45,6 +45,10 @@ type Drawn struct {
 	Inflation float64 `json:"inflation"`
 	Modes     []Mode  `json:"modes,omitempty"`
 	Stages    int     `json:"stages"` // that they were made of
+	// Tail is the share of a parameter's variance that the proposals may have missed, if it is more than a run that
+	// counts as converged may have, and TailOf the parameter: 0 otherwise.
+	Tail   float64 `json:"tail,omitempty"`
+	TailOf int     `json:"tail_of,omitempty"`
 }
 
 // Mode is a part of the posterior around a maximum.
@@ -144,7 +148,8 @@ func (r *Run) drawn(d *Drawn) error {
 	}
 	p := r.Plan.Params()
 	if len(d.Chains) != len(r.Chains) || len(d.Accepted) != len(r.Chains) || len(d.LogP) != len(r.Chains) || d.Every < 1 ||
-		!finite(d.LogP...) || !finite(d.Deviations...) || !(d.Inflation >= 1 && d.Inflation <= maxCost) {
+		!finite(d.LogP...) || !finite(d.Deviations...) || !(d.Inflation >= 1 && d.Inflation <= maxCost) ||
+		!(d.Tail >= 0 && d.Tail <= 1) || d.TailOf < 0 || d.TailOf >= p {
 		return ErrShape
 	}
 	n := len(d.Chains[0])

@@ -80,6 +80,22 @@ func TestStagedRunGoesOn(t *testing.T) {
 	}
 }
 
+// Draws of proposals that missed a tail do not count as converged, however good they look.
+func TestMissedTailIsNotConverged(t *testing.T) {
+	p := chainstest.StagedPlan()
+	p.Error, p.MaxDraws = 0, 1000
+	r, _ := simulate(t, p, 0, func(int) int { return 0 })
+	if r.Stopped.Reason != chains.Converged {
+		t.Fatal(r.Stopped.Reason)
+	}
+	var j chains.Judge
+	r.Stopped, r.Phase = nil, chains.Sampling
+	r.Drawn.Tail = 0.3
+	if e := j.Decide(r, 0); e != nil {
+		t.Errorf("it ends as %s", e.Stop.Reason)
+	}
+}
+
 func TestStagedEventsAreChecked(t *testing.T) {
 	p := chainstest.StagedPlan()
 	r := chains.New(p)
@@ -130,6 +146,8 @@ func TestStagedEventsAreChecked(t *testing.T) {
 		"no density":               func(d *chains.Drawn) { d.LogP = nil },
 		"deviations of NaN":        func(d *chains.Drawn) { d.Deviations = [][]float64{{math.NaN()}} },
 		"deviations too few":       func(d *chains.Drawn) { d.Deviations = [][]float64{d.Deviations[0][1:]} },
+		"a tail of more than all":  func(d *chains.Drawn) { d.Tail = 1.5 },
+		"a tail of no parameter":   func(d *chains.Drawn) { d.Tail, d.TailOf = 0.5, 3 },
 		"an inflation below one":   func(d *chains.Drawn) { d.Inflation = 0.5 },
 		"a mode of two parameters": func(d *chains.Drawn) { d.Modes = []chains.Mode{{Psi: []float64{1, 2}}} },
 	} {

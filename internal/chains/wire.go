@@ -196,7 +196,7 @@ func (p *Prepared) Wire() *pb.RunPrepared {
 	}
 	m := &pb.RunPrepared{Psi: p.Psi, Starts: slices.Concat(p.Starts...), Cov: p.Cov, ProbeCov: p.ProbeCov, SolverCov: p.SolverCov,
 		Asymmetry: p.Asymmetry, OthersRows: int64(p.OthersRows), Iterations: p.Iterations, Tolerance: p.Tolerance,
-		Rank: int64(p.Rank), Acceptance: p.Acceptance, Cost: p.Cost.wire()}
+		Rank: int64(p.Rank), Acceptance: p.Acceptance, Near: p.Near, Cost: p.Cost.wire()}
 	for _, o := range p.Others {
 		m.Others = append(m.Others, &pb.RunLocal{Psi: o.Psi, Below: o.Below})
 	}
@@ -213,7 +213,7 @@ func PreparedOf(m *pb.RunPrepared) *Prepared {
 	}
 	p := &Prepared{Psi: m.Psi, Starts: split(m.Starts, len(m.Psi)), Cov: m.Cov, ProbeCov: m.ProbeCov, SolverCov: m.SolverCov,
 		Asymmetry: m.Asymmetry, OthersRows: int(m.OthersRows), Iterations: m.Iterations, Tolerance: m.Tolerance,
-		Rank: int(m.Rank), Acceptance: m.Acceptance, Cost: costOf(m.Cost)}
+		Rank: int(m.Rank), Acceptance: m.Acceptance, Near: m.Near, Cost: costOf(m.Cost)}
 	for _, o := range m.Others {
 		p.Others = append(p.Others, Local{Psi: o.GetPsi(), Below: o.GetBelow()})
 	}
@@ -368,7 +368,8 @@ func (d *Drawn) wire() *pb.RunDrawn {
 	if d == nil {
 		return nil
 	}
-	m := &pb.RunDrawn{LogP: vectors(d.LogP), Every: int64(d.Every), Deviations: vectors(d.Deviations), Inflation: d.Inflation, Stages: int64(d.Stages)}
+	m := &pb.RunDrawn{LogP: vectors(d.LogP), Every: int64(d.Every), Deviations: vectors(d.Deviations), Inflation: d.Inflation, Stages: int64(d.Stages),
+		Tail: d.Tail, TailOf: int64(d.TailOf)}
 	for c, draws := range d.Chains {
 		if len(draws) > 0 {
 			m.Params = int64(len(draws[0]))
@@ -389,7 +390,8 @@ func drawnOf(m *pb.RunDrawn) *Drawn {
 	if m == nil {
 		return nil
 	}
-	d := &Drawn{LogP: matrix(m.LogP), Every: int(m.Every), Deviations: matrix(m.Deviations), Inflation: m.Inflation, Stages: int(m.Stages)}
+	d := &Drawn{LogP: matrix(m.LogP), Every: int(m.Every), Deviations: matrix(m.Deviations), Inflation: m.Inflation, Stages: int(m.Stages),
+		Tail: m.Tail, TailOf: int(m.TailOf)}
 	for _, c := range m.Chains {
 		d.Chains = append(d.Chains, split(c.GetX(), int(max(0, min(m.Params, maxNumbers)))))
 	}

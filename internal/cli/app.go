@@ -136,7 +136,7 @@ On a cluster:                   ulisse submit SPEC, ulisse watch JOB`,
 	})
 	root.AddGroup(&cobra.Group{ID: "local", Title: "On this machine:"}, &cobra.Group{ID: "cluster", Title: "On a cluster:"},
 		&cobra.Group{ID: "serve", Title: "To run a cluster:"})
-	for _, c := range []*cobra.Command{a.describeCommand(), a.initCommand(), a.runCommand(), a.validateCommand(), a.priorCommand(), a.planCommand(), a.predictCommand(), a.effectsCommand(), a.looCommand(), a.cvCommand(), a.compareCommand()} {
+	for _, c := range []*cobra.Command{a.describeCommand(), a.initCommand(), a.runCommand(), a.fitCommand(), a.validateCommand(), a.priorCommand(), a.planCommand(), a.predictCommand(), a.effectsCommand(), a.looCommand(), a.cvCommand(), a.compareCommand()} {
 		c.GroupID = "local"
 		root.AddCommand(c)
 	}
@@ -193,14 +193,37 @@ func unknown(c *cobra.Command, word string) error {
 	return badInput(fmt.Errorf("there is no command %q: see '%s --help'", word, c.CommandPath()))
 }
 
-// strict makes a wrong number of arguments bad input.
+// strict makes a wrong number of arguments bad input, and says what they are.
 func strict(c *cobra.Command) {
 	if check := c.Args; check != nil {
-		c.Args = func(c *cobra.Command, args []string) error { return badInput(check(c, args)) }
+		c.Args = func(c *cobra.Command, args []string) error {
+			if check(c, args) == nil {
+				return nil
+			}
+			takes := "no argument"
+			if _, names, ok := strings.Cut(c.Use, " "); ok {
+				takes = names
+			}
+			return badInput(fmt.Errorf("'%s' takes %s, and was given %s; see '%[1]s --help'", c.CommandPath(), takes, given(args)))
+		}
 	}
 	for _, sub := range c.Commands() {
 		strict(sub)
 	}
+}
+
+// given quotes arguments, the first few of many.
+func given(args []string) string {
+	if len(args) == 0 {
+		return "none"
+	}
+	const few = 4
+	text := fmt.Sprintf("%q", args[:min(few, len(args))])
+	text = text[1 : len(text)-1]
+	if len(args) > few {
+		text += fmt.Sprintf(" and %d more", len(args)-few)
+	}
+	return text
 }
 
 // instructionSet returns the name of the instruction set that products use.

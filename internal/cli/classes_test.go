@@ -65,6 +65,7 @@ stop: {rhat: 10, ess: 1}
 			t.Errorf("predictions from %s are\n%.300s\nhere they are\n%.300s", name, other, local)
 		}
 	}
+	checkClassesInOrder(t, c.address, dir, strings.ReplaceAll(words.String(), "alive", "fit"))
 	p := predictions(t, write(t, dir, "p.csv", local))
 	wrong := 0
 	for i, mean := range p["mean"] {
@@ -83,6 +84,45 @@ stop: {rhat: 10, ess: 1}
 	}
 	three := write(t, dir, "three.csv", words.String()+"1,2,missing in action\n")
 	if code, _, stderr := ulisse(t, "", "validate", spec, "--data", three); code != ExitBadInput || !strings.Contains(stderr, "the target has 3 values (alive, dead, missing in action), and the likelihood is of two classes") {
+		t.Error(code, stderr)
+	}
+}
+
+// checkClassesInOrder holds a run, predictions and a cross-validation of three classes in words against those of a cluster. Every
+// third row has a class between the others.
+func checkClassesInOrder(t *testing.T, address, dir, table string) {
+	t.Helper()
+	rows := strings.Split(table, "\n")
+	for i := 3; i < len(rows)-1; i += 3 {
+		rows[i] = rows[i][:strings.LastIndex(rows[i], ",")] + ",tired"
+	}
+	path := write(t, dir, "order.csv", strings.Join(rows, "\n"))
+	spec := write(t, dir, "order.yaml", fmt.Sprintf(`
+name: order
+data: {path: %s, target: outcome, levels: {outcome: [fit, tired, dead]}}
+model: {likelihood: ordinal}
+sampler: {chains: 2, warmup: 10, draws: 20, checkpoint: 10}
+stop: {rhat: 10, ess: 1}
+`, path))
+	here, there := filepath.Join(dir, "order"), filepath.Join(dir, "order-there")
+	good(t, "run", spec, "--out", here, "-q")
+	if code, _, stderr := ulisse(t, "", "submit", spec, "--coordinators", address, "--wait", "--out", there); code != ExitConverged {
+		t.Fatal(code, stderr)
+	}
+	if summaryHash(t, here) != summaryHash(t, there) {
+		t.Error("the cluster's draws of classes in order are others")
+	}
+	local := good(t, "predict", here, "--data", path, "-q", "--draws", "4")
+	if other := good(t, "predict", "order", "--data", path, "-q", "--draws", "4", "--coordinators", address); other != local {
+		t.Errorf("predictions from a cluster are\n%.300s\nhere they are\n%.300s", other, local)
+	}
+	if head, _, _ := strings.Cut(local, "\n"); head != "row,class,mean,sd,q2.5,q50,q97.5,p[fit],p[tired],p[dead],target,log_density,crps,pit" {
+		t.Errorf("predictions have the columns %s", head)
+	}
+	if out := good(t, "cv", spec, "--folds", "2", "--out", filepath.Join(dir, "order-cv"), "-q"); !strings.Contains(out, "classes off") {
+		t.Errorf("cross-validation says\n%s", out)
+	}
+	if code, _, stderr := ulisse(t, "a,b,outcome\n1,2,a\n1,3,b\n", "validate", spec, "--data", "-"); code != ExitBadInput || !strings.Contains(stderr, "is none of the levels, which are fit, tired, dead") {
 		t.Error(code, stderr)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
@@ -89,7 +90,7 @@ func (a *App) describe(table, target string, asJSON bool) error {
 			notes = append(notes, shown(c.Name)+": "+n)
 		}
 	}
-	fmt.Fprintf(a.Stdout, "%d rows, %d columns\n", rows, len(columns))
+	fmt.Fprintf(a.Stdout, "%s, %s\n", plural.Of(rows, "row"), plural.Of(len(columns), "column"))
 	if err := a.table(head, lines); err != nil {
 		return err
 	}

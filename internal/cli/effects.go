@@ -15,6 +15,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 )
 
@@ -165,7 +166,7 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 	}
 	a.warnings(predictWarnings(stats, predict.Options{}))
 	if !f.quiet {
-		fmt.Fprintf(a.Stderr, "%d values averaged over %d rows and %d draws in %s\n", len(effects), stats.Rows, stats.Draws, time.Since(began).Round(time.Millisecond))
+		fmt.Fprintf(a.Stderr, "%s averaged over %d rows and %s in %s\n", plural.Of(len(effects), "value"), stats.Rows, plural.Of(stats.Draws, "draw"), time.Since(began).Round(time.Millisecond))
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func TestEffects(t *testing.T) {
 		"--draws -1":                                 {dir, "x1", "--draws", "-1"},
 		"is not a probability":                       {dir, "x1", "--quantiles", "7"},
 		"there are no results in":                    {t.TempDir(), "x1"},
-		"accepts between 2 and 3":                    {dir},
+		"takes FOLDER|JOB INPUT [INPUT]":             {dir},
 	} {
 		if code, _, stderr := ulisse(t, "", append([]string{"effects"}, args...)...); code != ExitBadInput || !strings.Contains(stderr, want) {
 			t.Errorf("effects %v: code %d, %q; want %q", args[1:], code, stderr, want)

@@ -105,6 +105,9 @@ func (f *drawsFlags) check() error {
 }
 
 func (a *App) draws(ctx context.Context, s *subject, f *drawsFlags) error {
+	if err := noFit(s.dir, "draws"); s.dir != "" && err != nil {
+		return err
+	}
 	rec, err := s.record(ctx)
 	if err != nil {
 		return err

@@ -133,6 +133,9 @@ func (m *more) change(spec *job.Spec, at standing) error {
 
 // extendFolder lets the run in a folder go on, here.
 func (a *App) extendFolder(ctx context.Context, dir string, m *more, f *runFlags) error {
+	if err := noFit(dir, "chains to go on with"); err != nil {
+		return err
+	}
 	if m.goal() || m.draws > 0 {
 		if err := changeSpec(dir, m); err != nil {
 			return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,11 +17,10 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	_ "embed"
-
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 )
 
 //go:embed init.yaml
@@ -80,7 +80,8 @@ func (a *App) init(table, target, out string) error {
 	if err := create(out, text); err != nil {
 		return err
 	}
-	a.note("wrote %s: target %s, %d inputs of %d other columns, %d rows; next: ulisse validate %s", out, b.Target, b.Inputs, len(columns)-1, rows, out)
+	a.note("wrote %s: target %s, %s of %s, %d rows; next: ulisse validate %s", out, b.Target,
+		plural.Of(b.Inputs, "input"), plural.Of(len(columns)-1, "other column"), rows, out)
 	return nil
 }
 
@@ -200,7 +201,7 @@ func (b *beginning) measure(c *dataset.Column) {
 		}
 		b.Likelihood, b.Why = "bernoulli", fmt.Sprintf("the targets are two classes, %s and %s; predictions are of the probability of the second", first, second)
 	case c.Type == dataset.Integers && c.Min >= 0 && c.Common != nil:
-		b.Look = append(b.Look, fmt.Sprintf("%s: whole numbers from %s on: if they are counts, write likelihood: negative-binomial under model", shown(c.Name), b.Low))
+		b.Look = append(b.Look, fmt.Sprintf("%s: whole numbers from %s on: if they are counts, write likelihood: poisson, or negative-binomial where they vary more, under model; if they are grades, likelihood: ordinal", shown(c.Name), b.Low))
 	}
 	if len(b.Categories) > 0 {
 		b.Kernel = expression.OfAll("rbf", false, b.inputs)
@@ -257,6 +258,11 @@ func (b *beginning) use(c *dataset.Column) {
 
 func (b *beginning) exclude(c *dataset.Column, why string) {
 	b.Excluded = append(b.Excluded, excluded{c.Name, shown(why)})
+}
+
+// Sparse reports whether pairs of rows may be so far apart that products can pass over them.
+func (b *beginning) Sparse() bool {
+	return b.Rows >= job.SparseRows && b.Inputs <= job.SparseInputs
 }
 
 // text returns the specification, which the parser of specifications accepts.

@@ -107,7 +107,7 @@ func TestInitOfOtherTargets(t *testing.T) {
 	for target, want := range map[string]string{
 		"outcome": "likelihood: bernoulli # the targets are two classes, sick and well;",
 		"other":   "likelihood: bernoulli # the targets are two classes, 1 and 2;",
-		"bites":   "bites: whole numbers from 0 on: if they are counts, write likelihood: negative-binomial under model",
+		"bites":   "bites: whole numbers from 0 on: if they are counts, write likelihood: poisson, or negative-binomial where they vary more, under model",
 	} {
 		out := filepath.Join(dir, target+".yaml")
 		good(t, "init", table, "--target", target, "--out", out)
@@ -196,6 +196,23 @@ func TestInitPointsOutSums(t *testing.T) {
 	for _, out := range []string{good(t, "init", path, "--target", "cnt", "-o", "-"), good(t, "describe", path, "--target", "cnt"), good(t, "describe", path, "--target", "cnt", "--json")} {
 		if strings.Count(out, want) != 2 || strings.Contains(out, "temp: cnt is") {
 			t.Errorf("%s", out)
+		}
+	}
+}
+
+// Of many rows in few inputs init asks for pairs of rows to be passed over.
+func TestInitAsksForSparsity(t *testing.T) {
+	for rows, want := range map[int]bool{job.SparseRows: true, 100: false} {
+		path, table := filepath.Join(t.TempDir(), "roads.csv"), []byte("lon,lat,altitude\n")
+		for i := range rows {
+			table = fmt.Appendf(table, "%d.5,%d.5,%d\n", i%129, i/129, i*i%1000)
+		}
+		if err := os.WriteFile(path, table, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text := good(t, "init", path, "--target", "altitude", "-o", "-")
+		if strings.Contains(text, "sparsity: auto") != want {
+			t.Errorf("%d rows: %s", rows, text)
 		}
 	}
 }

@@ -20,9 +20,7 @@ const reasonWidth = 80
 
 func (a *App) jobsCommand() *cobra.Command {
 	var r remote
-	var states, tags []string
-	var name, since string
-	var limit int
+	var of jobFilter
 	var asJSON bool
 	c := &cobra.Command{
 		Use:     "jobs",
@@ -41,25 +39,11 @@ failed; --json has all of it.`,
   ulisse jobs --since 24h --json`,
 		Args: cobra.NoArgs,
 		RunE: a.on(&r, func(ctx context.Context, s *session, _ []string) error {
-			if limit < 0 {
-				return badInput(fmt.Errorf("--limit %d: give a positive number, or 0 for all", limit))
+			req, err := of.request(a)
+			if err != nil {
+				return err
 			}
-			req := &pb.ListJobsRequest{Name: name, Tags: tags}
-			for _, w := range states {
-				state, err := client.ParseState(w)
-				if err != nil {
-					return badInput(fmt.Errorf("--state: %w", err))
-				}
-				req.States = append(req.States, state)
-			}
-			if since != "" {
-				t, err := a.since(since)
-				if err != nil {
-					return err
-				}
-				req.Since = timestamppb.New(t)
-			}
-			jobs, err := s.FirstJobs(ctx, req, limit)
+			jobs, err := s.FirstJobs(ctx, req, of.limit)
 			if err != nil {
 				return err
 			}
@@ -72,27 +56,66 @@ failed; --json has all of it.`,
 			}
 			var rows [][]string
 			for _, j := range jobs {
-				p := j.GetProgress()
-				left := ""
-				if d, ok := client.ETA(j); ok {
-					left = d.Round(time.Second).String()
-				}
-				rows = append(rows, []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), client.DrawsText(j),
-					number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now()), strings.Join(j.Tags, ","), crop(strings.Join(strings.Fields(cmp.Or(j.GetHealth().GetMessage(), j.Message)), " "), reasonWidth)})
+				rows = append(rows, a.jobRow(j))
 			}
 			return a.table("ID NAME STATE HEALTH PRIORITY DRAWS R-HAT ESS ETA AGE TAGS REASON", rows)
 		}),
 	}
 	r.flags(c)
-	f := c.Flags()
-	f.StringSliceVar(&states, "state", nil, "only jobs in these `states`")
-	f.StringVar(&name, "name", "", "only jobs whose name contains this `text`, or matches it if it has one of * ? [")
-	f.StringSliceVar(&tags, "tag", nil, "only jobs that have all of these `tags`")
-	f.StringVar(&since, "since", "", "only jobs submitted since this `time`: 90m, 24h, 2026-01-31 or RFC 3339")
-	f.IntVar(&limit, "limit", 0, "how many of the newest to list; 0 for all")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
-	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(client.StateWords(), cobra.ShellCompDirectiveNoFileComp))
+	of.flags(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
+}
+
+// jobFilter says which jobs to list.
+type jobFilter struct {
+	states, tags []string
+	name, since  string
+	limit        int
+}
+
+func (of *jobFilter) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringSliceVar(&of.states, "state", nil, "only jobs in these `states`")
+	f.StringVar(&of.name, "name", "", "only jobs whose name contains this `text`, or matches it if it has one of * ? [")
+	f.StringSliceVar(&of.tags, "tag", nil, "only jobs that have all of these `tags`")
+	f.StringVar(&of.since, "since", "", "only jobs submitted since this `time`: 90m, 24h, 2026-01-31 or RFC 3339")
+	f.IntVar(&of.limit, "limit", 0, "how many of the newest to list; 0 for all")
+	c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(client.StateWords(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (of *jobFilter) request(a *App) (*pb.ListJobsRequest, error) {
+	if of.limit < 0 {
+		return nil, badInput(fmt.Errorf("--limit %d: give a positive number, or 0 for all", of.limit))
+	}
+	req := &pb.ListJobsRequest{Name: of.name, Tags: of.tags}
+	for _, w := range of.states {
+		state, err := client.ParseState(w)
+		if err != nil {
+			return nil, badInput(fmt.Errorf("--state: %w", err))
+		}
+		req.States = append(req.States, state)
+	}
+	if of.since != "" {
+		t, err := a.since(of.since)
+		if err != nil {
+			return nil, err
+		}
+		req.Since = timestamppb.New(t)
+	}
+	return req, nil
+}
+
+// jobRow is a job's row of the list.
+func (a *App) jobRow(j *pb.Job) []string {
+	p := j.GetProgress()
+	left := ""
+	if d, ok := client.ETA(j); ok {
+		left = d.Round(time.Second).String()
+	}
+	reason := strings.Join(strings.Fields(cmp.Or(j.GetHealth().GetMessage(), j.Message)), " ")
+	return []string{j.Id, j.Name, client.StateWord(j.State), client.HealthWord(j), strconv.Itoa(int(j.Priority)), client.DrawsText(j),
+		number("%.3f", p.GetRhat()), number("%.0f", p.GetEss()), left, age(j.Submitted, a.Now()), strings.Join(j.Tags, ","), crop(reason, reasonWidth)}
 }
 
 // since reads a time, or a time span before now.

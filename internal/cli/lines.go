@@ -104,6 +104,9 @@ func (t *teller) line(now time.Time) {
 	}
 	if p.GetRhat() != 0 {
 		args = append(args, "rhat", round(p.Rhat, 4), "ess", round(p.Ess, 0), "ess_per_hour", round(client.ESSPerHour(p), 0))
+		if p.LargestError != 0 {
+			args = append(args, "largest_error", round(p.LargestError, 4))
+		}
 	}
 	if p.GetStep() > 0 {
 		args = append(args, "step", round(p.Step, 3), "probes", p.Probes, "noise_budget", round(p.NoiseBudget, 3))

@@ -18,6 +18,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cv"
 	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
@@ -188,7 +189,9 @@ func newLooView(r *loo.Result, s predict.Stats) looView {
 			v.VeryBad++
 		}
 	}
-	if v.Unknown > 0 {
+	if r.Draws == 1 {
+		v.Warnings = append(v.Warnings, "one point has no importance weights: each row is predicted at parameters that have learnt from it, which flatters")
+	} else if v.Unknown > 0 {
 		v.Warnings = append(v.Warnings, fmt.Sprintf("%d draws are too few to tell whether the importance weights can be trusted: take 25 at least", r.Draws))
 	}
 	if n := v.Bad + v.VeryBad; n > 0 {
@@ -200,7 +203,7 @@ func newLooView(r *loo.Result, s predict.Stats) looView {
 // write prints an estimate as R's loo prints it.
 func (v *looView) write(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(w, "Computed from %d draws and %d rows", v.Draws, v.Rows)
+	fmt.Fprintf(w, "Computed from %s and %d rows", plural.Of(v.Draws, "draw"), v.Rows)
 	if v.Rows < v.Of {
 		fmt.Fprintf(w, ", a sample of %d", v.Of)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -69,7 +70,7 @@ func (a *App) validate(ctx context.Context, spec *job.Spec, budget *parallel.Bud
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.Stderr, "%d rows, %d inputs (%d held out): the specification and the data are good\n", d.N(), d.D(), len(d.HoldoutY))
+	fmt.Fprintf(a.Stderr, "%d rows, %s (%d held out): the specification and the data are good\n", d.N(), plural.Of(d.D(), "input"), len(d.HoldoutY))
 	a.hints(spec, d)
 	if err := a.printPriors(spec, d); err != nil {
 		return err
@@ -87,9 +88,9 @@ func (a *App) validate(ctx context.Context, spec *job.Spec, budget *parallel.Bud
 // printPriors prints what the specification with every default does not: the prior of the mean, an expression as it
 // was understood, how the target is learnt, and the prior of each parameter.
 func (a *App) printPriors(spec *job.Spec, d *dataset.Dataset) error {
-	if m, err := expression.ParseMean(spec.Model.Mean); err == nil && !m.None() {
+	if m, err := expression.ParseMean(spec.Mean()); err == nil && !m.None() {
 		fmt.Fprintf(a.Stderr, "mean: %s, coefficients ~ normal(0,%.4g) in units of %s, of a slope for each standard deviation of the input\n",
-			strings.TrimSpace(spec.Model.Mean), job.MeanSD*d.YScale.SD, d.Learnt())
+			strings.TrimSpace(spec.Mean()), job.MeanSD*d.YScale.SD, d.Learnt())
 	}
 	expressed, changed := expression.Is(spec.Model.Kernel), d.Transform.Kind != likelihood.None
 	if !expressed && !changed && d.Noise == nil {

@@ -70,14 +70,14 @@ func (s *script) on(args ...string) string {
 func (s *script) until(what string, ok func(out string) bool, args ...string) {
 	s.t.Helper()
 	last := ""
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		out, err := s.execute(s.t.Context(), append(args, s.to...)...)
 		if err == nil && ok(out) {
 			return
 		}
 		last = fmt.Sprint(out, err)
 	}
-	s.t.Fatalf("%s: not within two minutes; the last answer: %s", what, last)
+	s.t.Fatalf("%s: not within five minutes; the last answer: %s", what, last)
 }
 
 // background runs a command until the function returned is called.
@@ -230,6 +230,7 @@ func (s *script) here() {
 	s.local("prior", spec)
 	s.local("plan", spec)
 	s.local("run", spec, "--quiet", "--out", filepath.Join(s.dir, "run"))
+	s.local("fit", spec, "--quiet", "--out", filepath.Join(s.dir, "fit"))
 	s.local("cv", spec, "--quiet", "--folds", "2", "--out", filepath.Join(s.dir, "cv"))
 	ca := filepath.Join(s.dir, "ca")
 	s.local("certs", "init", "--dir", ca)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ulisse-gp/ulisse/internal/driver"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 )
 
 func (a *App) planCommand() *cobra.Command {
@@ -34,6 +35,9 @@ needed, and no table: --rows and --inputs say its size.`,
 			spec, err := f.spec(args)
 			if err != nil {
 				return err
+			}
+			if err := spec.Samplable(); err != nil {
+				return badInput(err)
 			}
 			budget := f.budget()
 			if g.inputs != 0 && f.data != "" {
@@ -80,7 +84,7 @@ func (a *App) printEstimate(e *driver.Estimate, maxTime time.Duration) error {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
-	row("data", "%d rows, %d inputs", e.N, e.D)
+	row("data", "%d rows, %s", e.N, plural.Of(e.D, "input"))
 	row("machine", "%d cores, %s", e.Cores, e.InstructionSet)
 	row("memory", "%s: data %s, vectors %s, preconditioner %s (rank %d at most), dense matrices %s, kept elements of K %s", bytesText(e.MemoryBytes),
 		bytesText(e.DataBytes), bytesText(e.VectorBytes), bytesText(e.PrecondBytes), e.PrecondRank, bytesText(e.DenseBytes), bytesText(e.CacheBytes))
@@ -88,6 +92,9 @@ func (a *App) printEstimate(e *driver.Estimate, maxTime time.Duration) error {
 		row("product", "%.3g pairs, %d right-hand sides: %s (%.3g pairs/s)", e.PairsPerProduct, e.RightHandSides, secondsText(e.SecondsProduct), e.PairsPerSecond)
 		if e.Cache != nil {
 			row("cache", "%s", e.Cache)
+		}
+		if e.Trial != nil && e.Trial.Near > 0 {
+			row("sparsity", "%.3g %% of the pairs of rows are left, at the mode of a trial of %d rows", 100*e.Trial.Near, e.Trial.Rows)
 		}
 	}
 	switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/sizing"
 )
 
@@ -180,14 +181,14 @@ func (a *App) printGroup(p *groupPlan) error {
 		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	w := p.Work
-	row("data", "%d rows, %d inputs", w.Rows, w.Inputs)
+	row("data", "%d rows, %s", w.Rows, plural.Of(w.Inputs, "input"))
 	row("worker", "%d cores of this machine's kind (%s), network %s", p.Worker.Cores, p.Rates.InstructionSet, humanize.SI(8*p.Worker.Bandwidth, "bps"))
 	from := map[string]string{"flag": "as given", "trial": fmt.Sprintf("as in a trial of %d rows", p.TrialRows), "assumed": "assumed: only a run can tell"}[p.IterationsFrom]
 	row("gradient", "%d right-hand sides, %.0f iterations of a solve (%s), preconditioner of rank %d", w.Columns, w.Iterations, from, w.Rank)
 	row("run", "%d chains, each %d gradients of warm-up and %d draws, which are not all independent", w.Chains, w.Warmup, w.Draws)
 	it := p.Rows[0].Iteration
 	row("iteration", "%s on one worker: product %s, preconditioner %s, vectors %s", longText(it.Seconds()), longText(it.Product), longText(it.Precondition), longText(it.Vectors))
-	row("alone", "%.2g %% of it is the chain's driver's alone (preconditioner, vectors): a group cannot be more than %.3g times as fast as one worker", 100*p.Alone, 1/p.Alone)
+	row("alone", "%.2g %% of it is the chain's driver's alone (vectors): a group cannot be more than %.3g times as fast as one worker", 100*p.Alone, 1/p.Alone)
 	if err := tw.Flush(); err != nil {
 		return err
 	}

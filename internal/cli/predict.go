@@ -21,6 +21,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/export"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
@@ -341,7 +342,7 @@ func (a *App) tellPredicted(f *predictFlags, v *predictView) error {
 	}
 	a.warnings(v.Warnings)
 	if !f.quiet {
-		fmt.Fprintf(a.Stderr, "%d rows predicted from %d draws in %s\n", v.Rows, v.Draws, time.Duration(v.Seconds*float64(time.Second)).Round(time.Millisecond))
+		fmt.Fprintf(a.Stderr, "%s predicted from %s in %s\n", plural.Of(v.Rows, "row"), map[bool]string{true: "1 point", false: plural.Of(v.Draws, "draw")}[v.Draws == 1], time.Duration(v.Seconds*float64(time.Second)).Round(time.Millisecond))
 	}
 	if !f.scores {
 		return nil
@@ -466,6 +467,9 @@ func (a *App) openFolder(ctx context.Context, f *predictFlags, dir string) (orac
 	}
 	c := predict.FromSpec(spec, problem, predict.Thin(chains, f.draws), budget)
 	c.Solutions = &predict.Solutions{Dir: filepath.Join(dir, "state", "predict")}
+	if err := fromFit(ctx, rec, &c); err != nil {
+		return nil, err
+	}
 	p, err := predict.New(c)
 	if err != nil {
 		return nil, badInput(fmt.Errorf("%s: %w", dir, err))
@@ -484,7 +488,7 @@ func predictedSoFar(draws int, provisional string) string {
 func (o *folderOracle) about() *dataset.Info { return &o.data.Info }
 
 func (o *folderOracle) conditional() (likelihood.Likelihood, error) {
-	return o.p.Problem.Likelihood, nil
+	return likelihood.Base(o.p.Problem.Likelihood), nil
 }
 
 func (o *folderOracle) heldOut(context.Context) (*points, error) { return heldOut(o.data) }

@@ -298,7 +298,7 @@ func TestJobEndedInWarmup(t *testing.T) {
 	at := []string{"--coordinators", c.address}
 	spec := write(t, dir, "s.yaml", strings.Replace(smallSpec, "warmup: 20", "warmup: 1000000", 1))
 	id := strings.TrimSpace(good(t, append([]string{"submit", spec, "-q"}, at...)...))
-	for said, end := "", time.Now().Add(time.Minute); !strings.Contains(said, "provisional: "); time.Sleep(20 * time.Millisecond) {
+	for said, end := "", time.Now().Add(5*time.Minute); !strings.Contains(said, "provisional: "); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("nothing is shown: %s", said)
 		}

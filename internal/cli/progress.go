@@ -19,6 +19,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/local"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/runlog"
 )
 
@@ -126,6 +127,9 @@ func (p *progress) line(now time.Time) (phase string, args []any) {
 		args = append(args, "draws", slices.Min(v.draws), "wanted", p.plan.Draws)
 		if v.conv.Draws > 0 && !math.IsNaN(v.conv.RHat) {
 			args = append(args, "rhat", round(v.conv.RHat, 4), "ess", round(v.conv.ESS, 0))
+			if v.conv.Error > 0 { // nor is NaN
+				args = append(args, "largest_error", round(v.conv.Error, 4))
+			}
 		}
 	}
 	args = append(args, "elapsed", (v.elapsed + since).Round(time.Second).String())
@@ -261,7 +265,7 @@ func (p *progress) head(c int) string {
 	case chains.Warmup:
 		return fmt.Sprintf("chain %d  warm-up %d", c+1, p.view.warmup[c])
 	}
-	return fmt.Sprintf("chain %d  %d draws", c+1, p.view.draws[c])
+	return fmt.Sprintf("chain %d  %s", c+1, plural.Of(p.view.draws[c], "draw"))
 }
 
 // tail is the right side: R-hat and ESS an hour of all chains together, this
@@ -271,7 +275,11 @@ func (p *progress) tail(c int) string {
 	defer p.mu.Unlock()
 	s := ""
 	if cv := p.view.conv; cv.Draws > 0 && !math.IsNaN(cv.RHat) {
-		s += fmt.Sprintf(" R-hat %.3f  ESS/h %.0f ", cv.RHat, cv.ESS/p.view.elapsed.Hours())
+		s += fmt.Sprintf(" R-hat %.3f ", cv.RHat)
+		if p.plan.Error > 0 {
+			s += fmt.Sprintf(" error %.3f ", cv.Error)
+		}
+		s += fmt.Sprintf(" ESS/h %.0f ", cv.ESS/p.view.elapsed.Hours())
 	}
 	if it := p.iterations[c+1]; it > 0 {
 		s += fmt.Sprintf(" %.0f its ", it)

@@ -67,9 +67,9 @@ func TestProgressLines(t *testing.T) {
 	tell(64*s, "") // from a minute on one in a minute
 	tell(115*s, "msg=sampling draws=0 wanted=80 elapsed=1m55s eta=2m40s")
 	run.Chains[0].Draws, run.Chains[1].Draws = make([][]float64, 70), make([][]float64, 50)
-	note(120*s, run, chains.Convergence{Draws: 50, RHat: 1.01234, ESS: 87.6})
+	note(120*s, run, chains.Convergence{Draws: 50, RHat: 1.01234, ESS: 87.6, Error: 0.06789})
 	tell(174*s, "")
-	tell(175*s, "msg=sampling draws=50 wanted=80 rhat=1.0123 ess=88 elapsed=2m55s")
+	tell(175*s, "msg=sampling draws=50 wanted=80 rhat=1.0123 ess=88 largest_error=0.0679 elapsed=2m55s")
 
 	run.Phase, run.Stopped = chains.Done, &chains.Stop{Reason: "converged"}
 	note(180*s, run, chains.Convergence{Draws: 80, RHat: 1, ESS: 200})

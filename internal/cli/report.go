@@ -14,9 +14,7 @@ import (
 )
 
 func (a *App) reportCommand() *cobra.Command {
-	var f looFlags
-	var out string
-	var leave, check, effects bool
+	var f reportFlags
 	c := &cobra.Command{
 		Use:   "report JOB|FOLDER",
 		Short: "Write a job's results, or those in a run's folder, as one HTML page",
@@ -34,46 +32,7 @@ the like are for these three.`,
   ulisse report ./concrete --out - | gzip > concrete.html.gz`,
 		Args: cobra.ExactArgs(1),
 	}
-	run := a.about(&f.remote, func(ctx context.Context, s *subject) error {
-		if out == "" {
-			return badInput(errors.New("--out: the file's name is empty"))
-		}
-		rec, err := s.record(ctx)
-		if err != nil {
-			return err
-		}
-		if s.dir == "" && len(rec.Origin.Workers) == 0 { // the log of a job that has ended knows who computed it
-			if _, err := s.stats(ctx, rec); err != nil {
-				return err
-			}
-		}
-		if leave {
-			res, stats, err := a.leaveOut(ctx, s, &f)
-			if err != nil {
-				return err
-			}
-			a.warnings(newLooView(res, stats).Warnings)
-			rec.Loo = res
-		}
-		if check {
-			if rec.Check, err = a.replicate(ctx, s, &f); err != nil {
-				return err
-			}
-			a.warnings(rec.Check.Doubts())
-		}
-		if effects {
-			if rec.Effects, err = a.allEffects(ctx, s, &f); err != nil {
-				return err
-			}
-		}
-		if err := a.output(out, func(w io.Writer) error { return report.WriteHTML(w, rec, rec.Summary(), a.Now()) }); err != nil {
-			return err
-		}
-		if out != "-" {
-			fmt.Fprintln(a.Stdout, out)
-		}
-		return nil
-	})
+	run := a.about(&f.remote, func(ctx context.Context, s *subject) error { return a.report(ctx, s, &f) })
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -81,12 +40,60 @@ the like are for these three.`,
 		return run(c, args)
 	}
 	f.flags(c)
-	c.Flags().BoolVar(&leave, "loo", false, "leave out each row in turn, and tell how well it is predicted")
-	c.Flags().BoolVar(&check, "check", false, "compare the targets with data that the fitted model makes")
-	c.Flags().BoolVar(&effects, "effects", false, "draw the effect of each input, of a sum term by term")
-	c.Flags().StringVarP(&out, "out", "o", "report.html", "write this `file` (- for standard output)")
+	c.Flags().BoolVar(&f.leave, "loo", false, "leave out each row in turn, and tell how well it is predicted")
+	c.Flags().BoolVar(&f.replicates, "check", false, "compare the targets with data that the fitted model makes")
+	c.Flags().BoolVar(&f.effects, "effects", false, "draw the effect of each input, of a sum term by term")
+	c.Flags().StringVarP(&f.out, "out", "o", "report.html", "write this `file` (- for standard output)")
 	c.ValidArgsFunction = a.completeAbout(&f.remote)
 	return c
+}
+
+type reportFlags struct {
+	looFlags
+	out                        string
+	leave, replicates, effects bool
+}
+
+// report writes the page.
+func (a *App) report(ctx context.Context, s *subject, f *reportFlags) error {
+	if f.out == "" {
+		return badInput(errors.New("--out: the file's name is empty"))
+	}
+	rec, err := s.record(ctx)
+	if err != nil {
+		return err
+	}
+	if s.dir == "" && len(rec.Origin.Workers) == 0 { // the log of a job that has ended knows who computed it
+		if _, err := s.stats(ctx, rec); err != nil {
+			return err
+		}
+	}
+	if f.leave {
+		res, stats, err := a.leaveOut(ctx, s, &f.looFlags)
+		if err != nil {
+			return err
+		}
+		a.warnings(newLooView(res, stats).Warnings)
+		rec.Loo = res
+	}
+	if f.replicates {
+		if rec.Check, err = a.replicate(ctx, s, &f.looFlags); err != nil {
+			return err
+		}
+		a.warnings(rec.Check.Doubts())
+	}
+	if f.effects {
+		if rec.Effects, err = a.allEffects(ctx, s, &f.looFlags); err != nil {
+			return err
+		}
+	}
+	if err := a.output(f.out, func(w io.Writer) error { return report.WriteHTML(w, rec, rec.Summary(), a.Now()) }); err != nil {
+		return err
+	}
+	if f.out != "-" {
+		fmt.Fprintln(a.Stdout, f.out)
+	}
+	return nil
 }
 
 // Of a posterior predictive check: data sets, and rows of each unless --rows says how many.

@@ -81,6 +81,9 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 	if f.resume != "" && isTargets(f.resume) {
 		return a.resumeEach(ctx, f, f.resume)
 	}
+	if err := noFit(f.resume, "chains to go on with"); err != nil {
+		return err
+	}
 	specs, err := f.begun(args)
 	if err != nil {
 		return err
@@ -97,6 +100,9 @@ func (a *App) run(ctx context.Context, f *runFlags, args []string) error {
 
 // runOne runs a specification, or goes on with what is in the folder to resume, and returns the record and the folder.
 func (a *App) runOne(ctx context.Context, f *runFlags, spec *job.Spec) (*report.Record, string, error) {
+	if err := spec.Samplable(); err != nil {
+		return nil, "", badInput(err)
+	}
 	budget := f.budget()
 	told, err := f.hooks.hooks()
 	if err != nil {

@@ -106,6 +106,12 @@ func convergence(j *pb.Job) string {
 		return "no diagnostics yet"
 	}
 	s := fmt.Sprintf("R-hat %.3f of %g  ESS %.0f of %g", p.Rhat, p.RhatWanted, p.Ess, p.EssWanted)
+	if p.LargestError != 0 {
+		s += fmt.Sprintf("  error %.3f", p.LargestError)
+	}
+	if p.ErrorWanted != 0 {
+		s += fmt.Sprintf(" of %g", p.ErrorWanted)
+	}
 	s += fmt.Sprintf("  ESS/h %.0f  at %d draws", client.ESSPerHour(p), p.JudgedDraws)
 	if p.Step > 0 {
 		s += fmt.Sprintf("  step %.2f  %d probes", p.Step, p.Probes)

@@ -203,7 +203,11 @@ func (s *subject) predictor(ctx context.Context, train string, threads int, draw
 	if draws := rec.Run.MinDraws(); rec.Run.Stopped == nil || draws == 0 {
 		s.app.note("%s has not ended with draws: %s", s.name(), predictedSoFar(draws, provisional))
 	}
-	p, err = predict.New(predict.FromSpec(rec.Spec, problem, predict.Thin(points, draws(d.N())), (&source{threads: threads}).budget()))
+	c := predict.FromSpec(rec.Spec, problem, predict.Thin(points, draws(d.N())), (&source{threads: threads}).budget())
+	if err := fromFit(ctx, rec, &c); err != nil {
+		return nil, nil, 0, err
+	}
+	p, err = predict.New(c)
 	return p, d, len(points), badInput(err)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -78,6 +79,9 @@ one made.`,
 
 // check refuses what would fail later.
 func (f *submitFlags) check(spec *job.Spec) error {
+	if err := spec.Samplable(); err != nil {
+		return badInput(err)
+	}
 	path := spec.Data.Path
 	f.byReference = f.byReference || isURL(path)
 	switch {
@@ -223,7 +227,7 @@ func (a *App) bring(ctx context.Context, s *session, parts []job.Part, quiet boo
 			continue
 		}
 		if p.Name != "" {
-			a.note("target %s: %d rows, %d inputs", d.Target, d.N(), d.D())
+			a.note("target %s: %d rows, %s", d.Target, d.N(), plural.Of(d.D(), "input"))
 		}
 		a.hints(p.Spec, d)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
@@ -83,7 +84,7 @@ func (a *App) runEach(ctx context.Context, f *runFlags, parts []job.Part) error 
 			return err
 		}
 		if !f.quiet {
-			a.note("target %s: %d rows, %d inputs", p.Spec.Data.Target, j.data.N(), j.data.D())
+			a.note("target %s: %d rows, %s", p.Spec.Data.Target, j.data.N(), plural.Of(j.data.D(), "input"))
 			a.hints(j.spec, j.data)
 		}
 		jobs = append(jobs, &runJob{spec: j.spec, piped: j.piped, data: &dataset.Dataset{Info: j.data.Info}}) // one table at a time is in memory

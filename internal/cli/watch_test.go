@@ -131,13 +131,13 @@ func TestJobLines(t *testing.T) {
 	}
 	var w shares
 	w.see([]*pb.Worker{worker("w-alpha", 3e9, true), worker("w-beta", 1e9, true), worker("w-gamma", 0, true)})
-	j := &pb.Job{Id: "x", Name: "tiny", State: pb.JobState_JOB_STATE_SAMPLING, Progress: &pb.Progress{Rhat: 1.02, Ess: 100, RhatWanted: 9, EssWanted: 1,
+	j := &pb.Job{Id: "x", Name: "tiny", State: pb.JobState_JOB_STATE_SAMPLING, Progress: &pb.Progress{Rhat: 1.02, Ess: 100, RhatWanted: 9, EssWanted: 1, LargestError: 0.0312, ErrorWanted: 0.05,
 		JudgedDraws: 5, Draws: 20, MaxDraws: 40, Warmup: 10, ActiveSeconds: 36, EtaSeconds: 108, Step: 0.8, Probes: 8, Chains: []*pb.ChainProgress{
 			{Chain: 1, Warmup: 10, Draws: 5, SolverIterations: 12, Worker: "w-alpha", Group: []string{"w-alpha", "w-beta"}},
 			{Chain: 2, Warmup: 5, Worker: "w-alpha"},
 			{Chain: 3, Warmup: 10, Draws: 30}}}}
 	want := []string{"tiny  x  sampling  36s  ETA 1m48s",
-		"R-hat 1.020 of 9  ESS 100 of 1  ESS/h 10000  at 5 draws  step 0.80  8 probes",
+		"R-hat 1.020 of 9  ESS 100 of 1  error 0.031 of 0.05  ESS/h 10000  at 5 draws  step 0.80  8 probes",
 		"chain 1  [======                  ]    5/20 draws    12 its  on w-alpha with w-beta",
 		"chain 2  [============            ]    5/10 warm-up  on w-alpha",
 		"chain 3  [==================      ]   30/40 draws  ",

@@ -29,6 +29,7 @@ type JobView struct {
 	MaxDraws    int32       `json:"max_draws"`
 	RHat        *float64    `json:"rhat"`
 	ESS         *float64    `json:"ess"`
+	Error       *float64    `json:"largest_error"` // largest standard error of a mean, in posterior sds, or of an sd, relative
 	ESSPerHour  *float64    `json:"ess_per_hour"`
 	Seconds     float64     `json:"active_seconds"`
 	ETASeconds  *float64    `json:"eta_seconds"`
@@ -69,7 +70,7 @@ func NewJobView(j *pb.Job) JobView {
 	v := JobView{ID: j.Id, Name: j.Name, State: StateWord(j.State), Message: j.Message, Priority: j.Priority,
 		Submitted: Moment(j.Submitted), Started: Moment(j.Started), Ended: Moment(j.Ended),
 		N: d.GetN(), D: d.GetD(), Target: d.GetTarget(), Data: d.GetBlob(),
-		Draws: MinDraws(p), DrawsWanted: p.GetDraws(), MaxDraws: p.GetMaxDraws(), RHat: known(p.GetRhat()), ESS: known(p.GetEss()),
+		Draws: MinDraws(p), DrawsWanted: p.GetDraws(), MaxDraws: p.GetMaxDraws(), RHat: known(p.GetRhat()), ESS: known(p.GetEss()), Error: known(p.GetLargestError()),
 		ESSPerHour: known(ESSPerHour(p)), Seconds: p.GetActiveSeconds(), ETASeconds: known(p.GetEtaSeconds()),
 		Step: p.GetStep(), Probes: p.GetProbes(), NoiseBudget: p.GetNoiseBudget(),
 		Chains: []ChainView{}, StopReason: j.StopReason, DrawsSHA256: j.DrawsSha256, Owner: j.Owner, Namespace: j.Namespace, Note: j.Note, Tags: j.Tags}

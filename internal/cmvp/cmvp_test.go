@@ -96,6 +96,7 @@ var sums = []string{
 	"a*rq(1-3:u;al)", // a single leaf with a shape
 	"a*rq(1:u[1],2:u[2];al)*hamming(3:t)+b*rq(1-2:=0.3;al)*rq(1-2:v;=2.5)+c*hamming(3:t)*rq(1:=0.2;be)",
 	"a*wendland(1-3:u)",
+	"a*wendland0(1:u)*wendland2(2:v[2],3:v[3])+b*wendland0(1-3:w)",
 	"a*wendland(1:u[1],2:u[2])*matern32(3:v)+b*wendland(3:=2)",
 	"a*cosine(1:p:2.5)", // rate fixed, period not
 	"a*cosine(1:=2:2.5)*rbf(1:u)+b*cosine(2:p:1)*wendland(1-2:v)",
@@ -140,10 +141,6 @@ func zeros(n, s int) [][]float64 {
 		cols[c] = make([]float64, n)
 	}
 	return cols
-}
-
-func newOperator(in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget, isa tile.ISA) *Operator {
-	return NewOn(newTiles(in, c, budget, isa), in, c, budget)
 }
 
 func (p *problem) operator(cores int, isa tile.ISA) *Operator {
@@ -383,6 +380,7 @@ func testBitsOfUnits(t *testing.T, p *problem, isa tile.ISA) {
 			}
 		}
 	}
+	testBitsOfTasks(t, p, isa)
 	o := p.operator(1, isa)
 	sums := make([]float64, UnitSums(n, 3, 0, g.Units()))
 	if err := o.MulUnits(ctx, sums, v, Scales(v, Double), 0, g.Units(), Double); err != nil {
@@ -390,6 +388,53 @@ func testBitsOfUnits(t *testing.T, p *problem, isa tile.ISA) {
 	}
 	if c := o.Counts(); c.Pairs != int64(n)*int64(n) || c.Columns != 3 {
 		t.Errorf("n=%d: counted %+v", n, c)
+	}
+}
+
+// Tasks computed in any ranges, and added up task by task, are the units that they are of.
+func testBitsOfTasks(t *testing.T, p *problem, isa tile.ISA) {
+	ctx, n := context.Background(), p.in.Len()
+	g, v, o := NewGrid(n), p.v[:3], p.operator(2, isa)
+	for prec, factor := range map[Precision][]float64{Double: Scales(v, Double), Single: Scales(v, Single)} {
+		for u := range g.Units() {
+			want := make([]float64, UnitSums(n, 3, u, u+1))
+			if err := o.MulUnits(ctx, want, v, factor, u, u+1, prec); err != nil {
+				t.Fatal(err)
+			}
+			rows := zeros(n, 3)
+			lo, hi := g.UnitTasks(u)
+			for size := 2; lo < hi; lo += size {
+				sums := make([]float64, TaskSums(n, 3, lo, min(lo+size, hi)))
+				if err := o.MulTasks(ctx, sums, v, factor, lo, min(lo+size, hi), prec); err != nil {
+					t.Fatal(err)
+				}
+				for i := lo; i < min(lo+size, hi); i++ {
+					task := g.Task(i)
+					for _, b := range []int{task.A, task.B} {
+						from, to := g.BlockRows(b)
+						if q, end := g.PointRows(g.PointOf(b)); from < q || to > end {
+							t.Fatalf("n=%d: block %d is not in point %d", n, b, g.PointOf(b))
+						}
+						for c := range rows {
+							for i, x := range sums[:to-from] {
+								rows[c][from+i] += x
+							}
+							sums = sums[to-from:]
+						}
+					}
+				}
+			}
+			var got []float64
+			for _, q := range g.Unit(u) {
+				from, to := g.PointRows(q)
+				for c := range rows {
+					got = append(got, rows[c][from:to]...)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("n=%d, precision %d: tasks do not add up to unit %d", n, prec, u)
+			}
+		}
 	}
 }
 
@@ -774,7 +819,7 @@ func TestGridCoversEveryPairOnce(t *testing.T) {
 		}
 		rows := 0
 		for b := range g.Blocks {
-			lo, hi := g.blockRows(b)
+			lo, hi := g.BlockRows(b)
 			if lo != rows || hi <= lo {
 				t.Errorf("n=%d: block %d has rows [%d,%d) after %d", n, b, lo, hi, rows)
 			}

@@ -39,17 +39,25 @@ type Engine interface {
 	// column of its rows. Of v it reads the rows of the points of these units, times factor
 	// and rounded to the precision.
 	Units(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error
+	// Tasks computes the sums of the tasks [lo,hi) that units are made of: task after task, of the rows of its block A, then of B,
+	// column after column. Added up in this order, from 0, they are those of their unit.
+	Tasks(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error
 	// Reduce sets dst to the K·v that the sums of all units add up to.
 	Reduce(dst [][]float64, sums []float64, v [][]float64, factor []float64)
+	// Finish makes dst K·v, in which the sums of the units of each point are, added up in their order from 0.
+	Finish(dst, v [][]float64, factor []float64)
 	// Forms computes the sums of the tasks [lo,hi) of the gradient forms: task by
 	// task, group by group and, for each, those that formSums lists.
 	Forms(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error
 	// Cross computes K_f(X*,X)·v[c], without noise, for the m points X*: columns of
 	// m numbers from columns of n. A row's columns are added in increasing order of
-	// tile.
+	// tile. A row is a function of its point alone, whatever points are beside it.
 	Cross(ctx context.Context, dst [][]float64, points *kernel.Inputs, v [][]float64) error
 	// CrossMatrix computes K_f(X*,X): a row of n numbers for each point.
 	CrossMatrix(ctx context.Context, rows [][]float64, points *kernel.Inputs) error
+	// Evaluates returns how many elements of K the pairs of tiles of a task stand for that are evaluated at θ; the others
+	// are nothing to rounding.
+	Evaluates(task int, p Precision) int64
 	// Keep lets the engine keep elements of K until θ changes, in these numbers of bytes for
 	// each precision.
 	Keep(double, single int64)

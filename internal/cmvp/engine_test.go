@@ -57,7 +57,7 @@ func TestOperatorOverAnotherEngine(t *testing.T) {
 	ctx := context.Background()
 	p := problemOf(parsed(t, sums[1]), 300, 2)
 	b := parallel.NewBudget(1)
-	e := &plain{tiles: newTiles(p.in, p.cov, b, tile.Portable), in: p.in}
+	e := &plain{tiles: newTiles(p.in, p.cov, false, b, tile.Portable), in: p.in}
 	o, want := NewOn(e, p.in, p.cov, b), p.operator(1, tile.Portable)
 	o.Set(p.theta, p.noise)
 	got, ref := zeros(300, 2), zeros(300, 2)

@@ -117,11 +117,18 @@ func (e *formEngine) task(worker, i int) {
 	ws.sums = sized(ws.sums, size)
 	grid := e.mul.grid
 	t := grid.Task(e.from + i)
+	reach := e.reach()
+	if !reach.reachesBlocks(t, Double) {
+		return
+	}
 	sums := e.sums[i*size:][:size]
 	iLo, iHi := grid.blockTiles(t.A)
 	jLo, jHi := grid.blockTiles(t.B)
 	for i := iLo; i < iHi; i++ {
 		for j := max(i, jLo); j < jHi; j++ {
+			if !reach.reaches(i, j, Double) {
+				continue
+			}
 			// The kernels take both orders of a pair of rows; a diagonal tile
 			// holds both already.
 			weight := 1.0
@@ -135,6 +142,14 @@ func (e *formEngine) task(worker, i int) {
 			}
 		}
 	}
+}
+
+// reach returns which pairs of tiles are evaluated, nil for all.
+func (e *formEngine) reach() *reach {
+	if r := e.mul.reach; r != nil && r.forms {
+		return r
+	}
+	return nil
 }
 
 // reserve makes room for strips.
@@ -151,8 +166,11 @@ func (e *formEngine) tilePair(ws *formSpace, i, j int) {
 	grid := e.mul.grid
 	rowLo, rowHi := grid.tileRows(i)
 	colLo, colHi := grid.tileRows(j)
-	panels := tile.Panels(colHi - colLo)
+	panels, reach := tile.Panels(colHi-colLo), e.reach()
 	for r := 0; r < rowHi-rowLo; r += tile.Strip {
+		if !reach.reachesStrip(rowLo+r, j, Double) {
+			continue
+		}
 		e.evaluate(ws, rowLo+r, colLo, panels)
 		for g, first := range e.first[:len(e.first)-1] {
 			s := e.first[g+1] - first

@@ -1,6 +1,10 @@
 package cmvp
 
-import "github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+import (
+	"slices"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
+)
 
 // TileRows is the number of rows and columns of a tile.
 const TileRows = tile.Size
@@ -46,10 +50,21 @@ func planeOrder(n, blocks int) int {
 // elements returns the number of elements of K that a task stands for.
 func (g Grid) elements(task int) int64 {
 	t := g.Task(task)
-	aLo, aHi := g.blockRows(t.A)
-	bLo, bHi := g.blockRows(t.B)
+	aLo, aHi := g.BlockRows(t.A)
+	bLo, bHi := g.BlockRows(t.B)
 	n := int64(aHi-aLo) * int64(bHi-bLo)
 	if t.A != t.B {
+		n *= 2
+	}
+	return n
+}
+
+// pairElements returns how many elements of K a pair of tiles stands for.
+func (g Grid) pairElements(i, j int) int64 {
+	iLo, iHi := g.tileRows(i)
+	jLo, jHi := g.tileRows(j)
+	n := int64(iHi-iLo) * int64(jHi-jLo)
+	if i != j {
 		n *= 2
 	}
 	return n
@@ -75,6 +90,15 @@ func (g Grid) PointRows(p int) (lo, hi int) {
 	return tLo * TileRows, min(g.N, tHi*TileRows)
 }
 
+// PointOf returns the point that a block is of.
+func (g Grid) PointOf(block int) int {
+	p, ok := slices.BinarySearch(g.points, block)
+	if !ok {
+		p--
+	}
+	return p
+}
+
 // UnitRows returns how many rows the points of a unit have.
 func (g Grid) UnitRows(unit int) int {
 	rows := 0
@@ -92,8 +116,8 @@ func (g Grid) pointTiles(p int) (lo, hi int) {
 	return lo, hi
 }
 
-// blockRows returns the range of rows of block b.
-func (g Grid) blockRows(b int) (lo, hi int) {
+// BlockRows returns the range of rows of block b.
+func (g Grid) BlockRows(b int) (lo, hi int) {
 	lo, hi = g.blockTiles(b)
 	return lo * TileRows, min(g.N, hi*TileRows)
 }

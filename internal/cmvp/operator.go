@@ -17,15 +17,21 @@ import (
 // Budget.
 type Operator struct {
 	in     *kernel.Inputs
+	order  []int // of the engine's rows: its row i is row order[i] here; nil if they are in one order
 	cov    *kernel.Covariance
 	budget *parallel.Budget
 	engine Engine
 	sum    *formSums
 
-	f     *kernel.Function
-	noise []float64
-	count Counts
-	sums  []float64 // of Forms
+	f            *kernel.Function
+	noise        []float64
+	count        Counts
+	evaluated    [2]int64  // elements of K that a product evaluates, by precision; 0 if that is not known yet
+	sums         []float64 // of Forms
+	reachedForms bool      // whether forms pass over pairs
+	// there and back are vectors in the engine's order, and engineNoise the noise.
+	there, back [][]float64
+	engineNoise []float64
 }
 
 // Counts are the work that an operator has done.
@@ -34,7 +40,7 @@ type Counts struct {
 	Singles  int64 `json:"singles"`  // those in single precision
 	Columns  int64 `json:"columns"`  // right-hand sides in them
 	Forms    int64 `json:"forms"`    // calls of Forms and FormsTasks
-	Pairs    int64 `json:"pairs"`    // elements of K that they range over, n² each
+	Pairs    int64 `json:"pairs"`    // elements of K that they range over: n² each, but for those that are nothing to rounding
 	Read     int64 `json:"read"`     // those of them that were not computed but read from the cache
 }
 
@@ -45,15 +51,30 @@ func (c Counts) Add(o Counts) Counts {
 
 // New returns an operator over the inputs whose engine is the cores of this
 // machine. Set must be called before it is used. It panics if ISA has an error.
+//
+// If the inputs are arranged (kernel.Inputs.Arrange), products take the rows in that order, and pass over pairs of
+// tiles that are nothing to rounding. All who ask the operator see rows as the inputs have them, but for those who compute a part of a
+// product: MulUnits, ReduceUnits and FormsTasks take vectors in the other order, which There and Back convert.
 func New(in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget) *Operator {
 	isa, err := tile.Default()
 	if err != nil {
 		panic(err)
 	}
-	return NewOn(newTiles(in, c, budget, isa), in, c, budget)
+	return newOperator(in, c, budget, isa)
 }
 
-// NewOn returns an operator over an engine. The budget is the cores for what
+func newOperator(in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget, isa tile.ISA) *Operator {
+	arranged, order := in.Arranged()
+	o := NewOn(newTiles(arranged, c, order != nil, budget, isa), in, c, budget)
+	if o.order = order; order != nil {
+		pairs, _ := c.Pairs()
+		o.reachedForms = pairs != nil && boundedForms(pairs)
+		o.engineNoise = make([]float64, in.Len())
+	}
+	return o
+}
+
+// NewOn returns an operator over an engine, whose rows are as the inputs have them. The budget is the cores for what
 // others compute beside its products.
 func NewOn(e Engine, in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget) *Operator {
 	if in.Dim() != c.Dim() {
@@ -63,7 +84,7 @@ func NewOn(e Engine, in *kernel.Inputs, c *kernel.Covariance, budget *parallel.B
 }
 
 // ISA returns the name of all that decides the bits of draws, such as avx512/amd64: the
-// instruction set that products are computed with (avx512, avx2 or portable, the best
+// instruction set that products are computed with (avx512, avx2, neon or portable, the best
 // that the machine has or the one that the environment variable ULISSE_ISA names), and
 // version.Rounding. It is an error if the instruction set is unknown or the machine does not
 // have it. Whoever compares the names keeps apart what must not be mixed.
@@ -85,9 +106,72 @@ func (o *Operator) Set(theta, noise []float64) {
 	default:
 		panic(fmt.Sprintf("cmvp: %d noise variances for %d rows", len(noise), len(o.noise)))
 	}
-	o.f = o.cov.At(theta)
-	o.engine.Set(o.f, o.noise)
+	o.f, o.evaluated = o.cov.At(theta), [2]int64{}
+	if o.order == nil {
+		o.engine.Set(o.f, o.noise)
+		return
+	}
+	gather(o.engineNoise, o.noise, o.order)
+	o.engine.Set(o.f, o.engineNoise)
 }
+
+// Evaluated returns how many elements of K a product evaluates at θ: n², but for those that are nothing to rounding.
+func (o *Operator) Evaluated(p Precision) int64 {
+	if n := int64(o.Len()); o.order == nil {
+		return n * n
+	}
+	if o.evaluated[p] == 0 {
+		for t := range NewGrid(o.Len()).Tasks() {
+			o.evaluated[p] += o.engine.Evaluates(t, p)
+		}
+	}
+	return o.evaluated[p]
+}
+
+// FormsEvaluated is Evaluated for gradient forms.
+func (o *Operator) FormsEvaluated() int64 {
+	if n := int64(o.Len()); !o.reachedForms {
+		return n * n
+	}
+	return o.Evaluated(Double)
+}
+
+// gather sets y to the elements of x in an order.
+func gather(y, x []float64, order []int) {
+	for i, at := range order {
+		y[i] = x[at]
+	}
+}
+
+// There returns vectors over the rows in the order in which products take them: these themselves where it is
+// that of the inputs.
+func (o *Operator) There(v [][]float64) [][]float64 {
+	if o.order == nil {
+		return v
+	}
+	out := columns(o.Len(), len(v))
+	o.gather(out, v)
+	return out
+}
+
+func (o *Operator) gather(dst, v [][]float64) {
+	for c := range v {
+		gather(dst[c], v[c], o.order)
+	}
+}
+
+// Back sets dst to vectors over the rows in the order in which products take them. There has to be one
+// other than that of the inputs (Arranged).
+func (o *Operator) Back(dst, v [][]float64) {
+	for c := range v {
+		for i, at := range o.order {
+			dst[c][at] = v[c][i]
+		}
+	}
+}
+
+// Arranged reports whether products take the rows in an order of their own.
+func (o *Operator) Arranged() bool { return o.order != nil }
 
 // Len returns n.
 func (o *Operator) Len() int { return o.in.Len() }
@@ -128,14 +212,26 @@ func (o *Operator) MulSingle(ctx context.Context, dst, v [][]float64) error {
 func (o *Operator) product(ctx context.Context, dst, v [][]float64, p Precision) error {
 	n := o.Len()
 	checkColumns(dst, n, v, n)
-	o.countProduct(len(v), n)
-	return o.engine.Mul(ctx, dst, v, p)
+	o.countProduct(len(v), o.Evaluated(p))
+	if o.order == nil {
+		return o.engine.Mul(ctx, dst, v, p)
+	}
+	for len(o.there) < len(v) {
+		o.there, o.back = append(o.there, make([]float64, n)), append(o.back, make([]float64, n))
+	}
+	there, back := o.there[:len(v)], o.back[:len(v)]
+	o.gather(there, v)
+	if err := o.engine.Mul(ctx, back, there, p); err != nil {
+		return err
+	}
+	o.Back(dst, back)
+	return nil
 }
 
 // MulUnits computes a part of Mul or MulSingle: the sums of the units [lo,hi) of the grid,
 // UnitSums numbers (see Engine.Units). It reads v in the rows of their points alone, times
 // factor, which should be Scales of the whole columns. The sums are the same bits wherever
-// the units are cut, and each pair of rows is still evaluated once.
+// the units are cut, and each pair of rows is still evaluated once. The rows of v are in the order of There.
 func (o *Operator) MulUnits(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error {
 	grid, n := NewGrid(o.Len()), o.Len()
 	checkColumns(v, n, v, n)
@@ -148,9 +244,48 @@ func (o *Operator) MulUnits(ctx context.Context, sums []float64, v [][]float64, 
 		o.count.Singles++
 	}
 	for i := grid.first[lo]; i < grid.first[hi]; i++ {
-		o.count.Pairs += grid.elements(i)
+		o.count.Pairs += o.engine.Evaluates(i, p)
 	}
 	return o.engine.Units(ctx, sums, v, factor, lo, hi, p)
+}
+
+// MulTasks computes a part of a unit: the sums of the tasks [lo,hi) of the grid, TaskSums numbers (see Engine.Tasks). Vectors
+// are those of MulUnits.
+func (o *Operator) MulTasks(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error {
+	grid, n := NewGrid(o.Len()), o.Len()
+	checkColumns(v, n, v, n)
+	if lo < 0 || hi > grid.Tasks() || lo > hi || len(factor) != len(v) || len(sums) != TaskSums(n, len(v), lo, hi) {
+		panic(fmt.Sprintf("cmvp: %d sums for tasks [%d,%d) of %d, %d factors", len(sums), lo, hi, grid.Tasks(), len(factor)))
+	}
+	o.count.Products++
+	o.count.Columns += int64(len(v))
+	if p == Single {
+		o.count.Singles++
+	}
+	for i := lo; i < hi; i++ {
+		o.count.Pairs += o.engine.Evaluates(i, p)
+	}
+	return o.engine.Tasks(ctx, sums, v, factor, lo, hi, p)
+}
+
+// TaskSums returns how many numbers the tasks [lo,hi) of a product of s columns sum up, over n rows.
+func TaskSums(n, s, lo, hi int) int {
+	grid, rows := NewGrid(n), 0
+	for i := lo; i < hi; i++ {
+		t := grid.Task(i)
+		for _, b := range [2]int{t.A, t.B} {
+			from, to := grid.BlockRows(b)
+			rows += to - from
+		}
+	}
+	return s * rows
+}
+
+// Finish makes dst a product: the sums of its units, added up for each point in their order from 0, are in it. The
+// factors are those that the units were computed with. The rows of dst and v are in the order of There.
+func (o *Operator) Finish(dst, v [][]float64, factor []float64) {
+	checkColumns(dst, o.Len(), v, o.Len())
+	o.engine.Finish(dst, v, factor)
 }
 
 // UnitSums returns how many numbers the units [lo,hi) of a product of s columns sum up,
@@ -164,7 +299,7 @@ func UnitSums(n, s, lo, hi int) int {
 }
 
 // ReduceUnits sets dst to the product that the sums of all units, in their order, add up
-// to. The factors are those that the units were computed with.
+// to. The factors are those that the units were computed with. The rows of dst and v are in the order of There.
 func (o *Operator) ReduceUnits(dst [][]float64, sums []float64, v [][]float64, factor []float64) {
 	checkColumns(dst, o.Len(), v, o.Len())
 	if want := UnitSums(o.Len(), len(v), 0, NewGrid(o.Len()).Units()); len(sums) != want || len(factor) != len(v) {
@@ -173,10 +308,10 @@ func (o *Operator) ReduceUnits(dst [][]float64, sums []float64, v [][]float64, f
 	o.engine.Reduce(dst, sums, v, factor)
 }
 
-func (o *Operator) countProduct(columns, rows int) {
+func (o *Operator) countProduct(columns int, pairs int64) {
 	o.count.Products++
 	o.count.Columns += int64(columns)
-	o.count.Pairs += int64(rows) * int64(o.Len())
+	o.count.Pairs += pairs
 }
 
 // Forms returns, for each group g of column pairs, the quadratic forms
@@ -191,7 +326,7 @@ func (o *Operator) countProduct(columns, rows int) {
 func (o *Operator) Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error) {
 	tasks := NewGrid(o.Len()).Tasks()
 	o.sums = sized(o.sums, tasks*o.FormSums(groups))
-	if err := o.FormsTasks(ctx, o.sums, u, v, group, groups, 0, tasks); err != nil {
+	if err := o.FormsTasks(ctx, o.sums, o.There(u), o.There(v), group, groups, 0, tasks); err != nil {
 		return nil, err
 	}
 	return o.ReduceForms(o.sums, groups), nil
@@ -202,7 +337,7 @@ func (o *Operator) FormSums(groups int) int { return groups * o.sum.Len() }
 
 // FormsTasks computes a part of Forms: the sums of the tasks [lo,hi) of the
 // grid, FormSums numbers each. They are the same bits wherever the tasks are
-// cut, and each pair of rows is still evaluated once.
+// cut, and each pair of rows is still evaluated once. The rows of u and v are in the order of There.
 func (o *Operator) FormsTasks(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
 	grid := NewGrid(o.Len())
 	checkColumns(u, o.Len(), v, o.Len())
@@ -214,7 +349,11 @@ func (o *Operator) FormsTasks(ctx context.Context, sums []float64, u, v [][]floa
 	}
 	o.count.Forms++
 	for i := lo; i < hi; i++ {
-		o.count.Pairs += grid.elements(i)
+		if o.reachedForms {
+			o.count.Pairs += o.engine.Evaluates(i, Double)
+		} else {
+			o.count.Pairs += grid.elements(i)
+		}
 	}
 	return o.engine.Forms(ctx, sums, u, v, group, groups, lo, hi)
 }
@@ -236,7 +375,15 @@ func (o *Operator) CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]
 	for r := range rows {
 		rows[r] = all[r*n : (r+1)*n : (r+1)*n]
 	}
-	return rows, o.engine.CrossMatrix(ctx, rows, points)
+	err := o.engine.CrossMatrix(ctx, rows, points)
+	if o.order != nil {
+		row := make([]float64, n)
+		for _, k := range rows {
+			copy(row, k)
+			o.Back([][]float64{k}, [][]float64{row})
+		}
+	}
+	return rows, err
 }
 
 // Cross sets dst[c] = K_f(X*,X)·v[c], without noise: columns of m numbers from
@@ -244,8 +391,8 @@ func (o *Operator) CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]
 func (o *Operator) Cross(ctx context.Context, dst [][]float64, points *kernel.Inputs, v [][]float64) error {
 	o.checkPoints(points)
 	checkColumns(dst, points.Len(), v, o.Len())
-	o.countProduct(len(v), points.Len())
-	return o.engine.Cross(ctx, dst, points, v)
+	o.countProduct(len(v), int64(points.Len())*int64(o.Len()))
+	return o.engine.Cross(ctx, dst, points, o.There(v))
 }
 
 func (o *Operator) checkPoints(points *kernel.Inputs) {

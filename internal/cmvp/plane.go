@@ -107,6 +107,9 @@ func (p *plan) Units() int { return len(p.units) }
 // Unit returns the points of a unit, in increasing order, to read.
 func (p *plan) Unit(i int) []int { return p.units[i] }
 
+// UnitTasks returns the tasks [lo,hi) of a unit.
+func (p *plan) UnitTasks(i int) (lo, hi int) { return p.first[i], p.first[i+1] }
+
 // Tasks returns the number of unordered pairs of blocks.
 func (p *plan) Tasks() int { return len(p.tasks) }
 

@@ -2,6 +2,7 @@ package cmvp
 
 import (
 	"context"
+	"unsafe"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
@@ -15,7 +16,9 @@ type multiplier[T tile.Real] struct {
 	kern   *tile.Kernels[T]
 	strips strips[T]
 	add    func(y, x []float64, n int)
-	z      [][]T // packed scaled features, leaf by leaf
+	z      [][]T  // packed scaled features, leaf by leaf
+	reach  *reach // which tile pairs are evaluated; nil for all
+	p      Precision
 
 	cache cache[T]
 	read  int64 // elements of K that products took from it
@@ -27,8 +30,9 @@ type multiplier[T tile.Real] struct {
 	unit   int         // whose tasks are committed
 	sum    []float64   // of them, laid out like right-hand sides: its points one after another
 	place  []int       // of each block of its points, where its sums begin
-	dst    [][]float64 // where addUnit adds them; nil if copyUnit is to
-	out    []float64   // where copyUnit appends them
+	dst    [][]float64 // where addUnit adds them; nil if they are copied
+	out    []float64   // where copyUnit or copyTask appends them
+	apart  bool        // copy the sums of each task
 	seq    sequencer
 	loop   *parallel.Loop
 	commit func(i int)
@@ -46,9 +50,12 @@ type workspace[T tile.Real] struct {
 	read int64     // elements of K that were taken from the cache
 }
 
-func newMultiplier[T tile.Real](in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget, isa tile.ISA) *multiplier[T] {
+func newMultiplier[T tile.Real](in *kernel.Inputs, c *kernel.Covariance, r *reach, budget *parallel.Budget, isa tile.ISA) *multiplier[T] {
 	kern := tile.For[T](isa)
-	e := &multiplier[T]{in: in, grid: NewGrid(in.Len()), kern: kern, strips: newStrips(c, kern), add: tile.For[float64](isa).Add}
+	e := &multiplier[T]{in: in, grid: NewGrid(in.Len()), kern: kern, strips: newStrips(c, kern), add: tile.For[float64](isa).Add, reach: r}
+	if unsafe.Sizeof(T(0)) == 4 {
+		e.p = Single
+	}
 	e.z = e.strips.packed(in.Len())
 	e.slots = make([]workspace[T], 2*budget.MaxWorkers())
 	e.place = make([]int, e.grid.Blocks)
@@ -68,17 +75,30 @@ func (e *multiplier[T]) set(f *kernel.Function) {
 // load copies the right-hand sides that units [lo,hi) need, each times its factor, into
 // tiles.
 func (e *multiplier[T]) load(v [][]float64, factor []float64, lo, hi int) {
-	e.s = len(v)
-	e.v = sized(e.v, e.grid.Tiles*e.s*TileRows)
-	needed := e.needed[:]
-	clear(needed)
+	clear(e.needed[:])
 	for u := lo; u < hi; u++ {
 		for _, p := range e.grid.Unit(u) {
-			needed[p] = true
+			e.needed[p] = true
 		}
 	}
+	e.loadNeeded(v, factor)
+}
+
+// loadTasks copies those that tasks [lo,hi) need.
+func (e *multiplier[T]) loadTasks(v [][]float64, factor []float64, lo, hi int) {
+	clear(e.needed[:])
+	for i := lo; i < hi; i++ {
+		t := e.grid.Task(i)
+		e.needed[e.grid.PointOf(t.A)], e.needed[e.grid.PointOf(t.B)] = true, true
+	}
+	e.loadNeeded(v, factor)
+}
+
+func (e *multiplier[T]) loadNeeded(v [][]float64, factor []float64) {
+	e.s = len(v)
+	e.v = sized(e.v, e.grid.Tiles*e.s*TileRows)
 	for p := range e.grid.Points() {
-		if needed[p] {
+		if e.needed[p] {
 			tLo, tHi := e.grid.pointTiles(p)
 			for t := tLo; t < tHi; t++ {
 				e.loadTile(v, factor, t)
@@ -114,12 +134,24 @@ func (e *multiplier[T]) units(ctx context.Context, out []float64, lo, hi int) er
 	return e.run(ctx, lo, hi)
 }
 
+// tasks sets out to the sums of the tasks [lo,hi), one by one.
+func (e *multiplier[T]) tasks(ctx context.Context, out []float64, lo, hi int) error {
+	e.out, e.apart = out[:0], true
+	defer func() { e.apart = false }()
+	return e.runTasks(ctx, lo, hi)
+}
+
 // run computes units, and adds or copies the sums of each in its turn.
 func (e *multiplier[T]) run(ctx context.Context, lo, hi int) error {
+	e.unit = lo
+	return e.runTasks(ctx, e.grid.first[lo], e.grid.first[hi])
+}
+
+func (e *multiplier[T]) runTasks(ctx context.Context, lo, hi int) error {
 	e.cache.reserve(e.grid)
-	e.unit, e.from = lo, e.grid.first[lo]
+	e.from = lo
 	e.seq.start(ctx.Done())
-	e.loop.Run(e.grid.first[hi] - e.from)
+	e.loop.Run(hi - lo)
 	if e.seq.stopped {
 		return ctx.Err()
 	}
@@ -137,10 +169,13 @@ func (e *multiplier[T]) task(_, i int) {
 
 func (e *multiplier[T]) compute(sl *workspace[T], task int) {
 	t := e.grid.Task(task)
+	sl.read, sl.a, sl.b = 0, sl.a[:0], sl.b[:0]
+	if !e.reach.reachesBlocks(t, e.p) {
+		return
+	}
 	iLo, iHi := e.grid.blockTiles(t.A)
 	jLo, jHi := e.grid.blockTiles(t.B)
 	size := e.s * TileRows
-	sl.read = 0
 	sl.k = sized(sl.k, stripSize)
 	sl.ws = e.strips.scratch(sl.ws)
 	sl.y = sized(sl.y, size)
@@ -150,26 +185,17 @@ func (e *multiplier[T]) compute(sl *workspace[T], task int) {
 	pair := 0
 	for i := iLo; i < iHi; i++ {
 		a := sl.a[(i-iLo)*size:][:size]
-		for j := max(i, jLo); j < jHi; j++ {
+		for j := max(i, jLo); j < jHi; j, pair = j+1, pair+1 {
+			if !e.reach.reaches(i, j, e.p) {
+				continue
+			}
 			kept, filled := e.cache.pair(task, pair)
 			if filled {
-				sl.read += e.elements(i, j)
+				sl.read += e.grid.pairElements(i, j)
 			}
 			e.tilePair(sl, i, j, a, sl.b[(j-jLo)*size:][:size], kept, filled)
-			pair++
 		}
 	}
-}
-
-// elements returns how many elements of K a tile pair stands for.
-func (e *multiplier[T]) elements(i, j int) int64 {
-	iLo, iHi := e.grid.tileRows(i)
-	jLo, jHi := e.grid.tileRows(j)
-	n := int64(iHi-iLo) * int64(jHi-jLo)
-	if i != j {
-		n *= 2
-	}
-	return n
 }
 
 // tilePair evaluates rows i against columns j, or takes them from where they
@@ -184,6 +210,9 @@ func (e *multiplier[T]) tilePair(sl *workspace[T], i, j int, a, b []float64, kep
 	for r := 0; r < rowHi-rowLo; r += tile.Strip {
 		if kept != nil {
 			k, next = kept[r*TileRows:][:stripSize], kept[min(r+tile.Strip, TileRows-tile.Strip)*TileRows:]
+		}
+		if !e.reach.reachesStrip(rowLo+r, j, e.p) {
+			continue
 		}
 		if !filled {
 			e.strips.eval(k, sl.ws, e.z, rowLo+r, e.z, colLo, panels)
@@ -201,12 +230,19 @@ func (e *multiplier[T]) tilePair(sl *workspace[T], i, j int, a, b []float64, kep
 // commitTask adds the result of task i from the first on to the sums of its unit.
 func (e *multiplier[T]) commitTask(i int) {
 	sl, i := &e.slots[i%len(e.slots)], e.from+i
+	if e.apart {
+		e.read += sl.read
+		e.copyTask(e.grid.Task(i), sl)
+		return
+	}
 	if i == e.grid.first[e.unit] {
 		e.begin()
 	}
 	t := e.grid.Task(i)
-	e.add(e.sum[e.place[t.A]:], sl.a, len(sl.a))
-	e.add(e.sum[e.place[t.B]:], sl.b, len(sl.b))
+	if len(sl.a) > 0 { // else no two of its rows reach each other
+		e.add(e.sum[e.place[t.A]:], sl.a, len(sl.a))
+		e.add(e.sum[e.place[t.B]:], sl.b, len(sl.b))
+	}
 	e.read += sl.read
 	if i+1 == e.grid.first[e.unit+1] {
 		if e.dst != nil {
@@ -265,6 +301,26 @@ func (e *multiplier[T]) copyUnit() {
 			for t := tLo; t < tHi; t++ {
 				lo, hi := e.grid.tileRows(t)
 				e.out = append(e.out, sums[((t-tLo)*e.s+c)*TileRows:][:hi-lo]...)
+			}
+		}
+	}
+}
+
+// copyTask appends the sums of a task to out: of the rows of A, then of B, column after column.
+func (e *multiplier[T]) copyTask(task Task, sl *workspace[T]) {
+	for _, side := range []struct {
+		block int
+		sums  []float64
+	}{{task.A, sl.a}, {task.B, sl.b}} {
+		tLo, tHi := e.grid.blockTiles(side.block)
+		for c := range e.s {
+			for t := tLo; t < tHi; t++ {
+				lo, hi := e.grid.tileRows(t)
+				if len(side.sums) == 0 { // no two of its rows reach each other
+					e.out = append(e.out, make([]float64, hi-lo)...)
+					continue
+				}
+				e.out = append(e.out, side.sums[((t-tLo)*e.s+c)*TileRows:][:hi-lo]...)
 			}
 		}
 	}

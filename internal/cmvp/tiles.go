@@ -19,6 +19,7 @@ type tiles struct {
 	f      *kernel.Function
 	pairs  *kernel.Function // the part of f that double and single compute, nil if there is none
 	low    *lowRank         // the other part
+	reach  *reach           // which pairs are evaluated; nil for all
 	noise  []float64
 	double *multiplier[float64]
 	single *multiplier[float32] // made when it is first needed
@@ -28,11 +29,15 @@ type tiles struct {
 	singleCache int64 // bytes for the cache of single
 }
 
-func newTiles(in *kernel.Inputs, c *kernel.Covariance, budget *parallel.Budget, isa tile.ISA) *tiles {
+// newTiles returns the engine. If sparse is set, pairs of tiles are passed over that are nothing to rounding.
+func newTiles(in *kernel.Inputs, c *kernel.Covariance, sparse bool, budget *parallel.Budget, isa tile.ISA) *tiles {
 	pairs, _ := c.Pairs()
 	e := &tiles{in: in, cov: pairs, budget: budget, isa: isa, low: newLowRank(in, c, budget)}
 	if pairs != nil {
-		e.double = newMultiplier[float64](in, pairs, budget, isa)
+		if sparse {
+			e.reach = newReach(in.Len(), pairs)
+		}
+		e.double = newMultiplier[float64](in, pairs, e.reach, budget, isa)
 	}
 	e.forms = newFormEngine(e.double, newSums(c), e.low, budget, isa)
 	return e
@@ -45,6 +50,9 @@ func (e *tiles) Set(f *kernel.Function, noise []float64) {
 		return
 	}
 	e.double.set(e.pairs)
+	if e.reach != nil {
+		e.reach.set(e.pairs, e.double.z)
+	}
 	if e.single != nil {
 		e.single.set(e.pairs)
 	}
@@ -108,6 +116,20 @@ func (e *tiles) Units(ctx context.Context, sums []float64, v [][]float64, factor
 	return m.units(ctx, sums, lo, hi)
 }
 
+func (e *tiles) Tasks(ctx context.Context, sums []float64, v [][]float64, factor []float64, lo, hi int, p Precision) error {
+	if e.pairs == nil {
+		clear(sums)
+		return ctx.Err()
+	}
+	if p == Double {
+		e.double.loadTasks(v, factor, lo, hi)
+		return e.double.tasks(ctx, sums, lo, hi)
+	}
+	m := e.singles()
+	m.loadTasks(v, factor, lo, hi)
+	return m.tasks(ctx, sums, lo, hi)
+}
+
 // Reduce adds up the units of each point in their order, points side by side.
 func (e *tiles) Reduce(dst [][]float64, sums []float64, v [][]float64, factor []float64) {
 	if e.pairs == nil {
@@ -139,10 +161,12 @@ func (e *tiles) Reduce(dst [][]float64, sums []float64, v [][]float64, factor []
 	e.finish(dst, v, factor)
 }
 
+func (e *tiles) Finish(dst, v [][]float64, factor []float64) { e.finish(dst, v, factor) }
+
 // singles returns the multiplier in single precision.
 func (e *tiles) singles() *multiplier[float32] {
 	if e.single == nil {
-		e.single = newMultiplier[float32](e.in, e.cov, e.budget, e.isa)
+		e.single = newMultiplier[float32](e.in, e.cov, e.reach, e.budget, e.isa)
 		e.single.set(e.pairs)
 		e.single.setCache(e.singleCache)
 	}
@@ -183,6 +207,13 @@ func unitScale(v []float64) float64 {
 
 func (e *tiles) Forms(ctx context.Context, sums []float64, u, v [][]float64, group []int, groups, lo, hi int) error {
 	return e.forms.run(ctx, e.pairs, sums, u, v, group, groups, lo, hi)
+}
+
+func (e *tiles) Evaluates(task int, p Precision) int64 {
+	if e.reach == nil {
+		return NewGrid(e.in.Len()).elements(task)
+	}
+	return e.reach.elements(task, p)
 }
 
 func (e *tiles) Keep(double, single int64) {

@@ -40,7 +40,7 @@ func pbRecord(j *state.Job) *pb.Job {
 		out.Health = &pb.Health{Status: healthStatuses[h.Status], Message: h.Message, Since: pbTime(h.Since)}
 	}
 	if f := j.Final; f != nil {
-		out.Progress = &pb.Progress{Rhat: f.RHat, Ess: f.ESS, JudgedDraws: int32(f.Draws), ActiveSeconds: j.Active.Seconds()}
+		out.Progress = &pb.Progress{Rhat: f.RHat, Ess: f.ESS, LargestError: f.Error, JudgedDraws: int32(f.Draws), ActiveSeconds: j.Active.Seconds()}
 		for c := 1; c <= j.Chains; c++ {
 			out.Progress.Chains = append(out.Progress.Chains, &pb.ChainProgress{Chain: int32(c), Draws: int32(f.Draws)})
 		}
@@ -69,9 +69,10 @@ func pbJob(f *state.Follower) *pb.Job {
 		left, _ := r.Remaining(f.Job.Elapsed(time.Now()))
 		p.EtaSeconds = left.Seconds()
 	}
-	p.JudgedDraws, p.Rhat, p.Ess = int32(f.Convergence.Draws), finite(f.Convergence.RHat), finite(f.Convergence.ESS)
+	p.JudgedDraws = int32(f.Convergence.Draws)
+	p.Rhat, p.Ess, p.LargestError = finite(f.Convergence.RHat), finite(f.Convergence.ESS), finite(f.Convergence.Error)
 	if e := f.Job.Final; e != nil { // which a follower that came later has not computed
-		p.JudgedDraws, p.Rhat, p.Ess = int32(e.Draws), e.RHat, e.ESS
+		p.JudgedDraws, p.Rhat, p.Ess, p.LargestError = int32(e.Draws), e.RHat, e.ESS, e.Error
 	}
 	for c := range r.Chains {
 		ch, to := &r.Chains[c], p.Chains[c]
@@ -89,7 +90,7 @@ func pbJob(f *state.Follower) *pb.Job {
 // addPlan fills in what a run is asked for.
 func addPlan(p *pb.Progress, plan *chains.Plan) {
 	p.Draws, p.MaxDraws, p.Warmup = int32(plan.Draws), int32(plan.MaxDraws), int32(plan.Warmup())
-	p.RhatWanted, p.EssWanted, p.Parameters = plan.RHat, plan.ESS, plan.Names
+	p.RhatWanted, p.EssWanted, p.ErrorWanted, p.Parameters = plan.RHat, plan.ESS, plan.Error, plan.Names
 }
 
 // finite returns 0 for what is not known yet.

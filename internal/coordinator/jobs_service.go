@@ -126,6 +126,9 @@ func (c *Coordinator) mistake(err error) (*pb.Mistake, error) {
 // checkSubmit returns the specification of a request, or what is wrong with it.
 func checkSubmit(r *pb.SubmitRequest) (*job.Spec, error) {
 	spec, err := job.Parse(strings.NewReader(r.Spec), "")
+	if err == nil {
+		err = spec.Samplable()
+	}
 	if err != nil {
 		return nil, err
 	}

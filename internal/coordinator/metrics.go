@@ -42,6 +42,7 @@ var (
 	jobWanted    = monitor.Gauge("job_draws_wanted", "Draws of each chain that the job asks for.", "id", "name")
 	jobRHat      = monitor.Gauge("job_rhat", "Largest R-hat over the job's parameters; none before there is one.", "id", "name")
 	jobESS       = monitor.Gauge("job_ess", "Smallest effective sample size over the job's parameters, bulk or tail.", "id", "name")
+	jobError     = monitor.Gauge("job_largest_error", "Largest standard error of a parameter's mean, in posterior standard deviations, or of its standard deviation, relative.", "id", "name")
 	jobPace      = monitor.Gauge("job_ess_per_second", "Effective draws for each second that the job was at work.", "id", "name")
 	jobActive    = monitor.Gauge("job_active_seconds", "Time that the job has been at work.", "id", "name")
 	jobLimit     = monitor.Gauge("job_rhat_limit", "R-hat at which the job counts as converged.", "id", "name")
@@ -51,7 +52,7 @@ var (
 	jobHealth    = monitor.Gauge("job_unhealthy", "1 for a job at work that is stalled or diverging, as the label status says; else there is none.", "id", "name", "status")
 	jobFailures  = monitor.Counter("job_solves_unconverged_total", "Right-hand sides whose solve stopped before its tolerance.", "id", "name")
 
-	jobFamilies = []monitor.Family{jobDraws, jobWanted, jobRHat, jobESS, jobPace, jobActive, jobLimit, jobGradients, jobProducts, jobPairs, jobFailures, jobHealth}
+	jobFamilies = []monitor.Family{jobDraws, jobWanted, jobRHat, jobESS, jobError, jobPace, jobActive, jobLimit, jobGradients, jobProducts, jobPairs, jobFailures, jobHealth}
 )
 
 // maxJobSeries bounds the jobs with metrics of their own: the ones that began
@@ -196,6 +197,9 @@ func sampleOf(f *state.Follower, now time.Time) jobSample {
 	if v := f.Convergence; v.Draws > 0 && finite(v.RHat) > 0 && finite(v.ESS) > 0 {
 		at(jobRHat, v.RHat)
 		at(jobESS, v.ESS)
+		if e := finite(v.Error); e > 0 {
+			at(jobError, e)
+		}
 		if elapsed > 0 {
 			at(jobPace, v.ESS/elapsed)
 		}

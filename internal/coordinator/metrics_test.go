@@ -96,7 +96,7 @@ func TestJobMetrics(t *testing.T) {
 	const job = "{id=a,name=n}"
 	// Each chain has made 30 iterations: 4 solves of 10 iterations a gradient.
 	for name, want := range map[string]float64{"job_draws" + job: 20, "job_active_seconds" + job: 10, "job_gradients_total" + job: 60,
-		"job_ess" + job: f.Convergence.ESS, "job_ess_per_second" + job: f.Convergence.ESS / 10, "job_rhat" + job: f.Convergence.RHat,
+		"job_ess" + job: f.Convergence.ESS, "job_ess_per_second" + job: f.Convergence.ESS / 10, "job_rhat" + job: f.Convergence.RHat, "job_largest_error" + job: f.Convergence.Error,
 		"job_unhealthy{id=a,name=n,status=diverging}": 1} {
 		if values[name] != want {
 			t.Errorf("%s is %v, want %v", name, values[name], want)

@@ -239,7 +239,7 @@ func ending(f *state.Follower, end *chains.Event, now time.Time) (state.Command,
 	kept := keptDraws(f.Run, stop.Draws)
 	c := kept.Diagnose(stop.Draws)
 	d.DrawsSHA256 = report.DrawsSHA256(kept)
-	d.Final = &state.Final{Draws: stop.Draws, RHat: finite(c.RHat), ESS: finite(c.ESS)}
+	d.Final = &state.Final{Draws: stop.Draws, RHat: finite(c.RHat), ESS: finite(c.ESS), Error: finite(c.Error)}
 	return d, nil
 }
 

@@ -61,6 +61,8 @@ type Plan struct {
 	SHA256    string    `json:"table_sha256"`     // of table.csv
 	// Levels are those of categories in the specification's table: what is learnt from may lack some.
 	Levels job.Levels `json:"levels,omitempty"`
+	// Classes are those of the target that have an order, alike.
+	Classes []string `json:"classes,omitempty"`
 }
 
 // Validation is a plan with its data.
@@ -74,7 +76,12 @@ type Validation struct {
 // t has the labels that a scheme other than Random cuts by. What any of the folds could not be
 // run for is an error.
 func New(spec *job.Spec, t *dataset.Table, scheme Scheme, column string, k int) (*Validation, error) {
-	all, err := spec.Dataset(t)
+	if err := spec.Samplable(); err != nil {
+		return nil, err
+	}
+	whole := *spec // a subset is one of each fold's rows
+	whole.Model.Approximation = nil
+	all, err := whole.Dataset(t)
 	if err != nil {
 		return nil, err
 	}
@@ -102,6 +109,9 @@ func New(spec *job.Spec, t *dataset.Table, scheme Scheme, column string, k int) 
 				v.Levels[t.Inputs[k]] = names
 			}
 		}
+	}
+	if len(t.Classes) > 2 {
+		v.Classes = t.Classes
 	}
 	for _, row := range rows {
 		v.Rows = append(v.Rows, t.Number(row)+1)
@@ -154,7 +164,7 @@ func (v *Validation) FoldSpec(fold int) *job.Spec {
 	s := *v.Spec
 	suffix := fmt.Sprintf("-fold-%d", fold)
 	s.Name = s.Name[:min(len(s.Name), maxName-len(suffix))] + suffix
-	s.Data = job.Data{Path: dataset.Stdin, Target: v.Data.Target, Standardize: s.Data.Standardize, Weights: s.Data.Weights, Trials: s.Data.Trials, Transform: s.Data.Transform,
+	s.Data = job.Data{Path: dataset.Stdin, Target: v.Data.Target, Standardize: s.Data.Standardize, Weights: s.Data.Weights, Trials: s.Data.Trials, Offset: v.Data.OffsetOf, Transform: s.Data.Transform,
 		Levels: v.Levels, Constant: s.Data.Constant}
 	if v.Data.Of != nil { // columns that may be inputs, too
 		s.Data.Inputs = v.Data.Inputs
@@ -163,6 +173,10 @@ func (v *Validation) FoldSpec(fold int) *job.Spec {
 		s.Data.Missing = v.Spec.Data.Missing
 	}
 	s.Data.Categories = slices.Sorted(maps.Keys(v.Levels))
+	if v.Classes != nil {
+		s.Data.Levels = job.Levels{v.Data.Target: v.Classes}
+		maps.Copy(s.Data.Levels, v.Levels)
+	}
 	s.Notify = nil
 	return &s
 }
@@ -266,8 +280,9 @@ func Read(dir string) (*Validation, error) {
 	if hash(text) != v.SHA256 {
 		return nil, fmt.Errorf("%s was changed or is damaged: it has another checksum", path)
 	}
-	sel := dataset.Select{Target: v.Target, Inputs: v.Inputs, Noise: v.Spec.NoiseColumns(), Points: true,
-		Levels: v.Levels, Categories: slices.Sorted(maps.Keys(v.Levels)), Missing: dataset.Missing(v.Spec.Data.Missing)}
+	sel := dataset.Select{Target: v.Target, Inputs: v.Inputs, Noise: v.Spec.NoiseColumns(), Offset: v.Spec.OffsetColumn(), Points: true,
+		Levels: v.Levels, Categories: slices.Sorted(maps.Keys(v.Levels)), Missing: dataset.Missing(v.Spec.Data.Missing),
+		Ordered: v.Classes != nil, Classes: v.Classes}
 	v.Data, err = dataset.Read(bytes.NewReader(text), path, sel, dataset.DefaultLimits)
 	if err == nil && (v.Data.Rows() != len(v.Rows) || len(v.Cut.Fold) != len(v.Rows)) {
 		err = fmt.Errorf("%s does not have the rows of %s", path, planFile)

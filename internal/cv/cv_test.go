@@ -187,3 +187,54 @@ func TestWhatCannotBeCut(t *testing.T) {
 		}
 	}
 }
+
+// A fold learns with the offset of its rows, whether a column of the table holds it or events were counted in cells: the
+// table that its run is given, read as that run reads it, has the same data.
+func TestFoldsHaveOffsets(t *testing.T) {
+	dir := t.TempDir()
+	var offsets, events strings.Builder
+	offsets.WriteString("x,o,y\n")
+	events.WriteString("t\n")
+	for i := range 24 {
+		fmt.Fprintf(&offsets, "%d,%g,%d\n", i, float64(i%5)/4, i*i%7)
+		fmt.Fprintln(&events, math.Sqrt(float64(i)+0.5))
+	}
+	for data, text := range map[string]string{
+		"{path: '-', target: y, offset: o}":                         offsets.String(),
+		"{path: '-', points: [t], window: {t: [0, 5]}, grid: '12'}": events.String(),
+	} {
+		spec, err := job.Parse(strings.NewReader("name: x\ndata: "+data+"\nmodel: {likelihood: poisson}\n"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := spec.Table(strings.NewReader(text), "", parallel.NewBudget(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := New(spec, table, Random, "", 3)
+		if err == nil {
+			err = v.Write(dir)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range []*Validation{v, back} {
+			var csv strings.Builder
+			if err := of.Learnt(2).WriteCSV(&csv); err != nil {
+				t.Fatal(err)
+			}
+			want, err := v.Dataset(2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := of.FoldSpec(2).Load(t.Context(), strings.NewReader(csv.String()), parallel.NewBudget(1))
+			if err != nil || got.D() != 1 || got.RowOffset == nil || got.SHA256 != want.SHA256 {
+				t.Errorf("%s: %v, %+v", data, err, got)
+			}
+		}
+	}
+}

@@ -44,6 +44,8 @@ type Row struct {
 	LogDensity float64 `json:"log_density"`
 	CRPS       float64 `json:"crps"`
 	PIT        float64 `json:"pit"`
+	// Classes are the target's with their probabilities, where they have an order.
+	Classes []predict.Class `json:"classes,omitempty"`
 }
 
 // NewFold returns what came of a fold: the predictions of its rows, from the draws of its run.
@@ -56,7 +58,7 @@ func (v *Validation) NewFold(fold int, rec *report.Record, rows []predict.Row, s
 	}
 	_, numbers := v.LeftOut(fold)
 	for i, r := range rows {
-		f.Rows = append(f.Rows, Row{numbers[i], r.Target, r.Mean, r.SD, r.LogDensity, r.CRPS, r.PIT})
+		f.Rows = append(f.Rows, Row{numbers[i], r.Target, r.Mean, r.SD, r.LogDensity, r.CRPS, r.PIT, r.Classes})
 	}
 	return f
 }
@@ -141,7 +143,7 @@ func Scores(rows []Row, l likelihood.Likelihood) *predict.Scores {
 func PredictedRows(rows []Row) []predict.Row {
 	out := make([]predict.Row, len(rows))
 	for i, r := range rows {
-		out[i] = predict.Row{Target: r.Target, Mean: r.Mean, SD: r.SD, LogDensity: r.LogDensity, CRPS: r.CRPS, PIT: r.PIT}
+		out[i] = predict.Row{Target: r.Target, Mean: r.Mean, SD: r.SD, LogDensity: r.LogDensity, CRPS: r.CRPS, PIT: r.PIT, Classes: r.Classes}
 	}
 	return out
 }

@@ -56,7 +56,7 @@ func TestTrueStates(t *testing.T) {
 // Numbers stand beside what they have to be, and are marked by whether they are.
 func TestGauges(t *testing.T) {
 	s := newSite(t, Config{})
-	text := s.want("/jobs/j1", 200, `<div class="poor"><dt>R-hat</dt><dd>1.012 <small>1.01 at most</small>`, `<div class="poor"><dt>ESS</dt><dd>321 <small>400 at least</small>`,
+	text := s.want("/jobs/j1", 200, `<div class="poor"><dt>R-hat</dt><dd>1.012 <small>1.01 at most</small>`, `<div class="poor"><dt>ESS</dt><dd>321 <small>400 at least</small>`, `<div class="poor"><dt>Error</dt><dd>0.061 <small>0.05 at most</small>`,
 		"200/400", "What the numbers mean", "Noise budget 0.4")
 	if strings.Contains(text, "Probes</dt><dd>4") {
 		t.Error("settings of the sampler stand among what people look for")

@@ -224,7 +224,7 @@ func TestVersionsOfPlots(t *testing.T) {
 
 func (s *site) until(what string, f func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			s.t.Fatalf("%s: not in time", what)
 		}

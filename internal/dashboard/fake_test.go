@@ -58,7 +58,7 @@ func (f *fake) add(id, name string, state pb.JobState, chains, draws int) {
 	defer f.mu.Unlock()
 	j := &pb.Job{Id: id, Name: name, State: state, Spec: fakeSpec, Submitted: timestamppb.Now(), Owner: "ada",
 		Data: &pb.DataInfo{N: 1030, D: 8, Target: "y"}, Progress: &pb.Progress{Draws: 400, MaxDraws: 4000, Rhat: 1.0123, Ess: 321, ActiveSeconds: 60, Step: 0.8, Probes: 4, NoiseBudget: 0.4,
-			Warmup: 50, EtaSeconds: 90, RhatWanted: 1.01, EssWanted: 400, Parameters: []string{"sigma", "tau", "lambda"}}}
+			Warmup: 50, EtaSeconds: 90, RhatWanted: 1.01, EssWanted: 400, LargestError: 0.061, ErrorWanted: 0.05, Parameters: []string{"sigma", "tau", "lambda"}}}
 	for c := range chains {
 		j.Progress.Chains = append(j.Progress.Chains, &pb.ChainProgress{Chain: int32(c + 1), Warmup: 50, Worker: "w1", SolverIterations: 9})
 		f.draws[key(id, c)] = nil

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/client"
 	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
@@ -79,7 +80,7 @@ func newJobView(j *pb.Job) jobView {
 		v.Active = &v.Seconds
 	}
 	if d.GetN() > 0 {
-		v.Rows = fmt.Sprintf("%s rows, %d inputs", humanize.Comma(d.N), d.D)
+		v.Rows = humanize.Comma(d.N) + " rows, " + plural.Of(int(d.D), "input")
 		if d.Target != "" {
 			v.Rows += ", target " + d.Target
 		}
@@ -130,10 +131,11 @@ func gaugesOf(v *jobView, p *pb.Progress) []gauge {
 		}
 		return fmt.Sprintf(format, x)
 	}
-	rhat, ess := p.GetRhatWanted(), p.GetEssWanted()
+	rhat, ess, most := p.GetRhatWanted(), p.GetEssWanted(), p.GetErrorWanted()
 	g := []gauge{
 		{"R-hat", number("%.3f", v.RHat), wanted("%.4g at most", rhat), judge(v.RHat, func(x float64) bool { return rhat == 0 || x <= rhat })},
 		{"ESS", number("%.0f", v.ESS), wanted("%.4g at least", ess), judge(v.ESS, func(x float64) bool { return x >= ess })},
+		{"Error", number("%.2g", v.Error), wanted("%.4g at most", most), judge(v.Error, func(x float64) bool { return most == 0 || x <= most })},
 		{"Draws of each chain", v.DrawsOf, "", ""},
 		{"At work for", seconds(v.Active), "", ""},
 	}

@@ -65,6 +65,7 @@ type plan struct {
 	y             *coding   // of the target
 	dates         []Date    // by input; nil if none is of dates
 	points        bool
+	ordered       bool // the target's classes are
 	constants     bool // may be among the inputs
 	name          string
 	columns       *Noise      // that say what noise the rows have, nil for none
@@ -75,7 +76,7 @@ type plan struct {
 
 // plan resolves a selection against a header.
 func (sel Select) plan(file string, header []string) (*plan, error) {
-	p := &plan{y: &coding{}, points: sel.Points, constants: sel.DropConstant, name: sel.Target, columns: sel.Noise}
+	p := &plan{y: &coding{}, points: sel.Points, ordered: sel.Ordered, constants: sel.DropConstant, name: sel.Target, columns: sel.Noise}
 	var err error
 	if p.target, p.inputs, err = sel.columns(file, header); err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func (sel Select) plan(file string, header []string) (*plan, error) {
 			return nil, err
 		}
 	}
-	if sel.TwoClasses {
+	if sel.TwoClasses || sel.Ordered {
 		p.y.levels = newLevels(sel.Classes)
 	}
 	for i, c := range p.inputs {
@@ -271,7 +272,7 @@ func (i *Info) ReadPoints(path string, table io.Reader, lim Limits) (*Points, er
 		sel.Missing = MissingImpute
 	}
 	if i.Classes != nil {
-		sel.TwoClasses, sel.Classes = true, i.Classes
+		sel.TwoClasses, sel.Ordered, sel.Classes = len(i.Classes) == 2, len(i.Classes) > 2, i.Classes
 	}
 	for k, name := range sel.Inputs {
 		if given := i.LevelsOf(k); given != nil {

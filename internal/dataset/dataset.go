@@ -45,7 +45,8 @@ type Info struct {
 	// Levels are those of each input that is a category, whose values are their places, from 0, and
 	// are not standardised; nil for an input of numbers, and nil if all are.
 	Levels [][]string `json:"levels,omitempty"`
-	// Classes are the names of the two classes of the target that are 0 and 1; nil of other targets.
+	// Classes are the names of the target's classes, which are 0, 1, … in Y: of two, unless they are called that, and of those that
+	// have an order; nil of other targets.
 	Classes []string `json:"classes,omitempty"`
 	Noise   *Noise   `json:"noise,omitempty"` // the columns that say what noise the rows have, nil for none
 	// Offset is the column of what is known of the latent function in each row, in the units of the transformed target; empty for none.
@@ -129,9 +130,6 @@ func (i *Info) checkReading() error {
 		if err := CheckLevels(i.Classes); err != nil {
 			return fmt.Errorf("the classes of the target: %w", err)
 		}
-		if len(i.Classes) != 2 {
-			return fmt.Errorf("the target has %d classes", len(i.Classes))
-		}
 	}
 	for k, names := range i.Levels {
 		if names == nil {
@@ -183,14 +181,19 @@ type Dataset struct {
 	RowOffset     []float64
 	Shifted       bool
 	HoldoutOffset []float64
+	trained       []int // row numbers of the training rows in the table, from 0
 	numbers       []int // of the table's rows in the file, from 0; nil if there are no others
 }
 
 // Number returns the number in the file, from 1, of a row of the table, from 0.
 func (d *Dataset) Number(row int) int { return (&Table{numbers: d.numbers}).Number(row) + 1 }
 
-// TrainingRows returns the row numbers of the training rows in the table, from 0.
+// TrainingRows returns the row numbers of the training rows in the table, from 0, to read: of a
+// dataset that was not made of a table all that are not held out.
 func (d *Dataset) TrainingRows() []int {
+	if d.trained != nil {
+		return d.trained
+	}
 	rows, held := make([]int, 0, d.N()), d.HoldoutRows
 	for row := 0; len(rows) < d.N(); row++ {
 		if len(held) > 0 && held[0] == row {
@@ -208,6 +211,7 @@ type Options struct {
 	RawTarget   bool    // leave the target as it is
 	Transform   string  // of the target: a kind of likelihood.Transform
 	Holdout     float64 // fraction of the rows held out, chosen by the seed
+	Subset      int     // how many of the other rows are learnt from at most, chosen by the seed; 0 for all
 	Seed        uint64
 	Impute      bool // fill in what is missing
 	// DropConstant leaves inputs out that are the same in all training rows.
@@ -223,6 +227,10 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	}
 	perm := random.Key{Seed: opt.Seed}.Stream(random.Holdout, 0).Perm(n)
 	out, in := perm[:held], perm[held:]
+	subset := opt.Subset > 0 && opt.Subset < len(in)
+	if subset {
+		in = in[:opt.Subset] // of a random order
+	}
 	slices.Sort(out)
 	slices.Sort(in) // rows stay in the table's order
 
@@ -238,8 +246,11 @@ func New(t *Table, opt Options) (*Dataset, error) {
 			return nil, err
 		}
 	}
-	d := &Dataset{HoldoutRows: out, numbers: t.numbers, Info: Info{Rows: len(in), HeldOut: held, Target: t.Target, InputNames: t.Inputs, YScale: Scale{0, 1},
+	d := &Dataset{HoldoutRows: out, trained: in, numbers: t.numbers, Info: Info{Rows: len(in), HeldOut: held, Target: t.Target, InputNames: t.Inputs, YScale: Scale{0, 1},
 		Levels: t.Levels, Dates: t.Dates, Classes: t.Classes, Imputed: imputed, Notes: t.Notes}}
+	if subset {
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%d of %d rows are learnt from, drawn at random", len(in), n-held))
+	}
 	d.XScale = make([]Scale, len(t.Inputs))
 	for k := range d.XScale {
 		d.XScale[k] = Scale{0, 1}
@@ -283,8 +294,11 @@ func New(t *Table, opt Options) (*Dataset, error) {
 
 // describe notes what categories and dates are.
 func (d *Dataset) describe() {
-	if d.Classes != nil {
+	switch {
+	case len(d.Classes) == 2:
 		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is a class: %s is 0, %s is 1", yamlName(d.Target), yamlName(d.Classes[0]), yamlName(d.Classes[1])))
+	case len(d.Classes) > 2:
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is one of %d classes in order: %s", yamlName(d.Target), len(d.Classes), list(d.Classes)))
 	}
 	if d.Offset != "" {
 		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is the offset: it is added to what is learnt, in the units of %s", yamlName(d.Offset), d.linear()))

@@ -32,13 +32,29 @@ func (d *Dataset) Hints() []string {
 			"write them as 0 and 1 and say likelihood: bernoulli under model:", yamlName(d.Target), low, high)
 	case whole && low > -0.5 && mean < 2*sd:
 		add("the target %s holds only whole numbers from %.4g on, many of them small: this looks like counts, for which Gaussian noise is wrong, and predictions may be negative; "+
-			"learn log(1+%s) or its square root, or say likelihood: negative-binomial under model:", yamlName(d.Target), math.Round(low), yamlName(d.Target))
+			"learn log(1+%s) or its square root, or say likelihood: poisson, or negative-binomial where they vary more, or ordinal if they are grades, under model:", yamlName(d.Target), math.Round(low), yamlName(d.Target))
+	case whole && grades(sorted):
+		add("the target %s holds few whole numbers only, from %.4g to %.4g: if they are classes in order, such as grades or ratings, Gaussian noise is wrong: say likelihood: ordinal under model:", yamlName(d.Target), low, high)
 	}
 	hints = append(hints, d.copies()...)
 	if text := d.outliers(y, sorted); text != "" {
 		hints = append(hints, text)
 	}
 	return hints
+}
+
+// mostGrades bounds the values of a target that looks like grades.
+const mostGrades = 10
+
+// grades reports whether sorted targets have few values.
+func grades(sorted []float64) bool {
+	values := 1
+	for i := 1; i < len(sorted) && values <= mostGrades; i++ {
+		if !near(sorted[i], sorted[i-1]) {
+			values++
+		}
+	}
+	return values <= mostGrades && values < len(sorted)/mostGrades
 }
 
 // copied is the correlation with the target from which on an input hardly has anything else in it.

@@ -45,6 +45,7 @@ func TestHints(t *testing.T) {
 		"classes":        {each(func(i int, _ float64) float64 { return float64(i % 2) }), "two values, 0 and 1"},
 		"classes, coded": {each(func(i int, _ float64) float64 { return float64(2*(i%2) - 1) }), "two values, -1 and 1"},
 		"counts":         {each(func(_ int, z float64) float64 { return math.Floor(z * z) }), "whole numbers from 0 on"},
+		"grades":         {each(func(i int, _ float64) float64 { return float64(1 + i%5) }), "few whole numbers only, from 1 to 5"},
 		"outliers": {each(func(i int, z float64) float64 {
 			if i == 4 || i == 99 {
 				return 1e6

@@ -122,13 +122,23 @@ func (l *levels) sort(x []float64) error {
 	return nil
 }
 
-// classify puts the two classes of the target in order. Those that are called 0 and 1 are numbers.
-func (t *Table) classify(classes *levels) error {
+// classify puts the classes of the target in order. Two that are called 0 and 1 are numbers. Classes that are ordered are
+// told in their order, unless they are numbers.
+func (t *Table) classify(classes *levels, ordered bool) error {
 	if err := classes.sort(t.Y); err != nil {
 		return err
 	}
+	if ordered {
+		if !classes.given && slices.ContainsFunc(classes.names, func(name string) bool { _, err := parseField(name); return err != nil }) {
+			return fmt.Errorf("the classes of the target are words (%s), whose order is not told: name them from the first to the last under data:, as in levels: {%s: [low, mid, high]}",
+				list(classes.names), yamlName(t.Target))
+		}
+		t.Classes = classes.names
+		return nil
+	}
 	if len(classes.names) > 2 {
-		return fmt.Errorf("the target has %d values (%s), and the likelihood is of two classes", len(classes.names), list(classes.names))
+		return fmt.Errorf("the target has %d values (%s), and the likelihood is of two classes: if these have an order use model.likelihood: ordinal, if not learn them one after another, as docs/kernels-cookbook.md shows",
+			len(classes.names), list(classes.names))
 	}
 	if !slices.Equal(classes.names, []string{"0", "1"}) && len(classes.names) == 2 {
 		t.Classes = classes.names

@@ -12,13 +12,17 @@ import (
 // offsetMark stands before an offset in the data's hash.
 const offsetMark = 4
 
-// offsetColumn returns the index of the column of offsets in a header, -1 if none is asked for. Points need it, too.
+// offsetColumn returns the index of the column of offsets in a header, -1 if none is asked for. Points need it, too,
+// but those of a Cox process.
 func (sel Select) offsetColumn(file string, header []string) (int, error) {
 	if sel.Offset == "" {
 		return -1, nil
 	}
 	if at := slices.Index(header, sel.Offset); at >= 0 {
 		return at, nil
+	}
+	if sel.Points && sel.Offset == CellColumn && sel.Target == EventsColumn {
+		return -1, nil // places, not cells: what is predicted there is the intensity
 	}
 	msg := fmt.Sprintf("there is no column %q, which offset: names", sel.Offset)
 	if sel.Points {

@@ -413,6 +413,50 @@ func FuzzParseDate(f *testing.F) {
 	})
 }
 
+// Classes that have an order become 0, 1, 2, …: numbers by size, words as they are told; rows to predict are read by the same.
+func TestOrderedClasses(t *testing.T) {
+	read := func(text string, classes ...string) (*Table, error) {
+		return Read(strings.NewReader(text), "t.csv", Select{Target: "y", Ordered: true, Classes: classes}, DefaultLimits)
+	}
+	for _, c := range []struct {
+		text    string
+		given   []string
+		y       []float64
+		classes []string
+	}{
+		{"x,y\n1,10\n2,9\n3,11\n4,9\n", nil, []float64{1, 0, 2, 0}, []string{"9", "10", "11"}},
+		{"x,y\n1,2\n2,0\n3,1\n", nil, []float64{2, 0, 1}, []string{"0", "1", "2"}},
+		{"x,y\n1,good\n2,bad\n3,fair\n", []string{"bad", "fair", "good", "fine"}, []float64{2, 0, 1}, []string{"bad", "fair", "good", "fine"}},
+		{"x,y\n1,3\n2,1\n3,1\n", []string{"1", "2", "3"}, []float64{2, 0, 0}, []string{"1", "2", "3"}},
+	} {
+		got, err := read(c.text, c.given...)
+		if err != nil || !slices.Equal(got.Y, c.y) || !slices.Equal(got.Classes, c.classes) {
+			t.Errorf("%q: %+v, %v", c.text, got, err)
+			continue
+		}
+		d, err := New(got, Options{Standardize: true, RawTarget: true})
+		if err != nil || !strings.Contains(strings.Join(d.Notes, "\n"), "classes in order: "+strings.Join(c.classes, ", ")) || d.Check() != nil {
+			t.Fatal(err, d.Notes, d.Check())
+		}
+		p, err := d.ReadPoints("new.csv", strings.NewReader("y,x\n"+c.classes[2]+",5\nNA,6\n"), DefaultLimits)
+		if err != nil || p.Y[0] != 2 || !math.IsNaN(p.Y[1]) {
+			t.Errorf("%q: %+v, %v", c.text, p, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"x,y\n1,good\n2,bad\n3,fair\n": `t.csv, column "y": the classes of the target are words (bad, fair, good), whose order is not told: name them from the first to the last under data:, as in levels: {y: [low, mid, high]}`,
+		"x,y\n1,1\n2,bad\n3,2\n":       "whose order is not told",
+		"x,y\n1,1\n2,1.0\n3,2\n":       `"1" and "1.0" are one number, written in two ways`,
+	} {
+		if _, err := read(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	if _, err := read("x,y\n1,good\n2,bda\n", "bad", "fair", "good"); err == nil || !strings.Contains(err.Error(), "did you mean bad?") {
+		t.Error(err)
+	}
+}
+
 // The two classes of a target become 0 and 1, in order, and are told; rows to predict are read by the same.
 func TestTwoClasses(t *testing.T) {
 	sel := Select{Target: "y", TwoClasses: true}
@@ -432,7 +476,7 @@ func TestTwoClasses(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"x,y\n1,a\n2,b\n3,c\n": `t.csv, column "y": the target has 3 values (a, b, c), and the likelihood is of two classes`,
+		"x,y\n1,a\n2,b\n3,c\n": `t.csv, column "y": the target has 3 values (a, b, c), and the likelihood is of two classes: if these have an order use model.likelihood: ordinal, if not learn them one after another, as docs/kernels-cookbook.md shows`,
 		"x,y\n1,a\n2,a\n":      "the target is 0 in all 2 rows",
 		"x,y\n1,a\n2,\n":       "the value is missing",
 	} {

@@ -36,7 +36,7 @@ type Table struct {
 	// became numbers: nil if there are none.
 	Levels  [][]string
 	Dates   []Date
-	Classes []string // those of the target that are 0 and 1 in Y; nil if they are called that, and of other targets
+	Classes []string // those of the target that are 0, 1, … in Y; nil if they are two that are called that, and of other targets
 	Notes   []string // what became of rows and columns, one sentence each
 	numbers []int    // of the rows in the file, from 0; nil if there are no others
 }
@@ -76,7 +76,7 @@ func (t *Table) Select(rows []int) *Table {
 	return out
 }
 
-// WriteCSV writes inputs, what says what noise there is, offsets, and target such that they are read as they are, dates as their
+// WriteCSV writes inputs, what says what noise there is, offsets, and target such that they are read as they are, dates, and two classes, as their
 // numbers. Names and levels are in quotes: one may hold what separates fields.
 func (t *Table) WriteCSV(w io.Writer) error {
 	for _, name := range t.Inputs {
@@ -107,7 +107,12 @@ func (t *Table) WriteCSV(w io.Writer) error {
 		if t.OffsetOf != "" {
 			line = append(strconv.AppendFloat(line, t.Offset[i], 'g', -1, 64), ',')
 		}
-		line = append(strconv.AppendFloat(line, y, 'g', -1, 64), '\n')
+		if len(t.Classes) > 2 { // in order
+			line = append(line, quoted(t.Classes[int(y)])...)
+		} else {
+			line = strconv.AppendFloat(line, y, 'g', -1, 64)
+		}
+		line = append(line, '\n')
 		if _, err := w.Write(line); err != nil {
 			return err
 		}
@@ -156,9 +161,10 @@ type Select struct {
 	Missing      Missing
 	DropConstant bool // inputs may be constant, which New leaves out
 	// TwoClasses says that the target is one of two classes, which become 0 and 1: in the order of Classes, or, if that is
-	// nil, of numbers or the alphabet.
-	TwoClasses bool
-	Classes    []string
+	// nil, of numbers or the alphabet. Ordered says that it is one of three or more classes that have an order, 0, 1, 2, …: that of
+	// Classes, or, if that is nil, of numbers.
+	TwoClasses, Ordered bool
+	Classes             []string
 }
 
 // Limits bound what is read from a table.
@@ -252,91 +258,124 @@ func (sel Select) labelColumn(file string, header []string) (int, error) {
 	return 0, &Error{File: file, Line: 1, Msg: msg}
 }
 
-// columns resolves a selection against a header: the index of the target and
-// those of the inputs.
-func (sel Select) columns(file string, header []string) (target int, inputs []int, err error) {
-	fail := func(format string, args ...any) (int, []int, error) {
-		return 0, nil, &Error{File: file, Line: 1, Msg: fmt.Sprintf(format, args...)}
-	}
-	at := make(map[string]int, len(header))
-	for i, name := range header {
+// header is the header of a table's file, of which a selection names columns.
+type header struct {
+	file  string
+	names []string
+	at    map[string]int
+}
+
+// newHeader returns a header whose names differ.
+func newHeader(file string, names []string) (*header, error) {
+	h := &header{file: file, names: names, at: make(map[string]int, len(names))}
+	for i, name := range names {
 		if name == "" {
-			return fail("field %d of the header is empty: give the column a name", i+1)
+			return nil, h.fail("field %d of the header is empty: give the column a name", i+1)
 		}
-		if first, ok := at[name]; ok {
-			return fail("the columns %d and %d are both called %q: rename one", first+1, i+1, name)
+		if first, ok := h.at[name]; ok {
+			return nil, h.fail("the columns %d and %d are both called %q: rename one", first+1, i+1, name)
 		}
-		at[name] = i
+		h.at[name] = i
 	}
-	known := func(what, name string) error {
-		if _, ok := at[name]; ok {
-			return nil
-		}
-		if near, ok := nearest.Word(name, header); ok {
-			_, _, err := fail("there is no column %q, which %s: names: did you mean %s?", name, what, yamlName(near))
-			return err
-		}
-		_, _, err := fail("there is no column %q, which %s: names; the columns are %s", name, what, list(header))
-		return err
+	return h, nil
+}
+
+func (h *header) fail(format string, args ...any) error {
+	return &Error{File: h.file, Line: 1, Msg: fmt.Sprintf(format, args...)}
+}
+
+// known returns an error if there is no column that a field of a selection names.
+func (h *header) known(field, name string) error {
+	if _, ok := h.at[name]; ok {
+		return nil
+	}
+	if near, ok := nearest.Word(name, h.names); ok {
+		return h.fail("there is no column %q, which %s: names: did you mean %s?", name, field, yamlName(near))
+	}
+	return h.fail("there is no column %q, which %s: names; the columns are %s", name, field, list(h.names))
+}
+
+// columns resolves a selection against a header: the index of the target, -1 of points without one, and
+// those of the inputs.
+func (sel Select) columns(file string, names []string) (target int, inputs []int, err error) {
+	h, err := newHeader(file, names)
+	if err != nil {
+		return 0, nil, err
 	}
 	if sel.Target == "" {
-		return fail("no target: name one of the columns %s under target:", list(header))
+		return 0, nil, h.fail("no target: name one of the columns %s under target:", list(names))
 	}
-	target = -1
-	drop := map[int]bool{}
-	if i, ok := at[sel.Target]; ok {
-		target, drop[i] = i, true
-	} else if !sel.Points {
-		return 0, nil, known("target", sel.Target)
-	}
-	for _, name := range sel.Exclude {
-		if err := known("exclude", name); err != nil {
-			return 0, nil, err
-		}
-		if name == sel.Target {
-			return fail("exclude: names the target %q", name)
-		}
-		drop[at[name]] = true
-	}
-	for _, name := range sel.Noise.columns() {
-		if i, ok := at[name]; ok && (name != sel.Noise.By || len(sel.Inputs) == 0 && !slices.Contains(sel.Categories, name)) {
-			drop[i] = true
+	target, ok := h.at[sel.Target]
+	if !ok {
+		if target = -1; !sel.Points {
+			return 0, nil, h.known("target", sel.Target)
 		}
 	}
-	if i, ok := at[sel.Offset]; ok {
-		drop[i] = true
+	drop, err := sel.noInputs(h)
+	if err != nil {
+		return 0, nil, err
 	}
-	if len(sel.Inputs) == 0 {
-		for i := range header {
+	if len(sel.Inputs) > 0 {
+		inputs, err = sel.named(h, drop)
+	} else {
+		for i := range names {
 			if !drop[i] {
 				inputs = append(inputs, i)
 			}
 		}
 	}
-	seen := map[string]bool{}
-	for _, name := range sel.Inputs {
-		if err := known("inputs", name); err != nil {
-			return 0, nil, err
-		}
-		if seen[name] {
-			return fail("inputs: names %q twice", name)
-		}
-		seen[name] = true
-		if name == sel.Offset {
-			return fail("inputs: names %q, which is the offset", name)
-		}
-		if drop[at[name]] && slices.Contains(sel.Noise.columns(), name) {
-			return fail("inputs: names %q, which says what noise the rows have", name)
-		}
-		if drop[at[name]] {
-			return fail("inputs: names %q, which is the target or excluded", name)
-		}
-		inputs = append(inputs, at[name])
+	if err == nil && len(inputs) == 0 {
+		err = h.fail("no inputs are left besides the target %q", sel.Target)
 	}
-	if len(inputs) == 0 {
-		return fail("no inputs are left besides the target %q", sel.Target)
+	return target, inputs, err
+}
+
+// noInputs returns the columns that are no inputs: the target, what is excluded, what tells of the noise, and the offset.
+func (sel Select) noInputs(h *header) (map[int]bool, error) {
+	drop := map[int]bool{}
+	if i, ok := h.at[sel.Target]; ok {
+		drop[i] = true
 	}
-	return target, inputs, nil
+	for _, name := range sel.Exclude {
+		if err := h.known("exclude", name); err != nil {
+			return nil, err
+		}
+		if name == sel.Target {
+			return nil, h.fail("exclude: names the target %q", name)
+		}
+		drop[h.at[name]] = true
+	}
+	for _, name := range sel.Noise.columns() {
+		if i, ok := h.at[name]; ok && (name != sel.Noise.By || len(sel.Inputs) == 0 && !slices.Contains(sel.Categories, name)) {
+			drop[i] = true
+		}
+	}
+	if i, ok := h.at[sel.Offset]; ok {
+		drop[i] = true
+	}
+	return drop, nil
+}
+
+// named returns the inputs that the selection names.
+func (sel Select) named(h *header, drop map[int]bool) (inputs []int, err error) {
+	for i, name := range sel.Inputs {
+		if err := h.known("inputs", name); err != nil {
+			return nil, err
+		}
+		at := h.at[name]
+		switch {
+		case slices.Contains(sel.Inputs[:i], name):
+			return nil, h.fail("inputs: names %q twice", name)
+		case name == sel.Offset:
+			return nil, h.fail("inputs: names %q, which is the offset", name)
+		case drop[at] && slices.Contains(sel.Noise.columns(), name):
+			return nil, h.fail("inputs: names %q, which says what noise the rows have", name)
+		case drop[at]:
+			return nil, h.fail("inputs: names %q, which is the target or excluded", name)
+		}
+		inputs = append(inputs, at)
+	}
+	return inputs, nil
 }
 
 // list joins at most ten names.

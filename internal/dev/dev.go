@@ -323,7 +323,8 @@ func ofClient(v string) bool {
 		client.EnvTLSCert, client.EnvTLSKey, client.EnvTLSCA, client.EnvTLSCRL}, name)
 }
 
-// write writes processes.json and env. Of two processes that start at once the later one writes last.
+// write writes processes.json, then env: who sees env can read both. Of two processes that start at once the
+// later one writes last.
 func (c *cluster) write() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -338,10 +339,10 @@ func (c *cluster) write() error {
 	if c.token != "" {
 		env += "export ULISSE_TOKEN=" + c.token + "\n"
 	}
-	if err := writeSecret(filepath.Join(c.Dir, envFile), strings.TrimSuffix(env, "\n")); err != nil {
+	if err := atomicfile.WriteBytes(filepath.Join(c.Dir, processesFile), 0o644, append(text, '\n')); err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(c.Dir, processesFile), 0o644, append(text, '\n'))
+	return writeSecret(filepath.Join(c.Dir, envFile), strings.TrimSuffix(env, "\n"))
 }
 
 // addresses are those of the coordinators.

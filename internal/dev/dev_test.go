@@ -30,7 +30,7 @@ import (
 func TestMain(m *testing.M) { clitest.Main(m) }
 
 // most is how long anything may take that a test waits for.
-const most = 60 * time.Second
+const most = 3 * time.Minute
 
 // running is a cluster that runs.
 type running struct {

@@ -64,6 +64,36 @@ func PSIS(logWeights []float64) (weights []float64, khat float64) {
 	return weights, khat
 }
 
+// TailShare returns the share of a sum of many independent terms, given by logs, that terms larger than the largest of
+// these may hold: what is expected of one, by the generalised Pareto distribution of the largest terms (as of PSIS). The sum of
+// nearly equal terms, or of terms whose tail is light, has a share of about the largest one's. With a shape near 1 or above
+// there is no expectation, and the share is 1. NaN for fewer than 25 terms.
+func TailShare(logs []float64) float64 {
+	n := len(logs)
+	tail := int(math.Ceil(min(0.2*float64(n), 3*math.Sqrt(float64(n)))))
+	if tail < 5 {
+		return math.NaN()
+	}
+	x := slices.Clone(logs)
+	floats.AddConst(-floats.LogSumExp(x), x)
+	slices.Sort(x)
+	for i, v := range x {
+		x[i] = math.Exp(v)
+	}
+	cut, most := x[n-tail-1], x[n-1]
+	x = x[n-tail:]
+	floats.AddConst(-cut, x)
+	if !(x[0] < x[tail-1]) {
+		return most
+	}
+	shape, scale := paretoFit(x)
+	if math.IsNaN(shape) || math.IsNaN(scale) || shape >= 1 {
+		return 1
+	}
+	shape = max(shape, 0)
+	return min(1, most+(scale+shape*(most-cut))/(1-shape))
+}
+
 // paretoFit fits a generalised Pareto distribution to x ≥ 0, sorted, by the
 // quasi-Bayesian estimate of Zhang and Stephens (Technometrics 2009), the shape
 // drawn towards ½ by a prior that counts as ten observations.

@@ -27,10 +27,10 @@ const cacheProducts = 10
 // elements of K between the products of a gradient. The memory that the
 // specification allows is shared by one operator for each chain and one for the
 // search of the mode. It returns nil if there is nothing to decide: the cache
-// is off, or K is stored anyway. The only error is that of ctx.
+// is off, K is stored anyway, or pairs of rows are passed over. The only error is that of ctx.
 func PlanCache(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) (*cmvp.CachePlan, error) {
 	bytes := s.Solver.Cache.Or(autoCacheBytes) / int64(CacheOperators(s))
-	if s.Needs().Dense || bytes == 0 {
+	if _, order := p.Inputs.Arranged(); s.Needs().Dense || s.Needs().Inducing || bytes == 0 || order != nil {
 		return nil, nil
 	}
 	f := p.Function(make([]float64, p.NumParams())) // the cost does not depend on θ
@@ -41,6 +41,17 @@ func PlanCache(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *p
 		Bytes:    bytes,
 	}, budget)
 	return &plan, err
+}
+
+// Near returns the share of the pairs of rows that products evaluate at ψ; 0 where they evaluate all, since the inputs are not arranged.
+func Near(p *posterior.Problem, psi []float64, budget *parallel.Budget) float64 {
+	if _, order := p.Inputs.Arranged(); order == nil {
+		return 0
+	}
+	op := cmvp.New(p.Inputs, p.Covariance, budget)
+	op.Set(p.At(psi))
+	n := float64(op.Len())
+	return float64(op.Evaluated(cmvp.Double)) / (n * n)
 }
 
 // CacheOperators returns the number of operators that share a cache's memory.

@@ -11,9 +11,11 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/laplace"
 	"github.com/ulisse-gp/ulisse/internal/latent"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/pseudomarginal"
 	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/runlog"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
@@ -31,6 +33,9 @@ type Chain struct {
 	early     bool             // whether its solves stop early
 	dense     *posterior.Dense // a stored K
 	joint     *joint           // the joint density
+	inducing  *posterior.Inducing
+	white     *laplace.White // that around Laplace's approximation
+	estimator *pseudomarginal.Estimator
 
 	latent [][]float64 // the vectors of its state
 	kept   latent.Ref  // what they are the encoding of
@@ -41,11 +46,19 @@ type Chain struct {
 func (d *Driver) NewChain(ctx context.Context, prep *chains.Prepared, chain int) (*Chain, error) {
 	c := &Chain{d: d, atMode: prep.Iterations, tolerance: d.tolerance(prep)}
 	var err error
-	if d.needs.Dense {
+	switch {
+	case d.needs.Laplace:
+		c.white, err = laplace.NewWhite(ctx, d.Problem, prep.Psi)
+	case d.needs.Estimated:
+		c.estimator, err = d.newEstimator()
+	case d.needs.Dense:
 		c.dense = posterior.NewDense(d.Problem, d.Budget)
 	}
 	if d.needs.Joint {
 		c.joint, err = d.newJoint(ctx, prep, chain)
+	}
+	if d.needs.Inducing {
+		c.inducing, err = d.inducing(ctx)
 	}
 	if d.needs.Gradients {
 		c.op = d.Operator(chain)
@@ -62,7 +75,7 @@ func (c *Chain) Lacks(from *chains.State) (latent.Ref, bool) {
 
 // Give gives the chain the latent vectors that a state names, as they were kept.
 func (c *Chain) Give(blob []byte) error {
-	v, err := latent.Decode(blob, c.d.needs.Latent, len(c.d.Problem.Y))
+	v, err := latent.Decode(blob, c.d.needs.Latent, c.d.Spec.LatentLength(len(c.d.Problem.Y)))
 	if err == nil {
 		c.latent, c.blob, c.kept = v, blob, latent.RefOf(blob)
 	}
@@ -77,7 +90,7 @@ func (c *Chain) Latent() []byte { return c.blob }
 func (c *Chain) begin(from *chains.State) error {
 	switch {
 	case from.Latent.IsZero():
-		c.latent, c.blob, c.kept = latent.New(c.d.needs.Latent, len(c.d.Problem.Y)), nil, latent.Ref{}
+		c.latent, c.blob, c.kept = latent.New(c.d.needs.Latent, c.d.Spec.LatentLength(len(c.d.Problem.Y))), nil, latent.Ref{}
 	case from.Latent != c.kept:
 		return fmt.Errorf("the latent vectors at iteration %d are not those that the checkpoint names", from.Iter)
 	}
@@ -146,6 +159,9 @@ func (c *Chain) Advance(ctx context.Context, t chains.Task) (*chains.Checkpoint,
 		}
 		c.source.est.Reset()
 	}
+	if c.white != nil {
+		defer c.white.Forget() // it takes as much memory as a factor of K
+	}
 	if err := c.begin(&t.From); err != nil {
 		return nil, err
 	}
@@ -209,7 +225,7 @@ func (e *env) iterate(ctx context.Context, step sampler.Step) error {
 	switch {
 	case e.observed:
 	case c.joint != nil:
-		e.k.Cost.Add(c.joint.stepped(key, e.k.State.Psi, out.Acceptance, &e.k.Vitals))
+		e.k.Cost.Add(c.joint.stepped(key, e.k.State.Psi, out, &e.k.Vitals))
 	default:
 		cost := chains.Cost{Densities: 1, Seconds: time.Since(began).Seconds()}
 		e.k.Cost.Add(cost)
@@ -238,5 +254,8 @@ func (e *env) Density(ctx context.Context, psi []float64) (float64, error) {
 }
 
 func (e *env) Joint() sampler.Joint { return e.chain.joint }
+
+func (e *env) Inducing() sampler.Inducing { return e.chain.inducing }
+func (e *env) White() sampler.White       { return e.chain.white }
 
 func (e *env) Latent() [][]float64 { return e.chain.latent }

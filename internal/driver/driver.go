@@ -14,6 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
@@ -64,6 +65,8 @@ type shared struct {
 	pre  once[precond.P] // the preconditioner at the mode
 	rows once[[]int]     // the pivots of the joint density's P there
 
+	points once[*kernel.Inputs] // inducing inputs
+
 	factor *turns // of staged runs
 
 	mu    sync.Mutex
@@ -75,7 +78,7 @@ func New(c Config) *Driver {
 	if c.Observe == nil {
 		c.Observe = func(runlog.Observation) {}
 	}
-	return &Driver{Config: c, needs: c.Spec.Needs(), shared: &shared{pre: newOnce[precond.P](), rows: newOnce[[]int](), factor: newTurns()}}
+	return &Driver{Config: c, needs: c.Spec.Needs(), shared: &shared{pre: newOnce[precond.P](), rows: newOnce[[]int](), points: newOnce[*kernel.Inputs](), factor: newTurns()}}
 }
 
 // With returns the driver with another operator and trace, for a lane that is driven

@@ -3,7 +3,10 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -53,7 +56,26 @@ func (w *watched) of(kind runlog.Kind, chain int) (out []runlog.Observation) {
 // newDriver returns a driver of a run on generated rows, on a number of cores.
 func newDriver(t *testing.T, cores int, sampler string) (*Driver, *watched) {
 	t.Helper()
-	s, err := job.Parse(strings.NewReader("name: t\nseed: 5\ndata: {synthetic: {n: 240, d: 2, sigma: 2, tau: [0.5], lambda: 0.1}}\n"+
+	return newDriverOn(t, cores, "{synthetic: {n: 240, d: 2, sigma: 2, tau: [0.5], lambda: 0.1}}", sampler)
+}
+
+// classes returns the data of 40 rows of two classes.
+func classes(t *testing.T) string {
+	t.Helper()
+	table := "x,y\n"
+	for i := range 40 {
+		table += fmt.Sprintf("%d,%d\n", i, i*i%19/10)
+	}
+	path := filepath.Join(t.TempDir(), "classes.csv")
+	if err := os.WriteFile(path, []byte(table), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "{path: " + path + ", target: y}"
+}
+
+func newDriverOn(t *testing.T, cores int, data, sampler string) (*Driver, *watched) {
+	t.Helper()
+	s, err := job.Parse(strings.NewReader("name: t\nseed: 5\ndata: "+data+"\n"+
 		"solver: {preconditioner: {kind: rpcholesky, rank: 20}}\nsampler: "+sampler+"\n"), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -63,11 +85,11 @@ func newDriver(t *testing.T, cores int, sampler string) (*Driver, *watched) {
 		t.Fatal(err)
 	}
 	t.Cleanup(budget.Release)
-	data, err := s.Load(t.Context(), nil, budget)
+	loaded, err := s.Load(t.Context(), nil, budget)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.Problem(data)
+	p, err := s.Problem(loaded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,10 +289,19 @@ func TestCheckpointIsAFunctionOfItsTask(t *testing.T) {
 	for _, method := range sampler.Names() {
 		t.Run(method, func(t *testing.T) {
 			text := "{method: " + method + ", chains: 2, checkpoint: 20, warmup: 40, subset: 60}"
-			if method == sampler.Augmenting {
+			of := newDriver
+			switch m, _ := sampler.ByName(method); {
+			case m.Needs().Estimated, m.Needs().Laplace:
+				text += "\nmodel: {likelihood: bernoulli}"
+				of = func(t *testing.T, cores int, text string) (*Driver, *watched) {
+					return newDriverOn(t, cores, classes(t), text)
+				}
+			case m.Needs().Augments:
 				text += "\nmodel: {likelihood: student-t}"
+			case m.Needs().Inducing:
+				text += "\nmodel: {approximation: {kind: sgpmc, inducing: 12}}"
 			}
-			d, _ := newDriver(t, 2, text)
+			d, _ := of(t, 2, text)
 			if d.needs.Staged {
 				t.Skip("its chains are drawn by the schedule of its stages")
 			}
@@ -298,7 +329,7 @@ func TestCheckpointIsAFunctionOfItsTask(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			other, w := newDriver(t, 1, text)
+			other, w := of(t, 1, text)
 			next := task(t, r, 1)
 			again := advance(t, other, prep, next, kept)
 			if !slices.EqualFunc(second.Draws, again.Draws, slices.Equal) || !slices.Equal(second.State.Memory, again.State.Memory) {

@@ -14,6 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
+	"github.com/ulisse-gp/ulisse/internal/sparse"
 )
 
 // Estimate is what a run is expected to take.
@@ -63,8 +64,20 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 	n, d := int64(rows), int64(inputs)
 	needs, chainCount := s.Needs(), int64(s.Sampler.Chains)
 	m := Memory{Data: 8 * n * (d + 1)}
+	if sparse := s.Solver.Sparsity; sparse == "on" || sparse == "auto" { // the inputs again, arranged, and their order
+		m.Data += 8 * n * (d + 1)
+	}
 	if needs.Dense {
-		m.Dense = min(chainCount, int64(cores)) * 8 * n * n * 2 // K and its factor
+		matrices := int64(2) // K and its factor
+		if needs.Estimated { // those of the approximation, and of the samples
+			matrices = 10
+		}
+		m.Dense = min(chainCount, int64(cores)) * 8 * n * n * matrices
+		return m
+	}
+	if needs.Inducing {
+		m.Vectors = chainCount * sparse.Bytes(rows, inputs, s.LatentLength(rows))
+		m.Dense = 4 * 8 * min(n, int64(s.Sampler.Subset.Or(needs.Subset))) * min(n, int64(s.Sampler.Subset.Or(needs.Subset)))
 		return m
 	}
 	if needs.Staged { // lanes, one a core at least
@@ -115,7 +128,7 @@ func LeastMemory(s *job.Spec, rows, inputs int) int64 {
 // RightHandSides returns how many systems are solved side by side.
 func RightHandSides(s *job.Spec) int {
 	switch needs := s.Needs(); {
-	case needs.Dense:
+	case needs.Dense || needs.Inducing:
 		return 0
 	case needs.Gradients:
 		return 1 + s.Sampler.Probes.Or(AssumedProbes)
@@ -146,6 +159,10 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 	e.PairsPerProduct = float64(e.N) * float64(e.N)
 	if s.Needs().Dense {
 		e.SecondsGradient = secondsOfDensity(p, budget)
+	} else if s.Needs().Inducing {
+		if e.SecondsGradient, err = secondsOfInducing(ctx, s, p, budget); err != nil {
+			return nil, err
+		}
 	} else if err := e.measureGradient(ctx, s, p, budget); err != nil {
 		return nil, err
 	}
@@ -164,8 +181,11 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		return e, ctx.Err()
 	}
 	power := 2
-	if s.Needs().Dense {
+	switch needs := s.Needs(); {
+	case needs.Dense:
 		power = 3
+	case needs.Inducing:
+		power = 1
 	}
 	e.SecondsEstimated, e.SecondsGradient = e.Trial.seconds(&plan, e.N, power)
 	e.SecondsEstimated += calibrated
@@ -180,6 +200,16 @@ func secondsOfDensity(p *posterior.Problem, budget *parallel.Budget) float64 {
 	began := time.Now()
 	d.LogDensity(make([]float64, p.Model.NumParams()))
 	return time.Since(began).Seconds()
+}
+
+// inducingGradients is about how many gradients an iteration with inducing variables takes.
+const inducingGradients = 6
+
+func secondsOfInducing(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) (float64, error) {
+	d := posterior.NewInducing(p, s.Induced(p, budget), s.Seed, budget)
+	began := time.Now()
+	_, _, _, err := d.Gradient(ctx, make([]float64, p.Model.NumParams()), make([]float64, d.Len()))
+	return inducingGradients * time.Since(began).Seconds(), err
 }
 
 func (e *Estimate) measureGradient(ctx context.Context, s *job.Spec, p *posterior.Problem, budget *parallel.Budget) error {

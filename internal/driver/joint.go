@@ -80,6 +80,8 @@ func (j *joint) Held() int { return j.own.Held() }
 
 func (j *joint) Given(psi, f []float64) float64 { return j.own.LogDensityGiven(psi, f) }
 
+func (j *joint) Excess(psi, f []float64) float64 { return j.own.Excess(psi, f) }
+
 func (j *joint) Renew(psi, f []float64, key random.Key) {
 	j.aux.Renew(key.Stream(random.Augmentation, 0), psi, f)
 }
@@ -97,14 +99,14 @@ func (j *joint) Draw(ctx context.Context, psi, f []float64, key random.Key) erro
 func (j *joint) begin() { j.began, j.before, j.rep = time.Now(), j.op.Counts(), solve.Report{} }
 
 // stepped tells of the step that led to ψ, and returns its cost.
-func (j *joint) stepped(key random.Key, psi []float64, acceptance float64, vitals *chains.Vitals) chains.Cost {
+func (j *joint) stepped(key random.Key, psi []float64, out sampler.Outcome, vitals *chains.Vitals) chains.Cost {
 	cost := costOf(j.rep, j.before, j.op.Counts(), time.Since(j.began).Seconds())
 	cost.Densities = 1
 	if vitals != nil {
 		vitals.Add(j.rep.MaxResidual(), 0)
 	}
 	o := j.d.observation(runlog.Step, key, len(j.d.Problem.Y), psi, j.rep, cost)
-	o.Acceptance = acceptance
+	o.Acceptance, o.Correction = out.Acceptance, out.Correction
 	j.d.Observe(o)
 	return cost
 }
@@ -135,7 +137,7 @@ func (s *settling) Joint(ctx context.Context, psi []float64, rank int) (sampler.
 }
 
 func (s *settling) Stepped(key random.Key, psi []float64, acceptance float64) {
-	s.prep.Cost.Add(s.joint.stepped(key, psi, acceptance, nil))
+	s.prep.Cost.Add(s.joint.stepped(key, psi, sampler.Outcome{Acceptance: acceptance}, nil))
 	s.joint.begin()
 }
 

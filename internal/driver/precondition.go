@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -36,6 +37,20 @@ func (d *Driver) precondition(ctx context.Context, p *posterior.Problem, op Oper
 	}
 	op.Set(p.At(psi))
 	return precond.BuildAny(ctx, kind, op, rank, random.Key{Seed: d.Spec.Seed})
+}
+
+// sharer is an operator over a group of workers that multiplies by the factors of preconditioners, too.
+type sharer interface {
+	Share(l *dense.Matrix) dense.Products
+}
+
+// overGroup returns a preconditioner whose factor is multiplied by the group of an operator, if it has one.
+func overGroup(pre precond.P, op Operator) precond.P {
+	low, ok := pre.(*precond.LowRank)
+	if group, is := op.(sharer); ok && is {
+		return low.Shared(group.Share)
+	}
+	return pre
 }
 
 // choose settles the kind and the rank of the run's preconditioner at the mode,
@@ -99,7 +114,8 @@ func typical(psi []float64, info *mat.SymDense, key random.Key) []float64 {
 // atMode returns the preconditioner at the mode, which all chains share. The first
 // builds it with its own operator, over its group.
 func (d *Driver) atMode(ctx context.Context, prep *chains.Prepared, op Operator) (precond.P, error) {
-	return d.pre.get(ctx, prep.Psi, func() (precond.P, error) {
+	pre, err := d.pre.get(ctx, prep.Psi, func() (precond.P, error) {
 		return d.precondition(ctx, d.Problem, op, prep.Psi, prep.Preconditioner)
 	})
+	return overGroup(pre, op), err
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/fit"
+	"github.com/ulisse-gp/ulisse/internal/laplace"
 	"github.com/ulisse-gp/ulisse/internal/mode"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
@@ -38,6 +40,9 @@ func (d *Driver) Prepare(ctx context.Context, w *chains.Preparation) (*chains.Pr
 		prep := *w.From
 		return &prep, d.settle(ctx, &prep)
 	}
+	if d.needs.Laplace {
+		return d.prepareLaplace(ctx)
+	}
 	n := len(d.Problem.Y)
 	size := min(n, d.Spec.Sampler.Subset.Or(d.needs.Subset))
 	key := random.Key{Seed: d.Spec.Seed}
@@ -47,7 +52,7 @@ func (d *Driver) Prepare(ctx context.Context, w *chains.Preparation) (*chains.Pr
 		return nil, fmt.Errorf("finding the mode on %d rows: %w", size, err)
 	}
 	prep := &chains.Prepared{Others: others, OthersRows: size}
-	if d.needs.Augments {
+	if d.Problem.Likelihood.Augmentation().Width() > 0 {
 		prep.Others = nil // they are maxima of what no chain draws from
 		if d, pt, err = d.standIn(ctx, prep, pt, rows); err != nil {
 			return nil, fmt.Errorf("finding the mode on %d rows: %w", size, err)
@@ -58,6 +63,8 @@ func (d *Driver) Prepare(ctx context.Context, w *chains.Preparation) (*chains.Pr
 		err = d.prepareDense(ctx, prep, pt, size)
 	case sampler.ByGradients:
 		err = d.prepareByGradients(ctx, prep, pt, size)
+	case sampler.ByBound:
+		err = d.prepareInducing(ctx, prep, pt)
 	case sampler.OnSubset:
 		if err = d.setPoint(prep, pt); err == nil {
 			err = d.choose(ctx, prep, d.Operator(0), pt.Info)
@@ -69,7 +76,40 @@ func (d *Driver) Prepare(ctx context.Context, w *chains.Preparation) (*chains.Pr
 	if err != nil {
 		return nil, err
 	}
+	if !d.needs.Dense {
+		prep.Near = Near(d.Problem, prep.Psi, d.Budget)
+	}
 	return prep, nil
+}
+
+// laplaceStarts is how many searches there are for the mode of Laplace's approximation, of up to laplaceRows rows; of more, one.
+const (
+	laplaceStarts = 3
+	laplaceRows   = 500
+)
+
+// prepareLaplace finds the mode of Laplace's approximation of the posterior of ψ, and the curvature there.
+func (d *Driver) prepareLaplace(ctx context.Context) (*chains.Prepared, error) {
+	count := laplaceStarts
+	if len(d.Problem.Y) > laplaceRows {
+		count = 1
+	}
+	starts := fit.Starts(d.Problem.Params, count, d.Spec.Seed)
+	evidence, err := laplace.NewEvidence(ctx, d.Problem, starts[0])
+	if err != nil {
+		return nil, err
+	}
+	evaluations := 0
+	res, err := fit.Search(ctx, d.Problem.Params, evidence, starts, fit.Options{Tell: func(fit.Step) { evaluations++ }})
+	if err != nil {
+		return nil, fmt.Errorf("finding the mode: %w", err)
+	}
+	if res.Cov == nil {
+		return nil, fmt.Errorf("the search for the mode ended at log parameters %.4g, which is no maximum: the posterior has no mode there that the data can tell; use informative priors", res.Psi)
+	}
+	prep := &chains.Prepared{OthersRows: len(d.Problem.Y), Psi: res.Psi, Cov: chains.Flat(res.Cov), Cost: chains.Cost{Densities: evaluations}}
+	prep.Starts, err = sampler.Starts(d.Plan, d.needs.Search, res.Psi, res.Cov)
+	return prep, err
 }
 
 // setPoint fills in the mode, the covariance and the starting points.
@@ -216,7 +256,7 @@ func (d *Driver) climb(ctx context.Context, prep *chains.Prepared, p *posterior.
 		if err != nil {
 			return nil, err
 		}
-		src, err := d.newSource(p, op, pre, max(climbResidual, d.Spec.Solver.Tolerance.Or(climbResidual)), false)
+		src, err := d.newSource(p, op, overGroup(pre, op), max(climbResidual, d.Spec.Solver.Tolerance.Or(climbResidual)), false)
 		if err != nil {
 			return nil, err
 		}

@@ -38,6 +38,7 @@ type Trial struct {
 	Sampling   float64   `json:"seconds_iteration"` // the same, once the settings are frozen
 	Probes     int       `json:"probes"`            // 0 where the sampler has none
 	Iterations float64   `json:"iterations"`        // of a solve, mean; 0 where there are none
+	Near       float64   `json:"near,omitempty"`    // share of all pairs of rows that products evaluate at the trial's mode; 0 for all
 }
 
 // seconds returns what a run on n rows takes by its trial: what is not the dense search grows
@@ -46,6 +47,9 @@ func (t *Trial) seconds(p *chains.Plan, n int, power int) (total, iteration floa
 	scale := 1.0
 	for range power {
 		scale *= float64(n) / float64(t.Rows)
+	}
+	if t.Near > 0 && t.Rows < n { // the trial's own rows are not arranged
+		scale *= t.Near
 	}
 	all := t.Prepare
 	for w, iterations := range p.Windows {
@@ -76,7 +80,7 @@ func try(ctx context.Context, s *job.Spec, p *posterior.Problem, rows int, cache
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
 	n := len(p.Y)
-	t := &Trial{Rows: min(n, rows)}
+	t, whole := &Trial{Rows: min(n, rows)}, p
 	if t.Rows < n {
 		p, cache = p.Subset(mode.Subset(n, t.Rows, random.Key{Seed: s.Seed})), nil
 	}
@@ -104,6 +108,9 @@ func try(ctx context.Context, s *job.Spec, p *posterior.Problem, rows int, cache
 	}
 	first()
 	t.Prepare = time.Since(began).Seconds() - t.Dense
+	if !s.Needs().Dense {
+		t.Near = Near(whole, run.Prepared.Psi, budget)
+	}
 	return t, d.tryChains(ctx, run, t)
 }
 

@@ -78,7 +78,7 @@ func fail(column int, format string, args ...any) error {
 // The leaves beside those of the families.
 const (
 	rational = "rq"
-	wendland = "wendland"
+	wendland = "wendland" // and wendland0 and wendland2
 	periodic = "periodic"
 	cosine   = "cosine"
 	hamming  = "hamming"
@@ -87,7 +87,7 @@ const (
 
 // Kinds returns the names of the leaves that there are.
 func Kinds() []string {
-	return append(slices.Clone(kernel.FamilyNames()), rational, wendland, periodic, cosine, hamming, coregion, linear, constant, polynomial, sigmoid)
+	return append(slices.Clone(kernel.FamilyNames()), rational, wendland, kernel.Wendland0.String(), kernel.Wendland2.String(), periodic, cosine, hamming, coregion, linear, constant, polynomial, sigmoid)
 }
 
 // Is reports whether a text is more than the name of a family.
@@ -381,6 +381,10 @@ func (l *leaf) stationary(prefix string, at []int, inputs []Input) (kernel.Leaf,
 		}
 	case wendland:
 		s.Family = kernel.Wendland
+	case kernel.Wendland0.String():
+		s.Family = kernel.Wendland0
+	case kernel.Wendland2.String():
+		s.Family = kernel.Wendland2
 	default:
 		var err error
 		if s.Family, err = kernel.ParseFamily(l.kind); err != nil {

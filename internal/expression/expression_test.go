@@ -145,7 +145,7 @@ func TestMistakes(t *testing.T) {
 		"rbf(warp(year, from=x, to=1))":                    `character 21: from is "x", but must be a number`,
 		"rbf(warp(, from=0, to=1))":                        "character 10: want the name of an input",
 		"rbf(warp(year, from=0, to=1)":                     "character 29: the expression ends where",
-		"rbf(temp)*linear(warp(year, from=0, to=1))":       "character 18: linear is not over warped inputs: rbf, matern12, matern32, matern52, rq and wendland are",
+		"rbf(temp)*linear(warp(year, from=0, to=1))":       "character 18: linear is not over warped inputs: rbf, matern12, matern32, matern52, rq and those of wendland are",
 		"linear(year, lengthscale=1)":                      "character 14: linear has no lengthscale: what can be fixed is centre",
 		"linear(year)*constant + a: constant*linear(year)": "are the same",
 		"rbf(\xff)":                                        "not UTF-8",

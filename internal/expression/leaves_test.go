@@ -15,6 +15,8 @@ func TestLeaves(t *testing.T) {
 		{"w: rq(year, temp, ard, alpha=0.5)", "w.variance*rq(1:w.tau[1],2:w.tau[2];=0.5)"},
 		{"rq(year, lengthscale=2)*rbf(temp)", "rq_rbf.variance*rq(1:=12.5;rq_rbf.rq.alpha)*rbf(2:rq_rbf.rbf.tau[2])"},
 		{"wendland(year, temp)", "wendland.variance*wendland(1-2:wendland.tau)"},
+		{"wendland0(year, temp)", "wendland0.variance*wendland0(1-2:wendland0.tau)"},
+		{"wendland2(year, temp, ard)", "wendland2.variance*wendland2(1:wendland2.tau[1],2:wendland2.tau[2])"},
 		{"wendland(year, lengthscale=2)", "wendland.variance*wendland(1:=12.5)"},
 		{"s: cosine(year, period=11) * rbf(year)", "s.variance*cosine(1:=11:10)*rbf(1:s.rbf.tau[1])"},
 		{"s: cosine(year)", "s.variance*cosine(1:s.period:10)"},

@@ -42,13 +42,13 @@ func (l *leaf) add(in input) error {
 
 // distances reports whether leaves of a kind are functions of the distance of their inputs.
 func distances(kind string) bool {
-	return kind == rational || kind == wendland || slices.Contains(kernel.FamilyNames(), kind)
+	return kind == rational || strings.HasPrefix(kind, wendland) || slices.Contains(kernel.FamilyNames(), kind)
 }
 
 // warp reads what stands in the brackets of a warp of an input of the leaf, at is where the warp is.
 func (p *parser) warp(l *leaf, at word) (in input, err error) {
 	if !distances(l.kind) {
-		return in, fail(at.column, "%s is not over warped inputs: %s, %s and %s are", l.kind, strings.Join(kernel.FamilyNames(), ", "), rational, wendland)
+		return in, fail(at.column, "%s is not over warped inputs: %s, %s and those of %s are", l.kind, strings.Join(kernel.FamilyNames(), ", "), rational, wendland)
 	}
 	w, text, err := p.takeInput()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
+	"github.com/ulisse-gp/ulisse/internal/sparse"
 )
 
 // FieldError is a mistake in a specification.
@@ -92,8 +93,13 @@ func decode(text []byte, file string) (*Spec, *decoder, error) {
 
 // complete validates a specification that was decoded, with the defaults that depend on other fields.
 func (d *decoder) complete(spec *Spec) (*Spec, error) {
-	if _, given := d.pos["sampler.method"]; !given && !spec.Model.Gaussian() {
-		spec.Sampler.Method = sampler.Augmenting
+	if _, given := d.pos["sampler.method"]; !given {
+		switch m := &spec.Model; {
+		case m.Approximation != nil && m.Approximation.Kind == string(sparse.SGPMC):
+			spec.Sampler.Method = sampler.Approximating
+		case !m.Gaussian():
+			spec.Sampler.Method = sampler.Augmenting
+		}
 	}
 	if path, msg := spec.fault(); msg != "" {
 		return nil, d.fail(d.nearest(path), path, "%s", msg)

@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
@@ -54,6 +58,14 @@ solver: {cache: off}
 `, `
 name: a
 data: {path: x.csv, target: y, categories: [season, "a: b"], levels: {"a: b": ["1", "no", x y]}, dates: {day: "days %d.%m.%Y"}, missing: impute-median, constant: drop}
+`, `
+name: a
+data: {path: x.csv, points: [x, y], window: {x: [-5, 5], y: [-8, 2.5]}, grid: 64x32}
+model: {likelihood: poisson}
+`, `
+name: a
+data: {path: x.csv, points: [t], window: {t: [0, 1e3]}, grid: 50}
+model: {likelihood: negative-binomial}
 `} {
 		s, err := parse(text)
 		if err != nil {
@@ -91,12 +103,20 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "---\n" + data, `s.yaml: more than one YAML document: a specification is one`},
 		{data + "sampelr: {}\n", `s.yaml: line 3, column 1: sampelr: unknown field: did you mean "sampler"?`},
 		{data + "sampler: {method: fisher, methd: sgld}\n", `s.yaml: line 3, column 27: sampler.methd: unknown field: did you mean "method"?`},
-		{data + "model: {likelihood: poisson}\n", `s.yaml: line 3, column 21: model.likelihood: "poisson" is not one of bernoulli, binomial, gaussian, laplace, negative-binomial, quantile, student-t`},
-		{data + "model: {likelihood: students-t}\n", `s.yaml: line 3, column 21: model.likelihood: "students-t" is not one of bernoulli, binomial, gaussian, laplace, negative-binomial, quantile, student-t: did you mean "student-t"?`},
+		{data + "model: {likelihood: cauchy}\n", `s.yaml: line 3, column 21: model.likelihood: "cauchy" is not one of bernoulli, binomial, gaussian, laplace, negative-binomial, ordinal, poisson, quantile, stochastic-volatility, student-t`},
+		{data + "model: {likelihood: categorical}\n", `s.yaml: line 3, column 21: model.likelihood: there is no categorical: if the classes have an order use ordinal, if not learn them one after another by bernoulli, as docs/kernels-cookbook.md shows`},
+		{data + "model: {likelihood: students-t}\n", `s.yaml: line 3, column 21: model.likelihood: "students-t" is not one of bernoulli, binomial, gaussian, laplace, negative-binomial, ordinal, poisson, quantile, stochastic-volatility, student-t: did you mean "student-t"?`},
 		{data + "model: {family: bernoulli}\n", `s.yaml: line 3, column 9: model.family: unknown field: the distribution of the target given the latent function is model.likelihood`},
 		{data + "model: {likelihood: negative-binomial, priors: {size: \"lognormal(0,1)\"}}\nsampler: {chains: 1, step: 2}\n", `s.yaml: line 4, column 28: sampler.step: gibbs has no step: leave it out`},
 		{data + "model: {df: 3}\n", `s.yaml: line 3, column 13: model.df: degrees of freedom are of model.likelihood: student-t, not of gaussian: leave them out`},
 		{data + "model: {likelihood: student-t, df: 2}\n", `s.yaml: line 3, column 36: model.df: 2, but must be above 2: with fewer degrees of freedom the noise has no variance`},
+		{"name: a\ndata: {path: x.csv, target: y, levels: {y: [low, high]}}\n", `s.yaml: line 2, column 44: data.levels.y: the order of the target's classes is of model.likelihood: ordinal, not of gaussian: leave it out`},
+		{data + "model: {likelihood: ordinal, link: probit}\n", `s.yaml: line 3, column 36: model.link: the link is of model.likelihood: bernoulli, not of ordinal: leave it out`},
+		{data + "model: {likelihood: student-t, df: 4, priors: {df: \"gamma(2,0.1)\"}}\n", `s.yaml: line 3, column 36: model.df: degrees of freedom that have a prior, priors.df, are a parameter: leave one of the two out`},
+		{"name: a\ndata: {path: x.csv, points: [x, w], window: {x: [0, 1], w: [0, 1]}, grid: 64}\nmodel: {likelihood: poisson}\n", `s.yaml: line 2, column 75: data.grid: "64" are not the numbers of cells along x and w: write one for each, with x between them, such as 64x64`},
+		{"name: a\ndata: {path: x.csv, points: [t], window: {t: [1, 0]}, grid: 64}\nmodel: {likelihood: poisson}\n", `s.yaml: line 2, column 42: data.window: of t a window needs where it begins and where it ends, in that order: where no event was seen outside of it says nothing, where none was seen inside does`},
+		{"name: a\ndata: {path: x.csv, points: [t], window: {t: [0, 1]}, grid: 64}\n", `s.yaml: model.likelihood: events in cells are counts, which gaussian cannot have made: use poisson, or negative-binomial`},
+		{"name: a\ndata: {path: x.csv, points: [t], target: t, window: {t: [0, 1]}, grid: 64}\n", `s.yaml: line 2, column 29: data.points: events have coordinates alone, and what is learnt from are their numbers in the cells of the grid: beside points:, window: and grid: there are path:, dates:, holdout: and standardize:`},
 		{data + "model: {likelihood: binomial}\n", `s.yaml: line 3, column 21: model.likelihood: binomial needs the numbers of trials: name their column, data.trials; of one trial each use bernoulli`},
 		{"name: a\ndata: {path: x.csv, target: y, trials: m}\n", `s.yaml: line 2, column 40: data.trials: trials are of model.likelihood: binomial, not of gaussian: leave them out`},
 		{"name: a\ndata: {path: x.csv, target: y, trials: y}\nmodel: {likelihood: binomial}\n", `s.yaml: line 2, column 40: data.trials: this is the target: name another column`},
@@ -106,12 +126,18 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "model: {likelihood: laplace, link: probit}\n", `s.yaml: line 3, column 36: model.link: the link is of model.likelihood: bernoulli, not of laplace: leave it out`},
 		{data + "model: {likelihood: bernoulli, link: cloglog}\n", `s.yaml: line 3, column 38: model.link: "cloglog" is not one of logit, probit`},
 		{data + "model: {likelihood: bernoulli}\nsampler: {method: auto}\n", `s.yaml: line 4, column 19: sampler.method: auto is for Gaussian targets: under model.likelihood: bernoulli use gibbs, or leave the method out`},
-		{data + "sampler: {method: gibbs}\n", `s.yaml: line 3, column 19: sampler.method: gibbs draws the auxiliary variables of a likelihood, and a Gaussian one has none: use exact`},
+		{data + "model: {likelihood: quantile}\nsampler: {method: elliptical}\n", `s.yaml: line 4, column 19: sampler.method: elliptical is for likelihoods that are log-concave and smooth, in one latent function, which quantile is not: use gibbs, or leave the method out`},
+		{data + "sampler: {method: elliptical}\n", `s.yaml: line 3, column 19: sampler.method: elliptical is for likelihoods that are not Gaussian: use exact`},
+		{data + "sampler: {method: gibbs}\n", `s.yaml: line 3, column 19: sampler.method: gibbs is for likelihoods that are not Gaussian: use exact`},
+		{data + "sampler: {method: pseudo-marginal}\n", `s.yaml: line 3, column 19: sampler.method: pseudo-marginal is for likelihoods that are log-concave and not Gaussian: bernoulli, binomial, ordinal, negative-binomial, poisson; gaussian is not one of them: leave the method out`},
+		{data + "model: {likelihood: student-t}\nsampler: {method: pseudo-marginal}\n", `s.yaml: line 4, column 19: sampler.method: pseudo-marginal is for likelihoods that are log-concave and not Gaussian: bernoulli, binomial, ordinal, negative-binomial, poisson; student-t is not one of them: leave the method out`},
+		{data + "model: {likelihood: bernoulli}\nsampler: {method: pseudo-marginal, pseudo-marginal: {samples: 0}}\n", `s.yaml: line 4, column 63: sampler.pseudo-marginal.samples: 0, but must be from 1 to 100000`},
+		{data + "model: {likelihood: bernoulli}\nsampler: {method: pseudo-marginal, pseudo-marginal: {approximation: vb}}\n", `s.yaml: line 4, column 69: sampler.pseudo-marginal.approximation: "vb" is not one of ep, laplace`},
 		{data + "model: {likelihood: student-t}\nsampler: {certify: true}\n", `s.yaml: line 4, column 20: sampler.certify: gibbs is exact already: there is nothing to certify`},
 		{"name: a\ndata: {synthetic: {n: 20, d: 1, sigma: 1, tau: 1, lambda: 1}}\nmodel: {likelihood: bernoulli}\n", `s.yaml: line 3, column 21: model.likelihood: synthetic data are numbers with Gaussian noise, which bernoulli cannot have made: use data.path`},
 		{data + "weights: w\n", `s.yaml: line 3, column 1: weights: unknown field: a column of weights, which the variance of the noise is divided by, is data.weights`},
 		{data + "model: {mean: linaer}\n", `s.yaml: line 3, column 15: model.mean: character 1: there is no covariance "linaer": did you mean linear?`},
-		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, auto, sgld`},
+		{data + "sampler: {colour: red}\n", `s.yaml: line 3, column 11: sampler.colour: unknown field: the fields here are method, chains, warmup, draws, probes, probe_kind, step, subset, checkpoint, certify, auto, pseudo-marginal, sgld`},
 		{"name: a\ndata: {path: x, target: y, categories: [y]}\n", `s.yaml: line 2, column 40: data.categories: "y" is the target, which is a number`},
 		{"name: a\ndata: {path: x, target: y, exclude: [k], categories: [k]}\n", `s.yaml: line 2, column 54: data.categories: "k" is excluded: take it out of one of the two`},
 		{"name: a\ndata: {path: x, target: y, inputs: [a], dates: {k: days}}\n", `s.yaml: line 2, column 52: data.dates.k: "k" is not among the inputs: add it to inputs:`},
@@ -150,7 +176,7 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "model: {priors: {tau: \"cauchy(1,1)\"}}\n", `s.yaml: line 3, column 23: model.priors.tau: prior "cauchy(1,1)": unknown distribution: use one of gamma(shape,rate), invgamma(shape,scale), lognormal(mu,sd), halfnormal(sd), pc(u,alpha), normal(mean,sd), uniform(lo,hi), beta(a,b)`},
 		{data + "model: {priors: {sigma: gamma(1,1)}}\n", `s.yaml: line 3, column 33: model.priors: a text with a comma needs quotes between braces: write "gamma(1,1)"`},
 		{data + "seed: " + strings.Repeat("9", 100) + "\n", `s.yaml: line 3, column 7: seed: "` + strings.Repeat("9", 60) + `"… is not a whole number from 0`},
-		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of auto, fisher, leimkuhler-matthews, exact, gibbs, sgld, cholesky`},
+		{data + "sampler: {method: nuts}\n", `s.yaml: line 3, column 19: sampler.method: "nuts" is not one of auto, fisher, leimkuhler-matthews, exact, gibbs, elliptical, sgld, cholesky, sgpmc, pseudo-marginal`},
 		{data + "sampler: {draws: 6000}\n", `s.yaml: stop.max_draws: 5000, but must be at least sampler.draws, 6000`},
 		{data + "sampler: {step: 1.5}\n", `s.yaml: line 3, column 17: sampler.step: 1.5, but must be above 0 and at most 1`},
 		{data + "sampler: {method: sgld, checkpoint: 30}\n", `s.yaml: line 3, column 37: sampler.checkpoint: 30, but must be a multiple of sampler.sgld.redraw, 20: warm starts end at checkpoints`},
@@ -243,6 +269,64 @@ func TestLoadAndProblem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Problem(d); err == nil || !strings.Contains(err.Error(), "at most 10000 rows") {
+		t.Errorf("got %v", err)
+	}
+	s.Sampler.Method = "pseudo-marginal"
+	if _, err := s.Problem(d); err == nil || !strings.Contains(err.Error(), "at most 5000 rows") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Rows are arranged where the specification wants it, or, with auto, where there is something to be had from it.
+func TestSparsity(t *testing.T) {
+	for _, c := range []struct {
+		sparsity, model string
+		n, d            int
+		arranged        bool
+		err             string
+	}{
+		{"", "{kernel: rbf}", SparseRows, 2, false, ""},
+		{"off", "{kernel: rbf}", SparseRows, 2, false, ""},
+		{"auto", "{kernel: matern32}", SparseRows, 2, true, ""},
+		{"auto", "{kernel: rbf}", SparseRows - 1, 2, false, ""},
+		{"auto", "{kernel: rbf}", SparseRows, 4, false, ""},
+		{"on", "{kernel: rbf}", 60, 4, true, ""},
+		{"on", "{kernel: rbf, mean: linear}", 60, 4, true, ""},
+		{"always", "{kernel: rbf}", 60, 4, false, `"always" is not one of off, auto, on`},
+	} {
+		text := fmt.Sprintf("name: a\ndata: {synthetic: {n: %d, d: %d, sigma: 1, tau: 1, lambda: 0.1}}\nmodel: %s\n", c.n, c.d, c.model)
+		if c.sparsity != "" {
+			text += "solver: {sparsity: " + c.sparsity + "}\n"
+		}
+		s, err := parse(text)
+		if err != nil {
+			if c.err == "" || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v", text, err)
+			}
+			continue
+		}
+		in := kernel.NewInputs(c.n, c.d, make([]float64, c.n*c.d))
+		cov, err := s.Covariance(&dataset.Info{Rows: c.n, InputNames: make([]string, c.d), XScale: slices.Repeat([]dataset.Scale{{SD: 1}}, c.d)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in, err = s.arranged(in, cov); err != nil {
+			t.Fatal(err)
+		}
+		if _, order := in.Arranged(); (order != nil) != c.arranged {
+			t.Errorf("%q of %d rows and %d inputs: arranged %v", c.sparsity, c.n, c.d, order != nil)
+		}
+	}
+	cov, err := kernel.Parse("a*rbf(1:u)+b*periodic(1:v:p:1)", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Default()
+	s.Solver.Sparsity = "on"
+	if _, err := s.arranged(kernel.NewInputs(2, 1, []float64{1, 2}), cov); err == nil || !strings.Contains(err.Error(), "does not come to nothing") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := parse("name: a\ndata: {synthetic: {n: 60, d: 1, sigma: 1, tau: 1, lambda: 1}}\nsolver: {sparsity: on, cache: 1GiB}\n"); err == nil || !strings.Contains(err.Error(), "keep no elements") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -23,22 +23,43 @@ const defaultDF = 4
 // counts that are hardly more often large than none at all, to Poisson's nearly.
 const sizePrior = "lognormal(1,1.5)"
 
+// gapPrior is the prior of the gap between two thresholds of an ordinal likelihood where none is given: 95 % within
+// 0.14 and 7.1 standard deviations of what is between the latent function and the class.
+const gapPrior = "lognormal(0,1)"
+
 // likelihoods are all there are, by the names that specifications have for them.
 var likelihoods = map[string]func(m *Model) likelihood.Likelihood{
 	gaussian:            func(*Model) likelihood.Likelihood { return likelihood.Gaussian{} },
-	"student-t":         func(m *Model) likelihood.Likelihood { return likelihood.StudentT{DF: m.DF.Or(defaultDF)} },
+	"student-t":         studentT,
 	"laplace":           func(*Model) likelihood.Likelihood { return likelihood.Laplace{} },
 	"quantile":          func(m *Model) likelihood.Likelihood { return likelihood.Quantile{Level: m.Level.Or(defaultLevel)} },
 	"bernoulli":         bernoulli,
 	"binomial":          func(*Model) likelihood.Likelihood { return likelihood.Binomial{} },
+	"ordinal":           func(*Model) likelihood.Likelihood { return likelihood.Ordinal{} },
 	"negative-binomial": func(*Model) likelihood.Likelihood { return likelihood.NegativeBinomial{} },
+	"poisson":           func(*Model) likelihood.Likelihood { return likelihood.Poisson{} },
+
+	"stochastic-volatility": func(*Model) likelihood.Likelihood { return likelihood.Volatility{} },
 }
+
+func studentT(m *Model) likelihood.Likelihood {
+	if m.learnsDF() {
+		return likelihood.StudentT{}
+	}
+	return likelihood.StudentT{DF: m.DF.Or(defaultDF)}
+}
+
+// learnsDF reports whether the degrees of freedom are a parameter: they have a prior.
+func (m *Model) learnsDF() bool { return m.Priors.Of["df"] != "" }
 
 // defaultLevel is the quantile that is learnt where none is given: the median.
 const defaultLevel = 0.5
 
 // links are the words for how a probability comes from the latent function; the first is the default.
 var links = []string{"logit", "probit"}
+
+// unordered are the names that the likelihood of three or more classes without an order has elsewhere.
+var unordered = []string{"categorical", "multinomial", "softmax"}
 
 func bernoulli(m *Model) likelihood.Likelihood {
 	if m.Link == "probit" {
@@ -51,7 +72,7 @@ func bernoulli(m *Model) likelihood.Likelihood {
 func LikelihoodNames() []string { return slices.Sorted(maps.Keys(likelihoods)) }
 
 // Conditional returns the likelihood of a model whose name is one of LikelihoodNames: what targets are given the latent
-// function. Of one that differs between rows it is that of none.
+// function. Of one that differs between rows it is that of none, and of classes in order it has none.
 func (m *Model) Conditional() likelihood.Likelihood { return likelihoods[m.Likelihood](m) }
 
 // likelihood returns that of data of the given description, of no rows yet.
@@ -59,7 +80,11 @@ func (s *Spec) likelihood(d *dataset.Info) likelihood.Likelihood {
 	if s.Model.Gaussian() {
 		return s.noise(d)
 	}
-	return s.Model.Conditional()
+	l := s.Model.Conditional()
+	if likelihood.OfOrder(l) {
+		return likelihood.Ordinal{Classes: d.Classes}
+	}
+	return l
 }
 
 // Gaussian reports whether targets are Gaussian given the latent function.
@@ -78,6 +103,8 @@ func (s *Spec) Tells(d *dataset.Info) (expected, latent string) {
 		}
 		expected = fmt.Sprintf("P(%s = %s)", d.Target, one)
 		return expected, fmt.Sprintf("%s %s", link.Kind, expected)
+	case l.Name() == likelihood.Volatility{}.Name():
+		return d.Target, fmt.Sprintf("log sd(%s)", d.Target)
 	case l.Name() == likelihood.Binomial{}.Name():
 		expected = fmt.Sprintf("P(success, %s)", d.Target)
 		return expected, fmt.Sprintf("%s %s", link.Kind, expected)
@@ -92,6 +119,9 @@ func (s *Spec) Tells(d *dataset.Info) (expected, latent string) {
 // faultOfLikelihood is fault for the likelihood, and for what goes with it.
 func (s *Spec) faultOfLikelihood() (path, msg string) {
 	m := &s.Model
+	if slices.Contains(unordered, m.Likelihood) {
+		return "model.likelihood", fmt.Sprintf("there is no %s: if the classes have an order use ordinal, if not learn them one after another by bernoulli, as docs/kernels-cookbook.md shows", m.Likelihood)
+	}
 	if likelihoods[m.Likelihood] == nil {
 		msg := fmt.Sprintf("%q is not one of %s", m.Likelihood, strings.Join(LikelihoodNames(), ", "))
 		if near, ok := nearest.Word(m.Likelihood, LikelihoodNames()); ok {
@@ -106,7 +136,9 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "sampler.method", err.Error()
 	case m.DF.Set && m.Likelihood != "student-t":
 		return "model.df", fmt.Sprintf("degrees of freedom are of model.likelihood: student-t, not of %s: leave them out", m.Likelihood)
-	case !(m.DF.Or(defaultDF) > 2):
+	case m.DF.Set && m.learnsDF():
+		return "model.df", "degrees of freedom that have a prior, priors.df, are a parameter: leave one of the two out"
+	case !(m.DF.Or(defaultDF) > likelihood.LeastDF):
 		return "model.df", fmt.Sprintf("%g, but must be above 2: with fewer degrees of freedom the noise has no variance", m.DF.Value)
 	case m.Level.Set && m.Likelihood != "quantile":
 		return "model.level", fmt.Sprintf("the level is of model.likelihood: quantile, not of %s: leave it out", m.Likelihood)
@@ -116,6 +148,8 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "model.link", fmt.Sprintf("the link is of model.likelihood: bernoulli, not of %s: leave it out", m.Likelihood)
 	case m.Link != "" && !slices.Contains(links, m.Link):
 		return "model.link", fmt.Sprintf("%q is not one of %s", m.Link, strings.Join(links, ", "))
+	case s.Data.Levels[s.Data.Target] != nil && m.Likelihood != "ordinal":
+		return "data.levels." + s.Data.Target, fmt.Sprintf("the order of the target's classes is of model.likelihood: ordinal, not of %s: leave it out", m.Likelihood)
 	case s.Data.Synthetic != nil && !m.Conditional().Standardized():
 		return "model.likelihood", fmt.Sprintf("synthetic data are numbers with Gaussian noise, which %s cannot have made: use data.path", m.Likelihood)
 	case m.Likelihood == "binomial" && s.Data.Trials == "":
@@ -128,10 +162,15 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "model.likelihood", fmt.Sprintf("targets of %s are what they are: leave data.transform out", m.Likelihood)
 	case s.Data.transform() != "" && !m.Gaussian():
 		return "model.likelihood", fmt.Sprintf("data.transform is for Gaussian noise: under %s the target that is transformed back may have no mean; leave one of them out, or transform the target in the table", m.Likelihood)
+	case method.Needs().Inducing: // of what approximations are for, these say
+	case method.Needs().Estimated && (!augments || !likelihood.Integrable(m.Conditional())):
+		return "sampler.method", fmt.Sprintf("%s is for likelihoods that are log-concave and not Gaussian: bernoulli, binomial, ordinal, negative-binomial, poisson; %s is not one of them: leave the method out", s.Sampler.Method, m.Likelihood)
 	case augments != method.Needs().Augments && augments:
 		return "sampler.method", fmt.Sprintf("%s is for Gaussian targets: under model.likelihood: %s use %s, or leave the method out", s.Sampler.Method, m.Likelihood, sampler.Augmenting)
+	case augments && method.Needs().Laplace && !likelihood.Concave(m.Conditional()):
+		return "sampler.method", fmt.Sprintf("%s is for likelihoods that are log-concave and smooth, in one latent function, which %s is not: use %s, or leave the method out", s.Sampler.Method, m.Likelihood, sampler.Augmenting)
 	case augments != method.Needs().Augments:
-		return "sampler.method", fmt.Sprintf("%s draws the auxiliary variables of a likelihood, and a Gaussian one has none: use exact", s.Sampler.Method)
+		return "sampler.method", fmt.Sprintf("%s is for likelihoods that are not Gaussian: use exact", s.Sampler.Method)
 	}
 	return "", ""
 }

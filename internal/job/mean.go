@@ -7,6 +7,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
@@ -23,7 +24,7 @@ const meanName = "mean"
 // withMean returns a covariance and the terms of the mean, one for each coefficient: that of the constant is
 // called mean, that of an input mean_ and its name.
 func (s *Spec) withMean(c *kernel.Covariance, d *dataset.Info) (*kernel.Covariance, error) {
-	m, err := expression.ParseMean(s.Model.Mean)
+	m, err := expression.ParseMean(s.Mean())
 	if err != nil {
 		return nil, &FieldError{Path: "model.mean", Msg: err.Error()}
 	}
@@ -45,9 +46,18 @@ func (s *Spec) withMean(c *kernel.Covariance, d *dataset.Info) (*kernel.Covarian
 	return c, nil
 }
 
+// Mean returns what the specification says of the mean. Classes in order have a constant unless it says otherwise: their first
+// threshold is 0.
+func (s *Spec) Mean() string {
+	if s.Model.Mean == "" && likelihood.OfOrder(s.Model.Conditional()) {
+		return "constant"
+	}
+	return s.Model.Mean
+}
+
 // hasMean reports whether the model has one.
 func (s *Spec) hasMean() bool {
-	m, err := expression.ParseMean(s.Model.Mean)
+	m, err := expression.ParseMean(s.Mean())
 	return err == nil && !m.None()
 }
 

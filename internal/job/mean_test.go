@@ -38,6 +38,32 @@ func TestMean(t *testing.T) {
 	}
 }
 
+// Classes in order have a constant unless they are to have none, and a gap for each class between others.
+func TestMeanOfClassesInOrder(t *testing.T) {
+	info := *weather
+	info.Classes = []string{"low", "mid", "high", "top"}
+	for mean, want := range map[string]string{"": "sigma*rbf(1-3:tau)+=100*linear(0)", "mean: none, ": "sigma*rbf(1-3:tau)"} {
+		s, err := ParseString("name: m\ndata: {path: x.csv, target: y}\nmodel: {" + mean + "likelihood: ordinal, priors: {\"gap[high]\": \"gamma(2,3)\"}}\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.KernelModel(&info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Covariance.String(); got != want {
+			t.Errorf("mean %q: %s, want %s", mean, got, want)
+		}
+		priors, err := s.PriorsOf(&info)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(priors[2:]); got != "[{gap[mid] lognormal(0,1) } {gap[high] gamma(2,3) }]" {
+			t.Errorf("priors %s", got)
+		}
+	}
+}
+
 // The mean's terms have names, and no parameters; what it is over is in the model.
 func TestMeanBesideExpression(t *testing.T) {
 	s, err := ParseString("name: m\ndata: {path: x.csv, target: y}\nmodel: {kernel: \"trend: rbf(year)\", mean: linear(hum)}\n")

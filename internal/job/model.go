@@ -212,6 +212,8 @@ func own(p param.Param, d *dataset.Info) string {
 		return mismatchPrior
 	case param.Size:
 		return sizePrior
+	case param.Gap:
+		return gapPrior
 	case param.Offset:
 		return offsetPrior
 	case param.Exponent:
@@ -236,7 +238,7 @@ var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_s
 // isQuantity reports whether a field of priors may be the name of a quantity.
 func isQuantity(key string) bool {
 	name, _, element := strings.Cut(key, "[")
-	return strings.Contains(name, ".") || element || name == "size" || slices.Contains(rootNames, name)
+	return strings.Contains(name, ".") || element || name == "size" || name == "gap" || name == "df" || slices.Contains(rootNames, name)
 }
 
 // roots returns the quantities in whose place a parameter stands, with their units.

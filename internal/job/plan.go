@@ -21,8 +21,8 @@ func (s *Spec) Plan(names []string, rows int) chains.Plan {
 		Windows: m.Windows(o), Draws: s.Sampler.Draws, MaxDraws: s.Stop.MaxDraws, RHat: s.Stop.RHat, ESS: s.Stop.ESS, Error: s.Stop.Error,
 		MaxTime: time.Duration(s.Stop.MaxTime), Seed: s.Seed,
 		Step: s.Sampler.Step.Or(needs.Step), Probes: s.Sampler.Probes.Or(0), MaxProbes: sampler.MaxProbes, Solver: s.Solver.Method,
-		Provisional: needs.Search != sampler.OnSubset && !needs.Augments && rows <= sampler.ProvisionalRows, Latent: latent.Size(needs.Latent, rows),
-		Mean: s.hasMean(),
+		Provisional: needs.Search != sampler.OnSubset && !needs.Augments && !needs.Inducing && rows <= sampler.ProvisionalRows, Latent: latent.Size(needs.Latent, s.LatentLength(rows)),
+		Mean: s.hasMean() && !needs.Inducing, // which says nothing of coefficients
 	}
 	if needs.Staged {
 		p.Staged, p.Lanes = true, sampler.MaxLanes
@@ -33,6 +33,15 @@ func (s *Spec) Plan(names []string, rows int) chains.Plan {
 		p.Certificate = &c
 	}
 	return p
+}
+
+// LatentLength returns the length of a chain's latent vectors on some rows: as many as there are, or as the inducing inputs may be that
+// stand for them.
+func (s *Spec) LatentLength(rows int) int {
+	if s.Needs().Inducing {
+		return min(rows, s.Model.Approximation.Inducing.Or(defaultInducing))
+	}
+	return rows
 }
 
 // Kept draws of each chain of a certificate, and the iterations before them.

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
@@ -19,12 +21,18 @@ import (
 // not empty, names a column of a table that is read as text beside the numbers.
 func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*dataset.Table, error) {
 	d := &s.Data
+	if len(d.Points) > 0 {
+		return d.binned(table, label)
+	}
 	if d.Synthetic == nil {
 		sel, err := d.selection()
 		if err != nil {
 			return nil, err
 		}
 		sel.Label, sel.Noise, sel.Offset, sel.TwoClasses = label, s.NoiseColumns(), d.Offset, likelihood.OfClasses(s.Model.Conditional())
+		if sel.Ordered = likelihood.OfOrder(s.Model.Conditional()); sel.Ordered {
+			sel.Classes = d.Levels[d.Target]
+		}
 		sel.Trials = d.Trials != ""
 		return dataset.ReadFile(d.Path, table, sel, dataset.DefaultLimits)
 	}
@@ -62,7 +70,7 @@ func (d *Data) selection() (dataset.Select, error) {
 // Dataset holds rows of the specification's table out and standardises the others.
 func (s *Spec) Dataset(t *dataset.Table) (*dataset.Dataset, error) {
 	d := &s.Data
-	return dataset.New(t, dataset.Options{Standardize: d.Standardize, RawTarget: !s.Model.Conditional().Standardized(), Transform: d.transform(), Holdout: d.Holdout, Seed: s.Seed,
+	return dataset.New(t, dataset.Options{Standardize: d.Standardize, RawTarget: !s.Model.Conditional().Standardized(), Transform: d.transform(), Holdout: d.Holdout, Subset: s.Model.Subset(), Seed: s.Seed,
 		Impute: dataset.Missing(d.Missing) == dataset.MissingImpute, DropConstant: d.Constant == "drop"})
 }
 
@@ -99,8 +107,12 @@ func (s *Spec) synthetic() (dataset.Synthetic, error) {
 
 // Problem returns the posterior that the specification asks for on a data set.
 func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
-	if s.Needs().Dense && d.N() > maxDense {
-		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("%s stores the %d×%d covariance matrix: at most %d rows", s.Sampler.Method, d.N(), d.N(), maxDense)}
+	most := maxDense
+	if s.Needs().Estimated {
+		most = sampler.PseudoMarginalRows
+	}
+	if s.Needs().Dense && d.N() > most {
+		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("%s stores the %d×%d covariance matrix: at most %d rows", s.Sampler.Method, d.N(), d.N(), most)}
 	}
 	if s.Solver.Preconditioner.Kind == "ski" && d.D() > precond.MaxGridDim {
 		return nil, &FieldError{Path: "solver.preconditioner.kind", Msg: fmt.Sprintf("ski interpolates on a grid: it is for %d inputs at most, not %d", precond.MaxGridDim, d.D())}
@@ -118,11 +130,46 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	if err := m.Likelihood.Check(d.Y); err != nil {
 		return nil, &FieldError{Path: "data.target", Msg: err.Error()}
 	}
-	p := posterior.NewProblem(m, d.X, d.Y)
+	in, err := s.arranged(d.X, m.Covariance)
+	if err != nil {
+		return nil, err
+	}
+	p := posterior.NewProblem(m, in, d.Y)
+	for k := range d.D() {
+		if d.LevelsOf(k) != nil {
+			p.Levels = append(p.Levels, make([]bool, d.D()-len(p.Levels))...)
+			p.Levels[k] = true
+		}
+	}
 	if !d.Shifted {
 		p.Offset = d.RowOffset
 	}
 	return p, nil
+}
+
+// Where sparsity is auto, rows are arranged in space from SparseRows on, 64 tiles, and by at most SparseInputs inputs: fewer tiles, or
+// boxes in more dimensions, are hardly ever far from each other in units of length-scales that the data can tell.
+const (
+	SparseRows   = 64 * cmvp.TileRows
+	SparseInputs = 3
+)
+
+// arranged returns the inputs, arranged in space if the specification wants pairs of rows passed over that are nothing.
+func (s *Spec) arranged(in *kernel.Inputs, c *kernel.Covariance) (*kernel.Inputs, error) {
+	over, everywhere := c.Local()
+	switch s.Solver.Sparsity {
+	case "on":
+		if !everywhere {
+			return nil, &FieldError{Path: "solver.sparsity", Msg: "a term of the covariance does not come to nothing with distance, so that no pair of rows could be passed over: use auto, or multiply each term by an rbf, a matern or a wendland"}
+		}
+	case "auto":
+		if !everywhere || in.Len() < SparseRows || len(over) > SparseInputs {
+			return in, nil
+		}
+	default:
+		return in, nil
+	}
+	return cmvp.Arrange(in, over), nil
 }
 
 // insideWarps returns an error if a row is outside of the range of a warp, where all rows would be at one point.

@@ -39,8 +39,13 @@ type Data struct {
 	Path      string     `yaml:"path,omitempty" json:"path,omitempty"`
 	Synthetic *Synthetic `yaml:"synthetic,omitempty" json:"synthetic,omitempty"`
 	Target    string     `yaml:"target,omitempty" json:"target,omitempty"`
-	Inputs    []string   `yaml:"inputs,flow,omitempty" json:"inputs,omitempty"`
-	Exclude   []string   `yaml:"exclude,flow,omitempty" json:"exclude,omitempty"`
+	// Points, Window and Grid say that rows are events, and how they become counts: their coordinates, where they were looked for,
+	// and the numbers of cells, such as 64x64.
+	Points  []string `yaml:"points,flow,omitempty" json:"points,omitempty"`
+	Window  Ranges   `yaml:"window,flow,omitempty" json:"window,omitempty"`
+	Grid    string   `yaml:"grid,omitempty" json:"grid,omitempty"`
+	Inputs  []string `yaml:"inputs,flow,omitempty" json:"inputs,omitempty"`
+	Exclude []string `yaml:"exclude,flow,omitempty" json:"exclude,omitempty"`
 	// Categories, Dates, Missing and Constant say how columns become inputs; the last two are empty for "error".
 	Categories  []string `yaml:"categories,flow,omitempty" json:"categories,omitempty"`
 	Levels      Levels   `yaml:"levels,flow,omitempty" json:"levels,omitempty"` // of some categories, in their order
@@ -78,11 +83,13 @@ type Model struct {
 	ARD        bool          `yaml:"ard" json:"ard"`
 	Mean       string        `yaml:"mean,omitempty" json:"mean,omitempty"` // as expression.ParseMean reads it
 	Likelihood string        `yaml:"likelihood" json:"likelihood"`
-	DF         Auto[float64] `yaml:"df,omitempty" json:"df,omitzero"`        // degrees of freedom of student-t
+	DF         Auto[float64] `yaml:"df,omitempty" json:"df,omitzero"`        // degrees of freedom of student-t, where they have no prior
 	Level      Auto[float64] `yaml:"level,omitempty" json:"level,omitzero"`  // of quantile
 	Link       string        `yaml:"link,omitempty" json:"link,omitempty"`   // of bernoulli: links
 	Noise      *Noise        `yaml:"noise,omitempty" json:"noise,omitempty"` // nil for one variance
 	Priors     Priors        `yaml:"priors" json:"priors"`
+	// Approximation is nil for none.
+	Approximation *Approximation `yaml:"approximation,omitempty" json:"approximation,omitempty"`
 }
 
 // Priors are written as param.ParsePrior reads them.
@@ -137,6 +144,7 @@ type Solver struct {
 	Tolerance      Auto[float64]  `yaml:"tolerance" json:"tolerance"`
 	MaxIterations  Auto[int]      `yaml:"max_iterations" json:"max_iterations"`
 	Precision      string         `yaml:"precision" json:"precision"`
+	Sparsity       string         `yaml:"sparsity,omitempty" json:"sparsity,omitempty"` // Sparsities; empty for off
 	Cache          Memory         `yaml:"cache" json:"cache"`
 	Preconditioner Preconditioner `yaml:"preconditioner" json:"preconditioner"`
 	Q              float64        `yaml:"q" json:"q"`

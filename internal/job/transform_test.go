@@ -46,6 +46,8 @@ func TestTells(t *testing.T) {
 		{"bernoulli", dataset.Info{Target: "y"}, "P(y = 1)", "logit P(y = 1)"},
 		{"bernoulli", dataset.Info{Target: "sick", Classes: []string{"no", "yes"}}, "P(sick = yes)", "logit P(sick = yes)"},
 		{"negative-binomial", dataset.Info{Target: "y"}, "E(y)", "log E(y)"},
+		{"poisson", dataset.Info{Target: "y"}, "E(y)", "log E(y)"},
+		{"stochastic-volatility", dataset.Info{Target: "y"}, "y", "log sd(y)"},
 	} {
 		s := Default()
 		s.Model.Likelihood = c.likelihood

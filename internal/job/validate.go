@@ -20,6 +20,7 @@ var (
 	ProbeKinds        = []string{"auto", "whitened", "rademacher", "pathwise"}
 	SolverMethods     = []string{"cg", "pcg", "ulisse", "auto"}
 	Precisions        = []string{"auto", "float64", "mixed"}
+	Sparsities        = []string{"off", "auto", "on"}
 	Laws              = []string{"paper", "geometric", "decay", "optimal"}
 	NoticeKinds       = []string{"converged", "unconverged", "cancelled", "failed", "stalled", "diverging", "recovered"}
 	PreconditionerSet = slices.Concat([]string{"auto", "none"}, precond.Kinds(), precond.InnerKinds())
@@ -80,7 +81,7 @@ func (s *Spec) fault() (path, msg string) {
 		{!nameForm.MatchString(s.Name), "name", "a job needs a name of letters, digits, '.', '_' and '-', 100 at most"},
 		{d.Path == "" && d.Synthetic == nil, "data", "no data: give path: or synthetic:"},
 		{d.Path != "" && d.Synthetic != nil, "data", "path: and synthetic: exclude each other"},
-		{d.Path != "" && d.Target == "", "data.target", "no target: name the column to predict"},
+		{d.Path != "" && d.Target == "" && len(d.Points) == 0, "data.target", "no target: name the column to predict"},
 		{d.Synthetic != nil && (d.Target != "" || len(d.Inputs)+len(d.Exclude) > 0), "data", "target:, inputs: and exclude: choose columns of a table; synthetic: has none"},
 		atLeast("data.rows", d.Rows, 0),
 		{!(d.Holdout >= 0 && d.Holdout < 1), "data.holdout", fmt.Sprintf("%g, but must be a fraction from 0 to below 1", d.Holdout)},
@@ -115,6 +116,10 @@ func (s *Spec) fault() (path, msg string) {
 		{!(st.Error >= 0 && st.Error < 1), "stop.error", fmt.Sprintf("%g, but must be from 0, for any error, to less than 1", st.Error)},
 		{st.MaxDraws < sm.Draws, "stop.max_draws", fmt.Sprintf("%d, but must be at least sampler.draws, %d", st.MaxDraws, sm.Draws)},
 		{st.MaxTime < 0, "stop.max_time", "negative: use 0s for no limit"},
+	}
+	if so.Sparsity != "" {
+		checks = append(checks, oneOf("solver.sparsity", so.Sparsity, Sparsities),
+			check{so.Sparsity == "on" && so.Cache.Set && so.Cache.Bytes > 0, "solver.cache", "products that pass over pairs of rows (sparsity: on) keep no elements: leave cache out"})
 	}
 	path, msg = d.faultOfColumns()
 	checks = append(checks, check{msg != "", path, msg})
@@ -154,10 +159,16 @@ func (s *Spec) fault() (path, msg string) {
 			return c.path, c.msg
 		}
 	}
+	if path, msg := s.faultOfPoints(); msg != "" {
+		return path, msg
+	}
 	if path, msg := s.faultOfModel(); msg != "" {
 		return path, msg
 	}
 	if path, msg := s.faultOfLikelihood(); msg != "" {
+		return path, msg
+	}
+	if path, msg := s.faultOfApproximation(); msg != "" {
 		return path, msg
 	}
 	if path, msg := s.faultOfTransform(); msg != "" {
@@ -264,7 +275,7 @@ func (d *Data) faultOfColumns() (path, msg string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Levels)) {
-		if !slices.Contains(d.Categories, name) {
+		if name != d.Target && !slices.Contains(d.Categories, name) {
 			return "data.levels." + name, "it is no category: name it under categories: too"
 		}
 		if err := dataset.CheckLevels(d.Levels[name]); err != nil {

@@ -11,6 +11,9 @@ type Inputs struct {
 	n, d   int
 	x      []float64 // n×d, row by row
 	centre []float64 // a typical value of each input
+
+	order    []int   // of arranged: its point i is point order[i] here; nil if there is none
+	arranged *Inputs // see Arrange
 }
 
 // NewInputs returns the n×d inputs stored row by row in x, which it keeps.
@@ -45,7 +48,7 @@ func (in *Inputs) Row(i int) []float64 { return in.x[i*in.d : (i+1)*in.d] }
 // Centre returns a typical value of input k, about its median.
 func (in *Inputs) Centre(k int) float64 { return in.centre[k] }
 
-// Select returns the points with the given indices, in that order.
+// Select returns the points with the given indices, in that order, without an arrangement.
 func (in *Inputs) Select(idx []int) *Inputs {
 	x := make([]float64, 0, len(idx)*in.d)
 	for _, i := range idx {

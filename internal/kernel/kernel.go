@@ -40,7 +40,7 @@ const Dot Family = -1
 // is it one of the families.
 const Levels Family = -2
 
-var familyNames = [NumProfiles]string{"rbf", "matern12", "matern32", "matern52", "rq", "wendland", cosineName, hammingName}
+var familyNames = [NumProfiles]string{"rbf", "matern12", "matern32", "matern52", "rq", "wendland", cosineName, hammingName, "wendland0", "wendland2"}
 
 // Families returns all families in order.
 func Families() []Family { return []Family{RBF, Matern12, Matern32, Matern52} }

@@ -14,7 +14,7 @@ func (c *Covariance) Differentiable() error {
 	}
 	for i, leaf := range c.At(theta).leaves {
 		if !leaf.differentiable() {
-			return fmt.Errorf("functions of the covariance %v have no gradient: they are not differentiable; use rbf, rq, wendland, matern32 or matern52", c.leaves[i])
+			return fmt.Errorf("functions of the covariance %v have no gradient: they are not differentiable; use rbf, rq, wendland, wendland2, matern32 or matern52", c.leaves[i])
 		}
 	}
 	return nil
@@ -75,7 +75,7 @@ func (f *Function) addCrossSlopes(dst []float64, term int, x []float64) {
 	}
 }
 
-func (s *stationaryAt) differentiable() bool { return s.Family != Matern12 }
+func (s *stationaryAt) differentiable() bool { return s.Family != Matern12 && s.Family != Wendland0 }
 
 func (s *stationaryAt) addSlopes(dst []float64, w float64, x, y []float64) {
 	w *= 2 * s.deriv(s.dist(x, y))

@@ -12,7 +12,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/param"
 )
 
-// Stationary is the leaf g(u) of a family, of Rational or of Wendland, u = Σ_k τ_k (x_k−y_k)².
+// Stationary is the leaf g(u) of a family, of Rational or of one of Wendland's functions, u = Σ_k τ_k (x_k−y_k)².
 // Its features are some of the inputs, each scaled by the root of its rate.
 type Stationary struct {
 	Family Family
@@ -91,7 +91,7 @@ func (s *Stationary) rateText(i int) string {
 
 func (s *Stationary) check(dim int) error {
 	switch {
-	case s.Family < 0 || s.Family > Wendland:
+	case s.Family < 0 || s.Family > Rational && !s.Family.Compact():
 		return fmt.Errorf("%v is no covariance family", s.Family)
 	case s.Family == Rational && s.Alpha.Symbol == "" && !positive(s.FixedAlpha):
 		return fmt.Errorf("the rq has the shape %g: it must be positive", s.FixedAlpha)
@@ -144,8 +144,8 @@ func (s *Stationary) at(theta []float64) LeafAt {
 		at.shape = theta[i]
 	case s.Family == Rational:
 		at.shape = s.FixedAlpha
-	case s.Family == Wendland:
-		at.shape = wendlandShape(len(s.Inputs))
+	case s.Family.Compact():
+		at.shape = s.Family.wendlandShape(len(s.Inputs))
 	}
 	return at
 }
@@ -228,8 +228,8 @@ func (s *stationaryAt) addRates(dst []float64, weight float64) {
 	}
 }
 
-// spectral is false for Wendland, whose spectral density is known as an integral only.
-func (s *stationaryAt) spectral() bool { return s.Family != Wendland }
+// spectral is false for Wendland's functions, whose spectral densities are known as integrals only.
+func (s *stationaryAt) spectral() bool { return !s.Family.Compact() }
 
 // addFrequency adds a frequency of the family's spectral density: Gaussian for RBF, Student's t
 // with 2ν degrees of freedom for a Matérn of smoothness ν, and that of a mixture of RBFs, whose
@@ -238,7 +238,7 @@ func (s *stationaryAt) addFrequency(r *rand.Rand, w []float64) {
 	stretch := 1.0
 	switch s.Family {
 	case RBF:
-	case Wendland:
+	case Wendland, Wendland0, Wendland2:
 		panic("kernel: no draws from the spectral density of Wendland's function")
 	case Rational:
 		stretch = math.Sqrt(distuv.Gamma{Alpha: s.shape, Beta: s.shape, Src: r}.Rand())

@@ -163,7 +163,7 @@ func (p *parser) leaf() (Leaf, error) {
 		p.take(name + "(")
 		return p.warped()
 	case hammingName:
-	case Rational.String(), Wendland.String():
+	case Rational.String(), Wendland.String(), Wendland0.String(), Wendland2.String():
 		s.Family = Family(slices.Index(familyNames[:], name))
 	default:
 		var err error

@@ -23,13 +23,18 @@ var augmented = []struct {
 	{StudentT{4}, []float64{0.3}, []float64{-2, 0.1, 5}, nil},
 	{StudentT{2.5}, []float64{1.5}, []float64{-2, 0.1}, nil},
 	{StudentT{30}, []float64{0.5}, []float64{0.4, -1}, nil},
+	{StudentT{}, []float64{0.3, 5}, []float64{-2, 0.1, 5}, nil},
 	{Laplace{}, []float64{0.3}, []float64{-2, 0.1, 5}, nil},
 	{Quantile{0.9}, []float64{0.2}, []float64{-3, 0.1, 2}, nil},
 	{Quantile{0.15}, []float64{0.05}, []float64{-0.3, 1.1}, nil},
 	{Bernoulli{}, nil, []float64{0, 1}, []float64{0, 1}},
 	{Probit{}, nil, []float64{0, 1}, []float64{0, 1}},
+	{Ordinal{[]string{"a", "b", "c"}}, []float64{0.8}, []float64{0, 1, 2}, upTo(2)},
+	{Ordinal{[]string{"a", "b", "c", "d", "e"}}, []float64{0.3, 1.5, 0.05}, []float64{1, 3, 4}, upTo(4)},
 	{Binomial{trials: []float64{12}}, nil, []float64{0, 5, 12}, upTo(12)},
 	{NegativeBinomial{}, []float64{2.3}, []float64{0, 3, 12}, upTo(800)},
+	{Poisson{}, nil, []float64{0, 1, 12}, upTo(300)},
+	{Volatility{}, nil, []float64{-2, 0.3, 5}, nil},
 }
 
 // upTo returns 0 to n.
@@ -153,7 +158,8 @@ func TestAugmentedNoise(t *testing.T) {
 				of := func(psi float64) float64 {
 					theta := append([]float64(nil), c.theta...)
 					theta[i] = math.Exp(psi)
-					return a.Noise(theta, state)[row]
+					noise := a.Noise(theta, state)
+					return noise[row%len(noise)]
 				}
 				if want := fd.Derivative(of, math.Log(c.theta[i]), nil); math.Abs(got[i][row%len(got[i])]-want) > 1e-5*want {
 					t.Errorf("%s: derivative %v, differences %v", name(c.l), got[i], want)
@@ -260,6 +266,46 @@ func TestStudentPredictionsAreStudent(t *testing.T) {
 	}
 }
 
+// Where degrees of freedom differ between draws the distribution is the mean of those of each.
+func TestStudentPredictionsOfManyDegreesOfFreedom(t *testing.T) {
+	theta, mean, variance := [][]float64{{0.5, 2.5}, {0.3, 8}, {0.4, 60}}, []float64{0.2, -0.4, 1}, []float64{0.1, 0.3, 0.02}
+	p := StudentT{}.Predict(theta, mean, variance)
+	average := func(of func(each Predictive) float64) (sum float64) {
+		for i, own := range theta {
+			sum += of(StudentT{own[1]}.Predict([][]float64{{own[0]}}, mean[i:i+1], variance[i:i+1])) / 3
+		}
+		return sum
+	}
+	for _, y := range []float64{-7, 0.3, 2} {
+		if got, want := math.Exp(p.LogDensity(y)), average(func(e Predictive) float64 { return math.Exp(e.LogDensity(y)) }); math.Abs(got-want) > 1e-12*want {
+			t.Errorf("density %v at %v, want %v", got, y, want)
+		}
+		if got, want := p.CDF(y), average(func(e Predictive) float64 { return e.CDF(y) }); math.Abs(got-want) > 1e-12 {
+			t.Errorf("CDF %v at %v, want %v", got, y, want)
+		}
+		if back := p.Quantile(p.CDF(y)); math.Abs(back-y) > 1e-9 {
+			t.Errorf("the quantile of the CDF at %v is %v", y, back)
+		}
+		side := func(sign, level float64) float64 { // ∫(CDF−level)² from y on
+			return quad.Fixed(func(u float64) float64 {
+				d := p.CDF(y+sign*math.Sinh(u)) - level
+				return d * d * math.Cosh(u)
+			}, 0, 9, 300, nil, 0)
+		}
+		if got, want := p.CRPS(y), side(-1, 0)+side(1, 1); math.Abs(got-want) > 1e-3*want {
+			t.Errorf("CRPS %v at %v, want %v", got, y, want)
+		}
+		if got := p.Scaled(3, 2).CDF(3 + 2*y); math.Abs(got-p.CDF(y)) > 1e-12 {
+			t.Errorf("CDF %v after scaling, want %v", got, p.CDF(y))
+		}
+	}
+	m, sd := p.Moments()
+	second := average(func(e Predictive) float64 { m, sd := e.Moments(); return m*m + sd*sd })
+	if want := math.Sqrt(second - m*m); math.Abs(m-(0.2-0.4+1)/3) > 1e-12 || math.Abs(sd-want) > 1e-9 {
+		t.Errorf("mean %v, sd %v, want %v", m, sd, want)
+	}
+}
+
 // What a likelihood cannot have made is refused in words.
 func TestAugmentedChecks(t *testing.T) {
 	for _, c := range []struct {
@@ -270,6 +316,13 @@ func TestAugmentedChecks(t *testing.T) {
 		{Probit{}, []float64{0, 1, 2}},
 		{Laplace{}, []float64{0, math.NaN()}},
 		{Quantile{0.9}, []float64{0, math.Inf(-1)}},
+		{Ordinal{[]string{"a", "b"}}, []float64{0, 1}},
+		{Ordinal{make([]string, 31)}, []float64{0, 1, 2}},
+		{Ordinal{[]string{"a", "b", "c"}}, []float64{0, 1, 3}},
+		{Ordinal{[]string{"a", "b", "c"}}, []float64{0, 1, -1}},
+		{Ordinal{[]string{"a", "b", "c"}}, []float64{0, 1, 1.5}},
+		{Ordinal{[]string{"a", "b", "c"}}, []float64{0, math.NaN()}},
+		{Ordinal{[]string{"a", "b", "c"}}, []float64{1, 1}},
 		{Bernoulli{}, []float64{0, 1, 0.5}},
 		{Bernoulli{}, []float64{1, 1, 1}},
 		{Bernoulli{}, []float64{0, 1, math.NaN()}},
@@ -282,6 +335,10 @@ func TestAugmentedChecks(t *testing.T) {
 		{NegativeBinomial{}, []float64{0, 1.5}},
 		{NegativeBinomial{}, []float64{0, -1}},
 		{NegativeBinomial{}, []float64{0, 1e7}},
+		{Poisson{}, []float64{0, 1.5}},
+		{Poisson{}, []float64{0, -1}},
+		{Poisson{}, []float64{1e7}},
+		{Volatility{}, []float64{0, math.Inf(1)}},
 	} {
 		if err := c.l.Check(c.y); err == nil {
 			t.Errorf("%s takes %v", name(c.l), c.y)

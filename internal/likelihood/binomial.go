@@ -86,8 +86,8 @@ func (b Binomial) Augmentation() Augmentation { return b }
 // Width returns 1.
 func (Binomial) Width() int { return 1 }
 
-// Held returns false: there are no parameters.
-func (Binomial) Held() bool { return false }
+// Held returns 0: there are no parameters.
+func (Binomial) Held() int { return 0 }
 
 // Start sets each ω to its mean at f = 0.
 func (b Binomial) Start(state, y []float64) { b.Expect(state, nil, y, make([]float64, len(y))) }

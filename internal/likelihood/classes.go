@@ -33,8 +33,8 @@ func (twoClasses) Standardized() bool { return false }
 // Width returns 1.
 func (twoClasses) Width() int { return 1 }
 
-// Held returns false: there are no parameters.
-func (twoClasses) Held() bool { return false }
+// Held returns 0: there are no parameters.
+func (twoClasses) Held() int { return 0 }
 
 // NoiseGradient returns nothing: there are no parameters.
 func (twoClasses) NoiseGradient(_, _ []float64) [][]float64 { return nil }

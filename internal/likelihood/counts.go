@@ -5,7 +5,7 @@ import (
 	"sort"
 )
 
-// counts is the distribution of a count: a mixture of negative binomial ones.
+// counts is the distribution of a count: a mixture of negative binomial ones, or Poisson ones where the size is infinite.
 type counts struct {
 	parts []countPart
 	cdf   []float64 // of 0, 1, …, until what is left is countsLeft or there are mostCounts
@@ -21,11 +21,23 @@ const (
 
 // logProbability is that of the count k in the part.
 func (p countPart) logProbability(k float64) float64 {
+	if math.IsInf(p.size, 1) {
+		v, _, _ := Poisson{}.LogDensity(nil, k, math.Log(p.mean))
+		return v
+	}
 	v, _, _ := NegativeBinomial{}.LogDensity([]float64{p.size}, k, math.Log(p.mean))
 	return v
 }
 
-// tabulate computes the CDF by the recurrence p(k+1) = p(k)·(k+r)/(k+1)·μ/(r+μ) of each part, which begins
+// ratio returns p(k+1)/p(k) in the part: (k+r)/(k+1)·μ/(r+μ).
+func (p countPart) ratio(k float64) float64 {
+	if math.IsInf(p.size, 1) {
+		return p.mean / (k + 1)
+	}
+	return (k + p.size) / (k + 1) * p.mean / (p.size + p.mean)
+}
+
+// tabulate computes the CDF by the recurrence p(k+1) = p(k)·ratio(k) of each part, which begins
 // where p is not too small to be a number.
 func (c *counts) tabulate() {
 	now := make([]float64, len(c.parts))
@@ -37,7 +49,7 @@ func (c *counts) tabulate() {
 		for i, p := range c.parts {
 			sum += now[i]
 			if now[i] > 1e-290 {
-				now[i] *= (k + p.size) / (k + 1) * p.mean / (p.size + p.mean)
+				now[i] *= p.ratio(k)
 			} else if k+1 < p.mean { // on its way up
 				now[i] = p.weight * math.Exp(p.logProbability(k+1))
 			}

@@ -51,8 +51,8 @@ func (g Gaussian) Augmentation() Augmentation { return g }
 // Width returns 0.
 func (Gaussian) Width() int { return 0 }
 
-// Held returns false.
-func (Gaussian) Held() bool { return false }
+// Held returns 0.
+func (Gaussian) Held() int { return 0 }
 
 // Start does nothing.
 func (Gaussian) Start(_, _ []float64) {}

@@ -85,3 +85,31 @@ func TestGaussianPredicts(t *testing.T) {
 		t.Errorf("targets have the variance %v, want %v", got, sd*sd)
 	}
 }
+
+// The closed expectation under counts is that of a quadrature, and score and weight are its derivatives.
+func TestExpectationOfCounts(t *testing.T) {
+	at := func(y, mean, variance float64) (sum float64) {
+		const h = 0.01
+		for z := -9.0; z <= 9; z += h {
+			v, _, _ := Poisson{}.LogDensity(nil, y, mean+math.Sqrt(variance)*z)
+			sum += h * math.Exp(-z*z/2) / math.Sqrt(2*math.Pi) * v
+		}
+		return sum
+	}
+	for _, x := range [][3]float64{{0, -0.5, 0.3}, {3, 1.1, 0.8}, {12, 2.2, 0.05}} {
+		const h = 1e-4
+		value, score, weight := Poisson{}.Expectation(nil, x[0], x[1], x[2])
+		for _, c := range []struct {
+			name      string
+			got, want float64
+		}{
+			{"value", value, at(x[0], x[1], x[2])},
+			{"score", score, (at(x[0], x[1]+h, x[2]) - at(x[0], x[1]-h, x[2])) / (2 * h)},
+			{"weight", weight, -(at(x[0], x[1], x[2]+h) - at(x[0], x[1], x[2]-h)) / h},
+		} {
+			if math.Abs(c.got-c.want) > 1e-6*(1+math.Abs(c.want)) {
+				t.Errorf("%v: %s %.9g, by quadrature %.9g", x, c.name, c.got, c.want)
+			}
+		}
+	}
+}

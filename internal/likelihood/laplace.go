@@ -49,8 +49,8 @@ func (l Laplace) Augmentation() Augmentation { return l }
 // Width returns 1.
 func (Laplace) Width() int { return 1 }
 
-// Held returns false: the law of v is the same for all λ.
-func (Laplace) Held() bool { return false }
+// Held returns 0: the law of v is the same for all λ.
+func (Laplace) Held() int { return 0 }
 
 // Start sets each v to its prior mean.
 func (Laplace) Start(state, _ []float64) {

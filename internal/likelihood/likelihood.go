@@ -41,6 +41,27 @@ type Likelihood interface {
 	Draw(r *rand.Rand, theta []float64, mean, variance float64) float64
 }
 
+// ClosedForm is a Likelihood whose log density has a known expectation where the latent value is normal.
+type ClosedForm interface {
+	Likelihood
+	// Expectation returns that of log p(y|f), its derivative in the mean, the score, and minus twice that in the variance, the weight.
+	Expectation(theta []float64, y, mean, variance float64) (value, score, weight float64)
+}
+
+// Wrapped is a likelihood that stands for another in computations: targets are what they are under that.
+type Wrapped interface {
+	Likelihood
+	Unwrap() Likelihood
+}
+
+// Base returns the likelihood that a likelihood stands for, or itself.
+func Base(l Likelihood) Likelihood {
+	if w, ok := l.(Wrapped); ok {
+		return w.Unwrap()
+	}
+	return l
+}
+
 // Augmentation makes a likelihood Gaussian. Given auxiliary variables, its state,
 // the likelihood is, as a function of f, that of pseudo-targets z with noise of
 // its own in each row:
@@ -52,9 +73,9 @@ type Likelihood interface {
 type Augmentation interface {
 	// Width returns how many numbers of state a row has.
 	Width() int
-	// Held reports whether the likelihood's own parameters make more of the state than
-	// its noise: they are not to move then while the state is what it is.
-	Held() bool
+	// Held returns how many of the likelihood's own parameters, the last ones, make more of the
+	// state than its noise: they are not to move while the state is what it is.
+	Held() int
 	// Start sets a state that is typical before anything is known of the latent
 	// function: searches for the mode are made with it.
 	Start(state, y []float64)
@@ -70,6 +91,14 @@ type Augmentation interface {
 	// NoiseGradient returns ∂noise/∂ψ_i for each parameter of the likelihood, each
 	// as Noise: one number for all rows, or one for each.
 	NoiseGradient(theta, state []float64) [][]float64
+}
+
+// Approximate is an Augmentation of a likelihood p̃(y|f) that is nearly the right one. A step that is reversible under p̃ is made
+// one under p by Metropolis–Hastings: the ratio of p/p̃ where it led to and where it came from decides whether it is taken.
+type Approximate interface {
+	Augmentation
+	// Excess returns Σ log p(y|f)/p̃(y|f).
+	Excess(theta, y, f []float64) float64
 }
 
 // Predictive is the distribution of a target.

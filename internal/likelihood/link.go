@@ -8,7 +8,7 @@ func Link(l Likelihood) Transform {
 		return Transform{Kind: Logit}
 	case Probit:
 		return Transform{Kind: Normit}
-	case NegativeBinomial:
+	case Poisson, NegativeBinomial:
 		return Transform{Kind: Log}
 	}
 	return Transform{}

@@ -64,8 +64,8 @@ func (n NegativeBinomial) Augmentation() Augmentation { return n }
 // Width returns 2.
 func (NegativeBinomial) Width() int { return 2 }
 
-// Held returns true: the pseudo-targets depend on r.
-func (NegativeBinomial) Held() bool { return true }
+// Held returns 1: the pseudo-targets depend on r.
+func (NegativeBinomial) Held() int { return 1 }
 
 // Start sets the state that is expected with r = 1 and the mean half above the target.
 func (n NegativeBinomial) Start(state, y []float64) {

@@ -27,6 +27,20 @@ func logNormalTail(x float64) float64 {
 	return logNormalDensity(x) + math.Log(farMills(x))
 }
 
+// logNormalBetween returns log(Φ(hi)−Φ(lo)), finite however far lo < hi lie; either may be infinite.
+func logNormalBetween(lo, hi float64) float64 {
+	switch {
+	case hi <= 0:
+		return logNormalBetween(-hi, -lo)
+	case lo <= 0:
+		return math.Log((math.Erf(hi/math.Sqrt2) - math.Erf(lo/math.Sqrt2)) / 2)
+	case math.IsInf(hi, 1):
+		return logNormalTail(lo)
+	}
+	tail := logNormalTail(lo)
+	return tail + math.Log(-math.Expm1(logNormalTail(hi)-tail))
+}
+
 // farMills returns Mills's ratio (1−Φ(x))/φ(x), x ≥ farTail, by Laplace's continued fraction
 // 1/(x+1/(x+2/(x+3/…))).
 func farMills(x float64) float64 {

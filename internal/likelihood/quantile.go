@@ -55,8 +55,8 @@ func (q Quantile) Augmentation() Augmentation { return q }
 // Width returns 2.
 func (Quantile) Width() int { return 2 }
 
-// Held returns true: the pseudo-targets depend on λ.
-func (Quantile) Held() bool { return true }
+// Held returns 1: the pseudo-targets depend on λ.
+func (Quantile) Held() int { return 1 }
 
 // Start sets each v to its prior mean, with a scale of 1/2 standard deviation of the targets.
 func (q Quantile) Start(state, y []float64) {

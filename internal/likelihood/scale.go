@@ -68,24 +68,34 @@ func (m *scaleMixture) LogDensity(y float64) float64 {
 // components is wide, since some of their scales are.
 func (m *scaleMixture) Quantile(p float64) float64 {
 	z := normalQuantile(p)
-	lo, hi := math.Inf(1), math.Inf(-1)
+	lo, hi := m.bracket(z)
+	return invert(m, p, lo, min(max(m.mean+z*m.sd, lo), hi), hi)
+}
+
+// bracket returns the least and the greatest of the components' values z standard deviations from their means.
+func (m *scaleMixture) bracket(z float64) (lo, hi float64) {
+	lo, hi = math.Inf(1), math.Inf(-1)
 	for _, part := range m.parts {
 		l, h := part.bracket(z)
 		lo, hi = min(lo, l), max(hi, h)
 	}
-	return invert(m, p, lo, min(max(m.mean+z*m.sd, lo), hi), hi)
+	return lo, hi
 }
 
 // CRPS returns E|Y−y| − ½E|Y−Y'|.
 func (m *scaleMixture) CRPS(y float64) float64 {
-	first := m.sum(func(part Mixture) float64 {
+	return m.spread(y) - halfDistance(m, m.mean, m.sd)
+}
+
+// spread returns E|Y−y|.
+func (m *scaleMixture) spread(y float64) float64 {
+	return m.sum(func(part Mixture) float64 {
 		var s float64
 		for t, mu := range part.Mean {
 			s += spread(y-mu, part.SD[t])
 		}
 		return s / float64(len(part.Mean))
 	})
-	return first - halfDistance(m, m.mean, m.sd)
 }
 
 // halfDistance returns ½E|Y−Y'| of two independent values, as ∫F(1−F) by the trapezoidal rule in
@@ -108,6 +118,68 @@ func (m *scaleMixture) Scaled(shift, scale float64) Predictive {
 	out := &scaleMixture{weight: m.weight, mean: shift + scale*m.mean, sd: scale * m.sd}
 	for _, part := range m.parts {
 		out.parts = append(out.parts, part.Scaled(shift, scale).(Mixture))
+	}
+	return out
+}
+
+// scaleMixtures are a mixture with equal weights of mixtures whose nodes differ.
+type scaleMixtures []*scaleMixture
+
+// average returns the mean of what f says of each.
+func (m scaleMixtures) average(f func(part *scaleMixture) float64) float64 {
+	var s float64
+	for _, part := range m {
+		s += f(part)
+	}
+	return s / float64(len(m))
+}
+
+func (m scaleMixtures) Moments() (mean, sd float64) {
+	mean = m.average(func(part *scaleMixture) float64 { return part.mean })
+	return mean, math.Sqrt(m.average(func(part *scaleMixture) float64 {
+		return part.sd*part.sd + (part.mean-mean)*(part.mean-mean)
+	}))
+}
+
+func (m scaleMixtures) CDF(x float64) float64 {
+	return m.average(func(part *scaleMixture) float64 { return part.CDF(x) })
+}
+
+func (m scaleMixtures) survival(x float64) float64 {
+	return m.average(func(part *scaleMixture) float64 { return part.survival(x) })
+}
+
+func (m scaleMixtures) density(x float64) float64 {
+	return m.average(func(part *scaleMixture) float64 { return part.density(x) })
+}
+
+func (m scaleMixtures) LogDensity(y float64) float64 {
+	l := make([]float64, len(m))
+	for t, part := range m {
+		l[t] = part.LogDensity(y)
+	}
+	return floats.LogSumExp(l) - math.Log(float64(len(m)))
+}
+
+func (m scaleMixtures) Quantile(p float64) float64 {
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for _, part := range m {
+		l, h := part.bracket(normalQuantile(p))
+		lo, hi = min(lo, l), max(hi, h)
+	}
+	mean, sd := m.Moments()
+	return invert(m, p, lo, min(max(mean+normalQuantile(p)*sd, lo), hi), hi)
+}
+
+func (m scaleMixtures) CRPS(y float64) float64 {
+	mean, sd := m.Moments()
+	return m.average(func(part *scaleMixture) float64 { return part.spread(y) }) - halfDistance(m, mean, sd)
+}
+
+func (m scaleMixtures) Scaled(shift, scale float64) Predictive {
+	var out scaleMixtures
+	for _, part := range m {
+		out = append(out, part.Scaled(shift, scale).(*scaleMixture))
 	}
 	return out
 }

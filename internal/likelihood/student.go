@@ -10,11 +10,11 @@ import (
 )
 
 // StudentT is noise with heavy tails, for targets with outliers: y = f + √λ·t, t of Student's t
-// distribution with DF degrees of freedom, more than two. Its parameter is lambda, the square
-// of the scale: the noise's variance is λ·DF/(DF−2).
+// distribution with ν degrees of freedom, more than two: DF or, if that is 0, a parameter, df. The other parameter is lambda, the
+// square of the scale: the noise's variance is λ·ν/(ν−2).
 //
-// It is a scale mixture of normals: y = f + √(λ/ω)·ε, ω ~ Gamma(DF/2, DF/2). Given the residual
-// r the state ω is Gamma((DF+1)/2, (DF+r²/λ)/2) (Geweke 1993).
+// It is a scale mixture of normals: y = f + √(λ/ω)·ε, ω ~ Gamma(ν/2, ν/2). Given the residual
+// r the state ω is Gamma((ν+1)/2, (ν+r²/λ)/2) (Geweke 1993).
 type StudentT struct{ DF float64 }
 
 var (
@@ -25,8 +25,25 @@ var (
 // Name returns student-t.
 func (StudentT) Name() string { return "student-t" }
 
-// Params returns lambda.
-func (StudentT) Params() param.List { return Gaussian{}.Params() }
+// Params returns lambda, and df unless that is known.
+func (s StudentT) Params() param.List {
+	out := Gaussian{}.Params()
+	if s.DF == 0 {
+		out = append(out, param.Param{Symbol: "df", Role: param.Freedom, Transform: param.Above(LeastDF)})
+	}
+	return out
+}
+
+// LeastDF is what degrees of freedom are above: with fewer the noise has no variance.
+const LeastDF = 2
+
+// with returns the likelihood of known degrees of freedom.
+func (s StudentT) with(theta []float64) StudentT {
+	if s.DF == 0 {
+		s.DF = theta[1]
+	}
+	return s
+}
 
 // Check returns an error if a target is not finite.
 func (StudentT) Check(y []float64) error { return Gaussian{}.Check(y) }
@@ -36,6 +53,7 @@ func (StudentT) Standardized() bool { return true }
 
 // LogDensity returns log p(y|f) and its derivatives in f.
 func (s StudentT) LogDensity(theta []float64, y, f float64) (value, score, curvature float64) {
+	s = s.with(theta)
 	lambda, r := theta[0], y-f
 	t := distuv.StudentsT{Mu: f, Sigma: math.Sqrt(lambda), Nu: s.DF}
 	d := s.DF*lambda + r*r
@@ -48,8 +66,8 @@ func (s StudentT) Augmentation() Augmentation { return s }
 // Width returns 1.
 func (StudentT) Width() int { return 1 }
 
-// Held returns false: the law of ω is the same for all λ.
-func (StudentT) Held() bool { return false }
+// Held returns 0, or 1 where ω is of the degrees of freedom that it was drawn with; its law is the same for all λ.
+func (s StudentT) Held() int { return len(s.Params()) - 1 }
 
 // Start sets each ω to its prior mean.
 func (StudentT) Start(state, _ []float64) {
@@ -60,6 +78,7 @@ func (StudentT) Start(state, _ []float64) {
 
 // Expect sets each ω to its mean given the residual.
 func (s StudentT) Expect(state, theta, y, f []float64) {
+	s = s.with(theta)
 	for i := range state {
 		d := y[i] - f[i]
 		state[i] = (s.DF + 1) / (s.DF + d*d/theta[0])
@@ -68,6 +87,7 @@ func (s StudentT) Expect(state, theta, y, f []float64) {
 
 // Refresh draws each ω given the residual.
 func (s StudentT) Refresh(r *rand.Rand, state, theta, y, f []float64) {
+	s = s.with(theta)
 	for i := range state {
 		d := y[i] - f[i]
 		state[i] = distuv.Gamma{Alpha: (s.DF + 1) / 2, Beta: (s.DF + d*d/theta[0]) / 2, Src: r}.Rand()
@@ -86,19 +106,27 @@ func (StudentT) Noise(theta, state []float64) []float64 {
 	return noise
 }
 
-// NoiseGradient returns the noise, which is its own derivative in log λ.
+// NoiseGradient returns the noise, which is its own derivative in log λ; given ω it does not depend on df.
 func (s StudentT) NoiseGradient(theta, state []float64) [][]float64 {
-	return [][]float64{s.Noise(theta, state)}
+	return append([][]float64{s.Noise(theta, state)}, [][]float64{{0}}[:s.Held()]...)
 }
 
 // Draw draws a target.
 func (s StudentT) Draw(r *rand.Rand, theta []float64, mean, variance float64) float64 {
+	s = s.with(theta)
 	w := distuv.Gamma{Alpha: s.DF / 2, Beta: s.DF / 2, Src: r}.Rand()
 	return mean + math.Sqrt(variance+theta[0]/w)*r.NormFloat64()
 }
 
 // Predict returns the mixture over the draws of the sums of N(mean, variance) and √λ·t.
 func (s StudentT) Predict(theta [][]float64, mean, variance []float64) Predictive {
+	if s.DF == 0 { // each draw has a quadrature of its own
+		var parts scaleMixtures
+		for t, own := range theta {
+			parts = append(parts, s.with(own).Predict(theta[t:t+1], mean[t:t+1], variance[t:t+1]).(*scaleMixture))
+		}
+		return parts
+	}
 	nodes, weights := s.mixing()
 	return newScaleMixture(weights, mean, func(t, q int) float64 {
 		return math.Sqrt(variance[t] + theta[t][0]/nodes[q])

@@ -60,6 +60,18 @@ var augmentedCases = []augmentedCase{
 		func(own []float64, y, f float64) float64 {
 			return -0.5*math.Log(own[0]) - 2*math.Log(1+sq(y-f)/(3*own[0]))
 		}, nil, false},
+	// A prior gamma(1,1) that is cut off at 2 is one of the excess.
+	{"student-t, df", `{likelihood: student-t, priors: {df: "gamma(1,1)"}}`, 2,
+		func(r *rand.Rand, f float64) float64 {
+			w := (sq(r.NormFloat64()) + sq(r.NormFloat64()) + sq(r.NormFloat64())) / 3
+			return f + 0.3*r.NormFloat64()/math.Sqrt(w)
+		},
+		func(own []float64, y, f float64) float64 {
+			df := 2 + own[1]
+			a, _ := math.Lgamma((df + 1) / 2)
+			b, _ := math.Lgamma(df / 2)
+			return a - b - 0.5*math.Log(df*own[0]) - (df+1)/2*math.Log(1+sq(y-f)/(df*own[0]))
+		}, nil, true},
 	{"bernoulli", "{likelihood: bernoulli}", 0,
 		func(r *rand.Rand, f float64) float64 {
 			if r.Float64() < 1/(1+math.Exp(-3*f)) {
@@ -101,6 +113,20 @@ var augmentedCases = []augmentedCase{
 			b, _ := math.Lgamma(size)
 			return a - b + size*math.Log(size/(size+mean)) + y*math.Log(mean/(size+mean))
 		}, nil, false},
+	{"ordinal", `{likelihood: ordinal, mean: none, priors: {gap: "gamma(1,1)"}}`, 1,
+		func(r *rand.Rand, f float64) float64 {
+			switch u := f + r.NormFloat64(); {
+			case u <= 0:
+				return 0
+			case u <= 0.9:
+				return 1
+			}
+			return 2
+		},
+		func(own []float64, y, f float64) float64 {
+			below := func(b float64) float64 { return math.Erfc((f-b)/math.Sqrt2) / 2 }
+			return math.Log([]float64{below(0), below(own[0]) - below(0), 1 - below(own[0])}[int(y)])
+		}, nil, false},
 	{"binomial", "{likelihood: binomial}", 0,
 		func(r *rand.Rand, f float64) float64 {
 			if r.Float64() < 1/(1+math.Exp(-f)) {
@@ -109,6 +135,18 @@ var augmentedCases = []augmentedCase{
 			return 0
 		},
 		func(_ []float64, y, f float64) float64 { return -math.Log(1 + math.Exp(f-2*y*f)) }, trialsOf, true},
+	{"poisson", "{likelihood: poisson}", 0,
+		func(r *rand.Rand, f float64) float64 {
+			count := 0.0
+			for at := r.ExpFloat64(); at < math.Exp(0.5+f); at += r.ExpFloat64() {
+				count++
+			}
+			return count
+		},
+		func(_ []float64, y, f float64) float64 { return y*f - math.Exp(f) }, nil, false},
+	{"stochastic-volatility", "{likelihood: stochastic-volatility}", 0,
+		func(r *rand.Rand, f float64) float64 { return r.NormFloat64() * math.Exp(f) },
+		func(_ []float64, y, f float64) float64 { return -f - 0.5*sq(y*math.Exp(-f)) }, nil, true},
 }
 
 func sq(x float64) float64 { return x * x }

@@ -86,6 +86,37 @@ func run(t testing.TB, c Config) *chains.Run {
 	return r
 }
 
+// A run over rows that are arranged, whose products pass over pairs, has the same bits on any number of cores, and the draws of a run
+// over all pairs, to what rounding makes of these.
+func TestArrangedRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: two seconds")
+	}
+	text := func(sparsity string) string {
+		return "name: roads\ndata: {synthetic: {n: 700, d: 1, sigma: 1, tau: 5000, lambda: 0.1, seed: 3}}\nmodel: {kernel: matern32, priors: {tau: \"lognormal(8.5,0.3)\"}}\n" +
+			"sampler: {method: fisher, chains: 1, warmup: 6, draws: 6, checkpoint: 6, subset: 80, probes: 4}\nstop: {max_draws: 6}\nsolver: {precision: float64, tolerance: 1e-9, preconditioner: {rank: 40}, sparsity: " + sparsity + "}\n"
+	}
+	plain := run(t, config(t, spec(t, text("off")), 1, t.TempDir()))
+	one := run(t, config(t, spec(t, text("on")), 1, t.TempDir()))
+	three := run(t, config(t, spec(t, text("on")), 3, t.TempDir()))
+	if plain.Prepared.Near != 0 || !(one.Prepared.Near > 0 && one.Prepared.Near < 0.9) {
+		t.Errorf("%g and %g of the pairs are near", plain.Prepared.Near, one.Prepared.Near)
+	}
+	if a, b := one.Cost(), plain.Cost(); !(a.Pairs < 0.9*b.Pairs) {
+		t.Errorf("%g pairs are counted, where all are %g", a.Pairs, b.Pairs)
+	}
+	for i, psi := range one.Chains[0].Draws {
+		for k := range psi {
+			if psi[k] != three.Chains[0].Draws[i][k] {
+				t.Fatalf("draw %d depends on the number of cores", i+1)
+			}
+			if d := math.Abs(psi[k] - plain.Chains[0].Draws[i][k]); d > 1e-5 {
+				t.Errorf("draw %d of %s is off by %g", i+1, one.Plan.Names[k], d)
+			}
+		}
+	}
+}
+
 // The samplers and the oracle agree on a small posterior: each mean within
 // 0.2 sd plus 4 Monte Carlo errors, each sd within 15 % plus 4. ess is the least
 // number of effective draws for each draw.
@@ -152,44 +183,50 @@ func TestSameDrawsWhateverHappens(t *testing.T) {
 		}
 		own := s.Sampler.Sections["sgld"].(*sampler.SGLD)
 		own.Batch, own.Freeze = 10, 1e6 // freeze at once
-		want := run(t, config(t, s, 1, t.TempDir()))
-		if got := run(t, config(t, s, 3, t.TempDir())); draws(got) != draws(want) {
-			t.Errorf("%s: the draws depend on the number of cores", s.Sampler.Method)
-		}
+		sameDraws(t, s)
+	}
+}
 
-		dir := t.TempDir()
-		var got *chains.Run
-		for stops := 0; ; stops++ {
-			ctx, cancel := context.WithCancel(context.Background())
-			c := config(t, s, 2, dir)
-			events := 0
-			c.Watch = func(View) {
-				if events++; events == 2+stops%2 {
-					cancel()
-				}
+// sameDraws holds the draws of runs on one core, on three, and of one that is interrupted and resumed against each other.
+func sameDraws(t *testing.T, s *job.Spec) {
+	t.Helper()
+	want := run(t, config(t, s, 1, t.TempDir()))
+	if got := run(t, config(t, s, 3, t.TempDir())); draws(got) != draws(want) {
+		t.Errorf("%s: the draws depend on the number of cores", s.Sampler.Method)
+	}
+
+	dir := t.TempDir()
+	var got *chains.Run
+	for stops := 0; ; stops++ {
+		ctx, cancel := context.WithCancel(context.Background())
+		c := config(t, s, 2, dir)
+		events := 0
+		c.Watch = func(View) {
+			if events++; events == 2+stops%2 {
+				cancel()
 			}
-			r, _, err := Run(ctx, c)
-			cancel()
-			if err == nil {
-				got = r
-				if stops < 2 {
-					t.Errorf("%s: it was never interrupted", s.Sampler.Method)
-				}
-				break
-			}
-			if !ErrInterrupted(err) {
-				t.Fatal(err)
-			}
-			f, err := os.OpenFile(c.Journal, os.O_APPEND|os.O_WRONLY, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fmt.Fprint(f, `{"elapsed":1,"event":{"chec`)
-			f.Close()
 		}
-		if draws(got) != draws(want) {
-			t.Errorf("%s: the draws depend on interruptions", s.Sampler.Method)
+		r, _, err := Run(ctx, c)
+		cancel()
+		if err == nil {
+			got = r
+			if stops < 2 {
+				t.Errorf("%s: it was never interrupted", s.Sampler.Method)
+			}
+			break
 		}
+		if !ErrInterrupted(err) {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(c.Journal, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(f, `{"elapsed":1,"event":{"chec`)
+		f.Close()
+	}
+	if draws(got) != draws(want) {
+		t.Errorf("%s: the draws depend on interruptions", s.Sampler.Method)
 	}
 }
 

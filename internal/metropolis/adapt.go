@@ -38,7 +38,7 @@ const (
 type Adapted struct {
 	Proposal mixture.Distribution
 	Fit      *mixture.Mixture // in it
-	// Wide is a mixture fitted to the target to the power of wideness, which is of its shape but
+	// Wide is a mixture fitted to the target to the power of Wideness, which is of its shape but
 	// reaches farther into its tails.
 	Wide *mixture.Mixture
 	// All are the proposals of all rounds, as draws of all rounds' distributions together
@@ -81,20 +81,20 @@ func (a Adaptation) Run(ctx context.Context, first mixture.Distribution, b *para
 		}
 		size *= 2
 	}
-	out.Wide = Widen(out.All, mixture.Options{Most: a.Most, Starts: []*mixture.Mixture{out.Fit},
+	out.Wide = Widen(out.All, Wideness, mixture.Options{Most: a.Most, Starts: []*mixture.Mixture{out.Fit},
 		Stream: func(i int) *rand.Rand { return a.Stream(a.Rounds, FitStream, i) }}, b)
 	return out, nil
 }
 
-// wideness is the power of a target that wide proposals are fitted to: of a normal target they
+// Wideness is the power of a target that wide proposals are fitted to: of a normal target they
 // have 1.2 times the standard deviations.
-const wideness = 0.7
+const Wideness = 0.7
 
-// Widen returns a mixture fitted to the target of proposals to the power of wideness; nil if
+// Widen returns a mixture fitted to the target of proposals to a power; nil if
 // too few of them have a weight.
-func Widen(p *Proposals, o mixture.Options, b *parallel.Budget) *mixture.Mixture {
+func Widen(p *Proposals, power float64, o mixture.Options, b *parallel.Budget) *mixture.Mixture {
 	flat := &Proposals{X: p.X, Target: slices.Clone(p.Target), Proposal: p.Proposal}
-	floats.Scale(wideness, flat.Target)
+	floats.Scale(power, flat.Target)
 	w, err := Weigh(flat)
 	if err != nil {
 		return nil

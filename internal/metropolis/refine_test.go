@@ -125,12 +125,12 @@ func TestWiden(t *testing.T) {
 	for i, x := range p.X {
 		p.Target[i] = -x[0] * x[0] / 2
 	}
-	m := Widen(p, mixture.Options{Most: 2, Stream: func(i int) *rand.Rand { return stream(5)(i) }}, parallel.NewBudget(1))
+	m := Widen(p, Wideness, mixture.Options{Most: 2, Stream: func(i int) *rand.Rand { return stream(5)(i) }}, parallel.NewBudget(1))
 	if m == nil {
 		t.Fatal("no fit")
 	}
 	_, cov := m.Moments()
-	if sd := math.Sqrt(cov.At(0, 0)); math.Abs(sd*math.Sqrt(wideness)-1) > 0.03 {
-		t.Errorf("sd %.3f, want %.3f", sd, 1/math.Sqrt(wideness))
+	if sd := math.Sqrt(cov.At(0, 0)); math.Abs(sd*math.Sqrt(Wideness)-1) > 0.03 {
+		t.Errorf("sd %.3f, want %.3f", sd, 1/math.Sqrt(Wideness))
 	}
 }

@@ -29,6 +29,8 @@ const (
 	Width                // over which it changes, in the units of the input
 	Exponent             // of a warped input
 	Offset               // of a polynomial
+	Freedom              // degrees of freedom of Student's t
+	Gap                  // between two thresholds of classes in order
 )
 
 // Param is a parameter.

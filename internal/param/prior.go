@@ -24,6 +24,13 @@ type Prior struct {
 	// root says that the distribution is that of q = e^shift·√θ, of a rate of e^shift/√θ, of a mismatch of e^(−θ).
 	root  bool
 	shift float64
+	flat  bool // its density is left out
+}
+
+// Flat returns the prior without its density: typical values, samples and the scale stay, LogDensity is 0.
+func (p Prior) Flat() Prior {
+	p.flat = true
+	return p
 }
 
 type priorForm struct {
@@ -46,6 +53,11 @@ var priorForms = []priorForm{
 }
 
 const lkj = "lkj"
+
+// cutForms are the distributions of parameters above a number, cut off there; leastMass is what has to be left of them.
+var cutForms = []string{"gamma", "invgamma", "lognormal", "halfnormal"}
+
+const leastMass = 1e-3
 
 // ParsePrior is Param.ParsePrior for a positive parameter of the given role.
 func ParsePrior(text string, role Role) (Prior, error) { return Param{Role: role}.ParsePrior(text) }
@@ -70,6 +82,8 @@ func CheckPrior(text string) error {
 //	lkj(eta)             of a correlation matrix, with the density |C|^(eta−1): all partial
 //	                     correlations have it, and no other one (Lewandowski et al. 2009)
 //
+// If it is above a number: gamma, invgamma, lognormal or halfnormal on θ, cut off there, or uniform(lo,hi).
+//
 // If it may be any number: normal(mean,sd) or uniform(lo,hi). If it is in an interval: beta(a,b) on its share of the
 // interval, or uniform(lo,hi).
 func (p Param) ParsePrior(text string) (Prior, error) {
@@ -91,6 +105,15 @@ func (p Param) ParsePrior(text string) (Prior, error) {
 func (p Prior) misfit() string {
 	at := slices.IndexFunc(priorForms, func(f priorForm) bool { return f.dist == p.dist })
 	switch {
+	case p.on.kind == above && p.dist == "uniform" && p.a < p.on.a:
+		return fmt.Sprintf("the parameter is above %g", p.on.a)
+	case p.on.kind == above && slices.Contains(cutForms, p.dist):
+		if p.beyond(p.on.a) < leastMass {
+			return fmt.Sprintf("the parameter is above %g, where this has next to no mass", p.on.a)
+		}
+	case p.on.kind == above && p.dist != "uniform":
+		return fmt.Sprintf("the parameter is above %g: use one of %s, cut off there, or uniform", p.on.a, strings.Join(cutForms, ", "))
+	case p.on.kind == above:
 	case !slices.Contains(priorForms[at].of, p.on.kind):
 		what := map[kind]string{positive: "is positive", anywhere: "may be any number", within: fmt.Sprintf("is between %g and %g", p.on.a, p.on.b)}[p.on.kind]
 		var names []string
@@ -199,6 +222,11 @@ func (p Prior) Given(spare int) Prior {
 
 // Typical returns a typical value of θ. It panics for a prior on a standard deviation or a length-scale.
 func (p Prior) Typical() float64 {
+	if p.on.kind == above {
+		whole := p
+		whole.on = Log
+		return max(whole.Typical(), p.on.a+1)
+	}
 	switch {
 	case p.root && p.role == Mismatch:
 		return math.Log1p(p.b / p.a)
@@ -235,6 +263,19 @@ func (p Prior) Quantile(share float64) float64 {
 	panic("param: a prior without quantiles")
 }
 
+// beyond returns the mass of the distribution above x, of one of cutForms.
+func (p Prior) beyond(x float64) float64 {
+	switch p.dist {
+	case "gamma":
+		return distuv.Gamma{Alpha: p.a, Beta: p.b}.Survival(x)
+	case "invgamma":
+		return distuv.InverseGamma{Alpha: p.a, Beta: p.b}.Survival(x)
+	case "lognormal":
+		return distuv.LogNormal{Mu: p.a, Sigma: p.b}.Survival(x)
+	}
+	return 2 * distuv.Normal{Sigma: p.a}.Survival(x)
+}
+
 // shares returns the arguments of the beta distribution of the share of the interval.
 func (p Prior) shares() (a, b float64) {
 	if p.dist == "uniform" {
@@ -256,6 +297,8 @@ func (p Prior) String() string {
 // derivative.
 func (p Prior) LogDensity(psi float64) (value, grad float64) {
 	switch {
+	case p.flat:
+		return 0, 0
 	case p.root && p.role == Mismatch:
 		return p.logDensityOfCorrelation(psi)
 	case p.root:
@@ -263,6 +306,11 @@ func (p Prior) LogDensity(psi float64) (value, grad float64) {
 		// The share v has dv/dψ = v·(1−v).
 		a, b := p.shares()
 		return -a*softplus(-psi) - b*softplus(psi) - logBeta(a, b), a*share(-psi) - b*share(psi)
+	case p.on.kind == above: // s is dlog θ/dψ
+		theta := p.on.Natural(psi)
+		s := math.Exp(psi) / theta
+		v, g := p.logDensity(math.Log(theta))
+		return v + psi - math.Log(theta) - math.Log(p.beyond(p.on.a)), g*s + 1 - s
 	case p.on.kind == anywhere:
 		z := (p.on.Natural(psi) - p.a) / p.b
 		return -0.5*z*z - math.Log(p.b/p.on.b*math.Sqrt(2*math.Pi)), -z * p.on.b / p.b

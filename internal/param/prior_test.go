@@ -330,3 +330,67 @@ func TestChain(t *testing.T) {
 		}
 	}
 }
+
+// A prior of a parameter above a number is a distribution cut off there: a density of ψ with its derivative, whose
+// quantiles draws have.
+func TestPriorsAbove(t *testing.T) {
+	q := Param{Symbol: "df", Role: Freedom, Transform: Above(2)}
+	for text, density := range map[string]func(x float64) float64{
+		"gamma(2,0.1)":   distuv.Gamma{Alpha: 2, Beta: 0.1}.Prob,
+		"invgamma(3,9)":  distuv.InverseGamma{Alpha: 3, Beta: 9}.Prob,
+		"lognormal(1,1)": distuv.LogNormal{Mu: 1, Sigma: 1}.Prob,
+		"halfnormal(10)": distuv.Normal{Sigma: 10}.Prob,
+	} {
+		p, err := q.ParsePrior(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from := func(x float64) float64 { // ∫ density from x on
+			return quad.Fixed(func(u float64) float64 { return density(x+math.Exp(u)) * math.Exp(u) }, -25, 14, 4000, nil, 0)
+		}
+		whole := from(2)
+		for _, psi := range []float64{-3, 0, 2, 4} {
+			x := 2 + math.Exp(psi)
+			v, g := p.LogDensity(psi)
+			if want := density(x) / whole * math.Exp(psi); math.Abs(math.Exp(v)-want) > 1e-6*want {
+				t.Errorf("%s: density %v at ψ = %v, want %v", text, math.Exp(v), psi, want)
+			}
+			of := func(psi float64) float64 { v, _ := p.LogDensity(psi); return v }
+			if want := fd.Derivative(of, psi, &fd.Settings{Formula: fd.Central}); math.Abs(g-want) > 1e-6*(1+math.Abs(want)) {
+				t.Errorf("%s: derivative %v at ψ = %v, differences %v", text, g, psi, want)
+			}
+		}
+		const n = 4000
+		r, beyond := rand.New(rand.NewPCG(1, 2)), 0.0
+		for range n {
+			if q.Transform.Natural(p.Sample(r)) > 6 {
+				beyond++
+			}
+		}
+		// Binomial: a false alarm of one in 10⁴ at 3.9 sd, in four cases.
+		if want := from(6) / whole; math.Abs(beyond/n-want) > 3.9*math.Sqrt(want*(1-want)/n) {
+			t.Errorf("%s: %v of draws are above 6, want %v", text, beyond/n, want)
+		}
+		if x := p.Typical(); !(x > 2) || p.String() != text {
+			t.Errorf("%s prints as %v, and is typically %v", text, p, x)
+		}
+	}
+	for text, want := range map[string]string{
+		"gamma(1,20)":  "the parameter is above 2, where this has next to no mass",
+		"uniform(1,5)": "the parameter is above 2",
+		"normal(5,1)":  "the parameter is above 2: use one of gamma, invgamma, lognormal, halfnormal, cut off there, or uniform",
+	} {
+		if _, err := q.ParsePrior(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	if p, err := q.ParsePrior("uniform(3,5)"); err != nil || p.on != Interval(3, 5) {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if got := q.SampledName(); got != "log_excess_df" || Above(2).Label("df") != "log (df − 2)" {
+		t.Error(got)
+	}
+	if x := 7.3; math.Abs(q.Transform.Natural(q.Transform.Sampled(x))-x) > 1e-12 || (List{q}).Usable([]float64{-50}) {
+		t.Error("ψ is not log(θ−2)")
+	}
+}

@@ -18,6 +18,12 @@ func (p Prior) Sample(r *rand.Rand) float64 {
 	case p.root:
 	case p.on.kind == within:
 		return p.logOdds(r)
+	case p.on.kind == above:
+		for {
+			if x := p.sample(r, false); x > p.on.a {
+				return p.on.Sampled(x)
+			}
+		}
 	case p.on.kind == anywhere:
 		return p.on.Sampled(p.a + p.b*r.NormFloat64())
 	default:

@@ -1,12 +1,15 @@
 package param
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Transform is the map between a parameter's natural scale θ and the one on which it is sampled, ψ. The
 // zero Transform is Log.
 type Transform struct {
 	kind kind
-	a, b float64 // the centre and the unit, or the ends of the interval
+	a, b float64 // the centre and the unit, or the ends of the interval, or what it is above
 }
 
 type kind int
@@ -15,6 +18,7 @@ const (
 	positive kind = iota
 	anywhere
 	within
+	above
 )
 
 // Log is for parameters that are positive: ψ = log θ.
@@ -27,6 +31,9 @@ func Real(centre, unit float64) Transform { return Transform{anywhere, centre, u
 // Interval is for parameters between two numbers: ψ = log((θ−lo)/(hi−θ)).
 func Interval(lo, hi float64) Transform { return Transform{within, lo, hi} }
 
+// Above is for parameters above a number: ψ = log(θ−lo).
+func Above(lo float64) Transform { return Transform{above, lo, 0} }
+
 // Natural returns θ.
 func (t Transform) Natural(psi float64) float64 {
 	switch t.kind {
@@ -35,7 +42,7 @@ func (t Transform) Natural(psi float64) float64 {
 	case within:
 		return t.a + (t.b-t.a)*share(psi)
 	}
-	return math.Exp(psi)
+	return t.a + math.Exp(psi)
 }
 
 // Sampled returns ψ.
@@ -46,7 +53,7 @@ func (t Transform) Sampled(theta float64) float64 {
 	case within:
 		return math.Log(theta-t.a) - math.Log(t.b-theta)
 	}
-	return math.Log(theta)
+	return math.Log(theta - t.a)
 }
 
 // Slope returns dθ/dψ.
@@ -71,7 +78,7 @@ func (t Transform) usable(theta float64) bool {
 	case t.kind == within:
 		return t.a < theta && theta < t.b
 	}
-	return t.kind == anywhere || theta != 0
+	return t.kind == anywhere || theta != t.a
 }
 
 // Label returns the name of ψ for people, given that of θ.
@@ -81,17 +88,21 @@ func (t Transform) Label(name string) string {
 		return name + ", standardised"
 	case within:
 		return "logit " + name
+	case above:
+		return fmt.Sprintf("log (%s − %g)", name, t.a)
 	}
 	return "log " + name
 }
 
-// Name returns the name of ψ, given that of θ: log_tau, logit_place, place_std.
+// Name returns the name of ψ, given that of θ: log_tau, logit_place, place_std, log_excess_df.
 func (t Transform) Name(symbol string) string {
 	switch t.kind {
 	case anywhere:
 		return symbol + "_std"
 	case within:
 		return "logit_" + symbol
+	case above:
+		return "log_excess_" + symbol
 	}
 	return "log_" + symbol
 }

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 )
 
 // say describes a picture of draws.
@@ -20,7 +21,7 @@ func (d Draws) say(what string) string {
 			draws = len(d.X[0][0])
 		}
 	}
-	return fmt.Sprintf("%s: %d parameters, %d chains of %d draws each%s.", what, len(d.Names), chains, draws, d.thinned())
+	return fmt.Sprintf("%s: %s, %s of %s each%s.", what, plural.Of(len(d.Names), "parameter"), plural.Of(chains, "chain"), plural.Of(draws, "draw"), d.thinned())
 }
 
 // Trace draws every chain of every parameter against the draw.

@@ -27,20 +27,11 @@ func NewDense(p *Problem, budget *parallel.Budget) *Dense {
 // definite to rounding, or not finite.
 func (d *Dense) factorize(psi []float64) bool {
 	p := d.problem
-	theta, noise := p.At(psi)
-	k := p.Covariance.At(theta)
-	n := len(p.Y)
-	raw := d.k.RawSymmetric()
-	d.budget.Chunks(n, 16, func(_, lo, hi int) {
-		for i := lo; i < hi; i++ {
-			row := raw.Data[i*raw.Stride:]
-			xi := p.Inputs.Row(i)
-			for j := i; j < n; j++ {
-				row[j] = k.Value(xi, p.Inputs.Row(j))
-			}
-			row[i] += element(noise, i)
-		}
-	})
+	_, noise := p.At(psi)
+	p.Matrix(d.k, psi, d.budget)
+	for i, raw := 0, d.k.RawSymmetric(); i < raw.N; i++ {
+		raw.Data[i*raw.Stride+i] += element(noise, i)
+	}
 	return d.chol.Factorize(d.k)
 }
 

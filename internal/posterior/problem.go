@@ -66,6 +66,8 @@ type Problem struct {
 	State  []float64      // of the likelihood's augmentation; nil if it has none
 	// Offset is what is known of the likelihood's argument in each row: the latent function is what is left of it. Nil for nothing.
 	Offset []float64
+	// Levels says of each input whether it is a category; nil if none is.
+	Levels []bool
 }
 
 // NewProblem returns a problem whose auxiliary state, if its likelihood has one, is the one to start
@@ -107,17 +109,23 @@ func (p *Problem) whole(f []float64) []float64 {
 	return floats.AddTo(make([]float64, len(f)), f, p.Offset)
 }
 
+// Excess returns by how much the log density of the targets given ψ and the latent function is more than the likelihood's
+// augmentation makes of it: 0 of one that is exact.
+func (p *Problem) Excess(psi, f []float64) float64 {
+	a, ok := p.Likelihood.Augmentation().(likelihood.Approximate)
+	if !ok {
+		return 0
+	}
+	_, own := p.Natural(psi)
+	return a.Excess(own, p.Y, p.whole(f))
+}
+
 // Own returns how many of the parameters, the last ones of ψ, are the likelihood's.
 func (p *Problem) Own() int { return len(p.Likelihood.Params()) }
 
 // Held returns how many of the parameters, the last ones of ψ, are not to move while the auxiliary state
 // is what it is.
-func (p *Problem) Held() int {
-	if p.Likelihood.Augmentation().Held() {
-		return p.Own()
-	}
-	return 0
-}
+func (p *Problem) Held() int { return p.Likelihood.Augmentation().Held() }
 
 // Scales returns the places in ψ of the variances to which K_f is proportional, all of them together, where the scale
 // of the latent function is not that of the targets: nil otherwise, and where the variance of a term is known.
@@ -173,7 +181,7 @@ func (p *Problem) Subset(rows []int) *Problem {
 		m.Likelihood = l.Select(rows)
 	}
 	q := NewProblem(m, p.Inputs.Select(rows), y)
-	q.State = state
+	q.State, q.Levels = state, p.Levels
 	if p.Offset != nil {
 		q.Offset = make([]float64, len(rows))
 		for i, r := range rows {

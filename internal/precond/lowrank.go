@@ -22,12 +22,13 @@ import (
 // concurrent use.
 type LowRank struct {
 	kind   string
-	exact  int           // columns of L, the first ones, that no rank cuts off
-	base   base          // B = G·Gᵀ
-	l      *dense.Matrix // L̃ = G⁻¹L; nil if m = 0
-	c      *mat.TriDense // C
-	ic     *mat.TriDense // I + C
-	inv    *dense.Matrix // (CCᵀ)⁻¹, applied at every iteration
+	exact  int            // columns of L, the first ones, that no rank cuts off
+	base   base           // B = G·Gᵀ
+	l      *dense.Matrix  // L̃ = G⁻¹L; nil if m = 0
+	by     dense.Products // what multiplies by L̃
+	c      *mat.TriDense  // C
+	ic     *mat.TriDense  // I + C
+	inv    *dense.Matrix  // (CCᵀ)⁻¹, applied at every iteration
 	logDet float64
 	budget *parallel.Budget
 }
@@ -57,6 +58,7 @@ func newLowRank(ctx context.Context, kind string, pt parts, exact [][]float64, b
 		p.base.solve(some, some)
 	}
 	p.l = toMatrix(cols, budget)
+	p.by = p.l
 	gram, err := p.l.Gram(ctx, budget)
 	if err != nil {
 		return nil, err
@@ -137,10 +139,21 @@ func (p *LowRank) First(m int) *LowRank {
 	}
 	m += p.exact
 	q := &LowRank{kind: p.kind, exact: p.exact, base: p.base, budget: p.budget, l: p.l.First(m), logDet: p.base.logDet()}
+	q.by = q.l
 	if err := q.setFactor(p.c.SliceTri(0, m)); err != nil {
 		panic(err) // a leading block of what was factorised
 	}
 	return q
+}
+
+// Shared returns the same preconditioner with another way to multiply by its factor L̃, which must give the same bits.
+func (p *LowRank) Shared(share func(l *dense.Matrix) dense.Products) *LowRank {
+	if p.l == nil {
+		return p
+	}
+	q := *p
+	q.by = share(p.l)
+	return &q
 }
 
 func isCondition(err error) bool {
@@ -211,7 +224,7 @@ func (p *LowRank) update(x [][]float64, sign float64, f func(w [][]float64) [][]
 		return
 	}
 	w := solve.Columns(p.Rank(), len(x))
-	_ = p.l.MulTrans(context.Background(), w, x, p.budget) // whoever applies P looks at his own context
+	_ = p.by.MulTrans(context.Background(), w, x, p.budget) // whoever applies P looks at his own context
 	w = f(w)
 	if sign < 0 {
 		for _, c := range w {
@@ -220,7 +233,7 @@ func (p *LowRank) update(x [][]float64, sign float64, f func(w [][]float64) [][]
 			}
 		}
 	}
-	_ = p.l.MulAdd(context.Background(), x, w, p.budget)
+	_ = p.by.MulAdd(context.Background(), x, w, p.budget)
 }
 
 // solveTri solves with a triangular matrix in place. Not by mat's own methods:

@@ -3,6 +3,7 @@ package predict
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -22,6 +23,9 @@ import (
 const (
 	firstSweeps = 100
 	nextSweeps  = 5
+	// freeSweeps are those of the first that are kept as they come: of a likelihood whose augmentation is nearly exact
+	// (likelihood.Approximate) the others are kept by Metropolis–Hastings, as those of a chain are.
+	freeSweeps = 50
 	// sweepTolerance is the relative residual of their solves.
 	sweepTolerance = 1e-6
 )
@@ -35,7 +39,7 @@ func (p *Predictor) drawStates(ctx context.Context, progress func(Progress)) (al
 	alphas = solve.Columns(n, len(p.Draws))
 	p.states = make([][]float64, len(p.Draws))
 	pr := p.Problem.WithState()
-	f, x := make([]float64, n), make([]float64, n)
+	f, from, x := make([]float64, n), make([]float64, n), make([]float64, n)
 	sweep := 0
 	for done, t := range p.order {
 		progress(Progress{SolutionsStage, done, len(p.order)})
@@ -46,12 +50,18 @@ func (p *Predictor) drawStates(ctx context.Context, progress func(Progress)) (al
 		for range sweeps {
 			sweep++
 			key := random.Key{Seed: p.Seed, Iter: sweep}
+			copy(from, f)
+			excess := pr.Excess(p.Draws[t], f)
 			pr.Refresh(key.Stream(random.Augmentation, 0), p.Draws[t], f)
 			rep, err := p.drawLatent(ctx, pr, t, key, f, x)
 			if err != nil {
 				return nil, 0, err
 			}
 			unconverged += rep.Unconverged
+			keep := math.Exp(min(0, pr.Excess(p.Draws[t], f)-excess))
+			if keep < 1 && sweep > freeSweeps && key.Stream(random.Accept, 3).Float64() >= keep {
+				copy(f, from)
+			}
 		}
 		p.states[t] = slices.Clone(pr.State)
 		if _, err := p.problemAt(ctx, t); err != nil {

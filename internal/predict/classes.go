@@ -16,6 +16,38 @@ type ClassScores struct {
 	AUC *float64 `json:"auc"`
 }
 
+// OrderScores are how well classes in order were predicted, besides the mean log probability (Scores.MLPD) and the ranked
+// probability score (Scores.CRPS).
+type OrderScores struct {
+	Error float64 `json:"error"` // share of rows whose class is not the likeliest one
+	Brier float64 `json:"brier"` // mean sum, over the classes, of squares of the probability less 1 for the row's class, 0 for others
+	Off   float64 `json:"off"`   // mean number of classes from the row's to the likeliest one
+}
+
+// scoreOrder returns the scores of rows whose classes are known, one at least.
+func scoreOrder(rows []Row) *OrderScores {
+	s := &OrderScores{}
+	n := float64(len(rows))
+	for _, r := range rows {
+		likeliest := 0
+		for c, class := range r.Classes {
+			d := class.Probability
+			if float64(c) == r.Target {
+				d--
+			}
+			s.Brier += d * d / n
+			if class.Probability > r.Classes[likeliest].Probability {
+				likeliest = c
+			}
+		}
+		if off := math.Abs(float64(likeliest) - r.Target); off > 0 {
+			s.Error += 1 / n
+			s.Off += off / n
+		}
+	}
+	return s
+}
+
 // scoreClasses returns the scores of rows whose classes are known, one at least.
 func scoreClasses(rows []Row) *ClassScores {
 	type guess struct{ p, y float64 }

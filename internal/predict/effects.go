@@ -115,7 +115,7 @@ func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRe
 	out := make([]Effect, len(r.Grid))
 	for i := range out {
 		mixture := m.Mixture(i, true)
-		told := likelihood.Transformed(info.Told(mixture), likelihood.Link(p.Problem.Likelihood))
+		told := likelihood.Transformed(info.Told(mixture), likelihood.Link(likelihood.Base(p.Problem.Likelihood)))
 		if r.Term > 0 {
 			told = mixture.Scaled(0, info.YScale.SD)
 		}

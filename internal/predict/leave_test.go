@@ -158,7 +158,15 @@ func TestLooIsTheDensityOfUnseenRows(t *testing.T) {
 		rows[i] = i
 	}
 	// The targets as the user knows them: 10 + 2·y.
-	data := &dataset.Dataset{Info: dataset.Info{Rows: n, YScale: dataset.Scale{Mean: 10, SD: 2}}, Y: y}
+	column := make([]float64, n)
+	for i := range column {
+		column[i] = float64(i)
+	}
+	data, err := dataset.New(&dataset.Table{Target: "y", Inputs: []string{"x"}, X: [][]float64{column}, Y: y}, dataset.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data.YScale = dataset.Scale{Mean: 10, SD: 2}
 	res, _, err := p.Loo(t.Context(), data, 1, rows, Options{})
 	if err != nil {
 		t.Fatal(err)

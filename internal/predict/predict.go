@@ -77,6 +77,8 @@ type Config struct {
 	Mixed   bool // precision of the products
 	// Solutions, if not nil, keeps K⁻¹y from one predictor to the next.
 	Solutions *Solutions
+	// Approximation, if not nil, predicts in place of solves with K: rows one by one, and nothing else.
+	Approximation Latent
 }
 
 // Options say what to predict, and how exactly.
@@ -135,8 +137,12 @@ const (
 // FromSpec returns the configuration that a specification asks for.
 func FromSpec(s *job.Spec, p *posterior.Problem, draws [][]float64, budget *parallel.Budget) Config {
 	so := &s.Solver
-	return Config{Problem: p, Draws: draws, Budget: budget, Seed: s.Seed, Kind: so.Preconditioner.Kind, Rank: so.Preconditioner.Rank.Or(0),
+	c := Config{Problem: p, Draws: draws, Budget: budget, Seed: s.Seed, Kind: so.Preconditioner.Kind, Rank: so.Preconditioner.Rank.Or(0),
 		MaxIter: so.MaxIterations.Or(0), Mixed: so.Mixed(false)}
+	if s.Needs().Inducing {
+		c.Approximation = posterior.NewInducing(p, s.Induced(p, budget), s.Seed, budget)
+	}
+	return c
 }
 
 // Stats are what predictions cost and how sure their variances are.
@@ -250,6 +256,9 @@ func (p *Predictor) precondition(ctx context.Context) (precond.P, error) {
 
 // prepare computes K⁻¹y of every draw, or reads them where they are kept.
 func (p *Predictor) prepare(ctx context.Context, progress func(Progress)) error {
+	if p.Approximation != nil {
+		return errApproximate
+	}
 	if p.alphas != nil {
 		return nil
 	}
@@ -367,9 +376,16 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	if err := p.needs(o); err != nil {
 		return nil, Stats{}, err
 	}
-	m, stats, err := p.distributions(ctx, points.Len(), 1, o,
-		func(lo, hi int) functionals { return values{p, points.Select(span(lo, hi))} },
-		func(f *kernel.Function, i int) float64 { return f.Variance(points.Row(i)) })
+	var m *Moments
+	var stats Stats
+	var err error
+	if p.Approximation != nil {
+		m, stats, err = p.approximate(ctx, points, o)
+	} else {
+		m, stats, err = p.distributions(ctx, points.Len(), 1, o,
+			func(lo, hi int) functionals { return values{p, points.Select(span(lo, hi))} },
+			func(f *kernel.Function, i int) float64 { return f.Variance(points.Row(i)) })
+	}
 	if err == nil {
 		m.shift(o.Offset)
 	}

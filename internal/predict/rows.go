@@ -73,7 +73,14 @@ type Row struct {
 	// Gradient has the mean of the latent function's derivative in each input, in the units of the target over
 	// those of the input, and GradientSD its standard deviation; each is nil unless asked for.
 	Gradient, GradientSD []float64
-	Terms                []Term // nil unless asked for
+	Terms                []Term  // nil unless asked for
+	Classes              []Class // of the target, in their order; nil but where there are three or more
+}
+
+// Class is one of the target's classes, with its probability.
+type Class struct {
+	Name        string  `json:"name"`
+	Probability float64 `json:"probability"`
 }
 
 // Term is what a term of the covariance adds to the latent function, in the units of the target.
@@ -256,6 +263,11 @@ func Summarize(m *Moments, info *dataset.Info, r Request, latent bool, budget *p
 		for _, p := range r.Probs {
 			row.Quantiles = append(row.Quantiles, told.Quantile(p))
 		}
+		if likelihood.OfOrder(likelihood.Base(m.likelihood)) {
+			for c, p := range m.Mixture(i, false).(likelihood.Classes).P {
+				row.Classes = append(row.Classes, Class{info.Classes[c], p})
+			}
+		}
 		row.Target, row.LogDensity, row.CRPS, row.PIT = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 		if r.Targets != nil && !math.IsNaN(r.Targets[i]) {
 			y, noisy := r.Targets[i], info.Told(m.Mixture(i, false))
@@ -296,21 +308,33 @@ func name(i int, numbers []int) string {
 
 // WriteCSV writes a table of predictions: row, the row's number from first on;
 // mean, sd, and the quantiles of the given probabilities; as far as they were asked for,
-// gradient[NAME] of each input and gradient_sd[NAME] of each, mean[NAME] and sd[NAME] of each term; and, where targets are
+// gradient[NAME] of each input and gradient_sd[NAME] of each, mean[NAME] and sd[NAME] of each term; where there are classes, the
+// probability p[NAME] of each and, behind row, class, the likeliest one; and, where targets are
 // known, target, log_density, crps and pit, NaN of rows whose target is not. Where paths were asked for they are all that
 // follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
 func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers []int) error {
 	t := table{csv.NewWriter(w)}
 	known := slices.ContainsFunc(rows, Row.known)
-	if err := t.Write(append([]string{"row"}, header(rows, inputs, probs, known)...)); err != nil {
+	first := func(i int) []string { return []string{name(i, numbers)} }
+	head := []string{"row"}
+	if len(rows) > 0 && rows[0].Classes != nil {
+		head = append(head, "class")
+		first = func(i int) []string { return []string{name(i, numbers), rows[i].likeliest().Name} }
+	}
+	if err := t.Write(append(head, header(rows, inputs, probs, known)...)); err != nil {
 		return err
 	}
 	for i, r := range rows {
-		if err := t.line(r.values(known), name(i, numbers)); err != nil {
+		if err := t.line(r.values(known), first(i)...); err != nil {
 			return err
 		}
 	}
 	return t.end()
+}
+
+// likeliest returns the class of the greatest probability.
+func (r Row) likeliest() Class {
+	return slices.MaxFunc(r.Classes, func(a, b Class) int { return cmp.Compare(a.Probability, b.Probability) })
 }
 
 // known reports whether the target is.
@@ -341,6 +365,9 @@ func header(rows []Row, inputs []string, probs []float64, known bool) (head []st
 	for _, t := range first.Terms {
 		head = append(head, "mean["+t.Name+"]", "sd["+t.Name+"]")
 	}
+	for _, c := range first.Classes {
+		head = append(head, "p["+c.Name+"]")
+	}
 	if known {
 		head = append(head, "target", "log_density", "crps", "pit")
 	}
@@ -355,6 +382,9 @@ func (r *Row) values(known bool) []float64 {
 	values := slices.Concat([]float64{r.Mean, r.SD}, r.Quantiles, r.Gradient, r.GradientSD)
 	for _, t := range r.Terms {
 		values = append(values, t.Mean, t.SD)
+	}
+	for _, c := range r.Classes {
+		values = append(values, c.Probability)
 	}
 	if known {
 		values = append(values, r.Target, r.LogDensity, r.CRPS, r.PIT)

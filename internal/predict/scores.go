@@ -17,9 +17,10 @@ type Scores struct {
 	Rows     int          `json:"rows"`
 	RMSE     float64      `json:"rmse"` // of the means, in the units of the target
 	MLPD     float64      `json:"mlpd"` // mean log predictive density; MNLP is its negative
-	CRPS     float64      `json:"crps"` // mean, in the units of the target
+	CRPS     float64      `json:"crps"` // mean, in the units of the target; of classes in order the ranked probability score
 	Coverage []Coverage   `json:"coverage"`
-	Classes  *ClassScores `json:"classes,omitempty"`  // where targets are classes
+	Classes  *ClassScores `json:"classes,omitempty"`  // where targets are classes 0 and 1
+	Order    *OrderScores `json:"order,omitempty"`    // where targets are classes in order
 	Quantile *LevelScore  `json:"quantile,omitempty"` // where a quantile was learnt
 }
 
@@ -65,10 +66,13 @@ func Score(all []Row, l likelihood.Likelihood) *Scores {
 		return float64(count) / n
 	}
 	for _, level := range Levels {
-		s.Coverage = append(s.Coverage, Coverage{level, share(func(r Row) bool { return within(r, level, likelihood.OfCounts(l)) })})
+		s.Coverage = append(s.Coverage, Coverage{level, share(func(r Row) bool { return within(r, level, likelihood.OfCounts(l) || likelihood.OfOrder(l)) })})
 	}
 	if likelihood.OfClasses(l) {
 		s.Classes = scoreClasses(rows)
+	}
+	if likelihood.OfOrder(l) {
+		s.Order = scoreOrder(rows)
 	}
 	if q, ok := l.(likelihood.Quantile); ok {
 		s.Quantile = &LevelScore{q.Level, share(func(r Row) bool { return r.PIT <= q.Level })}
@@ -77,7 +81,7 @@ func Score(all []Row, l likelihood.Likelihood) *Scores {
 }
 
 // within reports whether a target lies between the quantiles that bound the central interval of a level. A
-// count has the probability of less and of itself, PIT being their sum.
+// count, or a class in order, has the probability of less and of itself, PIT being their sum.
 func within(r Row, level float64, count bool) bool {
 	if !count {
 		return math.Abs(2*r.PIT-1) <= level
@@ -96,6 +100,10 @@ func (s *Scores) WriteText(w io.Writer) error {
 			auc = fmt.Sprintf("%.4g", *c.AUC)
 		}
 		fmt.Fprintf(tw, "rows\terror\tMLPD\tBrier\tAUC\t\n%d\t%.4g\t%.4g\t%.4g\t%s\t\n", s.Rows, c.Error, s.MLPD, c.Brier, auc)
+		return tw.Flush()
+	}
+	if o := s.Order; o != nil {
+		fmt.Fprintf(tw, "rows\terror\tMLPD\tRPS\tBrier\tclasses off\t\n%d\t%.4g\t%.4g\t%.4g\t%.4g\t%.4g\t\n", s.Rows, o.Error, s.MLPD, s.CRPS, o.Brier, o.Off)
 		return tw.Flush()
 	}
 	fmt.Fprint(tw, "rows\tRMSE\tMLPD\tCRPS\t")

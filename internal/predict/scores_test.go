@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +62,56 @@ func TestScores(t *testing.T) {
 	}
 	if Score(rows, likelihood.Gaussian{}).RMSE <= s.RMSE {
 		t.Error("wrong means have a better RMSE")
+	}
+}
+
+// Of classes in order the probabilities are told, in the table and over the wire, the likeliest one, and how far from it rows are.
+func TestScoresOfClassesInOrder(t *testing.T) {
+	m := &Moments{Mean: [][]float64{{-0.5, 0.4, 3}}, Var: [][]float64{{0.1, 0.2, 0.3}}, likelihood: likelihood.Ordinal{Classes: []string{"low", "mid", "high"}}, own: [][]float64{{1.5}}}
+	info := &dataset.Info{YScale: dataset.Scale{SD: 1}, Classes: []string{"low", "mid", "high"}}
+	rows := Summarize(m, info, Request{X: make([][]float64, 3), Targets: []float64{0, 2, 0}}, false, parallel.NewBudget(1))
+	below := func(b float64, row int) float64 {
+		return math.Erfc((m.Mean[0][row]-b)/math.Sqrt(2*(1+m.Var[0][row]))) / 2
+	}
+	var brier, rps, logs float64
+	for i, r := range rows {
+		p := []float64{below(0, i), below(1.5, i) - below(0, i), 1 - below(1.5, i)}
+		cdf := 0.0
+		for c := range p {
+			hit := 0.0
+			if float64(c) == r.Target {
+				hit = 1
+				logs += math.Log(p[c]) / 3
+			}
+			if got := r.Classes[c]; got.Name != info.Classes[c] || math.Abs(got.Probability-p[c]) > 1e-12 {
+				t.Errorf("row %d, class %d: %+v, want %g", i, c, got, p[c])
+			}
+			brier += (p[c] - hit) * (p[c] - hit) / 3
+			cdf += p[c]
+			reached := 0.0
+			if float64(c) >= r.Target {
+				reached = 1
+			}
+			rps += (cdf - reached) * (cdf - reached) / 3
+		}
+	}
+	s := Score(rows, m.likelihood)
+	if o := s.Order; o == nil || math.Abs(o.Error-2.0/3) > 1e-12 || math.Abs(o.Off-1) > 1e-12 || math.Abs(o.Brier-brier) > 1e-12 || math.Abs(s.CRPS-rps) > 1e-12 || math.Abs(s.MLPD-logs) > 1e-12 {
+		t.Errorf("%+v %+v, want a Brier score of %g, RPS %g, MLPD %g", s, s.Order, brier, rps, logs)
+	}
+	var b bytes.Buffer
+	if err := WriteCSV(&b, rows, nil, nil, nil); err != nil || !strings.HasPrefix(b.String(), "row,class,mean,sd,p[low],p[mid],p[high],target,") {
+		t.Errorf("%v: %s", err, b.String())
+	}
+	lines := strings.Split(b.String(), "\n")
+	for i, want := range []string{"1,low,", "2,mid,", "3,high,"} {
+		if !strings.HasPrefix(lines[i+1], want) {
+			t.Errorf("line %q, want %s", lines[i+1], want)
+		}
+	}
+	back, _, err := Answered(Answer(rows, Stats{}, nil), Request{X: make([][]float64, 3)})
+	if err != nil || !slices.Equal(back[1].Classes, rows[1].Classes) {
+		t.Errorf("%v: %+v came back of %+v", err, back, rows[1])
 	}
 }
 

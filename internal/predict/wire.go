@@ -148,6 +148,9 @@ func Answer(rows []Row, s Stats, draws [][]float64) *pb.PredictResponse {
 		for _, t := range r.Terms {
 			p.Terms = append(p.Terms, &pb.PredictedTerm{Name: t.Name, Mean: t.Mean, Sd: t.SD})
 		}
+		for _, c := range r.Classes {
+			p.Classes = append(p.Classes, &pb.PredictedClass{Name: c.Name, Probability: c.Probability})
+		}
 		if !math.IsNaN(r.Target) {
 			p.LogDensity, p.Crps, p.Pit = &r.LogDensity, &r.CRPS, &r.PIT
 		}
@@ -167,6 +170,9 @@ func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
 		row := Row{Mean: p.Mean, SD: p.Sd, Quantiles: p.Quantiles, Target: nan, LogDensity: nan, CRPS: nan, PIT: nan, Covariance: p.Covariance, Paths: p.Paths, Gradient: p.Gradient, GradientSD: p.GradientSd}
 		for _, t := range p.Terms {
 			row.Terms = append(row.Terms, Term{t.Name, t.Mean, t.Sd})
+		}
+		for _, c := range p.Classes {
+			row.Classes = append(row.Classes, Class{c.GetName(), c.GetProbability()})
 		}
 		if err := r.answered(p); err != nil {
 			return nil, Stats{}, err

@@ -41,6 +41,7 @@ const (
 	Folds                           // rows that are left out together
 	Augmentation                    // auxiliary variables of a likelihood
 	Latent                          // latent functions, given everything else
+	Inducing                        // inducing inputs of sparse approximations
 )
 
 // Key names a stream.

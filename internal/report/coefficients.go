@@ -10,6 +10,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 )
 
@@ -70,7 +71,7 @@ func (c *Coefficient) cells() []string {
 
 // caption says what the table of the coefficients is of.
 func (k *Coefficients) caption() string {
-	return fmt.Sprintf("coefficients of the mean, averaged over %d draws", k.Draws)
+	return fmt.Sprintf("coefficients of the mean, averaged over %s", plural.Of(k.Draws, "draw"))
 }
 
 func (k *Coefficients) write(b *strings.Builder) {

@@ -23,20 +23,11 @@ const SumsFile = "SHA256SUMS"
 // pairs.svg; and SHA256SUMS of all of these, as sha256sum takes it. sum is the record's
 // summary.
 func WriteAll(dir string, rec *Record, sum *Summary) error {
-	r := rec.Run
 	if err := os.MkdirAll(filepath.Join(dir, "draws"), 0o755); err != nil {
 		return err
 	}
-	files := map[string]func(io.Writer) error{
-		"summary.json": func(w io.Writer) error {
-			enc := json.NewEncoder(w)
-			enc.SetIndent("", "  ")
-			return enc.Encode(sum)
-		},
-		"summary.txt": sum.WriteText,
-		recordFile:    rec.write,
-	}
-	for c := range r.Chains {
+	files := map[string]func(io.Writer) error{}
+	for c := range rec.Run.Chains {
 		files[fmt.Sprintf("draws/chain-%d.csv", c+1)] = func(w io.Writer) error { return WriteCSV(w, rec, nil, c) }
 	}
 	pics, err := pictures(rec)
@@ -49,6 +40,17 @@ func WriteAll(dir string, rec *Record, sum *Summary) error {
 			return err
 		}
 	}
+	return writeFiles(dir, rec, sum, files, pics)
+}
+
+// writeFiles writes some files, those that every folder of results has, and SHA256SUMS of all of them.
+func writeFiles(dir string, rec *Record, sum *Summary, files map[string]func(io.Writer) error, pics []picture) error {
+	files["summary.json"] = func(w io.Writer) error {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(sum)
+	}
+	files["summary.txt"], files[recordFile] = sum.WriteText, rec.write
 	files["report.html"] = func(w io.Writer) error { return writePage(w, rec, sum, pics, time.Now()) }
 	sums := ""
 	for _, name := range slices.Sorted(maps.Keys(files)) {

@@ -14,6 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/expression"
 	"github.com/ulisse-gp/ulisse/internal/loo"
 	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/plural"
 )
 
 //go:embed report.html
@@ -82,7 +83,7 @@ func (p picture) inline() (template.HTML, error) {
 // pageData is what the page is made of.
 type pageData struct {
 	Name, Verdict      string
-	Good               bool
+	Good, Fit          bool
 	Lead               string
 	Warnings, Cost     []string
 	Columns            []string
@@ -137,13 +138,19 @@ func WriteHTML(w io.Writer, rec *Record, sum *Summary, now time.Time) error {
 }
 
 func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.Time) error {
-	d := pageData{Name: sum.Name, Good: sum.Converged, Warnings: sum.Warnings,
+	d := pageData{Name: sum.Name, Good: sum.Converged, Fit: sum.Fit != nil, Warnings: sum.Warnings,
 		Certificate: sum.Certificate, Spec: rec.SpecText, Version: sum.Version, Now: now.UTC().Format(time.RFC3339), Meaning: meaning(rec), Made: made(rec, sum)}
 	d.Verdict = sum.state()
-	d.Lead = fmt.Sprintf("The covariance parameters of an exact Gaussian process (kernel %s%s), sampled by %s from %d rows with %d inputs.",
-		strings.TrimSpace(rec.Spec.Model.Kernel), map[bool]string{true: ", one length-scale for each input"}[rec.Spec.Model.ARD], rec.Run.Plan.Method, sum.N, sum.D)
+	d.Lead = fmt.Sprintf("The covariance parameters of an exact Gaussian process (kernel %s%s), sampled by %s from %d rows with %s.",
+		strings.TrimSpace(rec.Spec.Model.Kernel), map[bool]string{true: ", one length-scale for each input"}[rec.Spec.Model.ARD], rec.Run.Plan.Method, sum.N, plural.Of(sum.D, "input"))
 	var cost strings.Builder
-	sum.cost(&cost)
+	if sum.Fit != nil {
+		d.Lead = fmt.Sprintf("A point estimate of the covariance parameters of a Gaussian process (kernel %s%s) from %d rows with %s: %s. It says nothing of how uncertain they are but by its standard errors.",
+			strings.TrimSpace(rec.Spec.Model.Kernel), map[bool]string{true: ", one length-scale for each input"}[rec.Spec.Model.ARD], sum.N, plural.Of(sum.D, "input"), sum.Fit.said())
+		sum.Fit.cost(&cost)
+	} else {
+		sum.cost(&cost)
+	}
 	d.Cost = strings.Split(strings.TrimSpace(cost.String()), "\n")
 	d.quantities(sum)
 	d.Notes = sum.Notes
@@ -154,7 +161,9 @@ func writePage(w io.Writer, rec *Record, sum *Summary, pics []picture, now time.
 			d.Coefficients.Rows = append(d.Coefficients.Rows, pageRow{k.Of[i].Name, k.Of[i].cells()})
 		}
 	}
-	d.chains(sum)
+	if sum.Fit == nil {
+		d.chains(sum)
+	}
 	if scales := sum.Scales(); scales != nil {
 		var b bytes.Buffer
 		if err := DrawScales(&b, scales); err != nil {
@@ -223,10 +232,10 @@ func DrawScales(w io.Writer, scales []plots.Interval, o ...plots.Option) error {
 func leftOut(r *loo.Result) (*pageLoo, error) {
 	e, p := r.ELPD(), r.P()
 	out := &pageLoo{Text: []string{
-		fmt.Sprintf("Each of %d rows is predicted from all other rows, averaged over %d draws.", len(r.Rows), r.Draws),
+		fmt.Sprintf("Each of %d rows is predicted from all other rows, averaged over %s.", len(r.Rows), plural.Of(r.Draws, "draw")),
 		fmt.Sprintf("elpd_loo, the expected log predictive density: %.1f, standard error %.1f. The larger the better; compare models by ulisse compare.", e.Value, e.SE),
 		fmt.Sprintf("p_loo, the effective number of covariance parameters: %.1f, standard error %.1f.", p.Value, p.SE),
-		fmt.Sprintf("The importance weights of %d rows are doubtful (Pareto k above %.2f).", r.Doubtful(), loo.GoodK(r.Draws)),
+		fmt.Sprintf("The importance weights of %s are doubtful (Pareto k above %.2f).", plural.Of(r.Doubtful(), "row"), loo.GoodK(r.Draws)),
 	}}
 	if len(r.Rows) < r.Of {
 		out.Text = append(out.Text, fmt.Sprintf("These rows are a random sample of %d, for which the sums are told: that adds standard errors of %.1f to elpd_loo and %.1f to p_loo.", r.Of, e.Sampling, p.Sampling))
@@ -250,6 +259,15 @@ func (d *pageData) quantities(sum *Summary) {
 			}
 		}
 		d.Warnings = append([]string{v.Note}, d.Warnings...)
+		return
+	}
+	if f := sum.Fit; f != nil {
+		d.Columns = f.columns()
+		for i := range f.Parameters {
+			if r := &f.Parameters[i]; !r.Detail || sum.Details {
+				d.Rows = append(d.Rows, pageRow{r.Name, r.cells()})
+			}
+		}
 		return
 	}
 	for _, c := range tableColumns {

@@ -34,11 +34,13 @@ type Record struct {
 	Origin         Origin          `json:"origin"`
 	Cache          *cmvp.CachePlan `json:"cache,omitempty"` // nil if that is off, or not known
 	DrawsSHA256    string          `json:"draws_sha256"`
-	Spec           *job.Spec       `json:"-"`
-	Loo            *loo.Result     `json:"-"` // for the report, by whoever has computed it; nil for none
-	Check          *Check          `json:"-"` // likewise
-	Effects        []Effect        `json:"-"` // likewise
-	Model          posterior.Model `json:"-"`
+	// Fit, of a point estimate, is that: the run then has one draw, which is the estimate.
+	Fit     *Fit            `json:"fit,omitempty"`
+	Spec    *job.Spec       `json:"-"`
+	Loo     *loo.Result     `json:"-"` // for the report, by whoever has computed it; nil for none
+	Check   *Check          `json:"-"` // likewise
+	Effects []Effect        `json:"-"` // likewise
+	Model   posterior.Model `json:"-"`
 }
 
 // Origin says where and by what a run was computed.
@@ -104,6 +106,9 @@ func (r *Record) Open() error {
 
 // Summary returns the summary of the run.
 func (r *Record) Summary() *Summary {
+	if r.Fit != nil {
+		return r.fitSummary()
+	}
 	sum := Summarize(r.Spec, &r.Data, r.Model, r.Run, time.Duration(r.WallSeconds*float64(time.Second)), r.InstructionSet)
 	sum.Cache = r.Cache
 	if r.Run.Stopped == nil {

@@ -153,9 +153,11 @@ func TestWarnings(t *testing.T) {
 		r.Chains[0].Draws[t][1] += 3 // chain 1 is elsewhere
 	}
 	r.Chains[1].Cost.Unconverged = 4
+	r.Drawn = &chains.Drawn{Every: 1, Inflation: 1, Tail: 0.31, TailOf: 1}
 	sum := Summarize(s, d, m, r, time.Second, "portable")
 	text := strings.Join(sum.Warnings, "\n")
-	for _, want := range []string{"R-hat of tau is", "above 1.01: run longer", "effective sample size of sigma", "4 of 1200 linear systems did not reach"} {
+	for _, want := range []string{"R-hat of tau is", "above 1.01: run longer", "effective sample size of sigma", "4 of 1200 linear systems did not reach",
+		"a tail that holds up to 31 % of the variance of tau"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

@@ -25,6 +25,8 @@ func value(o *runlog.Observation, name string) float64 {
 	switch name {
 	case sampler.AcceptanceRate:
 		return o.Acceptance
+	case sampler.CorrectionRate:
+		return o.Correction
 	case "probes":
 		return float64(o.Probes)
 	case "solver_iterations":

@@ -16,6 +16,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
+	"github.com/ulisse-gp/ulisse/internal/fit"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -41,6 +42,8 @@ type Summary struct {
 	Notes        []string      `json:"notes,omitempty"` // what else there is to say
 	Modes        []Mode        `json:"modes,omitempty"` // if there is more than one, the heaviest first
 	Details      bool          `json:"-"`               // people are to be told of all parameters
+	// Fit, of a point estimate, is that; it has no chains.
+	Fit *Fit `json:"fit,omitempty"`
 	// Provisional is what is known without draws, as long as there are none.
 	Provisional *Provisional `json:"provisional,omitempty"`
 	Chains      []Chain      `json:"chains"`
@@ -52,6 +55,8 @@ type Summary struct {
 	Rank           int              `json:"rank,omitempty"` // of the exact sampler's P
 	Certificate    *Certificate     `json:"certificate,omitempty"`
 	Preconditioner *Precond         `json:"preconditioner,omitempty"`
+	// Near is the share of the pairs of rows that products evaluate at the mode; 0 for all.
+	Near float64 `json:"near,omitempty"`
 	// Cache is what the calibration of the cache of K decided; absent if it is
 	// off, or the run was not on one machine.
 	Cache          *cmvp.CachePlan `json:"cache,omitempty"`
@@ -128,24 +133,7 @@ type Precond struct {
 }
 
 // Number is a float64 that is null in JSON where it is not finite.
-type Number float64
-
-// MarshalJSON writes null for NaN and infinities.
-func (n Number) MarshalJSON() ([]byte, error) {
-	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
-		return []byte("null"), nil
-	}
-	return fmt.Appendf(nil, "%v", float64(n)), nil
-}
-
-// UnmarshalJSON reads null as NaN.
-func (n *Number) UnmarshalJSON(text []byte) error {
-	if string(text) == "null" {
-		*n = Number(math.NaN())
-		return nil
-	}
-	return json.Unmarshal(text, (*float64)(n))
-}
+type Number = fit.Number
 
 // UnmarshalJSON reads a parameter. What an earlier version did not write is NaN.
 func (p *Parameter) UnmarshalJSON(text []byte) error {
@@ -194,7 +182,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		sum.Chains = append(sum.Chains, out)
 	}
 	if r.Prepared != nil {
-		sum.Preparation, sum.Rank = r.Prepared.Cost, r.Prepared.Rank
+		sum.Preparation, sum.Rank, sum.Near = r.Prepared.Cost, r.Prepared.Rank, r.Prepared.Near
 		sum.Preconditioner = precondOf(r)
 	}
 	if t := r.Settings; t != nil && t.Probes > 0 {
@@ -206,6 +194,9 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 		sum.Provisional, _ = NewProvisional(m, d, r) // the mode need not have a curvature
 	}
 	sum.tellCoefficients(m, d, r)
+	if sampler.Of(&r.Plan).Needs().Inducing {
+		sum.Notes = append(sum.Notes, fmt.Sprintf("an approximation: inducing inputs, %d at most, stand for the rows (model.approximation: %s); noise and length-scales are not those of the exact posterior", s.LatentLength(d.N()), s.Model.Approximation.Kind))
+	}
 	sum.warn(r)
 	sum.certify(m.Params, r)
 	return sum
@@ -328,6 +319,10 @@ func (sum *Summary) warn(r *chains.Run) {
 		if worst := max(float64(p.ErrorMean), float64(p.ErrorSD)); r.Plan.Error > 0 && !(worst <= r.Plan.Error) {
 			add("the standard error of the mean or the sd of %s is %.2g posterior standard deviations, above %g: run longer", p.Name, worst, r.Plan.Error)
 		}
+	}
+	if d := r.Drawn; d != nil && d.Tail > 0 {
+		add("the proposals may have missed a tail that holds up to %.0f %% of the variance of %s: the run does not count as converged; compare with another seed, more auto.starts, or method: exact",
+			100*d.Tail, sum.Parameters[d.TailOf].Name)
 	}
 	if u := sum.Total.Unconverged; u > 0 {
 		add("%d of %d linear systems did not reach the tolerance: raise solver.max_iterations, or the rank of the preconditioner", u, sum.Total.Solves)

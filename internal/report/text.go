@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/plural"
 )
 
 // column is a column of the table of parameters, with the text of a value for people.
@@ -68,17 +70,22 @@ func (sum *Summary) WriteText(w io.Writer) error {
 	for _, c := range sum.Chains {
 		kept, warm = kept+c.Draws, warm+c.Warmup
 	}
-	fmt.Fprintf(&b, "%s: %s\n%d rows, %d inputs; %d chains, %d draws kept, %d warm-up\n\n", sum.Name, sum.state(), sum.N, sum.D, len(sum.Chains), kept, warm)
-	if sum.Provisional != nil {
-		sum.Provisional.table(&b)
+	if sum.Fit != nil {
+		sum.writeFit(&b)
 	} else {
-		sum.table(&b)
-		sum.modes(&b)
+		fmt.Fprintf(&b, "%s: %s\n%d rows, %s; %s, %s kept, %d warm-up\n\n", sum.Name, sum.state(), sum.N,
+			plural.Of(sum.D, "input"), plural.Of(len(sum.Chains), "chain"), plural.Of(kept, "draw"), warm)
+		if sum.Provisional != nil {
+			sum.Provisional.table(&b)
+		} else {
+			sum.table(&b)
+			sum.modes(&b)
+		}
+		if sum.Coefficients != nil {
+			sum.Coefficients.write(&b)
+		}
+		sum.cost(&b)
 	}
-	if sum.Coefficients != nil {
-		sum.Coefficients.write(&b)
-	}
-	sum.cost(&b)
 	if sum.Certificate != nil {
 		sum.Certificate.write(&b)
 	}
@@ -98,6 +105,8 @@ func (sum *Summary) WriteText(w io.Writer) error {
 // state says in words how the run stands.
 func (sum *Summary) state() string {
 	switch {
+	case sum.Fit != nil:
+		return sum.Fit.state()
 	case sum.StopReason == "" && sum.State != "":
 		return "not ended, " + sum.State
 	case sum.StopReason == "":
@@ -182,6 +191,9 @@ func (sum *Summary) cost(b *strings.Builder) {
 			fmt.Fprintf(b, ", %.3g read from memory", t.PairsRead)
 		}
 		b.WriteString("\n")
+	}
+	if sum.Near > 0 {
+		fmt.Fprintf(b, "products evaluate %.3g %% of the pairs of rows, at the mode: the others are nothing to rounding\n", 100*sum.Near)
 	}
 	if sum.Cache != nil {
 		fmt.Fprintf(b, "cache of K %s\n", sum.Cache)

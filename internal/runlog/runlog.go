@@ -41,6 +41,7 @@ type Observation struct {
 	Drift       float64   `json:"drift"`        // iterations over those at the mode, where P was built
 
 	Acceptance float64 `json:"acceptance"` // of the proposal of this step
+	Correction float64 `json:"correction"` // probability with which a step was kept whose auxiliary variables are nearly right
 
 	Solves      int     `json:"solves"`            // right-hand sides
 	Iterations  float64 `json:"solver_iterations"` // mean over right-hand sides
@@ -72,6 +73,9 @@ func (o *Observation) Attrs() []slog.Attr {
 		at = append(at, slog.Int("stage", o.Stage), slog.String("stage_kind", o.StageKind))
 	case Step:
 		at = append(at, slog.Float64("acceptance", o.Acceptance))
+		if o.Correction > 0 {
+			at = append(at, slog.Float64("correction", o.Correction))
+		}
 	case Gradient:
 		at = append(at, slog.Any("gradient", o.Gradient), slog.Int("probes", o.Probes), slog.Float64("tolerance", o.Tolerance),
 			slog.Float64("noise_ratio", o.Noise), slog.Float64("noise_budget", o.NoiseBudget), slog.Float64("drift", o.Drift))

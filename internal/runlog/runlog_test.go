@@ -15,7 +15,7 @@ func TestRoundTrip(t *testing.T) {
 	gradient, step := cost, cost
 	gradient.Kind, gradient.Gradient, gradient.Probes, gradient.Tolerance = Gradient, []float64{3, 4}, 4, 1e-3
 	gradient.Noise, gradient.NoiseBudget, gradient.Drift = 0.8, 0.4, 1.1
-	step.Kind, step.Acceptance, step.Certificate = Step, 0.3, true
+	step.Kind, step.Acceptance, step.Correction, step.Certificate = Step, 0.3, 0.9, true
 	item := cost
 	item.Kind, item.Stage, item.StageKind = Item, 3, "learn"
 	trials := Observation{Kind: Trials, Rows: 900, Psi: []float64{0, 0}, Preconditioner: "svd", Rank: 40, Trials: []any{"svd", "fitc"}}

@@ -27,6 +27,7 @@ import (
 //	pilot      the target at proposals, which are fitted anew to it
 //	propose    the target at the proposals of the chains
 //	check      fresh values and gradients at draws, which hold the errors to account
+//	tail       values and gradients where proposals missed a tail, after which they are fitted anew
 type auto struct{}
 
 // Auto is what a specification tells it.
@@ -92,7 +93,7 @@ func (auto) Evaluate(ctx context.Context, env Evaluator, _ *Options, p *chains.P
 	switch e.Kind {
 	case climbStage:
 		return climb(ctx, env, p, e)
-	case curvatureStage, learnStage, checkStage:
+	case curvatureStage, learnStage, checkStage, tailStage:
 		return evaluate(ctx, env, p, e)
 	case pilotStage, proposeStage:
 		return target(ctx, env, p, e)

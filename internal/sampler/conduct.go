@@ -25,6 +25,7 @@ const (
 	pilotStage     = "pilot"
 	proposeStage   = "propose"
 	checkStage     = "check"
+	tailStage      = "tail"
 )
 
 // Constants of the search for maxima.
@@ -50,9 +51,10 @@ type conductor struct {
 
 	climbs []*maxima.Climb
 	learnt []record // all evaluations with a density, in the order of stages
-	before int      // those of them from before the chains' proposals were made
+	before int      // those of them from before the chains' last proposals were chosen
 	values []record // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
 	peaks  []*peak
+	short  bool           // proposals are as an earlier version chose them, which does not look for tails (reach.go)
 	fresh  []record       // those of the last stage that checked: nothing is fitted to them
 	count  map[string]int // stages of each kind
 	last   *chains.Staging
@@ -125,17 +127,19 @@ func (k *conductor) next(ctx context.Context) (*chains.Event, error) {
 // read takes in the stages.
 func (k *conductor) read() error {
 	p := k.plan.Params()
+	var shared [][]float64 // of the proposals so far
 	for i := range k.in.Stages {
 		s := &k.in.Stages[i]
 		k.count[s.Kind]++
 		k.last = s
 		switch s.Kind {
-		case checkStage: // what the one before came to is to be learnt from
+		case checkStage, tailStage: // what the check before came to is to be learnt from
 			k.learnt, k.fresh = append(k.learnt, k.fresh...), nil
 		case pilotStage:
 			if k.costs.direct {
 				continue // proposals are fitted to the values themselves
 			}
+			k.short = k.short || len(s.Shared) > 0 && len(s.Shared[0]) < 3
 			v, err := valuesOf(s, p)
 			if err != nil {
 				return err
@@ -143,8 +147,8 @@ func (k *conductor) read() error {
 			k.values = append(k.values, v...)
 			continue
 		case proposeStage:
-			if k.count[proposeStage] == 1 {
-				k.before = len(k.learnt)
+			if !slices.EqualFunc(s.Shared, shared, slices.Equal) {
+				k.before, shared = len(k.learnt), s.Shared
 			}
 			continue
 		}

@@ -2,11 +2,14 @@ package sampler
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/metropolis"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/surrogate"
 )
@@ -48,6 +51,58 @@ func TestReductionsHoldOfK(t *testing.T) {
 			if one != (known == 0) || one && math.Abs(a-b) > 1e-10 {
 				t.Errorf("known noise %g: %s at one point: %v, %g and %g", known, name, one, a, b)
 			}
+		}
+	}
+}
+
+// A run whose pilots an earlier version made goes on with proposals as theirs; one without pilots, or whose pilots are
+// marked, looks for tails.
+func TestWhoLooksForTails(t *testing.T) {
+	pilot := func(first ...float64) chains.Staging {
+		return chains.Staging{Stage: chains.Stage{Kind: pilotStage, Shared: [][]float64{first, {0}, {1, 7, 0, 1}}}}
+	}
+	for _, c := range []struct {
+		name   string
+		stages []chains.Staging
+		short  bool
+	}{
+		{"no pilot yet", nil, false},
+		{"a marked one", []chains.Staging{pilot(bySolves, 0, reaching)}, false},
+		{"one of before", []chains.Staging{pilot(bySolves, 0)}, true},
+	} {
+		k := &conductor{plan: &chains.Plan{Names: []string{"a"}}, in: &chains.Conducting{Stages: c.stages}, count: map[string]int{}}
+		if err := k.read(); err != nil {
+			t.Fatal(err)
+		}
+		if k.short != c.short {
+			t.Errorf("%s: short is %t", c.name, k.short)
+		}
+	}
+}
+
+// Of draws of the target itself no tail is missed. Of proposals that are narrower than it nearly all of a variance hangs on a few: of a
+// normal of half the width weights have no variance. Fewer than a thousand tell nothing.
+func TestTail(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	k := &conductor{plan: &chains.Plan{Names: []string{"a", "b"}}}
+	list := func(n int, sd float64) *metropolis.Proposals {
+		p := &metropolis.Proposals{}
+		for range n {
+			x := []float64{r.NormFloat64(), sd * r.NormFloat64()}
+			p.X = append(p.X, x)
+			p.Target = append(p.Target, -(x[0]*x[0]+x[1]*x[1])/2)
+			p.Proposal = append(p.Proposal, -(x[0]*x[0]+x[1]*x[1]/(sd*sd))/2)
+		}
+		return p
+	}
+	for _, c := range []struct {
+		n          int
+		sd, lo, hi float64
+		of         int
+	}{{2000, 1, 0, 0.03, -1}, {2000, 1.5, 0, 0.03, -1}, {2000, 0.5, 0.2, 1, 1}, {999, 0.5, 0, 0, 0}} {
+		share, of, err := k.tail(list(c.n, c.sd))
+		if err != nil || share < c.lo || share > c.hi || c.of >= 0 && of != c.of {
+			t.Errorf("%d proposals of width %g: %v of parameter %d, want %v to %v: %v", c.n, c.sd, share, of, c.lo, c.hi, err)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (k *conductor) refit(last *mixture.Mixture, list *metropolis.Proposals) (*m
 		return last, nil // too few of the proposals have a weight
 	}
 	options.Starts = []*mixture.Mixture{fit}
-	return k.with(fit, metropolis.Widen(list, options, k.env.Budget()), pilotPeaks/2)
+	return k.with(fit, metropolis.Widen(list, metropolis.Wideness, options, k.env.Budget()), pilotPeaks/2)
 }
 
 // directly goes on once the chains' proposals are chosen.

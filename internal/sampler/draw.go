@@ -43,6 +43,8 @@ const (
 // drawing goes from the maxima to draws.
 func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	switch proposed := k.count[proposeStage] > 0; {
+	case k.last.Kind == tailStage:
+		return k.reached(ctx)
 	case proposed && k.costs.direct:
 		return k.directly(ctx)
 	case k.costs.direct:
@@ -78,6 +80,9 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 			return k.learning(m), nil
 		}
 		m, err := k.with(a.Fit, a.Wide, pilotPeaks)
+		if !k.short {
+			m, err = k.reach(a)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +180,7 @@ func (k *conductor) refined(b *density, m *mixture.Mixture) (mixture.Distributio
 }
 
 // shared returns what the target's items share, with the mixture that is proposed from. begin
-// holds, of each chain, which of the last pilot's proposals it begins at, and the log density
+// holds the mark of a pilot stage that reaches, or, of each chain, which of the last pilot's proposals it begins at, and the log density
 // of that under what is proposed from.
 func (k *conductor) shared(m *mixture.Mixture, basis [][]float64, begin []float64) [][]float64 {
 	how := []float64{bySolves, float64(len(basis))}
@@ -280,8 +285,12 @@ func (k *conductor) piloting(b *density, m *mixture.Mixture, basis [][]float64) 
 	if err != nil {
 		return nil, err
 	}
+	var mark []float64
+	if !k.short && !k.costs.direct {
+		mark = []float64{reaching}
+	}
 	n := k.costs.thin * pilotEach * k.plan.Params() * (1 + k.count[pilotStage])
-	return k.propose(b, pilotStage, d, k.shared(m, basis, nil), len(k.in.Stages)+1, 1, 0, n), nil
+	return k.propose(b, pilotStage, d, k.shared(m, basis, mark), len(k.in.Stages)+1, 1, 0, n), nil
 }
 
 // piloted fits the proposals to the target itself, as the last pilot stage came to it.
@@ -298,7 +307,7 @@ func (k *conductor) piloted(b *density) (*chains.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.KHat <= pilotKHat && w.ESS >= pilotESS*float64(len(w.X)) {
+	if (w.KHat <= pilotKHat || !k.short) && w.ESS >= pilotESS*float64(len(w.X)) {
 		return k.proposing(b, m, basis, w, k.plan.Draws)
 	}
 	// The density has spoken: what is proposed is fitted to it.
@@ -306,8 +315,13 @@ func (k *conductor) piloted(b *density) (*chains.Event, error) {
 	fit, err := mixture.Fit(w.X, w.W, options, k.env.Budget())
 	if err != nil {
 		fit = m // too few draws have a weight
-	} else if wide := metropolis.Widen(list, options, k.env.Budget()); wide != nil {
+	} else if wide := metropolis.Widen(list, metropolis.Wideness, options, k.env.Budget()); wide != nil {
 		if fit, err = mixture.Join([]float64{1 - wideShare, wideShare}, fit, wide); err != nil {
+			return nil, err
+		}
+	}
+	if !k.short { // few pilots say little of tails
+		if fit, err = mixture.Join([]float64{0.5, 0.5}, fit, m); err != nil {
 			return nil, err
 		}
 	}
@@ -358,10 +372,15 @@ func (k *conductor) sampling(ctx context.Context) (*chains.Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	misses, err := k.misses(c)
 	switch {
+	case err != nil:
+		return nil, err
 	case k.in.Drawn != nil && k.in.Drawn.Stages == len(k.in.Stages):
 		return k.more(ctx, b, c)
-	case k.last.Kind == proposeStage && k.in.Drawn != nil:
+	case misses:
+		return k.tailing(b, c)
+	case k.last.Kind == proposeStage && k.in.Drawn != nil && len(k.fresh) > 0:
 		return k.drawn(b, c)
 	case k.last.Kind != checkStage:
 		return k.checking(b, c), nil
@@ -388,10 +407,21 @@ func (k *conductor) exactly(ctx context.Context) (*chains.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.in.Drawn == nil || k.in.Drawn.Stages < len(k.in.Stages) {
+	if k.in.Drawn != nil && k.in.Drawn.Stages == len(k.in.Stages) {
+		return k.more(ctx, nil, c)
+	}
+	misses, err := k.misses(c)
+	if err != nil {
+		return nil, err
+	}
+	if !misses {
 		return k.drawn(nil, c)
 	}
-	return k.more(ctx, nil, c)
+	b, err := k.learn(ctx, k.learnt)
+	if err != nil {
+		return nil, err
+	}
+	return k.tailing(b, c)
 }
 
 // checksInARow returns how many of the last stages check.
@@ -426,6 +456,7 @@ type run struct {
 	stage    int                   // the first of these, 0 if none was before them
 	anew     int                   // how many times proposals were chosen anew
 	list     *metropolis.Proposals // of all chains
+	first    *metropolis.Proposals // those of them that were made at once, when what is proposed was chosen
 	kHat     float64               // of their weights
 	draws    [][][]float64
 	logP     [][]float64
@@ -457,6 +488,7 @@ func (k *conductor) chains(b *density) (*run, error) {
 			if err := k.begin(&out, s, lists, pilot); err != nil {
 				return nil, err
 			}
+			out.first = list
 		}
 		each := len(list.X) / k.plan.Chains
 		for c := range k.plan.Chains {
@@ -569,6 +601,18 @@ func (k *conductor) drawn(b *density, c *run) (*chains.Event, error) {
 			return nil, err
 		}
 		d.Inflation = inflation
+	}
+	if !k.short && !k.costs.direct {
+		// Further proposals dilute what the first told of.
+		for _, list := range []*metropolis.Proposals{c.first, c.list} {
+			share, of, err := k.tail(list)
+			if err != nil {
+				return nil, err
+			}
+			if share > max(k.tolerable(), d.Tail) {
+				d.Tail, d.TailOf = share, of
+			}
+		}
 	}
 	d.Modes = k.modes(b, c)
 	return &chains.Event{Drawn: d}, nil

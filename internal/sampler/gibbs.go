@@ -28,6 +28,11 @@ import (
 // alone is slow where s or f says much of them; but for those that are held while s is what it is. What a chain carries beside ψ is the latent function f at
 // the training rows; it begins at zero.
 //
+// Where the auxiliary variables are of a likelihood p̃ that is only near p, the first three moves together are a reversible step under p̃:
+// s is drawn given f, ψ moves reversibly given s, and f is drawn given both. They are kept with the probability
+// min(1, e^(E'−E)), E = Σ log p(y|f)/p̃(y|f) (likelihood.Approximate), which makes them one under p. In warm-up all are
+// kept: a chain begins far out, where p̃ is not near.
+//
 // The last move is that of f → e^δf with ψ → ψ + 2δ for the variances, all of them together (Liu and Sabatti
 // 2000): the density of f given ψ and the volume element cancel, so that δ has the density p(y|e^δf)·p(ψ+2δ). Given s
 // this direction moves little where probabilities are near 0 or 1: s says how large f is.
@@ -39,6 +44,8 @@ const gibbsWarmup = 300
 
 func (gibbs) Name() string             { return "gibbs" }
 func (gibbs) Windows(o *Options) []int { return windows(or(o.Warmup, gibbsWarmup)) }
+
+func (gibbs) Statistics() []string { return append(exact{}.Statistics(), CorrectionRate) }
 
 func (gibbs) Needs() Needs {
 	return Needs{Subset: denseSubset, Joint: true, Probes: "whitened", Latent: 1, Augments: true, Exact: true}
@@ -69,6 +76,7 @@ func (gibbs) Start(env Env, _ *Options, _ *chains.Plan, t *chains.Task, k *chain
 	}
 	f := env.Latent()[0]
 	return func(ctx context.Context, key random.Key) (Outcome, error) {
+		psi, from, excess := slices.Clone(k.State.Psi), slices.Clone(f), joint.Excess(k.State.Psi, f)
 		joint.Renew(k.State.Psi, f, key)
 		out, err := move(ctx, key)
 		k.State.Memory = part.State.Memory
@@ -77,6 +85,12 @@ func (gibbs) Start(env Env, _ *Options, _ *chains.Plan, t *chains.Task, k *chain
 		}
 		if err != nil {
 			return out, err
+		}
+		out.Correction = math.Exp(min(0, joint.Excess(k.State.Psi, f)-excess))
+		if !t.Warmup && out.Correction < 1 && key.Stream(random.Accept, 3).Float64() >= out.Correction {
+			copy(k.State.Psi, psi)
+			copy(f, from)
+			out.Accepted = false
 		}
 		r := key.Stream(random.Accept, 1)
 		for i := len(k.State.Psi) - joint.Own(); i < len(k.State.Psi); i++ {

@@ -146,6 +146,11 @@ func (k *conductor) fit(ctx context.Context, reduce *surrogate.Reduction, record
 	if err != nil {
 		return nil, nil, err
 	}
+	if !k.short {
+		if spread, err := surrogate.Scatter(points); err == nil {
+			white = spread
+		}
+	}
 	return reduce.Lift(m), surrogate.NewGuard(white, points), nil
 }
 
@@ -165,7 +170,12 @@ func usualVariance(records []record) float64 {
 // is taken to be low.
 func (k *conductor) logDensity(b *density, psi []float64) float64 {
 	prior, _ := k.env.LogPrior(psi)
-	v := prior - (b.logDet.Value(psi)+math.Exp(b.logQuad.Value(psi)))/2 - b.guard.Penalty(k.reduce.Point(psi))
+	v := prior - (b.logDet.Value(psi)+math.Exp(b.logQuad.Value(psi)))/2
+	if at := k.reduce.Point(psi); !k.short {
+		v -= b.guard.Mild(at)
+	} else {
+		v -= b.guard.Penalty(at)
+	}
 	if math.IsNaN(v) || v > b.highest+float64(10+2*k.plan.Params()) { // the functions run off
 		return math.Inf(-1)
 	}

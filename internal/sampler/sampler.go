@@ -11,6 +11,7 @@ package sampler
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 
 	"gonum.org/v1/gonum/mat"
@@ -20,7 +21,7 @@ import (
 )
 
 // methods are all there are, in the order in which they are listed to people.
-var methods = []Method{auto{}, fisher{}, leimkuhler{}, exact{}, gibbs{}, sgldMethod{}, cholesky{}}
+var methods = []Method{auto{}, fisher{}, leimkuhler{}, exact{}, gibbs{}, elliptical{}, sgldMethod{}, cholesky{}, sgpmc{}, pseudoMarginal{}}
 
 // Default is the method of a specification that names none, Certifier the one that
 // others are certified by.
@@ -29,6 +30,8 @@ var (
 	Certifier = exact{}.Name()
 	// Augmenting is the method of likelihoods that are Gaussian given auxiliary variables.
 	Augmenting = gibbs{}.Name()
+	// Approximating is the method of approximations that have inducing variables to draw.
+	Approximating = sgpmc{}.Name()
 )
 
 // Remedy is what errors of chains that have diverged advise first: programs that offer it look for it.
@@ -90,6 +93,7 @@ const (
 	ByGradients Search = iota // on all rows, by solves alone
 	ByDensity                 // on all rows, with a stored K
 	OnSubset                  // on a random subset only, as published for SGLD
+	ByBound                   // on all rows, of the bound that an approximation has
 )
 
 // Needs is what runs of a method need.
@@ -107,12 +111,19 @@ type Needs struct {
 	// Joint says that it steps by the joint density of ψ and an n-vector, with a
 	// preconditioner that is a function of ψ.
 	Joint bool
-	// Latent is how many vectors of length n the state of a chain holds beside ψ. Env
+	// Latent is how many vectors of length n, or of the number of inducing inputs, the state of a chain holds beside ψ. Env
 	// has them.
 	Latent int
-	// Augments says that it draws the auxiliary variables of a likelihood: it is for
-	// likelihoods that have some, and no other method is.
-	Augments bool
+	// Inducing says that it draws the inducing variables of an approximation: it is for models that have some, and no other
+	// method is.
+	Inducing bool
+	// Augments says that it is for likelihoods that have auxiliary variables, as those have that are not
+	// Gaussian, and no other method is. The mode is that of their Gaussian stand-in. Laplace says that it moves ψ and the latent function around Laplace's approximation
+	// in place of drawing the variables: it is for likelihoods that are log-concave.
+	Augments, Laplace bool
+	// Estimated says that it steps by estimates of the density (Env.Estimate): it is for likelihoods that are
+	// log-concave.
+	Estimated bool
 	// Dense says that it stores K.
 	Dense bool
 	// Staged says that its runs are staged: it is a Stager.
@@ -133,8 +144,16 @@ type Env interface {
 	// Density returns the log posterior density at ψ, up to a constant, from a
 	// stored K: −∞ where that is numerically singular. Of methods that need Dense.
 	Density(ctx context.Context, psi []float64) (float64, error)
+	// Estimate returns the logarithm of an unbiased estimate of the posterior density of ψ, up to a constant factor, whose
+	// random numbers are r's: −∞ where the covariance is numerically singular. Of methods that need Estimated.
+	Estimate(ctx context.Context, psi []float64, r *rand.Rand) (float64, error)
 	// Joint returns the joint density. Of methods that need Joint.
 	Joint() Joint
+	// Inducing returns the joint density with inducing variables, the same for all steps of a chain. Of methods that need
+	// Inducing.
+	Inducing() Inducing
+	// White returns the density around Laplace's approximation. Of methods that need Laplace.
+	White() White
 	// Latent returns the chain's latent vectors, which steps change in place: zeros at
 	// the chain's first iteration, then what the step before left, whoever drives. Of
 	// methods that need Latent.
@@ -156,11 +175,22 @@ type Joint interface {
 	Scales() []int
 	Held() int
 	Given(psi, f []float64) float64
+	// Excess returns by how much the log density of the targets given ψ and f is more than the auxiliary variables
+	// make of it: 0 where these are exact.
+	Excess(psi, f []float64) float64
 	// Renew draws the auxiliary variables of the likelihood given ψ and the latent function f.
 	Renew(psi, f []float64, key random.Key)
 	// Draw sets f to a draw of the latent function given ψ and the auxiliary variables of the
 	// likelihood.
 	Draw(ctx context.Context, psi, f []float64, key random.Key) error
+}
+
+// White is the joint log density of ψ and coordinates ν of the latent function that are nearly standard normal, whatever ψ is.
+type White interface {
+	// Density returns it less that of N(ν|0,I), up to a constant; −∞ where there is none.
+	Density(ctx context.Context, psi, nu []float64) (float64, error)
+	// Slice moves ν given ψ.
+	Slice(ctx context.Context, psi, nu []float64, r *rand.Rand) error
 }
 
 // SettleEnv is what a method settles with.
@@ -204,6 +234,7 @@ type Step func(ctx context.Context, key random.Key) (Outcome, error)
 type Outcome struct {
 	Acceptance float64 // probability with which the proposal was accepted
 	Accepted   bool
+	Correction float64 // probability with which the whole iteration was kept, under auxiliary variables that are nearly exact
 }
 
 // Register adds a method to those that there are, for tests that need one of their
@@ -277,5 +308,8 @@ func or[T int | float64](x, y T) T {
 // Statistics of an iteration. AcceptanceRate is the probability with which its
 // proposal was accepted, under the name that other programs know.
 const AcceptanceRate = "acceptance_rate"
+
+// CorrectionRate is the probability with which an iteration was kept (Outcome.Correction).
+const CorrectionRate = "correction_rate"
 
 var gradientStatistics = []string{"probes", "solver_iterations", "residual", "unconverged", "products", "seconds"}

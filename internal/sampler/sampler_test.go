@@ -21,7 +21,7 @@ func TestMethodsAreConsistent(t *testing.T) {
 		}
 		seen[name] = true
 		n := m.Needs()
-		if _, staged := m.(sampler.Stager); !n.Gradients && !n.Joint && !n.Dense && !n.Staged || staged != n.Staged {
+		if _, staged := m.(sampler.Stager); !n.Gradients && !n.Joint && !n.Dense && !n.Staged && !n.Inducing || staged != n.Staged {
 			t.Errorf("%s steps by nothing, or says that it is staged and is not", name)
 		}
 		if n.Noise && !n.Gradients || n.MaxStep < n.Step || n.Step < 0 {

@@ -19,6 +19,7 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/auth"
 	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
 	"github.com/ulisse-gp/ulisse/internal/cluster"
@@ -81,181 +82,248 @@ const stopMost = 5 * time.Second
 
 // Run runs the coordinator until ctx is done.
 func (c Coordinator) Run(ctx context.Context) (err error) {
-	src, err := c.open(identity.Coordinator, c.Logger, c.Listen, c.Raft, c.HTTP)
-	if err != nil {
-		return err
-	}
-	httpSrc, err := c.openHTTP(src)
-	if err != nil {
-		return err
-	}
-	before, err := parseProxies(c.HTTPProxies)
-	if err != nil {
-		return err
-	}
-	mon, done, err := private(c.Monitor, monitor.Config{Address: c.Metrics, Pprof: c.Pprof})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	tracer, untrace, err := traces(ctx, c.Tracer, c.OTLP, "coordinator", c.ID)
-	if err != nil {
-		return err
-	}
-	defer untrace()
-	grpcLis, err := c.listen(c.Listen)
-	if err != nil {
-		return fmt.Errorf("listening for RPCs: %w", err)
-	}
-	defer grpcLis.Close()
-	raftLis, err := c.listen(c.Raft)
-	if err != nil {
-		return fmt.Errorf("listening for other coordinators: %w", err)
-	}
-	advertise := orListener(c.Advertise, grpcLis)
-	httpAddress := ""
-	var httpLis *door
-	if c.HTTP != "" {
-		if httpLis, err = c.listen(c.HTTP); err != nil {
-			raftLis.Close()
-			return fmt.Errorf("listening for HTTP: %w", err)
+	p := &coordinatorProcess{Coordinator: c, failed: make(chan error, 3)}
+	defer func() { err = errors.Join(err, p.close()) }()
+	for _, step := range []func(context.Context) error{p.observe, p.listenAll, p.join, p.openStores, p.serve, p.serveHTTP} {
+		if err := step(ctx); err != nil {
+			return err
 		}
-		defer httpLis.Close()
-		httpAddress = httpLis.Addr().String()
 	}
-
-	if err := c.check(c.Dir, src == nil, grpcLis, raftLis, httpLis); err != nil {
-		raftLis.Close()
+	p.announce()
+	select {
+	case <-ctx.Done():
+		p.monitor.Stopping()
+		handOver(p.node.Node)
+		return nil
+	case err := <-p.failed:
 		return err
 	}
-	var coord *coordinator.Coordinator
-	dial := rpc.Dialer(src.Credentials(identity.Coordinator), c.dialOptions(src == nil, func() string { return coord.NodeKey() })...)
-	node := &replica{}
-	measures := newNodeMetrics(node, c.Dir, c.DiskReserve)
-	if c.free == nil {
-		c.free = func() (int64, error) { return blob.DiskFree(c.Dir) }
+}
+
+// coordinatorProcess is a coordinator on its way up. Each step of Run opens what the
+// next ones need, and adds what closes it.
+type coordinatorProcess struct {
+	Coordinator
+	closing
+	src, httpSrc *tlsconf.Source // nil for plaintext
+	proxies      proxies
+	monitor      *monitor.Server
+	tracer       *tracing.Tracer
+	grpc, raft   *door
+	http         *door  // nil for none
+	advertise    string // where others reach the RPCs
+	node         *replica
+	coord        *coordinator.Coordinator
+	measures     *nodeMetrics
+	room         *room
+	data         *blobnet.Service
+	vectors      *latents
+	guard        *auth.Guard
+	ways         ways
+	server       *grpc.Server
+	unsafe       bool // plaintext, beyond this machine
+	work         sync.WaitGroup
+	failed       chan error // of what serves
+}
+
+// observe reads the certificates and the proxies, and opens the private port and traces.
+func (p *coordinatorProcess) observe(ctx context.Context) (err error) {
+	if p.src, err = p.open(identity.Coordinator, p.Logger, p.Listen, p.Raft, p.HTTP); err != nil {
+		return err
 	}
-	room := newRoom(node, c.free, c.DiskReserve, c.Logger)
+	if p.httpSrc, err = p.openHTTP(p.src); err != nil {
+		return err
+	}
+	if p.proxies, err = parseProxies(p.HTTPProxies); err != nil {
+		return err
+	}
+	var done func() error
+	if p.monitor, done, err = private(p.Monitor, monitor.Config{Address: p.Metrics, Pprof: p.Pprof}); err != nil {
+		return err
+	}
+	p.later(done)
+	var untrace func()
+	if p.tracer, untrace, err = traces(ctx, p.Tracer, p.OTLP, "coordinator", p.ID); err != nil {
+		return err
+	}
+	p.finally(untrace)
+	return nil
+}
+
+// listenAll opens the ports, and refuses settings that are not safe on them.
+func (p *coordinatorProcess) listenAll(context.Context) error {
+	for _, port := range []struct {
+		address, what string
+		door          **door
+	}{{p.Listen, "RPCs", &p.grpc}, {p.Raft, "other coordinators", &p.raft}, {p.HTTP, "HTTP", &p.http}} {
+		if port.address == "" && port.door == &p.http {
+			continue
+		}
+		d, err := p.listen(port.address)
+		if err != nil {
+			return fmt.Errorf("listening for %s: %w", port.what, err)
+		}
+		*port.door = d
+		p.finally(func() { d.Close() })
+	}
+	p.advertise = orListener(p.Advertise, p.grpc)
+	if err := p.check(p.Dir, p.src == nil, p.grpc, p.raft, p.http); err != nil {
+		return err
+	}
+	p.unsafe = p.Security.unsafe(p.src, p.Listen, p.Raft, p.HTTP)
+	return nil
+}
+
+// join makes the coordinator and its node of the cluster, which may lead from here on.
+func (p *coordinatorProcess) join(context.Context) (err error) {
+	dial := rpc.Dialer(p.src.Credentials(identity.Coordinator), p.dialOptions(p.src == nil, func() string { return p.coord.NodeKey() })...)
+	p.node = &replica{}
+	p.measures = newNodeMetrics(p.node, p.Dir, p.DiskReserve)
+	if p.free == nil {
+		p.free = func() (int64, error) { return blob.DiskFree(p.Dir) }
+	}
+	p.room = newRoom(p.node, p.free, p.DiskReserve, p.Logger)
 	machine := state.NewMachine()
-	coord, err = coordinator.New(coordinator.Config{Node: node, Machine: machine, Dir: c.Dir, Logger: c.Logger, Dial: dial, DialWorker: rpc.Dialer(src.Credentials(identity.Worker)), Peers: node.peers,
-		Grace: c.Grace, SplitRows: c.SplitRows, TokenFile: c.TokenFile, Hooks: c.Hooks, LogBytes: c.LogBytes, Tracer: tracer})
+	p.coord, err = coordinator.New(coordinator.Config{Node: p.node, Machine: machine, Dir: p.Dir, Logger: p.Logger,
+		Dial: dial, DialWorker: rpc.Dialer(p.src.Credentials(identity.Worker)), Peers: p.node.peers,
+		Grace: p.Grace, SplitRows: p.SplitRows, TokenFile: p.TokenFile, Hooks: p.Hooks, LogBytes: p.LogBytes, Tracer: p.tracer})
 	if err != nil {
-		raftLis.Close()
 		return err
 	}
-	defer coord.Close()
+	p.finally(func() { p.coord.Close() })
 	opened := make(chan struct{})
-	lead := func(ctx context.Context) {
-		<-opened
-		coord.Lead(ctx)
-	}
-	node.Node, err = cluster.Open(cluster.Config{ID: c.ID, Dir: filepath.Join(c.Dir, "raft"), Machine: machine,
-		Listener: secureRaft(src, raftLis), Dial: dialRaft(src), Advertise: orListener(c.RaftAdvertise, raftLis), GRPC: advertise, HTTP: httpAddress, Version: version.Version, Format: state.Format,
-		BootstrapExpect: c.founders(), Peers: c.Peers, GracePeriod: c.MemberGrace, HandshakeTimeout: c.waits().handshake, Lead: lead, Logger: c.Logger,
-		Applied: func(took time.Duration) { measures.apply.Observe(took.Seconds()) },
-		Written: func(took time.Duration) { measures.write.Observe(took.Seconds()) }, Stalled: c.stalled, Room: room.bytes.Load})
+	p.node.Node, err = cluster.Open(cluster.Config{ID: p.ID, Dir: filepath.Join(p.Dir, "raft"), Machine: machine,
+		Listener: secureRaft(p.src, p.raft), Dial: dialRaft(p.src), Advertise: orListener(p.RaftAdvertise, p.raft),
+		GRPC: p.advertise, HTTP: p.httpAddress(), Version: version.Version, Format: state.Format,
+		BootstrapExpect: p.founders(), Peers: p.Peers, GracePeriod: p.MemberGrace, HandshakeTimeout: p.waits().handshake, Logger: p.Logger,
+		Lead: func(ctx context.Context) {
+			<-opened
+			p.coord.Lead(ctx)
+		},
+		Applied: func(took time.Duration) { p.measures.apply.Observe(took.Seconds()) },
+		Written: func(took time.Duration) { p.measures.write.Observe(took.Seconds()) }, Stalled: p.stalled, Room: p.room.bytes.Load})
 	if err != nil {
 		return err
 	}
-	node.committed = func(took time.Duration) { measures.commit.Observe(took.Seconds()) }
+	p.node.committed = func(took time.Duration) { p.measures.commit.Observe(took.Seconds()) }
 	close(opened)
-	defer func() { err = errors.Join(err, node.Node.Close()) }()
+	p.later(p.node.Node.Close)
+	return nil
+}
 
-	store, err := blob.Open(filepath.Join(c.Dir, "data"), blob.Options{Reserve: c.DiskReserve})
+// openStores opens the data sets and the latent vectors.
+func (p *coordinatorProcess) openStores(context.Context) error {
+	store, err := blob.Open(filepath.Join(p.Dir, "data"), blob.Options{Reserve: p.DiskReserve})
 	if err != nil {
 		return fmt.Errorf("opening the data sets: %w", err)
 	}
-	defer store.Close()
-	data, err := blobnet.New(blobnet.Config{Store: store, Self: c.ID, Registry: coord.Registry(node.members), Access: coord.Access(), Log: c.Logger,
-		Dial: func(p blobnet.Peer) (pb.DataClient, error) {
-			conn, err := coord.Conn(p.Address)
+	p.finally(func() { store.Close() })
+	p.data, err = blobnet.New(blobnet.Config{Store: store, Self: p.ID, Registry: p.coord.Registry(p.node.members), Access: p.coord.Access(), Log: p.Logger,
+		Dial: func(peer blobnet.Peer) (pb.DataClient, error) {
+			conn, err := p.coord.Conn(peer.Address)
 			return pb.NewDataClient(conn), err
 		}})
 	if err != nil {
 		return err
 	}
-	defer data.Close()
-	vectors, err := openLatents(c.Dir, c.DiskReserve, c.ID, coord, node.members, c.Latents, c.Logger)
+	p.finally(func() { p.data.Close() })
+	if p.vectors, err = openLatents(p.Dir, p.DiskReserve, p.ID, p.coord, p.node.members, p.Latents, p.Logger); err != nil {
+		return err
+	}
+	p.later(p.vectors.Close)
+	return nil
+}
+
+// serve answers RPCs, and keeps up what goes on beside them.
+func (p *coordinatorProcess) serve(ctx context.Context) error {
+	guard, closeGuard, err := p.Users.guard(p.coord, p.src == nil, p.Logger)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, vectors.Close()) }()
-	unsafe := c.unsafe(src, c.Listen, c.Raft, c.HTTP)
-	guard, closeGuard, err := c.guard(coord, src == nil, c.Logger)
-	if err != nil {
-		return err
+	p.guard = guard
+	p.later(closeGuard)
+	p.ways = ways{door: p.grpc, guard: guard, trusting: p.src == nil && p.Auth == AuthNone}
+	if p.src != nil {
+		p.ways.gate = &identity.Gate{Anonymous: p.Auth == AuthTokens}
 	}
-	defer func() { err = errors.Join(err, closeGuard()) }()
-	in := ways{door: grpcLis, guard: guard, trusting: src == nil && c.Auth == AuthNone}
-	if src != nil {
-		in.gate = &identity.Gate{Anonymous: c.Auth == AuthTokens}
+	s, healthy := rpc.NewServer(p.src.Credentials(identity.Coordinator), func(s *grpc.Server) {
+		p.coord.Register(s)
+		pb.RegisterDataServer(s, p.data)
+		pb.RegisterLatentsServer(s, p.vectors.Latents())
+		coordinator.RegisterCluster(s, p.coord.KeepRevoked(p.node.Node))
+	}, p.ways.options(p.waits(), []grpc.UnaryServerInterceptor{p.coord.Forward, p.room.admit}, []grpc.StreamServerInterceptor{p.coord.ForwardStream})...)
+	p.server = s
+	ctx, cancel := context.WithCancel(ctx)
+	p.finally(p.work.Wait)
+	p.finally(cancel)
+	p.finally(func() { stop(s, healthy) })
+	p.work.Go(func() { p.failed <- s.Serve(p.grpc) })
+	p.work.Go(func() { p.watch(ctx, p.src, p.unsafe, p.Logger) })
+	for _, keep := range []func(context.Context){p.data.Sync, p.vectors.Sync, guard.Run, p.room.run} {
+		p.work.Go(func() { keep(ctx) })
 	}
-	s, healthy := rpc.NewServer(src.Credentials(identity.Coordinator), func(s *grpc.Server) {
-		coord.Register(s)
-		pb.RegisterDataServer(s, data)
-		pb.RegisterLatentsServer(s, vectors.Latents())
-		coordinator.RegisterCluster(s, coord.KeepRevoked(node.Node))
-	}, in.options(c.waits(), []grpc.UnaryServerInterceptor{coord.Forward, room.admit}, []grpc.StreamServerInterceptor{coord.ForwardStream})...)
-	var wg sync.WaitGroup
-	failed := make(chan error, 3)
-	wg.Go(func() { failed <- s.Serve(grpcLis) })
-	syncing, cancel := context.WithCancel(ctx)
-	wg.Go(func() { data.Sync(syncing) })
-	wg.Go(func() { vectors.Sync(syncing) })
-	wg.Go(func() { guard.Run(syncing) })
-	wg.Go(func() { room.run(syncing) })
-	wg.Go(func() { c.watch(syncing, src, unsafe, c.Logger) })
-	if httpSrc != src {
-		wg.Go(func() { httpSrc.Watch(syncing) })
+	if p.httpSrc != p.src {
+		p.work.Go(func() { p.httpSrc.Watch(ctx) })
 	}
-	defer wg.Wait()
-	defer cancel()
-	defer stop(s, healthy)
-	if httpLis != nil {
-		here := newWithin()
-		defer here.Close()
-		wg.Go(func() { failed <- s.Serve(here) })
-		conn, err := here.dial()
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		handler, err := gateway(ctx, conn, filepath.Join(c.Dir, "uploads"), c.DiskReserve, node, c.waits(), in, word(src, unsafe))
-		if err != nil {
-			return err
-		}
-		sign := newSignIn(pb.NewUsersClient(conn), httpSrc != nil, c.Auth == AuthTokens)
-		sign.register(handler)
-		pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: c.ID, Logger: c.Logger, Protect: sign.protect, Viewer: viewer,
-			Background: guard.Inside(identity.As(context.Background(), identity.Peer{Role: identity.Coordinator, Name: c.ID}))})
-		if err != nil {
-			return err
-		}
-		defer pages.Close()
-		handler.Handle("/", pages)
-		ours := newSites(httpSrc == nil, []string{c.HTTP, c.Advertise, c.RaftAdvertise}, c.HTTPHosts)
-		h := newHTTP(ours.only(before.clients(identity.HTTP(sign.sessions(in.web(handler))))), httpSrc, c.waits(), c.Logger)
-		wg.Go(func() { failed <- serveHTTP(h, httpLis) })
-		defer h.Close()
-	}
-	mon.Registry.MustRegister(measures, coord, certMetrics{src, httpSrc})
-	mon.Note("security: " + word(src, unsafe))
-	mon.Handle("GET /workers-wanted", http.HandlerFunc(coord.ServeWanted))
-	mon.Started(node.Ready)
-	c.Logger.Info("coordinator ready", "id", c.ID, "grpc", advertise, "raft", raftLis.Addr(), "http", httpAddress, "metrics", mon.Address(),
-		"security", word(src, unsafe), "version", version.Version)
-	if c.Ready != nil {
-		c.Ready(grpcLis.Addr().String(), raftLis.Addr().String(), httpAddress)
-	}
-	select {
-	case <-ctx.Done():
-		mon.Stopping()
-		handOver(node.Node)
+	return nil
+}
+
+// serveHTTP answers requests of HTTP: JSON and pages, both through the RPCs.
+func (p *coordinatorProcess) serveHTTP(ctx context.Context) error {
+	if p.http == nil {
 		return nil
-	case err := <-failed:
+	}
+	here := newWithin()
+	p.finally(func() { here.Close() })
+	p.work.Go(func() { p.failed <- p.server.Serve(here) })
+	conn, err := here.dial()
+	if err != nil {
 		return err
+	}
+	p.finally(func() { conn.Close() })
+	handler, err := gateway(ctx, conn, filepath.Join(p.Dir, "uploads"), p.DiskReserve, p.node, p.waits(), p.ways, p.word())
+	if err != nil {
+		return err
+	}
+	sign := newSignIn(pb.NewUsersClient(conn), p.httpSrc != nil, p.Auth == AuthTokens)
+	sign.register(handler)
+	pages, err := dashboard.New(dashboard.Config{Conn: conn, Node: p.ID, Logger: p.Logger, Protect: sign.protect, Viewer: viewer,
+		Background: p.guard.Inside(identity.As(context.Background(), identity.Peer{Role: identity.Coordinator, Name: p.ID}))})
+	if err != nil {
+		return err
+	}
+	p.finally(func() { pages.Close() })
+	handler.Handle("/", pages)
+	ours := newSites(p.httpSrc == nil, []string{p.HTTP, p.Advertise, p.RaftAdvertise}, p.HTTPHosts)
+	h := newHTTP(ours.only(p.proxies.clients(identity.HTTP(sign.sessions(p.ways.web(handler))))), p.httpSrc, p.waits(), p.Logger)
+	p.work.Go(func() { p.failed <- serveHTTP(h, p.http) })
+	p.finally(func() { h.Close() })
+	return nil
+}
+
+// announce says that the process is up, to the private port, the log and who asked.
+func (p *coordinatorProcess) announce() {
+	m := p.monitor
+	m.Registry.MustRegister(p.measures, p.coord, certMetrics{p.src, p.httpSrc})
+	m.Note("security: " + p.word())
+	m.Handle("GET /workers-wanted", http.HandlerFunc(p.coord.ServeWanted))
+	m.Started(p.node.Ready)
+	p.Logger.Info("coordinator ready", "id", p.ID, "grpc", p.advertise, "raft", p.raft.Addr(), "http", p.httpAddress(), "metrics", m.Address(),
+		"security", p.word(), "version", version.Version)
+	if p.Ready != nil {
+		p.Ready(p.grpc.Addr().String(), p.raft.Addr().String(), p.httpAddress())
 	}
 }
+
+// httpAddress is where HTTP is served; empty for nowhere.
+func (p *coordinatorProcess) httpAddress() string {
+	if p.http == nil {
+		return ""
+	}
+	return p.http.Addr().String()
+}
+
+func (p *coordinatorProcess) word() string { return word(p.src, p.unsafe) }
 
 // founders is how many nodes found the cluster, this one among them; else 0.
 func (c Coordinator) founders() int {

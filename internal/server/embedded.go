@@ -159,6 +159,8 @@ func (e *Embedded) submit(ctx context.Context, coord *coordinator.Coordinator) (
 		switch {
 		case err == nil:
 			return j.Id, nil
+		case ctx.Err() != nil: // whether it was taken shows when the folder is opened again
+			return "", ctx.Err()
 		case !errors.Is(err, cluster.ErrNotLeader) && status.Code(err) != codes.Unavailable:
 			return "", errors.New(status.Convert(err).Message())
 		}

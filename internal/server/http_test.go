@@ -130,9 +130,9 @@ func (s *web) want(method, path string, body any) map[string]any {
 
 func (s *web) until(what string, f func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			s.t.Fatalf("%s: not within a minute", what)
+			s.t.Fatalf("%s: not within three minutes", what)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestSlowConnections(t *testing.T) {
 					}
 					eventually(t, fmt.Sprintf("%s to serve beside those that said %q", c.name, say), func() bool { return c.served() == nil })
 					for _, conn := range open {
-						conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+						conn.SetReadDeadline(time.Now().Add(3 * time.Minute))
 						if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 							t.Errorf("%s: a connection that said %q stays open", c.name, say)
 						}
@@ -100,7 +100,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 	defer c.Close()
 	io.WriteString(c, "POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{\"spec\": \"")
-	c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	c.SetReadDeadline(time.Now().Add(3 * time.Minute))
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestSlowBodies(t *testing.T) {
 		defer c.Close()
 		began := time.Now()
 		io.WriteString(c, "POST /v1/jobs HTTP/1.1\r\n"+head+"\r\nContent-Length: 1000\r\n\r\n{\"spec\": \"")
-		c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		c.SetReadDeadline(time.Now().Add(3 * time.Minute))
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			t.Fatalf("%s: %v after %v", name, err, time.Since(began))
@@ -167,7 +167,7 @@ func TestSlowBodies(t *testing.T) {
 		}
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Errorf("%s: an answer that nobody reads goes on forever", proto)
 		}
 		cancel()

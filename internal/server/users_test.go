@@ -153,7 +153,7 @@ func (g *guarded) web(i int, method, path, token string, body io.Reader, headers
 
 // invoke makes a call with an empty request and returns its error.
 func invoke(ctx context.Context, conn *grpc.ClientConn, m protoreflect.MethodDescriptor) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // streams that go on end with it
 	defer cancel()
 	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, rpc.FullName(m))
 	if err != nil {
@@ -171,7 +171,7 @@ func invoke(ctx context.Context, conn *grpc.ClientConn, m protoreflect.MethodDes
 }
 
 // workers are the RPCs that only workers serve.
-var workers = map[string]bool{pb.Tiles_Session_FullMethodName: true, pb.Posteriors_Compute_FullMethodName: true}
+var workers = map[string]bool{pb.Tiles_Session_FullMethodName: true, pb.Tiles_Fetch_FullMethodName: true, pb.Posteriors_Compute_FullMethodName: true}
 
 // Who may not make a call is told why, on every RPC; who may gets past the guard.
 func TestWhoMayCall(t *testing.T) {

@@ -63,121 +63,167 @@ type Worker struct {
 // Run runs the worker until ctx is done and it has been drained, or has had
 // DrainTime to be.
 func (c Worker) Run(ctx context.Context) (err error) {
-	src, err := c.open(identity.Worker, c.Logger, c.Listen)
-	if err != nil {
+	p := &workerProcess{Worker: c, failed: make(chan error, 1), ended: make(chan error, 1)}
+	defer func() { err = errors.Join(err, p.close()) }()
+	for _, step := range []func(context.Context) error{p.observe, p.openData, p.assemble, p.serve} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	p.Logger.Info("worker started", "id", p.ID, "address", p.address, "metrics", p.monitor.Address(), "cores", p.budget.Cores(),
+		"security", word(p.src, p.unsafe), "version", version.Version)
+	select {
+	case err := <-p.ended:
+		return err
+	case err := <-p.failed:
+		return err
+	case <-ctx.Done():
+		p.monitor.Stopping()
+		return p.drain()
+	}
+}
+
+// workerProcess is a worker on its way up. Each step of Run opens what the next ones
+// need, and adds what closes it.
+type workerProcess struct {
+	Worker
+	closing
+	src     *tlsconf.Source // nil for plaintext
+	unsafe  bool            // plaintext, beyond this machine
+	monitor *monitor.Server
+	tracer  *tracing.Tracer
+	door    *door
+	address string // where others reach the door
+	dial    func(string) (*grpc.ClientConn, error)
+	store   *blob.Store
+	cache   *blobnet.Cache
+	budget  *parallel.Budget
+	meter   *shard.Meter
+	peers   *shard.Pool
+	worker  *worker.Worker
+	cancel  context.CancelFunc // of the work
+	work    sync.WaitGroup
+	failed  chan error // of what serves
+	ended   chan error // of the work
+}
+
+// observe reads the certificate, opens the private port and traces, and listens.
+func (p *workerProcess) observe(ctx context.Context) (err error) {
+	if p.src, err = p.open(identity.Worker, p.Logger, p.Listen); err != nil {
 		return err
 	}
-	unsafe := c.unsafe(src, c.Listen)
-	mon, done, err := private(c.Monitor, monitor.Config{Address: c.Metrics, Pprof: c.Pprof})
-	if err != nil {
+	p.unsafe = p.Security.unsafe(p.src, p.Listen)
+	var done func() error
+	if p.monitor, done, err = private(p.Monitor, monitor.Config{Address: p.Metrics, Pprof: p.Pprof}); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, done()) }()
-	tracer, untrace, err := traces(ctx, c.Tracer, c.OTLP, "worker", c.ID)
-	if err != nil {
+	p.later(done)
+	var untrace func()
+	if p.tracer, untrace, err = traces(ctx, p.Tracer, p.OTLP, "worker", p.ID); err != nil {
 		return err
 	}
-	defer untrace()
-	lis, err := c.listen(c.Listen)
-	if err != nil {
+	p.finally(untrace)
+	if p.door, err = p.listen(p.Listen); err != nil {
 		return fmt.Errorf("listening for other workers: %w", err)
 	}
-	defer lis.Close()
-	store, err := blob.Open(filepath.Join(c.Dir, "data"), blob.Options{Reserve: c.DiskReserve})
-	if err != nil {
+	p.finally(func() { p.door.Close() })
+	p.address = orListener(p.Advertise, p.door)
+	return nil
+}
+
+// openData opens the cache of data sets.
+func (p *workerProcess) openData(context.Context) (err error) {
+	if p.store, err = blob.Open(filepath.Join(p.Dir, "data"), blob.Options{Reserve: p.DiskReserve}); err != nil {
 		return fmt.Errorf("opening the cache of data sets: %w", err)
 	}
-	defer store.Close()
-	dial, err := c.dialer(src)
-	if err != nil {
+	p.finally(func() { p.store.Close() })
+	if p.dial, err = p.dialer(p.src); err != nil {
 		return err
 	}
-	data := &dataSources{pool: rpc.NewPool(func(address string) (*grpc.ClientConn, error) {
-		if slices.Contains(c.Coordinators, address) {
-			return dial(address)
+	nodes := &dataSources{pool: rpc.NewPool(func(address string) (*grpc.ClientConn, error) {
+		if slices.Contains(p.Coordinators, address) {
+			return p.dial(address)
 		}
-		return rpc.Dialer(src.Credentials(identity.Coordinator, identity.Worker))(address) // which has no business with the token
-	}), coordinators: c.Coordinators, self: orListener(c.Advertise, lis)}
-	defer data.pool.Close()
-	cache := blobnet.NewCache(store, c.CacheBytes, data.sources)
-	defer cache.Close()
-	allowed := ref.Options{AllowedRoots: c.DataRoots, AllowedHosts: c.DataHosts}
+		return rpc.Dialer(p.src.Credentials(identity.Coordinator, identity.Worker))(address) // which has no business with the token
+	}), coordinators: p.Coordinators, self: p.address}
+	p.finally(func() { nodes.pool.Close() })
+	p.cache = blobnet.NewCache(p.store, p.CacheBytes, nodes.sources)
+	p.finally(func() { p.cache.Close() })
+	return nil
+}
 
-	budget, meter := parallel.NewBudget(c.Cores), &shard.Meter{}
-	pool := shard.NewPool(meter, grpc.WithTransportCredentials(src.Credentials(identity.Worker)))
-	defer pool.Close()
-	w, err := worker.New(worker.Config{ID: c.ID, Address: data.self, Coordinators: c.Coordinators, Budget: budget, Logger: c.Logger,
-		Dial: dial, Peers: pool, Meter: meter, MinRows: c.MinRows, Cached: cache.Counts, Tracer: tracer, MemoryBytes: memory(),
+// assemble makes the worker.
+func (p *workerProcess) assemble(context.Context) (err error) {
+	p.budget, p.meter = parallel.NewBudget(p.Cores), &shard.Meter{}
+	p.peers = shard.NewPool(p.meter, grpc.WithTransportCredentials(p.src.Credentials(identity.Worker)))
+	p.finally(func() { p.peers.Close() })
+	allowed := ref.Options{AllowedRoots: p.DataRoots, AllowedHosts: p.DataHosts}
+	p.worker, err = worker.New(worker.Config{ID: p.ID, Address: p.address, Coordinators: p.Coordinators, Budget: p.budget, Logger: p.Logger,
+		Dial: p.dial, Peers: p.peers, Meter: p.meter, MinRows: p.MinRows, Cached: p.cache.Counts, Tracer: p.tracer, MemoryBytes: memory(),
 		Open: func(ctx context.Context, address, path string) (io.ReadCloser, error) {
 			if address != "" {
-				return cache.Get(ctx, address)
+				return p.cache.Get(ctx, address)
 			}
 			return ref.OpenURL(ctx, path, allowed)
 		}})
+	return err
+}
+
+// serve computes rows for other workers, and begins to work for the coordinator.
+// The work goes on when ctx is done: drain ends it.
+func (p *workerProcess) serve(ctx context.Context) error {
+	blobs, err := blobnet.New(blobnet.Config{Store: p.store, Log: p.Logger}) // read-only
 	if err != nil {
 		return err
 	}
-	blobs, err := blobnet.New(blobnet.Config{Store: store, Log: c.Logger}) // read-only
-	if err != nil {
-		return err
-	}
-	defer blobs.Close()
-	rows := shard.NewServer(shard.ServerConfig{Source: w, Budget: budget, Meter: meter, Traced: traced(tracer)})
-	posteriors := worker.NewPosteriors(w, &predict.Solutions{Dir: filepath.Join(c.Dir, "predict"), Most: worker.SolutionsDiskBytes})
-	in := ways{door: lis}
-	if src != nil {
+	p.finally(func() { blobs.Close() })
+	in := ways{door: p.door}
+	if p.src != nil {
 		in.gate = &identity.Gate{NodesOnly: true}
 	}
-	s, healthy := rpc.NewServer(src.Credentials(identity.Worker), func(s *grpc.Server) {
-		pb.RegisterTilesServer(s, rows)
+	s, healthy := rpc.NewServer(p.src.Credentials(identity.Worker), func(s *grpc.Server) {
+		pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: p.worker, Budget: p.budget, Meter: p.meter, Peers: p.peers, Traced: traced(p.tracer), MaxHeld: memory() / heldShare}))
 		pb.RegisterDataServer(s, blobs)
-		pb.RegisterPosteriorsServer(s, posteriors)
-	}, append(shard.ServerOptions(), in.options(c.waits(), nil, nil)...)...)
-	failed := make(chan error, 1)
-	var wg sync.WaitGroup
-	wg.Go(func() { failed <- s.Serve(lis) })
-	defer wg.Wait()
-	defer stop(s, healthy)
-	mon.Registry.MustRegister(w, certMetrics{src, nil})
-	mon.Note("security: " + word(src, unsafe))
-	mon.Started(func() error {
-		if !w.Connected() {
-			return errors.New(strings.TrimSuffix("no session with the leading coordinator: "+w.Absence(), ": "))
+		pb.RegisterPosteriorsServer(s, worker.NewPosteriors(p.worker, &predict.Solutions{Dir: filepath.Join(p.Dir, "predict"), Most: worker.SolutionsDiskBytes}))
+	}, append(shard.ServerOptions(), in.options(p.waits(), nil, nil)...)...)
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p.cancel = cancel
+	p.finally(p.work.Wait)
+	p.finally(func() { stop(s, healthy) })
+	p.finally(cancel)
+	p.work.Go(func() { p.failed <- s.Serve(p.door) })
+	p.monitor.Registry.MustRegister(p.worker, certMetrics{p.src, nil})
+	p.monitor.Note("security: " + word(p.src, p.unsafe))
+	p.monitor.Started(func() error {
+		if !p.worker.Connected() {
+			return errors.New(strings.TrimSuffix("no session with the leading coordinator: "+p.worker.Absence(), ": "))
 		}
 		return nil
 	})
+	p.work.Go(func() { p.ended <- p.worker.Run(work) })
+	p.work.Go(func() { p.watch(work, p.src, p.unsafe, p.Logger) })
+	return nil
+}
 
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	ended := make(chan error, 1)
-	wg.Go(func() { ended <- w.Run(work) })
-	wg.Go(func() { c.watch(work, src, unsafe, c.Logger) })
-	c.Logger.Info("worker started", "id", c.ID, "address", data.self, "metrics", mon.Address(), "cores", budget.Cores(),
-		"security", word(src, unsafe), "version", version.Version)
-	select {
-	case err := <-ended:
-		return err
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	mon.Stopping()
-	w.Drain()
-	late, tick := time.After(c.DrainTime), time.NewTicker(100*time.Millisecond)
+// drain lets the chains here reach their next checkpoints, for DrainTime at most, and
+// ends the work.
+func (p *workerProcess) drain() error {
+	p.worker.Drain()
+	late, tick := time.After(p.DrainTime), time.NewTicker(100*time.Millisecond)
 	defer tick.Stop()
 	for waits := true; waits; {
 		select {
-		case err := <-ended:
+		case err := <-p.ended:
 			return err
 		case <-tick.C:
-			waits = w.Driving() > 0 || w.Connected() // else nobody is there to take leave of
+			waits = p.worker.Driving() > 0 || p.worker.Connected() // else nobody is there to take leave of
 		case <-late:
-			c.Logger.Warn("not drained in time: others go on from the last checkpoints", "chains", w.Driving())
+			p.Logger.Warn("not drained in time: others go on from the last checkpoints", "chains", p.worker.Driving())
 			waits = false
 		}
 	}
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	p.cancel()
+	if err := <-p.ended; !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
@@ -204,6 +250,10 @@ type dataSources struct {
 
 // askTime bounds the question who else works.
 const askTime = 3 * time.Second
+
+// heldShare is which part of the memory the rows of preconditioners may take that a worker holds for the
+// chains of others: a fourth.
+const heldShare = 4
 
 func (d *dataSources) sources(string) []blobnet.Source {
 	var out []blobnet.Source

@@ -39,6 +39,7 @@ func init() {
 type frame struct {
 	head proto.Message // without data
 	data mem.Buffer    // to send; nil if none
+	fill func()        // sets what is sent just before it is; nil if it is set
 	body *mem.Reader   // received
 }
 
@@ -188,6 +189,18 @@ func encode(x []float64) (mem.Buffer, uint32) {
 	return mem.NewBuffer(b, buffers), crc32.Checksum(*b, castagnoli)
 }
 
+// checksum returns that of numbers as they are encoded.
+func checksum(x []float64) (crc uint32) {
+	var buf [8192]byte
+	for len(x) > 0 {
+		k := min(len(x), len(buf)/8)
+		put64(buf[:8*k], x[:k])
+		crc = crc32.Update(crc, castagnoli, buf[:8*k])
+		x = x[k:]
+	}
+	return crc
+}
+
 func put64(b []byte, x []float64) {
 	for i, v := range x {
 		binary.LittleEndian.PutUint64(b[8*i:], math.Float64bits(v))
@@ -226,6 +239,17 @@ func (r region) parts(at, k int) iter.Seq2[int, []float64] {
 	}
 }
 
+// slices returns the slices of parts.
+func (r region) slices(at, k int) iter.Seq[[]float64] {
+	return func(yield func([]float64) bool) {
+		for _, x := range r.parts(at, k) {
+			if !yield(x) {
+				return
+			}
+		}
+	}
+}
+
 // chunk is a piece of vectors, encoded.
 type chunk struct {
 	offset uint64
@@ -240,19 +264,24 @@ type chunks []chunk
 // column times its factor.
 func (r region) encode(width int, factor []float64) (all chunks) {
 	for at := 0; at < r.len(); at += blockLen {
-		b := buffers.Get(width * min(blockLen, r.len()-at))
-		to := *b
-		for c, x := range r.parts(at, len(to)/width) {
-			if width == 4 {
-				put32(to, x, factor[c])
-			} else {
-				put64(to, x)
-			}
-			to = to[width*len(x):]
-		}
-		all = append(all, chunk{uint64(r.start + at), crc32.Checksum(*b, castagnoli), mem.NewBuffer(b, buffers)})
+		all = append(all, r.chunk(at, width, factor))
 	}
 	return all
+}
+
+// chunk encodes the numbers from the at-th on, as many as a frame takes.
+func (r region) chunk(at, width int, factor []float64) chunk {
+	b := buffers.Get(width * min(blockLen, r.len()-at))
+	to := *b
+	for c, x := range r.parts(at, len(to)/width) {
+		if width == 4 {
+			put32(to, x, factor[c])
+		} else {
+			put64(to, x)
+		}
+		to = to[width*len(x):]
+	}
+	return chunk{uint64(r.start + at), crc32.Checksum(*b, castagnoli), mem.NewBuffer(b, buffers)}
 }
 
 func (cs chunks) ref() {

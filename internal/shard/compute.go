@@ -61,8 +61,13 @@ func (v *serving) answer(r *request) error {
 	defer r.cancel()
 	p := r.product
 	product, version := p.ID, p.State.Version
-	ok := v.work(r)
+	missing := r.wait()
+	ok := missing == nil && v.work(r)
 	v.done()
+	if missing != nil && r.ctx.Err() == nil {
+		m := &pb.TilesMissing{Unit: r.id, Product: product, Address: missing.address, Reason: missing.err.Error(), Points: missing.points}
+		return v.stream.SendMsg(&frame{head: &pb.TilesResponse{Response: &pb.TilesResponse_Missing{Missing: m}}})
+	}
 	if !ok {
 		return nil
 	}
@@ -83,6 +88,21 @@ func (v *serving) answer(r *request) error {
 	return nil
 }
 
+// wait waits for what a unit needs, and returns what does not come.
+func (r *request) wait() *arrival {
+	for _, a := range r.waits {
+		select {
+		case <-a.done:
+			if a.err != nil {
+				return a
+			}
+		case <-r.ctx.Done():
+			return &arrival{err: r.ctx.Err()}
+		}
+	}
+	return nil
+}
+
 // work computes a unit into out, with a core of its own and those that are free.
 func (v *serving) work(r *request) bool {
 	if v.conf.Budget.Acquire(r.ctx) != nil {
@@ -90,17 +110,50 @@ func (v *serving) work(r *request) bool {
 	}
 	defer v.conf.Budget.Release()
 	began := time.Now()
-	if n := r.product.Size(r.Unit); cap(v.out) < n {
-		v.out = make([]float64, n)
-	}
-	v.out = v.out[:r.product.Size(r.Unit)]
-	if err := r.product.compute(r.ctx, v.op, r.Unit, v.out); err != nil {
+	if !v.result(r) {
 		return false
 	}
-	spoilAnswer(r.product, v.out)
-	v.conf.Meter.computed(r.product.work(r.Unit), time.Since(began), true)
+	v.conf.Meter.computed(r.product.pairs(r.Unit), time.Since(began), true)
 	if v.conf.Traced != nil && len(r.product.Trace) > 0 {
 		v.conf.Traced(r.product.Trace, began, r.Unit)
 	}
+	return true
+}
+
+// result sets out to the answer of a unit.
+func (v *serving) result(r *request) bool {
+	p := r.product
+	switch {
+	case r.add:
+		v.out = r.waits[0].sums
+		spoilAnswer(p, v.out)
+		return true
+	case p.Exchange != nil:
+		return v.keep(r)
+	}
+	if n := p.Size(r.Unit); cap(v.out) < n {
+		v.out = make([]float64, n)
+	}
+	v.out = v.out[:p.Size(r.Unit)]
+	if err := p.compute(r.ctx, v.op, r.Unit, v.out); err != nil {
+		return false
+	}
+	if p.Kind == Hold {
+		v.out[1] = float64(v.room())
+	}
+	spoilAnswer(p, v.out)
+	return true
+}
+
+// keep computes the sums of a part, which are kept, and sets out to their checksums.
+func (v *serving) keep(r *request) bool {
+	p, x := r.product, r.product.Exchange
+	sums, err := p.part(r.ctx, v.op, r.Lo, v.kept.space(len(p.V)*x.rows(r.Lo, -1)))
+	if err != nil {
+		return false
+	}
+	spoilAnswer(p, sums)
+	v.kept.keep(p, r.Lo, sums)
+	v.out = x.checksums(r.Lo, len(p.V), sums)
 	return true
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 )
 
 const (
@@ -14,6 +15,10 @@ const (
 	// transport is what a byte costs in processor seconds, both ends together: encoding,
 	// checksum, check, TLS and the kernel (docs/benchmarks.md, Cost of distribution).
 	transport = 3e-9
+	// perFetch is what it costs to fetch something, beside its bytes, in processor seconds of both ends.
+	perFetch = 3e-4
+	// worthExchange is how much sooner sums have to be exchanged than gathered, to be.
+	worthExchange = 0.97
 	// oneWay is what a message takes beside its bytes, in seconds.
 	oneWay = 1e-4
 )
@@ -72,7 +77,72 @@ func (c Cost) Members(members int) int {
 	return best
 }
 
-// Seconds returns what a product takes some number of members, all of which are used: as long as
+// Plan is how a group computes a product.
+type Plan struct {
+	Members   int
+	Exchange  bool    // of sums among the members
+	Seconds   float64 // that it takes
+	Processor float64 // seconds, of all members together
+	Kept      int     // numbers that a member keeps, for an exchange
+
+	whole, pieces int // parts of an exchange
+}
+
+// Plan returns how some members compute a product soonest: the driver alone gathers the sums of units, or the members exchange them.
+func (c Cost) Plan(members int) Plan {
+	k := c.Members(members)
+	p := Plan{Members: k, Seconds: c.Seconds(k), Processor: c.Processor(k)}
+	if x, ok := c.exchanged(members); ok {
+		return x
+	}
+	return p
+}
+
+// exchanged returns how some members compute a product soonest if they exchange sums, and whether that is worth it.
+func (c Cost) exchanged(members int) (best Plan, better bool) {
+	if c.Rate == 0 {
+		c.Rate = startRate
+	}
+	best.Seconds = math.Inf(1)
+	if c.Kind == Forms || members < 2 {
+		return best, false
+	}
+	grid := cmvp.NewGrid(c.Rows)
+	for k := members; k >= 2; k = k * 4 / 5 {
+		for _, cut := range cuts(grid, k) {
+			if p := c.exchange(layoutOf(c.Rows, cut[0], cut[1]), k); p.Seconds < best.Seconds {
+				best = p
+			}
+		}
+	}
+	return best, best.Seconds < worthExchange*c.Seconds(c.Members(members))
+}
+
+// exchange returns what an exchange takes: the vectors go out, from the driver and then from those who have them; parts are
+// computed; members fetch what they add up, and the driver gets the rows.
+func (c Cost) exchange(l *layout, members int) Plan {
+	k, numbers := float64(members), float64(c.Rows)*float64(c.Columns)
+	alone, width := c.work()/c.Rate, float64(c.Kind.width())
+	units := float64(l.grid.Units())
+	computing := alone * math.Ceil(units/k) / units
+	if l.pieces > 1 {
+		computing = alone * (1/k + 0.5/(units*float64(l.pieces)))
+	}
+	q := float64(len(l.grid.Unit(0)))
+	each := min(units, float64(l.len())/k)
+	need := 1 - math.Pow(1-1/q, each) // share of the vectors
+	kept := l.numbers() * float64(c.Columns) / k
+	vectors, sums, rows := width*numbers, 8*kept, 8*numbers
+	t := computing + (vectors*(1+need)+sums+rows)/c.Bandwidth + 8*oneWay
+	bytes := vectors*(1+need*k) + sums*k + rows
+	calls := l.calls() / k
+	if c.Cores > 0 {
+		t += (transport*(vectors*need+sums) + perFetch*calls) / float64(c.Cores)
+	}
+	return Plan{Members: members, Exchange: true, Seconds: t, Processor: alone*float64(max(1, c.Cores)) + transport*bytes + perFetch*calls*k, Kept: int(kept), whole: l.whole, pieces: l.pieces}
+}
+
+// Seconds returns what a product takes some number of members, all of which are used, if the driver gathers all sums: as long as
 // the member with the most units computes or the driver's card and cores move bytes, whichever is
 // longer. Both go on side by side, but for the first unit of a member, which waits for its vectors, and
 // the last, whose sums nobody waits beside.
@@ -106,3 +176,71 @@ func (c Cost) Sums() int {
 
 // work returns the elements of K that the product ranges over.
 func (c Cost) work() float64 { return float64(c.Rows) * float64(c.Rows) }
+
+// Apply is the model of what applying a preconditioner takes a group of equal members, two
+// products with its factor, n×m: the driver decides by it whether to share them, and plans tell by it.
+type Apply struct {
+	Rows, Rank int
+	Columns    int     // that it is applied to
+	Rate       float64 // elements of the factor, once for each column, a second that a member applies
+	Bandwidth  float64 // as in Cost
+	Cores      int     // as in Cost
+}
+
+// sharers returns how many of some members have a part.
+func (a Apply) sharers(members int) int { return min(members, dense.Chunks(a.Rows)) }
+
+// Traffic returns how many bytes the driver sends and receives: rows of the vectors to those who hold the
+// rows of the factor, and sums of them back; then as many of these to everyone, and rows back.
+func (a Apply) Traffic(members int) (out, in float64) {
+	k, chunks := float64(a.sharers(members)), float64(dense.Chunks(a.Rows))
+	n, m, s := float64(a.Rows), float64(a.Rank), float64(a.Columns)
+	return 8 * s * (n*(k-1)/k + m*(k-1)), 8 * s * (n + m*chunks) * (k - 1) / k
+}
+
+// Members returns how many of some members apply it together soonest: all that may have a part, or the driver
+// alone.
+func (a Apply) Members(members int) int {
+	if k := a.sharers(members); a.Seconds(k) < a.Seconds(1) {
+		return k
+	}
+	return 1
+}
+
+// Seconds returns what an application takes some number of members. The vectors go out beside one half of it and
+// come in beside the other; the first chunk of a member waits for its rows, and nobody waits beside the last.
+func (a Apply) Seconds(members int) float64 {
+	alone := float64(a.Rows) * float64(a.Rank) * float64(a.Columns) / a.Rate
+	k := a.sharers(members)
+	if k < 2 {
+		return alone
+	}
+	chunks := float64(dense.Chunks(a.Rows))
+	each := math.Ceil(chunks / float64(k))
+	computing := alone * each / chunks
+	out, in := a.Traffic(k)
+	moving := (out + in) / a.Bandwidth
+	if a.Cores > 0 {
+		moving = max(moving, transport/2*(out+in)/float64(a.Cores))
+	}
+	return max(computing, moving) + min(computing, moving)/each + 4*oneWay
+}
+
+// Processor returns the processor seconds of all members together.
+func (a Apply) Processor(members int) float64 {
+	alone := float64(a.Rows) * float64(a.Rank) * float64(a.Columns) / a.Rate * float64(max(1, a.Cores))
+	if a.sharers(members) < 2 {
+		return alone
+	}
+	out, in := a.Traffic(members)
+	return alone + transport*(out+in)
+}
+
+// Held returns how many bytes of the factor a member holds.
+func (a Apply) Held(members int) float64 {
+	k, chunks := a.sharers(members), float64(dense.Chunks(a.Rows))
+	if k < 2 {
+		return 0
+	}
+	return 8 * float64(a.Rows) * float64(a.Rank) * math.Ceil(chunks/float64(k)) / chunks
+}

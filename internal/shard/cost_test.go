@@ -16,11 +16,30 @@ func TestCostAgainstSimulation(t *testing.T) {
 		{100_000, 17, 10, 7.8e9}, {100_000, 17, 36, 7.8e9}, {100_000, 17, 72, 7.8e9}, {1_000_000, 1, 36, 2e10}, {1_000_000, 5, 72, 1.48e10},
 	} {
 		t.Run(fmt.Sprintf("n=%d/s=%d/members=%d", c.n, c.s, c.members), func(t *testing.T) {
-			o := scenario{n: c.n, s: c.s, members: c.members, rate: c.rate}.simulate(t, 2)
+			o := scenario{n: c.n, s: c.s, members: c.members, rate: c.rate, gathered: true}.simulate(t, 2)
 			cost := Cost{Rows: c.n, Columns: c.s, Rate: c.rate, Bandwidth: bandwidth}
 			got, want := cost.Seconds(o.used), o.times[1].Seconds()
 			if ratio := got / want; !(ratio > 1/1.4 && ratio < 1.4) {
 				t.Errorf("the model says %.3g s, the simulation %.3g s", got, want)
+			}
+		})
+	}
+}
+
+// So does that of products whose sums members exchange.
+func TestCostOfExchangesAgainstSimulation(t *testing.T) {
+	for _, c := range []struct {
+		n, s, members int
+		rate          float64
+	}{{100_000, 5, 36, 3e10}, {100_000, 5, 72, 3e10}, {1_000_000, 1, 10, 2e10}, {1_000_000, 5, 72, 1.48e10}, {1_000_000, 1, 200, 2e10}} {
+		t.Run(fmt.Sprintf("n=%d/s=%d/members=%d", c.n, c.s, c.members), func(t *testing.T) {
+			plan := Cost{Rows: c.n, Columns: c.s, Rate: c.rate, Bandwidth: bandwidth, Cores: iterationCores}.Plan(c.members)
+			if !plan.Exchange {
+				t.Fatal("sums are gathered")
+			}
+			o := scenario{n: c.n, s: c.s, members: c.members, rate: c.rate}.simulate(t, 2)
+			if ratio := plan.Seconds / o.times[1].Seconds(); !(ratio > 1/1.4 && ratio < 1.4) {
+				t.Errorf("the model says %.3g s, the simulation %v", plan.Seconds, o.times[1])
 			}
 		})
 	}

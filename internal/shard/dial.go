@@ -103,4 +103,7 @@ var kinds = map[Kind]pb.TilesKind{
 	Double: pb.TilesKind_TILES_KIND_DOUBLE,
 	Single: pb.TilesKind_TILES_KIND_SINGLE,
 	Forms:  pb.TilesKind_TILES_KIND_FORMS,
+	Hold:   pb.TilesKind_TILES_KIND_HOLD,
+	Trans:  pb.TilesKind_TILES_KIND_TRANS,
+	Low:    pb.TilesKind_TILES_KIND_LOW,
 }

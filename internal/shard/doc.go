@@ -15,7 +15,13 @@
 // Each pair of rows is evaluated once, whoever does it, and the order of summation is
 // that of the driver alone, so the bits are, too. The driver keeps the sums of all units
 // until they are added up: 3 to 9 times n·s numbers. docs/benchmarks.md has what
-// distribution costs.
+// distribution costs. In a large group the members exchange vectors and sums among themselves instead
+// (exchange.go for the driver, keeping.go for the members), of units or of parts of them (parts.go), and the driver gets rows that are added up, in the same
+// order.
+//
+// The factor L, n×m, of a preconditioner is multiplied by over the group, too (factor.go, matrix.go):
+// of Lᵀ·V members compute the sums over chunks of rows, of L·V the rows. They hold the rows of L that
+// they were sent; the driver has all.
 //
 // # Who computes what
 //
@@ -32,7 +38,7 @@
 // the wrong magnitude never come through. Numbers that are wrong but plausible
 // are found by the symmetry of VᵀKV, against a column of the first product with each θ, which
 // is computed twice; those of forms by samples, and, where two have
-// computed a unit, by comparing (verify.go); who they came from is put aside for an hour.
+// computed a unit, by comparing (verify.go); those of products with L by checksums. Who they came from is put aside for an hour.
 // What samples miss of forms, and single precision hides, is not found. Members are
 // otherwise trusted to run this program on the same kind of processor, and a session
 // is refused where that is not so.

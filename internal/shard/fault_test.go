@@ -81,6 +81,12 @@ func (r *reasons) Handle(_ context.Context, rec slog.Record) error {
 	return nil
 }
 
+func (r *reasons) reasons() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.seen)
+}
+
 func small(t testing.TB) (*problem, [][]float64) {
 	p := newProblem(kernel.Matern32, 1500, 2, 3)
 	return p, p.truth(t)

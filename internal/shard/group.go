@@ -2,16 +2,20 @@ package shard
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/solve"
 	"github.com/ulisse-gp/ulisse/internal/tracing"
 )
 
@@ -55,6 +59,8 @@ const (
 	// depth is how many units a member has: while one is computed the request for
 	// the next is on its way.
 	depth = 2
+	// patienceOfDriver is how long nothing may come in an exchange of sums, beside what moving them takes.
+	patienceOfDriver = 20 * time.Second
 )
 
 // Group is K(θ) over a group of workers: a solve.SingleOperator, a
@@ -70,6 +76,20 @@ type Group struct {
 	last  uint64  // product
 	count cmvp.Counts
 	sums  []float64 // of all units of a product, in their order
+	// Of factors of preconditioners, which members hold rows of.
+	factors  scheduler
+	eager    bool          // to share products that are not worth it: of tests
+	versions uint64        // of factors
+	ids      atomic.Uint64 // of their products
+	chunks   []float64     // what these make
+	failed   error         // why one of them did: the next product tells
+	sending  chan struct{} // holds an element for each member that is sent rows
+	// Of exchanges of sums among the members.
+	key    []byte        // by which members know each other
+	stall  time.Duration // how long nothing may come
+	forced *Plan         // how, of tests
+	pause  time.Duration // the last truce; 0 if exchanges have done well since
+	truce  time.Time     // sums are gathered before
 	// references are what products are verified by, in double and in single precision.
 	references [2]reference
 
@@ -96,8 +116,10 @@ func New(c Config) *Group {
 		c.Log = slog.Default()
 	}
 	self := &local{op: c.Local, meter: c.Meter}
-	return &Group{local: c.Local, conf: c, state: &State{},
-		sched: scheduler{self: self, units: c.Units, depth: depth, bandwidth: c.Bandwidth, meter: c.Meter, log: c.Log, wrong: c.Wrong}}
+	sched := scheduler{self: self, units: c.Units, depth: depth, bandwidth: c.Bandwidth, meter: c.Meter, log: c.Log, wrong: c.Wrong}
+	key := make([]byte, keyLen)
+	crand.Read(key) // which never fails
+	return &Group{local: c.Local, conf: c, state: &State{}, sched: sched, factors: sched, sending: make(chan struct{}, maxLoads), key: key, stall: patienceOfDriver}
 }
 
 // SetMembers changes who shares the products beside the driver, from the next
@@ -116,13 +138,14 @@ func (g *Group) members() ([]*peer, error) {
 	g.peers = slices.DeleteFunc(g.peers, func(p *peer) bool {
 		gone := !slices.Contains(g.names, p.name)
 		if gone {
-			errs = append(errs, p.Close())
+			errs = append(errs, p.Close(), p.rows.Close())
 		}
 		return gone
 	})
 	for _, name := range g.names {
 		if !slices.ContainsFunc(g.peers, func(p *peer) bool { return p.name == name }) {
-			g.peers = append(g.peers, &peer{Member: g.conf.Dial(name), name: name})
+			rows := &holder{Member: g.conf.Dial(name), g: g, name: name, limit: dense.Chunks(g.Len())}
+			g.peers = append(g.peers, &peer{Member: g.conf.Dial(name), rows: rows, name: name})
 		}
 	}
 	return g.peers, errors.Join(errs...)
@@ -169,29 +192,27 @@ func (g *Group) Counts() cmvp.Counts { return g.count }
 
 // Mul sets dst[c] = K·v[c], as cmvp.Operator.Mul.
 func (g *Group) Mul(ctx context.Context, dst, v [][]float64) error {
-	g.countProduct(v)
+	g.countProduct(v, cmvp.Double)
 	return g.product(ctx, &Product{Kind: Double, V: v}, dst)
 }
 
 // MulSingle is Mul in single precision.
 func (g *Group) MulSingle(ctx context.Context, dst, v [][]float64) error {
-	g.countProduct(v)
+	g.countProduct(v, cmvp.Single)
 	g.count.Singles++
 	return g.product(ctx, &Product{Kind: Single, V: v}, dst)
 }
 
-func (g *Group) countProduct(v [][]float64) {
-	n := int64(g.Len())
+func (g *Group) countProduct(v [][]float64, p cmvp.Precision) {
 	g.count.Products++
 	g.count.Columns += int64(len(v))
-	g.count.Pairs += n * n
+	g.count.Pairs += g.local.Evaluated(p)
 }
 
 // Forms returns the gradient forms, as cmvp.Operator.Forms.
 func (g *Group) Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error) {
-	n := g.Len()
 	g.count.Forms++
-	g.count.Pairs += int64(n) * int64(n)
+	g.count.Pairs += g.local.FormsEvaluated()
 	if err := g.product(ctx, &Product{Kind: Forms, U: u, V: v, Group: group, Groups: groups, Sums: g.local.FormSums(groups)}, nil); err != nil {
 		return nil, err
 	}
@@ -200,6 +221,9 @@ func (g *Group) Forms(ctx context.Context, u, v [][]float64, group []int, groups
 
 // product computes a product into dst, or into the group's sums.
 func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error {
+	if err := g.failed; err != nil {
+		return err
+	}
 	n := g.Len()
 	for _, cols := range [][][]float64{p.V, p.U, dst} {
 		for c := range cols {
@@ -219,31 +243,59 @@ func (g *Group) product(ctx context.Context, p *Product, dst [][]float64) error 
 	p.ID, p.State, p.N = g.last, g.state, n
 	ctx, end := tracing.Within(ctx, "product")
 	defer end()
-	pairs := g.Function().Pairs() // nil if all is of low rank: then products are no work to split
-	alone := len(peers) == 0 || n < g.conf.MinRows || len(p.V) == 0 || pairs == nil
-	if !alone || p.Kind == Forms {
-		size := p.Size(Unit{0, p.units()})
-		if cap(g.sums) < size {
-			g.sums = make([]float64, size)
-		}
-		g.sums = g.sums[:size]
-	}
-	if alone {
+	lowRank := g.Function().Pairs() == nil // then products are no work to split
+	alone := len(peers) == 0 || n < g.conf.MinRows || len(p.V) == 0 || lowRank
+	if alone && p.Kind != Forms {
 		return g.alone(ctx, p, dst)
 	}
+	p.V, p.U = g.local.There(p.V), g.local.There(p.U)
+	switch {
+	case alone:
+		g.room(p)
+		return g.alone(ctx, p, nil)
+	case p.Kind == Forms || !g.local.Arranged():
+		return g.split(ctx, p, dst, peers)
+	}
+	back := solve.Columns(n, len(dst))
+	if err := g.split(ctx, p, back, peers); err != nil {
+		return err
+	}
+	g.local.Back(dst, back)
+	return nil
+}
+
+// split computes a product, whose rows are in the order of the local operator's There, with members of the group.
+func (g *Group) split(ctx context.Context, p *Product, dst [][]float64, peers []*peer) error {
 	defer p.free()
 	if g.bound == 0 {
 		g.bound = largest(g.local)
 	}
-	p.Bound, p.Scale, p.Trace = g.bound, pairs.Scale(), tracing.Carry(ctx)
+	p.Bound, p.Scale, p.Trace = g.bound, g.Function().Pairs().Scale(), tracing.Carry(ctx)
 	if p.Kind != Forms {
 		p.Factor = cmvp.Scales(p.V, p.Kind.precision())
 	}
+	if p.Kind != Forms {
+		if x := g.exchange(p, peers); x != nil {
+			if done, err := g.exchanged(ctx, p, dst, peers, x); done || err != nil {
+				return err
+			}
+		}
+	}
+	g.room(p)
 	shares, err := g.sched.run(ctx, p, peers, func(u Unit, out []float64) { copy(p.place(g.sums, u), out) })
 	if err != nil {
 		return err
 	}
 	return g.verify(ctx, p, dst, peers, shares)
+}
+
+// room makes room for the sums of a product.
+func (g *Group) room(p *Product) {
+	size := p.Size(Unit{0, p.units()})
+	if cap(g.sums) < size {
+		g.sums = make([]float64, size)
+	}
+	g.sums = g.sums[:size]
 }
 
 // largest returns the largest element of K_f, which lies on its diagonal.

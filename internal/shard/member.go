@@ -27,10 +27,17 @@ type local struct {
 
 func (l *local) Do(ctx context.Context, p *Product, u Unit, out []float64) error {
 	began := time.Now()
-	if err := p.compute(ctx, l.op, u, out); err != nil {
+	if x := p.Exchange; x != nil {
+		sums, err := p.part(ctx, l.op, u.Lo, nil)
+		if err != nil {
+			return err
+		}
+		x.own[u.Lo] = sums
+		copy(out, x.checksums(u.Lo, len(p.V), sums))
+	} else if err := p.compute(ctx, l.op, u, out); err != nil {
 		return err
 	}
-	l.meter.computed(p.work(u), time.Since(began), false)
+	l.meter.computed(p.pairs(u), time.Since(began), false)
 	return nil
 }
 
@@ -38,8 +45,25 @@ func (l *local) Close() error { return nil }
 
 // compute sets out to the answer of a unit.
 func (p *Product) compute(ctx context.Context, op *cmvp.Operator, u Unit, out []float64) error {
-	if p.Kind == Forms {
+	switch p.Kind {
+	case Hold, Trans, Low:
+		return p.L.compute(ctx, p, u, out, op.Budget())
+	case Forms:
 		return op.FormsTasks(ctx, out, p.U, p.V, p.Group, p.Groups, u.Lo, u.Hi)
 	}
 	return op.MulUnits(ctx, out, p.V, p.Factor, u.Lo, u.Hi, p.Kind.precision())
+}
+
+// part computes the sums of a part that is to be kept, in space that may be used for them.
+func (p *Product) part(ctx context.Context, op *cmvp.Operator, i int, space []float64) ([]float64, error) {
+	x := p.Exchange
+	n := len(p.V) * x.rows(i, -1)
+	if cap(space) < n {
+		space = make([]float64, n)
+	}
+	unit, lo, hi := x.tasks(i)
+	if i < x.whole {
+		return space[:n], op.MulUnits(ctx, space[:n], p.V, p.Factor, unit, unit+1, p.Kind.precision())
+	}
+	return space[:n], op.MulTasks(ctx, space[:n], p.V, p.Factor, lo, hi, p.Kind.precision())
 }

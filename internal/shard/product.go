@@ -5,8 +5,10 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 )
 
 // State is θ, numbered.
@@ -23,6 +25,9 @@ const (
 	Double Kind = iota // K·V
 	Single             // K·V in single precision
 	Forms              // gradient forms of U and V
+	Hold               // nothing: a chunk of L goes to a member, which keeps it
+	Trans              // Lᵀ·V
+	Low                // L·V
 )
 
 // width returns how many bytes a number of the vectors takes on the wire. Products in
@@ -57,6 +62,14 @@ type Product struct {
 	Sums   int
 	// Factor is what the columns of V are multiplied by, for K·V (see cmvp.Scales).
 	Factor []float64
+	// L is the factor of a preconditioner that is to be held, or multiplied by: nil for products with
+	// K. State then numbers L. Chunk is what is to be held of it.
+	L     *matrix
+	Chunk int
+	// Exchange is set if members keep the sums of K·V and add them up among themselves; Add says that the
+	// units are points whose sums are to be added up, not parts.
+	Exchange *exchange
+	Add      bool
 	// Bound is the largest |K_f|, to check answers by, and Scale what the sums of K·V are in
 	// units of.
 	Bound, Scale float64
@@ -70,18 +83,26 @@ type Product struct {
 
 	encode sync.Once
 	pieces []chunks
+
+	doubtful []atomic.Bool // of each chunk, whether an answer is less like its checksum than rounding explains
 }
 
-// Unit is a part of a product: the units [Lo,Hi) of cmvp.Grid for K·V, or its tasks
-// [Lo,Hi) for the forms. What it comes to are sums, which are added up in the order of
-// the grid when all are there.
+// Unit is a part of a product: the units [Lo,Hi) of cmvp.Grid for K·V, its tasks
+// [Lo,Hi) for the forms, or the chunks [Lo,Hi) of L. What it comes to are sums, which are added up in the
+// order of the grid, or of chunks, when all are there.
 type Unit struct{ Lo, Hi int }
 
 // Size returns how many numbers a unit's answer has: unit after unit, or task after task,
 // of its sums.
 func (p *Product) Size(u Unit) int {
-	if p.Kind == Forms {
+	if p.Exchange != nil {
+		return p.Exchange.size(p, u)
+	}
+	switch p.Kind {
+	case Forms:
 		return (u.Hi - u.Lo) * p.Sums
+	case Hold, Trans, Low:
+		return p.L.size(p, u)
 	}
 	return cmvp.UnitSums(p.N, len(p.V), u.Lo, u.Hi)
 }
@@ -93,25 +114,69 @@ func (p *Product) place(sums []float64, u Unit) []float64 {
 
 // units returns the number of units, or tasks.
 func (p *Product) units() int {
-	if p.Kind == Forms {
+	switch x := p.Exchange; {
+	case x != nil && p.Add:
+		return x.grid.Points()
+	case x != nil:
+		return x.len()
+	}
+	switch p.Kind {
+	case Forms:
 		return cmvp.NewGrid(p.N).Tasks()
+	case Hold:
+		return 1
+	case Trans, Low:
+		return len(p.L.chunks)
 	}
 	return cmvp.NewGrid(p.N).Units()
 }
 
-// work returns how many elements of K a unit ranges over.
+// work returns how many elements of K a unit ranges over, or of L, those once for each column.
 func (p *Product) work(u Unit) float64 {
+	switch {
+	case p.L != nil:
+		return p.L.elements(u) * float64(len(p.V))
+	case p.Add:
+		return 0
+	case p.Exchange != nil:
+		return float64(p.N) * float64(p.N) * p.Exchange.share(u.Lo)
+	}
 	return float64(p.N) * float64(p.N) / float64(p.units()) * float64(u.Hi-u.Lo)
 }
 
-// pieces are what vectors are sent in: the points of the grid, at most 64, for K·V, all
-// in one for forms.
+// extent returns what a unit is of those of the grid, or how many tasks it has of forms.
+func (p *Product) extent(u Unit) float64 {
+	if x := p.Exchange; x != nil && !p.Add {
+		return x.share(u.Lo) * float64(x.grid.Units())
+	}
+	return float64(u.Hi - u.Lo)
+}
+
+// pairs returns how many elements of K a unit ranges over.
+func (p *Product) pairs(u Unit) float64 {
+	if p.L != nil {
+		return 0
+	}
+	return p.work(u)
+}
+
+// pieces are what vectors are sent in: the points of the grid, at most 64, for K·V, chunks for Lᵀ·V,
+// all in one for forms and L·V.
 type pieces uint64
 
 // needs returns the pieces that a unit is computed from.
 func (p *Product) needs(u Unit) (needed pieces) {
-	if p.Kind == Forms {
+	switch {
+	case p.Add:
+		return 0
+	case p.Exchange != nil:
+		return p.Exchange.points[u.Lo]
+	}
+	switch p.Kind {
+	case Forms, Hold, Low:
 		return 1
+	case Trans:
+		return rowsOf(u)
 	}
 	g := cmvp.NewGrid(p.N)
 	for i := u.Lo; i < u.Hi; i++ {
@@ -124,8 +189,17 @@ func (p *Product) needs(u Unit) (needed pieces) {
 
 // regions returns where the numbers of each piece belong in V and U.
 func (p *Product) regions() (all []region) {
-	if p.Kind == Forms {
+	switch p.Kind {
+	case Forms, Low:
 		return []region{{columns: slices.Concat(p.V, p.U), hi: p.N}}
+	case Hold:
+		return []region{p.L.region(p.Chunk)}
+	case Trans:
+		for i := range p.L.chunks {
+			lo, hi := dense.ChunkRows(p.N, i)
+			all = append(all, region{columns: p.V, lo: lo, hi: hi, start: lo * len(p.V)})
+		}
+		return all
 	}
 	g := cmvp.NewGrid(p.N)
 	for point := range g.Points() {
@@ -174,7 +248,13 @@ const slack = 1.001
 // themselves are not finite anything goes.
 func (p *Product) check(u Unit, out []float64) error {
 	p.prepare()
-	if p.Kind == Forms {
+	if p.Exchange != nil {
+		return p.Exchange.check(p, u, out)
+	}
+	switch p.Kind {
+	case Hold, Trans, Low:
+		return p.L.check(p, u, out)
+	case Forms:
 		bounds := make([]float64, p.Groups)
 		s := len(p.V)
 		for c, g := range p.Group {
@@ -193,17 +273,25 @@ func (p *Product) check(u Unit, out []float64) error {
 		for _, point := range g.Unit(i) {
 			lo, hi := g.PointRows(point)
 			for c := range p.V {
-				column, b := out[at:][:hi-lo], slack*p.Bound/p.Scale*p.Factor[c]*p.norms[c]
+				if err := p.checkRows(c, lo, out[at:][:hi-lo]); err != nil {
+					return fmt.Errorf("unit %d: %w", i, err)
+				}
 				at += hi - lo
-				if !finite(b) {
-					continue
-				}
-				for r, x := range column {
-					if !(math.Abs(x) <= b) {
-						return fmt.Errorf("row %d of column %d in unit %d is %g, but %g at most", lo+r, c, i, x, b)
-					}
-				}
 			}
+		}
+	}
+	return nil
+}
+
+// checkRows checks sums of rows of column c.
+func (p *Product) checkRows(c, lo int, sums []float64) error {
+	b := slack * p.Bound / p.Scale * p.Factor[c] * p.norms[c]
+	if !finite(b) {
+		return nil
+	}
+	for r, x := range sums {
+		if !(math.Abs(x) <= b) {
+			return fmt.Errorf("row %d of column %d is %g, but %g at most", lo+r, c, x, b)
 		}
 	}
 	return nil
@@ -220,6 +308,9 @@ func (p *Product) prepare() {
 				sum += math.Abs(x)
 			}
 			p.norms = append(p.norms, sum)
+		}
+		if p.L != nil {
+			p.doubtful = make([]atomic.Bool, len(p.L.chunks))
 		}
 	})
 }

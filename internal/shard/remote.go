@@ -41,7 +41,7 @@ func (r *remote) Do(ctx context.Context, p *Product, u Unit, out []float64) erro
 	frames := s.frames(p, u, c.id)
 	r.running.Go(func() { // the stream may be blocked for longer than ctx
 		defer func() { <-r.sending }()
-		s.send(ctx, frames)
+		s.send(ctx, p, frames)
 	})
 	select {
 	case <-c.done:
@@ -85,7 +85,7 @@ func (r *remote) open() (*session, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &session{cancel: cancel, data: r.data, meter: r.pool.meter, ready: make(chan struct{}), calls: map[uint64]*call{}}
+	s := &session{cancel: cancel, address: r.address, data: r.data, meter: r.pool.meter, ready: make(chan struct{}), calls: map[uint64]*call{}}
 	r.session = s
 	// The connection may still have to be made: others wait for it no longer
 	// than their contexts let them.

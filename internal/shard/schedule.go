@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -28,10 +29,12 @@ const (
 // peer is a member and what its group knows of it.
 type peer struct {
 	Member
+	rows    *holder // its session for the factor of a preconditioner
 	name    string
 	backoff time.Duration // the last one; 0 if it has done well since
 	until   time.Time     // it gets no work before
 	proved  *State        // the last θ for which a product that it had a part in was found right
+	pace    float64       // what a unit of the last product took it, in ns; 0 if it had none
 }
 
 // setAside keeps a peer from work for a while, longer each time.
@@ -46,7 +49,7 @@ type scheduler struct {
 	units     int     // for each member
 	depth     int     // units that a peer has at a time: one computed, others waiting
 	bandwidth float64 // bytes a second that the driver sends
-	rate      float64 // elements of K a second that the driver computes; 0 until measured
+	rate      float64 // elements of K, or of L and columns, a second that the driver computes; 0 until measured
 	meter     *Meter
 	log       *slog.Logger
 	// wrong, if set, is told of a member whose numbers were wrong. It does not wait.
@@ -55,6 +58,12 @@ type scheduler struct {
 
 // limit returns how many of the members are of use.
 func (s *scheduler) limit(p *Product, members int) int {
+	switch {
+	case p.L != nil: // whoever holds rows
+		return members
+	case p.Exchange != nil:
+		return min(members, p.Exchange.members)
+	}
 	return Cost{Kind: p.Kind, Rows: p.N, Columns: len(p.V), Rate: s.rate, Bandwidth: s.bandwidth}.Members(members)
 }
 
@@ -62,11 +71,16 @@ func (s *scheduler) limit(p *Product, members int) int {
 type run struct {
 	*scheduler
 	p       *Product
-	members int // beside the driver
+	members int  // beside the driver
+	patient bool // with members that did nothing while others did their work
 	commit  func(u Unit, out []float64)
 
 	mu      sync.Mutex
 	units   []unitState
+	failed  error         // why it cannot go on
+	active  int           // members that may get units
+	came    time.Time     // when the last answer did
+	longest float64       // what a unit would take the driver at most, in ns
 	todo    []int         // units to give out, the last first
 	out     []int         // units given out and not done
 	left    int           // units not committed
@@ -77,8 +91,11 @@ type run struct {
 
 type unitState struct {
 	Unit
+	extent   float64 // what it is of a unit of the grid, or in tasks of forms
 	needs    pieces
-	not      *peer // who must not have it; nil for none
+	rows     pieces // of L
+	holders  int    // members that have these
+	not      *peer  // who must not have it; nil for none
 	done     bool
 	by       *peer // whose answer counts; nil for the driver
 	attempts []*attempt
@@ -100,7 +117,9 @@ type share struct {
 }
 
 // mayHave reports whether a member may be given the unit. The driver may always.
-func (u *unitState) mayHave(w *worker) bool { return w.peer == nil || w.peer != u.not }
+func (u *unitState) mayHave(w *worker) bool {
+	return w.peer == nil || w.peer != u.not && u.rows&^w.holds == 0
+}
 
 // since returns when the unit was last given out, or last had to wait behind
 // another of the same member.
@@ -129,11 +148,14 @@ type worker struct {
 	Member
 	peer      *peer
 	has       pieces // of the vectors
+	holds     pieces // of the rows of L
 	delivered int
 	last      time.Time // when it came back with a unit
 	pace      float64   // what that took for each unit of the grid or task, in ns
 	overtaken bool      // a unit that it had was done by a later one
 	gone      bool      // it gets no more units
+	lacked    int       // units that it could not compute because others did not give it what they have
+	slow      bool      // it took much longer than others for the last product
 }
 
 // run computes a product, and calls commit with each unit's answer, once, maybe
@@ -148,10 +170,14 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	limit := s.limit(p, 1+len(peers))
 	for _, m := range peers {
 		if !m.until.After(now) && len(workers)+1 < limit {
-			workers = append(workers, &worker{Member: m, peer: m})
+			w := &worker{Member: m, peer: m}
+			if p.L != nil {
+				w.Member, w.holds = m.rows, m.rows.ready(p.State)
+			}
+			workers = append(workers, w)
 		}
 	}
-	r := &run{scheduler: s, p: p, members: len(workers), commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
+	r := &run{scheduler: s, p: p, members: len(workers), patient: p.L != nil || p.Add, commit: commit, changed: make(chan struct{}), ended: make(chan struct{})}
 	for _, u := range p.again {
 		r.units = append(r.units, unitState{Unit: u.Unit, not: u.by})
 	}
@@ -161,14 +187,25 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 		}
 	}
 	for i := range r.units {
-		r.units[i].needs = p.needs(r.units[i].Unit)
+		u := &r.units[i]
+		u.needs, u.extent = p.needs(u.Unit), p.extent(u.Unit)
+		if p.L != nil {
+			u.rows = rowsOf(u.Unit)
+			for _, w := range workers {
+				if u.mayHave(w) {
+					u.holders++
+				}
+			}
+		}
+		r.longest = max(r.longest, p.work(u.Unit)/cmp.Or(s.rate, startRate/10)*1e9)
 		r.todo = append(r.todo, i)
 	}
 	slices.Reverse(r.todo)
-	r.left = len(r.units)
+	r.left, r.active, r.came = len(r.units), len(workers), now
+	r.findSlow(workers)
 
 	self := &worker{Member: s.self, has: ^pieces(0)}
-	first, _, _ := r.next(self) // before others take them all
+	first, _, _, err := r.nextOf(self) // before others take them all
 	var wg sync.WaitGroup
 	depth := max(1, min(s.depth, len(r.units)/(1+len(workers)))) // so that there is a unit for each
 	for _, w := range workers {
@@ -176,14 +213,19 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 			wg.Go(func() { r.serve(ctx, w, nil) })
 		}
 	}
-	err := r.serve(ctx, self, first)
+	if err == nil {
+		err = r.serve(ctx, self, first)
+	}
 	cancel()
 	wg.Wait()
 	if self.pace > 0 {
-		s.rate = p.work(Unit{0, 1}) / self.pace * 1e9
+		s.rate = p.work(Unit{0, 1}) / p.extent(Unit{0, 1}) / self.pace * 1e9
 	}
 	for _, w := range workers {
-		if !w.gone && w.delivered > 0 {
+		if p.L == nil && !p.Add {
+			w.peer.pace = w.pace
+		}
+		if !w.gone && w.delivered > 0 && p.L == nil {
 			w.peer.backoff = 0
 		}
 	}
@@ -202,7 +244,10 @@ func (r *run) serve(ctx context.Context, w *worker, a *attempt) error {
 		var changed <-chan struct{}
 		var wait time.Duration
 		if a == nil {
-			a, changed, wait = r.next(w)
+			var err error
+			if a, changed, wait, err = r.nextOf(w); err != nil {
+				return err
+			}
 		}
 		if a == nil {
 			if changed == nil {
@@ -265,6 +310,52 @@ func (r *run) idle(ctx context.Context, changed <-chan struct{}, wait time.Durat
 	return nil
 }
 
+// nextOf is next, but for the driver's share of an exchange: it takes the last part that is left, if those after that are its own,
+// and gives up where no other member is left or nothing comes any more.
+func (r *run) nextOf(w *worker) (a *attempt, changed <-chan struct{}, wait time.Duration, err error) {
+	x := r.p.Exchange
+	if w.peer != nil || x == nil {
+		a, changed, wait = r.next(w)
+		return a, changed, wait, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	switch stalled := r.came.Add(x.stall + time.Duration(slowest*r.longest)); {
+	case r.failed != nil:
+		return nil, nil, 0, r.failed
+	case r.left == 0:
+		return nil, nil, 0, nil
+	case !r.p.Add:
+		at := slices.IndexFunc(r.todo, func(i int) bool { return r.units[i].Lo == x.floor-1 })
+		if at >= 0 {
+			i := r.todo[at]
+			r.todo = slices.Delete(r.todo, at, at+1)
+			return r.give(w, i, now), nil, 0, nil
+		}
+		fallthrough
+	default:
+		if r.active == 0 || now.After(stalled) {
+			return nil, nil, 0, errExchange
+		}
+		return nil, r.changed, stalled.Sub(now) + time.Millisecond, nil
+	}
+}
+
+// findSlow notes which members took more than twice the median time for the last product.
+func (r *run) findSlow(workers []*worker) {
+	var paces []float64
+	for _, w := range workers {
+		if w.peer.pace > 0 {
+			paces = append(paces, w.peer.pace)
+		}
+	}
+	slices.Sort(paces)
+	for _, w := range workers {
+		w.slow = len(paces) > 0 && w.peer.pace > 2*paces[len(paces)/2]
+	}
+}
+
 // next chooses a unit for a member: one that nobody has, or, if there is none,
 // one that has been out for longer than the member itself takes for it. If there
 // is nothing to do now it returns how long to wait (0 for no limit) and a
@@ -296,7 +387,7 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 		if mine || !u.mayHave(w) || len(u.attempts) >= maxAttempts && w.peer != nil {
 			continue
 		}
-		t := u.since().Add(time.Duration(patience*pace*float64(u.Hi-u.Lo)) + grace)
+		t := u.since().Add(time.Duration(patience*pace*u.extent) + grace)
 		if due < 0 || t.Before(at) {
 			due, at = i, t
 		}
@@ -312,13 +403,17 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 }
 
 // nearest returns where among those to give out the unit is that a member needs the fewest
-// vectors for: the first of them; -1 if it may have none.
+// vectors for, among equals one that the fewest others can compute: the first of them; -1 if it may have none.
 func (r *run) nearest(w *worker) int {
 	best, least := -1, math.MaxInt
 	for at, i := range slices.Backward(r.todo) {
 		u := &r.units[i]
-		if missing := bits.OnesCount64(uint64(u.needs &^ w.has)); missing < least && u.mayHave(w) {
-			best, least = at, missing
+		score := (1+r.members)*bits.OnesCount64(uint64(u.needs&^w.has)) + u.holders
+		if x := r.p.Exchange; x != nil && !r.p.Add && (u.Lo >= x.whole) != w.slow { // pieces last, but for slow members
+			score += (1 + r.members) * 64
+		}
+		if score < least && u.mayHave(w) {
+			best, least = at, score
 		}
 	}
 	return best
@@ -366,12 +461,15 @@ func (r *run) end(ctx context.Context, a *attempt, out []float64, err error) boo
 		}
 		w.delivered++
 		w.last = now
-		w.pace = float64(now.Sub(began)) / float64(u.Hi-u.Lo)
+		w.pace = float64(now.Sub(began)) / u.extent
 		if u.done {
 			u.others = append(u.others, answer{w.peer, slices.Clone(out)})
 			return false
 		}
-		u.done, u.by = true, w.peer
+		u.done, u.by, r.came = true, w.peer, now
+		if x := r.p.Exchange; x != nil && w.peer == nil {
+			x.floor = u.Lo
+		}
 		r.out = remove(r.out, a.unit)
 		for _, b := range u.attempts { // those that are overtaken
 			b.by.overtaken = b.by.overtaken || b.started.Before(a.started)
@@ -387,6 +485,10 @@ func (r *run) end(ctx context.Context, a *attempt, out []float64, err error) boo
 		}
 		return true
 	}
+	var lacks missing
+	if errors.As(err, &lacks) && ctx.Err() == nil && r.lose(w, lacks) {
+		err = nil // it is not this member's fault
+	}
 	var wrong wrongAnswer
 	if errors.As(err, &wrong) {
 		r.blame(w.peer, err.Error())
@@ -399,18 +501,35 @@ func (r *run) end(ctx context.Context, a *attempt, out []float64, err error) boo
 		r.todo = append(r.todo, a.unit)
 		r.meter.retries.Add(1)
 	}
-	r.setAside(w, now, err)
+	if err != nil {
+		r.setAside(w, now, err)
+	}
 	r.wake()
 	return false
 }
 
+// lose notes that a member does not give what another one needs. What it keeps is lost: points are added up anew when that has
+// been computed again. It returns false if it is rather that one's fault.
+func (r *run) lose(w *worker, m missing) bool {
+	x := r.p.Exchange
+	if w.lacked++; x == nil || m.address == "" || w.lacked > x.grid.Points() {
+		return false
+	}
+	x.lose(m)
+	if r.p.Add {
+		r.failed = errLost
+	}
+	return true
+}
+
 // setAside takes a peer out of the run if it failed, or if it was overtaken before
-// it had done anything.
+// it had done anything: not with a factor, where the driver may do as much while vectors travel.
 func (r *run) setAside(w *worker, now time.Time, err error) {
-	if w.peer == nil || w.gone || err == nil && (!w.overtaken || w.delivered > 0) {
+	if w.peer == nil || w.gone || err == nil && (!w.overtaken || w.delivered > 0 || r.patient) {
 		return
 	}
 	w.gone = true
+	r.active--
 	if w.peer.until.After(now) { // for longer, because it was wrong
 		return
 	}

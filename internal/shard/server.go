@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -41,8 +43,15 @@ type ServerConfig struct {
 	// MaxBytes is the memory that the vectors of one session may take; 0 means
 	// 4 GiB.
 	MaxBytes int64
+	// MaxHeld is the memory that the rows of factors may take that all sessions together hold; 0 means
+	// 4 GiB. Drivers have members hold no more.
+	MaxHeld int64
 	// MaxUnits is how many units may wait in a session; 0 means 16.
 	MaxUnits int
+	// Peers are the connections to other workers, whose sums this one adds up; nil if it fetches nothing.
+	Peers *Pool
+	// Patience is how long another worker may take to send what is fetched from it; 0 means ten seconds.
+	Patience time.Duration
 	// Idle is how long a session may be silent before it is closed; 0 means ten
 	// minutes. The driver opens it again when it needs it.
 	Idle time.Duration
@@ -53,6 +62,11 @@ type Server struct {
 	pb.UnimplementedTilesServer
 	conf     ServerConfig
 	sessions chan struct{} // one element for each
+	held     atomic.Int64  // bytes of rows of factors
+
+	mu         sync.Mutex
+	keys       map[string]*serving // sessions that members of their group fetch from
+	registered chan struct{}       // closed when there is another one
 }
 
 // NewServer returns a server, to be registered with RegisterTilesServer on a
@@ -70,13 +84,19 @@ func NewServer(c ServerConfig) *Server {
 	if c.MaxBytes == 0 {
 		c.MaxBytes = 4 << 30
 	}
+	if c.MaxHeld == 0 {
+		c.MaxHeld = 4 << 30
+	}
 	if c.MaxUnits == 0 {
 		c.MaxUnits = 16
 	}
 	if c.Idle == 0 {
 		c.Idle = 10 * time.Minute
 	}
-	return &Server{conf: c, sessions: make(chan struct{}, c.MaxSessions)}
+	if c.Patience == 0 {
+		c.Patience = defaultPatience
+	}
+	return &Server{conf: c, sessions: make(chan struct{}, c.MaxSessions), keys: map[string]*serving{}, registered: make(chan struct{})}
 }
 
 // Session serves one chain.
@@ -103,6 +123,7 @@ func (s *Server) serve(stream messages) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	v := newServing(s, stream)
+	defer v.end()
 	received := make(chan error, 1)
 	go func() {
 		defer v.in.close()

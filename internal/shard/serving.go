@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
+	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
@@ -30,15 +32,27 @@ type serving struct {
 	op         *cmvp.Operator
 	covariance *kernel.Covariance
 	state      State
+	l          *matrix // in place of θ; nil if the session is of K(θ)
+	whole      pieces  // the chunks that are here
 	product    *Product
 	have       pieces      // of its vectors
 	space      [][]float64 // columns of vectors, kept from product to product
 	fill       []filling   // what blocks are to fill
 	full       func(i int) // what to do when one is
 
+	// Of a product that is kept.
+	key       string
+	kept      keeping
+	fetched   map[int]*arrival // vectors that are, or were, on their way from other members
+	fetchCtx  context.Context  // of those of the product
+	stopFetch context.CancelFunc
+	fetching  sync.WaitGroup
+
 	out []float64 // of the goroutine that computes
 
 	mu      sync.Mutex
+	bytes   int64     // that the rows of the factor take
+	ended   bool      // the session
 	quiet   sync.Cond // current has become nil
 	queue   []*request
 	current *request
@@ -52,10 +66,12 @@ type request struct {
 	product *Product
 	ctx     context.Context
 	cancel  context.CancelFunc
+	waits   []*arrival // for what
+	add     bool       // the first of them is the answer
 }
 
 func newServing(s *Server, stream messages) *serving {
-	v := &serving{Server: s, stream: stream, in: &frame{}, changed: make(chan struct{}, 1)}
+	v := &serving{Server: s, stream: stream, in: &frame{}, changed: make(chan struct{}, 1), stopFetch: func() {}}
 	v.quiet.L = &v.mu
 	v.heard.Store(time.Now().UnixNano())
 	return v
@@ -95,8 +111,10 @@ func (v *serving) take(ctx context.Context, m *pb.TilesRequest) error {
 		return v.open(ctx, open.Open)
 	case *pb.TilesRequest_Set:
 		return v.setParams(x.Set)
+	case *pb.TilesRequest_Factor:
+		return v.setFactor(x.Factor)
 	case *pb.TilesRequest_Product:
-		return v.begin(x.Product)
+		return v.begin(ctx, x.Product)
 	case *pb.TilesRequest_Block:
 		return v.block(x.Block)
 	case *pb.TilesRequest_Unit:
@@ -122,7 +140,9 @@ func (v *serving) setParams(m *pb.TilesSet) error {
 		return invalid("the noise is %g", m.Noise)
 	}
 	v.quiesce()
+	v.kept.begin(nil)
 	v.product, v.fill = nil, nil
+	v.drop()
 	v.state = State{Theta: m.Theta}
 	set := func(noise []float64) {
 		v.op.Set(spoilTheta(m.Theta), noise)
@@ -137,16 +157,88 @@ func (v *serving) setParams(m *pb.TilesSet) error {
 	return nil
 }
 
+// setFactor begins a factor.
+func (v *serving) setFactor(m *pb.TilesFactor) error {
+	if n := int64(v.inputs.Len()); m.Rows != n || m.Columns < 1 || m.Columns > n {
+		return invalid("a factor of %d rows and %d columns over %d rows", m.Rows, m.Columns, n)
+	}
+	v.quiesce()
+	v.product, v.fill = nil, nil
+	v.drop()
+	v.l, v.state = newMatrix(int(m.Rows), int(m.Columns)), State{Version: m.Version}
+	return nil
+}
+
+// drop frees the rows of a factor.
+func (v *serving) drop() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.held.Add(-v.bytes)
+	v.l, v.whole, v.bytes = nil, 0, 0
+}
+
+// end frees them for good: who receives may be at work still.
+func (v *serving) end() {
+	v.kept.end()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.unregister(v.key, v)
+	v.held.Add(-v.bytes)
+	v.bytes, v.ended = 0, true
+}
+
+// reserve makes room for a chunk.
+func (v *serving) reserve(bytes int64) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.ended {
+		return status.Error(codes.Canceled, "the session is over")
+	}
+	if v.held.Add(bytes) > v.conf.MaxHeld {
+		v.held.Add(-bytes)
+		return status.Errorf(codes.ResourceExhausted, "a chunk of %d bytes: this worker has room for %d", bytes, v.room())
+	}
+	v.bytes += bytes
+	return nil
+}
+
+// room returns how many bytes of rows more the worker can hold.
+func (v *serving) room() int64 { return max(0, v.conf.MaxHeld-v.held.Load()) }
+
+// hold begins a chunk that is to be held.
+func (v *serving) hold(m *pb.TilesProduct) error {
+	if v.l == nil || m.Chunk < 0 || int(m.Chunk) >= len(v.l.chunks) || v.l.chunks[m.Chunk] != nil {
+		return invalid("chunk %d of a factor, which is there, or none", m.Chunk)
+	}
+	p := &Product{ID: m.Id, Kind: Hold, State: &v.state, N: v.l.rows, L: v.l, Chunk: int(m.Chunk)}
+	v.quiesce()
+	if err := v.reserve(v.l.bytes(p.Chunk)); err != nil {
+		return err
+	}
+	v.l.chunks[p.Chunk] = dense.New(int(v.l.elements(Unit{p.Chunk, p.Chunk + 1}))/v.l.cols, v.l.cols)
+	v.product, v.have = p, 0
+	v.expect(8, p.regions(), func(int) {
+		v.have, v.whole = 1, v.whole|1<<p.Chunk
+	})
+	return nil
+}
+
 // begin begins a product.
-func (v *serving) begin(m *pb.TilesProduct) error {
+func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
 	n, s := int64(v.inputs.Len()), int64(m.Columns)
 	if m.Version == 0 || m.Version != v.state.Version {
 		return invalid("product %d is for θ %d, not %d", m.Id, m.Version, v.state.Version)
 	}
+	if m.Kind == pb.TilesKind_TILES_KIND_HOLD {
+		return v.hold(m)
+	}
 	if s < 1 || s > int64(v.conf.MaxColumns) {
 		return invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
 	}
-	p := &Product{ID: m.Id, State: &v.state, N: int(n), Trace: m.Trace}
+	p := &Product{ID: m.Id, State: &v.state, N: int(n), L: v.l, Trace: m.Trace}
+	if of := m.Kind == pb.TilesKind_TILES_KIND_TRANS || m.Kind == pb.TilesKind_TILES_KIND_LOW; of != (v.l != nil) {
+		return invalid("product %d is with K or with a factor, and the session is not", m.Id)
+	}
 	g := cmvp.NewGrid(p.N)
 	sides, answer := int64(1), int64(0)
 	for u := range g.Units() {
@@ -170,27 +262,84 @@ func (v *serving) begin(m *pb.TilesProduct) error {
 		}
 		p.Sums = v.op.FormSums(p.Groups)
 		answer = int64(g.Tasks()) * int64(p.Sums)
+	case pb.TilesKind_TILES_KIND_TRANS:
+		p.Kind, answer = Trans, s*int64(v.l.cols)
+	case pb.TilesKind_TILES_KIND_LOW:
+		p.Kind, p.N, answer = Low, v.l.cols, s*(n/int64(len(v.l.chunks))+tile.Size)
 	default:
 		return invalid("product %d is of an unknown kind", m.Id)
+	}
+	if len(m.Key) > 0 {
+		if err := v.layOut(p, m); err != nil {
+			return err
+		}
 	}
 	// The vectors, their copies in the operator, and the answer in two forms.
 	if need := 8 * (2*sides*n*s + 2*answer); need > v.conf.MaxBytes {
 		return status.Errorf(codes.ResourceExhausted, "product %d takes %d bytes: more than the %d that a session has on this worker", m.Id, need, v.conf.MaxBytes)
 	}
 	v.quiesce()
+	if v.product != nil && v.product.ID == p.ID { // others may be reading it
+		v.space = nil
+	}
 	v.product, v.have = nil, 0
 	for c := range sides * s {
 		if c == int64(len(v.space)) {
 			v.space = append(v.space, make([]float64, n))
 		}
 	}
-	p.V, p.U = v.space[:s], v.space[s:sides*s]
+	for c := range sides * s {
+		if x := v.space[c][:p.N]; c < s {
+			p.V = append(p.V, x)
+		} else {
+			p.U = append(p.U, x)
+		}
+	}
 	for range s {
 		p.Factor = append(p.Factor, 1) // the driver has multiplied them
 	}
 	v.product = p
-	v.expect(p.Kind.width(), p.regions(), func(i int) { v.have |= 1 << i })
+	regions, full := p.regions(), func(i int) { v.have |= 1 << i }
+	if p.Exchange != nil {
+		v.exchange(ctx, p)
+		full = func(i int) {
+			v.have |= 1 << i
+			v.kept.arrived(i, regions[i])
+		}
+	} else {
+		v.kept.begin(nil)
+	}
+	v.expect(p.Kind.width(), regions, full)
 	return nil
+}
+
+// layOut lays out a product that is to be kept.
+func (v *serving) layOut(p *Product, m *pb.TilesProduct) error {
+	g := cmvp.NewGrid(p.N)
+	units, least := g.Units(), g.Tasks()
+	for i := range units {
+		lo, hi := g.UnitTasks(i)
+		least = min(least, hi-lo)
+	}
+	if p.Kind != Double && p.Kind != Single || len(m.Key) != keyLen || m.Whole < 0 || int(m.Whole) > units || m.Pieces < 1 || int(m.Pieces) > max(1, least) || m.Pieces == 1 && int(m.Whole) != units {
+		return invalid("product %d of %d whole units and %d pieces of others, of %d units, under a key of %d bytes", m.Id, m.Whole, m.Pieces, units, len(m.Key))
+	}
+	p.Exchange = &exchange{layout: layoutOf(p.N, int(m.Whole), int(m.Pieces)), key: m.Key}
+	return nil
+}
+
+// exchange begins a product that is kept.
+func (v *serving) exchange(ctx context.Context, p *Product) {
+	v.fetched = map[int]*arrival{}
+	v.fetchCtx, v.stopFetch = context.WithCancel(ctx)
+	v.kept.begin(p)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if key := string(p.Exchange.key); key != v.key && !v.ended {
+		v.unregister(v.key, v)
+		v.key = key
+		v.register(key, v)
+	}
 }
 
 // filling is a region, and how much of it has come.
@@ -216,6 +365,9 @@ func (v *serving) expect(width int, regions []region, full func(i int)) {
 // block takes in numbers of vectors.
 func (v *serving) block(m *pb.TilesBlock) error {
 	i := slices.IndexFunc(v.fill, func(f filling) bool { return m.Offset == uint64(f.start+f.filled) && f.filled < f.len() })
+	if i < 0 && v.product != nil && v.product.Exchange != nil && m.Offset < uint64(len(v.product.V)*v.product.N) {
+		return nil // it has come from another member, or twice because that was late
+	}
 	if i < 0 {
 		return invalid("a block of numbers from %d on, which nothing asked for", m.Offset)
 	}
@@ -224,14 +376,7 @@ func (v *serving) block(m *pb.TilesBlock) error {
 	if k == 0 || k > f.len()-f.filled {
 		return invalid("a block of numbers [%d,+%d), of which %d are wanted", m.Offset, k, f.len()-f.filled)
 	}
-	err := v.in.read(f.width, m.Crc32C, func(yield func([]float64) bool) {
-		for _, x := range f.parts(f.filled, k) {
-			if !yield(x) {
-				return
-			}
-		}
-	})
-	if err != nil {
+	if err := v.in.read(f.width, m.Crc32C, f.slices(f.filled, k)); err != nil {
 		return status.Errorf(codes.DataLoss, "numbers [%d,+%d): %v", m.Offset, k, err)
 	}
 	if f.filled += k; f.filled == f.len() {
@@ -246,18 +391,31 @@ func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 	if p == nil || m.Product != p.ID {
 		return invalid("a unit of product %d, which is not there", m.Product)
 	}
-	ok := 0 <= m.Lo && m.Lo < m.Hi && m.Hi <= int64(p.units())
+	most := p.units()
+	if m.Add && p.Exchange != nil {
+		most = p.Exchange.grid.Points()
+	}
+	ok := 0 <= m.Lo && m.Lo < m.Hi && m.Hi <= int64(most) && (!m.Add || p.Exchange != nil)
 	if p.Kind != Forms {
 		ok = ok && m.Hi == m.Lo+1 // so that answers take no more memory than was reckoned with
 	}
 	if !ok {
 		return invalid("unit %d is [%d,%d), which is no part of a product over %d rows", m.Id, m.Lo, m.Hi, p.N)
 	}
-	if p.needs(Unit{int(m.Lo), int(m.Hi)})&^v.have != 0 {
+	if (p.Kind == Trans || p.Kind == Low) && v.whole&(1<<m.Lo) == 0 {
+		return invalid("unit %d needs a chunk that is not held", m.Id)
+	}
+	r := &request{Unit: Unit{int(m.Lo), int(m.Hi)}, id: m.Id, product: p, add: m.Add}
+	r.ctx, r.cancel = context.WithCancel(ctx)
+	if p.Exchange != nil {
+		if err := v.await(r, m.Sources); err != nil {
+			r.cancel()
+			return err
+		}
+	} else if p.needs(r.Unit)&^v.have != 0 {
+		r.cancel()
 		return invalid("unit %d needs vectors that have not come", m.Id)
 	}
-	r := &request{Unit: Unit{int(m.Lo), int(m.Hi)}, id: m.Id, product: p}
-	r.ctx, r.cancel = context.WithCancel(ctx)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.queue) >= v.conf.MaxUnits {
@@ -270,6 +428,54 @@ func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 	default:
 	}
 	return nil
+}
+
+// await notes what a unit of a product that is kept waits for, and has it fetched.
+func (v *serving) await(r *request, sources []*pb.TilesSource) error {
+	p, x := r.product, r.product.Exchange
+	if r.add {
+		if k := len(sources); k == 0 || k > len(x.parts[r.Lo]) {
+			return invalid("unit %d: %d parts of point %d", r.id, k, r.Lo)
+		}
+		r.waits = []*arrival{v.addUp(r.ctx, p, r.Lo, sources)}
+		return nil
+	}
+	if err := v.kept.reserve(len(p.V)*x.rows(r.Lo, -1), v.conf.MaxBytes); err != nil {
+		return err
+	}
+	for _, s := range sources {
+		if s.Point < 0 || int(s.Point) >= x.grid.Points() || s.Address == "" {
+			return invalid("unit %d: point %d from %q", r.id, s.Point, s.Address)
+		}
+		if point := int(s.Point); v.have&(1<<point) == 0 && !v.coming(point) {
+			v.fetched[point] = v.fetch(p, point, s.Address)
+		}
+	}
+	for i := range x.grid.Points() {
+		if x.points[r.Lo]&^v.have&(1<<i) == 0 {
+			continue
+		}
+		a := v.fetched[i]
+		if a == nil {
+			return invalid("unit %d needs vectors that have not come", r.id)
+		}
+		r.waits = append(r.waits, a)
+	}
+	return nil
+}
+
+// coming reports whether the vectors of a point are on their way from another member, or have come.
+func (v *serving) coming(point int) bool {
+	a := v.fetched[point]
+	if a == nil {
+		return false
+	}
+	select {
+	case <-a.done:
+		return a.err == nil
+	default:
+		return true
+	}
 }
 
 // abandon drops a unit that is not needed any more.
@@ -288,8 +494,10 @@ func (v *serving) abandon(id uint64) {
 	})
 }
 
-// quiesce drops all units and waits until none is computed.
+// quiesce drops all units and waits until none is computed and nothing fetched.
 func (v *serving) quiesce() {
+	v.stopFetch()
+	defer v.fetching.Wait()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, r := range v.queue {

@@ -12,14 +12,15 @@ import (
 
 // session is a stream to a worker, and what the worker has been told on it.
 type session struct {
-	cancel context.CancelFunc
-	data   Data
-	meter  *Meter
-	ready  chan struct{} // closed when stream is there, or the session is over
-	stream messages
+	cancel  context.CancelFunc
+	address string
+	data    Data
+	meter   *Meter
+	ready   chan struct{} // closed when stream is there, or the session is over
+	stream  messages
 
-	// Of who sends: the last θ that the worker has all of, and the last product and what it
-	// has of that one's vectors.
+	// Of who sends: the last θ that the worker has all of, or the last factor, and the last product
+	// and what it has of that one's vectors.
 	opened           bool
 	version, product uint64
 	sent             pieces
@@ -28,6 +29,7 @@ type session struct {
 	err   error // why the session is over
 	last  uint64
 	calls map[uint64]*call
+	gone  pieces // vectors that the worker could not fetch
 }
 
 // call is a unit that an answer is awaited for.
@@ -101,7 +103,12 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 		add(&pb.TilesRequest{Request: &pb.TilesRequest_Open{Open: &pb.TilesOpen{
 			Address: s.data.Address, Covariance: s.data.Covariance.String(), InstructionSet: s.data.ISA}}})
 	}
-	if st := p.State; s.version != st.Version {
+	switch st := p.State; {
+	case s.version == st.Version:
+	case p.L != nil:
+		add(&pb.TilesRequest{Request: &pb.TilesRequest_Factor{Factor: &pb.TilesFactor{Version: st.Version, Rows: int64(p.L.rows), Columns: int64(p.L.cols)}}})
+		s.product = 0
+	default:
 		m := &pb.TilesSet{Version: st.Version, Theta: st.Theta, NoiseFollows: len(st.Noise) > 1}
 		if !m.NoiseFollows {
 			m.Noise = st.Noise[0]
@@ -113,37 +120,91 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 		s.product = 0
 	}
 	if s.product != p.ID {
-		m := &pb.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups), Trace: p.Trace}
+		m := &pb.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups), Trace: p.Trace, Chunk: int32(p.Chunk)}
 		for _, g := range p.Group {
 			m.Group = append(m.Group, int32(g))
+		}
+		if x := p.Exchange; x != nil {
+			m.Key, m.Whole, m.Pieces = x.key, int32(x.whole), int32(x.pieces)
 		}
 		add(&pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}})
 		s.sent = 0
 	}
-	needs := p.needs(u)
-	for i, cs := range p.encoded() {
-		if piece := pieces(1) << i; piece&needs&^s.sent != 0 {
-			cs.ref()
-			blocks(cs)
+	needs, unit := p.needs(u), &pb.TilesUnit{Id: id, Product: p.ID, Lo: int64(u.Lo), Hi: int64(u.Hi), Add: p.Add}
+	s.sent &^= s.forgone()
+	lacks := needs &^ s.sent
+	switch {
+	case p.Add:
+		unit.Sources = p.Exchange.sources(u.Lo, s.address)
+	case p.Exchange != nil:
+		for i := range p.Exchange.grid.Points() {
+			if lacks&(1<<i) == 0 {
+				continue
+			}
+			if from := p.Exchange.source(i, s.address); from != "" {
+				unit.Sources = append(unit.Sources, &pb.TilesSource{Address: from, Point: int32(i)})
+				lacks &^= 1 << i
+			}
+		}
+	}
+	if p.Kind == Hold {
+		fs = append(fs, chunkFrames(p.regions()[0])...)
+	} else if lacks != 0 {
+		for i, cs := range p.encoded() {
+			if lacks&(1<<i) != 0 {
+				cs.ref()
+				blocks(cs)
+			}
 		}
 	}
 	s.opened, s.version, s.product, s.sent = true, p.State.Version, p.ID, s.sent|needs
-	add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{
-		Id: id, Product: p.ID, Lo: int64(u.Lo), Hi: int64(u.Hi)}}})
+	add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: unit}})
+	return fs
+}
+
+// forgone returns the vectors that the worker could not fetch since it was asked last.
+func (s *session) forgone() pieces {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gone := s.gone
+	s.gone = 0
+	return gone
+}
+
+// chunkFrames returns the frames of a chunk that is to be held. They are encoded as they are sent: all together
+// would take as much memory as it does.
+func chunkFrames(r region) (fs []*frame) {
+	for at := 0; at < r.len(); at += blockLen {
+		f := &frame{}
+		f.fill = func() {
+			c := r.chunk(at, 8, nil)
+			f.data, f.head = c.data, &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{Offset: c.offset, Crc32C: c.crc}}}
+		}
+		fs = append(fs, f)
+	}
 	return fs
 }
 
 // send sends frames until ctx is done, and lets their data go. If it could not
-// send all, the worker has to be told anew.
-func (s *session) send(ctx context.Context, fs []*frame) {
+// send all, the worker has to be told anew: of θ, the blocks of whose noise may be missing, too; of a
+// factor only if it was not told of it, since it would drop what it holds. What is exchanged it sends in any
+// case: others are told to fetch it.
+func (s *session) send(ctx context.Context, p *Product, fs []*frame) {
 	<-s.ready
 	for i, f := range fs {
-		if ctx.Err() == nil && s.alive() {
+		if (ctx.Err() == nil || p.Exchange != nil) && s.alive() {
+			if f.fill != nil {
+				f.fill()
+			}
 			s.transmit(f)
 		} else if i < len(fs)-1 {
-			s.version, s.product = 0, 0
-			_, open := f.head.(*pb.TilesRequest).Request.(*pb.TilesRequest_Open)
+			s.product = 0
+			m, _ := f.head.(*pb.TilesRequest)
+			_, open := m.GetRequest().(*pb.TilesRequest_Open)
 			s.opened = s.opened && !open
+			if m.GetFactor() != nil || p.L == nil {
+				s.version = 0
+			}
 		}
 		if f.data != nil {
 			f.data.Free()
@@ -188,10 +249,30 @@ func (s *session) receive() error {
 			if err := s.answer(x.Answer, f); err != nil {
 				return err
 			}
+		case *pb.TilesResponse_Missing:
+			s.missing(x.Missing)
 		default:
 			return errors.New("the worker sent a message of an unknown kind")
 		}
 	}
+}
+
+// missing takes in what a worker says of a unit for which it lacks something.
+func (s *session) missing(m *pb.TilesMissing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.calls[m.Unit]
+	if c == nil || c.product.ID != m.Product {
+		return
+	}
+	for _, i := range m.Points {
+		if i >= 0 && i < 64 {
+			s.gone |= 1 << i
+		}
+	}
+	delete(s.calls, m.Unit)
+	c.err = missing{m.Address, m.Reason}
+	close(c.done)
 }
 
 // answer takes in a piece of an answer. Those to units that are not awaited any

@@ -195,6 +195,10 @@ func cluster(t testing.TB, p *problem, n int, c ServerConfig) (*Group, []string,
 	if c.Budget == nil {
 		c.Budget = parallel.NewBudget(1)
 	}
+	peers := NewPool(c.Meter, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if c.Peers == nil {
+		c.Peers = peers
+	}
 	var names []string
 	for range n {
 		names = append(names, w.start(c))
@@ -205,6 +209,7 @@ func cluster(t testing.TB, p *problem, n int, c ServerConfig) (*Group, []string,
 		for _, s := range w.servers {
 			s.Stop()
 		}
+		peers.Close()
 	})
 	g.SetMembers(names...)
 	return g, names, w
@@ -274,6 +279,37 @@ func TestSameBitsOnAnyNumberOfWorkers(t *testing.T) {
 	}
 	if l := served.Load(); l.Tiles == 0 || l.Pairs == 0 || l.BusySeconds == 0 || l.BytesSent == 0 || l.BytesReceived == 0 {
 		t.Errorf("the members did nothing: %v", l)
+	}
+}
+
+// Members pass over the pairs of tiles that the driver passes over, in the same order of the rows.
+func TestSameBitsOfArrangedInputs(t *testing.T) {
+	c, err := kernel.Parse("a*rbf(1-3:u)+b*matern32(2:v)*rbf(1:w)", 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := problemOf(c, 1500, 5)
+	for i, q := range c.Params() {
+		if q.Role == param.Rate {
+			p.theta[i] *= 1e4
+		}
+	}
+	p.in = cmvp.Arrange(p.in, []int{0})
+	want := p.truth(t)
+	for _, members := range []int{0, 2} {
+		g, _, _ := cluster(t, p, members, ServerConfig{})
+		got, err := p.results(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, got, want)
+		alone := p.operator()
+		if _, err := p.results(alone); err != nil {
+			t.Fatal(err)
+		}
+		if g.Counts() != alone.Counts() || g.Counts().Pairs >= 4*1500*1500 {
+			t.Errorf("counted %+v, want %+v and fewer than all pairs", g.Counts(), alone.Counts())
+		}
 	}
 }
 

@@ -7,11 +7,14 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"text/tabwriter"
 	"time"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 )
 
 // line is a resource that serves one after another: a network card, a processor.
@@ -32,8 +35,17 @@ func (l *line) reserve(d time.Duration) time.Duration {
 	return l.free.Sub(now)
 }
 
-// use waits for a turn, and through it.
-func (l *line) use(ctx context.Context, d time.Duration) error { return sleep(ctx, l.reserve(d)) }
+// use waits for a turn, and through it. What is not used of it because ctx is done others may have.
+func (l *line) use(ctx context.Context, d time.Duration) error {
+	end := time.Now().Add(l.reserve(d))
+	err := sleep(ctx, time.Until(end))
+	if err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.free = l.free.Add(-min(d, time.Until(end)))
+	}
+	return err
+}
 
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
@@ -49,10 +61,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 // simulated is a member that takes the time that computing and sending would
 // take, and computes nothing.
 type simulated struct {
-	rate    float64 // elements of K a second
-	out, in *line   // the driver's network card; nil for the driver itself
-	stuck   bool
-	faulty  float64 // probability that a unit fails
+	name     string
+	others   map[string]*simulated // members by name
+	up, down line                  // its own network card, for what members exchange
+	rate     float64               // elements of K a second
+	apply    float64               // elements of L and columns a second
+	out, in  *line                 // the driver's network card; nil for the driver itself
+	stuck    bool
+	faulty   float64 // probability that a unit fails
 
 	cpu  line
 	mu   sync.Mutex
@@ -60,6 +76,7 @@ type simulated struct {
 	id   uint64 // product
 	have pieces // of its vectors, that are there or on their way
 	due  time.Time
+	kept map[int]bool // parts of the product
 }
 
 const (
@@ -74,7 +91,11 @@ func transfer(bytes int) time.Duration {
 var errFault = errors.New("a simulated fault")
 
 func (m *simulated) Do(ctx context.Context, p *Product, u Unit, out []float64) error {
-	if m.out != nil {
+	if m.out != nil && p.Add {
+		if err := m.gather(ctx, p, u.Lo); err != nil {
+			return err
+		}
+	} else if m.out != nil {
 		if err := m.receive(ctx, p, u); err != nil {
 			return err
 		}
@@ -86,14 +107,28 @@ func (m *simulated) Do(ctx context.Context, p *Product, u Unit, out []float64) e
 	m.mu.Lock()
 	fails := m.rnd.Float64() < m.faulty
 	m.mu.Unlock()
-	if err := m.cpu.use(ctx, time.Duration(p.work(u)/m.rate*1e9)); err != nil {
+	rate := m.rate
+	if p.L != nil {
+		rate = m.apply
+	}
+	if err := m.cpu.use(ctx, time.Duration(p.work(u)/rate*1e9)); err != nil {
 		return err
 	}
+	if p.Kind == Hold {
+		out[1] = 1e18 // bytes that it has room for
+	}
+	if m.in == nil && !fails {
+		return nil
+	}
+	m.mu.Lock()
+	if fails { // its session is over, and what it kept
+		clear(m.kept)
+	} else if p.Exchange != nil && !p.Add && m.id == p.ID {
+		m.kept[u.Lo] = true
+	}
+	m.mu.Unlock()
 	if fails {
 		return errFault
-	}
-	if m.in == nil {
-		return nil
 	}
 	if err := sleep(ctx, latency); err != nil {
 		return err
@@ -106,21 +141,81 @@ func (m *simulated) Do(ctx context.Context, p *Product, u Unit, out []float64) e
 func (m *simulated) receive(ctx context.Context, p *Product, u Unit) error {
 	m.mu.Lock()
 	if m.id != p.ID {
-		m.id, m.have = p.ID, 0
+		m.id, m.have, m.kept = p.ID, 0, map[int]bool{}
 	}
 	bytes, missing := 0, p.needs(u)&^m.have
-	for i, r := range p.regions() {
-		if missing&(1<<i) != 0 {
+	if p.Kind == Hold {
+		bytes = int(p.L.bytes(p.Chunk))
+	} else {
+		for i, r := range p.regions() {
+			if missing&(1<<i) == 0 {
+				continue
+			}
+			if p.Exchange != nil {
+				if from := p.Exchange.source(i, m.name); from != "" {
+					m.fetch(m.others[from], p.Kind.width()*r.len())
+					continue
+				}
+			}
 			bytes += p.Kind.width() * r.len()
 		}
 	}
 	m.have |= missing
 	if bytes > 0 {
-		m.due = time.Now().Add(m.out.reserve(transfer(bytes)) + latency)
+		m.later(time.Now().Add(m.out.reserve(transfer(bytes)) + latency))
 	}
 	due := m.due
 	m.mu.Unlock()
 	return sleep(ctx, time.Until(due))
+}
+
+// later moves the time when all that was sent is there.
+func (m *simulated) later(due time.Time) {
+	if due.After(m.due) {
+		m.due = due
+	}
+}
+
+// fetch takes vectors from another member. The driver sends them to that one at about this time.
+func (m *simulated) fetch(from *simulated, bytes int) {
+	d := transfer(bytes)
+	m.later(time.Now().Add(max(from.up.reserve(d), m.down.reserve(d)) + d + 3*latency))
+}
+
+// gather takes the sums of a point from other members, and adds them up.
+func (m *simulated) gather(ctx context.Context, p *Product, point int) error {
+	m.mu.Lock()
+	if m.id != p.ID {
+		m.id, m.have, m.kept = p.ID, 0, map[int]bool{}
+	}
+	m.mu.Unlock()
+	x, numbers, due := p.Exchange, 0, time.Now()
+	for i, s := range x.sources(point, "") {
+		part := x.parts[point][i]
+		k := len(p.V) * x.rows(part, point)
+		numbers += k
+		if s.Address == m.name {
+			continue
+		}
+		from := m.others[s.Address]
+		from.mu.Lock()
+		has := from.id == p.ID && from.kept[part]
+		from.mu.Unlock()
+		if !has {
+			return missing{s.Address, "a simulated loss"}
+		}
+		d := transfer(8 * k)
+		if t := time.Now().Add(max(from.up.reserve(d), m.down.reserve(d))); t.After(due) {
+			due = t
+		}
+	}
+	if err := sleep(ctx, latency); err != nil { // the request
+		return err
+	}
+	if err := sleep(ctx, time.Until(due.Add(2*latency))); err != nil {
+		return err
+	}
+	return m.cpu.use(ctx, time.Duration(reduceSeconds*float64(numbers)*1e9))
 }
 
 func (m *simulated) Close() error { return nil }
@@ -131,9 +226,12 @@ type scenario struct {
 	kind          Kind
 	alone         time.Duration // that the driver computes between two products, while nobody else does
 	rate          float64       // elements of K that a worker computes in a second
+	rank          int           // of a preconditioner that the group applies after each product; 0 for none
+	apply         float64       // elements of its factor, for each column, that a worker multiplies by in a second
 	slow          float64       // share of members at a quarter of the speed
 	stuck         float64       // share of members that never answer
 	faulty        float64       // probability that a unit fails
+	gathered      bool          // the driver gathers all sums
 }
 
 // outcome is what came of a scenario.
@@ -142,6 +240,7 @@ type outcome struct {
 	efficiency float64         // of the last: work over time and the members' speed, those slow as they are
 	power      float64         // that speed, of all members that are alive
 	used       int             // members, the driver among them
+	plan       Plan            // of the exchange of the last; empty for none
 	meter      *Meter
 	peers      []*peer
 	elapsed    time.Duration // real, of all products
@@ -153,23 +252,29 @@ func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, uint64(sc.members)))
 		out, in := &line{}, &line{}
-		self := &simulated{rate: sc.rate, rnd: rnd}
-		power := sc.rate
+		self := &simulated{rate: sc.rate, apply: sc.apply, rnd: rnd}
+		power, others := sc.rate, map[string]*simulated{}
 		for i := range sc.members - 1 {
-			m := &simulated{rate: sc.rate, out: out, in: in, rnd: rand.New(rand.NewPCG(2, uint64(i))), faulty: sc.faulty}
+			m := &simulated{name: fmt.Sprint(i), others: others, rate: sc.rate, apply: sc.apply, out: out, in: in, rnd: rand.New(rand.NewPCG(2, uint64(i))), faulty: sc.faulty}
 			switch x := rnd.Float64(); {
 			case x < sc.stuck:
 				m.stuck = true
 			case x < sc.stuck+sc.slow:
-				m.rate /= 4
+				m.rate, m.apply = m.rate/4, m.apply/4
 			}
 			if !m.stuck {
 				power += m.rate
 			}
-			o.peers = append(o.peers, &peer{Member: m, name: fmt.Sprint(i)})
+			others[m.name] = m
+			o.peers = append(o.peers, &peer{Member: m, name: m.name})
 		}
 		o.meter = &Meter{}
 		s := scheduler{self: self, units: defaultUnits, depth: depth, bandwidth: bandwidth, meter: o.meter, log: quiet}
+		var pre *preconditioner
+		if sc.rank > 0 {
+			pre = sc.preconditioner(s, o.peers)
+			defer pre.close()
+		}
 		zero := make([]float64, sc.n)
 		p := Product{Kind: sc.kind, N: sc.n, State: &State{Version: 1, Noise: []float64{0}}}
 		for range sc.s {
@@ -177,36 +282,124 @@ func (sc scenario) simulate(t *testing.T, products int) (o outcome) {
 		}
 		for id := range products {
 			began := time.Now()
-			covered := make([]bool, p.units())
-			var mu sync.Mutex
-			_, err := s.run(t.Context(), &Product{ID: uint64(id + 1), Kind: p.Kind, N: p.N, State: p.State, V: p.V, Factor: p.Factor}, o.peers, func(u Unit, _ []float64) {
-				mu.Lock()
-				defer mu.Unlock()
-				for i := u.Lo; i < u.Hi; i++ {
-					if covered[i] {
-						t.Errorf("unit %d is committed twice", i)
-					}
-					covered[i] = true
-				}
-			})
-			if err != nil {
+			q := &Product{ID: uint64(2*id + 1), Kind: p.Kind, N: p.N, State: p.State, V: p.V, Factor: p.Factor}
+			if err := sc.product(t, &s, q, o.peers, &o); err != nil {
 				t.Fatal(err)
 			}
-			for i, ok := range covered {
-				if !ok {
-					t.Fatalf("unit %d is missing", i)
+			if pre != nil {
+				if err := pre.apply(t.Context()); err != nil {
+					t.Fatal(err)
 				}
 			}
 			time.Sleep(sc.alone)
 			took := time.Since(began)
 			o.times = append(o.times, took)
 			o.power = power
-			o.used = s.limit(&p, sc.members)
 			o.efficiency = float64(sc.n) * float64(sc.n) / power / took.Seconds()
 		}
 	})
 	o.elapsed = real()
 	return o
+}
+
+// product computes one as a Group does: members exchange sums if that is sooner, or the driver gathers them.
+func (sc scenario) product(t *testing.T, s *scheduler, p *Product, peers []*peer, o *outcome) error {
+	members := 1
+	for _, m := range peers {
+		if !m.until.After(time.Now()) {
+			members++
+		}
+	}
+	cost := Cost{Kind: p.Kind, Rows: p.N, Columns: len(p.V), Rate: s.rate, Bandwidth: bandwidth, Cores: iterationCores}
+	if best, ok := cost.exchanged(members); ok && p.Kind != Forms && !sc.gathered {
+		o.used, o.plan = best.Members, best
+		p.Exchange = newExchange(layoutOf(p.N, best.whole, best.pieces), nil, best.Members, patienceOfDriver)
+		_, err := s.exchange(t.Context(), p, peers)
+		if !errors.Is(err, errExchange) {
+			return err
+		}
+		t.Log("an exchange failed")
+		p = &Product{ID: p.ID + 1, Kind: p.Kind, N: p.N, State: p.State, V: p.V, Factor: p.Factor}
+	}
+	o.used, o.plan = s.limit(p, sc.members), Plan{}
+	covered := make([]bool, p.units())
+	var mu sync.Mutex
+	_, err := s.run(t.Context(), p, peers, func(u Unit, _ []float64) {
+		mu.Lock()
+		defer mu.Unlock()
+		for i := u.Lo; i < u.Hi; i++ {
+			if covered[i] {
+				t.Errorf("unit %d is committed twice", i)
+			}
+			covered[i] = true
+		}
+	})
+	for i, ok := range covered {
+		if !ok && err == nil {
+			t.Fatalf("unit %d is missing", i)
+		}
+	}
+	return err
+}
+
+// preconditioner is one whose rows simulated members hold.
+type preconditioner struct {
+	f     *factor
+	sched scheduler
+	peers []*peer
+	v, w  [][]float64
+}
+
+// preconditioner sends its rows to the members, as the driver does.
+func (sc scenario) preconditioner(s scheduler, peers []*peer) *preconditioner {
+	g := &Group{conf: Config{Bandwidth: bandwidth, Log: quiet}, sending: make(chan struct{}, maxLoads)}
+	m := newMatrix(sc.n, sc.rank)
+	f := &factor{g: g, m: m, state: &State{Version: 1}, owner: make([]*peer, len(m.chunks))}
+	zero := make([]float64, sc.n)
+	sums := &m.sums
+	sums.rows, sums.cols = zero, zero[:sc.rank]
+	for i := range m.chunks {
+		lo, hi := m.rowRange(Unit{i, i + 1})
+		sums.gl, sums.lh, sums.norm, sums.elements = append(sums.gl, zero[:sc.rank]), append(sums.lh, zero[lo:hi]), append(sums.norm, 0), append(sums.elements, 0)
+	}
+	p := &preconditioner{f: f, sched: s, peers: peers}
+	for _, m := range peers {
+		m.rows = &holder{Member: m.Member, g: g, limit: len(f.m.chunks)}
+	}
+	for range sc.s {
+		p.v, p.w = append(p.v, zero), append(p.w, zero[:sc.rank])
+	}
+	p.holders()
+	time.Sleep(time.Duration(3 * 8e9 * float64(sc.n) * float64(sc.rank) / bandwidth)) // until they have come
+	return p
+}
+
+// holders returns the members that hold rows, and has others sent theirs.
+func (p *preconditioner) holders() []*peer {
+	now := time.Now()
+	for _, m := range p.peers {
+		if m.rows.failure() != nil && !m.until.After(now) {
+			m.setAside(now)
+		}
+	}
+	return p.f.spread(p.peers, now)
+}
+
+// apply does what factor.product does, twice.
+func (p *preconditioner) apply(ctx context.Context) error {
+	for _, x := range []*Product{{Kind: Trans, V: p.v, N: p.f.m.rows}, {Kind: Low, V: p.w, N: p.f.m.cols}} {
+		x.ID, x.State, x.L = p.f.g.ids.Add(1), p.f.state, p.f.m
+		if _, err := p.sched.run(ctx, x, p.holders(), func(Unit, []float64) {}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *preconditioner) close() {
+	for _, m := range p.peers {
+		m.rows.Close()
+	}
 }
 
 // realTime measures time outside the simulation.
@@ -216,7 +409,7 @@ func realTime() func() time.Duration {
 }
 
 func TestStragglersDoNotHoldAProductUp(t *testing.T) {
-	even := scenario{n: 100_000, s: 5, members: 10, rate: 1e9}
+	even := scenario{n: 100_000, s: 5, members: 10, rate: 1e9, gathered: true}
 	if o := even.simulate(t, 2); o.efficiency < 0.85 || o.meter.Load().TileRetries != 0 {
 		t.Errorf("ten equal members: %v, efficiency %.2f, %v", o.times, o.efficiency, o.meter.Load())
 	}
@@ -230,6 +423,11 @@ func TestStragglersDoNotHoldAProductUp(t *testing.T) {
 		if p.Member.(*simulated).stuck && p.backoff == 0 {
 			t.Errorf("member %s is stuck and still gets work", p.name)
 		}
+	}
+	exchanged := bad // what a member kept is lost with its connection, and is computed again
+	exchanged.gathered, exchanged.faulty = false, 0.001
+	if o := exchanged.simulate(t, 3); !o.plan.Exchange || o.efficiency < 0.2 {
+		t.Errorf("stragglers that exchange sums: %v, efficiency %.2f, %+v", o.times, o.efficiency, o.plan)
 	}
 }
 
@@ -326,51 +524,84 @@ func (it iteration) rate() float64 {
 // rank is that of the preconditioner.
 func (it iteration) rank() float64 { return 4 * math.Sqrt(float64(it.n)) }
 
-// alone returns the seconds that the driver computes beside the product, with a group or without.
-func (it iteration) alone(group bool) float64 {
+// applied is the preconditioner.
+func (it iteration) applied() Apply {
+	return Apply{Rows: it.n, Rank: int(it.rank()), Columns: iterationColumns, Rate: iterationCores / applySeconds, Bandwidth: bandwidth}
+}
+
+// vectors returns the seconds that the driver alone computes, with a group or without: CG's vectors, and
+// adding up the sums of units, all of them or what an exchange leaves to it, and of the preconditioner.
+func (it iteration) vectors(group bool, plan Plan) float64 {
 	numbers := float64(it.n) * iterationColumns
-	t := applySeconds*numbers*it.rank()/iterationCores + vectorSeconds*numbers/iterationColumns
+	t := vectorSeconds * numbers / iterationColumns
 	if group {
-		sums := Cost{Kind: it.kind, Rows: it.n, Columns: iterationColumns}.Sums()
-		t += reduceSeconds * float64(sums) / iterationColumns
+		sums := float64(Cost{Kind: it.kind, Rows: it.n, Columns: iterationColumns}.Sums())
+		if plan.Exchange {
+			sums = float64(plan.Kept) + numbers
+		}
+		sums += numbers + iterationColumns*it.rank()*float64(dense.Chunks(it.n))
+		t += reduceSeconds * sums / iterationColumns
 	}
 	return t
 }
 
-// efficiency simulates a group, and returns what an iteration takes, with the work of a worker alone
-// over that and the group's speed.
-func (it iteration) efficiency(t *testing.T, members int, stragglers bool) (seconds, efficiency float64) {
-	sc := scenario{n: it.n, s: iterationColumns, members: members, kind: it.kind, rate: it.rate(), alone: time.Duration(it.alone(true) * 1e9)}
+// whole returns what an iteration takes one member.
+func (it iteration) whole() float64 {
+	return float64(it.n)*float64(it.n)/it.rate() + it.applied().Seconds(1) + it.vectors(false, Plan{})
+}
+
+// cost is the model of its product.
+func (it iteration) cost() Cost {
+	return Cost{Kind: it.kind, Rows: it.n, Columns: iterationColumns, Rate: it.rate(), Bandwidth: bandwidth, Cores: iterationCores}
+}
+
+// efficiency simulates a group, whose members exchange sums if that is sooner or leave it to the driver to gather them, and returns what an
+// iteration takes, with the work of a worker alone over that and the group's speed.
+func (it iteration) efficiency(t *testing.T, members int, gathered, stragglers bool) (seconds, efficiency float64) {
+	plan := it.cost().Plan(members)
+	if gathered {
+		plan = Plan{}
+	}
+	sc := scenario{n: it.n, s: iterationColumns, members: members, kind: it.kind, rate: it.rate(), gathered: gathered, alone: time.Duration(it.vectors(true, plan) * 1e9)}
+	if it.applied().Members(members) > 1 {
+		sc.rank, sc.apply = int(it.rank()), 2*iterationCores/applySeconds // of half an application
+	} else {
+		sc.alone += time.Duration(it.applied().Seconds(1) * 1e9)
+	}
 	if stragglers {
 		sc.slow, sc.stuck, sc.faulty = 0.05, 0.01, 0.001
 	}
 	o := sc.simulate(t, 4)
 	seconds = o.times[3].Seconds()
-	alone := float64(it.n)*float64(it.n)/it.rate() + it.alone(false)
-	return seconds, alone / seconds / (o.power / it.rate())
+	return seconds, it.whole() / seconds / (o.power / it.rate())
 }
 
-// The table of whole iterations of docs/benchmarks.md, if ULISSE_SIMULATE is set.
+// The table of whole iterations of docs/benchmarks.md, if ULISSE_SIMULATE is set: to the rows that it says, or to all.
 func TestIterationTable(t *testing.T) {
 	if os.Getenv("ULISSE_SIMULATE") == "" {
 		t.Skip("set ULISSE_SIMULATE=1 for the table of docs/benchmarks.md")
 	}
+	most, _ := strconv.Atoi(os.Getenv("ULISSE_SIMULATE"))
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "n\tprecision\trank\tmembers\tused\tplanned s\titeration s\tP\tefficiency\twith stragglers s\tefficiency\tbound\t")
+	fmt.Fprintln(w, "n\tprecision\trank\tmembers\tgathered s\tefficiency\twith stragglers\tused\twhole\tpieces\tplanned s\titeration s\tefficiency\twith stragglers s\tefficiency\tbound\t")
 	for _, n := range []int{100_000, 1_000_000, 10_000_000} {
+		if most > 1 && n > most {
+			break
+		}
 		for _, kind := range []Kind{Single, Double} {
 			it := iteration{n, kind}
-			cost := Cost{Kind: kind, Rows: n, Columns: iterationColumns, Rate: it.rate(), Bandwidth: bandwidth}
-			whole := float64(n)*float64(n)/it.rate() + it.alone(false)
+			whole := it.whole()
 			for _, members := range []int{4, 10, 36, 72, 300} {
-				seconds, even := it.efficiency(t, members, false)
-				slower, uneven := it.efficiency(t, members, true)
-				used := cost.Members(members)
-				fmt.Fprintf(w, "%d\t%s\t%.0f\t%d\t%d\t%.3g\t%.3g\t%.0f %%\t%.2f\t%.3g\t%.2f\t%.2f\t\n", n, map[Kind]string{Single: "single", Double: "double"}[kind], it.rank(), members, used,
-					cost.Seconds(used)+it.alone(true), seconds, 100*applySeconds*float64(n)*iterationColumns*it.rank()/iterationCores/seconds, even, slower, uneven,
-					whole/(whole-it.alone(false)+float64(members)*it.alone(false)))
+				plan := it.cost().Plan(members)
+				before, evenBefore := it.efficiency(t, members, true, false)
+				_, unevenBefore := it.efficiency(t, members, true, true)
+				seconds, even := it.efficiency(t, members, false, false)
+				slower, uneven := it.efficiency(t, members, false, true)
+				fmt.Fprintf(w, "%d\t%s\t%.0f\t%d\t%.3g\t%.2f\t%.2f\t%d\t%d\t%d\t%.3g\t%.3g\t%.2f\t%.3g\t%.2f\t%.2f\t\n", n, map[Kind]string{Single: "single", Double: "double"}[kind], it.rank(), members, before, evenBefore, unevenBefore,
+					plan.Members, plan.whole, plan.pieces, plan.Seconds+it.applied().Seconds(members)+it.vectors(true, plan), seconds, even, slower, uneven,
+					whole/(whole+float64(members-1)*it.vectors(false, Plan{})))
 			}
 		}
+		w.Flush()
 	}
-	w.Flush()
 }

@@ -58,7 +58,7 @@ func spoilTheta(theta []float64) []float64 {
 func spoilAnswer(p *Product, out []float64) {
 	spoils.mu.Lock()
 	defer spoils.mu.Unlock()
-	if p.Kind != Forms && spoils.due("bit") {
+	if p.Kind != Forms && p.Kind != Hold && spoils.due("bit") {
 		out[len(out)/2] = math.Float64frombits(math.Float64bits(out[len(out)/2]) ^ 1<<51)
 	}
 }

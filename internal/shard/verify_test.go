@@ -297,7 +297,7 @@ func TestHedgedAnswersAreCompared(t *testing.T) {
 	}
 	t.Run("collected", func(t *testing.T) {
 		one, two := &worker{peer: &peer{name: "one"}}, &worker{peer: &peer{name: "two"}}
-		r := &run{scheduler: &scheduler{meter: &Meter{}, log: quiet}, changed: make(chan struct{}), units: []unitState{{Unit: Unit{0, 3}}}, todo: []int{0}, left: 1}
+		r := &run{scheduler: &scheduler{meter: &Meter{}, log: quiet}, p: &Product{}, changed: make(chan struct{}), units: []unitState{{Unit: Unit{0, 3}, extent: 3}}, todo: []int{0}, left: 1}
 		slow, _, _ := r.next(one)
 		fast := r.give(two, 0, time.Now())
 		if !r.end(t.Context(), fast, []float64{1}, nil) || r.end(t.Context(), slow, []float64{2}, nil) {

@@ -123,6 +123,38 @@ func script(t testing.TB, p *problem, kind pb.TilesKind) [][]byte {
 	return all
 }
 
+// factorScript is the beginning of a session of a factor of three columns: the first chunk of its rows, and
+// a product with it.
+func factorScript(t testing.TB, p *problem, kind pb.TilesKind) [][]byte {
+	n := p.in.Len()
+	all := script(t, p, pb.TilesKind_TILES_KIND_DOUBLE)[:1]
+	add := func(m *pb.TilesRequest, data mem.Buffer) { all = append(all, raw(t, m, data)) }
+	product := func(m *pb.TilesProduct) { add(&pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}}, nil) }
+	unit := func(id, product uint64) {
+		add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{Id: id, Product: product, Lo: 0, Hi: 1}}}, nil)
+	}
+	block := func(x []float64) {
+		data, crc := encode(x)
+		add(&pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: &pb.TilesBlock{Crc32C: crc}}}, data)
+	}
+	add(&pb.TilesRequest{Request: &pb.TilesRequest_Factor{Factor: &pb.TilesFactor{Version: 1, Rows: int64(n), Columns: 3}}}, nil)
+	product(&pb.TilesProduct{Id: 1, Version: 1, Kind: pb.TilesKind_TILES_KIND_HOLD})
+	tile := make([]float64, 8*256) // three columns, in a strip of eight
+	for i := range 3 * 256 {
+		tile[i] = float64(1 + i/256)
+	}
+	block(tile)
+	unit(1, 1)
+	product(&pb.TilesProduct{Id: 2, Version: 1, Kind: kind, Columns: 1})
+	v := slices.Repeat([]float64{1}, 256) // of the first chunk
+	if kind == pb.TilesKind_TILES_KIND_LOW {
+		v = v[:3]
+	}
+	block(v)
+	unit(2, 2)
+	return all
+}
+
 // serveBytes runs a session over frames and returns how it ended and what it
 // answered.
 func serveBytes(c ServerConfig, frames [][]byte) ([][]byte, error) {
@@ -222,6 +254,48 @@ func TestServerRefusesBadRequests(t *testing.T) {
 			t.Errorf("%s: %v, want %q", x.name, err, x.want)
 		}
 	}
+	c.MaxHeld = 8 * 256 * 3
+	good = factorScript(t, p, pb.TilesKind_TILES_KIND_TRANS)
+	out, err := serveBytes(c, good)
+	if err != nil || len(out) == 0 {
+		t.Fatalf("a good session of a factor: %v", err)
+	}
+	factor := func(rows, columns int64) *pb.TilesRequest {
+		return &pb.TilesRequest{Request: &pb.TilesRequest_Factor{Factor: &pb.TilesFactor{Version: 1, Rows: rows, Columns: columns}}}
+	}
+	hold := func(chunk int32) *pb.TilesRequest {
+		return product(func(m *pb.TilesProduct) { m.Kind, m.Chunk = pb.TilesKind_TILES_KIND_HOLD, chunk })
+	}
+	for _, x := range []struct {
+		name  string
+		after int
+		m     *pb.TilesRequest
+		want  string
+	}{
+		{"rows", 1, factor(1000, 3), "1000 rows and 3 columns over 1100"},
+		{"columns", 1, factor(1100, 1101), "1101 columns"},
+		{"no columns", 1, factor(1100, 0), "0 columns"},
+		{"chunk", 2, hold(5), "chunk 5"},
+		{"chunk sign", 2, hold(-1), "chunk -1"},
+		{"chunk twice", 5, hold(0), "which is there"},
+		{"room", 5, hold(1), "room for 0"},
+		{"product with K", 2, product(func(*pb.TilesProduct) {}), "the session is not"},
+		{"theta", 6, unit(1, 0, 1), "which is not there"},
+		{"chunk that is not held", 7, unit(2, 1, 2), "not held"},
+		{"chunk beyond", 7, unit(2, 5, 6), "no part of"},
+		{"chunks at once", 7, unit(2, 0, 2), "no part of"},
+	} {
+		_, err := serveBytes(c, append(slices.Clone(good[:x.after]), raw(t, x.m, nil)))
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("factor, %s: %v, want %q", x.name, err, x.want)
+		}
+	}
+	good = script(t, p, pb.TilesKind_TILES_KIND_DOUBLE)
+	for _, x := range []*pb.TilesRequest{hold(0), product(func(m *pb.TilesProduct) { m.Kind = pb.TilesKind_TILES_KIND_TRANS })} {
+		if _, err := serveBytes(c, append(slices.Clone(good[:2]), raw(t, x, nil))); status.Code(err) != codes.InvalidArgument {
+			t.Errorf("a factor in a session of K: %v", err)
+		}
+	}
 	var many [][]byte
 	for range 100 {
 		many = append(many, good[all])
@@ -285,12 +359,15 @@ func join(all [][]byte) []byte {
 // than it is allowed to.
 func FuzzServer(f *testing.F) {
 	p := newProblem(kernel.RBF, 800, 2, 1) // four points
-	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxBytes: 1 << 20}
+	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1), MaxBytes: 1 << 20, MaxHeld: 1 << 20}
 	for _, kind := range []pb.TilesKind{pb.TilesKind_TILES_KIND_DOUBLE, pb.TilesKind_TILES_KIND_SINGLE, pb.TilesKind_TILES_KIND_FORMS} {
 		all := script(f, p, kind)
 		f.Add(join(all))
 		f.Add(join(append(all, all[1:]...)))
 		f.Add(join(append(all[:2:2], all[3:]...)))
+	}
+	for _, kind := range []pb.TilesKind{pb.TilesKind_TILES_KIND_TRANS, pb.TilesKind_TILES_KIND_LOW} {
+		f.Add(join(factorScript(f, p, kind)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		out, _ := serveBytes(c, frames(b))

@@ -2,8 +2,9 @@
 //
 // A Model has what the parts of a gradient take one core (Rates), how often a run needs each, and
 // what a group of workers does with them as it stands. Products and gradient forms are split over
-// the group (shard.Cost). Everything else is the chain's driver's alone: building and applying the
-// preconditioner, the vectors of CG, adding up the sums of a product. So a chain gains from a group
+// the group (shard.Cost), and so is applying the preconditioner (shard.Apply), for which the driver sends the
+// members the rows of its factor while the chain is under way. Everything else is the chain's driver's alone: building
+// the preconditioner, the vectors of CG, adding up the sums of a product. So a chain gains from a group
 // no more than Amdahl (1967) allows.
 //
 // Workers are equal, with nothing else to do. They compute chains first: fewer workers than chains
@@ -71,6 +72,8 @@ func Check(s *job.Spec) error {
 		return fmt.Errorf("sampler.method %s runs in stages, each of which depends on the one before: what it takes on several workers only the run can tell; plan with method: fisher for what gradients take", s.Sampler.Method)
 	case needs.Dense:
 		return fmt.Errorf("sampler.method %s stores K, so that workers share no products: use one for each of the %d chains at most", s.Sampler.Method, s.Sampler.Chains)
+	case needs.Inducing:
+		return fmt.Errorf("sampler.method %s has no products with K to share: use a worker for each of the %d chains at most", s.Sampler.Method, s.Sampler.Chains)
 	case kind != "none" && !precond.HasFactor(kind):
 		return fmt.Errorf("solver.preconditioner.kind %s solves by iterating, which the plan of a group does not know: plan with one that has a factor, such as rpcholesky", kind)
 	}
@@ -100,15 +103,12 @@ func New(c Config) *Model {
 // Parts are what an iteration of CG takes a chain, in seconds.
 type Parts struct {
 	Product      float64 `json:"product"`
-	Precondition float64 `json:"preconditioner"` // the driver alone
-	Vectors      float64 `json:"vectors"`        // the driver alone: CG's own, and the sums of a product
+	Precondition float64 `json:"preconditioner"`
+	Vectors      float64 `json:"vectors"` // the driver alone: CG's own, and the sums of a product
 }
 
 // Seconds returns the time of all of it.
-func (p Parts) Seconds() float64 { return p.Product + p.Alone() }
-
-// Alone returns how long the driver alone computes.
-func (p Parts) Alone() float64 { return p.Precondition + p.Vectors }
+func (p Parts) Seconds() float64 { return p.Product + p.Precondition + p.Vectors }
 
 // Time is what something takes a chain.
 type Time struct {
@@ -136,21 +136,53 @@ func (m *Model) product(kind shard.Kind, rows, columns int) shard.Cost {
 
 // split returns what a product takes a group, of which it uses as many as are of use.
 func split(c shard.Cost, members int) Time {
-	members = used(c, members)
+	p := planned(c, members)
+	return Time{p.Seconds, p.Processor}
+}
+
+// gathered is split where the driver gathers the sums, as it does of the first product with each θ.
+func gathered(c shard.Cost, members int) Time {
+	if c.Rows < shard.DefaultMinRows {
+		members = 1
+	}
+	members = c.Members(members)
 	return Time{c.Seconds(members), c.Processor(members)}
 }
 
-// used returns how many members of a group a product uses.
-func used(c shard.Cost, members int) int {
+// planned returns how a group computes a product.
+func planned(c shard.Cost, members int) shard.Plan {
 	if c.Rows < shard.DefaultMinRows {
-		return 1
+		members = 1
 	}
-	return c.Members(members)
+	return c.Plan(members)
 }
+
+// used returns how many members of a group a product uses.
+func used(c shard.Cost, members int) int { return planned(c, members).Members }
 
 // local returns what work of the driver alone takes, on some of its cores at most.
 func (m *Model) local(processor float64, cores int) Time {
 	return Time{processor / float64(min(cores, m.Worker.Cores)), processor}
+}
+
+// apply returns what applying the preconditioner takes a group, at so many processor seconds of an element of
+// its factor and a column.
+func (m *Model) apply(rate float64, rows, columns, members int) Time {
+	rank := min(m.Work.Rank, rows)
+	if rate == 0 || rank == 0 || columns == 0 {
+		return Time{}
+	}
+	a := m.factor(rows, columns, float64(m.Worker.Cores)/rate)
+	if rows < shard.DefaultMinRows {
+		members = 1
+	}
+	members = a.Members(members)
+	return Time{a.Seconds(members), a.Processor(members)}
+}
+
+// factor returns what the preconditioner is to a group.
+func (m *Model) factor(rows, columns int, rate float64) shard.Apply {
+	return shard.Apply{Rows: rows, Rank: min(m.Work.Rank, rows), Columns: columns, Rate: rate, Bandwidth: m.Worker.Bandwidth, Cores: m.Worker.Cores}
 }
 
 // kind returns which products a solve's iterations need.
@@ -166,10 +198,13 @@ func (m *Model) step(rows, columns, members int) (product, precondition, vectors
 	c := m.product(m.kind(), rows, columns)
 	numbers := float64(rows) * float64(columns)
 	vectors = m.local(m.Rates.Vector*numbers, columns)
-	if used(c, members) > 1 {
+	switch p := planned(c, members); {
+	case p.Exchange: // what the driver computed itself, and points that are done
+		vectors = vectors.plus(m.local(m.Rates.Reduce*(float64(p.Kept)+numbers), columns), 1)
+	case p.Members > 1:
 		vectors = vectors.plus(m.local(m.Rates.Reduce*float64(c.Sums()), columns), 1)
 	}
-	return split(c, members), m.local(m.Rates.Apply*numbers*float64(min(m.Work.Rank, rows)), m.Worker.Cores), vectors
+	return split(c, members), m.apply(m.Rates.Apply, rows, columns, members), vectors
 }
 
 // Iteration returns what an iteration takes a chain with a group of some members, the driver among
@@ -184,12 +219,12 @@ func (m *Model) Gradient(members int) Time {
 	return m.gradient(m.Work.Rows, m.Work.Columns, members)
 }
 
-// gradient is of any number of rows and columns: probes are made of the preconditioner; a solve
+// gradient is of any number of rows and columns: probes are made of the preconditioner, which is applied twice; a solve
 // begins and ends with a product in double precision, and applies the preconditioner once before
-// its iterations; forms follow. The first products with each θ are computed twice for one column, to
-// find wrong numbers.
+// its iterations; forms follow. Of the first products with each θ the driver gathers the sums, and they are computed twice
+// for one column, to find wrong numbers.
 func (m *Model) gradient(rows, columns, members int) Time {
-	t := m.local(m.Rates.Probe*float64(rows)*float64(columns-1)*float64(min(m.Work.Rank, rows)), m.Worker.Cores)
+	t := Time{}.plus(m.apply(m.Rates.Probe/2, rows, columns-1, members), 2)
 	product, precondition, vectors := m.step(rows, columns, members)
 	for _, part := range []Time{product, precondition, vectors} {
 		t = t.plus(part, m.Work.Iterations)
@@ -199,8 +234,11 @@ func (m *Model) gradient(rows, columns, members int) Time {
 	t = t.plus(split(double, members), 2)
 	t = t.plus(split(m.product(shard.Forms, rows, columns), members), 1)
 	if used(double, members) > 1 {
+		t = t.plus(gathered(double, members), 1).plus(split(double, members), -1)
 		t = t.plus(split(m.product(shard.Double, rows, 1), members), 1)
 		if m.Work.Single {
+			single := m.product(shard.Single, rows, columns)
+			t = t.plus(gathered(single, members), 1).plus(split(single, members), -1)
 			t = t.plus(split(m.product(shard.Single, rows, 1), members), 1)
 		}
 	}

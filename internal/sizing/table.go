@@ -69,17 +69,23 @@ func (m *Model) driverBytes(s *job.Spec, chains, members int) int64 {
 }
 
 // memberBytes returns the memory of a worker in a group that drives no chain: all inputs, as they
-// are and scaled, the vectors of a product, and the sums of its units.
+// are and scaled, the vectors of a product, the sums of its units, and its rows of the preconditioner's
+// factor.
 func (m *Model) memberBytes(members int) int64 {
 	n := int64(m.Work.Rows)
-	sums := int64(m.product(m.kind(), m.Work.Rows, m.Work.Columns).Sums()) / int64(max(2, members))
-	return 8*n*int64(2*m.Work.Inputs+1) + 8*n*int64(m.Work.Columns) + 8*sums
+	c := m.product(m.kind(), m.Work.Rows, m.Work.Columns)
+	sums := int64(c.Sums()) / int64(max(2, members))
+	if p := planned(c, members); p.Exchange { // and of the points that it adds up
+		sums = int64(p.Kept) + int64(m.Work.Rows*m.Work.Columns/8)
+	}
+	held := int64(m.factor(m.Work.Rows, m.Work.Columns, 1).Held(members))
+	return 8*n*int64(2*m.Work.Inputs+1) + 8*n*int64(m.Work.Columns) + 8*sums + held
 }
 
 // Alone returns the share of an iteration on one worker that a group does not shorten.
 func (m *Model) Alone() float64 {
 	p := m.Iteration(1)
-	return p.Alone() / p.Seconds()
+	return p.Vectors / p.Seconds()
 }
 
 // worthwhile is the efficiency that workers have to keep up to be worth it.

@@ -17,7 +17,7 @@ func TestCommandsAreReadBack(t *testing.T) {
 		&Submit{ID: "a", Name: "n", ClientID: "c", Spec: "name: \"n\"\n", Data: "d", Priority: -3, Chains: 2, Notify: &Notify{Webhooks: []string{"https://example.org"}}, Keeps: 7},
 		&Loaded{Job: "a", Attempt: 2, Plan: testPlan(), InstructionSet: "avx2"},
 		&Report{Job: "a", Chain: 1, Attempt: 3, Events: stop},
-		&Decide{Job: "a", Extends: 1, Event: stop[0], DrawsSHA256: "h", Final: &Final{Draws: 3, RHat: 1.5, ESS: 2}},
+		&Decide{Job: "a", Extends: 1, Event: stop[0], DrawsSHA256: "h", Final: &Final{Draws: 3, RHat: 1.5, ESS: 2, Error: 0.1}},
 		&Place{Job: "a", Places: []Move{{Chain: 1, Worker: "w", Group: []string{"x", "y"}}, {Chain: 2}}},
 		&Act{Job: "a", Action: Pause},
 		&Extend{Job: "a", Draws: 9},

@@ -92,6 +92,7 @@ type Final struct {
 	Draws int     `json:"draws"` // of each chain
 	RHat  float64 `json:"rhat"`  // 0 if there is none
 	ESS   float64 `json:"ess"`
+	Error float64 `json:"error,omitempty"` // as chains.Convergence has it, 0 if there is none
 }
 
 // Placement says which worker drives a chain, with whom.

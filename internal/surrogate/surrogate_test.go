@@ -387,6 +387,30 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// Points on a line, of which both ends are known: the farthest first, then that farthest from all. Distances are in
+// the points' own standard deviations.
+func TestScattered(t *testing.T) {
+	known := [][]float64{{0, 0}, {2, 1}, {4, 0}, {6, 1}}
+	w, err := Scatter(known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := NewGuard(w, known)
+	// x has the variance 20/3, y 1/3, both the covariance 2/3: the distance of (0,0) and (6,1) is that of their difference.
+	a, b, c := 20.0/3, 1.0/3, 2.0/3
+	d := math.Sqrt((b*36 - 2*c*6*1 + a*1) / (a*b - c*c))
+	if got := NewGuard(w, known[3:]).Distance(known[0]); math.Abs(got-d) > 1e-12 {
+		t.Errorf("the distance is %v, want %v", got, d)
+	}
+	points := [][]float64{{0, 0.1}, {20, 0}, {21, 0}, {12, 0}, {4, 0}}
+	if got := g.Scattered(points, 3); !slices.Equal(got, []int{2, 3, 1}) && !slices.Equal(got, []int{2, 3, 0}) {
+		t.Errorf("%v", got)
+	}
+	if got := g.Scattered(points, 9); len(got) != 5 || got[4] != 4 {
+		t.Errorf("of all: %v", got)
+	}
+}
+
 // The same bits at any number of threads.
 func TestBits(t *testing.T) {
 	w := skewed(t, 3)

@@ -46,7 +46,7 @@ func TestAnyHost(t *testing.T) {
 			go func() {
 				defer close(done)
 				if conn, err := wrapped.Accept(); err == nil {
-					conn.SetDeadline(time.Now().Add(10 * time.Second))
+					conn.SetDeadline(time.Now().Add(3 * time.Minute))
 					conn.Read(make([]byte, 1))
 					conn.Close()
 				}

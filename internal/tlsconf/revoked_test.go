@@ -94,7 +94,7 @@ var ports = []port{
 				}
 				t.Cleanup(func() { c.Close() })
 			}
-			c.SetDeadline(time.Now().Add(10 * time.Second))
+			c.SetDeadline(time.Now().Add(3 * time.Minute))
 			if _, err := c.Write([]byte{1}); err != nil {
 				return err
 			}

@@ -187,7 +187,7 @@ func (c *cluster) rowWorker(id string) *Worker {
 	}
 	c.t.Cleanup(func() { w.jobs.close(); w.coords.pool.Close() })
 	s := grpc.NewServer(shard.ServerOptions()...)
-	pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: w, Budget: cfg.Budget, Meter: cfg.Meter}))
+	pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: w, Budget: cfg.Budget, Meter: cfg.Meter, Peers: cfg.Peers}))
 	done := make(chan struct{})
 	go func() { defer close(done); s.Serve(lis) }()
 	c.t.Cleanup(func() { s.Stop(); <-done })
@@ -242,7 +242,7 @@ func (c *cluster) end(id string) *pb.Job {
 
 func (c *cluster) wait(what string, f func() bool) {
 	c.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			c.t.Fatalf("%s: not within 30 s", what)
 		}

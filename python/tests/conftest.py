@@ -94,7 +94,7 @@ class Dev:
             [program.find(), "dev", "--auth", "none", "--workers", "1", "--cores", "1", "--dir", str(folder / "dev"), *args],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True,
         )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not all((folder / "dev" / name).is_file() for name in ("env", "processes.json")):
             assert self.process.poll() is None and time.monotonic() < deadline, (folder / "dev.log").read_text()
             time.sleep(0.05)
@@ -114,7 +114,7 @@ class Dev:
         return {k.lower().removeprefix("ulisse_"): v for k, v in self.env.items() if k.startswith("ULISSE_TLS_")}
 
     def until(self, ready):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while True:
             try:
                 if ready():

@@ -211,7 +211,7 @@ def test_tokens(tmp_path_factory, data):
                 grpc = line.split(" grpc=")[1].split()[0]
                 break
         threading.Thread(target=process.stderr.read, daemon=True).start()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while not (folder / "a" / "admin-token").is_file():
             assert time.monotonic() < deadline
             time.sleep(0.05)

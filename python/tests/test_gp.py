@@ -144,6 +144,20 @@ def test_classes():
     assert not hasattr(gp(), "predict_proba") and not hasattr(gp(likelihood="bernoulli"), "classes_")
 
 
+def test_ordered_classes():
+    table = rows_with()
+    grades = np.array(["low", "mid", "high"], dtype=object)[np.digitize(table["y"], [-0.5, 0.5])]
+    with pytest.raises(ulisse.UlisseError, match="whose order is not told"):
+        gp(likelihood="ordinal").fit(table["t"][:, None], grades)
+    m = gp(likelihood="ordinal", levels={"y": ["low", "mid", "high"]}).fit(table["t"][:, None], grades)
+    assert list(m.classes_) == ["low", "mid", "high"]
+    p = m.predict_proba(table["t"][:, None])
+    assert p.shape == (40, 3) and p.sum(axis=1) == pytest.approx(1) and m.predict(table["t"][:, None]) == pytest.approx(p @ [0, 1, 2])
+    seen = p[np.arange(40), np.digitize(table["y"], [-0.5, 0.5])]
+    assert m.log_score(table["t"][:, None], grades) == pytest.approx(np.mean(np.log(seen)), abs=1e-12)
+    assert "gap[mid]" in str(m.summary())
+
+
 def test_trials():
     table = rows_with()
     trials = table["repeats"] + 3

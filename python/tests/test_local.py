@@ -281,7 +281,7 @@ job = ulisse.run({{**conftest.specification(), "stop": {ENDLESS!r}}}, conftest.c
 print(job._child.process.pid, flush=True)
 sys.exit("the end")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert "the end" in done.stderr, done.stderr
     with pytest.raises(ProcessLookupError):
         os.kill(int(done.stdout), 0)
@@ -342,7 +342,7 @@ def test_too_short(data, spec):
 def test_provisional(spec, data):
     job = ulisse.run({**spec, "stop": ENDLESS}, data, threads=1)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while job.provisional is None:
             assert time.monotonic() < deadline and not job.ended
             time.sleep(0.01)
@@ -391,5 +391,5 @@ except ulisse.UlisseError as e: assert "Matplotlib" in str(e)
 else: assert False
 print("good")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout == "good\n", done.stderr

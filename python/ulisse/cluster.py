@@ -379,6 +379,7 @@ def _predictions(said: list[dict[str, Any]], quantiles: int, known: bool) -> Pre
         np.array([float(r["sd"]) for r in said]),
         np.array([[float(q) for q in r["quantiles"]] for r in said]).reshape(len(said), quantiles),
         np.array([float(r["log_density"]) for r in said]) if known else None,
+        np.array([[float(c["probability"]) for c in r["classes"]] for r in said]) if said and said[0].get("classes") else None,
     )
 
 

@@ -44,13 +44,14 @@ class GaussianProcess(Base):
         The columns to learn from, or not to; by default all but the target.
     likelihood : str, optional
         How targets come from the latent function: ``"gaussian"``, ``"student-t"``, ``"laplace"``, ``"quantile"``,
-        ``"bernoulli"`` (two classes), ``"binomial"`` (successes in ``trials``), ``"negative-binomial"`` (counts).
+        ``"bernoulli"`` (two classes), ``"ordinal"`` (three or more classes in order), ``"binomial"`` (successes in ``trials``), ``"poisson"`` and
+        ``"negative-binomial"`` (counts), ``"stochastic-volatility"`` (targets about zero of standard deviation e^f).
     link : str, optional
         Of ``"bernoulli"``: ``"logit"`` or ``"probit"``.
     level : float, optional
         Of ``"quantile"``: the one that is learnt.
     df : float, optional
-        Of ``"student-t"``: its degrees of freedom.
+        Of ``"student-t"``: its degrees of freedom. They are a parameter if they have a prior, ``{"df": "gamma(2,0.1)"}``.
     mean : str, optional
         ``"constant"``, ``"linear"``, or ``"linear(x, y)"`` over some inputs.
     noise : str or dict, optional
@@ -63,6 +64,9 @@ class GaussianProcess(Base):
         Learn the ``"log"``, ``"logit"`` or ``"yeo-johnson"`` of the target: ``data.transform`` of the specification.
     categories : list of str, optional
         The inputs whose values are names.
+    levels : dict of lists of str, optional
+        The names of a category in their order; and, under ``"ordinal"``, of the classes of the target, which are needed unless
+        they are numbers.
     priors : dict of str, optional
         The priors of parameters, as in ``{"sigma": "gamma(1,1)"}``.
     chains, draws : int, optional
@@ -121,6 +125,7 @@ class GaussianProcess(Base):
         trials: Optional[str] = None,
         target_transform: Optional[str] = None,
         categories: Optional[Sequence[str]] = None,
+        levels: Optional[Mapping[str, Sequence[str]]] = None,
         priors: Optional[dict[str, Any]] = None,
         chains: Optional[int] = None,
         draws: Optional[int] = None,
@@ -151,6 +156,7 @@ class GaussianProcess(Base):
         self.trials = trials
         self.target_transform = target_transform
         self.categories = categories
+        self.levels = levels
         self.priors = priors
         self.chains = chains
         self.draws = draws
@@ -239,7 +245,7 @@ class GaussianProcess(Base):
             "name": "gp",
             "data": {
                 "path": "table", "target": target, "inputs": _list(self.inputs), "exclude": _list(self.exclude),
-                "categories": _list(self.categories), "transform": self.target_transform,
+                "categories": _list(self.categories), "levels": self._levels(), "transform": self.target_transform,
                 "weights": named.get("weights"), "offset": named.get("offset"), "trials": named.get("trials"),
             },
             "model": {
@@ -251,6 +257,9 @@ class GaussianProcess(Base):
             "seed": _whole(self.seed),
         }
         return _merged(_known(spec), self.spec or {})
+
+    def _levels(self) -> Optional[dict[str, list[str]]]:
+        return {name: [str(level) for level in levels] for name, levels in self.levels.items()} if self.levels else None
 
     def _columns(self) -> dict[str, str]:
         """Return the names of the columns with what is said of each row, by role: those that the parameters name, and
@@ -412,7 +421,7 @@ class GaussianProcess(Base):
         Returns
         -------
         mean : array of shape (rows,)
-            Of classes the probability of the second, of counts the expected count.
+            Of two classes the probability of the second, of classes in order the expected place, from 0, of counts the expected count.
         std : array of shape (rows,)
             if ``return_std``: of the target, the noise and the uncertainty of the parameters included.
         cov : array of shape (rows, rows)
@@ -433,27 +442,30 @@ class GaussianProcess(Base):
         probabilities = [float(q) for q in np.atleast_1d(np.asarray(quantiles, dtype=np.float64))]
         return self._predict(X, columns, probabilities, latent).quantiles
 
+    def _likelihood(self) -> Any:
+        return _merged({"model": {"likelihood": self.likelihood}}, self.spec or {})["model"].get("likelihood")
+
     def _of_classes(self) -> bool:
-        return bool(_merged({"model": {"likelihood": self.likelihood}}, self.spec or {})["model"].get("likelihood") == "bernoulli")
+        return self._likelihood() in ("bernoulli", "ordinal")
 
     @property
     def predict_proba(self) -> Callable[..., Floats]:
-        """Under ``likelihood="bernoulli"``: return the probabilities of the classes at rows, an array of shape (rows, 2), in
-        the order of ``classes_``. The arguments are the rows and what is said of each, as for `predict`."""
+        """Under ``likelihood="bernoulli"`` and ``"ordinal"``: return the probabilities of the classes at rows, an array of shape
+        (rows, classes), in the order of ``classes_``. The arguments are the rows and what is said of each, as for `predict`."""
         if not self._of_classes():
-            raise AttributeError("predict_proba is of classes: likelihood=\"bernoulli\"")
+            raise AttributeError("predict_proba is of classes: likelihood=\"bernoulli\" or \"ordinal\"")
 
         def predict_proba(X: Any, **columns: Any) -> Floats:
-            second = self.predict(X, **columns)
-            return np.column_stack([1 - second, second])
+            p = self._predict(X, columns)
+            return p.probabilities if p.probabilities is not None else np.column_stack([1 - p.mean, p.mean])
 
         return predict_proba
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """Under ``likelihood="bernoulli"``: the classes, 0 and 1 or their names."""
+        """Under ``likelihood="bernoulli"``: the classes, 0 and 1 or their names; under ``"ordinal"`` their names in order."""
         if not self._of_classes() or getattr(self, "job_", None) is None:
-            raise AttributeError("classes_ are those of a fit of classes: likelihood=\"bernoulli\"")
+            raise AttributeError("classes_ are those of a fit of classes: likelihood=\"bernoulli\" or \"ordinal\"")
         return np.array(self._job().data.get("classes") or [0, 1])
 
     def sample_y(

@@ -38,12 +38,15 @@ class Predictions:
     quantiles : array of shape (rows, probabilities)
     log_density : array of shape (rows,), or None where the targets are not known
         The log density of the mixture at the target.
+    probabilities : array of shape (rows, classes), or None
+        Of classes in order the probability of each.
     """
 
     mean: Floats
     sd: Floats
     quantiles: Floats
     log_density: Optional[Floats] = None
+    probabilities: Optional[Floats] = None
 
 
 class Job(ABC):

@@ -366,15 +366,17 @@ def _training_path(spec: str) -> str:
 
 
 def _read_predictions(path: Path, quantiles: int) -> Predictions:
-    """Read the table that ulisse predict writes: row, mean, sd, quantiles, and where targets are known
-    log_density among others."""
+    """Read the table that ulisse predict writes: row, of classes in order the likeliest one and at last their probabilities,
+    mean, sd, quantiles, and where targets are known log_density among others."""
     with open(path, newline="", encoding="utf-8") as f:
         read = csv.reader(f)
         header = next(read)
-        values = np.array([[float(v or "nan") for v in row] for row in read], dtype=np.float64).reshape(-1, len(header))
-    at = header.index("sd") + 1
+        start = header.index("mean")
+        header = header[start:]
+        values = np.array([[float(v or "nan") for v in row[start:]] for row in read], dtype=np.float64).reshape(-1, len(header))
     log_density = values[:, header.index("log_density")] if "log_density" in header else None
-    return Predictions(values[:, header.index("mean")], values[:, at - 1], values[:, at : at + quantiles], log_density)
+    classes = [k for k, name in enumerate(header) if name.startswith("p[")]
+    return Predictions(values[:, 0], values[:, 1], values[:, 2 : 2 + quantiles], log_density, values[:, classes] if classes else None)
 
 
 class _Log:

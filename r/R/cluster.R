@@ -315,7 +315,11 @@ job_predict.ulisse_remote <- function(job, rows, probs, latent, draws) {
   said <- unlist(lapply(parts, `[[`, "rows"), recursive = FALSE)
   column <- function(k) vapply(said, function(r) as.numeric(r[[k]]), 0, USE.NAMES = FALSE)
   q <- lapply(said, function(r) as.numeric(unlist(r$quantiles)))
-  list(mean = column("mean"), sd = column("sd"), quantiles = matrix(unlist(q), nrow = length(said), byrow = TRUE), log_density = if (!is.null(y)) column("log_density"))
+  classes <- said[[1]]$classes
+  probabilities <- lapply(seq_along(classes), function(k) vapply(said, function(r) as.numeric(r$classes[[k]]$probability), 0, USE.NAMES = FALSE))
+  names(probabilities) <- vapply(classes, function(class) sprintf("p[%s]", class$name), "")
+  list(mean = column("mean"), sd = column("sd"), quantiles = matrix(unlist(q), nrow = length(said), byrow = TRUE), log_density = if (!is.null(y)) column("log_density"),
+    probabilities = probabilities)
 }
 
 job_action.ulisse_remote <- function(job, action) {

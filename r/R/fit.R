@@ -11,7 +11,7 @@ ulisse <- function(formula, data, kernel = NULL, ard = NULL, mean = NULL, noise 
   base <- list(
     name = "gp",
     data = list(path = "table", target = model$target, inputs = if (!is.null(model$inputs)) I(model$inputs),
-      categories = if (length(categories)) I(categories), transform = transform, weights = columns$weights, offset = columns$offset, trials = columns$trials),
+      categories = if (length(categories)) I(categories), levels = order_of(model, likelihood), transform = transform, weights = columns$weights, offset = columns$offset, trials = columns$trials),
     model = list(kernel = kernel, ard = ard, likelihood = likelihood, link = link, level = level, df = df, mean = mean,
       noise = replace(if (is.list(noise)) noise else list(), "column", list(columns$noise)), priors = if (length(priors)) as.list(priors)),
     sampler = list(chains = chains, draws = draws),
@@ -23,6 +23,12 @@ ulisse <- function(formula, data, kernel = NULL, ard = NULL, mean = NULL, noise 
   fit <- structure(class = "ulisse_fit", list(call = call, formula = model$formula, terms = model$terms, xlevels = model$xlevels,
     data = model$data, target = model$target, columns = columns, job = job, progress = progress))
   finish_fit(fit)
+}
+
+# The classes of a target that is an ordered factor, as data.levels has them.
+order_of <- function(model, likelihood) {
+  y <- if (is.data.frame(model$data)) model$data[[model$target]]
+  if (identical(likelihood, "ordinal") && is.ordered(y)) stats::setNames(list(I(levels(y))), model$target)
 }
 
 # Wait for the end of a run, and keep its results.

@@ -172,6 +172,7 @@ predict.ulisse_job <- function(object, newdata, probs = c(0.025, 0.975), latent 
   p <- job_predict(object, as.data.frame(newdata)[keep], probs, latent, draws)
   out <- data.frame(Estimate = p$mean, Est.Error = p$sd)
   for (k in seq_along(probs)) out[[paste0("Q", format(100 * probs[[k]]))]] <- p$quantiles[, k]
+  for (name in names(p$probabilities)) out[[name]] <- p$probabilities[[name]] # of classes in order
   attr(out, "log_density") <- p$log_density
   out
 }

@@ -222,7 +222,8 @@ job_predict.ulisse_local <- function(job, rows, probs, latent, draws) {
     if (file.exists(piped)) c("--train", piped)) # where the specification says it is, unless the folder has moved
   p <- read_numbers(out)
   at <- match("sd", names(p))
-  list(mean = p$mean, sd = p$sd, quantiles = as.matrix(p[at + seq_along(probs)]), log_density = p$log_density)
+  list(mean = p$mean, sd = p$sd, quantiles = as.matrix(p[at + seq_along(probs)]), log_density = p$log_density,
+    probabilities = p[startsWith(names(p), "p[")])
 }
 
 ulisse_logs.ulisse_local <- function(job) {

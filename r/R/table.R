@@ -28,5 +28,6 @@ quoted <- function(x) paste0("\"", gsub("\"", "\"\"", x, fixed = TRUE), "\"")
 
 # Read a CSV file of numbers that the program wrote.
 read_numbers <- function(file) {
-  utils::read.csv(file, check.names = FALSE, colClasses = "numeric", comment.char = "#")
+  read <- function(...) utils::read.csv(file, check.names = FALSE, comment.char = "#", ...)
+  read(colClasses = ifelse(names(read(nrows = 1)) == "class", "character", "numeric")) # the likeliest class of a prediction
 }

@@ -179,6 +179,14 @@ stop: {max_draws: 12}
 model: {kernel: rbf, ard: true, likelihood: bernoulli}
 sampler: ` + sampler("gibbs") + "\n"})
 	}
+	add("gibbs/student-t/df", `{kernel: rbf, likelihood: student-t, priors: {df: "gamma(2,0.1)"}}`, sampler("gibbs"), "{}")
+	all = append(all, golden{name: "gibbs/ordinal", table: strings.ReplaceAll(classes.String(), "7,1\n", "7,2\n"), predict: predict.Exact, text: `
+name: golden
+data: {path: "-", target: y}
+stop: {max_draws: 12}
+model: {kernel: rbf, likelihood: ordinal}
+sampler: ` + sampler("gibbs") + "\n"})
+	add("sgpmc/gaussian", "{kernel: rbf, approximation: {kind: sgpmc, inducing: 12}}", sampler("sgpmc"), "{}")
 	add("gibbs/quantile", "{kernel: rbf, likelihood: quantile, level: 0.8}", sampler("gibbs"), "{}")
 	var trials strings.Builder
 	trials.WriteString("a,m,y\n")
@@ -188,6 +196,7 @@ sampler: ` + sampler("gibbs") + "\n"})
 	for name, x := range map[string]struct{ table, data, model string }{
 		"probit":   {classes.String(), "", "likelihood: bernoulli, link: probit"},
 		"binomial": {trials.String(), ", trials: m", "likelihood: binomial"},
+		"poisson":  {trials.String(), "", "likelihood: poisson"},
 	} {
 		all = append(all, golden{name: "gibbs/" + name, table: x.table, text: `
 name: golden
@@ -196,6 +205,18 @@ stop: {max_draws: 12}
 model: {kernel: rbf, ` + x.model + `}
 sampler: ` + sampler("gibbs") + "\n"})
 	}
+	all = append(all, golden{name: "pseudo-marginal/binomial", table: trials.String(), text: `
+name: golden
+data: {path: "-", target: y, trials: m}
+stop: {max_draws: 12}
+model: {kernel: rbf, likelihood: binomial}
+sampler: ` + sampler("pseudo-marginal") + "\n"})
+	all = append(all, golden{name: "elliptical/binomial", table: trials.String(), text: `
+name: golden
+data: {path: "-", target: y, trials: m}
+stop: {max_draws: 12}
+model: {kernel: rbf, likelihood: binomial}
+sampler: ` + sampler("elliptical") + "\n"})
 	// A column of whole numbers that is a category, and not standardised.
 	all = append(all, golden{name: "expression/hamming/fisher", table: table.String(), levels: [][]string{nil, make([]string, 37)}, text: `
 name: golden
@@ -234,6 +255,14 @@ data: {path: "-", target: y, inputs: [a, b], transform: yeo-johnson}
 stop: {max_draws: 12}
 model: {kernel: rbf}
 sampler: ` + sampler("fisher") + "\n"})
+	all = append(all, golden{name: "sparsity", text: `
+name: golden
+data: {synthetic: {n: 600, d: 1, sigma: 1, tau: 5000, lambda: 0.1, seed: 3}}
+stop: {max_draws: 6}
+model: {kernel: matern32, priors: {tau: "lognormal(8.5,0.3)"}}
+sampler: {method: fisher, chains: 1, warmup: 6, draws: 6, checkpoint: 6, subset: 80, probes: 4}
+solver: {sparsity: on, preconditioner: {rank: 40}}
+`})
 	for _, v := range []predict.Variance{predict.Exact, predict.Surface} {
 		all = append(all, golden{name: "predict/" + string(v), text: with(rbf, sampler("fisher"), "{}"), predict: v})
 	}

@@ -14,7 +14,7 @@ import (
 
 // peak returns the multiply-adds a second of all cores at once.
 func peak(isa tile.ISA, cores int) float64 {
-	lanes := map[tile.ISA]float64{tile.AVX2: 4, tile.AVX512: 8}[isa]
+	lanes := map[tile.ISA]float64{tile.NEON: 2, tile.AVX2: 4, tile.AVX512: 8}[isa]
 	var wg sync.WaitGroup
 	rate := make([]float64, cores)
 	for i := range rate {

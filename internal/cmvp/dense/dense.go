@@ -8,6 +8,7 @@ package dense
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 )
@@ -51,6 +52,13 @@ func pad(cols int) int { return (cols + tile.Strip - 1) / tile.Strip * tile.Stri
 // Dims returns the numbers of rows and columns.
 func (m *Matrix) Dims() (rows, cols int) { return m.rows, m.cols }
 
+// Clone returns a copy.
+func (m *Matrix) Clone() *Matrix {
+	c := *m
+	c.data = slices.Clone(m.data)
+	return &c
+}
+
 // First returns the matrix of the first q columns, which shares the elements
 // of m.
 func (m *Matrix) First(q int) *Matrix {
@@ -62,9 +70,12 @@ func (m *Matrix) First(q int) *Matrix {
 	return &first
 }
 
-// tile returns tile t, whose column j begins at element j*tile.Size, and the
-// rows that it holds.
-func (m *Matrix) tile(t int) (data []float64, lo, hi int) {
+// Tiles returns the number of tiles.
+func (m *Matrix) Tiles() int { return tiles(m.rows) }
+
+// Tile returns tile t, to read and write: its column j begins at element j*tile.Size, and holds
+// the rows [lo,hi). What is beyond the last row and column must stay zero.
+func (m *Matrix) Tile(t int) (data []float64, lo, hi int) {
 	size := m.ld * tile.Size
 	return m.data[t*size:][:size], t * tile.Size, min(m.rows, (t+1)*tile.Size)
 }
@@ -73,7 +84,7 @@ func (m *Matrix) tile(t int) (data []float64, lo, hi int) {
 func (m *Matrix) SetCol(j int, col []float64) {
 	m.check(j, len(col))
 	for t := range tiles(m.rows) {
-		data, lo, hi := m.tile(t)
+		data, lo, hi := m.Tile(t)
 		copy(data[j*tile.Size:], col[lo:hi])
 	}
 }
@@ -82,7 +93,7 @@ func (m *Matrix) SetCol(j int, col []float64) {
 func (m *Matrix) Col(dst []float64, j int) {
 	m.check(j, len(dst))
 	for t := range tiles(m.rows) {
-		data, lo, hi := m.tile(t)
+		data, lo, hi := m.Tile(t)
 		copy(dst[lo:hi], data[j*tile.Size:])
 	}
 }
@@ -98,7 +109,7 @@ func (m *Matrix) Row(dst []float64, i int) {
 	if i < 0 || i >= m.rows || len(dst) != m.cols {
 		panic(fmt.Sprintf("dense: row %d of %d elements in a %d×%d matrix", i, len(dst), m.rows, m.cols))
 	}
-	data, lo, _ := m.tile(i / tile.Size)
+	data, lo, _ := m.Tile(i / tile.Size)
 	for j := range dst {
 		dst[j] = data[j*tile.Size+i-lo]
 	}

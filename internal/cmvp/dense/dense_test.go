@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
@@ -220,6 +222,62 @@ func testBits(t *testing.T, isa tile.ISA) {
 	}
 }
 
+// What chunks make adds up to the products of the whole, to the last bit: from its own elements, and
+// from a copy of them.
+func TestChunksAddUp(t *testing.T) { eachISA(t, testChunksAddUp) }
+
+func testChunksAddUp(t *testing.T, isa tile.ISA) {
+	rnd := rand.New(rand.NewPCG(5, 5))
+	for _, sh := range shapes {
+		whole, _ := random(rnd, sh.rows, sh.cols+9, isa)
+		m := whole.First(sh.cols)
+		v, w := columns(rnd, sh.rows, sh.s), columns(rnd, sh.cols, sh.s)
+		wantT, wantY := columns(rnd, sh.cols, sh.s), columns(rnd, sh.rows, sh.s)
+		gotT, gotY := make([][]float64, sh.s), make([][]float64, sh.s)
+		for c := range gotT {
+			gotT[c], gotY[c] = make([]float64, sh.cols), slices.Clone(wantY[c])
+		}
+		b := parallel.NewBudget(2)
+		m.MulTrans(ctx, wantT, v, b)
+		m.MulAdd(ctx, wantY, w, b)
+		next := 0
+		for i := range Chunks(sh.rows) {
+			lo, hi := ChunkRows(sh.rows, i)
+			if lo != next || hi <= lo {
+				t.Fatalf("%v: chunk %d is [%d,%d) after %d", sh, i, lo, hi, next)
+			}
+			next = hi
+			chunk := m.Chunk(i)
+			if i%2 == 1 {
+				from := chunk.Stored()
+				chunk = newMatrix(hi-lo, sh.cols, isa)
+				for t, x := range chunk.Stored() {
+					copy(x, from[t])
+				}
+			}
+			rows := make([][]float64, sh.s)
+			for c := range v {
+				rows[c] = v[c][lo:hi]
+			}
+			sums, y := make([]float64, sh.s*sh.cols), make([]float64, sh.s*(hi-lo))
+			chunk.SumTrans(ctx, sums, rows, b)
+			chunk.Mul(ctx, y, w, b)
+			for c := range v {
+				floats.Add(gotT[c], sums[c*sh.cols:][:sh.cols])
+				floats.Add(gotY[c][lo:hi], y[c*(hi-lo):][:hi-lo])
+			}
+		}
+		if next != sh.rows {
+			t.Fatalf("%v: chunks end at row %d", sh, next)
+		}
+		for c := range v {
+			if !slices.Equal(gotT[c], wantT[c]) || !slices.Equal(gotY[c], wantY[c]) {
+				t.Errorf("%v: column %d has other bits", sh, c)
+			}
+		}
+	}
+}
+
 // A context that is done ends every product.
 func TestProductsStopWithTheirContext(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(4, 4))
@@ -231,7 +289,7 @@ func TestProductsStopWithTheirContext(t *testing.T) {
 	_, gram := m.Gram(done, b)
 	_, product := TransMul(done, m, m, b)
 	for name, err := range map[string]error{"MulTrans": m.MulTrans(done, w, v, b), "MulAdd": m.MulAdd(done, v, w, b),
-		"MulRight": m.MulRight(done, w, b), "Gram": gram, "TransMul": product} {
+		"MulRight": m.MulRight(done, w, b), "SumTrans": m.SumTrans(done, make([]float64, 40), v, b), "Mul": m.Mul(done, make([]float64, 1200), w, b), "Gram": gram, "TransMul": product} {
 		if err != context.Canceled {
 			t.Errorf("%s: got %v", name, err)
 		}

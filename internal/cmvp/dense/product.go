@@ -13,10 +13,6 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
-// maxChunks bounds the number of partial sums that a product with Mᵀ is made
-// of: enough to share it between many cores, few enough to add up.
-const maxChunks = 32
-
 // blockCols is the number of columns of the blocks of a product of matrices:
 // two tiles of as many columns fit in the second-level cache.
 const blockCols = 128
@@ -27,9 +23,7 @@ const blockCols = 128
 func (m *Matrix) MulTrans(ctx context.Context, dst, v [][]float64, b *parallel.Budget) error {
 	s := len(v)
 	m.checkProduct(dst, m.cols, v, m.rows)
-	n := tiles(m.rows)
-	per := (n + maxChunks - 1) / maxChunks
-	chunks := (n + per - 1) / per
+	n, per, chunks := tiles(m.rows), perChunk(m.rows), Chunks(m.rows)
 	ws := newSpace(chunks * s * (m.ld + tile.Size))
 	defer ws.free()
 	b.NewLoop(func(_, chunk int) {
@@ -37,15 +31,7 @@ func (m *Matrix) MulTrans(ctx context.Context, dst, v [][]float64, b *parallel.B
 		sum, vt := w[:s*m.ld], w[s*m.ld:]
 		clear(sum)
 		for t := chunk * per; t < min(n, (chunk+1)*per) && ctx.Err() == nil; t++ {
-			data, lo, hi := m.tile(t)
-			for c, vc := range v {
-				col := vt[c*tile.Size:][:tile.Size]
-				clear(col[copy(col, vc[lo:hi]):])
-			}
-			for j := 0; j < m.cols; j += tile.Strip {
-				k, next := strips(data, j)
-				m.kern.Direct(sum[j:], m.ld, k, next, vt, s, tile.Panels(hi-lo))
-			}
+			m.sumTile(sum, vt, v, t, 0, m.cols)
 		}
 	}).Run(chunks)
 	b.NewLoop(func(_, c int) {
@@ -89,7 +75,7 @@ func (m *Matrix) MulRight(ctx context.Context, w [][]float64, b *parallel.Budget
 		}
 	}
 	err := m.mulTiles(ctx, w, b, func(t int, y []float64, _, _ int) {
-		data, _, _ := m.tile(t)
+		data, _, _ := m.Tile(t)
 		clear(data[copy(data, y):]) // a tile is stored column by column, as y is
 	})
 	m.cols = s
@@ -113,7 +99,7 @@ func (m *Matrix) mulTiles(ctx context.Context, w [][]float64, b *parallel.Budget
 		}
 		y := ws.part(worker, s*tile.Size)
 		clear(y)
-		data, lo, hi := m.tile(t)
+		data, lo, hi := m.Tile(t)
 		for j := 0; j < m.cols; j += tile.Strip {
 			k, next := strips(data, j)
 			m.kern.Trans(y, k, next, wp[j:], m.ld, s, tile.Panels(hi-lo))
@@ -182,8 +168,8 @@ func transMulBlock(ctx context.Context, dst []float64, a, b *Matrix, p, q int) {
 		if ctx.Err() != nil {
 			return
 		}
-		at, lo, hi := a.tile(t)
-		bt, _, _ := b.tile(t)
+		at, lo, hi := a.Tile(t)
+		bt, _, _ := b.Tile(t)
 		for j := q * blockCols; j < min((q+1)*blockCols, b.cols); j += tile.Strip {
 			k, next := strips(bt, j)
 			a.kern.Direct(dst[p*blockCols*b.ld+j:], b.ld, k, next, at[p*blockCols*tile.Size:], s, tile.Panels(hi-lo))

@@ -117,6 +117,36 @@ func avx2EvalMismatchF64(k []float64, zi []float64, zj []float64, d int, panels 
 //go:noescape
 func avx2ShapeDerivMismatchF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
+// avx2EvalWendland0F64 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalWendland0F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2DerivWendland0F64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx2DerivWendland0F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2ScaledDerivWendland0F64 sets the strips k and h to g and u·dg/du.
+//
+//go:noescape
+func avx2ScaledDerivWendland0F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2EvalWendland2F64 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalWendland2F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2DerivWendland2F64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx2DerivWendland2F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx2ScaledDerivWendland2F64 sets the strips k and h to g and u·dg/du.
+//
+//go:noescape
+func avx2ScaledDerivWendland2F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
 // avx2DirectF64 adds a strip times s columns of v to y.
 //
 //go:noescape
@@ -201,6 +231,16 @@ func avx2EvalCircularF32(k []float32, zi []float32, zj []float32, d int, panels 
 //
 //go:noescape
 func avx2EvalMismatchF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx2EvalWendland0F32 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalWendland0F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx2EvalWendland2F32 sets the strip k to g.
+//
+//go:noescape
+func avx2EvalWendland2F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx2DirectF32 adds a strip times s columns of v to y.
 //

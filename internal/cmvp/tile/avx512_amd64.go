@@ -117,6 +117,36 @@ func avx512EvalMismatchF64(k []float64, zi []float64, zj []float64, d int, panel
 //go:noescape
 func avx512ShapeDerivMismatchF64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
 
+// avx512EvalWendland0F64 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalWendland0F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512DerivWendland0F64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx512DerivWendland0F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512ScaledDerivWendland0F64 sets the strips k and h to g and u·dg/du.
+//
+//go:noescape
+func avx512ScaledDerivWendland0F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512EvalWendland2F64 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalWendland2F64(k []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512DerivWendland2F64 sets the strips k and h to g and dg/du.
+//
+//go:noescape
+func avx512DerivWendland2F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
+// avx512ScaledDerivWendland2F64 sets the strips k and h to g and u·dg/du.
+//
+//go:noescape
+func avx512ScaledDerivWendland2F64(k []float64, h []float64, zi []float64, zj []float64, d int, panels int, shape float64)
+
 // avx512DirectF64 adds a strip times s columns of v to y.
 //
 //go:noescape
@@ -201,6 +231,16 @@ func avx512EvalCircularF32(k []float32, zi []float32, zj []float32, d int, panel
 //
 //go:noescape
 func avx512EvalMismatchF32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx512EvalWendland0F32 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalWendland0F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
+
+// avx512EvalWendland2F32 sets the strip k to g.
+//
+//go:noescape
+func avx512EvalWendland2F32(k []float32, zi []float32, zj []float32, d int, panels int, shape float32)
 
 // avx512DirectF32 adds a strip times s columns of v to y.
 //

@@ -35,7 +35,7 @@ func benchmarkEval[T Real](b *testing.B, isa ISA, f kernel.Family, d int) {
 	for range b.N {
 		eval(k, zi, zj, d, Size/Panel, shape)
 	}
-	width := map[ISA]int{AVX2: 32, AVX512: 64}[isa]
+	width := map[ISA]int{NEON: 16, AVX2: 32, AVX512: 64}[isa]
 	bytes := 8
 	if epsilon[T]() > 1e-10 {
 		bytes = 4
@@ -78,7 +78,7 @@ func BenchmarkApply(b *testing.B) {
 					for range b.N {
 						loop.run()
 					}
-					vectors := strip / float64(map[ISA]int{AVX2: 4, AVX512: 8}[isa])
+					vectors := strip / float64(map[ISA]int{NEON: 2, AVX2: 4, AVX512: 8}[isa])
 					b.ReportMetric(0, "ns/op")
 					b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/vectors/cycle/float64(s), "cycles/vector")
 				})
@@ -104,7 +104,7 @@ func BenchmarkUpdate(b *testing.B) {
 						update(z[j*Strip:], x, y[j*size:], ld, size/Strip, size)
 					}
 				}
-				lanes := map[ISA]int{AVX2: 4, AVX512: 8}[isa]
+				lanes := map[ISA]int{NEON: 2, AVX2: 4, AVX512: 8}[isa]
 				b.ReportMetric(0, "ns/op")
 				b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)/float64(size*size*size/lanes)/cycle, "cycles/vector")
 			})

@@ -16,9 +16,10 @@ const (
 	Portable ISA = iota
 	AVX2         // with FMA
 	AVX512       // F and DQ
+	NEON         // of arm64
 )
 
-var isaNames = []string{"portable", "avx2", "avx512"}
+var isaNames = []string{"portable", "avx2", "avx512", "neon"}
 
 // String returns the name by which ISAVariable selects it.
 func (i ISA) String() string { return isaNames[i] }

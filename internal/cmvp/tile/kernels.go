@@ -42,6 +42,12 @@ type Kernels[T Real] struct {
 	AddScaled func(y, x []T, c T, n int)
 }
 
+// Indexed by profile.
+type (
+	evals[T Real] = [kernel.NumProfiles]func(k, zi, zj []T, d, panels int, shape T)
+	derivs        = [kernel.NumProfiles]func(k, h, zi, zj []float64, d, panels int, shape float64)
+)
+
 // FormKernels are the loops of gradient forms, for one instruction set.
 type FormKernels struct {
 	// Deriv sets the strips k and h to g(u) and g'(u), ScaledDeriv to g(u) and

@@ -23,7 +23,7 @@ func TestEveryKernelIsThere(t *testing.T) {
 	// is a parameter.
 	none := map[string][]kernel.Family{
 		"ScaledDeriv": {kernel.Circular, kernel.Mismatch}, "Deriv": {kernel.Mismatch},
-		"ShapeDeriv": {kernel.RBF, kernel.Matern12, kernel.Matern32, kernel.Matern52, kernel.Wendland, kernel.Circular},
+		"ShapeDeriv": {kernel.RBF, kernel.Matern12, kernel.Matern32, kernel.Matern52, kernel.Wendland, kernel.Wendland0, kernel.Wendland2, kernel.Circular},
 	}
 	for _, isa := range Available() {
 		for _, table := range []any{For[float64](isa), For[float32](isa), FormsFor(isa)} {
@@ -133,7 +133,7 @@ func profilesOf(d int) (all []profile) {
 	for _, a := range []float64{1e-3, 0.3, 2, 40, 1e5} {
 		all = append(all, profile{kernel.Rational, a})
 	}
-	return append(all, profile{kernel.Wendland, float64(d/2 + 3)}, profile{kernel.Circular, math.NaN()}, profile{kernel.Mismatch, 0.01}, profile{kernel.Mismatch, 0.7})
+	return append(all, profile{kernel.Wendland0, float64(d/2 + 1)}, profile{kernel.Wendland, float64(d/2 + 3)}, profile{kernel.Wendland2, float64(d/2 + 5)}, profile{kernel.Circular, math.NaN()}, profile{kernel.Mismatch, 0.01}, profile{kernel.Mismatch, 0.7})
 }
 
 // inputsOf returns inputs that a profile is for, packed for a strip.
@@ -202,7 +202,9 @@ func bound(f profile, d int, w float64) float64 {
 	switch f.Family {
 	case kernel.Rational: // a few of log g, and w·g' of each of the distance's
 		return 15*g + 8*g*f.shape*math.Log1p(w/f.shape) + (4+float64(d))*w*math.Abs(dg)
-	case kernel.Wendland: // of each factor, and of 1 − r, which cancels
+	case kernel.Wendland2: // of each factor, and of 1 − r, which cancels
+		return (8+f.shape)*g + (8+float64(d))*(f.shape+1)*(f.shape+1)*math.Abs(dg)*(w+math.Sqrt(w))
+	case kernel.Wendland, kernel.Wendland0:
 		return (8+f.shape)*g + (8+float64(d))*(f.shape+1)*math.Abs(dg)*(w+math.Sqrt(w))
 	case kernel.Circular:
 		return 2 + (4+float64(d)/2)*w
@@ -298,8 +300,10 @@ func checkDerivs(t *testing.T, f profile, d int, w float64, at func(name string)
 	case kernel.Rational:
 		tol = 0x1p-53 * (32 + 2*float64(d) + 8*f.shape*math.Log1p(w/f.shape))
 		shaped = 0x1p-53 * (32 + 2*float64(d)) * w * math.Abs(dg)
-	case kernel.Wendland:
-		tol = 0x1p-53 * (16 + f.shape*(2+(8+float64(d))/max(1e-30, 1-math.Sqrt(2*w/(f.shape*(f.shape+1))))))
+	case kernel.Wendland, kernel.Wendland0, kernel.Wendland2:
+		r := map[kernel.Family]float64{kernel.Wendland0: 2 / (f.shape * f.shape), kernel.Wendland: 2 / (f.shape * (f.shape + 1)),
+			kernel.Wendland2: 6 / ((f.shape + 1) * (f.shape + 2))}[f.Family]
+		tol = 0x1p-53 * (16 + f.shape*(2+(8+float64(d))/max(1e-30, 1-math.Sqrt(r*w))))
 	}
 	if got, ok := at("Deriv"); ok && w > 0 {
 		if !(math.Abs(got-dg) <= tol*math.Abs(dg)) {
@@ -620,7 +624,8 @@ func TestChooseISA(t *testing.T) {
 		{"portable", Portable, ""},
 		{"avx2", AVX2, ""},
 		{"avx512", 0, "ULISSE_ISA=avx512: this machine only has portable, avx2"},
-		{"sse9", 0, `ULISSE_ISA="sse9" is not one of portable, avx2, avx512`},
+		{"neon", 0, "ULISSE_ISA=neon: this machine only has portable, avx2"},
+		{"sse9", 0, `ULISSE_ISA="sse9" is not one of portable, avx2, avx512, neon`},
 	} {
 		got, err := choose(c.name, old)
 		if err == nil && (got != c.want || c.err != "") || err != nil && err.Error() != c.err {

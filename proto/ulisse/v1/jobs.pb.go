@@ -401,10 +401,14 @@ type Progress struct {
 	Warmup int32 `protobuf:"varint,11,opt,name=warmup,proto3" json:"warmup,omitempty"`
 	// eta_seconds is the time until the draws wanted are there, at the pace so far;
 	// 0 if that cannot be told. The job may go on for longer, if it has not converged.
-	EtaSeconds    float64  `protobuf:"fixed64,12,opt,name=eta_seconds,json=etaSeconds,proto3" json:"eta_seconds,omitempty"`
-	RhatWanted    float64  `protobuf:"fixed64,13,opt,name=rhat_wanted,json=rhatWanted,proto3" json:"rhat_wanted,omitempty"` // at most
-	EssWanted     float64  `protobuf:"fixed64,14,opt,name=ess_wanted,json=essWanted,proto3" json:"ess_wanted,omitempty"`    // at least
-	Parameters    []string `protobuf:"bytes,15,rep,name=parameters,proto3" json:"parameters,omitempty"`                     // names, in the order of a draw, which has their logarithms
+	EtaSeconds float64  `protobuf:"fixed64,12,opt,name=eta_seconds,json=etaSeconds,proto3" json:"eta_seconds,omitempty"`
+	RhatWanted float64  `protobuf:"fixed64,13,opt,name=rhat_wanted,json=rhatWanted,proto3" json:"rhat_wanted,omitempty"` // at most
+	EssWanted  float64  `protobuf:"fixed64,14,opt,name=ess_wanted,json=essWanted,proto3" json:"ess_wanted,omitempty"`    // at least
+	Parameters []string `protobuf:"bytes,15,rep,name=parameters,proto3" json:"parameters,omitempty"`                     // names, in the order of a draw, which has their logarithms
+	// largest_error is the largest standard error of a parameter's mean, in posterior standard deviations,
+	// or of its standard deviation, relative; 0 before there is one.
+	LargestError  float64 `protobuf:"fixed64,16,opt,name=largest_error,json=largestError,proto3" json:"largest_error,omitempty"`
+	ErrorWanted   float64 `protobuf:"fixed64,17,opt,name=error_wanted,json=errorWanted,proto3" json:"error_wanted,omitempty"` // at most; 0 if none was asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -542,6 +546,20 @@ func (x *Progress) GetParameters() []string {
 		return x.Parameters
 	}
 	return nil
+}
+
+func (x *Progress) GetLargestError() float64 {
+	if x != nil {
+		return x.LargestError
+	}
+	return 0
+}
+
+func (x *Progress) GetErrorWanted() float64 {
+	if x != nil {
+		return x.ErrorWanted
+	}
+	return 0
 }
 
 type ChainProgress struct {
@@ -1681,7 +1699,7 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"\x06Health\x12/\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x17.ulisse.v1.HealthStatusR\x06status\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc7\x03\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x8f\x04\n" +
 	"\bProgress\x120\n" +
 	"\x06chains\x18\x01 \x03(\v2\x18.ulisse.v1.ChainProgressR\x06chains\x12\x12\n" +
 	"\x04rhat\x18\x02 \x01(\x01R\x04rhat\x12\x10\n" +
@@ -1703,7 +1721,9 @@ const file_ulisse_v1_jobs_proto_rawDesc = "" +
 	"ess_wanted\x18\x0e \x01(\x01R\tessWanted\x12\x1e\n" +
 	"\n" +
 	"parameters\x18\x0f \x03(\tR\n" +
-	"parameters\"\xe2\x01\n" +
+	"parameters\x12#\n" +
+	"\rlargest_error\x18\x10 \x01(\x01R\flargestError\x12!\n" +
+	"\ferror_wanted\x18\x11 \x01(\x01R\verrorWanted\"\xe2\x01\n" +
 	"\rChainProgress\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\x05R\x05chain\x12\x16\n" +
 	"\x06warmup\x18\x02 \x01(\x05R\x06warmup\x12\x14\n" +

@@ -458,9 +458,10 @@ type PredictedRow struct {
 	Covariance []float64 `protobuf:"fixed64,7,rep,packed,name=covariance,proto3" json:"covariance,omitempty"` // with all rows, in their order; if it is asked for
 	Paths      []float64 `protobuf:"fixed64,8,rep,packed,name=paths,proto3" json:"paths,omitempty"`           // the row's value on each; then all but the covariance is unset
 	// The derivative of the latent function in each input, in units of the target over those of the input; as far as they are asked for.
-	Gradient      []float64        `protobuf:"fixed64,9,rep,packed,name=gradient,proto3" json:"gradient,omitempty"` // mean, which is the derivative of the mean
-	GradientSd    []float64        `protobuf:"fixed64,10,rep,packed,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"`
-	Terms         []*PredictedTerm `protobuf:"bytes,20,rep,name=terms,proto3" json:"terms,omitempty"` // in the order of the covariance; if they are asked for
+	Gradient      []float64         `protobuf:"fixed64,9,rep,packed,name=gradient,proto3" json:"gradient,omitempty"` // mean, which is the derivative of the mean
+	GradientSd    []float64         `protobuf:"fixed64,10,rep,packed,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"`
+	Terms         []*PredictedTerm  `protobuf:"bytes,20,rep,name=terms,proto3" json:"terms,omitempty"`     // in the order of the covariance; if they are asked for
+	Classes       []*PredictedClass `protobuf:"bytes,21,rep,name=classes,proto3" json:"classes,omitempty"` // in their order, where the target is one of several
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -572,6 +573,66 @@ func (x *PredictedRow) GetTerms() []*PredictedTerm {
 	return nil
 }
 
+func (x *PredictedRow) GetClasses() []*PredictedClass {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+// PredictedClass is one of the target's classes with its probability.
+type PredictedClass struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Probability   float64                `protobuf:"fixed64,2,opt,name=probability,proto3" json:"probability,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PredictedClass) Reset() {
+	*x = PredictedClass{}
+	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PredictedClass) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PredictedClass) ProtoMessage() {}
+
+func (x *PredictedClass) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PredictedClass.ProtoReflect.Descriptor instead.
+func (*PredictedClass) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PredictedClass) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PredictedClass) GetProbability() float64 {
+	if x != nil {
+		return x.Probability
+	}
+	return 0
+}
+
 // PredictedTerm is what a term of the covariance adds to the latent function. The means add up to the
 // latent function's less the mean of the training targets.
 type PredictedTerm struct {
@@ -585,7 +646,7 @@ type PredictedTerm struct {
 
 func (x *PredictedTerm) Reset() {
 	*x = PredictedTerm{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +658,7 @@ func (x *PredictedTerm) String() string {
 func (*PredictedTerm) ProtoMessage() {}
 
 func (x *PredictedTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[6]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +671,7 @@ func (x *PredictedTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictedTerm.ProtoReflect.Descriptor instead.
 func (*PredictedTerm) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PredictedTerm) GetName() string {
@@ -652,7 +713,7 @@ type PredictStats struct {
 
 func (x *PredictStats) Reset() {
 	*x = PredictStats{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +725,7 @@ func (x *PredictStats) String() string {
 func (*PredictStats) ProtoMessage() {}
 
 func (x *PredictStats) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[7]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +738,7 @@ func (x *PredictStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PredictStats.ProtoReflect.Descriptor instead.
 func (*PredictStats) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PredictStats) GetDraws() int32 {
@@ -761,7 +822,7 @@ type ComputeRequest struct {
 
 func (x *ComputeRequest) Reset() {
 	*x = ComputeRequest{}
-	mi := &file_ulisse_v1_predict_proto_msgTypes[8]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +834,7 @@ func (x *ComputeRequest) String() string {
 func (*ComputeRequest) ProtoMessage() {}
 
 func (x *ComputeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_predict_proto_msgTypes[8]
+	mi := &file_ulisse_v1_predict_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +847,7 @@ func (x *ComputeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComputeRequest.ProtoReflect.Descriptor instead.
 func (*ComputeRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_predict_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ComputeRequest) GetSha256() string {
@@ -854,7 +915,7 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\x0fPredictProgress\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\xea\x02\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\x9f\x03\n" +
 	"\fPredictedRow\x12\x12\n" +
 	"\x04mean\x18\x01 \x01(\x01R\x04mean\x12\x0e\n" +
 	"\x02sd\x18\x02 \x01(\x01R\x02sd\x12\x1c\n" +
@@ -871,10 +932,14 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\vgradient_sd\x18\n" +
 	" \x03(\x01R\n" +
 	"gradientSd\x12.\n" +
-	"\x05terms\x18\x14 \x03(\v2\x18.ulisse.v1.PredictedTermR\x05termsB\x0e\n" +
+	"\x05terms\x18\x14 \x03(\v2\x18.ulisse.v1.PredictedTermR\x05terms\x123\n" +
+	"\aclasses\x18\x15 \x03(\v2\x19.ulisse.v1.PredictedClassR\aclassesB\x0e\n" +
 	"\f_log_densityB\a\n" +
 	"\x05_crpsB\x06\n" +
-	"\x04_pit\"G\n" +
+	"\x04_pit\"F\n" +
+	"\x0ePredictedClass\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
+	"\vprobability\x18\x02 \x01(\x01R\vprobability\"G\n" +
 	"\rPredictedTerm\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mean\x18\x02 \x01(\x01R\x04mean\x12\x0e\n" +
@@ -915,7 +980,7 @@ func file_ulisse_v1_predict_proto_rawDescGZIP() []byte {
 	return file_ulisse_v1_predict_proto_rawDescData
 }
 
-var file_ulisse_v1_predict_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_ulisse_v1_predict_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_ulisse_v1_predict_proto_goTypes = []any{
 	(*PredictRequest)(nil),  // 0: ulisse.v1.PredictRequest
 	(*Point)(nil),           // 1: ulisse.v1.Point
@@ -923,27 +988,29 @@ var file_ulisse_v1_predict_proto_goTypes = []any{
 	(*PredictResponse)(nil), // 3: ulisse.v1.PredictResponse
 	(*PredictProgress)(nil), // 4: ulisse.v1.PredictProgress
 	(*PredictedRow)(nil),    // 5: ulisse.v1.PredictedRow
-	(*PredictedTerm)(nil),   // 6: ulisse.v1.PredictedTerm
-	(*PredictStats)(nil),    // 7: ulisse.v1.PredictStats
-	(*ComputeRequest)(nil),  // 8: ulisse.v1.ComputeRequest
+	(*PredictedClass)(nil),  // 6: ulisse.v1.PredictedClass
+	(*PredictedTerm)(nil),   // 7: ulisse.v1.PredictedTerm
+	(*PredictStats)(nil),    // 8: ulisse.v1.PredictStats
+	(*ComputeRequest)(nil),  // 9: ulisse.v1.ComputeRequest
 }
 var file_ulisse_v1_predict_proto_depIdxs = []int32{
-	1, // 0: ulisse.v1.PredictRequest.rows:type_name -> ulisse.v1.Point
-	2, // 1: ulisse.v1.Point.noise:type_name -> ulisse.v1.RowNoise
-	4, // 2: ulisse.v1.PredictResponse.progress:type_name -> ulisse.v1.PredictProgress
-	5, // 3: ulisse.v1.PredictResponse.rows:type_name -> ulisse.v1.PredictedRow
-	7, // 4: ulisse.v1.PredictResponse.stats:type_name -> ulisse.v1.PredictStats
-	6, // 5: ulisse.v1.PredictedRow.terms:type_name -> ulisse.v1.PredictedTerm
-	0, // 6: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
-	0, // 7: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
-	8, // 8: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
-	3, // 9: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
-	3, // 10: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
-	9, // [9:11] is the sub-list for method output_type
-	7, // [7:9] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	1,  // 0: ulisse.v1.PredictRequest.rows:type_name -> ulisse.v1.Point
+	2,  // 1: ulisse.v1.Point.noise:type_name -> ulisse.v1.RowNoise
+	4,  // 2: ulisse.v1.PredictResponse.progress:type_name -> ulisse.v1.PredictProgress
+	5,  // 3: ulisse.v1.PredictResponse.rows:type_name -> ulisse.v1.PredictedRow
+	8,  // 4: ulisse.v1.PredictResponse.stats:type_name -> ulisse.v1.PredictStats
+	7,  // 5: ulisse.v1.PredictedRow.terms:type_name -> ulisse.v1.PredictedTerm
+	6,  // 6: ulisse.v1.PredictedRow.classes:type_name -> ulisse.v1.PredictedClass
+	0,  // 7: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
+	0,  // 8: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
+	9,  // 9: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
+	3,  // 10: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
+	3,  // 11: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
+	10, // [10:12] is the sub-list for method output_type
+	8,  // [8:10] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_predict_proto_init() }
@@ -959,7 +1026,7 @@ func file_ulisse_v1_predict_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_predict_proto_rawDesc), len(file_ulisse_v1_predict_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

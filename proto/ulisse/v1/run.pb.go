@@ -730,6 +730,8 @@ type RunDrawn struct {
 	Inflation     float64                `protobuf:"fixed64,7,opt,name=inflation,proto3" json:"inflation,omitempty"`
 	Modes         []*RunMode             `protobuf:"bytes,8,rep,name=modes,proto3" json:"modes,omitempty"`
 	Stages        int64                  `protobuf:"varint,9,opt,name=stages,proto3" json:"stages,omitempty"`
+	Tail          float64                `protobuf:"fixed64,10,opt,name=tail,proto3" json:"tail,omitempty"`
+	TailOf        int64                  `protobuf:"varint,11,opt,name=tail_of,json=tailOf,proto3" json:"tail_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -823,6 +825,20 @@ func (x *RunDrawn) GetModes() []*RunMode {
 func (x *RunDrawn) GetStages() int64 {
 	if x != nil {
 		return x.Stages
+	}
+	return 0
+}
+
+func (x *RunDrawn) GetTail() float64 {
+	if x != nil {
+		return x.Tail
+	}
+	return 0
+}
+
+func (x *RunDrawn) GetTailOf() int64 {
+	if x != nil {
+		return x.TailOf
 	}
 	return 0
 }
@@ -1142,8 +1158,10 @@ type RunPrepared struct {
 	Rank           int64                  `protobuf:"varint,12,opt,name=rank,proto3" json:"rank,omitempty"`
 	Acceptance     float64                `protobuf:"fixed64,13,opt,name=acceptance,proto3" json:"acceptance,omitempty"`
 	Cost           *RunCost               `protobuf:"bytes,14,opt,name=cost,proto3" json:"cost,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// near is the share of the pairs of rows that products evaluate, 0 for all.
+	Near          float64 `protobuf:"fixed64,20,opt,name=near,proto3" json:"near,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunPrepared) Reset() {
@@ -1272,6 +1290,13 @@ func (x *RunPrepared) GetCost() *RunCost {
 		return x.Cost
 	}
 	return nil
+}
+
+func (x *RunPrepared) GetNear() float64 {
+	if x != nil {
+		return x.Near
+	}
+	return 0
 }
 
 // RunLocal is a local maximum of the log posterior.
@@ -2972,7 +2997,7 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x05stage\x18\x01 \x01(\x03R\x05stage\x12\x12\n" +
 	"\x04item\x18\x02 \x01(\x03R\x04item\x12\x18\n" +
 	"\anumbers\x18\x03 \x03(\x01R\anumbers\x12&\n" +
-	"\x04cost\x18\x04 \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"\xc3\x02\n" +
+	"\x04cost\x18\x04 \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"\xf0\x02\n" +
 	"\bRunDrawn\x12\x16\n" +
 	"\x06params\x18\x01 \x01(\x03R\x06params\x12,\n" +
 	"\x06chains\x18\x02 \x03(\v2\x14.ulisse.v1.RunVectorR\x06chains\x12\x1a\n" +
@@ -2984,7 +3009,10 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"deviations\x12\x1c\n" +
 	"\tinflation\x18\a \x01(\x01R\tinflation\x12(\n" +
 	"\x05modes\x18\b \x03(\v2\x12.ulisse.v1.RunModeR\x05modes\x12\x16\n" +
-	"\x06stages\x18\t \x01(\x03R\x06stages\"\xb4\x01\n" +
+	"\x06stages\x18\t \x01(\x03R\x06stages\x12\x12\n" +
+	"\x04tail\x18\n" +
+	" \x01(\x01R\x04tail\x12\x17\n" +
+	"\atail_of\x18\v \x01(\x03R\x06tailOf\"\xb4\x01\n" +
 	"\aRunMode\x12\x10\n" +
 	"\x03psi\x18\x01 \x03(\x01R\x03psi\x12\x14\n" +
 	"\x05below\x18\x02 \x01(\x01R\x05below\x12\x12\n" +
@@ -3009,7 +3037,7 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12,\n" +
 	"\x06shared\x18\x03 \x03(\v2\x14.ulisse.v1.RunVectorR\x06shared\x12\x12\n" +
 	"\x04item\x18\x04 \x01(\x03R\x04item\x12\x14\n" +
-	"\x05needs\x18\x05 \x03(\x01R\x05needs\"\xd1\x03\n" +
+	"\x05needs\x18\x05 \x03(\x01R\x05needs\"\xe5\x03\n" +
 	"\vRunPrepared\x12\x10\n" +
 	"\x03psi\x18\x01 \x03(\x01R\x03psi\x12\x16\n" +
 	"\x06starts\x18\x02 \x03(\x01R\x06starts\x12\x10\n" +
@@ -3031,7 +3059,8 @@ const file_ulisse_v1_run_proto_rawDesc = "" +
 	"\n" +
 	"acceptance\x18\r \x01(\x01R\n" +
 	"acceptance\x12&\n" +
-	"\x04cost\x18\x0e \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\"2\n" +
+	"\x04cost\x18\x0e \x01(\v2\x12.ulisse.v1.RunCostR\x04cost\x12\x12\n" +
+	"\x04near\x18\x14 \x01(\x01R\x04near\"2\n" +
 	"\bRunLocal\x12\x10\n" +
 	"\x03psi\x18\x01 \x03(\x01R\x03psi\x12\x14\n" +
 	"\x05below\x18\x02 \x01(\x01R\x05below\";\n" +

@@ -28,6 +28,9 @@ const (
 	TilesKind_TILES_KIND_DOUBLE      TilesKind = 1 // K·V
 	TilesKind_TILES_KIND_SINGLE      TilesKind = 2 // K·V in single precision
 	TilesKind_TILES_KIND_FORMS       TilesKind = 3 // gradient forms of U and V
+	TilesKind_TILES_KIND_HOLD        TilesKind = 4 // no product: a chunk of the rows of the factor L follows, to be kept
+	TilesKind_TILES_KIND_TRANS       TilesKind = 5 // Lᵀ·V
+	TilesKind_TILES_KIND_LOW         TilesKind = 6 // L·V
 )
 
 // Enum value maps for TilesKind.
@@ -37,12 +40,18 @@ var (
 		1: "TILES_KIND_DOUBLE",
 		2: "TILES_KIND_SINGLE",
 		3: "TILES_KIND_FORMS",
+		4: "TILES_KIND_HOLD",
+		5: "TILES_KIND_TRANS",
+		6: "TILES_KIND_LOW",
 	}
 	TilesKind_value = map[string]int32{
 		"TILES_KIND_UNSPECIFIED": 0,
 		"TILES_KIND_DOUBLE":      1,
 		"TILES_KIND_SINGLE":      2,
 		"TILES_KIND_FORMS":       3,
+		"TILES_KIND_HOLD":        4,
+		"TILES_KIND_TRANS":       5,
+		"TILES_KIND_LOW":         6,
 	}
 )
 
@@ -73,6 +82,76 @@ func (TilesKind) EnumDescriptor() ([]byte, []int) {
 	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{0}
 }
 
+// TilesFetch asks for rows of the vectors, or for the sums of a part. It is refused with NOT_FOUND where there is no
+// session of the key, or not what is asked for.
+type TilesFetch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"` // of the product
+	Product       uint64                 `protobuf:"varint,2,opt,name=product,proto3" json:"product,omitempty"`
+	Part          int64                  `protobuf:"varint,3,opt,name=part,proto3" json:"part,omitempty"`   // whose sums; −1 for vectors
+	Point         int64                  `protobuf:"varint,4,opt,name=point,proto3" json:"point,omitempty"` // of the plane, whose rows
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TilesFetch) Reset() {
+	*x = TilesFetch{}
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TilesFetch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TilesFetch) ProtoMessage() {}
+
+func (x *TilesFetch) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TilesFetch.ProtoReflect.Descriptor instead.
+func (*TilesFetch) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *TilesFetch) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *TilesFetch) GetProduct() uint64 {
+	if x != nil {
+		return x.Product
+	}
+	return 0
+}
+
+func (x *TilesFetch) GetPart() int64 {
+	if x != nil {
+		return x.Part
+	}
+	return 0
+}
+
+func (x *TilesFetch) GetPoint() int64 {
+	if x != nil {
+		return x.Point
+	}
+	return 0
+}
+
 type TilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Request:
@@ -83,6 +162,8 @@ type TilesRequest struct {
 	//	*TilesRequest_Block
 	//	*TilesRequest_Unit
 	//	*TilesRequest_Cancel
+	//	*TilesRequest_Factor
+	//	*TilesRequest_Fetch
 	Request       isTilesRequest_Request `protobuf_oneof:"request"`
 	Data          []byte                 `protobuf:"bytes,15,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -91,7 +172,7 @@ type TilesRequest struct {
 
 func (x *TilesRequest) Reset() {
 	*x = TilesRequest{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[0]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -103,7 +184,7 @@ func (x *TilesRequest) String() string {
 func (*TilesRequest) ProtoMessage() {}
 
 func (x *TilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[0]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -116,7 +197,7 @@ func (x *TilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesRequest.ProtoReflect.Descriptor instead.
 func (*TilesRequest) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{0}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *TilesRequest) GetRequest() isTilesRequest_Request {
@@ -180,6 +261,24 @@ func (x *TilesRequest) GetCancel() *TilesCancel {
 	return nil
 }
 
+func (x *TilesRequest) GetFactor() *TilesFactor {
+	if x != nil {
+		if x, ok := x.Request.(*TilesRequest_Factor); ok {
+			return x.Factor
+		}
+	}
+	return nil
+}
+
+func (x *TilesRequest) GetFetch() *TilesFetch {
+	if x != nil {
+		if x, ok := x.Request.(*TilesRequest_Fetch); ok {
+			return x.Fetch
+		}
+	}
+	return nil
+}
+
 func (x *TilesRequest) GetData() []byte {
 	if x != nil {
 		return x.Data
@@ -215,6 +314,14 @@ type TilesRequest_Cancel struct {
 	Cancel *TilesCancel `protobuf:"bytes,6,opt,name=cancel,proto3,oneof"`
 }
 
+type TilesRequest_Factor struct {
+	Factor *TilesFactor `protobuf:"bytes,7,opt,name=factor,proto3,oneof"`
+}
+
+type TilesRequest_Fetch struct {
+	Fetch *TilesFetch `protobuf:"bytes,8,opt,name=fetch,proto3,oneof"` // alone, of Fetch
+}
+
 func (*TilesRequest_Open) isTilesRequest_Request() {}
 
 func (*TilesRequest_Set) isTilesRequest_Request() {}
@@ -227,12 +334,17 @@ func (*TilesRequest_Unit) isTilesRequest_Request() {}
 
 func (*TilesRequest_Cancel) isTilesRequest_Request() {}
 
+func (*TilesRequest_Factor) isTilesRequest_Request() {}
+
+func (*TilesRequest_Fetch) isTilesRequest_Request() {}
+
 type TilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Response:
 	//
 	//	*TilesResponse_Opened
 	//	*TilesResponse_Answer
+	//	*TilesResponse_Missing
 	Response      isTilesResponse_Response `protobuf_oneof:"response"`
 	Data          []byte                   `protobuf:"bytes,15,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -241,7 +353,7 @@ type TilesResponse struct {
 
 func (x *TilesResponse) Reset() {
 	*x = TilesResponse{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[1]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -253,7 +365,7 @@ func (x *TilesResponse) String() string {
 func (*TilesResponse) ProtoMessage() {}
 
 func (x *TilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[1]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -266,7 +378,7 @@ func (x *TilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesResponse.ProtoReflect.Descriptor instead.
 func (*TilesResponse) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{1}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *TilesResponse) GetResponse() isTilesResponse_Response {
@@ -294,6 +406,15 @@ func (x *TilesResponse) GetAnswer() *TilesAnswer {
 	return nil
 }
 
+func (x *TilesResponse) GetMissing() *TilesMissing {
+	if x != nil {
+		if x, ok := x.Response.(*TilesResponse_Missing); ok {
+			return x.Missing
+		}
+	}
+	return nil
+}
+
 func (x *TilesResponse) GetData() []byte {
 	if x != nil {
 		return x.Data
@@ -313,9 +434,15 @@ type TilesResponse_Answer struct {
 	Answer *TilesAnswer `protobuf:"bytes,2,opt,name=answer,proto3,oneof"`
 }
 
+type TilesResponse_Missing struct {
+	Missing *TilesMissing `protobuf:"bytes,3,opt,name=missing,proto3,oneof"`
+}
+
 func (*TilesResponse_Opened) isTilesResponse_Response() {}
 
 func (*TilesResponse_Answer) isTilesResponse_Response() {}
+
+func (*TilesResponse_Missing) isTilesResponse_Response() {}
 
 // TilesOpen is refused with NOT_FOUND if the worker cannot find the data, and
 // with FAILED_PRECONDITION if it computes with another instruction set, whose
@@ -331,7 +458,7 @@ type TilesOpen struct {
 
 func (x *TilesOpen) Reset() {
 	*x = TilesOpen{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[2]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -343,7 +470,7 @@ func (x *TilesOpen) String() string {
 func (*TilesOpen) ProtoMessage() {}
 
 func (x *TilesOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[2]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -356,7 +483,7 @@ func (x *TilesOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesOpen.ProtoReflect.Descriptor instead.
 func (*TilesOpen) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{2}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TilesOpen) GetAddress() string {
@@ -390,7 +517,7 @@ type TilesOpened struct {
 
 func (x *TilesOpened) Reset() {
 	*x = TilesOpened{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[3]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +529,7 @@ func (x *TilesOpened) String() string {
 func (*TilesOpened) ProtoMessage() {}
 
 func (x *TilesOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[3]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -415,7 +542,7 @@ func (x *TilesOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesOpened.ProtoReflect.Descriptor instead.
 func (*TilesOpened) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{3}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TilesOpened) GetRows() int64 {
@@ -445,7 +572,7 @@ type TilesSet struct {
 
 func (x *TilesSet) Reset() {
 	*x = TilesSet{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[4]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +584,7 @@ func (x *TilesSet) String() string {
 func (*TilesSet) ProtoMessage() {}
 
 func (x *TilesSet) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[4]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +597,7 @@ func (x *TilesSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesSet.ProtoReflect.Descriptor instead.
 func (*TilesSet) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{4}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TilesSet) GetVersion() uint64 {
@@ -501,27 +628,97 @@ func (x *TilesSet) GetNoiseFollows() bool {
 	return false
 }
 
+// TilesFactor begins a factor L of a preconditioner, and ends the one before it, or θ. Its rows
+// come in chunks (internal/cmvp/dense), those that the worker is to hold.
+type TilesFactor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Rows          int64                  `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	Columns       int64                  `protobuf:"varint,3,opt,name=columns,proto3" json:"columns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TilesFactor) Reset() {
+	*x = TilesFactor{}
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TilesFactor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TilesFactor) ProtoMessage() {}
+
+func (x *TilesFactor) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TilesFactor.ProtoReflect.Descriptor instead.
+func (*TilesFactor) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TilesFactor) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *TilesFactor) GetRows() int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
+func (x *TilesFactor) GetColumns() int64 {
+	if x != nil {
+		return x.Columns
+	}
+	return 0
+}
+
 // TilesProduct begins a product and ends the one before it: units of that which
 // are not answered are forgotten. Its vectors follow in blocks, before the units that need
 // them. The numbers of K·V are point after point of the plane that is laid over the rows
 // (internal/cmvp), for each column after column of its rows, times a factor that the driver
-// chose; points may come in any order. Those of forms are the columns of V, then those of U.
+// chose; points may come in any order. Those of forms are the columns of V, then those of U; those of
+// Lᵀ·V are chunk after chunk, for each column after column of its rows; those of L·V are its columns.
 type TilesProduct struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // of θ
-	Kind          TilesKind              `protobuf:"varint,3,opt,name=kind,proto3,enum=ulisse.v1.TilesKind" json:"kind,omitempty"`
-	Columns       int32                  `protobuf:"varint,4,opt,name=columns,proto3" json:"columns,omitempty"`
-	Groups        int32                  `protobuf:"varint,5,opt,name=groups,proto3" json:"groups,omitempty"`      // of column pairs, for forms
-	Group         []int32                `protobuf:"varint,6,rep,packed,name=group,proto3" json:"group,omitempty"` // of each column pair
-	Trace         []byte                 `protobuf:"bytes,7,opt,name=trace,proto3" json:"trace,omitempty"`         // identifiers of the trace and span that it belongs to, 24 bytes; empty for none
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Version uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // of θ, or of the factor
+	Kind    TilesKind              `protobuf:"varint,3,opt,name=kind,proto3,enum=ulisse.v1.TilesKind" json:"kind,omitempty"`
+	Columns int32                  `protobuf:"varint,4,opt,name=columns,proto3" json:"columns,omitempty"`
+	Groups  int32                  `protobuf:"varint,5,opt,name=groups,proto3" json:"groups,omitempty"`      // of column pairs, for forms
+	Group   []int32                `protobuf:"varint,6,rep,packed,name=group,proto3" json:"group,omitempty"` // of each column pair
+	Trace   []byte                 `protobuf:"bytes,7,opt,name=trace,proto3" json:"trace,omitempty"`         // identifiers of the trace and span that it belongs to, 24 bytes; empty for none
+	Chunk   int32                  `protobuf:"varint,8,opt,name=chunk,proto3" json:"chunk,omitempty"`        // that follows, tile after tile as it is stored, for TILES_KIND_HOLD
+	// If there is a key, sums of K·V are kept by who computes them, until the next product; members that know the key fetch
+	// them, and vectors. The units that are asked for are parts: the first whole ones are units of the
+	// plane, each of the others is cut into pieces, of whose tasks the sums are kept one by one.
+	Key           []byte `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`
+	Whole         int32  `protobuf:"varint,10,opt,name=whole,proto3" json:"whole,omitempty"`
+	Pieces        int32  `protobuf:"varint,11,opt,name=pieces,proto3" json:"pieces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TilesProduct) Reset() {
 	*x = TilesProduct{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[5]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -533,7 +730,7 @@ func (x *TilesProduct) String() string {
 func (*TilesProduct) ProtoMessage() {}
 
 func (x *TilesProduct) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[5]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -546,7 +743,7 @@ func (x *TilesProduct) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesProduct.ProtoReflect.Descriptor instead.
 func (*TilesProduct) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{5}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TilesProduct) GetId() uint64 {
@@ -598,6 +795,34 @@ func (x *TilesProduct) GetTrace() []byte {
 	return nil
 }
 
+func (x *TilesProduct) GetChunk() int32 {
+	if x != nil {
+		return x.Chunk
+	}
+	return 0
+}
+
+func (x *TilesProduct) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *TilesProduct) GetWhole() int32 {
+	if x != nil {
+		return x.Whole
+	}
+	return 0
+}
+
+func (x *TilesProduct) GetPieces() int32 {
+	if x != nil {
+		return x.Pieces
+	}
+	return 0
+}
+
 // TilesBlock holds numbers of vectors from an offset on. Those of a point, or of all
 // columns of forms or of the noise, come in order.
 type TilesBlock struct {
@@ -610,7 +835,7 @@ type TilesBlock struct {
 
 func (x *TilesBlock) Reset() {
 	*x = TilesBlock{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[6]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +847,7 @@ func (x *TilesBlock) String() string {
 func (*TilesBlock) ProtoMessage() {}
 
 func (x *TilesBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[6]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +860,7 @@ func (x *TilesBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesBlock.ProtoReflect.Descriptor instead.
 func (*TilesBlock) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{6}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TilesBlock) GetOffset() uint64 {
@@ -652,21 +877,25 @@ func (x *TilesBlock) GetCrc32C() uint32 {
 	return 0
 }
 
-// TilesUnit asks for the sums of a part of the product: of unit lo of K·V (hi is lo+1), or of
-// tasks [lo,hi) of the forms.
+// TilesUnit asks for the sums of a part of the product: of unit lo of K·V (hi is lo+1), of
+// tasks [lo,hi) of the forms, or of chunk lo of the factor (hi is lo+1).
 type TilesUnit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // increasing
-	Product       uint64                 `protobuf:"varint,2,opt,name=product,proto3" json:"product,omitempty"`
-	Lo            int64                  `protobuf:"varint,3,opt,name=lo,proto3" json:"lo,omitempty"`
-	Hi            int64                  `protobuf:"varint,4,opt,name=hi,proto3" json:"hi,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // increasing
+	Product uint64                 `protobuf:"varint,2,opt,name=product,proto3" json:"product,omitempty"`
+	Lo      int64                  `protobuf:"varint,3,opt,name=lo,proto3" json:"lo,omitempty"`
+	Hi      int64                  `protobuf:"varint,4,opt,name=hi,proto3" json:"hi,omitempty"`
+	// Of a product that is kept. Without add: the points whose vectors are to be fetched. With add the unit is point lo, whose
+	// sums are to be added up: of each part that has to do with it, in order, as far as members have them.
+	Sources       []*TilesSource `protobuf:"bytes,5,rep,name=sources,proto3" json:"sources,omitempty"`
+	Add           bool           `protobuf:"varint,6,opt,name=add,proto3" json:"add,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TilesUnit) Reset() {
 	*x = TilesUnit{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[7]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -678,7 +907,7 @@ func (x *TilesUnit) String() string {
 func (*TilesUnit) ProtoMessage() {}
 
 func (x *TilesUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[7]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -691,7 +920,7 @@ func (x *TilesUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesUnit.ProtoReflect.Descriptor instead.
 func (*TilesUnit) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TilesUnit) GetId() uint64 {
@@ -722,6 +951,158 @@ func (x *TilesUnit) GetHi() int64 {
 	return 0
 }
 
+func (x *TilesUnit) GetSources() []*TilesSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *TilesUnit) GetAdd() bool {
+	if x != nil {
+		return x.Add
+	}
+	return false
+}
+
+// TilesSource is a worker of the group that has something.
+type TilesSource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // empty for the worker that is asked
+	Point         int32                  `protobuf:"varint,2,opt,name=point,proto3" json:"point,omitempty"`    // of vectors
+	Crc32C        uint32                 `protobuf:"fixed32,3,opt,name=crc32c,proto3" json:"crc32c,omitempty"` // of sums, 8 bytes a number
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TilesSource) Reset() {
+	*x = TilesSource{}
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TilesSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TilesSource) ProtoMessage() {}
+
+func (x *TilesSource) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TilesSource.ProtoReflect.Descriptor instead.
+func (*TilesSource) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *TilesSource) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *TilesSource) GetPoint() int32 {
+	if x != nil {
+		return x.Point
+	}
+	return 0
+}
+
+func (x *TilesSource) GetCrc32C() uint32 {
+	if x != nil {
+		return x.Crc32C
+	}
+	return 0
+}
+
+// TilesMissing is what is said of a unit in place of an answer if something cannot be fetched.
+type TilesMissing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Unit          uint64                 `protobuf:"varint,1,opt,name=unit,proto3" json:"unit,omitempty"`
+	Product       uint64                 `protobuf:"varint,2,opt,name=product,proto3" json:"product,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // of who should have it
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Points        []int32                `protobuf:"varint,5,rep,packed,name=points,proto3" json:"points,omitempty"` // whose vectors did not come
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TilesMissing) Reset() {
+	*x = TilesMissing{}
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TilesMissing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TilesMissing) ProtoMessage() {}
+
+func (x *TilesMissing) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TilesMissing.ProtoReflect.Descriptor instead.
+func (*TilesMissing) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TilesMissing) GetUnit() uint64 {
+	if x != nil {
+		return x.Unit
+	}
+	return 0
+}
+
+func (x *TilesMissing) GetProduct() uint64 {
+	if x != nil {
+		return x.Product
+	}
+	return 0
+}
+
+func (x *TilesMissing) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *TilesMissing) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TilesMissing) GetPoints() []int32 {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
 type TilesCancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Unit          uint64                 `protobuf:"varint,1,opt,name=unit,proto3" json:"unit,omitempty"`
@@ -731,7 +1112,7 @@ type TilesCancel struct {
 
 func (x *TilesCancel) Reset() {
 	*x = TilesCancel{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +1124,7 @@ func (x *TilesCancel) String() string {
 func (*TilesCancel) ProtoMessage() {}
 
 func (x *TilesCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +1137,7 @@ func (x *TilesCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesCancel.ProtoReflect.Descriptor instead.
 func (*TilesCancel) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TilesCancel) GetUnit() uint64 {
@@ -767,12 +1148,16 @@ func (x *TilesCancel) GetUnit() uint64 {
 }
 
 // TilesAnswer holds the sums of a unit from an offset on, in order: point after point and
-// column after column of its rows, before scale and noise, or task after task.
+// column after column of its rows, before scale and noise, or task after task. That of a chunk is
+// column after column, of as many numbers as L has columns for Lᵀ·V and the chunk has rows for L·V. To
+// TILES_KIND_HOLD it is the sum of the chunk's elements and how many bytes more the worker can hold. Of a
+// part that is kept it is a checksum (CRC-32C) of the sums of each point, in increasing order. Of a point it is what its units add up to, in order,
+// column after column of its rows; if the last unit is not all there, the sums so far of that one follow in the same way.
 type TilesAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Unit          uint64                 `protobuf:"varint,1,opt,name=unit,proto3" json:"unit,omitempty"`
 	Product       uint64                 `protobuf:"varint,2,opt,name=product,proto3" json:"product,omitempty"`
-	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of θ
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of θ, or of the factor
 	Offset        uint64                 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
 	Total         uint64                 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
 	Crc32C        uint32                 `protobuf:"fixed32,6,opt,name=crc32c,proto3" json:"crc32c,omitempty"` // of data
@@ -782,7 +1167,7 @@ type TilesAnswer struct {
 
 func (x *TilesAnswer) Reset() {
 	*x = TilesAnswer{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +1179,7 @@ func (x *TilesAnswer) String() string {
 func (*TilesAnswer) ProtoMessage() {}
 
 func (x *TilesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +1192,7 @@ func (x *TilesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesAnswer.ProtoReflect.Descriptor instead.
 func (*TilesAnswer) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TilesAnswer) GetUnit() uint64 {
@@ -856,19 +1241,28 @@ var File_ulisse_v1_tiles_proto protoreflect.FileDescriptor
 
 const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\n" +
-	"\x15ulisse/v1/tiles.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"\xc4\x02\n" +
+	"\x15ulisse/v1/tiles.proto\x12\tulisse.v1\x1a\x14ulisse/v1/rule.proto\"b\n" +
+	"\n" +
+	"TilesFetch\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
+	"\aproduct\x18\x02 \x01(\x04R\aproduct\x12\x12\n" +
+	"\x04part\x18\x03 \x01(\x03R\x04part\x12\x14\n" +
+	"\x05point\x18\x04 \x01(\x03R\x05point\"\xa5\x03\n" +
 	"\fTilesRequest\x12*\n" +
 	"\x04open\x18\x01 \x01(\v2\x14.ulisse.v1.TilesOpenH\x00R\x04open\x12'\n" +
 	"\x03set\x18\x02 \x01(\v2\x13.ulisse.v1.TilesSetH\x00R\x03set\x123\n" +
 	"\aproduct\x18\x03 \x01(\v2\x17.ulisse.v1.TilesProductH\x00R\aproduct\x12-\n" +
 	"\x05block\x18\x04 \x01(\v2\x15.ulisse.v1.TilesBlockH\x00R\x05block\x12*\n" +
 	"\x04unit\x18\x05 \x01(\v2\x14.ulisse.v1.TilesUnitH\x00R\x04unit\x120\n" +
-	"\x06cancel\x18\x06 \x01(\v2\x16.ulisse.v1.TilesCancelH\x00R\x06cancel\x12\x12\n" +
+	"\x06cancel\x18\x06 \x01(\v2\x16.ulisse.v1.TilesCancelH\x00R\x06cancel\x120\n" +
+	"\x06factor\x18\a \x01(\v2\x16.ulisse.v1.TilesFactorH\x00R\x06factor\x12-\n" +
+	"\x05fetch\x18\b \x01(\v2\x15.ulisse.v1.TilesFetchH\x00R\x05fetch\x12\x12\n" +
 	"\x04data\x18\x0f \x01(\fR\x04dataB\t\n" +
-	"\arequest\"\x93\x01\n" +
+	"\arequest\"\xc8\x01\n" +
 	"\rTilesResponse\x120\n" +
 	"\x06opened\x18\x01 \x01(\v2\x16.ulisse.v1.TilesOpenedH\x00R\x06opened\x120\n" +
-	"\x06answer\x18\x02 \x01(\v2\x16.ulisse.v1.TilesAnswerH\x00R\x06answer\x12\x12\n" +
+	"\x06answer\x18\x02 \x01(\v2\x16.ulisse.v1.TilesAnswerH\x00R\x06answer\x123\n" +
+	"\amissing\x18\x03 \x01(\v2\x17.ulisse.v1.TilesMissingH\x00R\amissing\x12\x12\n" +
 	"\x04data\x18\x0f \x01(\fR\x04dataB\n" +
 	"\n" +
 	"\bresponse\"t\n" +
@@ -885,7 +1279,11 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05theta\x18\x06 \x03(\x01R\x05theta\x12\x14\n" +
 	"\x05noise\x18\a \x01(\x01R\x05noise\x12#\n" +
-	"\rnoise_follows\x18\b \x01(\bR\fnoiseFollowsJ\x04\b\x02\x10\x06\"\xc0\x01\n" +
+	"\rnoise_follows\x18\b \x01(\bR\fnoiseFollowsJ\x04\b\x02\x10\x06\"U\n" +
+	"\vTilesFactor\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x18\n" +
+	"\acolumns\x18\x03 \x01(\x03R\acolumns\"\x96\x02\n" +
 	"\fTilesProduct\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12(\n" +
@@ -893,16 +1291,33 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\acolumns\x18\x04 \x01(\x05R\acolumns\x12\x16\n" +
 	"\x06groups\x18\x05 \x01(\x05R\x06groups\x12\x14\n" +
 	"\x05group\x18\x06 \x03(\x05R\x05group\x12\x14\n" +
-	"\x05trace\x18\a \x01(\fR\x05trace\"<\n" +
+	"\x05trace\x18\a \x01(\fR\x05trace\x12\x14\n" +
+	"\x05chunk\x18\b \x01(\x05R\x05chunk\x12\x10\n" +
+	"\x03key\x18\t \x01(\fR\x03key\x12\x14\n" +
+	"\x05whole\x18\n" +
+	" \x01(\x05R\x05whole\x12\x16\n" +
+	"\x06pieces\x18\v \x01(\x05R\x06pieces\"<\n" +
 	"\n" +
 	"TilesBlock\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x16\n" +
-	"\x06crc32c\x18\x02 \x01(\aR\x06crc32c\"U\n" +
+	"\x06crc32c\x18\x02 \x01(\aR\x06crc32c\"\x99\x01\n" +
 	"\tTilesUnit\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aproduct\x18\x02 \x01(\x04R\aproduct\x12\x0e\n" +
 	"\x02lo\x18\x03 \x01(\x03R\x02lo\x12\x0e\n" +
-	"\x02hi\x18\x04 \x01(\x03R\x02hi\"!\n" +
+	"\x02hi\x18\x04 \x01(\x03R\x02hi\x120\n" +
+	"\asources\x18\x05 \x03(\v2\x16.ulisse.v1.TilesSourceR\asources\x12\x10\n" +
+	"\x03add\x18\x06 \x01(\bR\x03add\"U\n" +
+	"\vTilesSource\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05point\x18\x02 \x01(\x05R\x05point\x12\x16\n" +
+	"\x06crc32c\x18\x03 \x01(\aR\x06crc32c\"\x86\x01\n" +
+	"\fTilesMissing\x12\x12\n" +
+	"\x04unit\x18\x01 \x01(\x04R\x04unit\x12\x18\n" +
+	"\aproduct\x18\x02 \x01(\x04R\aproduct\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06points\x18\x05 \x03(\x05R\x06points\"!\n" +
 	"\vTilesCancel\x12\x12\n" +
 	"\x04unit\x18\x01 \x01(\x04R\x04unit\"\x9b\x01\n" +
 	"\vTilesAnswer\x12\x12\n" +
@@ -911,14 +1326,18 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05total\x18\x05 \x01(\x04R\x05total\x12\x16\n" +
-	"\x06crc32c\x18\x06 \x01(\aR\x06crc32c*k\n" +
+	"\x06crc32c\x18\x06 \x01(\aR\x06crc32c*\xaa\x01\n" +
 	"\tTilesKind\x12\x1a\n" +
 	"\x16TILES_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TILES_KIND_DOUBLE\x10\x01\x12\x15\n" +
 	"\x11TILES_KIND_SINGLE\x10\x02\x12\x14\n" +
-	"\x10TILES_KIND_FORMS\x10\x032R\n" +
+	"\x10TILES_KIND_FORMS\x10\x03\x12\x13\n" +
+	"\x0fTILES_KIND_HOLD\x10\x04\x12\x14\n" +
+	"\x10TILES_KIND_TRANS\x10\x05\x12\x12\n" +
+	"\x0eTILES_KIND_LOW\x10\x062\x9b\x01\n" +
 	"\x05Tiles\x12I\n" +
-	"\aSession\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
+	"\aSession\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01\x12G\n" +
+	"\x05Fetch\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
 
 var (
 	file_ulisse_v1_tiles_proto_rawDescOnce sync.Once
@@ -933,37 +1352,47 @@ func file_ulisse_v1_tiles_proto_rawDescGZIP() []byte {
 }
 
 var file_ulisse_v1_tiles_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ulisse_v1_tiles_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_ulisse_v1_tiles_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_ulisse_v1_tiles_proto_goTypes = []any{
 	(TilesKind)(0),        // 0: ulisse.v1.TilesKind
-	(*TilesRequest)(nil),  // 1: ulisse.v1.TilesRequest
-	(*TilesResponse)(nil), // 2: ulisse.v1.TilesResponse
-	(*TilesOpen)(nil),     // 3: ulisse.v1.TilesOpen
-	(*TilesOpened)(nil),   // 4: ulisse.v1.TilesOpened
-	(*TilesSet)(nil),      // 5: ulisse.v1.TilesSet
-	(*TilesProduct)(nil),  // 6: ulisse.v1.TilesProduct
-	(*TilesBlock)(nil),    // 7: ulisse.v1.TilesBlock
-	(*TilesUnit)(nil),     // 8: ulisse.v1.TilesUnit
-	(*TilesCancel)(nil),   // 9: ulisse.v1.TilesCancel
-	(*TilesAnswer)(nil),   // 10: ulisse.v1.TilesAnswer
+	(*TilesFetch)(nil),    // 1: ulisse.v1.TilesFetch
+	(*TilesRequest)(nil),  // 2: ulisse.v1.TilesRequest
+	(*TilesResponse)(nil), // 3: ulisse.v1.TilesResponse
+	(*TilesOpen)(nil),     // 4: ulisse.v1.TilesOpen
+	(*TilesOpened)(nil),   // 5: ulisse.v1.TilesOpened
+	(*TilesSet)(nil),      // 6: ulisse.v1.TilesSet
+	(*TilesFactor)(nil),   // 7: ulisse.v1.TilesFactor
+	(*TilesProduct)(nil),  // 8: ulisse.v1.TilesProduct
+	(*TilesBlock)(nil),    // 9: ulisse.v1.TilesBlock
+	(*TilesUnit)(nil),     // 10: ulisse.v1.TilesUnit
+	(*TilesSource)(nil),   // 11: ulisse.v1.TilesSource
+	(*TilesMissing)(nil),  // 12: ulisse.v1.TilesMissing
+	(*TilesCancel)(nil),   // 13: ulisse.v1.TilesCancel
+	(*TilesAnswer)(nil),   // 14: ulisse.v1.TilesAnswer
 }
 var file_ulisse_v1_tiles_proto_depIdxs = []int32{
-	3,  // 0: ulisse.v1.TilesRequest.open:type_name -> ulisse.v1.TilesOpen
-	5,  // 1: ulisse.v1.TilesRequest.set:type_name -> ulisse.v1.TilesSet
-	6,  // 2: ulisse.v1.TilesRequest.product:type_name -> ulisse.v1.TilesProduct
-	7,  // 3: ulisse.v1.TilesRequest.block:type_name -> ulisse.v1.TilesBlock
-	8,  // 4: ulisse.v1.TilesRequest.unit:type_name -> ulisse.v1.TilesUnit
-	9,  // 5: ulisse.v1.TilesRequest.cancel:type_name -> ulisse.v1.TilesCancel
-	4,  // 6: ulisse.v1.TilesResponse.opened:type_name -> ulisse.v1.TilesOpened
-	10, // 7: ulisse.v1.TilesResponse.answer:type_name -> ulisse.v1.TilesAnswer
-	0,  // 8: ulisse.v1.TilesProduct.kind:type_name -> ulisse.v1.TilesKind
-	1,  // 9: ulisse.v1.Tiles.Session:input_type -> ulisse.v1.TilesRequest
-	2,  // 10: ulisse.v1.Tiles.Session:output_type -> ulisse.v1.TilesResponse
-	10, // [10:11] is the sub-list for method output_type
-	9,  // [9:10] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	4,  // 0: ulisse.v1.TilesRequest.open:type_name -> ulisse.v1.TilesOpen
+	6,  // 1: ulisse.v1.TilesRequest.set:type_name -> ulisse.v1.TilesSet
+	8,  // 2: ulisse.v1.TilesRequest.product:type_name -> ulisse.v1.TilesProduct
+	9,  // 3: ulisse.v1.TilesRequest.block:type_name -> ulisse.v1.TilesBlock
+	10, // 4: ulisse.v1.TilesRequest.unit:type_name -> ulisse.v1.TilesUnit
+	13, // 5: ulisse.v1.TilesRequest.cancel:type_name -> ulisse.v1.TilesCancel
+	7,  // 6: ulisse.v1.TilesRequest.factor:type_name -> ulisse.v1.TilesFactor
+	1,  // 7: ulisse.v1.TilesRequest.fetch:type_name -> ulisse.v1.TilesFetch
+	5,  // 8: ulisse.v1.TilesResponse.opened:type_name -> ulisse.v1.TilesOpened
+	14, // 9: ulisse.v1.TilesResponse.answer:type_name -> ulisse.v1.TilesAnswer
+	12, // 10: ulisse.v1.TilesResponse.missing:type_name -> ulisse.v1.TilesMissing
+	0,  // 11: ulisse.v1.TilesProduct.kind:type_name -> ulisse.v1.TilesKind
+	11, // 12: ulisse.v1.TilesUnit.sources:type_name -> ulisse.v1.TilesSource
+	2,  // 13: ulisse.v1.Tiles.Session:input_type -> ulisse.v1.TilesRequest
+	2,  // 14: ulisse.v1.Tiles.Fetch:input_type -> ulisse.v1.TilesRequest
+	3,  // 15: ulisse.v1.Tiles.Session:output_type -> ulisse.v1.TilesResponse
+	3,  // 16: ulisse.v1.Tiles.Fetch:output_type -> ulisse.v1.TilesResponse
+	15, // [15:17] is the sub-list for method output_type
+	13, // [13:15] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_tiles_proto_init() }
@@ -972,17 +1401,20 @@ func file_ulisse_v1_tiles_proto_init() {
 		return
 	}
 	file_ulisse_v1_rule_proto_init()
-	file_ulisse_v1_tiles_proto_msgTypes[0].OneofWrappers = []any{
+	file_ulisse_v1_tiles_proto_msgTypes[1].OneofWrappers = []any{
 		(*TilesRequest_Open)(nil),
 		(*TilesRequest_Set)(nil),
 		(*TilesRequest_Product)(nil),
 		(*TilesRequest_Block)(nil),
 		(*TilesRequest_Unit)(nil),
 		(*TilesRequest_Cancel)(nil),
+		(*TilesRequest_Factor)(nil),
+		(*TilesRequest_Fetch)(nil),
 	}
-	file_ulisse_v1_tiles_proto_msgTypes[1].OneofWrappers = []any{
+	file_ulisse_v1_tiles_proto_msgTypes[2].OneofWrappers = []any{
 		(*TilesResponse_Opened)(nil),
 		(*TilesResponse_Answer)(nil),
+		(*TilesResponse_Missing)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -990,7 +1422,7 @@ func file_ulisse_v1_tiles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_tiles_proto_rawDesc), len(file_ulisse_v1_tiles_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

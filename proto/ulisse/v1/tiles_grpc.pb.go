@@ -20,16 +20,18 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Tiles_Session_FullMethodName = "/ulisse.v1.Tiles/Session"
+	Tiles_Fetch_FullMethodName   = "/ulisse.v1.Tiles/Fetch"
 )
 
 // TilesClient is the client API for Tiles service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Tiles computes parts of products with K(θ) for chains that other workers
-// drive.
+// Tiles computes parts of products with K(θ), and with the factors of preconditioners, for
+// chains that other workers drive.
 type TilesClient interface {
-	// Session serves one chain. The driver opens it, sets θ, sends the vectors of
+	// Session serves one chain, its K(θ) or the factor of its preconditioner. The driver opens it,
+	// sets θ or the factor, sends the vectors of
 	// a product once, then asks for units of it; answers come back as they are
 	// done, in the order asked for. Frames are these messages with the field data
 	// last; the content-subtype "tiles" names a codec that does not copy it.
@@ -37,6 +39,9 @@ type TilesClient interface {
 	// Numbers in data are float64, or float32 for the vectors of products in single precision,
 	// little-endian, 65,536 a frame at most.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TilesRequest, TilesResponse], error)
+	// Fetch gives another worker of a chain's group what this one has of a product that its session keeps: after
+	// one request, answers of the session's codec (of unit 0), and the end. It waits for rows of vectors that are on their way.
+	Fetch(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TilesRequest, TilesResponse], error)
 }
 
 type tilesClient struct {
@@ -60,14 +65,28 @@ func (c *tilesClient) Session(ctx context.Context, opts ...grpc.CallOption) (grp
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Tiles_SessionClient = grpc.BidiStreamingClient[TilesRequest, TilesResponse]
 
+func (c *tilesClient) Fetch(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[TilesRequest, TilesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Tiles_ServiceDesc.Streams[1], Tiles_Fetch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[TilesRequest, TilesResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Tiles_FetchClient = grpc.BidiStreamingClient[TilesRequest, TilesResponse]
+
 // TilesServer is the server API for Tiles service.
 // All implementations must embed UnimplementedTilesServer
 // for forward compatibility.
 //
-// Tiles computes parts of products with K(θ) for chains that other workers
-// drive.
+// Tiles computes parts of products with K(θ), and with the factors of preconditioners, for
+// chains that other workers drive.
 type TilesServer interface {
-	// Session serves one chain. The driver opens it, sets θ, sends the vectors of
+	// Session serves one chain, its K(θ) or the factor of its preconditioner. The driver opens it,
+	// sets θ or the factor, sends the vectors of
 	// a product once, then asks for units of it; answers come back as they are
 	// done, in the order asked for. Frames are these messages with the field data
 	// last; the content-subtype "tiles" names a codec that does not copy it.
@@ -75,6 +94,9 @@ type TilesServer interface {
 	// Numbers in data are float64, or float32 for the vectors of products in single precision,
 	// little-endian, 65,536 a frame at most.
 	Session(grpc.BidiStreamingServer[TilesRequest, TilesResponse]) error
+	// Fetch gives another worker of a chain's group what this one has of a product that its session keeps: after
+	// one request, answers of the session's codec (of unit 0), and the end. It waits for rows of vectors that are on their way.
+	Fetch(grpc.BidiStreamingServer[TilesRequest, TilesResponse]) error
 	mustEmbedUnimplementedTilesServer()
 }
 
@@ -87,6 +109,9 @@ type UnimplementedTilesServer struct{}
 
 func (UnimplementedTilesServer) Session(grpc.BidiStreamingServer[TilesRequest, TilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method Session not implemented")
+}
+func (UnimplementedTilesServer) Fetch(grpc.BidiStreamingServer[TilesRequest, TilesResponse]) error {
+	return status.Error(codes.Unimplemented, "method Fetch not implemented")
 }
 func (UnimplementedTilesServer) mustEmbedUnimplementedTilesServer() {}
 func (UnimplementedTilesServer) testEmbeddedByValue()               {}
@@ -116,6 +141,13 @@ func _Tiles_Session_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Tiles_SessionServer = grpc.BidiStreamingServer[TilesRequest, TilesResponse]
 
+func _Tiles_Fetch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(TilesServer).Fetch(&grpc.GenericServerStream[TilesRequest, TilesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Tiles_FetchServer = grpc.BidiStreamingServer[TilesRequest, TilesResponse]
+
 // Tiles_ServiceDesc is the grpc.ServiceDesc for Tiles service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -127,6 +159,12 @@ var Tiles_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Session",
 			Handler:       _Tiles_Session_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "Fetch",
+			Handler:       _Tiles_Fetch_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
 		},

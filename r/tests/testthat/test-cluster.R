@@ -17,7 +17,7 @@ start_dev <- function(...) {
   log <- file.path(dir, "log")
   process <- processx::process$new(ulisse_binary(), c("dev", "--auth", "none", "--workers", "1", "--cores", "1", "--dir", file.path(dir, "dev"), ...), stdout = log, stderr = "2>&1")
   until <- function(ready) {
-    end <- Sys.time() + 60
+    end <- Sys.time() + 180
     while (!isTRUE(tryCatch(ready(), error = function(e) FALSE))) {
       if (Sys.time() > end || !process$is_alive()) stop(paste(readLines(log), collapse = "\n"))
       Sys.sleep(0.1)
@@ -85,7 +85,7 @@ test_that("jobs are steered", {
   long <- small_spec(name = "long", stop = list(rhat = 1.0001, ess = 1e9, max_draws = 1e6))
   job <- ulisse_submit(long, small_data(), cluster, client_id = "once")
   expect_identical(ulisse_submit(long, small_data(), cluster, client_id = "once")$id, job$id)
-  end <- Sys.time() + 60
+  end <- Sys.time() + 180
   while (ulisse:::job_status(job)$draws == 0 && Sys.time() < end) Sys.sleep(0.05)
   expect_gt(nrow(as_draws_df(job)), 0)
   expect_identical(ulisse:::job_status(ulisse_pause(job))$state, "paused")
@@ -140,5 +140,5 @@ test_that("contexts are those of the command line", {
 
 for (dev in devs) {
   dev$process$signal(15)
-  dev$process$wait(30000)
+  dev$process$wait(180000)
 }

@@ -90,6 +90,16 @@ test_that("classes are predicted", {
   expect_equal(residuals(f), wet - p)
 })
 
+test_that("classes in order are predicted", {
+  needs_program()
+  d <- transform(rows_with(), grade = cut(y, c(-Inf, -0.5, 0.5, Inf), c("low", "mid", "high"), ordered_result = TRUE))
+  f <- fit_quickly(grade ~ t, d, likelihood = "ordinal")
+  p <- predict(f)
+  shares <- as.matrix(p[c("p[low]", "p[mid]", "p[high]")])
+  expect_equal(p$Estimate, as.vector(shares %*% 0:2))
+  expect_equal(log_score(f, d), mean(log(shares[cbind(seq_len(nrow(d)), as.integer(d$grade))])))
+})
+
 test_that("what is said of rows has to fit them", {
   d <- rows_with(4)
   path <- tempfile(fileext = ".csv")

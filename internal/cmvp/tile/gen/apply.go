@@ -1,7 +1,6 @@
 package main
 
 import (
-	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
 
@@ -9,7 +8,7 @@ import (
 // as many as there are registers for, since it decides how often an element
 // of the strip is loaded.
 func (g *generator) columnsAtOnce() int {
-	if g.avx512() {
+	if g.registers() == 32 {
 		return 3
 	}
 	return 1
@@ -56,7 +55,7 @@ func (g *generator) direct() {
 		})
 		for _, sum := range sums {
 			g.addRows(y, sum)
-			ADDQ(ldy, y)
+			asm.ADDQ(ldy, y)
 		}
 		advance(v, c*colBytes)
 	})
@@ -82,7 +81,7 @@ func (g *generator) trans() {
 			for r, e := range x[i] {
 				g.bcast(Mem{Base: v, Disp: r * g.elem}, e)
 			}
-			ADDQ(ldv, v)
+			asm.ADDQ(ldv, v)
 		}
 		kj, yj := copied(k), copied(y)
 		repeat(copied(panels), func() {
@@ -121,23 +120,26 @@ func (g *generator) addition() {
 	g.text("Add", "func(y []float64, x []T, n int)", "adds n elements of x to y.")
 	y, x, n := base("y"), base("x"), word("n")
 	done := label()
-	SHRQ(U8(5), n) // panels of 32
-	JZ(LabelRef(done))
+	asm.SHRQ(U8(5), n) // panels of 32
+	asm.JZ(LabelRef(done))
 	repeat(n, func() {
 		for q := 0; q < panel*8; q += g.width {
 			v := g.vec()
-			if g.elem == 8 {
+			switch {
+			case g.elem == 8:
 				g.load(Mem{Base: x, Disp: q}, v)
-			} else {
-				VCVTPS2PD(Mem{Base: x, Disp: q / 2}, v)
+			case g.neon():
+				g.doubles().loadNEON("ldr1", Mem{Base: x, Disp: q / 2}, v)
+				g.vector("fcvtl", v, v)
+			default:
+				asm.VCVTPS2PD(Mem{Base: x, Disp: q / 2}, v)
 			}
-			VADDPD(Mem{Base: y, Disp: q}, v, v)
-			VMOVUPD(v, Mem{Base: y, Disp: q})
+			g.doubles().addTo(Mem{Base: y, Disp: q}, v)
 		}
 		advance(y, panel*8)
 		advance(x, panel*g.elem)
 	})
-	Label(done)
+	asm.Label(done)
 	g.ret()
 }
 
@@ -157,7 +159,7 @@ func (g *generator) multiply() {
 func (g *generator) addScaled() {
 	g.text("AddScaled", "func(y, x []T, c T, n int)", "adds n elements of x times c to y.")
 	y, x, c := base("y"), base("x"), g.vec()
-	at, err := Param("c").Resolve()
+	at, err := asm.Param("c").Resolve()
 	if err != nil {
 		panic(err)
 	}
@@ -174,8 +176,8 @@ func (g *generator) addScaled() {
 // arrays, and the end of the kernel.
 func (g *generator) byPanels(n gp, arrays []gp, body func(q int)) {
 	done := label()
-	SHRQ(U8(5), n) // panels of 32
-	JZ(LabelRef(done))
+	asm.SHRQ(U8(5), n) // panels of 32
+	asm.JZ(LabelRef(done))
 	repeat(n, func() {
 		for q := 0; q < panel*g.elem; q += g.width {
 			body(q)
@@ -184,17 +186,17 @@ func (g *generator) byPanels(n gp, arrays []gp, body func(q int)) {
 			advance(p, panel*g.elem)
 		}
 	})
-	Label(done)
+	asm.Label(done)
 	g.ret()
 }
 
 // unlessNil emits body, to be skipped if p is nil.
 func unlessNil(p gp, body func()) {
 	skip := label()
-	TESTQ(p, p)
-	JZ(LabelRef(skip))
+	asm.TESTQ(p, p)
+	asm.JZ(LabelRef(skip))
 	body()
-	Label(skip)
+	asm.Label(skip)
 }
 
 // prefetch emits the prefetch of the next lines of a strip that will be needed
@@ -207,7 +209,7 @@ func prefetch(next gp, columns int) {
 	const lines = 8
 	unlessNil(next, func() {
 		for i := range lines {
-			PREFETCHT0(Mem{Base: next, Disp: 64 * i})
+			asm.PREFETCHT0(Mem{Base: next, Disp: 64 * i})
 		}
 		advance(next, 64*lines)
 	})

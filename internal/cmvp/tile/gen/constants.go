@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"math"
 
-	. "github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
 
 // constants is the read-only data of the kernels of one instruction set and
-// precision. AVX-512 instructions broadcast an operand from memory; AVX2 ones
+// precision. AVX-512 instructions broadcast an operand from memory; the others
 // cannot, and their constants are stored as full vectors.
 type constants struct {
 	g    *generator
@@ -22,7 +22,8 @@ type constants struct {
 
 func (c *constants) init(g *generator) {
 	c.g, c.seen = g, map[float64]Mem{}
-	c.at = GLOBL(fmt.Sprintf("%sConst%d", g.isa, 8*g.elem), RODATA|NOPTR)
+	c.at = asm.StaticGlobal(fmt.Sprintf("%sConst%d", g.isa, 8*g.elem))
+	asm.DataAttributes(build.RODATA | build.NOPTR)
 }
 
 func (c *constants) append(x float64) {
@@ -30,7 +31,7 @@ func (c *constants) append(x float64) {
 	if c.g.elem == 4 {
 		v = F32(x)
 	}
-	DATA(c.size, v)
+	asm.AddDatum(c.size, v)
 	c.size += c.g.elem
 }
 
@@ -76,21 +77,21 @@ func (g *generator) setConstant(r vec, x float64) {
 	}
 }
 
-// horner sets p = p·x + c.
-func (g *generator) horner(x vec, c float64, p vec) {
+// horner returns p·x + c and may clobber p.
+func (g *generator) horner(x vec, c float64, p vec) vec {
 	m := g.pool.value(c)
 	if g.avx512() {
-		g.op(VFMADD213PD_BCST, VFMADD213PS_BCST)(m, x, p)
-	} else {
-		g.fma213(x, m, p)
+		g.op("", asm.VFMADD213PD_BCST, asm.VFMADD213PS_BCST)(m, x, p)
+		return p
 	}
+	return g.fma213(x, m, p)
 }
 
 // mulConstant sets x = x·c.
 func (g *generator) mulConstant(x vec, c float64) {
 	m := g.pool.value(c)
 	if g.avx512() {
-		g.op(VMULPD_BCST, VMULPS_BCST)(m, x, x)
+		g.op("", asm.VMULPD_BCST, asm.VMULPS_BCST)(m, x, x)
 	} else {
 		g.mul(x, m, x)
 	}
@@ -100,9 +101,9 @@ func (g *generator) mulConstant(x vec, c float64) {
 func (g *generator) minConstant(x vec, c float64) {
 	m := g.pool.value(c)
 	if g.avx512() {
-		g.op(VMINPD_BCST, VMINPS_BCST)(m, x, x)
+		g.op("", asm.VMINPD_BCST, asm.VMINPS_BCST)(m, x, x)
 	} else {
-		g.op(VMINPD, VMINPS)(m, x, x)
+		g.op("fmin", asm.VMINPD, asm.VMINPS)(m, x, x)
 	}
 }
 
@@ -110,7 +111,7 @@ func (g *generator) minConstant(x vec, c float64) {
 func (g *generator) addConstant(x vec, c float64) {
 	m := g.pool.value(c)
 	if g.avx512() {
-		g.op(VADDPD_BCST, VADDPS_BCST)(m, x, x)
+		g.op("", asm.VADDPD_BCST, asm.VADDPS_BCST)(m, x, x)
 	} else {
 		g.add(x, m, x)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 
-	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
 
@@ -43,6 +42,8 @@ var families = []family{
 	{name: "Wendland", shaped: (*evaluation).wendland, outs: derivatives},
 	{name: "Circular", shaped: (*evaluation).circular, outs: []outputs{derivs}},
 	{name: "Mismatch", shaped: (*evaluation).mismatch, counts: true, outs: []outputs{shapeDerivs}},
+	{name: "Wendland0", shaped: (*evaluation).wendland0, outs: derivatives},
+	{name: "Wendland2", shaped: (*evaluation).wendland2, outs: derivatives},
 }
 
 var derivatives = []outputs{derivs, scaledDerivs}
@@ -70,7 +71,7 @@ type evaluation struct {
 
 	// inRegisters says that the map follows while the distances of a block are
 	// in registers. Else it is a second pass over the strip: AVX2 has too few
-	// registers; and for a Matérn the divider, which takes as long for a square
+	// registers, and NEON for derivatives; and for a Matérn the divider, which takes as long for a square
 	// root as the multipliers for all the rest, can work beside both passes if
 	// each takes half of the roots.
 	inRegisters bool
@@ -81,10 +82,10 @@ type evaluation struct {
 // eval emits the evaluation of a strip.
 func (g *generator) eval(f family, out outputs) {
 	e := &evaluation{generator: g, family: f, out: out, rows: 4, across: 2, chains: 4}
-	if g.avx512() {
+	if g.registers() == 32 {
 		e.across = min(4, panel/g.lanes())
 		e.rows = 16 / e.across
-		e.inRegisters = f.negated()
+		e.inRegisters = f.negated() && (g.avx512() || out == values)
 	} else if !f.negated() || out != values {
 		e.chains = 2
 	}
@@ -102,7 +103,7 @@ func (g *generator) eval(f family, out outputs) {
 	}
 	if out != values {
 		e.h = base("h")
-		SUBQ(base("k"), e.h)
+		asm.SUBQ(base("k"), e.h)
 	}
 	e.firstPass()
 	if !e.inRegisters {
@@ -145,7 +146,7 @@ func (e *evaluation) firstPass() {
 			advance(k, e.across*e.width)
 			advance(zjb, e.across*e.width)
 		})
-		ADDQ(panelBytes, zj)
+		asm.ADDQ(panelBytes, zj)
 	})
 }
 
@@ -158,14 +159,23 @@ func (e *evaluation) secondPass() {
 	repeat(word("panels"), func() {
 		kb := copied(k)
 		times(strip/rows, func() {
-			for c := 0; c < rows*perRow; c += e.chains {
-				at := func(i int) Mem { return Mem{Base: kb, Disp: (c+i)/perRow*e.row() + (c+i)%perRow*e.width} }
-				x := e.vecs(e.chains)
-				for i := range x {
-					e.load(at(i), x[i])
-				}
-				to(x, at)
+			kx, groups := kb, 1
+			if e.neon() { // a row is many of its vectors
+				kx, groups = copied(kb), perRow/e.chains
 			}
+			times(groups, func() {
+				for c := 0; c < rows*perRow/groups; c += e.chains {
+					at := func(i int) Mem { return Mem{Base: kx, Disp: (c+i)/perRow*e.row() + (c+i)%perRow*e.width} }
+					x := e.vecs(e.chains)
+					for i := range x {
+						e.load(at(i), x[i])
+					}
+					to(x, at)
+				}
+				if groups > 1 {
+					advance(kx, e.chains*e.width)
+				}
+			})
 			advance(kb, rows*e.row())
 		})
 		advance(k, panel*e.elem)
@@ -187,7 +197,7 @@ func (e *evaluation) mapping() mapping {
 // rootsFrom takes the square roots that a Matérn needs of every second vector.
 func (e *evaluation) rootsFrom(first int, w []vec) {
 	for i := first; i < len(w) && e.family.matern; i += 2 {
-		e.op(VSQRTPD, VSQRTPS)(w[i], w[i])
+		e.sqrt(w[i], w[i])
 	}
 }
 
@@ -201,9 +211,9 @@ func (e *evaluation) distances(zi, zj, d gp) []vec {
 		for p, c := range cols {
 			e.load(Mem{Base: zj, Disp: p * e.width}, c)
 		}
+		row := e.elements(Mem{Base: zi}, e.rows)
 		for r := range e.rows {
-			x := e.vec()
-			e.bcast(Mem{Base: zi, Disp: r * e.elem}, x)
+			x := e.everyLane(row(r)).(vec)
 			for p, c := range cols {
 				t, sum := e.vec(), w[r*e.across+p]
 				e.sub(x, c, t)
@@ -237,7 +247,7 @@ func (e *evaluation) covariances(exp *exponential, x []vec, at func(i int) Mem) 
 	} else if e.out == scaledDerivs && !e.avx512() {
 		t = e.vecs(len(x)) // the exponential clobbers it
 		for i := range t {
-			e.op(VMOVAPD, VMOVAPS)(x[i], t[i])
+			e.move(x[i], t[i])
 		}
 	}
 	p := exp.of(t)
@@ -252,9 +262,9 @@ func (e *evaluation) covariances(exp *exponential, x []vec, at func(i int) Mem) 
 			y = e.polynomialTimes(f.deriv, x[i], p[i])
 		default:
 			y = e.vec()
-			e.op(VMAXPD, VMAXPS)(x[i], e.constant(tiny), y)
+			e.max(e.constant(tiny), x[i], y)
 			e.mulConstant(y, -ln2)
-			e.op(VDIVPD, VDIVPS)(y, p[i], y)
+			e.div(p[i], y, y)
 		}
 		m := at(i)
 		m.Index, m.Scale = e.h, 1
@@ -276,7 +286,7 @@ func (g *generator) polynomialTimes(coef []float64, x, p vec) vec {
 		if coef[k] == 0 {
 			g.mul(y, x, y)
 		} else {
-			g.horner(x, coef[k], y)
+			y = g.horner(x, coef[k], y)
 		}
 	}
 	g.mul(y, p, y)

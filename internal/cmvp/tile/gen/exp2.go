@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 
-	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
 
@@ -14,7 +13,7 @@ import (
 // vector, which makes the polynomial short. In float32 the polynomial is short
 // enough without. VSCALEF takes ⌊t⌋ by itself and underflows to 0 for any t.
 //
-// AVX2 has no such instructions: 2^t = 2^⌊t⌋ · 2^r with r in [0,1), the
+// AVX2 and NEON have no such instructions: 2^t = 2^⌊t⌋ · 2^r with r in [0,1), the
 // exponent ⌊t⌋ is added to the bits of 2^r, and t is bounded from below where
 // this gives 0.
 type exponential struct {
@@ -57,7 +56,7 @@ func (g *generator) exponential(free int) *exponential {
 // mantissa is the number of bits of the fraction.
 func (g *generator) mantissa() int { return map[int]int{8: 52, 4: 23}[g.elem] }
 
-// of returns 2^t. With AVX2 it clobbers t.
+// of returns 2^t. Without AVX-512 it clobbers t.
 func (e *exponential) of(t []vec) []vec {
 	g := e.g
 	r, p := g.vecs(len(t)), g.vecs(len(t))
@@ -67,29 +66,29 @@ func (e *exponential) of(t []vec) []vec {
 			floor |= 3 << 4
 		}
 		for i := range t {
-			g.op(VREDUCEPD, VREDUCEPS)(floor, t[i], r[i])
+			g.op("", asm.VREDUCEPD, asm.VREDUCEPS)(floor, t[i], r[i])
 		}
 		e.polynomial(r, p)
 		if e.table != nil {
 			for i := range t {
-				VADDPD_RD_SAE(e.magic, t[i], r[i])
+				asm.VADDPD_RD_SAE(e.magic, t[i], r[i])
 			}
 			for i := range t {
-				VPERMPD(e.table, r[i], r[i])
+				asm.VPERMPD(e.table, r[i], r[i])
 			}
 			for i := range t {
 				g.mul(p[i], r[i], p[i])
 			}
 		}
 		for i := range t {
-			g.op(VSCALEFPD, VSCALEFPS)(t[i], p[i], p[i])
+			g.op("", asm.VSCALEFPD, asm.VSCALEFPS)(t[i], p[i], p[i])
 		}
 		return p
 	}
 	bits := g.mantissa()
 	lowest := map[int]float64{8: -1023, 4: -127}[g.elem]
 	for i := range t {
-		g.op(VMAXPD, VMAXPS)(g.pool.value(lowest), t[i], t[i])
+		g.max(t[i], g.pool.value(lowest), t[i])
 	}
 	for i := range t {
 		g.round(t[i], p[i])
@@ -98,23 +97,21 @@ func (e *exponential) of(t []vec) []vec {
 	}
 	e.polynomial(r, p)
 	for i := range t {
-		if g.elem == 8 {
-			VPSLLQ(U8(bits), t[i], t[i])
-			VPADDQ(t[i], p[i], p[i])
-		} else {
-			VPSLLD(U8(bits), t[i], t[i])
-			VPADDD(t[i], p[i], p[i])
-		}
+		g.shiftLeft(t[i], bits, t[i])
+		g.addInts(p[i], t[i], p[i])
 	}
 	return p
 }
 
 // round sets dst = ⌊x⌋.
 func (g *generator) round(x, dst vec) {
-	if g.elem == 8 {
-		VROUNDPD(U8(1), x, dst)
-	} else {
-		VROUNDPS(U8(1), x, dst)
+	switch {
+	case g.neon():
+		g.vector("frintm", dst, x)
+	case g.elem == 8:
+		asm.VROUNDPD(U8(1), x, dst)
+	default:
+		asm.VROUNDPS(U8(1), x, dst)
 	}
 }
 
@@ -122,6 +119,10 @@ func (g *generator) round(x, dst vec) {
 // coefficient is loaded once for all chains.
 func (e *exponential) polynomial(r, p []vec) {
 	g := e.g
+	if g.neon() {
+		e.pairwise(r, p)
+		return
+	}
 	last := len(e.coef) - 1
 	for i := range p {
 		g.setConstant(p[i], e.coef[last])
@@ -130,17 +131,45 @@ func (e *exponential) polynomial(r, p []vec) {
 		switch {
 		case k < len(e.hoisted):
 			for i := range p {
-				g.fma213(r[i], e.hoisted[k], p[i])
+				p[i] = g.fma213(r[i], e.hoisted[k], p[i])
 			}
 		case g.avx512():
 			for i := range p {
-				g.horner(r[i], e.coef[k], p[i])
+				p[i] = g.horner(r[i], e.coef[k], p[i])
 			}
 		default:
 			x := g.constant(e.coef[k])
 			for i := range p {
-				g.fma213(r[i], x, p[i])
+				p[i] = g.fma213(r[i], x, p[i])
 			}
+		}
+	}
+}
+
+// pairwise sets p to the polynomial in r by pairs of coefficients, c + c'·r, as one in
+// r². NEON's multiply-add sets what it adds to, so that each step of Horner's rule takes
+// a copy of a coefficient; here every other one does, and half as many wait for each other.
+func (e *exponential) pairwise(r, p []vec) {
+	g, n := e.g, len(e.coef)
+	square := g.vecs(len(r))
+	for i := range r {
+		g.mul(r[i], r[i], square[i])
+	}
+	first := (n - 1) / 2 * 2
+	for k := first; k >= 0; k -= 2 {
+		var odd vec
+		if k+1 < n {
+			odd = g.constant(e.coef[k+1])
+		}
+		for i := range p {
+			x := g.constant(e.coef[k])
+			if k+1 < n {
+				g.fma(r[i], odd, x)
+			}
+			if k < first {
+				g.fma(p[i], square[i], x)
+			}
+			p[i] = x
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
 
@@ -22,8 +21,8 @@ func (g *generator) update() {
 			g.updateBlock(c, a, b, ld, k, n, from, cols)
 		}
 		for range n {
-			ADDQ(ld, a)
-			ADDQ(ld, c)
+			asm.ADDQ(ld, a)
+			asm.ADDQ(ld, c)
 		}
 	})
 	g.ret()
@@ -56,16 +55,16 @@ func (g *generator) updateBlock(c, a, b, ld, k gp, n, from, cols int) {
 		}
 	}
 	ak, bk, left := copied(a), copied(b), copied(k)
-	SHRQ(U8(2), left)
+	asm.SHRQ(U8(2), left)
 	repeat(left, func() {
 		for u := range unroll {
 			x := g.vecs(len(rows))
 			for r, m := range rows {
 				g.load(at(ak, m, u*colBytes), x[r])
 			}
+			col := g.elements(Mem{Base: bk, Disp: u*colBytes + from*g.elem}, cols)
 			for j := range cols {
-				y := g.vec()
-				g.bcast(Mem{Base: bk, Disp: u*colBytes + (from+j)*g.elem}, y)
+				y := col(j)
 				for r := range x {
 					g.fnma(x[r], y, acc[r][j])
 				}
@@ -105,7 +104,7 @@ func (g *generator) solve() {
 				g.store(x[j], Mem{Base: c, Disp: j*colBytes + q})
 			}
 		}
-		ADDQ(ld, c)
+		asm.ADDQ(ld, c)
 	})
 	g.ret()
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
 
@@ -11,7 +10,7 @@ import (
 // stored.
 func (g *generator) weigh(store bool) {
 	rows, across, chains := 4, 2, 1
-	if g.avx512() {
+	if g.registers() == 32 {
 		across, chains = 4, 2
 	}
 	if store {
@@ -33,37 +32,37 @@ func (g *generator) weigh(store bool) {
 	rowBytes, colBytes := size*g.elem, panel*g.elem
 	end := scaled(s, colBytes)
 	next := scaled(word("ld"), colBytes) // from the end of a panel of columns to the next
-	SUBQ(U32(colBytes), next)
+	asm.SUBQ(U32(colBytes), next)
 	ksum, hsum := g.zeros(chains), g.zeros(chains)
 
 	repeat(panels, func() {
 		times(panel/g.lanes()/across, func() {
 			for r0 := 0; r0 < strip; r0 += rows {
 				w := g.zeros(rows * across)
-				c, again := GP64(), label()
-				XORQ(c, c)
-				Label(again)
+				c, again := asm.GP64(), label()
+				asm.XORQ(c, c)
+				asm.Label(again)
 				u, v := g.vecs(across), g.vecs(across)
+				um, vm := g.indexed(uj, c), g.indexed(vj, c)
 				for p := range across {
-					g.load(Mem{Base: uj, Index: c, Scale: 1, Disp: p * g.width}, u[p])
-					g.load(Mem{Base: vj, Index: c, Scale: 1, Disp: p * g.width}, v[p])
+					g.load(um.Offset(p*g.width), u[p])
+					g.load(vm.Offset(p*g.width), v[p])
 				}
+				urow := g.elements(g.indexed(ui, c).Offset(r0*g.elem), rows)
+				vrow := g.elements(g.indexed(vi, c).Offset(r0*g.elem), rows)
 				for r := range rows {
-					at := (r0 + r) * g.elem
-					x := g.vec()
-					g.bcast(Mem{Base: ui, Index: c, Scale: 1, Disp: at}, x)
+					x := urow(r)
 					for p := range across {
 						g.fma(x, v[p], w[r*across+p])
 					}
-					x = g.vec()
-					g.bcast(Mem{Base: vi, Index: c, Scale: 1, Disp: at}, x)
+					x = vrow(r)
 					for p := range across {
 						g.fma(x, u[p], w[r*across+p])
 					}
 				}
-				ADDQ(U32(colBytes), c)
-				CMPQ(c, end)
-				JNE(LabelRef(again))
+				asm.ADDQ(U32(colBytes), c)
+				asm.CMPQ(c, end)
+				asm.JNE(LabelRef(again))
 				for i := range w {
 					at := (r0+i/across)*rowBytes + i%across*g.width
 					g.fma(w[i], Mem{Base: k, Disp: at}, ksum[i%chains])
@@ -79,8 +78,8 @@ func (g *generator) weigh(store bool) {
 				advance(p, across*g.width)
 			}
 		})
-		ADDQ(next, uj)
-		ADDQ(next, vj)
+		asm.ADDQ(next, uj)
+		asm.ADDQ(next, vj)
 	})
 	sum := base("sum")
 	g.addTotal(Mem{Base: sum}, ksum)
@@ -118,7 +117,7 @@ func (g *generator) spread() {
 				}
 			}
 			advance(mj, panel*g.elem)
-			ADDQ(panelBytes, zjk)
+			asm.ADDQ(panelBytes, zjk)
 		})
 		g.addTotal(Mem{Base: dst}, sum)
 		advance(dst, g.elem)
@@ -135,19 +134,23 @@ func (g *generator) addTotal(m Mem, sum []vec) {
 			g.add(sum[i], sum[i+n/2], sum[i])
 		}
 	}
+	if g.neon() {
+		g.addLanesNEON(m, sum[0])
+		return
+	}
 	y := sum[0].AsY()
 	if g.avx512() {
-		hi := YMM()
-		VEXTRACTF64X4(U8(1), sum[0], hi)
-		VADDPD(hi, y, y)
+		hi := asm.YMM()
+		asm.VEXTRACTF64X4(U8(1), sum[0], hi)
+		asm.VADDPD(hi, y, y)
 	}
-	x, hi := y.(vec).AsX(), XMM()
-	VEXTRACTF128(U8(1), y, hi)
-	VADDPD(hi, x, x)
-	VPERMILPD(U8(1), x, hi)
-	VADDSD(hi, x, x)
-	VADDSD(m, x, x)
-	VMOVSD(x, m)
+	x, hi := y.(vec).AsX(), asm.XMM()
+	asm.VEXTRACTF128(U8(1), y, hi)
+	asm.VADDPD(hi, x, x)
+	asm.VPERMILPD(U8(1), x, hi)
+	asm.VADDSD(hi, x, x)
+	asm.VADDSD(m, x, x)
+	asm.VMOVSD(x, m)
 }
 
 // peak emits fused multiply-adds that do not wait for each other, the

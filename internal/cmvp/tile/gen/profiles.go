@@ -3,7 +3,6 @@ package main
 import (
 	"math"
 
-	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 )
 
@@ -11,7 +10,7 @@ import (
 
 // shape returns a register that holds the shape in every lane.
 func (e *evaluation) shape() vec {
-	arg, err := Param("shape").Resolve()
+	arg, err := asm.Param("shape").Resolve()
 	if err != nil {
 		panic(err)
 	}
@@ -72,24 +71,17 @@ func (e *evaluation) wendland() mapping {
 	e.add(a, one, c)
 	e.mul(a, c, c)
 	e.setConstant(y, 2)
-	e.op(VDIVPD, VDIVPS)(c, y, c)
-	times := GP64()
-	arg, _ := Param("shape").Resolve()
-	if e.elem == 8 {
-		CVTTSD2SQ(arg.Addr, times)
-	} else {
-		CVTTSS2SL(arg.Addr, times.As32())
-	}
-	SUBQ(U8(2), times)
+	e.div(y, c, c)
+	times := e.exponent(2)
 	return func(x []vec, at func(i int) Mem) {
 		r, t, p := e.vecs(len(x)), e.vecs(len(x)), e.vecs(len(x)) // t = max(0, 1−r), p = t^(a−1)
 		for i := range x {
 			e.mul(x[i], c, r[i])
-			e.op(VSQRTPD, VSQRTPS)(r[i], r[i])
+			e.sqrt(r[i], r[i])
 			e.sub(one, r[i], t[i])
 			e.zero(p[i])
-			e.op(VMAXPD, VMAXPS)(p[i], t[i], t[i])
-			e.op(VMOVAPD, VMOVAPS)(t[i], p[i])
+			e.max(t[i], p[i], t[i])
+			e.move(t[i], p[i])
 		}
 		repeat(copied(times), func() {
 			for i := range x {
@@ -98,7 +90,7 @@ func (e *evaluation) wendland() mapping {
 		})
 		for i := range x {
 			e.mul(t[i], p[i], t[i])
-			e.fma213(a, one, r[i])
+			r[i] = e.fma213(a, one, r[i])
 			e.mul(t[i], r[i], t[i])
 			e.store(t[i], at(i))
 			if e.out == values {
@@ -114,11 +106,131 @@ func (e *evaluation) wendland() mapping {
 	}
 }
 
+// wendland0 emits g = (1−r)^a, r = √(2u)/a, and 0 beyond r = 1. t^(a−1) is g/t: a may be 1.
+func (e *evaluation) wendland0() mapping {
+	a, one, c, y := e.shape(), e.constant(1), e.vec(), e.vec()
+	e.mul(a, a, c)
+	e.setConstant(y, 2)
+	e.div(y, c, c)
+	times := e.exponent(0)
+	return func(x []vec, at func(i int) Mem) {
+		r, t := e.hats(x, c, one)
+		g := e.vecs(len(x))
+		for i := range g {
+			e.setConstant(g[i], 1)
+		}
+		e.power(g, t, times)
+		for i := range x {
+			e.store(g[i], at(i))
+			switch e.out {
+			case derivs: // −t^(a−1)/(a·r)
+				e.mul(a, r[i], r[i])
+				e.max(e.constant(tiny), r[i], r[i])
+				e.max(e.constant(tiny), t[i], t[i])
+				e.div(g[i], t[i], g[i])
+				e.mulConstant(g[i], -1)
+				e.div(g[i], r[i], g[i])
+				e.storeDeriv(g[i], at(i))
+			case scaledDerivs: // −t^(a−1)·a·r/2
+				e.mul(a, r[i], r[i])
+				e.max(e.constant(tiny), t[i], t[i])
+				e.div(g[i], t[i], g[i])
+				e.mulConstant(g[i], -0.5)
+				e.mul(r[i], g[i], g[i])
+				e.storeDeriv(g[i], at(i))
+			}
+		}
+	}
+}
+
+// wendland2 emits g = (1−r)^a·(1+a·r+(a²−1)/3·r²), r = √(6u/((a+1)(a+2))), and 0 beyond r = 1.
+func (e *evaluation) wendland2() mapping {
+	a, one, c, square, less := e.shape(), e.constant(1), e.vec(), e.vec(), e.vec()
+	e.add(a, one, square)
+	e.add(square, one, c)
+	e.mul(square, c, c)
+	e.setConstant(square, 6)
+	e.div(square, c, c)
+	e.mul(a, a, square) // (a²−1)/3
+	e.addConstant(square, -1)
+	e.mulConstant(square, 1.0/3)
+	e.add(a, e.constant(-1), less)
+	times := e.exponent(2)
+	return func(x []vec, at func(i int) Mem) {
+		r, t := e.hats(x, c, one)
+		p := e.vecs(len(x)) // t^(a−1)
+		for i := range p {
+			e.move(t[i], p[i])
+		}
+		e.power(p, t, times)
+		for i := range x {
+			e.mul(p[i], t[i], t[i])
+			if e.out != values {
+				y := e.vec()
+				e.mul(less, r[i], y)
+				e.add(y, one, y)
+				e.mul(p[i], y, p[i])
+				e.mulConstant(p[i], -1)
+				if e.out == scaledDerivs {
+					e.mul(p[i], x[i], p[i])
+				}
+				e.storeDeriv(p[i], at(i))
+			}
+			y := e.vec()
+			e.mul(square, r[i], y)
+			e.add(y, a, y)
+			r[i] = e.fma213(y, one, r[i])
+			e.mul(t[i], r[i], t[i])
+			e.store(t[i], at(i))
+		}
+	}
+}
+
+// exponent returns a register with the shape, a whole number, less another.
+func (e *evaluation) exponent(less uint8) gp {
+	times := asm.GP64()
+	arg, _ := asm.Param("shape").Resolve()
+	if e.neon() {
+		e.wholeNEON(arg.Addr, times)
+	} else if e.elem == 8 {
+		asm.CVTTSD2SQ(arg.Addr, times)
+	} else {
+		asm.CVTTSS2SL(arg.Addr, times.As32())
+	}
+	if less > 0 {
+		asm.SUBQ(U8(less), times)
+	}
+	return times
+}
+
+// hats returns r = √(c·x) and t = max(0, 1−r).
+func (e *evaluation) hats(x []vec, c, one vec) (r, t []vec) {
+	r, t = e.vecs(len(x)), e.vecs(len(x))
+	zero := e.vec()
+	e.zero(zero)
+	for i := range x {
+		e.mul(x[i], c, r[i])
+		e.sqrt(r[i], r[i])
+		e.sub(one, r[i], t[i])
+		e.max(t[i], zero, t[i])
+	}
+	return r, t
+}
+
+// power multiplies p by t, one time or more.
+func (e *evaluation) power(p, t []vec, times gp) {
+	repeat(copied(times), func() {
+		for i := range t {
+			e.mul(p[i], t[i], p[i])
+		}
+	})
+}
+
 // rational emits g = (1+u/a)^(−a) = 2^(−a·log₂ s), s = 1 + u/a.
 func (e *evaluation) rational() mapping {
 	minus, inverse := e.shape(), e.vec() // −a and 1/a
 	e.setConstant(inverse, 1)
-	e.op(VDIVPD, VDIVPS)(minus, inverse, inverse)
+	e.div(inverse, minus, inverse)
 	e.mulConstant(minus, -1)
 	exp := e.exponential(32 - 6*e.chains - 2)
 	return func(x []vec, at func(i int) Mem) {
@@ -126,17 +238,17 @@ func (e *evaluation) rational() mapping {
 		for i := range x {
 			s, l := e.vec(), e.vec()
 			e.mul(x[i], inverse, l)
-			e.log2of1p(l, s, t[i])
+			t[i] = e.log2of1p(l, s, t[i])
 			e.mul(t[i], minus, t[i])
 			switch e.out {
 			case derivs:
 				e.setConstant(q[i], -1)
-				e.op(VDIVPD, VDIVPS)(s, q[i], q[i])
+				e.div(q[i], s, q[i])
 			case scaledDerivs:
-				e.op(VDIVPD, VDIVPS)(s, x[i], q[i])
+				e.div(x[i], s, q[i])
 				e.mulConstant(q[i], -1)
 			case shapeDerivs:
-				e.op(VDIVPD, VDIVPS)(s, x[i], q[i])
+				e.div(x[i], s, q[i])
 				e.fma(t[i], e.constant(ln2), q[i])
 			}
 		}
@@ -151,12 +263,12 @@ func (e *evaluation) rational() mapping {
 	}
 }
 
-// log2of1p sets s = 1 + x and l = log₂(1+x), x ≥ 0, which is accurate for small x too: x = ∞ counts as the
-// power of two after the largest number.
+// log2of1p sets s = 1 + x and returns log₂(1+x), x ≥ 0, which is accurate for small x too: x = ∞ counts as the
+// power of two after the largest number. It clobbers l.
 //
 // s = m·2^k with m in [3/4,3/2), by its bits; f = m − 1, or x itself where k = 0; and
 // log₂ m = t·P(t²), t = f/(2+f), |t| ≤ 1/5.
-func (g *generator) log2of1p(x, s, l vec) {
+func (g *generator) log2of1p(x, s, l vec) vec {
 	// Relative errors of 3e-17 and 3e-9.
 	degree := map[int]int{8: 7, 4: 3}[g.elem]
 	coef, bits := log2Poly(degree, 1.0/25), g.mantissa()
@@ -164,11 +276,11 @@ func (g *generator) log2of1p(x, s, l vec) {
 	k, f := g.vec(), g.vec()
 	g.setConstant(s, 1)
 	g.add(s, x, s)
-	g.op(VPSUBQ, VPSUBD)(three, s, k)
-	g.op(VPSRLQ, VPSRLD)(U8(bits), k, k)
-	g.op(VPSLLQ, VPSLLD)(U8(bits), k, f)
-	g.op(VPSUBQ, VPSUBD)(f, s, f) // m
-	g.op(VPADDQ, VPADDD)(whole, k, k)
+	g.subInts(s, three, k)
+	g.shiftRight(k, bits, k)
+	g.shiftLeft(k, bits, f)
+	g.subInts(s, f, f) // m
+	g.addInts(k, whole, k)
 	g.sub(k, whole, k) // as a number
 	g.addConstant(f, -1)
 	g.chooseBelow(s, 1.5, x, f)
@@ -176,29 +288,33 @@ func (g *generator) log2of1p(x, s, l vec) {
 	y, v := g.vec(), g.vec()
 	g.setConstant(y, 2)
 	g.add(y, f, y)
-	g.op(VDIVPD, VDIVPS)(y, f, f) // t
+	g.div(f, y, f) // t
 	g.mul(f, f, v)
 	g.setConstant(l, coef[degree])
 	for i := degree - 1; i >= 0; i-- {
-		g.horner(v, coef[i], l)
+		l = g.horner(v, coef[i], l)
 	}
-	g.fma213(f, k, l)
+	return g.fma213(f, k, l)
 }
 
 // chooseBelow sets f = x where s < c.
 func (g *generator) chooseBelow(s vec, c float64, x, f vec) {
 	const less = U8(1)
 	limit := g.constant(c)
-	if g.avx512() {
-		mask := K()
-		g.op(VCMPPD, VCMPPS)(less, limit, s, mask)
-		g.op(VBLENDMPD, VBLENDMPS)(x, f, mask, f)
-		return
-	}
-	g.op(VCMPPD, VCMPPS)(less, limit, s, limit)
-	if g.elem == 8 {
-		VBLENDVPD(limit, x, f, f)
-	} else {
-		VBLENDVPS(limit, x, f, f)
+	switch {
+	case g.neon():
+		g.vector("fcmgt", limit, limit, s)
+		g.vector("bit", f, x, limit)
+	case g.avx512():
+		mask := asm.K()
+		g.op("", asm.VCMPPD, asm.VCMPPS)(less, limit, s, mask)
+		g.op("", asm.VBLENDMPD, asm.VBLENDMPS)(x, f, mask, f)
+	default:
+		g.op("", asm.VCMPPD, asm.VCMPPS)(less, limit, s, limit)
+		if g.elem == 8 {
+			asm.VBLENDVPD(limit, x, f, f)
+		} else {
+			asm.VBLENDVPS(limit, x, f, f)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -10,12 +9,16 @@ import (
 // rows r of a strip. Vectors are transposed and added pairwise, so that no
 // lane is idle.
 func (g *generator) addRows(y gp, sum []vec) {
+	if g.neon() {
+		g.addRowsNEON(y, sum)
+		return
+	}
 	if g.elem == 8 {
 		var pair []vec // 128-bit lanes of two rows each
 		for r := 0; r < strip; r += 2 {
 			lo, hi := g.vec(), g.vec()
-			VUNPCKLPD(sum[r+1], sum[r], lo)
-			VUNPCKHPD(sum[r+1], sum[r], hi)
+			asm.VUNPCKLPD(sum[r+1], sum[r], lo)
+			asm.VUNPCKHPD(sum[r+1], sum[r], hi)
 			pair = append(pair, g.sumOf(lo, hi))
 		}
 		if g.avx512() {
@@ -31,30 +34,30 @@ func (g *generator) addRows(y gp, sum []vec) {
 		var pair [2]vec
 		for i := range pair {
 			lo, hi := g.vec(), g.vec()
-			VUNPCKLPS(sum[r+2*i+1], sum[r+2*i], lo)
-			VUNPCKHPS(sum[r+2*i+1], sum[r+2*i], hi)
+			asm.VUNPCKLPS(sum[r+2*i+1], sum[r+2*i], lo)
+			asm.VUNPCKHPS(sum[r+2*i+1], sum[r+2*i], hi)
 			pair[i] = g.sumOf(lo, hi)
 		}
 		lo, hi := g.vec(), g.vec()
-		VUNPCKLPD(pair[1], pair[0], lo)
-		VUNPCKHPD(pair[1], pair[0], hi)
+		asm.VUNPCKLPD(pair[1], pair[0], lo)
+		asm.VUNPCKHPD(pair[1], pair[0], hi)
 		quad = append(quad, g.sumOf(lo, hi))
 	}
 	rows := g.foldLanes(quad[0], quad[1])
 	if g.avx512() {
 		rows = g.foldLanes(rows, rows)
-		wide := ZMM()
-		VCVTPS2PD(rows.AsY(), wide)
-		VADDPD(Mem{Base: y}, wide, wide)
-		VMOVUPD(wide, Mem{Base: y})
+		wide := asm.ZMM()
+		asm.VCVTPS2PD(rows.AsY(), wide)
+		asm.VADDPD(Mem{Base: y}, wide, wide)
+		asm.VMOVUPD(wide, Mem{Base: y})
 		return
 	}
 	for half := range 2 {
-		x, wide := reg.VecVirtual(XMM()), YMM()
-		VEXTRACTF128(U8(half), rows, x)
-		VCVTPS2PD(x, wide)
-		VADDPD(Mem{Base: y, Disp: 32 * half}, wide, wide)
-		VMOVUPD(wide, Mem{Base: y, Disp: 32 * half})
+		x, wide := reg.VecVirtual(asm.XMM()), asm.YMM()
+		asm.VEXTRACTF128(U8(half), rows, x)
+		asm.VCVTPS2PD(x, wide)
+		asm.VADDPD(Mem{Base: y, Disp: 32 * half}, wide, wide)
+		asm.VMOVUPD(wide, Mem{Base: y, Disp: 32 * half})
 	}
 }
 
@@ -63,11 +66,11 @@ func (g *generator) addRows(y gp, sum []vec) {
 func (g *generator) foldLanes(x, y vec) vec {
 	even, odd := g.vec(), g.vec()
 	if g.avx512() {
-		VSHUFF64X2(U8(0x88), y, x, even)
-		VSHUFF64X2(U8(0xdd), y, x, odd)
+		asm.VSHUFF64X2(U8(0x88), y, x, even)
+		asm.VSHUFF64X2(U8(0xdd), y, x, odd)
 	} else {
-		VPERM2F128(U8(0x20), y, x, even)
-		VPERM2F128(U8(0x31), y, x, odd)
+		asm.VPERM2F128(U8(0x20), y, x, even)
+		asm.VPERM2F128(U8(0x31), y, x, odd)
 	}
 	return g.sumOf(even, odd)
 }

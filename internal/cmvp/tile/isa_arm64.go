@@ -1,0 +1,4 @@
+package tile
+
+// Every processor has NEON.
+func vectorISAs() []ISA { return []ISA{NEON} }

@@ -1,0 +1,258 @@
+package sparse
+
+import (
+	"context"
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+)
+
+// Row is what a row adds to a variational bound: where its latent value is normal with the given mean and variance, the
+// expectation of log p(y|f), its derivative in the mean, and minus twice that in the variance, which is positive
+// if log p is concave.
+type Row func(row int, mean, variance float64) (value, score, weight float64)
+
+// Variational is a normal distribution q of the whitened inducing variables, v = L⁻¹u, and the bound
+//
+//	Σ_i E_q(f_i) log p(y_i|f_i) − KL(q ‖ N(0,I))
+//
+// at its best q (Hensman, Matthews and Ghahramani 2015, with whitening). A step of the natural gradient of size one moves q to
+// the posterior of targets with normal noise, of variance 1/w_i and at m_i + s_i/w_i, s and w being score and weight at the
+// marginals N(m_i,v_i) of the q before (Khan and Lin 2017): with Gaussian noise that is the best q at once, and the bound SGPR's.
+// At the best q the derivatives of the bound are therefore those of SGPR with these targets and variances.
+type Variational struct {
+	*Approximation
+	precision *mat.SymDense // of q
+	shift     []float64     // the precision times its mean
+}
+
+// Steps of natural gradients.
+const (
+	mostSteps  = 200
+	leastShare = 1e-4 // of a step
+	bestEnough = 1e-9 // change of the bound, relative to its size
+)
+
+// NewVariational returns a variational approximation, which begins at the prior. Each evaluation begins where the one before
+// has ended.
+func NewVariational(a *Approximation) *Variational {
+	v := &Variational{Approximation: a}
+	v.Reset()
+	return v
+}
+
+// Reset begins at the prior anew.
+func (v *Variational) Reset() {
+	m := v.z.Len()
+	v.precision, v.shift = identity(m), make([]float64, m)
+}
+
+// Keep returns a function that makes the next evaluation begin where one would now.
+func (v *Variational) Keep() func() {
+	precision, shift := v.precision, v.shift
+	return func() { v.precision, v.shift = precision, shift }
+}
+
+func identity(m int) *mat.SymDense {
+	out := mat.NewSymDense(m, nil)
+	for j := range m {
+		out.SetSym(j, j, 1)
+	}
+	return out
+}
+
+// pass is what is found of all rows at a q.
+type pass struct {
+	*fit
+	row            Row
+	mean, variance []float64
+	score          []float64
+	shift          []float64 // b of the rows' normal targets
+	expected       float64
+}
+
+// newPass returns a pass that has seen no rows yet.
+func (a *Approximation) newPass(f *kernel.Function, uu factor, row Row) *pass {
+	n, m := a.rows.Len(), a.z.Len()
+	return &pass{fit: &fit{Approximation: a, f: f, uu: uu, gram: identity(m), lambda: make([]float64, n), own: make([]float64, n)},
+		row: row, mean: make([]float64, n), variance: make([]float64, n), score: make([]float64, n), shift: make([]float64, m)}
+}
+
+// evaluate returns the bound at a q, with the rows' targets there.
+func (v *Variational) evaluate(ctx context.Context, f *kernel.Function, uu factor, row Row, precision *mat.SymDense, shift []float64) (*pass, error) {
+	m, p := v.z.Len(), v.newPass(f, uu, row)
+	q, err := newFactor(precision)
+	if err != nil {
+		return nil, err
+	}
+	var half, mean mat.VecDense
+	half.MulVec(q.inverse, mat.NewVecDense(m, shift))
+	mean.MulVec(q.inverse.T(), &half)
+	roots, spread := uu.columns(), q.columns()
+	err = v.blocks(ctx, func(lo, hi int) error { return p.addBlock(ctx, lo, hi, roots, spread, mean.RawVector().Data) })
+	if err != nil {
+		return nil, err
+	}
+	trace := 0.0 // of the covariance of q
+	for _, x := range q.inverse.RawTriangular().Data {
+		trace += x * x
+	}
+	p.value = p.expected - 0.5*(trace+mat.Dot(&mean, &mean)-float64(m)+q.logDet)
+	if math.IsNaN(p.value) || math.IsInf(p.value, 0) {
+		return nil, ErrSingular
+	}
+	return p, nil
+}
+
+// addBlock adds the part of a block of rows: marginals, then the rows' targets. spread is the root of q's covariance, nil for none.
+func (p *pass) addBlock(ctx context.Context, lo, hi int, roots, spread [][]float64, mean []float64) error {
+	v := p.cross(lo, hi)
+	if err := v.MulRight(ctx, roots, p.budget); err != nil {
+		return err
+	}
+	if err := v.MulAdd(ctx, [][]float64{p.mean[lo:hi]}, [][]float64{mean}, p.budget); err != nil {
+		return err
+	}
+	var w *dense.Matrix
+	if spread != nil {
+		w = v.Clone()
+		if err := w.MulRight(ctx, spread, p.budget); err != nil {
+			return err
+		}
+	}
+	parts, scaled := make([]float64, v.Tiles()), make([]float64, hi-lo)
+	p.budget.NewLoop(func(_, t int) { parts[t] = p.targets(v, w, t, lo, scaled) }).Run(v.Tiles())
+	p.expected += floats.Sum(parts)
+	gram, err := v.Gram(ctx, p.budget)
+	if err != nil {
+		return err
+	}
+	p.gram.AddSym(p.gram, gram)
+	part := [][]float64{make([]float64, len(mean))}
+	if err := v.MulTrans(ctx, part, [][]float64{scaled}, p.budget); err != nil {
+		return err
+	}
+	floats.Add(p.shift, part[0])
+	return nil
+}
+
+// targets finds the targets of the rows of a tile of Vᵀ, which it makes Aᵀ, and returns the expectation that they add.
+func (p *pass) targets(v, w *dense.Matrix, t, first int, scaled []float64) (sum float64) {
+	data, lo, hi := v.Tile(t)
+	own, left := p.own[first+lo:first+hi], make([]float64, hi-lo)
+	rowDots(own, data, data, p.z.Len())
+	if w != nil {
+		other, _, _ := w.Tile(t)
+		rowDots(left, other, other, p.z.Len())
+	}
+	root := make([]float64, hi-lo)
+	for i := range own {
+		at := first + lo + i
+		p.variance[at] = max(p.prior[at]-own[i], 0) + left[i]
+		value, score, weight := p.row(at, p.mean[at], p.variance[at])
+		weight = max(weight, leastWeight)
+		sum += value
+		p.score[at], p.lambda[at] = score, 1/weight
+		root[i] = math.Sqrt(weight)
+		scaled[lo+i] = root[i] * (p.mean[at] + score/weight)
+	}
+	scaleColumns(data, root, p.z.Len())
+	return sum
+}
+
+// leastWeight is that of a row that says next to nothing.
+const leastWeight = 1e-12
+
+// best finds the best q, and leaves it for the next evaluation to begin at.
+func (v *Variational) best(ctx context.Context, f *kernel.Function, row Row) (*pass, error) {
+	v.at(f)
+	uu, err := newFactor(v.inducing())
+	if err != nil {
+		return nil, err
+	}
+	p, err := v.evaluate(ctx, f, uu, row, v.precision, v.shift)
+	if err != nil {
+		return nil, err
+	}
+	share := 1.0
+	for range mostSteps {
+		precision, shift := v.between(p, share)
+		next, err := v.evaluate(ctx, f, uu, row, precision, shift)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		tiny := bestEnough * (1 + math.Abs(p.value))
+		if err != nil || next.value < p.value-tiny {
+			if share /= 2; share < leastShare {
+				break
+			}
+			continue
+		}
+		gain := next.value - p.value
+		v.precision, v.shift, p = precision, shift, next
+		share = min(1, 2*share)
+		if gain < tiny {
+			break
+		}
+	}
+	return p, p.close()
+}
+
+// between returns the q a share of the way from the present one to that of the rows' targets.
+func (v *Variational) between(p *pass, share float64) (*mat.SymDense, []float64) {
+	m := len(v.shift)
+	precision, shift := mat.NewSymDense(m, nil), make([]float64, m)
+	for i := range m {
+		shift[i] = (1-share)*v.shift[i] + share*p.shift[i]
+		for j := i; j < m; j++ {
+			precision.SetSym(i, j, (1-share)*v.precision.At(i, j)+share*p.gram.At(i, j))
+		}
+	}
+	return precision, shift
+}
+
+// close computes what gradients and predictions are made of.
+func (p *pass) close() (err error) {
+	if p.b, err = newFactor(p.gram); err != nil {
+		return err
+	}
+	p.coefficients(p.shift)
+	return nil
+}
+
+// Bound returns the bound at its best q.
+func (v *Variational) Bound(ctx context.Context, f *kernel.Function, row Row) (float64, error) {
+	p, err := v.best(ctx, f, row)
+	if err != nil {
+		return 0, err
+	}
+	return p.value, nil
+}
+
+// Gradient is Approximation.Gradient for the bound at its best q: of Value Noise is nil, and Mean and Variance are the
+// marginals.
+func (v *Variational) Gradient(ctx context.Context, f *kernel.Function, row Row, inducing bool) (*Value, error) {
+	p, err := v.best(ctx, f, row)
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.fit.gradient(ctx, p.score, inducing)
+	if err != nil {
+		return nil, err
+	}
+	out.Noise, out.Mean, out.Variance = nil, p.mean, p.variance
+	return out, nil
+}
+
+// Posterior returns the latent function's distribution under the best q.
+func (v *Variational) Posterior(ctx context.Context, f *kernel.Function, row Row) (*Posterior, error) {
+	p, err := v.best(ctx, f, row)
+	if err != nil {
+		return nil, err
+	}
+	return p.posterior(), nil
+}
