@@ -187,7 +187,7 @@ func TestMemory(t *testing.T) {
 
 func TestWhatIsNotKnown(t *testing.T) {
 	for spec, ok := range map[string]bool{
-		"": true, "sampler: {method: exact}\n": true, "sampler: {method: cholesky}\n": false, "sampler: {method: auto}\n": false,
+		"": true, "sampler: {method: exact}\n": true, "sampler: {method: cholesky}\n": false, "sampler: {method: auto}\n": true,
 		"solver: {method: cg, preconditioner: {kind: none}}\nsampler: {probe_kind: rademacher}\n": true, "solver: {preconditioner: {kind: regularized}}\n": false,
 	} {
 		s, err := job.ParseString("name: test\ndata: {path: x, target: y}\n" + spec)
@@ -197,6 +197,44 @@ func TestWhatIsNotKnown(t *testing.T) {
 		if err := Check(s); (err == nil) != ok {
 			t.Errorf("%q: %v", spec, err)
 		}
+	}
+}
+
+// The stages of a staged run follow each other, and the items of each are computed side by side: by hand.
+func TestStagesOnWorkers(t *testing.T) {
+	s, p := problem(t, "sampler: {method: auto, chains: 2, draws: 100}\n")
+	course := func() *driver.Course {
+		return &driver.Course{Prepare: 1, ByFactor: true, Stages: []driver.Staging{
+			{Kind: "climb", Evaluations: 80, Items: 8, Seconds: 80}, // on this machine's two cores: each item has 20 s of a core
+			{Kind: "propose", Proposals: 200, Items: 32, Fitting: 3, Seconds: 16, Sampling: true},
+		}}
+	}
+	few := newStaged(Config{Spec: s, Problem: p, Rows: 1000, Worker: Worker{Cores: 4}}, course(), 2)
+	for workers, want := range map[int][2]float64{ // until the climbs have ended, and of the proposals
+		1:  {0.5 + 2*20, 8}, // four cores: two rounds of items
+		2:  {0.5 + 20, 4},   // eight: one
+		8:  {0.5 + 20, 1},   // a climb goes on where it is
+		40: {0.5 + 20, 1},   // as many items as there are are computed side by side
+	} {
+		r := few.Row(workers)
+		near(t, "mode", r.Mode, want[0], 1e-12)
+		near(t, "run", r.Run, want[0]+1.5+want[1], 1e-12)
+		near(t, "first", r.First, r.Run, 1e-12)
+		near(t, "draws", r.Draws, 200/want[1]*3600, 1e-12)
+		near(t, "core-hours", r.CoreHours, float64(4*workers)*r.Run/3600, 1e-12)
+	}
+	if n := few.Recommended(8); n != 2 {
+		t.Errorf("%d workers are recommended: more have nothing to do in most of the run", n)
+	}
+	many := newStaged(Config{Spec: s, Problem: p, Rows: driver.OwnFactorRows + 1, Worker: Worker{Cores: 4}}, course(), 2)
+	near(t, "an item on all cores of a worker", many.Row(8).Mode, 0.5+5, 1e-12)
+	near(t, "as many climbs as a worker has", many.Row(3).Mode, 0.5+3*5, 1e-12)
+	if rows := many.Table(5); len(rows) != 8 || rows[0].Efficiency != 1 || !rows[0].Fits || rows[0].DriverBytes == 0 {
+		t.Errorf("%+v", rows)
+	}
+	many.Worker.Memory = 1
+	if many.Recommended(8) != 0 {
+		t.Error("a byte is enough")
 	}
 }
 
