@@ -89,6 +89,7 @@ func (a *App) printEstimate(e *driver.Estimate, maxTime time.Duration) error {
 		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	row("data", "%d rows, %s", e.N, plural.Of(e.D, "input"))
+	row("method", "%s", e.Method)
 	row("machine", "%d cores, %s", e.Cores, e.InstructionSet)
 	row("memory", "%s: data %s, vectors %s, preconditioner %s (rank %d at most), dense matrices %s, kept elements of K %s", bytesText(e.MemoryBytes),
 		bytesText(e.DataBytes), bytesText(e.VectorBytes), bytesText(e.PrecondBytes), e.PrecondRank, bytesText(e.DenseBytes), bytesText(e.CacheBytes))

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -64,10 +65,11 @@ const GuessFactor = 3
 
 // Constants of trying a staged run.
 const (
-	courseRows = 2048 // at most
-	leastTried = 0.2  // seconds of an evaluation, or of a proposal
-	triedEach  = 4    // points that a lane tries them at
-	courseMost = 30 * time.Second
+	courseRows    = 2048 // at most
+	fewCourseRows = 512  // where those take too long
+	leastTried    = 0.2  // seconds of an evaluation, or of a proposal
+	triedEach     = 4    // points that a lane tries them at
+	courseMost    = 30 * time.Second
 	// fitting is how many times N³ multiplications are made where functions are fitted to N numbers, and fittingLeast
 	// the seconds that fits take at least.
 	fitting      = 3
@@ -75,15 +77,22 @@ const (
 )
 
 // NewCourse returns what a staged run of n rows is expected to take on this machine, from evaluations on some rows. The problem may have
-// fewer rows than n. It is nil if these fail.
+// fewer rows than n.
 func NewCourse(ctx context.Context, s *job.Spec, p *posterior.Problem, n int, budget *parallel.Budget) (*Course, error) {
+	c, err := newCourse(ctx, s, p, n, courseRows, budget)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return newCourse(ctx, s, p, n, fewCourseRows, budget)
+	}
+	return c, err
+}
+
+func newCourse(ctx context.Context, s *job.Spec, p *posterior.Problem, n, rows int, budget *parallel.Budget) (*Course, error) {
 	m, ok := sampler.Of(planOf(s, p, n)).(sampler.Stager)
 	if !ok {
 		return nil, fmt.Errorf("runs of %s are not staged", s.Sampler.Method)
 	}
-	rows := min(len(p.Y), courseRows)
 	small := p
-	if rows < len(p.Y) {
+	if rows = min(len(p.Y), rows); rows < len(p.Y) {
 		small = p.Subset(mode.Subset(len(p.Y), rows, random.Key{Seed: s.Seed}))
 	}
 	plan := planOf(s, small, n)

@@ -20,6 +20,7 @@ import (
 // Estimate is what a run is expected to take.
 type Estimate struct {
 	Name             string  `json:"name"`
+	Method           string  `json:"method"`
 	N                int     `json:"n"`
 	D                int     `json:"d"`
 	Cores            int     `json:"cores"`
@@ -147,7 +148,7 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		return nil, err
 	}
 	plan := s.Plan(p.Model.Names(), len(p.Y))
-	e := &Estimate{Name: s.Name, N: len(p.Y), D: p.Inputs.Dim(), Cores: budget.Cores(), InstructionSet: isa, RightHandSides: RightHandSides(s)}
+	e := &Estimate{Name: s.Name, Method: s.Sampler.Method, N: len(p.Y), D: p.Inputs.Dim(), Cores: budget.Cores(), InstructionSet: isa, RightHandSides: RightHandSides(s)}
 	m := NewMemory(s, e.N, e.D, e.Cores)
 	e.DataBytes, e.VectorBytes, e.PrecondBytes, e.DenseBytes, e.PrecondRank = m.Data, m.Vectors, m.Preconditioner, m.Dense, m.Rank
 	began := time.Now()
