@@ -2,7 +2,6 @@ package driver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -66,7 +65,7 @@ const GuessFactor = 3
 // Constants of trying a staged run.
 const (
 	courseRows    = 2048 // at most
-	fewCourseRows = 512  // where those take too long
+	fewCourseRows = 256  // where those take longer than courseMost
 	leastTried    = 0.2  // seconds of an evaluation, or of a proposal
 	triedEach     = 4    // points that a lane tries them at
 	courseMost    = 30 * time.Second
@@ -79,8 +78,10 @@ const (
 // NewCourse returns what a staged run of n rows is expected to take on this machine, from evaluations on some rows. The problem may have
 // fewer rows than n.
 func NewCourse(ctx context.Context, s *job.Spec, p *posterior.Problem, n int, budget *parallel.Budget) (*Course, error) {
-	c, err := newCourse(ctx, s, p, n, courseRows, budget)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+	limited, cancel := context.WithTimeout(ctx, courseMost)
+	defer cancel()
+	c, err := newCourse(limited, s, p, n, courseRows, budget)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
 		return newCourse(ctx, s, p, n, fewCourseRows, budget)
 	}
 	return c, err
@@ -103,8 +104,6 @@ func newCourse(ctx context.Context, s *job.Spec, p *posterior.Problem, n, rows i
 	c := &Course{Rows: rows}
 	expected := m.Course(model, s.SamplerOptions(), plan)
 	c.ByFactor, c.Exact = expected.Factor, expected.Exact
-	ctx, cancel := context.WithTimeout(ctx, courseMost)
-	defer cancel()
 	if err := c.try(ctx, d, expected, float64(n)/float64(rows)); err != nil {
 		return nil, err
 	}

@@ -47,7 +47,10 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 	}
 }
 
-const fixedRank = "solver: {preconditioner: {kind: rpcholesky, rank: 1000}}\n"
+const (
+	fixedRank = "solver: {preconditioner: {kind: rpcholesky, rank: 1000}}\n"
+	gradients = fixedRank + "sampler: {method: fisher}\n"
+)
 
 // A gradient has as many parts of each kind as the estimator makes: each rate alone gives its
 // count.
@@ -66,7 +69,7 @@ func TestPartsOfAGradient(t *testing.T) {
 		{"vectors", func(r *Rates) { r.Vector = 1e-9 }, 10 * n * s * 1e-9},
 		{"sums", func(r *Rates) { r.Reduce = 1e-9 }, 0}, // of groups alone
 	} {
-		m := model(t, n, fixedRank)
+		m := model(t, n, gradients)
 		x.set(m.Rates)
 		g := m.Gradient(1)
 		near(t, x.what, g.Processor, x.want, 1e-9)
@@ -83,7 +86,7 @@ func TestPartsOfAGradient(t *testing.T) {
 
 // A group shortens products, and nothing else: Amdahl's law.
 func TestWhatTheDriverDoesAlone(t *testing.T) {
-	m := model(t, 1e6, fixedRank)
+	m := model(t, 1e6, gradients)
 	m.Rates.Single = []float64{8e-9, 8e-9} // 1000 s of 8 cores
 	m.Rates.Apply = 8e-8                   // 50 s
 	m.Rates.Vector = 1e-6 * 3              // 3 s, a column on each of five cores
@@ -110,7 +113,7 @@ func TestWhatTheDriverDoesAlone(t *testing.T) {
 
 // Chains come first; then workers join their groups, from so many rows on.
 func TestChainsFirst(t *testing.T) {
-	m := model(t, 1e6, fixedRank)
+	m := model(t, 1e6, gradients)
 	m.Rates.Single = []float64{8e-9, 8e-9}
 	row := func(workers int) Row { t.Helper(); return m.Row(workers) }
 	// Groups compute a product of one column more, as a check.
@@ -125,7 +128,7 @@ func TestChainsFirst(t *testing.T) {
 	if n := m.Recommended(4); n%4 != 0 || n < 36 { // 5, 6 and 7 are no better than 4
 		t.Errorf("%d workers are recommended", n)
 	}
-	small := model(t, shard.DefaultSplitRows-1, fixedRank)
+	small := model(t, shard.DefaultSplitRows-1, gradients)
 	small.Rates.Single, small.Rates.Double = []float64{8e-9, 8e-9}, []float64{8e-9, 8e-9}
 	if a, b := small.Row(4), small.Row(300); a.Round != b.Round || small.Recommended(300) != 4 {
 		t.Errorf("few rows: %v, %v; %d recommended", a, b, small.Recommended(300))
@@ -134,7 +137,7 @@ func TestChainsFirst(t *testing.T) {
 
 // What a run takes is what its parts take.
 func TestRunIsTheSumOfItsParts(t *testing.T) {
-	m := model(t, 1e6, fixedRank)
+	m := model(t, 1e6, gradients)
 	m.Rates.Double, m.Rates.Build = []float64{8e-9, 8e-9}, 8e-12
 	r := m.Row(4)
 	gradient, build := 2000.0, 1e6*1e6*8e-12/8
@@ -152,7 +155,7 @@ func TestRunIsTheSumOfItsParts(t *testing.T) {
 
 // Memory of a driver grows with its chains and with the rank, and has the sums of a group.
 func TestMemory(t *testing.T) {
-	m := model(t, 1e6, fixedRank)
+	m := model(t, 1e6, gradients)
 	one, four := m.Row(4), m.Row(1)
 	if one.DriverBytes >= four.DriverBytes {
 		t.Errorf("one chain takes %d bytes, four take %d", one.DriverBytes, four.DriverBytes)
