@@ -40,6 +40,9 @@ func NewInducing(p *Problem, z *kernel.Inputs, seed uint64, b *parallel.Budget) 
 	return d
 }
 
+// Share has sums over rows computed by a summer, with others.
+func (d *Inducing) Share(s sparse.Summer) { d.s.approx.Share(s) }
+
 // Len returns the number of inducing variables.
 func (d *Inducing) Len() int { return d.s.Inducing().Len() }
 

@@ -32,6 +32,7 @@ type serving struct {
 	op         *cmvp.Operator
 	covariance *kernel.Covariance
 	state      State
+	approx     approximation
 	l          *matrix // in place of θ; nil if the session is of K(θ)
 	whole      pieces  // the chunks that are here
 	product    *Product
@@ -232,6 +233,9 @@ func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
 	if m.Kind == pb.TilesKind_TILES_KIND_HOLD {
 		return v.hold(m)
 	}
+	if m.Kind == pb.TilesKind_TILES_KIND_PASS {
+		return v.beginPass(m)
+	}
 	if s < 1 || s > int64(v.conf.MaxColumns) {
 		return invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
 	}
@@ -396,7 +400,11 @@ func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 		most = p.Exchange.grid.Points()
 	}
 	ok := 0 <= m.Lo && m.Lo < m.Hi && m.Hi <= int64(most) && (!m.Add || p.Exchange != nil)
-	if p.Kind != Forms {
+	switch p.Kind {
+	case Forms:
+	case Pass:
+		ok = ok && slices.Contains(p.split(0, 0), Unit{int(m.Lo), int(m.Hi)})
+	default:
 		ok = ok && m.Hi == m.Lo+1 // so that answers take no more memory than was reckoned with
 	}
 	if !ok {

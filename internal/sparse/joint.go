@@ -48,8 +48,7 @@ func (a *Approximation) Joint(ctx context.Context, f *kernel.Function, row Row, 
 		return nil, err
 	}
 	p := a.newPass(f, uu, row)
-	roots := uu.columns()
-	if err := a.blocks(ctx, func(lo, hi int) error { return p.addBlock(ctx, lo, hi, roots, nil, v) }); err != nil {
+	if err := p.see(ctx, nil, v); err != nil {
 		return nil, err
 	}
 	j := &Joint{Mean: p.mean, Variance: p.variance, V: make([]float64, m), pass: p, at: v}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"math"
 
-	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
 
@@ -79,7 +77,7 @@ type pass struct {
 func (a *Approximation) newPass(f *kernel.Function, uu factor, row Row) *pass {
 	n, m := a.rows.Len(), a.z.Len()
 	return &pass{fit: &fit{Approximation: a, f: f, uu: uu, gram: identity(m), lambda: make([]float64, n), own: make([]float64, n)},
-		row: row, mean: make([]float64, n), variance: make([]float64, n), score: make([]float64, n), shift: make([]float64, m)}
+		row: row, variance: make([]float64, n), score: make([]float64, n), shift: make([]float64, m)}
 }
 
 // evaluate returns the bound at a q, with the rows' targets there.
@@ -92,9 +90,7 @@ func (v *Variational) evaluate(ctx context.Context, f *kernel.Function, uu facto
 	var half, mean mat.VecDense
 	half.MulVec(q.inverse, mat.NewVecDense(m, shift))
 	mean.MulVec(q.inverse.T(), &half)
-	roots, spread := uu.columns(), q.columns()
-	err = v.blocks(ctx, func(lo, hi int) error { return p.addBlock(ctx, lo, hi, roots, spread, mean.RawVector().Data) })
-	if err != nil {
+	if err := p.see(ctx, q.columns(), mean.RawVector().Data); err != nil {
 		return nil, err
 	}
 	trace := 0.0 // of the covariance of q
@@ -108,59 +104,30 @@ func (v *Variational) evaluate(ctx context.Context, f *kernel.Function, uu facto
 	return p, nil
 }
 
-// addBlock adds the part of a block of rows: marginals, then the rows' targets. spread is the root of q's covariance, nil for none.
-func (p *pass) addBlock(ctx context.Context, lo, hi int, roots, spread [][]float64, mean []float64) error {
-	v := p.cross(lo, hi)
-	if err := v.MulRight(ctx, roots, p.budget); err != nil {
-		return err
-	}
-	if err := v.MulAdd(ctx, [][]float64{p.mean[lo:hi]}, [][]float64{mean}, p.budget); err != nil {
-		return err
-	}
-	var w *dense.Matrix
-	if spread != nil {
-		w = v.Clone()
-		if err := w.MulRight(ctx, spread, p.budget); err != nil {
-			return err
-		}
-	}
-	parts, scaled := make([]float64, v.Tiles()), make([]float64, hi-lo)
-	p.budget.NewLoop(func(_, t int) { parts[t] = p.targets(v, w, t, lo, scaled) }).Run(v.Tiles())
-	p.expected += floats.Sum(parts)
-	gram, err := v.Gram(ctx, p.budget)
-	if err != nil {
-		return err
-	}
-	p.gram.AddSym(p.gram, gram)
-	part := [][]float64{make([]float64, len(mean))}
-	if err := v.MulTrans(ctx, part, [][]float64{scaled}, p.budget); err != nil {
-		return err
-	}
-	floats.Add(p.shift, part[0])
-	return nil
+// see finds the rows' marginals, then their targets. spread is the root of q's covariance, nil for none.
+func (p *pass) see(ctx context.Context, spread [][]float64, mean []float64) (err error) {
+	w := &sweep{root: p.uu.columns(), spread: spread, mean: mean}
+	w.weigh = func(lo, hi int, factor, scaled []float64) float64 { return p.targets(w, lo, hi, factor, scaled) }
+	p.expected, err = p.sweep(ctx, w, p.shift)
+	p.mean = w.means
+	return err
 }
 
-// targets finds the targets of the rows of a tile of Vᵀ, which it makes Aᵀ, and returns the expectation that they add.
-func (p *pass) targets(v, w *dense.Matrix, t, first int, scaled []float64) (sum float64) {
-	data, lo, hi := v.Tile(t)
-	own, left := p.own[first+lo:first+hi], make([]float64, hi-lo)
-	rowDots(own, data, data, p.z.Len())
-	if w != nil {
-		other, _, _ := w.Tile(t)
-		rowDots(left, other, other, p.z.Len())
-	}
-	root := make([]float64, hi-lo)
-	for i := range own {
-		at := first + lo + i
-		p.variance[at] = max(p.prior[at]-own[i], 0) + left[i]
-		value, score, weight := p.row(at, p.mean[at], p.variance[at])
+// targets finds the targets of the rows [lo,hi), and returns the expectation that they add.
+func (p *pass) targets(w *sweep, lo, hi int, factor, scaled []float64) (sum float64) {
+	for i := range hi - lo {
+		at := lo + i
+		p.variance[at] = max(p.prior[at]-p.own[at], 0)
+		if w.left != nil {
+			p.variance[at] += w.left[at]
+		}
+		value, score, weight := p.row(at, w.means[at], p.variance[at])
 		weight = max(weight, leastWeight)
 		sum += value
 		p.score[at], p.lambda[at] = score, 1/weight
-		root[i] = math.Sqrt(weight)
-		scaled[lo+i] = root[i] * (p.mean[at] + score/weight)
+		factor[i] = math.Sqrt(weight)
+		scaled[i] = factor[i] * (w.means[at] + score/weight)
 	}
-	scaleColumns(data, root, p.z.Len())
 	return sum
 }
 
