@@ -81,7 +81,7 @@ func (d *Inducing) Gradient(ctx context.Context, psi, v []float64) (value float6
 	}
 	byPsi = append(theta, make([]float64, p.Own())...)
 	p.Params.Chain(psi, byPsi)
-	d.s.addOwn(byPsi, psi, j.Mean, j.Variance)
+	d.s.addOwn(byPsi, psi, j.Mean, j.Variance, d.s.row)
 	prior, slope := p.LogPrior(psi)
 	floats.Add(byPsi, slope)
 	if !finite(byPsi) || !finite(j.V) {

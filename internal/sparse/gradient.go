@@ -34,9 +34,7 @@ func (a *Approximation) Gradient(ctx context.Context, f *kernel.Function, noise,
 
 // gradient returns the value with its derivatives. α is known of a variational bound, nil otherwise.
 func (s *fit) gradient(ctx context.Context, alpha []float64, inducing bool) (*Value, error) {
-	g := s.newGradient(inducing)
-	g.alpha = alpha
-	return g.sum(ctx)
+	return s.newGradient(alpha, inducing).sum(ctx)
 }
 
 // sum returns the value with the derivatives, once all but the sums over rows is known.
@@ -68,12 +66,20 @@ type gradient struct {
 	byZ     []float64 // nil if they were not asked for
 }
 
-func (s *fit) newGradient(inducing bool) *gradient {
-	m := s.z.Len()
-	g := &gradient{fit: s, sums: make([]float64, s.elements.SumsLen()), byPrior: make([]float64, s.elements.NumParams()), byNoise: make([]float64, len(s.lambda))}
+// reverse returns a gradient whose derivative by K_uf is γαᵀ + factor·K_uf Λ⁻¹, and by K_uu −½ L⁻ᵀ·inner·L⁻¹, but for the sums over rows.
+func (s *fit) reverse(factor *mat.Dense, inner mat.Matrix, alpha []float64, inducing bool) *gradient {
+	g := &gradient{fit: s, alpha: alpha, sums: make([]float64, s.elements.SumsLen()), byPrior: make([]float64, s.elements.NumParams()), byNoise: make([]float64, len(s.lambda))}
 	if inducing {
-		g.byZ = make([]float64, m*s.z.Dim())
+		g.byZ = make([]float64, s.z.Len()*s.z.Dim())
 	}
+	g.factor, g.byUU = rowsOf(factor), s.uu.sandwich(inner)
+	g.byUU.Scale(-0.5, g.byUU)
+	return g
+}
+
+// newGradient returns the gradient at the best q, which α is of, but for the sums over rows. α is nil if it is to be computed.
+func (s *fit) newGradient(alpha []float64, inducing bool) *gradient {
+	m := s.z.Len()
 	var inner, factor mat.Dense // B⁻¹, I − B⁻¹
 	inner.Mul(s.b.inverse.T(), s.b.inverse)
 	factor.CloneFrom(&inner)
@@ -81,18 +87,16 @@ func (s *fit) newGradient(inducing bool) *gradient {
 		factor.Scale(-1, &factor)
 		addIdentity(&factor, 1)
 	}
-	g.factor = rowsOf(s.uu.sandwich(&factor))
 	addIdentity(&inner, -1)
 	if s.kind == SGPR {
 		inner.Add(&inner, s.gram)
 		addIdentity(&inner, -1)
 	}
+	inner.RankOne(&inner, 1, mat.NewVecDense(m, s.beta), mat.NewVecDense(m, s.beta))
+	g := s.reverse(s.uu.sandwich(&factor), &inner, alpha, inducing)
 	if s.kind == FITC {
 		g.inverse = rowsOf(s.uu.sandwich(mat.NewDiagDense(m, ones(m))))
 	}
-	inner.RankOne(&inner, 1, mat.NewVecDense(m, s.beta), mat.NewVecDense(m, s.beta))
-	g.byUU = s.uu.sandwich(&inner)
-	g.byUU.Scale(-0.5, g.byUU)
 	return g
 }
 

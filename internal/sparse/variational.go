@@ -71,6 +71,8 @@ type pass struct {
 	score          []float64
 	shift          []float64 // b of the rows' normal targets
 	expected       float64
+	q              factor    // of the precision of q
+	centre         []float64 // its mean
 }
 
 // newPass returns a pass that has seen no rows yet.
@@ -93,6 +95,7 @@ func (v *Variational) evaluate(ctx context.Context, f *kernel.Function, uu facto
 	if err := p.see(ctx, q.columns(), mean.RawVector().Data); err != nil {
 		return nil, err
 	}
+	p.q, p.centre = q, mean.RawVector().Data
 	trace := 0.0 // of the covariance of q
 	for _, x := range q.inverse.RawTriangular().Data {
 		trace += x * x
@@ -213,6 +216,64 @@ func (v *Variational) Gradient(ctx context.Context, f *kernel.Function, row Row,
 	}
 	out.Noise, out.Mean, out.Variance = nil, p.mean, p.variance
 	return out, nil
+}
+
+// Step returns an estimate of the bound at the present q and its derivatives there, and takes q a share of a step of the natural gradient
+// farther, all from the rows of an approximation with the same number of inducing inputs: some of them, each of which row lets count for
+// several (Hensman, Fusi and Lawrence 2013). Noise of the value is nil, and Mean and Variance are the marginals. At a q that is not the
+// best, with S its covariance, m its mean, c = Σ s_i a_i and G = Σ w_i a_i a_iᵀ as for Joint, the derivatives are
+//
+//	by K_uf   L⁻ᵀm sᵀ + L⁻ᵀ(I − S)L⁻¹K_uf diag(w)
+//	by K_uu   −½ L⁻ᵀT L⁻¹, T the lower half of mcᵀ + (I − S)G, mirrored
+//	by k_ii   −½ w_i
+func (v *Variational) Step(ctx context.Context, a *Approximation, f *kernel.Function, row Row, share float64, inducing bool) (*Value, error) {
+	on := &Variational{Approximation: a, precision: v.precision, shift: v.shift}
+	a.at(f)
+	uu, err := newFactor(a.inducing())
+	if err != nil {
+		return nil, err
+	}
+	p, err := on.evaluate(ctx, f, uu, row, v.precision, v.shift)
+	if err != nil {
+		return nil, err
+	}
+	g := p.slopes(inducing)
+	v.precision, v.shift = on.between(p, share)
+	out, err := g.sum(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out.Noise, out.Mean, out.Variance = nil, p.mean, p.variance
+	return out, nil
+}
+
+// slopes returns the gradient at the q of a pass, but for the sums over rows.
+func (p *pass) slopes(inducing bool) *gradient {
+	m := p.z.Len()
+	var rest, product mat.Dense // I − S, what T is the lower half of
+	rest.Mul(p.q.inverse.T(), p.q.inverse)
+	rest.Scale(-1, &rest)
+	addIdentity(&rest, 1)
+	var gram mat.Dense // G
+	gram.CloneFrom(p.gram)
+	addIdentity(&gram, -1)
+	product.Mul(&rest, &gram)
+	// b of the rows' targets is Σ (w_i m_i + s_i) a_i, of which the first part is G times the mean.
+	mean := mat.NewVecDense(m, p.centre)
+	var c mat.VecDense
+	c.MulVec(&gram, mean)
+	c.SubVec(mat.NewVecDense(m, p.shift), &c)
+	product.RankOne(&product, 1, mean, &c)
+	inner := mat.NewDense(m, m, nil)
+	for i := range m {
+		for j := range m {
+			inner.Set(i, j, product.At(max(i, j), min(i, j)))
+		}
+	}
+	var gamma mat.VecDense
+	gamma.MulVec(p.uu.inverse.T(), mean)
+	p.gamma = gamma.RawVector().Data
+	return p.reverse(p.uu.sandwich(&rest), inner, p.score, inducing)
 }
 
 // Posterior returns the latent function's distribution under the best q.
