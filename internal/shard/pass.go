@@ -269,6 +269,9 @@ func (v *serving) beginPass(m *pb.TilesProduct) error {
 	if err != nil {
 		return err
 	}
+	if _, want, _ := sparse.PassShape(p.Kind, 1); int(m.Columns) != want {
+		return invalid("a pass with %d columns, not %d", m.Columns, want)
+	}
 	columns := make([][]float64, m.Columns)
 	v.quiesce()
 	v.product, v.have = nil, 0

@@ -4,9 +4,11 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/sparse"
@@ -192,5 +194,73 @@ func TestUnitsOfAPass(t *testing.T) {
 		if at != sparse.Blocks(n) || len(units) > passUnits || all != 1<<(len(units)+1)-1 || slices.Max([]int{at}) < 1 {
 			t.Errorf("%d rows: units %v, pieces %b", n, units, all)
 		}
+	}
+}
+
+// passScript is a session of a pass with two inducing inputs, as a driver sends it.
+func passScript(t testing.TB, p *problem, k sparse.PassKind) [][]byte {
+	isa, err := cmvp.ISA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := sparse.New(sparse.FITC, p.cov, p.in, p.in.Select([]int{0, 1}), parallel.NewBudget(1))
+	a.Set(p.cov.At(p.theta))
+	of := &sparse.Pass{Kind: k, Of: sparse.FITC, Points: true, Z: a.Inducing()}
+	shared, columns, _ := sparse.PassShape(k, 2)
+	for _, n := range shared {
+		of.Shared = append(of.Shared, slices.Repeat([]float64{0.5}, n))
+	}
+	for range columns {
+		of.Rows = append(of.Rows, p.noise)
+	}
+	product := &Product{ID: 1, Kind: Pass, State: &State{Version: 1, Theta: p.theta, Noise: []float64{0}}, N: p.in.Len(), V: of.Rows, Pass: newPass(of, a)}
+	s := &session{data: Data{Address: "x", Covariance: p.cov, ISA: isa, Rows: p.in.Len()}}
+	var all [][]byte
+	for _, f := range s.frames(product, product.split(1, 1)[0], 1) {
+		all = append(all, raw(t, f.head, f.data))
+	}
+	return all
+}
+
+func TestServerRefusesBadPasses(t *testing.T) {
+	p := newProblem(kernel.RBF, 300, 2, 1)
+	c := ServerConfig{Source: inputs{p.in}, Budget: parallel.NewBudget(1)}
+	for k := range sparse.Slopes + 1 {
+		if out, err := serveBytes(c, passScript(t, p, k)); err != nil || len(out) == 0 {
+			t.Fatalf("a good session of kind %d: %v, %d answers", k, err, len(out))
+		}
+	}
+	good := passScript(t, p, sparse.Slopes)
+	for name, x := range map[string]struct {
+		change func(m *pb.TilesProduct)
+		want   string
+	}{
+		"nothing":      {func(m *pb.TilesProduct) { m.Pass = nil }, "by 0 inducing inputs"},
+		"too many":     {func(m *pb.TilesProduct) { m.Pass.Inducing = 301 }, "by 301 inducing inputs"},
+		"kind":         {func(m *pb.TilesProduct) { m.Pass.Kind = 3 }, "of kind 3"},
+		"sign":         {func(m *pb.TilesProduct) { m.Pass.Kind = -1 }, "of kind -1"},
+		"of":           {func(m *pb.TilesProduct) { m.Pass.Of = "svgp" }, "svgp"},
+		"shared":       {func(m *pb.TilesProduct) { m.Pass.Shared[1] = 3 }, "shared vector 1 of a pass has 3 numbers, not 2"},
+		"none":         {func(m *pb.TilesProduct) { m.Pass.Shared[2] = 0 }, "shared vector 2 of a pass has 0 numbers, not 4"},
+		"shared count": {func(m *pb.TilesProduct) { m.Pass.Shared = nil }, "with 0 shared vectors"},
+		"columns":      {func(m *pb.TilesProduct) { m.Columns = 1 << 30 }, "columns, not 3"},
+		"theta":        {func(m *pb.TilesProduct) { m.Version = 7 }, "for θ 7, not 1"},
+	} {
+		_, columns, _ := sparse.PassShape(sparse.Slopes, 2)
+		m := &pb.TilesProduct{Id: 2, Version: 1, Kind: pb.TilesKind_TILES_KIND_PASS, Columns: int32(columns),
+			Pass: &pb.TilesPass{Kind: int32(sparse.Slopes), Of: "fitc", Inducing: 2, Shared: []int64{4, 2, 4}}}
+		x.change(m)
+		_, err := serveBytes(c, append(slices.Clone(good[:2]), raw(t, &pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}}, nil)))
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v, want %q", name, err, x.want)
+		}
+	}
+	unit := &pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: &pb.TilesUnit{Id: 2, Product: 1, Lo: 0, Hi: 2}}}
+	if _, err := serveBytes(c, append(slices.Clone(good), raw(t, unit, nil))); err == nil || !strings.Contains(err.Error(), "no part of") {
+		t.Errorf("a unit that is none: %v", err)
+	}
+	c.MaxBytes = 1 << 10
+	if _, err := serveBytes(c, good); err == nil || !strings.Contains(err.Error(), "more than the 1024") {
+		t.Errorf("without memory: %v", err)
 	}
 }
