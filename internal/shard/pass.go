@@ -340,7 +340,7 @@ func (v *serving) passInputs(p *Product) {
 		a.version = 0
 	}
 	if a.version != v.state.Version {
-		a.Set(v.op.Function())
+		a.Set(v.covariance.At(v.theta))
 		a.version = v.state.Version
 	}
 	p.Pass.over = a.Approximation

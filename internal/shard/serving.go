@@ -32,6 +32,8 @@ type serving struct {
 	op         *cmvp.Operator
 	covariance *kernel.Covariance
 	state      State
+	theta      []float64 // as op is to have it
+	unset      bool      // op has it not yet: it is for products alone
 	approx     approximation
 	l          *matrix // in place of θ; nil if the session is of K(θ)
 	whole      pieces  // the chunks that are here
@@ -146,7 +148,7 @@ func (v *serving) setParams(m *pb.TilesSet) error {
 	v.drop()
 	v.state = State{Theta: m.Theta}
 	set := func(noise []float64) {
-		v.op.Set(spoilTheta(m.Theta), noise)
+		v.theta, v.unset = spoilTheta(m.Theta), true
 		v.state.Noise, v.state.Version = noise, m.Version
 	}
 	if !m.NoiseFollows {
@@ -283,6 +285,10 @@ func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
 		return status.Errorf(codes.ResourceExhausted, "product %d takes %d bytes: more than the %d that a session has on this worker", m.Id, need, v.conf.MaxBytes)
 	}
 	v.quiesce()
+	if v.unset && p.L == nil {
+		v.op.Set(v.theta, v.state.Noise)
+		v.unset = false
+	}
 	if v.product != nil && v.product.ID == p.ID { // others may be reading it
 		v.space = nil
 	}
