@@ -7,7 +7,7 @@
 //
 // run is the exact posterior by ulisse run and -sampler, fit the exact model's point estimate; sgpmc is the full posterior of an
 // approximation with so many inducing inputs, and the others are point estimates of approximations with so many inducing inputs,
-// moved or not, or rows; adam is a thousand batches of 500 rows. run and sgpmc end after -seconds at the latest, and -draws draws of each chain. Split i holds out a fifth of the rows by the seed i. Of each
+// moved or not, or rows; adam is 3,000 batches of 500 rows. run and sgpmc end after -seconds at the latest, and -draws draws of each chain. Split i holds out a fifth of the rows by the seed i. Of each
 // method it prints means over the splits with their standard errors, if there are several, of: the root mean squared error in the units of the
 // target, the mean log density of the rows held out, the percentages of them within the central 50, 90 and 95 %, and
 // seconds, of estimating and of predicting.
@@ -142,7 +142,7 @@ func parse(method string) (command []string, approximation string, err error) {
 		}
 		return []string{command}, fmt.Sprintf(", approximation: {kind: %s, inducing: %s}", parts[0], parts[1]), nil
 	case len(parts) == 3 && parts[2] == "adam":
-		return []string{"fit", "--method", "adam", "--iterations", "1000"}, fmt.Sprintf(", approximation: {kind: %s, inducing: %s}", parts[0], parts[1]), nil
+		return []string{"fit", "--method", "adam", "--iterations", "3000"}, fmt.Sprintf(", approximation: {kind: %s, inducing: %s}", parts[0], parts[1]), nil
 	case len(parts) == 3 && parts[2] == "move":
 		return []string{"fit"}, fmt.Sprintf(", approximation: {kind: %s, inducing: %s, optimise: true}", parts[0], parts[1]), nil
 	}

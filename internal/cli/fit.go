@@ -51,8 +51,11 @@ const (
 
 var fitMethods = []string{quasiNewton, adagrad, adam}
 
-// defaultBatch is --batch if it is not given.
-const defaultBatch = 500
+// defaultBatch is --batch if it is not given, adamIterations --iterations of adam.
+const (
+	defaultBatch   = 500
+	adamIterations = 3000
+)
 
 // fitter finds an estimate: of a problem, from some starts.
 type fitter func(ctx context.Context, f *fitFlags, j *runJob, p *posterior.Problem, starts [][]float64, o fit.Options) (*report.Fit, *fit.Result, error)
@@ -108,6 +111,9 @@ nothing is written.`,
   ulisse fit power.yaml --method adagrad --iterations 100 --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if f.method == adam && !c.Flags().Changed("iterations") {
+				f.iterations = adamIterations
+			}
 			if err := f.check(); err != nil {
 				return badInput(err)
 			}
@@ -121,7 +127,7 @@ nothing is written.`,
 	fl.StringVar(&f.objective, "objective", objectiveMAP, "what to maximise: map, with the priors, or ml, without")
 	fl.StringVar(&f.model, "model", "", "how the likelihood is computed: "+strings.Join(fitModelNames(), " or ")+" (default: exact for Gaussian noise, else laplace)")
 	fl.IntVar(&f.restarts, "restarts", 3, "search from this `number` of starts (quasi-newton)")
-	fl.IntVar(&f.iterations, "iterations", 200, "at most this `number` of evaluations of a search; exactly as many of adagrad and adam")
+	fl.IntVar(&f.iterations, "iterations", 200, "at most this `number` of evaluations of a search; exactly as many of adagrad and adam, of which 3000 are the default")
 	fl.IntVar(&f.batch, "batch", defaultBatch, "learn from this `number` of rows at a time (adam)")
 	fl.BoolVar(&f.json, "json", false, "print the summary as JSON")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")

@@ -18,9 +18,10 @@ const (
 	adamFirst         = 0.9
 	adamSecond        = 0.999
 	adamOffset        = 1e-8
-	naturalFloor      = 0.1 // the least share of a step of the natural gradient
-	naturalCap        = 0.5 // the largest, but for first steps
+	naturalLeast      = 0.1 // the share of a step of the natural gradient at the beginning, at least
+	naturalMost       = 0.5 // at most, and at the first steps
 	naturalFirstSteps = 2
+	naturalLast       = 0.02 // what it goes to, as the steps of Adam go to zero: the noise of batches moves q the less
 )
 
 // Adam follows noisy gradients from a start. It returns x at the end and the trace. Its errors are that of ctx, and a gradient that
@@ -48,12 +49,13 @@ type Batches struct {
 	rows    int
 	move    bool
 	seed    uint64
+	steps   int
 }
 
-// NewBatches returns the gradients of an approximation, which has to be SVGP, from so many rows each, or all. If move is set they are in the
+// NewBatches returns the gradients of an approximation, which has to be SVGP, from so many rows each, or all, for so many iterations. If move is set they are in the
 // inducing inputs, too, which are the coordinates beyond ψ.
-func NewBatches(p *posterior.Problem, a *posterior.Sparse, rows int, move bool, seed uint64) *Batches {
-	return &Batches{p, a, min(rows, len(p.Y)), move, seed}
+func NewBatches(p *posterior.Problem, a *posterior.Sparse, rows int, move bool, seed uint64, iterations int) *Batches {
+	return &Batches{p, a, min(rows, len(p.Y)), move, seed, iterations}
 }
 
 // Extra returns the inducing inputs if they move.
@@ -75,9 +77,12 @@ func (b *Batches) Gradient(ctx context.Context, x []float64, iter int) ([]float6
 		d := z.Dim()
 		z = kernel.NewInputs(z.Len(), d, slices.Clone(x[p:]))
 	}
-	share := max(naturalFloor, min(naturalCap, float64(b.rows)/float64(n)))
+	share := max(naturalLeast, min(naturalMost, float64(b.rows)/float64(n)))
+	if b.rows < n {
+		share = max(naturalLast, share*(1-float64(iter)/float64(b.steps)))
+	}
 	if iter < naturalFirstSteps {
-		share = naturalCap
+		share = naturalMost
 	}
 	grad, byZ, err := b.bound.Step(ctx, x[:p], z, batch, share, b.move)
 	if err != nil {
@@ -92,7 +97,7 @@ func (b *Batches) Gradient(ctx context.Context, x []float64, iter int) ([]float6
 // Stochastic fits SVGP by Adam from a start, in ψ, and if move is set in the inducing inputs, which the approximation then has, as Extra of
 // the result has them. The curvature is that of the bound over all rows at the best distribution of the inducing variables.
 func Stochastic(ctx context.Context, p *posterior.Problem, a *posterior.Sparse, rows int, move bool, seed uint64, start []float64, iterations int, o Options) (*Result, error) {
-	x, trace, err := Adam(ctx, p.Params, NewBatches(p, a, rows, move, seed), start, iterations, o)
+	x, trace, err := Adam(ctx, p.Params, NewBatches(p, a, rows, move, seed, iterations), start, iterations, o)
 	if err != nil {
 		return nil, err
 	}
