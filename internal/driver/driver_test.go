@@ -25,6 +25,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/runlog"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
+	"github.com/ulisse-gp/ulisse/internal/sparse"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -280,6 +281,36 @@ func TestGradientsOfChainsAreUnbiased(t *testing.T) {
 	}
 	if t2 := float64(len(errs)) * math.Pow(distance(mean, make([]float64, p), chains.Flat(cov)), 2); t2 > 25 {
 		t.Errorf("T² of the gradients' errors is %.3g, their mean %v", t2, mean)
+	}
+}
+
+// summing is an operator that computes passes of approximations, and counts them.
+type summing struct {
+	Operator
+	passes *int
+}
+
+func (s summing) Pays(*sparse.Approximation, sparse.PassKind) bool { return true }
+
+func (s summing) Sum(ctx context.Context, a *sparse.Approximation, p *sparse.Pass, take func(int, []float64)) error {
+	*s.passes++
+	return a.Alone(ctx, p, take)
+}
+
+// The sums over rows of an approximation are those of a chain's group, and the draws what they are without one.
+func TestGroupSumsUpRows(t *testing.T) {
+	d, _ := newDriver(t, 1, "{method: sgpmc, chains: 1, checkpoint: 5, warmup: 10, subset: 60}\nmodel: {approximation: {kind: sgpmc, inducing: 8}}")
+	passes, operator := 0, d.Operator
+	group := d.With(func(lane int) Operator { return summing{operator(lane), &passes} }, nil)
+	prep := prepare(t, d)
+	if again := prepare(t, group); passes == 0 || !slices.Equal(again.Psi, prep.Psi) {
+		t.Errorf("after %d passes the mode is %v, without a group %v", passes, again.Psi, prep.Psi)
+	}
+	passes = 0
+	r := begin(t, d, prep)
+	alone, shared := advance(t, d, prep, task(t, r, 1)), advance(t, group, prep, task(t, r, 1))
+	if passes == 0 || !slices.EqualFunc(alone.Draws, shared.Draws, slices.Equal) {
+		t.Errorf("after %d passes the draws are %v, without a group %v", passes, shared.Draws, alone.Draws)
 	}
 }
 
