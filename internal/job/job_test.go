@@ -23,13 +23,49 @@ const good = `
 name: concrete
 data: {path: concrete.csv, target: strength, standardize: true, rows: 0, holdout: 0}
 model: {kernel: rbf, ard: false, priors: {sigma: "gamma(1,1)", tau: "gamma(1,1)", lambda: "gamma(1,1)"}}
-sampler: {method: fisher, chains: 4, warmup: auto, draws: 500, probes: auto}
+sampler: {method: auto, chains: 4, warmup: auto, draws: 500, probes: auto}
 solver: {method: pcg, tolerance: auto, preconditioner: {kind: rpcholesky, rank: auto}}
 stop: {rhat: 1.01, ess: 400, max_draws: 5000, max_time: 1h}
 seed: 1
 `
 
 func parse(text string) (*Spec, error) { return Parse(strings.NewReader(text), "s.yaml") }
+
+// Where none is named the method is auto, but for what it does not know, and what is stored names it: a later version with another
+// default goes on with the same.
+func TestMethodWhereNoneIsNamed(t *testing.T) {
+	for fields, want := range map[string]string{
+		"": "auto",
+		"sampler: {chains: 2, draws: 100, checkpoint: 5, warmup: auto, step: auto, probes: auto, probe_kind: auto}": "auto",
+		"sampler: {certify: true, auto: {starts: 9}}":                                                               "auto",
+		"solver: {method: pcg, tolerance: 1e-4, preconditioner: {kind: svd}}":                                       "auto",
+		"solver: {preconditioner: {kind: auto}}":                                                                    "auto",
+		"model: {kernel: \"a: rbf(x) + b: matern32(z)\"}":                                                           "auto",
+		"sampler: {warmup: 20}":                         "fisher",
+		"sampler: {step: 0.5}":                          "fisher",
+		"sampler: {probes: 4}":                          "fisher",
+		"sampler: {probe_kind: whitened}":               "fisher",
+		"solver: {method: ulisse}":                      "fisher",
+		"solver: {preconditioner: {kind: regularized}}": "fisher",
+		"solver: {method: cg, preconditioner: {kind: none}}\nsampler: {probe_kind: rademacher}": "fisher",
+		"sampler: {method: auto, warmup: 20}":                                                   "auto",
+		"sampler: {method: exact}":                                                              "exact",
+		"model: {likelihood: student-t}":                                                        "gibbs",
+		"model: {likelihood: student-t}\nsampler: {warmup: 20}":                                 "gibbs",
+		"model: {approximation: {kind: sgpmc}}":                                                 "sgpmc",
+		"model: {approximation: {kind: fitc}}":                                                  "auto",
+	} {
+		s, err := parse("name: a\ndata: {path: a.csv, target: y}\n" + fields)
+		if err != nil {
+			t.Errorf("%s: %v", fields, err)
+			continue
+		}
+		text, err := s.YAML()
+		if err != nil || s.Sampler.Method != want || !strings.Contains(string(text), "method: "+want+"\n") {
+			t.Errorf("%s: %s, %v; stored as\n%s", fields, s.Sampler.Method, err, text)
+		}
+	}
+}
 
 // The specification of the documentation is the default, and what is printed
 // reads back as it was.

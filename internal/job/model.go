@@ -14,6 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // Covariance returns the covariance function of data of the given description, the mean's terms after
@@ -164,8 +165,8 @@ func (s *Spec) Hints(d *dataset.Info) []string {
 			out = append(out, fmt.Sprintf("the levels of %s have one noise variance: give each its own by model.noise: {by: %s}, unless they are in one unit", name, name))
 		}
 	}
-	if len(e.Terms()) > 1 && s.Sampler.Method == Default().Sampler.Method {
-		out = append(out, "posteriors of sums are often far from normal, where the default sampler may be unstable: sampler.method: auto is made for these")
+	if len(e.Terms()) > 1 && s.Sampler.Method == sampler.Stepping {
+		out = append(out, "posteriors of sums are often far from normal, where "+sampler.Stepping+" may be unstable: sampler.method: auto is made for these")
 	}
 	return out
 }

@@ -26,8 +26,10 @@ var methods = []Method{auto{}, fisher{}, leimkuhler{}, exact{}, gibbs{}, ellipti
 // Default is the method of a specification that names none, Certifier the one that
 // others are certified by.
 var (
-	Default   = fisher{}.Name()
+	Default   = auto{}.Name()
 	Certifier = exact{}.Name()
+	// Stepping is the method of one that names none, but sets what only methods have that step by gradients.
+	Stepping = fisher{}.Name()
 	// Augmenting is the method of likelihoods that are Gaussian given auxiliary variables.
 	Augmenting = gibbs{}.Name()
 	// Approximating is the method of approximations that have inducing variables to draw.
