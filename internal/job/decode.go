@@ -97,6 +97,8 @@ func (d *decoder) complete(spec *Spec) (*Spec, error) {
 		switch m := &spec.Model; {
 		case m.Approximation != nil && m.Approximation.Kind == string(sparse.SGPMC):
 			spec.Sampler.Method = sampler.Approximating
+		case m.several():
+			spec.Sampler.Method = sampler.Slicing
 		case !m.Gaussian():
 			spec.Sampler.Method = sampler.Augmenting
 		}

@@ -34,18 +34,18 @@ func (*Evidence) Extra() []float64 { return nil }
 func (e *Evidence) At(ctx context.Context, psi []float64) (value float64, grad []float64, err error) {
 	w := e.white
 	pt, err := w.point(ctx, psi)
-	if err != nil || pt.f == nil {
+	if err != nil || pt.blocks == nil {
 		return math.Inf(-1), nil, err
 	}
 	prior, _ := w.problem.LogPrior(psi)
 	value = pt.value - prior
-	_, w.near, _ = w.terms(pt.own, pt.function(pt.mode)) // what follows begins here
+	_, w.near, _ = w.expand(pt.own, pt.function(pt.mode)) // what follows begins here
 	grad = make([]float64, len(psi))
 	for i := range psi {
 		for _, sign := range []float64{1, -1} {
 			x := slices.Clone(psi)
 			x[i] += sign * evidenceStep
-			if pt, err = w.point(ctx, x); err != nil || pt.f == nil {
+			if pt, err = w.point(ctx, x); err != nil || pt.blocks == nil {
 				return math.Inf(-1), nil, err
 			}
 			prior, _ := w.problem.LogPrior(x)

@@ -29,6 +29,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/laplace"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -142,6 +143,9 @@ func FromSpec(s *job.Spec, p *posterior.Problem, draws [][]float64, budget *para
 	if s.Needs().Inducing {
 		c.Approximation = posterior.NewInducing(p, s.Induced(p, budget), s.Seed, budget)
 	}
+	if p.Functions() > 1 && len(draws) > 0 {
+		c.Approximation = laplace.NewFunctions(p, mean(draws), s.Seed)
+	}
 	return c
 }
 
@@ -197,7 +201,7 @@ type Predictor struct {
 // predicted.
 func (p *Predictor) Bytes() int64 {
 	n := int64(len(p.Problem.Y))
-	width := int64(p.Problem.Likelihood.Augmentation().Width())
+	width := int64(likelihood.Width(p.Problem.Likelihood))
 	return 8 * n * (int64(len(p.Draws))*(1+width) + int64(p.rank()) + 7*int64(Batch(int(n))))
 }
 
@@ -330,7 +334,7 @@ func (p *Predictor) solveAt(ctx context.Context, pr *posterior.Problem, psi []fl
 // Moments are the distributions of the latent function at some rows, in the
 // units of the (standardised) training data: of each draw and row.
 type Moments struct {
-	Mean, Var [][]float64 // draws × rows
+	Mean, Var [][]float64 // draws × rows; of several latent functions all rows of each, one after the other
 
 	likelihood likelihood.Likelihood
 	own        [][]float64 // its parameters at each draw
@@ -338,7 +342,12 @@ type Moments struct {
 
 // Mixture returns the distribution at row i: of the latent function, or that of
 // the target.
+// Of several latent functions the latent one is the first.
 func (m *Moments) Mixture(i int, latent bool) likelihood.Predictive {
+	if l, ok := m.likelihood.(likelihood.Several); ok && !latent {
+		mean, variance := m.all(i, l.Functions())
+		return l.PredictAll(m.own, mean, variance)
+	}
 	mean, variance := make([]float64, len(m.Mean)), make([]float64, len(m.Mean))
 	for t := range m.Mean {
 		mean[t], variance[t] = m.Mean[t][i], m.Var[t][i]
@@ -350,6 +359,19 @@ func (m *Moments) Mixture(i int, latent bool) likelihood.Predictive {
 		variance[t] = math.Sqrt(v)
 	}
 	return likelihood.Mixture{Mean: mean, SD: variance}
+}
+
+// all returns the moments of all latent functions at row i, draws × functions.
+func (m *Moments) all(i, functions int) (mean, variance [][]float64) {
+	for t := range m.Mean {
+		rows := len(m.Mean[t]) / functions
+		a, v := make([]float64, functions), make([]float64, functions)
+		for c := range functions {
+			a[c], v[c] = m.Mean[t][c*rows+i], m.Var[t][c*rows+i]
+		}
+		mean, variance = append(mean, a), append(variance, v)
+	}
+	return mean, variance
 }
 
 // Target draws a target of row i at a draw of the parameters.
@@ -375,6 +397,9 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	p.checkPoints(points)
 	if err := p.needs(o); err != nil {
 		return nil, Stats{}, err
+	}
+	if o.Latent && likelihood.OfCategories(p.Problem.Likelihood) {
+		return nil, Stats{}, errFunctions
 	}
 	var m *Moments
 	var stats Stats
@@ -416,6 +441,9 @@ func span(lo, hi int) []int {
 	}
 	return out
 }
+
+// errFunctions is the error of the latent function where each class has one.
+var errFunctions = errors.New("under model.likelihood: categorical there is no latent function that could be told alone, there is one for each class: ask for the probabilities of the classes")
 
 // errSurface is the error of a surface where draws have auxiliary variables of their own.
 var errSurface = errors.New("variances are no smooth function of the parameters where the likelihood has auxiliary variables: use the variance exact")

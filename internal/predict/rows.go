@@ -256,21 +256,32 @@ func (j *Joint) rows(info *dataset.Info, r Request, latent bool, budget *paralle
 // Summarize returns the rows of moments, in the units of the described data.
 func Summarize(m *Moments, info *dataset.Info, r Request, latent bool, budget *parallel.Budget) []Row {
 	out := make([]Row, len(r.X))
+	base := likelihood.Base(m.likelihood)
+	classes := likelihood.OfOrder(base) || likelihood.OfCategories(base)
 	budget.NewLoop(func(_, i int) {
-		told := info.Told(m.Mixture(i, latent))
+		var target likelihood.Predictive
+		known := r.Targets != nil && !math.IsNaN(r.Targets[i])
+		if !latent || known || classes {
+			target = m.Mixture(i, false)
+		}
+		told := target
+		if latent {
+			told = m.Mixture(i, true)
+		}
+		told = info.Told(told)
 		row := &out[i]
 		row.Mean, row.SD = told.Moments()
 		for _, p := range r.Probs {
 			row.Quantiles = append(row.Quantiles, told.Quantile(p))
 		}
-		if likelihood.OfOrder(likelihood.Base(m.likelihood)) {
-			for c, p := range m.Mixture(i, false).(likelihood.Classes).P {
+		if classes {
+			for c, p := range likelihood.Shares(target) {
 				row.Classes = append(row.Classes, Class{info.Classes[c], p})
 			}
 		}
 		row.Target, row.LogDensity, row.CRPS, row.PIT = math.NaN(), math.NaN(), math.NaN(), math.NaN()
-		if r.Targets != nil && !math.IsNaN(r.Targets[i]) {
-			y, noisy := r.Targets[i], info.Told(m.Mixture(i, false))
+		if known {
+			y, noisy := r.Targets[i], info.Told(target)
 			row.Target, row.LogDensity, row.CRPS, row.PIT = y, noisy.LogDensity(y), noisy.CRPS(y), noisy.CDF(y)
 		}
 	}).Run(len(out))
