@@ -26,21 +26,25 @@ type Functions struct {
 	centre  []float64
 	seed    uint64
 	white   *White
-	drawn   map[uint64][]float64 // x of each draw
+	drawn   map[uint64][][]float64 // draws of x at each draw of ψ
 }
 
-// functionSlices is how many slices lead from the mode to the draw of f. One of a density that the approximation is exact for is
-// independent of where it began but for its angle.
-const functionSlices = 40
+// Constants of draws: the slices that lead from the mode to the first one and from one to the next, and how many there are at a ψ. A slice of a
+// density that the approximation is exact for leads to where it was not but for its angle; all draws take one factor of K.
+const (
+	firstSlices  = 30
+	nextSlices   = 10
+	functionSets = 4
+)
 
 // NewFunctions returns the functions of a problem, which are drawn by a seed, with rows in an order that suits ψ near a centre.
 func NewFunctions(p *posterior.Problem, centre []float64, seed uint64) *Functions {
-	return &Functions{problem: p, centre: centre, seed: seed, drawn: map[uint64][]float64{}}
+	return &Functions{problem: p, centre: centre, seed: seed, drawn: map[uint64][][]float64{}}
 }
 
-// Latent returns the means and variances of all functions at points at ψ, those of each function one after the other: a function of ψ, the
-// points, the centre and the seed.
-func (d *Functions) Latent(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance []float64, err error) {
+// At returns the means and variances of all functions at points at ψ, those of each function one after the other, given some draws of the
+// functions at the training rows: a function of ψ, the points, the centre and the seed.
+func (d *Functions) At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error) {
 	if d.white == nil {
 		if d.white, err = NewWhite(ctx, d.problem, d.centre); err != nil {
 			return nil, nil, err
@@ -52,7 +56,9 @@ func (d *Functions) Latent(ctx context.Context, psi []float64, points *kernel.In
 	}
 	theta, _ := d.problem.Natural(psi)
 	m := points.Len()
-	mean, variance = make([]float64, m*len(pt.blocks)), make([]float64, m*len(pt.blocks))
+	for range x {
+		mean, variance = append(mean, make([]float64, m*len(pt.blocks))), append(variance, make([]float64, m*len(pt.blocks)))
+	}
 	c := 0
 	pt.each(func(b block, lo, hi, _ int) {
 		part, rows := d.white.parts[c], make([]int, len(b.at))
@@ -71,16 +77,19 @@ func (d *Functions) Latent(ctx context.Context, psi []float64, points *kernel.In
 				a.SetVec(j, f.Value(points.Row(i), d.problem.Inputs.Row(row)))
 			}
 			_ = a.SolveVec(g, a) // it only warns of ill-conditioning
-			mean[c*m+i] = floats.Dot(a.RawVector().Data, x[lo:hi])
-			variance[c*m+i] = max(0, f.Variance(points.Row(i))-floats.Dot(a.RawVector().Data, a.RawVector().Data))
+			prior := f.Variance(points.Row(i))
+			left := max(leastResidual*prior, prior-floats.Dot(a.RawVector().Data, a.RawVector().Data))
+			for k := range x {
+				mean[k][c*m+i], variance[k][c*m+i] = floats.Dot(a.RawVector().Data, x[k][lo:hi]), left
+			}
 		}
 		c++
 	})
 	return mean, variance, nil
 }
 
-// draw returns what is known of ψ and a draw of x given ψ.
-func (d *Functions) draw(ctx context.Context, psi []float64) (*whitened, []float64, error) {
+// draw returns what is known of ψ and some draws of x given ψ.
+func (d *Functions) draw(ctx context.Context, psi []float64) (*whitened, [][]float64, error) {
 	w := d.white
 	defer w.Forget()
 	pt, err := w.point(ctx, psi)
@@ -95,12 +104,14 @@ func (d *Functions) draw(ctx context.Context, psi []float64) (*whitened, []float
 	if !ok {
 		_, n := pt.length()
 		nu, r := make([]float64, n), random.Key{Seed: d.seed, Iter: int(key >> 1)}.Stream(random.Latent, 0)
-		for range functionSlices {
+		for k := range firstSlices + (functionSets-1)*nextSlices {
 			if err := w.Slice(ctx, psi, nu, r); err != nil {
 				return nil, nil, err
 			}
+			if last := k + 1 - firstSlices; last >= 0 && last%nextSlices == 0 {
+				x = append(x, floats.AddTo(make([]float64, len(pt.mode)), pt.mode, pt.direction(nu)))
+			}
 		}
-		x = floats.AddTo(make([]float64, len(pt.mode)), pt.mode, pt.direction(nu))
 		d.drawn[key] = x
 	}
 	return pt, x, nil

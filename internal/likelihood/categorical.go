@@ -87,9 +87,9 @@ func (c Categorical) PredictAll(_, mean, variance [][]float64) Predictive {
 // Constants of softmaxMean: the steps of its two sums, as a share of the width of the strip in which what is summed is analytic and
 // bounded, and where they end.
 const (
-	raceStep = 0.45 // of π/2: the error falls as exp(−2π/raceStep), to 1e-6
-	raceTail = 6    // standard deviations
-	raceLast = 15   // −log of the probability that is left out
+	raceStep = 0.4 // of π/2: the error falls as exp(−2π/raceStep), to 1e-6
+	raceTail = 6.5 // standard deviations
+	raceLast = 15  // −log of the probability that is left out
 )
 
 // softmaxMean returns E exp(f_c)/Σ_d exp(f_d), f independent and normal, to 1e-6 or better. Of independent exponential times with the rates

@@ -41,8 +41,8 @@ func (Heteroscedastic) Terms(theta []float64, y float64, f, score, curvature []f
 	return -0.5*(r*r/v) - 0.5*math.Log(2*math.Pi*v)
 }
 
-// logVarianceStep is the step of the sum over g in predictions, in units of its standard deviation: the error is below 1e-10.
-const logVarianceStep = 0.75
+// logVarianceStep is the step of the sum over g in predictions, in units of its standard deviation: log densities are right to 1e-5 four standard deviations out where that is 1.
+const logVarianceStep = 0.5
 
 // PredictAll returns a mixture of normal distributions, those of each draw at values of g at equal steps.
 func (Heteroscedastic) PredictAll(theta, mean, variance [][]float64) Predictive {

@@ -78,8 +78,10 @@ type Config struct {
 	Mixed   bool // precision of the products
 	// Solutions, if not nil, keeps K⁻¹y from one predictor to the next.
 	Solutions *Solutions
-	// Approximation, if not nil, predicts in place of solves with K: rows one by one, and nothing else.
+	// Approximation, if not nil, predicts in place of solves with K: rows one by one, and nothing else. So do Functions, which a model
+	// of several latent functions has.
 	Approximation Latent
+	Functions     Functions
 }
 
 // Options say what to predict, and how exactly.
@@ -144,7 +146,7 @@ func FromSpec(s *job.Spec, p *posterior.Problem, draws [][]float64, budget *para
 		c.Approximation = posterior.NewInducing(p, s.Induced(p, budget), s.Seed, budget)
 	}
 	if p.Functions() > 1 && len(draws) > 0 {
-		c.Approximation = laplace.NewFunctions(p, mean(draws), s.Seed)
+		c.Functions = laplace.NewFunctions(p, mean(draws), s.Seed)
 	}
 	return c
 }
@@ -260,8 +262,8 @@ func (p *Predictor) precondition(ctx context.Context) (precond.P, error) {
 
 // prepare computes K⁻¹y of every draw, or reads them where they are kept.
 func (p *Predictor) prepare(ctx context.Context, progress func(Progress)) error {
-	if p.Approximation != nil {
-		return errApproximate
+	if err := p.without(); err != nil {
+		return err
 	}
 	if p.alphas != nil {
 		return nil
@@ -334,7 +336,9 @@ func (p *Predictor) solveAt(ctx context.Context, pr *posterior.Problem, psi []fl
 // Moments are the distributions of the latent function at some rows, in the
 // units of the (standardised) training data: of each draw and row.
 type Moments struct {
-	Mean, Var [][]float64 // draws × rows; of several latent functions all rows of each, one after the other
+	// Mean and Var are draws × rows; of several latent functions they have all rows of each, one after the other, and may be more than the
+	// draws: for some draws of the functions at the training rows.
+	Mean, Var [][]float64
 
 	likelihood likelihood.Likelihood
 	own        [][]float64 // its parameters at each draw
@@ -404,7 +408,7 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	var m *Moments
 	var stats Stats
 	var err error
-	if p.Approximation != nil {
+	if p.drawn() != nil {
 		m, stats, err = p.approximate(ctx, points, o)
 	} else {
 		m, stats, err = p.distributions(ctx, points.Len(), 1, o,
@@ -532,17 +536,29 @@ func (p *Predictor) likelihood(noise *likelihood.Rows) likelihood.Likelihood {
 func (p *Predictor) usable(out *Moments, prior func(f *kernel.Function, i int) float64, stats *Stats) error {
 	for t, psi := range p.Draws {
 		f := p.Problem.Function(psi)
-		for i, v := range out.Var[t] {
-			if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(out.Mean[t][i]) {
-				return unsolvable(psi)
-			}
-			if prior == nil {
-				continue
-			}
-			if tiny := minVariance * prior(f, i); v < tiny {
-				out.Var[t][i] = tiny
-				stats.Clipped++
-			}
+		var at func(i int) float64
+		if prior != nil {
+			at = func(i int) float64 { return prior(f, i) }
+		}
+		if err := usable(psi, out.Mean[t], out.Var[t], at, stats); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usable is Predictor.usable of one draw.
+func usable(psi, mean, variance []float64, prior func(i int) float64, stats *Stats) error {
+	for i, v := range variance {
+		if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(mean[i]) {
+			return unsolvable(psi)
+		}
+		if prior == nil {
+			continue
+		}
+		if tiny := minVariance * prior(i); v < tiny {
+			variance[i] = tiny
+			stats.Clipped++
 		}
 	}
 	return nil

@@ -287,7 +287,7 @@ func bits(t *testing.T, c golden) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := spec.Plan(p.Model.Names(), data.N())
+	plan := spec.PlanOf(p.Model.Names(), data.N(), p.Functions())
 	plan.Provisional = false // 200 dense densities, which change no draw
 	d := driver.New(driver.Config{Spec: spec, Problem: p, Plan: &plan, Budget: budget,
 		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
