@@ -97,7 +97,7 @@ func (d *decoder) complete(spec *Spec) (*Spec, error) {
 		switch m := &spec.Model; {
 		case m.Approximation != nil && m.Approximation.Kind == string(sparse.SGPMC):
 			spec.Sampler.Method = sampler.Approximating
-		case m.several():
+		case m.Several():
 			spec.Sampler.Method = sampler.Slicing
 		case !m.Gaussian():
 			spec.Sampler.Method = sampler.Augmenting

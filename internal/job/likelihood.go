@@ -107,8 +107,8 @@ func (s *Spec) LatentFunctions() int {
 	return guessedClasses
 }
 
-// several reports whether the likelihood is there and has several latent functions.
-func (m *Model) several() bool {
+// Several reports whether the likelihood is there and has several latent functions.
+func (m *Model) Several() bool {
 	of := likelihoods[m.Likelihood]
 	if of == nil {
 		return false
@@ -133,6 +133,9 @@ func (s *Spec) Tells(d *dataset.Info) (expected, latent string) {
 		}
 		expected = fmt.Sprintf("P(%s = %s)", d.Target, one)
 		return expected, fmt.Sprintf("%s %s", link.Kind, expected)
+	case likelihood.OfCategories(l):
+		expected = fmt.Sprintf("P(%s)", d.Target)
+		return expected, expected
 	case l.Name() == likelihood.Volatility{}.Name():
 		return d.Target, fmt.Sprintf("log sd(%s)", d.Target)
 	case l.Name() == likelihood.Binomial{}.Name():
@@ -159,7 +162,7 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		}
 		return "model.likelihood", msg
 	}
-	several := m.several()
+	several := m.Several()
 	augments := likelihood.Width(m.Conditional()) > 0
 	method, err := sampler.ByName(s.Sampler.Method)
 	switch {

@@ -3,6 +3,7 @@ package likelihood
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -72,6 +73,17 @@ func (Categorical) Terms(_ []float64, y float64, f, score, curvature []float64) 
 		score[int(y)]++
 	}
 	return f[int(y)] - all
+}
+
+// DrawAll draws a class: the first of independent exponential times with the rates exp(f_c).
+func (Categorical) DrawAll(r *rand.Rand, _, f []float64) float64 {
+	first, best := 0, math.Inf(-1)
+	for c, v := range f {
+		if u := v - math.Log(r.ExpFloat64()); u > best {
+			first, best = c, u
+		}
+	}
+	return float64(first)
 }
 
 // PredictAll returns the mean over the draws of the probabilities of the classes.

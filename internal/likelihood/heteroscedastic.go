@@ -2,6 +2,7 @@ package likelihood
 
 import (
 	"math"
+	"math/rand/v2"
 
 	"github.com/ulisse-gp/ulisse/internal/param"
 )
@@ -39,6 +40,11 @@ func (Heteroscedastic) Terms(theta []float64, y float64, f, score, curvature []f
 		curvature[0], curvature[1], curvature[2], curvature[3] = 1/v, 0, 0, 0.5
 	}
 	return -0.5*(r*r/v) - 0.5*math.Log(2*math.Pi*v)
+}
+
+// DrawAll draws from N(f, λ·e^g).
+func (Heteroscedastic) DrawAll(r *rand.Rand, theta, f []float64) float64 {
+	return f[0] + math.Sqrt(theta[0]*math.Exp(f[1]))*r.NormFloat64()
 }
 
 // logVarianceStep is the step of the sum over g in predictions, in units of its standard deviation: log densities are right to 1e-5 four standard deviations out where that is 1.

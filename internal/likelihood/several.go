@@ -19,6 +19,8 @@ type Several interface {
 	// normal variables with the given means and variances, draws × C: the mean of the distributions over the draws. theta are the
 	// likelihood's own parameters at each draw.
 	PredictAll(theta, mean, variance [][]float64) Predictive
+	// DrawAll returns a random target given f.
+	DrawAll(r *rand.Rand, theta, f []float64) float64
 }
 
 // Functions returns the number of latent functions of a likelihood.
