@@ -15,6 +15,9 @@ type Evidence struct{ white *White }
 const (
 	evidenceStep = 1e-3 // their half-width
 	evidenceNear = 1e-8 // nats below the mode
+	// severalNear is that of several latent functions, where steps by an expected curvature come near the mode by a factor each: the evidence
+	// depends on how far it is to the first order.
+	severalNear = 1e-14
 )
 
 // NewEvidence returns the evidence of a problem. It is computed best near ψ.
@@ -24,6 +27,9 @@ func NewEvidence(ctx context.Context, p *posterior.Problem, psi []float64) (*Evi
 		return nil, err
 	}
 	w.within, w.last = evidenceNear, 0
+	if p.Functions() > 1 {
+		w.within = severalNear
+	}
 	return &Evidence{w}, nil
 }
 

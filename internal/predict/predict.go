@@ -421,13 +421,13 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	return m, stats, err
 }
 
-// shift adds an offset to the latent function in each row; nil for none.
+// shift adds an offset to the latent function in each row, of several to the first; nil for none.
 func (m *Moments) shift(offset []float64) {
 	if offset == nil {
 		return
 	}
 	for _, mean := range m.Mean {
-		floats.Add(mean, offset)
+		floats.Add(mean[:len(offset)], offset)
 	}
 }
 
