@@ -110,6 +110,8 @@ func (s *Spec) method() string {
 	switch {
 	case m.Approximation != nil && m.Approximation.Kind == string(sparse.SGPMC):
 		return sampler.Approximating
+	case m.Several():
+		return sampler.Slicing
 	case !m.Gaussian():
 		return sampler.Augmenting
 	case sm.Warmup.Set || sm.Step.Set || sm.Probes.Set || sm.ProbeKind != "auto",

@@ -18,7 +18,7 @@ import (
 )
 
 // Covariance returns the covariance function of data of the given description, the mean's terms after
-// those of the kernel.
+// those of the kernel, and then those of the log variance.
 func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 	if !expression.Is(s.Model.Kernel) {
 		f, err := kernel.ParseFamily(s.Model.Kernel)
@@ -31,7 +31,7 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 					s.Model.Kernel, d.InputNames[k], expression.OfAll(s.Model.Kernel, s.Model.ARD, inputsOf(d)))}
 			}
 		}
-		return s.withMean(kernel.Single(f, d.D(), s.Model.ARD), d)
+		return s.completed(kernel.Single(f, d.D(), s.Model.ARD), d)
 	}
 	e, err := expression.Parse(s.Model.Kernel)
 	if err != nil {
@@ -41,7 +41,16 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 	if err != nil {
 		return nil, &FieldError{Path: "model.kernel", Msg: err.Error()}
 	}
-	return s.withMean(c, d)
+	return s.completed(c, d)
+}
+
+// completed returns a covariance with the terms of the mean and those of the log variance.
+func (s *Spec) completed(c *kernel.Covariance, d *dataset.Info) (*kernel.Covariance, error) {
+	c, err := s.withMean(c, d)
+	if err != nil {
+		return nil, err
+	}
+	return s.withLogVariance(c, d)
 }
 
 // inputsOf returns the inputs as an expression is over them.
@@ -63,7 +72,9 @@ func (s *Spec) KernelModel(d *dataset.Info) (posterior.Model, error) {
 	if err != nil {
 		return posterior.Model{}, err
 	}
-	return posterior.NewModel(c, s.likelihood(d), func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
+	m := posterior.NewModel(c, s.likelihood(d), func(p param.Param) param.Prior { return priors[p.Name()].prior })
+	m.Terms = s.functionTerms(c)
+	return m, nil
 }
 
 // PriorOf is the prior of a parameter as people gave it.
@@ -245,6 +256,8 @@ func isQuantity(key string) bool {
 // roots returns the quantities in whose place a parameter stands, with their units.
 func roots(p param.Param, d *dataset.Info) map[string]float64 {
 	switch {
+	case p.Role == param.Variance && p.Unitless:
+		return map[string]float64{"signal_sd": 1}
 	case p.Role == param.Variance:
 		return map[string]float64{"signal_sd": d.YScale.SD}
 	case p.Role == param.Noise:
@@ -366,6 +379,13 @@ func (s *Spec) faultOfModel() (path, msg string) {
 		return "model.mean", err.Error()
 	}
 	known := map[string]bool{"": true} // terms
+	names, path, msg := s.logVarianceNames()
+	if msg != "" {
+		return path, msg
+	}
+	for _, name := range names {
+		known[name] = true
+	}
 	if expression.Is(s.Model.Kernel) {
 		e, err := expression.Parse(s.Model.Kernel)
 		switch {
@@ -377,8 +397,11 @@ func (s *Spec) faultOfModel() (path, msg string) {
 			return "model.kernel", "synthetic data are made from one family, not from an expression: use one of " + strings.Join(kernel.FamilyNames(), ", ") + ", or data.path"
 		}
 		for _, name := range e.Names() {
-			if OfMean(name) {
+			switch {
+			case OfMean(name):
 				return "model.kernel", fmt.Sprintf("a term has the name %s, as those of the mean have: give it another", name)
+			case s.Model.heteroscedastic() && ofLogVariance(name):
+				return "model.kernel", fmt.Sprintf("a term has the name %s, as those of the log variance have: give it another", name)
 			}
 			known[name] = true
 		}

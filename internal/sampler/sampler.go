@@ -32,6 +32,8 @@ var (
 	Stepping = fisher{}.Name()
 	// Augmenting is the method of likelihoods that are Gaussian given auxiliary variables.
 	Augmenting = gibbs{}.Name()
+	// Slicing is the method of likelihoods of several latent functions.
+	Slicing = elliptical{}.Name()
 	// Approximating is the method of approximations that have inducing variables to draw.
 	Approximating = sgpmc{}.Name()
 )
@@ -123,6 +125,8 @@ type Needs struct {
 	// Gaussian, and no other method is. The mode is that of their Gaussian stand-in. Laplace says that it moves ψ and the latent function around Laplace's approximation
 	// in place of drawing the variables: it is for likelihoods that are log-concave.
 	Augments, Laplace bool
+	// Several says that it is for several latent functions, too.
+	Several bool
 	// Estimated says that it steps by estimates of the density (Env.Estimate): it is for likelihoods that are
 	// log-concave.
 	Estimated bool
