@@ -43,5 +43,5 @@ func greedyCholesky(ctx context.Context, k Covariance, rank int, _ random.Key) (
 		residual[p] = 0
 		cols = append(cols, col)
 	}
-	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, nil
+	return parts{base: newDiagonal(k.Noise(), k.Budget()), cols: cols}, nil
 }

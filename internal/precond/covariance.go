@@ -21,6 +21,8 @@ type Covariance interface {
 	// CrossMatrix returns K_f(X*,X): a row of n numbers for each point. Its only
 	// error is that of ctx.
 	CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]float64, error)
+	// CrossRows returns the columns of CrossMatrix that belong to some rows of X, to the last bit.
+	CrossRows(ctx context.Context, points *kernel.Inputs, of []int) ([][]float64, error)
 }
 
 // variances returns the diagonal of K_f.

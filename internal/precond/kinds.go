@@ -60,7 +60,7 @@ func Build(ctx context.Context, kind string, k Covariance, rank int, key random.
 			return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 		}
 	}
-	p, err := newLowRank(ctx, kind, pt, exact, k.Budget())
+	p, err := newLowRank(ctx, kind, pt, exact, k)
 	if err != nil {
 		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 	}

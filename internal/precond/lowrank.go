@@ -30,34 +30,42 @@ type LowRank struct {
 	ic     *mat.TriDense  // I + C
 	inv    *dense.Matrix  // (CCᵀ)⁻¹, applied at every iteration
 	logDet float64
+	recipe *Recipe // of L̃; nil if there is none
 	budget *parallel.Budget
 }
 
-// parts are what a LowRank is made of.
+// parts are what a LowRank is made of. L is given by its columns, or as a matrix with the blocks that it came of; B is diagonal then.
 type parts struct {
-	base base
-	cols [][]float64 // of L
+	base   base
+	cols   [][]float64
+	l      *dense.Matrix
+	blocks []Block
 }
 
 // someCols is the number of columns of L that are worked on between two looks at a
 // context.
 const someCols = 16
 
-// newLowRank overwrites the columns of L, of which exact are the first ones.
-func newLowRank(ctx context.Context, kind string, pt parts, exact [][]float64, budget *parallel.Budget) (*LowRank, error) {
+// newLowRank overwrites L, of which exact are the first columns.
+func newLowRank(ctx context.Context, kind string, pt parts, exact [][]float64, k Covariance) (*LowRank, error) {
+	budget := k.Budget()
 	p := &LowRank{kind: kind, exact: len(exact), base: pt.base, logDet: pt.base.logDet(), budget: budget}
-	cols := slices.Concat(exact, pt.cols)
-	m := len(cols)
-	if m == 0 {
-		return p, nil
-	}
-	for some := range slices.Chunk(cols, someCols) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	if d, ok := pt.base.(*diagonal); ok && pt.l != nil {
+		p.l, p.recipe = whitened(ctx, pt.l, exact, d.root, budget), newRecipe(k, pt.blocks)
+	} else {
+		cols := slices.Concat(exact, pt.cols)
+		if len(cols) == 0 {
+			return p, nil
 		}
-		p.base.solve(some, some)
+		for some := range slices.Chunk(cols, someCols) {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			p.base.solve(some, some)
+		}
+		p.l = toMatrix(cols, budget)
 	}
-	p.l = toMatrix(cols, budget)
+	_, m := p.l.Dims()
 	p.by = p.l
 	gram, err := p.l.Gram(ctx, budget)
 	if err != nil {
@@ -146,13 +154,14 @@ func (p *LowRank) First(m int) *LowRank {
 	return q
 }
 
-// Shared returns the same preconditioner with another way to multiply by its factor L̃, which must give the same bits.
-func (p *LowRank) Shared(share func(l *dense.Matrix) dense.Products) *LowRank {
+// Shared returns the same preconditioner with another way to multiply by its factor L̃, which must give the same bits. share
+// is told how its rows can be computed, nil if it has to be told them.
+func (p *LowRank) Shared(share func(l *dense.Matrix, r *Recipe) dense.Products) *LowRank {
 	if p.l == nil {
 		return p
 	}
 	q := *p
-	q.by = share(p.l)
+	q.by = share(p.l, p.recipe)
 	return &q
 }
 
@@ -243,6 +252,40 @@ func (p *LowRank) solveTri(t *mat.TriDense, trans blas.Transpose, w [][]float64)
 	p.budget.NewLoop(func(_, c int) {
 		blas64.Trsv(trans, raw, blas64.Vector{N: len(w[c]), Data: w[c], Inc: 1})
 	}).Run(len(w))
+}
+
+// whitened returns G⁻¹·(A L) of some rows, with A the columns that are exact and root the diagonal of G there. It overwrites both, and
+// keeps the memory of L if A has no columns. What it returns is undefined once ctx is done.
+func whitened(ctx context.Context, l *dense.Matrix, exact [][]float64, root []float64, budget *parallel.Budget) *dense.Matrix {
+	n, m := l.Dims()
+	budget.NewLoop(func(_, t int) {
+		data, lo, hi := l.Tile(t)
+		for j := range m {
+			if ctx.Err() != nil {
+				return
+			}
+			col := data[j*dense.TileRows:][:hi-lo]
+			for i, r := range root[lo:hi] {
+				col[i] /= r
+			}
+		}
+	}).Run(l.Tiles())
+	if len(exact) == 0 {
+		return l
+	}
+	all := dense.New(n, len(exact)+m)
+	for q, a := range exact {
+		for i, r := range root {
+			a[i] /= r
+		}
+		all.SetCol(q, a)
+	}
+	budget.NewLoop(func(_, t int) {
+		from, _, _ := l.Tile(t)
+		to, _, _ := all.Tile(t)
+		copy(to[len(exact)*dense.TileRows:], from[:m*dense.TileRows])
+	}).Run(l.Tiles())
+	return all
 }
 
 // toMatrix returns the matrix of the given columns.

@@ -186,6 +186,11 @@ func (g *Group) CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]flo
 	return g.local.CrossMatrix(ctx, points)
 }
 
+// CrossRows is CrossMatrix for some rows.
+func (g *Group) CrossRows(ctx context.Context, points *kernel.Inputs, of []int) ([][]float64, error) {
+	return g.local.CrossRows(ctx, points, of)
+}
+
 // Counts returns the work done since the group was made, whoever did it: what
 // Config.Local would have counted.
 func (g *Group) Counts() cmvp.Counts { return g.count }

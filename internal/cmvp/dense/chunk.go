@@ -2,6 +2,7 @@ package dense
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
@@ -35,7 +36,15 @@ func ChunkRows(rows, i int) (lo, hi int) {
 // MulTrans of m is the sum, in order, of what SumTrans of the chunks are, and MulAdd of m adds
 // what Mul of the chunks are, to the last bit.
 func (m *Matrix) Chunk(i int) *Matrix {
-	lo, hi := ChunkRows(m.rows, i)
+	return m.Part(ChunkRows(m.rows, i))
+}
+
+// Part returns the rows [lo,hi) as a matrix of their own, which shares the elements of m. It panics unless lo is a multiple of
+// TileRows and hi one, or the number of rows.
+func (m *Matrix) Part(lo, hi int) *Matrix {
+	if lo < 0 || lo >= hi || hi > m.rows || lo%tile.Size != 0 || hi%tile.Size != 0 && hi != m.rows {
+		panic(fmt.Sprintf("dense: the rows [%d,%d) of %d", lo, hi, m.rows))
+	}
 	first, size := lo/tile.Size, m.ld*tile.Size
 	part := *m
 	part.rows, part.data = hi-lo, m.data[first*size:][:tiles(hi-lo)*size]
