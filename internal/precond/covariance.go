@@ -25,12 +25,18 @@ type Covariance interface {
 	CrossRows(ctx context.Context, points *kernel.Inputs, of []int) ([][]float64, error)
 }
 
-// variances returns the diagonal of K_f.
-func variances(k Covariance) []float64 {
+// variances returns the diagonal of K_f in some rows, all if of is nil.
+func variances(k Covariance, of []int) []float64 {
 	in, f := k.Inputs(), k.Function()
-	d := make([]float64, in.Len())
-	for i := range d {
-		d[i] = f.Variance(in.Row(i))
+	if of == nil {
+		of = make([]int, in.Len())
+		for i := range of {
+			of[i] = i
+		}
+	}
+	d := make([]float64, len(of))
+	for q, i := range of {
+		d[q] = f.Variance(in.Row(i))
 	}
 	return d
 }

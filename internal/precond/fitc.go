@@ -15,7 +15,7 @@ func fitc(ctx context.Context, k Covariance, rank int, key random.Key) (parts, e
 		return parts{}, err
 	}
 	cols := f.cols()
-	left := variances(k) // of K_f − Q
+	left := variances(k, nil) // of K_f − Q
 	for _, c := range cols {
 		for i, x := range c {
 			left[i] -= x * x

@@ -34,6 +34,6 @@ func pivotsInOrder(ctx context.Context, k Covariance, rank int, rows []int) (piv
 		rows = rows[m:]
 		return next
 	}
-	floor := nystromFloor * floats.Max(variances(k))
+	floor := nystromFloor * floats.Max(variances(k, nil))
 	return blockCholesky(ctx, k, rank, propose, func(now, _ float64) bool { return now > floor })
 }

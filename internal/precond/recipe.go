@@ -162,7 +162,7 @@ func (r *Rows) Add(ctx context.Context, blocks ...Block) error {
 		return ctx.Err()
 	}
 	p := newPart(r.k, pivots, r.rank+len(pivots))
-	if err := r.bring(ctx, p); err != nil {
+	if err := r.bring(ctx, p, nil); err != nil {
 		return err
 	}
 	var at [][][]float64
@@ -188,11 +188,11 @@ func (r *Rows) Add(ctx context.Context, blocks ...Block) error {
 }
 
 // bring adds the columns of all blocks that a part has not. The only error is that of ctx; the part is as far then as it came.
-func (r *Rows) bring(ctx context.Context, p *part) error {
+func (r *Rows) bring(ctx context.Context, p *part, take func(cols [][]float64, lo, hi int)) error {
 	done := 0
 	for i, b := range r.blocks {
 		if done >= p.done {
-			if err := p.grow(ctx, b, r.at[i], nil); err != nil {
+			if err := p.grow(ctx, b, r.at[i], take); err != nil {
 				return err
 			}
 		}
@@ -201,24 +201,45 @@ func (r *Rows) bring(ctx context.Context, p *part) error {
 	return nil
 }
 
-// Range computes the rows [lo,hi) of L̃, of the pivots so far: there has to be one. The only error is that of ctx.
-func (r *Rows) Range(ctx context.Context, lo, hi int) (*dense.Matrix, error) {
+// Part is rows [lo,hi) of a factor that is under way.
+type Part struct {
+	part
+	lo, hi   int
+	residual []float64
+}
+
+// Start returns rows [lo,hi) of a factor, without columns, that has room for as many pivots as there are to be in all.
+func (r *Rows) Start(lo, hi, rank int) *Part {
 	of := make([]int, hi-lo)
 	for i := range of {
 		of[i] = lo + i
 	}
-	p := newPart(r.k, of, r.rank)
-	if err := r.bring(ctx, p); err != nil {
-		return nil, err
-	}
-	return r.finish(ctx, p, lo, hi)
+	return &Part{part: *newPart(r.k, of, rank), lo: lo, hi: hi, residual: variances(r.k, of)}
 }
 
-// finish returns the rows [lo,hi) of L̃, of which L is given.
-func (r *Rows) finish(ctx context.Context, p *part, lo, hi int) (*dense.Matrix, error) {
+// Bring adds the columns of the pivots that a part has not. The only error is that of ctx; the part has then got as far as it came.
+func (r *Rows) Bring(ctx context.Context, p *Part) error {
+	return r.bring(ctx, &p.part, func(cols [][]float64, lo, hi int) { lessen(p.residual, cols, lo, hi) })
+}
+
+// Residual returns the diagonal of K_f − L·Lᵀ in the rows of a part, to read: no less than 0, and rounding at pivots.
+func (p *Part) Residual() []float64 { return p.residual }
+
+// Finish returns the rows of L̃ that a part comes to which has the columns of all pivots: there has to be one. The part is void after it. The only
+// error is that of ctx.
+func (r *Rows) Finish(ctx context.Context, p *Part) (*dense.Matrix, error) {
 	exact := make([][]float64, len(r.exact))
 	for q, a := range r.exact {
-		exact[q] = slices.Clone(a[lo:hi])
+		exact[q] = slices.Clone(a[p.lo:p.hi])
 	}
-	return whitened(ctx, p.l.First(r.rank), exact, r.root[lo:hi], r.k.Budget()), ctx.Err()
+	return whitened(ctx, p.l.First(r.rank), exact, r.root[p.lo:p.hi], r.k.Budget()), ctx.Err()
+}
+
+// Range computes the rows [lo,hi) of L̃, of the pivots so far: there has to be one. The only error is that of ctx.
+func (r *Rows) Range(ctx context.Context, lo, hi int) (*dense.Matrix, error) {
+	p := r.Start(lo, hi, r.rank)
+	if err := r.Bring(ctx, p); err != nil {
+		return nil, err
+	}
+	return r.Finish(ctx, p)
 }

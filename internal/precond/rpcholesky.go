@@ -83,7 +83,7 @@ func (f pivoted) cols() [][]float64 {
 // becomes a pivot if accept says so, given its residual variance after the pivots
 // before it, and when it was proposed. The only error is that of ctx.
 func blockCholesky(ctx context.Context, k Covariance, rank int, propose func(residual []float64) []int, accept func(now, proposed float64) bool) (f pivoted, err error) {
-	n, residual := k.Len(), variances(k)
+	n, residual := k.Len(), variances(k, nil)
 	floor := residualFloor * floats.Max(residual)
 	whole := part{k: k, l: dense.New(n, rank)}
 	for whole.done < rank && floats.Max(residual) > floor {

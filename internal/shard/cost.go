@@ -236,6 +236,18 @@ func (a Apply) Processor(members int) float64 {
 	return alone + transport*(out+in)
 }
 
+// Sending returns how long it takes the driver to send the rows of the factor.
+func (a Apply) Sending() float64 { return 8 * float64(a.Rows) * float64(a.Rank) / a.Bandwidth }
+
+// Growing returns how long it takes some members to compute the rows that each holds by the recipe of the factor, beside those of the
+// pivots, which all do. An element is half as many multiplications as there are columns, at the rate of an application, which is
+// less than what larger products reach.
+func (a Apply) Growing(members int) float64 {
+	k, chunks, m := a.sharers(members), float64(dense.Chunks(a.Rows)), float64(a.Rank)
+	rows := float64(a.Rows) * math.Ceil(chunks/float64(k)) / chunks
+	return (rows + m/3) * m * m / 2 / a.Rate
+}
+
 // Held returns how many bytes of the factor a member holds.
 func (a Apply) Held(members int) float64 {
 	k, chunks := a.sharers(members), float64(dense.Chunks(a.Rows))

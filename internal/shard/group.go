@@ -79,6 +79,7 @@ type Group struct {
 	// Of factors of preconditioners, which members hold rows of.
 	factors  scheduler
 	eager    bool          // to share products that are not worth it: of tests
+	recipes  bool          // to have members compute their rows even if they are sent sooner: of tests
 	versions uint64        // of factors
 	ids      atomic.Uint64 // of their products
 	chunks   []float64     // what these make

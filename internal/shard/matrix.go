@@ -21,6 +21,8 @@ type matrix struct {
 	rows, cols int
 	chunks     []*dense.Matrix // nil for those that are not here
 	sums       checksums       // of a driver
+	recipe     *recipe         // of a driver, if members are to compute chunks by it
+	grower     *grower         // of a member that does
 }
 
 // checksums are what answers are held against (Huang and Abraham 1984): for random signs g and h,
@@ -73,6 +75,9 @@ func (m *matrix) bytes(chunk int) int64 {
 	return 8 * int64(m.elements(Unit{chunk, chunk + 1}))
 }
 
+// seed returns about how many bytes chunks are computed from beside the inputs: the factor at its pivots.
+func (m *matrix) seed() int64 { return 4 * int64(m.cols) * int64(m.cols) }
+
 // size returns how many numbers the answer of a unit has.
 func (m *matrix) size(p *Product, u Unit) int {
 	switch p.Kind {
@@ -95,6 +100,14 @@ func (m *matrix) region(chunk int) region {
 func (m *matrix) compute(ctx context.Context, p *Product, u Unit, out []float64, b *parallel.Budget) error {
 	switch p.Kind {
 	case Hold:
+		if m.chunks[p.Chunk] == nil {
+			lo, hi := dense.ChunkRows(m.rows, p.Chunk)
+			chunk, err := m.grower.chunk(ctx, lo, hi, m.cols)
+			if err != nil {
+				return err
+			}
+			m.chunks[p.Chunk] = chunk
+		}
 		out[0] = total(m.chunks[p.Chunk])
 		return ctx.Err()
 	case Low:
@@ -177,8 +190,8 @@ func signs(n int) []float64 {
 // TestChecksumsOfRightAnswers.
 const doubt = 5.0
 
-// errDamaged is what a chunk is that is not what was sent.
-var errDamaged = errors.New("the rows that it holds are not those that it was sent")
+// errDamaged is what a chunk is that is not the driver's.
+var errDamaged = errors.New("the rows that it holds are not those of the factor")
 
 // check returns an error if an answer cannot be right, and notes if it is doubtful.
 func (m *matrix) check(p *Product, u Unit, out []float64) error {

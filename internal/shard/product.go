@@ -25,7 +25,7 @@ const (
 	Double Kind = iota // K·V
 	Single             // K·V in single precision
 	Forms              // gradient forms of U and V
-	Hold               // nothing: a chunk of L goes to a member, which keeps it
+	Hold               // nothing: a chunk of L goes to a member, or is computed there, which keeps it
 	Trans              // Lᵀ·V
 	Low                // L·V
 )
@@ -193,6 +193,9 @@ func (p *Product) regions() (all []region) {
 	case Forms, Low:
 		return []region{{columns: slices.Concat(p.V, p.U), hi: p.N}}
 	case Hold:
+		if p.L.recipe != nil {
+			return []region{{}}
+		}
 		return []region{p.L.region(p.Chunk)}
 	case Trans:
 		for i := range p.L.chunks {

@@ -24,6 +24,7 @@ type session struct {
 	opened           bool
 	version, product uint64
 	sent             pieces
+	pivots           int // blocks of a factor that is computed there
 
 	mu    sync.Mutex
 	err   error // why the session is over
@@ -106,8 +107,14 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 	switch st := p.State; {
 	case s.version == st.Version:
 	case p.L != nil:
-		add(&pb.TilesRequest{Request: &pb.TilesRequest_Factor{Factor: &pb.TilesFactor{Version: st.Version, Rows: int64(p.L.rows), Columns: int64(p.L.cols)}}})
-		s.product = 0
+		m := &pb.TilesFactor{Version: st.Version, Rows: int64(p.L.rows), Columns: int64(p.L.cols)}
+		add(&pb.TilesRequest{Request: &pb.TilesRequest_Factor{Factor: m}})
+		if r := p.L.recipe; r != nil {
+			if m.Theta, m.Noise, m.NoiseFollows = r.theta, r.noise[0], len(r.noise) > 1; m.NoiseFollows {
+				blocks(noiseRegion(r.noise).encode(8, nil))
+			}
+		}
+		s.product, s.pivots = 0, 0
 	default:
 		m := &pb.TilesSet{Version: st.Version, Theta: st.Theta, NoiseFollows: len(st.Noise) > 1}
 		if !m.NoiseFollows {
@@ -118,6 +125,11 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 			blocks(noiseRegion(st.Noise).encode(8, nil))
 		}
 		s.product = 0
+	}
+	if p.L != nil && p.L.recipe != nil {
+		for known := p.L.recipe.known(); s.pivots < len(known); s.pivots++ {
+			fs = append(fs, pivotsFrame(s.pivots, known[s.pivots]))
+		}
 	}
 	if s.product != p.ID {
 		m := &pb.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups), Trace: p.Trace, Chunk: int32(p.Chunk)}
@@ -147,7 +159,7 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 			}
 		}
 	}
-	if p.Kind == Hold {
+	if p.Kind == Hold && p.L.recipe == nil {
 		fs = append(fs, chunkFrames(p.regions()[0])...)
 	} else if lacks != 0 {
 		for i, cs := range p.encoded() {
@@ -202,8 +214,12 @@ func (s *session) send(ctx context.Context, p *Product, fs []*frame) {
 			m, _ := f.head.(*pb.TilesRequest)
 			_, open := m.GetRequest().(*pb.TilesRequest_Open)
 			s.opened = s.opened && !open
-			if m.GetFactor() != nil || p.L == nil {
+			noise := m.GetBlock() != nil && p.Kind == Hold && p.L.recipe != nil
+			if m.GetFactor() != nil || p.L == nil || noise {
 				s.version = 0
+			}
+			if x := m.GetPivots(); x != nil {
+				s.pivots = min(s.pivots, int(x.Block))
 			}
 		}
 		if f.data != nil {
