@@ -183,8 +183,15 @@ func (r *Rows) Add(ctx context.Context, blocks ...Block) error {
 		}
 		p.done = later.done
 	}
-	r.blocks, r.at, r.rank = append(r.blocks, blocks...), append(r.at, at...), r.rank+len(pivots)
+	for i, b := range blocks {
+		r.append(b, at[i])
+	}
 	return nil
+}
+
+// append takes the next block, given L at its pivots.
+func (r *Rows) append(b Block, at [][]float64) {
+	r.blocks, r.at, r.rank = append(r.blocks, b), append(r.at, at), r.rank+len(b.Pivots)
 }
 
 // bring adds the columns of all blocks that a part has not. The only error is that of ctx; the part is as far then as it came.
@@ -201,20 +208,15 @@ func (r *Rows) bring(ctx context.Context, p *part, take func(cols [][]float64, l
 	return nil
 }
 
-// Part is rows [lo,hi) of a factor that is under way.
+// Part is some rows of a factor that is under way.
 type Part struct {
 	part
-	lo, hi   int
 	residual []float64
 }
 
-// Start returns rows [lo,hi) of a factor, without columns, that has room for as many pivots as there are to be in all.
-func (r *Rows) Start(lo, hi, rank int) *Part {
-	of := make([]int, hi-lo)
-	for i := range of {
-		of[i] = lo + i
-	}
-	return &Part{part: *newPart(r.k, of, rank), lo: lo, hi: hi, residual: variances(r.k, of)}
+// Start returns some rows of a factor, without columns, which has room for as many pivots as there are to be in all.
+func (r *Rows) Start(of []int, rank int) *Part {
+	return &Part{part: *newPart(r.k, of, rank), residual: variances(r.k, of)}
 }
 
 // Bring adds the columns of the pivots that a part has not. The only error is that of ctx; the part has then got as far as it came.
@@ -228,16 +230,19 @@ func (p *Part) Residual() []float64 { return p.residual }
 // Finish returns the rows of L̃ that a part comes to which has the columns of all pivots: there has to be one. The part is void after it. The only
 // error is that of ctx.
 func (r *Rows) Finish(ctx context.Context, p *Part) (*dense.Matrix, error) {
-	exact := make([][]float64, len(r.exact))
-	for q, a := range r.exact {
-		exact[q] = slices.Clone(a[p.lo:p.hi])
+	exact, root := solve.Columns(len(p.of), len(r.exact)), make([]float64, len(p.of))
+	for q, i := range p.of {
+		root[q] = r.root[i]
+		for c, a := range r.exact {
+			exact[c][q] = a[i]
+		}
 	}
-	return whitened(ctx, p.l.First(r.rank), exact, r.root[p.lo:p.hi], r.k.Budget()), ctx.Err()
+	return whitened(ctx, p.l.First(r.rank), exact, root, r.k.Budget()), ctx.Err()
 }
 
-// Range computes the rows [lo,hi) of L̃, of the pivots so far: there has to be one. The only error is that of ctx.
-func (r *Rows) Range(ctx context.Context, lo, hi int) (*dense.Matrix, error) {
-	p := r.Start(lo, hi, r.rank)
+// At computes some rows of L̃, of the pivots so far: there has to be one. The only error is that of ctx.
+func (r *Rows) At(ctx context.Context, of []int) (*dense.Matrix, error) {
+	p := r.Start(of, r.rank)
 	if err := r.Bring(ctx, p); err != nil {
 		return nil, err
 	}

@@ -57,13 +57,14 @@ func sample(r *rand.Rand, weights []float64) int {
 
 // pivoted is the factor L of a pivoted Cholesky factorisation, n×m, and how it came about.
 type pivoted struct {
-	l      *dense.Matrix // nil if m = 0
+	l      *dense.Matrix // nil if m = 0, or if a group has it
 	blocks []Block
+	spread Spread
 }
 
 // parts returns what a LowRank with the noise as B is made of.
 func (f pivoted) parts(k Covariance) parts {
-	return parts{base: newDiagonal(k.Noise(), k.Budget()), l: f.l, blocks: f.blocks}
+	return parts{base: newDiagonal(k.Noise(), k.Budget()), l: f.l, blocks: f.blocks, spread: f.spread}
 }
 
 // cols returns the columns of L.
@@ -83,20 +84,20 @@ func (f pivoted) cols() [][]float64 {
 // becomes a pivot if accept says so, given its residual variance after the pivots
 // before it, and when it was proposed. The only error is that of ctx.
 func blockCholesky(ctx context.Context, k Covariance, rank int, propose func(residual []float64) []int, accept func(now, proposed float64) bool) (f pivoted, err error) {
-	n, residual := k.Len(), variances(k, nil)
+	residual := variances(k, nil)
 	floor := residualFloor * floats.Max(residual)
-	whole := part{k: k, l: dense.New(n, rank)}
-	for whole.done < rank && floats.Max(residual) > floor {
+	st, done := newStore(k, rank), 0
+	for done < rank && floats.Max(residual) > floor {
 		proposed := propose(residual)
 		if len(proposed) == 0 {
 			break
 		}
-		rows := make([][]float64, len(proposed))
-		for i, p := range proposed {
-			rows[i] = whole.row(p)
+		rows, err := st.rows(ctx, proposed, residual)
+		if err != nil {
+			return f, err
 		}
 		block, at := choose(k, rows, proposed, residual, floor, accept)
-		m := min(len(block.Pivots), rank-whole.done)
+		m := min(len(block.Pivots), rank-done)
 		if m == 0 {
 			if err := ctx.Err(); err != nil {
 				return f, err
@@ -108,18 +109,55 @@ func blockCholesky(ctx context.Context, k Covariance, rank int, propose func(res
 		for c := range here {
 			here[c] = rows[at[c]]
 		}
-		if err := whole.grow(ctx, block, here, func(cols [][]float64, lo, hi int) { lessen(residual, cols, lo, hi) }); err != nil {
+		if err := st.grow(ctx, block, here, residual); err != nil {
 			return f, err
 		}
 		for _, p := range block.Pivots {
 			residual[p] = 0
 		}
 		f.blocks = append(f.blocks, block)
+		done += m
 	}
-	if whole.done > 0 {
-		f.l = whole.l.First(whole.done)
+	return st.end(f), nil
+}
+
+// store keeps L while it is built.
+type store interface {
+	// rows returns L at some rows, the columns so far, given the residual variances as they stand.
+	rows(ctx context.Context, of []int, residual []float64) ([][]float64, error)
+	// grow adds the columns of a block, given L at its pivots, and takes what they explain from the residual variances.
+	grow(ctx context.Context, b Block, at [][]float64, residual []float64) error
+	// end adds what is kept to a factor of which the blocks are known.
+	end(f pivoted) pivoted
+}
+
+func newStore(k Covariance, rank int) store {
+	if o, ok := k.(*over); ok {
+		return o
 	}
-	return f, nil
+	return &whole{part{k: k, l: dense.New(k.Len(), rank)}}
+}
+
+// whole keeps all of L here.
+type whole struct{ part }
+
+func (w *whole) rows(_ context.Context, of []int, _ []float64) ([][]float64, error) {
+	rows := make([][]float64, len(of))
+	for i, p := range of {
+		rows[i] = w.row(p)
+	}
+	return rows, nil
+}
+
+func (w *whole) grow(ctx context.Context, b Block, at [][]float64, residual []float64) error {
+	return w.part.grow(ctx, b, at, func(cols [][]float64, lo, hi int) { lessen(residual, cols, lo, hi) })
+}
+
+func (w *whole) end(f pivoted) pivoted {
+	if w.done > 0 {
+		f.l = w.l.First(w.done)
+	}
+	return f
 }
 
 // lessen takes what new columns of L explain of the rows [lo,hi) from their residual variances.
