@@ -50,6 +50,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
@@ -246,7 +247,7 @@ func (p *problem) factor(n, s int, alone operator) {
 
 // share has the members of a group hold the rows of the factor, and waits until they answer.
 func (p *problem) share(op *shard.Group, meter *shard.Meter) error {
-	p.factors[op] = op.Share(p.l)
+	p.factors[op] = op.Share(precond.Factor{By: p.l, Matrix: p.l, Rank: int(p.rank * math.Sqrt(float64(len(p.v[0]))))})
 	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		before := meter.Load().BytesReceived
 		if err := p.product(op); err != nil {

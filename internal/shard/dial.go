@@ -106,4 +106,6 @@ var kinds = map[Kind]pb.TilesKind{
 	Hold:   pb.TilesKind_TILES_KIND_HOLD,
 	Trans:  pb.TilesKind_TILES_KIND_TRANS,
 	Low:    pb.TilesKind_TILES_KIND_LOW,
+	Grow:   pb.TilesKind_TILES_KIND_GROW,
+	Gram:   pb.TilesKind_TILES_KIND_GRAM,
 }

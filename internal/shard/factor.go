@@ -28,26 +28,34 @@ const (
 // rows, which it was sent once, or computed by a recipe where there is one and that is sooner. It does so in the background, when as much time has been spent on products of the
 // driver alone as it will take: a preconditioner that is not used for long is not sent.
 type factor struct {
-	g     *Group
-	m     *matrix
-	l     *dense.Matrix
-	state *State  // its number
-	owner []*peer // who is to hold each chunk; nil for the driver alone
-	alone float64 // seconds that its products took the driver alone
-	how   *precond.Recipe
-	loads bool // whether members are to hold rows: the recipe of m, or none, stays then
+	g      *Group
+	m      *matrix
+	l      *dense.Matrix
+	state  *State  // its number
+	owner  []*peer // who is to hold each chunk; nil for the driver alone
+	alone  float64 // seconds that its products took the driver alone
+	how    *precond.Recipe
+	growth *growth // if members compute it, and nobody has all of it
+	loads  bool    // whether members are to hold rows: the recipe of m, or none, stays then
 }
 
-// Share returns what multiplies by L over the group; its rows may be computed by a recipe, if that is not nil. The last factor that was multiplied by is the one that the
+// Share returns what multiplies by the factor of a preconditioner over the group. The last factor that was multiplied by is the one that the
 // members hold.
-func (g *Group) Share(l *dense.Matrix, how *precond.Recipe) dense.Products {
-	rows, cols := l.Dims()
+func (g *Group) Share(how precond.Factor) dense.Products {
+	if f, ok := how.By.(*factor); ok && f.g == g {
+		return f
+	}
+	if how.Matrix == nil { // another group has it
+		f := g.newSpread(how.Rank, &recipe{theta: how.Recipe.Theta, noise: how.Recipe.Noise, blocks: how.Recipe.Blocks})
+		return f
+	}
+	rows, cols := how.Matrix.Dims()
 	if rows != g.Len() || cols > rows {
-		return l
+		return how.Matrix
 	}
 	g.versions++
-	m := matrixOf(l)
-	return &factor{g: g, m: m, l: l, state: &State{Version: g.versions}, owner: make([]*peer, len(m.chunks)), how: how}
+	m := matrixOf(how.Matrix)
+	return &factor{g: g, m: m, l: how.Matrix, state: &State{Version: g.versions}, owner: make([]*peer, len(m.chunks)), how: how.Recipe}
 }
 
 // MulTrans sets dst[c] = Lᵀ·v[c].
@@ -63,6 +71,9 @@ func (f *factor) MulAdd(ctx context.Context, dst, w [][]float64, b *parallel.Bud
 // product computes a product over the group, or alone.
 func (f *factor) product(ctx context.Context, p *Product, dst [][]float64, b *parallel.Budget, alone func(context.Context, [][]float64, [][]float64, *parallel.Budget) error) error {
 	g, s := f.g, &f.g.factors
+	if f.growth != nil {
+		return f.overAll(ctx, p, dst, b)
+	}
 	holders := f.holders()
 	whole := Apply{Rows: f.m.rows, Rank: f.m.cols, Columns: len(p.V), Rate: s.rate / 2, Bandwidth: g.conf.Bandwidth}
 	if len(holders) == 0 || s.rate == 0 || !g.eager && whole.Members(1+len(holders)) == 1 {
@@ -242,8 +253,30 @@ func (h *holder) Do(ctx context.Context, p *Product, u Unit, out []float64) erro
 	err := h.Member.Do(ctx, p, u, out)
 	if err != nil && ctx.Err() == nil {
 		h.lose(p.State, nil)
+		if status.Code(err) == codes.ResourceExhausted && p.holds != nil { // it has room for fewer
+			h.mu.Lock()
+			h.limit /= 2
+			h.mu.Unlock()
+		}
+	}
+	if err == nil && p.holds != nil {
+		h.mu.Lock()
+		h.held |= rowsOf(u)
+		h.mu.Unlock()
 	}
 	return err
+}
+
+// begin begins a factor that members compute.
+func (h *holder) begin(s *State) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.version != s.Version {
+		if h.stop != nil {
+			h.stop()
+		}
+		h.version, h.held = s.Version, 0
+	}
 }
 
 func (h *holder) lose(s *State, err error) {

@@ -28,6 +28,8 @@ const (
 	Hold               // nothing: a chunk of L goes to a member, or is computed there, which keeps it
 	Trans              // Lᵀ·V
 	Low                // L·V
+	Grow               // what is left of the diagonal of K after all pivots of L so far
+	Gram               // a part of LᵀL
 )
 
 // width returns how many bytes a number of the vectors takes on the wire. Products in
@@ -65,7 +67,10 @@ type Product struct {
 	// L is the factor of a preconditioner that is to be held, or multiplied by: nil for products with
 	// K. State then numbers L. Chunk is what is to be held of it.
 	L     *matrix
-	Chunk int
+	Chunk int // or, of LᵀL, the step
+	// holds tells who has which chunks of a factor that members compute, nil for the driver; it is nil for other products.
+	holds func(*peer) pieces
+	raw   bool // there is nothing to hold answers against yet
 	// Exchange is set if members keep the sums of K·V and add them up among themselves; Add says that the
 	// units are points whose sums are to be added up, not parts.
 	Exchange *exchange
@@ -101,7 +106,7 @@ func (p *Product) Size(u Unit) int {
 	switch p.Kind {
 	case Forms:
 		return (u.Hi - u.Lo) * p.Sums
-	case Hold, Trans, Low:
+	case Hold, Trans, Low, Grow, Gram:
 		return p.L.size(p, u)
 	}
 	return cmvp.UnitSums(p.N, len(p.V), u.Lo, u.Hi)
@@ -125,7 +130,7 @@ func (p *Product) units() int {
 		return cmvp.NewGrid(p.N).Tasks()
 	case Hold:
 		return 1
-	case Trans, Low:
+	case Trans, Low, Grow, Gram:
 		return len(p.L.chunks)
 	}
 	return cmvp.NewGrid(p.N).Units()
@@ -175,8 +180,10 @@ func (p *Product) needs(u Unit) (needed pieces) {
 	switch p.Kind {
 	case Forms, Hold, Low:
 		return 1
-	case Trans:
+	case Trans, Gram:
 		return rowsOf(u)
+	case Grow:
+		return 0
 	}
 	g := cmvp.NewGrid(p.N)
 	for i := u.Lo; i < u.Hi; i++ {
@@ -197,6 +204,16 @@ func (p *Product) regions() (all []region) {
 			return []region{{}}
 		}
 		return []region{p.L.region(p.Chunk)}
+	case Grow:
+		return nil
+	case Gram:
+		start := 0
+		for i := range p.L.chunks {
+			k := p.L.gram(p.Chunk, i)
+			all = append(all, region{columns: p.V[i : i+1], hi: k, start: start})
+			start += k
+		}
+		return all
 	case Trans:
 		for i := range p.L.chunks {
 			lo, hi := dense.ChunkRows(p.N, i)
@@ -255,7 +272,7 @@ func (p *Product) check(u Unit, out []float64) error {
 		return p.Exchange.check(p, u, out)
 	}
 	switch p.Kind {
-	case Hold, Trans, Low:
+	case Hold, Trans, Low, Grow, Gram:
 		return p.L.check(p, u, out)
 	case Forms:
 		bounds := make([]float64, p.Groups)
@@ -305,6 +322,9 @@ func finite(x float64) bool { return !math.IsInf(x, 0) && !math.IsNaN(x) }
 // prepare computes, once, what all members need of the vectors.
 func (p *Product) prepare() {
 	p.once.Do(func() {
+		if p.Kind == Gram {
+			return
+		}
 		for _, v := range slices.Concat(p.V, p.U) {
 			var sum float64
 			for _, x := range v {

@@ -287,6 +287,9 @@ func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
 	if m.Kind == pb.TilesKind_TILES_KIND_HOLD {
 		return v.hold(m)
 	}
+	if m.Kind == pb.TilesKind_TILES_KIND_GROW || m.Kind == pb.TilesKind_TILES_KIND_GRAM {
+		return v.grown(m)
+	}
 	if s < 1 || s > int64(v.conf.MaxColumns) {
 		return invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
 	}
@@ -427,6 +430,9 @@ func (v *serving) block(m *pb.TilesBlock) error {
 		return invalid("a block of numbers from %d on, which nothing asked for", m.Offset)
 	}
 	f := &v.fill[i]
+	if len(f.columns) == 1 && f.columns[0] == nil { // of LᵀL: what is not computed here does not come
+		f.columns[0] = make([]float64, f.hi)
+	}
 	k := v.in.numbers(f.width)
 	if k == 0 || k > f.len()-f.filled {
 		return invalid("a block of numbers [%d,+%d), of which %d are wanted", m.Offset, k, f.len()-f.filled)
@@ -452,13 +458,15 @@ func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 	}
 	ok := 0 <= m.Lo && m.Lo < m.Hi && m.Hi <= int64(most) && (!m.Add || p.Exchange != nil)
 	if p.Kind != Forms {
-		ok = ok && m.Hi == m.Lo+1 // so that answers take no more memory than was reckoned with
+		ok = ok && m.Hi == m.Lo+1 && p.Size(Unit{int(m.Lo), int(m.Hi)}) > 0 // so that answers take no more memory than was reckoned with
 	}
 	if !ok {
 		return invalid("unit %d is [%d,%d), which is no part of a product over %d rows", m.Id, m.Lo, m.Hi, p.N)
 	}
-	if (p.Kind == Trans || p.Kind == Low) && !v.isWhole(int(m.Lo)) {
-		return invalid("unit %d needs a chunk that is not held", m.Id)
+	if p.L != nil && p.Kind != Hold {
+		if err := v.mayHave(p, int(m.Lo)); err != nil {
+			return err
+		}
 	}
 	r := &request{Unit: Unit{int(m.Lo), int(m.Hi)}, id: m.Id, product: p, add: m.Add}
 	r.ctx, r.cancel = context.WithCancel(ctx)
@@ -485,11 +493,20 @@ func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 	return nil
 }
 
-// isWhole reports whether a chunk is here.
-func (v *serving) isWhole(chunk int) bool {
+// mayHave returns an error if a chunk is not here, and cannot be computed.
+func (v *serving) mayHave(p *Product, chunk int) error {
+	if g := v.l.grower; g != nil {
+		if _, open := g.known(); open != (p.Kind == Grow) {
+			return invalid("product %d of a factor whose pivots are not all here, or are", p.ID)
+		}
+		return v.reserveGrown(chunk)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.whole&(1<<chunk) != 0
+	if v.whole&(1<<chunk) == 0 {
+		return invalid("product %d needs chunk %d, which is not held", p.ID, chunk)
+	}
+	return nil
 }
 
 // await notes what a unit of a product that is kept waits for, and has it fetched.

@@ -127,8 +127,13 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 		s.product = 0
 	}
 	if p.L != nil && p.L.recipe != nil {
-		for known := p.L.recipe.known(); s.pivots < len(known); s.pivots++ {
-			fs = append(fs, pivotsFrame(s.pivots, known[s.pivots]))
+		blocks, open := p.L.recipe.known()
+		for ; s.pivots < len(blocks); s.pivots++ {
+			fs = append(fs, pivotsFrame(s.pivots, blocks[s.pivots]))
+		}
+		if !open && s.pivots == len(blocks) {
+			add(&pb.TilesRequest{Request: &pb.TilesRequest_Pivots{Pivots: &pb.TilesPivots{Block: int64(s.pivots), Last: true}}})
+			s.pivots++
 		}
 	}
 	if s.product != p.ID {
@@ -214,12 +219,12 @@ func (s *session) send(ctx context.Context, p *Product, fs []*frame) {
 			m, _ := f.head.(*pb.TilesRequest)
 			_, open := m.GetRequest().(*pb.TilesRequest_Open)
 			s.opened = s.opened && !open
-			noise := m.GetBlock() != nil && p.Kind == Hold && p.L.recipe != nil
-			if m.GetFactor() != nil || p.L == nil || noise {
-				s.version = 0
+			pivots := m.GetPivots()
+			if pivots != nil {
+				s.pivots = min(s.pivots, int(pivots.Block))
 			}
-			if x := m.GetPivots(); x != nil {
-				s.pivots = min(s.pivots, int(x.Block))
+			if m.GetFactor() != nil || p.L == nil || pivots != nil && pivots.Block == 0 { // before which the noise goes
+				s.version = 0
 			}
 		}
 		if f.data != nil {

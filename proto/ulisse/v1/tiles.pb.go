@@ -31,6 +31,8 @@ const (
 	TilesKind_TILES_KIND_HOLD        TilesKind = 4 // no product: a chunk of the rows of the factor L follows, or is computed, to be kept
 	TilesKind_TILES_KIND_TRANS       TilesKind = 5 // Lᵀ·V
 	TilesKind_TILES_KIND_LOW         TilesKind = 6 // L·V
+	TilesKind_TILES_KIND_GROW        TilesKind = 7 // no product: chunks of a factor that workers compute are to have the columns of all pivots so far
+	TilesKind_TILES_KIND_GRAM        TilesKind = 8 // a part of LᵀL
 )
 
 // Enum value maps for TilesKind.
@@ -43,6 +45,8 @@ var (
 		4: "TILES_KIND_HOLD",
 		5: "TILES_KIND_TRANS",
 		6: "TILES_KIND_LOW",
+		7: "TILES_KIND_GROW",
+		8: "TILES_KIND_GRAM",
 	}
 	TilesKind_value = map[string]int32{
 		"TILES_KIND_UNSPECIFIED": 0,
@@ -52,6 +56,8 @@ var (
 		"TILES_KIND_HOLD":        4,
 		"TILES_KIND_TRANS":       5,
 		"TILES_KIND_LOW":         6,
+		"TILES_KIND_GROW":        7,
+		"TILES_KIND_GRAM":        8,
 	}
 )
 
@@ -738,6 +744,7 @@ type TilesPivots struct {
 	Block         int64                  `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"` // its number, from 0 on; one that is there already is passed over
 	Rows          []int64                `protobuf:"varint,2,rep,packed,name=rows,proto3" json:"rows,omitempty"`
 	Crc32C        uint32                 `protobuf:"fixed32,3,opt,name=crc32c,proto3" json:"crc32c,omitempty"` // of data
+	Last          bool                   `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`      // no more follow, and there are no rows: the factor has as many columns as have come, beside those of the covariance's part of low rank
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -793,12 +800,21 @@ func (x *TilesPivots) GetCrc32C() uint32 {
 	return 0
 }
 
+func (x *TilesPivots) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
 // TilesProduct begins a product and ends the one before it: units of that which
 // are not answered are forgotten. Its vectors follow in blocks, before the units that need
 // them. The numbers of K·V are point after point of the plane that is laid over the rows
 // (internal/cmvp), for each column after column of its rows, times a factor that the driver
 // chose; points may come in any order. Those of forms are the columns of V, then those of U; those of
-// Lᵀ·V are chunk after chunk, for each column after column of its rows; those of L·V are its columns.
+// Lᵀ·V are chunk after chunk, for each column after column of its rows; those of L·V are its columns. LᵀL is made block of rows by block of rows, from the
+// diagonal block on, each of which is summed up from chunk to chunk: in step w chunk i adds to block w−i, of which what the chunks before have made follows,
+// chunk after chunk.
 type TilesProduct struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -808,7 +824,7 @@ type TilesProduct struct {
 	Groups  int32                  `protobuf:"varint,5,opt,name=groups,proto3" json:"groups,omitempty"`      // of column pairs, for forms
 	Group   []int32                `protobuf:"varint,6,rep,packed,name=group,proto3" json:"group,omitempty"` // of each column pair
 	Trace   []byte                 `protobuf:"bytes,7,opt,name=trace,proto3" json:"trace,omitempty"`         // identifiers of the trace and span that it belongs to, 24 bytes; empty for none
-	Chunk   int32                  `protobuf:"varint,8,opt,name=chunk,proto3" json:"chunk,omitempty"`        // that follows, tile after tile as it is stored, for TILES_KIND_HOLD
+	Chunk   int32                  `protobuf:"varint,8,opt,name=chunk,proto3" json:"chunk,omitempty"`        // that follows, tile after tile as it is stored, for TILES_KIND_HOLD; the step for TILES_KIND_GRAM
 	// If there is a key, sums of K·V are kept by who computes them, until the next product; members that know the key fetch
 	// them, and vectors. The units that are asked for are parts: the first whole ones are units of the
 	// plane, each of the others is cut into pieces, of whose tasks the sums are kept one by one.
@@ -1253,7 +1269,8 @@ func (x *TilesCancel) GetUnit() uint64 {
 // TilesAnswer holds the sums of a unit from an offset on, in order: point after point and
 // column after column of its rows, before scale and noise, or task after task. That of a chunk is
 // column after column, of as many numbers as L has columns for Lᵀ·V and the chunk has rows for L·V. To
-// TILES_KIND_HOLD it is the sum of the chunk's elements and how many bytes more the worker can hold. Of a
+// TILES_KIND_HOLD it is the sum of the chunk's elements and how many bytes more the worker can hold, to TILES_KIND_GROW what is left of the
+// diagonal of K in the rows of the chunk, of LᵀL the block. Of a
 // part that is kept it is a checksum (CRC-32C) of the sums of each point, in increasing order. Of a point it is what its units add up to, in order,
 // column after column of its rows; if the last unit is not all there, the sums so far of that one follow in the same way.
 type TilesAnswer struct {
@@ -1390,11 +1407,12 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\acolumns\x18\x03 \x01(\x03R\acolumns\x12\x14\n" +
 	"\x05theta\x18\x04 \x03(\x01R\x05theta\x12\x14\n" +
 	"\x05noise\x18\x05 \x01(\x01R\x05noise\x12#\n" +
-	"\rnoise_follows\x18\x06 \x01(\bR\fnoiseFollows\"O\n" +
+	"\rnoise_follows\x18\x06 \x01(\bR\fnoiseFollows\"c\n" +
 	"\vTilesPivots\x12\x14\n" +
 	"\x05block\x18\x01 \x01(\x03R\x05block\x12\x12\n" +
 	"\x04rows\x18\x02 \x03(\x03R\x04rows\x12\x16\n" +
-	"\x06crc32c\x18\x03 \x01(\aR\x06crc32c\"\x96\x02\n" +
+	"\x06crc32c\x18\x03 \x01(\aR\x06crc32c\x12\x12\n" +
+	"\x04last\x18\x04 \x01(\bR\x04last\"\x96\x02\n" +
 	"\fTilesProduct\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12(\n" +
@@ -1437,7 +1455,7 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05total\x18\x05 \x01(\x04R\x05total\x12\x16\n" +
-	"\x06crc32c\x18\x06 \x01(\aR\x06crc32c*\xaa\x01\n" +
+	"\x06crc32c\x18\x06 \x01(\aR\x06crc32c*\xd4\x01\n" +
 	"\tTilesKind\x12\x1a\n" +
 	"\x16TILES_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TILES_KIND_DOUBLE\x10\x01\x12\x15\n" +
@@ -1445,7 +1463,9 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\x10TILES_KIND_FORMS\x10\x03\x12\x13\n" +
 	"\x0fTILES_KIND_HOLD\x10\x04\x12\x14\n" +
 	"\x10TILES_KIND_TRANS\x10\x05\x12\x12\n" +
-	"\x0eTILES_KIND_LOW\x10\x062\x9b\x01\n" +
+	"\x0eTILES_KIND_LOW\x10\x06\x12\x13\n" +
+	"\x0fTILES_KIND_GROW\x10\a\x12\x13\n" +
+	"\x0fTILES_KIND_GRAM\x10\b2\x9b\x01\n" +
 	"\x05Tiles\x12I\n" +
 	"\aSession\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01\x12G\n" +
 	"\x05Fetch\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
