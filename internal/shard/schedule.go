@@ -389,10 +389,11 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 	}
 	pace := w.pace
 	if pace == 0 {
-		if len(r.pace) == 0 {
+		if len(r.pace) > 0 {
+			pace = r.pace[len(r.pace)/2]
+		} else if r.p.holds == nil {
 			return nil, r.changed, 0
 		}
-		pace = r.pace[len(r.pace)/2]
 	}
 	due, at := -1, now // the unit that may be done again first, and when
 	for _, i := range r.out {
@@ -540,9 +541,10 @@ func (r *run) lose(w *worker, m missing) bool {
 }
 
 // setAside takes a peer out of the run if it failed, or if it was overtaken before
-// it had done anything: not with a factor, where the driver may do as much while vectors travel.
+// it had done anything: not with a factor, where the driver may do as much while vectors travel, but for one that members compute, where
+// it was late enough for that.
 func (r *run) setAside(w *worker, now time.Time, err error) {
-	if w.peer == nil || w.gone || err == nil && (!w.overtaken || w.delivered > 0 || r.patient) {
+	if w.peer == nil || w.gone || err == nil && (!w.overtaken || w.delivered > 0 || r.patient && r.p.holds == nil) {
 		return
 	}
 	w.gone = true

@@ -104,6 +104,9 @@ func TestBuildingAMeanOverAGroup(t *testing.T) {
 	equal(t, a.apply(a.build(t, g, []float64{0.3})), a.want)
 }
 
+// buildKinds are what members are asked for while they build, and apply, a preconditioner.
+var buildKinds = map[string]Kind{"grow": Grow, "gram": Gram, "low": Low, "trans": Trans}
+
 // killer kills a worker when it is asked for the n-th unit of a kind.
 type killer struct {
 	Member
@@ -122,9 +125,9 @@ func (k killer) Do(ctx context.Context, p *Product, u Unit, out []float64) error
 // A member that is killed in any part of the building, or of an application, costs no bit; nor do all of them.
 func TestMembersKilledWhileTheyBuild(t *testing.T) {
 	a := newGrown(t, []float64{0.3})
-	for _, kind := range []Kind{Grow, Gram, Low, Trans} {
+	for name, kind := range buildKinds {
 		for _, all := range []bool{false, true} {
-			t.Run(fmt.Sprintf("kind=%d/all=%v", kind, all), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/all=%v", name, all), func(t *testing.T) {
 				g, names, w := cluster(t, a.p, 2, ServerConfig{})
 				var left atomic.Int64
 				left.Store(4)
@@ -173,8 +176,8 @@ func TestMemberStuckWhileItBuilds(t *testing.T) {
 // bits are right.
 func TestMemberThatBuildsWrongly(t *testing.T) {
 	a := newGrown(t, []float64{0.3})
-	for _, kind := range []Kind{Grow, Gram, Low, Trans} {
-		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+	for name, kind := range buildKinds {
+		t.Run(name, func(t *testing.T) {
 			g, names, _ := cluster(t, a.p, 2, ServerConfig{})
 			var told []string
 			g.sched.wrong = func(member, _ string) { told = append(told, member) }
@@ -213,7 +216,7 @@ func TestFactorOfAnotherGroup(t *testing.T) {
 	pre := a.build(t, one, []float64{0.3})
 	for _, members := range []int{0, 2} {
 		g, _, _ := cluster(t, a.p, members, ServerConfig{})
-		g.Set([]float64{0.5, 0.5}[:len(a.p.theta)], []float64{1})
+		g.Set(slices.Repeat([]float64{0.5}, len(a.p.theta)), []float64{1})
 		equal(t, a.apply(pre.Shared(g.Share)), a.want)
 	}
 }
