@@ -445,6 +445,9 @@ func (r *run) give(w *worker, i int, now time.Time) *attempt {
 	u.attempts = append(u.attempts, a)
 	if len(u.attempts) == 1 {
 		r.out = append(r.out, i)
+		if u.kept { // who may not have it, but if it is late, waits from now on
+			r.wake()
+		}
 	}
 	return a
 }
