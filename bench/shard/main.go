@@ -15,6 +15,8 @@
 // With -exchange the members add up sums among themselves, but for those of the first product with each θ; bytes are those that the driver
 // or another member, whichever is busiest, received and sent.
 //
+// With -build the group builds such a preconditioner, and what memory each process came to is told.
+//
 // With -apply they multiply by the factor of such a preconditioner, there and back, in place of products with K.
 //
 // The first product with each θ is computed twice for one column (package shard). It is told
@@ -59,7 +61,7 @@ import (
 type options struct {
 	d, cores, reps int
 	forms, single  bool
-	apply          bool
+	apply, build   bool
 	exchange       bool
 	rank           float64
 	certs          string // folder of the certificate of all members; empty for plaintext
@@ -77,9 +79,10 @@ func main() {
 	flag.BoolVar(&o.forms, "forms", false, "gradient forms in place of products")
 	flag.BoolVar(&o.single, "single", false, "products in single precision")
 	gradient := flag.Bool("gradient", false, "whole gradients, beside what is planned for them")
-	flag.Float64Var(&o.rank, "rank", 4, "rank of the preconditioner, in √n, with -gradient and -apply")
+	flag.Float64Var(&o.rank, "rank", 4, "rank of the preconditioner, in √n, with -gradient, -apply and -build")
 	flag.BoolVar(&o.apply, "apply", false, "products with the factor of a preconditioner in place of those with K")
 	flag.BoolVar(&o.exchange, "exchange", false, "members exchange sums, as in a large group or on a slow network")
+	flag.BoolVar(&o.build, "build", false, "build such a preconditioner, and tell what memory the processes came to: for one n and one size of group, which may be 1")
 	secure := flag.Bool("tls", true, "mutual TLS between the members")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
 	member := flag.Int("member", 0, "be a member for this many rows (for the command itself)")
@@ -120,6 +123,9 @@ func (o *options) run(secure, asJSON, gradient bool, ns, ss, groups []int) error
 			return err
 		}
 		o.certs = dir
+	}
+	if o.build {
+		return o.buildOver(ns[0], groups[0])
 	}
 	if gradient {
 		return o.gradients(asJSON, ns, ss, groups)

@@ -119,7 +119,7 @@ func BuildAny(ctx context.Context, kind string, k Covariance, rank int, key rand
 	if rank == 0 {
 		rank = AutoRank(k.Len())
 	}
-	if group, ok := k.(Spreader); ok && (kind == "rpcholesky" || kind == "nystrom") {
+	if group, ok := k.(Spreader); ok && Pivoted(kind) {
 		if p, err := buildOver(ctx, kind, group, rank, key); p != nil || err != nil {
 			return p, err
 		}

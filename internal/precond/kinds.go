@@ -31,6 +31,10 @@ func Nested(kind string) bool {
 	return kind == "nystrom" || kind == "cholesky" || kind == "rpcholesky" || kind == "svd"
 }
 
+// Pivoted reports whether a kind's columns of L are those of a pivoted Cholesky factorisation whose B is the noise: any rows of it can be
+// computed by its recipe, so that a group may build and keep it.
+func Pivoted(kind string) bool { return kind == "rpcholesky" || kind == "nystrom" }
+
 // Kinds returns the names of the kinds that Build takes.
 func Kinds() []string { return names(kinds) }
 

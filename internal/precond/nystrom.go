@@ -29,7 +29,7 @@ func subset(ctx context.Context, k Covariance, rank int, key random.Key) (pivote
 // pivotsInOrder takes the rows as pivots in their order, up to rank of them.
 func pivotsInOrder(ctx context.Context, k Covariance, rank int, rows []int) (pivoted, error) {
 	propose := func([]float64) []int {
-		m := min(proposals, len(rows))
+		m := min(Proposals, len(rows))
 		next := rows[:m]
 		rows = rows[m:]
 		return next

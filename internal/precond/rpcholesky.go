@@ -13,9 +13,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// proposals is the number of pivots proposed at once: enough for level-3 work,
+// Proposals is the number of pivots proposed at once: enough for level-3 work,
 // few enough that most of them are accepted.
-const proposals = 128
+const Proposals = 128
 
 // randomCholesky is the pivoted Cholesky factor of K_f that takes a row with
 // probability proportional to its residual variance (RPCholesky: Chen,
@@ -34,7 +34,7 @@ func randomCholesky(ctx context.Context, k Covariance, rank int, key random.Key)
 func randomPivots(ctx context.Context, k Covariance, rank int, key random.Key) (pivoted, error) {
 	r := key.Stream(random.Pivot, 0)
 	propose := func(residual []float64) []int {
-		rows := make([]int, proposals)
+		rows := make([]int, Proposals)
 		for i := range rows {
 			rows[i] = sample(r, residual)
 		}
