@@ -158,7 +158,7 @@ func (f *factor) loading(members int) (seconds float64) {
 		return seconds
 	}
 	if t := a.Growing(1 + members); t < seconds || f.g.recipes {
-		f.m.recipe = &recipe{theta: f.how.Theta, noise: f.how.Noise, blocks: f.how.Blocks}
+		f.m.recipe = &recipe{theta: f.how.Theta, noise: f.how.Noise, blocks: f.how.Blocks, seconds: t}
 		return min(t, seconds)
 	}
 	return seconds
@@ -407,7 +407,7 @@ func (h *holder) send(ctx context.Context, f *factor, chunks pieces) error {
 func (h *holder) sendChunk(ctx context.Context, p *Product, answer []float64) error {
 	expected := maxLoads * float64(p.L.bytes(p.Chunk)) / h.g.conf.Bandwidth
 	if p.L.recipe != nil { // the first has the rows of all pivots computed
-		expected = Apply{Rows: p.L.rows, Rank: p.L.cols, Rate: h.g.factors.rate}.Growing(len(p.L.chunks))
+		expected = p.L.recipe.seconds
 	}
 	ctx, cancel := context.WithTimeout(ctx, aWhile+time.Duration(slowest*expected*1e9))
 	defer cancel()

@@ -17,6 +17,7 @@ import (
 // recipe is what the chunks of a factor are computed from where they are needed (precond.Recipe), as far as it has come.
 type recipe struct {
 	theta, noise []float64
+	seconds      float64 // about what the chunks of a member take it, if others have them, too
 
 	mu     sync.Mutex
 	blocks []precond.Block

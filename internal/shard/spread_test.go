@@ -233,3 +233,24 @@ func TestMemberThatJoinsComputesItsShare(t *testing.T) {
 		return held(g)[1] > 0
 	})
 }
+
+// A worker that has room for less than its share keeps what it has room for; others compute the rest.
+func TestBuildingWithLittleRoom(t *testing.T) {
+	a := newGrown(t, []float64{0.3})
+	cols := int64(a.pre.Rank())
+	most := 8*256*cols + 4*cols*cols + 1 // a chunk, and the factor at the pivots
+	server := NewServer(ServerConfig{Source: inputs{a.p.in}, Budget: parallel.NewBudget(1), MaxHeld: most})
+	g, names, w := cluster(t, a.p, 1, ServerConfig{})
+	small := w.serve(server)
+	g.SetMembers(names[0], small)
+	var seen atomic.Int64
+	dial := g.conf.Dial
+	g.conf.Dial = func(name string) Member {
+		return waiting{dial(name), func(context.Context, *Product) { seen.Store(max(seen.Load(), server.held.Load())) }}
+	}
+	pre := a.build(t, g, []float64{0.3})
+	equal(t, a.apply(pre), a.want)
+	if n := seen.Load(); n > most {
+		t.Errorf("the worker held %d bytes, and has room for %d", n, most)
+	}
+}
