@@ -15,6 +15,8 @@
 // With -exchange the members add up sums among themselves, but for those of the first product with each θ; bytes are those that the driver
 // or another member, whichever is busiest, received and sent.
 //
+// With -build the group builds such a preconditioner, and what memory each process came to is told.
+//
 // With -apply they multiply by the factor of such a preconditioner, there and back, in place of products with K.
 //
 // With -inducing M they take gradients of the bound of a sparse approximation (SGPR) with M inducing inputs.
@@ -52,6 +54,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/shard"
 	"github.com/ulisse-gp/ulisse/internal/sparse"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
@@ -61,7 +64,7 @@ import (
 type options struct {
 	d, cores, reps int
 	forms, single  bool
-	apply          bool
+	apply, build   bool
 	exchange       bool
 	inducing       int
 	rank           float64
@@ -80,10 +83,11 @@ func main() {
 	flag.BoolVar(&o.forms, "forms", false, "gradient forms in place of products")
 	flag.BoolVar(&o.single, "single", false, "products in single precision")
 	gradient := flag.Bool("gradient", false, "whole gradients, beside what is planned for them")
-	flag.Float64Var(&o.rank, "rank", 4, "rank of the preconditioner, in √n, with -gradient and -apply")
+	flag.Float64Var(&o.rank, "rank", 4, "rank of the preconditioner, in √n, with -gradient, -apply and -build")
 	flag.IntVar(&o.inducing, "inducing", 0, "gradients of a sparse approximation with so many inducing inputs in place of products with K; 0 for none")
 	flag.BoolVar(&o.apply, "apply", false, "products with the factor of a preconditioner in place of those with K")
 	flag.BoolVar(&o.exchange, "exchange", false, "members exchange sums, as in a large group or on a slow network")
+	flag.BoolVar(&o.build, "build", false, "build such a preconditioner, and tell what memory the processes came to: for one n and one size of group, which may be 1")
 	secure := flag.Bool("tls", true, "mutual TLS between the members")
 	asJSON := flag.Bool("json", false, "one JSON object a line")
 	member := flag.Int("member", 0, "be a member for this many rows (for the command itself)")
@@ -124,6 +128,9 @@ func (o *options) run(secure, asJSON, gradient bool, ns, ss, groups []int) error
 			return err
 		}
 		o.certs = dir
+	}
+	if o.build {
+		return o.buildOver(ns[0], groups[0])
 	}
 	if gradient {
 		return o.gradients(asJSON, ns, ss, groups)
@@ -255,7 +262,7 @@ func (p *problem) factor(n, s int, alone operator) {
 
 // share has the members of a group hold the rows of the factor, and waits until they answer.
 func (p *problem) share(op *shard.Group, meter *shard.Meter) error {
-	p.factors[op] = op.Share(p.l)
+	p.factors[op] = op.Share(precond.Factor{By: p.l, Matrix: p.l, Rank: int(p.rank * math.Sqrt(float64(len(p.v[0]))))})
 	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		before := meter.Load().BytesReceived
 		if err := p.product(op); err != nil {

@@ -615,6 +615,7 @@ func testCross(t *testing.T, p *problem, isa tile.ISA) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		testCrossRows(t, o, points, k)
 		for r := range m {
 			for c := range dst {
 				var sum, abs kahan
@@ -628,6 +629,29 @@ func testCross(t *testing.T, p *problem, isa tile.ISA) {
 				}
 				if math.Abs(dst[c][r]-sum.value()) > 1e-14*abs.value() {
 					t.Errorf("%v: row %d column %d: %v, want %v", p.cov, r, c, dst[c][r], sum.value())
+				}
+			}
+		}
+	}
+}
+
+// testCrossRows holds the columns of some rows alone against all of K(X*,X), to the last bit.
+func testCrossRows(t *testing.T, o *Operator, points *kernel.Inputs, all [][]float64) {
+	t.Helper()
+	rnd := rand.New(rand.NewPCG(3, uint64(points.Len())))
+	for _, size := range []int{0, 1, 5, 300} {
+		of := make([]int, size)
+		for j := range of {
+			of[j] = rnd.IntN(o.Len())
+		}
+		some, err := o.CrossRows(context.Background(), points, of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r := range some {
+			for j, i := range of {
+				if math.Float64bits(some[r][j]) != math.Float64bits(all[r][i]) {
+					t.Fatalf("%v: K(%d,%d) among %d rows is %v, among all %v", o.cov, r, i, size, some[r][j], all[r][i])
 				}
 			}
 		}
@@ -750,6 +774,9 @@ func TestMulStopsWithItsContext(t *testing.T) {
 	}
 	if _, err := o.CrossMatrix(ctx, p.in.Select([]int{1, 2})); err != context.Canceled {
 		t.Errorf("CrossMatrix: got %v", err)
+	}
+	if _, err := o.CrossRows(ctx, p.in.Select([]int{1, 2}), []int{7}); err != context.Canceled {
+		t.Errorf("CrossRows: got %v", err)
 	}
 }
 

@@ -53,8 +53,9 @@ type Engine interface {
 	// m numbers from columns of n. A row's columns are added in increasing order of
 	// tile. A row is a function of its point alone, whatever points are beside it.
 	Cross(ctx context.Context, dst [][]float64, points *kernel.Inputs, v [][]float64) error
-	// CrossMatrix computes K_f(X*,X): a row of n numbers for each point.
-	CrossMatrix(ctx context.Context, rows [][]float64, points *kernel.Inputs) error
+	// CrossMatrix computes K_f(X*,X): a row of n numbers for each point; or the columns of some rows of X alone, as many
+	// numbers, if of is not nil. A number is a function of its point and its row alone.
+	CrossMatrix(ctx context.Context, rows [][]float64, points *kernel.Inputs, of []int) error
 	// Evaluates returns how many elements of K the pairs of tiles of a task stand for that are evaluated at θ; the others
 	// are nothing to rounding.
 	Evaluates(task int, p Precision) int64

@@ -40,7 +40,7 @@ func (e *plain) Mul(_ context.Context, dst, v [][]float64, p Precision) error {
 	return nil
 }
 
-func (e *plain) CrossMatrix(_ context.Context, rows [][]float64, points *kernel.Inputs) error {
+func (e *plain) CrossMatrix(_ context.Context, rows [][]float64, points *kernel.Inputs, _ []int) error {
 	e.calls = append(e.calls, "cross")
 	for r := range rows {
 		for j := range rows[r] {

@@ -91,15 +91,22 @@ func (l *lowRank) addCross(dst [][]float64, points *kernel.Inputs, f *kernel.Fun
 	}
 }
 
-// addMatrix adds A(X*)·Aᵀ to the rows.
-func (l *lowRank) addMatrix(rows [][]float64, points *kernel.Inputs, f *kernel.Function) {
+// addMatrix adds A(X*)·Aᵀ to the rows, or the columns of some rows of A, if of is not nil.
+func (l *lowRank) addMatrix(rows [][]float64, points *kernel.Inputs, f *kernel.Function, of []int) {
 	if l == nil {
 		return
 	}
-	there := make([]float64, len(l.cols))
+	cols := l.cols
+	if of != nil {
+		cols = columns(len(of), len(l.cols))
+		for q, a := range l.cols {
+			gather(cols[q], a, of)
+		}
+	}
+	there := make([]float64, len(cols))
 	for i, row := range rows {
 		f.Features(there, points.Row(i))
-		for q, a := range l.cols {
+		for q, a := range cols {
 			floats.AddScaled(row, there[q], a)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 type Operator struct {
 	in     *kernel.Inputs
 	order  []int // of the engine's rows: its row i is row order[i] here; nil if they are in one order
+	places []int // the inverse of order, once it is needed
 	cov    *kernel.Covariance
 	budget *parallel.Budget
 	engine Engine
@@ -369,21 +370,45 @@ func (o *Operator) ReduceForms(sums []float64, groups int) [][]float64 {
 // The only error is that of ctx.
 func (o *Operator) CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]float64, error) {
 	o.checkPoints(points)
-	n := o.Len()
-	all := make([]float64, points.Len()*n)
-	rows := make([][]float64, points.Len())
-	for r := range rows {
-		rows[r] = all[r*n : (r+1)*n : (r+1)*n]
-	}
-	err := o.engine.CrossMatrix(ctx, rows, points)
+	rows := columns(o.Len(), points.Len())
+	err := o.engine.CrossMatrix(ctx, rows, points, nil)
 	if o.order != nil {
-		row := make([]float64, n)
+		row := make([]float64, o.Len())
 		for _, k := range rows {
 			copy(row, k)
 			o.Back([][]float64{k}, [][]float64{row})
 		}
 	}
 	return rows, err
+}
+
+// CrossRows returns the columns of CrossMatrix that belong to some rows of X, to the last bit: for each
+// point as many numbers. Rows may come more than once. It panics if there is no such row.
+func (o *Operator) CrossRows(ctx context.Context, points *kernel.Inputs, of []int) ([][]float64, error) {
+	o.checkPoints(points)
+	for _, i := range of {
+		if i < 0 || i >= o.Len() {
+			panic(fmt.Sprintf("cmvp: row %d of %d", i, o.Len()))
+		}
+	}
+	if o.order != nil {
+		if o.places == nil {
+			o.places = make([]int, o.Len())
+			for i, at := range o.order {
+				o.places[at] = i
+			}
+		}
+		there := make([]int, len(of))
+		for j, i := range of {
+			there[j] = o.places[i]
+		}
+		of = there
+	}
+	rows := columns(len(of), points.Len())
+	if len(of) == 0 {
+		return rows, ctx.Err()
+	}
+	return rows, o.engine.CrossMatrix(ctx, rows, points, of)
 }
 
 // Cross sets dst[c] = K_f(X*,X)·v[c], without noise: columns of m numbers from

@@ -185,6 +185,7 @@ func testArrangedCross(t *testing.T, text string, o, a *Operator, points *kernel
 	if err != nil {
 		t.Fatal(err)
 	}
+	testCrossRows(t, a, points, mine)
 	for i := range rows {
 		for j := range rows[i] {
 			if math.Abs(mine[i][j]-rows[i][j]) > 0x1p-52*o.f.Scale() {

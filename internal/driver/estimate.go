@@ -59,7 +59,8 @@ const PrepareGradients = 10
 // all of its chains.
 type Memory struct {
 	Data, Vectors, Preconditioner, Dense int64
-	Rank                                 int // of the preconditioner, at most
+	Rank                                 int   // of the preconditioner, at most
+	Factor                               int64 // of Preconditioner what a group may share: once the factor of a pivoted Cholesky factorisation
 }
 
 // NewMemory returns the memory of a run on n rows of d inputs: a function of the
@@ -95,7 +96,12 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 	if pc := s.Solver.Preconditioner; pc.Kind != "none" {
 		m.Rank = pc.Rank.Or(precond.MaxRank(rows))
 		r := int64(m.Rank)
-		m.Preconditioner = 8 * (2*n*r + 4*r*r) // while it is built
+		if pc.Rank.Set && !needs.Joint && (pc.Kind == "auto" || precond.Pivoted(pc.Kind)) { // in its place
+			m.Factor = 8 * n * r
+			m.Preconditioner = m.Factor + 8*(2*n*min(r, precond.Proposals)+4*r*r)
+		} else {
+			m.Preconditioner = 8 * (2*n*r + 4*r*r) // while it is built
+		}
 		if pc.Kind == "auto" && !pc.Rank.Set { // with what it is compared with
 			m.Preconditioner += 8 * 2 * n * r
 		}

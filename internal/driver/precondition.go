@@ -41,7 +41,7 @@ func (d *Driver) precondition(ctx context.Context, p *posterior.Problem, op Oper
 
 // sharer is an operator over a group of workers that multiplies by the factors of preconditioners, too.
 type sharer interface {
-	Share(l *dense.Matrix) dense.Products
+	Share(f precond.Factor) dense.Products
 }
 
 // overGroup returns a preconditioner whose factor is multiplied by the group of an operator, if it has one.

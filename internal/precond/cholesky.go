@@ -16,7 +16,7 @@ const residualFloor = 1e-12
 // greedyCholesky is the pivoted Cholesky factor of K_f that takes the row with
 // the largest residual variance each time (Harbrecht et al. 2012).
 func greedyCholesky(ctx context.Context, k Covariance, rank int, _ random.Key) (parts, error) {
-	n, residual := k.Len(), variances(k)
+	n, residual := k.Len(), variances(k, nil)
 	floor := residualFloor * floats.Max(residual)
 	var cols [][]float64
 	for len(cols) < rank {
@@ -43,5 +43,5 @@ func greedyCholesky(ctx context.Context, k Covariance, rank int, _ random.Key) (
 		residual[p] = 0
 		cols = append(cols, col)
 	}
-	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, nil
+	return parts{base: newDiagonal(k.Noise(), k.Budget()), cols: cols}, nil
 }

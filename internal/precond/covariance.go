@@ -21,14 +21,22 @@ type Covariance interface {
 	// CrossMatrix returns K_f(X*,X): a row of n numbers for each point. Its only
 	// error is that of ctx.
 	CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]float64, error)
+	// CrossRows returns the columns of CrossMatrix that belong to some rows of X, to the last bit.
+	CrossRows(ctx context.Context, points *kernel.Inputs, of []int) ([][]float64, error)
 }
 
-// variances returns the diagonal of K_f.
-func variances(k Covariance) []float64 {
+// variances returns the diagonal of K_f in some rows, all if of is nil.
+func variances(k Covariance, of []int) []float64 {
 	in, f := k.Inputs(), k.Function()
-	d := make([]float64, in.Len())
-	for i := range d {
-		d[i] = f.Variance(in.Row(i))
+	if of == nil {
+		of = make([]int, in.Len())
+		for i := range of {
+			of[i] = i
+		}
+	}
+	d := make([]float64, len(of))
+	for q, i := range of {
+		d[q] = f.Variance(in.Row(i))
 	}
 	return d
 }

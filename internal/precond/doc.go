@@ -21,6 +21,9 @@
 // application to the next, so that the outer CG must be flexible, and have no
 // factor, so that whitened probes cannot be made from them.
 //
+// Rows of a factor of pivots can be computed by whoever has the inputs, from its recipe (recipe.go), so that a
+// group can build and keep it (spread.go).
+//
 // Blocks are sets of rows that are near each other (Clusters). The data keep
 // their order, which users see; the preconditioner gathers its rows.
 //

@@ -52,6 +52,11 @@ func (r *rest) CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]floa
 	return r.pairs.CrossMatrix(ctx, points)
 }
 
+// CrossRows is that of the rest.
+func (r *rest) CrossRows(ctx context.Context, points *kernel.Inputs, of []int) ([][]float64, error) {
+	return r.pairs.CrossRows(ctx, points, of)
+}
+
 // Mul leaves the product with K to whoever computes it, and takes the other part from it.
 func (r *rest) Mul(ctx context.Context, dst, v [][]float64) error {
 	err := r.Covariance.Mul(ctx, dst, v)

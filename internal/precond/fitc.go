@@ -10,11 +10,12 @@ import (
 // fitc is Nyström's Q with the diagonal of K: P = diag(K−Q) + Q, which takes
 // the noise in (Snelson and Ghahramani 2006; Cutajar et al. 2016, section 3.1).
 func fitc(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error) {
-	cols, err := subsetColumns(ctx, k, rank, key)
+	f, err := subset(ctx, k, rank, key)
 	if err != nil {
 		return parts{}, err
 	}
-	left := variances(k) // of K_f − Q
+	cols := f.cols()
+	left := variances(k, nil) // of K_f − Q
 	for _, c := range cols {
 		for i, x := range c {
 			left[i] -= x * x
@@ -24,5 +25,5 @@ func fitc(ctx context.Context, k Covariance, rank int, key random.Key) (parts, e
 	for i, x := range left {
 		d[i] += max(0, x) // below zero by rounding
 	}
-	return parts{newDiagonal(d, k.Budget()), cols}, nil
+	return parts{base: newDiagonal(d, k.Budget()), cols: cols}, nil
 }

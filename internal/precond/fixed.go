@@ -17,7 +17,11 @@ func Pivots(ctx context.Context, k Covariance, rank int, key random.Key) ([]int,
 	if k == nil {
 		return nil, nil
 	}
-	_, rows, err := randomPivots(ctx, k, min(rank, k.Len()), key)
+	f, err := randomPivots(ctx, k, min(rank, k.Len()), key)
+	var rows []int
+	for _, b := range f.blocks {
+		rows = append(rows, b.Pivots...)
+	}
 	return rows, err
 }
 
@@ -28,12 +32,13 @@ func OnRows(ctx context.Context, k Covariance, rows []int) (*LowRank, error) {
 	rest, exact := withoutFeatures(k)
 	pt := parts{base: newDiagonal(k.Noise(), k.Budget())}
 	if rest != nil {
-		var err error
-		if pt.cols, err = pivotsInOrder(ctx, rest, len(rows), rows); err != nil {
+		f, err := pivotsInOrder(ctx, rest, len(rows), rows)
+		if err != nil {
 			return nil, err
 		}
+		pt = f.parts(rest)
 	}
-	p, err := newLowRank(ctx, "fixed", pt, exact, k.Budget())
+	p, err := newLowRank(ctx, "fixed", pt, exact, k)
 	if err != nil {
 		return nil, fmt.Errorf("preconditioner on %d fixed rows: %w", len(rows), err)
 	}

@@ -42,5 +42,5 @@ func fourier(ctx context.Context, k Covariance, rank int, key random.Key) (parts
 			c[i], s[i] = b*cos, b*sin
 		}
 	}).Run(pairs)
-	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, ctx.Err()
+	return parts{base: newDiagonal(k.Noise(), k.Budget()), cols: cols}, ctx.Err()
 }

@@ -111,13 +111,18 @@ type P interface {
 }
 
 // BuildAny builds a preconditioner with a factor or without one; a rank of 0 is
-// the automatic one.
+// the automatic one. If k is over a group (Spreader) the factor may be built and kept there.
 func BuildAny(ctx context.Context, kind string, k Covariance, rank int, key random.Key) (P, error) {
 	if slices.Contains(InnerKinds(), kind) {
 		return BuildInner(ctx, kind, k, rank)
 	}
 	if rank == 0 {
 		rank = AutoRank(k.Len())
+	}
+	if group, ok := k.(Spreader); ok && Pivoted(kind) {
+		if p, err := buildOver(ctx, kind, group, rank, key); p != nil || err != nil {
+			return p, err
+		}
 	}
 	return Build(ctx, kind, k, rank, key)
 }

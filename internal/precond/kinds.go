@@ -31,6 +31,10 @@ func Nested(kind string) bool {
 	return kind == "nystrom" || kind == "cholesky" || kind == "rpcholesky" || kind == "svd"
 }
 
+// Pivoted reports whether a kind's columns of L are those of a pivoted Cholesky factorisation whose B is the noise: any rows of it can be
+// computed by its recipe, so that a group may build and keep it.
+func Pivoted(kind string) bool { return kind == "rpcholesky" || kind == "nystrom" }
+
 // Kinds returns the names of the kinds that Build takes.
 func Kinds() []string { return names(kinds) }
 
@@ -60,7 +64,7 @@ func Build(ctx context.Context, kind string, k Covariance, rank int, key random.
 			return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 		}
 	}
-	p, err := newLowRank(ctx, kind, pt, exact, k.Budget())
+	p, err := newLowRank(ctx, kind, pt, exact, k)
 	if err != nil {
 		return nil, fmt.Errorf("%s preconditioner: %w", kind, err)
 	}

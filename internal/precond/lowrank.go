@@ -24,45 +24,38 @@ type LowRank struct {
 	kind   string
 	exact  int            // columns of L, the first ones, that no rank cuts off
 	base   base           // B = G·Gᵀ
-	l      *dense.Matrix  // L̃ = G⁻¹L; nil if m = 0
+	rank   int            // m
+	l      *dense.Matrix  // L̃ = G⁻¹L; nil if m = 0, or if a group has it
 	by     dense.Products // what multiplies by L̃
 	c      *mat.TriDense  // C
 	ic     *mat.TriDense  // I + C
 	inv    *dense.Matrix  // (CCᵀ)⁻¹, applied at every iteration
 	logDet float64
+	recipe *Recipe // of L̃; nil if there is none
 	budget *parallel.Budget
 }
 
-// parts are what a LowRank is made of.
+// parts are what a LowRank is made of. L is given by its columns, or as a matrix with the blocks that it came of; B is the noise then.
 type parts struct {
-	base base
-	cols [][]float64 // of L
+	base   base
+	cols   [][]float64
+	l      *dense.Matrix
+	blocks []Block
+	spread Spread // in place of l, if a group has it
 }
 
 // someCols is the number of columns of L that are worked on between two looks at a
 // context.
 const someCols = 16
 
-// newLowRank overwrites the columns of L, of which exact are the first ones.
-func newLowRank(ctx context.Context, kind string, pt parts, exact [][]float64, budget *parallel.Budget) (*LowRank, error) {
-	p := &LowRank{kind: kind, exact: len(exact), base: pt.base, logDet: pt.base.logDet(), budget: budget}
-	cols := slices.Concat(exact, pt.cols)
-	m := len(cols)
-	if m == 0 {
-		return p, nil
+// newLowRank overwrites L, of which exact are the first columns.
+func newLowRank(ctx context.Context, kind string, pt parts, exact [][]float64, k Covariance) (*LowRank, error) {
+	p := &LowRank{kind: kind, exact: len(exact), base: pt.base, logDet: pt.base.logDet(), budget: k.Budget()}
+	gram, err := p.setL(ctx, pt, exact, k)
+	if gram == nil || err != nil {
+		return p, err
 	}
-	for some := range slices.Chunk(cols, someCols) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		p.base.solve(some, some)
-	}
-	p.l = toMatrix(cols, budget)
-	p.by = p.l
-	gram, err := p.l.Gram(ctx, budget)
-	if err != nil {
-		return nil, err
-	}
+	m := p.rank
 	for i := range m {
 		gram.SetSym(i, i, 1+gram.At(i, i))
 	}
@@ -75,6 +68,35 @@ func newLowRank(ctx context.Context, kind string, pt parts, exact [][]float64, b
 		chol.LTo(&c)
 		return p, p.setFactor(&c)
 	})
+}
+
+// setL takes L̃, and returns its Gram matrix; nil if m = 0.
+func (p *LowRank) setL(ctx context.Context, pt parts, exact [][]float64, k Covariance) (*mat.SymDense, error) {
+	if len(pt.blocks) > 0 {
+		p.recipe = newRecipe(k, pt.blocks)
+	}
+	switch d, _ := pt.base.(*diagonal); {
+	case pt.spread != nil && p.recipe != nil:
+		p.by, p.rank = pt.spread, len(exact)+p.recipe.Rank()
+		return pt.spread.Gram(ctx)
+	case pt.l != nil:
+		p.l = whitened(ctx, pt.l, exact, d.root, k.Budget())
+	default:
+		cols := slices.Concat(exact, pt.cols)
+		if len(cols) == 0 {
+			return nil, nil
+		}
+		for some := range slices.Chunk(cols, someCols) {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			p.base.solve(some, some)
+		}
+		p.l = toMatrix(cols, k.Budget())
+	}
+	_, p.rank = p.l.Dims()
+	p.by = p.l
+	return p.l.Gram(ctx, k.Budget())
 }
 
 // within returns what f returns, or, once ctx is done, its error. f is a
@@ -132,13 +154,13 @@ func (p *LowRank) Own() int { return p.Rank() - p.exact }
 
 // First returns the preconditioner with the first m of its own columns of L alone. Of a
 // pivoted Cholesky factor, and of Nyström's, it is the one of rank m. It shares
-// the memory of p. It panics unless B does not depend on L and 0 < m ≤ Own.
+// the memory of p. It panics unless B does not depend on L and 0 < m ≤ Own, and if a group has L.
 func (p *LowRank) First(m int) *LowRank {
-	if !Nested(p.kind) || m < 1 || m > p.Own() {
+	if !Nested(p.kind) || m < 1 || m > p.Own() || p.l == nil {
 		panic(fmt.Sprintf("precond: the first %d columns of %s of rank %d", m, p.kind, p.Own()))
 	}
 	m += p.exact
-	q := &LowRank{kind: p.kind, exact: p.exact, base: p.base, budget: p.budget, l: p.l.First(m), logDet: p.base.logDet()}
+	q := &LowRank{kind: p.kind, exact: p.exact, base: p.base, budget: p.budget, rank: m, l: p.l.First(m), logDet: p.base.logDet()}
 	q.by = q.l
 	if err := q.setFactor(p.c.SliceTri(0, m)); err != nil {
 		panic(err) // a leading block of what was factorised
@@ -146,13 +168,21 @@ func (p *LowRank) First(m int) *LowRank {
 	return q
 }
 
-// Shared returns the same preconditioner with another way to multiply by its factor L̃, which must give the same bits.
-func (p *LowRank) Shared(share func(l *dense.Matrix) dense.Products) *LowRank {
-	if p.l == nil {
+// Factor is the factor L̃ of a LowRank.
+type Factor struct {
+	By     dense.Products // what multiplies by it
+	Matrix *dense.Matrix  // nil if a group has it
+	Recipe *Recipe        // how its rows can be computed; nil if they have to be told
+	Rank   int            // its columns
+}
+
+// Shared returns the same preconditioner with another way to multiply by its factor, which must give the same bits.
+func (p *LowRank) Shared(share func(f Factor) dense.Products) *LowRank {
+	if p.rank == 0 {
 		return p
 	}
 	q := *p
-	q.by = share(p.l)
+	q.by = share(Factor{p.by, p.l, p.recipe, p.rank})
 	return &q
 }
 
@@ -165,13 +195,7 @@ func isCondition(err error) bool {
 func (p *LowRank) Kind() string { return p.kind }
 
 // Rank returns m.
-func (p *LowRank) Rank() int {
-	if p.l == nil {
-		return 0
-	}
-	_, m := p.l.Dims()
-	return m
-}
+func (p *LowRank) Rank() int { return p.rank }
 
 // LogDet returns log |P|.
 func (p *LowRank) LogDet() float64 { return p.logDet }
@@ -220,7 +244,7 @@ func (p *LowRank) SolveRootTrans(dst, v [][]float64) {
 
 // update adds sign·L̃·f(L̃ᵀ·x) to x.
 func (p *LowRank) update(x [][]float64, sign float64, f func(w [][]float64) [][]float64) {
-	if p.l == nil {
+	if p.rank == 0 {
 		return
 	}
 	w := solve.Columns(p.Rank(), len(x))
@@ -243,6 +267,40 @@ func (p *LowRank) solveTri(t *mat.TriDense, trans blas.Transpose, w [][]float64)
 	p.budget.NewLoop(func(_, c int) {
 		blas64.Trsv(trans, raw, blas64.Vector{N: len(w[c]), Data: w[c], Inc: 1})
 	}).Run(len(w))
+}
+
+// whitened returns G⁻¹·(A L) of some rows, with A the columns that are exact and root the diagonal of G there. It overwrites both, and
+// keeps the memory of L if A has no columns. What it returns is undefined once ctx is done.
+func whitened(ctx context.Context, l *dense.Matrix, exact [][]float64, root []float64, budget *parallel.Budget) *dense.Matrix {
+	n, m := l.Dims()
+	budget.NewLoop(func(_, t int) {
+		data, lo, hi := l.Tile(t)
+		for j := range m {
+			if ctx.Err() != nil {
+				return
+			}
+			col := data[j*dense.TileRows:][:hi-lo]
+			for i, r := range root[lo:hi] {
+				col[i] /= r
+			}
+		}
+	}).Run(l.Tiles())
+	if len(exact) == 0 {
+		return l
+	}
+	all := dense.New(n, len(exact)+m)
+	for q, a := range exact {
+		for i, r := range root {
+			a[i] /= r
+		}
+		all.SetCol(q, a)
+	}
+	budget.NewLoop(func(_, t int) {
+		from, _, _ := l.Tile(t)
+		to, _, _ := all.Tile(t)
+		copy(to[len(exact)*dense.TileRows:], from[:m*dense.TileRows])
+	}).Run(l.Tiles())
+	return all
 }
 
 // toMatrix returns the matrix of the given columns.

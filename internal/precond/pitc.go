@@ -10,14 +10,16 @@ import (
 // (Quiñonero-Candela and Rasmussen 2005; Cutajar et al. 2016, section 3.1). A
 // block is rows that are near each other, as many as the rank.
 func pitc(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error) {
-	cols, err := subsetColumns(ctx, k, rank, key)
+	f, err := subset(ctx, k, rank, key)
 	if err != nil {
 		return parts{}, err
 	}
+	cols := f.cols()
+	f.l = nil // as large
 	rows, err := Clusters(ctx, k.Inputs(), k.Function(), rank, key, k.Budget())
 	if err != nil {
 		return parts{}, err
 	}
 	b, err := newBlocks(ctx, k, rows, cols)
-	return parts{b, cols}, err
+	return parts{base: b, cols: cols}, err
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
-// proposals is the number of pivots proposed at once: enough for level-3 work,
+// Proposals is the number of pivots proposed at once: enough for level-3 work,
 // few enough that most of them are accepted.
-const proposals = 128
+const Proposals = 128
 
 // randomCholesky is the pivoted Cholesky factor of K_f that takes a row with
 // probability proportional to its residual variance (RPCholesky: Chen,
@@ -26,15 +26,15 @@ const proposals = 128
 // accepted with the probability by which those have shrunk meanwhile, so that
 // their distribution is that of one at a time (Epperly, Tropp and Webber 2024).
 func randomCholesky(ctx context.Context, k Covariance, rank int, key random.Key) (parts, error) {
-	cols, _, err := randomPivots(ctx, k, rank, key)
-	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, err
+	f, err := randomPivots(ctx, k, rank, key)
+	return f.parts(k), err
 }
 
-// randomPivots returns the factor and its pivots in order.
-func randomPivots(ctx context.Context, k Covariance, rank int, key random.Key) ([][]float64, []int, error) {
+// randomPivots returns the factor.
+func randomPivots(ctx context.Context, k Covariance, rank int, key random.Key) (pivoted, error) {
 	r := key.Stream(random.Pivot, 0)
 	propose := func(residual []float64) []int {
-		rows := make([]int, proposals)
+		rows := make([]int, Proposals)
 		for i := range rows {
 			rows[i] = sample(r, residual)
 		}
@@ -55,85 +55,132 @@ func sample(r *rand.Rand, weights []float64) int {
 	return floats.MaxIdx(weights)
 }
 
-// blockCholesky computes up to rank columns of K_f ≈ L·Lᵀ and returns them and
-// their pivots. propose returns rows given the residual diagonal, none to end. One
+// pivoted is the factor L of a pivoted Cholesky factorisation, n×m, and how it came about.
+type pivoted struct {
+	l      *dense.Matrix // nil if m = 0, or if a group has it
+	blocks []Block
+	spread Spread
+}
+
+// parts returns what a LowRank with the noise as B is made of.
+func (f pivoted) parts(k Covariance) parts {
+	return parts{base: newDiagonal(k.Noise(), k.Budget()), l: f.l, blocks: f.blocks, spread: f.spread}
+}
+
+// cols returns the columns of L.
+func (f pivoted) cols() [][]float64 {
+	if f.l == nil {
+		return nil
+	}
+	n, m := f.l.Dims()
+	cols := solve.Columns(n, m)
+	for j := range cols {
+		f.l.Col(cols[j], j)
+	}
+	return cols
+}
+
+// blockCholesky computes up to rank columns of K_f ≈ L·Lᵀ. propose returns rows given the residual diagonal, none to end. One
 // becomes a pivot if accept says so, given its residual variance after the pivots
 // before it, and when it was proposed. The only error is that of ctx.
-func blockCholesky(ctx context.Context, k Covariance, rank int, propose func(residual []float64) []int, accept func(now, proposed float64) bool) (cols [][]float64, rows []int, err error) {
-	n, residual := k.Len(), variances(k)
+func blockCholesky(ctx context.Context, k Covariance, rank int, propose func(residual []float64) []int, accept func(now, proposed float64) bool) (f pivoted, err error) {
+	residual := variances(k, nil)
 	floor := residualFloor * floats.Max(residual)
-	l := dense.New(n, rank)
-	for len(cols) < rank && floats.Max(residual) > floor {
+	st, done := newStore(k, rank), 0
+	for done < rank && floats.Max(residual) > floor {
 		proposed := propose(residual)
 		if len(proposed) == 0 {
 			break
 		}
-		pivots, tri := choose(k, l, len(cols), proposed, residual, floor, accept)
-		m := min(len(pivots), rank-len(cols))
+		rows, err := st.rows(ctx, proposed, residual)
+		if err != nil {
+			return f, err
+		}
+		block, at := choose(k, rows, proposed, residual, floor, accept)
+		m := min(len(block.Pivots), rank-done)
 		if m == 0 {
 			if err := ctx.Err(); err != nil {
-				return nil, nil, err
+				return f, err
 			}
 			continue
 		}
-		pivots = pivots[:m]
-		block, err := residualColumns(ctx, k, l, len(cols), pivots)
-		if err != nil {
-			return nil, nil, err
+		block = block.first(m)
+		here := make([][]float64, m)
+		for c := range here {
+			here[c] = rows[at[c]]
 		}
-		k.Budget().Chunks(n, 1024, func(_, lo, hi int) { // times C⁻ᵀ
-			if ctx.Err() != nil {
-				return
-			}
-			for i := range block {
-				x := block[i][lo:hi]
-				for j := range i {
-					floats.AddScaled(x, -tri.At(i, j), block[j][lo:hi])
-				}
-				floats.Scale(1/tri.At(i, i), x)
-				for q, v := range x {
-					residual[lo+q] = max(0, residual[lo+q]-v*v)
-				}
-			}
-		})
-		for c, p := range pivots {
+		if err := st.grow(ctx, block, here, residual); err != nil {
+			return f, err
+		}
+		for _, p := range block.Pivots {
 			residual[p] = 0
-			l.SetCol(len(cols), block[c])
-			cols, rows = append(cols, block[c]), append(rows, p)
+		}
+		f.blocks = append(f.blocks, block)
+		done += m
+	}
+	return st.end(f), nil
+}
+
+// store keeps L while it is built.
+type store interface {
+	// rows returns L at some rows, the columns so far, given the residual variances as they stand.
+	rows(ctx context.Context, of []int, residual []float64) ([][]float64, error)
+	// grow adds the columns of a block, given L at its pivots, and takes what they explain from the residual variances.
+	grow(ctx context.Context, b Block, at [][]float64, residual []float64) error
+	// end adds what is kept to a factor of which the blocks are known.
+	end(f pivoted) pivoted
+}
+
+func newStore(k Covariance, rank int) store {
+	if o, ok := k.(*over); ok {
+		return o
+	}
+	return &whole{part{k: k, l: dense.New(k.Len(), rank)}}
+}
+
+// whole keeps all of L here.
+type whole struct{ part }
+
+func (w *whole) rows(_ context.Context, of []int, _ []float64) ([][]float64, error) {
+	rows := make([][]float64, len(of))
+	for i, p := range of {
+		rows[i] = w.row(p)
+	}
+	return rows, nil
+}
+
+func (w *whole) grow(ctx context.Context, b Block, at [][]float64, residual []float64) error {
+	return w.part.grow(ctx, b, at, func(cols [][]float64, lo, hi int) { lessen(residual, cols, lo, hi) })
+}
+
+func (w *whole) end(f pivoted) pivoted {
+	if w.done > 0 {
+		f.l = w.l.First(w.done)
+	}
+	return f
+}
+
+// lessen takes what new columns of L explain of the rows [lo,hi) from their residual variances.
+func lessen(residual []float64, cols [][]float64, lo, hi int) {
+	for _, x := range cols {
+		for q, v := range x[lo:hi] {
+			residual[lo+q] = max(0, residual[lo+q]-v*v)
 		}
 	}
-	return cols, rows, nil
 }
 
-// residualColumns returns the columns K_XT − L·L_Tᵀ of the pivots T, done columns of
-// L being there.
-func residualColumns(ctx context.Context, k Covariance, l *dense.Matrix, done int, pivots []int) ([][]float64, error) {
-	block, err := k.CrossMatrix(ctx, k.Inputs().Select(pivots))
-	if err != nil || done == 0 {
-		return block, err
-	}
-	at := solve.Columns(done, len(pivots))
-	for c, p := range pivots {
-		l.First(done).Row(at[c], p)
-		floats.Scale(-1, at[c])
-	}
-	return block, l.First(done).MulAdd(ctx, block, at, k.Budget())
-}
-
-// choose returns the pivots among the proposed rows and the Cholesky factor of
-// their residual covariance, done columns of l being there. It clears the residual
+// choose returns the block of the pivots among the proposed rows, and which of these they are, given L there. It clears the residual
 // of a row of which rounding is all that is left.
-func choose(k Covariance, l *dense.Matrix, done int, rows []int, residual []float64, floor float64, accept func(now, proposed float64) bool) ([]int, *mat.TriDense) {
-	b := len(rows)
+func choose(k Covariance, at [][]float64, rows []int, residual []float64, floor float64, accept func(now, proposed float64) bool) (block Block, chosen []int) {
+	b, done := len(rows), len(at[0])
 	g := covariance(k, rows)
 	if done > 0 { // − L_S·L_Sᵀ
 		ls := mat.NewDense(b, done, nil)
-		for i, p := range rows {
-			l.First(done).Row(ls.RawRowView(i), p)
+		for i, row := range at {
+			ls.SetRow(i, row)
 		}
 		g.SymRankK(g, -1, ls)
 	}
-	var pivots, at []int
 	factor := make([][]float64, 0, b) // columns of C over the proposed rows
 	for i, p := range rows {
 		now := g.At(i, i)
@@ -155,16 +202,12 @@ func choose(k Covariance, l *dense.Matrix, done int, rows []int, residual []floa
 			}
 			col[j] = x / root
 		}
-		pivots, at, factor = append(pivots, p), append(at, i), append(factor, col)
+		block.Pivots, chosen, factor = append(block.Pivots, p), append(chosen, i), append(factor, col)
 	}
-	if len(pivots) == 0 {
-		return nil, nil
-	}
-	tri := mat.NewTriDense(len(pivots), mat.Lower, nil)
-	for j, c := range factor {
-		for q := j; q < len(pivots); q++ {
-			tri.SetTri(q, j, c[at[q]])
+	for q, i := range chosen {
+		for _, c := range factor[:q+1] {
+			block.Factor = append(block.Factor, c[i])
 		}
 	}
-	return pivots, tri
+	return block, chosen
 }

@@ -65,7 +65,7 @@ func truncatedSVD(ctx context.Context, k Covariance, rank int, key random.Key) (
 		return parts{}, err
 	}
 	cols, err := times(ctx, k, y, leading.vectors)
-	return parts{newDiagonal(k.Noise(), k.Budget()), cols}, err
+	return parts{base: newDiagonal(k.Noise(), k.Budget()), cols: cols}, err
 }
 
 // latent returns K_f·V, a few of V's columns at a time.

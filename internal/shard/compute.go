@@ -69,7 +69,7 @@ func (v *serving) answer(r *request) error {
 		return v.stream.SendMsg(&frame{head: &pb.TilesResponse{Response: &pb.TilesResponse_Missing{Missing: m}}})
 	}
 	if !ok {
-		return nil
+		return v.broken
 	}
 	out := v.out
 	for at := 0; at < len(out) && r.ctx.Err() == nil; {
@@ -136,9 +136,13 @@ func (v *serving) result(r *request) bool {
 	}
 	v.out = v.out[:p.Size(r.Unit)]
 	if err := p.compute(r.ctx, v.op, r.Unit, v.out); err != nil {
+		if r.ctx.Err() == nil {
+			v.broken = invalid("unit %d: %v", r.id, err)
+		}
 		return false
 	}
 	if p.Kind == Hold {
+		v.nowWhole(p.Chunk)
 		v.out[1] = float64(v.room())
 	}
 	spoilAnswer(p, v.out)

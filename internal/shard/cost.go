@@ -236,6 +236,43 @@ func (a Apply) Processor(members int) float64 {
 	return alone + transport*(out+in)
 }
 
+// Sending returns how long it takes the driver to send the rows of the factor.
+func (a Apply) Sending() float64 { return 8 * float64(a.Rows) * float64(a.Rank) / a.Bandwidth }
+
+// Growing returns how long it takes some members to compute the rows that each holds by the recipe of the factor, beside those of the
+// pivots, which all do. An element is half as many multiplications as there are columns, at the rate of an application, which is
+// less than what larger products reach.
+func (a Apply) Growing(members int) float64 {
+	k, chunks, m := a.sharers(members), float64(dense.Chunks(a.Rows)), float64(a.Rank)
+	rows := float64(a.Rows) * math.Ceil(chunks/float64(k)) / chunks
+	return (rows + m/3) * m * m / 2 / a.Rate
+}
+
+// Spread reports whether some members build the factor of a pivoted Cholesky factorisation of K together, and keep it, so that nobody has all of it.
+func (a Apply) Spread(members int) bool {
+	return a.sharers(members) > 1 && a.Rows >= DefaultMinRows && 8*float64(a.Rows)*float64(a.Rank) >= spreadFrom
+}
+
+// Building returns what it takes some members, at so many processor seconds for each of n·m² that the driver alone takes, half of which are
+// LᵀL. All compute the rows of the pivots. A block of LᵀL goes from chunk to chunk through the driver, so that the first and the last steps are not full; so do
+// the diagonals that pivots are chosen by.
+func (a Apply) Building(members int, rate float64) (seconds, processor float64) {
+	n, m, k := float64(a.Rows), float64(a.Rank), float64(a.sharers(members))
+	chunks, blocks, cores := float64(dense.Chunks(a.Rows)), math.Ceil(m/128), float64(max(1, a.Cores))
+	half := rate * n * m * m / 2
+	mine := half * math.Ceil(chunks/k) / chunks / cores
+	pivots := rate * m * m * m / 6
+	bytes := 8 * (blocks*n + m*m/2*chunks) * (k - 1) / k // each way
+	seconds = mine + pivots/cores + mine*(blocks+chunks-1)/blocks + bytes/a.Bandwidth + 4*oneWay*(2*blocks+chunks)
+	return seconds, 2*half + pivots*k + transport*2*bytes
+}
+
+// BuildingBytes returns what the driver holds for the time of the building, beside its rows: LᵀL on its way, and the factor at its pivots.
+func (a Apply) BuildingBytes() float64 {
+	m := float64(a.Rank)
+	return 8 * (3*128*m*float64(dense.Chunks(a.Rows)) + m*m/2)
+}
+
 // Held returns how many bytes of the factor a member holds.
 func (a Apply) Held(members int) float64 {
 	k, chunks := a.sharers(members), float64(dense.Chunks(a.Rows))

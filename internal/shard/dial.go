@@ -107,4 +107,6 @@ var kinds = map[Kind]pb.TilesKind{
 	Trans:  pb.TilesKind_TILES_KIND_TRANS,
 	Low:    pb.TilesKind_TILES_KIND_LOW,
 	Pass:   pb.TilesKind_TILES_KIND_PASS,
+	Grow:   pb.TilesKind_TILES_KIND_GROW,
+	Gram:   pb.TilesKind_TILES_KIND_GRAM,
 }

@@ -23,7 +23,8 @@
 //
 // The factor L, n×m, of a preconditioner is multiplied by over the group, too (factor.go, matrix.go):
 // of Lᵀ·V members compute the sums over chunks of rows, of L·V the rows. They hold the rows of L that
-// they were sent; the driver has all.
+// they were sent, or computed by a recipe; the driver has all. A large factor of pivots the group builds, and nobody has all
+// of it (recipe.go, spread.go).
 //
 // # Who computes what
 //

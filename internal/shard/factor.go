@@ -11,6 +11,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/precond"
 )
 
 const (
@@ -24,27 +25,37 @@ const (
 // those of the driver's own matrix.
 //
 // The driver has all of L, so that it can finish any product alone; each member holds some of the chunks of its
-// rows, which it was sent once. They are sent in the background, when as much time has been spent on products of the
-// driver alone as sending will take: a preconditioner that is not used for long is not sent.
+// rows, which it was sent once, or computed by a recipe where there is one and that is sooner. It does so in the background, when as much time has been spent on products of the
+// driver alone as it will take: a preconditioner that is not used for long is not sent.
 type factor struct {
-	g     *Group
-	m     *matrix
-	l     *dense.Matrix
-	state *State  // its number
-	owner []*peer // who is to hold each chunk; nil for the driver alone
-	alone float64 // seconds that its products took the driver alone
+	g      *Group
+	m      *matrix
+	l      *dense.Matrix
+	state  *State  // its number
+	owner  []*peer // who is to hold each chunk; nil for the driver alone
+	alone  float64 // seconds that its products took the driver alone
+	how    *precond.Recipe
+	growth *growth // if members compute it, and nobody has all of it
+	loads  bool    // whether members are to hold rows: the recipe of m, or none, stays then
 }
 
-// Share returns what multiplies by L over the group. The last factor that was multiplied by is the one that the
+// Share returns what multiplies by the factor of a preconditioner over the group. The last factor that was multiplied by is the one that the
 // members hold.
-func (g *Group) Share(l *dense.Matrix) dense.Products {
-	rows, cols := l.Dims()
+func (g *Group) Share(how precond.Factor) dense.Products {
+	if f, ok := how.By.(*factor); ok && f.g == g {
+		return f
+	}
+	if how.Matrix == nil { // another group has it
+		f := g.newSpread(how.Rank, &recipe{theta: how.Recipe.Theta, noise: how.Recipe.Noise, blocks: how.Recipe.Blocks})
+		return f
+	}
+	rows, cols := how.Matrix.Dims()
 	if rows != g.Len() || cols > rows {
-		return l
+		return how.Matrix
 	}
 	g.versions++
-	m := matrixOf(l)
-	return &factor{g: g, m: m, l: l, state: &State{Version: g.versions}, owner: make([]*peer, len(m.chunks))}
+	m := matrixOf(how.Matrix)
+	return &factor{g: g, m: m, l: how.Matrix, state: &State{Version: g.versions}, owner: make([]*peer, len(m.chunks)), how: how.Recipe}
 }
 
 // MulTrans sets dst[c] = Lᵀ·v[c].
@@ -60,6 +71,9 @@ func (f *factor) MulAdd(ctx context.Context, dst, w [][]float64, b *parallel.Bud
 // product computes a product over the group, or alone.
 func (f *factor) product(ctx context.Context, p *Product, dst [][]float64, b *parallel.Budget, alone func(context.Context, [][]float64, [][]float64, *parallel.Budget) error) error {
 	g, s := f.g, &f.g.factors
+	if f.growth != nil {
+		return f.overAll(ctx, p, dst, b)
+	}
 	holders := f.holders()
 	whole := Apply{Rows: f.m.rows, Rank: f.m.cols, Columns: len(p.V), Rate: s.rate / 2, Bandwidth: g.conf.Bandwidth}
 	if len(holders) == 0 || s.rate == 0 || !g.eager && whole.Members(1+len(holders)) == 1 {
@@ -119,7 +133,10 @@ func (f *factor) holders() []*peer {
 	if len(peers) == 0 || g.Len() < g.conf.MinRows {
 		return nil
 	}
-	if sending := 8 * f.m.elements(Unit{0, len(f.m.chunks)}) / g.conf.Bandwidth; f.alone <= sending {
+	if !f.loads {
+		f.loads = f.alone > f.loading(len(peers))
+	}
+	if !f.loads {
 		return nil
 	}
 	f.m.prepare(g.Budget())
@@ -131,6 +148,20 @@ func (f *factor) holders() []*peer {
 		}
 	}
 	return f.spread(peers, now)
+}
+
+// loading returns how long it takes some members to be sent their chunks, or to compute them: whichever is sooner, which it settles.
+func (f *factor) loading(members int) (seconds float64) {
+	a := Apply{Rows: f.m.rows, Rank: f.m.cols, Rate: f.g.factors.rate, Bandwidth: f.g.conf.Bandwidth}
+	seconds, f.m.recipe = a.Sending(), nil
+	if f.how == nil || a.Rate == 0 {
+		return seconds
+	}
+	if t := a.Growing(1 + members); t < seconds || f.g.recipes {
+		f.m.recipe = &recipe{theta: f.how.Theta, noise: f.how.Noise, blocks: f.how.Blocks, seconds: t}
+		return min(t, seconds)
+	}
+	return seconds
 }
 
 // spread says who is to hold what, and has it sent. It returns those that hold something.
@@ -222,8 +253,30 @@ func (h *holder) Do(ctx context.Context, p *Product, u Unit, out []float64) erro
 	err := h.Member.Do(ctx, p, u, out)
 	if err != nil && ctx.Err() == nil {
 		h.lose(p.State, nil)
+		if status.Code(err) == codes.ResourceExhausted && p.holds != nil { // it has room for fewer
+			h.mu.Lock()
+			h.limit /= 2
+			h.mu.Unlock()
+		}
+	}
+	if err == nil && p.holds != nil {
+		h.mu.Lock()
+		h.held |= rowsOf(u)
+		h.mu.Unlock()
 	}
 	return err
+}
+
+// begin begins a factor that members compute.
+func (h *holder) begin(s *State) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.version != s.Version {
+		if h.stop != nil {
+			h.stop()
+		}
+		h.version, h.held = s.Version, 0
+	}
 }
 
 func (h *holder) lose(s *State, err error) {
@@ -319,11 +372,13 @@ func (h *holder) load(ctx context.Context, f *factor, chunks pieces) {
 }
 
 func (h *holder) send(ctx context.Context, f *factor, chunks pieces) error {
-	select {
-	case h.g.sending <- struct{}{}:
-		defer func() { <-h.g.sending }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if f.m.recipe == nil {
+		select {
+		case h.g.sending <- struct{}{}:
+			defer func() { <-h.g.sending }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	for i := range f.m.chunks {
 		if chunks&(1<<i) == 0 {
@@ -351,6 +406,9 @@ func (h *holder) send(ctx context.Context, f *factor, chunks pieces) error {
 // sendChunk sends one chunk.
 func (h *holder) sendChunk(ctx context.Context, p *Product, answer []float64) error {
 	expected := maxLoads * float64(p.L.bytes(p.Chunk)) / h.g.conf.Bandwidth
+	if p.L.recipe != nil { // the first has the rows of all pivots computed
+		expected = p.L.recipe.seconds
+	}
 	ctx, cancel := context.WithTimeout(ctx, aWhile+time.Duration(slowest*expected*1e9))
 	defer cancel()
 	if err := h.Member.Do(ctx, p, Unit{0, 1}, answer); err != nil {

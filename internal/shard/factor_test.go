@@ -115,12 +115,15 @@ func (a *applied) spread(t *testing.T, g *Group, pre *precond.LowRank, want ...i
 // A preconditioner that is applied over a group is the same to the last bit as that of the driver
 // alone, for any number of members, whatever B is.
 func TestApplyingOverAGroup(t *testing.T) {
-	for _, kind := range []string{"rpcholesky", "pitc"} {
-		a := newApplied(t, kind, 60)
+	for _, x := range []struct {
+		kind    string
+		recipes bool
+	}{{"rpcholesky", false}, {"rpcholesky", true}, {"pitc", false}} {
+		a := newApplied(t, x.kind, 60)
 		for members, want := range [][]int{{}, {3}, {2, 2}, {2, 1, 1}} {
-			t.Run(fmt.Sprintf("%s/members=%d", kind, members), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/recipes=%v/members=%d", x.kind, x.recipes, members), func(t *testing.T) {
 				g, names, _ := cluster(t, a.p, members, ServerConfig{})
-				g.eager = true
+				g.eager, g.recipes = true, x.recipes
 				units := count(g)
 				pre := a.pre.Shared(g.Share)
 				a.spread(t, g, pre, want...)

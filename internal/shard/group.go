@@ -81,6 +81,7 @@ type Group struct {
 	// Of factors of preconditioners, which members hold rows of.
 	factors  scheduler
 	eager    bool          // to share products that are not worth it: of tests
+	recipes  bool          // to have members compute their rows even if they are sent sooner: of tests
 	versions uint64        // of factors
 	ids      atomic.Uint64 // of their products
 	chunks   []float64     // what these make
@@ -190,6 +191,11 @@ func (g *Group) Budget() *parallel.Budget { return g.local.Budget() }
 // takes longer than computing them.
 func (g *Group) CrossMatrix(ctx context.Context, points *kernel.Inputs) ([][]float64, error) {
 	return g.local.CrossMatrix(ctx, points)
+}
+
+// CrossRows is CrossMatrix for some rows.
+func (g *Group) CrossRows(ctx context.Context, points *kernel.Inputs, of []int) ([][]float64, error) {
+	return g.local.CrossRows(ctx, points, of)
 }
 
 // Counts returns the work done since the group was made, whoever did it: what

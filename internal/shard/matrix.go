@@ -1,12 +1,14 @@
 package shard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -21,6 +23,8 @@ type matrix struct {
 	rows, cols int
 	chunks     []*dense.Matrix // nil for those that are not here
 	sums       checksums       // of a driver
+	recipe     *recipe         // of a driver, if members are to compute chunks by it
+	grower     *grower         // of a member that does
 }
 
 // checksums are what answers are held against (Huang and Abraham 1984): for random signs g and h,
@@ -73,6 +77,24 @@ func (m *matrix) bytes(chunk int) int64 {
 	return 8 * int64(m.elements(Unit{chunk, chunk + 1}))
 }
 
+// seed returns about how many bytes chunks are computed from beside the inputs: the factor at its pivots.
+func (m *matrix) seed() int64 { return 4 * int64(m.cols) * int64(m.cols) }
+
+// anew returns about how long it takes to compute a chunk that somebody else has, at a rate that elements are multiplied at.
+func (m *matrix) anew(rate float64) time.Duration {
+	seconds := Apply{Rows: m.rows, Rank: m.cols, Rate: cmp.Or(rate, startRate/10)}.Growing(len(m.chunks))
+	return hiccup + time.Duration(min(2*seconds, 1e6)*1e9)
+}
+
+// hiccup is how much later than usual an answer may be without others beginning to compute what somebody else has.
+const hiccup = 200 * time.Millisecond
+
+// drop forgets a chunk that somebody else has.
+func (m *matrix) drop(i int) {
+	m.chunks[i] = nil
+	m.grower.drop(i)
+}
+
 // size returns how many numbers the answer of a unit has.
 func (m *matrix) size(p *Product, u Unit) int {
 	switch p.Kind {
@@ -80,6 +102,15 @@ func (m *matrix) size(p *Product, u Unit) int {
 		return 2 * (u.Hi - u.Lo)
 	case Trans:
 		return (u.Hi - u.Lo) * m.cols * len(p.V)
+	case Gram:
+		n := 0
+		for i := u.Lo; i < u.Hi; i++ {
+			n += m.gram(p.Chunk, i)
+		}
+		return n
+	case Grow:
+		lo, hi := m.rowRange(u)
+		return hi - lo
 	}
 	lo, hi := m.rowRange(u)
 	return (hi - lo) * len(p.V)
@@ -95,12 +126,48 @@ func (m *matrix) region(chunk int) region {
 func (m *matrix) compute(ctx context.Context, p *Product, u Unit, out []float64, b *parallel.Budget) error {
 	switch p.Kind {
 	case Hold:
-		out[0] = total(m.chunks[p.Chunk])
-		return ctx.Err()
-	case Low:
-		return m.chunks[u.Lo].Mul(ctx, out, p.V, b)
+		l, err := m.chunk(ctx, p.Chunk)
+		if err == nil {
+			out[0] = total(l)
+		}
+		return err
+	case Grow:
+		lo, hi := m.rowRange(u)
+		return m.grower.residual(ctx, out, u.Lo, lo, hi, m.cols)
 	}
-	return m.chunks[u.Lo].SumTrans(ctx, out, m.part(p.V, u), b)
+	l, err := m.chunk(ctx, u.Lo)
+	if err != nil {
+		return err
+	}
+	switch p.Kind {
+	case Low:
+		return l.Mul(ctx, out, p.V, b)
+	case Gram:
+		copy(out, p.V[u.Lo])
+		return l.AddGram(ctx, out, p.Chunk-u.Lo, b)
+	}
+	return l.SumTrans(ctx, out, m.part(p.V, u), b)
+}
+
+// chunk returns a chunk, which it computes if it is not here.
+func (m *matrix) chunk(ctx context.Context, i int) (*dense.Matrix, error) {
+	if m.chunks[i] == nil {
+		lo, hi := dense.ChunkRows(m.rows, i)
+		l, err := m.grower.chunk(ctx, i, lo, hi, m.cols)
+		if err != nil {
+			return nil, err
+		}
+		m.chunks[i] = l
+	}
+	return m.chunks[i], nil
+}
+
+// gram returns how many numbers a chunk adds to in a step of LᵀL; 0 if that is none of its.
+func (m *matrix) gram(step, chunk int) int {
+	if b := step - chunk; b >= 0 && b < dense.GramBlocks(m.cols) {
+		return dense.GramSize(m.cols, b)
+	}
+	return 0
 }
 
 // part returns the rows of V that a unit reads.
@@ -177,14 +244,17 @@ func signs(n int) []float64 {
 // TestChecksumsOfRightAnswers.
 const doubt = 5.0
 
-// errDamaged is what a chunk is that is not what was sent.
-var errDamaged = errors.New("the rows that it holds are not those that it was sent")
+// errDamaged is what a chunk is that is not the driver's.
+var errDamaged = errors.New("the rows that it holds are not those of the factor")
 
 // check returns an error if an answer cannot be right, and notes if it is doubtful.
 func (m *matrix) check(p *Product, u Unit, out []float64) error {
 	s := &m.sums
-	if p.Kind == Hold {
-		if math.Float64bits(out[0]) != math.Float64bits(s.elements[p.Chunk]) {
+	switch {
+	case p.Kind == Grow || p.Kind == Gram || p.raw:
+		return checkGrown(p, u, out)
+	case p.Kind == Hold:
+		if s.elements != nil && math.Float64bits(out[0]) != math.Float64bits(s.elements[p.Chunk]) {
 			return errDamaged
 		}
 		return nil
@@ -199,6 +269,16 @@ func (m *matrix) check(p *Product, u Unit, out []float64) error {
 		}
 		if d := m.differs(p, u, c, column); finite(bound) && !(d <= doubt) {
 			p.doubtful[u.Lo].Store(true)
+		}
+	}
+	return nil
+}
+
+// checkGrown returns an error if an answer cannot be right of a factor that is being built.
+func checkGrown(p *Product, u Unit, out []float64) error {
+	for i, x := range out {
+		if !finite(x) || p.Kind == Grow && (x < 0 || x > slack*p.Bound) {
+			return fmt.Errorf("number %d for chunk %d is %g", i, u.Lo, x)
 		}
 	}
 	return nil

@@ -46,7 +46,7 @@ func (l *local) Close() error { return nil }
 // compute sets out to the answer of a unit.
 func (p *Product) compute(ctx context.Context, op *cmvp.Operator, u Unit, out []float64) error {
 	switch p.Kind {
-	case Hold, Trans, Low:
+	case Hold, Trans, Low, Grow, Gram:
 		return p.L.compute(ctx, p, u, out, op.Budget())
 	case Pass:
 		return p.Pass.compute(ctx, u, out)

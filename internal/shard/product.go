@@ -26,10 +26,12 @@ const (
 	Double Kind = iota // K·V
 	Single             // K·V in single precision
 	Forms              // gradient forms of U and V
-	Hold               // nothing: a chunk of L goes to a member, which keeps it
+	Hold               // nothing: a chunk of L goes to a member, or is computed there, which keeps it
 	Trans              // Lᵀ·V
 	Low                // L·V
 	Pass               // sums over rows of a sparse approximation
+	Grow               // what is left of the diagonal of K after all pivots of L so far
+	Gram               // a part of LᵀL
 )
 
 // width returns how many bytes a number of the vectors takes on the wire. Products in
@@ -67,7 +69,10 @@ type Product struct {
 	// L is the factor of a preconditioner that is to be held, or multiplied by: nil for products with
 	// K. State then numbers L. Chunk is what is to be held of it.
 	L     *matrix
-	Chunk int
+	Chunk int // or, of LᵀL, the step
+	// holds tells who has which chunks of a factor that members compute, nil for the driver; it is nil for other products.
+	holds func(*peer) pieces
+	raw   bool // there is nothing to hold answers against yet
 	// Exchange is set if members keep the sums of K·V and add them up among themselves; Add says that the
 	// units are points whose sums are to be added up, not parts.
 	Exchange *exchange
@@ -105,7 +110,7 @@ func (p *Product) Size(u Unit) int {
 	switch p.Kind {
 	case Forms:
 		return (u.Hi - u.Lo) * p.Sums
-	case Hold, Trans, Low:
+	case Hold, Trans, Low, Grow, Gram:
 		return p.L.size(p, u)
 	case Pass:
 		return p.Pass.size(p.N, u)
@@ -131,7 +136,7 @@ func (p *Product) units() int {
 		return cmvp.NewGrid(p.N).Tasks()
 	case Hold:
 		return 1
-	case Trans, Low:
+	case Trans, Low, Grow, Gram:
 		return len(p.L.chunks)
 	case Pass:
 		return sparse.Blocks(p.N)
@@ -188,10 +193,12 @@ func (p *Product) needs(u Unit) (needed pieces) {
 	switch p.Kind {
 	case Forms, Hold, Low:
 		return 1
-	case Trans:
+	case Trans, Gram:
 		return rowsOf(u)
 	case Pass:
 		return p.Pass.needs(p.N, u)
+	case Grow:
+		return 0
 	}
 	g := cmvp.NewGrid(p.N)
 	for i := u.Lo; i < u.Hi; i++ {
@@ -208,9 +215,22 @@ func (p *Product) regions() (all []region) {
 	case Forms, Low:
 		return []region{{columns: slices.Concat(p.V, p.U), hi: p.N}}
 	case Hold:
+		if p.L.recipe != nil {
+			return []region{{}}
+		}
 		return []region{p.L.region(p.Chunk)}
 	case Pass:
 		return p.Pass.regions(p.N)
+	case Grow:
+		return nil
+	case Gram:
+		start := 0
+		for i := range p.L.chunks {
+			k := p.L.gram(p.Chunk, i)
+			all = append(all, region{columns: p.V[i : i+1], hi: k, start: start})
+			start += k
+		}
+		return all
 	case Trans:
 		for i := range p.L.chunks {
 			lo, hi := dense.ChunkRows(p.N, i)
@@ -276,7 +296,7 @@ func (p *Product) check(u Unit, out []float64) error {
 		return p.Exchange.check(p, u, out)
 	}
 	switch p.Kind {
-	case Hold, Trans, Low:
+	case Hold, Trans, Low, Grow, Gram:
 		return p.L.check(p, u, out)
 	case Pass:
 		return p.Pass.check(u, out)
@@ -328,6 +348,9 @@ func finite(x float64) bool { return !math.IsInf(x, 0) && !math.IsNaN(x) }
 // prepare computes, once, what all members need of the vectors.
 func (p *Product) prepare() {
 	p.once.Do(func() {
+		if p.Kind == Gram {
+			return
+		}
 		for _, v := range slices.Concat(p.V, p.U) {
 			var sum float64
 			for _, x := range v {

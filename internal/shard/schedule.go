@@ -94,7 +94,8 @@ type unitState struct {
 	extent   float64 // what it is of a unit of the grid, or in tasks of forms
 	needs    pieces
 	rows     pieces // of L
-	holders  int    // members that have these
+	holders  int    // members that have these, or of chunks that members compute, the driver among them
+	kept     bool   // whether others would have to compute these
 	not      *peer  // who must not have it; nil for none
 	done     bool
 	by       *peer // whose answer counts; nil for the driver
@@ -116,8 +117,12 @@ type share struct {
 	others []answer
 }
 
-// mayHave reports whether a member may be given the unit. The driver may always.
+// mayHave reports whether a member may be given the unit. The driver may always, but for a chunk of a factor that it would have to compute
+// and another one has; if nobody has it any more, anyone may.
 func (u *unitState) mayHave(w *worker) bool {
+	if u.kept {
+		return u.holders == 0 || u.rows&^w.holds == 0
+	}
 	return w.peer == nil || w.peer != u.not && u.rows&^w.holds == 0
 }
 
@@ -171,7 +176,10 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	for _, m := range peers {
 		if !m.until.After(now) && len(workers)+1 < limit {
 			w := &worker{Member: m, peer: m}
-			if p.L != nil {
+			switch {
+			case p.holds != nil:
+				w.Member, w.holds = m.rows, p.holds(m)
+			case p.L != nil:
 				w.Member, w.holds = m.rows, m.rows.ready(p.State)
 			}
 			workers = append(workers, w)
@@ -192,9 +200,12 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 		if p.L != nil {
 			u.rows = rowsOf(u.Unit)
 			for _, w := range workers {
-				if u.mayHave(w) {
+				if u.rows&^w.holds == 0 {
 					u.holders++
 				}
+			}
+			if u.kept = p.holds != nil; u.kept && u.rows&^p.holds(nil) == 0 {
+				u.holders++
 			}
 		}
 		r.longest = max(r.longest, p.work(u.Unit)/cmp.Or(s.rate, startRate/10)*1e9)
@@ -205,6 +216,9 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	r.findSlow(workers)
 
 	self := &worker{Member: s.self, has: ^pieces(0)}
+	if p.holds != nil {
+		self.holds = p.holds(nil)
+	}
 	first, _, _, err := r.nextOf(self) // before others take them all
 	var wg sync.WaitGroup
 	depth := max(1, min(s.depth, len(r.units)/(1+len(workers)))) // so that there is a unit for each
@@ -218,7 +232,7 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 	}
 	cancel()
 	wg.Wait()
-	if self.pace > 0 {
+	if self.pace > 0 && p.Kind != Grow && p.Kind != Gram && !p.raw {
 		s.rate = p.work(Unit{0, 1}) / p.extent(Unit{0, 1}) / self.pace * 1e9
 	}
 	for _, w := range workers {
@@ -375,19 +389,23 @@ func (r *run) next(w *worker) (*attempt, <-chan struct{}, time.Duration) {
 	}
 	pace := w.pace
 	if pace == 0 {
-		if len(r.pace) == 0 {
+		if len(r.pace) > 0 {
+			pace = r.pace[len(r.pace)/2]
+		} else if r.p.holds == nil {
 			return nil, r.changed, 0
 		}
-		pace = r.pace[len(r.pace)/2]
 	}
 	due, at := -1, now // the unit that may be done again first, and when
 	for _, i := range r.out {
 		u := &r.units[i]
 		mine := slices.ContainsFunc(u.attempts, func(a *attempt) bool { return a.by == w })
-		if mine || !u.mayHave(w) || len(u.attempts) >= maxAttempts && w.peer != nil {
+		if mine || !u.mayHave(w) && !u.kept || len(u.attempts) >= maxAttempts && w.peer != nil {
 			continue
 		}
 		t := u.since().Add(time.Duration(patience*pace*u.extent) + grace)
+		if !u.mayHave(w) {
+			t = t.Add(r.p.L.anew(r.rate))
+		}
 		if due < 0 || t.Before(at) {
 			due, at = i, t
 		}
@@ -427,6 +445,9 @@ func (r *run) give(w *worker, i int, now time.Time) *attempt {
 	u.attempts = append(u.attempts, a)
 	if len(u.attempts) == 1 {
 		r.out = append(r.out, i)
+		if u.kept { // who may not have it, but if it is late, waits from now on
+			r.wake()
+		}
 	}
 	return a
 }
@@ -523,13 +544,19 @@ func (r *run) lose(w *worker, m missing) bool {
 }
 
 // setAside takes a peer out of the run if it failed, or if it was overtaken before
-// it had done anything: not with a factor, where the driver may do as much while vectors travel.
+// it had done anything: not with a factor, where the driver may do as much while vectors travel, but for one that members compute, where
+// it was late enough for that.
 func (r *run) setAside(w *worker, now time.Time, err error) {
-	if w.peer == nil || w.gone || err == nil && (!w.overtaken || w.delivered > 0 || r.patient) {
+	if w.peer == nil || w.gone || err == nil && (!w.overtaken || w.delivered > 0 || r.patient && r.p.holds == nil) {
 		return
 	}
 	w.gone = true
 	r.active--
+	for i := range r.units {
+		if u := &r.units[i]; u.kept && u.rows&^w.holds == 0 {
+			u.holders--
+		}
+	}
 	if w.peer.until.After(now) { // for longer, because it was wrong
 		return
 	}

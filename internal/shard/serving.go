@@ -36,7 +36,7 @@ type serving struct {
 	unset      bool      // op has it not yet: it is for products alone
 	approx     approximation
 	l          *matrix // in place of θ; nil if the session is of K(θ)
-	whole      pieces  // the chunks that are here
+	pivoted    int     // pivots of it that have come
 	product    *Product
 	have       pieces      // of its vectors
 	space      [][]float64 // columns of vectors, kept from product to product
@@ -51,15 +51,19 @@ type serving struct {
 	stopFetch context.CancelFunc
 	fetching  sync.WaitGroup
 
-	out []float64 // of the goroutine that computes
+	// Of the goroutine that computes.
+	out    []float64
+	broken error // why it cannot go on
 
-	mu      sync.Mutex
-	bytes   int64     // that the rows of the factor take
-	ended   bool      // the session
-	quiet   sync.Cond // current has become nil
-	queue   []*request
-	current *request
-	changed chan struct{} // holds an element if the queue has grown
+	mu       sync.Mutex
+	bytes    int64     // that the rows of the factor take
+	whole    pieces    // the chunks of it that are here
+	reserved pieces    // those that room was made for before they are computed
+	ended    bool      // the session
+	quiet    sync.Cond // current has become nil
+	queue    []*request
+	current  *request
+	changed  chan struct{} // holds an element if the queue has grown
 }
 
 // request is a unit asked for.
@@ -116,6 +120,8 @@ func (v *serving) take(ctx context.Context, m *pb.TilesRequest) error {
 		return v.setParams(x.Set)
 	case *pb.TilesRequest_Factor:
 		return v.setFactor(x.Factor)
+	case *pb.TilesRequest_Pivots:
+		return v.pivots(x.Pivots)
 	case *pb.TilesRequest_Product:
 		return v.begin(ctx, x.Product)
 	case *pb.TilesRequest_Block:
@@ -131,16 +137,8 @@ func (v *serving) take(ctx context.Context, m *pb.TilesRequest) error {
 
 // setParams changes θ.
 func (v *serving) setParams(m *pb.TilesSet) error {
-	if want := len(v.covariance.Params()); len(m.Theta) != want {
-		return invalid("%d parameters, want %d", len(m.Theta), want)
-	}
-	for i, p := range v.covariance.Params() {
-		if x := m.Theta[i]; !finite(x) || p.Transform == param.Log && x < 0 {
-			return invalid("the parameter %s is %g", p.Name(), x)
-		}
-	}
-	if !finite(m.Noise) || m.Noise < 0 {
-		return invalid("the noise is %g", m.Noise)
+	if err := v.checkParams(m.Theta, m.Noise); err != nil {
+		return err
 	}
 	v.quiesce()
 	v.kept.begin(nil)
@@ -160,6 +158,22 @@ func (v *serving) setParams(m *pb.TilesSet) error {
 	return nil
 }
 
+// checkParams returns an error if θ or the noise cannot be right.
+func (v *serving) checkParams(theta []float64, noise float64) error {
+	if want := len(v.covariance.Params()); len(theta) != want {
+		return invalid("%d parameters, want %d", len(theta), want)
+	}
+	for i, p := range v.covariance.Params() {
+		if x := theta[i]; !finite(x) || p.Transform == param.Log && x < 0 {
+			return invalid("the parameter %s is %g", p.Name(), x)
+		}
+	}
+	if !finite(noise) || noise < 0 {
+		return invalid("the noise is %g", noise)
+	}
+	return nil
+}
+
 // setFactor begins a factor.
 func (v *serving) setFactor(m *pb.TilesFactor) error {
 	if n := int64(v.inputs.Len()); m.Rows != n || m.Columns < 1 || m.Columns > n {
@@ -169,6 +183,9 @@ func (v *serving) setFactor(m *pb.TilesFactor) error {
 	v.product, v.fill = nil, nil
 	v.drop()
 	v.l, v.state = newMatrix(int(m.Rows), int(m.Columns)), State{Version: m.Version}
+	if len(m.Theta) > 0 {
+		return v.byRecipe(m)
+	}
 	return nil
 }
 
@@ -177,7 +194,7 @@ func (v *serving) drop() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.held.Add(-v.bytes)
-	v.l, v.whole, v.bytes = nil, 0, 0
+	v.l, v.whole, v.reserved, v.bytes = nil, 0, 0, 0
 }
 
 // end frees them for good: who receives may be at work still.
@@ -205,6 +222,26 @@ func (v *serving) reserve(bytes int64) error {
 	return nil
 }
 
+// reserveGrown makes room for a chunk that is to be computed, and with the first for what they are computed from.
+func (v *serving) reserveGrown(chunk int) error {
+	v.mu.Lock()
+	has, bytes := v.reserved, v.l.bytes(chunk)
+	v.mu.Unlock()
+	if has&(1<<chunk) != 0 {
+		return nil
+	}
+	if has == 0 {
+		bytes += v.l.seed()
+	}
+	if err := v.reserve(bytes); err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.reserved |= 1 << chunk
+	return nil
+}
+
 // room returns how many bytes of rows more the worker can hold.
 func (v *serving) room() int64 { return max(0, v.conf.MaxHeld-v.held.Load()) }
 
@@ -215,15 +252,33 @@ func (v *serving) hold(m *pb.TilesProduct) error {
 	}
 	p := &Product{ID: m.Id, Kind: Hold, State: &v.state, N: v.l.rows, L: v.l, Chunk: int(m.Chunk)}
 	v.quiesce()
+	if g := v.l.grower; g != nil {
+		if !g.set {
+			return invalid("chunk %d of a factor before its noise", m.Chunk)
+		}
+		if err := v.reserveGrown(p.Chunk); err != nil {
+			return err
+		}
+		v.product, v.have, v.fill = p, 1, nil
+		return nil
+	}
 	if err := v.reserve(v.l.bytes(p.Chunk)); err != nil {
 		return err
 	}
 	v.l.chunks[p.Chunk] = dense.New(int(v.l.elements(Unit{p.Chunk, p.Chunk + 1}))/v.l.cols, v.l.cols)
 	v.product, v.have = p, 0
 	v.expect(8, p.regions(), func(int) {
-		v.have, v.whole = 1, v.whole|1<<p.Chunk
+		v.have = 1
+		v.nowWhole(p.Chunk)
 	})
 	return nil
+}
+
+// nowWhole notes that a chunk is here.
+func (v *serving) nowWhole(chunk int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.whole |= 1 << chunk
 }
 
 // begin begins a product.
@@ -237,6 +292,9 @@ func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
 	}
 	if m.Kind == pb.TilesKind_TILES_KIND_PASS {
 		return v.beginPass(m)
+	}
+	if m.Kind == pb.TilesKind_TILES_KIND_GROW || m.Kind == pb.TilesKind_TILES_KIND_GRAM {
+		return v.grown(m)
 	}
 	if s < 1 || s > int64(v.conf.MaxColumns) {
 		return invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
@@ -382,6 +440,9 @@ func (v *serving) block(m *pb.TilesBlock) error {
 		return invalid("a block of numbers from %d on, which nothing asked for", m.Offset)
 	}
 	f := &v.fill[i]
+	if len(f.columns) == 1 && f.columns[0] == nil { // of LᵀL: what is not computed here does not come
+		f.columns[0] = make([]float64, f.hi)
+	}
 	k := v.in.numbers(f.width)
 	if k == 0 || k > f.len()-f.filled {
 		return invalid("a block of numbers [%d,+%d), of which %d are wanted", m.Offset, k, f.len()-f.filled)
@@ -411,13 +472,15 @@ func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 	case Pass:
 		ok = ok && slices.Contains(p.split(0, 0), Unit{int(m.Lo), int(m.Hi)})
 	default:
-		ok = ok && m.Hi == m.Lo+1 // so that answers take no more memory than was reckoned with
+		ok = ok && m.Hi == m.Lo+1 && p.Size(Unit{int(m.Lo), int(m.Hi)}) > 0 // so that answers take no more memory than was reckoned with
 	}
 	if !ok {
 		return invalid("unit %d is [%d,%d), which is no part of a product over %d rows", m.Id, m.Lo, m.Hi, p.N)
 	}
-	if (p.Kind == Trans || p.Kind == Low) && v.whole&(1<<m.Lo) == 0 {
-		return invalid("unit %d needs a chunk that is not held", m.Id)
+	if p.L != nil && p.Kind != Hold {
+		if err := v.mayHave(p, int(m.Lo)); err != nil {
+			return err
+		}
 	}
 	r := &request{Unit: Unit{int(m.Lo), int(m.Hi)}, id: m.Id, product: p, add: m.Add}
 	r.ctx, r.cancel = context.WithCancel(ctx)
@@ -440,6 +503,22 @@ func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 	select {
 	case v.changed <- struct{}{}:
 	default:
+	}
+	return nil
+}
+
+// mayHave returns an error if a chunk is not here, and cannot be computed.
+func (v *serving) mayHave(p *Product, chunk int) error {
+	if g := v.l.grower; g != nil {
+		if _, open := g.known(); open != (p.Kind == Grow) {
+			return invalid("product %d of a factor whose pivots are not all here, or are", p.ID)
+		}
+		return v.reserveGrown(chunk)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.whole&(1<<chunk) == 0 {
+		return invalid("product %d needs chunk %d, which is not held", p.ID, chunk)
 	}
 	return nil
 }

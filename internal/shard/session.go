@@ -24,6 +24,7 @@ type session struct {
 	opened           bool
 	version, product uint64
 	sent             pieces
+	pivots           int // blocks of a factor that is computed there
 
 	mu    sync.Mutex
 	err   error // why the session is over
@@ -106,8 +107,14 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 	switch st := p.State; {
 	case s.version == st.Version:
 	case p.L != nil:
-		add(&pb.TilesRequest{Request: &pb.TilesRequest_Factor{Factor: &pb.TilesFactor{Version: st.Version, Rows: int64(p.L.rows), Columns: int64(p.L.cols)}}})
-		s.product = 0
+		m := &pb.TilesFactor{Version: st.Version, Rows: int64(p.L.rows), Columns: int64(p.L.cols)}
+		add(&pb.TilesRequest{Request: &pb.TilesRequest_Factor{Factor: m}})
+		if r := p.L.recipe; r != nil {
+			if m.Theta, m.Noise, m.NoiseFollows = r.theta, r.noise[0], len(r.noise) > 1; m.NoiseFollows {
+				blocks(noiseRegion(r.noise).encode(8, nil))
+			}
+		}
+		s.product, s.pivots = 0, 0
 	default:
 		m := &pb.TilesSet{Version: st.Version, Theta: st.Theta, NoiseFollows: len(st.Noise) > 1}
 		if !m.NoiseFollows {
@@ -118,6 +125,16 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 			blocks(noiseRegion(st.Noise).encode(8, nil))
 		}
 		s.product = 0
+	}
+	if p.L != nil && p.L.recipe != nil {
+		blocks, open := p.L.recipe.known()
+		for ; s.pivots < len(blocks); s.pivots++ {
+			fs = append(fs, pivotsFrame(s.pivots, blocks[s.pivots]))
+		}
+		if !open && s.pivots == len(blocks) {
+			add(&pb.TilesRequest{Request: &pb.TilesRequest_Pivots{Pivots: &pb.TilesPivots{Block: int64(s.pivots), Last: true}}})
+			s.pivots++
+		}
 	}
 	if s.product != p.ID {
 		m := &pb.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups), Trace: p.Trace, Chunk: int32(p.Chunk)}
@@ -153,7 +170,7 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 			}
 		}
 	}
-	if p.Kind == Hold {
+	if p.Kind == Hold && p.L.recipe == nil {
 		fs = append(fs, chunkFrames(p.regions()[0])...)
 	} else if lacks != 0 {
 		for i, cs := range p.encoded() {
@@ -208,7 +225,11 @@ func (s *session) send(ctx context.Context, p *Product, fs []*frame) {
 			m, _ := f.head.(*pb.TilesRequest)
 			_, open := m.GetRequest().(*pb.TilesRequest_Open)
 			s.opened = s.opened && !open
-			if m.GetFactor() != nil || p.L == nil {
+			pivots := m.GetPivots()
+			if pivots != nil {
+				s.pivots = min(s.pivots, int(pivots.Block))
+			}
+			if m.GetFactor() != nil || p.L == nil || pivots != nil && pivots.Block == 0 { // before which the noise goes
 				s.version = 0
 			}
 		}

@@ -3,8 +3,8 @@
 // A Model has what the parts of a gradient take one core (Rates), how often a run needs each, and
 // what a group of workers does with them as it stands. Products and gradient forms are split over
 // the group (shard.Cost), and so is applying the preconditioner (shard.Apply), for which the driver sends the
-// members the rows of its factor while the chain is under way. Everything else is the chain's driver's alone: building
-// the preconditioner, the vectors of CG, adding up the sums of a product. So a chain gains from a group
+// members the rows of its factor while the chain is under way; a large one, if its rank is given, they build, and keep, together. Everything else is the chain's driver's alone: building
+// other preconditioners, the vectors of CG, adding up the sums of a product. So a chain gains from a group
 // no more than Amdahl (1967) allows.
 //
 // Workers are equal, with nothing else to do. They compute chains first: fewer workers than chains
@@ -252,12 +252,26 @@ func (m *Model) gradient(rows, columns, members int) Time {
 // members.
 func (m *Model) Build(rank, members int) Time {
 	n := float64(m.Work.Rows)
+	if m.spread(rank, members) {
+		a := m.factor(m.Work.Rows, 1, 1)
+		a.Rank = rank
+		seconds, processor := a.Building(members, m.Rates.Build)
+		return Time{seconds, processor}
+	}
 	t := m.local(m.Rates.Build*n*float64(rank)*float64(rank), m.Worker.Cores)
 	if kind := m.spec.Solver.Preconditioner.Kind; kind == "svd" || kind == "auto" {
 		const columns = 32 // of a product with the sketch
 		t = t.plus(split(m.product(shard.Double, m.Work.Rows, columns), members), 2*math.Ceil(float64(rank)/columns))
 	}
 	return t
+}
+
+// spread reports whether a group of some members builds and keeps a preconditioner of some rank: where the specification says which it is.
+func (m *Model) spread(rank, members int) bool {
+	pc := m.spec.Solver.Preconditioner
+	a := m.factor(m.Work.Rows, 1, 1)
+	a.Rank = rank
+	return pc.Rank.Set && (pc.Kind == "auto" || precond.Pivoted(pc.Kind)) && !m.spec.Needs().Joint && a.Spread(members)
 }
 
 // group returns how many members each chain has at the least on some number of workers, and how

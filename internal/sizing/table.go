@@ -65,6 +65,11 @@ func (m *Model) driverBytes(s *job.Spec, chains, members int) int64 {
 	if members > 1 {
 		bytes += 8 * int64(m.product(m.kind(), m.Work.Rows, m.Work.Columns).Sums())
 	}
+	if rank := min(mem.Rank, m.Work.Rows); m.spread(rank, members) { // its own rows alone, for each chain
+		a := m.factor(m.Work.Rows, 1, 1)
+		a.Rank = rank
+		bytes += int64(chains)*int64(a.Held(members)+a.BuildingBytes()) - mem.Factor
+	}
 	return bytes
 }
 
@@ -79,6 +84,9 @@ func (m *Model) memberBytes(members int) int64 {
 		sums = int64(p.Kept) + int64(m.Work.Rows*m.Work.Columns/8)
 	}
 	held := int64(m.factor(m.Work.Rows, m.Work.Columns, 1).Held(members))
+	if m.spread(m.Work.Rank, members) { // and the factor at its pivots
+		held += 4 * int64(m.Work.Rank) * int64(m.Work.Rank)
+	}
 	return 8*n*int64(2*m.Work.Inputs+1) + 8*n*int64(m.Work.Columns) + 8*sums + held
 }
 

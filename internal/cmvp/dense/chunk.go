@@ -2,6 +2,9 @@ package dense
 
 import (
 	"context"
+	"fmt"
+
+	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
@@ -35,7 +38,15 @@ func ChunkRows(rows, i int) (lo, hi int) {
 // MulTrans of m is the sum, in order, of what SumTrans of the chunks are, and MulAdd of m adds
 // what Mul of the chunks are, to the last bit.
 func (m *Matrix) Chunk(i int) *Matrix {
-	lo, hi := ChunkRows(m.rows, i)
+	return m.Part(ChunkRows(m.rows, i))
+}
+
+// Part returns the rows [lo,hi) as a matrix of their own, which shares the elements of m. It panics unless lo is a multiple of
+// TileRows and hi one, or the number of rows.
+func (m *Matrix) Part(lo, hi int) *Matrix {
+	if lo < 0 || lo >= hi || hi > m.rows || lo%tile.Size != 0 || hi%tile.Size != 0 && hi != m.rows {
+		panic(fmt.Sprintf("dense: the rows [%d,%d) of %d", lo, hi, m.rows))
+	}
 	first, size := lo/tile.Size, m.ld*tile.Size
 	part := *m
 	part.rows, part.data = hi-lo, m.data[first*size:][:tiles(hi-lo)*size]
@@ -96,4 +107,45 @@ func (m *Matrix) Mul(ctx context.Context, dst []float64, w [][]float64, b *paral
 			copy(dst[c*m.rows+lo:][:hi-lo], y[c*tile.Size:])
 		}
 	})
+}
+
+// GramBlocks returns the number of blocks of rows that MᵀM is in, for a matrix of some columns.
+func GramBlocks(cols int) int { return blocks(cols) }
+
+// GramSize returns how many numbers block p of MᵀM takes: some rows of as many numbers, from the diagonal block on.
+func GramSize(cols, p int) int { return gramRows(cols, p) * pad(cols-p*blockCols) }
+
+func gramRows(cols, p int) int { return min(blockCols, cols-p*blockCols) }
+
+// AddGram adds what the rows of m make to block p of MᵀM. Gram is what those of all chunks in their order come to, from zeros, to the last
+// bit. The only error is that of ctx, which leaves dst undefined.
+func (m *Matrix) AddGram(ctx context.Context, dst []float64, p int, b *parallel.Budget) error {
+	if len(dst) != GramSize(m.cols, p) {
+		panic(fmt.Sprintf("dense: %d numbers for block %d of %d columns", len(dst), p, m.cols))
+	}
+	s, first, width := gramRows(m.cols, p), p*blockCols, pad(m.cols-p*blockCols)
+	b.NewLoop(func(_, q int) {
+		for t := range tiles(m.rows) {
+			if ctx.Err() != nil {
+				return
+			}
+			data, lo, hi := m.Tile(t)
+			for j := first + q*blockCols; j < min(first+(q+1)*blockCols, m.cols); j += tile.Strip {
+				k, next := strips(data, j)
+				m.kern.Direct(dst[j-first:], width, k, next, data[first*tile.Size:], s, tile.Panels(hi-lo))
+			}
+		}
+	}).Run(blocks(m.cols - first))
+	return ctx.Err()
+}
+
+// SetGram sets what block p says of MᵀM.
+func SetGram(g *mat.SymDense, p int, block []float64) {
+	cols := g.SymmetricDim()
+	first, width := p*blockCols, pad(cols-p*blockCols)
+	for i := range gramRows(cols, p) {
+		for j := first + i; j < cols; j++ {
+			g.SetSym(first+i, j, block[i*width+j-first])
+		}
+	}
 }

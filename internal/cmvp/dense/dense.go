@@ -13,6 +13,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 )
 
+// TileRows is the number of rows of a tile.
+const TileRows = tile.Size
+
 // Matrix is a rows×cols matrix, best with rows ≫ cols. It is stored in tiles
 // of tile.Size rows, column by column within a tile. Reading methods and
 // products may run concurrently.

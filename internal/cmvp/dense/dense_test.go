@@ -240,6 +240,11 @@ func testChunksAddUp(t *testing.T, isa tile.ISA) {
 		b := parallel.NewBudget(2)
 		m.MulTrans(ctx, wantT, v, b)
 		m.MulAdd(ctx, wantY, w, b)
+		wantG, gotG := gram(t, m, b), mat.NewSymDense(sh.cols, nil)
+		sums := make([][]float64, GramBlocks(sh.cols))
+		for p := range sums {
+			sums[p] = make([]float64, GramSize(sh.cols, p))
+		}
 		next := 0
 		for i := range Chunks(sh.rows) {
 			lo, hi := ChunkRows(sh.rows, i)
@@ -259,12 +264,27 @@ func testChunksAddUp(t *testing.T, isa tile.ISA) {
 			for c := range v {
 				rows[c] = v[c][lo:hi]
 			}
+			for p := range sums {
+				if err := chunk.AddGram(ctx, sums[p], p, b); err != nil {
+					t.Fatal(err)
+				}
+			}
 			sums, y := make([]float64, sh.s*sh.cols), make([]float64, sh.s*(hi-lo))
 			chunk.SumTrans(ctx, sums, rows, b)
 			chunk.Mul(ctx, y, w, b)
 			for c := range v {
 				floats.Add(gotT[c], sums[c*sh.cols:][:sh.cols])
 				floats.Add(gotY[c][lo:hi], y[c*(hi-lo):][:hi-lo])
+			}
+		}
+		for p := range sums {
+			SetGram(gotG, p, sums[p])
+		}
+		for i := range sh.cols {
+			for j := i; j < sh.cols; j++ {
+				if gotG.At(i, j) != wantG.At(i, j) {
+					t.Fatalf("%v: (%d,%d) of MᵀM is %v, want %v", sh, i, j, gotG.At(i, j), wantG.At(i, j))
+				}
 			}
 		}
 		if next != sh.rows {

@@ -28,10 +28,12 @@ const (
 	TilesKind_TILES_KIND_DOUBLE      TilesKind = 1 // K·V
 	TilesKind_TILES_KIND_SINGLE      TilesKind = 2 // K·V in single precision
 	TilesKind_TILES_KIND_FORMS       TilesKind = 3 // gradient forms of U and V
-	TilesKind_TILES_KIND_HOLD        TilesKind = 4 // no product: a chunk of the rows of the factor L follows, to be kept
+	TilesKind_TILES_KIND_HOLD        TilesKind = 4 // no product: a chunk of the rows of the factor L follows, or is computed, to be kept
 	TilesKind_TILES_KIND_TRANS       TilesKind = 5 // Lᵀ·V
 	TilesKind_TILES_KIND_LOW         TilesKind = 6 // L·V
 	TilesKind_TILES_KIND_PASS        TilesKind = 7 // sums over rows of a sparse approximation: no product
+	TilesKind_TILES_KIND_GROW        TilesKind = 8 // no product: chunks of a factor that workers compute are to have the columns of all pivots so far
+	TilesKind_TILES_KIND_GRAM        TilesKind = 9 // a part of LᵀL
 )
 
 // Enum value maps for TilesKind.
@@ -45,6 +47,8 @@ var (
 		5: "TILES_KIND_TRANS",
 		6: "TILES_KIND_LOW",
 		7: "TILES_KIND_PASS",
+		8: "TILES_KIND_GROW",
+		9: "TILES_KIND_GRAM",
 	}
 	TilesKind_value = map[string]int32{
 		"TILES_KIND_UNSPECIFIED": 0,
@@ -55,6 +59,8 @@ var (
 		"TILES_KIND_TRANS":       5,
 		"TILES_KIND_LOW":         6,
 		"TILES_KIND_PASS":        7,
+		"TILES_KIND_GROW":        8,
+		"TILES_KIND_GRAM":        9,
 	}
 )
 
@@ -167,6 +173,7 @@ type TilesRequest struct {
 	//	*TilesRequest_Cancel
 	//	*TilesRequest_Factor
 	//	*TilesRequest_Fetch
+	//	*TilesRequest_Pivots
 	Request       isTilesRequest_Request `protobuf_oneof:"request"`
 	Data          []byte                 `protobuf:"bytes,15,opt,name=data,proto3" json:"data,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -282,6 +289,15 @@ func (x *TilesRequest) GetFetch() *TilesFetch {
 	return nil
 }
 
+func (x *TilesRequest) GetPivots() *TilesPivots {
+	if x != nil {
+		if x, ok := x.Request.(*TilesRequest_Pivots); ok {
+			return x.Pivots
+		}
+	}
+	return nil
+}
+
 func (x *TilesRequest) GetData() []byte {
 	if x != nil {
 		return x.Data
@@ -325,6 +341,10 @@ type TilesRequest_Fetch struct {
 	Fetch *TilesFetch `protobuf:"bytes,8,opt,name=fetch,proto3,oneof"` // alone, of Fetch
 }
 
+type TilesRequest_Pivots struct {
+	Pivots *TilesPivots `protobuf:"bytes,9,opt,name=pivots,proto3,oneof"`
+}
+
 func (*TilesRequest_Open) isTilesRequest_Request() {}
 
 func (*TilesRequest_Set) isTilesRequest_Request() {}
@@ -340,6 +360,8 @@ func (*TilesRequest_Cancel) isTilesRequest_Request() {}
 func (*TilesRequest_Factor) isTilesRequest_Request() {}
 
 func (*TilesRequest_Fetch) isTilesRequest_Request() {}
+
+func (*TilesRequest_Pivots) isTilesRequest_Request() {}
 
 type TilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -632,12 +654,16 @@ func (x *TilesSet) GetNoiseFollows() bool {
 }
 
 // TilesFactor begins a factor L of a preconditioner, and ends the one before it, or θ. Its rows
-// come in chunks (internal/cmvp/dense), those that the worker is to hold.
+// come in chunks (internal/cmvp/dense), those that the worker is to hold; or the worker computes them, if there is θ, from
+// pivots that follow (internal/precond, Recipe).
 type TilesFactor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
 	Rows          int64                  `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
 	Columns       int64                  `protobuf:"varint,3,opt,name=columns,proto3" json:"columns,omitempty"`
+	Theta         []float64              `protobuf:"fixed64,4,rep,packed,name=theta,proto3" json:"theta,omitempty"`                           // the covariance's parameters in its order
+	Noise         float64                `protobuf:"fixed64,5,opt,name=noise,proto3" json:"noise,omitempty"`                                  // its variance in all rows
+	NoiseFollows  bool                   `protobuf:"varint,6,opt,name=noise_follows,json=noiseFollows,proto3" json:"noise_follows,omitempty"` // one for each row follows in blocks, in place of noise
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -693,12 +719,105 @@ func (x *TilesFactor) GetColumns() int64 {
 	return 0
 }
 
+func (x *TilesFactor) GetTheta() []float64 {
+	if x != nil {
+		return x.Theta
+	}
+	return nil
+}
+
+func (x *TilesFactor) GetNoise() float64 {
+	if x != nil {
+		return x.Noise
+	}
+	return 0
+}
+
+func (x *TilesFactor) GetNoiseFollows() bool {
+	if x != nil {
+		return x.NoiseFollows
+	}
+	return false
+}
+
+// TilesPivots is a block of pivots of a factor that the worker computes. The data are the lower triangle of the Cholesky factor of what their
+// covariance was, row by row.
+type TilesPivots struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Block         int64                  `protobuf:"varint,1,opt,name=block,proto3" json:"block,omitempty"` // its number, from 0 on; one that is there already is passed over
+	Rows          []int64                `protobuf:"varint,2,rep,packed,name=rows,proto3" json:"rows,omitempty"`
+	Crc32C        uint32                 `protobuf:"fixed32,3,opt,name=crc32c,proto3" json:"crc32c,omitempty"` // of data
+	Last          bool                   `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`      // no more follow, and there are no rows: the factor has as many columns as have come, beside those of the covariance's part of low rank
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TilesPivots) Reset() {
+	*x = TilesPivots{}
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TilesPivots) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TilesPivots) ProtoMessage() {}
+
+func (x *TilesPivots) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TilesPivots.ProtoReflect.Descriptor instead.
+func (*TilesPivots) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TilesPivots) GetBlock() int64 {
+	if x != nil {
+		return x.Block
+	}
+	return 0
+}
+
+func (x *TilesPivots) GetRows() []int64 {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *TilesPivots) GetCrc32C() uint32 {
+	if x != nil {
+		return x.Crc32C
+	}
+	return 0
+}
+
+func (x *TilesPivots) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
 // TilesProduct begins a product and ends the one before it: units of that which
 // are not answered are forgotten. Its vectors follow in blocks, before the units that need
 // them. The numbers of K·V are point after point of the plane that is laid over the rows
 // (internal/cmvp), for each column after column of its rows, times a factor that the driver
 // chose; points may come in any order. Those of forms are the columns of V, then those of U; those of
-// Lᵀ·V are chunk after chunk, for each column after column of its rows; those of L·V are its columns.
+// Lᵀ·V are chunk after chunk, for each column after column of its rows; those of L·V are its columns. LᵀL is made block of rows by block of rows, from the
+// diagonal block on, each of which is summed up from chunk to chunk: in step w chunk i adds to block w−i, of which what the chunks before have made follows,
+// chunk after chunk.
 type TilesProduct struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -708,7 +827,7 @@ type TilesProduct struct {
 	Groups  int32                  `protobuf:"varint,5,opt,name=groups,proto3" json:"groups,omitempty"`      // of column pairs, for forms
 	Group   []int32                `protobuf:"varint,6,rep,packed,name=group,proto3" json:"group,omitempty"` // of each column pair
 	Trace   []byte                 `protobuf:"bytes,7,opt,name=trace,proto3" json:"trace,omitempty"`         // identifiers of the trace and span that it belongs to, 24 bytes; empty for none
-	Chunk   int32                  `protobuf:"varint,8,opt,name=chunk,proto3" json:"chunk,omitempty"`        // that follows, tile after tile as it is stored, for TILES_KIND_HOLD
+	Chunk   int32                  `protobuf:"varint,8,opt,name=chunk,proto3" json:"chunk,omitempty"`        // that follows, tile after tile as it is stored, for TILES_KIND_HOLD; the step for TILES_KIND_GRAM
 	// If there is a key, sums of K·V are kept by who computes them, until the next product; members that know the key fetch
 	// them, and vectors. The units that are asked for are parts: the first whole ones are units of the
 	// plane, each of the others is cut into pieces, of whose tasks the sums are kept one by one.
@@ -722,7 +841,7 @@ type TilesProduct struct {
 
 func (x *TilesProduct) Reset() {
 	*x = TilesProduct{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[7]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -734,7 +853,7 @@ func (x *TilesProduct) String() string {
 func (*TilesProduct) ProtoMessage() {}
 
 func (x *TilesProduct) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[7]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -747,7 +866,7 @@ func (x *TilesProduct) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesProduct.ProtoReflect.Descriptor instead.
 func (*TilesProduct) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{7}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TilesProduct) GetId() uint64 {
@@ -850,7 +969,7 @@ type TilesPass struct {
 
 func (x *TilesPass) Reset() {
 	*x = TilesPass{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -862,7 +981,7 @@ func (x *TilesPass) String() string {
 func (*TilesPass) ProtoMessage() {}
 
 func (x *TilesPass) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -875,7 +994,7 @@ func (x *TilesPass) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesPass.ProtoReflect.Descriptor instead.
 func (*TilesPass) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TilesPass) GetKind() int32 {
@@ -932,7 +1051,7 @@ type TilesBlock struct {
 
 func (x *TilesBlock) Reset() {
 	*x = TilesBlock{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1063,7 @@ func (x *TilesBlock) String() string {
 func (*TilesBlock) ProtoMessage() {}
 
 func (x *TilesBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1076,7 @@ func (x *TilesBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesBlock.ProtoReflect.Descriptor instead.
 func (*TilesBlock) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TilesBlock) GetOffset() uint64 {
@@ -992,7 +1111,7 @@ type TilesUnit struct {
 
 func (x *TilesUnit) Reset() {
 	*x = TilesUnit{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1123,7 @@ func (x *TilesUnit) String() string {
 func (*TilesUnit) ProtoMessage() {}
 
 func (x *TilesUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1136,7 @@ func (x *TilesUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesUnit.ProtoReflect.Descriptor instead.
 func (*TilesUnit) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TilesUnit) GetId() uint64 {
@@ -1074,7 +1193,7 @@ type TilesSource struct {
 
 func (x *TilesSource) Reset() {
 	*x = TilesSource{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1205,7 @@ func (x *TilesSource) String() string {
 func (*TilesSource) ProtoMessage() {}
 
 func (x *TilesSource) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1218,7 @@ func (x *TilesSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesSource.ProtoReflect.Descriptor instead.
 func (*TilesSource) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TilesSource) GetAddress() string {
@@ -1137,7 +1256,7 @@ type TilesMissing struct {
 
 func (x *TilesMissing) Reset() {
 	*x = TilesMissing{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1268,7 @@ func (x *TilesMissing) String() string {
 func (*TilesMissing) ProtoMessage() {}
 
 func (x *TilesMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1281,7 @@ func (x *TilesMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesMissing.ProtoReflect.Descriptor instead.
 func (*TilesMissing) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TilesMissing) GetUnit() uint64 {
@@ -1209,7 +1328,7 @@ type TilesCancel struct {
 
 func (x *TilesCancel) Reset() {
 	*x = TilesCancel{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1340,7 @@ func (x *TilesCancel) String() string {
 func (*TilesCancel) ProtoMessage() {}
 
 func (x *TilesCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1353,7 @@ func (x *TilesCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesCancel.ProtoReflect.Descriptor instead.
 func (*TilesCancel) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TilesCancel) GetUnit() uint64 {
@@ -1247,7 +1366,8 @@ func (x *TilesCancel) GetUnit() uint64 {
 // TilesAnswer holds the sums of a unit from an offset on, in order: point after point and
 // column after column of its rows, before scale and noise, or task after task, or block after block. That of a chunk is
 // column after column, of as many numbers as L has columns for Lᵀ·V and the chunk has rows for L·V. To
-// TILES_KIND_HOLD it is the sum of the chunk's elements and how many bytes more the worker can hold. Of a
+// TILES_KIND_HOLD it is the sum of the chunk's elements and how many bytes more the worker can hold, to TILES_KIND_GROW what is left of the
+// diagonal of K in the rows of the chunk, of LᵀL the block. Of a
 // part that is kept it is a checksum (CRC-32C) of the sums of each point, in increasing order. Of a point it is what its units add up to, in order,
 // column after column of its rows; if the last unit is not all there, the sums so far of that one follow in the same way.
 type TilesAnswer struct {
@@ -1264,7 +1384,7 @@ type TilesAnswer struct {
 
 func (x *TilesAnswer) Reset() {
 	*x = TilesAnswer{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[14]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1396,7 @@ func (x *TilesAnswer) String() string {
 func (*TilesAnswer) ProtoMessage() {}
 
 func (x *TilesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[14]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1409,7 @@ func (x *TilesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesAnswer.ProtoReflect.Descriptor instead.
 func (*TilesAnswer) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{14}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TilesAnswer) GetUnit() uint64 {
@@ -1344,7 +1464,7 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
 	"\aproduct\x18\x02 \x01(\x04R\aproduct\x12\x12\n" +
 	"\x04part\x18\x03 \x01(\x03R\x04part\x12\x14\n" +
-	"\x05point\x18\x04 \x01(\x03R\x05point\"\xa5\x03\n" +
+	"\x05point\x18\x04 \x01(\x03R\x05point\"\xd7\x03\n" +
 	"\fTilesRequest\x12*\n" +
 	"\x04open\x18\x01 \x01(\v2\x14.ulisse.v1.TilesOpenH\x00R\x04open\x12'\n" +
 	"\x03set\x18\x02 \x01(\v2\x13.ulisse.v1.TilesSetH\x00R\x03set\x123\n" +
@@ -1353,7 +1473,8 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\x04unit\x18\x05 \x01(\v2\x14.ulisse.v1.TilesUnitH\x00R\x04unit\x120\n" +
 	"\x06cancel\x18\x06 \x01(\v2\x16.ulisse.v1.TilesCancelH\x00R\x06cancel\x120\n" +
 	"\x06factor\x18\a \x01(\v2\x16.ulisse.v1.TilesFactorH\x00R\x06factor\x12-\n" +
-	"\x05fetch\x18\b \x01(\v2\x15.ulisse.v1.TilesFetchH\x00R\x05fetch\x12\x12\n" +
+	"\x05fetch\x18\b \x01(\v2\x15.ulisse.v1.TilesFetchH\x00R\x05fetch\x120\n" +
+	"\x06pivots\x18\t \x01(\v2\x16.ulisse.v1.TilesPivotsH\x00R\x06pivots\x12\x12\n" +
 	"\x04data\x18\x0f \x01(\fR\x04dataB\t\n" +
 	"\arequest\"\xc8\x01\n" +
 	"\rTilesResponse\x120\n" +
@@ -1376,11 +1497,19 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x14\n" +
 	"\x05theta\x18\x06 \x03(\x01R\x05theta\x12\x14\n" +
 	"\x05noise\x18\a \x01(\x01R\x05noise\x12#\n" +
-	"\rnoise_follows\x18\b \x01(\bR\fnoiseFollowsJ\x04\b\x02\x10\x06\"U\n" +
+	"\rnoise_follows\x18\b \x01(\bR\fnoiseFollowsJ\x04\b\x02\x10\x06\"\xa6\x01\n" +
 	"\vTilesFactor\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x18\n" +
-	"\acolumns\x18\x03 \x01(\x03R\acolumns\"\xc0\x02\n" +
+	"\acolumns\x18\x03 \x01(\x03R\acolumns\x12\x14\n" +
+	"\x05theta\x18\x04 \x03(\x01R\x05theta\x12\x14\n" +
+	"\x05noise\x18\x05 \x01(\x01R\x05noise\x12#\n" +
+	"\rnoise_follows\x18\x06 \x01(\bR\fnoiseFollows\"c\n" +
+	"\vTilesPivots\x12\x14\n" +
+	"\x05block\x18\x01 \x01(\x03R\x05block\x12\x12\n" +
+	"\x04rows\x18\x02 \x03(\x03R\x04rows\x12\x16\n" +
+	"\x06crc32c\x18\x03 \x01(\aR\x06crc32c\x12\x12\n" +
+	"\x04last\x18\x04 \x01(\bR\x04last\"\xc0\x02\n" +
 	"\fTilesProduct\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12(\n" +
@@ -1431,7 +1560,7 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05total\x18\x05 \x01(\x04R\x05total\x12\x16\n" +
-	"\x06crc32c\x18\x06 \x01(\aR\x06crc32c*\xbf\x01\n" +
+	"\x06crc32c\x18\x06 \x01(\aR\x06crc32c*\xe9\x01\n" +
 	"\tTilesKind\x12\x1a\n" +
 	"\x16TILES_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TILES_KIND_DOUBLE\x10\x01\x12\x15\n" +
@@ -1440,7 +1569,9 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\x0fTILES_KIND_HOLD\x10\x04\x12\x14\n" +
 	"\x10TILES_KIND_TRANS\x10\x05\x12\x12\n" +
 	"\x0eTILES_KIND_LOW\x10\x06\x12\x13\n" +
-	"\x0fTILES_KIND_PASS\x10\a2\x9b\x01\n" +
+	"\x0fTILES_KIND_PASS\x10\a\x12\x13\n" +
+	"\x0fTILES_KIND_GROW\x10\b\x12\x13\n" +
+	"\x0fTILES_KIND_GRAM\x10\t2\x9b\x01\n" +
 	"\x05Tiles\x12I\n" +
 	"\aSession\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01\x12G\n" +
 	"\x05Fetch\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
@@ -1458,7 +1589,7 @@ func file_ulisse_v1_tiles_proto_rawDescGZIP() []byte {
 }
 
 var file_ulisse_v1_tiles_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ulisse_v1_tiles_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_ulisse_v1_tiles_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_ulisse_v1_tiles_proto_goTypes = []any{
 	(TilesKind)(0),        // 0: ulisse.v1.TilesKind
 	(*TilesFetch)(nil),    // 1: ulisse.v1.TilesFetch
@@ -1468,39 +1599,41 @@ var file_ulisse_v1_tiles_proto_goTypes = []any{
 	(*TilesOpened)(nil),   // 5: ulisse.v1.TilesOpened
 	(*TilesSet)(nil),      // 6: ulisse.v1.TilesSet
 	(*TilesFactor)(nil),   // 7: ulisse.v1.TilesFactor
-	(*TilesProduct)(nil),  // 8: ulisse.v1.TilesProduct
-	(*TilesPass)(nil),     // 9: ulisse.v1.TilesPass
-	(*TilesBlock)(nil),    // 10: ulisse.v1.TilesBlock
-	(*TilesUnit)(nil),     // 11: ulisse.v1.TilesUnit
-	(*TilesSource)(nil),   // 12: ulisse.v1.TilesSource
-	(*TilesMissing)(nil),  // 13: ulisse.v1.TilesMissing
-	(*TilesCancel)(nil),   // 14: ulisse.v1.TilesCancel
-	(*TilesAnswer)(nil),   // 15: ulisse.v1.TilesAnswer
+	(*TilesPivots)(nil),   // 8: ulisse.v1.TilesPivots
+	(*TilesProduct)(nil),  // 9: ulisse.v1.TilesProduct
+	(*TilesPass)(nil),     // 10: ulisse.v1.TilesPass
+	(*TilesBlock)(nil),    // 11: ulisse.v1.TilesBlock
+	(*TilesUnit)(nil),     // 12: ulisse.v1.TilesUnit
+	(*TilesSource)(nil),   // 13: ulisse.v1.TilesSource
+	(*TilesMissing)(nil),  // 14: ulisse.v1.TilesMissing
+	(*TilesCancel)(nil),   // 15: ulisse.v1.TilesCancel
+	(*TilesAnswer)(nil),   // 16: ulisse.v1.TilesAnswer
 }
 var file_ulisse_v1_tiles_proto_depIdxs = []int32{
 	4,  // 0: ulisse.v1.TilesRequest.open:type_name -> ulisse.v1.TilesOpen
 	6,  // 1: ulisse.v1.TilesRequest.set:type_name -> ulisse.v1.TilesSet
-	8,  // 2: ulisse.v1.TilesRequest.product:type_name -> ulisse.v1.TilesProduct
-	10, // 3: ulisse.v1.TilesRequest.block:type_name -> ulisse.v1.TilesBlock
-	11, // 4: ulisse.v1.TilesRequest.unit:type_name -> ulisse.v1.TilesUnit
-	14, // 5: ulisse.v1.TilesRequest.cancel:type_name -> ulisse.v1.TilesCancel
+	9,  // 2: ulisse.v1.TilesRequest.product:type_name -> ulisse.v1.TilesProduct
+	11, // 3: ulisse.v1.TilesRequest.block:type_name -> ulisse.v1.TilesBlock
+	12, // 4: ulisse.v1.TilesRequest.unit:type_name -> ulisse.v1.TilesUnit
+	15, // 5: ulisse.v1.TilesRequest.cancel:type_name -> ulisse.v1.TilesCancel
 	7,  // 6: ulisse.v1.TilesRequest.factor:type_name -> ulisse.v1.TilesFactor
 	1,  // 7: ulisse.v1.TilesRequest.fetch:type_name -> ulisse.v1.TilesFetch
-	5,  // 8: ulisse.v1.TilesResponse.opened:type_name -> ulisse.v1.TilesOpened
-	15, // 9: ulisse.v1.TilesResponse.answer:type_name -> ulisse.v1.TilesAnswer
-	13, // 10: ulisse.v1.TilesResponse.missing:type_name -> ulisse.v1.TilesMissing
-	0,  // 11: ulisse.v1.TilesProduct.kind:type_name -> ulisse.v1.TilesKind
-	9,  // 12: ulisse.v1.TilesProduct.pass:type_name -> ulisse.v1.TilesPass
-	12, // 13: ulisse.v1.TilesUnit.sources:type_name -> ulisse.v1.TilesSource
-	2,  // 14: ulisse.v1.Tiles.Session:input_type -> ulisse.v1.TilesRequest
-	2,  // 15: ulisse.v1.Tiles.Fetch:input_type -> ulisse.v1.TilesRequest
-	3,  // 16: ulisse.v1.Tiles.Session:output_type -> ulisse.v1.TilesResponse
-	3,  // 17: ulisse.v1.Tiles.Fetch:output_type -> ulisse.v1.TilesResponse
-	16, // [16:18] is the sub-list for method output_type
-	14, // [14:16] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	8,  // 8: ulisse.v1.TilesRequest.pivots:type_name -> ulisse.v1.TilesPivots
+	5,  // 9: ulisse.v1.TilesResponse.opened:type_name -> ulisse.v1.TilesOpened
+	16, // 10: ulisse.v1.TilesResponse.answer:type_name -> ulisse.v1.TilesAnswer
+	14, // 11: ulisse.v1.TilesResponse.missing:type_name -> ulisse.v1.TilesMissing
+	0,  // 12: ulisse.v1.TilesProduct.kind:type_name -> ulisse.v1.TilesKind
+	10, // 13: ulisse.v1.TilesProduct.pass:type_name -> ulisse.v1.TilesPass
+	13, // 14: ulisse.v1.TilesUnit.sources:type_name -> ulisse.v1.TilesSource
+	2,  // 15: ulisse.v1.Tiles.Session:input_type -> ulisse.v1.TilesRequest
+	2,  // 16: ulisse.v1.Tiles.Fetch:input_type -> ulisse.v1.TilesRequest
+	3,  // 17: ulisse.v1.Tiles.Session:output_type -> ulisse.v1.TilesResponse
+	3,  // 18: ulisse.v1.Tiles.Fetch:output_type -> ulisse.v1.TilesResponse
+	17, // [17:19] is the sub-list for method output_type
+	15, // [15:17] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_tiles_proto_init() }
@@ -1518,6 +1651,7 @@ func file_ulisse_v1_tiles_proto_init() {
 		(*TilesRequest_Cancel)(nil),
 		(*TilesRequest_Factor)(nil),
 		(*TilesRequest_Fetch)(nil),
+		(*TilesRequest_Pivots)(nil),
 	}
 	file_ulisse_v1_tiles_proto_msgTypes[2].OneofWrappers = []any{
 		(*TilesResponse_Opened)(nil),
@@ -1530,7 +1664,7 @@ func file_ulisse_v1_tiles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_tiles_proto_rawDesc), len(file_ulisse_v1_tiles_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
