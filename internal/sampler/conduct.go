@@ -49,15 +49,19 @@ type conductor struct {
 
 	reduce, scale *surrogate.Reduction // of log|K|, and of log yᵀK⁻¹y
 
-	climbs []*maxima.Climb
+	climbs [][]*maxima.Climb // of each search
 	learnt []record // all evaluations with a density, in the order of stages
 	before int      // those of them from before the chains' last proposals were chosen
 	values []record // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
 	peaks  []*peak
 	short  bool           // proposals are as an earlier version chose them, which does not look for tails (reach.go)
+	once   bool           // and not as one that searches again (search.go)
 	fresh  []record       // those of the last stage that checked: nothing is fitted to them
 	count  map[string]int // stages of each kind
 	last   *chains.Staging
+
+	found      []*peak // by the last search, if there were several
+	unmeasured []*peak // those of them whose curvature is still to be measured
 }
 
 // peak is a maximum with what is known of the density around it.
@@ -119,7 +123,7 @@ func (k *conductor) next(ctx context.Context) (*chains.Event, error) {
 		return nil, err
 	}
 	if k.count[curvatureStage] == 0 {
-		return k.curving(), nil
+		return k.curving(k.peaks), nil
 	}
 	return k.drawing(ctx)
 }
@@ -140,6 +144,7 @@ func (k *conductor) read() error {
 				continue // proposals are fitted to the values themselves
 			}
 			k.short = k.short || len(s.Shared) > 0 && len(s.Shared[0]) < 3
+			k.once = k.once || k.short || s.Shared[0][2] < searches
 			v, err := valuesOf(s, p)
 			if err != nil {
 				return err
@@ -152,13 +157,17 @@ func (k *conductor) read() error {
 			}
 			continue
 		}
+		if s.Kind == climbStage {
+			k.climbs = append(k.climbs, nil)
+		}
 		for item, x := range s.Results {
 			records, err := decodeRecords(x, p)
 			if err != nil {
 				return fmt.Errorf("item %d of stage %d (%s): %w", item, s.Number, s.Kind, err)
 			}
 			if s.Kind == climbStage {
-				k.climbs = append(k.climbs, replay(k.env, s.Items[item], records))
+				search := &k.climbs[len(k.climbs)-1]
+				*search = append(*search, replay(k.env, s.Items[item], records))
 				if s.Shared[0][0] == bySolves { // all of a climb's gradients share their probes' error
 					continue
 				}
@@ -218,9 +227,9 @@ func (k *conductor) batched(points [][]float64, flops float64) [][]float64 {
 
 // findPeaks finds the maxima that may matter, the one of the largest mass first.
 func (k *conductor) findPeaks() error {
-	all := maxima.Distinct(k.climbs, 0)
+	all := maxima.Distinct(k.climbs[0], 0)
 	if len(all) == 0 {
-		return fmt.Errorf("none of %d searches came to a maximum of the posterior: use informative priors", len(k.climbs))
+		return fmt.Errorf("none of %d searches came to a maximum of the posterior: use informative priors", len(k.climbs[0]))
 	}
 	best := math.Inf(-1)
 	for _, m := range all {
@@ -232,6 +241,39 @@ func (k *conductor) findPeaks() error {
 			k.peaks = append(k.peaks, &peak{m, cov})
 		}
 	}
+	if k.byMass(); len(k.peaks) == 0 {
+		return fmt.Errorf("no maximum of %d has a curvature: use informative priors", len(all))
+	}
+	var measured []*chains.Staging
+	for i := range k.in.Stages {
+		if s := &k.in.Stages[i]; s.Kind == curvatureStage {
+			measured = append(measured, s)
+		}
+	}
+	if len(measured) == 0 {
+		return nil
+	}
+	if err := k.curve(k.peaks, measured[0]); err != nil {
+		return err
+	}
+	measured = measured[1:]
+	for _, climbs := range k.climbs[1:] {
+		var s *chains.Staging
+		if len(measured) > 0 {
+			s = measured[0]
+		}
+		if err := k.add(climbs, s); err != nil {
+			return err
+		}
+		if len(k.found) > 0 && s != nil {
+			measured = measured[1:]
+		}
+	}
+	return nil
+}
+
+// byMass sorts the peaks, the one of the largest mass first.
+func (k *conductor) byMass() {
 	slices.SortStableFunc(k.peaks, func(a, b *peak) int {
 		switch d := b.LogMass() - a.LogMass(); {
 		case d > 0:
@@ -241,51 +283,44 @@ func (k *conductor) findPeaks() error {
 		}
 		return 0
 	})
-	if len(k.peaks) == 0 {
-		return fmt.Errorf("no maximum of %d has a curvature: use informative priors", len(all))
-	}
-	return k.curve()
 }
 
-// curving returns the stage that measures the curvature at the peaks.
-func (k *conductor) curving() *chains.Event {
+// curving returns the stage that measures the curvature at peaks.
+func (k *conductor) curving(peaks []*peak) *chains.Event {
 	var points [][]float64
-	for _, p := range k.peaks {
+	for _, p := range peaks {
 		points = append(points, maxima.Stencil(p.X, p.Info)...)
 	}
 	return k.stage(curvatureStage, k.how(), k.batched(points, k.costs.evaluation))
 }
 
-// curve replaces the climbs' own idea of the curvature by what was measured.
-func (k *conductor) curve() error {
-	for i := range k.in.Stages {
-		s := &k.in.Stages[i]
-		if s.Kind != curvatureStage {
+// curve replaces the climbs' own idea of the curvature by what a stage measured.
+func (k *conductor) curve(peaks []*peak, s *chains.Staging) error {
+	var grads [][]float64
+	for _, x := range s.Results {
+		records, err := decodeRecords(x, k.plan.Params())
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			_, g := r.density(k.env)
+			grads = append(grads, g)
+		}
+	}
+	each := 2 * k.plan.Params()
+	if len(grads) != each*len(peaks) {
+		return errLength
+	}
+	for j, p := range peaks {
+		mine := grads[j*each : (j+1)*each]
+		if slices.ContainsFunc(mine, func(g []float64) bool { return g == nil }) {
 			continue
 		}
-		var grads [][]float64
-		for _, x := range s.Results {
-			records, err := decodeRecords(x, k.plan.Params())
-			if err != nil {
-				return err
-			}
-			for _, r := range records {
-				_, g := r.density(k.env)
-				grads = append(grads, g)
-			}
-		}
-		each := 2 * k.plan.Params()
-		for j, p := range k.peaks {
-			mine := grads[j*each : (j+1)*each]
-			if slices.ContainsFunc(mine, func(g []float64) bool { return g == nil }) {
-				continue
-			}
-			info, _ := maxima.Hessian(mine, p.Info)
-			m := *p.Maximum
-			m.Info = info
-			if cov, ok := m.Covariance(); ok {
-				p.Maximum, p.cov = &m, cov
-			}
+		info, _ := maxima.Hessian(mine, p.Info)
+		m := *p.Maximum
+		m.Info = info
+		if cov, ok := m.Covariance(); ok {
+			p.Maximum, p.cov = &m, cov
 		}
 	}
 	return nil

@@ -45,6 +45,8 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	switch proposed := k.count[proposeStage] > 0; {
 	case k.last.Kind == tailStage:
 		return k.reached(ctx)
+	case proposed && (k.last.Kind == climbStage || k.last.Kind == curvatureStage):
+		return k.searched(ctx)
 	case proposed && k.costs.direct:
 		return k.directly(ctx)
 	case k.costs.direct:
@@ -160,7 +162,15 @@ func (k *conductor) proposals(m *mixture.Mixture) (mixture.Distribution, error) 
 	if err != nil {
 		return nil, err
 	}
-	return mixture.Blend(wide, prior, max(priorShare, min(mostPrior, priorRows/float64(k.model.Rows)))), nil
+	d := mixture.Blend(wide, prior, max(priorShare, min(mostPrior, priorRows/float64(k.model.Rows))))
+	if k.once || k.costs.direct {
+		return d, nil
+	}
+	far, err := k.exploring()
+	if err != nil {
+		return nil, err
+	}
+	return mixture.Blend(d, far, exploreShare), nil
 }
 
 // refined returns proposals from a mixture that the learnt density has refined, unless nothing was learnt.
@@ -287,7 +297,10 @@ func (k *conductor) piloting(b *density, m *mixture.Mixture, basis [][]float64) 
 	}
 	var mark []float64
 	if !k.short && !k.costs.direct {
-		mark = []float64{reaching}
+		mark = []float64{searches}
+		if k.once {
+			mark = []float64{reaching}
+		}
 	}
 	n := k.costs.thin * pilotEach * k.plan.Params() * (1 + k.count[pilotStage])
 	return k.propose(b, pilotStage, d, k.shared(m, basis, mark), len(k.in.Stages)+1, 1, 0, n), nil
@@ -379,7 +392,7 @@ func (k *conductor) sampling(ctx context.Context) (*chains.Event, error) {
 	case k.in.Drawn != nil && k.in.Drawn.Stages == len(k.in.Stages):
 		return k.more(ctx, b, c)
 	case misses:
-		return k.tailing(b, c)
+		return k.missing(b, c)
 	case k.last.Kind == proposeStage && k.in.Drawn != nil && len(k.fresh) > 0:
 		return k.drawn(b, c)
 	case k.last.Kind != checkStage:
@@ -421,7 +434,7 @@ func (k *conductor) exactly(ctx context.Context) (*chains.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k.tailing(b, c)
+	return k.missing(b, c)
 }
 
 // checksInARow returns how many of the last stages check.
