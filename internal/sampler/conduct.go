@@ -22,6 +22,7 @@ const (
 	climbStage     = "climb"
 	curvatureStage = "curvature"
 	learnStage     = "learn"
+	exploreStage   = "explore"
 	pilotStage     = "pilot"
 	proposeStage   = "propose"
 	checkStage     = "check"
@@ -47,12 +48,12 @@ type conductor struct {
 	model Model
 	costs costs
 
-	reduce, scale *surrogate.Reduction // of log|K|, and of log yᵀK⁻¹y
+	reduce *surrogate.Reduction // of log|K|
 
 	climbs [][]*maxima.Climb // of each search
-	learnt []record // all evaluations with a density, in the order of stages
-	before int      // those of them from before the chains' last proposals were chosen
-	values []record // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
+	learnt []record          // all evaluations with a density, in the order of stages
+	before int               // those of them from before the chains' last proposals were chosen
+	values []record          // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
 	peaks  []*peak
 	short  bool           // proposals are as an earlier version chose them, which does not look for tails (reach.go)
 	once   bool           // and not as one that searches again (search.go)
@@ -73,13 +74,13 @@ type peak struct {
 func newConductor(env Evaluator, opt *Auto, p *chains.Plan, in *chains.Conducting) *conductor {
 	k := &conductor{env: env, opt: opt, plan: p, in: in, model: env.Model(), count: map[string]int{}}
 	k.costs = newCosts(k.model, p.Params(), opt)
-	k.reduce, k.scale = reductions(k.model)
+	k.reduce, _ = reductions(k.model, 1)
 	return k
 }
 
-// reductions returns how log|K| and log yᵀK⁻¹y depend on fewer parameters than there are:
+// reductions returns how log|K| and unit·log yᵀK⁻¹y depend on fewer parameters than there are:
 // K = λ·(Σ_t (σ_t/λ) K_t + D), if there is one λ and no part of K is known.
-func reductions(m Model) (logDet, logQuad *surrogate.Reduction) {
+func reductions(m Model, unit float64) (logDet, logQuad *surrogate.Reduction) {
 	p := len(m.Params)
 	var variances, noises []int
 	for i, q := range m.Params {
@@ -91,7 +92,7 @@ func reductions(m Model) (logDet, logQuad *surrogate.Reduction) {
 		}
 	}
 	if !m.Offset && len(noises) == 1 && len(variances) > 0 {
-		return surrogate.ScaleFree(p, variances, noises[0], float64(m.Rows)), surrogate.ScaleFree(p, variances, noises[0], -1)
+		return surrogate.ScaleFree(p, variances, noises[0], float64(m.Rows)), surrogate.ScaleFree(p, variances, noises[0], -unit)
 	}
 	identity := mat.NewDense(p, p, nil)
 	for i := range p {
@@ -139,12 +140,14 @@ func (k *conductor) read() error {
 		switch s.Kind {
 		case checkStage, tailStage: // what the check before came to is to be learnt from
 			k.learnt, k.fresh = append(k.learnt, k.fresh...), nil
-		case pilotStage:
+		case exploreStage, pilotStage:
 			if k.costs.direct {
 				continue // proposals are fitted to the values themselves
 			}
-			k.short = k.short || len(s.Shared) > 0 && len(s.Shared[0]) < 3
-			k.once = k.once || k.short || s.Shared[0][2] < searches
+			if s.Kind == pilotStage {
+				k.short = k.short || len(s.Shared) > 0 && len(s.Shared[0]) < 3
+				k.once = k.once || k.short || s.Shared[0][2] < searches
+			}
 			v, err := valuesOf(s, p)
 			if err != nil {
 				return err

@@ -38,7 +38,7 @@ func TestReductionsHoldOfK(t *testing.T) {
 			}
 			return chol.LogDet(), math.Log(mat.Dot(y, x))
 		}
-		logDet, logQuad := reductions(m)
+		logDet, logQuad := reductions(m, 1)
 		psi, scaled := []float64{0.3, -1, -2}, []float64{1.1, -1, -1.2}
 		d, q := of(psi)
 		ds, qs := of(scaled)

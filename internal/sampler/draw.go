@@ -43,7 +43,7 @@ const (
 // drawing goes from the maxima to draws.
 func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	switch proposed := k.count[proposeStage] > 0; {
-	case k.last.Kind == tailStage:
+	case proposed && k.last.Kind == tailStage:
 		return k.reached(ctx)
 	case proposed && (k.last.Kind == climbStage || k.last.Kind == curvatureStage):
 		return k.searched(ctx)
@@ -58,6 +58,9 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	}
 	if k.count[learnStage] == 0 {
 		return k.learningAround()
+	}
+	if e, err := k.looking(ctx); e != nil || err != nil {
+		return e, err
 	}
 	b, err := k.learn(ctx, k.learnt)
 	if err != nil {
@@ -80,6 +83,9 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 				return nil, err
 			}
 			return k.learning(m), nil
+		}
+		if k.count[exploreStage] == 0 {
+			return k.exploring(b, k.spread(a.Weighted))
 		}
 		m, err := k.with(a.Fit, a.Wide, pilotPeaks)
 		if !k.short {
@@ -162,15 +168,7 @@ func (k *conductor) proposals(m *mixture.Mixture) (mixture.Distribution, error) 
 	if err != nil {
 		return nil, err
 	}
-	d := mixture.Blend(wide, prior, max(priorShare, min(mostPrior, priorRows/float64(k.model.Rows))))
-	if k.once || k.costs.direct {
-		return d, nil
-	}
-	far, err := k.exploring()
-	if err != nil {
-		return nil, err
-	}
-	return mixture.Blend(d, far, exploreShare), nil
+	return mixture.Blend(wide, prior, max(priorShare, min(mostPrior, priorRows/float64(k.model.Rows)))), nil
 }
 
 // refined returns proposals from a mixture that the learnt density has refined, unless nothing was learnt.

@@ -91,7 +91,7 @@ func (k *conductor) misses(c *run) (bool, error) {
 // begin, the density where they are heavy.
 func (k *conductor) missing(b *density, c *run) (*chains.Event, error) {
 	if !k.once {
-		if e, err := k.again(c); e != nil || err != nil {
+		if e, err := k.heaviest(c.list); e != nil || err != nil {
 			return e, err
 		}
 	}
