@@ -686,6 +686,7 @@ func (k *conductor) modes(b *density, c *run) []chains.Mode {
 	}
 	all := slices.Concat(c.draws...)
 	member := modes.Assign(all, nil, peaks, of)
+	modes.Renumber(count, of, member)
 	byMode := make([][][]float64, count)
 	var estimates []accuracy.Estimate
 	for m := range count {

@@ -27,7 +27,7 @@ const (
 	// exploreDegrees of freedom.
 	explorers, exploreScale, exploreDegrees = 40, 3, 3
 	// mostClimbs is how many climbs of another search there are at most.
-	mostClimbs = 3
+	mostClimbs = 2
 	// heavy is how many times the mean weight a proposal has at least where a climb begins. An explorer stands for leastMass at least, and
 	// has a log density that is beyond by surprise more than that of the known maxima's normal approximations.
 	heavy, leastMass, surprise = 5, 1e-3, 1
