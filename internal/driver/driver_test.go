@@ -592,6 +592,41 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+// The estimate of a staged run is the sum of its parts, counts what it is expected to evaluate, and is nothing where that fails.
+func TestEstimateOfStages(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: auto, chains: 2, draws: 40}")
+	e, err := NewEstimate(t.Context(), d.Spec, d.Problem, d.Budget)
+	if err != nil || e.Course == nil {
+		t.Fatal(e, err)
+	}
+	c := e.Course
+	sum, evaluations, proposals := c.Prepare, 0, 0
+	for _, s := range c.Stages {
+		sum += s.Fitting + float64(s.Evaluations)*c.Evaluation + float64(s.Proposals)*c.Proposal
+		evaluations, proposals = evaluations+s.Evaluations, proposals+s.Proposals
+	}
+	if math.Abs(sum-c.Seconds()) > 1e-9*sum || e.SecondsEstimated < sum || e.Gradients != evaluations || e.Proposals != proposals || e.Trial != nil {
+		t.Errorf("%+v, with the course %+v of %g s", e, c, sum)
+	}
+	if !c.ByFactor || !c.Exact || c.Rows != 240 || !(c.Evaluation > c.Proposal && c.Proposal > 0) || proposals < 2*40 {
+		t.Errorf("the course of few rows is %+v", c)
+	}
+	large, err := NewCourse(t.Context(), d.Spec, d.Problem, 100*240, d.Budget)
+	if err != nil || large.ByFactor || large.Exact || !(large.Seconds() > c.Seconds()) {
+		t.Errorf("the course of many rows is %+v, %v", large, err)
+	}
+	for i := range d.Problem.Y {
+		d.Problem.Y[i] = math.NaN()
+	}
+	if e, err := NewEstimate(t.Context(), d.Spec, d.Problem, d.Budget); err != nil || e.Course != nil || e.SecondsEstimated != 0 {
+		t.Errorf("of no data: %+v, %v", e, err)
+	}
+	d, _ = newDriver(t, 1, "{method: fisher, chains: 2}")
+	if _, err := NewCourse(t.Context(), d.Spec, d.Problem, 240, d.Budget); err == nil {
+		t.Error("fisher has stages")
+	}
+}
+
 // What a trial says of a run adds up: what is not the dense search is for all chains, and
 // grows with the rows.
 func TestTrialAddsUp(t *testing.T) {
