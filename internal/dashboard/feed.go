@@ -19,6 +19,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/plots"
+	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 // feed follows a job for all who look at it.
@@ -319,7 +320,7 @@ func (f *feed) took(d time.Duration) {
 
 // picture returns the draws to plot, all or the latest, with what else plots
 // want to know.
-func (f *feed) picture(latest bool, shown selection) (d plots.Draws, truth []float64, rhat float64) {
+func (f *feed) picture(latest bool, shown selection, modes []report.Mode) (d plots.Draws, truth []float64, rhat float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.series == nil || len(f.names) != f.series.params || f.shown == 0 {
@@ -328,6 +329,7 @@ func (f *feed) picture(latest bool, shown selection) (d plots.Draws, truth []flo
 	if d = f.series.all(f.names, f.shown); latest {
 		d = f.series.last(f.names, f.shown)
 	}
+	report.LabelModes(&d, modes)
 	names, x := d.Names, d.X
 	d.Names, d.X = nil, nil
 	for _, i := range shown.of(len(names)) {

@@ -33,6 +33,9 @@ type sight struct {
 	course *pb.RunHistory
 }
 
+// pairsPlot tells the posterior's modes apart, which the summary has.
+const pairsPlot = "pairs"
+
 // jobPlots are the plots of a job, in the order of the page.
 var jobPlots = []jobPlot{
 	{"scales", "Length-scales by input", report.ScalesText, true, true, false,
@@ -51,7 +54,7 @@ var jobPlots = []jobPlot{
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.RunningMean(w, s.Draws, o...) }},
 	{"autocorrelation", "Autocorrelation", "How far draws that lie a lag apart resemble each other, by chain. Near 0 is best.", true, false, true,
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.Autocorrelation(w, s.Draws, o...) }},
-	{"pairs", "Pairs of parameters", "Draws of every two parameters against each other, with their correlation.", true, false, false,
+	{pairsPlot, "Pairs of parameters", "Draws of every two parameters against each other, with their correlation. Colours are of the modes, if there are several.", true, false, false,
 		func(w io.Writer, s sight, o ...plots.Option) error { return plots.Pairs(w, s.Draws, o...) }},
 	{"solver", "Solver", "Iterations and residuals of the linear solves and seconds for an iteration, of each chain, against iterations.", false, false, false, solverPlot},
 	{"noise", "The gradient's noise", "The gradient noise ratio of each chain, and the noise budget, the smallest eigenvalue of Q, against iterations.", false, false, false, noisePlot},
@@ -149,11 +152,12 @@ func (d *Dashboard) plot(w http.ResponseWriter, r *http.Request) {
 	version := fmt.Sprintf("%d/%d ", f.restarts(), f.version(time.Now()))
 	var h *pb.RunHistory
 	var scales []plots.Interval
-	if p.scales { // the summary comes later than the draws
+	var modes []report.Mode
+	if p.scales || p.name == pairsPlot { // the summary comes later than the draws
 		if sum := newSummary(f.summary(j, f.version(time.Now())), 0); sum != nil {
-			scales = sum.Scales
+			scales, modes = sum.Scales, sum.Modes
 		}
-		version += fmt.Sprint(scales)
+		version += fmt.Sprint(scales, len(modes))
 	}
 	if !p.draws {
 		h = f.course(j)
@@ -164,7 +168,7 @@ func (d *Dashboard) plot(w http.ResponseWriter, r *http.Request) {
 		defer func() { f.took(time.Since(began)) }()
 		s := sight{course: h, scales: scales}
 		if p.draws {
-			s.Draws, s.truth, s.rhat = f.picture(p.latest, shown)
+			s.Draws, s.truth, s.rhat = f.picture(p.latest, shown, modes)
 		}
 		return p.draw(w, s, o...)
 	})

@@ -208,6 +208,7 @@ type summaryView struct {
 	Truth    bool // the data were generated
 	Note     string
 	Scales   []plots.Interval // the length-scales of the inputs, if each has its own
+	Modes    []report.Mode    // if there are several
 }
 
 // summaryRow is a quantity; Poor says that its R-hat is above what was asked.
@@ -241,7 +242,7 @@ func newSummary(text []byte, rhat float64) *summaryView {
 		}
 		return v
 	}
-	v.Scales = s.Scales()
+	v.Scales, v.Modes = s.Scales(), s.Modes
 	for _, p := range s.Parameters {
 		if p.Detail {
 			continue

@@ -124,6 +124,63 @@ func Assign(draws [][]float64, weights []float64, peaks []Peak, mode []int) []in
 	return label
 }
 
+// Label returns the mode that each draw belongs to as Assign does, given no more of the modes than their maxima and masses: first
+// each goes to the nearest maximum, in standard deviations of all draws.
+func Label(draws, at [][]float64, mass []float64) []int {
+	label := make([]int, len(draws))
+	if len(draws) == 0 {
+		return label
+	}
+	sd := make([]float64, len(draws[0]))
+	for k := range sd {
+		_, v := meanVariance(draws, k)
+		sd[k] = max(math.Sqrt(v), 1e-12)
+	}
+	for i, x := range draws {
+		least := math.Inf(1)
+		for m, a := range at {
+			var d float64
+			for k := range x {
+				d += (x[k] - a[k]) * (x[k] - a[k]) / (sd[k] * sd[k])
+			}
+			if d < least {
+				label[i], least = m, d
+			}
+		}
+	}
+	peaks, mode := make([]Peak, len(at)), make([]int, len(at))
+	for m := range peaks {
+		mode[m] = m
+		c, ok := moments(draws, nil, label, m)
+		if !ok { // too few: as wide as all
+			c.Mean, c.Scale = at[m], mat.NewSymDense(len(sd), nil)
+			for k, v := range sd {
+				c.Scale.SetSym(k, k, v*v)
+			}
+		}
+		peaks[m] = Peak{X: c.Mean, LogMass: math.Log(max(mass[m], 1e-6)), Cov: c.Scale}
+	}
+	return Assign(draws, nil, peaks, mode)
+}
+
+// Renumber numbers modes anew, in the labels of peaks and of draws, so that the one of the most draws is the first.
+func Renumber(count int, peaks, draws []int) {
+	held := make([]int, count)
+	for _, m := range draws {
+		held[m]++
+	}
+	order := make([]int, count)
+	for m := range order {
+		order[m] = m
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return held[b] - held[a] })
+	for _, labels := range [][]int{peaks, draws} {
+		for i, m := range labels {
+			labels[i] = slices.Index(order, m)
+		}
+	}
+}
+
 // moments returns the weight, mean and scale of the draws of a label, and false if they
 // are too few.
 func moments(draws [][]float64, weights []float64, label []int, k int) (mixture.Component, bool) {

@@ -86,6 +86,17 @@ func TestAssign(t *testing.T) {
 	if wrong > 3 || math.Abs(mass/total-0.2) > 0.002 {
 		t.Errorf("%d draws are in the wrong mode; the second holds %v", wrong, mass/total)
 	}
+	// The same from the maxima and masses of the two modes alone: the first has two peaks, of which the table tells the higher one. Draws
+	// have no weights here.
+	wrong = 0
+	for i, m := range Label(draws, [][]float64{centres[0], centres[2]}, []float64{2.0 / 3, 1.0 / 3}) {
+		if m != from[i] {
+			wrong++
+		}
+	}
+	if wrong > 3 {
+		t.Errorf("%d draws are labelled with the wrong mode", wrong)
+	}
 	var sets [2][][]float64
 	for i, x := range draws {
 		sets[label[i]] = append(sets[label[i]], x)

@@ -21,14 +21,18 @@ const (
 )
 
 // Pairs draws the draws of every pair of parameters, up to six of them, with the
-// density of each on the diagonal and the correlation above it.
+// density of each on the diagonal and the correlation above it. Colours are those of the chains, or, where there are several, of the modes.
 func Pairs(w io.Writer, d Draws, opts ...Option) error {
 	note := ""
 	if len(d.Names) > maxPairs {
 		note = fmt.Sprintf(", the first %d parameters", maxPairs)
 		d.Names, d.X = d.Names[:maxPairs], d.X[:maxPairs]
 	}
-	f := newFigure("Pairs of parameters"+note+d.thinned(), d.say("Draws of two parameters against each other, and their correlation"), opts)
+	what := "Draws of two parameters against each other, and their correlation"
+	if len(d.Modes) > 1 {
+		what += "; colours tell the modes"
+	}
+	f := newFigure("Pairs of parameters"+note+d.thinned(), d.say(what), opts)
 	n := len(d.Names)
 	f.height = max(2.6*vg.Centimeter, f.width/vg.Length(max(2, n)+1))
 	for r := range n {
@@ -54,12 +58,7 @@ func Pairs(w io.Writer, d Draws, opts ...Option) error {
 				}
 				err = f.line(p, gx, gy, stroke{colour: ink, width: vg.Points(1.2)})
 			case r > c:
-				for k := range d.X[r] {
-					p.Add(dots(d.X[c][k], d.X[r][k], max(8, pairPoints/len(d.X[r])), colour(k)))
-					if len(d.X[r]) <= maxLegend {
-						f.key(stroke{name: chainName(k), colour: colour(k), width: vg.Points(3)})
-					}
-				}
+				f.clouds(p, d, c, r)
 			default:
 				err = correlation(p, d.X[c], d.X[r])
 			}
@@ -71,6 +70,42 @@ func Pairs(w io.Writer, d Draws, opts ...Option) error {
 		f.rows = append(f.rows, row)
 	}
 	return f.write(w)
+}
+
+// clouds adds the draws of parameter r against those of c, a colour for each mode, or else for each chain.
+func (f *figure) clouds(p *plot.Plot, d Draws, c, r int) {
+	if len(d.Modes) > 1 {
+		for m, part := range byMode(d, c, r) {
+			p.Add(dots(part[0], part[1], max(8, pairPoints*len(part[0])/max(1, d.size(r))), colour(m)))
+			f.key(stroke{name: d.Modes[m], colour: colour(m), width: vg.Points(3)})
+		}
+		return
+	}
+	for k := range d.X[r] {
+		p.Add(dots(d.X[c][k], d.X[r][k], max(8, pairPoints/len(d.X[r])), colour(k)))
+		if len(d.X[r]) <= maxLegend {
+			f.key(stroke{name: chainName(k), colour: colour(k), width: vg.Points(3)})
+		}
+	}
+}
+
+// byMode returns the draws of parameters c and r, those of each mode.
+func byMode(d Draws, c, r int) [][2][]float64 {
+	out := make([][2][]float64, len(d.Modes))
+	for k, labels := range d.Mode {
+		for t, m := range labels {
+			out[m][0], out[m][1] = append(out[m][0], d.X[c][k][t]), append(out[m][1], d.X[r][k][t])
+		}
+	}
+	return out
+}
+
+// size is the number of draws of a parameter.
+func (d Draws) size(i int) (n int) {
+	for _, x := range d.X[i] {
+		n += len(x)
+	}
+	return n
 }
 
 // few are ticks for a small panel: three with labels at most.

@@ -32,6 +32,9 @@ type Draws struct {
 	// First is the number of draws of each chain before these, and Every how far
 	// apart they are, if they are some of many. Zero means 1.
 	First, Every int
+	// Modes names the posterior's modes, if there are several, and Mode[c][t] is that of draw t of chain c.
+	Modes []string
+	Mode  [][]int
 }
 
 // at returns the number, from 1, of the draws t = 0, 1, … among all.

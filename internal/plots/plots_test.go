@@ -65,6 +65,12 @@ func TestPicturesHaveTheirLabels(t *testing.T) {
 		"running mean": {func(w io.Writer) error { return RunningMean(w, testDraws(4, 100)) }, []string{"± 2 sd", "draws of each chain", "log sigma"}},
 		"lags":         {func(w io.Writer) error { return Autocorrelation(w, testDraws(4, 100)) }, []string{"lag / draws", "tau[1]", "95 % of independent draws"}},
 		"pairs":        {func(w io.Writer) error { return Pairs(w, testDraws(4, 100), Narrow()) }, []string{"log sigma", "tau[1]", "density", "chain 4"}},
+		"pairs, modes": {func(w io.Writer) error {
+			d := testDraws(2, 100)
+			d.Modes, d.Mode = []string{"mode 1 (99.5 %)", "mode 2 (0.5 %)"}, [][]int{make([]int, 100), make([]int, 100)}
+			d.Mode[1][7] = 1
+			return Pairs(w, d)
+		}, []string{"mode 1 (99.5 %)", "mode 2 (0.5 %)", "colours tell the modes"}},
 		"course": {func(w io.Writer) error {
 			return Course(w, "Solver", "What solves took.", []Panel{
 				{X: "iteration", Y: "residual", Log: true, Lines: []Line{{"chain 1", []float64{1, 2, 3, 4}, []float64{1e-3, 0, 1e-6, math.NaN()}}}, Level: 1e-4, LevelName: "tolerance"},

@@ -56,7 +56,7 @@ func pictures(rec *Record) ([]picture, error) {
 			func(w io.Writer) error { return plots.RunningRHat(w, draws, r.Plan.RHat) }},
 		{"autocorrelation", "The correlation of draws that are that many iterations apart. The sooner it is near 0, the more a draw is worth.",
 			func(w io.Writer) error { return plots.Autocorrelation(w, draws) }},
-		{"pairs", "Draws of each two parameters against one another: what the data cannot tell apart lies along a line.",
+		{"pairs", "Draws of each two parameters against one another: what the data cannot tell apart lies along a line. Colours are of the modes, if there are several, else of the chains.",
 			func(w io.Writer) error { return plots.Pairs(w, draws) }},
 	}
 	var out []picture

@@ -13,6 +13,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/modes"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -197,5 +198,33 @@ func PlotDraws(params param.List, r *chains.Run) plots.Draws {
 		d.Names = append(d.Names, p.Scale().Label(r.Plan.Names[i]))
 		d.X = append(d.X, r.Column(i, r.MinDraws()))
 	}
+	LabelModes(&d, modesOf(r))
 	return d
+}
+
+// LabelModes says of each draw, of all parameters, which of the modes it belongs to. It does nothing unless there are several.
+func LabelModes(d *plots.Draws, list []Mode) {
+	if len(list) < 2 || len(d.X) != len(list[0].At) {
+		return
+	}
+	var all, at [][]float64
+	var mass []float64
+	for i, m := range list {
+		at, mass = append(at, m.At), append(mass, float64(m.Mass))
+		d.Modes = append(d.Modes, fmt.Sprintf("mode %d (%.1f %%)", i+1, 100*float64(m.Mass)))
+	}
+	for c := range d.X[0] {
+		for t := range d.X[0][c] {
+			x := make([]float64, len(d.X))
+			for i := range x {
+				x[i] = d.X[i][c][t]
+			}
+			all = append(all, x)
+		}
+	}
+	label := modes.Label(all, at, mass)
+	for c := range d.X[0] {
+		n := len(d.X[0][c])
+		d.Mode, label = append(d.Mode, label[:n]), label[n:]
+	}
 }

@@ -24,6 +24,7 @@ import (
 //	climb      from each of many starts to a local maximum, on all rows
 //	curvature  around each maximum that may matter
 //	learn      values and gradients where the posterior is, in rounds
+//	explore    the target where a mode might be that no climb came to: if one may be, there are more climbs
 //	pilot      the target at proposals, which are fitted anew to it
 //	propose    the target at the proposals of the chains
 //	check      fresh values and gradients at draws, which hold the errors to account
@@ -95,7 +96,7 @@ func (auto) Evaluate(ctx context.Context, env Evaluator, _ *Options, p *chains.P
 		return climb(ctx, env, p, e)
 	case curvatureStage, learnStage, checkStage, tailStage:
 		return evaluate(ctx, env, p, e)
-	case pilotStage, proposeStage:
+	case exploreStage, pilotStage, proposeStage:
 		return target(ctx, env, p, e)
 	}
 	return nil, fmt.Errorf("a stage of kind %q is not one of this version", e.Kind)

@@ -22,6 +22,7 @@ const (
 	climbStage     = "climb"
 	curvatureStage = "curvature"
 	learnStage     = "learn"
+	exploreStage   = "explore"
 	pilotStage     = "pilot"
 	proposeStage   = "propose"
 	checkStage     = "check"
@@ -47,17 +48,21 @@ type conductor struct {
 	model Model
 	costs costs
 
-	reduce, scale *surrogate.Reduction // of log|K|, and of log yᵀK⁻¹y
+	reduce *surrogate.Reduction // of log|K|
 
-	climbs []*maxima.Climb
-	learnt []record // all evaluations with a density, in the order of stages
-	before int      // those of them from before the chains' last proposals were chosen
-	values []record // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
+	climbs [][]*maxima.Climb // of each search
+	learnt []record          // all evaluations with a density, in the order of stages
+	before int               // those of them from before the chains' last proposals were chosen
+	values []record          // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
 	peaks  []*peak
 	short  bool           // proposals are as an earlier version chose them, which does not look for tails (reach.go)
+	once   bool           // and not as one that searches again (search.go)
 	fresh  []record       // those of the last stage that checked: nothing is fitted to them
 	count  map[string]int // stages of each kind
 	last   *chains.Staging
+
+	found      []*peak // by the last search, if there were several
+	unmeasured []*peak // those of them whose curvature is still to be measured
 }
 
 // peak is a maximum with what is known of the density around it.
@@ -69,13 +74,13 @@ type peak struct {
 func newConductor(env Evaluator, opt *Auto, p *chains.Plan, in *chains.Conducting) *conductor {
 	k := &conductor{env: env, opt: opt, plan: p, in: in, model: env.Model(), count: map[string]int{}}
 	k.costs = newCosts(k.model, p.Params(), opt)
-	k.reduce, k.scale = reductions(k.model)
+	k.reduce, _ = reductions(k.model, 1)
 	return k
 }
 
-// reductions returns how log|K| and log yᵀK⁻¹y depend on fewer parameters than there are:
+// reductions returns how log|K| and unit·log yᵀK⁻¹y depend on fewer parameters than there are:
 // K = λ·(Σ_t (σ_t/λ) K_t + D), if there is one λ and no part of K is known.
-func reductions(m Model) (logDet, logQuad *surrogate.Reduction) {
+func reductions(m Model, unit float64) (logDet, logQuad *surrogate.Reduction) {
 	p := len(m.Params)
 	var variances, noises []int
 	for i, q := range m.Params {
@@ -87,7 +92,7 @@ func reductions(m Model) (logDet, logQuad *surrogate.Reduction) {
 		}
 	}
 	if !m.Offset && len(noises) == 1 && len(variances) > 0 {
-		return surrogate.ScaleFree(p, variances, noises[0], float64(m.Rows)), surrogate.ScaleFree(p, variances, noises[0], -1)
+		return surrogate.ScaleFree(p, variances, noises[0], float64(m.Rows)), surrogate.ScaleFree(p, variances, noises[0], -unit)
 	}
 	identity := mat.NewDense(p, p, nil)
 	for i := range p {
@@ -119,7 +124,7 @@ func (k *conductor) next(ctx context.Context) (*chains.Event, error) {
 		return nil, err
 	}
 	if k.count[curvatureStage] == 0 {
-		return k.curving(), nil
+		return k.curving(k.peaks), nil
 	}
 	return k.drawing(ctx)
 }
@@ -135,11 +140,14 @@ func (k *conductor) read() error {
 		switch s.Kind {
 		case checkStage, tailStage: // what the check before came to is to be learnt from
 			k.learnt, k.fresh = append(k.learnt, k.fresh...), nil
-		case pilotStage:
+		case exploreStage, pilotStage:
 			if k.costs.direct {
 				continue // proposals are fitted to the values themselves
 			}
-			k.short = k.short || len(s.Shared) > 0 && len(s.Shared[0]) < 3
+			if s.Kind == pilotStage {
+				k.short = k.short || len(s.Shared) > 0 && len(s.Shared[0]) < 3
+				k.once = k.once || k.short || s.Shared[0][2] < searches
+			}
 			v, err := valuesOf(s, p)
 			if err != nil {
 				return err
@@ -152,13 +160,17 @@ func (k *conductor) read() error {
 			}
 			continue
 		}
+		if s.Kind == climbStage {
+			k.climbs = append(k.climbs, nil)
+		}
 		for item, x := range s.Results {
 			records, err := decodeRecords(x, p)
 			if err != nil {
 				return fmt.Errorf("item %d of stage %d (%s): %w", item, s.Number, s.Kind, err)
 			}
 			if s.Kind == climbStage {
-				k.climbs = append(k.climbs, replay(k.env, s.Items[item], records))
+				search := &k.climbs[len(k.climbs)-1]
+				*search = append(*search, replay(k.env, s.Items[item], records))
 				if s.Shared[0][0] == bySolves { // all of a climb's gradients share their probes' error
 					continue
 				}
@@ -222,9 +234,9 @@ func batch(points int, flops float64) int {
 
 // findPeaks finds the maxima that may matter, the one of the largest mass first.
 func (k *conductor) findPeaks() error {
-	all := maxima.Distinct(k.climbs, 0)
+	all := maxima.Distinct(k.climbs[0], 0)
 	if len(all) == 0 {
-		return fmt.Errorf("none of %d searches came to a maximum of the posterior: use informative priors", len(k.climbs))
+		return fmt.Errorf("none of %d searches came to a maximum of the posterior: use informative priors", len(k.climbs[0]))
 	}
 	best := math.Inf(-1)
 	for _, m := range all {
@@ -236,6 +248,39 @@ func (k *conductor) findPeaks() error {
 			k.peaks = append(k.peaks, &peak{m, cov})
 		}
 	}
+	if k.byMass(); len(k.peaks) == 0 {
+		return fmt.Errorf("no maximum of %d has a curvature: use informative priors", len(all))
+	}
+	var measured []*chains.Staging
+	for i := range k.in.Stages {
+		if s := &k.in.Stages[i]; s.Kind == curvatureStage {
+			measured = append(measured, s)
+		}
+	}
+	if len(measured) == 0 {
+		return nil
+	}
+	if err := k.curve(k.peaks, measured[0]); err != nil {
+		return err
+	}
+	measured = measured[1:]
+	for _, climbs := range k.climbs[1:] {
+		var s *chains.Staging
+		if len(measured) > 0 {
+			s = measured[0]
+		}
+		if err := k.add(climbs, s); err != nil {
+			return err
+		}
+		if len(k.found) > 0 && s != nil {
+			measured = measured[1:]
+		}
+	}
+	return nil
+}
+
+// byMass sorts the peaks, the one of the largest mass first.
+func (k *conductor) byMass() {
 	slices.SortStableFunc(k.peaks, func(a, b *peak) int {
 		switch d := b.LogMass() - a.LogMass(); {
 		case d > 0:
@@ -245,51 +290,44 @@ func (k *conductor) findPeaks() error {
 		}
 		return 0
 	})
-	if len(k.peaks) == 0 {
-		return fmt.Errorf("no maximum of %d has a curvature: use informative priors", len(all))
-	}
-	return k.curve()
 }
 
-// curving returns the stage that measures the curvature at the peaks.
-func (k *conductor) curving() *chains.Event {
+// curving returns the stage that measures the curvature at peaks.
+func (k *conductor) curving(peaks []*peak) *chains.Event {
 	var points [][]float64
-	for _, p := range k.peaks {
+	for _, p := range peaks {
 		points = append(points, maxima.Stencil(p.X, p.Info)...)
 	}
 	return k.stage(curvatureStage, k.how(), k.batched(points, k.costs.evaluation))
 }
 
-// curve replaces the climbs' own idea of the curvature by what was measured.
-func (k *conductor) curve() error {
-	for i := range k.in.Stages {
-		s := &k.in.Stages[i]
-		if s.Kind != curvatureStage {
+// curve replaces the climbs' own idea of the curvature by what a stage measured.
+func (k *conductor) curve(peaks []*peak, s *chains.Staging) error {
+	var grads [][]float64
+	for _, x := range s.Results {
+		records, err := decodeRecords(x, k.plan.Params())
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			_, g := r.density(k.env)
+			grads = append(grads, g)
+		}
+	}
+	each := 2 * k.plan.Params()
+	if len(grads) != each*len(peaks) {
+		return errLength
+	}
+	for j, p := range peaks {
+		mine := grads[j*each : (j+1)*each]
+		if slices.ContainsFunc(mine, func(g []float64) bool { return g == nil }) {
 			continue
 		}
-		var grads [][]float64
-		for _, x := range s.Results {
-			records, err := decodeRecords(x, k.plan.Params())
-			if err != nil {
-				return err
-			}
-			for _, r := range records {
-				_, g := r.density(k.env)
-				grads = append(grads, g)
-			}
-		}
-		each := 2 * k.plan.Params()
-		for j, p := range k.peaks {
-			mine := grads[j*each : (j+1)*each]
-			if slices.ContainsFunc(mine, func(g []float64) bool { return g == nil }) {
-				continue
-			}
-			info, _ := maxima.Hessian(mine, p.Info)
-			m := *p.Maximum
-			m.Info = info
-			if cov, ok := m.Covariance(); ok {
-				p.Maximum, p.cov = &m, cov
-			}
+		info, _ := maxima.Hessian(mine, p.Info)
+		m := *p.Maximum
+		m.Info = info
+		if cov, ok := m.Covariance(); ok {
+			p.Maximum, p.cov = &m, cov
 		}
 	}
 	return nil

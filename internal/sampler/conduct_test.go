@@ -38,7 +38,7 @@ func TestReductionsHoldOfK(t *testing.T) {
 			}
 			return chol.LogDet(), math.Log(mat.Dot(y, x))
 		}
-		logDet, logQuad := reductions(m)
+		logDet, logQuad := reductions(m, 1)
 		psi, scaled := []float64{0.3, -1, -2}, []float64{1.1, -1, -1.2}
 		d, q := of(psi)
 		ds, qs := of(scaled)
@@ -65,17 +65,19 @@ func TestWhoLooksForTails(t *testing.T) {
 		name   string
 		stages []chains.Staging
 		short  bool
+		once   bool
 	}{
-		{"no pilot yet", nil, false},
-		{"a marked one", []chains.Staging{pilot(bySolves, 0, reaching)}, false},
-		{"one of before", []chains.Staging{pilot(bySolves, 0)}, true},
+		{"no pilot yet", nil, false, false},
+		{"a marked one", []chains.Staging{pilot(bySolves, 0, searches)}, false, false},
+		{"one that searched once", []chains.Staging{pilot(bySolves, 0, reaching)}, false, true},
+		{"one of before", []chains.Staging{pilot(bySolves, 0)}, true, true},
 	} {
 		k := &conductor{plan: &chains.Plan{Names: []string{"a"}}, in: &chains.Conducting{Stages: c.stages}, count: map[string]int{}}
 		if err := k.read(); err != nil {
 			t.Fatal(err)
 		}
-		if k.short != c.short {
-			t.Errorf("%s: short is %t", c.name, k.short)
+		if k.short != c.short || k.once != c.once {
+			t.Errorf("%s: short is %t, once %t", c.name, k.short, k.once)
 		}
 	}
 }

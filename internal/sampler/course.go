@@ -63,7 +63,9 @@ func (a auto) Course(m Model, o *Options, p *chains.Plan) *Course {
 	near += learn.Evaluations
 	pilot.Fitted = near * params
 	propose.Fitted = pilot.Fitted + pilots
-	c.Stages = []Expected{search, curvature, learn, pilot, propose}
+	explore := k.expect(exploreStage, 0, explorers*params)
+	explore.Fitted = near * params
+	c.Stages = []Expected{search, curvature, learn, explore, pilot, propose}
 	if !c.Exact {
 		check := k.expect(checkStage, checkPoints*3/2, 0)
 		check.Fitted = propose.Fitted

@@ -43,8 +43,10 @@ const (
 // drawing goes from the maxima to draws.
 func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	switch proposed := k.count[proposeStage] > 0; {
-	case k.last.Kind == tailStage:
+	case proposed && k.last.Kind == tailStage:
 		return k.reached(ctx)
+	case proposed && (k.last.Kind == climbStage || k.last.Kind == curvatureStage):
+		return k.searched(ctx)
 	case proposed && k.costs.direct:
 		return k.directly(ctx)
 	case k.costs.direct:
@@ -56,6 +58,9 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 	}
 	if k.count[learnStage] == 0 {
 		return k.learningAround()
+	}
+	if e, err := k.looking(ctx); e != nil || err != nil {
+		return e, err
 	}
 	b, err := k.learn(ctx, k.learnt)
 	if err != nil {
@@ -78,6 +83,9 @@ func (k *conductor) drawing(ctx context.Context) (*chains.Event, error) {
 				return nil, err
 			}
 			return k.learning(m), nil
+		}
+		if k.count[exploreStage] == 0 {
+			return k.exploring(b, k.spread(a.Weighted))
 		}
 		m, err := k.with(a.Fit, a.Wide, pilotPeaks)
 		if !k.short {
@@ -287,7 +295,10 @@ func (k *conductor) piloting(b *density, m *mixture.Mixture, basis [][]float64) 
 	}
 	var mark []float64
 	if !k.short && !k.costs.direct {
-		mark = []float64{reaching}
+		mark = []float64{searches}
+		if k.once {
+			mark = []float64{reaching}
+		}
 	}
 	n := k.costs.thin * pilotEach * k.plan.Params() * (1 + k.count[pilotStage])
 	return k.propose(b, pilotStage, d, k.shared(m, basis, mark), len(k.in.Stages)+1, 1, 0, n), nil
@@ -379,7 +390,7 @@ func (k *conductor) sampling(ctx context.Context) (*chains.Event, error) {
 	case k.in.Drawn != nil && k.in.Drawn.Stages == len(k.in.Stages):
 		return k.more(ctx, b, c)
 	case misses:
-		return k.tailing(b, c)
+		return k.missing(b, c)
 	case k.last.Kind == proposeStage && k.in.Drawn != nil && len(k.fresh) > 0:
 		return k.drawn(b, c)
 	case k.last.Kind != checkStage:
@@ -421,7 +432,7 @@ func (k *conductor) exactly(ctx context.Context) (*chains.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k.tailing(b, c)
+	return k.missing(b, c)
 }
 
 // checksInARow returns how many of the last stages check.
@@ -675,6 +686,7 @@ func (k *conductor) modes(b *density, c *run) []chains.Mode {
 	}
 	all := slices.Concat(c.draws...)
 	member := modes.Assign(all, nil, peaks, of)
+	modes.Renumber(count, of, member)
 	byMode := make([][][]float64, count)
 	var estimates []accuracy.Estimate
 	for m := range count {

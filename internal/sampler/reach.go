@@ -87,7 +87,19 @@ func (k *conductor) misses(c *run) (bool, error) {
 	return share > k.tolerable()/2, err
 }
 
-// tailing returns a stage that learns the density where weighted proposals are farthest from its evaluations.
+// missing returns the stage that looks for what proposals miss: another search or, of a run that has none or if it has nowhere to
+// begin, the density where they are heavy.
+func (k *conductor) missing(b *density, c *run) (*chains.Event, error) {
+	if !k.once {
+		if e, err := k.heaviest(c.list); e != nil || err != nil {
+			return e, err
+		}
+	}
+	return k.tailing(b, c)
+}
+
+// tailing returns a stage that learns the density where weighted proposals are farthest from its evaluations, and around
+// the maxima that a search has found.
 func (k *conductor) tailing(b *density, c *run) (*chains.Event, error) {
 	w, err := metropolis.Weigh(c.list)
 	if err != nil {
@@ -101,7 +113,10 @@ func (k *conductor) tailing(b *density, c *run) (*chains.Event, error) {
 			drawn, reduced = append(drawn, x), append(reduced, k.reduce.Point(x))
 		}
 	}
-	var points [][]float64
+	points, err := k.aroundNew()
+	if err != nil {
+		return nil, err
+	}
 	for _, i := range b.guard.Scattered(reduced, k.costs.wanted) {
 		points = append(points, drawn[i])
 	}

@@ -121,13 +121,18 @@ func evaluate(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Eval
 }
 
 // climb computes an item that is a start: the records of all evaluations of a climb. By
-// solves, all are made with the same probes, so that the climb is on a smooth surface.
+// solves, all are made with the same probes, so that the climb is on a smooth surface. It ends where it comes to a maximum that the
+// stage knows.
 func climb(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {
 	c := maxima.NewClimb(e.Needs, climbOptions)
 	var out []float64
 	key := random.Key{Seed: p.Seed, Chain: e.Stage, Iter: e.Item << 16}
-	for x := c.Next(); x != nil; x = c.Next() {
-		v, err := evaluateAt(ctx, env, e.Shared, x, key)
+	if len(e.Shared) < 2 {
+		return nil, errors.New("a stage does not say how to evaluate")
+	}
+	known := known(e.Shared[2:], p.Params())
+	for x := c.Next(); x != nil && !cameHome(c, known); x = c.Next() {
+		v, err := evaluateAt(ctx, env, e.Shared[:2], x, key)
 		if err != nil {
 			return nil, err
 		}

@@ -63,8 +63,11 @@ func Choose(ctx context.Context, w *Whitening, obs []Observation, b *parallel.Bu
 		score := make([]float64, len(held))
 		for i, o := range held {
 			if score[i], err = logDensity(m, o); err != nil {
-				return nil, nil, err
+				break
 			}
+		}
+		if err != nil {
+			continue // its predictions are lost in rounding
 		}
 		c.Score = stat.Mean(score, nil)
 		tried, scores = append(tried, c), append(scores, score)

@@ -50,6 +50,33 @@ func TestWholeLearnt(t *testing.T) {
 	}
 }
 
+// Where a part of the density is learnt, a second mode that none of the climbs from broad starts comes to (they have been seen to end at the first
+// in every run) is found by exploring: it takes part in what is learnt and proposed, and its mass, a quarter, is told within four of its stated errors, which are about
+// 0.01, and means and sds within five of theirs (with one estimate of seven beyond in 20,000 runs; seeds are fixed). Before, means were up to 0.4 sd off.
+func TestSecondModeIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: some seconds of all cores")
+	}
+	w := DefaultWhole
+	w.Density = "learnt"
+	target := modes()
+	r, results, err := w.Run(t.Context(), target, 1, parallel.NewBudget(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Stopped.Reason != chains.Converged {
+		t.Errorf("the run is %s", r.Stopped.Reason)
+	}
+	for _, x := range results {
+		if math.Abs(x.Z()) > 5 {
+			t.Errorf("%s is %.4g, want %.4g, %.1f stated errors off", x.Name, x.Estimate, x.Truth, x.Z())
+		}
+	}
+	if m := r.Drawn.Modes; len(m) != 2 || math.Abs(m[1].Mass-target.mass) > 4*m[1].MassError || m[1].MassError > 0.03 {
+		t.Errorf("the modes are %+v, want the second to hold %.3f", m, target.mass)
+	}
+}
+
 // The sampler auto as a whole, where the density is exact, finds the long thin tail of the banana, which proposals
 // of R-hat 1.00 and acceptance 0.8 can miss: means and sds are within four stated errors, the sd of the long
 // coordinate within 15 %, and runs converge; some choose their proposals anew. Stated errors are right within 10 % (bench/accuracy -whole), so that 16
