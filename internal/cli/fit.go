@@ -42,6 +42,7 @@ type fitFlags struct {
 const (
 	quasiNewton = "quasi-newton"
 	adagrad     = "adagrad"
+	adam        = "adam" // of random features, which know no other
 
 	objectiveMAP = "map"
 	objectiveML  = "ml"
@@ -88,7 +89,9 @@ negative-binomial, stochastic-volatility) it is Laplace's approximation that is 
 and predicts: with stored matrices up to 5,000 rows, beyond by products alone.
 
 A specification with model.approximation (sgpr, fitc, dtc, svgp) has that fitted in place
-of the exact model, by inducing inputs: in time proportional to the rows.
+of the exact model, by inducing inputs: in time proportional to the rows. One with
+random-features or deep has the features' weights learnt by Adam from minibatches: how,
+it says itself (steps, minibatch, step), and --restarts and --iterations do nothing.
 
 A fit is of this machine; a cluster runs chains. Exit code: 0 the optimum was reached;
 3 it was not (the folder has what was); 2 bad input; 1 failure; 130 interrupted, and
@@ -279,7 +282,7 @@ func (a *App) fitted(ctx context.Context, f *fitFlags, j *runJob, dir string) (*
 	if err != nil {
 		return nil, err
 	}
-	fl.Name, fl.Version, fl.Seed, fl.Method, fl.Objective, fl.Model = j.spec.Name, version.Version, j.spec.Seed, f.method, f.objective, name
+	fl.Name, fl.Version, fl.Seed, fl.Method, fl.Objective, fl.Model = j.spec.Name, version.Version, j.spec.Seed, cmp.Or(fl.Method, f.method), f.objective, name
 	fillFit(fl, j, res)
 	fl.Cost.Seconds = time.Since(began).Seconds()
 	if j.piped != nil { // where the table will be
@@ -305,9 +308,13 @@ func fillFit(f *report.Fit, j *runJob, res *fit.Result) {
 	}
 	f.Parameters = report.FitRows(j.problem.Model, &j.data.Info, res.Psi, res.Cov)
 	f.Warnings = []string{}
-	if res.Cov != nil {
+	switch {
+	case res.Cov != nil:
 		f.Cov = chains.Flat(res.Cov)
-	} else {
+	case j.spec.Model.Features() && !res.Converged:
+		f.Warnings = append(f.Warnings, "the bound was still rising at the end: give model.approximation more steps")
+	case j.spec.Model.Features(): // which looks at no curvature
+	default:
 		f.Warnings = append(f.Warnings, "the curvature at the end is not that of a maximum, so that there are no standard errors: the data do not tell some parameters; priors that say more help")
 	}
 	if res.Cov != nil && !res.Converged {
@@ -355,8 +362,8 @@ func (j *runJob) writeFit(rec *report.Record, dir string) (err error) {
 
 // modelOf returns the name of the model to fit.
 func (f *fitFlags) modelOf(j *runJob) (string, error) {
-	if j.spec.Model.Sparse() {
-		return f.sparseModel(j.spec)
+	if j.spec.Model.Sparse() || j.spec.Model.Features() {
+		return f.approximateModel(j.spec)
 	}
 	l := j.problem.Likelihood
 	switch gaussian := l.Augmentation().Width() == 0; {
