@@ -235,7 +235,7 @@ func TestRemoteExitCodes(t *testing.T) {
 		{[]string{"watch"}, 2, `takes JOB, and was given none`},
 		{[]string{"extend", id}, 2, "say what more it is to do: --draws"},
 		{[]string{"delete", id}, 1, "which is queued: cancel it first"},
-		{[]string{"draws", id}, 1, "job " + id + " has no draws yet: it is queued"},
+		{[]string{"draws", id}, 1, "job " + id + " has no draws yet: its state is queued"},
 		{[]string{"summary", id}, 1, "has no draws yet"},
 		{[]string{"logs", id, "--tail", "-1"}, 2, "give positive numbers"},
 		{[]string{"logs", id, "--chain", "1"}, 2, "--chain is of gradients: give --gradients too"},

@@ -38,7 +38,7 @@ func (a *App) openJob(ctx context.Context, s *session, f *predictFlags, arg stri
 		return nil, err
 	}
 	if j.Data.GetSha256() == "" {
-		return nil, fmt.Errorf("job %s has nothing to predict from yet: it is %s", j.Id, client.StateWord(j.State))
+		return nil, fmt.Errorf("job %s has nothing to predict from yet: its state is %s", j.Id, client.StateWord(j.State))
 	}
 	told := func() {}
 	if draws := client.MinDraws(j.GetProgress()); j.DrawsSha256 == "" || draws == 0 {

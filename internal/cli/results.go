@@ -25,7 +25,7 @@ func (a *App) record(ctx context.Context, s *session, j *pb.Job) (*report.Record
 		return nil, err
 	}
 	if res.Run == nil || res.Run.Prepared == nil {
-		return nil, fmt.Errorf("job %s has no draws yet: it is %s", j.Id, client.StateWord(j.State))
+		return nil, fmt.Errorf("job %s has no draws yet: its state is %s", j.Id, client.StateWord(j.State))
 	}
 	rec := &report.Record{SpecText: res.Spec, Data: res.Data, Run: res.Run, WallSeconds: res.WallSeconds, InstructionSet: res.InstructionSet,
 		Origin: report.Origin{Version: version.Version, Job: j.Id}}

@@ -349,7 +349,7 @@ func (s *jobsService) redirect(ctx context.Context, r *pb.ExtendRequest) (out *p
 // certificatePlan returns the plan of a run that certifies that of a job.
 func certificatePlan(j *followed) (*chains.Plan, error) {
 	if j.Job.Info == nil {
-		return nil, status.Errorf(codes.FailedPrecondition, "job %s has no draws yet: it is %s", j.Job.ID, j.Job.Phase)
+		return nil, status.Errorf(codes.FailedPrecondition, "job %s has no draws yet: its state is %s", j.Job.ID, j.Job.Phase)
 	}
 	spec, err := j.Spec()
 	if err != nil {

@@ -94,7 +94,7 @@ func (s *predictionsService) request(ctx context.Context, r *pb.PredictRequest) 
 	err = s.c.jobs.with(r.Id, func(f *followed) error {
 		j := f.Job
 		if f.Run == nil || f.Run.Prepared == nil || j.Info == nil {
-			return status.Errorf(codes.FailedPrecondition, "job %s has nothing to predict from yet: it is %s", r.Id, j.Phase)
+			return status.Errorf(codes.FailedPrecondition, "job %s has nothing to predict from yet: its state is %s", r.Id, j.Phase)
 		}
 		if field, err := predict.CheckRequest(r, j.Info); err != nil {
 			return badField(field, err.Error())

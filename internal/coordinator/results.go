@@ -49,7 +49,7 @@ func (s *jobsService) result(ctx context.Context, r *pb.GetJobRequest) (out *res
 	}
 	err = s.c.jobs.with(r.Id, func(j *followed) (err error) {
 		if j.Run == nil {
-			return status.Errorf(codes.FailedPrecondition, "job %s has no draws yet: it is %s", r.Id, j.Job.Phase)
+			return status.Errorf(codes.FailedPrecondition, "job %s has no draws yet: its state is %s", r.Id, j.Job.Phase)
 		}
 		out = &result{Spec: j.Job.Spec, Data: j.Job.Info, Run: copyRun(j.Run), WallSeconds: j.Job.Elapsed(time.Now()).Seconds(), InstructionSet: j.Job.InstructionSet}
 		if j.Run.Stopped == nil {

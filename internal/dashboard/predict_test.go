@@ -60,7 +60,7 @@ func TestPredictARow(t *testing.T) {
 	if code, _ := s.post("/jobs/j1/predict", nil, url.Values{"x0": {"1"}, "x1": {"1"}}); code != 403 || len(s.asked) != n {
 		t.Errorf("no token: %d", code)
 	}
-	s.fail = status.Error(codes.FailedPrecondition, "job j1 has nothing to predict from yet: it is preparing")
+	s.fail = status.Error(codes.FailedPrecondition, "job j1 has nothing to predict from yet: its state is preparing")
 	if code, text := s.post("/jobs/j1/predict", nil, form); code != 409 || !strings.Contains(text, "Job j1 has nothing to predict from yet") {
 		t.Errorf("refused: %d", code)
 	}
@@ -118,7 +118,7 @@ func TestPredictAlong(t *testing.T) {
 		}
 	}
 	form.Set("along", "0")
-	s.fail = status.Error(codes.FailedPrecondition, "job j1 has nothing to predict from yet: it is preparing")
+	s.fail = status.Error(codes.FailedPrecondition, "job j1 has nothing to predict from yet: its state is preparing")
 	if code, text := s.post("/jobs/j1/curve", nil, form); code != 409 || !strings.Contains(text, "nothing to predict from yet") {
 		t.Errorf("refused: %d", code)
 	}

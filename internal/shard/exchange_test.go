@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
@@ -239,6 +241,9 @@ func TestMemberThatGivesNothing(t *testing.T) {
 			return nil
 		},
 		"nothing": func(*Server, grpc.BidiStreamingServer[pb.TilesRequest, pb.TilesResponse]) error { return nil },
+		"is of a version without the call": func(*Server, grpc.BidiStreamingServer[pb.TilesRequest, pb.TilesResponse]) error {
+			return status.Error(codes.Unimplemented, "unknown method Fetch")
+		},
 		"wrong numbers": func(s *Server, stream grpc.BidiStreamingServer[pb.TilesRequest, pb.TilesResponse]) error {
 			return s.give(lying{stream, func(f *frame) []*frame {
 				x := f.head.(*pb.TilesResponse).GetAnswer()

@@ -47,6 +47,15 @@ func TestOfWorker(t *testing.T) {
 	}
 }
 
+// What this worker cannot read, one of a later version may: in a rolling upgrade no job fails for it.
+func TestSpecificationOfALaterVersion(t *testing.T) {
+	c := newJobCache(&Config{}, nil)
+	err := c.read(t.Context(), &jobData{}, &pb.Assignment{Spec: "data: {path: a.csv}\nmodel: {later: 1}\n"})
+	if err == nil || !ofWorker(err) || !strings.Contains(err.Error(), "bring it to the cluster's version") || !strings.Contains(err.Error(), "model.later") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A worker that has not the memory, or whose disk is full, keeps no job from going on
 // where another one can.
 func TestWorkerThatCannot(t *testing.T) {

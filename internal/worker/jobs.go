@@ -17,6 +17,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/runlog"
+	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
 // Preloaded is a job that need not be read.
@@ -136,8 +137,8 @@ func (c *jobCache) read(ctx context.Context, j *jobData, a *pb.Assignment) error
 		return nil
 	}
 	spec, err := job.ParseString(a.Spec)
-	if err != nil {
-		return err
+	if err != nil { // a coordinator could read it, so that it is of a later version
+		return elsewhere{fmt.Errorf("this worker, of version %s, cannot read a specification that the coordinator could: bring it to the cluster's version: %w", version.String(), err)}
 	}
 	var table io.Reader
 	if spec.Data.Synthetic == nil {
