@@ -303,6 +303,9 @@ func fillFit(f *report.Fit, j *runJob, res *fit.Result) {
 	f.LogLikelihoodError = report.Number(res.ValueError)
 	f.Names, f.Psi, f.Extra, f.Searches, f.Trace = j.plan.Names, res.Psi, res.Extra, res.Searches, res.Trace
 	f.Cost.Evaluations = len(res.Trace)
+	if len(res.Searches) > 0 { // of a network the trace has some steps only
+		f.Cost.Evaluations = res.Searches[0].Evaluations
+	}
 	for _, s := range res.Searches[min(1, len(res.Searches)):] {
 		f.Cost.Evaluations += s.Evaluations
 	}
