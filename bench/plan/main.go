@@ -36,6 +36,8 @@ var kinds = []struct{ name, model, sampler string }{
 	{"matern32", "{kernel: matern32}", "fisher"},
 	{"matern12, ARD", "{kernel: matern12, ard: true}", "fisher"},
 	{"rbf, leimkuhler-matthews", "{kernel: rbf}", "leimkuhler-matthews"},
+	{"rbf, auto", "{kernel: rbf}", "auto"},
+	{"rbf, ARD, auto", "{kernel: rbf, ard: true}", "auto"},
 }
 
 func main() {
@@ -120,7 +122,10 @@ func compare(name string, n int, text string) (float64, error) {
 	}
 	took := time.Since(began).Seconds()
 	cost := r.Cost()
-	probes, tried := r.Settings.Probes, "-"
+	probes, tried := 0, "-"
+	if r.Settings != nil {
+		probes = r.Settings.Probes
+	}
 	if e.Trial != nil {
 		tried = fmt.Sprintf("%d / %d", e.Trial.Probes, probes)
 	}
@@ -130,6 +135,6 @@ func compare(name string, n int, text string) (float64, error) {
 		told = fmt.Sprintf("%.1f / %.1f", e.Trial.Iterations, iterations)
 	}
 	fmt.Printf("| %s | %d | %.1f | %.1f | %.2f | %.2g / %.2g s | %s | %s |\n", name, n, e.SecondsEstimated, took, e.SecondsEstimated/took,
-		e.SecondsGradient, took/float64(cost.Gradients), tried, told)
+		e.SecondsGradient, took/float64(max(1, cost.Gradients)), tried, told)
 	return e.SecondsEstimated / took, nil
 }

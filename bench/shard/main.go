@@ -17,6 +17,8 @@
 //
 // With -apply they multiply by the factor of such a preconditioner, there and back, in place of products with K.
 //
+// With -inducing M they take gradients of the bound of a sparse approximation (SGPR) with M inducing inputs.
+//
 // The first product with each θ is computed twice for one column (package shard). It is told
 // apart, as first_ratio: what a gradient takes is one of these and some tens of the others.
 package main
@@ -51,6 +53,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/shard"
+	"github.com/ulisse-gp/ulisse/internal/sparse"
 	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 )
 
@@ -60,6 +63,7 @@ type options struct {
 	forms, single  bool
 	apply          bool
 	exchange       bool
+	inducing       int
 	rank           float64
 	certs          string // folder of the certificate of all members; empty for plaintext
 }
@@ -77,6 +81,7 @@ func main() {
 	flag.BoolVar(&o.single, "single", false, "products in single precision")
 	gradient := flag.Bool("gradient", false, "whole gradients, beside what is planned for them")
 	flag.Float64Var(&o.rank, "rank", 4, "rank of the preconditioner, in √n, with -gradient and -apply")
+	flag.IntVar(&o.inducing, "inducing", 0, "gradients of a sparse approximation with so many inducing inputs in place of products with K; 0 for none")
 	flag.BoolVar(&o.apply, "apply", false, "products with the factor of a preconditioner in place of those with K")
 	flag.BoolVar(&o.exchange, "exchange", false, "members exchange sums, as in a large group or on a slow network")
 	secure := flag.Bool("tls", true, "mutual TLS between the members")
@@ -130,7 +135,7 @@ func (o *options) run(secure, asJSON, gradient bool, ns, ss, groups []int) error
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if !asJSON {
 		fmt.Printf("%s, rbf, d=%d, %d cores a member, tls %v; of %d turns the least processor seconds\n", isa, o.d, o.cores, secure, o.reps)
-		fmt.Fprintln(w, "n\ts\tmembers\talone s\tratio\tfirst\tMB in\tMB out\twall s\thedges\t")
+		fmt.Fprintln(w, "n\ts\tmembers\talone s\tratio\tfirst\tMB in\tMB out\tMB\tMB others\twall s\thedges\t")
 	}
 	for _, n := range ns {
 		for _, s := range ss {
@@ -143,7 +148,7 @@ func (o *options) run(secure, asJSON, gradient bool, ns, ss, groups []int) error
 					err = errors.Join(err, json.NewEncoder(os.Stdout).Encode(r))
 					continue
 				}
-				fmt.Fprintf(w, "%d\t%d\t%d\t%.3g\t%.3f\t%.2f\t%.2f\t%.2f\t%.3g\t%d\t\n", r.N, r.S, r.Members, r.Alone, r.Ratio, r.First, r.BytesIn/1e6, r.BytesOut/1e6, r.Wall, r.Hedges)
+				fmt.Fprintf(w, "%d\t%d\t%d\t%.3g\t%.3f\t%.2f\t%.2f\t%.2f\t%.0f\t%.0f\t%.3g\t%d\t\n", r.N, r.S, r.Members, r.Alone, r.Ratio, r.First, r.BytesIn/1e6, r.BytesOut/1e6, r.Memory/1e6, r.Others/1e6, r.Wall, r.Hedges)
 			}
 			if err = errors.Join(err, w.Flush()); err != nil {
 				return err
@@ -191,6 +196,8 @@ type row struct {
 	Alone     float64 `json:"alone_cpu_seconds"`
 	Wall      float64 `json:"wall_seconds"`
 	AloneWall float64 `json:"alone_wall_seconds"`
+	Memory    float64 `json:"memory"` // of the driver and of the largest other member, at most
+	Others    float64 `json:"others_memory"`
 	Hedges    int64   `json:"hedges"` // units that were given out twice, in all turns
 }
 
@@ -204,6 +211,8 @@ type problem struct {
 	l       *dense.Matrix
 	factors map[operator]dense.Products
 	w       [][]float64
+	// With -inducing: the approximation of each operator.
+	approx map[operator]*sparse.Approximation
 }
 
 func normal(rnd *rand.Rand, n int) []float64 {
@@ -261,6 +270,8 @@ func (p *problem) share(op *shard.Group, meter *shard.Meter) error {
 
 func (p *problem) product(op operator) error {
 	switch {
+	case p.inducing > 0:
+		return p.slope(op)
 	case p.apply:
 		for c := range p.dst {
 			clear(p.dst[c])
@@ -299,11 +310,17 @@ func (o *options) measure(n, s int, groups []int) (rows []row, err error) {
 	if p.apply {
 		p.factor(n, s, alone)
 	}
+	if p.inducing > 0 {
+		p.approximate(alone)
+	}
 	ops := make([]*shard.Group, len(groups))
 	for i, size := range groups {
 		ops[i] = w.group(p.operator(), size)
 		defer ops[i].Close()
 		ops[i].Set(theta, noise)
+		if p.inducing > 0 {
+			p.approximate(ops[i])
+		}
 		rows = append(rows, row{N: n, S: s, Members: size})
 		connect := p.product
 		if p.apply {
@@ -339,6 +356,7 @@ func (o *options) measure(n, s int, groups []int) (rows []row, err error) {
 			r.Wall = least(r.Wall, next.wall)
 			r.BytesIn, r.BytesOut = max(r.BytesIn, next.in), max(r.BytesOut, next.out)
 			r.Hedges += next.hedges
+			r.Memory, r.Others = memory(), max(r.Others, next.memory)
 		}
 	}
 	for i := range rows {
@@ -369,6 +387,7 @@ func least(a, b float64) float64 {
 // member.
 type cost struct {
 	cpu, wall, in, out float64
+	memory             float64 // of the largest member beside the driver
 	hedges             int64
 }
 
@@ -395,6 +414,7 @@ func (p *problem) turn(op *shard.Group, members []*member, meter *shard.Meter) (
 			return c, err
 		}
 		c.cpu += after.CPU - before[i].CPU
+		c.memory = max(c.memory, after.Memory)
 		c.in, c.out = max(c.in, after.In-before[i].In), max(c.out, after.Out-before[i].Out)
 	}
 	return c, nil

@@ -21,8 +21,8 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
-// usage is what a member has used so far: processor seconds, and bytes of tile traffic.
-type usage struct{ CPU, In, Out float64 }
+// usage is what a member has used so far: processor seconds, bytes of tile traffic, and the most memory.
+type usage struct{ CPU, In, Out, Memory float64 }
 
 // member is a process of a group, as the driver's process sees it: it answers each line that
 // it reads with its usage.
@@ -97,7 +97,7 @@ func (o *options) serve(n int) error {
 	asked := bufio.NewScanner(os.Stdin)
 	for asked.Scan() {
 		load := meter.Load()
-		u := usage{CPU: cputime.Seconds(), In: float64(load.BytesReceived), Out: float64(load.BytesSent)}
+		u := usage{CPU: cputime.Seconds(), In: float64(load.BytesReceived), Out: float64(load.BytesSent), Memory: memory()}
 		if err := json.NewEncoder(os.Stdout).Encode(u); err != nil {
 			return err
 		}

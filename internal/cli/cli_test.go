@@ -251,8 +251,21 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	staged := write(t, t.TempDir(), "s.yaml", stagedSpec)
-	if code, stdout, stderr := ulisse(t, "", "plan", staged); code != 0 || !strings.Contains(stdout, "only the run can tell") {
-		t.Errorf("exit %d\n%s%s", code, stdout, stderr)
+	for _, x := range []struct {
+		flags []string
+		want  []string
+	}{
+		{nil, []string{"evaluation", "propose", "in all: a guess"}},
+		{[]string{"--workers", "3"}, []string{"core-hours", "a guess", "Worth it"}},
+		{[]string{"--workers", "3", "--json"}, []string{`"course": {`, `"core": null`}},
+		{[]string{"--workers", "3", "--rows", "50000", "--inputs", "2", "--memory", "1MiB"}, []string{"50000 rows", "does not fit"}},
+	} {
+		code, stdout, stderr := ulisse(t, "", append([]string{"plan", staged}, x.flags...)...)
+		for _, w := range x.want {
+			if code != 0 || !strings.Contains(stdout, w) {
+				t.Errorf("plan %v: exit %d, no %q in\n%s%s", x.flags, code, w, stdout, stderr)
+			}
+		}
 	}
 	for _, method := range []string{"fisher", "exact", "cholesky", "sgld"} {
 		spec := write(t, t.TempDir(), "s.yaml", strings.ReplaceAll(strings.ReplaceAll(smallSpec, "method: fisher", "method: "+method), "checkpoint: 10", "checkpoint: 20"))

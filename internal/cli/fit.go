@@ -34,6 +34,7 @@ type fitFlags struct {
 	model      string
 	restarts   int
 	iterations int
+	batch      int
 	json       bool
 	quiet      bool
 }
@@ -42,10 +43,18 @@ type fitFlags struct {
 const (
 	quasiNewton = "quasi-newton"
 	adagrad     = "adagrad"
-	adam        = "adam" // of random features, which know no other
+	adam        = "adam"
 
 	objectiveMAP = "map"
 	objectiveML  = "ml"
+)
+
+var fitMethods = []string{quasiNewton, adagrad, adam}
+
+// defaultBatch is --batch if it is not given, adamIterations --iterations of adam.
+const (
+	defaultBatch   = 500
+	adamIterations = 3000
 )
 
 // fitter finds an estimate: of a problem, from some starts.
@@ -89,9 +98,13 @@ negative-binomial, stochastic-volatility) it is Laplace's approximation that is 
 and predicts: with stored matrices up to 5,000 rows, beyond by products alone.
 
 A specification with model.approximation (sgpr, fitc, dtc, svgp) has that fitted in place
-of the exact model, by inducing inputs: in time proportional to the rows. One with
-random-features or deep has the features' weights learnt by Adam from minibatches: how,
-it says itself (steps, minibatch, step), and --restarts and --iterations do nothing.
+of the exact model, by inducing inputs: in time proportional to the rows. --method adam
+is for svgp: each of --iterations learns from --batch rows, drawn anew, by Adam's steps
+of the parameters, and of inducing inputs that move, beside steps of the natural
+gradient; the end is looked at with all rows.
+One with random-features or deep has the features' weights learnt by Adam from
+minibatches: how, it says itself (steps, minibatch, step), and --restarts, --iterations
+and --batch do nothing.
 
 A fit is of this machine; a cluster runs chains. Exit code: 0 the optimum was reached;
 3 it was not (the folder has what was); 2 bad input; 1 failure; 130 interrupted, and
@@ -101,6 +114,9 @@ nothing is written.`,
   ulisse fit power.yaml --method adagrad --iterations 100 --json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if f.method == adam && !c.Flags().Changed("iterations") {
+				f.iterations = adamIterations
+			}
 			if err := f.check(); err != nil {
 				return badInput(err)
 			}
@@ -110,14 +126,15 @@ nothing is written.`,
 	f.flags(c)
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "write results into this `folder`")
-	fl.StringVar(&f.method, "method", quasiNewton, "how to search: quasi-newton or adagrad")
+	fl.StringVar(&f.method, "method", quasiNewton, "how to search: "+strings.Join(fitMethods, ", "))
 	fl.StringVar(&f.objective, "objective", objectiveMAP, "what to maximise: map, with the priors, or ml, without")
 	fl.StringVar(&f.model, "model", "", "how the likelihood is computed: "+strings.Join(fitModelNames(), " or ")+" (default: exact for Gaussian noise, else laplace)")
 	fl.IntVar(&f.restarts, "restarts", 3, "search from this `number` of starts (quasi-newton)")
-	fl.IntVar(&f.iterations, "iterations", 200, "at most this `number` of evaluations of a search; exactly as many of adagrad")
+	fl.IntVar(&f.iterations, "iterations", 200, "at most this `number` of evaluations of a search; exactly as many of adagrad and adam, of which 3000 are the default")
+	fl.IntVar(&f.batch, "batch", defaultBatch, "learn from this `number` of rows at a time (adam)")
 	fl.BoolVar(&f.json, "json", false, "print the summary as JSON")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
-	c.RegisterFlagCompletionFunc("method", cobra.FixedCompletions([]string{quasiNewton, adagrad}, cobra.ShellCompDirectiveNoFileComp))
+	c.RegisterFlagCompletionFunc("method", cobra.FixedCompletions(fitMethods, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("objective", cobra.FixedCompletions([]string{objectiveMAP, objectiveML}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("model", cobra.FixedCompletions(fitModelNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
@@ -134,8 +151,10 @@ func fitModelNames() []string {
 
 func (f *fitFlags) check() error {
 	switch {
-	case f.method != quasiNewton && f.method != adagrad:
-		return fmt.Errorf("--method %q: use quasi-newton or adagrad", f.method)
+	case !slices.Contains(fitMethods, f.method):
+		return fmt.Errorf("--method %q: use one of %s", f.method, strings.Join(fitMethods, ", "))
+	case f.batch < 1 || f.batch > 1_000_000:
+		return fmt.Errorf("--batch %d: give a number from 1 to 1000000", f.batch)
 	case f.objective != objectiveMAP && f.objective != objectiveML:
 		return fmt.Errorf("--objective %q: use map or ml", f.objective)
 	case f.model != "" && !slices.Contains(fitModelNames(), f.model):
@@ -274,7 +293,7 @@ func (a *App) fitted(ctx context.Context, f *fitFlags, j *runJob, dir string) (*
 	}
 	defer j.budget.Release()
 	show := &fitProgress{app: a, quiet: f.quiet, began: a.Now()}
-	if f.method == adagrad {
+	if f.method != quasiNewton {
 		show.total = f.iterations
 	}
 	fl, res, err := modelNamed(name).fit(ctx, f, j, p, fit.Starts(j.problem.Params, f.restarts, j.spec.Seed), fit.Options{Evaluations: f.iterations, Began: began, Tell: show.at})
@@ -367,6 +386,9 @@ func (j *runJob) writeFit(rec *report.Record, dir string) (err error) {
 func (f *fitFlags) modelOf(j *runJob) (string, error) {
 	if j.spec.Model.Sparse() || j.spec.Model.Features() {
 		return f.approximateModel(j.spec)
+	}
+	if f.method == adam {
+		return "", errors.New("--method adam: it learns from batches of rows under model.approximation: {kind: svgp}; use quasi-newton or adagrad")
 	}
 	l := j.problem.Likelihood
 	switch gaussian := l.Augmentation().Width() == 0; {

@@ -36,17 +36,23 @@ func (f *fitFlags) approximateModel(spec *job.Spec) (string, error) {
 		return "", fmt.Errorf("--model %s: the specification has model.approximation: %s, give one of the two", f.model, kind)
 	case f.method != quasiNewton && spec.Model.Features():
 		return "", fmt.Errorf("--method %s: %s is learnt by Adam, as model.approximation says: leave it out", f.method, kind)
-	case f.method != quasiNewton:
+	case f.method == adam && kind != string(sparse.SVGP):
+		return "", fmt.Errorf("--method adam: it is for svgp, whose bound is a sum over rows, not for %s: leave it out", kind)
+	case f.method == adagrad:
 		return "", fmt.Errorf("--method %s: the gradients of %s are exact: leave it out", f.method, kind)
 	}
 	return kind, nil
 }
 
 // fitSparse fits by inducing inputs.
-func fitSparse(ctx context.Context, _ *fitFlags, j *runJob, p *posterior.Problem, starts [][]float64, o fit.Options) (*report.Fit, *fit.Result, error) {
+func fitSparse(ctx context.Context, f *fitFlags, j *runJob, p *posterior.Problem, starts [][]float64, o fit.Options) (*report.Fit, *fit.Result, error) {
 	a, err := j.spec.Approximate(p, nil, j.budget)
 	if err != nil {
 		return nil, nil, badInput(err)
+	}
+	if f.method == adam {
+		res, err := fit.Stochastic(ctx, p, a, f.batch, j.spec.Model.Approximation.Optimise, j.spec.Seed, starts[0], f.iterations, o)
+		return &report.Fit{}, res, err
 	}
 	res, err := fit.Sparse(ctx, p, a, j.spec.Model.Approximation.Optimise, j.budget, j.spec.Seed, starts, o)
 	return &report.Fit{}, res, err

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -26,7 +27,10 @@ of a few seconds.
 With --workers it tells that of groups of workers, from the rates of the parts of
 a gradient on this machine's cores: how long until the first draws, draws an hour,
 core-hours, memory, and which number of workers is worth it. No cluster is
-needed, and no table: --rows and --inputs say its size.`,
+needed, and no table: --rows and --inputs say its size.
+
+Of a run in stages (sampler.method: auto) the times are a guess: how many evaluations
+a search takes, and how often something is learnt anew, only the run can tell.`,
 		Example: `  ulisse plan spec.yaml
   ulisse plan spec.yaml --workers 36 --cores 8 --network 10Gbps --memory 32GiB
   ulisse plan spec.yaml --workers 72 --rows 1000000 --inputs 8 --json`,
@@ -85,6 +89,7 @@ func (a *App) printEstimate(e *driver.Estimate, maxTime time.Duration) error {
 		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	row("data", "%d rows, %s", e.N, plural.Of(e.D, "input"))
+	row("method", "%s", e.Method)
 	row("machine", "%d cores, %s", e.Cores, e.InstructionSet)
 	row("memory", "%s: data %s, vectors %s, preconditioner %s (rank %d at most), dense matrices %s, kept elements of K %s", bytesText(e.MemoryBytes),
 		bytesText(e.DataBytes), bytesText(e.VectorBytes), bytesText(e.PrecondBytes), e.PrecondRank, bytesText(e.DenseBytes), bytesText(e.CacheBytes))
@@ -98,8 +103,14 @@ func (a *App) printEstimate(e *driver.Estimate, maxTime time.Duration) error {
 		}
 	}
 	switch {
+	case e.Course != nil:
+		printCourse(row, e.Course)
+		row("run", "%d evaluations and %d proposals, about %s in all: a guess, which may be wrong by a factor of %d", e.Gradients, e.Proposals,
+			secondsText(e.SecondsEstimated), driver.GuessFactor)
+		rowOfLimit(row, e, maxTime)
+		return tw.Flush()
 	case e.Gradients == 0:
-		row("run", "in stages, each of which depends on the one before: what it takes only the run can tell")
+		row("run", "in stages, which could not be tried: only the run can tell")
 		return tw.Flush()
 	case e.RightHandSides == 0:
 		row("density", "%s each", secondsText(e.SecondsGradient))
@@ -113,10 +124,27 @@ func (a *App) printEstimate(e *driver.Estimate, maxTime time.Duration) error {
 		row("gradient", "%s, from a trial%s: %d probes, %.0f iterations of the solver", secondsText(e.SecondsGradient), of, e.Trial.Probes, e.Trial.Iterations)
 	}
 	row("run", "%d of them, %s in all", e.Gradients, secondsText(e.SecondsEstimated))
+	rowOfLimit(row, e, maxTime)
+	return tw.Flush()
+}
+
+// rowOfLimit says that a run will not be given the time that it takes.
+func rowOfLimit(row func(name, format string, args ...any), e *driver.Estimate, maxTime time.Duration) {
 	if tooLong(e, maxTime) {
 		row("", "stop.max_time, %s, would end it before", maxTime)
 	}
-	return tw.Flush()
+}
+
+// printCourse prints what a staged run is expected to consist of.
+func printCourse(row func(name, format string, args ...any), c *driver.Course) {
+	by := map[bool]string{true: "by a factor of K", false: "by solves"}
+	row("evaluation", "%s %s, from a trial of %d rows", secondsText(c.Evaluation), by[c.ByFactor], c.Rows)
+	row("proposal", "%s %s", secondsText(c.Proposal), by[c.Exact])
+	stages := []string{"prepare " + secondsText(c.Prepare)}
+	for _, s := range c.Stages {
+		stages = append(stages, fmt.Sprintf("%s %s", s.Kind, secondsText(s.Fitting+s.Seconds)))
+	}
+	row("stages", "%s", strings.Join(stages, ", "))
 }
 
 // tooLong reports whether a run is to take longer than maxTime; 0 is no limit.

@@ -117,14 +117,16 @@ type groupPlan struct {
 	Name           string        `json:"name"`
 	Work           sizing.Work   `json:"work"`
 	Worker         sizing.Worker `json:"worker"`
-	IterationsFrom string        `json:"iterations_from"` // flag, trial or assumed
-	TrialRows      int           `json:"trial_rows"`      // 0 without a trial
-	Rates          *sizing.Rates `json:"core"`
+	IterationsFrom string        `json:"iterations_from"`    // flag, trial or assumed
+	TrialRows      int           `json:"trial_rows"`         // 0 without a trial
+	Rates          *sizing.Rates `json:"core"`               // null of a staged run
 	Alone          float64       `json:"driver_alone_share"` // of an iteration on one worker
 	Rows           []sizing.Row  `json:"plans"`
 	Workers        int           `json:"workers"`
 	Recommended    int           `json:"recommended_workers"`
 	FittingRank    int           `json:"fitting_rank"`
+	// Course is what a staged run is expected to consist of; null of others.
+	Course *driver.Course `json:"course"`
 }
 
 // planGroup plans a run on several workers.
@@ -150,6 +152,9 @@ func (a *App) planGroup(ctx context.Context, g *groupFlags, spec *job.Spec, budg
 	if len(p.Y) < min(c.Rows, fewRows) {
 		a.note("hint: the plan is of %d rows and measured on %d: on so few products are slower. Give --data with some thousands, or --inputs", c.Rows, len(p.Y))
 	}
+	if spec.Needs().Staged {
+		return planStaged(ctx, g, c, budget)
+	}
 	from, trialRows := "assumed", 0
 	if g.inputs == 0 && (c.Iterations == 0 || !spec.Sampler.Probes.Set) {
 		t := driver.NewTrial(ctx, spec, p, c.Rows, nil, budget)
@@ -174,8 +179,55 @@ func (a *App) planGroup(ctx context.Context, g *groupFlags, spec *job.Spec, budg
 		Workers: g.workers, Recommended: m.Recommended(g.workers), FittingRank: m.FittingRank()}, nil
 }
 
+// planStaged plans a staged run on several workers.
+func planStaged(ctx context.Context, g *groupFlags, c sizing.Config, budget *parallel.Budget) (*groupPlan, error) {
+	m, err := sizing.NewStaged(ctx, c, budget)
+	if err != nil {
+		return nil, err
+	}
+	return &groupPlan{Name: c.Spec.Name, Work: m.Work, Worker: m.Worker, IterationsFrom: "trial", TrialRows: m.Course.Rows, Rows: m.Table(g.workers),
+		Workers: g.workers, Recommended: m.Recommended(g.workers), Course: m.Course}, nil
+}
+
+// printStaged prints a plan of a staged run for several workers.
+func (a *App) printStaged(p *groupPlan) error {
+	tw := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	w := p.Work
+	row("data", "%d rows, %s", w.Rows, plural.Of(w.Inputs, "input"))
+	row("worker", "%d cores of this machine's kind", p.Worker.Cores)
+	printCourse(row, p.Course)
+	evaluations, proposals := p.Course.Evaluations()
+	row("run", "%d evaluations and %d proposals of %d chains, in stages that any worker computes items of: a guess, which may be wrong by a factor of %d",
+		evaluations, proposals, w.Chains, driver.GuessFactor)
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Stdout)
+	tw = tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "workers\tmode after\trun\tdraws/h\tcore-hours\tefficiency\tmemory\t")
+	for _, r := range p.Rows {
+		note := ""
+		if !r.Fits {
+			note = "does not fit"
+		}
+		fmt.Fprintf(tw, "%d\t%s\t%s\t%.3g\t%.3g\t%.2f\t%s\t%s\n", r.Workers, longText(r.Mode), longText(r.Run), r.Draws, r.CoreHours, r.Efficiency,
+			bytesText(r.DriverBytes), note)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Stdout, "\n"+p.advice())
+	return nil
+}
+
 // printGroup prints a plan for several workers.
 func (a *App) printGroup(p *groupPlan) error {
+	if p.Course != nil {
+		return a.printStaged(p)
+	}
 	tw := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(tw, "%s\t%s\n", name, fmt.Sprintf(format, args...))

@@ -58,7 +58,7 @@ func (d *Driver) NewChain(ctx context.Context, prep *chains.Prepared, chain int)
 		c.joint, err = d.newJoint(ctx, prep, chain)
 	}
 	if d.needs.Inducing {
-		c.inducing, err = d.inducing(ctx)
+		c.inducing, err = d.inducing(ctx, chain)
 	}
 	if d.needs.Gradients {
 		c.op = d.Operator(chain)

@@ -25,6 +25,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/runlog"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
+	"github.com/ulisse-gp/ulisse/internal/sparse"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -280,6 +281,36 @@ func TestGradientsOfChainsAreUnbiased(t *testing.T) {
 	}
 	if t2 := float64(len(errs)) * math.Pow(distance(mean, make([]float64, p), chains.Flat(cov)), 2); t2 > 25 {
 		t.Errorf("T² of the gradients' errors is %.3g, their mean %v", t2, mean)
+	}
+}
+
+// summing is an operator that computes passes of approximations, and counts them.
+type summing struct {
+	Operator
+	passes *int
+}
+
+func (s summing) Pays(*sparse.Approximation, sparse.PassKind) bool { return true }
+
+func (s summing) Sum(ctx context.Context, a *sparse.Approximation, p *sparse.Pass, take func(int, []float64)) error {
+	*s.passes++
+	return a.Alone(ctx, p, take)
+}
+
+// The sums over rows of an approximation are those of a chain's group, and the draws what they are without one.
+func TestGroupSumsUpRows(t *testing.T) {
+	d, _ := newDriver(t, 1, "{method: sgpmc, chains: 1, checkpoint: 5, warmup: 10, subset: 60}\nmodel: {approximation: {kind: sgpmc, inducing: 8}}")
+	passes, operator := 0, d.Operator
+	group := d.With(func(lane int) Operator { return summing{operator(lane), &passes} }, nil)
+	prep := prepare(t, d)
+	if again := prepare(t, group); passes == 0 || !slices.Equal(again.Psi, prep.Psi) {
+		t.Errorf("after %d passes the mode is %v, without a group %v", passes, again.Psi, prep.Psi)
+	}
+	passes = 0
+	r := begin(t, d, prep)
+	alone, shared := advance(t, d, prep, task(t, r, 1)), advance(t, group, prep, task(t, r, 1))
+	if passes == 0 || !slices.EqualFunc(alone.Draws, shared.Draws, slices.Equal) {
+		t.Errorf("after %d passes the draws are %v, without a group %v", passes, shared.Draws, alone.Draws)
 	}
 }
 
@@ -589,6 +620,41 @@ func TestEstimate(t *testing.T) {
 		if solves := !d.needs.Dense; tr != nil && (tr.Iterations > 1) != solves {
 			t.Errorf("%s: %g iterations", c.sampler, tr.Iterations)
 		}
+	}
+}
+
+// The estimate of a staged run is the sum of its parts, counts what it is expected to evaluate, and is nothing where that fails.
+func TestEstimateOfStages(t *testing.T) {
+	d, _ := newDriver(t, 2, "{method: auto, chains: 2, draws: 40}")
+	e, err := NewEstimate(t.Context(), d.Spec, d.Problem, d.Budget)
+	if err != nil || e.Course == nil {
+		t.Fatal(e, err)
+	}
+	c := e.Course
+	sum, evaluations, proposals := c.Prepare, 0, 0
+	for _, s := range c.Stages {
+		sum += s.Fitting + float64(s.Evaluations)*c.Evaluation + float64(s.Proposals)*c.Proposal
+		evaluations, proposals = evaluations+s.Evaluations, proposals+s.Proposals
+	}
+	if math.Abs(sum-c.Seconds()) > 1e-9*sum || e.SecondsEstimated < sum || e.Gradients != evaluations || e.Proposals != proposals || e.Trial != nil {
+		t.Errorf("%+v, with the course %+v of %g s", e, c, sum)
+	}
+	if !c.ByFactor || !c.Exact || c.Rows != 240 || !(c.Evaluation > c.Proposal && c.Proposal > 0) || proposals < 2*40 {
+		t.Errorf("the course of few rows is %+v", c)
+	}
+	large, err := NewCourse(t.Context(), d.Spec, d.Problem, 100*240, d.Budget)
+	if err != nil || large.ByFactor || large.Exact || !(large.Seconds() > c.Seconds()) {
+		t.Errorf("the course of many rows is %+v, %v", large, err)
+	}
+	for i := range d.Problem.Y {
+		d.Problem.Y[i] = math.NaN()
+	}
+	if e, err := NewEstimate(t.Context(), d.Spec, d.Problem, d.Budget); err != nil || e.Course != nil || e.SecondsEstimated != 0 {
+		t.Errorf("of no data: %+v, %v", e, err)
+	}
+	d, _ = newDriver(t, 1, "{method: fisher, chains: 2}")
+	if _, err := NewCourse(t.Context(), d.Spec, d.Problem, 240, d.Budget); err == nil {
+		t.Error("fisher has stages")
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 // Estimate is what a run is expected to take.
 type Estimate struct {
 	Name             string  `json:"name"`
+	Method           string  `json:"method"`
 	N                int     `json:"n"`
 	D                int     `json:"d"`
 	Cores            int     `json:"cores"`
@@ -37,8 +38,11 @@ type Estimate struct {
 	SecondsProduct   float64 `json:"seconds_per_product"`
 	Iterations       int     `json:"iterations_assumed"`
 	SecondsGradient  float64 `json:"seconds_per_gradient"`
-	Gradients        int     `json:"gradients"` // 0, with the seconds, of a run in stages
+	Gradients        int     `json:"gradients"`
+	Proposals        int     `json:"proposals"` // densities at proposals, of a staged run
 	SecondsEstimated float64 `json:"seconds_estimated"`
+	// Course is what the times of a staged run are from; nil of others, or if it could not be tried.
+	Course *Course `json:"course"`
 	// Trial is what the times are from; nil if the run did not come so far in time, or
 	// failed: then they follow from products, and from the iterations assumed.
 	Trial *Trial `json:"trial"`
@@ -105,7 +109,7 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 	m.Dense = 4 * 8 * sub * sub
 	if needs.Staged && sampler.StoresFactor(rows) {
 		factors := int64(1)
-		if rows <= ownFactorRows {
+		if rows <= OwnFactorRows {
 			factors = chainCount
 		}
 		m.Dense = max(m.Dense, factors*evidence.Bytes(rows, true))
@@ -144,7 +148,7 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 		return nil, err
 	}
 	plan := s.Plan(p.Model.Names(), len(p.Y))
-	e := &Estimate{Name: s.Name, N: len(p.Y), D: p.Inputs.Dim(), Cores: budget.Cores(), InstructionSet: isa, RightHandSides: RightHandSides(s)}
+	e := &Estimate{Name: s.Name, Method: s.Sampler.Method, N: len(p.Y), D: p.Inputs.Dim(), Cores: budget.Cores(), InstructionSet: isa, RightHandSides: RightHandSides(s)}
 	m := NewMemory(s, e.N, e.D, e.Cores)
 	e.DataBytes, e.VectorBytes, e.PrecondBytes, e.DenseBytes, e.PrecondRank = m.Data, m.Vectors, m.Preconditioner, m.Dense, m.Rank
 	began := time.Now()
@@ -166,7 +170,12 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 	} else if err := e.measureGradient(ctx, s, p, budget); err != nil {
 		return nil, err
 	}
-	if s.Needs().Staged { // only the run can tell
+	if s.Needs().Staged {
+		if e.Course, err = NewCourse(ctx, s, p, e.N, budget); err != nil {
+			return e, ctx.Err()
+		}
+		e.SecondsGradient, e.SecondsEstimated = e.Course.Evaluation, calibrated+e.Course.Seconds()
+		e.Gradients, e.Proposals = e.Course.Evaluations()
 		return e, nil
 	}
 	for _, w := range plan.Windows {

@@ -32,9 +32,9 @@ type Lane struct {
 	cost   chains.Cost
 }
 
-// ownFactorRows is up to how many rows each lane has a stored factor of its own, on its
+// OwnFactorRows is up to how many rows each lane has a stored factor of its own, on its
 // core. Beyond it the lanes take turns, each on all cores that are free.
-const ownFactorRows = 1500
+const OwnFactorRows = 1500
 
 // probedTolerance is the relative error of solutions that estimates by probes go to, unless
 // the specification says otherwise: far below their noise.
@@ -92,7 +92,7 @@ func (l *Lane) Cost() chains.Cost {
 // Factor evaluates by a stored factor.
 func (l *Lane) Factor(ctx context.Context, psi []float64, gradients bool) (*sampler.Evidence, error) {
 	d := l.d
-	if len(d.Problem.Y) > ownFactorRows {
+	if len(d.Problem.Y) > OwnFactorRows {
 		d.Budget.Release() // to the lane whose turn it is
 		err := d.factor.take(ctx)
 		_ = d.Budget.Acquire(context.WithoutCancel(ctx)) // the caller is to find it as it was

@@ -8,15 +8,21 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/maxima"
 	"github.com/ulisse-gp/ulisse/internal/mode"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/sparse"
 )
 
-// inducing returns the joint density of ψ and inducing variables, over the inputs that all chains share.
-func (d *Driver) inducing(ctx context.Context) (*posterior.Inducing, error) {
+// inducing returns the joint density of ψ and inducing variables for a chain (0 is the search for the mode), over the inputs that all
+// chains share. Sums over rows are those of the chain's group, if its operator is one.
+func (d *Driver) inducing(ctx context.Context, chain int) (*posterior.Inducing, error) {
 	z, err := d.points.get(ctx, []float64{}, func() (*kernel.Inputs, error) { return d.Spec.Induced(d.Problem, d.Budget), nil })
 	if err != nil {
 		return nil, err
 	}
-	return posterior.NewInducing(d.Problem, z, d.Spec.Seed, d.Budget), nil
+	in := posterior.NewInducing(d.Problem, z, d.Spec.Seed, d.Budget)
+	if group, ok := d.Operator(chain).(sparse.Summer); ok {
+		in.Share(group)
+	}
+	return in, nil
 }
 
 // inducedTol is how near to its highest the search for the mode of the bound comes, in posterior standard deviations.
@@ -25,7 +31,7 @@ const inducedTol = 0.05
 // prepareInducing moves from a subset's mode to that of the bound of the log density over all rows, and measures the curvature
 // there.
 func (d *Driver) prepareInducing(ctx context.Context, prep *chains.Prepared, pt *mode.Point) error {
-	in, err := d.inducing(ctx)
+	in, err := d.inducing(ctx, 0)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 func prepared(t *testing.T, solver string) (*Driver, *chains.Prepared) {
 	t.Helper()
 	s, err := job.Parse(strings.NewReader("name: t\ndata: {synthetic: {n: 700, d: 2, sigma: 2, tau: [0.5], lambda: 0.1}}\n"+
-		"sampler: {chains: 2, subset: 100}\nsolver: "+solver+"\n"), "t")
+		"sampler: {method: fisher, chains: 2, subset: 100}\nsolver: "+solver+"\n"), "t")
 	if err != nil {
 		t.Fatal(err)
 	}

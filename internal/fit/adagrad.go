@@ -31,9 +31,22 @@ const (
 // Adagrad follows noisy gradients from a start: with h the sum of their squares, each element moves by
 // g/(√h + 1e-6). It returns x at the end and the trace. Its errors are that of ctx, and a gradient that is not finite.
 func Adagrad(ctx context.Context, params param.List, noisy Noisy, start []float64, iterations int, o Options) (x []float64, trace []Step, err error) {
+	var h []float64
+	return follow(ctx, params, noisy, start, iterations, o, func(_ int, x, g []float64) {
+		if h == nil {
+			h = make([]float64, len(x))
+		}
+		for i, v := range g {
+			h[i] += v * v
+			x[i] += adagradStep * v / (math.Sqrt(h[i]) + adagradOffset)
+		}
+	})
+}
+
+// follow follows noisy gradients from a start, by a rule that moves x given the gradient there of an iteration, counted from 0.
+func follow(ctx context.Context, params param.List, noisy Noisy, start []float64, iterations int, o Options, move func(iter int, x, g []float64)) (x []float64, trace []Step, err error) {
 	o = o.filled()
 	x = slices.Concat(start, noisy.Extra())
-	h := make([]float64, len(x))
 	for iter := range iterations {
 		g, err := noisy.Gradient(ctx, x, iter)
 		if err != nil {
@@ -42,13 +55,12 @@ func Adagrad(ctx context.Context, params param.List, noisy Noisy, start []float6
 		_, prior := params.LogPrior(x[:len(params)])
 		g = slices.Clone(g)
 		floats.Add(g[:len(params)], prior)
-		for i, v := range g {
+		for _, v := range g {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
 				return nil, nil, fmt.Errorf("the gradient of iteration %d at log parameters %.4g is not finite", iter+1, x[:len(params)])
 			}
-			h[i] += v * v
-			x[i] += adagradStep * v / (math.Sqrt(h[i]) + adagradOffset)
 		}
+		move(iter, x, g)
 		step := Step{Search: 1, Evaluation: iter + 1, Psi: slices.Clone(x[:len(params)]), Value: Number(math.NaN()),
 			Slope: Number(floats.Norm(g, math.Inf(1))), Seconds: time.Since(o.Began).Seconds()}
 		trace = append(trace, step)

@@ -15,7 +15,7 @@ var divergent = map[chains.Phase]string{
 name: test
 data: {synthetic: {n: 40, d: 14, sigma: 1, tau: 0.01, lambda: 0.1, seed: 1}}
 model: {ard: true, priors: {tau: "lognormal(-4,1.5)"}}
-sampler: {draws: 20}
+sampler: {method: fisher, draws: 20}
 stop: {ess: 1e9, max_draws: 20}
 seed: 1
 `,
@@ -23,7 +23,7 @@ seed: 1
 name: test
 data: {synthetic: {n: 60, d: 8, sigma: 1, tau: 0.05, lambda: 0.1, seed: 1}}
 model: {ard: true, priors: {tau: "gamma(0.2,0.2)"}}
-sampler: {draws: 20}
+sampler: {method: fisher, draws: 20}
 stop: {ess: 1e9, max_draws: 20}
 seed: 1
 `}

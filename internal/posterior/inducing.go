@@ -40,6 +40,9 @@ func NewInducing(p *Problem, z *kernel.Inputs, seed uint64, b *parallel.Budget) 
 	return d
 }
 
+// Share has sums over rows computed by a summer, with others.
+func (d *Inducing) Share(s sparse.Summer) { d.s.approx.Share(s) }
+
 // Len returns the number of inducing variables.
 func (d *Inducing) Len() int { return d.s.Inducing().Len() }
 
@@ -78,7 +81,7 @@ func (d *Inducing) Gradient(ctx context.Context, psi, v []float64) (value float6
 	}
 	byPsi = append(theta, make([]float64, p.Own())...)
 	p.Params.Chain(psi, byPsi)
-	d.s.addOwn(byPsi, psi, j.Mean, j.Variance)
+	d.s.addOwn(byPsi, psi, j.Mean, j.Variance, d.s.row)
 	prior, slope := p.LogPrior(psi)
 	floats.Add(byPsi, slope)
 	if !finite(byPsi) || !finite(j.V) {

@@ -107,7 +107,7 @@ func (s *Sparse) gradient(ctx context.Context, psi []float64, inducing bool) (va
 	}
 	p.Params.Chain(psi, grad)
 	if s.bound != nil {
-		s.addOwn(grad, psi, v.Mean, v.Variance)
+		s.addOwn(grad, psi, v.Mean, v.Variance, s.row)
 	}
 	if !finite(grad) || !finite(v.Inducing) {
 		return math.Inf(-1), nil, nil, nil
@@ -153,13 +153,13 @@ func expectation(l likelihood.Likelihood, own []float64, y, mean, variance float
 
 // addOwn adds the derivatives of the bound by the likelihood's own parameters, on the scale of ψ: differences of the rows'
 // expectations, since q stays where it is best.
-func (s *Sparse) addOwn(grad, psi, mean, variance []float64) {
+func (s *Sparse) addOwn(grad, psi, mean, variance []float64, rowAt func(psi []float64) sparse.Row) {
 	const step = 1e-4
 	x := slices.Clone(psi)
 	for q := len(psi) - s.problem.Own(); q < len(psi); q++ {
 		for _, h := range []float64{step, -step} {
 			x[q] = psi[q] + h
-			row := s.row(x)
+			row := rowAt(x)
 			parts := make([]float64, (len(mean)+255)/256)
 			s.budget.Chunks(len(mean), 256, func(c, lo, hi int) {
 				for i := lo; i < hi; i++ {
@@ -171,6 +171,36 @@ func (s *Sparse) addOwn(grad, psi, mean, variance []float64) {
 		}
 		x[q] = psi[q]
 	}
+}
+
+// Step returns an estimate of the gradient of SVGP's bound in ψ, and if asked for by the inducing inputs z, at the distribution q of the
+// inducing variables that it keeps, from a batch of rows, each of which counts for as many as there are to a row of the batch. Then it takes q a
+// share of a step of the natural gradient farther. It does not change the inducing inputs of other methods. The gradient is nil where there is no
+// density; the only error is that of ctx.
+func (s *Sparse) Step(ctx context.Context, psi []float64, z *kernel.Inputs, batch []int, share float64, inducing bool) (grad, byZ []float64, err error) {
+	p, scale := s.problem, float64(len(s.problem.Y))/float64(len(batch))
+	rowAt := func(psi []float64) sparse.Row {
+		row := s.row(psi)
+		return func(i int, mean, variance float64) (value, score, weight float64) {
+			value, score, weight = row(batch[i], mean, variance)
+			return scale * value, scale * score, scale * weight
+		}
+	}
+	a := sparse.New(sparse.SGPR, p.Covariance, p.Inputs.Select(batch), z, s.budget)
+	v, err := s.bound.Step(ctx, a, p.Function(psi), rowAt(psi), share, inducing)
+	if errors.Is(err, sparse.ErrSingular) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	grad = append(v.Theta, make([]float64, p.Own())...)
+	p.Params.Chain(psi, grad)
+	s.addOwn(grad, psi, v.Mean, v.Variance, rowAt)
+	if !finite(grad) || !finite(v.Inducing) {
+		return nil, nil, nil
+	}
+	return grad, v.Inducing, nil
 }
 
 // posterior returns the distribution of the latent function at ψ. The error is sparse.ErrSingular or that of ctx.

@@ -28,6 +28,7 @@ import (
 // testRun is a finished run with draws around known log parameters.
 func testRun(ard bool, draws int) (*job.Spec, *dataset.Info, posterior.Model, *chains.Run) {
 	s := job.Default()
+	s.Sampler.Method = "fisher"
 	s.Name = "test"
 	m := posterior.NewModel(kernel.Single(kernel.RBF, 2, ard), likelihood.Gaussian{}, func(param.Param) param.Prior { return param.Prior{} })
 	d := &dataset.Info{Rows: 3, Target: "y", InputNames: []string{"a", "b"},

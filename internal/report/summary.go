@@ -29,6 +29,7 @@ import (
 type Summary struct {
 	Name       string        `json:"name"`
 	Seed       uint64        `json:"seed"`
+	Method     string        `json:"method,omitempty"` // that made the draws
 	N          int           `json:"n"`
 	D          int           `json:"d"`
 	Data       []string      `json:"data,omitempty"` // how the table was read, one sentence each
@@ -148,7 +149,7 @@ func (p *Parameter) UnmarshalJSON(text []byte) error {
 // Summarize computes the summary of a run, at the draws that all chains have.
 func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, wall time.Duration, isa string) *Summary {
 	r = common(r)
-	sum := &Summary{Name: s.Name, Seed: s.Seed, N: d.N(), D: d.D(), Data: d.Notes, Total: r.Cost(), WallSeconds: wall.Seconds(),
+	sum := &Summary{Name: s.Name, Seed: s.Seed, Method: r.Plan.Method, N: d.N(), D: d.D(), Data: d.Notes, Total: r.Cost(), WallSeconds: wall.Seconds(),
 		Version: version.Version, InstructionSet: isa, DrawsSHA256: DrawsSHA256(r), Warnings: []string{}}
 	if r.Stopped != nil {
 		sum.StopReason = r.Stopped.Reason

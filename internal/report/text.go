@@ -73,8 +73,8 @@ func (sum *Summary) WriteText(w io.Writer) error {
 	if sum.Fit != nil {
 		sum.writeFit(&b)
 	} else {
-		fmt.Fprintf(&b, "%s: %s\n%d rows, %s; %s, %s kept, %d warm-up\n\n", sum.Name, sum.state(), sum.N,
-			plural.Of(sum.D, "input"), plural.Of(len(sum.Chains), "chain"), plural.Of(kept, "draw"), warm)
+		fmt.Fprintf(&b, "%s: %s\n%d rows, %s; %s, %s kept, %d warm-up, by %s\n\n", sum.Name, sum.state(), sum.N,
+			plural.Of(sum.D, "input"), plural.Of(len(sum.Chains), "chain"), plural.Of(kept, "draw"), warm, sum.Method)
 		if sum.Provisional != nil {
 			sum.Provisional.table(&b)
 		} else {

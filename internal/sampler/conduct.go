@@ -208,12 +208,16 @@ func (k *conductor) stage(kind string, shared, items [][]float64) *chains.Event 
 
 // batched joins points to items that take about a second, or less if there are few.
 func (k *conductor) batched(points [][]float64, flops float64) [][]float64 {
-	size := int(max(1, min(itemFlops/flops, float64(len(points)/spreadItems))))
 	var items [][]float64
-	for some := range slices.Chunk(points, size) {
+	for some := range slices.Chunk(points, batch(len(points), flops)) {
 		items = append(items, slices.Concat(some...))
 	}
 	return items
+}
+
+// batch returns how many of some points are an item, at so many multiplications each.
+func batch(points int, flops float64) int {
+	return int(max(1, min(itemFlops/flops, float64(points/spreadItems))))
 }
 
 // findPeaks finds the maxima that may matter, the one of the largest mass first.

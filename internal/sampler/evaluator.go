@@ -18,6 +18,8 @@ type Stager interface {
 	// Evaluate computes an item of a stage: a function of the posterior and of the other
 	// arguments alone, on any driver.
 	Evaluate(ctx context.Context, env Evaluator, o *Options, p *chains.Plan, e *chains.Evaluation) ([]float64, error)
+	// Course returns what a run is expected to consist of.
+	Course(m Model, o *Options, p *chains.Plan) *Course
 }
 
 // Evaluator is what the stages of a run are computed with.

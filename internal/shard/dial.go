@@ -106,4 +106,5 @@ var kinds = map[Kind]pb.TilesKind{
 	Hold:   pb.TilesKind_TILES_KIND_HOLD,
 	Trans:  pb.TilesKind_TILES_KIND_TRANS,
 	Low:    pb.TilesKind_TILES_KIND_LOW,
+	Pass:   pb.TilesKind_TILES_KIND_PASS,
 }

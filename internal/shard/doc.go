@@ -19,6 +19,8 @@
 // (exchange.go for the driver, keeping.go for the members), of units or of parts of them (parts.go), and the driver gets rows that are added up, in the same
 // order.
 //
+// The sums over rows of a sparse approximation are split by blocks of rows (pass.go).
+//
 // The factor L, n×m, of a preconditioner is multiplied by over the group, too (factor.go, matrix.go):
 // of Lᵀ·V members compute the sums over chunks of rows, of L·V the rows. They hold the rows of L that
 // they were sent; the driver has all.

@@ -64,7 +64,7 @@ const (
 )
 
 // Group is K(θ) over a group of workers: a solve.SingleOperator, a
-// posterior.Operator, a precond.Covariance and a driver.Operator. The bits of its results are those of
+// posterior.Operator, a precond.Covariance and a driver.Operator; and a sparse.Summer. The bits of its results are those of
 // Config.Local. Like that, it is not safe for concurrent use, but for
 // SetMembers, which may be called at any time.
 type Group struct {
@@ -72,10 +72,12 @@ type Group struct {
 	conf  Config
 	sched scheduler
 	state *State
-	bound float64 // of |K_f| at θ; 0 if it is not known yet
-	last  uint64  // product
-	count cmvp.Counts
-	sums  []float64 // of all units of a product, in their order
+	// states is how many θ there were, of passes too.
+	states uint64
+	bound  float64 // of |K_f| at θ; 0 if it is not known yet
+	last   uint64  // product
+	count  cmvp.Counts
+	sums   []float64 // of all units of a product, in their order
 	// Of factors of preconditioners, which members hold rows of.
 	factors  scheduler
 	eager    bool          // to share products that are not worth it: of tests
@@ -84,6 +86,9 @@ type Group struct {
 	chunks   []float64     // what these make
 	failed   error         // why one of them did: the next product tells
 	sending  chan struct{} // holds an element for each member that is sent rows
+	// Of passes of sparse approximations.
+	passRates [3]float64 // of each kind, as scheduler.rate
+	passState *State
 	// Of exchanges of sums among the members.
 	key    []byte        // by which members know each other
 	stall  time.Duration // how long nothing may come
@@ -164,7 +169,8 @@ func (g *Group) Len() int { return g.local.Len() }
 // Set changes θ and the variances of the noise, as cmvp.Operator.Set.
 func (g *Group) Set(theta, noise []float64) {
 	g.local.Set(theta, noise)
-	g.state = &State{Version: g.state.Version + 1, Theta: slices.Clone(theta), Noise: slices.Clone(noise)}
+	g.states++
+	g.state = &State{Version: g.states, Theta: slices.Clone(theta), Noise: slices.Clone(noise)}
 	g.bound = 0
 }
 

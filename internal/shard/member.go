@@ -48,6 +48,8 @@ func (p *Product) compute(ctx context.Context, op *cmvp.Operator, u Unit, out []
 	switch p.Kind {
 	case Hold, Trans, Low:
 		return p.L.compute(ctx, p, u, out, op.Budget())
+	case Pass:
+		return p.Pass.compute(ctx, u, out)
 	case Forms:
 		return op.FormsTasks(ctx, out, p.U, p.V, p.Group, p.Groups, u.Lo, u.Hi)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
+	"github.com/ulisse-gp/ulisse/internal/sparse"
 )
 
 // State is θ, numbered.
@@ -28,6 +29,7 @@ const (
 	Hold               // nothing: a chunk of L goes to a member, which keeps it
 	Trans              // Lᵀ·V
 	Low                // L·V
+	Pass               // sums over rows of a sparse approximation
 )
 
 // width returns how many bytes a number of the vectors takes on the wire. Products in
@@ -70,6 +72,8 @@ type Product struct {
 	// units are points whose sums are to be added up, not parts.
 	Exchange *exchange
 	Add      bool
+	// Pass is what is summed of an approximation, whose rows V are: nil for products.
+	Pass *pass
 	// Bound is the largest |K_f|, to check answers by, and Scale what the sums of K·V are in
 	// units of.
 	Bound, Scale float64
@@ -88,7 +92,7 @@ type Product struct {
 }
 
 // Unit is a part of a product: the units [Lo,Hi) of cmvp.Grid for K·V, its tasks
-// [Lo,Hi) for the forms, or the chunks [Lo,Hi) of L. What it comes to are sums, which are added up in the
+// [Lo,Hi) for the forms, blocks [Lo,Hi) of a pass, or the chunks [Lo,Hi) of L. What it comes to are sums, which are added up in the
 // order of the grid, or of chunks, when all are there.
 type Unit struct{ Lo, Hi int }
 
@@ -103,6 +107,8 @@ func (p *Product) Size(u Unit) int {
 		return (u.Hi - u.Lo) * p.Sums
 	case Hold, Trans, Low:
 		return p.L.size(p, u)
+	case Pass:
+		return p.Pass.size(p.N, u)
 	}
 	return cmvp.UnitSums(p.N, len(p.V), u.Lo, u.Hi)
 }
@@ -127,15 +133,19 @@ func (p *Product) units() int {
 		return 1
 	case Trans, Low:
 		return len(p.L.chunks)
+	case Pass:
+		return sparse.Blocks(p.N)
 	}
 	return cmvp.NewGrid(p.N).Units()
 }
 
-// work returns how many elements of K a unit ranges over, or of L, those once for each column.
+// work returns how many elements of K a unit ranges over, of a pass once for each inducing input, or of L, those once for each column.
 func (p *Product) work(u Unit) float64 {
 	switch {
 	case p.L != nil:
 		return p.L.elements(u) * float64(len(p.V))
+	case p.Pass != nil:
+		return p.Pass.work(p.N, u)
 	case p.Add:
 		return 0
 	case p.Exchange != nil:
@@ -154,14 +164,17 @@ func (p *Product) extent(u Unit) float64 {
 
 // pairs returns how many elements of K a unit ranges over.
 func (p *Product) pairs(u Unit) float64 {
-	if p.L != nil {
+	switch {
+	case p.L != nil:
 		return 0
+	case p.Pass != nil:
+		return p.work(u) / float64(p.Pass.Z.Len())
 	}
 	return p.work(u)
 }
 
 // pieces are what vectors are sent in: the points of the grid, at most 64, for K·V, chunks for Lᵀ·V,
-// all in one for forms and L·V.
+// all in one for forms and L·V; of a pass those of each unit's rows, and what is shared.
 type pieces uint64
 
 // needs returns the pieces that a unit is computed from.
@@ -177,6 +190,8 @@ func (p *Product) needs(u Unit) (needed pieces) {
 		return 1
 	case Trans:
 		return rowsOf(u)
+	case Pass:
+		return p.Pass.needs(p.N, u)
 	}
 	g := cmvp.NewGrid(p.N)
 	for i := u.Lo; i < u.Hi; i++ {
@@ -194,6 +209,8 @@ func (p *Product) regions() (all []region) {
 		return []region{{columns: slices.Concat(p.V, p.U), hi: p.N}}
 	case Hold:
 		return []region{p.L.region(p.Chunk)}
+	case Pass:
+		return p.Pass.regions(p.N)
 	case Trans:
 		for i := range p.L.chunks {
 			lo, hi := dense.ChunkRows(p.N, i)
@@ -209,10 +226,17 @@ func (p *Product) regions() (all []region) {
 	return all
 }
 
-// split cuts the product into units: K·V into those of the grid, forms for some number of
+// split cuts the product into units: K·V into those of the grid, a pass into ranges of blocks, forms for some number of
 // members, the first three quarters into some of one size for each, the rest into units of
 // a quarter of that, so that members finish close together.
 func (p *Product) split(members, coarse int) []Unit {
+	if p.Pass != nil {
+		units := make([]Unit, passGroups(p.N))
+		for i := range units {
+			units[i] = passUnit(p.N, i)
+		}
+		return units
+	}
 	const fine = 4
 	whole := p.units()
 	parts, big := members*coarse*fine, members*coarse*fine*3/4 // of the size of the small ones
@@ -254,6 +278,8 @@ func (p *Product) check(u Unit, out []float64) error {
 	switch p.Kind {
 	case Hold, Trans, Low:
 		return p.L.check(p, u, out)
+	case Pass:
+		return p.Pass.check(u, out)
 	case Forms:
 		bounds := make([]float64, p.Groups)
 		s := len(p.V)

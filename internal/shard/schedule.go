@@ -59,7 +59,7 @@ type scheduler struct {
 // limit returns how many of the members are of use.
 func (s *scheduler) limit(p *Product, members int) int {
 	switch {
-	case p.L != nil: // whoever holds rows
+	case p.L != nil || p.Pass != nil: // whoever holds rows, or was chosen
 		return members
 	case p.Exchange != nil:
 		return min(members, p.Exchange.members)
@@ -222,7 +222,7 @@ func (s *scheduler) run(ctx context.Context, p *Product, peers []*peer, commit f
 		s.rate = p.work(Unit{0, 1}) / p.extent(Unit{0, 1}) / self.pace * 1e9
 	}
 	for _, w := range workers {
-		if p.L == nil && !p.Add {
+		if p.L == nil && p.Pass == nil && !p.Add {
 			w.peer.pace = w.pace
 		}
 		if !w.gone && w.delivered > 0 && p.L == nil {

@@ -32,6 +32,9 @@ type serving struct {
 	op         *cmvp.Operator
 	covariance *kernel.Covariance
 	state      State
+	theta      []float64 // as op is to have it
+	unset      bool      // op has it not yet: it is for products alone
+	approx     approximation
 	l          *matrix // in place of θ; nil if the session is of K(θ)
 	whole      pieces  // the chunks that are here
 	product    *Product
@@ -145,7 +148,7 @@ func (v *serving) setParams(m *pb.TilesSet) error {
 	v.drop()
 	v.state = State{Theta: m.Theta}
 	set := func(noise []float64) {
-		v.op.Set(spoilTheta(m.Theta), noise)
+		v.theta, v.unset = spoilTheta(m.Theta), true
 		v.state.Noise, v.state.Version = noise, m.Version
 	}
 	if !m.NoiseFollows {
@@ -232,6 +235,9 @@ func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
 	if m.Kind == pb.TilesKind_TILES_KIND_HOLD {
 		return v.hold(m)
 	}
+	if m.Kind == pb.TilesKind_TILES_KIND_PASS {
+		return v.beginPass(m)
+	}
 	if s < 1 || s > int64(v.conf.MaxColumns) {
 		return invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
 	}
@@ -279,6 +285,10 @@ func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
 		return status.Errorf(codes.ResourceExhausted, "product %d takes %d bytes: more than the %d that a session has on this worker", m.Id, need, v.conf.MaxBytes)
 	}
 	v.quiesce()
+	if v.unset && p.L == nil {
+		v.op.Set(v.theta, v.state.Noise)
+		v.unset = false
+	}
 	if v.product != nil && v.product.ID == p.ID { // others may be reading it
 		v.space = nil
 	}
@@ -396,7 +406,11 @@ func (v *serving) unit(ctx context.Context, m *pb.TilesUnit) error {
 		most = p.Exchange.grid.Points()
 	}
 	ok := 0 <= m.Lo && m.Lo < m.Hi && m.Hi <= int64(most) && (!m.Add || p.Exchange != nil)
-	if p.Kind != Forms {
+	switch p.Kind {
+	case Forms:
+	case Pass:
+		ok = ok && slices.Contains(p.split(0, 0), Unit{int(m.Lo), int(m.Hi)})
+	default:
 		ok = ok && m.Hi == m.Lo+1 // so that answers take no more memory than was reckoned with
 	}
 	if !ok {

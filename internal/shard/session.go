@@ -124,6 +124,12 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 		for _, g := range p.Group {
 			m.Group = append(m.Group, int32(g))
 		}
+		if x := p.Pass; x != nil {
+			m.Pass = &pb.TilesPass{Kind: int32(x.Kind), Of: string(x.Of), Inducing: int32(x.Z.Len()), Points: x.Points, Targets: x.Targets}
+			for _, v := range x.Shared {
+				m.Pass.Shared = append(m.Pass.Shared, int64(len(v)))
+			}
+		}
 		if x := p.Exchange; x != nil {
 			m.Key, m.Whole, m.Pieces = x.key, int32(x.whole), int32(x.pieces)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/sparse"
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
@@ -368,6 +369,9 @@ func FuzzServer(f *testing.F) {
 	}
 	for _, kind := range []pb.TilesKind{pb.TilesKind_TILES_KIND_TRANS, pb.TilesKind_TILES_KIND_LOW} {
 		f.Add(join(factorScript(f, p, kind)))
+	}
+	for k := range sparse.Slopes + 1 {
+		f.Add(join(passScript(f, p, k)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		out, _ := serveBytes(c, frames(b))

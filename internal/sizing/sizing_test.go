@@ -47,7 +47,10 @@ func near(t *testing.T, what string, got, want, tolerance float64) {
 	}
 }
 
-const fixedRank = "solver: {preconditioner: {kind: rpcholesky, rank: 1000}}\n"
+const (
+	fixedRank = "solver: {preconditioner: {kind: rpcholesky, rank: 1000}}\n"
+	gradients = fixedRank + "sampler: {method: fisher}\n"
+)
 
 // A gradient has as many parts of each kind as the estimator makes: each rate alone gives its
 // count.
@@ -66,7 +69,7 @@ func TestPartsOfAGradient(t *testing.T) {
 		{"vectors", func(r *Rates) { r.Vector = 1e-9 }, 10 * n * s * 1e-9},
 		{"sums", func(r *Rates) { r.Reduce = 1e-9 }, 0}, // of groups alone
 	} {
-		m := model(t, n, fixedRank)
+		m := model(t, n, gradients)
 		x.set(m.Rates)
 		g := m.Gradient(1)
 		near(t, x.what, g.Processor, x.want, 1e-9)
@@ -83,7 +86,7 @@ func TestPartsOfAGradient(t *testing.T) {
 
 // A group shortens products, and nothing else: Amdahl's law.
 func TestWhatTheDriverDoesAlone(t *testing.T) {
-	m := model(t, 1e6, fixedRank)
+	m := model(t, 1e6, gradients)
 	m.Rates.Single = []float64{8e-9, 8e-9} // 1000 s of 8 cores
 	m.Rates.Apply = 8e-8                   // 50 s
 	m.Rates.Vector = 1e-6 * 3              // 3 s, a column on each of five cores
@@ -110,7 +113,7 @@ func TestWhatTheDriverDoesAlone(t *testing.T) {
 
 // Chains come first; then workers join their groups, from so many rows on.
 func TestChainsFirst(t *testing.T) {
-	m := model(t, 1e6, fixedRank)
+	m := model(t, 1e6, gradients)
 	m.Rates.Single = []float64{8e-9, 8e-9}
 	row := func(workers int) Row { t.Helper(); return m.Row(workers) }
 	// Groups compute a product of one column more, as a check.
@@ -125,7 +128,7 @@ func TestChainsFirst(t *testing.T) {
 	if n := m.Recommended(4); n%4 != 0 || n < 36 { // 5, 6 and 7 are no better than 4
 		t.Errorf("%d workers are recommended", n)
 	}
-	small := model(t, shard.DefaultSplitRows-1, fixedRank)
+	small := model(t, shard.DefaultSplitRows-1, gradients)
 	small.Rates.Single, small.Rates.Double = []float64{8e-9, 8e-9}, []float64{8e-9, 8e-9}
 	if a, b := small.Row(4), small.Row(300); a.Round != b.Round || small.Recommended(300) != 4 {
 		t.Errorf("few rows: %v, %v; %d recommended", a, b, small.Recommended(300))
@@ -134,7 +137,7 @@ func TestChainsFirst(t *testing.T) {
 
 // What a run takes is what its parts take.
 func TestRunIsTheSumOfItsParts(t *testing.T) {
-	m := model(t, 1e6, fixedRank)
+	m := model(t, 1e6, gradients)
 	m.Rates.Double, m.Rates.Build = []float64{8e-9, 8e-9}, 8e-12
 	r := m.Row(4)
 	gradient, build := 2000.0, 1e6*1e6*8e-12/8
@@ -152,7 +155,7 @@ func TestRunIsTheSumOfItsParts(t *testing.T) {
 
 // Memory of a driver grows with its chains and with the rank, and has the sums of a group.
 func TestMemory(t *testing.T) {
-	m := model(t, 1e6, fixedRank)
+	m := model(t, 1e6, gradients)
 	one, four := m.Row(4), m.Row(1)
 	if one.DriverBytes >= four.DriverBytes {
 		t.Errorf("one chain takes %d bytes, four take %d", one.DriverBytes, four.DriverBytes)
@@ -187,7 +190,7 @@ func TestMemory(t *testing.T) {
 
 func TestWhatIsNotKnown(t *testing.T) {
 	for spec, ok := range map[string]bool{
-		"": true, "sampler: {method: exact}\n": true, "sampler: {method: cholesky}\n": false, "sampler: {method: auto}\n": false,
+		"": true, "sampler: {method: exact}\n": true, "sampler: {method: cholesky}\n": false, "sampler: {method: auto}\n": true,
 		"solver: {method: cg, preconditioner: {kind: none}}\nsampler: {probe_kind: rademacher}\n": true, "solver: {preconditioner: {kind: regularized}}\n": false,
 	} {
 		s, err := job.ParseString("name: test\ndata: {path: x, target: y}\n" + spec)
@@ -197,6 +200,44 @@ func TestWhatIsNotKnown(t *testing.T) {
 		if err := Check(s); (err == nil) != ok {
 			t.Errorf("%q: %v", spec, err)
 		}
+	}
+}
+
+// The stages of a staged run follow each other, and the items of each are computed side by side: by hand.
+func TestStagesOnWorkers(t *testing.T) {
+	s, p := problem(t, "sampler: {method: auto, chains: 2, draws: 100}\n")
+	course := func() *driver.Course {
+		return &driver.Course{Prepare: 1, ByFactor: true, Stages: []driver.Staging{
+			{Kind: "climb", Evaluations: 80, Items: 8, Seconds: 80}, // on this machine's two cores: each item has 20 s of a core
+			{Kind: "propose", Proposals: 200, Items: 32, Fitting: 3, Seconds: 16, Sampling: true},
+		}}
+	}
+	few := newStaged(Config{Spec: s, Problem: p, Rows: 1000, Worker: Worker{Cores: 4}}, course(), 2)
+	for workers, want := range map[int][2]float64{ // until the climbs have ended, and of the proposals
+		1:  {0.5 + 2*20, 8}, // four cores: two rounds of items
+		2:  {0.5 + 20, 4},   // eight: one
+		8:  {0.5 + 20, 1},   // a climb goes on where it is
+		40: {0.5 + 20, 1},   // as many items as there are are computed side by side
+	} {
+		r := few.Row(workers)
+		near(t, "mode", r.Mode, want[0], 1e-12)
+		near(t, "run", r.Run, want[0]+1.5+want[1], 1e-12)
+		near(t, "first", r.First, r.Run, 1e-12)
+		near(t, "draws", r.Draws, 200/want[1]*3600, 1e-12)
+		near(t, "core-hours", r.CoreHours, float64(4*workers)*r.Run/3600, 1e-12)
+	}
+	if n := few.Recommended(8); n != 2 {
+		t.Errorf("%d workers are recommended: more have nothing to do in most of the run", n)
+	}
+	many := newStaged(Config{Spec: s, Problem: p, Rows: driver.OwnFactorRows + 1, Worker: Worker{Cores: 4}}, course(), 2)
+	near(t, "an item on all cores of a worker", many.Row(8).Mode, 0.5+5, 1e-12)
+	near(t, "as many climbs as a worker has", many.Row(3).Mode, 0.5+3*5, 1e-12)
+	if rows := many.Table(5); len(rows) != 8 || rows[0].Efficiency != 1 || !rows[0].Fits || rows[0].DriverBytes == 0 {
+		t.Errorf("%+v", rows)
+	}
+	many.Worker.Memory = 1
+	if many.Recommended(8) != 0 {
+		t.Error("a byte is enough")
 	}
 }
 

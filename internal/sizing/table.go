@@ -97,10 +97,12 @@ const mostWorkers = 300
 // Recommended returns the number of workers that is worth it, up to some: that with which the run
 // ends first, of those that have the memory and an efficiency of worthwhile; of those that end together
 // the least. It is 0 if none has the memory.
-func (m *Model) Recommended(most int) int {
-	best, seconds, hours := 0, math.Inf(1), m.row(1).CoreHours
+func (m *Model) Recommended(most int) int { return recommended(m.row, most) }
+
+func recommended(row func(workers int) Row, most int) int {
+	best, seconds, hours := 0, math.Inf(1), row(1).CoreHours
 	for n := 1; n <= max(most, mostWorkers); n++ {
-		r := m.row(n)
+		r := row(n)
 		if r.Fits && (best == 0 || hours >= worthwhile*r.CoreHours) && r.Run < seconds {
 			best, seconds = n, r.Run
 		}
@@ -109,12 +111,14 @@ func (m *Model) Recommended(most int) int {
 }
 
 // Table returns what the run takes on the numbers of workers that are usual, and on some.
-func (m *Model) Table(workers ...int) []Row {
+func (m *Model) Table(workers ...int) []Row { return table(m.Row, workers) }
+
+func table(row func(workers int) Row, workers []int) []Row {
 	all := append([]int{1, 2, 4, 10, 36, 72, 300}, workers...)
 	slices.Sort(all)
 	var rows []Row
 	for _, n := range slices.Compact(all) {
-		rows = append(rows, m.Row(n))
+		rows = append(rows, row(n))
 	}
 	return rows
 }

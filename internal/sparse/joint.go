@@ -48,8 +48,7 @@ func (a *Approximation) Joint(ctx context.Context, f *kernel.Function, row Row, 
 		return nil, err
 	}
 	p := a.newPass(f, uu, row)
-	roots := uu.columns()
-	if err := a.blocks(ctx, func(lo, hi int) error { return p.addBlock(ctx, lo, hi, roots, nil, v) }); err != nil {
+	if err := p.see(ctx, nil, v); err != nil {
 		return nil, err
 	}
 	j := &Joint{Mean: p.mean, Variance: p.variance, V: make([]float64, m), pass: p, at: v}
@@ -78,12 +77,7 @@ func (j *Joint) Theta(ctx context.Context) ([]float64, error) {
 		}
 	}
 	addIdentity(inner, -1)
-	g := &gradient{fit: p.fit, alpha: p.score, sums: make([]float64, p.elements.SumsLen()),
-		byPrior: make([]float64, p.elements.NumParams()), byNoise: make([]float64, len(p.lambda))}
-	g.factor = rowsOf(p.uu.sandwich(mat.NewDiagDense(m, ones(m))))
-	g.byUU = p.uu.sandwich(inner)
-	g.byUU.Scale(-0.5, g.byUU)
-	v, err := g.sum(ctx)
+	v, err := p.reverse(p.uu.sandwich(mat.NewDiagDense(m, ones(m))), inner, p.score, false).sum(ctx)
 	if err != nil {
 		return nil, err
 	}

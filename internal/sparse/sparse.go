@@ -32,7 +32,8 @@
 // # Order of summation
 //
 // Everything is a sum over blocks of rows, whose size is a constant, in their order; within a block sums
-// are those of package dense. So bits depend on the data, θ and Z, and not on threads.
+// are those of package dense. So bits depend on the data, θ and Z, and not on threads, nor on who computes
+// a block: a Summer may have others compute some (Pass), to whom what all blocks are computed from, a few M×M matrices, goes once for each pass.
 package sparse
 
 import (
@@ -90,6 +91,8 @@ type Approximation struct {
 	offset   int            // of the rows among those of elements, after the inducing inputs and what pads them
 	elements *cmvp.Elements // over the inducing inputs, then the rows
 	prior    []float64      // k_ii of the rows
+	f        *kernel.Function
+	summer   Summer // nil if there are no others to compute with
 }
 
 // New returns an approximation over the rows. It panics if the inputs' dimensions disagree.
@@ -128,9 +131,15 @@ func Bytes(n, d, m int) int64 {
 	return 8 * (3*int64(n)*int64(d) + 5*int64(n) + 10*int64(m)*int64(m) + block*int64(min(n, blockRows))*int64(m))
 }
 
+// Set sets the parameters that Compute computes at.
+func (a *Approximation) Set(f *kernel.Function) {
+	a.f = f
+	a.elements.Set(f, []float64{0})
+}
+
 // at sets the parameters.
 func (a *Approximation) at(f *kernel.Function) {
-	a.elements.Set(f, []float64{0})
+	a.Set(f)
 	a.budget.Chunks(a.rows.Len(), tile.Size, func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			a.prior[i] = f.Variance(a.rows.Row(i))
@@ -140,12 +149,11 @@ func (a *Approximation) at(f *kernel.Function) {
 
 // blocks calls visit with the blocks of rows in their order.
 func (a *Approximation) blocks(ctx context.Context, visit func(lo, hi int) error) error {
-	n := a.rows.Len()
-	for lo := 0; lo < n; lo += blockRows {
+	for i := range Blocks(a.Len()) {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := visit(lo, min(n, lo+blockRows)); err != nil {
+		if err := visit(BlockRows(a.Len(), i)); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/tile"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
@@ -54,8 +53,7 @@ func (a *Approximation) fit(ctx context.Context, f *kernel.Function, noise, y []
 		s.gram.SetSym(j, j, 1)
 	}
 	b := make([]float64, m)
-	root := s.uu.columns()
-	if err := a.blocks(ctx, func(lo, hi int) error { return s.addBlock(ctx, lo, hi, root, b) }); err != nil {
+	if _, err := s.sweep(ctx, &sweep{root: s.uu.columns(), early: a.kind != FITC, weigh: s.weigh}, b); err != nil {
 		return nil, err
 	}
 	if s.b, err = newFactor(s.gram); err != nil {
@@ -64,43 +62,18 @@ func (a *Approximation) fit(ctx context.Context, f *kernel.Function, noise, y []
 	return s, s.finish(b)
 }
 
-// addBlock adds the part of a block of rows to B and b.
-func (s *fit) addBlock(ctx context.Context, lo, hi int, root [][]float64, b []float64) error {
-	v := s.cross(lo, hi)
-	if err := v.MulRight(ctx, root, s.budget); err != nil {
-		return err
-	}
-	scaled := make([]float64, hi-lo) // Λ^(−½)·y
-	s.budget.NewLoop(func(_, t int) { s.scaleRows(v, t, lo, scaled) }).Run(v.Tiles())
-	gram, err := v.Gram(ctx, s.budget)
-	if err != nil {
-		return err
-	}
-	s.gram.AddSym(s.gram, gram)
-	part := [][]float64{make([]float64, len(b))}
-	if err := v.MulTrans(ctx, part, [][]float64{scaled}, s.budget); err != nil {
-		return err
-	}
-	floats.Add(b, part[0])
-	return nil
-}
-
-// scaleRows finds Λ of the rows of a tile of Vᵀ, which it makes Aᵀ.
-func (s *fit) scaleRows(v *dense.Matrix, t, first int, scaled []float64) {
-	data, lo, hi := v.Tile(t)
-	own := s.own[first+lo : first+hi]
-	rowDots(own, data, data, s.z.Len())
-	factor := make([]float64, hi-lo)
-	for i, q := range own {
-		at := first + lo + i
+// weigh finds Λ of the rows [lo,hi), of FITC given q_ii.
+func (s *fit) weigh(lo, hi int, factor, scaled []float64) float64 {
+	for i := range hi - lo {
+		at := lo + i
 		s.lambda[at] = element(s.noise, at)
 		if s.kind == FITC {
-			s.lambda[at] += max(s.prior[at]-q, 0)
+			s.lambda[at] += max(s.prior[at]-s.own[at], 0)
 		}
 		factor[i] = 1 / math.Sqrt(s.lambda[at])
-		scaled[lo+i] = factor[i] * s.y[at]
+		scaled[i] = factor[i] * s.y[at]
 	}
-	scaleColumns(data, factor, s.z.Len())
+	return 0
 }
 
 // scaleColumns multiplies so many columns of a tile by x, element by element.

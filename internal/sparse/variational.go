@@ -4,10 +4,8 @@ import (
 	"context"
 	"math"
 
-	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
 
@@ -73,13 +71,15 @@ type pass struct {
 	score          []float64
 	shift          []float64 // b of the rows' normal targets
 	expected       float64
+	q              factor    // of the precision of q
+	centre         []float64 // its mean
 }
 
 // newPass returns a pass that has seen no rows yet.
 func (a *Approximation) newPass(f *kernel.Function, uu factor, row Row) *pass {
 	n, m := a.rows.Len(), a.z.Len()
 	return &pass{fit: &fit{Approximation: a, f: f, uu: uu, gram: identity(m), lambda: make([]float64, n), own: make([]float64, n)},
-		row: row, mean: make([]float64, n), variance: make([]float64, n), score: make([]float64, n), shift: make([]float64, m)}
+		row: row, variance: make([]float64, n), score: make([]float64, n), shift: make([]float64, m)}
 }
 
 // evaluate returns the bound at a q, with the rows' targets there.
@@ -92,11 +92,10 @@ func (v *Variational) evaluate(ctx context.Context, f *kernel.Function, uu facto
 	var half, mean mat.VecDense
 	half.MulVec(q.inverse, mat.NewVecDense(m, shift))
 	mean.MulVec(q.inverse.T(), &half)
-	roots, spread := uu.columns(), q.columns()
-	err = v.blocks(ctx, func(lo, hi int) error { return p.addBlock(ctx, lo, hi, roots, spread, mean.RawVector().Data) })
-	if err != nil {
+	if err := p.see(ctx, q.columns(), mean.RawVector().Data); err != nil {
 		return nil, err
 	}
+	p.q, p.centre = q, mean.RawVector().Data
 	trace := 0.0 // of the covariance of q
 	for _, x := range q.inverse.RawTriangular().Data {
 		trace += x * x
@@ -108,59 +107,30 @@ func (v *Variational) evaluate(ctx context.Context, f *kernel.Function, uu facto
 	return p, nil
 }
 
-// addBlock adds the part of a block of rows: marginals, then the rows' targets. spread is the root of q's covariance, nil for none.
-func (p *pass) addBlock(ctx context.Context, lo, hi int, roots, spread [][]float64, mean []float64) error {
-	v := p.cross(lo, hi)
-	if err := v.MulRight(ctx, roots, p.budget); err != nil {
-		return err
-	}
-	if err := v.MulAdd(ctx, [][]float64{p.mean[lo:hi]}, [][]float64{mean}, p.budget); err != nil {
-		return err
-	}
-	var w *dense.Matrix
-	if spread != nil {
-		w = v.Clone()
-		if err := w.MulRight(ctx, spread, p.budget); err != nil {
-			return err
-		}
-	}
-	parts, scaled := make([]float64, v.Tiles()), make([]float64, hi-lo)
-	p.budget.NewLoop(func(_, t int) { parts[t] = p.targets(v, w, t, lo, scaled) }).Run(v.Tiles())
-	p.expected += floats.Sum(parts)
-	gram, err := v.Gram(ctx, p.budget)
-	if err != nil {
-		return err
-	}
-	p.gram.AddSym(p.gram, gram)
-	part := [][]float64{make([]float64, len(mean))}
-	if err := v.MulTrans(ctx, part, [][]float64{scaled}, p.budget); err != nil {
-		return err
-	}
-	floats.Add(p.shift, part[0])
-	return nil
+// see finds the rows' marginals, then their targets. spread is the root of q's covariance, nil for none.
+func (p *pass) see(ctx context.Context, spread [][]float64, mean []float64) (err error) {
+	w := &sweep{root: p.uu.columns(), spread: spread, mean: mean}
+	w.weigh = func(lo, hi int, factor, scaled []float64) float64 { return p.targets(w, lo, hi, factor, scaled) }
+	p.expected, err = p.sweep(ctx, w, p.shift)
+	p.mean = w.means
+	return err
 }
 
-// targets finds the targets of the rows of a tile of Vᵀ, which it makes Aᵀ, and returns the expectation that they add.
-func (p *pass) targets(v, w *dense.Matrix, t, first int, scaled []float64) (sum float64) {
-	data, lo, hi := v.Tile(t)
-	own, left := p.own[first+lo:first+hi], make([]float64, hi-lo)
-	rowDots(own, data, data, p.z.Len())
-	if w != nil {
-		other, _, _ := w.Tile(t)
-		rowDots(left, other, other, p.z.Len())
-	}
-	root := make([]float64, hi-lo)
-	for i := range own {
-		at := first + lo + i
-		p.variance[at] = max(p.prior[at]-own[i], 0) + left[i]
-		value, score, weight := p.row(at, p.mean[at], p.variance[at])
+// targets finds the targets of the rows [lo,hi), and returns the expectation that they add.
+func (p *pass) targets(w *sweep, lo, hi int, factor, scaled []float64) (sum float64) {
+	for i := range hi - lo {
+		at := lo + i
+		p.variance[at] = max(p.prior[at]-p.own[at], 0)
+		if w.left != nil {
+			p.variance[at] += w.left[at]
+		}
+		value, score, weight := p.row(at, w.means[at], p.variance[at])
 		weight = max(weight, leastWeight)
 		sum += value
 		p.score[at], p.lambda[at] = score, 1/weight
-		root[i] = math.Sqrt(weight)
-		scaled[lo+i] = root[i] * (p.mean[at] + score/weight)
+		factor[i] = math.Sqrt(weight)
+		scaled[i] = factor[i] * (w.means[at] + score/weight)
 	}
-	scaleColumns(data, root, p.z.Len())
 	return sum
 }
 
@@ -246,6 +216,64 @@ func (v *Variational) Gradient(ctx context.Context, f *kernel.Function, row Row,
 	}
 	out.Noise, out.Mean, out.Variance = nil, p.mean, p.variance
 	return out, nil
+}
+
+// Step returns an estimate of the bound at the present q and its derivatives there, and takes q a share of a step of the natural gradient
+// farther, all from the rows of an approximation with the same number of inducing inputs: some of them, each of which row lets count for
+// several (Hensman, Fusi and Lawrence 2013). Noise of the value is nil, and Mean and Variance are the marginals. At a q that is not the
+// best, with S its covariance, m its mean, c = Σ s_i a_i and G = Σ w_i a_i a_iᵀ as for Joint, the derivatives are
+//
+//	by K_uf   L⁻ᵀm sᵀ + L⁻ᵀ(I − S)L⁻¹K_uf diag(w)
+//	by K_uu   −½ L⁻ᵀT L⁻¹, T the lower half of mcᵀ + (I − S)G, mirrored
+//	by k_ii   −½ w_i
+func (v *Variational) Step(ctx context.Context, a *Approximation, f *kernel.Function, row Row, share float64, inducing bool) (*Value, error) {
+	on := &Variational{Approximation: a, precision: v.precision, shift: v.shift}
+	a.at(f)
+	uu, err := newFactor(a.inducing())
+	if err != nil {
+		return nil, err
+	}
+	p, err := on.evaluate(ctx, f, uu, row, v.precision, v.shift)
+	if err != nil {
+		return nil, err
+	}
+	g := p.slopes(inducing)
+	v.precision, v.shift = on.between(p, share)
+	out, err := g.sum(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out.Noise, out.Mean, out.Variance = nil, p.mean, p.variance
+	return out, nil
+}
+
+// slopes returns the gradient at the q of a pass, but for the sums over rows.
+func (p *pass) slopes(inducing bool) *gradient {
+	m := p.z.Len()
+	var rest, product mat.Dense // I − S, what T is the lower half of
+	rest.Mul(p.q.inverse.T(), p.q.inverse)
+	rest.Scale(-1, &rest)
+	addIdentity(&rest, 1)
+	var gram mat.Dense // G
+	gram.CloneFrom(p.gram)
+	addIdentity(&gram, -1)
+	product.Mul(&rest, &gram)
+	// b of the rows' targets is Σ (w_i m_i + s_i) a_i, of which the first part is G times the mean.
+	mean := mat.NewVecDense(m, p.centre)
+	var c mat.VecDense
+	c.MulVec(&gram, mean)
+	c.SubVec(mat.NewVecDense(m, p.shift), &c)
+	product.RankOne(&product, 1, mean, &c)
+	inner := mat.NewDense(m, m, nil)
+	for i := range m {
+		for j := range m {
+			inner.Set(i, j, product.At(max(i, j), min(i, j)))
+		}
+	}
+	var gamma mat.VecDense
+	gamma.MulVec(p.uu.inverse.T(), mean)
+	p.gamma = gamma.RawVector().Data
+	return p.reverse(p.uu.sandwich(&rest), inner, p.score, inducing)
 }
 
 // Posterior returns the latent function's distribution under the best q.

@@ -3,6 +3,7 @@ package sparse
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -159,5 +160,90 @@ func TestVariationalBoundIsBelowTheEvidence(t *testing.T) {
 	}
 	if gap := math.Log(mean) - v; gap < -0.01 || gap > 0.1 {
 		t.Errorf("a bound of %.6g, the log evidence is %.6g", v, math.Log(mean))
+	}
+}
+
+// At a q that is not the best the derivatives of the bound are those of differences, and estimates from batches that make up all rows have
+// the mean of that of all; under normal noise steps of all rows come to SGPR's bound.
+func TestStep(t *testing.T) {
+	for _, e := range examples(t, 24)[:3] {
+		z, f, b := moved(e.x, 5), e.cov.At(e.theta), parallel.NewBudget(1)
+		v := variational(e, z)
+		step := func(theta []float64, z *kernel.Inputs, share float64) *Value {
+			t.Helper()
+			out, err := v.Step(ctx, New(SGPR, e.cov, e.x, z, b), e.cov.At(theta), classes(e), share, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		step(e.theta, z, 0.4)
+		got := step(e.theta, z, 0)
+		const h = 1e-5
+		for i := range e.theta {
+			up, down := slices.Clone(e.theta), slices.Clone(e.theta)
+			up[i], down[i] = up[i]+h, down[i]-h
+			if want := e.theta[i] * (step(up, z, 0).LogDensity - step(down, z, 0).LogDensity) / (2 * h); math.Abs(got.Theta[i]-want) > 1e-5*(1+math.Abs(want)) {
+				t.Errorf("%s: by parameter %d %.8g, by differences %.8g", e.name, i, got.Theta[i], want)
+			}
+		}
+		for k := range got.Inducing {
+			at := func(h float64) float64 {
+				x := make([]float64, 0, len(got.Inducing))
+				for j := range z.Len() {
+					x = append(x, z.Row(j)...)
+				}
+				x[k] += h
+				return step(e.theta, kernel.NewInputs(z.Len(), z.Dim(), x), 0).LogDensity
+			}
+			if want := (at(h) - at(-h)) / (2 * h); math.Abs(got.Inducing[k]-want) > 1e-5*(1+math.Abs(want)) {
+				t.Errorf("%s: by coordinate %d of the inducing inputs %.8g, by differences %.8g", e.name, k, got.Inducing[k], want)
+			}
+		}
+		testBatches(t, v, e, z, got)
+		v.Reset()
+		for range 40 {
+			if _, err := v.Step(ctx, v.Approximation, f, normal(e), 0.5, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last, err := v.Step(ctx, v.Approximation, f, normal(e), 0.5, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := New(SGPR, e.cov, e.x, z, b).Gradient(ctx, f, e.noise, e.y, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if math.Abs(last.LogDensity-want.LogDensity) > 1e-6 || floats.Distance(last.Theta, want.Theta, 2) > 1e-4 || floats.Distance(last.Inducing, want.Inducing, 2) > 1e-4 {
+			t.Errorf("%s: bound %.9g and gradient %.6g, SGPR's %.9g and %.6g", e.name, last.LogDensity, last.Theta, want.LogDensity, want.Theta)
+		}
+	}
+}
+
+// testBatches holds the mean of estimates from batches at the present q against that of all rows.
+func testBatches(t *testing.T, v *Variational, e example, z *kernel.Inputs, want *Value) {
+	const size = 6
+	var bound float64
+	theta, n := make([]float64, len(want.Theta)), e.x.Len()
+	for lo := 0; lo < n; lo += size {
+		batch := []int{}
+		for i := range size {
+			batch = append(batch, lo+i)
+		}
+		scale := float64(n) / size
+		row := func(i int, mean, variance float64) (value, score, weight float64) {
+			value, score, weight = classes(e)(batch[i], mean, variance)
+			return scale * value, scale * score, scale * weight
+		}
+		got, err := v.Step(ctx, New(SGPR, e.cov, e.x.Select(batch), z, parallel.NewBudget(1)), e.cov.At(e.theta), row, 0, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bound += got.LogDensity / scale
+		floats.AddScaled(theta, 1/scale, got.Theta)
+	}
+	if math.Abs(bound-want.LogDensity) > 1e-8 || floats.Distance(theta, want.Theta, 2) > 1e-7 {
+		t.Errorf("%s: batches have the bound %.10g and gradient %.8g, all rows %.10g and %.8g", e.name, bound, theta, want.LogDensity, want.Theta)
 	}
 }

@@ -13,7 +13,7 @@ const divergent = `
 name: test
 data: {synthetic: {n: 60, d: 8, sigma: 1, tau: 0.05, lambda: 0.1, seed: 1}}
 model: {ard: true, priors: {tau: "gamma(0.2,0.2)"}}
-sampler: {draws: 20%s}
+sampler: {method: fisher, draws: 20%s}
 stop: {ess: 1e9, max_draws: 20}
 seed: 1
 `

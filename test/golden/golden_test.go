@@ -26,6 +26,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -125,7 +126,7 @@ func cases() []golden {
 name: golden
 data: {synthetic: {n: 900, d: 3, sigma: 1, tau: 0.3, lambda: 0.1, seed: 5}}
 model: {kernel: rbf, ard: true}
-sampler: {chains: 2, warmup: 4, draws: 4, checkpoint: 4, subset: 200}
+sampler: {method: fisher, chains: 2, warmup: 4, draws: 4, checkpoint: 4, subset: 200}
 stop: {max_draws: 4}
 `})
 	var table strings.Builder
@@ -340,6 +341,16 @@ func writePredictions(t *testing.T, h hash.Hash, spec *job.Spec, p *posterior.Pr
 }
 
 const childVariable = "ULISSE_GOLDEN_CHILD"
+
+// Cases name their method, so that another default changes none.
+func TestCasesNameTheirMethod(t *testing.T) {
+	named := regexp.MustCompile(`(?m)^sampler: \{[^}]*method: `)
+	for _, c := range cases() {
+		if !named.MatchString(c.text) {
+			t.Errorf("%s names no method:\n%s", c.name, c.text)
+		}
+	}
+}
 
 // TestBits compares every case with the table, each instruction set in a process
 // of its own.

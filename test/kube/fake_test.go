@@ -158,7 +158,7 @@ spec:
 		return out
 	}
 	submit := func(name string, chains int) string {
-		file := p.write(name+".yaml", fmt.Appendf(nil, "name: %s\ndata: {synthetic: {n: 4000, d: 2, sigma: 1, tau: 0.3, lambda: 0.05, seed: 5}}\nsampler: {chains: %d}\n", name, chains))
+		file := p.write(name+".yaml", fmt.Appendf(nil, "name: %s\ndata: {synthetic: {n: 4000, d: 2, sigma: 1, tau: 0.3, lambda: 0.05, seed: 5}}\nsampler: {method: fisher, chains: %d}\n", name, chains))
 		var j job
 		if err := json.Unmarshal(ulisse("submit", file, "--json"), &j); err != nil {
 			t.Fatal(err)

@@ -31,6 +31,7 @@ const (
 	TilesKind_TILES_KIND_HOLD        TilesKind = 4 // no product: a chunk of the rows of the factor L follows, to be kept
 	TilesKind_TILES_KIND_TRANS       TilesKind = 5 // Lᵀ·V
 	TilesKind_TILES_KIND_LOW         TilesKind = 6 // L·V
+	TilesKind_TILES_KIND_PASS        TilesKind = 7 // sums over rows of a sparse approximation: no product
 )
 
 // Enum value maps for TilesKind.
@@ -43,6 +44,7 @@ var (
 		4: "TILES_KIND_HOLD",
 		5: "TILES_KIND_TRANS",
 		6: "TILES_KIND_LOW",
+		7: "TILES_KIND_PASS",
 	}
 	TilesKind_value = map[string]int32{
 		"TILES_KIND_UNSPECIFIED": 0,
@@ -52,6 +54,7 @@ var (
 		"TILES_KIND_HOLD":        4,
 		"TILES_KIND_TRANS":       5,
 		"TILES_KIND_LOW":         6,
+		"TILES_KIND_PASS":        7,
 	}
 )
 
@@ -709,9 +712,10 @@ type TilesProduct struct {
 	// If there is a key, sums of K·V are kept by who computes them, until the next product; members that know the key fetch
 	// them, and vectors. The units that are asked for are parts: the first whole ones are units of the
 	// plane, each of the others is cut into pieces, of whose tasks the sums are kept one by one.
-	Key           []byte `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`
-	Whole         int32  `protobuf:"varint,10,opt,name=whole,proto3" json:"whole,omitempty"`
-	Pieces        int32  `protobuf:"varint,11,opt,name=pieces,proto3" json:"pieces,omitempty"`
+	Key           []byte     `protobuf:"bytes,9,opt,name=key,proto3" json:"key,omitempty"`
+	Whole         int32      `protobuf:"varint,10,opt,name=whole,proto3" json:"whole,omitempty"`
+	Pieces        int32      `protobuf:"varint,11,opt,name=pieces,proto3" json:"pieces,omitempty"`
+	Pass          *TilesPass `protobuf:"bytes,12,opt,name=pass,proto3" json:"pass,omitempty"` // of TILES_KIND_PASS
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -823,6 +827,99 @@ func (x *TilesProduct) GetPieces() int32 {
 	return 0
 }
 
+func (x *TilesProduct) GetPass() *TilesPass {
+	if x != nil {
+		return x.Pass
+	}
+	return nil
+}
+
+// TilesPass says what is computed of blocks of rows, by inducing inputs (internal/sparse). The numbers that follow are, for each unit of
+// blocks, column after column of its rows; and, after those of all rows, the inducing inputs, row after row, then the shared vectors.
+type TilesPass struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          int32                  `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`            // 0 for marginals, 1 for Gram matrices, 2 for slopes
+	Of            string                 `protobuf:"bytes,2,opt,name=of,proto3" json:"of,omitempty"`                 // the approximation
+	Inducing      int32                  `protobuf:"varint,3,opt,name=inducing,proto3" json:"inducing,omitempty"`    // their number
+	Shared        []int64                `protobuf:"varint,4,rep,packed,name=shared,proto3" json:"shared,omitempty"` // how many numbers each shared vector has
+	Points        bool                   `protobuf:"varint,5,opt,name=points,proto3" json:"points,omitempty"`        // derivatives by the inducing inputs, too
+	Targets       bool                   `protobuf:"varint,6,opt,name=targets,proto3" json:"targets,omitempty"`      // α is to be computed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TilesPass) Reset() {
+	*x = TilesPass{}
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TilesPass) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TilesPass) ProtoMessage() {}
+
+func (x *TilesPass) ProtoReflect() protoreflect.Message {
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TilesPass.ProtoReflect.Descriptor instead.
+func (*TilesPass) Descriptor() ([]byte, []int) {
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *TilesPass) GetKind() int32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *TilesPass) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *TilesPass) GetInducing() int32 {
+	if x != nil {
+		return x.Inducing
+	}
+	return 0
+}
+
+func (x *TilesPass) GetShared() []int64 {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+func (x *TilesPass) GetPoints() bool {
+	if x != nil {
+		return x.Points
+	}
+	return false
+}
+
+func (x *TilesPass) GetTargets() bool {
+	if x != nil {
+		return x.Targets
+	}
+	return false
+}
+
 // TilesBlock holds numbers of vectors from an offset on. Those of a point, or of all
 // columns of forms or of the noise, come in order.
 type TilesBlock struct {
@@ -835,7 +932,7 @@ type TilesBlock struct {
 
 func (x *TilesBlock) Reset() {
 	*x = TilesBlock{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +944,7 @@ func (x *TilesBlock) String() string {
 func (*TilesBlock) ProtoMessage() {}
 
 func (x *TilesBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[8]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +957,7 @@ func (x *TilesBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesBlock.ProtoReflect.Descriptor instead.
 func (*TilesBlock) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{8}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TilesBlock) GetOffset() uint64 {
@@ -878,7 +975,7 @@ func (x *TilesBlock) GetCrc32C() uint32 {
 }
 
 // TilesUnit asks for the sums of a part of the product: of unit lo of K·V (hi is lo+1), of
-// tasks [lo,hi) of the forms, or of chunk lo of the factor (hi is lo+1).
+// tasks [lo,hi) of the forms, of blocks [lo,hi) of a pass, or of chunk lo of the factor (hi is lo+1).
 type TilesUnit struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Id      uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // increasing
@@ -895,7 +992,7 @@ type TilesUnit struct {
 
 func (x *TilesUnit) Reset() {
 	*x = TilesUnit{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1004,7 @@ func (x *TilesUnit) String() string {
 func (*TilesUnit) ProtoMessage() {}
 
 func (x *TilesUnit) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[9]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1017,7 @@ func (x *TilesUnit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesUnit.ProtoReflect.Descriptor instead.
 func (*TilesUnit) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{9}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TilesUnit) GetId() uint64 {
@@ -977,7 +1074,7 @@ type TilesSource struct {
 
 func (x *TilesSource) Reset() {
 	*x = TilesSource{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1086,7 @@ func (x *TilesSource) String() string {
 func (*TilesSource) ProtoMessage() {}
 
 func (x *TilesSource) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[10]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1099,7 @@ func (x *TilesSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesSource.ProtoReflect.Descriptor instead.
 func (*TilesSource) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{10}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TilesSource) GetAddress() string {
@@ -1040,7 +1137,7 @@ type TilesMissing struct {
 
 func (x *TilesMissing) Reset() {
 	*x = TilesMissing{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1149,7 @@ func (x *TilesMissing) String() string {
 func (*TilesMissing) ProtoMessage() {}
 
 func (x *TilesMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[11]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1162,7 @@ func (x *TilesMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesMissing.ProtoReflect.Descriptor instead.
 func (*TilesMissing) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{11}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TilesMissing) GetUnit() uint64 {
@@ -1112,7 +1209,7 @@ type TilesCancel struct {
 
 func (x *TilesCancel) Reset() {
 	*x = TilesCancel{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1221,7 @@ func (x *TilesCancel) String() string {
 func (*TilesCancel) ProtoMessage() {}
 
 func (x *TilesCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[12]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1234,7 @@ func (x *TilesCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesCancel.ProtoReflect.Descriptor instead.
 func (*TilesCancel) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{12}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TilesCancel) GetUnit() uint64 {
@@ -1148,7 +1245,7 @@ func (x *TilesCancel) GetUnit() uint64 {
 }
 
 // TilesAnswer holds the sums of a unit from an offset on, in order: point after point and
-// column after column of its rows, before scale and noise, or task after task. That of a chunk is
+// column after column of its rows, before scale and noise, or task after task, or block after block. That of a chunk is
 // column after column, of as many numbers as L has columns for Lᵀ·V and the chunk has rows for L·V. To
 // TILES_KIND_HOLD it is the sum of the chunk's elements and how many bytes more the worker can hold. Of a
 // part that is kept it is a checksum (CRC-32C) of the sums of each point, in increasing order. Of a point it is what its units add up to, in order,
@@ -1167,7 +1264,7 @@ type TilesAnswer struct {
 
 func (x *TilesAnswer) Reset() {
 	*x = TilesAnswer{}
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1276,7 @@ func (x *TilesAnswer) String() string {
 func (*TilesAnswer) ProtoMessage() {}
 
 func (x *TilesAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_ulisse_v1_tiles_proto_msgTypes[13]
+	mi := &file_ulisse_v1_tiles_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1289,7 @@ func (x *TilesAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TilesAnswer.ProtoReflect.Descriptor instead.
 func (*TilesAnswer) Descriptor() ([]byte, []int) {
-	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{13}
+	return file_ulisse_v1_tiles_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TilesAnswer) GetUnit() uint64 {
@@ -1283,7 +1380,7 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\vTilesFactor\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x18\n" +
-	"\acolumns\x18\x03 \x01(\x03R\acolumns\"\x96\x02\n" +
+	"\acolumns\x18\x03 \x01(\x03R\acolumns\"\xc0\x02\n" +
 	"\fTilesProduct\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12(\n" +
@@ -1296,7 +1393,15 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\x03key\x18\t \x01(\fR\x03key\x12\x14\n" +
 	"\x05whole\x18\n" +
 	" \x01(\x05R\x05whole\x12\x16\n" +
-	"\x06pieces\x18\v \x01(\x05R\x06pieces\"<\n" +
+	"\x06pieces\x18\v \x01(\x05R\x06pieces\x12(\n" +
+	"\x04pass\x18\f \x01(\v2\x14.ulisse.v1.TilesPassR\x04pass\"\x95\x01\n" +
+	"\tTilesPass\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\x05R\x04kind\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\tR\x02of\x12\x1a\n" +
+	"\binducing\x18\x03 \x01(\x05R\binducing\x12\x16\n" +
+	"\x06shared\x18\x04 \x03(\x03R\x06shared\x12\x16\n" +
+	"\x06points\x18\x05 \x01(\bR\x06points\x12\x18\n" +
+	"\atargets\x18\x06 \x01(\bR\atargets\"<\n" +
 	"\n" +
 	"TilesBlock\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x04R\x06offset\x12\x16\n" +
@@ -1326,7 +1431,7 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\x04R\x06offset\x12\x14\n" +
 	"\x05total\x18\x05 \x01(\x04R\x05total\x12\x16\n" +
-	"\x06crc32c\x18\x06 \x01(\aR\x06crc32c*\xaa\x01\n" +
+	"\x06crc32c\x18\x06 \x01(\aR\x06crc32c*\xbf\x01\n" +
 	"\tTilesKind\x12\x1a\n" +
 	"\x16TILES_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11TILES_KIND_DOUBLE\x10\x01\x12\x15\n" +
@@ -1334,7 +1439,8 @@ const file_ulisse_v1_tiles_proto_rawDesc = "" +
 	"\x10TILES_KIND_FORMS\x10\x03\x12\x13\n" +
 	"\x0fTILES_KIND_HOLD\x10\x04\x12\x14\n" +
 	"\x10TILES_KIND_TRANS\x10\x05\x12\x12\n" +
-	"\x0eTILES_KIND_LOW\x10\x062\x9b\x01\n" +
+	"\x0eTILES_KIND_LOW\x10\x06\x12\x13\n" +
+	"\x0fTILES_KIND_PASS\x10\a2\x9b\x01\n" +
 	"\x05Tiles\x12I\n" +
 	"\aSession\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01\x12G\n" +
 	"\x05Fetch\x12\x17.ulisse.v1.TilesRequest\x1a\x18.ulisse.v1.TilesResponse\"\a\x8a\xe3\x18\x03\x1a\x01\x02(\x010\x01B6Z4github.com/ulisse-gp/ulisse/proto/ulisse/v1;ulissev1b\x06proto3"
@@ -1352,7 +1458,7 @@ func file_ulisse_v1_tiles_proto_rawDescGZIP() []byte {
 }
 
 var file_ulisse_v1_tiles_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ulisse_v1_tiles_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_ulisse_v1_tiles_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_ulisse_v1_tiles_proto_goTypes = []any{
 	(TilesKind)(0),        // 0: ulisse.v1.TilesKind
 	(*TilesFetch)(nil),    // 1: ulisse.v1.TilesFetch
@@ -1363,36 +1469,38 @@ var file_ulisse_v1_tiles_proto_goTypes = []any{
 	(*TilesSet)(nil),      // 6: ulisse.v1.TilesSet
 	(*TilesFactor)(nil),   // 7: ulisse.v1.TilesFactor
 	(*TilesProduct)(nil),  // 8: ulisse.v1.TilesProduct
-	(*TilesBlock)(nil),    // 9: ulisse.v1.TilesBlock
-	(*TilesUnit)(nil),     // 10: ulisse.v1.TilesUnit
-	(*TilesSource)(nil),   // 11: ulisse.v1.TilesSource
-	(*TilesMissing)(nil),  // 12: ulisse.v1.TilesMissing
-	(*TilesCancel)(nil),   // 13: ulisse.v1.TilesCancel
-	(*TilesAnswer)(nil),   // 14: ulisse.v1.TilesAnswer
+	(*TilesPass)(nil),     // 9: ulisse.v1.TilesPass
+	(*TilesBlock)(nil),    // 10: ulisse.v1.TilesBlock
+	(*TilesUnit)(nil),     // 11: ulisse.v1.TilesUnit
+	(*TilesSource)(nil),   // 12: ulisse.v1.TilesSource
+	(*TilesMissing)(nil),  // 13: ulisse.v1.TilesMissing
+	(*TilesCancel)(nil),   // 14: ulisse.v1.TilesCancel
+	(*TilesAnswer)(nil),   // 15: ulisse.v1.TilesAnswer
 }
 var file_ulisse_v1_tiles_proto_depIdxs = []int32{
 	4,  // 0: ulisse.v1.TilesRequest.open:type_name -> ulisse.v1.TilesOpen
 	6,  // 1: ulisse.v1.TilesRequest.set:type_name -> ulisse.v1.TilesSet
 	8,  // 2: ulisse.v1.TilesRequest.product:type_name -> ulisse.v1.TilesProduct
-	9,  // 3: ulisse.v1.TilesRequest.block:type_name -> ulisse.v1.TilesBlock
-	10, // 4: ulisse.v1.TilesRequest.unit:type_name -> ulisse.v1.TilesUnit
-	13, // 5: ulisse.v1.TilesRequest.cancel:type_name -> ulisse.v1.TilesCancel
+	10, // 3: ulisse.v1.TilesRequest.block:type_name -> ulisse.v1.TilesBlock
+	11, // 4: ulisse.v1.TilesRequest.unit:type_name -> ulisse.v1.TilesUnit
+	14, // 5: ulisse.v1.TilesRequest.cancel:type_name -> ulisse.v1.TilesCancel
 	7,  // 6: ulisse.v1.TilesRequest.factor:type_name -> ulisse.v1.TilesFactor
 	1,  // 7: ulisse.v1.TilesRequest.fetch:type_name -> ulisse.v1.TilesFetch
 	5,  // 8: ulisse.v1.TilesResponse.opened:type_name -> ulisse.v1.TilesOpened
-	14, // 9: ulisse.v1.TilesResponse.answer:type_name -> ulisse.v1.TilesAnswer
-	12, // 10: ulisse.v1.TilesResponse.missing:type_name -> ulisse.v1.TilesMissing
+	15, // 9: ulisse.v1.TilesResponse.answer:type_name -> ulisse.v1.TilesAnswer
+	13, // 10: ulisse.v1.TilesResponse.missing:type_name -> ulisse.v1.TilesMissing
 	0,  // 11: ulisse.v1.TilesProduct.kind:type_name -> ulisse.v1.TilesKind
-	11, // 12: ulisse.v1.TilesUnit.sources:type_name -> ulisse.v1.TilesSource
-	2,  // 13: ulisse.v1.Tiles.Session:input_type -> ulisse.v1.TilesRequest
-	2,  // 14: ulisse.v1.Tiles.Fetch:input_type -> ulisse.v1.TilesRequest
-	3,  // 15: ulisse.v1.Tiles.Session:output_type -> ulisse.v1.TilesResponse
-	3,  // 16: ulisse.v1.Tiles.Fetch:output_type -> ulisse.v1.TilesResponse
-	15, // [15:17] is the sub-list for method output_type
-	13, // [13:15] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	9,  // 12: ulisse.v1.TilesProduct.pass:type_name -> ulisse.v1.TilesPass
+	12, // 13: ulisse.v1.TilesUnit.sources:type_name -> ulisse.v1.TilesSource
+	2,  // 14: ulisse.v1.Tiles.Session:input_type -> ulisse.v1.TilesRequest
+	2,  // 15: ulisse.v1.Tiles.Fetch:input_type -> ulisse.v1.TilesRequest
+	3,  // 16: ulisse.v1.Tiles.Session:output_type -> ulisse.v1.TilesResponse
+	3,  // 17: ulisse.v1.Tiles.Fetch:output_type -> ulisse.v1.TilesResponse
+	16, // [16:18] is the sub-list for method output_type
+	14, // [14:16] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_tiles_proto_init() }
@@ -1422,7 +1530,7 @@ func file_ulisse_v1_tiles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ulisse_v1_tiles_proto_rawDesc), len(file_ulisse_v1_tiles_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

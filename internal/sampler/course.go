@@ -1,0 +1,83 @@
+package sampler
+
+import "github.com/ulisse-gp/ulisse/internal/chains"
+
+// Course is what a staged run is expected to consist of, told before it has begun. How many evaluations a search takes, and how often
+// something has to be learnt or proposed anew, only the run can tell: these are what runs took on tables that were tried.
+type Course struct {
+	Factor bool // values with gradients are by a stored factor of K, else by solves with Probes
+	Exact  bool // densities at proposals are, too, else by a basis of solutions at Basis points
+	Probes int
+	Basis  int
+	Stages []Expected
+}
+
+// Expected is what a stage is expected to consist of.
+type Expected struct {
+	Kind        string
+	Evaluations int // values with gradients
+	Proposals   int // densities
+	Items       int // that may be computed side by side
+	Sampling    bool
+	// Fitted is how many numbers the functions are fitted to that are learnt before it; 0 if there are none.
+	Fitted int
+}
+
+// Constants of what is expected.
+const (
+	// climbEach is how many evaluations a climb takes for each parameter: 9 of three on Concrete, 29 of ten.
+	climbEach = 3
+	// paramsPerPeak is how many parameters beyond the first three come with another maximum that may matter: there are
+	// three on Concrete with ten parameters.
+	paramsPerPeak = 4
+	// nearPeaks is the share of the climbs' evaluations that is near enough to be learnt from.
+	nearPeaks = 0.5
+)
+
+// Course returns what a run is expected to consist of.
+func (a auto) Course(m Model, o *Options, p *chains.Plan) *Course {
+	s := o.Section.(*Auto)
+	k := &conductor{opt: s, plan: p, model: m, costs: newCosts(m, p.Params(), s)}
+	c := &Course{Factor: k.costs.factor, Exact: k.costs.exact}
+	if !c.Factor {
+		c.Probes = k.costs.probes
+	}
+	if !c.Exact {
+		c.Basis = basisPoints
+	}
+	params := p.Params()
+	climbs, peaks := k.starts()+1, 1+max(0, params-3)/paramsPerPeak
+	search := Expected{Kind: climbStage, Evaluations: climbs * climbEach * params, Items: climbs}
+	curvature := k.expect(curvatureStage, 2*params*peaks, 0)
+	pilots := k.costs.thin * pilotEach * params
+	propose := k.expect(proposeStage, 0, p.Chains*k.costs.thin*p.Draws)
+	if k.costs.direct {
+		c.Stages = []Expected{search, curvature, k.expect(pilotStage, 0, pilots), k.expect(pilotStage, 0, 2*pilots), propose}
+		return c
+	}
+	learn, pilot := k.expect(learnStage, k.costs.wanted, 0), k.expect(pilotStage, 0, pilots)
+	near := curvature.Evaluations
+	if c.Factor {
+		near += int(nearPeaks * float64(search.Evaluations))
+	}
+	near += learn.Evaluations
+	pilot.Fitted = near * params
+	propose.Fitted = pilot.Fitted + pilots
+	c.Stages = []Expected{search, curvature, learn, pilot, propose}
+	if !c.Exact {
+		check := k.expect(checkStage, checkPoints*3/2, 0)
+		check.Fitted = propose.Fitted
+		c.Stages = append(c.Stages, check)
+	}
+	return c
+}
+
+// expect returns a stage of evaluations or proposals, which come in batches.
+func (k *conductor) expect(kind string, evaluations, proposals int) Expected {
+	points, flops := evaluations, k.costs.evaluation
+	if proposals > 0 {
+		points, flops = proposals, k.costs.target
+	}
+	each := batch(points, flops)
+	return Expected{Kind: kind, Evaluations: evaluations, Proposals: proposals, Items: (points + each - 1) / each, Sampling: kind == proposeStage}
+}
