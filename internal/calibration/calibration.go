@@ -200,7 +200,7 @@ func run(ctx context.Context, s *job.Spec, d *dataset.Dataset, budget *parallel.
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	plan := s.Plan(p.Model.Names(), len(p.Y))
+	plan := s.PlanOf(p.Model.Names(), len(p.Y), p.Functions())
 	plan.Mean = false // nobody asks for its coefficients
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Driver: driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,

@@ -41,6 +41,9 @@ type foldView struct {
 
 func newFoldView(v *cv.Validation, f *cv.Fold) foldView {
 	s := cv.Scores(f.Rows, v.Spec.Model.Conditional())
+	if s.Unordered != nil { // classes without an order have no distance
+		s.RMSE = math.NaN()
+	}
 	return foldView{f.Fold, f.Learnt, s.Rows, report.Number(s.MLPD * float64(s.Rows)), report.Number(s.RMSE), report.Number(s.CRPS), f.RHat, f.Converged}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/fit"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/laplace"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
@@ -391,7 +392,9 @@ func (f *fitFlags) modelOf(j *runJob) (string, error) {
 		return "", errors.New("--method adam: it learns from batches of rows under model.approximation: {kind: svgp}; use quasi-newton or adagrad")
 	}
 	l := j.problem.Likelihood
-	switch gaussian := l.Augmentation().Width() == 0; {
+	switch gaussian := likelihood.Width(l) == 0; {
+	case j.problem.Functions() > 1:
+		return "", fmt.Errorf("model.likelihood: %s has several latent functions, and a fit is of one: draw from the posterior by 'ulisse run'", l.Name())
 	case gaussian && f.model == "laplace":
 		return "", errors.New("--model laplace: it is for likelihoods that are not Gaussian; of Gaussian noise the exact model is at hand")
 	case gaussian:

@@ -112,7 +112,7 @@ func drawPrior(path string, spec *job.Spec, d *dataset.Dataset, m posterior.Mode
 	var panels []plots.Functions
 	for k := range d.InputNames {
 		grid := predict.Grid(d, k, priorGrid)
-		y, err := predict.PriorFunctions(m.Covariance, d, k, grid, draws, m.Params, spec.Seed)
+		y, err := predict.PriorFunctions(m.Part(0).Covariance, d, k, grid, draws, m.Params, spec.Seed)
 		if err != nil {
 			return err
 		}

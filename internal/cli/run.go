@@ -316,7 +316,7 @@ func (a *App) jobOf(ctx context.Context, f *runFlags, spec *job.Spec, budget *pa
 	if j.data, j.problem, err = a.load(ctx, j.spec, budget); err != nil {
 		return nil, err
 	}
-	j.plan = j.spec.Plan(j.problem.Params.NamesBy(j.data.InputNames), j.data.N())
+	j.plan = j.spec.PlanOf(j.problem.Params.NamesBy(j.data.InputNames), j.data.N(), j.problem.Functions())
 	return j, nil
 }
 

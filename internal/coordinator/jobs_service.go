@@ -373,7 +373,7 @@ func planOf(spec *job.Spec, data *dataset.Info) (*chains.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := spec.Plan(m.Params.NamesBy(data.InputNames), data.N())
+	p := spec.PlanOf(m.Params.NamesBy(data.InputNames), data.N(), m.Functions())
 	return &p, nil
 }
 

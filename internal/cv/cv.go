@@ -28,6 +28,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/folds"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/sealed"
 )
 
@@ -110,7 +111,7 @@ func New(spec *job.Spec, t *dataset.Table, scheme Scheme, column string, k int) 
 			}
 		}
 	}
-	if len(t.Classes) > 2 {
+	if len(t.Classes) > 2 || likelihood.OfCategories(spec.Model.Conditional()) {
 		v.Classes = t.Classes
 	}
 	for _, row := range rows {

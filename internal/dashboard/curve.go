@@ -88,10 +88,10 @@ func (v *predictView) along(x []float64) (at []float64) {
 	return at
 }
 
-// severalTerms reports whether a job's covariance is a sum.
+// severalTerms reports whether a job's covariance is a sum, of one latent function.
 func severalTerms(j *pb.Job) bool {
 	spec, err := job.ParseString(j.Spec)
-	if err != nil || !expression.Is(spec.Model.Kernel) {
+	if err != nil || !expression.Is(spec.Model.Kernel) || spec.Model.Several() {
 		return false
 	}
 	e, err := expression.Parse(spec.Model.Kernel)
@@ -132,13 +132,17 @@ func drawCurves(v *predictView, expected, latent string, at []float64, rows []pr
 		what = "the function without the noise"
 	}
 	out := []curveView{}
-	add := func(title, text, target, band string, c plots.Curve) error {
+	add := func(title, text, target, band string, curves ...plots.Curve) error {
 		var b bytes.Buffer
-		if err := plots.Curves(&b, title, text, axis, target, band, []plots.Curve{c}); err != nil {
+		if err := plots.Curves(&b, title, text, axis, target, band, curves); err != nil {
 			return err
 		}
 		out = append(out, curveView{text, template.URL("data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(b.Bytes()))})
 		return nil
+	}
+	if rows[0].Unordered() {
+		err := add(expected+" over "+input, fmt.Sprintf("The probability of each class of %s along %s, the other inputs as typed.", v.Target, input), expected, "", shares(at, rows)...)
+		return out, err
 	}
 	if err := add(expected+" over "+input, fmt.Sprintf("%s along %s, the other inputs as typed: the mean and the 95 %% interval of %s.", expected, input, what), expected, "2.5 % to 97.5 %", whole); err != nil {
 		return nil, err
@@ -150,4 +154,16 @@ func drawCurves(v *predictView, expected, latent string, at []float64, rows []pr
 		}
 	}
 	return out, nil
+}
+
+// shares returns the probability of each class along an input.
+func shares(at []float64, rows []predict.Row) []plots.Curve {
+	out := make([]plots.Curve, len(rows[0].Classes))
+	for c := range out {
+		out[c] = plots.Curve{Name: rows[0].Classes[c].Name, X: at}
+		for _, row := range rows {
+			out[c].Y = append(out[c].Y, row.Classes[c].Probability)
+		}
+	}
+	return out
 }

@@ -64,7 +64,8 @@ type inputView struct {
 // answerView is a prediction.
 type answerView struct {
 	Mean, SD, Low, Median, High string
-	Classes                     []classView // of the target, in order; nil but where it has three or more
+	Classes                     []classView // of the target, in order; nil but where it has three or more, or they have no order
+	Unordered                   bool        // which has none of Mean to High
 }
 
 type classView struct{ Name, Probability string }
@@ -168,7 +169,7 @@ func (d *Dashboard) predictRow(w http.ResponseWriter, r *http.Request) {
 		}
 		four := func(x float64) string { return value("%.4g", report.Number(x)) }
 		p := rows[0]
-		v.Answer = &answerView{Mean: four(p.Mean), SD: value("%.3g", report.Number(p.SD)), Low: four(p.Quantiles[0]), Median: four(p.Quantiles[1]), High: four(p.Quantiles[2])}
+		v.Answer = &answerView{Unordered: p.Unordered(), Mean: four(p.Mean), SD: value("%.3g", report.Number(p.SD)), Low: four(p.Quantiles[0]), Median: four(p.Quantiles[1]), High: four(p.Quantiles[2])}
 		for _, c := range p.Classes {
 			v.Answer.Classes = append(v.Answer.Classes, classView{c.Name, value("%.3g", report.Number(c.Probability))})
 		}

@@ -30,7 +30,7 @@ data:
 model:
   kernel: matern52
   ard: true        # a length-scale for each input
-sampler: {method: fisher, chains: 4, draws: 500}
+sampler: {chains: 4, draws: 500}
 stop: {rhat: 1.01, ess: 400, max_draws: 5000, max_time: 1h}
 seed: 1
 `

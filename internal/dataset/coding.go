@@ -66,6 +66,7 @@ type plan struct {
 	dates         []Date    // by input; nil if none is of dates
 	points        bool
 	ordered       bool // the target's classes are
+	unordered     bool // they have no order
 	constants     bool // may be among the inputs
 	name          string
 	columns       *Noise      // that say what noise the rows have, nil for none
@@ -76,7 +77,7 @@ type plan struct {
 
 // plan resolves a selection against a header.
 func (sel Select) plan(file string, header []string) (*plan, error) {
-	p := &plan{y: &coding{}, points: sel.Points, ordered: sel.Ordered, constants: sel.DropConstant, name: sel.Target, columns: sel.Noise}
+	p := &plan{y: &coding{}, points: sel.Points, ordered: sel.Ordered, unordered: sel.Unordered, constants: sel.DropConstant, name: sel.Target, columns: sel.Noise}
 	var err error
 	if p.target, p.inputs, err = sel.columns(file, header); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (sel Select) plan(file string, header []string) (*plan, error) {
 			return nil, err
 		}
 	}
-	if sel.TwoClasses || sel.Ordered {
+	if sel.TwoClasses || sel.Ordered || sel.Unordered {
 		p.y.levels = newLevels(sel.Classes)
 	}
 	for i, c := range p.inputs {

@@ -216,6 +216,7 @@ type Options struct {
 	Impute      bool // fill in what is missing
 	// DropConstant leaves inputs out that are the same in all training rows.
 	DropConstant bool
+	Unordered    bool // the classes of the target have no order
 }
 
 // New standardises a table and splits off its hold-out rows.
@@ -273,7 +274,7 @@ func New(t *Table, opt Options) (*Dataset, error) {
 	if d.Shifted = t.OffsetOf != "" && !opt.RawTarget; d.Shifted {
 		y = less(y, t.Offset)
 	}
-	d.describe()
+	d.describe(opt.Unordered)
 	if opt.Standardize && !opt.RawTarget {
 		d.YScale = scaleOf(pick(y, in))
 		if d.YScale.SD == 0 {
@@ -293,8 +294,10 @@ func New(t *Table, opt Options) (*Dataset, error) {
 }
 
 // describe notes what categories and dates are.
-func (d *Dataset) describe() {
+func (d *Dataset) describe(unordered bool) {
 	switch {
+	case unordered:
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is one of %d classes without an order: %s", yamlName(d.Target), len(d.Classes), list(d.Classes)))
 	case len(d.Classes) == 2:
 		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s is a class: %s is 0, %s is 1", yamlName(d.Target), yamlName(d.Classes[0]), yamlName(d.Classes[1])))
 	case len(d.Classes) > 2:

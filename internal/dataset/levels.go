@@ -124,9 +124,13 @@ func (l *levels) sort(x []float64) error {
 
 // classify puts the classes of the target in order. Two that are called 0 and 1 are numbers. Classes that are ordered are
 // told in their order, unless they are numbers.
-func (t *Table) classify(classes *levels, ordered bool) error {
+func (t *Table) classify(classes *levels, ordered, unordered bool) error {
 	if err := classes.sort(t.Y); err != nil {
 		return err
+	}
+	if unordered {
+		t.Classes = classes.names
+		return nil
 	}
 	if ordered {
 		if !classes.given && slices.ContainsFunc(classes.names, func(name string) bool { _, err := parseField(name); return err != nil }) {
@@ -137,7 +141,7 @@ func (t *Table) classify(classes *levels, ordered bool) error {
 		return nil
 	}
 	if len(classes.names) > 2 {
-		return fmt.Errorf("the target has %d values (%s), and the likelihood is of two classes: if these have an order use model.likelihood: ordinal, if not learn them one after another, as docs/kernels-cookbook.md shows",
+		return fmt.Errorf("the target has %d values (%s), and the likelihood is of two classes: if these have an order use model.likelihood: ordinal, if not categorical",
 			len(classes.names), list(classes.names))
 	}
 	if !slices.Equal(classes.names, []string{"0", "1"}) && len(classes.names) == 2 {

@@ -142,7 +142,7 @@ func (t *Table) finish(p *plan, g *gaps, file string, header []string) error {
 		t.Levels[i] = c.levels.names
 	}
 	if p.target >= 0 && p.y.levels != nil {
-		if err := t.classify(p.y.levels, p.ordered); err != nil {
+		if err := t.classify(p.y.levels, p.ordered, p.unordered); err != nil {
 			return &Error{File: file, Column: t.Target, Msg: err.Error()}
 		}
 	}

@@ -457,6 +457,40 @@ func TestOrderedClasses(t *testing.T) {
 	}
 }
 
+// Classes without an order have the numbers of their places among those named, or in the alphabet, also if they are two numbers; rows to
+// predict are read by the same.
+func TestUnordered(t *testing.T) {
+	read := func(text string, classes ...string) (*Table, error) {
+		return Read(strings.NewReader(text), "t.csv", Select{Target: "y", Unordered: true, Classes: classes}, DefaultLimits)
+	}
+	for _, c := range []struct {
+		text    string
+		given   []string
+		y       []float64
+		classes []string
+	}{
+		{"x,y\n1,oak\n2,elm\n3,fir\n", nil, []float64{2, 0, 1}, []string{"elm", "fir", "oak"}},
+		{"x,y\n1,oak\n2,elm\n3,elm\n", []string{"oak", "yew", "elm"}, []float64{0, 2, 2}, []string{"oak", "yew", "elm"}},
+		{"x,y\n1,1\n2,0\n3,1\n", nil, []float64{1, 0, 1}, []string{"0", "1"}},
+	} {
+		got, err := read(c.text, c.given...)
+		if err != nil || !slices.Equal(got.Y, c.y) || !slices.Equal(got.Classes, c.classes) {
+			t.Fatalf("%q: %+v, %v", c.text, got, err)
+		}
+		d, err := New(got, Options{Standardize: true, RawTarget: true, Unordered: true})
+		if err != nil || !slices.ContainsFunc(d.Notes, func(s string) bool { return strings.Contains(s, "classes without an order: ") }) {
+			t.Fatal(err, d.Notes)
+		}
+		p, err := d.ReadPoints("new.csv", strings.NewReader("y,x\n"+c.classes[1]+",5\nNA,6\n"), DefaultLimits)
+		if err != nil || p.Y[0] != 1 || !math.IsNaN(p.Y[1]) {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}
+	if _, err := read("x,y\n1,oak\n2,elmm\n", "oak", "elm"); err == nil || !strings.Contains(err.Error(), "did you mean elm?") {
+		t.Error(err)
+	}
+}
+
 // The two classes of a target become 0 and 1, in order, and are told; rows to predict are read by the same.
 func TestTwoClasses(t *testing.T) {
 	sel := Select{Target: "y", TwoClasses: true}
@@ -476,7 +510,7 @@ func TestTwoClasses(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"x,y\n1,a\n2,b\n3,c\n": `t.csv, column "y": the target has 3 values (a, b, c), and the likelihood is of two classes: if these have an order use model.likelihood: ordinal, if not learn them one after another, as docs/kernels-cookbook.md shows`,
+		"x,y\n1,a\n2,b\n3,c\n": `t.csv, column "y": the target has 3 values (a, b, c), and the likelihood is of two classes: if these have an order use model.likelihood: ordinal, if not categorical`,
 		"x,y\n1,a\n2,a\n":      "the target is 0 in all 2 rows",
 		"x,y\n1,a\n2,\n":       "the value is missing",
 	} {

@@ -163,8 +163,10 @@ type Select struct {
 	// TwoClasses says that the target is one of two classes, which become 0 and 1: in the order of Classes, or, if that is
 	// nil, of numbers or the alphabet. Ordered says that it is one of three or more classes that have an order, 0, 1, 2, …: that of
 	// Classes, or, if that is nil, of numbers.
-	TwoClasses, Ordered bool
-	Classes             []string
+	// Unordered says that it is one of two or more classes without an order, 0, 1, 2, …: in the order of Classes, or, if that is nil, of
+	// numbers or the alphabet.
+	TwoClasses, Ordered, Unordered bool
+	Classes                        []string
 }
 
 // Limits bound what is read from a table.

@@ -75,11 +75,16 @@ func (c *Chain) Lacks(from *chains.State) (latent.Ref, bool) {
 
 // Give gives the chain the latent vectors that a state names, as they were kept.
 func (c *Chain) Give(blob []byte) error {
-	v, err := latent.Decode(blob, c.d.needs.Latent, c.d.Spec.LatentLength(len(c.d.Problem.Y)))
+	v, err := latent.Decode(blob, c.d.needs.Latent, c.d.latentLength())
 	if err == nil {
 		c.latent, c.blob, c.kept = v, blob, latent.RefOf(blob)
 	}
 	return err
+}
+
+// latentLength returns the length of a chain's latent vectors.
+func (d *Driver) latentLength() int {
+	return d.Spec.LatentLength(len(d.Problem.Y), d.Problem.Functions())
 }
 
 // Latent returns the encoding of the latent vectors that the last checkpoint names,
@@ -90,7 +95,7 @@ func (c *Chain) Latent() []byte { return c.blob }
 func (c *Chain) begin(from *chains.State) error {
 	switch {
 	case from.Latent.IsZero():
-		c.latent, c.blob, c.kept = latent.New(c.d.needs.Latent, c.d.Spec.LatentLength(len(c.d.Problem.Y))), nil, latent.Ref{}
+		c.latent, c.blob, c.kept = latent.New(c.d.needs.Latent, c.d.latentLength()), nil, latent.Ref{}
 	case from.Latent != c.kept:
 		return fmt.Errorf("the latent vectors at iteration %d are not those that the checkpoint names", from.Iter)
 	}

@@ -99,7 +99,7 @@ func (d *Driver) For(w chains.Work) *Driver {
 	if d.exact == nil {
 		c := d.Config
 		c.Spec = d.Spec.Certificate()
-		p := c.Spec.Plan(d.Plan.Names, len(d.Problem.Y))
+		p := c.Spec.PlanOf(d.Plan.Names, len(d.Problem.Y), d.Problem.Functions())
 		c.Plan = &p
 		d.exact = New(c)
 		d.exact.certificate = true

@@ -73,6 +73,7 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 	}
 	if needs.Dense {
 		matrices := int64(2) // K and its factor
+		n *= int64(s.LatentFunctions())
 		if needs.Estimated { // those of the approximation, and of the samples
 			matrices = 10
 		}
@@ -80,7 +81,7 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 		return m
 	}
 	if needs.Inducing {
-		m.Vectors = chainCount * sparse.Bytes(rows, inputs, s.LatentLength(rows))
+		m.Vectors = chainCount * sparse.Bytes(rows, inputs, s.LatentLength(rows, 1))
 		m.Dense = 4 * 8 * min(n, int64(s.Sampler.Subset.Or(needs.Subset))) * min(n, int64(s.Sampler.Subset.Or(needs.Subset)))
 		return m
 	}
@@ -147,7 +148,7 @@ func NewEstimate(ctx context.Context, s *job.Spec, p *posterior.Problem, budget 
 	if err != nil {
 		return nil, err
 	}
-	plan := s.Plan(p.Model.Names(), len(p.Y))
+	plan := s.PlanOf(p.Model.Names(), len(p.Y), p.Functions())
 	e := &Estimate{Name: s.Name, Method: s.Sampler.Method, N: len(p.Y), D: p.Inputs.Dim(), Cores: budget.Cores(), InstructionSet: isa, RightHandSides: RightHandSides(s)}
 	m := NewMemory(s, e.N, e.D, e.Cores)
 	e.DataBytes, e.VectorBytes, e.PrecondBytes, e.DenseBytes, e.PrecondRank = m.Data, m.Vectors, m.Preconditioner, m.Dense, m.Rank

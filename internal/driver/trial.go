@@ -84,7 +84,7 @@ func try(ctx context.Context, s *job.Spec, p *posterior.Problem, rows int, cache
 	if t.Rows < n {
 		p, cache = p.Subset(mode.Subset(n, t.Rows, random.Key{Seed: s.Seed})), nil
 	}
-	plan := s.Plan(p.Model.Names(), t.Rows)
+	plan := s.PlanOf(p.Model.Names(), t.Rows, p.Functions())
 	plan.Chains = min(plan.Chains, budget.Cores())
 	plan.Provisional, plan.Mean, plan.Certificate = false, false, nil
 	for w := range plan.Windows {

@@ -22,8 +22,9 @@ import (
 // Expression is a sum of terms, with brackets written out: (a+b)*c is a*c + b*c, where c is one
 // leaf, of the same parameters in both terms. Each term has a name of its own.
 type Expression struct {
-	terms []term
-	text  string
+	terms    []term
+	text     string
+	unitless bool // see Under
 }
 
 // term is a product of leaves.
@@ -117,6 +118,23 @@ func (e *Expression) Names() []string {
 		}
 	}
 	return names
+}
+
+// Under returns the expression as the covariance of a function of a name, which has not the target's units: the names of its terms begin
+// with that, or are that if there is one.
+func (e *Expression) Under(name string) *Expression {
+	out := &Expression{text: e.text, unitless: true}
+	for _, t := range e.terms {
+		t.name = name + "_" + t.name
+		if len(e.terms) == 1 {
+			t.name = name
+		}
+		if t.group != "" {
+			t.group = name + "_" + t.group
+		}
+		out.terms = append(out.terms, t)
+	}
+	return out
 }
 
 // String returns the expression as Parse reads it, in one form of all that mean the same.
@@ -245,7 +263,7 @@ func (e *Expression) Covariance(inputs []Input) (*kernel.Covariance, error) {
 	made := map[*leaf][]kernel.Leaf{}
 	kinds := map[string]int{} // how many leaves of a kind a name has had
 	for _, t := range e.terms {
-		v := kernel.Term{Variance: param.Param{Term: t.name, Symbol: "variance", Role: param.Variance}}
+		v := kernel.Term{Variance: param.Param{Term: t.name, Symbol: "variance", Role: param.Variance, Unitless: e.unitless}}
 		var same []string
 		for _, l := range t.leaves {
 			bare, err := l.kernel("", inputs)

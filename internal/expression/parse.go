@@ -60,7 +60,7 @@ func Parse(text string) (*Expression, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Expression{terms, canonical}
+	e := &Expression{terms: terms, text: canonical}
 	if err := e.name(); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ulisse-gp/ulisse/internal/nearest"
+	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/sparse"
 )
@@ -94,17 +95,30 @@ func decode(text []byte, file string) (*Spec, *decoder, error) {
 // complete validates a specification that was decoded, with the defaults that depend on other fields.
 func (d *decoder) complete(spec *Spec) (*Spec, error) {
 	if _, given := d.pos["sampler.method"]; !given {
-		switch m := &spec.Model; {
-		case m.Approximation != nil && m.Approximation.Kind == string(sparse.SGPMC):
-			spec.Sampler.Method = sampler.Approximating
-		case !m.Gaussian():
-			spec.Sampler.Method = sampler.Augmenting
-		}
+		spec.Sampler.Method = spec.method()
 	}
 	if path, msg := spec.fault(); msg != "" {
 		return nil, d.fail(d.nearest(path), path, "%s", msg)
 	}
 	return spec, nil
+}
+
+// method returns the method of a specification that names none.
+func (s *Spec) method() string {
+	m, sm, so := &s.Model, &s.Sampler, &s.Solver
+	kind := so.Preconditioner.Kind
+	switch {
+	case m.Approximation != nil && m.Approximation.Kind == string(sparse.SGPMC):
+		return sampler.Approximating
+	case m.Several():
+		return sampler.Slicing
+	case !m.Gaussian():
+		return sampler.Augmenting
+	case sm.Warmup.Set || sm.Step.Set || sm.Probes.Set || sm.ProbeKind != "auto",
+		so.Method != "pcg" || kind == "none" || slices.Contains(precond.InnerKinds(), kind):
+		return sampler.Stepping
+	}
+	return sampler.Default
 }
 
 // decoder fills a struct from a YAML tree and notes where each field stood.

@@ -23,13 +23,49 @@ const good = `
 name: concrete
 data: {path: concrete.csv, target: strength, standardize: true, rows: 0, holdout: 0}
 model: {kernel: rbf, ard: false, priors: {sigma: "gamma(1,1)", tau: "gamma(1,1)", lambda: "gamma(1,1)"}}
-sampler: {method: fisher, chains: 4, warmup: auto, draws: 500, probes: auto}
+sampler: {method: auto, chains: 4, warmup: auto, draws: 500, probes: auto}
 solver: {method: pcg, tolerance: auto, preconditioner: {kind: rpcholesky, rank: auto}}
 stop: {rhat: 1.01, ess: 400, max_draws: 5000, max_time: 1h}
 seed: 1
 `
 
 func parse(text string) (*Spec, error) { return Parse(strings.NewReader(text), "s.yaml") }
+
+// Where none is named the method is auto, but for what it does not know, and what is stored names it: a later version with another
+// default goes on with the same.
+func TestMethodWhereNoneIsNamed(t *testing.T) {
+	for fields, want := range map[string]string{
+		"": "auto",
+		"sampler: {chains: 2, draws: 100, checkpoint: 5, warmup: auto, step: auto, probes: auto, probe_kind: auto}": "auto",
+		"sampler: {certify: true, auto: {starts: 9}}":                                                               "auto",
+		"solver: {method: pcg, tolerance: 1e-4, preconditioner: {kind: svd}}":                                       "auto",
+		"solver: {preconditioner: {kind: auto}}":                                                                    "auto",
+		"model: {kernel: \"a: rbf(x) + b: matern32(z)\"}":                                                           "auto",
+		"sampler: {warmup: 20}":                         "fisher",
+		"sampler: {step: 0.5}":                          "fisher",
+		"sampler: {probes: 4}":                          "fisher",
+		"sampler: {probe_kind: whitened}":               "fisher",
+		"solver: {method: ulisse}":                      "fisher",
+		"solver: {preconditioner: {kind: regularized}}": "fisher",
+		"solver: {method: cg, preconditioner: {kind: none}}\nsampler: {probe_kind: rademacher}": "fisher",
+		"sampler: {method: auto, warmup: 20}":                                                   "auto",
+		"sampler: {method: exact}":                                                              "exact",
+		"model: {likelihood: student-t}":                                                        "gibbs",
+		"model: {likelihood: student-t}\nsampler: {warmup: 20}":                                 "gibbs",
+		"model: {approximation: {kind: sgpmc}}":                                                 "sgpmc",
+		"model: {approximation: {kind: fitc}}":                                                  "auto",
+	} {
+		s, err := parse("name: a\ndata: {path: a.csv, target: y}\n" + fields)
+		if err != nil {
+			t.Errorf("%s: %v", fields, err)
+			continue
+		}
+		text, err := s.YAML()
+		if err != nil || s.Sampler.Method != want || !strings.Contains(string(text), "method: "+want+"\n") {
+			t.Errorf("%s: %s, %v; stored as\n%s", fields, s.Sampler.Method, err, text)
+		}
+	}
+}
 
 // The specification of the documentation is the default, and what is printed
 // reads back as it was.
@@ -103,14 +139,20 @@ func TestBadSpecifications(t *testing.T) {
 		{data + "---\n" + data, `s.yaml: more than one YAML document: a specification is one`},
 		{data + "sampelr: {}\n", `s.yaml: line 3, column 1: sampelr: unknown field: did you mean "sampler"?`},
 		{data + "sampler: {method: fisher, methd: sgld}\n", `s.yaml: line 3, column 27: sampler.methd: unknown field: did you mean "method"?`},
-		{data + "model: {likelihood: cauchy}\n", `s.yaml: line 3, column 21: model.likelihood: "cauchy" is not one of bernoulli, binomial, gaussian, laplace, negative-binomial, ordinal, poisson, quantile, stochastic-volatility, student-t`},
-		{data + "model: {likelihood: categorical}\n", `s.yaml: line 3, column 21: model.likelihood: there is no categorical: if the classes have an order use ordinal, if not learn them one after another by bernoulli, as docs/kernels-cookbook.md shows`},
-		{data + "model: {likelihood: students-t}\n", `s.yaml: line 3, column 21: model.likelihood: "students-t" is not one of bernoulli, binomial, gaussian, laplace, negative-binomial, ordinal, poisson, quantile, stochastic-volatility, student-t: did you mean "student-t"?`},
+		{data + "model: {likelihood: cauchy}\n", `s.yaml: line 3, column 21: model.likelihood: "cauchy" is not one of bernoulli, binomial, categorical, gaussian, heteroscedastic, laplace, negative-binomial, ordinal, poisson, quantile, stochastic-volatility, student-t`},
+		{data + "model: {likelihood: softmax}\n", `s.yaml: line 3, column 21: model.likelihood: there is no softmax: if the classes have an order use ordinal, if not categorical`},
+		{data + "model: {likelihood: categorical}\nsampler: {method: gibbs}\n", `s.yaml: line 4, column 19: sampler.method: gibbs is for one latent function, and model.likelihood: categorical has several: use elliptical, or leave the method out`},
+		{data + "model: {likelihood: heteroscedastic, noise: {by: s}}\n", `s.yaml: line 3, column 45: model.noise: under model.likelihood: heteroscedastic the noise is a function of the inputs: give log_variance alone`},
+		{data + "model: {noise: {log_variance: rbf}}\n", `s.yaml: line 3, column 31: model.noise.log_variance: the covariance of the log variance is of model.likelihood: heteroscedastic, not of gaussian: leave it out`},
+		{data + "model: {likelihood: heteroscedastic, noise: {log_variance: \"rbf(\"}}\n", `s.yaml: line 3, column 60: model.noise.log_variance: character 5: the expression ends where it goes on: a leaf such as rbf(x), or a bracket, is missing`},
+		{data + "model: {likelihood: heteroscedastic, kernel: \"log_variance: rbf(x) + rbf(z)\"}\n", `s.yaml: line 3, column 46: model.kernel: a term has the name log_variance, as those of the log variance have: give it another`},
+		{data + "model: {likelihood: heteroscedastic, priors: {log_varance.lengthscale: \"lognormal(0,1)\"}}\n", `s.yaml: line 3, column 72: model.priors.log_varance.lengthscale: the covariance has no term log_varance`},
+		{data + "model: {likelihood: students-t}\n", `s.yaml: line 3, column 21: model.likelihood: "students-t" is not one of bernoulli, binomial, categorical, gaussian, heteroscedastic, laplace, negative-binomial, ordinal, poisson, quantile, stochastic-volatility, student-t: did you mean "student-t"?`},
 		{data + "model: {family: bernoulli}\n", `s.yaml: line 3, column 9: model.family: unknown field: the distribution of the target given the latent function is model.likelihood`},
 		{data + "model: {likelihood: negative-binomial, priors: {size: \"lognormal(0,1)\"}}\nsampler: {chains: 1, step: 2}\n", `s.yaml: line 4, column 28: sampler.step: gibbs has no step: leave it out`},
 		{data + "model: {df: 3}\n", `s.yaml: line 3, column 13: model.df: degrees of freedom are of model.likelihood: student-t, not of gaussian: leave them out`},
 		{data + "model: {likelihood: student-t, df: 2}\n", `s.yaml: line 3, column 36: model.df: 2, but must be above 2: with fewer degrees of freedom the noise has no variance`},
-		{"name: a\ndata: {path: x.csv, target: y, levels: {y: [low, high]}}\n", `s.yaml: line 2, column 44: data.levels.y: the order of the target's classes is of model.likelihood: ordinal, not of gaussian: leave it out`},
+		{"name: a\ndata: {path: x.csv, target: y, levels: {y: [low, high]}}\n", `s.yaml: line 2, column 44: data.levels.y: the target's classes are named for model.likelihood: ordinal and categorical, not for gaussian: leave them out`},
 		{data + "model: {likelihood: ordinal, link: probit}\n", `s.yaml: line 3, column 36: model.link: the link is of model.likelihood: bernoulli, not of ordinal: leave it out`},
 		{data + "model: {likelihood: student-t, df: 4, priors: {df: \"gamma(2,0.1)\"}}\n", `s.yaml: line 3, column 36: model.df: degrees of freedom that have a prior, priors.df, are a parameter: leave one of the two out`},
 		{"name: a\ndata: {path: x.csv, points: [x, w], window: {x: [0, 1], w: [0, 1]}, grid: 64}\nmodel: {likelihood: poisson}\n", `s.yaml: line 2, column 75: data.grid: "64" are not the numbers of cells along x and w: write one for each, with x between them, such as 64x64`},

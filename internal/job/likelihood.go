@@ -40,6 +40,8 @@ var likelihoods = map[string]func(m *Model) likelihood.Likelihood{
 	"poisson":           func(*Model) likelihood.Likelihood { return likelihood.Poisson{} },
 
 	"stochastic-volatility": func(*Model) likelihood.Likelihood { return likelihood.Volatility{} },
+	"categorical":           func(*Model) likelihood.Likelihood { return likelihood.Categorical{} },
+	"heteroscedastic":       func(*Model) likelihood.Likelihood { return likelihood.Heteroscedastic{} },
 }
 
 func studentT(m *Model) likelihood.Likelihood {
@@ -58,8 +60,8 @@ const defaultLevel = 0.5
 // links are the words for how a probability comes from the latent function; the first is the default.
 var links = []string{"logit", "probit"}
 
-// unordered are the names that the likelihood of three or more classes without an order has elsewhere.
-var unordered = []string{"categorical", "multinomial", "softmax"}
+// unordered are the names that the likelihood of classes without an order has elsewhere.
+var unordered = []string{"multinomial", "softmax"}
 
 func bernoulli(m *Model) likelihood.Likelihood {
 	if m.Link == "probit" {
@@ -81,10 +83,38 @@ func (s *Spec) likelihood(d *dataset.Info) likelihood.Likelihood {
 		return s.noise(d)
 	}
 	l := s.Model.Conditional()
-	if likelihood.OfOrder(l) {
+	switch {
+	case likelihood.OfOrder(l):
 		return likelihood.Ordinal{Classes: d.Classes}
+	case likelihood.OfCategories(l):
+		return likelihood.Categorical{Classes: d.Classes}
 	}
 	return l
+}
+
+// guessedClasses is how many classes a target is taken to have before it is read.
+const guessedClasses = 3
+
+// LatentFunctions returns the number of latent functions, as far as that is known before there are data: of classes that are not named a guess.
+func (s *Spec) LatentFunctions() int {
+	l := s.Model.Conditional()
+	if !likelihood.OfCategories(l) {
+		return likelihood.Functions(l)
+	}
+	if named := len(s.Data.Levels[s.Data.Target]); named > 0 {
+		return named
+	}
+	return guessedClasses
+}
+
+// Several reports whether the likelihood is there and has several latent functions.
+func (m *Model) Several() bool {
+	of := likelihoods[m.Likelihood]
+	if of == nil {
+		return false
+	}
+	_, ok := of(m).(likelihood.Several)
+	return ok
 }
 
 // Gaussian reports whether targets are Gaussian given the latent function.
@@ -103,6 +133,9 @@ func (s *Spec) Tells(d *dataset.Info) (expected, latent string) {
 		}
 		expected = fmt.Sprintf("P(%s = %s)", d.Target, one)
 		return expected, fmt.Sprintf("%s %s", link.Kind, expected)
+	case likelihood.OfCategories(l):
+		expected = fmt.Sprintf("P(%s)", d.Target)
+		return expected, expected
 	case l.Name() == likelihood.Volatility{}.Name():
 		return d.Target, fmt.Sprintf("log sd(%s)", d.Target)
 	case l.Name() == likelihood.Binomial{}.Name():
@@ -120,7 +153,7 @@ func (s *Spec) Tells(d *dataset.Info) (expected, latent string) {
 func (s *Spec) faultOfLikelihood() (path, msg string) {
 	m := &s.Model
 	if slices.Contains(unordered, m.Likelihood) {
-		return "model.likelihood", fmt.Sprintf("there is no %s: if the classes have an order use ordinal, if not learn them one after another by bernoulli, as docs/kernels-cookbook.md shows", m.Likelihood)
+		return "model.likelihood", fmt.Sprintf("there is no %s: if the classes have an order use ordinal, if not categorical", m.Likelihood)
 	}
 	if likelihoods[m.Likelihood] == nil {
 		msg := fmt.Sprintf("%q is not one of %s", m.Likelihood, strings.Join(LikelihoodNames(), ", "))
@@ -129,7 +162,8 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		}
 		return "model.likelihood", msg
 	}
-	augments := m.Conditional().Augmentation().Width() > 0
+	several := m.Several()
+	augments := likelihood.Width(m.Conditional()) > 0
 	method, err := sampler.ByName(s.Sampler.Method)
 	switch {
 	case err != nil:
@@ -148,20 +182,25 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "model.link", fmt.Sprintf("the link is of model.likelihood: bernoulli, not of %s: leave it out", m.Likelihood)
 	case m.Link != "" && !slices.Contains(links, m.Link):
 		return "model.link", fmt.Sprintf("%q is not one of %s", m.Link, strings.Join(links, ", "))
-	case s.Data.Levels[s.Data.Target] != nil && m.Likelihood != "ordinal":
-		return "data.levels." + s.Data.Target, fmt.Sprintf("the order of the target's classes is of model.likelihood: ordinal, not of %s: leave it out", m.Likelihood)
+	case s.Data.Levels[s.Data.Target] != nil && m.Likelihood != "ordinal" && m.Likelihood != "categorical":
+		return "data.levels." + s.Data.Target, fmt.Sprintf("the target's classes are named for model.likelihood: ordinal and categorical, not for %s: leave them out", m.Likelihood)
 	case s.Data.Synthetic != nil && !m.Conditional().Standardized():
 		return "model.likelihood", fmt.Sprintf("synthetic data are numbers with Gaussian noise, which %s cannot have made: use data.path", m.Likelihood)
 	case m.Likelihood == "binomial" && s.Data.Trials == "":
 		return "model.likelihood", "binomial needs the numbers of trials: name their column, data.trials; of one trial each use bernoulli"
 	case m.Likelihood != "binomial" && s.Data.Trials != "":
 		return "data.trials", fmt.Sprintf("trials are of model.likelihood: binomial, not of %s: leave them out", m.Likelihood)
-	case (m.Noise != nil || s.Data.Weights != "") && !m.Gaussian():
+	case (m.Noise != nil || s.Data.Weights != "") && !m.Gaussian() && !(m.heteroscedastic() && s.Data.Weights == ""):
 		return "model.likelihood", fmt.Sprintf("model.noise and data.weights are of Gaussian noise: leave them out under %s", m.Likelihood)
 	case s.Data.transform() != "" && !m.Conditional().Standardized():
 		return "model.likelihood", fmt.Sprintf("targets of %s are what they are: leave data.transform out", m.Likelihood)
 	case s.Data.transform() != "" && !m.Gaussian():
 		return "model.likelihood", fmt.Sprintf("data.transform is for Gaussian noise: under %s the target that is transformed back may have no mean; leave one of them out, or transform the target in the table", m.Likelihood)
+	case several && s.Data.Offset != "":
+		return "data.offset", fmt.Sprintf("an offset is of one latent function, and %s has several: leave it out", m.Likelihood)
+	case several && !method.Needs().Several:
+		return "sampler.method", fmt.Sprintf("%s is for one latent function, and model.likelihood: %s has several: use %s, or leave the method out", s.Sampler.Method, m.Likelihood, sampler.Slicing)
+	case several:
 	case method.Needs().Inducing: // of what approximations are for, these say
 	case method.Needs().Estimated && (!augments || !likelihood.Integrable(m.Conditional())):
 		return "sampler.method", fmt.Sprintf("%s is for likelihoods that are log-concave and not Gaussian: bernoulli, binomial, ordinal, negative-binomial, poisson; %s is not one of them: leave the method out", s.Sampler.Method, m.Likelihood)

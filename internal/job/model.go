@@ -14,10 +14,11 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/nearest"
 	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/sampler"
 )
 
 // Covariance returns the covariance function of data of the given description, the mean's terms after
-// those of the kernel.
+// those of the kernel, and then those of the log variance.
 func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 	if !expression.Is(s.Model.Kernel) {
 		f, err := kernel.ParseFamily(s.Model.Kernel)
@@ -30,7 +31,7 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 					s.Model.Kernel, d.InputNames[k], expression.OfAll(s.Model.Kernel, s.Model.ARD, inputsOf(d)))}
 			}
 		}
-		return s.withMean(kernel.Single(f, d.D(), s.Model.ARD), d)
+		return s.completed(kernel.Single(f, d.D(), s.Model.ARD), d)
 	}
 	e, err := expression.Parse(s.Model.Kernel)
 	if err != nil {
@@ -40,7 +41,16 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 	if err != nil {
 		return nil, &FieldError{Path: "model.kernel", Msg: err.Error()}
 	}
-	return s.withMean(c, d)
+	return s.completed(c, d)
+}
+
+// completed returns a covariance with the terms of the mean and those of the log variance.
+func (s *Spec) completed(c *kernel.Covariance, d *dataset.Info) (*kernel.Covariance, error) {
+	c, err := s.withMean(c, d)
+	if err != nil {
+		return nil, err
+	}
+	return s.withLogVariance(c, d)
 }
 
 // inputsOf returns the inputs as an expression is over them.
@@ -62,7 +72,9 @@ func (s *Spec) KernelModel(d *dataset.Info) (posterior.Model, error) {
 	if err != nil {
 		return posterior.Model{}, err
 	}
-	return posterior.NewModel(c, s.likelihood(d), func(p param.Param) param.Prior { return priors[p.Name()].prior }), nil
+	m := posterior.NewModel(c, s.likelihood(d), func(p param.Param) param.Prior { return priors[p.Name()].prior })
+	m.Terms = s.functionTerms(c)
+	return m, nil
 }
 
 // PriorOf is the prior of a parameter as people gave it.
@@ -164,8 +176,8 @@ func (s *Spec) Hints(d *dataset.Info) []string {
 			out = append(out, fmt.Sprintf("the levels of %s have one noise variance: give each its own by model.noise: {by: %s}, unless they are in one unit", name, name))
 		}
 	}
-	if len(e.Terms()) > 1 && s.Sampler.Method == Default().Sampler.Method {
-		out = append(out, "posteriors of sums are often far from normal, where the default sampler may be unstable: sampler.method: auto is made for these")
+	if len(e.Terms()) > 1 && s.Sampler.Method == sampler.Stepping {
+		out = append(out, "posteriors of sums are often far from normal, where "+sampler.Stepping+" may be unstable: sampler.method: auto is made for these")
 	}
 	return out
 }
@@ -244,6 +256,8 @@ func isQuantity(key string) bool {
 // roots returns the quantities in whose place a parameter stands, with their units.
 func roots(p param.Param, d *dataset.Info) map[string]float64 {
 	switch {
+	case p.Role == param.Variance && p.Unitless:
+		return map[string]float64{"signal_sd": 1}
 	case p.Role == param.Variance:
 		return map[string]float64{"signal_sd": d.YScale.SD}
 	case p.Role == param.Noise:
@@ -365,6 +379,13 @@ func (s *Spec) faultOfModel() (path, msg string) {
 		return "model.mean", err.Error()
 	}
 	known := map[string]bool{"": true} // terms
+	names, path, msg := s.logVarianceNames()
+	if msg != "" {
+		return path, msg
+	}
+	for _, name := range names {
+		known[name] = true
+	}
 	if expression.Is(s.Model.Kernel) {
 		e, err := expression.Parse(s.Model.Kernel)
 		switch {
@@ -376,8 +397,11 @@ func (s *Spec) faultOfModel() (path, msg string) {
 			return "model.kernel", "synthetic data are made from one family, not from an expression: use one of " + strings.Join(kernel.FamilyNames(), ", ") + ", or data.path"
 		}
 		for _, name := range e.Names() {
-			if OfMean(name) {
+			switch {
+			case OfMean(name):
 				return "model.kernel", fmt.Sprintf("a term has the name %s, as those of the mean have: give it another", name)
+			case s.Model.heteroscedastic() && ofLogVariance(name):
+				return "model.kernel", fmt.Sprintf("a term has the name %s, as those of the log variance have: give it another", name)
 			}
 			known[name] = true
 		}

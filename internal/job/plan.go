@@ -9,8 +9,11 @@ import (
 )
 
 // Plan returns the schedule of a run on the given number of rows, for a model with
-// the named parameters.
-func (s *Spec) Plan(names []string, rows int) chains.Plan {
+// the named parameters and one latent function.
+func (s *Spec) Plan(names []string, rows int) chains.Plan { return s.PlanOf(names, rows, 1) }
+
+// PlanOf is Plan for a model with some latent functions.
+func (s *Spec) PlanOf(names []string, rows, functions int) chains.Plan {
 	m, err := sampler.ByName(s.Sampler.Method)
 	if err != nil {
 		panic(err) // the specification was checked
@@ -21,27 +24,27 @@ func (s *Spec) Plan(names []string, rows int) chains.Plan {
 		Windows: m.Windows(o), Draws: s.Sampler.Draws, MaxDraws: s.Stop.MaxDraws, RHat: s.Stop.RHat, ESS: s.Stop.ESS, Error: s.Stop.Error,
 		MaxTime: time.Duration(s.Stop.MaxTime), Seed: s.Seed,
 		Step: s.Sampler.Step.Or(needs.Step), Probes: s.Sampler.Probes.Or(0), MaxProbes: sampler.MaxProbes, Solver: s.Solver.Method,
-		Provisional: needs.Search != sampler.OnSubset && !needs.Augments && !needs.Inducing && rows <= sampler.ProvisionalRows, Latent: latent.Size(needs.Latent, s.LatentLength(rows)),
-		Mean: s.hasMean() && !needs.Inducing, // which says nothing of coefficients
+		Provisional: needs.Search != sampler.OnSubset && !needs.Augments && !needs.Inducing && rows <= sampler.ProvisionalRows, Latent: latent.Size(needs.Latent, s.LatentLength(rows, functions)),
+		Mean: s.hasMean() && !needs.Inducing && functions == 1, // the others say nothing of coefficients
 	}
 	if needs.Staged {
 		p.Staged, p.Lanes = true, sampler.MaxLanes
 	}
 	if s.Sampler.Certify {
-		c := s.Certificate().Plan(names, rows)
+		c := s.Certificate().PlanOf(names, rows, functions)
 		c.Provisional, c.Mean = false, false
 		p.Certificate = &c
 	}
 	return p
 }
 
-// LatentLength returns the length of a chain's latent vectors on some rows: as many as there are, or as the inducing inputs may be that
-// stand for them.
-func (s *Spec) LatentLength(rows int) int {
+// LatentLength returns the length of a chain's latent vectors on some rows: as many as there are for each latent function, or as the
+// inducing inputs may be that stand for them.
+func (s *Spec) LatentLength(rows, functions int) int {
 	if s.Needs().Inducing {
 		return min(rows, s.Model.Approximation.Inducing.Or(defaultInducing))
 	}
-	return rows
+	return functions * rows
 }
 
 // Kept draws of each chain of a certificate, and the iterations before them.

@@ -30,7 +30,8 @@ func (s *Spec) Table(table io.Reader, label string, budget *parallel.Budget) (*d
 			return nil, err
 		}
 		sel.Label, sel.Noise, sel.Offset, sel.TwoClasses = label, s.NoiseColumns(), d.Offset, likelihood.OfClasses(s.Model.Conditional())
-		if sel.Ordered = likelihood.OfOrder(s.Model.Conditional()); sel.Ordered {
+		sel.Ordered, sel.Unordered = likelihood.OfOrder(s.Model.Conditional()), likelihood.OfCategories(s.Model.Conditional())
+		if sel.Ordered || sel.Unordered {
 			sel.Classes = d.Levels[d.Target]
 		}
 		sel.Trials = d.Trials != ""
@@ -71,7 +72,7 @@ func (d *Data) selection() (dataset.Select, error) {
 func (s *Spec) Dataset(t *dataset.Table) (*dataset.Dataset, error) {
 	d := &s.Data
 	return dataset.New(t, dataset.Options{Standardize: d.Standardize, RawTarget: !s.Model.Conditional().Standardized(), Transform: d.transform(), Holdout: d.Holdout, Subset: s.Model.Subset(), Seed: s.Seed,
-		Impute: dataset.Missing(d.Missing) == dataset.MissingImpute, DropConstant: d.Constant == "drop"})
+		Unordered: likelihood.OfCategories(s.Model.Conditional()), Impute: dataset.Missing(d.Missing) == dataset.MissingImpute, DropConstant: d.Constant == "drop"})
 }
 
 // Load returns the specification's Dataset of its Table.
@@ -113,6 +114,10 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	}
 	if s.Needs().Dense && d.N() > most {
 		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("%s stores the %d×%d covariance matrix: at most %d rows", s.Sampler.Method, d.N(), d.N(), most)}
+	}
+	if f := likelihood.Functions(s.likelihood(&d.Info)); f > 1 && f*d.N() > maxDense {
+		return nil, &FieldError{Path: "data.rows", Msg: fmt.Sprintf("%s stores matrices over the %d latent functions at all rows, of which there are %d: at most %d values, so %d rows; learn from fewer (data.rows), or from a subset (model.approximation: {kind: subset})",
+			s.Sampler.Method, f, d.N(), maxDense, maxDense/f)}
 	}
 	if s.Solver.Preconditioner.Kind == "ski" && d.D() > precond.MaxGridDim {
 		return nil, &FieldError{Path: "solver.preconditioner.kind", Msg: fmt.Sprintf("ski interpolates on a grid: it is for %d inputs at most, not %d", precond.MaxGridDim, d.D())}

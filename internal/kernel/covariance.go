@@ -244,13 +244,21 @@ func (c *Covariance) Terms() []TermAt { return c.terms }
 // those of the whole.
 func (c *Covariance) Part(term int) (part *Covariance, at []int) { return c.of([]int{term}) }
 
-// Plus returns the sum of the covariance and more terms.
-func (c *Covariance) Plus(terms ...Term) (*Covariance, error) {
+// Parts returns the sum of some terms, and the places of its parameters among those of the whole.
+func (c *Covariance) Parts(terms []int) (sum *Covariance, at []int) { return c.of(terms) }
+
+// All returns the terms as they were given to New.
+func (c *Covariance) All() []Term {
 	var all []Term
 	for i := range c.terms {
 		all = append(all, c.whole(i))
 	}
-	return New(c.dim, append(all, terms...)...)
+	return all
+}
+
+// Plus returns the sum of the covariance and more terms.
+func (c *Covariance) Plus(terms ...Term) (*Covariance, error) {
+	return New(c.dim, append(c.All(), terms...)...)
 }
 
 // Free returns the sum of the terms whose variance is a parameter, nil if there are none, and the places

@@ -9,7 +9,6 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/ulisse-gp/ulisse/internal/param"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
@@ -22,14 +21,14 @@ import (
 // up to a constant. Where the approximation is exact ν is standard normal given ψ. Where it is not the density is no less
 // exact: it is that of p(ψ,f|y) for any x̂ and C that are functions of ψ. (Whitening the prior alone, x in place of
 // ν, is right where data say little, and f itself where they say much: Murray and Adams 2010, Filippone, Zhong and Girolami 2013. ν is
-// both.)
+// both.) Of several latent functions (likelihood.Several) f, x and ν are theirs one after the other, and F is block diagonal.
 //
 // F is the Cholesky factor of K with rows in an order that does not depend on ψ, so that f is a smooth function of (ψ,ν), and ends
 // where next to nothing is left of K: rank r takes O(nr²) time, which smooth functions on grids need little of. A White is not safe for
 // concurrent use.
 type White struct {
 	target
-	order  []int
+	parts  []*part   // of each latent function
 	limit  float64   // the variance that may be left of a row
 	within float64   // nats below the mode where Newton's method ends
 	last   float64   // whiteLast, or 0
@@ -37,17 +36,28 @@ type White struct {
 	points []*whitened
 }
 
+// part is what the rows of a latent function are correlated by. Functions of one covariance share it.
+type part struct {
+	posterior.Part
+	order []int
+}
+
+// block is that of F of a latent function.
+type block struct {
+	at []int      // places of its columns among the function's in ν
+	f  *mat.Dense // Fᵀ, r×n
+}
+
 // whitened is what a White knows of a ψ.
 type whitened struct {
-	psi   []float64
-	at    []int      // places in ν of the columns of F
-	f     *mat.Dense // Fᵀ, r×n; nil where there is no density
-	mode  []float64  // x̂
-	chol  mat.Cholesky
-	lower mat.TriDense // C
-	own   []float64
-	base  float64 // log p(ψ) − ½ log|CCᵀ|
-	value float64 // log p(ψ) + log q(y|ψ), Laplace's approximation
+	psi    []float64
+	blocks []block   // of each latent function; nil where there is no density
+	mode   []float64 // x̂
+	chol   mat.Cholesky
+	lower  mat.TriDense // C
+	own    []float64
+	base   float64 // log p(ψ) − ½ log|CCᵀ|
+	value  float64 // log p(ψ) + log q(y|ψ), Laplace's approximation
 }
 
 // Constants of factors. What is left out of K changes log p(y|ψ) by half of it times the sum of W, about.
@@ -63,18 +73,26 @@ const (
 )
 
 // NewWhite returns the density of a problem, in coordinates that suit it best near a ψ. The likelihood is to be one of
-// likelihood.Concave.
+// likelihood.Concave, or likelihood.Several.
 func NewWhite(ctx context.Context, p *posterior.Problem, psi []float64) (*White, error) {
 	w := &White{target: newTarget(p), within: whiteNear, last: whiteLast}
-	var err error
-	if w.order, err = w.pivots(ctx, psi); err != nil {
-		return nil, err
+	for c := range p.Functions() {
+		if c > 0 && p.Terms == nil {
+			w.parts = append(w.parts, w.parts[0])
+			continue
+		}
+		own := &part{Part: p.Part(c)}
+		var err error
+		if own.order, err = w.pivots(ctx, own, psi); err != nil {
+			return nil, err
+		}
+		w.parts = append(w.parts, own)
 	}
 	pt, err := w.point(ctx, psi)
-	if err == nil && pt.f != nil {
-		var curvature []float64
-		_, w.near, curvature = w.terms(pt.own, pt.function(pt.mode))
-		w.limit = 2 * whiteError / floats.Sum(curvature)
+	if err == nil && pt.blocks != nil {
+		var curvature curvature
+		_, w.near, curvature = w.expand(pt.own, pt.function(pt.mode))
+		w.limit = 2 * whiteError / curvature.trace()
 	}
 	w.Forget()
 	return w, err
@@ -83,166 +101,27 @@ func NewWhite(ctx context.Context, p *posterior.Problem, psi []float64) (*White,
 // Forget forgets all that was computed.
 func (w *White) Forget() { w.points = nil }
 
-// residual is what is left of the variances while K is factored.
-type residual struct {
-	w    *White
-	k    func(i, j int) float64
-	left []float64
-	rows []float64 // of Fᵀ, one after the other
-	most float64   // variance
-	end  float64   // that may be left
-}
-
-func (w *White) residual(psi []float64) *residual {
-	in, f := w.problem.Inputs, w.problem.Function(psi)
-	r := &residual{w: w, k: func(i, j int) float64 { return f.Value(in.Row(i), in.Row(j)) }, left: make([]float64, len(w.problem.Y))}
-	for i := range r.left {
-		r.left[i] = f.Variance(in.Row(i))
-		r.most = max(r.most, r.left[i])
-	}
-	r.end = r.most * mostResidual
-	if w.limit > 0 {
-		r.end = max(r.most*leastResidual, min(r.end, w.limit))
-	}
-	return r
-}
-
-// done reports whether nothing is left.
-func (r *residual) done() bool { return !(floats.Max(r.left) > r.end) }
-
-// take adds the column of a row to the factor.
-func (r *residual) take(row int) {
-	n, root := len(r.left), math.Sqrt(r.left[row])
-	column := make([]float64, n)
-	for i := range column {
-		column[i] = r.k(i, row)
-	}
-	for at := 0; at < len(r.rows); at += n {
-		before := r.rows[at : at+n]
-		floats.AddScaled(column, -before[row], before)
-	}
-	floats.Scale(1/root, column)
-	for i, v := range column {
-		r.left[i] -= v * v
-	}
-	r.left[row] = 0
-	r.rows = append(r.rows, column...)
-}
-
-// pivots returns an order of rows whose first ones explain most at ψ, and those that follow at ever higher rates: so of smooth functions
-// and of rough ones few are needed.
-func (w *White) pivots(ctx context.Context, psi []float64) ([]int, error) {
-	n := len(w.problem.Y)
-	var order []int
-	taken := make([]bool, n)
-	for finer, most := slices.Clone(psi), min(orderRank, n); len(order) < most; {
-		r := w.residual(finer)
-		for _, row := range order {
-			if r.left[row] > r.end {
-				r.take(row)
-			}
-		}
-		for len(order) < most && !r.done() {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			row := floats.MaxIdx(r.left)
-			r.take(row)
-			order, taken[row] = append(order, row), true
-		}
-		rates := false
-		for i, q := range w.problem.Params {
-			if q.Role == param.Rate && finer[i] < psi[i]+orderFiner {
-				finer[i], rates = finer[i]+orderStep, true
-			}
-		}
-		if !rates {
-			break
-		}
-	}
-	for row, already := range taken {
-		if !already {
-			order = append(order, row)
-		}
-	}
-	return order, nil
-}
-
-// factor sets Fᵀ at ψ; it reports false where K is not finite.
-func (w *White) factor(ctx context.Context, pt *whitened) (bool, error) {
-	r := w.residual(pt.psi)
-	if !(r.most > 0) || math.IsInf(r.most, 0) {
-		return false, nil
-	}
-	for place, row := range w.order {
-		if r.left[row] <= r.end {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return false, err
-		}
-		r.take(row)
-		pt.at = append(pt.at, place)
-		if r.done() {
-			break
-		}
-	}
-	pt.f = mat.NewDense(len(pt.at), len(r.left), r.rows)
-	return !floats.HasNaN(r.rows), nil
-}
-
-// function returns Fx.
-func (pt *whitened) function(x []float64) []float64 {
-	_, n := pt.f.Dims()
-	f := mat.NewVecDense(n, nil)
-	f.MulVec(pt.f.T(), mat.NewVecDense(len(x), x))
-	return f.RawVector().Data
-}
-
-// back returns Fᵀv.
-func (pt *whitened) back(v []float64) []float64 {
-	r, _ := pt.f.Dims()
-	x := mat.NewVecDense(r, nil)
-	x.MulVec(pt.f, mat.NewVecDense(len(v), v))
-	return x.RawVector().Data
-}
-
 // direction returns C⁻ᵀν.
 func (pt *whitened) direction(nu []float64) []float64 {
-	x := mat.NewVecDense(len(pt.at), nil)
-	for j, at := range pt.at {
-		x.SetVec(j, nu[at])
-	}
+	r, _ := pt.length()
+	x := mat.NewVecDense(r, nil)
+	pt.each(func(b block, lo, _, from int) {
+		for j, at := range b.at {
+			x.SetVec(lo+j, nu[from+at])
+		}
+	})
 	_ = x.SolveVec(pt.lower.T(), x) // it only warns of ill-conditioning
 	return x.RawVector().Data
 }
 
-// factorize sets the factor of I + FᵀWF.
-func (pt *whitened) factorize(w []float64) bool {
-	r, n := pt.f.Dims()
-	scaled := mat.NewDense(r, n, nil)
-	root := make([]float64, n)
-	for i, v := range w {
-		root[i] = math.Sqrt(v)
-	}
-	for j := range r {
-		floats.MulTo(scaled.RawRowView(j), pt.f.RawRowView(j), root)
-	}
-	a := mat.NewSymDense(r, nil)
-	a.SymOuterK(1, scaled)
-	for j := range r {
-		a.SetSym(j, j, 1+a.At(j, j))
-	}
-	return pt.chol.Factorize(a)
-}
-
 // newton sets the mode at a point, and the factor there. It reports false where there is none.
 func (w *White) newton(ctx context.Context, pt *whitened) (bool, error) {
-	x := make([]float64, len(pt.at))
-	sum, score, curvature := w.terms(pt.own, pt.function(x))
+	r, _ := pt.length()
+	x := make([]float64, r)
+	sum, score, curvature := w.expand(pt.own, pt.function(x))
 	height := sum
 	try := func(to []float64) bool {
-		s, g, c := w.terms(pt.own, pt.function(to))
+		s, g, c := w.expand(pt.own, pt.function(to))
 		if h := s - floats.Dot(to, to)/2; h > height {
 			x, height, score, curvature = to, h, g, c
 			return true
@@ -303,7 +182,7 @@ func (w *White) point(ctx context.Context, psi []float64) (*whitened, error) {
 		return nil, err
 	}
 	if !ok {
-		pt.f = nil
+		pt.blocks = nil
 	}
 	w.points = append(w.points[max(0, len(w.points)-1):], pt)
 	return pt, nil
@@ -312,19 +191,21 @@ func (w *White) point(ctx context.Context, psi []float64) (*whitened, error) {
 // Density returns the log density of ψ and ν, without that of N(ν|0,I); −∞ where there is none. The only error is that of ctx.
 func (w *White) Density(ctx context.Context, psi, nu []float64) (float64, error) {
 	pt, err := w.point(ctx, psi)
-	if err != nil || pt.f == nil {
+	if err != nil || pt.blocks == nil {
 		return math.Inf(-1), err
 	}
-	x := floats.AddTo(make([]float64, len(pt.at)), pt.mode, pt.direction(nu))
+	x := floats.AddTo(make([]float64, len(pt.mode)), pt.mode, pt.direction(nu))
 	return w.density(pt, x, pt.function(x), nu), nil
 }
 
 // density is that of x, with f and ν.
 func (w *White) density(pt *whitened, x, f, nu []float64) float64 {
 	square := 0.0
-	for _, at := range pt.at {
-		square += nu[at] * nu[at]
-	}
+	pt.each(func(b block, _, _, from int) {
+		for _, at := range b.at {
+			square += nu[from+at] * nu[from+at]
+		}
+	})
 	v := pt.base + w.value(pt.own, f) - floats.Dot(x, x)/2 + square/2
 	if math.IsNaN(v) {
 		return math.Inf(-1)
@@ -335,17 +216,17 @@ func (w *White) density(pt *whitened, x, f, nu []float64) float64 {
 // Function returns f at ψ and ν, nil where there is none. The only error is that of ctx.
 func (w *White) Function(ctx context.Context, psi, nu []float64) ([]float64, error) {
 	pt, err := w.point(ctx, psi)
-	if err != nil || pt.f == nil {
+	if err != nil || pt.blocks == nil {
 		return nil, err
 	}
-	return pt.function(floats.AddTo(make([]float64, len(pt.at)), pt.mode, pt.direction(nu))), nil
+	return pt.function(floats.AddTo(make([]float64, len(pt.mode)), pt.mode, pt.direction(nu))), nil
 }
 
 // Slice moves ν given ψ by an elliptical slice (Murray, Adams and MacKay 2010, figure 2), on which f moves on a straight ellipse: that takes
 // O(nr) time, and O(n) for each point that is tried. The only error is that of ctx.
 func (w *White) Slice(ctx context.Context, psi, nu []float64, r *rand.Rand) error {
 	pt, err := w.point(ctx, psi)
-	if err != nil || pt.f == nil {
+	if err != nil || pt.blocks == nil {
 		return err
 	}
 	to := make([]float64, len(nu))

@@ -21,6 +21,12 @@ func OfOrder(l Likelihood) bool {
 	return ok
 }
 
+// OfCategories reports whether the targets of a likelihood are classes without an order, whose distributions are Categories.
+func OfCategories(l Likelihood) bool {
+	_, ok := l.(Categorical)
+	return ok
+}
+
 // OfCounts reports whether the targets of a likelihood are whole numbers, classes aside.
 func OfCounts(l Likelihood) bool {
 	switch l.(type) {

@@ -30,7 +30,7 @@ type Likelihood interface {
 	// LogDensity returns log p(y|f) with its derivative in f, the score, and minus
 	// its second derivative, the curvature.
 	LogDensity(theta []float64, y, f float64) (value, score, curvature float64)
-	// Augmentation returns what makes the likelihood Gaussian, nil if nothing does.
+	// Augmentation returns what makes the likelihood Gaussian, nil if nothing does: of Several nothing may.
 	Augmentation() Augmentation
 	// Predict returns the distribution of a target whose latent value is, at each
 	// of some draws of the parameters, normal with the given mean and variance: the
@@ -91,6 +91,14 @@ type Augmentation interface {
 	// NoiseGradient returns ∂noise/∂ψ_i for each parameter of the likelihood, each
 	// as Noise: one number for all rows, or one for each.
 	NoiseGradient(theta, state []float64) [][]float64
+}
+
+// Width returns how many numbers of auxiliary state a row has under a likelihood, 0 where nothing makes it Gaussian.
+func Width(l Likelihood) int {
+	if a := l.Augmentation(); a != nil {
+		return a.Width()
+	}
+	return 0
 }
 
 // Approximate is an Augmentation of a likelihood p̃(y|f) that is nearly the right one. A step that is reversible under p̃ is made

@@ -63,7 +63,7 @@ func configWith(t testing.TB, s *job.Spec, cores int, dir string, set func(*cmvp
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := s.Plan(p.Model.Names(), len(p.Y))
+	plan := s.PlanOf(p.Model.Names(), len(p.Y), p.Functions())
 	plan.Provisional = false // 200 dense densities
 	d := driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
 		Operator: func(int) driver.Operator {

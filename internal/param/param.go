@@ -42,7 +42,9 @@ type Param struct {
 
 	Role   Role
 	Inputs []int // whose differences it scales, from 0; nil for none
-	Spare  int   // of a partial correlation, how many variables it is neither of nor given (the prior lkj)
+	// Unitless says of a variance that it is of a function without the target's units, such as a log variance.
+	Unitless bool
+	Spare    int // of a partial correlation, how many variables it is neither of nor given (the prior lkj)
 	// Transform says where the parameter may be. What the parameter is part of gives its derivatives with
 	// respect to log θ where that is Log, or else to θ.
 	Transform Transform

@@ -20,6 +20,8 @@ type Model struct {
 	// Params are the covariance's parameters, then the likelihood's, with their
 	// priors: the order of ψ.
 	Params param.List
+	// Terms are those of the covariance that each of several latent functions has (likelihood.Several); nil if each has all.
+	Terms [][]int
 }
 
 // NewModel returns a model whose parameters have the priors that prior returns.
@@ -52,6 +54,37 @@ func (m *Model) Function(psi []float64) *kernel.Function {
 	return m.Covariance.At(theta)
 }
 
+// Functions returns the number of latent functions.
+func (m *Model) Functions() int { return likelihood.Functions(m.Likelihood) }
+
+// Part is the covariance of a latent function, and the places of its parameters among those of the whole.
+type Part struct {
+	Covariance *kernel.Covariance
+	At         []int
+}
+
+// Part returns that of latent function c, from 0.
+func (m *Model) Part(c int) Part {
+	if m.Terms != nil {
+		k, at := m.Covariance.Parts(m.Terms[c])
+		return Part{k, at}
+	}
+	at := make([]int, len(m.Covariance.Params()))
+	for i := range at {
+		at[i] = i
+	}
+	return Part{m.Covariance, at}
+}
+
+// Function returns the covariance function of a part where θ is that of the whole.
+func (p Part) Function(theta []float64) *kernel.Function {
+	own := make([]float64, len(p.At))
+	for i, at := range p.At {
+		own[i] = theta[at]
+	}
+	return p.Covariance.At(own)
+}
+
 // LogPrior returns the log prior density of ψ and its gradient.
 func (m *Model) LogPrior(psi []float64) (value float64, grad []float64) {
 	return m.Params.LogPrior(psi)
@@ -72,16 +105,16 @@ type Problem struct {
 
 // NewProblem returns a problem whose auxiliary state, if its likelihood has one, is the one to start
 // with. It panics if sizes do not
-// agree, or if nothing makes the likelihood Gaussian.
+// agree, or if nothing makes the likelihood Gaussian and it is of one latent function.
 func NewProblem(m Model, in *kernel.Inputs, y []float64) *Problem {
 	if in.Len() != len(y) || in.Dim() != m.Covariance.Dim() {
 		panic(fmt.Sprintf("posterior: %d×%d inputs, %d targets, a covariance over %d inputs", in.Len(), in.Dim(), len(y), m.Covariance.Dim()))
 	}
-	if m.Likelihood.Augmentation() == nil {
+	if m.Likelihood.Augmentation() == nil && m.Functions() == 1 {
 		panic(fmt.Sprintf("posterior: nothing makes the %s likelihood Gaussian", m.Likelihood.Name()))
 	}
 	p := &Problem{Model: m, Inputs: in, Y: y}
-	if a := m.Likelihood.Augmentation(); a.Width() > 0 {
+	if a := m.Likelihood.Augmentation(); a != nil && a.Width() > 0 {
 		p.State = make([]float64, len(y)*a.Width())
 		a.Start(p.State, y)
 	}
@@ -169,7 +202,7 @@ func (p *Problem) Expect(psi, f []float64) *Problem {
 
 // Subset returns the problem restricted to the given rows.
 func (p *Problem) Subset(rows []int) *Problem {
-	width := p.Likelihood.Augmentation().Width()
+	width := likelihood.Width(p.Likelihood)
 	y := make([]float64, len(rows))
 	var state []float64
 	for i, r := range rows {

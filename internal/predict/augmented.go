@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -31,7 +32,7 @@ const (
 )
 
 // augmented reports whether the likelihood has auxiliary variables.
-func (p *Predictor) augmented() bool { return p.Problem.Likelihood.Augmentation().Width() > 0 }
+func (p *Predictor) augmented() bool { return likelihood.Width(p.Problem.Likelihood) > 0 }
 
 // drawStates draws the auxiliary state of each draw, and solves for the targets with it.
 func (p *Predictor) drawStates(ctx context.Context, progress func(Progress)) (alphas [][]float64, unconverged int, err error) {

@@ -24,6 +24,12 @@ type OrderScores struct {
 	Off   float64 `json:"off"`   // mean number of classes from the row's to the likeliest one
 }
 
+// UnorderedScores are how well classes without an order were predicted, besides the mean log probability (Scores.MLPD).
+type UnorderedScores struct {
+	Error float64 `json:"error"` // share of rows whose class is not the likeliest one
+	Brier float64 `json:"brier"` // as that of OrderScores
+}
+
 // scoreOrder returns the scores of rows whose classes are known, one at least.
 func scoreOrder(rows []Row) *OrderScores {
 	s := &OrderScores{}

@@ -73,11 +73,11 @@ func (p *Predictor) LeaveOneOut(ctx context.Context, rows []int, o Options) (*Mo
 	if err := o.Check(); err != nil {
 		return nil, Stats{}, err
 	}
-	if p.Approximation != nil {
-		return nil, Stats{}, errApproximate
-	}
-	if l := likelihood.Base(p.Problem.Likelihood); l.Augmentation().Width() > 0 {
+	if l := likelihood.Base(p.Problem.Likelihood); likelihood.Width(l) > 0 || p.Problem.Functions() > 1 {
 		return nil, Stats{}, fmt.Errorf("rows cannot be left out exactly under the %s likelihood: only Gaussian noise allows it; ulisse cv leaves out folds of rows under any", l.Name())
+	}
+	if err := p.without(); err != nil {
+		return nil, Stats{}, err
 	}
 	back, err := p.take(ctx)
 	if err != nil {

@@ -29,6 +29,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/laplace"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -77,8 +78,10 @@ type Config struct {
 	Mixed   bool // precision of the products
 	// Solutions, if not nil, keeps K⁻¹y from one predictor to the next.
 	Solutions *Solutions
-	// Approximation, if not nil, predicts in place of solves with K: rows one by one, and nothing else.
+	// Approximation, if not nil, predicts in place of solves with K: rows one by one, and nothing else. So do Functions, which a model
+	// of several latent functions has.
 	Approximation Latent
+	Functions     Functions
 }
 
 // Options say what to predict, and how exactly.
@@ -142,6 +145,9 @@ func FromSpec(s *job.Spec, p *posterior.Problem, draws [][]float64, budget *para
 	if s.Needs().Inducing {
 		c.Approximation = posterior.NewInducing(p, s.Induced(p, budget), s.Seed, budget)
 	}
+	if p.Functions() > 1 && len(draws) > 0 {
+		c.Functions = laplace.NewFunctions(p, mean(draws), s.Seed)
+	}
 	return c
 }
 
@@ -197,7 +203,7 @@ type Predictor struct {
 // predicted.
 func (p *Predictor) Bytes() int64 {
 	n := int64(len(p.Problem.Y))
-	width := int64(p.Problem.Likelihood.Augmentation().Width())
+	width := int64(likelihood.Width(p.Problem.Likelihood))
 	return 8 * n * (int64(len(p.Draws))*(1+width) + int64(p.rank()) + 7*int64(Batch(int(n))))
 }
 
@@ -256,8 +262,8 @@ func (p *Predictor) precondition(ctx context.Context) (precond.P, error) {
 
 // prepare computes K⁻¹y of every draw, or reads them where they are kept.
 func (p *Predictor) prepare(ctx context.Context, progress func(Progress)) error {
-	if p.Approximation != nil {
-		return errApproximate
+	if err := p.without(); err != nil {
+		return err
 	}
 	if p.alphas != nil {
 		return nil
@@ -330,7 +336,9 @@ func (p *Predictor) solveAt(ctx context.Context, pr *posterior.Problem, psi []fl
 // Moments are the distributions of the latent function at some rows, in the
 // units of the (standardised) training data: of each draw and row.
 type Moments struct {
-	Mean, Var [][]float64 // draws × rows
+	// Mean and Var are draws × rows; of several latent functions they have all rows of each, one after the other, and may be more than the
+	// draws: for some draws of the functions at the training rows.
+	Mean, Var [][]float64
 
 	likelihood likelihood.Likelihood
 	own        [][]float64 // its parameters at each draw
@@ -338,7 +346,12 @@ type Moments struct {
 
 // Mixture returns the distribution at row i: of the latent function, or that of
 // the target.
+// Of several latent functions the latent one is the first.
 func (m *Moments) Mixture(i int, latent bool) likelihood.Predictive {
+	if l, ok := m.likelihood.(likelihood.Several); ok && !latent {
+		mean, variance := m.all(i, l.Functions())
+		return l.PredictAll(m.own, mean, variance)
+	}
 	mean, variance := make([]float64, len(m.Mean)), make([]float64, len(m.Mean))
 	for t := range m.Mean {
 		mean[t], variance[t] = m.Mean[t][i], m.Var[t][i]
@@ -350,6 +363,19 @@ func (m *Moments) Mixture(i int, latent bool) likelihood.Predictive {
 		variance[t] = math.Sqrt(v)
 	}
 	return likelihood.Mixture{Mean: mean, SD: variance}
+}
+
+// all returns the moments of all latent functions at row i, draws × functions.
+func (m *Moments) all(i, functions int) (mean, variance [][]float64) {
+	for t := range m.Mean {
+		rows := len(m.Mean[t]) / functions
+		a, v := make([]float64, functions), make([]float64, functions)
+		for c := range functions {
+			a[c], v[c] = m.Mean[t][c*rows+i], m.Var[t][c*rows+i]
+		}
+		mean, variance = append(mean, a), append(variance, v)
+	}
+	return mean, variance
 }
 
 // Target draws a target of row i at a draw of the parameters.
@@ -376,10 +402,13 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	if err := p.needs(o); err != nil {
 		return nil, Stats{}, err
 	}
+	if o.Latent && likelihood.OfCategories(p.Problem.Likelihood) {
+		return nil, Stats{}, errFunctions
+	}
 	var m *Moments
 	var stats Stats
 	var err error
-	if p.Approximation != nil {
+	if p.drawn() != nil {
 		m, stats, err = p.approximate(ctx, points, o)
 	} else {
 		m, stats, err = p.distributions(ctx, points.Len(), 1, o,
@@ -392,13 +421,13 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	return m, stats, err
 }
 
-// shift adds an offset to the latent function in each row; nil for none.
+// shift adds an offset to the latent function in each row, of several to the first; nil for none.
 func (m *Moments) shift(offset []float64) {
 	if offset == nil {
 		return
 	}
 	for _, mean := range m.Mean {
-		floats.Add(mean, offset)
+		floats.Add(mean[:len(offset)], offset)
 	}
 }
 
@@ -416,6 +445,9 @@ func span(lo, hi int) []int {
 	}
 	return out
 }
+
+// errFunctions is the error of the latent function where each class has one.
+var errFunctions = errors.New("under model.likelihood: categorical there is no latent function that could be told alone, there is one for each class: ask for the probabilities of the classes")
 
 // errSurface is the error of a surface where draws have auxiliary variables of their own.
 var errSurface = errors.New("variances are no smooth function of the parameters where the likelihood has auxiliary variables: use the variance exact")
@@ -504,17 +536,29 @@ func (p *Predictor) likelihood(noise *likelihood.Rows) likelihood.Likelihood {
 func (p *Predictor) usable(out *Moments, prior func(f *kernel.Function, i int) float64, stats *Stats) error {
 	for t, psi := range p.Draws {
 		f := p.Problem.Function(psi)
-		for i, v := range out.Var[t] {
-			if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(out.Mean[t][i]) {
-				return unsolvable(psi)
-			}
-			if prior == nil {
-				continue
-			}
-			if tiny := minVariance * prior(f, i); v < tiny {
-				out.Var[t][i] = tiny
-				stats.Clipped++
-			}
+		var at func(i int) float64
+		if prior != nil {
+			at = func(i int) float64 { return prior(f, i) }
+		}
+		if err := usable(psi, out.Mean[t], out.Var[t], at, stats); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usable is Predictor.usable of one draw.
+func usable(psi, mean, variance []float64, prior func(i int) float64, stats *Stats) error {
+	for i, v := range variance {
+		if math.IsNaN(v) || math.IsInf(v, 0) || math.IsNaN(mean[i]) {
+			return unsolvable(psi)
+		}
+		if prior == nil {
+			continue
+		}
+		if tiny := minVariance * prior(i); v < tiny {
+			variance[i] = tiny
+			stats.Clipped++
 		}
 	}
 	return nil

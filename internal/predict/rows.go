@@ -256,21 +256,32 @@ func (j *Joint) rows(info *dataset.Info, r Request, latent bool, budget *paralle
 // Summarize returns the rows of moments, in the units of the described data.
 func Summarize(m *Moments, info *dataset.Info, r Request, latent bool, budget *parallel.Budget) []Row {
 	out := make([]Row, len(r.X))
+	base := likelihood.Base(m.likelihood)
+	classes := likelihood.OfOrder(base) || likelihood.OfCategories(base)
 	budget.NewLoop(func(_, i int) {
-		told := info.Told(m.Mixture(i, latent))
+		var target likelihood.Predictive
+		known := r.Targets != nil && !math.IsNaN(r.Targets[i])
+		if !latent || known || classes {
+			target = m.Mixture(i, false)
+		}
+		told := target
+		if latent {
+			told = m.Mixture(i, true)
+		}
+		told = info.Told(told)
 		row := &out[i]
 		row.Mean, row.SD = told.Moments()
 		for _, p := range r.Probs {
 			row.Quantiles = append(row.Quantiles, told.Quantile(p))
 		}
-		if likelihood.OfOrder(likelihood.Base(m.likelihood)) {
-			for c, p := range m.Mixture(i, false).(likelihood.Classes).P {
+		if classes {
+			for c, p := range likelihood.Shares(target) {
 				row.Classes = append(row.Classes, Class{info.Classes[c], p})
 			}
 		}
 		row.Target, row.LogDensity, row.CRPS, row.PIT = math.NaN(), math.NaN(), math.NaN(), math.NaN()
-		if r.Targets != nil && !math.IsNaN(r.Targets[i]) {
-			y, noisy := r.Targets[i], info.Told(m.Mixture(i, false))
+		if known {
+			y, noisy := r.Targets[i], info.Told(target)
 			row.Target, row.LogDensity, row.CRPS, row.PIT = y, noisy.LogDensity(y), noisy.CRPS(y), noisy.CDF(y)
 		}
 	}).Run(len(out))
@@ -309,8 +320,8 @@ func name(i int, numbers []int) string {
 // WriteCSV writes a table of predictions: row, the row's number from first on;
 // mean, sd, and the quantiles of the given probabilities; as far as they were asked for,
 // gradient[NAME] of each input and gradient_sd[NAME] of each, mean[NAME] and sd[NAME] of each term; where there are classes, the
-// probability p[NAME] of each and, behind row, class, the likeliest one; and, where targets are
-// known, target, log_density, crps and pit, NaN of rows whose target is not. Where paths were asked for they are all that
+// probability p[NAME] of each and, behind row, class, the likeliest one, and of classes without an order neither mean, sd nor quantiles; and, where targets are
+// known, target, log_density, crps and pit (of classes without an order brier in place of the two), NaN of rows whose target is not. Where paths were asked for they are all that
 // follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
 func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers []int) error {
 	t := table{csv.NewWriter(w)}
@@ -332,6 +343,9 @@ func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers
 	return t.end()
 }
 
+// Unordered reports whether the target is a class without an order: it has no mean, sd or quantiles, and its CRPS is the Brier score.
+func (r *Row) Unordered() bool { return r.Classes != nil && math.IsNaN(r.Mean) }
+
 // likeliest returns the class of the greatest probability.
 func (r Row) likeliest() Class {
 	return slices.MaxFunc(r.Classes, func(a, b Class) int { return cmp.Compare(a.Probability, b.Probability) })
@@ -352,9 +366,11 @@ func header(rows []Row, inputs []string, probs []float64, known bool) (head []st
 		}
 		return head
 	}
-	head = []string{"mean", "sd"}
-	for _, p := range probs {
-		head = append(head, QuantileName(p))
+	if !first.Unordered() {
+		head = []string{"mean", "sd"}
+		for _, p := range probs {
+			head = append(head, QuantileName(p))
+		}
 	}
 	for k := range first.Gradient {
 		head = append(head, "gradient["+inputs[k]+"]")
@@ -368,18 +384,30 @@ func header(rows []Row, inputs []string, probs []float64, known bool) (head []st
 	for _, c := range first.Classes {
 		head = append(head, "p["+c.Name+"]")
 	}
-	if known {
+	switch {
+	case known && first.Unordered():
+		head = append(head, "target", "log_density", "brier")
+	case known:
 		head = append(head, "target", "log_density", "crps", "pit")
 	}
 	return head
 }
 
 // values returns what a table says of a row, of its target if that of one is known.
-func (r *Row) values(known bool) []float64 {
+func (r *Row) values(known bool) (values []float64) {
 	if len(r.Paths) > 0 {
 		return r.Paths
 	}
-	values := slices.Concat([]float64{r.Mean, r.SD}, r.Quantiles, r.Gradient, r.GradientSD)
+	if r.Unordered() {
+		for _, c := range r.Classes {
+			values = append(values, c.Probability)
+		}
+		if known {
+			values = append(values, r.Target, r.LogDensity, r.CRPS)
+		}
+		return values
+	}
+	values = slices.Concat([]float64{r.Mean, r.SD}, r.Quantiles, r.Gradient, r.GradientSD)
 	for _, t := range r.Terms {
 		values = append(values, t.Mean, t.SD)
 	}

@@ -19,9 +19,11 @@ type Scores struct {
 	MLPD     float64      `json:"mlpd"` // mean log predictive density; MNLP is its negative
 	CRPS     float64      `json:"crps"` // mean, in the units of the target; of classes in order the ranked probability score
 	Coverage []Coverage   `json:"coverage"`
-	Classes  *ClassScores `json:"classes,omitempty"`  // where targets are classes 0 and 1
-	Order    *OrderScores `json:"order,omitempty"`    // where targets are classes in order
-	Quantile *LevelScore  `json:"quantile,omitempty"` // where a quantile was learnt
+	Classes  *ClassScores `json:"classes,omitempty"` // where targets are classes 0 and 1
+	Order    *OrderScores `json:"order,omitempty"`   // where targets are classes in order
+	// Unordered are those of classes without an order, which have no RMSE and no coverage, and whose CRPS is the Brier score.
+	Unordered *UnorderedScores `json:"unordered,omitempty"`
+	Quantile  *LevelScore      `json:"quantile,omitempty"` // where a quantile was learnt
 }
 
 // LevelScore says how well the quantile of a level was predicted: the share of targets up to it is to be the level.
@@ -50,6 +52,14 @@ func Score(all []Row, l likelihood.Likelihood) *Scores {
 	}
 	n := float64(len(rows))
 	s := &Scores{Rows: len(rows)}
+	if likelihood.OfCategories(l) {
+		for _, r := range rows {
+			s.MLPD += r.LogDensity / n
+		}
+		of := scoreOrder(rows)
+		s.Unordered, s.CRPS = &UnorderedScores{of.Error, of.Brier}, of.Brier
+		return s
+	}
 	for _, r := range rows {
 		s.RMSE += (r.Mean - r.Target) * (r.Mean - r.Target) / n
 		s.MLPD += r.LogDensity / n
@@ -100,6 +110,10 @@ func (s *Scores) WriteText(w io.Writer) error {
 			auc = fmt.Sprintf("%.4g", *c.AUC)
 		}
 		fmt.Fprintf(tw, "rows\terror\tMLPD\tBrier\tAUC\t\n%d\t%.4g\t%.4g\t%.4g\t%s\t\n", s.Rows, c.Error, s.MLPD, c.Brier, auc)
+		return tw.Flush()
+	}
+	if u := s.Unordered; u != nil {
+		fmt.Fprintf(tw, "rows\terror\tMLPD\tBrier\t\n%d\t%.4g\t%.4g\t%.4g\t\n", s.Rows, u.Error, s.MLPD, u.Brier)
 		return tw.Flush()
 	}
 	if o := s.Order; o != nil {

@@ -96,10 +96,14 @@ func Quantities(m posterior.Model, d *dataset.Info) []Quantity {
 			if p.Role != sd.of {
 				continue
 			}
-			if levels := scaled(m, i, d.YScale.SD); levels != nil {
+			unit := d.YScale.SD
+			if p.Unitless {
+				unit = 1
+			}
+			if levels := scaled(m, i, unit); levels != nil {
 				q = append(q, levels...)
 			} else {
-				add(i, sd.name, false, func(variance float64) float64 { return d.YScale.SD * math.Sqrt(variance) })
+				add(i, sd.name, false, func(variance float64) float64 { return unit * math.Sqrt(variance) })
 			}
 		}
 	}

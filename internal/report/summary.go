@@ -196,7 +196,7 @@ func Summarize(s *job.Spec, d *dataset.Info, m posterior.Model, r *chains.Run, w
 	}
 	sum.tellCoefficients(m, d, r)
 	if sampler.Of(&r.Plan).Needs().Inducing {
-		sum.Notes = append(sum.Notes, fmt.Sprintf("an approximation: inducing inputs, %d at most, stand for the rows (model.approximation: %s); noise and length-scales are not those of the exact posterior", s.LatentLength(d.N()), s.Model.Approximation.Kind))
+		sum.Notes = append(sum.Notes, fmt.Sprintf("an approximation: inducing inputs, %d at most, stand for the rows (model.approximation: %s); noise and length-scales are not those of the exact posterior", s.LatentLength(d.N(), 1), s.Model.Approximation.Kind))
 	}
 	sum.warn(r)
 	sum.certify(m.Params, r)

@@ -16,6 +16,7 @@ import (
 //
 // Both leave p(ψ,f|y) as it is, however good the approximation. Given ν, ψ sees nearly the approximate marginal density, as if f were
 // integrated out; so chains mix where f given ψ, or auxiliary variables, would hold ψ where it is. ν begins at zero: f at its mode.
+// Of several latent functions (likelihood.Several), which need not be log-concave together, f is all of them.
 type elliptical struct{}
 
 const (
@@ -31,7 +32,7 @@ func (elliptical) Windows(o *Options) []int        { return windows(or(o.Warmup,
 func (elliptical) Statistics() []string            { return []string{AcceptanceRate, "seconds"} }
 
 func (elliptical) Needs() Needs {
-	return Needs{Search: ByDensity, Subset: denseSubset, Dense: true, Latent: 1, Augments: true, Laplace: true, Exact: true}
+	return Needs{Search: ByDensity, Subset: denseSubset, Dense: true, Latent: 1, Augments: true, Laplace: true, Several: true, Exact: true}
 }
 
 func (elliptical) Adapt(r *chains.Run, s *chains.Settings, mean []float64) error {

@@ -26,10 +26,14 @@ var methods = []Method{auto{}, fisher{}, leimkuhler{}, exact{}, gibbs{}, ellipti
 // Default is the method of a specification that names none, Certifier the one that
 // others are certified by.
 var (
-	Default   = fisher{}.Name()
+	Default   = auto{}.Name()
 	Certifier = exact{}.Name()
+	// Stepping is the method of one that names none, but sets what only methods have that step by gradients.
+	Stepping = fisher{}.Name()
 	// Augmenting is the method of likelihoods that are Gaussian given auxiliary variables.
 	Augmenting = gibbs{}.Name()
+	// Slicing is the method of likelihoods of several latent functions.
+	Slicing = elliptical{}.Name()
 	// Approximating is the method of approximations that have inducing variables to draw.
 	Approximating = sgpmc{}.Name()
 )
@@ -121,6 +125,8 @@ type Needs struct {
 	// Gaussian, and no other method is. The mode is that of their Gaussian stand-in. Laplace says that it moves ψ and the latent function around Laplace's approximation
 	// in place of drawing the variables: it is for likelihoods that are log-concave.
 	Augments, Laplace bool
+	// Several says that it is for several latent functions, too.
+	Several bool
 	// Estimated says that it steps by estimates of the density (Env.Estimate): it is for likelihoods that are
 	// log-concave.
 	Estimated bool

@@ -169,7 +169,7 @@ func (c *jobCache) read(ctx context.Context, j *jobData, a *pb.Assignment) error
 	if j.cache != nil {
 		c.log.Info("cache of K", "job", j.id, "decision", j.cache.String())
 	}
-	plan := spec.Plan(j.problem.Params.NamesBy(j.data.InputNames), j.data.N())
+	plan := spec.PlanOf(j.problem.Params.NamesBy(j.data.InputNames), j.data.N(), j.problem.Functions())
 	j.driver = driver.New(driver.Config{Spec: spec, Problem: j.problem, Plan: &plan, Budget: c.budget,
 		Observe: func(o runlog.Observation) { c.observe(j.id, o) }})
 	return nil

@@ -36,6 +36,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
@@ -172,6 +173,10 @@ sampler: ` + sampler("fisher") + "\n"})
 	for i := range 150 {
 		fmt.Fprintf(&classes, "%d,%d,%d\n", i, i*i%37, (i*i*i+5*i)%23/12)
 	}
+	var names []string // rows of classes without an order
+	for i := range 60 {
+		names = append(names, fmt.Sprintf("%d,%d,%s\n", i, i*i%37, []string{"elm", "oak", "yew"}[(i/9+i*i%5/3)%3]))
+	}
 	for _, v := range []predict.Variance{"", predict.Exact} {
 		all = append(all, golden{name: "gibbs/bernoulli/" + string(v), table: classes.String(), predict: v, text: `
 name: golden
@@ -218,6 +223,20 @@ data: {path: "-", target: y, trials: m}
 stop: {max_draws: 12}
 model: {kernel: rbf, likelihood: binomial}
 sampler: ` + sampler("elliptical") + "\n"})
+	for _, v := range []predict.Variance{"", predict.Exact} {
+		all = append(all, golden{name: "elliptical/categorical/" + string(v), table: "a,b,y\n" + strings.Join(names, ""), predict: v, text: `
+name: golden
+data: {path: "-", target: y}
+stop: {max_draws: 12}
+model: {kernel: rbf, likelihood: categorical}
+sampler: ` + sampler("elliptical") + "\n"})
+		all = append(all, golden{name: "elliptical/heteroscedastic/" + string(v), table: "a,b,y\n" + strings.Join(strings.SplitAfter(table.String(), "\n")[1:61], ""), predict: v, text: `
+name: golden
+data: {path: "-", target: y}
+stop: {max_draws: 12}
+model: {kernel: rbf, likelihood: heteroscedastic, noise: {log_variance: "rbf(a)"}}
+sampler: ` + sampler("elliptical") + "\n"})
+	}
 	// A column of whole numbers that is a category, and not standardised.
 	all = append(all, golden{name: "expression/hamming/fisher", table: table.String(), levels: [][]string{nil, make([]string, 37)}, text: `
 name: golden
@@ -288,7 +307,7 @@ func bits(t *testing.T, c golden) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := spec.Plan(p.Model.Names(), data.N())
+	plan := spec.PlanOf(p.Model.Names(), data.N(), p.Functions())
 	plan.Provisional = false // 200 dense densities, which change no draw
 	d := driver.New(driver.Config{Spec: spec, Problem: p, Plan: &plan, Budget: budget,
 		Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})
@@ -333,6 +352,10 @@ func writePredictions(t *testing.T, h hash.Hash, spec *job.Spec, p *posterior.Pr
 		t.Fatal(err)
 	}
 	for i := range 3 {
+		if c, ok := m.Mixture(i, false).(likelihood.Categories); ok { // which has no moments
+			write(h, c.P...)
+			continue
+		}
 		for _, latent := range []bool{false, true} {
 			mean, sd := m.Mixture(i, latent).Moments()
 			write(h, mean, sd)

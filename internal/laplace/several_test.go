@@ -1,0 +1,235 @@
+package laplace
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
+	"github.com/ulisse-gp/ulisse/internal/param"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
+)
+
+// severalProblem returns one of n rows of one input. Of heteroscedastic noise the second function has a term of its own.
+func severalProblem(t *testing.T, l likelihood.Likelihood, n int, target func(r *rand.Rand, x float64) float64) *posterior.Problem {
+	t.Helper()
+	r := rand.New(rand.NewPCG(7, 8))
+	x, y := make([]float64, n), make([]float64, n)
+	for i := range x {
+		x[i] = r.NormFloat64()
+		y[i] = target(r, x[i])
+	}
+	c := kernel.Single(kernel.Matern12, 1, false) // whose factor has all columns
+	two := l.Name() == likelihood.Heteroscedastic{}.Name()
+	if two {
+		var err error
+		c, err = c.Plus(kernel.Term{Variance: param.Param{Term: "g", Symbol: "variance", Role: param.Variance},
+			Leaves: []kernel.Leaf{&kernel.Stationary{Family: kernel.Matern12, Inputs: []int{0}, Rates: []param.Param{{Term: "g", Symbol: "tau", Role: param.Rate}}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := posterior.NewModel(c, l, func(p param.Param) param.Prior {
+		prior, err := p.ParsePrior("gamma(1,1)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return prior
+	})
+	if two {
+		m.Terms = [][]int{{0}, {1}}
+	}
+	return posterior.NewProblem(m, kernel.NewInputs(n, 1, x), y)
+}
+
+// flat is a likelihood of three functions that the data say nothing of.
+type flat struct{ likelihood.Categorical }
+
+func (flat) Terms(_ []float64, _ float64, _, score, curvature []float64) float64 {
+	for k := range score {
+		score[k] = 0
+	}
+	for k := range curvature {
+		curvature[k] = 0
+	}
+	return 0
+}
+
+var severalClasses = likelihood.Categorical{Classes: []string{"a", "b", "c"}}
+
+func severalCases(t *testing.T, n int) map[string]*posterior.Problem {
+	class := func(r *rand.Rand, x float64) float64 { return math.Mod(math.Floor(9+x+r.Float64()), 3) }
+	return map[string]*posterior.Problem{
+		"categorical":     severalProblem(t, severalClasses, n, class),
+		"flat":            severalProblem(t, flat{severalClasses}, n, class),
+		"heteroscedastic": severalProblem(t, likelihood.Heteroscedastic{}, n, func(r *rand.Rand, x float64) float64 { return x + math.Exp(x/2)*r.NormFloat64() }),
+	}
+}
+
+// The density of (ψ,ν) of several latent functions is that of (ψ,f) times the volume element, by dense algebra (as in TestWhiteDensity).
+func TestSeveralDensity(t *testing.T) {
+	const n = 9
+	for name, p := range severalCases(t, n) {
+		psi := make([]float64, p.NumParams())
+		w, err := NewWhite(t.Context(), p, psi)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, size := rand.New(rand.NewPCG(1, 2)), n*p.Functions()
+		first := math.NaN()
+		for range 3 {
+			nu := make([]float64, size)
+			for i := range nu {
+				nu[i] = r.NormFloat64()
+			}
+			for i := range psi {
+				psi[i] = 0.5 * r.NormFloat64()
+			}
+			got, err := w.Density(t.Context(), psi, nu)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, _ := w.Function(t.Context(), psi, nu)
+			jacobian := mat.NewDense(size, size, nil)
+			for j := range nu {
+				nu[j]++
+				g, _ := w.Function(t.Context(), psi, nu)
+				nu[j]--
+				floats.Sub(g, f)
+				jacobian.SetCol(j, g)
+			}
+			volume, _ := mat.LogDet(jacobian)
+			want, _ := p.LogPrior(psi)
+			want += volume + floats.Dot(nu, nu)/2 + logPriorOf(t, p, psi, f) + logLikelihood(p, psi, f)
+			if math.IsNaN(first) {
+				first = got - want
+			}
+			if math.Abs(got-want-first) > 1e-6*(1+math.Abs(want)) {
+				t.Errorf("%s: %v, by dense algebra %v, and before they were %v apart", name, got, want, first)
+			}
+			// Where data say nothing the posterior is the prior, and ν is standard normal.
+			if prior, _ := p.LogPrior(psi); name == "flat" && math.Abs(got-prior) > 1e-9 {
+				t.Errorf("without information the density is %v, the prior's %v", got, prior)
+			}
+		}
+	}
+}
+
+// logPriorOf returns log N(f|0,K) of all functions.
+func logPriorOf(t *testing.T, p *posterior.Problem, psi, f []float64) (sum float64) {
+	t.Helper()
+	n := len(p.Y)
+	theta := p.Params.Natural(psi)
+	for c := range p.Functions() {
+		sigma, tau := theta[0], theta[1]
+		if p.Terms != nil {
+			sigma, tau = theta[2*c], theta[2*c+1]
+		}
+		k := mat.NewSymDense(n, nil)
+		for i := range n {
+			for j := range i + 1 {
+				k.SetSym(i, j, sigma*math.Exp(-math.Sqrt(2*tau)*math.Abs(p.Inputs.Row(i)[0]-p.Inputs.Row(j)[0])))
+			}
+		}
+		var chol mat.Cholesky
+		if !chol.Factorize(k) {
+			t.Fatal("singular")
+		}
+		var a mat.VecDense
+		if err := chol.SolveVecTo(&a, mat.NewVecDense(n, f[c*n:(c+1)*n])); err != nil {
+			t.Fatal(err)
+		}
+		sum -= floats.Dot(f[c*n:(c+1)*n], a.RawVector().Data)/2 + chol.LogDet()/2
+	}
+	return sum
+}
+
+func logLikelihood(p *posterior.Problem, psi, f []float64) (sum float64) {
+	n, at := len(p.Y), make([]float64, p.Functions())
+	_, own := p.Natural(psi)
+	for i, y := range p.Y {
+		for c := range at {
+			at[c] = f[c*n+i]
+		}
+		sum += p.Likelihood.(likelihood.Several).Terms(own, y, at, nil, nil)
+	}
+	return sum
+}
+
+// The mode of the functions of classes is where the gradient of the log posterior of f is zero: score = K⁻¹f.
+func TestSeveralMode(t *testing.T) {
+	const n = 12
+	p := severalCases(t, n)["categorical"]
+	psi := []float64{0.4, -0.3}
+	e, err := NewEvidence(t.Context(), p, psi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pt, err := e.white.point(t.Context(), psi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := pt.function(pt.mode)
+	top := logPriorOf(t, p, psi, f) + logLikelihood(p, psi, f)
+	r := rand.New(rand.NewPCG(9, 9))
+	for range 100 {
+		g := append([]float64(nil), f...)
+		for i := range g {
+			g[i] += 1e-2 * r.NormFloat64()
+		}
+		if h := logPriorOf(t, p, psi, g) + logLikelihood(p, psi, g); h > top {
+			t.Errorf("near the mode the density is greater by %v", h-top)
+		}
+	}
+}
+
+// Far from all data functions at points have their prior's moments given any draw of ψ; at a training row they have a draw's value there, and
+// the same request has the same answer, in whatever order.
+func TestFunctionsAtPoints(t *testing.T) {
+	for name, p := range severalCases(t, 30) {
+		psi := make([]float64, p.NumParams())
+		for i := range psi {
+			psi[i] = 0.2 * float64(i)
+		}
+		d := NewFunctions(p, psi, 3)
+		points := kernel.NewInputs(3, 1, []float64{500, p.Inputs.Row(4)[0], 0.1})
+		mean, variance, err := d.At(t.Context(), psi, points)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theta := p.Params.Natural(psi)
+		for k := range mean {
+			for c := range p.Functions() {
+				sigma := theta[0]
+				if p.Terms != nil {
+					sigma = theta[2*c]
+				}
+				if m, v := mean[k][3*c], variance[k][3*c]; math.Abs(m) > 1e-9 || math.Abs(v/sigma-1) > 1e-9 {
+					t.Errorf("%s: far from the data function %d is %v ± %v, prior variance %v", name, c, m, v, sigma)
+				}
+				if v := variance[k][3*c+1]; v > 1e-4*sigma {
+					t.Errorf("%s: given the functions at the rows the variance at one is %v", name, v)
+				}
+			}
+		}
+		other := NewFunctions(p, psi, 3)
+		if _, _, err := other.At(t.Context(), []float64{0.3, 0.1, 0, 0.2, -1}[:len(psi)], points); err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := other.At(t.Context(), psi, points.Select([]int{2}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k := range again {
+			for c := range p.Functions() {
+				if again[k][c] != mean[k][3*c+2] {
+					t.Errorf("%s: function %d at a point is %v, and %v beside other points", name, c, again[k][c], mean[k][3*c+2])
+				}
+			}
+		}
+	}
+}
