@@ -3,11 +3,11 @@
 //
 //	go build -o /tmp/ulisse ./cmd/ulisse
 //	go run ./bench/compare -ulisse /tmp/ulisse -data concrete.csv -target strength [-rows 3000] [-splits 5] \
-//	    [-methods run,fit,sgpr:100,sgpr:100:move,svgp:100,svgp:100:adam,fitc:100,dtc:100,sgpmc:100,subset:100] [-kernel rbf] [-chains 4] [-draws 250] [-sampler fisher] [-seconds 3600]
+//	    [-methods run,fit,sgpr:100,sgpr:100:move,svgp:100,svgp:100:adam,fitc:100,dtc:100,sgpmc:100,subset:100,random-features:100,deep:100] [-kernel rbf] [-chains 4] [-draws 250] [-sampler fisher] [-seconds 3600]
 //
 // run is the exact posterior by ulisse run and -sampler, fit the exact model's point estimate; sgpmc is the full posterior of an
 // approximation with so many inducing inputs, and the others are point estimates of approximations with so many inducing inputs,
-// moved or not, or rows; adam is 3,000 batches of 500 rows. run and sgpmc end after -seconds at the latest, and -draws draws of each chain. Split i holds out a fifth of the rows by the seed i. Of each
+// moved or not, or rows, or features of a layer; adam is 3,000 batches of 500 rows. run and sgpmc end after -seconds at the latest, and -draws draws of each chain. Split i holds out a fifth of the rows by the seed i. Of each
 // method it prints means over the splits with their standard errors, if there are several, of: the root mean squared error in the units of the
 // target, the mean log density of the rows held out, the percentages of them within the central 50, 90 and 95 %, and
 // seconds, of estimating and of predicting.
@@ -135,6 +135,8 @@ func parse(method string) (command []string, approximation string, err error) {
 	switch {
 	case method == "run" || method == "fit":
 		return []string{method}, "", nil
+	case len(parts) == 2 && (parts[0] == "random-features" || parts[0] == "deep"):
+		return []string{"fit"}, fmt.Sprintf(", approximation: {kind: %s, features: %s}", parts[0], parts[1]), nil
 	case len(parts) == 2:
 		command := "fit"
 		if parts[0] == "sgpmc" {

@@ -103,6 +103,9 @@ of the exact model, by inducing inputs: in time proportional to the rows. --meth
 is for svgp: each of --iterations learns from --batch rows, drawn anew, by Adam's steps
 of the parameters, and of inducing inputs that move, beside steps of the natural
 gradient; the end is looked at with all rows.
+One with random-features or deep has the features' weights learnt by Adam from
+minibatches: how, it says itself (steps, minibatch, step), and --restarts, --iterations
+and --batch do nothing.
 
 A fit is of this machine; a cluster runs chains. Exit code: 0 the optimum was reached;
 3 it was not (the folder has what was); 2 bad input; 1 failure; 130 interrupted, and
@@ -299,7 +302,7 @@ func (a *App) fitted(ctx context.Context, f *fitFlags, j *runJob, dir string) (*
 	if err != nil {
 		return nil, err
 	}
-	fl.Name, fl.Version, fl.Seed, fl.Method, fl.Objective, fl.Model = j.spec.Name, version.Version, j.spec.Seed, f.method, f.objective, name
+	fl.Name, fl.Version, fl.Seed, fl.Method, fl.Objective, fl.Model = j.spec.Name, version.Version, j.spec.Seed, cmp.Or(fl.Method, f.method), f.objective, name
 	fillFit(fl, j, res)
 	fl.Cost.Seconds = time.Since(began).Seconds()
 	if j.piped != nil { // where the table will be
@@ -320,14 +323,21 @@ func fillFit(f *report.Fit, j *runJob, res *fit.Result) {
 	f.LogLikelihoodError = report.Number(res.ValueError)
 	f.Names, f.Psi, f.Extra, f.Searches, f.Trace = j.plan.Names, res.Psi, res.Extra, res.Searches, res.Trace
 	f.Cost.Evaluations = len(res.Trace)
+	if len(res.Searches) > 0 { // of a network the trace has some steps only
+		f.Cost.Evaluations = res.Searches[0].Evaluations
+	}
 	for _, s := range res.Searches[min(1, len(res.Searches)):] {
 		f.Cost.Evaluations += s.Evaluations
 	}
 	f.Parameters = report.FitRows(j.problem.Model, &j.data.Info, res.Psi, res.Cov)
 	f.Warnings = []string{}
-	if res.Cov != nil {
+	switch {
+	case res.Cov != nil:
 		f.Cov = chains.Flat(res.Cov)
-	} else {
+	case j.spec.Model.Features() && !res.Converged:
+		f.Warnings = append(f.Warnings, "the bound was still rising at the end: give model.approximation more steps")
+	case j.spec.Model.Features(): // which looks at no curvature
+	default:
 		f.Warnings = append(f.Warnings, "the curvature at the end is not that of a maximum, so that there are no standard errors: the data do not tell some parameters; priors that say more help")
 	}
 	if res.Cov != nil && !res.Converged {
@@ -375,8 +385,8 @@ func (j *runJob) writeFit(rec *report.Record, dir string) (err error) {
 
 // modelOf returns the name of the model to fit.
 func (f *fitFlags) modelOf(j *runJob) (string, error) {
-	if j.spec.Model.Sparse() {
-		return f.sparseModel(j.spec)
+	if j.spec.Model.Sparse() || j.spec.Model.Features() {
+		return f.approximateModel(j.spec)
 	}
 	if f.method == adam {
 		return "", errors.New("--method adam: it learns from batches of rows under model.approximation: {kind: svgp}; use quasi-newton or adagrad")

@@ -15,22 +15,27 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/sparse"
 )
 
-// modelNamed returns the model of a name: one of fitModels, or a sparse approximation; no name of another is one.
+// modelNamed returns the model of a name: one of fitModels, or an approximation; no name of another is one.
 func modelNamed(name string) fitModel {
 	if slices.Contains(append(sparse.Kinds(), sparse.SVGP), sparse.Kind(name)) {
 		return fitModel{fit: fitSparse, predict: predictSparse}
 	}
+	if name == job.RandomFeatures || name == job.DeepFeatures {
+		return fitModel{fit: fitDeep, predict: predictDeep}
+	}
 	return fitModels[name]
 }
 
-// sparseModel returns the name of the model of a specification with inducing inputs.
-func (f *fitFlags) sparseModel(spec *job.Spec) (string, error) {
+// approximateModel returns the name of the model of a specification with an approximation of all rows.
+func (f *fitFlags) approximateModel(spec *job.Spec) (string, error) {
 	kind := spec.Model.Approximation.Kind
 	switch {
 	case kind == string(sparse.SGPMC):
 		return "", badInput(errors.New("model.approximation: sgpmc is drawn from: give the specification to 'ulisse run', or use svgp for a point estimate"))
 	case f.model != "":
 		return "", fmt.Errorf("--model %s: the specification has model.approximation: %s, give one of the two", f.model, kind)
+	case f.method != quasiNewton && spec.Model.Features():
+		return "", fmt.Errorf("--method %s: %s is learnt by Adam, as model.approximation says: leave it out", f.method, kind)
 	case f.method == adam && kind != string(sparse.SVGP):
 		return "", fmt.Errorf("--method adam: it is for svgp, whose bound is a sum over rows, not for %s: leave it out", kind)
 	case f.method == adagrad:

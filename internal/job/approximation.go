@@ -21,6 +21,7 @@ type Approximation struct {
 	Inducing Auto[int] `yaml:"inducing,omitempty" json:"inducing,omitzero"` // inducing inputs, or rows of a subset
 	Place    string    `yaml:"place,omitempty" json:"place,omitempty"`      // of inducing inputs; empty is the first of sparse.Places
 	Optimise bool      `yaml:"optimise,omitempty" json:"optimise,omitempty"`
+	Network  `yaml:",inline"`
 }
 
 // Subset is the approximation that learns from some of the rows alone, drawn by the seed.
@@ -41,11 +42,13 @@ func approximations() []string {
 	for _, k := range sparse.Kinds() {
 		out = append(out, string(k))
 	}
-	return append(out, string(sparse.SVGP), string(sparse.SGPMC), Subset)
+	return append(out, string(sparse.SVGP), string(sparse.SGPMC), Subset, RandomFeatures, DeepFeatures)
 }
 
 // Sparse reports whether inducing inputs stand for the rows.
-func (m *Model) Sparse() bool { return m.Approximation != nil && m.Approximation.Kind != Subset }
+func (m *Model) Sparse() bool {
+	return m.Approximation != nil && m.Approximation.Kind != Subset && !m.Features()
+}
 
 // Subset returns how many of the rows are learnt from at most, 0 for all.
 func (m *Model) Subset() int {
@@ -57,7 +60,7 @@ func (m *Model) Subset() int {
 
 // Samplable returns an error if there is no sampler for the model.
 func (s *Spec) Samplable() error {
-	if !s.Model.Sparse() || s.Needs().Inducing {
+	if !s.Model.Sparse() && !s.Model.Features() || s.Needs().Inducing {
 		return nil
 	}
 	return &FieldError{Path: "model.approximation", Msg: fmt.Sprintf("%s is for point estimates: give the specification to 'ulisse fit', use sgpmc, or leave this out to draw from the exact posterior", s.Model.Approximation.Kind)}
@@ -116,6 +119,11 @@ func (s *Spec) faultOfApproximation() (path, msg string) {
 			msg += fmt.Sprintf(": did you mean %q?", near)
 		}
 		return "model.approximation.kind", msg
+	}
+	if path, msg := s.faultOfNetwork(); msg != "" || s.Model.Features() {
+		return path, msg
+	}
+	switch {
 	case a.Kind == Subset && (a.Place != "" || a.Optimise):
 		return "model.approximation", "a subset is rows drawn at random: leave place and optimise out"
 	case a.Kind == Subset && m < 2:

@@ -312,13 +312,19 @@ func (d *decoder) mapping(n *yaml.Node, v reflect.Value, path string) error {
 
 // fieldsOf returns the fields of a struct by the names that they have in a
 // specification, and the names in order. An inline map holds further structs by
-// name.
+// name, the fields of an inline struct are as those beside it.
 func fieldsOf(v reflect.Value) (fields map[string]reflect.Value, names []string) {
 	fields = map[string]reflect.Value{}
 	for i := range v.NumField() {
 		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
 		if option != "inline" {
 			fields[name], names = v.Field(i), append(names, name)
+			continue
+		}
+		if v.Field(i).Kind() == reflect.Struct {
+			more, of := fieldsOf(v.Field(i))
+			maps.Copy(fields, more)
+			names = append(names, of...)
 			continue
 		}
 		sections, _ := v.Field(i).Interface().(map[string]any)

@@ -41,14 +41,20 @@ func NewSparse(p *Problem, kind sparse.Kind, z *kernel.Inputs, b *parallel.Budge
 	}
 	s.approx = sparse.New(sparse.SGPR, p.Covariance, p.Inputs, z, b)
 	s.bound = sparse.NewVariational(s.approx)
-	s.rows = []likelihood.Likelihood{p.Likelihood}
-	if _, differ := p.Likelihood.(likelihood.ByRow); differ {
-		s.rows = s.rows[:0]
-		for i := range p.Y {
-			s.rows = append(s.rows, likelihood.At(p.Likelihood, i))
-		}
-	}
+	s.rows = p.likelihoods()
 	return s
+}
+
+// likelihoods returns that of each row, or one of all.
+func (p *Problem) likelihoods() []likelihood.Likelihood {
+	if _, differ := p.Likelihood.(likelihood.ByRow); !differ {
+		return []likelihood.Likelihood{p.Likelihood}
+	}
+	var rows []likelihood.Likelihood
+	for i := range p.Y {
+		rows = append(rows, likelihood.At(p.Likelihood, i))
+	}
+	return rows
 }
 
 // Inducing returns the inducing inputs, and SetInducing changes them.
@@ -118,26 +124,31 @@ func finite(x []float64) bool {
 func (s *Sparse) row(psi []float64) sparse.Row {
 	_, own := s.problem.Natural(psi)
 	return func(i int, mean, variance float64) (value, score, weight float64) {
-		l, y, sd := s.rows[min(i, len(s.rows)-1)], s.problem.Y[i], math.Sqrt(variance)
 		if s.problem.Offset != nil {
 			mean += s.problem.Offset[i]
 		}
-		if c, ok := l.(likelihood.ClosedForm); ok {
-			return c.Expectation(own, y, mean, variance)
-		}
-		for k, x := range hermite.nodes {
-			v, slope, _ := l.LogDensity(own, y, mean+sd*x)
-			value += hermite.weights[k] * v
-			score += hermite.weights[k] * slope
-			weight -= hermite.weights[k] * slope * x
-		}
-		if sd > 0 {
-			weight /= sd
-		} else {
-			_, _, weight = l.LogDensity(own, y, mean)
-		}
-		return value, score, weight
+		return expectation(s.rows[min(i, len(s.rows)-1)], own, s.problem.Y[i], mean, variance)
 	}
+}
+
+// expectation returns that of log p(y|f) under a normal f, with score and weight as of a sparse.Row.
+func expectation(l likelihood.Likelihood, own []float64, y, mean, variance float64) (value, score, weight float64) {
+	if c, ok := l.(likelihood.ClosedForm); ok {
+		return c.Expectation(own, y, mean, variance)
+	}
+	sd := math.Sqrt(variance)
+	for k, x := range hermite.nodes {
+		v, slope, _ := l.LogDensity(own, y, mean+sd*x)
+		value += hermite.weights[k] * v
+		score += hermite.weights[k] * slope
+		weight -= hermite.weights[k] * slope * x
+	}
+	if sd > 0 {
+		weight /= sd
+	} else {
+		_, _, weight = l.LogDensity(own, y, mean)
+	}
+	return value, score, weight
 }
 
 // addOwn adds the derivatives of the bound by the likelihood's own parameters, on the scale of ψ: differences of the rows'

@@ -42,6 +42,9 @@ const (
 	Augmentation                    // auxiliary variables of a likelihood
 	Latent                          // latent functions, given everything else
 	Inducing                        // inducing inputs of sparse approximations
+	Frequencies                     // of random features
+	Weights                         // of random features, and the functions of hidden layers
+	Minibatch                       // rows of a step
 )
 
 // Key names a stream.
