@@ -283,60 +283,29 @@ func (v *serving) nowWhole(chunk int) {
 
 // begin begins a product.
 func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
-	n, s := int64(v.inputs.Len()), int64(m.Columns)
 	if m.Version == 0 || m.Version != v.state.Version {
 		return invalid("product %d is for θ %d, not %d", m.Id, m.Version, v.state.Version)
 	}
-	if m.Kind == pb.TilesKind_TILES_KIND_HOLD {
+	switch m.Kind {
+	case pb.TilesKind_TILES_KIND_HOLD:
 		return v.hold(m)
-	}
-	if m.Kind == pb.TilesKind_TILES_KIND_PASS {
+	case pb.TilesKind_TILES_KIND_PASS:
 		return v.beginPass(m)
-	}
-	if m.Kind == pb.TilesKind_TILES_KIND_GROW || m.Kind == pb.TilesKind_TILES_KIND_GRAM {
+	case pb.TilesKind_TILES_KIND_GROW, pb.TilesKind_TILES_KIND_GRAM:
 		return v.grown(m)
 	}
-	if s < 1 || s > int64(v.conf.MaxColumns) {
-		return invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
-	}
-	p := &Product{ID: m.Id, State: &v.state, N: int(n), L: v.l, Trace: m.Trace}
-	if of := m.Kind == pb.TilesKind_TILES_KIND_TRANS || m.Kind == pb.TilesKind_TILES_KIND_LOW; of != (v.l != nil) {
-		return invalid("product %d is with K or with a factor, and the session is not", m.Id)
-	}
-	g := cmvp.NewGrid(p.N)
-	sides, answer := int64(1), int64(0)
-	for u := range g.Units() {
-		answer = max(answer, s*int64(g.UnitRows(u)))
-	}
-	switch m.Kind {
-	case pb.TilesKind_TILES_KIND_DOUBLE:
-		p.Kind = Double
-	case pb.TilesKind_TILES_KIND_SINGLE:
-		p.Kind = Single
-	case pb.TilesKind_TILES_KIND_FORMS:
-		p.Kind, p.Groups, sides = Forms, int(m.Groups), 2
-		if m.Groups < 1 || int64(m.Groups) > s || int64(len(m.Group)) != s {
-			return invalid("product %d has %d groups for %d columns, in %d", m.Id, len(m.Group), s, m.Groups)
-		}
-		for _, g := range m.Group {
-			if g < 0 || g >= m.Groups {
-				return invalid("product %d has a column in group %d of %d", m.Id, g, m.Groups)
-			}
-			p.Group = append(p.Group, int(g))
-		}
-		p.Sums = v.op.FormSums(p.Groups)
-		answer = int64(g.Tasks()) * int64(p.Sums)
-	case pb.TilesKind_TILES_KIND_TRANS:
-		p.Kind, answer = Trans, s*int64(v.l.cols)
-	case pb.TilesKind_TILES_KIND_LOW:
-		p.Kind, p.N, answer = Low, v.l.cols, s*(n/int64(len(v.l.chunks))+tile.Size)
-	default:
-		return invalid("product %d is of an unknown kind", m.Id)
+	p, answer, err := v.describe(m)
+	if err != nil {
+		return err
 	}
 	if len(m.Key) > 0 {
 		if err := v.layOut(p, m); err != nil {
 			return err
 		}
+	}
+	n, s, sides := int64(v.inputs.Len()), int64(m.Columns), int64(1)
+	if p.Kind == Forms {
+		sides = 2
 	}
 	// The vectors, their copies in the operator, and the answer in two forms.
 	if need := 8 * (2*sides*n*s + 2*answer); need > v.conf.MaxBytes {
@@ -351,21 +320,7 @@ func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
 		v.space = nil
 	}
 	v.product, v.have = nil, 0
-	for c := range sides * s {
-		if c == int64(len(v.space)) {
-			v.space = append(v.space, make([]float64, n))
-		}
-	}
-	for c := range sides * s {
-		if x := v.space[c][:p.N]; c < s {
-			p.V = append(p.V, x)
-		} else {
-			p.U = append(p.U, x)
-		}
-	}
-	for range s {
-		p.Factor = append(p.Factor, 1) // the driver has multiplied them
-	}
+	v.lend(p, s, sides)
 	v.product = p
 	regions, full := p.regions(), func(i int) { v.have |= 1 << i }
 	if p.Exchange != nil {
@@ -379,6 +334,67 @@ func (v *serving) begin(ctx context.Context, m *pb.TilesProduct) error {
 	}
 	v.expect(p.Kind.width(), regions, full)
 	return nil
+}
+
+// describe returns a product with K or a factor, without its vectors, and of how many numbers an answer to it is at the most.
+func (v *serving) describe(m *pb.TilesProduct) (p *Product, answer int64, err error) {
+	n, s := int64(v.inputs.Len()), int64(m.Columns)
+	if s < 1 || s > int64(v.conf.MaxColumns) {
+		return nil, 0, invalid("product %d has %d columns: at least 1 and at most %d", m.Id, s, v.conf.MaxColumns)
+	}
+	p = &Product{ID: m.Id, State: &v.state, N: int(n), L: v.l, Trace: m.Trace}
+	if of := m.Kind == pb.TilesKind_TILES_KIND_TRANS || m.Kind == pb.TilesKind_TILES_KIND_LOW; of != (v.l != nil) {
+		return nil, 0, invalid("product %d is with K or with a factor, and the session is not", m.Id)
+	}
+	g := cmvp.NewGrid(p.N)
+	for u := range g.Units() {
+		answer = max(answer, s*int64(g.UnitRows(u)))
+	}
+	switch m.Kind {
+	case pb.TilesKind_TILES_KIND_DOUBLE:
+		p.Kind = Double
+	case pb.TilesKind_TILES_KIND_SINGLE:
+		p.Kind = Single
+	case pb.TilesKind_TILES_KIND_FORMS:
+		p.Kind, p.Groups = Forms, int(m.Groups)
+		if m.Groups < 1 || int64(m.Groups) > s || int64(len(m.Group)) != s {
+			return nil, 0, invalid("product %d has %d groups for %d columns, in %d", m.Id, len(m.Group), s, m.Groups)
+		}
+		for _, g := range m.Group {
+			if g < 0 || g >= m.Groups {
+				return nil, 0, invalid("product %d has a column in group %d of %d", m.Id, g, m.Groups)
+			}
+			p.Group = append(p.Group, int(g))
+		}
+		p.Sums = v.op.FormSums(p.Groups)
+		answer = int64(g.Tasks()) * int64(p.Sums)
+	case pb.TilesKind_TILES_KIND_TRANS:
+		p.Kind, answer = Trans, s*int64(v.l.cols)
+	case pb.TilesKind_TILES_KIND_LOW:
+		p.Kind, p.N, answer = Low, v.l.cols, s*(n/int64(len(v.l.chunks))+tile.Size)
+	default:
+		return nil, 0, invalid("product %d is of an unknown kind", m.Id)
+	}
+	return p, answer, nil
+}
+
+// lend gives a product its vectors, of which there are s on each side: those of the product before it, unless others may be reading them.
+func (v *serving) lend(p *Product, s, sides int64) {
+	for c := range sides * s {
+		if c == int64(len(v.space)) {
+			v.space = append(v.space, make([]float64, v.inputs.Len()))
+		}
+	}
+	for c := range sides * s {
+		if x := v.space[c][:p.N]; c < s {
+			p.V = append(p.V, x)
+		} else {
+			p.U = append(p.U, x)
+		}
+	}
+	for range s {
+		p.Factor = append(p.Factor, 1) // the driver has multiplied them
+	}
 }
 
 // layOut lays out a product that is to be kept.

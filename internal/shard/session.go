@@ -92,70 +92,42 @@ func (s *session) forget(c *call) bool {
 
 // frames returns what has to be sent for a unit, with a reference to all data.
 func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
-	var fs []*frame
-	add := func(m *pb.TilesRequest) { fs = append(fs, &frame{head: m}) }
-	blocks := func(cs chunks) {
-		for _, c := range cs {
-			b := &pb.TilesBlock{Offset: c.offset, Crc32C: c.crc}
-			fs = append(fs, &frame{head: &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: b}}, data: c.data})
-		}
-	}
+	var f outgoing
 	if !s.opened {
-		add(&pb.TilesRequest{Request: &pb.TilesRequest_Open{Open: &pb.TilesOpen{
+		f.add(&pb.TilesRequest{Request: &pb.TilesRequest_Open{Open: &pb.TilesOpen{
 			Address: s.data.Address, Covariance: s.data.Covariance.String(), InstructionSet: s.data.ISA}}})
 	}
-	switch st := p.State; {
-	case s.version == st.Version:
-	case p.L != nil:
-		m := &pb.TilesFactor{Version: st.Version, Rows: int64(p.L.rows), Columns: int64(p.L.cols)}
-		add(&pb.TilesRequest{Request: &pb.TilesRequest_Factor{Factor: m}})
-		if r := p.L.recipe; r != nil {
-			if m.Theta, m.Noise, m.NoiseFollows = r.theta, r.noise[0], len(r.noise) > 1; m.NoiseFollows {
-				blocks(noiseRegion(r.noise).encode(8, nil))
-			}
-		}
+	if s.version != p.State.Version {
+		f.state(p)
 		s.product, s.pivots = 0, 0
-	default:
-		m := &pb.TilesSet{Version: st.Version, Theta: st.Theta, NoiseFollows: len(st.Noise) > 1}
-		if !m.NoiseFollows {
-			m.Noise = st.Noise[0]
-		}
-		add(&pb.TilesRequest{Request: &pb.TilesRequest_Set{Set: m}})
-		if m.NoiseFollows {
-			blocks(noiseRegion(st.Noise).encode(8, nil))
-		}
-		s.product = 0
 	}
 	if p.L != nil && p.L.recipe != nil {
-		blocks, open := p.L.recipe.known()
-		for ; s.pivots < len(blocks); s.pivots++ {
-			fs = append(fs, pivotsFrame(s.pivots, blocks[s.pivots]))
-		}
-		if !open && s.pivots == len(blocks) {
-			add(&pb.TilesRequest{Request: &pb.TilesRequest_Pivots{Pivots: &pb.TilesPivots{Block: int64(s.pivots), Last: true}}})
-			s.pivots++
-		}
+		s.pivots = f.recipe(p.L.recipe, s.pivots)
 	}
 	if s.product != p.ID {
-		m := &pb.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups), Trace: p.Trace, Chunk: int32(p.Chunk)}
-		for _, g := range p.Group {
-			m.Group = append(m.Group, int32(g))
-		}
-		if x := p.Pass; x != nil {
-			m.Pass = &pb.TilesPass{Kind: int32(x.Kind), Of: string(x.Of), Inducing: int32(x.Z.Len()), Points: x.Points, Targets: x.Targets}
-			for _, v := range x.Shared {
-				m.Pass.Shared = append(m.Pass.Shared, int64(len(v)))
-			}
-		}
-		if x := p.Exchange; x != nil {
-			m.Key, m.Whole, m.Pieces = x.key, int32(x.whole), int32(x.pieces)
-		}
-		add(&pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}})
+		f.product(p)
 		s.sent = 0
 	}
 	needs, unit := p.needs(u), &pb.TilesUnit{Id: id, Product: p.ID, Lo: int64(u.Lo), Hi: int64(u.Hi), Add: p.Add}
 	s.sent &^= s.forgone()
-	lacks := needs &^ s.sent
+	lacks := s.sources(p, u, unit, needs&^s.sent)
+	if p.Kind == Hold && p.L.recipe == nil {
+		f = append(f, chunkFrames(p.regions()[0])...)
+	} else if lacks != 0 {
+		for i, cs := range p.encoded() {
+			if lacks&(1<<i) != 0 {
+				cs.ref()
+				f.blocks(cs)
+			}
+		}
+	}
+	s.opened, s.version, s.product, s.sent = true, p.State.Version, p.ID, s.sent|needs
+	f.add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: unit}})
+	return f
+}
+
+// sources names, in a unit of an exchange, the workers that have what it needs, and returns what is lacking still.
+func (s *session) sources(p *Product, u Unit, unit *pb.TilesUnit, lacks pieces) pieces {
 	switch {
 	case p.Add:
 		unit.Sources = p.Exchange.sources(u.Lo, s.address)
@@ -170,19 +142,73 @@ func (s *session) frames(p *Product, u Unit, id uint64) []*frame {
 			}
 		}
 	}
-	if p.Kind == Hold && p.L.recipe == nil {
-		fs = append(fs, chunkFrames(p.regions()[0])...)
-	} else if lacks != 0 {
-		for i, cs := range p.encoded() {
-			if lacks&(1<<i) != 0 {
-				cs.ref()
-				blocks(cs)
+	return lacks
+}
+
+// outgoing is what is sent, in order.
+type outgoing []*frame
+
+func (f *outgoing) add(m *pb.TilesRequest) { *f = append(*f, &frame{head: m}) }
+
+func (f *outgoing) blocks(cs chunks) {
+	for _, c := range cs {
+		b := &pb.TilesBlock{Offset: c.offset, Crc32C: c.crc}
+		*f = append(*f, &frame{head: &pb.TilesRequest{Request: &pb.TilesRequest_Block{Block: b}}, data: c.data})
+	}
+}
+
+// state begins a factor, or θ.
+func (f *outgoing) state(p *Product) {
+	st := p.State
+	if p.L != nil {
+		m := &pb.TilesFactor{Version: st.Version, Rows: int64(p.L.rows), Columns: int64(p.L.cols)}
+		f.add(&pb.TilesRequest{Request: &pb.TilesRequest_Factor{Factor: m}})
+		if r := p.L.recipe; r != nil {
+			if m.Theta, m.Noise, m.NoiseFollows = r.theta, r.noise[0], len(r.noise) > 1; m.NoiseFollows {
+				f.blocks(noiseRegion(r.noise).encode(8, nil))
 			}
 		}
+		return
 	}
-	s.opened, s.version, s.product, s.sent = true, p.State.Version, p.ID, s.sent|needs
-	add(&pb.TilesRequest{Request: &pb.TilesRequest_Unit{Unit: unit}})
-	return fs
+	m := &pb.TilesSet{Version: st.Version, Theta: st.Theta, NoiseFollows: len(st.Noise) > 1}
+	if !m.NoiseFollows {
+		m.Noise = st.Noise[0]
+	}
+	f.add(&pb.TilesRequest{Request: &pb.TilesRequest_Set{Set: m}})
+	if m.NoiseFollows {
+		f.blocks(noiseRegion(st.Noise).encode(8, nil))
+	}
+}
+
+// recipe sends the blocks of pivots from one on, and returns the next: one after the last when all are sent, and their end.
+func (f *outgoing) recipe(r *recipe, next int) int {
+	blocks, open := r.known()
+	for ; next < len(blocks); next++ {
+		*f = append(*f, pivotsFrame(next, blocks[next]))
+	}
+	if !open && next == len(blocks) {
+		f.add(&pb.TilesRequest{Request: &pb.TilesRequest_Pivots{Pivots: &pb.TilesPivots{Block: int64(next), Last: true}}})
+		next++
+	}
+	return next
+}
+
+// product begins a product.
+func (f *outgoing) product(p *Product) {
+	m := &pb.TilesProduct{Id: p.ID, Version: p.State.Version, Kind: kinds[p.Kind], Columns: int32(len(p.V)), Groups: int32(p.Groups), Trace: p.Trace, Chunk: int32(p.Chunk)}
+	for _, g := range p.Group {
+		m.Group = append(m.Group, int32(g))
+	}
+	if x := p.Pass; x != nil {
+		m.Pass = &pb.TilesPass{Kind: int32(x.Kind), Of: string(x.Of), Inducing: int32(x.Z.Len()), Points: x.Points, Targets: x.Targets}
+		for _, v := range x.Shared {
+			m.Pass.Shared = append(m.Pass.Shared, int64(len(v)))
+		}
+	}
+	if x := p.Exchange; x != nil {
+		m.Key, m.Whole, m.Pieces = x.key, int32(x.whole), int32(x.pieces)
+	}
+	f.add(&pb.TilesRequest{Request: &pb.TilesRequest_Product{Product: m}})
 }
 
 // forgone returns the vectors that the worker could not fetch since it was asked last.

@@ -232,7 +232,7 @@ func TestServerRefusesBadRequests(t *testing.T) {
 		{"groups", 2, product(func(m *pb.TilesProduct) { m.Groups = 3 }), nil, "in 3"},
 		{"group", 2, product(func(m *pb.TilesProduct) { m.Group[1] = 1 }), nil, "in group 1 of 1"},
 		{"group list", 2, product(func(m *pb.TilesProduct) { m.Group = m.Group[:1] }), nil, "has 1 groups for 2"},
-		{"kind", 2, product(func(m *pb.TilesProduct) { m.Kind = 9 }), nil, "unknown kind"},
+		{"kind", 2, product(func(m *pb.TilesProduct) { m.Kind = 99 }), nil, "unknown kind"},
 		{"stray block", 2, block(0), mem.SliceBuffer(make([]byte, 8)), "nothing asked for"},
 		{"block offset", 3, block(5), mem.SliceBuffer(make([]byte, 8)), "from 5 on, which nothing asked for"},
 		{"block twice", 4, block(0), mem.SliceBuffer(make([]byte, 8)), "from 0 on, which nothing asked for"},
