@@ -14,6 +14,9 @@ type transport struct {
 	holds func(index, term uint64) bool
 	rpcs  chan raft.RPC
 	stop  func()
+
+	beating sync.RWMutex // held, for reading, while raft handles a heartbeat
+	closed  bool
 }
 
 func newTransport(inner *raft.NetworkTransport, holds func(index, term uint64) bool) *transport {
@@ -33,9 +36,28 @@ func newTransport(inner *raft.NetworkTransport, holds func(index, term uint64) b
 // Consumer returns the requests for raft.
 func (t *transport) Consumer() <-chan raft.RPC { return t.rpcs }
 
-// Close closes the transport with all its connections.
+// SetHeartbeatHandler has raft handle heartbeats on the routines of connections, as long as the transport is open: such a routine
+// may outlive its connection, and raft panics where it finds its store closed.
+func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) { t.heartbeat(rpc, handle) })
+}
+
+func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
+	t.beating.RLock()
+	defer t.beating.RUnlock()
+	if t.closed {
+		rpc.Respond(nil, raft.ErrTransportShutdown)
+		return
+	}
+	handle(rpc)
+}
+
+// Close closes the transport with all its connections. No heartbeat is being handled afterwards.
 func (t *transport) Close() error {
 	t.stop()
+	t.beating.Lock()
+	t.closed = true
+	t.beating.Unlock()
 	return t.NetworkTransport.Close()
 }
 

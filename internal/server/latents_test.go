@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -42,17 +43,27 @@ func newTrio(t *testing.T) *trio {
 		raft[i] = freeAddress(t)
 	}
 	c := &trio{addresses: make([]string, 3)}
-	var wg sync.WaitGroup
+	ready, ended := make(chan int, 3), make(chan error, 3)
 	for i := range 3 {
-		wg.Add(1)
 		c.dirs = append(c.dirs, t.TempDir())
-		start(t, Coordinator{ID: fmt.Sprintf("c%d", i+1), Dir: c.dirs[i], Listen: "127.0.0.1:0", Raft: raft[i], BootstrapExpect: 3,
+		run := Coordinator{ID: fmt.Sprintf("c%d", i+1), Dir: c.dirs[i], Listen: "127.0.0.1:0", Raft: raft[i], BootstrapExpect: 3,
 			Peers: slices.DeleteFunc(slices.Clone(raft), func(a string) bool { return a == raft[i] }),
 			Grace: time.Second, DiskReserve: 1, Logger: slog.New(slog.DiscardHandler),
 			Latents: LatentTimes{Superseded: 100 * time.Millisecond, Unused: 5 * time.Second, Every: 50 * time.Millisecond},
-			Ready:   func(grpc, _, _ string) { c.addresses[i] = grpc; wg.Done() }}.Run)
+			Ready:   func(grpc, _, _ string) { c.addresses[i] = grpc; ready <- i }}.Run
+		start(t, func(ctx context.Context) error {
+			err := run(ctx)
+			ended <- err
+			return err
+		})
 	}
-	wg.Wait()
+	for range 3 {
+		select {
+		case <-ready:
+		case err := <-ended:
+			t.Fatalf("a coordinator ended before it was ready: %v", err)
+		}
+	}
 	return c
 }
 
@@ -66,15 +77,17 @@ func (c *trio) kept(t *testing.T, i int) []string {
 	return files
 }
 
-// freeAddress returns an address that nobody listens at.
+// freeAddress returns an address that nobody listens at, below the ports that connections get, which other tests make all the time.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(15000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("of 100 ports none is free")
+	return ""
 }
 
 // cutWorker runs a worker until the test ends, or stop is called: then it goes
