@@ -2,10 +2,7 @@ package laplace
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"hash/fnv"
-	"math"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -99,7 +96,7 @@ func (d *Functions) draw(ctx context.Context, psi []float64) (*whitened, [][]flo
 	if pt.blocks == nil {
 		return nil, nil, fmt.Errorf("the latent functions cannot be drawn at log parameters %.4g: %w", psi, errNumerical)
 	}
-	key := place(psi)
+	key := random.Place(psi)
 	x, ok := d.drawn[key]
 	if !ok {
 		_, n := pt.length()
@@ -115,14 +112,4 @@ func (d *Functions) draw(ctx context.Context, psi []float64) (*whitened, [][]flo
 		d.drawn[key] = x
 	}
 	return pt, x, nil
-}
-
-// place returns a number that tells points apart.
-func place(psi []float64) uint64 {
-	h, b := fnv.New64a(), make([]byte, 8)
-	for _, x := range psi {
-		binary.LittleEndian.PutUint64(b, math.Float64bits(x))
-		_, _ = h.Write(b) // never fails
-	}
-	return h.Sum64()
 }

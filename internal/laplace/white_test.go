@@ -44,15 +44,7 @@ func TestWhiteDensity(t *testing.T) {
 				t.Fatal(err)
 			}
 			f, _ := w.Function(t.Context(), psi, nu)
-			jacobian := mat.NewDense(n, n, nil)
-			for j := range nu {
-				nu[j]++
-				g, _ := w.Function(t.Context(), psi, nu)
-				nu[j]--
-				floats.Sub(g, f)
-				jacobian.SetCol(j, g)
-			}
-			volume, _ := mat.LogDet(jacobian)
+			volume := logVolume(t, w, psi, nu)
 			k, fn := mat.NewSymDense(n, nil), p.Function(psi)
 			for i := range n {
 				for j := range i + 1 {
@@ -206,4 +198,23 @@ func TestWhiteOutside(t *testing.T) {
 	if _, err := w.Density(ctx, []float64{0.1, 0, 0, 0}, make([]float64, 10)); err != context.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
+}
+
+// logVolume returns the log of the volume that the latent function makes of ν, which is linear in it.
+func logVolume(t *testing.T, w *White, psi, nu []float64) float64 {
+	t.Helper()
+	f, err := w.Function(t.Context(), psi, nu)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jacobian := mat.NewDense(len(nu), len(nu), nil)
+	for j := range nu {
+		nu[j]++
+		g, _ := w.Function(t.Context(), psi, nu)
+		nu[j]--
+		floats.Sub(g, f)
+		jacobian.SetCol(j, g)
+	}
+	volume, _ := mat.LogDet(jacobian)
+	return volume
 }

@@ -183,12 +183,7 @@ func TestAugmentedAgainstOracle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: seconds of all cores")
 	}
-	oracles := map[string]*found{}
-	if text, err := os.ReadFile(oracleFile); err == nil {
-		if err := json.Unmarshal(text, &oracles); err != nil {
-			t.Fatal(err)
-		}
-	}
+	oracles := readOracles(t, oracleFile)
 	for _, c := range augmentedCases {
 		if only := os.Getenv("ULISSE_ORACLE"); only != "" && only != c.name || only == "" && c.long && os.Getenv(everyLikelihood) == "" {
 			continue
@@ -447,4 +442,16 @@ func (o *oracle) walk(step float64, whitened bool) {
 	if math.Log(o.r.Float64()) < ratio+o.likelihood(next, f)-o.likelihood(o.psi, o.f) {
 		o.psi, o.f, o.l = next, f, l
 	}
+}
+
+// readOracles returns the oracles of cases by their names; there are none before they were made.
+func readOracles(t *testing.T, file string) map[string]*found {
+	t.Helper()
+	oracles := map[string]*found{}
+	if text, err := os.ReadFile(file); err == nil {
+		if err := json.Unmarshal(text, &oracles); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return oracles
 }

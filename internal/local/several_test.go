@@ -235,12 +235,7 @@ func TestSeveralAgainstOracle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: seconds of all cores")
 	}
-	oracles := map[string]*found{}
-	if text, err := os.ReadFile(severalFile); err == nil {
-		if err := json.Unmarshal(text, &oracles); err != nil {
-			t.Fatal(err)
-		}
-	}
+	oracles := readOracles(t, severalFile)
 	for _, c := range severalCases {
 		table := c.table(t)
 		of := func(chains, draws, warmup int) string {

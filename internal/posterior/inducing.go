@@ -2,9 +2,7 @@ package posterior
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"hash/fnv"
 	"math"
 	"slices"
 
@@ -228,7 +226,7 @@ func (d *Inducing) Latent(ctx context.Context, psi []float64, points *kernel.Inp
 	}
 	var v []float64
 	if d.sgpr == nil {
-		if v, err = d.Draw(ctx, psi, random.Key{Seed: d.seed, Iter: place(psi)}); err != nil {
+		if v, err = d.Draw(ctx, psi, random.Key{Seed: d.seed, Iter: int(random.Place(psi) >> 1)}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -251,14 +249,4 @@ func (d *Inducing) Latent(ctx context.Context, psi []float64, points *kernel.Inp
 		}
 	})
 	return mean, variance, nil
-}
-
-// place returns a number that tells points apart.
-func place(psi []float64) int {
-	h, b := fnv.New64a(), make([]byte, 8)
-	for _, x := range psi {
-		binary.LittleEndian.PutUint64(b, math.Float64bits(x))
-		_, _ = h.Write(b) // never fails
-	}
-	return int(h.Sum64() >> 1)
 }

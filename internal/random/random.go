@@ -6,6 +6,8 @@ package random
 
 import (
 	"encoding/binary"
+	"hash/fnv"
+	"math"
 	"math/rand/v2"
 )
 
@@ -64,6 +66,16 @@ func (k Key) Stream(p Purpose, index int) *rand.Rand {
 	binary.LittleEndian.PutUint32(key[24:], uint32(p))
 	binary.LittleEndian.PutUint32(key[28:], uint32(index))
 	return rand.New(rand.NewChaCha8(key))
+}
+
+// Place returns a number that tells points apart, for streams that belong to one: the FNV-1a hash of its coordinates' bits.
+func Place(x []float64) uint64 {
+	h, b := fnv.New64a(), make([]byte, 8)
+	for _, v := range x {
+		binary.LittleEndian.PutUint64(b, math.Float64bits(v))
+		_, _ = h.Write(b) // never fails
+	}
+	return h.Sum64()
 }
 
 // Normal fills dst with independent standard normals.
