@@ -21,8 +21,10 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/mode"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/runlog"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/sparse"
@@ -394,6 +396,16 @@ func TestLaneAgainstOracle(t *testing.T) {
 		}
 		prior, _ := lane.LogPrior(psi)
 		return prior - (e.LogDet+e.Quad)/2, e
+	}
+	const some = 100
+	subset := posterior.NewDense(d.Problem.Subset(mode.Subset(len(d.Problem.Y), some, random.Key{Seed: d.Spec.Seed})), d.Budget)
+	g, _ := subset.Gradient(prep.Psi)
+	e, err := lane.Subset(t.Context(), prep.Psi, some)
+	_, prior := lane.LogPrior(prep.Psi)
+	for i := range g {
+		if got := prior[i] - (e.LogDetGrad[i]+e.QuadGrad[i])/2; err != nil || math.Abs(got-g[i]) > 1e-6*(1+math.Abs(g[i])) {
+			t.Errorf("derivative %d of a subset is %v, the oracle's %v: %v", i, got, g[i], err)
+		}
 	}
 	base, _ := density(prep.Psi)
 	for _, shift := range []float64{-0.7, 0.3, 1.1} {

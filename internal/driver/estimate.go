@@ -121,6 +121,9 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 		}
 		m.Dense = max(m.Dense, factors*evidence.Bytes(rows, true))
 	}
+	if some := sampler.ScoutedRows(rows); needs.Staged && some > 0 {
+		m.Dense += chainCount * evidence.Bytes(some, true)
+	}
 	return m
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
+	"github.com/ulisse-gp/ulisse/internal/mode"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -25,9 +26,13 @@ type Lane struct {
 	prep *chains.Prepared // of the run
 
 	stored *posterior.Stored
+	subset *posterior.Stored // of some rows
+	rows   int               // how many
 	op     Operator
 	pre    []float64 // where the preconditioner of quad and of probed was built
 	quad   *posterior.Quadratic
+	near   []float64   // where P was built and the points that basis was solved at
+	basis  [][]float64 // solutions
 	probed *posterior.Probed
 	cost   chains.Cost
 }
@@ -108,8 +113,22 @@ func (l *Lane) Factor(ctx context.Context, psi []float64, gradients bool) (*samp
 	if l.stored == nil {
 		l.stored = posterior.NewStored(d.Problem, d.Budget)
 	}
+	return l.at(ctx, l.stored, psi, gradients)
+}
+
+// Subset evaluates some rows, the first of which the search for the mode began with, by a factor that each lane has of its own.
+func (l *Lane) Subset(ctx context.Context, psi []float64, rows int) (*sampler.Evidence, error) {
+	if l.subset == nil || l.rows != rows {
+		d := l.d
+		some := mode.Subset(len(d.Problem.Y), rows, random.Key{Seed: d.Spec.Seed})
+		l.subset, l.rows = posterior.NewStored(d.Problem.Subset(some), d.Budget), rows
+	}
+	return l.at(ctx, l.subset, psi, true)
+}
+
+func (l *Lane) at(ctx context.Context, stored *posterior.Stored, psi []float64, gradients bool) (*sampler.Evidence, error) {
 	l.cost.Densities++
-	v, err := l.stored.At(ctx, psi, gradients)
+	v, err := stored.At(ctx, psi, gradients)
 	if v == nil {
 		return nil, err
 	}
@@ -165,9 +184,34 @@ func (l *Lane) Quadratic(ctx context.Context, psi, at []float64, basis [][]float
 		return 0, 0, err
 	}
 	before := l.op.Counts()
-	value, bound, err = l.quad.At(ctx, psi, basis, tolerance, enough)
+	if err = l.solveBasis(ctx, at, basis); err == nil {
+		value, bound, err = l.quad.At(ctx, psi, l.basis, tolerance, enough)
+	}
 	l.cost.Add(costOf(l.quad.Report(), before, l.op.Counts(), 0))
 	return value, bound, err
+}
+
+// solveBasis has the solutions at points solved for with P at a ψ, once for all lanes, unless they are there.
+func (l *Lane) solveBasis(ctx context.Context, at []float64, points [][]float64) error {
+	near := slices.Concat(append([][]float64{at}, points...)...)
+	if slices.Equal(near, l.near) {
+		return nil
+	}
+	d := l.d
+	d.Budget.Release() // to the lane that solves
+	basis, err := d.basis.get(ctx, near, func() ([][]float64, error) {
+		if err := d.Budget.Acquire(ctx); err != nil {
+			return nil, err
+		}
+		defer d.Budget.Release()
+		return l.quad.Basis(ctx, points)
+	})
+	_ = d.Budget.Acquire(context.WithoutCancel(ctx)) // the caller is to find it as it was
+	if err != nil {
+		return err
+	}
+	l.near, l.basis = near, basis
+	return nil
 }
 
 // turns is a stored factor that lanes use one after the other.

@@ -155,7 +155,7 @@ func (k *conductor) searched(ctx context.Context) (*chains.Event, error) {
 		if err != nil || len(points) == 0 {
 			return nil, err
 		}
-		return k.stage(tailStage, k.how(), k.batched(points, k.costs.evaluation)), nil
+		return k.stage(tailStage, k.learntBy(), k.batched(points, k.costs.learnt)), nil
 	}
 	b, err := k.learn(ctx, k.learnt)
 	if err != nil {
