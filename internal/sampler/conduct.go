@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
@@ -52,7 +51,7 @@ type conductor struct {
 
 	reduce *surrogate.Reduction // of log|K|
 
-	scouts []*maxima.Climb   // on a subset of the rows
+	scouts []*scout          // on a subset of the rows
 	climbs [][]*maxima.Climb // of each search
 	learnt []record          // all evaluations with a density, in the order of stages
 	before int               // those of them from before the chains' last proposals were chosen
@@ -181,7 +180,7 @@ func (k *conductor) read() error {
 					return err
 				}
 				if c = replay(k.env, c, records); s.Kind == scoutStage {
-					k.scouts = append(k.scouts, c)
+					k.scouts = append(k.scouts, &scout{c, records})
 					continue
 				}
 				search := &k.climbs[len(k.climbs)-1]
@@ -353,22 +352,18 @@ func (k *conductor) curving(peaks []*peak) *chains.Event {
 
 // curve replaces the climbs' own idea of the curvature by what a stage measured.
 func (k *conductor) curve(peaks []*peak, s *chains.Staging) error {
-	share := 1.0
-	if s.Shared[0][0] == bySubset {
-		share = k.rowsOver(scoutRows)
-	}
 	var grads [][]float64
 	for _, x := range s.Results {
 		records, err := decodeRecords(x, k.plan.Params())
 		if err != nil {
 			return err
 		}
+		if s.Shared[0][0] == bySubset {
+			grads = append(grads, k.ofAll(records)...)
+			continue
+		}
 		for _, r := range records {
 			_, g := r.density(k.env)
-			if _, prior := k.env.LogPrior(r.psi); share != 1 && g != nil { // which does not grow with the rows
-				floats.Scale(share, g)
-				floats.AddScaled(g, 1-share, prior)
-			}
 			grads = append(grads, g)
 		}
 	}

@@ -137,7 +137,7 @@ func evaluate(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Eval
 
 // climb computes an item that is a start: the records of all evaluations of a climb. By
 // solves, all are made with the same probes, so that the climb is on a smooth surface. It ends where it comes to a maximum that the
-// stage knows.
+// stage knows. A scout measures the curvature where it has come to.
 func climb(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {
 	c, err := newClimb(e.Needs, p.Params())
 	if err != nil {
@@ -158,6 +158,16 @@ func climb(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluat
 		out = r.encode(out)
 		c.Tell(r.density(env))
 	}
+	if e.Kind != scoutStage || c.End() != maxima.Converged {
+		return out, nil
+	}
+	for _, x := range maxima.Stencil(c.Best().X, c.Information()) {
+		v, err := evaluateAt(ctx, env, e.Shared[:2], x, key)
+		if err != nil {
+			return nil, err
+		}
+		out = (&record{x, v}).encode(out)
+	}
 	return out, nil
 }
 
@@ -168,7 +178,7 @@ func newClimb(item []float64, p int) (*maxima.Climb, error) {
 	switch len(item) {
 	case p:
 	case p + p*p + 1:
-		o.Info, o.Found = chains.Symmetric(item[p:p+p*p]), int(item[p+p*p])
+		o.Tolerance, o.Info, o.Found = scoutedTolerance, chains.Symmetric(item[p:p+p*p]), int(item[p+p*p])
 	default:
 		return nil, errors.New("an item is no start of a climb")
 	}

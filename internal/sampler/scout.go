@@ -3,6 +3,7 @@ package sampler
 import (
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
@@ -18,6 +19,8 @@ const (
 	scoutFrom, scoutRows = smallRows, 2000
 	// mostScouted is how many of the scouts' maxima are climbed from, those of the largest masses.
 	mostScouted = 4
+	// scoutedTolerance is how near to a maximum climbs from there are to come: what is learnt of the density says the rest.
+	scoutedTolerance = 0.2
 )
 
 // ScoutedRows returns on how many of so many rows a staged run scouts, by a factor of them: 0 if it does not.
@@ -38,22 +41,62 @@ func (k *conductor) ofSubset() [][]float64 {
 	return [][]float64{{bySubset, scoutRows}, k.in.Prepared.Psi}
 }
 
-// scouted returns the starts of climbs on all rows: the maxima of the scouts that may matter, with their information in proportion to the
-// rows, and how many scouts came there; none if no scout came to one.
+// scout is a climb on a subset with its records, of which the last are those of the curvature where it has come to.
+type scout struct {
+	*maxima.Climb
+	records []record
+}
+
+// scouted returns the starts of climbs on all rows: the maxima of the scouts that may matter, with the information that all rows are likely to
+// have there, and how many scouts came there; none if no scout came to one.
 func (k *conductor) scouted() [][]float64 {
-	found := maxima.Distinct(k.scouts, 0)
+	var climbs []*maxima.Climb
+	for _, s := range k.scouts {
+		climbs = append(climbs, s.Climb)
+	}
+	found := maxima.Distinct(climbs, 0)
 	slices.SortStableFunc(found, byLogMass)
 	var starts [][]float64
 	for _, m := range found {
-		if _, ok := m.Covariance(); !ok || len(starts) == mostScouted || m.LogMass() < found[0].LogMass()-relevant {
+		if len(starts) == mostScouted || m.LogMass() < found[0].LogMass()-relevant {
 			break
 		}
-		var info mat.SymDense
-		info.ScaleSym(k.rowsOver(scoutRows), m.Info)
-		starts = append(starts, slices.Concat(m.X, chains.Flat(&info), []float64{float64(m.Found)}))
+		starts = append(starts, slices.Concat(m.X, chains.Flat(k.information(m)), []float64{float64(m.Found)}))
 	}
 	return starts
 }
 
-// rowsOver returns how many times as many rows there are.
-func (k *conductor) rowsOver(rows float64) float64 { return float64(k.model.Rows) / rows }
+// information returns the information of all rows at a maximum of the scouts, as theirs leads to expect.
+func (k *conductor) information(m *maxima.Maximum) *mat.SymDense {
+	var guess mat.SymDense
+	guess.ScaleSym(float64(k.model.Rows)/scoutRows, m.Info)
+	i := slices.IndexFunc(k.scouts, func(s *scout) bool { return s.Best() != nil && slices.Equal(s.Best().X, m.X) })
+	records := k.scouts[i].records
+	grads := k.ofAll(records[max(0, len(records)-2*len(m.X)):])
+	if slices.ContainsFunc(grads, func(g []float64) bool { return g == nil }) {
+		return &guess
+	}
+	info, _ := maxima.Hessian(grads, m.Info)
+	var chol mat.Cholesky
+	if !chol.Factorize(info) {
+		return &guess
+	}
+	return info
+}
+
+// ofAll returns the gradients of the log density of all rows that records of the subset lead to expect, nil where there are none: the
+// prior's does not grow with the rows.
+func (k *conductor) ofAll(records []record) [][]float64 {
+	more := float64(k.model.Rows) / scoutRows
+	var grads [][]float64
+	for _, r := range records {
+		_, g := r.density(k.env)
+		if g != nil {
+			_, prior := k.env.LogPrior(r.psi)
+			floats.Scale(more, g)
+			floats.AddScaled(g, 1-more, prior)
+		}
+		grads = append(grads, g)
+	}
+	return grads
+}
