@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -120,11 +121,21 @@ func (k *conductor) again(points [][]float64, score []float64, least float64) *c
 	if len(starts) == 0 {
 		return nil
 	}
+	if k.costs.many { // an evaluation costs so much that a climb begins with a guess: most come home
+		for i, x := range starts {
+			starts[i] = slices.Concat(x, chains.Flat(k.nearest(x).Info), []float64{1})
+		}
+	}
 	shared := k.how()
 	for _, p := range k.peaks {
 		shared = append(shared, slices.Concat(p.X, chains.Flat(p.Info)))
 	}
 	return k.stage(climbStage, shared, starts)
+}
+
+// nearest returns the peak that a point is nearest to.
+func (k *conductor) nearest(x []float64) *peak {
+	return slices.MinFunc(k.peaks, func(a, b *peak) int { return cmp.Compare(a.Distance(x), b.Distance(x)) })
 }
 
 // known returns the maxima that the items of a search share.
