@@ -41,6 +41,9 @@ type Lane struct {
 // core. Beyond it the lanes take turns, each on all cores that are free.
 const OwnFactorRows = 1500
 
+// ownSubsetRows is the same of some of the rows.
+const ownSubsetRows = 2000
+
 // probedTolerance is the relative error of solutions that estimates by probes go to, unless
 // the specification says otherwise: far below their noise.
 const probedTolerance = 1e-4
@@ -98,17 +101,7 @@ func (l *Lane) Cost() chains.Cost {
 func (l *Lane) Factor(ctx context.Context, psi []float64, gradients bool) (*sampler.Evidence, error) {
 	d := l.d
 	if len(d.Problem.Y) > OwnFactorRows {
-		d.Budget.Release() // to the lane whose turn it is
-		err := d.factor.take(ctx)
-		_ = d.Budget.Acquire(context.WithoutCancel(ctx)) // the caller is to find it as it was
-		if err != nil {
-			return nil, err
-		}
-		defer d.factor.leave()
-		if d.factor.stored == nil {
-			d.factor.stored = posterior.NewStored(d.Problem, d.Budget)
-		}
-		l.stored = d.factor.stored
+		return l.inTurn(ctx, d.factor, len(d.Problem.Y), psi, gradients)
 	}
 	if l.stored == nil {
 		l.stored = posterior.NewStored(d.Problem, d.Budget)
@@ -116,14 +109,40 @@ func (l *Lane) Factor(ctx context.Context, psi []float64, gradients bool) (*samp
 	return l.at(ctx, l.stored, psi, gradients)
 }
 
-// Subset evaluates some rows, the first of which the search for the mode began with, by a factor that each lane has of its own.
+// Subset evaluates some rows, the first of which the search for the mode began with.
 func (l *Lane) Subset(ctx context.Context, psi []float64, rows int) (*sampler.Evidence, error) {
+	if rows > ownSubsetRows {
+		return l.inTurn(ctx, l.d.subset, rows, psi, true)
+	}
 	if l.subset == nil || l.rows != rows {
-		d := l.d
-		some := mode.Subset(len(d.Problem.Y), rows, random.Key{Seed: d.Spec.Seed})
-		l.subset, l.rows = posterior.NewStored(d.Problem.Subset(some), d.Budget), rows
+		l.subset, l.rows = posterior.NewStored(l.some(rows), l.d.Budget), rows
 	}
 	return l.at(ctx, l.subset, psi, true)
+}
+
+// some returns the problem of so many random rows.
+func (l *Lane) some(rows int) *posterior.Problem {
+	p := l.d.Problem
+	if rows == len(p.Y) {
+		return p
+	}
+	return p.Subset(mode.Subset(len(p.Y), rows, random.Key{Seed: l.d.Spec.Seed}))
+}
+
+// inTurn evaluates so many rows by a stored factor that the lanes use one after the other.
+func (l *Lane) inTurn(ctx context.Context, t *turns, rows int, psi []float64, gradients bool) (*sampler.Evidence, error) {
+	b := l.d.Budget
+	b.Release() // to the lane whose turn it is
+	err := t.take(ctx)
+	_ = b.Acquire(context.WithoutCancel(ctx)) // the caller is to find it as it was
+	if err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	if t.stored == nil || t.rows != rows {
+		t.stored, t.rows = posterior.NewStored(l.some(rows), b), rows
+	}
+	return l.at(ctx, t.stored, psi, gradients)
 }
 
 func (l *Lane) at(ctx context.Context, stored *posterior.Stored, psi []float64, gradients bool) (*sampler.Evidence, error) {
@@ -218,6 +237,7 @@ func (l *Lane) solveBasis(ctx context.Context, at []float64, points [][]float64)
 type turns struct {
 	turn   chan struct{} // full while somebody uses it
 	stored *posterior.Stored
+	rows   int // that it is of
 }
 
 func newTurns() *turns { return &turns{turn: make(chan struct{}, 1)} }

@@ -51,7 +51,8 @@ type conductor struct {
 
 	reduce *surrogate.Reduction // of log|K|
 
-	scouts []*scout          // on a subset of the rows
+	scouts []*scout          // the last, on a subset of the rows
+	rows   int               // of that
 	climbs [][]*maxima.Climb // of each search
 	learnt []record          // all evaluations with a density, in the order of stages
 	before int               // those of them from before the chains' last proposals were chosen
@@ -169,6 +170,9 @@ func (k *conductor) read() error {
 		if s.Kind == climbStage {
 			k.climbs = append(k.climbs, nil)
 		}
+		if s.Kind == scoutStage {
+			k.scouts, k.rows = nil, int(s.Shared[0][1])
+		}
 		for item, x := range s.Results {
 			records, err := decodeRecords(x, p)
 			if err != nil {
@@ -209,8 +213,8 @@ func (k *conductor) searching() *chains.Event {
 	if !k.costs.many {
 		return k.stage(climbStage, k.how(), k.broad())
 	}
-	if k.count[scoutStage] == 0 {
-		return k.scouting()
+	if e := k.scouting(); e != nil {
+		return e
 	}
 	starts := k.scouted()
 	if len(starts) == 0 {
@@ -345,7 +349,7 @@ func (k *conductor) curving(peaks []*peak) *chains.Event {
 		points = append(points, maxima.Stencil(p.X, p.Info)...)
 	}
 	if k.costs.many {
-		return k.stage(curvatureStage, k.ofSubset(), k.batched(points, subsetEvaluation))
+		return k.stage(curvatureStage, k.ofSubset(), k.batched(points, gradientFlops(k.rows)))
 	}
 	return k.stage(curvatureStage, k.how(), k.batched(points, k.costs.evaluation))
 }

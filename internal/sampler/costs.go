@@ -1,6 +1,10 @@
 package sampler
 
-import "github.com/ulisse-gp/ulisse/internal/chains"
+import (
+	"math"
+
+	"github.com/ulisse-gp/ulisse/internal/chains"
+)
 
 // costs are what evaluations cost, in multiplications: counts decide what a run does, so
 // that it is the same on every machine.
@@ -55,8 +59,8 @@ const (
 	firstProbes = 160
 )
 
-// subsetEvaluation is what an evaluation of the scouts' rows costs.
-const subsetEvaluation = scoutRows * scoutRows * scoutRows / 2
+// gradientFlops are the multiplications of a value with its gradient by a factor.
+func gradientFlops(rows int) float64 { return math.Pow(float64(rows), 3) / 2 }
 
 // newCosts returns the costs of a run on p parameters that aims at an error. begun is its first stage, nil if there is none: one that an
 // earlier version began goes on as that would.
@@ -72,15 +76,16 @@ func newCosts(m Model, p int, wanted float64, o *Auto, begun *chains.Stage) cost
 	learnt, values := gradient, false
 	if c.many && q+1 <= gradientValues {
 		learnt, values = factor, true
+		c.wanted = int(6 + 3*q)
 	}
-	byFactor := (learnRounds*float64(c.wanted)*learnt + (scoutedEach+float64(p))*gradient) / factorSpeed
+	byFactor := (learnRounds*float64(c.wanted)*learnt + scoutedEach*gradient) / factorSpeed
 	bySolves := learnProbes / float64(c.probes) * solves * (defaultError / wanted) * (defaultError / wanted)
 	c.factor = m.Rows <= smallRows || m.Rows <= factorRows && byFactor <= bySolves
 	if o.Evidence != autoEvidence {
 		c.factor = o.Evidence == factorEvidence
 	}
 	if begun != nil && begun.Kind == climbStage && c.many {
-		c.many, values, c.factor = false, false, begun.Shared[0][0] == byFactor
+		c.many, values, c.factor, c.wanted = false, false, begun.Shared[0][0] == byFactor, int(8+6*q)
 	}
 	if c.values = values && c.factor; !c.factor {
 		c.wanted = firstProbes / c.probes * int(q)

@@ -29,7 +29,7 @@ type Expected struct {
 const (
 	// climbEach is how many evaluations a climb takes for each parameter: 9 of three on Concrete, 29 of ten.
 	climbEach = 3
-	// scoutedEach, and one for each parameter, are those of a climb from where scouts have come to.
+	// scoutedEach are those of a climb from where the last scouts have come to; before, there is one for each parameter beside.
 	scoutedEach = 3
 	// paramsPerPeak is how many parameters beyond the first three come with another maximum that may matter: there are
 	// three on Concrete with ten parameters.
@@ -54,11 +54,16 @@ func (a auto) Course(m Model, o *Options, p *chains.Plan) *Course {
 	search := Expected{Kind: climbStage, Evaluations: climbs * climbEach * params, Items: climbs}
 	curvature := k.expect(curvatureStage, 2*params*peaks, 0)
 	if k.costs.many {
-		scout := search
-		scout.Kind, scout.Rows, curvature.Rows = scoutStage, scoutRows, scoutRows
-		c.Stages = []Expected{scout}
-		search.Items = min(peaks, mostScouted)
-		search.Evaluations = search.Items * (scoutedEach + params)
+		for i, rows := range ScoutedRows(m.Rows) {
+			scout := search
+			scout.Kind, scout.Rows, curvature.Rows = scoutStage, rows, rows
+			if scout.Evaluations += scout.Items * 2 * params; i == 0 {
+				search.Items = min(peaks, mostScouted)
+				search.Evaluations = search.Items * (scoutedEach + params)
+			}
+			c.Stages = append(c.Stages, scout)
+		}
+		search.Evaluations = search.Items * scoutedEach
 	}
 	pilots := k.costs.thin * pilotEach * params
 	propose := k.expect(proposeStage, 0, p.Chains*k.costs.thin*p.Draws)

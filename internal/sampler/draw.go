@@ -30,7 +30,7 @@ const (
 	pilotPeaks    = 0.2 // of the pilot's proposals are from the peaks
 	basisPoints   = 16  // whose solutions the quadratic term is computed from
 	checkPoints   = 24
-	valuePoints   = 8 // where an evaluation is a value without an error
+	valuePoints   = 4 // where an evaluation is a value without an error
 	mostChecks    = 4 // in a row
 	mostInflation = 3 // of errors that were stated, far from what was learnt from
 	refineSample  = 2000

@@ -85,7 +85,7 @@ func TestScouts(t *testing.T) {
 	}
 	w := DefaultWhole
 	w.Density, w.Rows = "learnt", 5000
-	r, results, err := w.Run(t.Context(), banana(), 1, parallel.NewBudget(0))
+	r, results, err := w.Run(t.Context(), modes(), 1, parallel.NewBudget(0))
 	if err != nil {
 		t.Fatal(err)
 	}
