@@ -434,7 +434,7 @@ func TestLaneAgainstOracle(t *testing.T) {
 			}
 		}
 	}
-	if c := lane.Cost(); c.Densities != 4 || c.Products == 0 {
+	if c := lane.Cost(); c.Densities != 5 || c.Products == 0 {
 		t.Errorf("the cost is %+v", c)
 	}
 	if c := lane.Cost(); c.Densities != 0 || c.Products != 0 {
@@ -654,7 +654,7 @@ func TestEstimateOfStages(t *testing.T) {
 	if !c.ByFactor || !c.Exact || c.Rows != 240 || !(c.Evaluation > c.Proposal && c.Proposal > 0) || proposals < 2*40 {
 		t.Errorf("the course of few rows is %+v", c)
 	}
-	large, err := NewCourse(t.Context(), d.Spec, d.Problem, 100*240, d.Budget)
+	large, err := NewCourse(t.Context(), d.Spec, d.Problem, 200*240, d.Budget)
 	if err != nil || large.ByFactor || large.Exact || !(large.Seconds() > c.Seconds()) {
 		t.Errorf("the course of many rows is %+v, %v", large, err)
 	}
