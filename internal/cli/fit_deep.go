@@ -30,6 +30,6 @@ func predictDeep(_ context.Context, rec *report.Record, c *predict.Config) error
 	if err != nil {
 		return fmt.Errorf("fit.json: %w", err)
 	}
-	c.Approximation = learnt
+	c.Functions = learnt
 	return nil
 }
