@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -25,6 +26,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/solve"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -40,6 +42,9 @@ type fitFlags struct {
 	resume     string        // the folder of a fit to go on with
 	checkpoint time.Duration // between two checkpoints; 0 for none
 	from       *fitCheckpoint
+	workers    []string // that share the gradients
+	tls        tlsconf.Files
+	stderr     io.Writer // for what is told of them
 	json       bool
 	quiet      bool
 }
@@ -117,7 +122,10 @@ interrupted: --resume FOLDER goes on from there, to the same bits as if nothing 
 happened, and removes it at the end. Of several targets each has its own, within the
 folder. A table from standard input has none.
 
-A fit is of this machine; a cluster runs chains. Exit code: 0 the optimum was reached;
+A fit is of this machine; a cluster runs chains. Of random-features and deep the
+gradients can be shared with workers (--workers, their gRPC addresses, which need no
+coordinator for it): the bits are those of this machine alone, whatever becomes of the
+workers. Over TLS the fit shows a worker's certificate. Exit code: 0 the optimum was reached;
 3 it was not (the folder has what was); 2 bad input; 1 failure; 130 interrupted, and no
 folder is written.`,
 		Example: `  ulisse fit concrete.yaml --out concrete-map
@@ -129,6 +137,7 @@ folder is written.`,
 			if f.method == adam && !c.Flags().Changed("iterations") {
 				f.iterations = adamIterations
 			}
+			f.stderr = a.Stderr
 			if err := f.check(); err != nil {
 				return badInput(err)
 			}
@@ -153,8 +162,11 @@ folder is written.`,
 	fl.IntVar(&f.batch, "batch", defaultBatch, "learn from this `number` of rows at a time (adam)")
 	fl.StringVar(&f.resume, "resume", "", "go on with the fit from minibatches that was to write this `folder`")
 	fl.DurationVar(&f.checkpoint, "checkpoint", time.Minute, "`time` between two checkpoints of a fit from minibatches; 0 for none")
+	fl.StringSliceVar(&f.workers, "workers", nil, "share the gradients of random-features and deep with these workers, `host:port`,...")
+	tlsFlags(c, fl, &f.tls)
 	fl.BoolVar(&f.json, "json", false, "print the summary as JSON")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
+	c.RegisterFlagCompletionFunc("workers", cobra.NoFileCompletions)
 	c.RegisterFlagCompletionFunc("method", cobra.FixedCompletions(fitMethods, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("objective", cobra.FixedCompletions([]string{objectiveMAP, objectiveML}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("model", cobra.FixedCompletions(fitModelNames(), cobra.ShellCompDirectiveNoFileComp))
@@ -437,6 +449,9 @@ func (j *runJob) writeFit(rec *report.Record, dir string) (err error) {
 
 // modelOf returns the name of the model to fit.
 func (f *fitFlags) modelOf(j *runJob) (string, error) {
+	if len(f.workers) > 0 && !j.spec.Model.Features() {
+		return "", errors.New("--workers: they share the gradients of model.approximation: random-features and deep alone; leave it out")
+	}
 	if j.spec.Model.Sparse() || j.spec.Model.Features() {
 		return f.approximateModel(j.spec)
 	}

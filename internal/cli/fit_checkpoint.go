@@ -111,7 +111,7 @@ func (k *fitKeeper) Keep(s *fit.State) error {
 }
 
 // withResume are the flags that have a meaning where a fit goes on.
-var withResume = []string{"resume", "threads", "quiet", "json", "checkpoint"}
+var withResume = []string{"resume", "threads", "quiet", "json", "checkpoint", "workers", "tls-cert", "tls-key", "tls-ca", "tls-crl"}
 
 // resumed returns the specification of the fit to go on with, whose flags f has from then on.
 func (f *fitFlags) resumed(c *cobra.Command, args []string) (*job.Spec, error) {

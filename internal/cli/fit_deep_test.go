@@ -118,7 +118,7 @@ func TestDeepClasses(t *testing.T) {
 		fmt.Fprintf(&table, "%v,%v,%s\n", x[0], x[1], names[c])
 		fmt.Fprintf(&two, "%v,%v,%s\n", x[0], x[1], names[min(c, 1)])
 	}
-	tables := map[bool]string{true: write(t, dir, "three.csv", table.String()), false: write(t, dir, "two.csv", two.String())}
+	tables := map[bool]string{true: write(t, dir, "three.csv", table.String()), false: write(t, dir, "pairs.csv", two.String())}
 	for _, x := range []struct {
 		name, likelihood, approximation string
 		columns                         []string // of the table of predictions, in the order of the classes

@@ -95,6 +95,9 @@ var _ deep.Summer = (*Group)(nil)
 
 // Sum computes chunks, as deep.Summer.
 func (g *Group) Sum(ctx context.Context, s *deep.Sample, t *deep.Terms, take func(value float64, grad []float64)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	q := newQueue(ctx, t.Chunks(), patience+10*g.each)
 	var working sync.WaitGroup

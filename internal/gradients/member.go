@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	"github.com/ulisse-gp/ulisse/internal/deep"
@@ -63,7 +64,9 @@ func (m *member) stay(ctx context.Context) {
 func (m *member) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	conn, err := grpc.NewClient(m.address, m.conf.Options...)
+	// One whose other end does not answer is lost after half a minute.
+	alive := grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second})
+	conn, err := grpc.NewClient(m.address, append([]grpc.DialOption{alive}, m.conf.Options...)...)
 	if err != nil {
 		return err
 	}
