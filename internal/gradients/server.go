@@ -108,7 +108,7 @@ const (
 
 // open takes in the network and the rows.
 func (v *serving) open() error {
-	m, err := v.stream.Recv()
+	m, err := v.early()
 	if err != nil {
 		return err
 	}
@@ -145,6 +145,15 @@ func (v *serving) open() error {
 	return v.stream.Send(&pb.GradientsResponse{Response: &pb.GradientsResponse_Opened{Opened: &pb.GradientsOpened{Size: int64(v.net.Size()), Parts: int32(cap(v.slots) - 1)}}})
 }
 
+// early returns the next message of a session that is not open yet.
+func (v *serving) early() (*pb.GradientsRequest, error) {
+	m, err := v.stream.Recv()
+	if err == io.EOF {
+		return nil, invalid("the session has ended before all rows had come")
+	}
+	return m, err
+}
+
 // check returns an error if there can be no network of a shape.
 func check(c deep.Config, o *pb.GradientsOpen) error {
 	ok := o.Rows > 0 && 1 <= c.Inputs && c.Inputs <= maxInputs && 1 <= c.Layers && c.Layers <= 100 && 1 <= c.Features && 1 <= c.Hidden && 0 <= o.Classes && o.Classes <= maxClasses &&
@@ -164,7 +173,7 @@ func (v *serving) rows(n, d int, offset bool, out *posterior.Outcomes) error {
 	}
 	var x []float64
 	for len(out.Y) < n {
-		m, err := v.stream.Recv()
+		m, err := v.early()
 		if err != nil {
 			return err
 		}
