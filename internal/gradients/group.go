@@ -5,8 +5,8 @@
 // the bits are those of one process, whatever the workers, and whatever becomes of them.
 //
 // A worker is sent all rows once, the parameters at each step, and the rows' numbers of the chunks that it takes. Chunks are pulled, by the cores of the driver too. One that
-// has been out for much longer than the driver takes itself is done again by the driver, and the first answer counts. A worker that fails, or whose answer is that late, is
-// left alone for a second, then two, up to a minute, and told everything anew. About one chunk in 64 is computed again and compared bit by bit: numbers that are wrong end the fit, since steps have
+// has been out for much longer than the driver takes itself is done again by the driver, and the first answer counts. A worker whose answer is that late is left alone until it has come, and for a second at least, then two, up to a minute; one that
+// fails, or does not answer at all, is left alone as long, and told everything anew. About one chunk in 64 is computed again and compared bit by bit: numbers that are wrong end the fit, since steps have
 // been made with them. With no worker left the driver learns alone.
 package gradients
 
@@ -81,10 +81,10 @@ func (g *Group) Shares() (shares []int) {
 	return shares
 }
 
-// ready returns the sessions that are open.
+// ready returns the sessions that can be given chunks.
 func (g *Group) ready() (all []*session) {
 	for _, m := range g.members {
-		if s := m.session.Load(); s != nil {
+		if s := m.session.Load(); s != nil && s.ready(time.Now()) {
 			all = append(all, s)
 		}
 	}

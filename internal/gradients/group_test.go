@@ -176,7 +176,7 @@ func TestWorkersThatFail(t *testing.T) {
 	if !slices.EqualFunc(got, want, same) {
 		t.Error("other bits")
 	}
-	for _, text := range []string{"a worker is left alone for a while", "no answer within", "connection refused"} {
+	for _, text := range []string{"a worker is left alone for a while", "a worker is late", "connection refused"} {
 		if !strings.Contains(log.String(), text) {
 			t.Errorf("the log does not say %q:\n%s", text, &log)
 		}

@@ -34,7 +34,8 @@ type member struct {
 const (
 	firstPause = time.Second
 	longPause  = time.Minute
-	openTime   = 5 * time.Minute // that sending the rows may take
+	openTime   = 5 * time.Minute  // that sending the rows may take
+	lastWord   = 20 * time.Second // that an answer may take which the driver has done without
 )
 
 // stay opens a session, and another when one has failed, until ctx is done or the worker says that there can be none.
@@ -106,6 +107,36 @@ type session struct {
 	last  uint64
 	calls map[uint64]*call
 	err   error // why it is over
+	// Of a worker that was late: until when it is left alone, and how long the next time.
+	late, until time.Time
+	pause       time.Duration
+}
+
+// ready reports whether the worker can be given chunks: it has answered all, and is not left alone.
+func (s *session) ready(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.calls) > 0 && now.Sub(s.late) > lastWord {
+		s.fail(fmt.Errorf("no answer within %s", lastWord))
+		return false
+	}
+	return len(s.calls) == 0 && !now.Before(s.until)
+}
+
+// wasLate leaves the worker alone for a while.
+func (s *session) wasLate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Before(s.until) { // with another chunk of the same sum
+		return
+	}
+	if now.Sub(s.until) > longPause {
+		s.pause = 0
+	}
+	s.pause = min(max(firstPause, 2*s.pause), longPause)
+	s.late, s.until = now, now.Add(s.pause)
+	s.conf.Log.Warn("a worker is late, and left alone for a while", "address", s.address, "pause", s.pause)
 }
 
 // call is a chunk that an answer is awaited for.
@@ -180,7 +211,7 @@ func (s *session) work(ctx context.Context, q *queue, at *params, t *deep.Terms)
 		if ctx.Err() == nil {
 			q.back(c)
 		} else if q.isDone(c) { // the driver has done it in the meantime
-			s.fail(fmt.Errorf("no answer within %s", q.patience))
+			s.wasLate()
 		}
 		return
 	}
@@ -204,10 +235,7 @@ func (s *session) compute(ctx context.Context, at *params, t *deep.Terms, c int)
 	select {
 	case <-k.done:
 		return k.out, k.err
-	case <-ctx.Done():
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.calls, id)
+	case <-ctx.Done(): // the answer is still awaited, as a sign of life
 		return nil, ctx.Err()
 	}
 }
