@@ -151,6 +151,12 @@ folder is written.`,
 			return a.fitOne(c.Context(), &f, spec, f.resume)
 		},
 	}
+	f.add(c)
+	return c
+}
+
+// add adds the flags.
+func (f *fitFlags) add(c *cobra.Command) {
 	f.flags(c)
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "write results into this `folder`")
@@ -170,7 +176,6 @@ folder is written.`,
 	c.RegisterFlagCompletionFunc("method", cobra.FixedCompletions(fitMethods, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("objective", cobra.FixedCompletions([]string{objectiveMAP, objectiveML}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("model", cobra.FixedCompletions(fitModelNames(), cobra.ShellCompDirectiveNoFileComp))
-	return c
 }
 
 func fitModelNames() []string {

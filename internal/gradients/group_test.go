@@ -2,7 +2,6 @@ package gradients
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -286,5 +285,3 @@ func (l *lines) String() string {
 	defer l.mu.Unlock()
 	return l.text.String()
 }
-
-var _ fmt.Stringer = (*lines)(nil)
