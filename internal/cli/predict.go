@@ -81,7 +81,9 @@ function at one draw of the parameters, or with --noise of the target there. A p
 depends on the results, the rows and --seed only. --covariance writes how all rows
 vary together: the covariance matrix of the mixture, whose diagonal has the variances
 of the table. Both are exact, of 4096 different rows at most, from a job of 1024. A file
-whose name ends in .npy is written as an array of NumPy's: paths × rows, or rows × rows.
+whose name ends in .npy is written as an array of NumPy's: paths × rows, or rows × rows. Under
+a likelihood of several latent functions paths of these have a column for each, path_1[NAME], and
+--latent tells each: the function of every class, or mean and noise_sd of heteroscedastic noise.
 
 --gradient adds for each input the derivative of the mean, gradient[NAME], in units of the
 target over those of the input; --gradient-sd also with what standard deviation the latent
@@ -311,13 +313,17 @@ func (a *App) writePredicted(f *predictFlags, rows []predict.Row, inputs []strin
 		if f.paths == 0 || filepath.Ext(f.out) != ".npy" {
 			return predict.WriteCSV(w, rows, inputs, f.probs, numbers)
 		}
-		values := make([]float64, 0, f.paths*len(rows))
+		each, shape := 1, []int{f.paths, len(rows)}
+		if functions := len(rows[0].Functions); functions > 0 {
+			each, shape = functions, append(shape, functions)
+		}
+		values := make([]float64, 0, f.paths*len(rows)*each)
 		for k := range f.paths {
 			for _, r := range rows {
-				values = append(values, r.Paths[k])
+				values = append(values, r.Paths[k*each:(k+1)*each]...)
 			}
 		}
-		return export.WriteNPY(w, &export.Array{Name: "paths", Shape: []int{f.paths, len(rows)}, Data: values})
+		return export.WriteNPY(w, &export.Array{Name: "paths", Shape: shape, Data: values})
 	})
 	if err != nil || f.covariance == "" {
 		return err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
 
@@ -21,9 +23,17 @@ type Functions interface {
 	// At returns the means and the variances of the functions at points at a draw of ψ, given each of some draws of the functions at
 	// the training rows: those of each function at all points, one after the other.
 	At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error)
+	// Joint calls do for each of some sets of points with the means that At has there, and the covariance of each function, which is the
+	// same for all draws of the functions at the training rows.
+	Joint(ctx context.Context, psi []float64, sets []*kernel.Inputs, do func(set int, mean [][]float64, covariance []*mat.SymDense) error) error
 }
 
-// one is a Latent as Functions.
+// marginal is what Functions tell of points one by one.
+type marginal interface {
+	At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error)
+}
+
+// one is a Latent as what Functions tell of points.
 type one struct{ Latent }
 
 func (l one) At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error) {
@@ -32,7 +42,7 @@ func (l one) At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean
 }
 
 // drawn returns what predicts in place of solves with K, nil where they do.
-func (p *Predictor) drawn() Functions {
+func (p *Predictor) drawn() marginal {
 	switch {
 	case p.Functions != nil:
 		return p.Functions
@@ -43,7 +53,10 @@ func (p *Predictor) drawn() Functions {
 }
 
 // errSeveral is the error of what one latent function tells, and not several.
-var errSeveral = errors.New("of several latent functions rows are predicted one by one, each for itself: nothing else can be told of them")
+var errSeveral = errors.New("of several latent functions there are predictions, the functions themselves (latent), paths and effects: gradients, terms, a joint covariance and the coefficients of a mean are told of one")
+
+// errTerms is that of the effects of a term.
+var errTerms = errors.New("of several latent functions effects are of all that makes the target: what one term adds is not told")
 
 // without returns the error of what is not to be had without solves with K, nil where there are some.
 func (p *Predictor) without() error {
@@ -77,6 +90,7 @@ func (p *Predictor) approximate(ctx context.Context, points *kernel.Inputs, o Op
 			return nil, stats, err
 		}
 		theta, own := p.Problem.Natural(psi)
+		out.each = len(mean)
 		for k := range mean {
 			if n := points.Len() * p.Problem.Functions(); len(mean[k]) != n || len(variance[k]) != n {
 				panic(fmt.Sprintf("predict: %d means and %d variances of %d points came of an approximation", len(mean[k]), len(variance[k]), points.Len()))
