@@ -287,7 +287,7 @@ class GaussianProcess(Base):
                 raise BadInput("y: a table in a file holds its target: give its name with target=")
             if self.target is None:
                 raise BadInput("target: name the column of the table to predict")
-            self._kind = None
+            self._note_kind(None)
             if columns:
                 raise BadInput(f"{', '.join(columns)}: of a table in a file name the column, as a parameter of {type(self).__name__}")
             self._target_name = self.target
@@ -332,9 +332,9 @@ class GaussianProcess(Base):
             self.feature_names_in_ = np.array(self._names, dtype=object)
         return data
 
-    def _note_kind(self, y: NDArray[Any]) -> None:
+    def _note_kind(self, y: Optional[NDArray[Any]]) -> None:
         """Note the type of targets that are numbers: classes are told as such."""
-        self._kind = y.dtype if y.dtype.kind in "fiub" else None
+        self._kind: Optional[np.dtype[Any]] = y.dtype if y is not None and y.dtype.kind in "fiub" else None
 
     # Predicting.
 
@@ -486,7 +486,7 @@ class GaussianProcess(Base):
         return self._likelihood() in ("bernoulli", "ordinal", "categorical")
 
     def _unordered(self) -> bool:
-        return self._likelihood() == "categorical"
+        return bool(self._likelihood() == "categorical")
 
     @property
     def predict_proba(self) -> Callable[..., Floats]:
@@ -533,7 +533,7 @@ class GaussianProcess(Base):
         if y is None:
             y = Table.of(X).column(self.target_)
         names = self._job().data.get("classes")
-        if self._unordered():
+        if self._unordered() and names:
             right = codes(np.asarray(y), names, "y") == codes(mean, names, "y")
             return float(np.average(right, weights=sample_weight))
         if names:
@@ -596,7 +596,7 @@ class GaussianProcess(Base):
         """
         rows = self._named_rows(X)
         p = self._predict(X, columns, (0.05, 0.5, 0.95), latent)
-        return plots.predictions(rows, p, y, over, self.target_, ax, self.classes_ if self._unordered() else None)
+        return plots.predictions(rows, p, y, over, self.target_, ax, self.classes_.tolist() if self._unordered() else None)
 
     # scikit-learn.
 
