@@ -132,7 +132,7 @@ all inputs are at their averages.`,
 	fl.BoolVar(&f.holdout, "holdout", false, "predict the rows that were held out: data.holdout in the specification, or run --holdout, says what share")
 	fl.StringVar(&f.train, "train", "", "read the training table from this `path` instead of the specification's")
 	fl.StringVarP(&f.out, "out", "o", "-", "write predictions into this `file` (- for standard output)")
-	fl.StringVar(&f.plot, "plot", "", "draw the calibration of the predictions into this SVG `file`")
+	fl.StringVar(&f.plot, "plot", "", "draw the calibration of the predictions, of classes that of each and how many are right where the least sure rows are rejected, into this SVG `file`")
 	fl.BoolVar(&f.scores, "scores", false, "print how well the targets were predicted")
 	fl.BoolVar(&f.json, "json", false, "print what was done, and the scores, as JSON")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
@@ -286,13 +286,7 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 		return err
 	}
 	if f.plot != "" {
-		var pit []float64 // of the targets that are known
-		for _, r := range rows {
-			if !math.IsNaN(r.PIT) {
-				pit = append(pit, r.PIT)
-			}
-		}
-		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Calibration(w, pit) }); err != nil {
+		if err := plotPredicted(f.plot, rows, from); err != nil {
 			return err
 		}
 	}
@@ -305,6 +299,28 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 		v.Scores = predict.Score(rows, l)
 	}
 	return a.tellPredicted(f, &v)
+}
+
+// plotPredicted draws the calibration of predictions of the rows whose targets are known.
+func plotPredicted(path string, rows []predict.Row, from oracle) error {
+	l, err := from.conditional()
+	if err != nil {
+		return err
+	}
+	if p, class := predict.Classified(rows, l); p != nil {
+		names := from.about().Classes
+		if names == nil {
+			names = []string{"0", "1"}
+		}
+		return atomicfile.Write(path, 0o644, func(w io.Writer) error { return plots.Classes(w, names, p, class) })
+	}
+	var pit []float64
+	for _, r := range rows {
+		if !math.IsNaN(r.PIT) {
+			pit = append(pit, r.PIT)
+		}
+	}
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error { return plots.Calibration(w, pit) })
 }
 
 // writePredicted writes what was predicted: the table, and the joint covariance.
