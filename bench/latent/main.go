@@ -3,6 +3,7 @@
 // elliptical slices, Hamiltonian and Langevin dynamics; θ and f by sufficient and ancillary parameterizations, both interwoven, and surrogate data; θ alone by
 // pseudo-marginal chains.
 //
+//	go run ./bench/latent -only classes -d 1
 //	go run ./bench/latent [-n 100] [-d 2] [-sets 2] [-chains 2] [-draws 4000] [-warmup 1500] [-only function] [-likelihoods logit,poisson]
 package main
 
@@ -41,7 +42,7 @@ func main() {
 	flag.IntVar(&c.draws, "draws", 4000, "kept draws of each chain")
 	flag.IntVar(&c.warmup, "warmup", 1500, "iterations before them, in which steps are tuned")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of data and draws")
-	only := flag.String("only", "", "function (f given θ) or parameters; both if empty")
+	only := flag.String("only", "", "function (f given θ), parameters, or classes (θ and the functions of three classes); the first two if empty")
 	names := flag.String("likelihoods", "logit,poisson,volatility", "likelihoods of the comparison of f given θ, a list; that of θ is under the first")
 	flag.Parse()
 	list := strings.Split(*names, ",")
@@ -49,6 +50,12 @@ func main() {
 		if likelihoods[name] == nil {
 			log.Fatalf("there is no likelihood %q here: use logit, probit, poisson or volatility", name)
 		}
+	}
+	if *only == "classes" {
+		if err := c.classes(); err != nil {
+			log.Fatal(err)
+		}
+		return
 	}
 	if *only != "parameters" {
 		for _, name := range list {
