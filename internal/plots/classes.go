@@ -8,10 +8,10 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// classBins is how many groups of rows a class's predictions are in at most, and binRows how many rows a group has at least.
+// classBins is how many groups of rows a class's predictions are in at most, and binRows how many rows a group has, but that there are two.
 const (
 	classBins = 10
-	binRows   = 10
+	binRows   = 5
 )
 
 // Classes draws how predicted probabilities of classes, rows × classes, agree with the classes that the rows are of. For each class rows are put
@@ -51,7 +51,7 @@ func reliability(c int, p [][]float64, class []int) (x, y []float64) {
 		rows[i] = i
 	}
 	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(p[a][c], p[b][c]) })
-	bins := max(1, min(classBins, len(rows)/binRows))
+	bins := min(len(rows), max(2, min(classBins, len(rows)/binRows))) // a line has two points
 	for b := range bins {
 		group := rows[b*len(rows)/bins : (b+1)*len(rows)/bins]
 		var mean, share float64

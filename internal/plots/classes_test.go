@@ -20,11 +20,11 @@ func TestClassesByHand(t *testing.T) {
 		if i >= len(x)/2 {
 			want = 0.9
 		}
-		if len(x) != 4 || math.Abs(x[i]-want) > 1e-12 {
+		if len(x) != 8 || math.Abs(x[i]-want) > 1e-12 {
 			t.Errorf("mean probabilities %v", x)
 		}
 	}
-	if math.Abs(y[0]+y[1]-0.8) > 1e-12 || math.Abs(y[2]+y[3]-1.8) > 1e-12 {
+	if math.Abs(y[0]+y[1]+y[2]+y[3]-1.6) > 1e-12 || math.Abs(y[4]+y[5]+y[6]+y[7]-3.6) > 1e-12 {
 		t.Errorf("shares %v", y)
 	}
 	x, y = rejection(p, class)
