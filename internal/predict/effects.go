@@ -88,7 +88,7 @@ type Effect struct {
 // Of a term f_t they are those of the term's covariance (see Terms); where it is over the given inputs alone,
 // all rows are alike, and one is taken.
 func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRequest, o Options) ([]Effect, Stats, error) {
-	if p.Functions != nil {
+	if p.telling() != nil {
 		return p.severalEffects(ctx, info, r, o)
 	}
 	o.Latent = true
@@ -152,7 +152,7 @@ const EffectRows = 1000
 
 // EffectRows returns how many rows effects are averaged over, at most: want, or if that is 0 the default.
 func (p *Predictor) EffectRows(want int) int {
-	if want == 0 && p.Functions != nil {
+	if want == 0 && p.telling() != nil {
 		return SeveralEffectRows
 	}
 	return want

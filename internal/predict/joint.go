@@ -69,7 +69,7 @@ func (p *Predictor) Joint(ctx context.Context, points *kernel.Inputs, o JointOpt
 		return nil, Stats{}, err
 	}
 	p.checkPoints(points)
-	if p.Functions != nil {
+	if p.telling() != nil {
 		return p.severalPaths(ctx, points, o)
 	}
 	if err := p.needs(o.Options); err != nil {

@@ -18,22 +18,22 @@ type Latent interface {
 	Latent(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance []float64, err error)
 }
 
-// Functions draws several latent functions at the training rows.
+// Functions predicts the latent functions, of which there may be several, without K.
 type Functions interface {
-	// At returns the means and the variances of the functions at points at a draw of ψ, given each of some draws of the functions at
+	// At returns the means and the variances of the functions at points at a draw of ψ, given each of some draws of what they depend on, such as the functions at
 	// the training rows: those of each function at all points, one after the other.
 	At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error)
+}
+
+// Together are Functions that are known at several points together.
+type Together interface {
+	Functions
 	// Joint calls do for each of some sets of points with the means that At has there, and the covariance of each function, which is the
 	// same for all draws of the functions at the training rows.
 	Joint(ctx context.Context, psi []float64, sets []*kernel.Inputs, do func(set int, mean [][]float64, covariance []*mat.SymDense) error) error
 }
 
-// marginal is what Functions tell of points one by one.
-type marginal interface {
-	At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error)
-}
-
-// one is a Latent as what Functions tell of points.
+// one is a Latent as Functions.
 type one struct{ Latent }
 
 func (l one) At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error) {
@@ -42,7 +42,7 @@ func (l one) At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean
 }
 
 // drawn returns what predicts in place of solves with K, nil where they do.
-func (p *Predictor) drawn() marginal {
+func (p *Predictor) drawn() Functions {
 	switch {
 	case p.Functions != nil:
 		return p.Functions
@@ -61,9 +61,9 @@ var errTerms = errors.New("of several latent functions effects are of all that m
 // without returns the error of what is not to be had without solves with K, nil where there are some.
 func (p *Predictor) without() error {
 	switch {
-	case p.Functions != nil:
+	case p.telling() != nil:
 		return errSeveral
-	case p.Approximation != nil:
+	case p.drawn() != nil:
 		return errApproximate
 	}
 	return nil

@@ -79,7 +79,7 @@ type Config struct {
 	// Solutions, if not nil, keeps K⁻¹y from one predictor to the next.
 	Solutions *Solutions
 	// Approximation, if not nil, predicts in place of solves with K: rows one by one, and nothing else. So do Functions, which a model
-	// of several latent functions has.
+	// of several latent functions has, and one whose predictions are a mixture over draws of its own.
 	Approximation Latent
 	Functions     Functions
 }
@@ -411,6 +411,9 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	if err := p.needs(o); err != nil {
 		return nil, Stats{}, err
 	}
+	if o.Latent && likelihood.OfCategories(p.Problem.Likelihood) && p.telling() == nil {
+		return nil, Stats{}, errFunctions
+	}
 	var m *Moments
 	var stats Stats
 	var err error
@@ -451,6 +454,9 @@ func span(lo, hi int) []int {
 	}
 	return out
 }
+
+// errFunctions is the error of the latent function where each class has one, and none is told alone.
+var errFunctions = errors.New("under model.likelihood: categorical there is no latent function that could be told alone, there is one for each class: ask for the probabilities of the classes")
 
 // errSurface is the error of a surface where draws have auxiliary variables of their own.
 var errSurface = errors.New("variances are no smooth function of the parameters where the likelihood has auxiliary variables: use the variance exact")

@@ -16,9 +16,9 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
-// telling returns the likelihood if it is of several latent functions and says what it tells of them, else nil.
+// telling returns the likelihood if it is of several latent functions, which are known together, and says what it tells of them; else nil.
 func (p *Predictor) telling() likelihood.Telling {
-	if p.Functions == nil {
+	if _, ok := p.Functions.(Together); !ok {
 		return nil
 	}
 	l, _ := p.Problem.Likelihood.(likelihood.Telling)
@@ -54,8 +54,8 @@ func (m *Moments) latents(info *dataset.Info, i int) (out []Term) {
 // severalPaths is Joint of several latent functions, of which there are paths alone. Path k is one of all functions, given one of their draws at the
 // training rows.
 func (p *Predictor) severalPaths(ctx context.Context, points *kernel.Inputs, o JointOptions) (*Joint, Stats, error) {
-	l := p.telling()
-	if l == nil || o.Covariance {
+	l, functions := p.telling(), p.Functions.(Together)
+	if o.Covariance {
 		return nil, Stats{}, errSeveral
 	}
 	distinct, place := canonical(points)
@@ -75,7 +75,7 @@ func (p *Predictor) severalPaths(ctx context.Context, points *kernel.Inputs, o J
 	for done, t := range turns[:stats.Draws] {
 		o.Progress(Progress{RowsStage, done * len(place), stats.Draws * len(place)})
 		at := &functionsAt{p: p, t: t, points: distinct, stats: &stats}
-		err := p.Functions.Joint(ctx, p.Draws[t], []*kernel.Inputs{distinct}, func(_ int, mean [][]float64, covariance []*mat.SymDense) error {
+		err := functions.Joint(ctx, p.Draws[t], []*kernel.Inputs{distinct}, func(_ int, mean [][]float64, covariance []*mat.SymDense) error {
 			if err := at.set(mean, covariance); err != nil {
 				return err
 			}
@@ -175,11 +175,8 @@ const effectSamples = 1000
 // severalEffects is Effects of several latent functions: for each point of the grid what is expected of a target there. That is no linear
 // function of them, so that they are drawn at the rows, together, at each draw of ψ.
 func (p *Predictor) severalEffects(ctx context.Context, info *dataset.Info, r EffectsRequest, o Options) ([]Effect, Stats, error) {
-	l := p.telling()
-	switch {
-	case l == nil:
-		return nil, Stats{}, errSeveral
-	case r.Term > 0:
+	l, functions := p.telling(), p.Functions.(Together)
+	if r.Term > 0 {
 		return nil, Stats{}, errTerms
 	}
 	if err := o.Check(); err != nil {
@@ -205,7 +202,7 @@ func (p *Predictor) severalEffects(ctx context.Context, info *dataset.Info, r Ef
 	for t, psi := range p.Draws {
 		_, own := p.Problem.Natural(psi)
 		at := &functionsAt{p: p, t: t, stats: &stats}
-		err := p.Functions.Joint(ctx, psi, grid, func(i int, mean [][]float64, covariance []*mat.SymDense) error {
+		err := functions.Joint(ctx, psi, grid, func(i int, mean [][]float64, covariance []*mat.SymDense) error {
 			o.Progress(Progress{RowsStage, t*len(grid) + i, len(p.Draws) * len(grid)})
 			at.points = grid[i]
 			if err := at.set(mean, covariance); err != nil {
