@@ -3,6 +3,7 @@
 // elliptical slices, Hamiltonian and Langevin dynamics; length-scales given f, or given the whitened f, by random walks, Hamiltonian and Langevin dynamics; θ and f by
 // sufficient and ancillary parameterizations, both interwoven, surrogate data, and jointly around Laplace's approximation; θ alone by pseudo-marginal chains.
 //
+//	go run ./bench/latent -only classes -d 1
 //	go run ./bench/latent [-n 100] [-d 2] [-sets 2] [-chains 2] [-draws 4000] [-warmup 1500] [-only function] [-likelihoods logit,poisson]
 //	go run ./bench/latent -only conditional
 //	go run ./bench/latent -only parameters -table pima.csv -target positive -n 0 -times 5 -schemes AA,KHR
@@ -49,7 +50,7 @@ func main() {
 	flag.IntVar(&c.times, "times", 1, "updates of f before θ moves")
 	flag.StringVar(&c.table, "table", "", "compare the schemes for θ on the classes of this table, standardised inputs, in place of generated data")
 	flag.StringVar(&c.target, "target", "", "its target")
-	only := flag.String("only", "", "function (f given θ), conditional (length-scales given f) or parameters; all if empty")
+	only := flag.String("only", "", "function (f given θ), conditional (length-scales given f), parameters, or classes (θ and the functions of three classes); the first three if empty")
 	names := flag.String("likelihoods", "logit,poisson,volatility", "likelihoods of the comparisons but that of θ, a list; that is under the first")
 	list := flag.String("schemes", "", "schemes for θ, a list; all if empty")
 	flag.Parse()
@@ -77,6 +78,9 @@ func (c config) run(only string, list []string) error {
 	}
 	if c.table != "" && only != "parameters" {
 		return errors.New("a table has no function and length-scales that are known: give -only parameters")
+	}
+	if only == "classes" {
+		return c.classes()
 	}
 	if only == "" || only == "function" {
 		for _, name := range list {
