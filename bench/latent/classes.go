@@ -221,7 +221,7 @@ func (p *poissons) iterate() {
 	}
 	f := make([][]float64, classesOf)
 	for c := range f {
-		f[c] = given(p.p, z[c], noise[c], p.r)
+		f[c] = matheron(p.p, z[c], noise[c], p.r)
 	}
 	p.seen++
 	if p.seen > free && p.r.Float64() >= math.Exp(excess(f)-before) {
@@ -251,8 +251,8 @@ func evidence(p *point, z, noise [][]float64) (sum float64) {
 	return sum
 }
 
-// given draws a function given its pseudo-targets: f₀ + K(K+S)⁻¹(z − f₀ − e) of a draw f₀ of the prior and one e of the noise.
-func given(p *point, z, noise []float64, r *rand.Rand) []float64 {
+// matheron draws a function given its pseudo-targets: f₀ + K(K+S)⁻¹(z − f₀ − e) of a draw f₀ of the prior and one e of the noise.
+func matheron(p *point, z, noise []float64, r *rand.Rand) []float64 {
 	n := len(z)
 	f := mul(p.lower, normal(r, n))
 	left := slices.Clone(z)
