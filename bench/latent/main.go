@@ -1,7 +1,7 @@
 // Command latent compares ways to draw the latent function and the parameters of a Gaussian process whose likelihood is not Gaussian, dense, as
 // Filippone, Zhong and Girolami (2013, tables 2 and 5) and Filippone and Girolami (2014, table 1) do, on generated data: f given θ by random walks,
 // elliptical slices, Hamiltonian and Langevin dynamics; θ and f by sufficient and ancillary parameterizations, both interwoven, and surrogate data; θ alone by
-// pseudo-marginal chains.
+// pseudo-marginal chains. With -only gate, the two functions of the twinned likelihood given θ: by slices, and by indicators.
 //
 //	go run ./bench/latent [-n 100] [-d 2] [-sets 2] [-chains 2] [-draws 4000] [-warmup 1500] [-only function] [-likelihoods logit,poisson]
 package main
@@ -41,7 +41,7 @@ func main() {
 	flag.IntVar(&c.draws, "draws", 4000, "kept draws of each chain")
 	flag.IntVar(&c.warmup, "warmup", 1500, "iterations before them, in which steps are tuned")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of data and draws")
-	only := flag.String("only", "", "function (f given θ) or parameters; both if empty")
+	only := flag.String("only", "", "function (f given θ), parameters or gate; the first two if empty")
 	names := flag.String("likelihoods", "logit,poisson,volatility", "likelihoods of the comparison of f given θ, a list; that of θ is under the first")
 	flag.Parse()
 	list := strings.Split(*names, ",")
@@ -49,6 +49,10 @@ func main() {
 		if likelihoods[name] == nil {
 			log.Fatalf("there is no likelihood %q here: use logit, probit, poisson or volatility", name)
 		}
+	}
+	if *only == "gate" {
+		c.gates()
+		return
 	}
 	if *only != "parameters" {
 		for _, name := range list {

@@ -14,7 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 )
 
-// severalProblem returns one of n rows of one input. Of heteroscedastic noise the second function has a term of its own.
+// severalProblem returns one of n rows of one input. Of all but classes the second function has a term of its own.
 func severalProblem(t *testing.T, l likelihood.Likelihood, n int, target func(r *rand.Rand, x float64) float64) *posterior.Problem {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, 8))
@@ -24,7 +24,7 @@ func severalProblem(t *testing.T, l likelihood.Likelihood, n int, target func(r 
 		y[i] = target(r, x[i])
 	}
 	c := kernel.Single(kernel.Matern12, 1, false) // whose factor has all columns
-	two := l.Name() == likelihood.Heteroscedastic{}.Name()
+	two := !likelihood.OfCategories(l) && l.Name() != flat{}.Name()
 	if two {
 		var err error
 		c, err = c.Plus(kernel.Term{Variance: param.Param{Term: "g", Symbol: "variance", Role: param.Variance},
@@ -67,6 +67,10 @@ func severalCases(t *testing.T, n int) map[string]*posterior.Problem {
 		"categorical":     severalProblem(t, severalClasses, n, class),
 		"flat":            severalProblem(t, flat{severalClasses}, n, class),
 		"heteroscedastic": severalProblem(t, likelihood.Heteroscedastic{}, n, func(r *rand.Rand, x float64) float64 { return x + math.Exp(x/2)*r.NormFloat64() }),
+		"twinned": severalProblem(t, likelihood.Twinned{}, n, func(r *rand.Rand, x float64) float64 {
+			return x + 0.2*(1+20*math.Round(r.Float64()))*r.NormFloat64()
+		}),
+		"noisy-labels": severalProblem(t, likelihood.NoisyLabels{}, n, func(r *rand.Rand, x float64) float64 { return math.Round(1 / (1 + math.Exp(-4*x-2*r.NormFloat64()))) }),
 	}
 }
 

@@ -45,7 +45,8 @@ class GaussianProcess(Base):
     likelihood : str, optional
         How targets come from the latent function: ``"gaussian"``, ``"student-t"``, ``"laplace"``, ``"quantile"``,
         ``"bernoulli"`` (two classes), ``"ordinal"`` (three or more classes in order), ``"binomial"`` (successes in ``trials``), ``"poisson"`` and
-        ``"negative-binomial"`` (counts), ``"stochastic-volatility"`` (targets about zero of standard deviation e^f).
+        ``"negative-binomial"`` (counts), ``"stochastic-volatility"`` (targets about zero of standard deviation e^f), ``"heteroscedastic"`` and
+        ``"twinned"`` (numbers whose noise, or whose outliers, are a function of the inputs), ``"noisy-labels"`` (two classes, some labels wrong).
     link : str, optional
         Of ``"bernoulli"``: ``"logit"`` or ``"probit"``.
     level : float, optional
@@ -446,14 +447,14 @@ class GaussianProcess(Base):
         return _merged({"model": {"likelihood": self.likelihood}}, self.spec or {})["model"].get("likelihood")
 
     def _of_classes(self) -> bool:
-        return self._likelihood() in ("bernoulli", "ordinal")
+        return self._likelihood() in ("bernoulli", "noisy-labels", "ordinal")
 
     @property
     def predict_proba(self) -> Callable[..., Floats]:
-        """Under ``likelihood="bernoulli"`` and ``"ordinal"``: return the probabilities of the classes at rows, an array of shape
-        (rows, classes), in the order of ``classes_``. The arguments are the rows and what is said of each, as for `predict`."""
+        """Under ``likelihood="bernoulli"``, ``"noisy-labels"`` and ``"ordinal"``: return the probabilities of the classes at rows, an array of
+        shape (rows, classes), in the order of ``classes_``. The arguments are the rows and what is said of each, as for `predict`."""
         if not self._of_classes():
-            raise AttributeError("predict_proba is of classes: likelihood=\"bernoulli\" or \"ordinal\"")
+            raise AttributeError("predict_proba is of classes: likelihood=\"bernoulli\", \"noisy-labels\" or \"ordinal\"")
 
         def predict_proba(X: Any, **columns: Any) -> Floats:
             p = self._predict(X, columns)
@@ -463,9 +464,9 @@ class GaussianProcess(Base):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """Under ``likelihood="bernoulli"``: the classes, 0 and 1 or their names; under ``"ordinal"`` their names in order."""
+        """Under ``likelihood="bernoulli"`` and ``"noisy-labels"``: the classes, 0 and 1 or their names; under ``"ordinal"`` their names in order."""
         if not self._of_classes() or getattr(self, "job_", None) is None:
-            raise AttributeError("classes_ are those of a fit of classes: likelihood=\"bernoulli\" or \"ordinal\"")
+            raise AttributeError("classes_ are those of a fit of classes: likelihood=\"bernoulli\", \"noisy-labels\" or \"ordinal\"")
         return np.array(self._job().data.get("classes") or [0, 1])
 
     def sample_y(
