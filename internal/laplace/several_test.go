@@ -34,7 +34,11 @@ func severalProblem(t *testing.T, l likelihood.Likelihood, n int, target func(r 
 		}
 	}
 	m := posterior.NewModel(c, l, func(p param.Param) param.Prior {
-		prior, err := p.ParsePrior("gamma(1,1)")
+		text := "gamma(1,1)"
+		if p.Role == param.Share {
+			text = "beta(1,4)"
+		}
+		prior, err := p.ParsePrior(text)
 		if err != nil {
 			t.Fatal(err)
 		}

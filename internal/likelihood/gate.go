@@ -22,8 +22,8 @@ func openingMean(share, mean, variance float64) float64 {
 	return normalCDF((opening(share) + mean) / math.Sqrt(1+variance))
 }
 
-// side is log p(y|f) of a row of one kind, with its derivative in f and minus the second one, which is not negative.
-type side struct{ value, score, curvature float64 }
+// branch is log p(y|f) of a row of one kind, with its derivative in f and minus the second one, which is not negative.
+type branch struct{ value, score, curvature float64 }
 
 // leastCurvature keeps quotients finite where a curvature has underflowed.
 const leastCurvature = 1e-300
@@ -34,7 +34,7 @@ const leastCurvature = 1e-300
 // on average over the kinds given y, and d the difference of their scores, (D⁻¹ + r(1−r)·D⁻¹d·dᵀD⁻¹)⁻¹, the variance within a kind plus that
 // between them, r being the probability that the row is ordinary. Minus the Hessian is D − r(1−r)·ddᵀ: the same to the first order,
 // and not positive where the kinds are far apart.
-func gated(a float64, ordinary, other side, score, curvature []float64) float64 {
+func gated(a float64, ordinary, other branch, score, curvature []float64) float64 {
 	in, out := ordinary.value+logNormalTail(-a), other.value+logNormalTail(a)
 	if score != nil {
 		r, s := 1/(1+math.Exp(out-in)), 1/(1+math.Exp(in-out))

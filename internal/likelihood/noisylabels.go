@@ -37,9 +37,9 @@ func (NoisyLabels) Coupled() bool { return true }
 
 // Terms returns log p(y|f,g) with its gradient and a curvature (gated).
 func (NoisyLabels) Terms(theta []float64, y float64, f, score, curvature []float64) float64 {
-	var ordinary side
+	var ordinary branch
 	ordinary.value, ordinary.score, ordinary.curvature = Probit{}.LogDensity(nil, y, f[0])
-	return gated(opening(theta[0])+f[1], ordinary, side{value: -math.Ln2}, score, curvature)
+	return gated(opening(theta[0])+f[1], ordinary, branch{value: -math.Ln2}, score, curvature)
 }
 
 // DrawAll draws a class.

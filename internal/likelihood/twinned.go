@@ -47,9 +47,9 @@ func (Twinned) variances(theta []float64) (ordinary, outlier float64) {
 // Terms returns log p(y|f,g) with its gradient and a curvature (gated).
 func (t Twinned) Terms(theta []float64, y float64, f, score, curvature []float64) float64 {
 	narrow, wide := t.variances(theta)
-	normal := func(variance float64) side {
+	normal := func(variance float64) branch {
 		r := y - f[0]
-		return side{-0.5*r*r/variance - 0.5*math.Log(2*math.Pi*variance), r / variance, 1 / variance}
+		return branch{-0.5*r*r/variance - 0.5*math.Log(2*math.Pi*variance), r / variance, 1 / variance}
 	}
 	return gated(opening(theta[2])+f[1], normal(narrow), normal(wide), score, curvature)
 }
