@@ -217,7 +217,7 @@ func TestFunctionsAtPoints(t *testing.T) {
 			}
 		}
 		other := NewFunctions(p, psi, 3)
-		if _, _, err := other.At(t.Context(), []float64{0.3, 0.1, 0, 0.2, -1}[:len(psi)], points); err != nil {
+		if _, _, err := other.At(t.Context(), []float64{0.3, 0.1, 0, 0.2, -1, 0.4, -0.7}[:len(psi)], points); err != nil {
 			t.Fatal(err)
 		}
 		again, _, err := other.At(t.Context(), psi, points.Select([]int{2}))
@@ -230,6 +230,51 @@ func TestFunctionsAtPoints(t *testing.T) {
 					t.Errorf("%s: function %d at a point is %v, and %v beside other points", name, c, again[k][c], mean[k][3*c+2])
 				}
 			}
+		}
+	}
+}
+
+// Draws by tempering have the means of both functions that a quadrature has, of two rows of which one is an outlier or the other, and the coordinates of
+// x are those that x is made of. Means of 500 draws by four are to be within 4.5 standard errors: one in 10⁵ seeds fails.
+func TestTempering(t *testing.T) {
+	p := severalProblem(t, likelihood.Twinned{}, 2, func(r *rand.Rand, _ float64) float64 { return 0 })
+	p.Inputs, p.Y = kernel.NewInputs(2, 1, []float64{0, 0.6}), []float64{0.4, 3}
+	// Of Matérn 1/2, exp(−√(2τ)·d): with d = 0.6 the correlation of a quadrature that has exp(−0.18).
+	rate := 0.5 * (0.18 / 0.6) * (0.18 / 0.6)
+	psi := p.Params.Sampled([]float64{1, rate, 1.5, rate, 0.05, math.Sqrt(180), 0.5 * math.Erfc(0.5/math.Sqrt2)})
+	w, err := NewWhite(t.Context(), p, psi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pt, err := w.point(t.Context(), psi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const draws = 500
+	var sum, square [4]float64
+	r := rand.New(rand.NewPCG(1, 2))
+	for range draws {
+		x, err := w.fromPrior(t.Context(), pt, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mean [4]float64
+		for _, one := range x {
+			for k, v := range pt.function(one) {
+				mean[k] += v / float64(len(x))
+			}
+		}
+		for k, v := range mean {
+			sum[k], square[k] = sum[k]+v/draws, square[k]+v*v/draws
+		}
+		f, err := w.Function(t.Context(), psi, pt.whiten(x[0]))
+		if err != nil || !floats.EqualApprox(f, pt.function(x[0]), 1e-9) {
+			t.Fatalf("f is %v, by its coordinates %v (%v)", pt.function(x[0]), f, err)
+		}
+	}
+	for k, want := range []float64{0.3775, 0.4158, 0.0262 - 0.5, -0.2272 - 0.5} { // likelihood.TestTwinnedEvidence tells these
+		if se := math.Sqrt((square[k] - sum[k]*sum[k]) / draws); math.Abs(sum[k]-want) > 4.5*se+1e-4 {
+			t.Errorf("mean %d is %.4f ± %.4f, want %.4f", k, sum[k], se, want)
 		}
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/predict"
 )
 
-// severalFile holds what severalOracle found. ULISSE_ORACLE=several makes it anew, in some minutes.
+// severalFile holds what severalOracle found. ULISSE_ORACLE=several makes it anew, in some minutes; with
+// -run TestSeveralAgainstOracle/NAME what it says of one likelihood.
 const severalFile = "testdata/several.json"
 
 // severalCase is a likelihood of several latent functions with data and, written down once more, its density. Function c has the covariance
@@ -324,48 +325,11 @@ func TestSeveralAgainstOracle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: seconds of all cores")
 	}
-	oracles := readOracles(t, severalFile)
+	oracles, anew := readOracles(t, severalFile), os.Getenv("ULISSE_ORACLE") == "several"
 	for _, c := range severalCases {
-		table := c.table(t)
-		of := func(chains, draws, warmup int) string {
-			return fmt.Sprintf(`
-name: test
-data: {path: %s, target: y}
-model: %s
-sampler: {chains: %d, draws: %d, warmup: %d, checkpoint: 20}
-stop: {max_draws: %[4]d}
-`, table, c.model, chains, draws, warmup)
-		}
-		cfg := config(t, spec(t, of(4, 300, 100)), 2, t.TempDir())
-		p := cfg.Driver.Problem
-		if os.Getenv("ULISSE_ORACLE") == "several" {
-			var x []float64
-			for i := range p.Y {
-				x = append(x, p.Inputs.Row(i)[0])
-			}
-			oracles[c.name] = c.run(x, p.Y)
-		}
-		want := oracles[c.name]
-		r := run(t, cfg)
-		var points [][][]float64
-		for _, ch := range r.Chains {
-			points = append(points, ch.Draws)
-		}
-		for i, parameter := range r.Plan.Names {
-			x := r.Column(i, r.MinDraws())
-			m, sd := moments(x)
-			t.Logf("%s: log %s is %.3f ± %.3f (ESS %.0f), oracle %.3f ± %.3f (errors %.3f, %.3f)", c.name, parameter, m, sd, diagnostics.ESSBulk(x), want.Mean[i], want.SD[i], want.MeanError[i], want.SDError[i])
-			if e := 4 * math.Hypot(diagnostics.MCSEMean(x), want.MeanError[i]); math.Abs(m-want.Mean[i]) > 0.1*want.SD[i]+e {
-				t.Errorf("%s: mean of log %s %v, oracle %v", c.name, parameter, m, want.Mean[i])
-			}
-			if e := 4 * math.Hypot(diagnostics.MCSESD(x), want.SDError[i]); math.Abs(sd-want.SD[i]) > 0.1*want.SD[i]+e {
-				t.Errorf("%s: sd of log %s %v, oracle %v", c.name, parameter, sd, want.SD[i])
-			}
-		}
-		c.checkTold(t, cfg, predict.Thin(points, 150), want)
-		sameDraws(t, spec(t, of(2, 25, 10)))
+		t.Run(c.name, func(t *testing.T) { c.againstOracle(t, oracles, anew) })
 	}
-	if os.Getenv("ULISSE_ORACLE") == "several" {
+	if anew {
 		text, err := json.Marshal(oracles)
 		if err == nil {
 			err = os.WriteFile(severalFile, text, 0o600)
@@ -374,6 +338,49 @@ stop: {max_draws: %[4]d}
 			t.Fatal(err)
 		}
 	}
+}
+
+// againstOracle holds a run against what is found of a likelihood, anew if that is asked for.
+func (c *severalCase) againstOracle(t *testing.T, oracles map[string]*found, anew bool) {
+	t.Helper()
+	table := c.table(t)
+	of := func(chains, draws, warmup int) string {
+		return fmt.Sprintf(`
+name: test
+data: {path: %s, target: y}
+model: %s
+sampler: {chains: %d, draws: %d, warmup: %d, checkpoint: 20}
+stop: {max_draws: %[4]d}
+`, table, c.model, chains, draws, warmup)
+	}
+	cfg := config(t, spec(t, of(4, 300, 100)), 2, t.TempDir())
+	p := cfg.Driver.Problem
+	if anew {
+		var x []float64
+		for i := range p.Y {
+			x = append(x, p.Inputs.Row(i)[0])
+		}
+		oracles[c.name] = c.run(x, p.Y)
+	}
+	want := oracles[c.name]
+	r := run(t, cfg)
+	var points [][][]float64
+	for _, ch := range r.Chains {
+		points = append(points, ch.Draws)
+	}
+	for i, parameter := range r.Plan.Names {
+		x := r.Column(i, r.MinDraws())
+		m, sd := moments(x)
+		t.Logf("%s: log %s is %.3f ± %.3f (ESS %.0f), oracle %.3f ± %.3f (errors %.3f, %.3f)", c.name, parameter, m, sd, diagnostics.ESSBulk(x), want.Mean[i], want.SD[i], want.MeanError[i], want.SDError[i])
+		if e := 4 * math.Hypot(diagnostics.MCSEMean(x), want.MeanError[i]); math.Abs(m-want.Mean[i]) > 0.1*want.SD[i]+e {
+			t.Errorf("%s: mean of log %s %v, oracle %v", c.name, parameter, m, want.Mean[i])
+		}
+		if e := 4 * math.Hypot(diagnostics.MCSESD(x), want.SDError[i]); math.Abs(sd-want.SD[i]) > 0.1*want.SD[i]+e {
+			t.Errorf("%s: sd of log %s %v, oracle %v", c.name, parameter, sd, want.SD[i])
+		}
+	}
+	c.checkTold(t, cfg, predict.Thin(points, 150), want)
+	sameDraws(t, spec(t, of(2, 25, 10)))
 }
 
 // checkTold compares predictions at the rows.
