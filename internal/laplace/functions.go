@@ -15,7 +15,7 @@ import (
 )
 
 // Functions tells several latent functions at points, at draws of ψ. The functions at the training rows, f = Fx, are drawn given ψ and the
-// targets by elliptical slices (White), where there may be modes far apart after tempering; given these each is normal at a point *,
+// targets by elliptical slices (White), under the twinned likelihood by the rows' kinds (kinds); given these each is normal at a point *,
 //
 //	f* ~ N(aᵀx, k** − aᵀa),  a = G⁻¹k*, G the rows of F that it was made of
 //
@@ -102,8 +102,8 @@ func (d *Functions) draw(ctx context.Context, psi []float64) (*whitened, [][]flo
 	x, ok := d.drawn[key]
 	if !ok {
 		r := random.Key{Seed: d.seed, Iter: int(key >> 1)}.Stream(random.Latent, 0)
-		if likelihood.Gated(d.problem.Likelihood) {
-			x, err = w.fromPrior(ctx, pt, r)
+		if l, ok := d.problem.Likelihood.(likelihood.Twinned); ok {
+			x, err = w.byKinds(ctx, pt, l, r)
 		} else {
 			x, err = w.fromMode(ctx, pt, r)
 		}
@@ -126,24 +126,6 @@ func (w *White) fromMode(ctx context.Context, pt *whitened, r *rand.Rand) (x [][
 		if last := k + 1 - firstSlices; last >= 0 && last%nextSlices == 0 {
 			x = append(x, floats.AddTo(make([]float64, len(pt.mode)), pt.mode, pt.direction(nu)))
 		}
-	}
-	return x, nil
-}
-
-// fromPrior draws x by tempering, and then slices about the mode.
-func (w *White) fromPrior(ctx context.Context, pt *whitened, r *rand.Rand) (x [][]float64, err error) {
-	all, err := w.temper(ctx, pt, r)
-	if err != nil {
-		return nil, err
-	}
-	for k := range functionSets {
-		nu := pt.whiten(all[k*len(all)/functionSets].x)
-		for range nextSlices {
-			if err := w.Slice(ctx, pt.psi, nu, r); err != nil {
-				return nil, err
-			}
-		}
-		x = append(x, floats.AddTo(make([]float64, len(pt.mode)), pt.mode, pt.direction(nu)))
 	}
 	return x, nil
 }

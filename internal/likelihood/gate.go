@@ -50,12 +50,3 @@ func gated(a float64, ordinary, other branch, score, curvature []float64) float6
 	}
 	return max(in, out) + math.Log1p(math.Exp(-math.Abs(in-out)))
 }
-
-// Gated reports whether a likelihood has a gate. Given the parameters the posterior of its functions may have modes far apart: of which kind rows are.
-func Gated(l Likelihood) bool {
-	switch l.(type) {
-	case Twinned, NoisyLabels:
-		return true
-	}
-	return false
-}

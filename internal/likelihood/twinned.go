@@ -39,25 +39,25 @@ func (Twinned) Functions() int { return 2 }
 // Coupled returns true.
 func (Twinned) Coupled() bool { return true }
 
-// variances returns those of the noise of ordinary rows and of outliers.
-func (Twinned) variances(theta []float64) (ordinary, outlier float64) {
-	return theta[0], theta[0] * theta[1] * theta[1]
+// Kinds returns the variances of the noise of ordinary rows and of outliers, and m.
+func (Twinned) Kinds(theta []float64) (ordinary, outlier, m float64) {
+	return theta[0], theta[0] * theta[1] * theta[1], opening(theta[2])
 }
 
 // Terms returns log p(y|f,g) with its gradient and a curvature (gated).
 func (t Twinned) Terms(theta []float64, y float64, f, score, curvature []float64) float64 {
-	narrow, wide := t.variances(theta)
+	narrow, wide, m := t.Kinds(theta)
 	normal := func(variance float64) branch {
 		r := y - f[0]
 		return branch{-0.5*r*r/variance - 0.5*math.Log(2*math.Pi*variance), r / variance, 1 / variance}
 	}
-	return gated(opening(theta[2])+f[1], normal(narrow), normal(wide), score, curvature)
+	return gated(m+f[1], normal(narrow), normal(wide), score, curvature)
 }
 
 // DrawAll draws a target.
 func (t Twinned) DrawAll(r *rand.Rand, theta, f []float64) float64 {
-	variance, wide := t.variances(theta)
-	if r.NormFloat64() > opening(theta[2])+f[1] {
+	variance, wide, m := t.Kinds(theta)
+	if r.NormFloat64() > m+f[1] {
 		variance = wide
 	}
 	return f[0] + math.Sqrt(variance)*r.NormFloat64()
@@ -68,7 +68,7 @@ func (t Twinned) PredictAll(theta, mean, variance [][]float64) Predictive {
 	var parts scaleMixtures
 	for k, own := range theta {
 		w := openingMean(own[2], mean[k][1], variance[k][1])
-		narrow, wide := t.variances(own)
+		narrow, wide, _ := t.Kinds(own)
 		noise := []float64{narrow, wide}
 		parts = append(parts, newScaleMixture([]float64{w, 1 - w}, mean[k][:1],
 			func(_, q int) float64 { return math.Sqrt(variance[k][0] + noise[q]) },

@@ -236,19 +236,18 @@ data: {path: "-", target: y}
 stop: {max_draws: 12}
 model: {kernel: rbf, likelihood: heteroscedastic, noise: {log_variance: "rbf(a)"}}
 sampler: ` + sampler("elliptical") + "\n"})
-		all = append(all, golden{name: "elliptical/twinned/" + string(v), table: "a,b,y\n" + strings.Join(strings.SplitAfter(table.String(), "\n")[1:61], ""), predict: v, text: `
+	}
+	for name, x := range map[string]struct{ table, model string }{
+		"twinned":      {"a,b,y\n" + strings.Join(strings.SplitAfter(table.String(), "\n")[1:61], ""), `likelihood: twinned, noise: {gate: "rbf(a)"}`},
+		"noisy-labels": {classes.String(), `likelihood: noisy-labels, noise: {gate: "rbf(b)"}`},
+	} {
+		all = append(all, golden{name: "elliptical/" + name, table: x.table, text: `
 name: golden
 data: {path: "-", target: y}
 stop: {max_draws: 12}
-model: {kernel: rbf, likelihood: twinned, noise: {gate: "rbf(a)"}}
+model: {kernel: rbf, ` + x.model + `}
 sampler: ` + sampler("elliptical") + "\n"})
 	}
-	all = append(all, golden{name: "elliptical/noisy-labels", table: classes.String(), predict: predict.Exact, text: `
-name: golden
-data: {path: "-", target: y}
-stop: {max_draws: 12}
-model: {kernel: rbf, likelihood: noisy-labels, noise: {gate: "rbf(b)"}}
-sampler: ` + sampler("elliptical") + "\n"})
 	// A column of whole numbers that is a category, and not standardised.
 	all = append(all, golden{name: "expression/hamming/fisher", table: table.String(), levels: [][]string{nil, make([]string, 37)}, text: `
 name: golden
