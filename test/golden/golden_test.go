@@ -238,8 +238,8 @@ model: {kernel: rbf, likelihood: heteroscedastic, noise: {log_variance: "rbf(a)"
 sampler: ` + sampler("elliptical") + "\n"})
 	}
 	for name, x := range map[string]struct{ table, model string }{
-		"twinned":      {"a,b,y\n" + strings.Join(strings.SplitAfter(table.String(), "\n")[1:61], ""), `likelihood: twinned, noise: {gate: "rbf(a)"}`},
-		"noisy-labels": {classes.String(), `likelihood: noisy-labels, noise: {gate: "rbf(b)"}`},
+		"twinned":      {"a,b,y\n" + strings.Join(strings.SplitAfter(table.String(), "\n")[1:25], ""), `likelihood: twinned, noise: {gate: "rbf(a)"}`},
+		"noisy-labels": {strings.Join(strings.SplitAfter(classes.String(), "\n")[:25], ""), `likelihood: noisy-labels, noise: {gate: "rbf(b)"}`},
 	} {
 		all = append(all, golden{name: "elliptical/" + name, table: x.table, text: `
 name: golden
