@@ -55,11 +55,15 @@ type conductor struct {
 	before int               // those of them from before the chains' last proposals were chosen
 	values []record          // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
 	peaks  []*peak
-	short  bool           // proposals are as an earlier version chose them, which does not look for tails (reach.go)
-	once   bool           // and not as one that searches again (search.go)
-	fresh  []record       // those of the last stage that checked: nothing is fitted to them
-	count  map[string]int // stages of each kind
-	last   *chains.Staging
+	short  bool // proposals are as an earlier version chose them, which does not look for tails (reach.go)
+	once   bool // and not as one that searches again (search.go)
+	// crowded says that functions are fitted to all evaluations, as an earlier version did.
+	crowded bool
+	fresh   []record       // those of the last stage that checked: nothing is fitted to them
+	count   map[string]int // stages of each kind
+	last    *chains.Staging
+
+	fits map[int]*density // by the number of evaluations learnt from
 
 	found      []*peak // by the last search, if there were several
 	unmeasured []*peak // those of them whose curvature is still to be measured
@@ -72,7 +76,7 @@ type peak struct {
 }
 
 func newConductor(env Evaluator, opt *Auto, p *chains.Plan, in *chains.Conducting) *conductor {
-	k := &conductor{env: env, opt: opt, plan: p, in: in, model: env.Model(), count: map[string]int{}}
+	k := &conductor{env: env, opt: opt, plan: p, in: in, model: env.Model(), count: map[string]int{}, fits: map[int]*density{}}
 	k.costs = newCosts(k.model, p.Params(), opt)
 	k.reduce, _ = reductions(k.model, 1)
 	return k
@@ -147,6 +151,7 @@ func (k *conductor) read() error {
 			if s.Kind == pilotStage {
 				k.short = k.short || len(s.Shared) > 0 && len(s.Shared[0]) < 3
 				k.once = k.once || k.short || s.Shared[0][2] < searches
+				k.crowded = k.crowded || k.once || s.Shared[0][2] < thins
 			}
 			v, err := valuesOf(s, p)
 			if err != nil {
@@ -276,6 +281,7 @@ func (k *conductor) findPeaks() error {
 			measured = measured[1:]
 		}
 	}
+	k.mirror()
 	return nil
 }
 
