@@ -55,15 +55,13 @@ type conductor struct {
 	before int               // those of them from before the chains' last proposals were chosen
 	values []record          // of pilots: log|K| or NaN, and yᵀK⁻¹y, without gradients
 	peaks  []*peak
-	short  bool // proposals are as an earlier version chose them, which does not look for tails (reach.go)
-	once   bool // and not as one that searches again (search.go)
-	// crowded says that functions are fitted to all evaluations, as an earlier version did.
-	crowded bool
-	fresh   []record       // those of the last stage that checked: nothing is fitted to them
-	count   map[string]int // stages of each kind
-	last    *chains.Staging
+	short  bool           // proposals are as an earlier version chose them, which does not look for tails (reach.go)
+	once   bool           // and not as one that searches again (search.go)
+	fresh  []record       // those of the last stage that checked: nothing is fitted to them
+	count  map[string]int // stages of each kind
+	last   *chains.Staging
 
-	fits map[int]*density // by the number of evaluations learnt from
+	fits map[int]*density // by the number of evaluations that they were fitted to
 
 	found      []*peak // by the last search, if there were several
 	unmeasured []*peak // those of them whose curvature is still to be measured
@@ -151,7 +149,6 @@ func (k *conductor) read() error {
 			if s.Kind == pilotStage {
 				k.short = k.short || len(s.Shared) > 0 && len(s.Shared[0]) < 3
 				k.once = k.once || k.short || s.Shared[0][2] < searches
-				k.crowded = k.crowded || k.once || s.Shared[0][2] < thins
 			}
 			v, err := valuesOf(s, p)
 			if err != nil {

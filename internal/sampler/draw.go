@@ -295,12 +295,9 @@ func (k *conductor) piloting(b *density, m *mixture.Mixture, basis [][]float64) 
 	}
 	var mark []float64
 	if !k.short && !k.costs.direct {
-		mark = []float64{thins}
-		switch {
-		case k.once:
+		mark = []float64{searches}
+		if k.once {
 			mark = []float64{reaching}
-		case k.crowded:
-			mark = []float64{searches}
 		}
 	}
 	n := k.costs.thin * pilotEach * k.plan.Params() * (1 + k.count[pilotStage])

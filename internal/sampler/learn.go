@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/accuracy"
@@ -20,17 +19,14 @@ import (
 // Constants of learning.
 const (
 	// around is how far below the highest an evaluation's log density may be to be learnt
-	// from, for each parameter and mostAround at most: farther out the functions are of another shape.
-	around, mostAround = 12, 36
-	// manyRecords is how many evaluations may be learnt from as they are; of more, those are left out that are nearer than tooNear, in standard
-	// deviations of the posterior, to others: most are the ends of climbs, one beside the other.
-	manyRecords, tooNear = 200, 0.5
-	maxRounds            = 8   // of learning
-	growth               = 1.5 // from round to round
-	widen                = 1.3 // points of learning are spread so much wider than the posterior
-	firstSample          = 400 // proposals to the surrogate in the first round of fitting to it
-	sampleRound          = 4
-	components           = 6
+	// from, for each parameter: farther out the functions are of another shape.
+	around      = 12
+	maxRounds   = 8   // of learning
+	growth      = 1.5 // from round to round
+	widen       = 1.3 // points of learning are spread so much wider than the posterior
+	firstSample = 400 // proposals to the surrogate in the first round of fitting to it
+	sampleRound = 4
+	components  = 6
 	// priorShare is the share of proposals from the prior, which bound the weights, at least;
 	// of few rows, whose posteriors have tails like the prior's, it is priorRows over the rows,
 	// mostPrior at most.
@@ -47,19 +43,21 @@ type density struct {
 	highest         float64
 }
 
-// learn fits the functions to the evaluations that are near enough.
+// learn returns the functions fitted to the evaluations that are near enough, and to the values of pilots. Records are the first of those that
+// were learnt from and of the fresh ones, so that their number says which they are: nothing is fitted twice.
 func (k *conductor) learn(ctx context.Context, records []record) (*density, error) {
 	if b := k.fits[len(records)]; b != nil {
 		return b, nil
 	}
-	b, err := k.learnFrom(ctx, slices.Concat(records, k.values))
+	b, err := k.fitted(ctx, slices.Concat(records, k.values))
 	if err == nil {
-		k.fits[len(records)] = b // records are always the first of the same ones
+		k.fits[len(records)] = b
 	}
 	return b, err
 }
 
-func (k *conductor) learnFrom(ctx context.Context, records []record) (*density, error) {
+// fitted fits the functions to the records that are near enough.
+func (k *conductor) fitted(ctx context.Context, records []record) (*density, error) {
 	b := &density{highest: math.Inf(-1)}
 	values := make([]float64, len(records))
 	for i := range records {
@@ -70,18 +68,11 @@ func (k *conductor) learnFrom(ctx context.Context, records []record) (*density, 
 		values[i] = v
 		b.highest = max(b.highest, v)
 	}
-	within := around * float64(k.plan.Params())
-	if !k.crowded {
-		within = min(within, mostAround)
-	}
 	var near []record
 	for i, r := range records {
-		if values[i] > b.highest-within {
+		if values[i] > b.highest-around*float64(k.plan.Params()) {
 			near = append(near, r)
 		}
-	}
-	if len(near) > manyRecords && !k.crowded {
-		near = k.apart(near)
 	}
 	usual := usualVariance(near)
 	for i, r := range near {
@@ -101,28 +92,6 @@ func (k *conductor) learnFrom(ctx context.Context, records []record) (*density, 
 		return logQuadOf(r, b.unit)
 	})
 	return b, err
-}
-
-// apart returns the records without those, of gradients that are exact, that are too near to such a one before them.
-func (k *conductor) apart(records []record) []record {
-	main := k.peaks[0]
-	white, err := surrogate.NewWhitening(k.reduce.Point(main.X), k.reduce.Push(main.cov))
-	if err != nil {
-		return records
-	}
-	var out []record
-	var at [][]float64
-	for _, r := range records {
-		z := white.Apply(k.reduce.Point(r.psi))
-		exact := r.LogDetGrad != nil && r.Probes == 0
-		if exact && slices.ContainsFunc(at, func(o []float64) bool { return floats.Distance(z, o, 2) < tooNear }) {
-			continue
-		}
-		if out = append(out, r); exact {
-			at = append(at, z)
-		}
-	}
-	return out
 }
 
 // unit returns the unit that log yᵀK⁻¹y is learnt in: where evaluations are exact, that in which an error is one of the log density of

@@ -23,8 +23,6 @@ import (
 const (
 	// searches is the third number of Shared[0] of the pilot stages of a run that searches again, as reaching is.
 	searches = 2
-	// thins is that of a run whose functions are not fitted to evaluations one beside the other.
-	thins = 3
 	// explorers are the points that explore, for each parameter; exploreScale is how many times as wide as at the peaks they are spread, with
 	// exploreDegrees of freedom.
 	explorers, exploreScale, exploreDegrees = 40, 3, 3
