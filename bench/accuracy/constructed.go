@@ -9,12 +9,13 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/accuracy/study"
 	"github.com/ulisse-gp/ulisse/internal/chains"
+	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
-// constructed runs the sampler auto as a whole, with seeds 1, 2, …, on the constructed posteriors, and holds
+// constructed runs the sampler auto as a whole, with seeds first, first + 1, …, on the constructed posteriors, and holds
 // means and standard deviations to the truth by the errors that the runs state.
-func constructed(w study.Whole, only string, runs int) error {
+func constructed(w study.Whole, only string, first uint64, runs int) error {
 	b := parallel.NewBudget(0)
 	fmt.Println("| posterior | estimate | mean error | largest error | stated error, rms | rms of error over stated error | beyond 3 stated |")
 	fmt.Println("|---|---|---|---|---|---|---|")
@@ -24,16 +25,19 @@ func constructed(w study.Whole, only string, runs int) error {
 		}
 		var tallies []tally
 		var names []string
-		met, densities, draws := 0, 0, 0
+		met, draws := 0, 0
+		var cost chains.Cost
+		began := cputime.Seconds()
 		for seed := range runs {
-			r, results, err := w.Run(context.Background(), t, uint64(seed+1), b)
+			r, results, err := w.Run(context.Background(), t, first+uint64(seed), b)
 			if err != nil {
-				return fmt.Errorf("%s, seed %d: %w", t.Name, seed+1, err)
+				return fmt.Errorf("%s, seed %d: %w", t.Name, first+uint64(seed), err)
 			}
 			if r.Stopped.Reason == chains.Converged {
 				met++
 			}
-			densities, draws = densities+r.Cost().Densities, draws+r.MinDraws()
+			cost.Add(r.Cost())
+			draws += r.MinDraws()
 			if tallies == nil {
 				tallies, names = make([]tally, len(results)), make([]string, len(results))
 			}
@@ -46,7 +50,8 @@ func constructed(w study.Whole, only string, runs int) error {
 		for i, y := range tallies {
 			fmt.Printf("| %s | %s | %+.4f | %.4f | %.4f | %.2f | %d |\n", t.Name, names[i], stat.Mean(y.errors, nil), y.largest(), rms(y.stated), y.ratio(), y.beyond(3))
 		}
-		fmt.Printf("| %s | all; %d of %d converged, %d draws of each chain and %d densities a run | | | | %.2f | |\n", t.Name, met, runs, draws/runs, densities/runs, together(tallies))
+		fmt.Printf("| %s | all; %d of %d converged, %d draws of each chain, %d densities, %d products and %.1f processor seconds a run | | | | %.2f | |\n", t.Name, met, runs,
+			draws/runs, cost.Densities/runs, cost.Products/runs, (cputime.Seconds()-began)/float64(runs), together(tallies))
 	}
 	return nil
 }

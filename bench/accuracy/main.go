@@ -4,14 +4,14 @@
 //
 //	go run ./bench/accuracy [-runs 200] [-only banana] [-noise 2] [-gradients 120] [-draws 2000]
 //
-//	go run ./bench/accuracy -whole [-rows 100] [-density auto] [-runs 200] [-only banana]
+//	go run ./bench/accuracy -whole [-rows 100] [-density auto] [-runs 200] [-seed 1] [-only banana]
 //
 // runs the sampler auto as a whole on them, as on the posterior of so many rows: up to 500 its density is
 // exact, beyond a part of it is learnt (-density learnt: always).
 //
-//	go run ./bench/accuracy -spec SPEC -against FILE [-runs 200]
+//	go run ./bench/accuracy -spec SPEC -against FILE [-runs 200] [-seed 1]
 //
-// runs a specification as a whole, with the seeds 1, 2, …, against a reference that
+// runs a specification as a whole, with the seeds 1, 2, … or others, against a reference that
 // bench/posteriors made.
 //
 // For every estimate it prints the root mean square, over the runs, of the true error over
@@ -42,19 +42,20 @@ func main() {
 	spec := flag.String("spec", "", "specification to run as a whole, in place of the constructed posteriors")
 	against := flag.String("against", "", "with -spec: reference, a file that bench/posteriors wrote")
 	asWhole := flag.Bool("whole", false, "run the sampler auto as a whole")
+	first := flag.Uint64("seed", 1, "with -whole or -spec: the first seed")
 	w := study.DefaultWhole
 	flag.IntVar(&w.Rows, "rows", w.Rows, "with -whole: rows that the posterior is said to be of")
 	flag.StringVar(&w.Density, "density", w.Density, "with -whole: auto.density")
 	flag.Float64Var(&w.Error, "error", w.Error, "with -whole: stop.error")
 	flag.Parse()
 	if *asWhole {
-		if err := constructed(w, *only, *runs); err != nil {
+		if err := constructed(w, *only, *first, *runs); err != nil {
 			log.Fatal(err)
 		}
 		return
 	}
 	if *spec != "" {
-		if err := whole(*spec, *against, *runs); err != nil {
+		if err := whole(*spec, *against, *first, *runs); err != nil {
 			log.Fatal(err)
 		}
 		return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/local"
@@ -29,9 +30,9 @@ type reference struct {
 	}
 }
 
-// whole runs a specification with seeds 1, 2, … and holds means and standard deviations to a
+// whole runs a specification with seeds first, first + 1, … and holds means and standard deviations to a
 // reference, by the errors that the runs state.
-func whole(path, against string, runs int) error {
+func whole(path, against string, first uint64, runs int) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -52,7 +53,8 @@ func whole(path, against string, runs int) error {
 	tallies := make([]tally, 2*len(ref.Parameters))
 	met := 0
 	for seed := range runs {
-		r, took, err := one(text, path, uint64(seed+1), filepath.Join(dir, fmt.Sprint(seed)))
+		began := cputime.Seconds()
+		r, took, err := one(text, path, first+uint64(seed), filepath.Join(dir, fmt.Sprint(seed)))
 		if err != nil {
 			return err
 		}
@@ -64,8 +66,8 @@ func whole(path, against string, runs int) error {
 		for _, ch := range r.Chains {
 			accepted += ch.Accepted
 		}
-		fmt.Printf("seed %d: %s, %d draws of %d chains, R-hat %.4f, ESS %.0f, acceptance %.2f, %s; %.0f s\n", seed+1, r.Stopped.Reason, c.Draws, len(r.Chains),
-			c.RHat, c.ESS, float64(accepted)/float64(len(r.Chains)*max(1, c.Draws)), spent(r), took.Seconds())
+		fmt.Printf("seed %d: %s, %d draws of %d chains, R-hat %.4f, ESS %.0f, acceptance %.2f, %s; %.0f s, %.0f s of processor time\n", first+uint64(seed), r.Stopped.Reason, c.Draws, len(r.Chains),
+			c.RHat, c.ESS, float64(accepted)/float64(len(r.Chains)*max(1, c.Draws)), spent(r), took.Seconds(), cputime.Seconds()-began)
 		for i, p := range ref.Parameters {
 			x := r.Column(i, r.MinDraws())
 			var all []float64

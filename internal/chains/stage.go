@@ -58,7 +58,7 @@ type Mode struct {
 	// Mass is the share of the draws, with its standard error from all sources.
 	Mass      float64 `json:"mass"`
 	MassError float64 `json:"mass_error"`
-	Found     int     `json:"found"` // by how many searches
+	Found     int     `json:"found"` // by how many searches; 0 of the image of another under a symmetry of the posterior
 	// Parameter is what separates it most from the mode of the largest mass, by
 	// Distance, the difference of their means over the root of their variances' sum.
 	Parameter int     `json:"parameter,omitempty"`

@@ -141,3 +141,26 @@ func TestExpression(t *testing.T) {
 		t.Errorf("the cluster predicts\n%s, here it is\n%s", remote, local)
 	}
 }
+
+// Of a sum over two columns that are one but for sign and scale validate says which parameters can change places, of one over different
+// columns nothing.
+func TestMirrorsAreTold(t *testing.T) {
+	dir := t.TempDir()
+	var b strings.Builder
+	b.WriteString("a,b,c,y\n")
+	for i := range 40 {
+		x := math.Mod(float64(i)*0.618, 1)
+		fmt.Fprintf(&b, "%g,%g,%g,%g\n", x, 3-2*x, math.Mod(float64(i)*0.414, 1), math.Sin(5*x))
+	}
+	table := write(t, dir, "mirrors.csv", b.String())
+	for kernel, want := range map[string]string{
+		"u: rbf(a) + v: rbf(b)": "hint: the posterior is the same where u.variance, u.tau[a] and v.variance, v.tau[b] change places: each of its modes has a mirror image",
+		"u: rbf(a) + v: rbf(c)": "",
+	} {
+		spec := write(t, dir, "s.yaml", fmt.Sprintf("name: m\ndata: {path: %q, target: y}\nmodel: {kernel: %q}\n", table, kernel))
+		_, _, stderr := ulisse(t, "", "validate", spec)
+		if !strings.Contains(stderr, want) || want == "" && strings.Contains(stderr, "change places") {
+			t.Errorf("%s: want %q in\n%s", kernel, want, stderr)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/plural"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -64,6 +65,27 @@ func (a *App) validateCommand() *cobra.Command {
 	return c
 }
 
+// hintMirrors says which parameters can change places.
+func (a *App) hintMirrors(p *posterior.Problem, inputs []string) {
+	symmetries := p.Symmetries()
+	if len(symmetries) == 0 {
+		return
+	}
+	names := p.Params.NamesBy(inputs)
+	var these, those []string
+	for i, from := range symmetries[0] {
+		if from > i {
+			these, those = append(these, names[i]), append(those, names[from])
+		}
+	}
+	more := ""
+	if n := len(symmetries) - 1; n > 0 {
+		more = fmt.Sprintf(" (and by %s)", plural.Of(n, "other exchange"))
+	}
+	fmt.Fprintf(a.Stderr, "hint: the posterior is the same where %s and %s change places%s: each of its modes has a mirror image, unless priors tell them apart; sampler.method: auto draws from both\n",
+		strings.Join(these, ", "), strings.Join(those, ", "), more)
+}
+
 // validate checks a specification with its data and tells what is to be known of them.
 func (a *App) validate(ctx context.Context, spec *job.Spec, budget *parallel.Budget) error {
 	d, p, err := a.load(ctx, spec, budget)
@@ -72,6 +94,7 @@ func (a *App) validate(ctx context.Context, spec *job.Spec, budget *parallel.Bud
 	}
 	fmt.Fprintf(a.Stderr, "%d rows, %s (%d held out): the specification and the data are good\n", d.N(), plural.Of(d.D(), "input"), len(d.HoldoutY))
 	a.hints(spec, d)
+	a.hintMirrors(p, d.InputNames)
 	if err := a.printPriors(spec, d); err != nil {
 		return err
 	}

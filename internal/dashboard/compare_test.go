@@ -102,6 +102,21 @@ func TestScalesOnThePage(t *testing.T) {
 	s.want("/jobs/j2/plots/scales.svg", 200, "hr", "temp", "median")
 }
 
+// Modes have a table, if there are several, which says of images what they are.
+func TestModesOnThePage(t *testing.T) {
+	s := newSite(t, Config{})
+	s.add("j2", "two", pb.JobState_JOB_STATE_CONVERGED, 2, 400)
+	s.sums = map[string]report.Summary{"j2": {Parameters: []report.Parameter{{Name: "sigma", Mean: 3, SD: 0.4}},
+		Modes: []report.Mode{{Mass: 0.75, MassError: 0.01, Found: 7, At: []float64{1, -2}}, {Mass: 0.25, MassError: 0.01, Below: 1.5, Found: 0, At: []float64{-2, 1}, Differs: "u.tau", Distance: 3.25}}}}
+	text := s.want("/jobs/j2", 200, "<h3>Modes</h3>", "The posterior has 2 modes", "mirror images of others", ">Mass</th>", ">mode 1</th>", ">0.750</td>", ">mode 2</th>", ">u.tau</td>", ">3.2</td>", ">-2.00 1.00</td>")
+	if strings.Count(text, ">mode ") != 2 {
+		t.Errorf("the table is not of two modes:\n%s", text)
+	}
+	if text := s.want("/jobs/j1", 200, "sigma"); strings.Contains(text, "Modes") {
+		t.Error("a posterior of one mode has a table of modes")
+	}
+}
+
 // Two jobs stand side by side, with what differs.
 func TestComparePage(t *testing.T) {
 	s := newSite(t, Config{})

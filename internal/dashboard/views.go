@@ -32,6 +32,7 @@ var functions = template.FuncMap{
 	},
 	"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	"age":    age,
+	"inc":    func(i int) int { return i + 1 },
 	"number": number,
 	"span":   seconds,
 	"gauge": func(list []gauge, name string) *gauge {
@@ -210,6 +211,12 @@ type summaryView struct {
 	Scales   []plots.Interval // the length-scales of the inputs, if each has its own
 	Modes    []report.Mode    // if there are several
 }
+
+// ModeColumns head the table of modes.
+func (*summaryView) ModeColumns() []string { return report.ModeColumns }
+
+// ModesNote is what to know of the modes.
+func (v *summaryView) ModesNote() string { return report.ModesNote(v.Modes) }
 
 // summaryRow is a quantity; Poor says that its R-hat is above what was asked.
 type summaryRow struct {

@@ -87,6 +87,9 @@ func (l *Lane) Model() sampler.Model {
 // Budget returns the cores.
 func (l *Lane) Budget() *parallel.Budget { return l.d.Budget }
 
+// Symmetries returns the exchanges of parameters that leave the posterior as it is.
+func (l *Lane) Symmetries() [][]int { return l.d.Problem.Symmetries() }
+
 // LogPrior returns the log prior density.
 func (l *Lane) LogPrior(psi []float64) (float64, []float64) { return l.d.Problem.LogPrior(psi) }
 

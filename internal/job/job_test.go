@@ -67,6 +67,30 @@ func TestMethodWhereNoneIsNamed(t *testing.T) {
 	}
 }
 
+// What is set of the sampler and its method does not go by is told in one sentence; what it goes by, and auto, is not.
+func TestUnheededSettings(t *testing.T) {
+	for sampler, want := range map[string]string{
+		"{method: auto}": "",
+		"{method: auto, warmup: auto, probes: auto}":                "",
+		"{method: fisher, warmup: 20, probes: 4, step: 0.5}":        "",
+		"{method: auto, warmup: 20}":                                "the sampler auto goes by no warmup: leave that out of sampler, or choose another method",
+		"{method: auto, probes: 4, warmup: 20}":                     "the sampler auto goes by no warmup, no probes: leave that out of sampler, or choose another method",
+		"{method: auto, probe_kind: rademacher, auto: {starts: 9}}": "the sampler auto goes by no probe_kind: leave that out of sampler, or choose another method",
+	} {
+		s, err := parse("name: a\ndata: {path: a.csv, target: y}\nsampler: " + sampler)
+		if err != nil {
+			t.Errorf("%s: %v", sampler, err)
+			continue
+		}
+		if got := strings.Join(s.Hints(&dataset.Info{}), "\n"); got != want {
+			t.Errorf("%s: %q, want %q", sampler, got, want)
+		}
+	}
+	if _, err := parse("name: a\ndata: {path: a.csv, target: y}\nsampler: {method: auto, step: 0.5}"); err == nil || !strings.Contains(err.Error(), "auto has no step: leave it out") {
+		t.Errorf("a step of auto: %v", err)
+	}
+}
+
 // The specification of the documentation is the default, and what is printed
 // reads back as it was.
 func TestDefaultsAndRoundTrip(t *testing.T) {

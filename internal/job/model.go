@@ -151,14 +151,14 @@ func (s *Spec) Addends(d *dataset.Info) ([]Addend, error) {
 
 // Hints returns what somebody should know of the model before it is fitted, one sentence each.
 func (s *Spec) Hints(d *dataset.Info) []string {
+	out := s.unheeded()
 	if !expression.Is(s.Model.Kernel) {
-		return nil
+		return out
 	}
 	e, err := expression.Parse(s.Model.Kernel)
 	if err != nil {
-		return nil
+		return out
 	}
-	var out []string
 	unused := e.Unused(d.InputNames)
 	if m, err := expression.ParseMean(s.Model.Mean); err == nil {
 		if lines, err := m.Inputs(inputsOf(d)); err == nil {

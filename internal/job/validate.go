@@ -213,6 +213,24 @@ func (s *Spec) faultOfSampler() (path, msg string) {
 	return "", ""
 }
 
+// unheeded returns a sentence on what is set of the sampler that its method has no use for, none if nothing is.
+func (s *Spec) unheeded() []string {
+	sm := &s.Sampler
+	var fields []string
+	for _, f := range []struct {
+		set  bool
+		name string
+	}{{sm.Warmup.Set, "warmup"}, {sm.Probes.Set, "probes"}, {sm.ProbeKind != "auto", "probe_kind"}} {
+		if f.set && s.Needs().Staged {
+			fields = append(fields, f.name)
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("the sampler %s goes by no %s: leave that out of sampler, or choose another method", sm.Method, strings.Join(fields, ", no "))}
+}
+
 // SamplerOptions returns what the method is told.
 func (s *Spec) SamplerOptions() *sampler.Options {
 	sm := &s.Sampler

@@ -6,17 +6,21 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"gonum.org/v1/gonum/floats"
 
 	"github.com/ulisse-gp/ulisse/internal/plots"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
 
 // Thirty rows of a slow wave with a small fast one on top: to a sum of two terms over the same column, given twice, the fast wave is
-// noise, or one of the terms with a hundredth of that noise, and hardly anything between. The table has these two modes, the heavier first, with
-// what separates them; the pairs plot tells them apart; and the labels of its draws are those that log λ, which has few draws between, tells: at most one
-// in fifty is labelled otherwise. (Which of the two terms is the fast one the data cannot tell: the test asks nothing of it.)
+// noise, or one of the terms with a hundredth of that noise, and hardly anything between. The terms can change places, so that each mode has a mirror image or is its own,
+// in the table whether or not a search came to it, and both have the same mass, within four standard errors (a false alarm in ten thousand runs; the seed is fixed). The table has the
+// heaviest first, with what separates the others from it; the pairs plot tells them apart; and the labels of its draws are those that log λ, which has few draws between, tells: at most one
+// in fifty is labelled otherwise.
 func TestModesAreShown(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: some seconds")
@@ -51,16 +55,30 @@ stop: {error: 0.2, ess: 50, rhat: 1.1, max_draws: 300}
 	}
 	m := p.Model
 	sum := report.Summarize(s, &data.Info, m, r, 0, "")
-	if len(sum.Modes) != 2 {
-		t.Fatalf("%d modes, want 2", len(sum.Modes))
-	}
-	first, second := sum.Modes[0], sum.Modes[1]
-	if first.Mass < second.Mass || second.Differs == "" || !(second.MassError > 0) || math.Abs(float64(first.Mass+second.Mass)-1) > 1e-9 {
-		t.Errorf("the table is %+v", sum.Modes)
+	for i, m := range sum.Modes {
+		t.Logf("mass %.3f ± %.3f, %d searches, at %.2f", m.Mass, m.MassError, m.Found, m.At)
+		if i > 0 && (m.Mass > sum.Modes[i-1].Mass || m.Differs == "" || !(m.MassError > 0)) {
+			t.Errorf("the table is %+v", sum.Modes)
+		}
+		image := slices.IndexFunc(sum.Modes, func(o report.Mode) bool {
+			return floats.EqualApprox(o.At, []float64{m.At[2], m.At[3], m.At[0], m.At[1], m.At[4]}, 0.3)
+		})
+		if image < 0 {
+			t.Errorf("mode %d has no mirror image", i+1)
+		} else if o := sum.Modes[image]; math.Abs(float64(m.Mass-o.Mass)) > 4*math.Hypot(float64(m.MassError), float64(o.MassError)) {
+			t.Errorf("mode %d holds %.3f ± %.3f, its image %.3f ± %.3f", i+1, m.Mass, m.MassError, o.Mass, o.MassError)
+		}
 	}
 	d := report.PlotDraws(m.Params, r)
 	lambda := len(d.X) - 1
-	border := (first.At[lambda] + second.At[lambda]) / 2
+	noises := make([]float64, len(sum.Modes))
+	for i, m := range sum.Modes {
+		noises[i] = m.At[lambda]
+	}
+	if len(noises) < 2 || slices.Max(noises)-slices.Min(noises) < 1 {
+		t.Fatalf("the modes are %+v", sum.Modes)
+	}
+	border := (slices.Max(noises) + slices.Min(noises)) / 2
 	wrong, total := 0, 0
 	for c, labels := range d.Mode {
 		for i, k := range labels {
@@ -82,5 +100,5 @@ stop: {error: 0.2, ess: 50, rhat: 1.1, max_draws: 300}
 			t.Errorf("the pairs plot has no %q", want)
 		}
 	}
-	t.Logf("masses %.3f ± %.3f and %.3f ± %.3f, %d of %d labels off, %s", first.Mass, first.MassError, second.Mass, second.MassError, wrong, total, second.Differs)
+	t.Logf("%d of %d labels off", wrong, total)
 }

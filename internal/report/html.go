@@ -93,6 +93,7 @@ type pageData struct {
 	Notes              []string
 	ModeColumns        []string
 	Modes              []pageRow
+	ModesNote          string
 	ChainColumns       []string
 	Chains             []pageRow
 	Certificate        *Certificate
@@ -292,9 +293,9 @@ func (d *pageData) quantities(sum *Summary) {
 		d.Columns = append(d.Columns, "Truth")
 	}
 	if len(sum.Modes) > 1 {
-		d.ModeColumns = modeColumns
+		d.ModeColumns, d.ModesNote = ModeColumns, ModesNote(sum.Modes)
 		for i := range sum.Modes {
-			d.Modes = append(d.Modes, pageRow{strconv.Itoa(i + 1), sum.Modes[i].cells()})
+			d.Modes = append(d.Modes, pageRow{strconv.Itoa(i + 1), sum.Modes[i].Cells()})
 		}
 	}
 }

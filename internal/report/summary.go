@@ -99,7 +99,7 @@ type Mode struct {
 	Mass      Number    `json:"mass"` // share of the draws
 	MassError Number    `json:"mass_error"`
 	Below     Number    `json:"below"`          // the highest, in log density
-	Found     int       `json:"found"`          // by how many searches
+	Found     int       `json:"found"`          // by how many searches; 0 of the mirror image of another
 	At        []float64 `json:"log_parameters"` // the maximum
 	// Differs is the parameter that separates it most from the heaviest mode, by Distance:
 	// the difference of their means over the root of their variances' sum.

@@ -150,19 +150,29 @@ func (sum *Summary) modes(b *strings.Builder) {
 	if len(sum.Modes) < 2 {
 		return
 	}
-	fmt.Fprintf(b, "\nThe posterior has %d modes; one that no search reached cannot be excluded.\n", len(sum.Modes))
+	fmt.Fprintf(b, "\n%s\n", ModesNote(sum.Modes))
 	tw := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(tw, "\t%s\t\n", strings.Join(modeColumns, "\t"))
+	fmt.Fprintf(tw, "\t%s\t\n", strings.Join(ModeColumns, "\t"))
 	for i := range sum.Modes {
-		fmt.Fprintf(tw, "mode %d\t%s\t\n", i+1, strings.Join(sum.Modes[i].cells(), "\t"))
+		fmt.Fprintf(tw, "mode %d\t%s\t\n", i+1, strings.Join(sum.Modes[i].Cells(), "\t"))
 	}
 	tw.Flush()
 }
 
-// modeColumns head the cells of a mode.
-var modeColumns = []string{"Mass", "Error", "Below", "Searches", "Differs_in", "Distance", "Log_parameters"}
+// ModesNote returns what to know of a table of several modes.
+func ModesNote(list []Mode) string {
+	note := fmt.Sprintf("The posterior has %d modes; one that no search reached cannot be excluded.", len(list))
+	if slices.ContainsFunc(list, func(m Mode) bool { return m.Found == 0 }) {
+		note += " Those with 0 searches are mirror images of others: parameters change places there, and the density is the same."
+	}
+	return note
+}
 
-func (m *Mode) cells() []string {
+// ModeColumns head the cells of a mode.
+var ModeColumns = []string{"Mass", "Error", "Below", "Searches", "Differs_in", "Distance", "Log_parameters"}
+
+// Cells returns what a table says of a mode.
+func (m *Mode) Cells() []string {
 	differs, distance := "-", "-"
 	if m.Differs != "" {
 		differs, distance = m.Differs, fmt.Sprintf("%.1f", float64(m.Distance))

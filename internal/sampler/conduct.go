@@ -64,6 +64,8 @@ type conductor struct {
 	count  map[string]int // stages of each kind
 	last   *chains.Staging
 
+	fits map[int]*density // by the number of evaluations that they were fitted to
+
 	found      []*peak // by the last search, if there were several
 	unmeasured []*peak // those of them whose curvature is still to be measured
 }
@@ -75,7 +77,7 @@ type peak struct {
 }
 
 func newConductor(env Evaluator, opt *Auto, p *chains.Plan, in *chains.Conducting) *conductor {
-	k := &conductor{env: env, opt: opt, plan: p, in: in, model: env.Model(), count: map[string]int{}}
+	k := &conductor{env: env, opt: opt, plan: p, in: in, model: env.Model(), count: map[string]int{}, fits: map[int]*density{}}
 	var begun *chains.Stage
 	if len(in.Stages) > 0 {
 		begun = &in.Stages[0].Stage
@@ -323,6 +325,7 @@ func (k *conductor) findPeaks() error {
 			measured = measured[1:]
 		}
 	}
+	k.mirror()
 	return nil
 }
 

@@ -26,6 +26,9 @@ type Stager interface {
 type Evaluator interface {
 	Model() Model
 	Budget() *parallel.Budget
+	// Symmetries returns the permutations of ψ that leave the posterior as it is, and generate all that are known: with
+	// ψ, (ψ[s[0]], ψ[s[1]], …) has the same density.
+	Symmetries() [][]int
 	// LogPrior returns the log prior density of ψ, Jacobian included, and its gradient.
 	LogPrior(psi []float64) (value float64, grad []float64)
 	// Factor evaluates by a stored factor of K, exactly. It returns nil where K is

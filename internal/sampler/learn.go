@@ -43,9 +43,21 @@ type density struct {
 	highest         float64
 }
 
-// learn fits the functions to the evaluations that are near enough.
+// learn returns the functions fitted to the evaluations that are near enough, and to the values of pilots. Records are the first of those that
+// were learnt from and of the fresh ones, so that their number says which they are: nothing is fitted twice.
 func (k *conductor) learn(ctx context.Context, records []record) (*density, error) {
-	records = slices.Concat(records, k.values)
+	if b := k.fits[len(records)]; b != nil {
+		return b, nil
+	}
+	b, err := k.fitted(ctx, slices.Concat(records, k.values))
+	if err == nil {
+		k.fits[len(records)] = b
+	}
+	return b, err
+}
+
+// fitted fits the functions to the records that are near enough.
+func (k *conductor) fitted(ctx context.Context, records []record) (*density, error) {
 	b := &density{highest: math.Inf(-1)}
 	values := make([]float64, len(records))
 	for i := range records {

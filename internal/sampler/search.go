@@ -34,6 +34,8 @@ const (
 	heavy, leastMass, surprise = 5, 1e-3, 1
 	// home is how far from a known maximum, in standard deviations, a climb has come home, and how far apart the starts are.
 	home = 2
+	// mostMirrored is how many maxima there are at most, with the images of those that were found.
+	mostMirrored = 24
 )
 
 // exploring returns the stage that explores.
@@ -181,6 +183,31 @@ func (k *conductor) searched(ctx context.Context) (*chains.Event, error) {
 		return nil, err
 	}
 	return k.tailing(b, c)
+}
+
+// mirror adds the images of the maxima under the symmetries of the posterior, if they are not among them: each has its density and its
+// curvature, and searches, of which one may have come to it by chance, need not have found it.
+func (k *conductor) mirror() {
+	symmetries := k.env.Symmetries()
+	for i := 0; i < len(k.peaks); i++ { // images have images
+		for _, s := range symmetries {
+			x := make([]float64, len(s))
+			info, cov := mat.NewSymDense(len(s), nil), mat.NewSymDense(len(s), nil)
+			p := k.peaks[i]
+			for a, from := range s {
+				x[a] = p.X[from]
+				for b, other := range s[:a+1] {
+					info.SetSym(a, b, p.Info.At(from, other))
+					cov.SetSym(a, b, p.cov.At(from, other))
+				}
+			}
+			known := slices.ContainsFunc(k.peaks, func(q *peak) bool { return q.Distance(x) < 1 })
+			if !known && len(k.peaks) < mostMirrored {
+				k.peaks = append(k.peaks, &peak{&maxima.Maximum{X: x, Value: p.Value, Info: info}, cov})
+			}
+		}
+	}
+	k.byMass()
 }
 
 // given returns the learnt density if it is what chains are given.

@@ -127,6 +127,8 @@ func (e *evaluator) Model() sampler.Model {
 
 func (e *evaluator) Budget() *parallel.Budget { return e.budget }
 
+func (e *evaluator) Symmetries() [][]int { return nil }
+
 func (e *evaluator) LogPrior(psi []float64) (float64, []float64) {
 	var v float64
 	grad := make([]float64, len(psi))
