@@ -49,7 +49,7 @@ func OnRows(ctx context.Context, k Covariance, rows []int) (*LowRank, error) {
 func (p *LowRank) MulRootTrans(dst, v [][]float64) {
 	p.base.mulTrans(dst, v)
 	p.update(dst, 1, func(w [][]float64) [][]float64 {
-		p.solveTri(p.ic, blas.Trans, w)
+		p.solveTri(1, blas.Trans, w)
 		return w
 	})
 }

@@ -182,7 +182,7 @@ func (p *workerProcess) serve(ctx context.Context) error {
 		in.gate = &identity.Gate{NodesOnly: true}
 	}
 	s, healthy := rpc.NewServer(p.src.Credentials(identity.Worker), func(s *grpc.Server) {
-		pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: p.worker, Budget: p.budget, Meter: p.meter, Peers: p.peers, Traced: traced(p.tracer), MaxHeld: memory() / heldShare}))
+		pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: p.worker, Budget: p.budget, Meter: p.meter, Peers: p.peers, Traced: traced(p.tracer), Room: roomForRows(memory(), p.worker.Driving)}))
 		pb.RegisterDataServer(s, blobs)
 		pb.RegisterPosteriorsServer(s, worker.NewPosteriors(p.worker, &predict.Solutions{Dir: filepath.Join(p.Dir, "predict"), Most: worker.SolutionsDiskBytes}))
 	}, append(shard.ServerOptions(), in.options(p.waits(), nil, nil)...)...)
@@ -251,9 +251,19 @@ type dataSources struct {
 // askTime bounds the question who else works.
 const askTime = 3 * time.Second
 
-// heldShare is which part of the memory the rows of preconditioners may take that a worker holds for the
-// chains of others: a fourth.
-const heldShare = 4
+// roomForRows returns how much of a worker's memory the rows of preconditioners may take that it holds for the chains of others: three fourths if it drives none
+// itself, or else one. It is nil if the memory is not known.
+func roomForRows(memory int64, driving func() int) func() int64 {
+	if memory == 0 {
+		return nil
+	}
+	return func() int64 {
+		if driving() > 0 {
+			return memory / 4
+		}
+		return memory / 4 * 3
+	}
+}
 
 func (d *dataSources) sources(string) []blobnet.Source {
 	var out []blobnet.Source

@@ -252,7 +252,7 @@ func (m *Model) gradient(rows, columns, members int) Time {
 // members.
 func (m *Model) Build(rank, members int) Time {
 	n := float64(m.Work.Rows)
-	if m.spread(rank, members) {
+	if _, ok := driver.Spread(m.spec, m.Work.Rows, members); ok {
 		a := m.factor(m.Work.Rows, 1, 1)
 		a.Rank = rank
 		seconds, processor := a.Building(members, m.Rates.Build)
@@ -264,14 +264,6 @@ func (m *Model) Build(rank, members int) Time {
 		t = t.plus(split(m.product(shard.Double, m.Work.Rows, columns), members), 2*math.Ceil(float64(rank)/columns))
 	}
 	return t
-}
-
-// spread reports whether a group of some members builds and keeps a preconditioner of some rank: where the specification says which it is.
-func (m *Model) spread(rank, members int) bool {
-	pc := m.spec.Solver.Preconditioner
-	a := m.factor(m.Work.Rows, 1, 1)
-	a.Rank = rank
-	return pc.Rank.Set && (pc.Kind == "auto" || precond.Pivoted(pc.Kind)) && !m.spec.Needs().Joint && a.Spread(members)
 }
 
 // group returns how many members each chain has at the least on some number of workers, and how
