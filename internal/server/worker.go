@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -154,6 +156,7 @@ func (p *workerProcess) openData(context.Context) (err error) {
 
 // assemble makes the worker.
 func (p *workerProcess) assemble(context.Context) (err error) {
+	limitMemory(memory())
 	p.budget, p.meter = parallel.NewBudget(p.Cores), &shard.Meter{}
 	p.peers = shard.NewPool(p.meter, grpc.WithTransportCredentials(p.src.Credentials(identity.Worker)))
 	p.finally(func() { p.peers.Close() })
@@ -250,6 +253,13 @@ type dataSources struct {
 
 // askTime bounds the question who else works.
 const askTime = 3 * time.Second
+
+// limitMemory has what is not used any more collected in time, so that a worker whose job was reckoned to fit does not take twice as much. GOMEMLIMIT goes first.
+func limitMemory(bytes int64) {
+	if bytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(bytes / 20 * 19)
+	}
+}
 
 // roomForRows returns how much of a worker's memory the rows of preconditioners may take that it holds for the chains of others: three fourths if it drives none
 // itself, or else one. It is nil if the memory is not known.

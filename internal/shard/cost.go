@@ -269,10 +269,13 @@ func (a Apply) Building(members int, rate float64) (seconds, processor float64) 
 }
 
 // BuildingBytes returns what the driver holds of a preconditioner that the group builds beside its rows, when that is most: the factor at its pivots, and LᵀL with what of
-// it is on its way, four times at worst (as it went out, encoded, as it comes in and as it was), or with its Cholesky factor and its inverse.
+// it is on its way, four times (as it went out, encoded, as it comes in and as it is kept), or with its Cholesky factor and its inverse.
 func (a Apply) BuildingBytes() float64 {
-	m, under := float64(a.Rank), float64(min(dense.Chunks(a.Rows), dense.GramBlocks(a.Rank)))
-	return 8 * (m*m/2 + max(m*m+4*128*m*under, factorised*m*m) + growing*a.perChunk())
+	m, under := float64(a.Rank), 0
+	for p := range min(dense.Chunks(a.Rows), dense.GramBlocks(a.Rank)) {
+		under += dense.GramSize(a.Rank, p)
+	}
+	return 8 * (m*m/2 + max(m*m+4*float64(under), factorised*m*m) + growing*a.perChunk())
 }
 
 // SeedBytes returns what another member holds of it beside its rows: the factor at its pivots, and the columns that are added.
