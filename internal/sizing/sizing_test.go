@@ -79,6 +79,10 @@ func TestPartsOfAGradient(t *testing.T) {
 		}
 		near(t, x.what+", time", g.Seconds, x.want/cores, 1e-9)
 	}
+	sparse := model(t, n, gradients) // of a hundredth of the pairs, all but what is of no pair takes a hundredth
+	sparse.Work.Near = 0.01
+	sparse.Rates.Single, sparse.Rates.Forms, sparse.Rates.Vector = []float64{1e-9, 1e-9}, []float64{1e-9, 17e-9}, 1e-9
+	near(t, "a hundredth of the pairs", sparse.Gradient(1).Processor, 0.01*(10*n*n*1e-9+n*n*5e-9)+10*n*s*1e-9, 1e-9)
 	joint := model(t, n, fixedRank+"sampler: {method: exact}\n")
 	joint.Rates.Single = []float64{1e-9, 1e-9}
 	near(t, "joint", joint.Gradient(1).Processor, 2*10*n*n*1e-9, 1e-9)
