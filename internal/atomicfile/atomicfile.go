@@ -1,5 +1,5 @@
 // Package atomicfile writes files that are there whole or not at all, after a
-// crash too.
+// crash too. What is not a file (a device, a pipe) is written to, never replaced.
 package atomicfile
 
 import (
@@ -9,15 +9,39 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/ulisse-gp/ulisse/internal/failpoint"
 )
 
 // Write writes a file with these permissions. A file that is there already is
 // replaced once all of the new one is on disk. Until then the new one goes by
-// another name, which begins with a dot: a crash may leave it.
+// another name, which begins with a dot: a crash may leave it. A link stays: what it
+// points to is replaced. A device, a pipe and standard output (/dev/null, /dev/stdout)
+// are written to as they are.
 func Write(path string, perm fs.FileMode, write func(io.Writer) error) error {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil || st.IsDir(): // what is wrong with the path shows when the file is put there
+	case !st.Mode().IsRegular() || strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/"):
+		return through(path, write)
+	default:
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return err
+		}
+	}
 	return place(path, perm, write, os.Rename)
+}
+
+// through writes to what is there. Nothing is cut off: standard output may be a file
+// that others append to.
+func through(path string, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	return errors.Join(write(w), w.Flush(), f.Close())
 }
 
 // Create is Write for bytes and a path where nothing is: an error that is fs.ErrExist

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -81,5 +82,55 @@ func TestFailure(t *testing.T) {
 	}
 	if err := SyncDir(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A device, a pipe and a link are still there after a file was written to them by name.
+func TestNotFiles(t *testing.T) {
+	if st, err := os.Stat(os.DevNull); err != nil || st.Mode()&fs.ModeDevice == 0 {
+		t.Skipf("no device at %s: %v", os.DevNull, err)
+	}
+	// A device by a link of its own: were it replaced, only the link would be lost.
+	dir := t.TempDir()
+	null := filepath.Join(dir, "null")
+	if err := os.Symlink(os.DevNull, null); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteBytes(null, 0o644, []byte("x")); err != nil {
+		t.Error(err)
+	}
+	if st, err := os.Stat(null); err != nil || st.Mode()&fs.ModeDevice == 0 {
+		t.Errorf("the device is now %v, %v", st.Mode(), err)
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string)
+	go func() {
+		text, err := os.ReadFile(pipe)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- string(text)
+	}()
+	if err := WriteBytes(pipe, 0o644, []byte("through")); err != nil {
+		t.Error(err)
+	}
+	if text := <-got; text != "through" {
+		t.Errorf("the pipe's reader got %q", text)
+	}
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(target, []byte("old"), 0o600), os.Symlink("target", link)); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteBytes(link, 0o644, []byte("new")); err != nil {
+		t.Error(err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != "target" {
+		t.Errorf("the link points to %q, %v", to, err)
+	}
+	if text, err := os.ReadFile(target); err != nil || string(text) != "new" {
+		t.Errorf("what the link points to holds %q, %v", text, err)
 	}
 }
