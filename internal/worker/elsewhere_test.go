@@ -19,8 +19,8 @@ import (
 
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/job"
-	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
 func TestOfWorker(t *testing.T) {
@@ -105,16 +105,12 @@ func TestWorkerThatCannot(t *testing.T) {
 // Who has the memory to drive a chain in a group of three, but not of two, waits for the second member: of a preconditioner of 640 MB it has 0.7 GB then, and before 0.8.
 // Who has it in no group says so at once, and who is told to stop waits no more.
 func TestWaitingForTheGroup(t *testing.T) {
-	spec, err := job.ParseString("name: test\ndata: {synthetic: {n: 20000, d: 2, sigma: 1, tau: 0.3, lambda: 0.05, seed: 8}}\n" +
+	spec, err := job.ParseString("name: test\ndata: {path: table.csv, target: y}\n" +
 		"sampler: {method: fisher, chains: 1, probes: 16}\nsolver: {preconditioner: {kind: rpcholesky, rank: 4000}}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := spec.Load(t.Context(), nil, parallel.NewBudget(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	j := &jobData{id: "a", spec: spec, data: data}
+	j := &jobData{id: "a", spec: spec, data: &dataset.Dataset{Info: dataset.Info{Rows: 20_000, InputNames: []string{"a", "b"}}}}
 	lane := func(memory int64) *placement {
 		p := &placement{w: &Worker{Config: Config{Logger: slog.New(slog.DiscardHandler)}, jobs: &jobCache{memory: memory}}, key: laneKey{"a", 1}}
 		p.setGroup([]*pb.Member{{Worker: "b", Address: "b:1"}})
