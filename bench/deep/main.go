@@ -147,7 +147,7 @@ func (c *config) table(ctx context.Context, tw *tabwriter.Writer, name string, o
 		if o.Steps, err = c.affordable(ctx, n, x, train); err != nil {
 			return err
 		}
-		if _, err := n.Learn(ctx, x, train.in, o, c.budget); err != nil {
+		if _, err := n.Learn(ctx, x, train.in.Len(), o, deep.Alone{In: train.in, Budget: c.budget}); err != nil {
 			return err
 		}
 		seconds = append(seconds, time.Since(began).Seconds())
@@ -169,7 +169,7 @@ func (c *config) affordable(ctx context.Context, n *deep.Network, x []float64, t
 	began, steps := time.Now(), 0
 	for time.Since(began).Seconds() < c.seconds/30 {
 		steps++
-		if _, _, err := n.Bound(ctx, x, train.in, deep.Minibatch(train.in.Len(), c.learn.Minibatch, 0, steps), steps, c.budget); err != nil {
+		if _, _, err := n.Bound(ctx, x, train.in.Len(), deep.Minibatch(train.in.Len(), c.learn.Minibatch, 0, steps), steps, deep.Alone{In: train.in, Budget: c.budget}); err != nil {
 			return 0, err
 		}
 	}

@@ -76,7 +76,7 @@ func (c *config) policy(ctx context.Context, tw *tabwriter.Writer, name, policy 
 			budget = parallel.NewBudget(1)
 		}
 		gradient := func(ctx context.Context, batch int, x, grad []float64) error {
-			_, g, err := n.Bound(ctx, x, train.in, deep.Minibatch(train.in.Len(), c.learn.Minibatch, n.Seed, batch), batch, budget)
+			_, g, err := n.Bound(ctx, x, train.in.Len(), deep.Minibatch(train.in.Len(), c.learn.Minibatch, n.Seed, batch), batch, deep.Alone{In: train.in, Budget: budget})
 			copy(grad, g)
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/atomicfile"
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/fit"
 	"github.com/ulisse-gp/ulisse/internal/job"
@@ -24,6 +26,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
 	"github.com/ulisse-gp/ulisse/internal/solve"
+	"github.com/ulisse-gp/ulisse/internal/tlsconf"
 	"github.com/ulisse-gp/ulisse/internal/version"
 )
 
@@ -36,6 +39,12 @@ type fitFlags struct {
 	restarts   int
 	iterations int
 	batch      int
+	resume     string        // the folder of a fit to go on with
+	checkpoint time.Duration // between two checkpoints; 0 for none
+	from       *fitCheckpoint
+	workers    []string // that share the gradients
+	tls        tlsconf.Files
+	stderr     io.Writer // for what is told of them
 	json       bool
 	quiet      bool
 }
@@ -107,23 +116,47 @@ One with random-features or deep has the features' weights learnt by Adam from
 minibatches: how, it says itself (steps, minibatch, step), and --restarts, --iterations
 and --batch do nothing.
 
-A fit is of this machine; a cluster runs chains. Exit code: 0 the optimum was reached;
-3 it was not (the folder has what was); 2 bad input; 1 failure; 130 interrupted, and
-nothing is written.`,
+Fits from minibatches (svgp with --method adam, random-features, deep) keep their state
+beside the folder, in FOLDER.checkpoint, every --checkpoint and when they are
+interrupted: --resume FOLDER goes on from there, to the same bits as if nothing had
+happened, and removes it at the end. Of several targets each has its own, within the
+folder. A table from standard input has none.
+
+A fit is of this machine; a cluster runs chains. Of random-features and deep the
+gradients can be shared with workers (--workers, their gRPC addresses, which need no
+coordinator for it): the bits are those of this machine alone, whatever becomes of the
+workers. Over TLS the fit shows a worker's certificate. Exit code: 0 the optimum was reached;
+3 it was not (the folder has what was); 2 bad input; 1 failure; 130 interrupted, and no
+folder is written.`,
 		Example: `  ulisse fit concrete.yaml --out concrete-map
   ulisse fit concrete.yaml --objective ml --restarts 8
-  ulisse fit power.yaml --method adagrad --iterations 100 --json`,
+  ulisse fit power.yaml --method adagrad --iterations 100 --json
+  ulisse fit --resume power-deep`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.method == adam && !c.Flags().Changed("iterations") {
 				f.iterations = adamIterations
 			}
+			f.stderr = a.Stderr
 			if err := f.check(); err != nil {
 				return badInput(err)
 			}
-			return a.fit(c.Context(), &f, args)
+			if f.resume == "" {
+				return a.fit(c.Context(), &f, args)
+			}
+			spec, err := f.resumed(c, args)
+			if err != nil {
+				return badInput(err)
+			}
+			return a.fitOne(c.Context(), &f, spec, f.resume)
 		},
 	}
+	f.add(c)
+	return c
+}
+
+// add adds the flags.
+func (f *fitFlags) add(c *cobra.Command) {
 	f.flags(c)
 	fl := c.Flags()
 	fl.StringVarP(&f.out, "out", "o", "", "write results into this `folder`")
@@ -133,12 +166,16 @@ nothing is written.`,
 	fl.IntVar(&f.restarts, "restarts", 3, "search from this `number` of starts (quasi-newton)")
 	fl.IntVar(&f.iterations, "iterations", 200, "at most this `number` of evaluations of a search; exactly as many of adagrad and adam, of which 3000 are the default")
 	fl.IntVar(&f.batch, "batch", defaultBatch, "learn from this `number` of rows at a time (adam)")
+	fl.StringVar(&f.resume, "resume", "", "go on with the fit from minibatches that was to write this `folder`")
+	fl.DurationVar(&f.checkpoint, "checkpoint", time.Minute, "`time` between two checkpoints of a fit from minibatches; 0 for none")
+	fl.StringSliceVar(&f.workers, "workers", nil, "share the gradients of random-features and deep with these workers, `host:port`,...")
+	tlsFlags(c, fl, &f.tls)
 	fl.BoolVar(&f.json, "json", false, "print the summary as JSON")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
+	c.RegisterFlagCompletionFunc("workers", cobra.NoFileCompletions)
 	c.RegisterFlagCompletionFunc("method", cobra.FixedCompletions(fitMethods, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("objective", cobra.FixedCompletions([]string{objectiveMAP, objectiveML}, cobra.ShellCompDirectiveNoFileComp))
 	c.RegisterFlagCompletionFunc("model", cobra.FixedCompletions(fitModelNames(), cobra.ShellCompDirectiveNoFileComp))
-	return c
 }
 
 func fitModelNames() []string {
@@ -160,6 +197,8 @@ func (f *fitFlags) check() error {
 		return fmt.Errorf("--objective %q: use map or ml", f.objective)
 	case f.model != "" && !slices.Contains(fitModelNames(), f.model):
 		return fmt.Errorf("--model %q: use one of %s", f.model, strings.Join(fitModelNames(), ", "))
+	case f.checkpoint < 0:
+		return fmt.Errorf("--checkpoint %s: give a time of 0 or more", f.checkpoint)
 	case f.restarts < 1 || f.restarts > 1000:
 		return fmt.Errorf("--restarts %d: give a number from 1 to 1000", f.restarts)
 	case f.iterations < 1 || f.iterations > 1_000_000:
@@ -180,7 +219,12 @@ func (a *App) fit(ctx context.Context, f *fitFlags, args []string) error {
 	if len(parts) > 1 {
 		return a.fitEach(ctx, f, parts, dir)
 	}
-	rec, err := a.fitInto(ctx, f, parts[0].Spec, dir)
+	return a.fitOne(ctx, f, parts[0].Spec, dir)
+}
+
+// fitOne fits a specification into a folder and tells the result.
+func (a *App) fitOne(ctx context.Context, f *fitFlags, spec *job.Spec, dir string) error {
+	rec, err := a.fitInto(ctx, f, spec, dir)
 	if err != nil {
 		return err
 	}
@@ -256,31 +300,44 @@ func (a *App) concludeFit(rec *report.Record, dir string, asJSON bool) error {
 
 // fitInto fits a specification and writes the folder, whole or not at all.
 func (a *App) fitInto(ctx context.Context, f *fitFlags, spec *job.Spec, dir string) (*report.Record, error) {
-	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return nil, badInput(fmt.Errorf("the folder %s is not empty: choose another with --out", dir))
+	if err := f.beginnable(dir); err != nil {
+		return nil, badInput(err)
 	}
 	budget := f.budget()
 	j, err := a.jobOf(ctx, &runFlags{source: f.source}, spec, budget)
 	if err != nil {
 		return nil, err
 	}
-	if !f.quiet {
+	if err := f.sameData(j); err != nil {
+		return nil, badInput(err)
+	}
+	if !f.quiet && f.from == nil {
 		a.hints(j.spec, j.data)
 	}
 	rec, err := a.fitted(ctx, f, j, dir)
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
-			fmt.Fprintln(a.Stderr, "interrupted: nothing is written")
+			again := "nothing is written"
+			if _, err := os.Stat(checkpointPath(dir)); err == nil {
+				again = "go on with ulisse fit --resume " + dir
+			}
+			fmt.Fprintln(a.Stderr, "interrupted: "+again)
 			return nil, &exit{code: ExitInterrupted}
 		}
 		return nil, err
 	}
-	return rec, j.writeFit(rec, dir)
+	if err := j.writeFit(rec, dir); err != nil {
+		return nil, err
+	}
+	return rec, removed(checkpointPath(dir))
 }
 
 // fitted finds the estimate of a job whose results go into a folder.
 func (a *App) fitted(ctx context.Context, f *fitFlags, j *runJob, dir string) (*report.Record, error) {
 	began := time.Now()
+	if f.from != nil {
+		began = began.Add(-time.Duration(f.from.Seconds * float64(time.Second)))
+	}
 	name, err := f.modelOf(j)
 	if err != nil {
 		return nil, badInput(err)
@@ -297,7 +354,16 @@ func (a *App) fitted(ctx context.Context, f *fitFlags, j *runJob, dir string) (*
 	if f.method != quasiNewton {
 		show.total = f.iterations
 	}
-	fl, res, err := modelNamed(name).fit(ctx, f, j, p, fit.Starts(j.problem.Params, f.restarts, j.spec.Seed), fit.Options{Evaluations: f.iterations, Began: began, Tell: show.at})
+	o := fit.Options{Evaluations: f.iterations, Began: began, Tell: show.at}
+	if k, err := f.keeper(j, dir, began); err != nil {
+		return nil, err
+	} else if k != nil {
+		o.Keeper = k
+	}
+	if f.from != nil {
+		o.From = &f.from.State
+	}
+	fl, res, err := modelNamed(name).fit(ctx, f, j, p, fit.Starts(j.problem.Params, f.restarts, j.spec.Seed), o)
 	show.end()
 	if err != nil {
 		return nil, err
@@ -380,11 +446,17 @@ func (j *runJob) writeFit(rec *report.Record, dir string) (err error) {
 	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) { // an empty folder
 		return err
 	}
-	return os.Rename(tmp, dir)
+	if err := os.Rename(tmp, dir); err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(parent) // before the checkpoint goes
 }
 
 // modelOf returns the name of the model to fit.
 func (f *fitFlags) modelOf(j *runJob) (string, error) {
+	if len(f.workers) > 0 && !j.spec.Model.Features() {
+		return "", errors.New("--workers: they share the gradients of model.approximation: random-features and deep alone; leave it out")
+	}
 	if j.spec.Model.Sparse() || j.spec.Model.Features() {
 		return f.approximateModel(j.spec)
 	}
@@ -394,7 +466,7 @@ func (f *fitFlags) modelOf(j *runJob) (string, error) {
 	l := j.problem.Likelihood
 	switch gaussian := likelihood.Width(l) == 0; {
 	case j.problem.Functions() > 1:
-		return "", fmt.Errorf("model.likelihood: %s has several latent functions, and a fit is of one: draw from the posterior by 'ulisse run'", l.Name())
+		return "", fmt.Errorf("model.likelihood: %s has several latent functions, and a fit of the exact model is of one: draw from the posterior by 'ulisse run', or of classes fit random features (model.approximation: {kind: random-features})", l.Name())
 	case gaussian && f.model == "laplace":
 		return "", errors.New("--model laplace: it is for likelihoods that are not Gaussian; of Gaussian noise the exact model is at hand")
 	case gaussian:

@@ -11,10 +11,17 @@ import (
 )
 
 // fitDeep learns a network of random features, from the first start.
-func fitDeep(ctx context.Context, _ *fitFlags, j *runJob, p *posterior.Problem, starts [][]float64, o fit.Options) (*report.Fit, *fit.Result, error) {
+func fitDeep(ctx context.Context, f *fitFlags, j *runJob, p *posterior.Problem, starts [][]float64, o fit.Options) (*report.Fit, *fit.Result, error) {
 	d, learn, err := j.spec.Network(p, j.budget)
 	if err != nil {
 		return nil, nil, badInput(err)
+	}
+	if len(f.workers) > 0 {
+		g, err := f.group(d)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer g.Close()
 	}
 	res, err := fit.Deep(ctx, d, starts[0], learn, o)
 	return &report.Fit{Method: adam}, res, err
@@ -30,6 +37,6 @@ func predictDeep(_ context.Context, rec *report.Record, c *predict.Config) error
 	if err != nil {
 		return fmt.Errorf("fit.json: %w", err)
 	}
-	c.Approximation = learnt
+	c.Functions = learnt
 	return nil
 }

@@ -64,8 +64,8 @@ func asJSON[T any](t *testing.T, args ...string) T {
 
 type object = map[string]any
 
-// gradients returns the solver's iterations at every gradient that a log tells of.
-func gradients(t *testing.T, log []byte) map[[2]int]float64 {
+// gradientsIn returns the solver's iterations at every gradient that a log tells of.
+func gradientsIn(t *testing.T, log []byte) map[[2]int]float64 {
 	t.Helper()
 	out := map[[2]int]float64{}
 	for text := range bytes.Lines(log) {
@@ -116,7 +116,7 @@ func TestSubmitLeavesWhatRunDoes(t *testing.T) {
 		if !strings.HasPrefix(f, "summary") && f != "log.jsonl" && f != "result.json" && !bytes.Equal(a, b) {
 			t.Errorf("%s is not that of ulisse run", f)
 		}
-		if f == "log.jsonl" && !maps.Equal(gradients(t, a), gradients(t, b)) {
+		if f == "log.jsonl" && !maps.Equal(gradientsIn(t, a), gradientsIn(t, b)) {
 			t.Error("the log tells of other gradients")
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
-// chunk is how many rows are computed side by side.
-const chunk = 64
+// ChunkRows is how many rows are computed side by side.
+const ChunkRows = 64
 
 // Sample is a network at a point with its frequencies drawn.
 type Sample struct {
@@ -102,29 +102,79 @@ func gather(in *kernel.Inputs, rows []int) matrix {
 	return z
 }
 
-// Expected adds to grad the gradient of Σ E log p(y_i|f_i) over rows, times a factor, and returns that sum times the factor: both estimates without bias. The only error
-// is that of ctx.
-func (s *Sample) Expected(ctx context.Context, in *kernel.Inputs, rows []int, factor float64, grad []float64, b *parallel.Budget) (float64, error) {
-	chunks := (len(rows) + chunk - 1) / chunk
-	values, grads := make([]float64, chunks), make([][]float64, chunks)
-	b.NewLoop(func(_, c int) {
-		if ctx.Err() != nil {
-			return
+// Terms say which rows' expectations are summed up: chunk by chunk of 64 rows, in their order.
+type Terms struct {
+	Rows   []int
+	Factor float64 // of all
+	Slopes bool    // the gradient, too
+}
+
+// Chunks returns their number.
+func (t *Terms) Chunks() int { return (len(t.Rows) + ChunkRows - 1) / ChunkRows }
+
+// Chunk returns the rows of a chunk, from 0.
+func (t *Terms) Chunk(c int) []int { return t.Rows[c*ChunkRows : min((c+1)*ChunkRows, len(t.Rows))] }
+
+// Summer computes what chunks of rows come to, with others maybe.
+type Summer interface {
+	// Sum has take told what each chunk comes to, in their order: what Sample.Chunk returns of it. Its errors are that of ctx, and one of numbers that were wrong.
+	Sum(ctx context.Context, s *Sample, t *Terms, take func(value float64, grad []float64)) error
+}
+
+// Alone is a Summer on the cores of a budget.
+type Alone struct {
+	In *kernel.Inputs
+	*parallel.Budget
+}
+
+// window is how many chunks are computed before they are added up.
+const window = 16
+
+// Sum computes the chunks.
+func (a Alone) Sum(ctx context.Context, s *Sample, t *Terms, take func(value float64, grad []float64)) error {
+	values, grads := make([]float64, window), make([][]float64, window)
+	for lo := 0; lo < t.Chunks(); lo += window {
+		some := min(window, t.Chunks()-lo)
+		a.NewLoop(func(_, c int) {
+			if ctx.Err() == nil {
+				values[c], grads[c] = s.Chunk(a.In, t.Chunk(lo+c), lo+c, t.Factor, t.Slopes)
+			}
+		}).Run(some)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		grads[c] = make([]float64, s.net.size)
-		values[c] = s.expected(in, rows[c*chunk:min((c+1)*chunk, len(rows))], c, factor, grads[c])
-	}).Run(chunks)
-	if err := ctx.Err(); err != nil {
-		return 0, err
+		for c := range some {
+			take(values[c], grads[c])
+		}
 	}
-	for _, g := range grads {
-		floats.Add(grad, g)
+	return nil
+}
+
+// X returns the parameters, to read, and Step the step whose random numbers are used.
+func (s *Sample) X() []float64 { return s.x }
+
+// Step returns the step whose random numbers are used.
+func (s *Sample) Step() int { return s.key.Iter }
+
+// Expected adds to grad, if it is not nil, the gradient of Σ E log p(y_i|f_i) over rows, times a factor, and returns that sum times the factor: both estimates without bias. Errors are those of
+// the summer.
+func (s *Sample) Expected(ctx context.Context, rows []int, factor float64, grad []float64, by Summer) (float64, error) {
+	t := &Terms{Rows: rows, Factor: factor, Slopes: grad != nil}
+	values := make([]float64, 0, t.Chunks())
+	err := by.Sum(ctx, s, t, func(value float64, g []float64) {
+		values = append(values, value)
+		if grad != nil {
+			floats.Add(grad, g)
+		}
+	})
+	if err != nil {
+		return 0, err
 	}
 	return floats.Sum(values), nil
 }
 
-// expected is Expected of a chunk.
-func (s *Sample) expected(in *kernel.Inputs, rows []int, c int, factor float64, grad []float64) (sum float64) {
+// Chunk returns what a chunk of rows, 64 at most, adds to Expected, and with slopes the gradient. c is its number, which random numbers depend on.
+func (s *Sample) Chunk(in *kernel.Inputs, rows []int, c int, factor float64, slopes bool) (sum float64, grad []float64) {
 	stream := s.key.Stream(random.Weights, c)
 	r := s.forward(gather(in, rows), func(e []float64) { random.Normal(stream, e) })
 	last := r.passes[len(r.passes)-1]
@@ -137,18 +187,22 @@ func (s *Sample) expected(in *kernel.Inputs, rows []int, c int, factor float64, 
 		d.Mean, d.Variance = dMean.Data[lo:hi], dVariance.Data[lo:hi]
 		sum += s.net.out.Row(s.x[own:], row, last.mean.Data[lo:hi], last.variance.Data[lo:hi], noise, d)
 	}
+	if !slopes {
+		return factor * sum, nil
+	}
+	grad = make([]float64, s.net.size)
 	floats.Scale(factor, dMean.Data)
 	floats.Scale(factor, dVariance.Data)
 	floats.AddScaled(grad[own:], factor, d.Own)
 	r.backward(dMean, dVariance, grad)
-	return factor * sum
+	return factor * sum, grad
 }
 
-// Bound returns an estimate of the bound, without bias, and its gradient, from some rows of n and the random numbers of a step. The only
-// error is that of ctx.
-func (n *Network) Bound(ctx context.Context, x []float64, in *kernel.Inputs, rows []int, step int, b *parallel.Budget) (value float64, grad []float64, err error) {
+// Bound returns an estimate of the bound, without bias, and its gradient, from some rows of n and the random numbers of a step. Errors are those of the
+// summer.
+func (n *Network) Bound(ctx context.Context, x []float64, total int, rows []int, step int, by Summer) (value float64, grad []float64, err error) {
 	grad = make([]float64, n.size)
-	value, err = n.At(x, step).Expected(ctx, in, rows, float64(in.Len())/float64(len(rows)), grad, b)
+	value, err = n.At(x, step).Expected(ctx, rows, float64(total)/float64(len(rows)), grad, by)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -160,7 +214,7 @@ func (n *Network) Bound(ctx context.Context, x []float64, in *kernel.Inputs, row
 func (s *Sample) Latent(ctx context.Context, in *kernel.Inputs, b *parallel.Budget) (mean, variance []float64, err error) {
 	q := s.net.out.Functions()
 	mean, variance = make([]float64, in.Len()*q), make([]float64, in.Len()*q)
-	b.Chunks(in.Len(), chunk, func(_, lo, hi int) {
+	b.Chunks(in.Len(), ChunkRows, func(_, lo, hi int) {
 		if ctx.Err() != nil {
 			return
 		}

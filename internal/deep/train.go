@@ -9,15 +9,13 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
-	"github.com/ulisse-gp/ulisse/internal/kernel"
-	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
 // Adam is the optimiser of Kingma and Ba (ICLR 2015), upwards, with its usual constants.
 type Adam struct {
-	first, second []float64
-	count         int
+	First, Second []float64 // decaying means of the gradient's elements and of their squares; nil before the first step
+	Count         int       // of steps
 }
 
 const (
@@ -28,15 +26,15 @@ const (
 
 // Step moves x along a gradient by steps of a size.
 func (a *Adam) Step(x, grad []float64, size float64) {
-	if a.first == nil {
-		a.first, a.second = make([]float64, len(x)), make([]float64, len(x))
+	if a.First == nil {
+		a.First, a.Second = make([]float64, len(x)), make([]float64, len(x))
 	}
-	a.count++
-	c1, c2 := 1-math.Pow(adamFirst, float64(a.count)), 1-math.Pow(adamSecond, float64(a.count))
+	a.Count++
+	c1, c2 := 1-math.Pow(adamFirst, float64(a.Count)), 1-math.Pow(adamSecond, float64(a.Count))
 	for i, g := range grad {
-		a.first[i] = adamFirst*a.first[i] + (1-adamFirst)*g
-		a.second[i] = adamSecond*a.second[i] + (1-adamSecond)*g*g
-		x[i] += size * (a.first[i] / c1) / (math.Sqrt(a.second[i]/c2) + adamLeast)
+		a.First[i] = adamFirst*a.First[i] + (1-adamFirst)*g
+		a.Second[i] = adamSecond*a.Second[i] + (1-adamSecond)*g*g
+		x[i] += size * (a.First[i] / c1) / (math.Sqrt(a.Second[i]/c2) + adamLeast)
 	}
 }
 
@@ -66,6 +64,13 @@ func span(n int) []int {
 	return rows
 }
 
+// State is how far learning is: all that later steps depend on, and the estimates of the bound so far, one a step.
+type State struct {
+	X      []float64
+	Adam   Adam
+	Values []float64
+}
+
 // Options say how to learn.
 type Options struct {
 	Steps     int
@@ -77,6 +82,10 @@ type Options struct {
 	Held []bool
 	// Tell, if not nil, is told of each step, before it is made, and of the estimate of the bound there with the prior.
 	Tell func(step int, x []float64, value float64, grad []float64)
+	// From, if not nil, is the state that learning goes on from. It is changed.
+	From *State
+	// Keep, if not nil, is given the state after each step, which stays as it is until the next one. Its error ends learning.
+	Keep func(*State) error
 }
 
 // StepSize returns that of a step, from 1.
@@ -87,12 +96,16 @@ func (o *Options) StepSize(step int) float64 {
 // ErrDiverged is the error of a bound that is not a number.
 var ErrDiverged = errors.New("the bound is not finite: take smaller steps")
 
-// Learn moves x up the bound and returns the estimates of it at each step, with the prior. Its result is a function of the network, the data, x and the options. The
-// errors are ErrDiverged and that of ctx.
-func (n *Network) Learn(ctx context.Context, x []float64, in *kernel.Inputs, o Options, b *parallel.Budget) (values []float64, err error) {
-	var adam Adam
-	for step := 1; step <= o.Steps; step++ {
-		value, grad, err := n.Bound(ctx, x, in, Minibatch(in.Len(), o.Minibatch, n.Seed, step), step, b)
+// Learn moves x up the bound and returns the estimates of it at each step, with the prior. Its result is a function of the network, the data, x and the options, to the same bits where it
+// goes on from a state of its own, or another summer computes. rows is how many there are. The errors are ErrDiverged, those of the summer and that of Keep.
+func (n *Network) Learn(ctx context.Context, x []float64, rows int, o Options, by Summer) (values []float64, err error) {
+	s := &State{X: x}
+	if o.From != nil {
+		copy(x, o.From.X)
+		s.Adam, s.Values = o.From.Adam, o.From.Values
+	}
+	for step := len(s.Values) + 1; step <= o.Steps; step++ {
+		value, grad, err := n.Bound(ctx, x, rows, Minibatch(rows, o.Minibatch, n.Seed, step), step, by)
 		if err != nil {
 			return nil, err
 		}
@@ -110,20 +123,27 @@ func (n *Network) Learn(ctx context.Context, x []float64, in *kernel.Inputs, o O
 		if o.Tell != nil {
 			o.Tell(step, x, value, grad)
 		}
-		values = append(values, value)
-		adam.Step(x, grad, o.StepSize(step))
+		s.Values = append(s.Values, value)
+		s.Adam.Step(x, grad, o.StepSize(step))
+		if o.Keep != nil {
+			if err := o.Keep(s); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return values, nil
+	return s.Values, nil
 }
 
-// Evidence returns the bound at x over all rows, averaged over some draws of what is random, with its standard error: 0 where nothing is. The only error is that of
-// ctx.
-func (n *Network) Evidence(ctx context.Context, x []float64, in *kernel.Inputs, draws int, b *parallel.Budget) (value, se float64, err error) {
-	rows, values := span(in.Len()), make([]float64, draws)
+// Evidence returns the bound at x over all rows, averaged over some draws of what is random, with its standard error: 0 where nothing is. The errors are those of the
+// summer.
+func (n *Network) Evidence(ctx context.Context, x []float64, rows, draws int, by Summer) (value, se float64, err error) {
+	all, values, kl := span(rows), make([]float64, draws), n.Divergence(x, make([]float64, n.size))
 	for i := range values {
-		if values[i], _, err = n.Bound(ctx, x, in, rows, evidenceSteps+i, b); err != nil {
+		expected, err := n.At(x, evidenceSteps+i).Expected(ctx, all, 1, nil, by)
+		if err != nil {
 			return 0, 0, err
 		}
+		values[i] = expected - kl
 	}
 	mean, sd := stat.MeanStdDev(values, nil)
 	return mean, sd / math.Sqrt(float64(draws)), nil
@@ -138,25 +158,5 @@ const (
 // Draw returns the network at x with the random numbers of draw i of the posterior, from 0, for predictions.
 func (n *Network) Draw(x []float64, i int) *Sample { return n.At(x, predictionSteps+i) }
 
-// Moments returns means and variances of the functions in rows, rows × functions, of the mixture of some draws of the hidden layers. The only error is that
-// of ctx.
-func (n *Network) Moments(ctx context.Context, x []float64, in *kernel.Inputs, draws int, b *parallel.Budget) (mean, variance []float64, err error) {
-	if n.Layers == 1 && n.Frequencies != Resampled {
-		draws = 1 // nothing is random
-	}
-	for i := range draws {
-		m, v, err := n.Draw(x, i).Latent(ctx, in, b)
-		if err != nil {
-			return nil, nil, err
-		}
-		if mean == nil {
-			mean, variance = make([]float64, len(m)), make([]float64, len(m))
-		}
-		for k := range m { // the mean of squares' deviations is updated (Welford)
-			d := m[k] - mean[k]
-			mean[k] += d / float64(i+1)
-			variance[k] += (v[k] + d*(m[k]-mean[k])) / float64(draws)
-		}
-	}
-	return mean, variance, nil
-}
+// Random reports whether predictions are a mixture over draws: one layer of frequencies that were drawn once has none.
+func (n *Network) Random() bool { return n.Layers > 1 || n.Frequencies == Resampled }

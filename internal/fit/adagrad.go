@@ -2,6 +2,7 @@ package fit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -31,42 +32,46 @@ const (
 // Adagrad follows noisy gradients from a start: with h the sum of their squares, each element moves by
 // g/(√h + 1e-6). It returns x at the end and the trace. Its errors are that of ctx, and a gradient that is not finite.
 func Adagrad(ctx context.Context, params param.List, noisy Noisy, start []float64, iterations int, o Options) (x []float64, trace []Step, err error) {
-	var h []float64
-	return follow(ctx, params, noisy, start, iterations, o, func(_ int, x, g []float64) {
-		if h == nil {
-			h = make([]float64, len(x))
-		}
+	s := o.state(start, noisy)
+	err = follow(ctx, params, noisy, s, iterations, o, func(s *State, g []float64) {
 		for i, v := range g {
-			h[i] += v * v
-			x[i] += adagradStep * v / (math.Sqrt(h[i]) + adagradOffset)
+			s.Second[i] += v * v
+			s.X[i] += adagradStep * v / (math.Sqrt(s.Second[i]) + adagradOffset)
 		}
 	})
+	return s.X, s.Trace, err
 }
 
-// follow follows noisy gradients from a start, by a rule that moves x given the gradient there of an iteration, counted from 0.
-func follow(ctx context.Context, params param.List, noisy Noisy, start []float64, iterations int, o Options, move func(iter int, x, g []float64)) (x []float64, trace []Step, err error) {
+// follow follows noisy gradients from a state until it counts so many, by a rule that moves the state given the gradient there.
+func follow(ctx context.Context, params param.List, noisy Noisy, s *State, iterations int, o Options, move func(s *State, g []float64)) error {
 	o = o.filled()
-	x = slices.Concat(start, noisy.Extra())
-	for iter := range iterations {
-		g, err := noisy.Gradient(ctx, x, iter)
+	for s.Count < iterations {
+		g, err := noisy.Gradient(ctx, s.X, s.Count)
 		if err != nil {
-			return nil, nil, err
+			return errors.Join(err, o.interrupted(ctx, s, noisy))
 		}
-		_, prior := params.LogPrior(x[:len(params)])
+		psi := s.X[:len(params)]
+		_, prior := params.LogPrior(psi)
 		g = slices.Clone(g)
 		floats.Add(g[:len(params)], prior)
 		for _, v := range g {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, nil, fmt.Errorf("the gradient of iteration %d at log parameters %.4g is not finite", iter+1, x[:len(params)])
+				return fmt.Errorf("the gradient of iteration %d at log parameters %.4g is not finite", s.Count+1, psi)
 			}
 		}
-		move(iter, x, g)
-		step := Step{Search: 1, Evaluation: iter + 1, Psi: slices.Clone(x[:len(params)]), Value: Number(math.NaN()),
+		move(s, g)
+		s.Count++
+		step := Step{Search: 1, Evaluation: s.Count, Psi: slices.Clone(psi), Value: Number(math.NaN()),
 			Slope: Number(floats.Norm(g, math.Inf(1))), Seconds: time.Since(o.Began).Seconds()}
-		trace = append(trace, step)
+		s.Trace = append(s.Trace, step)
 		o.Tell(step)
+		if o.Keeper != nil && o.Keeper.Due() {
+			if err := o.keep(s, noisy); err != nil {
+				return err
+			}
+		}
 	}
-	return x, trace, nil
+	return nil
 }
 
 // Finish returns the estimate at the end x = (ψ, extra) of noisy gradients, with the curvature of an objective there. It counts as

@@ -24,21 +24,19 @@ const (
 	naturalLast       = 0.02 // what it goes to, as the steps of Adam go to zero: the noise of batches moves q the less
 )
 
-// Adam follows noisy gradients from a start. It returns x at the end and the trace. Its errors are that of ctx, and a gradient that
+// Adam follows noisy gradients from a start, or from the state of the options. It returns x at the end and the trace. Its errors are that of ctx, and a gradient that
 // is not finite.
 func Adam(ctx context.Context, params param.List, noisy Noisy, start []float64, iterations int, o Options) (x []float64, trace []Step, err error) {
-	var first, second []float64
-	return follow(ctx, params, noisy, start, iterations, o, func(iter int, x, g []float64) {
-		if first == nil {
-			first, second = make([]float64, len(x)), make([]float64, len(x))
-		}
-		t, step := float64(iter+1), adamStep*(1-float64(iter)/float64(iterations))
+	s := o.state(start, noisy)
+	err = follow(ctx, params, noisy, s, iterations, o, func(s *State, g []float64) {
+		t, step := float64(s.Count+1), adamStep*(1-float64(s.Count)/float64(iterations))
 		for i, v := range g {
-			first[i] = adamFirst*first[i] + (1-adamFirst)*v
-			second[i] = adamSecond*second[i] + (1-adamSecond)*v*v
-			x[i] += step * first[i] / (1 - math.Pow(adamFirst, t)) / (math.Sqrt(second[i]/(1-math.Pow(adamSecond, t))) + adamOffset)
+			s.First[i] = adamFirst*s.First[i] + (1-adamFirst)*v
+			s.Second[i] = adamSecond*s.Second[i] + (1-adamSecond)*v*v
+			s.X[i] += step * s.First[i] / (1 - math.Pow(adamFirst, t)) / (math.Sqrt(s.Second[i]/(1-math.Pow(adamSecond, t))) + adamOffset)
 		}
 	})
+	return s.X, s.Trace, err
 }
 
 // Batches estimates the gradient of SVGP's bound from some of the rows, drawn anew each iteration, and takes the distribution of the
@@ -93,6 +91,12 @@ func (b *Batches) Gradient(ctx context.Context, x []float64, iter int) ([]float6
 	}
 	return slices.Concat(grad, byZ), nil
 }
+
+// State returns the distribution of the inducing variables, which each gradient moves, and SetState makes it what that has returned.
+func (b *Batches) State() []float64 { return b.bound.Q() }
+
+// SetState changes the distribution of the inducing variables.
+func (b *Batches) SetState(q []float64) { b.bound.SetQ(q) }
 
 // Stochastic fits SVGP by Adam from a start, in ψ, and if move is set in the inducing inputs, which the approximation then has, as Extra of
 // the result has them. The curvature is that of the bound over all rows at the best distribution of the inducing variables.

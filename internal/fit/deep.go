@@ -2,6 +2,7 @@ package fit
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 )
 
-// Deep fits a network of random features by Adam, from a start of ψ. Extra of the result is all of its parameters; there is no curvature. It has converged if
+// Deep fits a network of random features by Adam, from a start of ψ, or from the state of the options. Extra of the result is all of its parameters; there is no curvature. It has converged if
 // the bound has stopped rising.
 func Deep(ctx context.Context, d *posterior.Deep, start []float64, learn deep.Options, o Options) (*Result, error) {
 	o = o.filled()
@@ -26,7 +27,10 @@ func Deep(ctx context.Context, d *posterior.Deep, start []float64, learn deep.Op
 		}
 		o.Tell(s)
 	}
-	values, err := d.Learn(ctx, x, learn)
+	if f := o.From; f != nil {
+		trace, learn.From = f.Trace, &deep.State{X: f.X, Adam: deep.Adam{First: f.First, Second: f.Second, Count: f.Count}, Values: f.Values}
+	}
+	values, err := learnKept(ctx, d, x, learn, o, func() []Step { return trace })
 	if err != nil {
 		return nil, err
 	}
@@ -39,6 +43,28 @@ func Deep(ctx context.Context, d *posterior.Deep, start []float64, learn deep.Op
 	r := &Result{Psi: psi, Extra: x, Value: bound + prior, LogLikelihood: bound, ValueError: se, Distance: math.NaN(), Converged: settled(values, d.Rows()), Trace: trace}
 	r.Searches = []Ended{{Start: slices.Clone(start), Psi: psi, Value: Number(r.Value), Evaluations: learn.Steps, Converged: r.Converged}}
 	return r, nil
+}
+
+// learnKept has a network learn, and its states kept, the last one too if the context is done before the end.
+func learnKept(ctx context.Context, d *posterior.Deep, x []float64, learn deep.Options, o Options, trace func() []Step) ([]float64, error) {
+	if o.Keeper == nil {
+		return d.Learn(ctx, x, learn)
+	}
+	var last *deep.State
+	keep := func() error {
+		return o.Keeper.Keep(&State{Count: last.Adam.Count, X: last.X, First: last.Adam.First, Second: last.Adam.Second, Values: last.Values, Trace: trace()})
+	}
+	learn.Keep = func(s *deep.State) error {
+		if last = s; o.Keeper.Due() {
+			return keep()
+		}
+		return nil
+	}
+	values, err := d.Learn(ctx, x, learn)
+	if ctx.Err() != nil && last != nil {
+		err = errors.Join(err, keep())
+	}
+	return values, err
 }
 
 // tracePoints is how many steps of a network's learning are kept, about.

@@ -90,6 +90,9 @@ type Options struct {
 	Tell func(Step)
 	// Began is when the clock of Step.Seconds began.
 	Began time.Time
+	// From, if not nil, is the state that a fit from minibatches goes on from, which is changed; Keeper, if not nil, keeps its states.
+	From   *State
+	Keeper Keeper
 }
 
 const defaultEvaluations = 200

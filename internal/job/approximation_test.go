@@ -39,7 +39,7 @@ func TestBadApproximation(t *testing.T) {
 		{"{kind: deep, step: 0}", "", "model.approximation.step: 0, but must be above 0 and at most 1"},
 		{"{kind: deep, covariance: matern32}", "", `model.approximation.covariance: "matern32" is not one of rbf, arc-cosine`},
 		{"{kind: deep, frequencies: free}", "", `model.approximation.frequencies: "free" is not one of prior-fixed, variational-fixed, resampled`},
-		{"{kind: deep}", ", likelihood: student-t", "model.approximation.kind: deep is for Gaussian noise of one variance and for bernoulli, binomial, poisson"},
+		{"{kind: deep}", ", likelihood: student-t", "model.approximation.kind: deep is for Gaussian noise of one variance and for bernoulli, categorical, binomial, poisson"},
 		{"{kind: sgpr, inducin: 3}", "", `model.approximation.inducin: unknown field: did you mean "inducing"?`},
 	} {
 		if _, err := ParseString(approximated(x.approximation, x.more)); err == nil || !strings.Contains(err.Error(), x.want) {

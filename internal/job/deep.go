@@ -18,7 +18,7 @@ const (
 )
 
 // featured are the likelihoods that random features are for: they have no parameters but one variance of noise.
-var featured = []string{gaussian, "bernoulli", "binomial", "poisson"}
+var featured = []string{gaussian, "bernoulli", "categorical", "binomial", "poisson"}
 
 // Network describes random features and their learning.
 type Network struct {

@@ -115,8 +115,8 @@ func (s *Spec) Problem(d *dataset.Dataset) (*posterior.Problem, error) {
 	if s.Needs().Dense && d.N() > most {
 		return nil, &FieldError{Path: "sampler.method", Msg: fmt.Sprintf("%s stores the %d×%d covariance matrix: at most %d rows", s.Sampler.Method, d.N(), d.N(), most)}
 	}
-	if f := likelihood.Functions(s.likelihood(&d.Info)); f > 1 && f*d.N() > maxDense {
-		return nil, &FieldError{Path: "data.rows", Msg: fmt.Sprintf("%s stores matrices over the %d latent functions at all rows, of which there are %d: at most %d values, so %d rows; learn from fewer (data.rows), or from a subset (model.approximation: {kind: subset})",
+	if f := likelihood.Functions(s.likelihood(&d.Info)); f > 1 && f*d.N() > maxDense && !s.Model.Features() {
+		return nil, &FieldError{Path: "data.rows", Msg: fmt.Sprintf("%s stores matrices over the %d latent functions at all rows, of which there are %d: at most %d values, so %d rows; learn from fewer (data.rows), or from a subset (model.approximation: {kind: subset}), or of classes by random features (kind: random-features)",
 			s.Sampler.Method, f, d.N(), maxDense, maxDense/f)}
 	}
 	if s.Solver.Preconditioner.Kind == "ski" && d.D() > precond.MaxGridDim {

@@ -60,6 +60,15 @@ func (p *Problem) likelihoods() []likelihood.Likelihood {
 // Inducing returns the inducing inputs, and SetInducing changes them.
 func (s *Sparse) Inducing() *kernel.Inputs { return s.approx.Inducing() }
 
+// Q returns the distribution of the inducing variables of SVGP as numbers, and SetQ makes it what Q has returned.
+func (s *Sparse) Q() []float64 { return s.bound.State() }
+
+// SetQ changes the distribution of the inducing variables of SVGP.
+func (s *Sparse) SetQ(q []float64) {
+	s.bound.SetState(q)
+	s.last = nil
+}
+
 // SetInducing changes the inducing inputs.
 func (s *Sparse) SetInducing(z *kernel.Inputs) {
 	s.approx.SetInducing(z)

@@ -16,9 +16,9 @@ type Latent interface {
 	Latent(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance []float64, err error)
 }
 
-// Functions draws several latent functions at the training rows.
+// Functions predicts the latent functions, of which there may be several, without K.
 type Functions interface {
-	// At returns the means and the variances of the functions at points at a draw of ψ, given each of some draws of the functions at
+	// At returns the means and the variances of the functions at points at a draw of ψ, given each of some draws of what they depend on, such as the functions at
 	// the training rows: those of each function at all points, one after the other.
 	At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error)
 }
@@ -48,9 +48,9 @@ var errSeveral = errors.New("of several latent functions rows are predicted one 
 // without returns the error of what is not to be had without solves with K, nil where there are some.
 func (p *Predictor) without() error {
 	switch {
-	case p.Functions != nil:
+	case p.Problem.Functions() > 1:
 		return errSeveral
-	case p.Approximation != nil:
+	case p.drawn() != nil:
 		return errApproximate
 	}
 	return nil

@@ -79,7 +79,7 @@ type Config struct {
 	// Solutions, if not nil, keeps K⁻¹y from one predictor to the next.
 	Solutions *Solutions
 	// Approximation, if not nil, predicts in place of solves with K: rows one by one, and nothing else. So do Functions, which a model
-	// of several latent functions has.
+	// of several latent functions has, and one whose predictions are a mixture over draws of its own.
 	Approximation Latent
 	Functions     Functions
 }

@@ -171,7 +171,7 @@ func invoke(ctx context.Context, conn *grpc.ClientConn, m protoreflect.MethodDes
 }
 
 // workers are the RPCs that only workers serve.
-var workers = map[string]bool{pb.Tiles_Session_FullMethodName: true, pb.Tiles_Fetch_FullMethodName: true, pb.Posteriors_Compute_FullMethodName: true}
+var workers = map[string]bool{pb.Tiles_Session_FullMethodName: true, pb.Tiles_Fetch_FullMethodName: true, pb.Gradients_Session_FullMethodName: true, pb.Posteriors_Compute_FullMethodName: true}
 
 // Who may not make a call is told why, on every RPC; who may gets past the guard.
 func TestWhoMayCall(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/blob"
 	"github.com/ulisse-gp/ulisse/internal/blob/ref"
 	"github.com/ulisse-gp/ulisse/internal/blobnet"
+	"github.com/ulisse-gp/ulisse/internal/gradients"
 	"github.com/ulisse-gp/ulisse/internal/identity"
 	"github.com/ulisse-gp/ulisse/internal/monitor"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
@@ -186,6 +187,7 @@ func (p *workerProcess) serve(ctx context.Context) error {
 	}
 	s, healthy := rpc.NewServer(p.src.Credentials(identity.Worker), func(s *grpc.Server) {
 		pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: p.worker, Budget: p.budget, Meter: p.meter, Peers: p.peers, Traced: traced(p.tracer), Room: roomForRows(memory(), p.worker.Driving)}))
+		pb.RegisterGradientsServer(s, gradients.NewServer(gradients.ServerConfig{Budget: p.budget, MaxBytes: memory() / fitShare}))
 		pb.RegisterDataServer(s, blobs)
 		pb.RegisterPosteriorsServer(s, worker.NewPosteriors(p.worker, &predict.Solutions{Dir: filepath.Join(p.Dir, "predict"), Most: worker.SolutionsDiskBytes}))
 	}, append(shard.ServerOptions(), in.options(p.waits(), nil, nil)...)...)
@@ -274,6 +276,9 @@ func roomForRows(memory int64, driving func() int) func() int64 {
 		return memory / 4 * 3
 	}
 }
+
+// fitShare is which part of the memory the rows of a fit may take that another process drives: a sixteenth.
+const fitShare = 16
 
 func (d *dataSources) sources(string) []blobnet.Source {
 	var out []blobnet.Source

@@ -2,7 +2,9 @@ package sparse
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -53,6 +55,34 @@ func (v *Variational) Reset() {
 func (v *Variational) Keep() func() {
 	precision, shift := v.precision, v.shift
 	return func() { v.precision, v.shift = precision, shift }
+}
+
+// State returns q, m(m+1)/2 + m numbers: the upper triangle of its precision, row by row, and the shift.
+func (v *Variational) State() []float64 {
+	m := len(v.shift)
+	out := make([]float64, 0, m*(m+3)/2)
+	for i := range m {
+		for j := i; j < m; j++ {
+			out = append(out, v.precision.At(i, j))
+		}
+	}
+	return append(out, v.shift...)
+}
+
+// SetState makes q what State has returned. It panics if that is of another number of inducing inputs.
+func (v *Variational) SetState(q []float64) {
+	m := len(v.shift)
+	if len(q) != m*(m+3)/2 {
+		panic(fmt.Sprintf("sparse: %d numbers for q of %d inducing variables", len(q), m))
+	}
+	precision, at := mat.NewSymDense(m, nil), 0
+	for i := range m {
+		for j := i; j < m; j++ {
+			precision.SetSym(i, j, q[at])
+			at++
+		}
+	}
+	v.precision, v.shift = precision, slices.Clone(q[at:])
 }
 
 func identity(m int) *mat.SymDense {
@@ -238,11 +268,12 @@ func (v *Variational) Step(ctx context.Context, a *Approximation, f *kernel.Func
 		return nil, err
 	}
 	g := p.slopes(inducing)
-	v.precision, v.shift = on.between(p, share)
+	precision, shift := on.between(p, share)
 	out, err := g.sum(ctx)
-	if err != nil {
+	if err != nil { // then q stays where it was
 		return nil, err
 	}
+	v.precision, v.shift = precision, shift
 	out.Noise, out.Mean, out.Variance = nil, p.mean, p.variance
 	return out, nil
 }
