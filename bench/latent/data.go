@@ -9,7 +9,9 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
 
+	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
@@ -54,6 +56,48 @@ func onInputs(l likelihood.Likelihood, x []float64, d int, y []float64) *data {
 	flat := func(param.Param) param.Prior { return param.Prior{} } // priors are logPrior's
 	m := posterior.NewModel(kernel.Single(kernel.RBF, d, true), l, flat)
 	return &data{like: l, problem: posterior.NewProblem(m, kernel.NewInputs(len(y), d, x), y)}
+}
+
+// fromTable reads classes and standardised inputs from a table: some of its rows, at random, or all if rows is 0. θ, from which chains are
+// dispersed, is σ = 1 and length-scales of √d.
+func fromTable(l likelihood.Likelihood, path, target string, rows int, seed uint64) (*data, error) {
+	t, err := dataset.ReadFile(path, nil, dataset.Select{Target: target, DropConstant: true}, dataset.DefaultLimits)
+	if err != nil {
+		return nil, err
+	}
+	of := rand.New(rand.NewPCG(seed, 0)).Perm(len(t.Y))
+	if rows > 0 && rows < len(of) {
+		of = of[:rows]
+	}
+	var columns [][]float64
+	for _, all := range t.X {
+		x := make([]float64, len(of))
+		for i, row := range of {
+			x[i] = all[row]
+		}
+		mean, sd := stat.PopMeanStdDev(x, nil)
+		if sd == 0 {
+			continue
+		}
+		for i := range x {
+			x[i] = (x[i] - mean) / sd
+		}
+		columns = append(columns, x)
+	}
+	d := len(columns)
+	x, y, theta := make([]float64, len(of)*d), make([]float64, len(of)), []float64{0}
+	for i, row := range of {
+		y[i] = t.Y[row]
+		for k := range columns {
+			x[i*d+k] = columns[k][i]
+		}
+	}
+	for range d {
+		theta = append(theta, math.Log(float64(d))/2)
+	}
+	out := onInputs(l, x, d, y)
+	out.theta = theta
+	return out, nil
 }
 
 // psi returns θ as the program has it, with rates τ = 1/(2ℓ²).

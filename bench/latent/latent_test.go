@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"math/rand/v2"
+	"sort"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -120,7 +121,7 @@ func TestSchemes(t *testing.T) {
 		}
 	}
 	floats.Scale(1/sum, want)
-	names, of, err := schemes(d)
+	names, of, err := schemes(d, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +146,56 @@ func TestSchemes(t *testing.T) {
 		}
 		for j := range want {
 			compare(t, name, draws[j], want[j])
+		}
+	}
+}
+
+// The gradients of the length-scales' densities, given f and given ν, are those of central differences, and each stepper leaves them invariant:
+// log ℓ drawn on a grid and then moved once has the mean and the mean square of a quadrature.
+func TestSteppers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow under the race detector")
+	}
+	for _, l := range []likelihood.Likelihood{likelihood.Bernoulli{}, likelihood.Volatility{}} {
+		d := onInputs(l, []float64{0, 0.4, 0.7, 0.9}, 1, []float64{1, 0, 1, 1})
+		for what, g := range map[string]*given{
+			"given f": {d: d, f: []float64{0.5, -0.3, 0.2, 0.4}, curvature: true},
+			"given ν": {d: d, nu: []float64{0.7, -1.2, 0.4, 1}, curvature: true},
+		} {
+			const h = 1e-5
+			at := g.at([]float64{0.5, -0.7})
+			if slope := (g.at([]float64{0.5, -0.7 + h}).value - g.at([]float64{0.5, -0.7 - h}).value) / (2 * h); math.Abs(slope-at.grad[0]) > 1e-5*(1+math.Abs(slope)) {
+				t.Errorf("%s, %s: the derivative is %v, by differences %v", l.Name(), what, at.grad[0], slope)
+			}
+			var places []*place
+			var below []float64 // the weight of a place and those before it
+			var sum, mean, second float64
+			for x := -9.0; x < 4; x += 0.02 {
+				if p := g.at([]float64{0.5, x}); p != nil {
+					w := math.Exp(p.value)
+					sum, mean, second = sum+w, mean+w*x, second+w*x*x
+					places, below = append(places, p), append(below, sum)
+				}
+			}
+			names, of := steppers()
+			for k, name := range names {
+				r, moves := rand.New(rand.NewPCG(4, uint64(k))), 0
+				var draws [2][]float64
+				for range 2000 {
+					from := places[sort.SearchFloat64s(below, sum*r.Float64())]
+					to := of[name].move(g, from, r)
+					if to != from {
+						moves++
+					}
+					x := to.theta[1]
+					draws[0], draws[1] = append(draws[0], x), append(draws[1], x*x)
+				}
+				if moves < 200 {
+					t.Errorf("%s, %s, %s: only %d of 2000 moved", l.Name(), what, name, moves)
+				}
+				compare(t, l.Name()+", "+what+", "+name, draws[0], mean/sum)
+				compare(t, l.Name()+", "+what+", "+name+", squares", draws[1], second/sum)
+			}
 		}
 	}
 }

@@ -1,12 +1,16 @@
 // Command latent compares ways to draw the latent function and the parameters of a Gaussian process whose likelihood is not Gaussian, dense, as
-// Filippone, Zhong and Girolami (2013, tables 2 and 5) and Filippone and Girolami (2014, table 1) do, on generated data: f given θ by random walks,
-// elliptical slices, Hamiltonian and Langevin dynamics; θ and f by sufficient and ancillary parameterizations, both interwoven, and surrogate data; θ alone by
-// pseudo-marginal chains.
+// Filippone, Zhong and Girolami (2013, tables 2 to 6) and Filippone and Girolami (2014, table 1) do, on generated data or a table of classes: f given θ by random walks,
+// elliptical slices, Hamiltonian and Langevin dynamics; length-scales given f, or given the whitened f, by random walks, Hamiltonian and Langevin dynamics; θ and f by
+// sufficient and ancillary parameterizations, both interwoven, surrogate data, and jointly around Laplace's approximation; θ alone by pseudo-marginal chains.
 //
+//	go run ./bench/latent -only classes -d 1
 //	go run ./bench/latent [-n 100] [-d 2] [-sets 2] [-chains 2] [-draws 4000] [-warmup 1500] [-only function] [-likelihoods logit,poisson]
+//	go run ./bench/latent -only conditional
+//	go run ./bench/latent -only parameters -table pima.csv -target positive -n 0 -times 5 -schemes AA,KHR
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -28,38 +32,71 @@ var likelihoods = map[string]likelihood.Likelihood{
 
 // config is what is compared on.
 type config struct {
-	n, d, sets, chains, draws, warmup int
-	seed                              uint64
+	n, d, sets, chains, draws, warmup, times int
+	seed                                     uint64
+	table, target                            string
+	schemes                                  []string // nil: all
 }
 
 func main() {
 	c := config{}
-	flag.IntVar(&c.n, "n", 100, "rows")
+	flag.IntVar(&c.n, "n", 100, "rows; of a table, 0 for all")
 	flag.IntVar(&c.d, "d", 2, "inputs")
 	flag.IntVar(&c.sets, "sets", 2, "data sets")
 	flag.IntVar(&c.chains, "chains", 2, "chains on each")
 	flag.IntVar(&c.draws, "draws", 4000, "kept draws of each chain")
 	flag.IntVar(&c.warmup, "warmup", 1500, "iterations before them, in which steps are tuned")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of data and draws")
-	only := flag.String("only", "", "function (f given θ) or parameters; both if empty")
-	names := flag.String("likelihoods", "logit,poisson,volatility", "likelihoods of the comparison of f given θ, a list; that of θ is under the first")
+	flag.IntVar(&c.times, "times", 1, "updates of f before θ moves")
+	flag.StringVar(&c.table, "table", "", "compare the schemes for θ on the classes of this table, standardised inputs, in place of generated data")
+	flag.StringVar(&c.target, "target", "", "its target")
+	only := flag.String("only", "", "function (f given θ), conditional (length-scales given f), parameters, or classes (θ and the functions of three classes); the first three if empty")
+	names := flag.String("likelihoods", "logit,poisson,volatility", "likelihoods of the comparisons but that of θ, a list; that is under the first")
+	list := flag.String("schemes", "", "schemes for θ, a list; all if empty")
 	flag.Parse()
-	list := strings.Split(*names, ",")
+	if *list != "" {
+		c.schemes = strings.Split(*list, ",")
+	}
+	if err := c.run(*only, strings.Split(*names, ",")); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// data returns the data of a set.
+func (c config) data(l likelihood.Likelihood, set int) (*data, error) {
+	if c.table != "" {
+		return fromTable(l, c.table, c.target, c.n, c.seed+uint64(set))
+	}
+	return newData(l, c.n, c.d, c.seed+uint64(set)), nil
+}
+
+func (c config) run(only string, list []string) error {
 	for _, name := range list {
 		if likelihoods[name] == nil {
-			log.Fatalf("there is no likelihood %q here: use logit, probit, poisson or volatility", name)
+			return fmt.Errorf("there is no likelihood %q here: use logit, probit, poisson or volatility", name)
 		}
 	}
-	if *only != "parameters" {
+	if c.table != "" && only != "parameters" {
+		return errors.New("a table has no function and length-scales that are known: give -only parameters")
+	}
+	if only == "classes" {
+		return c.classes()
+	}
+	if only == "" || only == "function" {
 		for _, name := range list {
 			c.functions(name)
 		}
 	}
-	if *only != "function" {
-		if err := c.parameters(list[0]); err != nil {
-			log.Fatal(err)
+	if only == "" || only == "conditional" {
+		c.conditional("θ given f", list[0], false)
+		for _, name := range list {
+			c.conditional("θ given ν, "+name, name, true)
 		}
 	}
+	if only == "" || only == "parameters" {
+		return c.parameters(list[0])
+	}
+	return nil
 }
 
 // tally is what chains of a way to draw came to.
@@ -107,8 +144,8 @@ func (t *tally) rate() float64 {
 	return mean * float64(len(t.ess)) / t.seconds
 }
 
-// run has a chain iterate, and returns the draws of each quantity.
-func (c config) run(t *tally, tuners []*tuner, iterate func(), quantities func() []float64) [][]float64 {
+// chain has a chain iterate, and returns the draws of each quantity.
+func (c config) chain(t *tally, tuners []*tuner, iterate func(), quantities func() []float64) [][]float64 {
 	for _, u := range tuners {
 		u.adapt, u.seen = true, 0
 	}
@@ -158,33 +195,80 @@ func (c config) functions(name string) {
 			for chain := range c.chains {
 				r := rand.New(rand.NewPCG(c.seed+uint64(set), uint64(100*k+chain)))
 				f := mul(p.lower, normal(r, c.n))
-				draws = append(draws, c.run(t, tuners, func() { op.move(p, f, r) }, func() []float64 { return f }))
+				draws = append(draws, c.chain(t, tuners, func() { op.move(p, f, r) }, func() []float64 { return f }))
 			}
 			t.add(draws)
 		}
 	}
+	c.show(tallies, names, func(string) string { return "" })
+}
+
+// show prints the rows of a table, with more between its columns.
+func (c config) show(tallies map[string]*tally, names []string, more func(name string) string) {
 	best := 0.0
 	for _, t := range tallies {
 		best = max(best, t.rate())
 	}
 	for _, name := range names {
-		tallies[name].row(name, c, best, "")
+		tallies[name].row(name, c, best, more(name))
 	}
+}
+
+// conditional compares the steppers of the log length-scales, with σ and the function that made the data, or the whitened one, held.
+func (c config) conditional(what, name string, whitened bool) {
+	fmt.Printf("\n%s, n = %d, d = %d: %d data sets, %d chains of %d + %d\n\n", what, c.n, c.d, c.sets, c.chains, c.warmup, c.draws)
+	fmt.Println("| length-scales | least ESS of 1,000 draws (sd) | per second, best = 1 | R-hat at worst |\n|---|---:|---:|---:|")
+	tallies := map[string]*tally{}
+	names, _ := steppers()
+	for set := range c.sets {
+		d := newData(likelihoods[name], c.n, c.d, c.seed+uint64(set))
+		for k, name := range names {
+			t := tallies[name]
+			if t == nil {
+				t = &tally{}
+				tallies[name] = t
+			}
+			g := &given{d: d, f: d.f, curvature: name == "SMMALA"}
+			if whitened {
+				g.nu = solveLower(d.at(d.theta).lower, d.f)
+			}
+			var draws [][][]float64
+			for i := range c.chains {
+				_, of := steppers()
+				op, r := of[name], rand.New(rand.NewPCG(c.seed+uint64(set), uint64(20_000+100*k+i)))
+				theta := slices.Clone(d.theta)
+				for j := range c.d {
+					theta[1+j] = -3 + 2*r.Float64()
+				}
+				at := g.at(theta)
+				draws = append(draws, c.chain(t, []*tuner{op.tune()}, func() { at = op.move(g, at, r) }, func() []float64 { return at.theta[1:] }))
+			}
+			t.add(draws)
+		}
+	}
+	c.show(tallies, names, func(string) string { return "" })
 }
 
 // parameters compares the schemes for θ, from dispersed points about the θ that data were made with.
 func (c config) parameters(name string) error {
-	fmt.Printf("\nθ, %s, n = %d, d = %d: %d data sets, %d chains of %d + %d\n\n", name, c.n, c.d, c.sets, c.chains, c.warmup, c.draws)
+	on := fmt.Sprintf("n = %d, d = %d", c.n, c.d)
+	if c.table != "" {
+		on = c.table
+	}
+	fmt.Printf("\nθ, %s, %s: %d data sets, %d chains of %d + %d\n\n", name, on, c.sets, c.chains, c.warmup, c.draws)
 	fmt.Println("| scheme | least ESS of θ of 1,000 draws (sd) | per second, best = 1 | acceptance | mean log σ | R-hat at worst |\n|---|---:|---:|---:|---:|---:|")
 	tallies, means := map[string]*tally{}, map[string][]float64{}
 	var names []string
 	for set := range c.sets {
-		d := newData(likelihoods[name], c.n, c.d, c.seed+uint64(set))
-		var of map[string]scheme
-		var err error
-		if names, of, err = schemes(d); err != nil {
+		d, err := c.data(likelihoods[name], set)
+		if err != nil {
 			return err
 		}
+		var of map[string]scheme
+		if names, of, err = schemes(d, c.times); err != nil {
+			return err
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return c.schemes != nil && !slices.Contains(c.schemes, name) })
 		for k, name := range names {
 			t := tallies[name]
 			if t == nil {
@@ -199,21 +283,16 @@ func (c config) parameters(name string) error {
 					theta[j] += 0.3 * r.NormFloat64()
 				}
 				ch := &chain{d: d, p: d.at(theta)}
-				ch.f = mul(ch.p.lower, normal(r, c.n))
-				draws = append(draws, c.run(t, of[name].tuners(), func() { of[name].iterate(ch, r) }, func() []float64 { return ch.p.theta }))
+				ch.f = mul(ch.p.lower, normal(r, len(d.problem.Y)))
+				draws = append(draws, c.chain(t, of[name].tuners(), func() { of[name].iterate(ch, r) }, func() []float64 { return ch.p.theta }))
 				t.share += float64(ch.kept) / float64(ch.decided) / float64(c.chains*c.sets)
 				means[name] = append(means[name], stat.Mean(draws[i][0], nil))
 			}
 			t.add(draws)
 		}
 	}
-	best := 0.0
-	for _, t := range tallies {
-		best = max(best, t.rate())
-	}
-	for _, name := range names {
-		t := tallies[name]
-		t.row(name, c, best, fmt.Sprintf("%.2f | %.2f | ", t.share, stat.Mean(means[name], nil)))
-	}
+	c.show(tallies, names, func(name string) string {
+		return fmt.Sprintf("%.2f | %.2f | ", tallies[name].share, stat.Mean(means[name], nil))
+	})
 	return nil
 }

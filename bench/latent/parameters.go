@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/ulisse-gp/ulisse/internal/laplace"
 	"github.com/ulisse-gp/ulisse/internal/pseudomarginal"
 )
 
@@ -27,17 +28,22 @@ type scheme interface {
 	tuners() []*tuner
 }
 
-// schemes are all there are.
-func schemes(d *data) (names []string, of map[string]scheme, err error) {
+// schemes are all there are. Those that move f do so times times before θ moves.
+func schemes(d *data, times int) (names []string, of map[string]scheme, err error) {
 	of = map[string]scheme{}
 	for name, moves := range map[string][]move{"SA": {sufficient}, "AA": {ancillary}, "ASIS": {sufficient, ancillary}, "SURR": {surrogate}} {
-		g := &gibbs{f: &hmc{d: d, tuner: tuner{step: 0.3, target: 0.7}}, moves: moves}
+		g := &gibbs{f: &hmc{d: d, tuner: tuner{step: 0.3, target: 0.7}}, times: times, moves: moves}
 		for range moves {
 			g.steps = append(g.steps, &tuner{step: 0.3, target: 0.25})
 		}
 		of[name] = g
 	}
-	names = []string{"SA", "AA", "ASIS", "SURR"}
+	l, err := laplace.New(d.problem, cores)
+	if err != nil {
+		return nil, nil, err
+	}
+	of["KHR"] = &jointly{f: &hmc{d: d, tuner: tuner{step: 0.3, target: 0.7}}, times: times, tuner: tuner{step: 0.3, target: 0.25}, laplace: l}
+	names = []string{"SA", "AA", "ASIS", "KHR", "SURR"}
 	for _, a := range []struct {
 		name string
 		q    func() (pseudomarginal.Approximation, error)
@@ -81,6 +87,7 @@ type move func(c *chain, t *tuner, r *rand.Rand)
 // gibbs moves f given θ, then θ by each of some moves.
 type gibbs struct {
 	f     operator
+	times int
 	moves []move
 	steps []*tuner
 }
@@ -88,7 +95,9 @@ type gibbs struct {
 func (g *gibbs) tuners() []*tuner { return append([]*tuner{g.f.tune()}, g.steps...) }
 
 func (g *gibbs) iterate(c *chain, r *rand.Rand) {
-	g.f.move(c.p, c.f, r)
+	for range g.times {
+		g.f.move(c.p, c.f, r)
+	}
 	for i, m := range g.moves {
 		m(c, g.steps[i], r)
 	}
@@ -167,6 +176,94 @@ func underSurrogate(p *point, g, fisher []float64) *surrogateData {
 	}
 	scaled := floats.MulTo(make([]float64, len(g)), g, fisher) // S⁻¹g
 	return &surrogateData{mean: mul(cov, scaled), lower: lower, logG: logNormal(whole, det, g)}
+}
+
+// jointly moves f given θ, then proposes a θ with an f of Laplace's approximation there, both together (Knorr-Held and Rue 2002).
+type jointly struct {
+	f     operator
+	times int
+	tuner
+	laplace *laplace.Approximation
+
+	of *point // whose approximation is here
+	q  *normalAt
+}
+
+func (j *jointly) tuners() []*tuner { return []*tuner{j.f.tune(), &j.tuner} }
+
+// normalAt is N(Ka, (K⁻¹+W)⁻¹), Laplace's approximation at a point.
+type normalAt struct {
+	p          *point
+	a, w, mean []float64
+	b          mat.Cholesky // of I + W^½KW^½
+}
+
+// approximate returns the approximation at a point, nil where there is none.
+func (j *jointly) approximate(p *point) *normalAt {
+	m, err := j.laplace.Mode(context.Background(), psi(p.theta))
+	if err != nil {
+		return nil
+	}
+	n := len(m.W)
+	q, b := &normalAt{p: p, a: m.A, w: m.W, mean: mul(p.k, m.A)}, mat.NewSymDense(n, nil)
+	for i := range n {
+		for k := i; k < n; k++ {
+			b.SetSym(i, k, math.Sqrt(m.W[i]*m.W[k])*p.k.At(i, k))
+		}
+		b.SetSym(i, i, 1+b.At(i, i))
+	}
+	if !q.b.Factorize(b) {
+		return nil
+	}
+	return q
+}
+
+// draw returns a draw f = m + f₀ − KW^½B⁻¹(W^½f₀+ε), f₀ ~ N(0,K).
+func (q *normalAt) draw(r *rand.Rand) []float64 {
+	n := len(q.w)
+	f, x := mul(q.p.lower, normal(r, n)), normal(r, n)
+	for i, w := range q.w {
+		x[i] += math.Sqrt(w) * f[i]
+	}
+	v := mat.NewVecDense(n, x)
+	_ = q.b.SolveVecTo(v, v)
+	for i, w := range q.w {
+		x[i] *= math.Sqrt(w)
+	}
+	floats.Sub(f, mul(q.p.k, x))
+	floats.Add(f, q.mean)
+	return f
+}
+
+// logWeight returns log p(y,f|θ)p(θ)/q(f).
+func (q *normalAt) logWeight(d *data, f []float64) float64 {
+	sum := d.logLik(f) + logPrior(q.p.theta) - q.b.LogDet()/2
+	for i, m := range q.mean {
+		by := f[i] - m
+		sum += q.w[i]*by*by/2 - q.a[i]*(f[i]-m/2)
+	}
+	return sum
+}
+
+func (j *jointly) iterate(c *chain, r *rand.Rand) {
+	for range j.times {
+		j.f.move(c.p, c.f, r)
+	}
+	if j.of != c.p {
+		j.of, j.q = c.p, j.approximate(c.p)
+	}
+	var there *normalAt
+	if p := c.propose(&j.tuner, r); p != nil {
+		there = j.approximate(p)
+	}
+	ratio, f := math.Inf(-1), []float64(nil)
+	if there != nil && j.q != nil {
+		f = there.draw(r)
+		ratio = there.logWeight(c.d, f) - j.q.logWeight(c.d, c.f)
+	}
+	if c.decide(&j.tuner, r, ratio) {
+		c.p, c.f, j.of, j.q = there.p, f, there.p, there
+	}
 }
 
 // pseudo is pseudo-marginal Metropolis–Hastings on θ alone.

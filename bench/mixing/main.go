@@ -1,7 +1,9 @@
 // Command mixing measures how well chains under likelihoods with auxiliary variables mix: effective draws of
-// each parameter, and of the latent function, for 1,000 products with K, on data made by the model itself.
+// each parameter, and of the latent function, for 1,000 products with K, and the processor time of an iteration, on data made by the model itself or on
+// random rows of a table. Of several numbers of rows it tells the power of n by which an iteration's time grows.
 //
 //	go run ./bench/mixing [-n 500,2000] [-only bernoulli] [-draws 300] [-warmup 300] [-chains 4] [-seed 1]
+//	go run ./bench/mixing -table spam.csv -target class -model '{likelihood: bernoulli}' -n 500,1000,2000 -draws 20 -warmup 40 -chains 2
 package main
 
 import (
@@ -13,14 +15,17 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
 
+	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
+	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/diagnostics"
 	"github.com/ulisse-gp/ulisse/internal/driver"
@@ -30,11 +35,14 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 )
 
-// models are the likelihoods, each with the natural parameters that data are made with: σ, τ and its own.
-var models = []struct {
+// made is a model that data can be made of.
+type made struct {
 	text  string
 	theta []float64
-}{
+}
+
+// models are the likelihoods, each with the natural parameters that data are made with: σ, τ and its own.
+var models = []made{
 	{"{likelihood: student-t}", []float64{1, 0.5, 0.1}},
 	{"{likelihood: bernoulli}", []float64{4, 0.5}},
 	{"{likelihood: bernoulli, link: probit}", []float64{2, 0.5}},
@@ -52,9 +60,20 @@ func main() {
 	flag.IntVar(&c.warmup, "warmup", 300, "iterations of each chain before them")
 	flag.IntVar(&c.chains, "chains", 4, "chains")
 	flag.Uint64Var(&c.seed, "seed", 1, "seed of data and draws")
+	flag.StringVar(&c.table, "table", "", "a table to take rows of, in place of data that the model makes")
+	flag.StringVar(&c.target, "target", "y", "its target")
+	flag.StringVar(&c.method, "method", "gibbs", "sampler.method: of others than gibbs the parameters alone are told of")
+	model := flag.String("model", "", "in place of the models that there are")
 	flag.Parse()
-	fmt.Println("| model | n | quantity | R-hat | ESS | ESS for 1,000 products | products for each iteration | acceptance | seconds |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|")
+	if *model != "" {
+		models = append(models[:0], made{*model, nil})
+	}
+	if c.table != "" && *model == "" {
+		log.Fatal("a table has no model: give -model")
+	}
+	fmt.Println("| model | n | quantity | R-hat | ESS | ESS for 1,000 products | products for each iteration | acceptance | processor seconds for each iteration | for each effective draw |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|")
+	var rows, seconds []float64 // of the last model
 	for _, text := range strings.Split(*sizes, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil {
@@ -63,11 +82,19 @@ func main() {
 		for _, m := range models {
 			if strings.Contains(m.text, *only) {
 				c.n, c.model, c.theta = n, m.text, m.theta
-				if err := c.run(context.Background()); err != nil {
+				each, err := c.run(context.Background())
+				if err != nil {
 					log.Fatal(err)
+				}
+				if len(models) == 1 {
+					rows, seconds = append(rows, math.Log(float64(n))), append(seconds, math.Log(each))
 				}
 			}
 		}
+	}
+	if len(rows) > 1 {
+		_, power := stat.LinearRegression(rows, seconds, nil, false)
+		fmt.Printf("\nThe processor time of an iteration grows as n to the power of %.2f.\n", power)
 	}
 }
 
@@ -75,7 +102,8 @@ func main() {
 type config struct {
 	n, draws, warmup, chains int
 	seed                     uint64
-	model                    string
+	table, target            string // to take rows of; empty for data that are made
+	model, method            string
 	theta                    []float64
 }
 
@@ -83,12 +111,41 @@ type config struct {
 func (c config) spec(path string) (*job.Spec, error) {
 	return job.Parse(strings.NewReader(fmt.Sprintf(`
 name: mixing
-data: {path: %s, target: y, standardize: false}
+data: {path: %s, target: %s, standardize: %v}
 model: %s
-sampler: {chains: %d, warmup: %d, draws: %d, checkpoint: 1}
+sampler: {method: %s, chains: %d, warmup: %d, draws: %d, checkpoint: 1}
 stop: {max_draws: %d, ess: 1e9, max_time: 0s}
 seed: %d
-`, path, c.model, c.chains, c.warmup, c.draws, c.draws, c.seed)), "")
+`, path, c.target, c.table != "", c.model, c.method, c.chains, c.warmup, c.draws, c.draws, c.seed)), "")
+}
+
+// sample takes random rows of the table.
+func (c config) sample(ctx context.Context, budget *parallel.Budget) (*job.Spec, *dataset.Dataset, error) {
+	s, err := c.spec(c.table)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := s.Load(ctx, nil, budget)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := &dataset.Table{Target: c.target}
+	rows := rand.New(rand.NewPCG(c.seed, 0)).Perm(d.N())
+	rows = rows[:min(c.n, len(rows))]
+	for k := range d.X.Dim() {
+		x := make([]float64, len(rows))
+		for i, row := range rows {
+			x[i] = d.X.Row(row)[k]
+		}
+		if slices.Min(x) < slices.Max(x) {
+			t.X, t.Inputs = append(t.X, x), append(t.Inputs, fmt.Sprintf("x%d", k+1))
+		}
+	}
+	for _, row := range rows {
+		t.Y = append(t.Y, d.Y[row])
+	}
+	d, err = s.Dataset(t)
+	return s, d, err
 }
 
 // problem makes data of the model.
@@ -134,33 +191,43 @@ func (c config) problem(ctx context.Context, budget *parallel.Budget) (*job.Spec
 	return s, d, err
 }
 
-func (c config) run(ctx context.Context) error {
+// run prints the rows of the table, and returns the processor seconds of an iteration.
+func (c config) run(ctx context.Context) (seconds float64, err error) {
 	budget := parallel.NewBudget(2)
-	s, d, err := c.problem(ctx, budget)
+	data := c.problem
+	if c.table != "" {
+		data = c.sample
+	}
+	s, d, err := data(ctx, budget)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p, err := s.Problem(d)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	c.n = len(p.Y)
 	dir, err := os.MkdirTemp("", "mixing")
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer os.RemoveAll(dir)
+	carried := c.n
+	if c.method != "gibbs" {
+		carried = 0
+	}
 	plan := s.Plan(p.Names(), len(p.Y))
-	watch := &latents{dir: filepath.Join(dir, "journal.latent"), n: c.n, mean: make([][]float64, c.chains), size: make([][]float64, c.chains), seen: make([]int, c.chains)}
-	began := time.Now()
+	watch := &latents{dir: filepath.Join(dir, "journal.latent"), n: carried, mean: make([][]float64, c.chains), size: make([][]float64, c.chains), seen: make([]int, c.chains)}
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Budget: budget, Journal: filepath.Join(dir, "journal"), Watch: watch.look,
 		Driver: driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
 			Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if watch.err != nil {
-		return watch.err
+		return 0, watch.err
 	}
+	seconds = (cputime.Seconds() - watch.began) / float64(watch.iterations(r)-watch.counted)
 	products, iterations, accepted := 0, 0, 0
 	for i := range r.Chains {
 		products += r.Chains[i].Cost.Products - watch.before[i]
@@ -169,15 +236,18 @@ func (c config) run(ctx context.Context) error {
 	}
 	show := func(name string, x [][]float64) {
 		ess := diagnostics.ESSBulk(x)
-		fmt.Printf("| %s | %d | %s | %.3f | %.0f | %.1f | %.0f | %.2f | %.0f |\n", c.model, c.n, name, diagnostics.RHat(x), ess, 1000*ess/float64(products),
-			float64(products)/float64(iterations), float64(accepted)/float64(iterations), time.Since(began).Seconds())
+		fmt.Printf("| %s | %d | %s | %.3f | %.0f | %.1f | %.0f | %.2f | %.3f | %.2f |\n", c.model, c.n, name, diagnostics.RHat(x), ess, 1000*ess/float64(products),
+			float64(products)/float64(iterations), float64(accepted)/float64(iterations), seconds, seconds*float64(iterations)/ess)
 	}
 	for i, name := range plan.Names {
 		show("log "+name, r.Column(i, r.MinDraws()))
 	}
+	if c.method != "gibbs" {
+		return seconds, nil
+	}
 	show("mean of f", watch.mean)
 	show("mean square of f", watch.size)
-	return nil
+	return seconds, nil
 }
 
 // latents reads the latent function of each kept draw.
@@ -187,12 +257,26 @@ type latents struct {
 	mean, size [][]float64 // of each chain
 	seen       []int       // draws of each chain
 	before     map[int]int // products of each chain before its first draw
+	counted    int         // draws of all chains when all had one, and the time of the processor then
+	began      float64
 	err        error
+}
+
+// iterations returns the draws of all chains.
+func (l *latents) iterations(r *chains.Run) int {
+	sum := 0
+	for i := range r.Chains {
+		sum += len(r.Chains[i].Draws)
+	}
+	return sum
 }
 
 func (l *latents) look(v local.View) {
 	if l.before == nil {
 		l.before = map[int]int{}
+	}
+	if l.counted == 0 && v.Run.MinDraws() > 0 {
+		l.counted, l.began = l.iterations(v.Run), cputime.Seconds()
 	}
 	for i := range v.Run.Chains {
 		c := &v.Run.Chains[i]
@@ -203,6 +287,9 @@ func (l *latents) look(v local.View) {
 			continue
 		}
 		l.seen[i] = len(c.Draws)
+		if l.n == 0 { // f is not what chains carry
+			continue
+		}
 		b, err := os.ReadFile(filepath.Join(l.dir, c.State.Latent.SHA256))
 		if err != nil {
 			l.err = err

@@ -4,6 +4,7 @@
 //	go run ./bench/sbc [-reps 200] [-n 80] [-seed 1] [-only exact]
 //	go run ./bench/sbc -expressions auto|exact|cholesky [-reps 100] [-n 40] [-seed 1] [-thin 20] [-only season]
 //	go run ./bench/sbc -likelihoods [-reps 100] [-n 40] [-seed 1] [-thin 20] [-warmup 100] [-only probit]
+//	go run ./bench/sbc -elliptical [-reps 100] [-n 30] [-seed 1] [-thin 20] [-only categorical]
 package main
 
 import (
@@ -23,6 +24,7 @@ func main() {
 	only := flag.String("only", "", "one sampler only, or the expressions or likelihoods whose names begin so")
 	expressions := flag.String("expressions", "", "calibrate this sampler, auto, exact or cholesky, on sums and products of covariances instead")
 	likelihoods := flag.Bool("likelihoods", false, "calibrate likelihoods with auxiliary variables instead")
+	elliptical := flag.Bool("elliptical", false, "calibrate likelihoods under elliptical slices instead, with their latent functions")
 	thin := flag.Int("thin", 20, "of expressions and likelihoods: iterations between the draws that are ranked")
 	warmup := flag.Int("warmup", 0, "of likelihoods: iterations of each chain, 0 for the sampler's own number")
 	flag.Parse()
@@ -32,15 +34,18 @@ func main() {
 	fmt.Println("|---|---|---|---|")
 	config := calibration.Config{N: *n, Reps: *reps, Kept: kept, Seed: *seed, Solver: "{preconditioner: {kind: rpcholesky}}"}
 	calibrated := models
-	if *likelihoods {
+	switch {
+	case *likelihoods:
 		*expressions, calibrated = "gibbs", withLikelihoods
+	case *elliptical:
+		*expressions, calibrated, config.Functions = "elliptical", underElliptical, true
 	}
 	if *expressions != "" {
 		config.Method, config.Thin, config.Warmup = *expressions, *thin, *warmup
 		for _, m := range calibrated {
 			if strings.HasPrefix(m.name, *only) {
 				config.Model, config.Levels = m.text, m.levels
-				if *likelihoods {
+				if *likelihoods || *elliptical {
 					config.Levels, config.Classes = 0, m.levels
 				}
 				show(m.name, config)
@@ -68,8 +73,8 @@ const priors = `sigma: "lognormal(0,0.5)", lambda: "lognormal(-2,0.5)", tau: "lo
 // vague are priors that say little: of few rows posteriors are skewed, and have several maxima.
 const vague = `sigma: "lognormal(0,1.5)", lambda: "lognormal(-1,1.5)", tau: "lognormal(-1,1.5)"`
 
-// model is one that is calibrated: levels are those of its category, 0 if it has none; under a likelihood of classes in order,
-// those of the target.
+// model is one that is calibrated: levels are those of its category, 0 if it has none; under a likelihood of classes, those of the
+// target.
 type model struct {
 	name, text string
 	levels     int
@@ -103,6 +108,17 @@ var withLikelihoods = []model{
 	{"probit", `{kernel: rbf(t), likelihood: bernoulli, link: probit, priors: {` + priors + `}}`, 0},
 	{"negative-binomial", `{kernel: rbf(t), likelihood: negative-binomial, priors: {` + priors + `, size: "lognormal(1,0.5)"}}`, 0},
 	{"poisson", `{kernel: rbf(t), likelihood: poisson, priors: {` + priors + `}}`, 0},
+	{"stochastic-volatility", `{kernel: rbf(t), likelihood: stochastic-volatility, priors: {` + priors + `}}`, 0},
+}
+
+// underElliptical are those of one latent function and of several that elliptical slices sample.
+var underElliptical = []model{
+	{"categorical", `{kernel: rbf(t), likelihood: categorical, priors: {` + priors + `}}`, 3},
+	{"heteroscedastic", `{kernel: rbf(t), likelihood: heteroscedastic, noise: {log_variance: rbf(t)}, priors: {` + priors + `}}`, 0},
+	{"logit", `{kernel: rbf(t), likelihood: bernoulli, priors: {` + priors + `}}`, 0},
+	{"poisson", `{kernel: rbf(t), likelihood: poisson, priors: {` + priors + `}}`, 0},
+	{"negative-binomial", `{kernel: rbf(t), likelihood: negative-binomial, priors: {` + priors + `, size: "lognormal(1,0.5)"}}`, 0},
+	{"ordinal", `{kernel: rbf(t), likelihood: ordinal, mean: none, priors: {` + priors + `, gap: "lognormal(0,0.5)"}}`, 4},
 	{"stochastic-volatility", `{kernel: rbf(t), likelihood: stochastic-volatility, priors: {` + priors + `}}`, 0},
 }
 

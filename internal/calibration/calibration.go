@@ -13,9 +13,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -24,8 +26,12 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/dataset"
 	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/laplace"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/local"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
+	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
@@ -38,8 +44,11 @@ type Config struct {
 	// inputs, with normal priors of the log parameters.
 	Model string
 	// Levels is how many a third input has, the category c, which rows have in turn; 0 for no such input.
-	Levels     int
-	Classes    int    // of the target, in order; 0 for a target without
+	Levels  int
+	Classes int // of the target, in order or without one; 0 for a target without
+	// Functions ranks the latent functions, too, drawn given the draws of the parameters as predictions have them (laplace.Functions): of each
+	// its mean over the rows and its value at the last row. The model is one of a likelihood that is not Gaussian.
+	Functions  bool
 	Solver     string // of the specification, in braces
 	N          int
 	Reps       int
@@ -52,8 +61,16 @@ type Config struct {
 // priors are normal on the log parameters: mean and sd of each.
 var priors = [3][2]float64{{0, 0.5}, {-0.7, 0.4}, {-2.3, 0.5}}
 
+// simulation is a data set with what it was made of.
+type simulation struct {
+	spec      *job.Spec
+	data      *dataset.Dataset
+	truth     []float64   // log parameters
+	functions [][]float64 // the latent functions at the rows; nil where the noise is added in one with the function
+}
+
 // Ranks returns, for each parameter and repetition, how many of the Kept draws
-// are below the truth.
+// are below the truth; then those of the latent functions, if they are asked for.
 func Ranks(ctx context.Context, c Config) (names []string, ranks [][]int, err error) {
 	budget := parallel.NewBudget(c.Cores)
 	for rep := range c.Reps {
@@ -62,23 +79,33 @@ func Ranks(ctx context.Context, c Config) (names []string, ranks [][]int, err er
 		if c.Model != "" {
 			simulate = c.expression
 		}
-		spec, data, truth, err := simulate(ctx, r, c.Seed*1_000_000+uint64(rep), budget)
+		sim, err := simulate(ctx, r, c.Seed*1_000_000+uint64(rep), budget)
 		if err != nil {
 			return nil, nil, fmt.Errorf("repetition %d: %w", rep, err)
 		}
-		run, err := run(ctx, spec, data, budget)
+		run, problem, err := run(ctx, sim.spec, sim.data, budget)
 		if err != nil {
-			return nil, nil, fmt.Errorf("repetition %d, log parameters %.4g: %w", rep, truth, err)
+			return nil, nil, fmt.Errorf("repetition %d, log parameters %.4g: %w", rep, sim.truth, err)
+		}
+		truth, draws := sim.truth, make([][]float64, c.Kept)
+		for k := range draws {
+			draws[k] = run.Chains[k%2].Draws[(k/2+1)*c.Thin-1]
 		}
 		names = run.Plan.Names
+		if c.Functions {
+			own, of := summaries(sim.functions)
+			names, truth = append(slices.Clone(names), own...), append(slices.Clone(truth), of...)
+			if draws, err = withFunctions(ctx, problem, draws, sim.spec.Seed); err != nil {
+				return nil, nil, fmt.Errorf("repetition %d, log parameters %.4g: %w", rep, sim.truth, err)
+			}
+		}
 		if ranks == nil {
 			ranks = make([][]int, len(names))
 		}
 		for i := range names {
 			rank := 0
-			for k := range c.Kept {
-				draws := run.Chains[k%2].Draws
-				if draws[(k/2+1)*c.Thin-1][i] < truth[i] {
+			for _, draw := range draws {
+				if draw[i] < truth[i] {
 					rank++
 				}
 			}
@@ -88,8 +115,39 @@ func Ranks(ctx context.Context, c Config) (names []string, ranks [][]int, err er
 	return names, ranks, nil
 }
 
+// summaries returns what is ranked of latent functions at the rows: the mean of each and its value at the last row.
+func summaries(functions [][]float64) (names []string, of []float64) {
+	for c, f := range functions {
+		names = append(names, fmt.Sprintf("f%d, mean", c+1), fmt.Sprintf("f%d, last row", c+1))
+		of = append(of, floats.Sum(f)/float64(len(f)), f[len(f)-1])
+	}
+	return names, of
+}
+
+// withFunctions returns draws of ψ with the summaries of the latent functions, drawn at each.
+func withFunctions(ctx context.Context, p *posterior.Problem, draws [][]float64, seed uint64) (out [][]float64, err error) {
+	centre := make([]float64, p.NumParams())
+	for _, psi := range draws {
+		floats.AddScaled(centre, 1/float64(len(draws)), psi)
+	}
+	drawn, n := laplace.NewFunctions(p, centre, seed), len(p.Y)
+	for k, psi := range draws {
+		mean, variance, err := drawn.At(ctx, psi, p.Inputs)
+		if err != nil {
+			return nil, err
+		}
+		f, r := mean[k%len(mean)], random.Key{Seed: seed, Iter: k}.Stream(random.Calibration, 1) // not the same where ψ is
+		for i, v := range variance[k%len(mean)] {
+			f[i] += math.Sqrt(v) * r.NormFloat64()
+		}
+		_, of := summaries(slices.Collect(slices.Chunk(f, n)))
+		out = append(out, append(slices.Clone(psi), of...))
+	}
+	return out, nil
+}
+
 // family simulates data of one family.
-func (c Config) family(ctx context.Context, r *rand.Rand, seed uint64, budget *parallel.Budget) (*job.Spec, *dataset.Dataset, []float64, error) {
+func (c Config) family(ctx context.Context, r *rand.Rand, seed uint64, budget *parallel.Budget) (*simulation, error) {
 	var truth [3]float64
 	for i, p := range priors {
 		truth[i] = p[0] + p[1]*r.NormFloat64()
@@ -98,21 +156,54 @@ func (c Config) family(ctx context.Context, r *rand.Rand, seed uint64, budget *p
 		fmt.Sprintf("{synthetic: {n: %d, d: 2, sigma: %v, tau: %v, lambda: %v, seed: %d}, standardize: false}", c.N, math.Exp(truth[0]), math.Exp(truth[1]), math.Exp(truth[2]), seed),
 		fmt.Sprintf(`{priors: {sigma: "lognormal(%v,%v)", tau: "lognormal(%v,%v)", lambda: "lognormal(%v,%v)"}}`, priors[0][0], priors[0][1], priors[1][0], priors[1][1], priors[2][0], priors[2][1]))
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	d, err := s.Load(ctx, nil, budget)
-	return s, d, truth[:], err
+	return &simulation{spec: s, data: d, truth: truth[:]}, err
 }
 
 // latentNoise is the variance that is added to a latent function, so that its covariance matrix has a factor.
 const latentNoise = 1e-8
 
-// expression simulates data of a model, whose parameters are drawn from their priors.
-func (c Config) expression(_ context.Context, r *rand.Rand, seed uint64, _ *parallel.Budget) (*job.Spec, *dataset.Dataset, []float64, error) {
+// most is how often data are drawn that the likelihood does not take.
+const most = 100
+
+// expression simulates data of a model, whose parameters are drawn from their priors. Data that the likelihood does not take, such as
+// those of one class, are drawn anew with their parameters: nobody asks for their posterior, and that of others, and so their ranks, are what
+// they are without it.
+func (c Config) expression(_ context.Context, r *rand.Rand, seed uint64, _ *parallel.Budget) (*simulation, error) {
 	s, err := c.spec(seed, "{path: simulated.csv, target: y, standardize: false}", c.Model)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
+	t := c.table(r)
+	d, err := s.Dataset(t)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.KernelModel(&d.Info)
+	if err != nil {
+		return nil, err
+	}
+	out := &simulation{spec: s}
+	for range most {
+		out.truth = nil
+		for _, p := range m.Params {
+			out.truth = append(out.truth, p.Prior.Sample(r))
+		}
+		if out.functions, err = targets(r, &m, d.X, out.truth, t.Y); err != nil {
+			return nil, err
+		}
+		if err = m.Likelihood.Check(t.Y); err == nil {
+			out.data, err = s.Dataset(t)
+			return out, err
+		}
+	}
+	return nil, err
+}
+
+// table returns a table without targets.
+func (c Config) table(r *rand.Rand) *dataset.Table {
 	t := &dataset.Table{Target: "y", Inputs: []string{"t", "x"}, X: [][]float64{make([]float64, c.N), make([]float64, c.N)}, Y: make([]float64, c.N)}
 	for i := range c.N {
 		t.X[0][i], t.X[1][i] = 10*float64(i)/float64(c.N-1), r.NormFloat64()
@@ -129,48 +220,59 @@ func (c Config) expression(_ context.Context, r *rand.Rand, seed uint64, _ *para
 	for class := range c.Classes {
 		t.Classes = append(t.Classes, strconv.Itoa(class+1))
 	}
-	d, err := dataset.New(t, dataset.Options{})
-	if err != nil {
-		return nil, nil, nil, err
+	return t
+}
+
+// targets sets targets that a model makes at ψ, and returns the latent functions that they were made of; nil under Gaussian noise.
+func targets(r *rand.Rand, m *posterior.Model, x *kernel.Inputs, psi, y []float64) (functions [][]float64, err error) {
+	theta, own := m.Natural(psi)
+	if a := m.Likelihood.Augmentation(); a != nil && a.Width() == 0 {
+		f, err := normal(r, m.Covariance.At(theta), x, own[0])
+		copy(y, f)
+		return nil, err
 	}
-	m, err := s.KernelModel(&d.Info)
-	if err != nil {
-		return nil, nil, nil, err
+	for c := range m.Functions() {
+		f, err := normal(r, m.Part(c).Function(theta), x, latentNoise)
+		if err != nil {
+			return nil, err
+		}
+		functions = append(functions, f)
 	}
-	var truth []float64
-	for _, p := range m.Params {
-		truth = append(truth, p.Prior.Sample(r))
+	of, several := m.Likelihood.(likelihood.Several)
+	at := make([]float64, len(functions))
+	for i := range y {
+		for c, f := range functions {
+			at[c] = f[i]
+		}
+		if several {
+			y[i] = of.DrawAll(r, own, at)
+		} else {
+			y[i] = m.Likelihood.Draw(r, own, at[0], 0)
+		}
 	}
-	theta := m.Params.Natural(truth)
-	of := len(m.Covariance.Params())
-	f, k := m.Covariance.At(theta[:of]), mat.NewSymDense(c.N, nil)
-	gaussian := m.Likelihood.Augmentation().Width() == 0
-	noise := latentNoise
-	if gaussian {
-		noise = theta[of]
-	}
-	for i := range c.N {
+	return functions, nil
+}
+
+// normal draws from N(0, K+noise·I) at points.
+func normal(r *rand.Rand, f *kernel.Function, x *kernel.Inputs, noise float64) ([]float64, error) {
+	n := x.Len()
+	k := mat.NewSymDense(n, nil)
+	for i := range n {
 		for j := range i + 1 {
-			k.SetSym(i, j, f.Value(d.X.Row(i), d.X.Row(j)))
+			k.SetSym(i, j, f.Value(x.Row(i), x.Row(j)))
 		}
 		k.SetSym(i, i, k.At(i, i)+noise)
 	}
 	var factor mat.Cholesky
 	if !factor.Factorize(k) {
-		return nil, nil, nil, fmt.Errorf("at log parameters %.4g the covariance matrix is singular", truth)
+		return nil, fmt.Errorf("at parameters %.4g the covariance matrix is singular", f.Theta())
 	}
-	z, y := mat.NewVecDense(c.N, nil), mat.NewVecDense(c.N, t.Y)
-	for i := range c.N {
+	z, out := mat.NewVecDense(n, nil), make([]float64, n)
+	for i := range n {
 		z.SetVec(i, r.NormFloat64())
 	}
-	y.MulVec(factor.RawU().T(), z)
-	if !gaussian { // what was drawn is the latent function
-		for i, f := range t.Y {
-			t.Y[i] = m.Likelihood.Draw(r, theta[of:], f, 0)
-		}
-	}
-	d, err = dataset.New(t, dataset.Options{})
-	return s, d, truth, err
+	mat.NewVecDense(n, out).MulVec(factor.RawU().T(), z)
+	return out, nil
 }
 
 // spec returns the specification of a repetition.
@@ -190,14 +292,14 @@ seed: %d
 `, data, model, c.Method, warmup, draws, c.Solver, draws, seed)), "")
 }
 
-func run(ctx context.Context, s *job.Spec, d *dataset.Dataset, budget *parallel.Budget) (*chains.Run, error) {
+func run(ctx context.Context, s *job.Spec, d *dataset.Dataset, budget *parallel.Budget) (*chains.Run, *posterior.Problem, error) {
 	p, err := s.Problem(d)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	dir, err := os.MkdirTemp("", "calibration")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
 	plan := s.PlanOf(p.Model.Names(), len(p.Y), p.Functions())
@@ -205,7 +307,7 @@ func run(ctx context.Context, s *job.Spec, d *dataset.Dataset, budget *parallel.
 	r, _, err := local.Run(ctx, local.Config{Plan: plan, Budget: budget, Journal: filepath.Join(dir, "journal"),
 		Driver: driver.New(driver.Config{Spec: s, Problem: p, Plan: &plan, Budget: budget,
 			Operator: func(int) driver.Operator { return cmvp.New(p.Inputs, p.Covariance, budget) }})})
-	return r, err
+	return r, p, err
 }
 
 // Histogram counts ranks from 0 to kept in bins of equal numbers of ranks; bins

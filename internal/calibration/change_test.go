@@ -51,7 +51,7 @@ stop: {max_draws: 500, ess: 1e9, max_time: 0s}
 			t.Fatal(err)
 		}
 		budget := parallel.NewBudget(2)
-		done, err := run(t.Context(), spec, data, budget)
+		done, _, err := run(t.Context(), spec, data, budget)
 		if err != nil {
 			t.Fatal(err)
 		}

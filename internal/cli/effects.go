@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ type effectsFlags struct {
 	plot     string
 	term     string
 	grid     int
-	rows     int
+	rows     int // 0 for as many as are averaged over by default
 	draws    int
 	quantile []string
 	probs    []float64 // of quantile
@@ -53,11 +54,13 @@ of a grid the input is set to it in all training rows, all else in them as it is
 latent function is averaged over the rows. A CSV table is written with that average's
 posterior, the uncertainty of the function and of the covariance parameters included: mean,
 standard deviation and quantiles, in the units of the target; of classes and counts as the
-probability, or the expected count, that goes with the average.
+probability, or the expected count, that goes with the average. Of several latent functions
+it is what is expected of a target that is averaged, with a line for each: the probability of
+every class, p[NAME], or mean and noise_sd of heteroscedastic noise.
 
 The grid is evenly spaced from the least to the greatest value in the training rows; an input
 with fewer different values is taken at those, a category at its levels. The average is over all rows, or over a sample
-of 1000 where there are more, always the same one. It is computed here, also of a job.
+of 1000 where there are more (200 of several latent functions), always the same one. It is computed here, also of a job.
 
 --term tells what one term of a covariance that is a sum adds to the latent function, in place
 of the whole. 'ulisse report --effects' draws all of them.`,
@@ -69,6 +72,9 @@ of the whole. 'ulisse report --effects' draws all of them.`,
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.check(args[1:]); err != nil {
 			return badInput(err)
+		}
+		if !c.Flags().Changed("rows") {
+			f.rows = 0
 		}
 		return a.about(&f.remote, func(ctx context.Context, s *subject) error { return a.effects(ctx, s, &f, args[1:]) })(c, args[:1])
 	}
@@ -129,7 +135,7 @@ func (a *App) effects(ctx context.Context, s *subject, f *effectsFlags, inputs [
 	if err != nil {
 		return err
 	}
-	r := predict.EffectsRequest{Rows: predict.Averaged(d.N(), f.rows), Probs: f.probs}
+	r := predict.EffectsRequest{Rows: predict.Averaged(d.N(), p.EffectRows(f.rows)), Probs: f.probs}
 	if f.term != "" {
 		if r.Term, err = termNamed(addends, f.term); err != nil {
 			return err
@@ -228,9 +234,10 @@ func effectCurves(info *dataset.Info, effects []predict.Effect, values [][]float
 		band = fmt.Sprintf("%s to %s", predict.QuantileName(probs[lo]), predict.QuantileName(probs[hi]))
 	}
 	for _, part := range plots.Some(len(effects) / per) {
-		c := plots.Curve{Name: "mean"}
+		c := plots.Curve{Name: cmp.Or(effects[part*per].Of, "mean")}
 		if several {
-			c.Name = info.InputNames[inputs[1]] + " = " + shortText(info, inputs[1], values[1][part])
+			given := info.InputNames[inputs[1]] + " = " + shortText(info, inputs[1], values[1][part%len(values[1])])
+			c.Name = strings.TrimPrefix(effects[part*per].Of+", "+given, ", ")
 		}
 		for _, e := range effects[part*per : (part+1)*per] {
 			c.X, c.Y = append(c.X, e.At[0]), append(c.Y, e.Mean)

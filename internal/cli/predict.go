@@ -81,7 +81,9 @@ function at one draw of the parameters, or with --noise of the target there. A p
 depends on the results, the rows and --seed only. --covariance writes how all rows
 vary together: the covariance matrix of the mixture, whose diagonal has the variances
 of the table. Both are exact, of 4096 different rows at most, from a job of 1024. A file
-whose name ends in .npy is written as an array of NumPy's: paths × rows, or rows × rows.
+whose name ends in .npy is written as an array of NumPy's: paths × rows, or rows × rows. Under
+a likelihood of several latent functions paths of these have a column for each, path_1[NAME], and
+--latent tells each: the function of every class, or mean and noise_sd of heteroscedastic noise.
 
 --gradient adds for each input the derivative of the mean, gradient[NAME], in units of the
 target over those of the input; --gradient-sd also with what standard deviation the latent
@@ -130,7 +132,7 @@ all inputs are at their averages.`,
 	fl.BoolVar(&f.holdout, "holdout", false, "predict the rows that were held out: data.holdout in the specification, or run --holdout, says what share")
 	fl.StringVar(&f.train, "train", "", "read the training table from this `path` instead of the specification's")
 	fl.StringVarP(&f.out, "out", "o", "-", "write predictions into this `file` (- for standard output)")
-	fl.StringVar(&f.plot, "plot", "", "draw the calibration of the predictions into this SVG `file`")
+	fl.StringVar(&f.plot, "plot", "", "draw the calibration of the predictions, of classes that of each and how many are right where the least sure rows are rejected, into this SVG `file`")
 	fl.BoolVar(&f.scores, "scores", false, "print how well the targets were predicted")
 	fl.BoolVar(&f.json, "json", false, "print what was done, and the scores, as JSON")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress")
@@ -284,13 +286,7 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 		return err
 	}
 	if f.plot != "" {
-		var pit []float64 // of the targets that are known
-		for _, r := range rows {
-			if !math.IsNaN(r.PIT) {
-				pit = append(pit, r.PIT)
-			}
-		}
-		if err := atomicfile.Write(f.plot, 0o644, func(w io.Writer) error { return plots.Calibration(w, pit) }); err != nil {
+		if err := plotPredicted(f.plot, rows, from); err != nil {
 			return err
 		}
 	}
@@ -305,19 +301,45 @@ func (a *App) predict(ctx context.Context, f *predictFlags, o predict.Options, f
 	return a.tellPredicted(f, &v)
 }
 
+// plotPredicted draws the calibration of predictions of the rows whose targets are known.
+func plotPredicted(path string, rows []predict.Row, from oracle) error {
+	l, err := from.conditional()
+	if err != nil {
+		return err
+	}
+	if p, class := predict.Classified(rows, l); p != nil {
+		names := from.about().Classes
+		if names == nil {
+			names = []string{"0", "1"}
+		}
+		return atomicfile.Write(path, 0o644, func(w io.Writer) error { return plots.Classes(w, names, p, class) })
+	}
+	var pit []float64
+	for _, r := range rows {
+		if !math.IsNaN(r.PIT) {
+			pit = append(pit, r.PIT)
+		}
+	}
+	return atomicfile.Write(path, 0o644, func(w io.Writer) error { return plots.Calibration(w, pit) })
+}
+
 // writePredicted writes what was predicted: the table, and the joint covariance.
 func (a *App) writePredicted(f *predictFlags, rows []predict.Row, inputs []string, numbers []int) error {
 	err := a.output(f.out, func(w io.Writer) error {
 		if f.paths == 0 || filepath.Ext(f.out) != ".npy" {
 			return predict.WriteCSV(w, rows, inputs, f.probs, numbers)
 		}
-		values := make([]float64, 0, f.paths*len(rows))
+		each, shape := 1, []int{f.paths, len(rows)}
+		if functions := len(rows[0].Functions); functions > 0 {
+			each, shape = functions, append(shape, functions)
+		}
+		values := make([]float64, 0, f.paths*len(rows)*each)
 		for k := range f.paths {
 			for _, r := range rows {
-				values = append(values, r.Paths[k])
+				values = append(values, r.Paths[k*each:(k+1)*each]...)
 			}
 		}
-		return export.WriteNPY(w, &export.Array{Name: "paths", Shape: []int{f.paths, len(rows)}, Data: values})
+		return export.WriteNPY(w, &export.Array{Name: "paths", Shape: shape, Data: values})
 	})
 	if err != nil || f.covariance == "" {
 		return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ulisse-gp/ulisse/internal/job"
 	"github.com/ulisse-gp/ulisse/internal/predict"
 	"github.com/ulisse-gp/ulisse/internal/report"
 )
@@ -151,6 +152,14 @@ func (a *App) allEffects(ctx context.Context, s *subject, f *looFlags) ([]report
 	if err != nil {
 		return nil, err
 	}
+	several := rec.Spec.Model.Several()
+	if several { // whose terms have no effects of their own
+		var whole job.Addend
+		for k := range d.D() {
+			whole.Inputs = append(whole.Inputs, k)
+		}
+		addends = []job.Addend{whole}
+	}
 	var out []report.Effect
 	for t, addend := range addends {
 		for _, k := range addend.Inputs {
@@ -159,7 +168,7 @@ func (a *App) allEffects(ctx context.Context, s *subject, f *looFlags) ([]report
 				return out, nil
 			}
 			values := predict.Grid(d, k, effectGrid)
-			r := predict.EffectsRequest{Inputs: []int{k}, Rows: predict.Averaged(d.N(), f.rows), Probs: []float64{0.025, 0.975}}
+			r := predict.EffectsRequest{Inputs: []int{k}, Rows: predict.Averaged(d.N(), p.EffectRows(f.rows)), Probs: []float64{0.025, 0.975}}
 			if addend.Name != "" {
 				r.Term, r.Over = t+1, addend.Inputs
 			}
@@ -178,7 +187,12 @@ func (a *App) allEffects(ctx context.Context, s *subject, f *looFlags) ([]report
 				of = latent
 			}
 			curves, _ := effectCurves(&d.Info, effects, [][]float64{values}, r.Inputs, r.Probs)
-			out = append(out, report.Effect{Term: addend.Name, Input: axisOf(&d.Info, k), Target: of, Curve: curves[0]})
+			for _, curve := range curves {
+				if several {
+					of = curve.Name
+				}
+				out = append(out, report.Effect{Term: addend.Name, Input: axisOf(&d.Info, k), Target: of, Curve: curve})
+			}
 		}
 	}
 	return out, nil

@@ -37,14 +37,14 @@ type Fold struct {
 
 // Row is a row that was left out, in the units of the target.
 type Row struct {
-	Number     int     `json:"row"` // in the specification's table, from 1
-	Target     float64 `json:"target"`
-	Mean       float64 `json:"mean"`
-	SD         float64 `json:"sd"`
-	LogDensity float64 `json:"log_density"`
-	CRPS       float64 `json:"crps"`
-	PIT        float64 `json:"pit"`
-	// Classes are the target's with their probabilities, where they have an order.
+	Number     int           `json:"row"` // in the specification's table, from 1
+	Target     float64       `json:"target"`
+	Mean       report.Number `json:"mean"` // mean, sd and pit are NaN of classes without an order
+	SD         report.Number `json:"sd"`
+	LogDensity float64       `json:"log_density"`
+	CRPS       float64       `json:"crps"`
+	PIT        report.Number `json:"pit"`
+	// Classes are the target's with their probabilities, where there are three or more, or they have no order.
 	Classes []predict.Class `json:"classes,omitempty"`
 }
 
@@ -58,7 +58,7 @@ func (v *Validation) NewFold(fold int, rec *report.Record, rows []predict.Row, s
 	}
 	_, numbers := v.LeftOut(fold)
 	for i, r := range rows {
-		f.Rows = append(f.Rows, Row{numbers[i], r.Target, r.Mean, r.SD, r.LogDensity, r.CRPS, r.PIT, r.Classes})
+		f.Rows = append(f.Rows, Row{numbers[i], r.Target, report.Number(r.Mean), report.Number(r.SD), r.LogDensity, r.CRPS, report.Number(r.PIT), r.Classes})
 	}
 	return f
 }
@@ -121,7 +121,7 @@ func (v *Validation) Result(all []*Fold) *loo.Result {
 	var rows []loo.Row
 	for _, f := range all {
 		for _, r := range f.Rows {
-			rows = append(rows, loo.Row{Number: r.Number, Target: r.Target, Mean: r.Mean, SD: r.SD, ELPD: r.LogDensity, PIT: r.PIT, Fold: f.Fold})
+			rows = append(rows, loo.Row{Number: r.Number, Target: r.Target, Mean: float64(r.Mean), SD: float64(r.SD), ELPD: r.LogDensity, PIT: float64(r.PIT), Fold: f.Fold})
 		}
 	}
 	slices.SortFunc(rows, func(a, b loo.Row) int { return cmp.Compare(a.Number, b.Number) })
@@ -143,7 +143,7 @@ func Scores(rows []Row, l likelihood.Likelihood) *predict.Scores {
 func PredictedRows(rows []Row) []predict.Row {
 	out := make([]predict.Row, len(rows))
 	for i, r := range rows {
-		out[i] = predict.Row{Target: r.Target, Mean: r.Mean, SD: r.SD, LogDensity: r.LogDensity, CRPS: r.CRPS, PIT: r.PIT, Classes: r.Classes}
+		out[i] = predict.Row{Target: r.Target, Mean: float64(r.Mean), SD: float64(r.SD), LogDensity: r.LogDensity, CRPS: r.CRPS, PIT: float64(r.PIT), Classes: r.Classes}
 	}
 	return out
 }
@@ -156,15 +156,37 @@ func Rows(all []*Fold) (rows []Row) {
 	return rows
 }
 
+// calibration draws how predictions agree with the targets.
+func (v *Validation) calibration(w io.Writer, all []*Fold) error {
+	rows := Rows(all)
+	if len(rows) == 0 || rows[0].Classes == nil {
+		return plots.Calibration(w, v.Result(all).PIT())
+	}
+	var names []string
+	for _, c := range rows[0].Classes {
+		names = append(names, c.Name)
+	}
+	var p [][]float64
+	var class []int
+	for _, r := range rows {
+		var shares []float64
+		for _, c := range r.Classes {
+			shares = append(shares, c.Probability)
+		}
+		p, class = append(p, shares), append(class, int(r.Target))
+	}
+	return plots.Classes(w, names, p, class)
+}
+
 // WriteResults writes what came of all folds into the folder of a cross-validation: rows.csv, a table of
-// the rows, calibration.svg, a picture of their PIT, and summary.json.
+// the rows, calibration.svg, a picture of their PIT, or of three or more classes of their probabilities, and summary.json.
 func (v *Validation) WriteResults(dir string, all []*Fold, summary any) error {
 	for _, file := range []struct {
 		name  string
 		write func(io.Writer) error
 	}{
 		{"rows.csv", func(w io.Writer) error { return WriteCSV(w, all) }},
-		{"calibration.svg", func(w io.Writer) error { return plots.Calibration(w, v.Result(all).PIT()) }},
+		{"calibration.svg", func(w io.Writer) error { return v.calibration(w, all) }},
 		{"summary.json", func(w io.Writer) error {
 			enc := json.NewEncoder(w)
 			enc.SetIndent("", "  ")
@@ -189,7 +211,7 @@ func WriteCSV(w io.Writer, all []*Fold) error {
 	for _, f := range all {
 		for _, r := range f.Rows {
 			fields := []string{strconv.Itoa(r.Number), strconv.Itoa(f.Fold)}
-			for _, x := range []float64{r.Target, r.Mean, r.SD, r.LogDensity, r.CRPS, r.PIT} {
+			for _, x := range []float64{r.Target, float64(r.Mean), float64(r.SD), r.LogDensity, r.CRPS, float64(r.PIT)} {
 				fields = append(fields, strconv.FormatFloat(x, 'g', -1, 64))
 			}
 			lines = append(lines, line{r.Number, append(fields, strconv.FormatBool(f.Converged))})

@@ -64,11 +64,15 @@ type inputView struct {
 // answerView is a prediction.
 type answerView struct {
 	Mean, SD, Low, Median, High string
-	Classes                     []classView // of the target, in order; nil but where it has three or more, or they have no order
-	Unordered                   bool        // which has none of Mean to High
+	Classes                     []classView    // of the target, in order; nil but where it has three or more, or they have no order
+	Unordered                   bool           // which has none of Mean to High
+	Functions                   []functionView // of several latent functions what is told of each, if the noise is left out
 }
 
 type classView struct{ Name, Probability string }
+
+// functionView is what is told of one of several latent functions: its mean and sd.
+type functionView struct{ Name, Value string }
 
 // newPredictView returns the page for a job, with its inputs' means.
 func newPredictView(j *pb.Job) *predictView {
@@ -172,6 +176,9 @@ func (d *Dashboard) predictRow(w http.ResponseWriter, r *http.Request) {
 		v.Answer = &answerView{Unordered: p.Unordered(), Mean: four(p.Mean), SD: value("%.3g", report.Number(p.SD)), Low: four(p.Quantiles[0]), Median: four(p.Quantiles[1]), High: four(p.Quantiles[2])}
 		for _, c := range p.Classes {
 			v.Answer.Classes = append(v.Answer.Classes, classView{c.Name, value("%.3g", report.Number(c.Probability))})
+		}
+		for _, f := range p.Functions {
+			v.Answer.Functions = append(v.Answer.Functions, functionView{f.Name, four(f.Mean) + " ± " + value("%.2g", report.Number(f.SD))})
 		}
 		d.showPredict(w, r, http.StatusOK, v)
 	})

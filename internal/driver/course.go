@@ -26,6 +26,7 @@ type Course struct {
 	Prepare    float64   `json:"seconds_prepare"`
 	Evaluation float64   `json:"seconds_evaluation"` // of a value with its gradient, on all cores
 	Proposal   float64   `json:"seconds_proposal"`   // of a density
+	Subset     float64   `json:"seconds_subset"`     // of a value with its gradient of the rows that were tried, by a factor
 	ByFactor   bool      `json:"by_factor"`          // evaluations, else by solves
 	Exact      bool      `json:"exact_density"`      // densities by a factor, too, else by solves
 	Stages     []Staging `json:"stages"`
@@ -112,8 +113,15 @@ func newCourse(ctx context.Context, s *job.Spec, p *posterior.Problem, n, rows i
 		rate = assumedRate * float64(budget.Cores())
 	}
 	for _, e := range expected.Stages {
+		evaluation := c.Evaluation
+		if e.Rows > 0 {
+			evaluation = c.Subset * math.Pow(float64(e.Rows)/float64(rows), 3)
+		}
+		if e.Values {
+			evaluation /= 3
+		}
 		st := Staging{Kind: e.Kind, Evaluations: e.Evaluations, Proposals: e.Proposals, Items: e.Items, Sampling: e.Sampling,
-			Seconds: float64(e.Evaluations)*c.Evaluation + float64(e.Proposals)*c.Proposal}
+			Seconds: float64(e.Evaluations)*evaluation + float64(e.Proposals)*c.Proposal}
 		if e.Fitted > 0 {
 			st.Fitting = fittingLeast + fitting*math.Pow(float64(e.Fitted), 3)/rate
 		}
@@ -176,6 +184,14 @@ func (c *Course) try(ctx context.Context, d *Driver, e *sampler.Course, more flo
 	}
 	if c.Proposal, err = d.timed(ctx, lanes, propose); err != nil {
 		return err
+	}
+	if c.Subset = c.Evaluation; !e.Factor && more > 1 {
+		if c.Subset, err = d.timed(ctx, lanes, func(ctx context.Context, l *Lane, i int) error {
+			_, err := l.Subset(ctx, points[i], len(d.Problem.Y))
+			return err
+		}); err != nil {
+			return err
+		}
 	}
 	c.Evaluation, c.Proposal = c.Evaluation*power(e.Factor), c.Proposal*power(e.Exact)
 	return nil

@@ -67,7 +67,9 @@ type shared struct {
 
 	points once[*kernel.Inputs] // inducing inputs
 
-	factor *turns // of staged runs
+	factor *turns            // of staged runs
+	subset *turns            // of some of the rows
+	basis  once[[][]float64] // of their quadratic terms
 
 	mu    sync.Mutex
 	exact *Driver // of the run that certifies
@@ -78,7 +80,7 @@ func New(c Config) *Driver {
 	if c.Observe == nil {
 		c.Observe = func(runlog.Observation) {}
 	}
-	return &Driver{Config: c, needs: c.Spec.Needs(), shared: &shared{pre: newOnce[precond.P](), rows: newOnce[[]int](), points: newOnce[*kernel.Inputs](), factor: newTurns()}}
+	return &Driver{Config: c, needs: c.Spec.Needs(), shared: &shared{pre: newOnce[precond.P](), rows: newOnce[[]int](), points: newOnce[*kernel.Inputs](), factor: newTurns(), subset: newTurns(), basis: newOnce[[][]float64]()}}
 }
 
 // With returns the driver with another operator and trace, for a lane that is driven

@@ -21,8 +21,10 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/job"
+	"github.com/ulisse-gp/ulisse/internal/mode"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
+	"github.com/ulisse-gp/ulisse/internal/random"
 	"github.com/ulisse-gp/ulisse/internal/runlog"
 	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/sparse"
@@ -395,6 +397,16 @@ func TestLaneAgainstOracle(t *testing.T) {
 		prior, _ := lane.LogPrior(psi)
 		return prior - (e.LogDet+e.Quad)/2, e
 	}
+	const some = 100
+	subset := posterior.NewDense(d.Problem.Subset(mode.Subset(len(d.Problem.Y), some, random.Key{Seed: d.Spec.Seed})), d.Budget)
+	g, _ := subset.Gradient(prep.Psi)
+	e, err := lane.Subset(t.Context(), prep.Psi, some)
+	_, prior := lane.LogPrior(prep.Psi)
+	for i := range g {
+		if got := prior[i] - (e.LogDetGrad[i]+e.QuadGrad[i])/2; err != nil || math.Abs(got-g[i]) > 1e-6*(1+math.Abs(g[i])) {
+			t.Errorf("derivative %d of a subset is %v, the oracle's %v: %v", i, got, g[i], err)
+		}
+	}
 	base, _ := density(prep.Psi)
 	for _, shift := range []float64{-0.7, 0.3, 1.1} {
 		psi := slices.Clone(prep.Psi)
@@ -422,7 +434,7 @@ func TestLaneAgainstOracle(t *testing.T) {
 			}
 		}
 	}
-	if c := lane.Cost(); c.Densities != 4 || c.Products == 0 {
+	if c := lane.Cost(); c.Densities != 5 || c.Products == 0 {
 		t.Errorf("the cost is %+v", c)
 	}
 	if c := lane.Cost(); c.Densities != 0 || c.Products != 0 {
@@ -642,7 +654,7 @@ func TestEstimateOfStages(t *testing.T) {
 	if !c.ByFactor || !c.Exact || c.Rows != 240 || !(c.Evaluation > c.Proposal && c.Proposal > 0) || proposals < 2*40 {
 		t.Errorf("the course of few rows is %+v", c)
 	}
-	large, err := NewCourse(t.Context(), d.Spec, d.Problem, 100*240, d.Budget)
+	large, err := NewCourse(t.Context(), d.Spec, d.Problem, 200*240, d.Budget)
 	if err != nil || large.ByFactor || large.Exact || !(large.Seconds() > c.Seconds()) {
 		t.Errorf("the course of many rows is %+v, %v", large, err)
 	}

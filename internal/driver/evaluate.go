@@ -9,6 +9,7 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/chains"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/likelihood"
+	"github.com/ulisse-gp/ulisse/internal/mode"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
@@ -25,9 +26,13 @@ type Lane struct {
 	prep *chains.Prepared // of the run
 
 	stored *posterior.Stored
+	subset *posterior.Stored // of some rows
+	rows   int               // how many
 	op     Operator
 	pre    []float64 // where the preconditioner of quad and of probed was built
 	quad   *posterior.Quadratic
+	near   []float64   // where P was built and the points that basis was solved at
+	basis  [][]float64 // solutions
 	probed *posterior.Probed
 	cost   chains.Cost
 }
@@ -35,6 +40,9 @@ type Lane struct {
 // OwnFactorRows is up to how many rows each lane has a stored factor of its own, on its
 // core. Beyond it the lanes take turns, each on all cores that are free.
 const OwnFactorRows = 1500
+
+// ownSubsetRows is the same of some of the rows.
+const ownSubsetRows = 2000
 
 // probedTolerance is the relative error of solutions that estimates by probes go to, unless
 // the specification says otherwise: far below their noise.
@@ -93,23 +101,53 @@ func (l *Lane) Cost() chains.Cost {
 func (l *Lane) Factor(ctx context.Context, psi []float64, gradients bool) (*sampler.Evidence, error) {
 	d := l.d
 	if len(d.Problem.Y) > OwnFactorRows {
-		d.Budget.Release() // to the lane whose turn it is
-		err := d.factor.take(ctx)
-		_ = d.Budget.Acquire(context.WithoutCancel(ctx)) // the caller is to find it as it was
-		if err != nil {
-			return nil, err
-		}
-		defer d.factor.leave()
-		if d.factor.stored == nil {
-			d.factor.stored = posterior.NewStored(d.Problem, d.Budget)
-		}
-		l.stored = d.factor.stored
+		return l.inTurn(ctx, d.factor, len(d.Problem.Y), psi, gradients)
 	}
 	if l.stored == nil {
 		l.stored = posterior.NewStored(d.Problem, d.Budget)
 	}
+	return l.at(ctx, l.stored, psi, gradients)
+}
+
+// Subset evaluates some rows, the first of which the search for the mode began with.
+func (l *Lane) Subset(ctx context.Context, psi []float64, rows int) (*sampler.Evidence, error) {
+	if rows > ownSubsetRows {
+		return l.inTurn(ctx, l.d.subset, rows, psi, true)
+	}
+	if l.subset == nil || l.rows != rows {
+		l.subset, l.rows = posterior.NewStored(l.some(rows), l.d.Budget), rows
+	}
+	return l.at(ctx, l.subset, psi, true)
+}
+
+// some returns the problem of so many random rows.
+func (l *Lane) some(rows int) *posterior.Problem {
+	p := l.d.Problem
+	if rows == len(p.Y) {
+		return p
+	}
+	return p.Subset(mode.Subset(len(p.Y), rows, random.Key{Seed: l.d.Spec.Seed}))
+}
+
+// inTurn evaluates so many rows by a stored factor that the lanes use one after the other.
+func (l *Lane) inTurn(ctx context.Context, t *turns, rows int, psi []float64, gradients bool) (*sampler.Evidence, error) {
+	b := l.d.Budget
+	b.Release() // to the lane whose turn it is
+	err := t.take(ctx)
+	_ = b.Acquire(context.WithoutCancel(ctx)) // the caller is to find it as it was
+	if err != nil {
+		return nil, err
+	}
+	defer t.leave()
+	if t.stored == nil || t.rows != rows {
+		t.stored, t.rows = posterior.NewStored(l.some(rows), b), rows
+	}
+	return l.at(ctx, t.stored, psi, gradients)
+}
+
+func (l *Lane) at(ctx context.Context, stored *posterior.Stored, psi []float64, gradients bool) (*sampler.Evidence, error) {
 	l.cost.Densities++
-	v, err := l.stored.At(ctx, psi, gradients)
+	v, err := stored.At(ctx, psi, gradients)
 	if v == nil {
 		return nil, err
 	}
@@ -165,15 +203,41 @@ func (l *Lane) Quadratic(ctx context.Context, psi, at []float64, basis [][]float
 		return 0, 0, err
 	}
 	before := l.op.Counts()
-	value, bound, err = l.quad.At(ctx, psi, basis, tolerance, enough)
+	if err = l.solveBasis(ctx, at, basis); err == nil {
+		value, bound, err = l.quad.At(ctx, psi, l.basis, tolerance, enough)
+	}
 	l.cost.Add(costOf(l.quad.Report(), before, l.op.Counts(), 0))
 	return value, bound, err
+}
+
+// solveBasis has the solutions at points solved for with P at a ψ, once for all lanes, unless they are there.
+func (l *Lane) solveBasis(ctx context.Context, at []float64, points [][]float64) error {
+	near := slices.Concat(append([][]float64{at}, points...)...)
+	if slices.Equal(near, l.near) {
+		return nil
+	}
+	d := l.d
+	d.Budget.Release() // to the lane that solves
+	basis, err := d.basis.get(ctx, near, func() ([][]float64, error) {
+		if err := d.Budget.Acquire(ctx); err != nil {
+			return nil, err
+		}
+		defer d.Budget.Release()
+		return l.quad.Basis(ctx, points)
+	})
+	_ = d.Budget.Acquire(context.WithoutCancel(ctx)) // the caller is to find it as it was
+	if err != nil {
+		return err
+	}
+	l.near, l.basis = near, basis
+	return nil
 }
 
 // turns is a stored factor that lanes use one after the other.
 type turns struct {
 	turn   chan struct{} // full while somebody uses it
 	stored *posterior.Stored
+	rows   int // that it is of
 }
 
 func newTurns() *turns { return &turns{turn: make(chan struct{}, 1)} }

@@ -73,6 +73,15 @@ func NewMemory(s *job.Spec, rows, inputs, cores int) Memory {
 		}
 		m.Dense = max(m.Dense, factors*evidence.Bytes(rows, true))
 	}
+	if needs.Staged {
+		for _, some := range sampler.ScoutedRows(rows) {
+			factors := int64(1)
+			if some <= ownSubsetRows {
+				factors = chainCount
+			}
+			m.Dense += factors * evidence.Bytes(some, true)
+		}
+	}
 	return m
 }
 

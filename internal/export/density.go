@@ -27,6 +27,9 @@ func LogDensities(ctx context.Context, src *Source, budget *parallel.Budget, pro
 	if err != nil {
 		return nil, err
 	}
+	if a := problem.Likelihood.Augmentation(); a == nil || a.Width() > 0 {
+		return nil, fmt.Errorf("the log density of the parameters is computed under Gaussian noise alone: under the %s likelihood it is an integral over the latent function", problem.Likelihood.Name())
+	}
 	stored, done, total := posterior.NewStored(problem, budget), 0, 0
 	for _, ch := range rec.Run.Chains {
 		total += len(ch.Draws)

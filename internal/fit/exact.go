@@ -12,7 +12,6 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
-	"github.com/ulisse-gp/ulisse/internal/sampler"
 	"github.com/ulisse-gp/ulisse/internal/solve"
 )
 
@@ -107,11 +106,14 @@ const (
 	renewals   = 10
 )
 
+// storedRows is up to how many rows a fit has a stored factor: its gradients take three times as long as values.
+const storedRows = 16_000
+
 // Exact fits the exact Gaussian process to a problem whose likelihood is Gaussian, as Staged does: with all rows by a
 // stored factor, or where that takes too much memory by products alone.
 func Exact(ctx context.Context, p *posterior.Problem, b *parallel.Budget, seed uint64, starts [][]float64, o Options) (*Result, error) {
 	stored := func(p *posterior.Problem) (Objective, error) { return NewStored(p, b), nil }
-	if sampler.StoresFactor(len(p.Y)) {
+	if len(p.Y) <= storedRows {
 		return Staged(ctx, p, seed, starts, stored, o)
 	}
 	o = o.filled()
@@ -180,7 +182,7 @@ func byProducts(ctx context.Context, p *posterior.Problem, b *parallel.Budget, s
 // Evaluator returns what evaluates a problem whose likelihood is Gaussian near ψ: by a stored factor, or where that takes
 // too much memory by products alone.
 func Evaluator(ctx context.Context, p *posterior.Problem, b *parallel.Budget, seed uint64, psi []float64) (Objective, error) {
-	if sampler.StoresFactor(len(p.Y)) {
+	if len(p.Y) <= storedRows {
 		return NewStored(p, b), nil
 	}
 	return NewProbed(ctx, p, b, seed, psi)

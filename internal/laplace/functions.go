@@ -3,6 +3,7 @@ package laplace
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -42,55 +43,137 @@ func NewFunctions(p *posterior.Problem, centre []float64, seed uint64) *Function
 // At returns the means and variances of all functions at points at ψ, those of each function one after the other, given some draws of the
 // functions at the training rows: a function of ψ, the points, the centre and the seed.
 func (d *Functions) At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error) {
-	if d.white == nil {
-		if d.white, err = NewWhite(ctx, d.problem, d.centre); err != nil {
-			return nil, nil, err
-		}
-	}
 	pt, x, err := d.draw(ctx, psi)
 	if err != nil {
 		return nil, nil, err
 	}
-	theta, _ := d.problem.Natural(psi)
-	m := points.Len()
-	for range x {
-		mean, variance = append(mean, make([]float64, m*len(pt.blocks))), append(variance, make([]float64, m*len(pt.blocks)))
+	var left []float64
+	functions := d.given(pt, points)
+	for _, g := range functions {
+		for i, a := range g.a {
+			left = append(left, g.left(i, a, a, i))
+		}
 	}
-	c := 0
+	for _, draw := range x {
+		mean, variance = append(mean, meansOf(functions, draw)), append(variance, slices.Clone(left))
+	}
+	return mean, variance, nil
+}
+
+// Joint calls do for each of some sets of points with the means of all functions there, as At has them, and the covariance of each, which all
+// draws of the functions at the training rows have in common. The errors are those of At and of do.
+func (d *Functions) Joint(ctx context.Context, psi []float64, sets []*kernel.Inputs, do func(set int, mean [][]float64, covariance []*mat.SymDense) error) error {
+	pt, x, err := d.draw(ctx, psi)
+	if err != nil {
+		return err
+	}
+	for s, points := range sets {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var mean [][]float64
+		var covariance []*mat.SymDense
+		functions := d.given(pt, points)
+		for _, draw := range x {
+			mean = append(mean, meansOf(functions, draw))
+		}
+		for c, g := range functions {
+			if c > 0 && d.white.parts[c] == d.white.parts[c-1] {
+				covariance = append(covariance, covariance[c-1])
+				continue
+			}
+			covariance = append(covariance, g.covariance())
+		}
+		if err := do(s, mean, covariance); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// given is a latent function at points given x: normal with means Aᵀx and covariances K** − AᵀA.
+type given struct {
+	f      *kernel.Function
+	points *kernel.Inputs
+	a      [][]float64 // columns of A
+	lo, hi int         // where its part of x begins and ends
+}
+
+// given returns all functions at points.
+func (d *Functions) given(pt *whitened, points *kernel.Inputs) (out []*given) {
+	theta, _ := d.problem.Natural(pt.psi)
 	pt.each(func(b block, lo, hi, _ int) {
-		part, rows := d.white.parts[c], make([]int, len(b.at))
+		c := len(out)
+		part := d.white.parts[c]
+		if c > 0 && part == d.white.parts[c-1] {
+			same := *out[c-1]
+			same.lo, same.hi = lo, hi
+			out = append(out, &same)
+			return
+		}
+		own := &given{f: part.Function(theta), points: points, lo: lo, hi: hi}
+		rows, g := make([]int, len(b.at)), mat.NewTriDense(len(b.at), mat.Lower, nil)
 		for j, at := range b.at {
 			rows[j] = part.order[at]
 		}
-		f, g := part.Function(theta), mat.NewTriDense(len(rows), mat.Lower, nil)
 		for i, row := range rows {
 			for j := range i + 1 {
 				g.SetTri(i, j, b.f.At(j, row))
 			}
 		}
-		for i := range m {
+		for i := range points.Len() {
 			a := mat.NewVecDense(len(rows), nil)
 			for j, row := range rows {
-				a.SetVec(j, f.Value(points.Row(i), d.problem.Inputs.Row(row)))
+				a.SetVec(j, own.f.Value(points.Row(i), d.problem.Inputs.Row(row)))
 			}
 			_ = a.SolveVec(g, a) // it only warns of ill-conditioning
-			prior := f.Variance(points.Row(i))
-			left := max(leastResidual*prior, prior-floats.Dot(a.RawVector().Data, a.RawVector().Data))
-			for k := range x {
-				mean[k][c*m+i], variance[k][c*m+i] = floats.Dot(a.RawVector().Data, x[k][lo:hi]), left
-			}
+			own.a = append(own.a, a.RawVector().Data)
 		}
-		c++
+		out = append(out, own)
 	})
-	return mean, variance, nil
+	return out
+}
+
+// left returns the covariance of points i and j, whose columns are a and b.
+func (g *given) left(i int, a, b []float64, j int) float64 {
+	prior := g.f.Value(g.points.Row(i), g.points.Row(j))
+	if left := prior - floats.Dot(a, b); i != j || left > leastResidual*prior {
+		return left
+	}
+	return leastResidual * prior
+}
+
+// covariance returns that of all points.
+func (g *given) covariance() *mat.SymDense {
+	out := mat.NewSymDense(len(g.a), nil)
+	for i, a := range g.a {
+		for j := range i + 1 {
+			out.SetSym(i, j, g.left(i, a, g.a[j], j))
+		}
+	}
+	return out
+}
+
+// meansOf returns the means of all functions given x, one after the other.
+func meansOf(functions []*given, x []float64) (mean []float64) {
+	for _, g := range functions {
+		for _, a := range g.a {
+			mean = append(mean, floats.Dot(a, x[g.lo:g.hi]))
+		}
+	}
+	return mean
 }
 
 // draw returns what is known of ψ and some draws of x given ψ.
-func (d *Functions) draw(ctx context.Context, psi []float64) (*whitened, [][]float64, error) {
+func (d *Functions) draw(ctx context.Context, psi []float64) (pt *whitened, x [][]float64, err error) {
+	if d.white == nil {
+		if d.white, err = NewWhite(ctx, d.problem, d.centre); err != nil {
+			return nil, nil, err
+		}
+	}
 	w := d.white
 	defer w.Forget()
-	pt, err := w.point(ctx, psi)
-	if err != nil {
+	if pt, err = w.point(ctx, psi); err != nil {
 		return nil, nil, err
 	}
 	if pt.blocks == nil {

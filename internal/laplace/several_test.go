@@ -225,3 +225,62 @@ func TestFunctionsAtPoints(t *testing.T) {
 		}
 	}
 }
+
+// Together, functions at points have the moments that dense algebra gives them where they are known at the rows.
+func TestFunctionsTogether(t *testing.T) {
+	for name, p := range severalCases(t, 20) {
+		psi := make([]float64, p.NumParams())
+		for i := range psi {
+			psi[i] = 0.2 * float64(i)
+		}
+		d := NewFunctions(p, psi, 3)
+		rows, _, err := d.At(t.Context(), psi, p.Inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		points := kernel.NewInputs(4, 1, []float64{-0.3, 0.1, 0.15, 3})
+		theta, _ := p.Natural(psi)
+		err = d.Joint(t.Context(), psi, []*kernel.Inputs{p.Inputs.Select([]int{0}), points}, func(set int, mean [][]float64, covariance []*mat.SymDense) error {
+			if set == 0 {
+				return nil
+			}
+			for c := range p.Functions() {
+				f := p.Part(c).Function(theta)
+				k, cross := mat.NewSymDense(20, nil), mat.NewDense(4, 20, nil)
+				for i := range 20 {
+					for j := range i + 1 {
+						k.SetSym(i, j, f.Value(p.Inputs.Row(i), p.Inputs.Row(j)))
+					}
+					for a := range 4 {
+						cross.Set(a, i, f.Value(points.Row(a), p.Inputs.Row(i)))
+					}
+				}
+				var factor mat.Cholesky
+				if !factor.Factorize(k) {
+					t.Fatal("no factor")
+				}
+				var weights, explained mat.Dense
+				if err := factor.SolveTo(&weights, cross.T()); err != nil {
+					t.Fatal(err)
+				}
+				explained.Mul(cross, &weights)
+				for a := range 4 {
+					for b := range 4 {
+						if want := f.Value(points.Row(a), points.Row(b)) - explained.At(a, b); math.Abs(covariance[c].At(a, b)-want) > 1e-8 {
+							t.Errorf("%s: function %d has the covariance %v of points %d and %d, want %v", name, c, covariance[c].At(a, b), a, b, want)
+						}
+					}
+					for k := range mean {
+						if want := mat.Dot(weights.ColView(a), mat.NewVecDense(20, rows[k][c*20:(c+1)*20])); math.Abs(mean[k][c*4+a]-want) > 1e-6 {
+							t.Errorf("%s: function %d at point %d is %v in the mean, want %v", name, c, a, mean[k][c*4+a], want)
+						}
+					}
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

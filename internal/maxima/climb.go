@@ -45,6 +45,10 @@ type Options struct {
 	Evaluations int
 	// Move bounds the change of any coordinate in one step; 2 if 0.
 	Move float64
+	// Info is a first guess at the negative Hessian, positive definite; nil for none.
+	Info *mat.SymDense
+	// Found is how many searches the climb stands for; 1 if 0.
+	Found int
 }
 
 func (o Options) defaults() Options {
@@ -56,6 +60,9 @@ func (o Options) defaults() Options {
 	}
 	if o.Move == 0 {
 		o.Move = 2
+	}
+	if o.Found == 0 {
+		o.Found = 1
 	}
 	return o
 }
@@ -140,6 +147,10 @@ func (c *Climb) arrive(e *Evaluation) {
 	if c.at == nil {
 		c.at, c.trust = e, firstStep
 		c.info = mat.NewSymDense(len(e.X), nil)
+		if c.opt.Info != nil {
+			c.info.CopySym(c.opt.Info)
+			return
+		}
 		for i := range e.X {
 			c.info.SetSym(i, i, weakest)
 		}

@@ -14,7 +14,7 @@ type Maximum struct {
 	X     []float64
 	Value float64
 	Info  *mat.SymDense // negative Hessian, positive definite
-	Found int           // climbs that came here
+	Found int           // searches that came here
 }
 
 // LogMass returns the log of the mass around the maximum by Laplace's approximation, −∞ if
@@ -109,7 +109,7 @@ func Distinct(climbs []*Climb, apart float64) []*Maximum {
 	var ends []*Maximum
 	for _, c := range climbs {
 		if c.End() == Converged {
-			ends = append(ends, &Maximum{X: c.at.X, Value: c.at.Value, Info: c.Information(), Found: 1})
+			ends = append(ends, &Maximum{X: c.at.X, Value: c.at.Value, Info: c.Information(), Found: c.opt.Found})
 		}
 	}
 	slices.SortStableFunc(ends, func(a, b *Maximum) int { return cmp.Compare(b.Value, a.Value) })
@@ -119,7 +119,7 @@ func Distinct(climbs []*Climb, apart float64) []*Maximum {
 			return min(o.Distance(e.X), e.Distance(o.X)) < apart
 		})
 		if i >= 0 {
-			out[i].Found++
+			out[i].Found += e.Found
 			continue
 		}
 		out = append(out, e)

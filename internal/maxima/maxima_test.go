@@ -109,6 +109,22 @@ func TestClimbEnds(t *testing.T) {
 	}
 }
 
+// A climb that is told the curvature comes to the top of a normal density by one step, and counts as the searches that it stands for.
+func TestClimbWithAGuess(t *testing.T) {
+	f := normals([][]float64{{0.3, -0.2}}, []float64{0}, []float64{0.1, 1})
+	info := mat.NewSymDense(2, []float64{100, 0, 0, 1})
+	told, other := climb(f, []float64{0, 0}, Options{Info: info, Found: 7}), climb(f, []float64{0, 0}, Options{})
+	if told.End() != Converged || len(told.Path()) != 2 || len(other.Path()) <= 2 {
+		t.Errorf("%v after %d evaluations, without a guess %d", told.End(), len(told.Path()), len(other.Path()))
+	}
+	if m := Distinct([]*Climb{told, other}, 0); len(m) != 1 || m[0].Found != 8 {
+		t.Errorf("found: %+v", m)
+	}
+	if info.At(0, 0) != 100 {
+		t.Error("the guess has changed")
+	}
+}
+
 // With noise in the gradients a climb comes as near as the noise allows.
 func TestClimbWithNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))

@@ -47,14 +47,28 @@ func Curves(w io.Writer, title, text string, x Axis, y, band string, curves []Cu
 	return f.write(w)
 }
 
-// curves draws curves with their bands.
+// curves draws curves with their bands: a band as an area, several, which would hide each other, as dashed lines.
 func (f *figure) curves(p *plot.Plot, band string, curves []Curve) error {
+	bands := 0
 	for _, c := range curves {
-		if c.Lo == nil {
-			continue
+		if c.Lo != nil {
+			bands++
 		}
-		if err := f.between(p, c.X, c.Lo, c.Hi, band); err != nil {
-			return err
+	}
+	for i, c := range curves {
+		switch {
+		case c.Lo == nil:
+		case bands == 1:
+			if err := f.between(p, c.X, c.Lo, c.Hi, band); err != nil {
+				return err
+			}
+		default:
+			f.key(stroke{name: band, colour: muted, width: vg.Points(0.8), dashed: true})
+			for _, end := range [][]float64{c.Lo, c.Hi} {
+				if err := f.line(p, c.X, end, stroke{colour: colour(i), width: vg.Points(0.8), dashed: true}); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	for i, c := range curves {

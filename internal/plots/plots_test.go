@@ -90,6 +90,9 @@ func TestPicturesHaveTheirLabels(t *testing.T) {
 		}, []string{"lag"}},
 		"none at all": {func(w io.Writer) error { return Pairs(w, Draws{}) }, nil},
 		"calibration": {func(w io.Writer) error { return Calibration(w, []float64{0.1, 0.5, 1, 0, 0.7}) }, []string{"level of the central interval", "observed", "PIT"}},
+		"classes": {func(w io.Writer) error {
+			return Classes(w, []string{"oak", "elm"}, [][]float64{{0.2, 0.8}, {0.6, 0.4}, {0.9, 0.1}}, []int{1, 1, 0})
+		}, []string{"oak", "elm", "share of rows rejected"}},
 		"forest": {func(w io.Writer) error {
 			return Forest(w, "Length-scales", "How far.", "sd of the input", []Interval{{"hum", 3, 4, 9}, {"hour of the day", 0.2, 0.3, 0.5}, {"a name that is longer than anybody reads", 1, 2, 40}, {"undefined", 1, math.NaN(), 2}})
 		}, []string{"hum", "hour of the day", "a name that is longer t…", "sd of the input", "5 % to 95 %", "median", "0.2", "20"}},

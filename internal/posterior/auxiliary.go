@@ -31,6 +31,7 @@ type Auxiliary struct {
 	op      Operator
 	pre     func(context.Context) (Smooth, error)
 	opt     solve.Options
+	err     float64 // that a log density may have
 
 	x      []float64 // the auxiliary variable
 	points []*point  // the last two ψ that were looked at
@@ -45,9 +46,12 @@ type point struct {
 
 // NewAuxiliary returns the joint density with P_θ from pre, which is to build it
 // for the operator as that stands. opt is how to solve; its preconditioner is
-// ignored.
-func NewAuxiliary(p *Problem, op Operator, pre func(context.Context) (Smooth, error), opt solve.Options) *Auxiliary {
-	return &Auxiliary{problem: p, op: op, pre: pre, opt: opt}
+// ignored. err is by how much solves may leave a log density off, where that is less strict than opt's tolerance; 0: they go to that.
+//
+// With the residual r the density is off by ½rᵀK⁻¹r ≤ ½‖r‖²/min D, D being the noise. A relative change δ of x, drawn by Lanczos, changes
+// its distribution, in total variation, by about ½δ√n where P is near K: it goes to δ = err/√n.
+func NewAuxiliary(p *Problem, op Operator, pre func(context.Context) (Smooth, error), opt solve.Options, err float64) *Auxiliary {
+	return &Auxiliary{problem: p, op: op, pre: pre, opt: opt, err: err}
 }
 
 // Refresh draws x given ψ from the standard normals w, by Lanczos, and returns
@@ -59,7 +63,9 @@ func (a *Auxiliary) Refresh(ctx context.Context, psi, w []float64) (float64, sol
 	}
 	a.x = make([]float64, len(w))
 	x := [][]float64{a.x}
-	r, err := solve.New(a.op, a.opt).InvSqrt(ctx, x, [][]float64{w}, pt.pre)
+	opt := a.opt
+	opt.Tolerance = max(opt.Tolerance, a.err/math.Sqrt(float64(len(w))))
+	r, err := solve.New(a.op, opt).InvSqrt(ctx, x, [][]float64{w}, pt.pre)
 	rep.Add(r)
 	if err != nil {
 		return 0, rep, err
@@ -98,8 +104,8 @@ func (a *Auxiliary) Renew(r *rand.Rand, psi, f []float64) {
 }
 
 // Latent sets f to a draw of the latent function given ψ, the targets and the auxiliary state of the
-// likelihood, from the standard normals w and e, by Matheron's rule.
-func (a *Auxiliary) Latent(ctx context.Context, psi, w, e, f []float64) (solve.Report, error) {
+// likelihood, by Matheron's rule, whose standard normals are those of an index.
+func (a *Auxiliary) Latent(ctx context.Context, psi []float64, normal func(index int, z []float64), f []float64) (solve.Report, error) {
 	pt, rep, err := a.at(ctx, psi)
 	if err != nil {
 		return rep, err
@@ -108,7 +114,7 @@ func (a *Auxiliary) Latent(ctx context.Context, psi, w, e, f []float64) (solve.R
 	if pt.pre != nil {
 		opt.Precond = pt.pre
 	}
-	r, err := Matheron(ctx, a.problem, a.op, opt, psi, w, e, f, nil)
+	r, err := Matheron(ctx, a.problem, a.op, opt, psi, normal, f, nil)
 	rep.Add(r)
 	return rep, err
 }
@@ -136,7 +142,10 @@ func (a *Auxiliary) at(ctx context.Context, psi []float64) (*point, solve.Report
 	opt.Precond = pre
 	y := a.problem.Targets()
 	x, kx := solve.Columns(len(y), 1), solve.Columns(len(y), 1)
-	if rep, err = solve.New(a.op, opt).Solve(ctx, x, [][]float64{y}); err != nil {
+	solver := solve.New(a.op, opt)
+	_, noise := a.problem.At(psi)
+	solver.SetTargets([]float64{max(opt.Tolerance*floats.Norm(y, 2), math.Sqrt(2*a.err*least(noise)))})
+	if rep, err = solver.Solve(ctx, x, [][]float64{y}); err != nil {
 		return nil, rep, err
 	}
 	rep.Products++

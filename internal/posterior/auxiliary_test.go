@@ -27,7 +27,7 @@ func testAuxiliary(t *testing.T, p *Problem, rank int) *Auxiliary {
 	}
 	return NewAuxiliary(p, op, func(ctx context.Context) (Smooth, error) {
 		return precond.OnRows(ctx, op, rows)
-	}, solve.Options{Tolerance: 1e-10, Budget: budget})
+	}, solve.Options{Tolerance: 1e-10, Budget: budget}, 0)
 }
 
 // The marginal in ψ of the joint density is the posterior: with M = F⁻¹KF⁻ᵀ

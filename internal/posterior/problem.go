@@ -255,3 +255,6 @@ func element(diagonal []float64, row int) float64 {
 	}
 	return diagonal[row]
 }
+
+// least returns the least element of a diagonal.
+func least(diagonal []float64) float64 { return slices.Min(diagonal) }

@@ -29,10 +29,9 @@ type Quadratic struct {
 	solver  *solve.Solver // of the same operator
 	single  func(ctx context.Context, dst, v [][]float64) error
 
-	points    [][]float64 // where the basis was solved at
-	basis, kv [][]float64
-	x, kx     []float64
-	report    solve.Report
+	kv     [][]float64
+	x, kx  []float64
+	report solve.Report
 }
 
 // NewQuadratic returns the quadratic form of a problem. The operator's products in single
@@ -52,24 +51,24 @@ const basisTolerance = 1e-6
 
 // At returns the form at ψ, and the bound on what it is too small by: at most tolerance,
 // unless the value has come to enough, where nobody needs to know more, or the solver gives
-// up before. points are those that the basis is solved at; a call with the same ones as
-// before reuses it. The only error is that of ctx.
-func (q *Quadratic) At(ctx context.Context, psi []float64, points [][]float64, tolerance, enough float64) (value, bound float64, err error) {
-	if err := q.solveAt(ctx, points); err != nil {
-		return 0, 0, err
-	}
+// up before. basis are solutions at points nearby, of which there may be none. The only error is that of ctx.
+func (q *Quadratic) At(ctx context.Context, psi []float64, basis [][]float64, tolerance, enough float64) (value, bound float64, err error) {
 	theta, noise := q.problem.At(psi)
 	q.op.Set(theta, noise)
 	least := slices.Min(noise)
 	clear(q.x)
-	if len(q.basis) > 0 {
+	if len(basis) > 0 {
+		for len(q.kv) < len(basis) {
+			q.kv = append(q.kv, make([]float64, len(q.y)))
+		}
+		kv := q.kv[:len(basis)]
 		q.report.Products++
 		q.report.Singles++
-		if err := q.single(ctx, q.kv, q.basis); err != nil {
+		if err := q.single(ctx, kv, basis); err != nil {
 			return 0, 0, err
 		}
-		for c, v := range leastSquares(q.kv, q.y) {
-			floats.AddScaled(q.x, v, q.basis[c])
+		for c, v := range leastSquares(kv, q.y) {
+			floats.AddScaled(q.x, v, basis[c])
 		}
 	}
 	last := math.Sqrt(tolerance * least)
@@ -108,29 +107,25 @@ func (q *Quadratic) value(ctx context.Context, leastNoise float64) (value, bound
 	return value, bound / leastNoise, nil
 }
 
-// solveAt solves for the basis, unless it is there.
-func (q *Quadratic) solveAt(ctx context.Context, points [][]float64) error {
-	if slices.EqualFunc(points, q.points, slices.Equal) {
-		return nil
-	}
-	q.basis, q.kv, q.points = nil, nil, nil
-	for _, psi := range points {
+// Basis returns the solutions at some points. The only error is that of ctx.
+func (q *Quadratic) Basis(ctx context.Context, points [][]float64) ([][]float64, error) {
+	var basis [][]float64
+	for i, psi := range points {
 		q.op.Set(q.problem.At(psi))
 		x := make([]float64, len(q.y))
-		if len(q.basis) > 0 {
-			copy(x, q.basis[len(q.basis)-1]) // a start, of no bearing on where it ends but within the tolerance
+		if i > 0 {
+			copy(x, basis[i-1]) // a start, of no bearing on where it ends but within the tolerance
 		}
 		q.solver.SetTargets([]float64{basisTolerance * floats.Norm(q.y, 2)})
 		rep, err := q.solver.Solve(ctx, [][]float64{x}, [][]float64{q.y})
 		q.solver.SetTargets(nil)
 		q.report.Add(rep)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		q.basis, q.kv = append(q.basis, x), append(q.kv, make([]float64, len(x)))
+		basis = append(basis, x)
 	}
-	q.points = points
-	return nil
+	return basis, nil
 }
 
 // Report returns what was solved since the last call.

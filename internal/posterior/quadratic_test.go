@@ -52,11 +52,11 @@ func TestQuadratic(t *testing.T) {
 			t.Fatal(c.name, err)
 		}
 		q := NewQuadratic(p, op, solve.New(op, solve.Options{Tolerance: 1e-8, Precond: pre, Mixed: true, Budget: b}))
-		if _, _, err := q.At(t.Context(), psi, c.basis, 1, 1e300); err != nil { // the basis, once
-			t.Fatal(err)
+		solutions, err := q.Basis(t.Context(), c.basis)
+		if n := len(q.Report().Iterations); err != nil || n != len(c.basis) {
+			t.Fatal(c.name, n, err)
 		}
-		q.Report()
-		value, bound, err := q.At(t.Context(), c.psi, c.basis, c.tolerance, c.enough)
+		value, bound, err := q.At(t.Context(), c.psi, solutions, c.tolerance, c.enough)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 
+	"github.com/ulisse-gp/ulisse/internal/solve"
+
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
@@ -43,6 +45,27 @@ func OnRows(ctx context.Context, k Covariance, rows []int) (*LowRank, error) {
 		return nil, fmt.Errorf("preconditioner on %d fixed rows: %w", len(rows), err)
 	}
 	return p, nil
+}
+
+// MulFactor sets dst = L·w, w having Rank rows. Of a preconditioner on some rows K_f − L·Lᵀ is positive semi-definite.
+func (p *LowRank) MulFactor(dst, w [][]float64) {
+	for _, c := range dst {
+		clear(c)
+	}
+	if p.rank > 0 {
+		_ = p.by.MulAdd(context.Background(), dst, w, p.budget) // who multiplies looks at his own context
+	}
+	p.base.mul(dst, dst)
+}
+
+// MulFactorTrans sets dst = Lᵀ·v, dst having Rank rows.
+func (p *LowRank) MulFactorTrans(dst, v [][]float64) {
+	if p.rank == 0 {
+		return
+	}
+	g := solve.Columns(len(v[0]), len(v))
+	p.base.mulTrans(g, v)
+	_ = p.by.MulTrans(context.Background(), dst, g, p.budget)
 }
 
 // MulRootTrans sets dst = Fᵀ·v.

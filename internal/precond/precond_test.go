@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -360,5 +361,54 @@ func testFirstColumns(t *testing.T, op *cmvp.Operator) {
 		if e := distance(apply(got.Solve, n), apply(want.Solve, n)); e > 1e-9 || math.Abs(got.LogDet()-want.LogDet()) > 1e-9*math.Abs(want.LogDet()) {
 			t.Errorf("%s: the inverses differ by %v, log determinants %v and %v", kind, e, got.LogDet(), want.LogDet())
 		}
+	}
+}
+
+// Of a preconditioner on some rows P = D + LLᵀ, and K_f − LLᵀ is positive semi-definite and nothing on those rows.
+func TestFactorOfRows(t *testing.T) {
+	const n = 40
+	op := operator(n, 2, 1, kernel.RBF, 0.7, 0.3)
+	rows := []int{3, 11, 20, 37}
+	p, err := OnRows(t.Context(), op, rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, back, whole, k := solve.Columns(n, p.Rank()), solve.Columns(p.Rank(), n), solve.Columns(n, n), solve.Columns(n, n)
+	p.MulFactor(l, identity(p.Rank()))
+	p.MulFactorTrans(back, identity(n))
+	p.MulRootTrans(whole, identity(n))
+	p.MulRoot(whole, whole)
+	if err := op.Mul(t.Context(), k, identity(n)); err != nil {
+		t.Fatal(err)
+	}
+	left := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := range n {
+			low := 0.0
+			for c := range l {
+				low += l[c][i] * l[c][j]
+			}
+			for c := range l {
+				if math.Abs(back[i][c]-l[c][i]) > 1e-12 {
+					t.Fatalf("Lᵀ is %v at %d, %d, want %v", back[i][c], c, i, l[c][i])
+				}
+			}
+			noise := 0.0
+			if i == j {
+				noise = op.Noise()[i]
+			}
+			if math.Abs(whole[j][i]-low-noise) > 1e-10 {
+				t.Fatalf("P is %v at %d, %d, and D + LLᵀ %v", whole[j][i], i, j, low+noise)
+			}
+			if rest := k[j][i] - low - noise; slices.Contains(rows, i) && math.Abs(rest) > 1e-9 {
+				t.Errorf("%v is left at %d, %d", rest, i, j)
+			} else if i <= j {
+				left.SetSym(i, j, rest)
+			}
+		}
+	}
+	var eig mat.EigenSym
+	if !eig.Factorize(left, false) || eig.Values(nil)[0] < -1e-9 {
+		t.Errorf("what is left has the eigenvalue %v", eig.Values(nil)[0])
 	}
 }

@@ -88,10 +88,8 @@ func (p *Predictor) drawLatent(ctx context.Context, pr *posterior.Problem, t int
 		return solve.Report{}, err
 	}
 	opt.Tolerance = sweepTolerance
-	w, e := make([]float64, len(f)), make([]float64, len(f))
-	random.Normal(key.Stream(random.Latent, 0), w)
-	random.Normal(key.Stream(random.Latent, 1), e)
-	return posterior.Matheron(ctx, pr, p.Operator, opt, p.Draws[t], w, e, f, x)
+	normal := func(index int, z []float64) { random.Normal(key.Stream(random.Latent, index), z) }
+	return posterior.Matheron(ctx, pr, p.Operator, opt, p.Draws[t], normal, f, x)
 }
 
 // options returns how to solve for a problem with a state of its own at ψ: with the preconditioner of that

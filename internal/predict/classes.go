@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 )
 
 // ClassScores are how well classes 0 and 1 were predicted, besides the mean log probability
@@ -54,6 +56,36 @@ func scoreOrder(rows []Row) *OrderScores {
 	return s
 }
 
+// Classified returns the probabilities of the classes and the class of each row whose class is known, under a likelihood of classes; nil under another.
+func Classified(rows []Row, l likelihood.Likelihood) (p [][]float64, class []int) {
+	two := likelihood.OfClasses(l)
+	if !two && !likelihood.OfOrder(l) && !likelihood.OfCategories(l) {
+		return nil, nil
+	}
+	for _, r := range rows {
+		if !r.known() {
+			continue
+		}
+		var shares []float64
+		if two {
+			shares = []float64{1 - probability(r), probability(r)}
+		}
+		for _, c := range r.Classes {
+			shares = append(shares, c.Probability)
+		}
+		p, class = append(p, shares), append(class, int(r.Target))
+	}
+	return p, class
+}
+
+// probability returns that of class 1 of two in a row whose class is known, also where the latent function was asked for.
+func probability(r Row) float64 {
+	if r.Target == 0 {
+		return -math.Expm1(r.LogDensity)
+	}
+	return math.Exp(r.LogDensity)
+}
+
 // scoreClasses returns the scores of rows whose classes are known, one at least.
 func scoreClasses(rows []Row) *ClassScores {
 	type guess struct{ p, y float64 }
@@ -61,10 +93,7 @@ func scoreClasses(rows []Row) *ClassScores {
 	s := &ClassScores{}
 	n := float64(len(rows))
 	for i, r := range rows {
-		p := math.Exp(r.LogDensity) // also where the latent function was asked for
-		if r.Target == 0 {
-			p = -math.Expm1(r.LogDensity)
-		}
+		p := probability(r)
 		guesses[i] = guess{p, r.Target}
 		s.Brier += (p - r.Target) * (p - r.Target) / n
 		if (p > 0.5) != (r.Target == 1) {

@@ -70,6 +70,7 @@ type EffectsRequest struct {
 // it has one, of log odds, of the logarithm of an expected count.
 type Effect struct {
 	At        []float64 // the inputs' values
+	Of        string    // of several latent functions what it is of: likelihood.Telling
 	Mean, SD  float64
 	Quantiles []float64
 }
@@ -82,9 +83,14 @@ type Effect struct {
 // over s rows, the function's uncertainty and that of the parameters included. At a draw it is normal, since it
 // is linear in f: its covariance with f(X) is the mean of the columns K(X,x_i), its prior variance that of all
 // elements of K between the s points, and one solve gives the rest. The errors are those of Predict.
+// Of several latent functions they are averages of what is expected of a target where the functions are known, such as the probability of each class: of draws
+// of the functions at all rows together.
 // Of a term f_t they are those of the term's covariance (see Terms); where it is over the given inputs alone,
 // all rows are alike, and one is taken.
 func (p *Predictor) Effects(ctx context.Context, info *dataset.Info, r EffectsRequest, o Options) ([]Effect, Stats, error) {
+	if p.telling() != nil {
+		return p.severalEffects(ctx, info, r, o)
+	}
 	o.Latent = true
 	covariance, at := p.Problem.Covariance, averages{p: p}
 	if r.Term > 0 {
@@ -144,6 +150,14 @@ func (p *Predictor) withInputs(info *dataset.Info, r *EffectsRequest, i int) *ke
 // EffectRows is how many rows effects are averaged over where nobody asks for a number.
 const EffectRows = 1000
 
+// EffectRows returns how many rows effects are averaged over, at most: want, or if that is 0 the default.
+func (p *Predictor) EffectRows(want int) int {
+	if want == 0 && p.telling() != nil {
+		return SeveralEffectRows
+	}
+	return want
+}
+
 // Averaged returns the rows of n that effects are averaged over: want, or EffectRows if want is 0, of them
 // chosen at random, in increasing order; all if there are no more. Of the same n and want they are the same.
 func Averaged(n, want int) []int {
@@ -169,13 +183,17 @@ func Grid(data *dataset.Dataset, input, size int) []float64 {
 	return floats.Span(make([]float64, size), x[0], x[len(x)-1])
 }
 
-// WriteEffects writes effects of some inputs of the described data as CSV: their values by their names, as tables have them, mean, sd, and the
+// WriteEffects writes effects of some inputs of the described data as CSV: their values by their names, as tables have them, of several latent functions what the line is of, mean, sd, and the
 // quantiles of the given probabilities. Numbers are exact.
 func WriteEffects(w io.Writer, info *dataset.Info, inputs []int, effects []Effect, probs []float64) error {
 	t := table{csv.NewWriter(w)}
 	var head []string
 	for _, k := range inputs {
 		head = append(head, info.InputNames[k])
+	}
+	several := len(effects) > 0 && effects[0].Of != ""
+	if several {
+		head = append(head, "of")
 	}
 	head = append(head, "mean", "sd")
 	for _, p := range probs {
@@ -188,6 +206,9 @@ func WriteEffects(w io.Writer, info *dataset.Info, inputs []int, effects []Effec
 		var at []string
 		for i, k := range inputs {
 			at = append(at, info.Text(k, e.At[i]))
+		}
+		if several {
+			at = append(at, e.Of)
 		}
 		if err := t.line(append([]float64{e.Mean, e.SD}, e.Quantiles...), at...); err != nil {
 			return err

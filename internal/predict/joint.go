@@ -33,6 +33,8 @@ type Joint struct {
 	Moments    *Moments
 	Covariance [][]float64
 	Paths      [][]float64 // path × row
+	// Quantities are what paths of several latent functions tell of them: each row has a value of each. Nil of others.
+	Quantities []likelihood.Quantity
 }
 
 // jointTolerance bounds the relative error of a row's standard deviation in joint distributions. The errors
@@ -67,6 +69,9 @@ func (p *Predictor) Joint(ctx context.Context, points *kernel.Inputs, o JointOpt
 		return nil, Stats{}, err
 	}
 	p.checkPoints(points)
+	if p.telling() != nil {
+		return p.severalPaths(ctx, points, o)
+	}
 	if err := p.needs(o.Options); err != nil {
 		return nil, Stats{}, err
 	}
@@ -294,15 +299,20 @@ func (j *jointWork) path(k int, factor *mat.Cholesky, own []float64) []float64 {
 	f.MulVec(factor.RawU().T(), mat.NewVecDense(len(z), z))
 	floats.Add(f.RawVector().Data, j.mean)
 	out, of := make([]float64, len(j.place)), j.p.likelihood(j.Noise)
-	rows := span(0, len(out)) // in the order of the points
-	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(j.place[a], j.place[b]) })
-	for _, i := range rows {
+	for _, i := range inOrder(j.place) {
 		out[i] = f.AtVec(j.place[i]) + j.offset(i)
 		if j.noisy {
 			out[i] = likelihood.At(of, i).Draw(r, own, out[i], 0)
 		}
 	}
 	return out
+}
+
+// inOrder returns the rows in the order of their points.
+func inOrder(place []int) []int {
+	rows := span(0, len(place))
+	slices.SortStableFunc(rows, func(a, b int) int { return cmp.Compare(place[a], place[b]) })
+	return rows
 }
 
 // result returns the mixture over the draws.

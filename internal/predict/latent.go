@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 )
 
@@ -21,6 +23,14 @@ type Functions interface {
 	// At returns the means and the variances of the functions at points at a draw of ψ, given each of some draws of what they depend on, such as the functions at
 	// the training rows: those of each function at all points, one after the other.
 	At(ctx context.Context, psi []float64, points *kernel.Inputs) (mean, variance [][]float64, err error)
+}
+
+// Together are Functions that are known at several points together.
+type Together interface {
+	Functions
+	// Joint calls do for each of some sets of points with the means that At has there, and the covariance of each function, which is the
+	// same for all draws of the functions at the training rows.
+	Joint(ctx context.Context, psi []float64, sets []*kernel.Inputs, do func(set int, mean [][]float64, covariance []*mat.SymDense) error) error
 }
 
 // one is a Latent as Functions.
@@ -43,12 +53,15 @@ func (p *Predictor) drawn() Functions {
 }
 
 // errSeveral is the error of what one latent function tells, and not several.
-var errSeveral = errors.New("of several latent functions rows are predicted one by one, each for itself: nothing else can be told of them")
+var errSeveral = errors.New("of several latent functions there are predictions, the functions themselves (latent), paths and effects: gradients, terms, a joint covariance and the coefficients of a mean are told of one")
+
+// errTerms is that of the effects of a term.
+var errTerms = errors.New("of several latent functions effects are of all that makes the target: what one term adds is not told")
 
 // without returns the error of what is not to be had without solves with K, nil where there are some.
 func (p *Predictor) without() error {
 	switch {
-	case p.Problem.Functions() > 1:
+	case p.telling() != nil:
 		return errSeveral
 	case p.drawn() != nil:
 		return errApproximate
@@ -77,6 +90,7 @@ func (p *Predictor) approximate(ctx context.Context, points *kernel.Inputs, o Op
 			return nil, stats, err
 		}
 		theta, own := p.Problem.Natural(psi)
+		out.each = len(mean)
 		for k := range mean {
 			if n := points.Len() * p.Problem.Functions(); len(mean[k]) != n || len(variance[k]) != n {
 				panic(fmt.Sprintf("predict: %d means and %d variances of %d points came of an approximation", len(mean[k]), len(variance[k]), points.Len()))

@@ -342,6 +342,7 @@ type Moments struct {
 
 	likelihood likelihood.Likelihood
 	own        [][]float64 // its parameters at each draw
+	each       int         // draws of the functions at each draw of the parameters
 }
 
 // Mixture returns the distribution at row i: of the latent function, or that of
@@ -380,6 +381,14 @@ func (m *Moments) all(i, functions int) (mean, variance [][]float64) {
 
 // Target draws a target of row i at a draw of the parameters.
 func (m *Moments) Target(r *rand.Rand, draw, i int) float64 {
+	if l, ok := m.likelihood.(likelihood.Several); ok {
+		t := draw * m.each
+		f, rows := make([]float64, l.Functions()), len(m.Mean[t])/l.Functions()
+		for c := range f {
+			f[c] = m.Mean[t][c*rows+i] + math.Sqrt(m.Var[t][c*rows+i])*r.NormFloat64()
+		}
+		return l.DrawAll(r, m.own[t], f)
+	}
 	return likelihood.At(m.likelihood, i).Draw(r, m.own[draw], m.Mean[draw][i], m.Var[draw][i])
 }
 
@@ -402,7 +411,7 @@ func (p *Predictor) Predict(ctx context.Context, points *kernel.Inputs, o Option
 	if err := p.needs(o); err != nil {
 		return nil, Stats{}, err
 	}
-	if o.Latent && likelihood.OfCategories(p.Problem.Likelihood) {
+	if o.Latent && likelihood.OfCategories(p.Problem.Likelihood) && p.telling() == nil {
 		return nil, Stats{}, errFunctions
 	}
 	var m *Moments
@@ -446,7 +455,7 @@ func span(lo, hi int) []int {
 	return out
 }
 
-// errFunctions is the error of the latent function where each class has one.
+// errFunctions is the error of the latent function where each class has one, and none is told alone.
 var errFunctions = errors.New("under model.likelihood: categorical there is no latent function that could be told alone, there is one for each class: ask for the probabilities of the classes")
 
 // errSurface is the error of a surface where draws have auxiliary variables of their own.

@@ -75,6 +75,9 @@ type Row struct {
 	Gradient, GradientSD []float64
 	Terms                []Term  // nil unless asked for
 	Classes              []Class // of the target, in their order; nil but where there are three or more
+	// Functions is what is told of each of several latent functions (likelihood.Telling), if the latent ones are asked for. On paths they have
+	// names alone, and each path has a value of each.
+	Functions []Term
 }
 
 // Class is one of the target's classes, with its probability.
@@ -246,8 +249,16 @@ func (j *Joint) rows(info *dataset.Info, r Request, latent bool, budget *paralle
 			continue
 		}
 		out[i].Target, out[i].LogDensity, out[i].CRPS, out[i].PIT = nan, nan, nan, nan
+		for _, q := range j.Quantities {
+			out[i].Functions = append(out[i].Functions, Term{q.Name, nan, nan})
+		}
 		for _, path := range j.Paths {
-			out[i].Paths = append(out[i].Paths, info.Undo(path[i]))
+			if j.Quantities == nil {
+				out[i].Paths = append(out[i].Paths, info.Undo(path[i]))
+			}
+			for c, q := range j.Quantities {
+				out[i].Paths = append(out[i].Paths, inUnits(q, info, path[i*len(j.Quantities)+c]))
+			}
 		}
 	}
 	return out
@@ -257,7 +268,8 @@ func (j *Joint) rows(info *dataset.Info, r Request, latent bool, budget *paralle
 func Summarize(m *Moments, info *dataset.Info, r Request, latent bool, budget *parallel.Budget) []Row {
 	out := make([]Row, len(r.X))
 	base := likelihood.Base(m.likelihood)
-	classes := likelihood.OfOrder(base) || likelihood.OfCategories(base)
+	unordered := likelihood.OfCategories(base)
+	classes := unordered || likelihood.OfOrder(base)
 	budget.NewLoop(func(_, i int) {
 		var target likelihood.Predictive
 		known := r.Targets != nil && !math.IsNaN(r.Targets[i])
@@ -265,11 +277,15 @@ func Summarize(m *Moments, info *dataset.Info, r Request, latent bool, budget *p
 			target = m.Mixture(i, false)
 		}
 		told := target
+		row := &out[i]
 		if latent {
+			row.Functions = m.latents(info, i)
+		}
+		if latent && !unordered {
 			told = m.Mixture(i, true)
+			row.Functions = row.Functions[min(1, len(row.Functions)):] // mean, sd and quantiles are of the first
 		}
 		told = info.Told(told)
-		row := &out[i]
 		row.Mean, row.SD = told.Moments()
 		for _, p := range r.Probs {
 			row.Quantiles = append(row.Quantiles, told.Quantile(p))
@@ -319,10 +335,10 @@ func name(i int, numbers []int) string {
 
 // WriteCSV writes a table of predictions: row, the row's number from first on;
 // mean, sd, and the quantiles of the given probabilities; as far as they were asked for,
-// gradient[NAME] of each input and gradient_sd[NAME] of each, mean[NAME] and sd[NAME] of each term; where there are classes, the
+// gradient[NAME] of each input and gradient_sd[NAME] of each, mean[NAME] and sd[NAME] of each term or of each of several latent functions; where there are classes, the
 // probability p[NAME] of each and, behind row, class, the likeliest one, and of classes without an order neither mean, sd nor quantiles; and, where targets are
 // known, target, log_density, crps and pit (of classes without an order brier in place of the two), NaN of rows whose target is not. Where paths were asked for they are all that
-// follows row: path_1, path_2, … Values are exact. numbers, if not nil, are the rows' numbers.
+// follows row: path_1, path_2, …, of several latent functions path_1[NAME] of each. Values are exact. numbers, if not nil, are the rows' numbers.
 func WriteCSV(w io.Writer, rows []Row, inputs []string, probs []float64, numbers []int) error {
 	t := table{csv.NewWriter(w)}
 	known := slices.ContainsFunc(rows, Row.known)
@@ -361,8 +377,13 @@ func header(rows []Row, inputs []string, probs []float64, known bool) (head []st
 		first = rows[0]
 	}
 	if len(first.Paths) > 0 {
+		each := max(1, len(first.Functions))
 		for k := range first.Paths {
-			head = append(head, "path_"+strconv.Itoa(k+1))
+			name := "path_" + strconv.Itoa(k/each+1)
+			if first.Functions != nil {
+				name += "[" + first.Functions[k%each].Name + "]"
+			}
+			head = append(head, name)
 		}
 		return head
 	}
@@ -378,7 +399,7 @@ func header(rows []Row, inputs []string, probs []float64, known bool) (head []st
 	for k := range first.GradientSD {
 		head = append(head, "gradient_sd["+inputs[k]+"]")
 	}
-	for _, t := range first.Terms {
+	for _, t := range slices.Concat(first.Terms, first.Functions) {
 		head = append(head, "mean["+t.Name+"]", "sd["+t.Name+"]")
 	}
 	for _, c := range first.Classes {
@@ -399,6 +420,9 @@ func (r *Row) values(known bool) (values []float64) {
 		return r.Paths
 	}
 	if r.Unordered() {
+		for _, f := range r.Functions {
+			values = append(values, f.Mean, f.SD)
+		}
 		for _, c := range r.Classes {
 			values = append(values, c.Probability)
 		}
@@ -408,7 +432,7 @@ func (r *Row) values(known bool) (values []float64) {
 		return values
 	}
 	values = slices.Concat([]float64{r.Mean, r.SD}, r.Quantiles, r.Gradient, r.GradientSD)
-	for _, t := range r.Terms {
+	for _, t := range slices.Concat(r.Terms, r.Functions) {
 		values = append(values, t.Mean, t.SD)
 	}
 	for _, c := range r.Classes {

@@ -101,6 +101,15 @@ func jointNumbers(r *pb.PredictRequest) int {
 	return each * len(r.Rows)
 }
 
+// Fits returns an error if an answer would have more numbers than there is room for on the wire: paths of several latent functions have more than
+// CheckRequest can know of.
+func (p *Predictor) Fits(r Request, o Options) error {
+	if l := p.telling(); l != nil && o.Latent && r.Paths*len(r.X)*l.Functions() > MaxNumbers {
+		return fmt.Errorf("%d paths of %d functions at %d rows are more numbers than a cluster's answer has room for: ask for fewer, or fetch the results (ulisse results) and predict from their folder", r.Paths, l.Functions(), len(r.X))
+	}
+	return nil
+}
+
 func options(r *pb.PredictRequest) Options {
 	return Options{Tolerance: r.Tolerance, Latent: r.Latent, Variance: Variance(r.Variance)}
 }
@@ -148,6 +157,9 @@ func Answer(rows []Row, s Stats, draws [][]float64) *pb.PredictResponse {
 		for _, t := range r.Terms {
 			p.Terms = append(p.Terms, &pb.PredictedTerm{Name: t.Name, Mean: t.Mean, Sd: t.SD})
 		}
+		for _, f := range r.Functions {
+			p.Functions = append(p.Functions, &pb.PredictedTerm{Name: f.Name, Mean: f.Mean, Sd: f.SD})
+		}
 		for _, c := range r.Classes {
 			p.Classes = append(p.Classes, &pb.PredictedClass{Name: c.Name, Probability: c.Probability})
 		}
@@ -170,6 +182,9 @@ func Answered(m *pb.PredictResponse, r Request) ([]Row, Stats, error) {
 		row := Row{Mean: p.Mean, SD: p.Sd, Quantiles: p.Quantiles, Target: nan, LogDensity: nan, CRPS: nan, PIT: nan, Covariance: p.Covariance, Paths: p.Paths, Gradient: p.Gradient, GradientSD: p.GradientSd}
 		for _, t := range p.Terms {
 			row.Terms = append(row.Terms, Term{t.Name, t.Mean, t.Sd})
+		}
+		for _, f := range p.Functions {
+			row.Functions = append(row.Functions, Term{f.GetName(), f.GetMean(), f.GetSd()})
 		}
 		for _, c := range p.Classes {
 			row.Classes = append(row.Classes, Class{c.GetName(), c.GetProbability()})
@@ -212,7 +227,7 @@ func (r *Request) answered(p *pb.PredictedRow) error {
 		return fmt.Errorf("a gradient came back of %d numbers with %d sds, want %d with %d", len(p.Gradient), len(p.GradientSd), gradient, sds)
 	case r.Terms != (len(p.Terms) > 0):
 		return fmt.Errorf("%d terms came back", len(p.Terms))
-	case len(p.Paths) != r.Paths:
+	case len(p.Paths) != r.Paths*max(1, len(p.Functions)):
 		return fmt.Errorf("%d paths came back of %d", len(p.Paths), r.Paths)
 	}
 	return nil

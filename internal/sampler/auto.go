@@ -21,7 +21,8 @@ import (
 //
 // A run is staged. Its stages, each a list of items that any driver computes:
 //
-//	climb      from each of many starts to a local maximum, on all rows
+//	scout      of many rows: from each of many starts to a local maximum of a random subset of them
+//	climb      from each of many starts, or from where the scouts came to, to a local maximum, on all rows
 //	curvature  around each maximum that may matter
 //	learn      values and gradients where the posterior is, in rounds
 //	explore    the target where a mode might be that no climb came to: if one may be, there are more climbs
@@ -92,7 +93,7 @@ func (auto) Conduct(ctx context.Context, env Evaluator, o *Options, p *chains.Pl
 
 func (auto) Evaluate(ctx context.Context, env Evaluator, _ *Options, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {
 	switch e.Kind {
-	case climbStage:
+	case scoutStage, climbStage:
 		return climb(ctx, env, p, e)
 	case curvatureStage, learnStage, checkStage, tailStage:
 		return evaluate(ctx, env, p, e)

@@ -19,6 +19,7 @@ import (
 
 // The kinds of stages.
 const (
+	scoutStage     = "scout"
 	climbStage     = "climb"
 	curvatureStage = "curvature"
 	learnStage     = "learn"
@@ -50,6 +51,8 @@ type conductor struct {
 
 	reduce *surrogate.Reduction // of log|K|
 
+	scouts []*scout          // the last, on a subset of the rows
+	rows   int               // of that
 	climbs [][]*maxima.Climb // of each search
 	learnt []record          // all evaluations with a density, in the order of stages
 	before int               // those of them from before the chains' last proposals were chosen
@@ -73,7 +76,11 @@ type peak struct {
 
 func newConductor(env Evaluator, opt *Auto, p *chains.Plan, in *chains.Conducting) *conductor {
 	k := &conductor{env: env, opt: opt, plan: p, in: in, model: env.Model(), count: map[string]int{}}
-	k.costs = newCosts(k.model, p.Params(), opt)
+	var begun *chains.Stage
+	if len(in.Stages) > 0 {
+		begun = &in.Stages[0].Stage
+	}
+	k.costs = newCosts(k.model, p.Params(), k.wanted(), opt, begun)
 	k.reduce, _ = reductions(k.model, 1)
 	return k
 }
@@ -163,17 +170,31 @@ func (k *conductor) read() error {
 		if s.Kind == climbStage {
 			k.climbs = append(k.climbs, nil)
 		}
+		if s.Kind == scoutStage {
+			k.scouts, k.rows = nil, int(s.Shared[0][1])
+		}
 		for item, x := range s.Results {
 			records, err := decodeRecords(x, p)
 			if err != nil {
 				return fmt.Errorf("item %d of stage %d (%s): %w", item, s.Number, s.Kind, err)
 			}
-			if s.Kind == climbStage {
+			if s.Kind == scoutStage || s.Kind == climbStage {
+				c, err := newClimb(s.Items[item], p)
+				if err != nil {
+					return err
+				}
+				if c = replay(k.env, c, records); s.Kind == scoutStage {
+					k.scouts = append(k.scouts, &scout{c, records})
+					continue
+				}
 				search := &k.climbs[len(k.climbs)-1]
-				*search = append(*search, replay(k.env, s.Items[item], records))
+				*search = append(*search, c)
 				if s.Shared[0][0] == bySolves { // all of a climb's gradients share their probes' error
 					continue
 				}
+			}
+			if s.Shared[0][0] == bySubset { // a curvature
+				continue
 			}
 			records = slices.DeleteFunc(records, func(r record) bool { return r.Evidence == nil })
 			if s.Kind == checkStage {
@@ -186,11 +207,25 @@ func (k *conductor) read() error {
 	return nil
 }
 
-// searching returns the stage that searches the maxima, from broad starts, on all rows.
+// searching returns the stage that searches the maxima on all rows, from broad starts or from where scouts have come to, or
+// the one that scouts.
 func (k *conductor) searching() *chains.Event {
-	starts := maxima.Starts(k.model.Params, k.starts(), k.stream(random.Climb, 0))
-	starts = append(starts, k.in.Prepared.Psi) // where a subset's mode is
+	if !k.costs.many {
+		return k.stage(climbStage, k.how(), k.broad())
+	}
+	if e := k.scouting(); e != nil {
+		return e
+	}
+	starts := k.scouted()
+	if len(starts) == 0 {
+		starts = k.broad()
+	}
 	return k.stage(climbStage, k.how(), starts)
+}
+
+// broad returns broad starts, and where a subset's mode is.
+func (k *conductor) broad() [][]float64 {
+	return append(maxima.Starts(k.model.Params, k.starts(), k.stream(random.Climb, 0)), k.in.Prepared.Psi)
 }
 
 // starts returns how many climbs there are: more where there are more parameters.
@@ -204,6 +239,9 @@ func (k *conductor) starts() int {
 // how returns the shared numbers of stages that evaluate.
 func (k *conductor) how() [][]float64 {
 	at := k.in.Prepared.Psi
+	if starts := k.scouted(); len(starts) > 0 {
+		at = starts[0][:k.plan.Params()]
+	}
 	if len(k.peaks) > 0 {
 		at = k.peaks[0].X
 	}
@@ -211,6 +249,15 @@ func (k *conductor) how() [][]float64 {
 		return [][]float64{{byFactor, 0}, at}
 	}
 	return [][]float64{{bySolves, float64(k.costs.probes)}, at}
+}
+
+// learntBy returns those of stages that are learnt from.
+func (k *conductor) learntBy() [][]float64 {
+	how := k.how()
+	if k.costs.values {
+		how[0] = []float64{byValue, 0}
+	}
+	return how
 }
 
 // stage returns the next stage.
@@ -281,22 +328,28 @@ func (k *conductor) findPeaks() error {
 
 // byMass sorts the peaks, the one of the largest mass first.
 func (k *conductor) byMass() {
-	slices.SortStableFunc(k.peaks, func(a, b *peak) int {
-		switch d := b.LogMass() - a.LogMass(); {
-		case d > 0:
-			return 1
-		case d < 0:
-			return -1
-		}
-		return 0
-	})
+	slices.SortStableFunc(k.peaks, func(a, b *peak) int { return byLogMass(a.Maximum, b.Maximum) })
 }
 
-// curving returns the stage that measures the curvature at peaks.
+func byLogMass(a, b *maxima.Maximum) int {
+	switch d := b.LogMass() - a.LogMass(); {
+	case d > 0:
+		return 1
+	case d < 0:
+		return -1
+	}
+	return 0
+}
+
+// curving returns the stage that measures the curvature at peaks: where scouts climbed, by their rows, since all that hangs on it is
+// where the density is learnt first.
 func (k *conductor) curving(peaks []*peak) *chains.Event {
 	var points [][]float64
 	for _, p := range peaks {
 		points = append(points, maxima.Stencil(p.X, p.Info)...)
+	}
+	if k.costs.many {
+		return k.stage(curvatureStage, k.ofSubset(), k.batched(points, gradientFlops(k.rows)))
 	}
 	return k.stage(curvatureStage, k.how(), k.batched(points, k.costs.evaluation))
 }
@@ -308,6 +361,10 @@ func (k *conductor) curve(peaks []*peak, s *chains.Staging) error {
 		records, err := decodeRecords(x, k.plan.Params())
 		if err != nil {
 			return err
+		}
+		if s.Shared[0][0] == bySubset {
+			grads = append(grads, k.ofAll(records)...)
+			continue
 		}
 		for _, r := range records {
 			_, g := r.density(k.env)

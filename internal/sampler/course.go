@@ -15,9 +15,11 @@ type Course struct {
 // Expected is what a stage is expected to consist of.
 type Expected struct {
 	Kind        string
-	Evaluations int // values with gradients
-	Proposals   int // densities
-	Items       int // that may be computed side by side
+	Rows        int  // that are evaluated, by a factor; 0 for all
+	Evaluations int  // values with gradients
+	Values      bool // without gradients, a third of the work
+	Proposals   int  // densities
+	Items       int  // that may be computed side by side
 	Sampling    bool
 	// Fitted is how many numbers the functions are fitted to that are learnt before it; 0 if there are none.
 	Fitted int
@@ -27,6 +29,8 @@ type Expected struct {
 const (
 	// climbEach is how many evaluations a climb takes for each parameter: 9 of three on Concrete, 29 of ten.
 	climbEach = 3
+	// scoutedEach are those of a climb from where the last scouts have come to; before, there is one for each parameter beside.
+	scoutedEach = 3
 	// paramsPerPeak is how many parameters beyond the first three come with another maximum that may matter: there are
 	// three on Concrete with ten parameters.
 	paramsPerPeak = 4
@@ -37,18 +41,30 @@ const (
 // Course returns what a run is expected to consist of.
 func (a auto) Course(m Model, o *Options, p *chains.Plan) *Course {
 	s := o.Section.(*Auto)
-	k := &conductor{opt: s, plan: p, model: m, costs: newCosts(m, p.Params(), s)}
+	k := &conductor{opt: s, plan: p, model: m, costs: newCosts(m, p.Params(), or(p.Error, defaultError), s, nil)}
 	c := &Course{Factor: k.costs.factor, Exact: k.costs.exact}
 	if !c.Factor {
 		c.Probes = k.costs.probes
 	}
 	if !c.Exact {
-		c.Basis = basisPoints
+		c.Basis = k.costs.basis
 	}
 	params := p.Params()
 	climbs, peaks := k.starts()+1, 1+max(0, params-3)/paramsPerPeak
 	search := Expected{Kind: climbStage, Evaluations: climbs * climbEach * params, Items: climbs}
 	curvature := k.expect(curvatureStage, 2*params*peaks, 0)
+	if k.costs.many {
+		for i, rows := range ScoutedRows(m.Rows) {
+			scout := search
+			scout.Kind, scout.Rows, curvature.Rows = scoutStage, rows, rows
+			if scout.Evaluations += scout.Items * 2 * params; i == 0 {
+				search.Items = min(peaks, mostScouted)
+				search.Evaluations = search.Items * (scoutedEach + params)
+			}
+			c.Stages = append(c.Stages, scout)
+		}
+		search.Evaluations = search.Items * scoutedEach
+	}
 	pilots := k.costs.thin * pilotEach * params
 	propose := k.expect(proposeStage, 0, p.Chains*k.costs.thin*p.Draws)
 	if k.costs.direct {
@@ -56,18 +72,29 @@ func (a auto) Course(m Model, o *Options, p *chains.Plan) *Course {
 		return c
 	}
 	learn, pilot := k.expect(learnStage, k.costs.wanted, 0), k.expect(pilotStage, 0, pilots)
-	near := curvature.Evaluations
+	learn.Values = k.costs.values
+	near := 0
+	if curvature.Rows == 0 {
+		near += curvature.Evaluations
+	}
 	if c.Factor {
 		near += int(nearPeaks * float64(search.Evaluations))
 	}
-	near += learn.Evaluations
-	pilot.Fitted = near * params
+	near *= params
+	if learn.Values {
+		near += learn.Evaluations
+	} else {
+		near += learn.Evaluations * params
+	}
+	pilot.Fitted = near
 	propose.Fitted = pilot.Fitted + pilots
 	explore := k.expect(exploreStage, 0, explorers*params)
-	explore.Fitted = near * params
-	c.Stages = []Expected{search, curvature, learn, explore, pilot, propose}
+	explore.Fitted = near
+	c.Stages = append(c.Stages, search, curvature, learn, explore, pilot, propose)
 	if !c.Exact {
-		check := k.expect(checkStage, checkPoints*3/2, 0)
+		count, values := k.checks()
+		check := k.expect(checkStage, count*3/2, 0)
+		check.Values = values
 		check.Fitted = propose.Fitted
 		c.Stages = append(c.Stages, check)
 	}

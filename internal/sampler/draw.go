@@ -30,6 +30,7 @@ const (
 	pilotPeaks    = 0.2 // of the pilot's proposals are from the peaks
 	basisPoints   = 16  // whose solutions the quadratic term is computed from
 	checkPoints   = 24
+	valuePoints   = 4 // where an evaluation is a value without an error
 	mostChecks    = 4 // in a row
 	mostInflation = 3 // of errors that were stated, far from what was learnt from
 	refineSample  = 2000
@@ -128,7 +129,7 @@ func (k *conductor) spread(w *metropolis.Weighted) [][]float64 {
 	floats.Argsort(minus, order)
 	likely := order[:max(1, len(order)/10)]
 	var out, at [][]float64
-	for len(out) < basisPoints && len(out) < len(likely) {
+	for len(out) < k.costs.basis && len(out) < len(likely) {
 		best, most := 0, -1.0
 		for _, i := range likely {
 			nearest := math.Inf(1)
@@ -571,24 +572,38 @@ func pick(weights []float64, u float64) int {
 	return len(weights) - 1
 }
 
+// checks returns how many draws are checked at, beside half as many that are far away, and whether by values alone: by a
+// factor these have no noise, so that of many rows fewer do.
+func (k *conductor) checks() (count int, values bool) {
+	if k.costs.factor && k.costs.many {
+		return valuePoints, true
+	}
+	return checkPoints, false
+}
+
 // checking returns the stage that checks what was learnt: at some draws, and at those farthest
 // from what it was learnt from.
 func (k *conductor) checking(b *density, c *run) *chains.Event {
+	count, values := k.checks()
+	shared, flops := k.how(), k.costs.evaluation
+	if values {
+		shared[0], flops = []float64{byValue, 0}, flops/gradientValues
+	}
 	var points, reduced [][]float64
 	all := slices.Concat(c.draws...)
 	for _, x := range all {
 		reduced = append(reduced, k.reduce.Point(x))
 	}
-	for _, i := range b.guard.Farthest(reduced, checkPoints/2) {
+	for _, i := range b.guard.Farthest(reduced, count/2) {
 		points = append(points, all[i])
 	}
-	each := (checkPoints + len(c.draws) - 1) / len(c.draws)
+	each := (count + len(c.draws) - 1) / len(c.draws)
 	for _, draws := range c.draws {
 		for i := range each {
 			points = append(points, draws[(2*i+1)*len(draws)/(2*each)])
 		}
 	}
-	return k.stage(checkStage, k.how(), k.batched(points, k.costs.evaluation))
+	return k.stage(checkStage, shared, k.batched(points, flops))
 }
 
 // drawn returns the draws with what is told of their errors.

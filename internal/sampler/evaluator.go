@@ -31,6 +31,8 @@ type Evaluator interface {
 	// Factor evaluates by a stored factor of K, exactly. It returns nil where K is
 	// numerically singular.
 	Factor(ctx context.Context, psi []float64, gradients bool) (*Evidence, error)
+	// Subset evaluates so many random rows, which are the run's, by a stored factor, as Factor does all.
+	Subset(ctx context.Context, psi []float64, rows int) (*Evidence, error)
 	// Solves evaluates by solves and probes, which are the key's. P is the preconditioner
 	// at the ψ given. It returns nil where K is numerically singular.
 	Solves(ctx context.Context, psi, p []float64, key random.Key, probes int) (*Evidence, error)

@@ -262,7 +262,7 @@ func (k *conductor) learning(from mixture.Distribution) *chains.Event {
 		points[i] = make([]float64, k.plan.Params())
 		from.Draw(k.stream(random.Learn, stage)(i), points[i])
 	}
-	return k.stage(learnStage, k.how(), k.batched(points, k.costs.evaluation))
+	return k.stage(learnStage, k.learntBy(), k.batched(points, k.costs.learnt))
 }
 
 // wider returns a mixture with all its scales widened.

@@ -120,7 +120,7 @@ func (k *conductor) tailing(b *density, c *run) (*chains.Event, error) {
 	for _, i := range b.guard.Scattered(reduced, k.costs.wanted) {
 		points = append(points, drawn[i])
 	}
-	return k.stage(tailStage, k.how(), k.batched(points, k.costs.evaluation)), nil
+	return k.stage(tailStage, k.learntBy(), k.batched(points, k.costs.learnt)), nil
 }
 
 // reached returns the first stage of proposals that are fitted anew, half of them to the density as it is learnt by

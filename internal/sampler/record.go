@@ -18,6 +18,9 @@ type record struct {
 	*Evidence
 }
 
+// onlyValue is the first number of a record without gradients.
+const onlyValue = 3
+
 // size returns the numbers of a record of p parameters.
 func recordSize(p int) int { return 5 + 3*p + p*p }
 
@@ -37,6 +40,10 @@ func (r *record) encode(to []float64) []float64 {
 	if cov == nil {
 		cov = make([]float64, p*p)
 	}
+	if r.LogDetGrad == nil {
+		to = append(append(append(to, onlyValue), r.psi...), logDet, r.LogDetVar, r.Quad, 0)
+		return append(to, make([]float64, 2*p+p*p)...)
+	}
 	to = append(append(to, known), r.psi...)
 	to = append(to, logDet, r.LogDetVar, r.Quad, float64(r.Probes))
 	return slices.Concat(to, r.LogDetGrad, r.QuadGrad, cov)
@@ -53,7 +60,10 @@ func decodeRecords(x []float64, p int) ([]record, error) {
 		r := record{psi: c[1 : 1+p]}
 		if known := c[0]; known != 0 {
 			v := c[1+p:]
-			r.Evidence = &Evidence{LogDet: v[0], LogDetVar: v[1], Quad: v[2], Probes: int(v[3]), LogDetGrad: v[4 : 4+p], QuadGrad: v[4+p : 4+2*p]}
+			r.Evidence = &Evidence{LogDet: v[0], LogDetVar: v[1], Quad: v[2], Probes: int(v[3])}
+			if known != onlyValue {
+				r.LogDetGrad, r.QuadGrad = v[4:4+p], v[4+p:4+2*p]
+			}
 			if known == 2 {
 				r.LogDet = math.NaN()
 			}
@@ -87,15 +97,20 @@ func (r *record) density(env Evaluator) (value float64, grad []float64) {
 const (
 	byFactor = iota
 	bySolves
+	bySubset // by a factor of some of the rows
+	byValue  // by a factor, without gradients
 )
 
-// Shared of the stages that evaluate: {how, probes}, and the mode where P is built.
+// Shared of the stages that evaluate: {how, probes}, and the mode where P is built; of a subset {how, rows}.
 func evaluateAt(ctx context.Context, env Evaluator, shared [][]float64, psi []float64, key random.Key) (*Evidence, error) {
 	if len(shared) != 2 || len(shared[0]) != 2 {
 		return nil, errors.New("a stage does not say how to evaluate")
 	}
-	if shared[0][0] == byFactor {
-		return env.Factor(ctx, psi, true)
+	switch shared[0][0] {
+	case byFactor, byValue:
+		return env.Factor(ctx, psi, shared[0][0] == byFactor)
+	case bySubset:
+		return env.Subset(ctx, psi, int(shared[0][1]))
 	}
 	return env.Solves(ctx, psi, shared[1], key, int(shared[0][1]))
 }
@@ -122,9 +137,12 @@ func evaluate(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Eval
 
 // climb computes an item that is a start: the records of all evaluations of a climb. By
 // solves, all are made with the same probes, so that the climb is on a smooth surface. It ends where it comes to a maximum that the
-// stage knows.
+// stage knows. A scout measures the curvature where it has come to.
 func climb(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluation) ([]float64, error) {
-	c := maxima.NewClimb(e.Needs, climbOptions)
+	c, err := newClimb(e.Needs, p.Params())
+	if err != nil {
+		return nil, err
+	}
 	var out []float64
 	key := random.Key{Seed: p.Seed, Chain: e.Stage, Iter: e.Item << 16}
 	if len(e.Shared) < 2 {
@@ -140,12 +158,35 @@ func climb(ctx context.Context, env Evaluator, p *chains.Plan, e *chains.Evaluat
 		out = r.encode(out)
 		c.Tell(r.density(env))
 	}
+	if e.Kind != scoutStage || c.End() != maxima.Converged {
+		return out, nil
+	}
+	for _, x := range maxima.Stencil(c.Best().X, c.Information()) {
+		v, err := evaluateAt(ctx, env, e.Shared[:2], x, key)
+		if err != nil {
+			return nil, err
+		}
+		out = (&record{x, v}).encode(out)
+	}
 	return out, nil
 }
 
+// newClimb returns the climb of an item: a start of p parameters, of which may be known what scouts found out (scout.go): the
+// information and how many of them came there.
+func newClimb(item []float64, p int) (*maxima.Climb, error) {
+	o := climbOptions
+	switch len(item) {
+	case p:
+	case p + p*p + 1:
+		o.Tolerance, o.Info, o.Found = scoutedTolerance, chains.Symmetric(item[p:p+p*p]), int(item[p+p*p])
+	default:
+		return nil, errors.New("an item is no start of a climb")
+	}
+	return maxima.NewClimb(item[:p:p], o), nil
+}
+
 // replay tells a climb again what it was told.
-func replay(env Evaluator, start []float64, records []record) *maxima.Climb {
-	c := maxima.NewClimb(start, climbOptions)
+func replay(env Evaluator, c *maxima.Climb, records []record) *maxima.Climb {
 	for i := range records {
 		if c.Next() == nil {
 			break

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -26,7 +27,7 @@ const (
 	// explorers are the points that explore, for each parameter; exploreScale is how many times as wide as at the peaks they are spread, with
 	// exploreDegrees of freedom.
 	explorers, exploreScale, exploreDegrees = 40, 3, 3
-	// mostClimbs is how many climbs of another search there are at most.
+	// mostClimbs is how many climbs of another search there are at most, of many rows one.
 	mostClimbs = 2
 	// heavy is how many times the mean weight a proposal has at least where a climb begins. An explorer stands for leastMass at least, and
 	// has a log density that is beyond by surprise more than that of the known maxima's normal approximations.
@@ -97,13 +98,17 @@ func (k *conductor) heaviest(list *metropolis.Proposals) (*chains.Event, error) 
 // again returns the stage of another search, from the points of the highest scores, away from the peaks and from each other; nil if none scores
 // as much as is asked for. Its items share the known maxima, where climbs end.
 func (k *conductor) again(points [][]float64, score []float64, least float64) *chains.Event {
+	most := mostClimbs
+	if k.costs.many {
+		most = 1
+	}
 	order, minus := make([]int, len(score)), make([]float64, len(score))
 	floats.SubTo(minus, minus, score)
 	floats.ArgsortStable(minus, order)
 	var starts [][]float64
 	for _, i := range order {
 		x := points[i]
-		if len(starts) == mostClimbs || score[i] < least {
+		if len(starts) == most || score[i] < least {
 			break
 		}
 		near := slices.ContainsFunc(k.peaks, func(p *peak) bool {
@@ -120,11 +125,21 @@ func (k *conductor) again(points [][]float64, score []float64, least float64) *c
 	if len(starts) == 0 {
 		return nil
 	}
+	if k.costs.many { // an evaluation costs so much that a climb begins with a guess: most come home
+		for i, x := range starts {
+			starts[i] = slices.Concat(x, chains.Flat(k.nearest(x).Info), []float64{1})
+		}
+	}
 	shared := k.how()
 	for _, p := range k.peaks {
 		shared = append(shared, slices.Concat(p.X, chains.Flat(p.Info)))
 	}
 	return k.stage(climbStage, shared, starts)
+}
+
+// nearest returns the peak that a point is nearest to.
+func (k *conductor) nearest(x []float64) *peak {
+	return slices.MinFunc(k.peaks, func(a, b *peak) int { return cmp.Compare(a.Distance(x), b.Distance(x)) })
 }
 
 // known returns the maxima that the items of a search share.
@@ -155,7 +170,7 @@ func (k *conductor) searched(ctx context.Context) (*chains.Event, error) {
 		if err != nil || len(points) == 0 {
 			return nil, err
 		}
-		return k.stage(tailStage, k.how(), k.batched(points, k.costs.evaluation)), nil
+		return k.stage(tailStage, k.learntBy(), k.batched(points, k.costs.learnt)), nil
 	}
 	b, err := k.learn(ctx, k.learnt)
 	if err != nil {

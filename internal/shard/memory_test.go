@@ -36,7 +36,8 @@ const asMember = "ULISSE_TEST_MEMBER"
 // processMain is a process of a group: it is told its limit beyond what it has, builds or serves, and prints by how much it went beyond.
 func processMain(role string) error {
 	p := newProblem(kernel.RBF, limitedRows, 3, 1)
-	stop, build := func() {}, func() error { return nil }
+	var stop func()
+	build := func() error { return nil }
 	if role == "-" {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

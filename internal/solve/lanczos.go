@@ -41,7 +41,7 @@ func (s *Solver) InvSqrt(ctx context.Context, u, w [][]float64, root Root) (Repo
 
 // Sqrt sets u[c] to K^½·w[c], so that w ~ N(0,I) gives u ~ N(0,K), by Lanczos. K need only be
 // positive semi-definite: what w has in directions where K is small is small in u. It stops, costs
-// and reports as InvSqrt.
+// and reports as InvSqrt; if there are targets (SetTargets), it stops when two estimates differ by less than those.
 func (s *Solver) Sqrt(ctx context.Context, u, w [][]float64) (Report, error) {
 	cols, rep, err := s.lanczos(ctx, w, nil, func(x, lambda float64) float64 { return x * math.Sqrt(lambda) })
 	if err != nil {
@@ -77,6 +77,9 @@ func (s *Solver) lanczos(ctx context.Context, w [][]float64, root Root, function
 			panic(fmt.Sprintf("solve: column %d has %d rows, want %d", c, len(w[c]), n))
 		}
 		cols[c] = newLanczos(w[c], function)
+		if s.targets != nil {
+			cols[c].target = s.targets[c]
+		}
 		if cols[c].norm > 0 {
 			active = append(active, cols[c])
 		}
@@ -96,7 +99,7 @@ func (s *Solver) lanczos(ctx context.Context, w [][]float64, root Root, function
 		}).Run(len(active))
 		kept := active[:0]
 		for _, l := range active {
-			if !l.exhausted && l.change > s.opt.Tolerance {
+			if !l.exhausted && l.change > s.limit(l) {
 				kept = append(kept, l)
 			}
 		}
@@ -105,11 +108,19 @@ func (s *Solver) lanczos(ctx context.Context, w [][]float64, root Root, function
 	for _, l := range cols {
 		rep.Iterations = append(rep.Iterations, len(l.alpha))
 		rep.Residuals = append(rep.Residuals, l.change)
-		if l.norm > 0 && !l.exhausted && !(l.change <= s.opt.Tolerance) {
+		if l.norm > 0 && !l.exhausted && !(l.change <= s.limit(l)) {
 			rep.Unconverged++
 		}
 	}
 	return cols, rep, nil
+}
+
+// limit returns the relative change at which a column stops.
+func (s *Solver) limit(l *lanczos) float64 {
+	if l.target > 0 && l.size > 0 {
+		return l.target / l.size
+	}
+	return s.opt.Tolerance
 }
 
 // multiply sets next of each space to M times its last basis vector.
@@ -223,8 +234,10 @@ type lanczos struct {
 	values      []float64                       // of T, as of the last estimate
 	vectors     *mat.Dense
 	coef        []float64 // ‖w‖·f(T)·e₁, the estimate in the basis
-	change      float64
-	exhausted   bool // the space is invariant: the estimate is exact
+	change      float64   // relative
+	size        float64   // ‖coef‖
+	target      float64   // change that is not relative to stop at; 0 for none
+	exhausted   bool      // the space is invariant: the estimate is exact
 }
 
 func newLanczos(w []float64, function func(x, lambda float64) float64) *lanczos {
@@ -287,7 +300,8 @@ func (l *lanczos) estimate() {
 		}
 		diff += (c - old) * (c - old)
 	}
-	l.change = math.Sqrt(diff) / floats.Norm(coef, 2)
+	l.size = floats.Norm(coef, 2)
+	l.change = math.Sqrt(diff) / l.size
 	if l.exhausted {
 		l.change = 0
 	}

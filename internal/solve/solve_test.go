@@ -654,3 +654,39 @@ func TestInvSqrt(t *testing.T) {
 		t.Errorf("%+v, %v", rep, err)
 	}
 }
+
+// With a target K^½w is right to about that norm, in fewer iterations than a relative tolerance far below it takes.
+func TestSqrtWithTarget(t *testing.T) {
+	const n, target = 60, 0.05
+	k, w := spd(n, 1e4), columns(n, 1, 1)
+	root := zeros(n, 1)
+	var eig mat.EigenSym
+	if !eig.Factorize(k, true) {
+		t.Fatal("no eigenvalues")
+	}
+	var q mat.Dense
+	eig.VectorsTo(&q)
+	var x mat.VecDense
+	x.MulVec(q.T(), mat.NewVecDense(n, w[0]))
+	for i, v := range eig.Values(nil) {
+		x.SetVec(i, x.AtVec(i)*math.Sqrt(v))
+	}
+	mat.NewVecDense(n, root[0]).MulVec(&q, &x)
+	s := New(k, Options{Tolerance: 1e-10})
+	var its []float64
+	for _, targets := range [][]float64{nil, {target}} {
+		s.SetTargets(targets)
+		u := zeros(n, 1)
+		rep, err := s.Sqrt(t.Context(), u, w)
+		if err != nil || rep.Unconverged > 0 {
+			t.Fatal(rep, err)
+		}
+		its = append(its, rep.MeanIterations())
+		if off := floats.Distance(u[0], root[0], 2); off > 3*target || targets == nil && off > 1e-6 {
+			t.Errorf("with targets %v the root is off by %v", targets, off)
+		}
+	}
+	if its[1] >= its[0] {
+		t.Errorf("%v iterations with a target, %v without", its[1], its[0])
+	}
+}

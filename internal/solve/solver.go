@@ -185,7 +185,7 @@ func New(op Operator, opt Options) *Solver {
 func (s *Solver) Options() Options { return s.opt }
 
 // SetTargets gives each column of the solves that follow the norm of the residual
-// that it is to reach, in place of the tolerance. nil takes that back.
+// that it is to reach, in place of the tolerance, and of the Lanczos runs that of the change. nil takes that back.
 func (s *Solver) SetTargets(norms []float64) { s.targets = norms }
 
 // Residual returns b−Kx of a column of the last Solve, computed in double

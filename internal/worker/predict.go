@@ -73,6 +73,9 @@ func (s *Posteriors) Compute(r *pb.ComputeRequest, out grpc.ServerStreamingServe
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	rows, o := predict.Decode(req)
+	if err := p.p.Fits(rows, o); err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
 	var at atomic.Pointer[predict.Progress]
 	at.Store(&predict.Progress{Stage: predict.SolutionsStage})
 	o.Progress = func(p predict.Progress) { at.Store(&p) }

@@ -84,6 +84,26 @@ def test_what_is_said_of_rows_goes_to_a_cluster(dev):
         classes.predict({**table, "plot": table["plot"] + 1})
 
 
+def test_several_functions_come_from_a_cluster(dev):
+    rng = np.random.default_rng(4)
+    t = rng.uniform(0, 10, 30)
+    y = np.sin(t) + rng.normal(0, 0.1 + 0.03 * t)
+    table = {"t": t, "y": y, "kind": np.array(["oak", "ash", "elm"])[np.digitize(y, [-0.5, 0.5])]}
+    rows = {"t": t[:4]}
+    for m in (gp(inputs=["t"], target="kind", likelihood="categorical"), gp(inputs=["t"], target="y", likelihood="heteroscedastic")):
+        asked = [lambda m=m: m.predict(rows), lambda m=m: m.predict(rows, latent=True, return_std=True), lambda m=m: m.sample_y(rows, 3),
+                 lambda m=m: m.sample_y(rows, 3, latent=True), lambda m=m: m.log_score(table)]
+        m.fit(table)
+        here, found = [ask() for ask in asked], m._predict(table, {}, [0.5], latent=True)
+        m.set_params(cluster=dev.url).fit(table)
+        for before, after in zip(here, [ask() for ask in asked]):
+            np.testing.assert_array_equal(after, before)
+        there = m._predict(table, {}, [0.5], latent=True)
+        for k in ("mean", "sd", "quantiles", "probabilities"):
+            np.testing.assert_array_equal(getattr(there, k), getattr(found, k))
+        assert there.functions.keys() == found.functions.keys() and len(there.functions) in (1, 3)
+
+
 def test_steering(dev, data):
     c = ulisse.connect(dev.url)
     job = c.submit({**specification(), **LONG, "name": "long"}, data)

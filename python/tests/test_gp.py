@@ -158,6 +158,46 @@ def test_ordered_classes():
     assert "gap[mid]" in str(m.summary())
 
 
+def test_classes_without_an_order():
+    table = rows_with()
+    X = table["t"][:, None]
+    kinds = np.array(["oak", "ash", "elm"], dtype=object)[np.digitize(table["y"], [-0.5, 0.5])]
+    m = gp(likelihood="categorical").fit(X, kinds)
+    assert list(m.classes_) == ["ash", "elm", "oak"]
+    p = m.predict_proba(X)
+    assert p.shape == (40, 3) and p.sum(axis=1) == pytest.approx(1)
+    labels = m.predict(X)
+    assert (labels == m.classes_[p.argmax(axis=1)]).all() and m.score(X, kinds) == np.mean(labels == kinds) > 0.4
+    seen = p[np.arange(40), [list(m.classes_).index(k) for k in kinds]]
+    assert m.log_score(X, kinds) == pytest.approx(np.mean(np.log(seen)), abs=1e-12)
+    functions, sd = m.predict(X[:2], latent=True, return_std=True)
+    assert functions.shape == sd.shape == (2, 3) and (sd > 0).all()
+    drawn = m.sample_y(X[:2], 5)
+    assert drawn.shape == (2, 5) and set(drawn.ravel()) <= set(m.classes_)
+    assert m.sample_y(X[:2], 5, latent=True).shape == (2, 5, 3)
+    for call in (lambda: m.predict(X, return_std=True), lambda: m.predict(X, return_cov=True), lambda: m.predict_quantiles(X)):
+        with pytest.raises(ulisse.BadInput, match="classes without an order have none"):
+            call()
+    numbers = gp(likelihood="categorical").fit(X, np.digitize(table["y"], [-0.5, 0.5]) + 1)
+    assert numbers.classes_.dtype.kind == "i" and list(numbers.classes_) == [1, 2, 3] and set(numbers.predict(X)) <= {1, 2, 3}
+    assert list(pickle.loads(pickle.dumps(numbers)).predict(X)) == list(numbers.predict(X))
+
+
+def test_noise_that_is_a_function():
+    table = rows_with()
+    X = table["t"][:, None]
+    m = gp(likelihood="heteroscedastic").fit(X, table["y"])
+    mean, sd = m.predict(X, return_std=True)
+    alone, own = m.predict(X, return_std=True, latent=True)
+    noise, unsure = m.predict_noise(X, return_std=True)
+    assert alone == pytest.approx(mean, abs=1e-9)
+    # Var(y) = Var(f) + E(noise variance), and E(s²) = (E s)² + Var(s).
+    assert sd**2 - own**2 == pytest.approx(noise**2 + unsure**2, rel=1e-4)
+    assert not hasattr(gp(), "predict_noise")
+    paths = m.sample_y(X[:3], 4, latent=True)
+    assert paths.shape == (3, 4, 2) and (paths[:, :, 1] > 0).all()
+
+
 def test_trials():
     table = rows_with()
     trials = table["repeats"] + 3

@@ -380,7 +380,17 @@ def _predictions(said: list[dict[str, Any]], quantiles: int, known: bool) -> Pre
         np.array([[float(q) for q in r["quantiles"]] for r in said]).reshape(len(said), quantiles),
         np.array([float(r["log_density"]) for r in said]) if known else None,
         np.array([[float(c["probability"]) for c in r["classes"]] for r in said]) if said and said[0].get("classes") else None,
+        _functions(said),
     )
+
+
+def _functions(said: list[dict[str, Any]]) -> Optional[dict[str, tuple[Floats, Floats]]]:
+    """Return what was sent of several latent functions, by name."""
+    names = [str(f["name"]) for f in said[0].get("functions") or []] if said else []
+    if not names:
+        return None
+    values = np.array([[(float(f["mean"]), float(f["sd"])) for f in r["functions"]] for r in said])
+    return {name: (values[:, k, 0], values[:, k, 1]) for k, name in enumerate(names)}
 
 
 class ClusterJob(Job):
@@ -465,8 +475,10 @@ class ClusterJob(Job):
         return _predictions([r for a in answers for r in a["rows"]], len(quantiles), y is not None)
 
     def _paths(self, rows: Table, n: int, seed: int, latent: bool, draws: Optional[int]) -> Floats:
-        answer = self._ask(self._points(rows), latent, draws, {"paths": n, "seed": seed})
-        return np.array([[float(v) for v in r["paths"]] for r in answer["rows"]]).T
+        said = self._ask(self._points(rows), latent, draws, {"paths": n, "seed": seed})["rows"]
+        drawn = np.array([[float(v) for v in r["paths"]] for r in said]).T
+        functions = len(said[0].get("functions") or [])
+        return drawn.reshape(n, functions, len(said)).swapaxes(1, 2) if functions else drawn
 
     def _covariance(self, rows: Table, latent: bool, draws: Optional[int]) -> tuple[Predictions, Floats]:
         said = self._ask(self._points(rows), latent, draws, {"covariance": True})["rows"]

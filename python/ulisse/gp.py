@@ -44,8 +44,9 @@ class GaussianProcess(Base):
         The columns to learn from, or not to; by default all but the target.
     likelihood : str, optional
         How targets come from the latent function: ``"gaussian"``, ``"student-t"``, ``"laplace"``, ``"quantile"``,
-        ``"bernoulli"`` (two classes), ``"ordinal"`` (three or more classes in order), ``"binomial"`` (successes in ``trials``), ``"poisson"`` and
-        ``"negative-binomial"`` (counts), ``"stochastic-volatility"`` (targets about zero of standard deviation e^f).
+        ``"bernoulli"`` (two classes), ``"ordinal"`` (three or more classes in order), ``"categorical"`` (classes without an order),
+        ``"binomial"`` (successes in ``trials``), ``"poisson"`` and ``"negative-binomial"`` (counts), ``"stochastic-volatility"`` (targets about zero
+        of standard deviation e^f), ``"heteroscedastic"`` (noise whose log variance is a function, too).
     link : str, optional
         Of ``"bernoulli"``: ``"logit"`` or ``"probit"``.
     level : float, optional
@@ -66,7 +67,7 @@ class GaussianProcess(Base):
         The inputs whose values are names.
     levels : dict of lists of str, optional
         The names of a category in their order; and, under ``"ordinal"``, of the classes of the target, which are needed unless
-        they are numbers.
+        they are numbers. Under ``"categorical"`` they may name classes that no row is of.
     priors : dict of str, optional
         The priors of parameters, as in ``{"sigma": "gamma(1,1)"}``.
     chains, draws : int, optional
@@ -286,6 +287,7 @@ class GaussianProcess(Base):
                 raise BadInput("y: a table in a file holds its target: give its name with target=")
             if self.target is None:
                 raise BadInput("target: name the column of the table to predict")
+            self._note_kind(None)
             if columns:
                 raise BadInput(f"{', '.join(columns)}: of a table in a file name the column, as a parameter of {type(self).__name__}")
             self._target_name = self.target
@@ -294,7 +296,7 @@ class GaussianProcess(Base):
         if y is None:
             if self.target is None:
                 raise BadInput("fit requires y to be passed, but the target y is None; or name a column of the table with target=")
-            table.select([self.target])
+            self._note_kind(table.column(self.target))
             self._target_name = self.target
             data = table
             noise = self.noise if isinstance(self.noise, dict) else {}
@@ -302,6 +304,7 @@ class GaussianProcess(Base):
             features = [n for n in table.names if n not in others]
         else:
             values = _target(y, table.rows, self._of_classes())
+            self._note_kind(values)
             if table.rows < 2:
                 raise BadInput("Found array with 1 sample(s) (n_samples=1) while a minimum of 2 is required: one row says nothing of a covariance")
             said = self.target or getattr(y, "name", None)
@@ -328,6 +331,10 @@ class GaussianProcess(Base):
         if table.named:
             self.feature_names_in_ = np.array(self._names, dtype=object)
         return data
+
+    def _note_kind(self, y: Optional[NDArray[Any]]) -> None:
+        """Note the type of targets that are numbers: classes are told as such."""
+        self._kind: Optional[np.dtype[Any]] = y.dtype if y is not None and y.dtype.kind in "fiub" else None
 
     # Predicting.
 
@@ -414,14 +421,16 @@ class GaussianProcess(Base):
         return_cov : bool
             Return the joint covariance of the rows too; at most one of the two.
         latent : bool
-            Predict the latent function, without the noise. Of numbers the mean is the same.
+            Predict the latent function, without the noise. Of numbers the mean is the same. Of classes without an order predict the function of each
+            class: arrays of shape (rows, classes).
         **columns : arrays of shape (rows,)
             ``noise``, ``weights``, ``offset`` or ``trials`` of the rows, as `fit` had them. All that predicts takes them.
 
         Returns
         -------
         mean : array of shape (rows,)
-            Of two classes the probability of the second, of classes in order the expected place, from 0, of counts the expected count.
+            Of two classes the probability of the second, of classes in order the expected place, from 0, of counts the expected count; of classes
+            without an order the likeliest class, which has no std.
         std : array of shape (rows,)
             if ``return_std``: of the target, the noise and the uncertainty of the parameters included.
         cov : array of shape (rows, rows)
@@ -430,15 +439,43 @@ class GaussianProcess(Base):
         if return_cov:
             if return_std:
                 raise BadInput("at most one of return_std and return_cov can be asked for")
+            if self._unordered():
+                raise BadInput("return_cov: classes without an order have none: ask for predict_proba, or for draws (sample_y)")
             found, cov = self._job().covariance(self._rows(X, columns, latent), latent)
             return found.mean, cov
+        if self._unordered() and return_std and not latent:
+            raise BadInput("return_std: classes without an order have none: ask for predict_proba, or for the functions with latent=True")
         p = self._predict(X, columns, latent=latent)
-        return (p.mean, p.sd) if return_std else p.mean
+        mean, sd = p.mean, p.sd
+        if self._unordered() and latent:
+            assert p.functions is not None
+            mean, sd = (np.column_stack([f[k] for f in p.functions.values()]) for k in (0, 1))
+        elif self._unordered():
+            assert p.probabilities is not None
+            return self.classes_[p.probabilities.argmax(axis=1)]
+        return (mean, sd) if return_std else mean
+
+    @property
+    def predict_noise(self) -> Callable[..., Any]:
+        """Under ``likelihood="heteroscedastic"``: return the standard deviation of the noise at rows, an array of shape (rows,), averaged over the
+        draws, and with ``return_std`` how surely it is known. The arguments are the rows, ``return_std`` and what is said of each row, as for `predict`."""
+        if self._likelihood() != "heteroscedastic":
+            raise AttributeError("predict_noise is of noise that is a function: likelihood=\"heteroscedastic\"")
+
+        def predict_noise(X: Any, return_std: bool = False, **columns: Any) -> Any:
+            p = self._predict(X, columns, latent=True)
+            assert p.functions is not None
+            mean, sd = p.functions["noise_sd"]
+            return (mean, sd) if return_std else mean
+
+        return predict_noise
 
     def predict_quantiles(
         self, X: Any, quantiles: Iterable[float] = (0.05, 0.5, 0.95), latent: bool = False, **columns: Any
     ) -> Floats:
         """Return quantiles of the prediction, an array of shape (rows, quantiles)."""
+        if self._unordered():
+            raise BadInput("quantiles: classes without an order have none: ask for predict_proba")
         probabilities = [float(q) for q in np.atleast_1d(np.asarray(quantiles, dtype=np.float64))]
         return self._predict(X, columns, probabilities, latent).quantiles
 
@@ -446,14 +483,17 @@ class GaussianProcess(Base):
         return _merged({"model": {"likelihood": self.likelihood}}, self.spec or {})["model"].get("likelihood")
 
     def _of_classes(self) -> bool:
-        return self._likelihood() in ("bernoulli", "ordinal")
+        return self._likelihood() in ("bernoulli", "ordinal", "categorical")
+
+    def _unordered(self) -> bool:
+        return bool(self._likelihood() == "categorical")
 
     @property
     def predict_proba(self) -> Callable[..., Floats]:
-        """Under ``likelihood="bernoulli"`` and ``"ordinal"``: return the probabilities of the classes at rows, an array of shape
+        """Under ``likelihood="bernoulli"``, ``"ordinal"`` and ``"categorical"``: return the probabilities of the classes at rows, an array of shape
         (rows, classes), in the order of ``classes_``. The arguments are the rows and what is said of each, as for `predict`."""
         if not self._of_classes():
-            raise AttributeError("predict_proba is of classes: likelihood=\"bernoulli\" or \"ordinal\"")
+            raise AttributeError("predict_proba is of classes: likelihood=\"bernoulli\", \"ordinal\" or \"categorical\"")
 
         def predict_proba(X: Any, **columns: Any) -> Floats:
             p = self._predict(X, columns)
@@ -463,28 +503,39 @@ class GaussianProcess(Base):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """Under ``likelihood="bernoulli"``: the classes, 0 and 1 or their names; under ``"ordinal"`` their names in order."""
+        """Under ``likelihood="bernoulli"``: the classes, 0 and 1 or their names; under ``"ordinal"`` their names in order; under ``"categorical"`` the
+        classes as `fit` had them, numbers in the order of their size and names in that of the alphabet, or as ``levels`` has them."""
         if not self._of_classes() or getattr(self, "job_", None) is None:
-            raise AttributeError("classes_ are those of a fit of classes: likelihood=\"bernoulli\" or \"ordinal\"")
-        return np.array(self._job().data.get("classes") or [0, 1])
+            raise AttributeError("classes_ are those of a fit of classes: likelihood=\"bernoulli\", \"ordinal\" or \"categorical\"")
+        names = self._job().data.get("classes") or [0, 1]
+        kind = getattr(self, "_kind", None)
+        if self._unordered() and kind is not None:
+            return np.array(names, dtype=np.float64).astype(kind)
+        return np.array(names)
 
     def sample_y(
         self, X: Any, n_samples: int = 1, random_state: Optional[int] = 0, latent: bool = False, **columns: Any
-    ) -> Floats:
+    ) -> NDArray[Any]:
         """Draw values of the target at the rows together, an array of shape (rows, n_samples).
 
         A column is a joint draw: one function from the posterior, with the noise of each row or if ``latent``
-        without: then a sample path.
+        without: then a sample path. Of classes without an order it has classes, and if ``latent`` the functions of all classes, an array of shape
+        (rows, n_samples, classes).
         """
         rows = self._rows(X, columns, latent)
-        return self._job().sample(rows, n_samples, random_state, latent)
+        drawn = self._job().sample(rows, n_samples, random_state, latent)
+        return self.classes_[drawn.astype(np.intp)] if self._unordered() and not latent else drawn
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, **columns: Any) -> float:
-        """Return R² of the mean prediction. Without y the table has the target among its columns."""
+        """Return R² of the mean prediction; of classes without an order the share of rows whose class is the likeliest one. Without y the table has
+        the target among its columns."""
         mean = self.predict(X, **columns)
         if y is None:
             y = Table.of(X).column(self.target_)
         names = self._job().data.get("classes")
+        if self._unordered() and names:
+            right = codes(np.asarray(y), names, "y") == codes(mean, names, "y")
+            return float(np.average(right, weights=sample_weight))
         if names:
             y = codes(np.asarray(y), names, "y")
         predicted = SimpleNamespace(predict=lambda X: mean)
@@ -531,7 +582,8 @@ class GaussianProcess(Base):
     ) -> Any:
         """Draw predictions, with their central 90 % interval.
 
-        Over one input they are a line with a band; else, with y, predicted is drawn against observed.
+        Over one input they are a line with a band, of classes without an order a line for the probability of each; else, with y, predicted is drawn
+        against observed.
 
         Parameters
         ----------
@@ -544,7 +596,7 @@ class GaussianProcess(Base):
         """
         rows = self._named_rows(X)
         p = self._predict(X, columns, (0.05, 0.5, 0.95), latent)
-        return plots.predictions(rows, p, y, over, self.target_, ax)
+        return plots.predictions(rows, p, y, over, self.target_, ax, self.classes_.tolist() if self._unordered() else None)
 
     # scikit-learn.
 

@@ -35,11 +35,16 @@ class Predictions:
     Attributes
     ----------
     mean, sd : array of shape (rows,)
+        NaN of classes without an order.
     quantiles : array of shape (rows, probabilities)
+        Alike.
     log_density : array of shape (rows,), or None where the targets are not known
         The log density of the mixture at the target.
     probabilities : array of shape (rows, classes), or None
-        Of classes in order the probability of each.
+        Of three or more classes, or of classes without an order, the probability of each.
+    functions : dict of (mean, sd), arrays of shape (rows,), or None
+        Of several latent functions, where the latent ones were asked for, what is told of each by its name: of classes without an order the
+        function of each class, of heteroscedastic noise ``noise_sd``, in the units of the target.
     """
 
     mean: Floats
@@ -47,6 +52,7 @@ class Predictions:
     quantiles: Floats
     log_density: Optional[Floats] = None
     probabilities: Optional[Floats] = None
+    functions: Optional[dict[str, tuple[Floats, Floats]]] = None
 
 
 class Job(ABC):
@@ -92,7 +98,7 @@ class Job(ABC):
 
     @abstractmethod
     def _paths(self, rows: Table, n: int, seed: int, latent: bool, draws: Optional[int]) -> Floats:
-        """Return n joint draws at the rows, an array of shape (n, rows)."""
+        """Return n joint draws at the rows, an array of shape (n, rows), of several latent functions (n, rows, functions)."""
 
     @abstractmethod
     def _covariance(self, rows: Table, latent: bool, draws: Optional[int]) -> tuple[Predictions, Floats]:
@@ -284,14 +290,17 @@ class Job(ABC):
         """Draw n values of the target at the rows together, an array of shape (rows, n).
 
         A column is a joint draw: one function from the posterior, with the noise of each row or if ``latent``
-        without, at one draw of the covariance parameters. It depends on the results, the rows and the seed alone.
+        without, at one draw of the covariance parameters. Classes are drawn as their places, from 0. Of several latent functions
+        ``latent`` draws all of them, an array of shape (rows, n, functions): of classes without an order that of each class, of heteroscedastic noise the
+        mean and the standard deviation of the noise. It depends on the results, the rows and the seed alone.
         There may be 4096 different rows, for a cluster 1024. Without a seed it is another one each time.
         """
         if n < 1:
             raise BadInput(f"n: {n} samples: ask for 1 or more")
         if seed is not None and not 0 <= seed < 2**64:
             raise BadInput(f"seed: {seed} is not a whole number from 0 to 2**64-1")
-        return self._paths(self._inputs(X, latent), int(n), secrets.randbits(64) if seed is None else int(seed), latent, draws).T
+        drawn = self._paths(self._inputs(X, latent), int(n), secrets.randbits(64) if seed is None else int(seed), latent, draws)
+        return drawn.swapaxes(0, 1)
 
     def _inputs(self, X: Any, latent: bool) -> Table:
         """Return the rows without the target."""

@@ -366,17 +366,27 @@ def _training_path(spec: str) -> str:
 
 
 def _read_predictions(path: Path, quantiles: int) -> Predictions:
-    """Read the table that ulisse predict writes: row, of classes in order the likeliest one and at last their probabilities,
-    mean, sd, quantiles, and where targets are known log_density among others."""
+    """Read the table that ulisse predict writes: row, of several classes the likeliest one and at last their probabilities, mean, sd and quantiles
+    but of classes without an order, mean[NAME] and sd[NAME] of several latent functions, and where targets are known log_density among others."""
     with open(path, newline="", encoding="utf-8") as f:
         read = csv.reader(f)
         header = next(read)
-        start = header.index("mean")
+        start = 2 if header[1] == "class" else 1
         header = header[start:]
         values = np.array([[float(v or "nan") for v in row[start:]] for row in read], dtype=np.float64).reshape(-1, len(header))
-    log_density = values[:, header.index("log_density")] if "log_density" in header else None
+    column = dict(zip(header, values.T))
+    none = np.full(len(values), np.nan)
+    at = header.index("sd") + 1 if "sd" in header else None
     classes = [k for k, name in enumerate(header) if name.startswith("p[")]
-    return Predictions(values[:, 0], values[:, 1], values[:, 2 : 2 + quantiles], log_density, values[:, classes] if classes else None)
+    functions = {name[5:-1]: (column[name], column["sd" + name[4:]]) for name in header if name.startswith("mean[")}
+    return Predictions(
+        column.get("mean", none),
+        column.get("sd", none),
+        values[:, at : at + quantiles] if at is not None else np.full((len(values), quantiles), np.nan),
+        column.get("log_density"),
+        values[:, classes] if classes else None,
+        functions or None,
+    )
 
 
 class _Log:

@@ -80,15 +80,26 @@ def trace(job: Job, var_names: Optional[Sequence[str]] = None, **kwargs: Any) ->
     return axes
 
 
-def predictions(rows: Table, p: Predictions, y: Any, over: Optional[str], target: str, ax: Any) -> Any:
-    """Draw predictions with their central 90 % interval."""
+def predictions(
+    rows: Table, p: Predictions, y: Any, over: Optional[str], target: str, ax: Any, classes: Optional[Sequence[Any]] = None
+) -> Any:
+    """Draw predictions with their central 90 % interval; of the given classes, which have no order, the probability of each."""
     plt = _pyplot()
     if over is None and len(rows.names) == 1:
         over = rows.names[0]
-    if over is None and y is None:
+    if over is None and (y is None or classes is not None):
         raise BadInput(f"over: name an input to draw over ({', '.join(rows.names)}), or give y to compare with")
     if ax is None:
         ax = plt.subplots(layout="constrained")[1]
+    if over is not None and classes is not None:
+        assert p.probabilities is not None
+        x = rows.select([over]).matrix()[:, 0]
+        order = np.argsort(x)
+        for name, share in zip(classes, p.probabilities.T):
+            ax.plot(x[order], share[order], label=str(name))
+        ax.set(xlabel=over, ylabel=f"probability of {target}", ylim=(0, 1))
+        ax.legend()
+        return ax
     low, middle, high = p.quantiles.T
     if over is None:
         y = np.asarray(y, dtype=np.float64)

@@ -318,8 +318,12 @@ job_predict.ulisse_remote <- function(job, rows, probs, latent, draws) {
   classes <- said[[1]]$classes
   probabilities <- lapply(seq_along(classes), function(k) vapply(said, function(r) as.numeric(r$classes[[k]]$probability), 0, USE.NAMES = FALSE))
   names(probabilities) <- vapply(classes, function(class) sprintf("p[%s]", class$name), "")
-  list(mean = column("mean"), sd = column("sd"), quantiles = matrix(unlist(q), nrow = length(said), byrow = TRUE), log_density = if (!is.null(y)) column("log_density"),
-    probabilities = probabilities)
+  functions <- list()
+  for (k in seq_along(said[[1]]$functions)) for (what in c("mean", "sd"))
+    functions[[sprintf("%s[%s]", what, said[[1]]$functions[[k]]$name)]] <- vapply(said, function(r) as.numeric(r$functions[[k]][[what]]), 0, USE.NAMES = FALSE)
+  numbers <- !length(classes) || !all(is.nan(column("mean"))) # classes without an order have none
+  list(mean = if (numbers) column("mean"), sd = if (numbers) column("sd"), quantiles = if (numbers) matrix(unlist(q), nrow = length(said), byrow = TRUE),
+    log_density = if (!is.null(y)) column("log_density"), probabilities = probabilities, functions = functions)
 }
 
 job_action.ulisse_remote <- function(job, action) {

@@ -21,14 +21,14 @@ ulisse <- function(formula, data, kernel = NULL, ard = NULL, mean = NULL, noise 
   whole <- utils::modifyList(without_null(base), spec)
   job <- if (is.null(cluster)) ulisse_run(whole, model$data, folder, threads) else ulisse_submit(whole, model$data, cluster)
   fit <- structure(class = "ulisse_fit", list(call = call, formula = model$formula, terms = model$terms, xlevels = model$xlevels,
-    data = model$data, target = model$target, columns = columns, job = job, progress = progress))
+    data = model$data, target = model$target, columns = columns, job = job, progress = progress, likelihood = whole$model$likelihood))
   finish_fit(fit)
 }
 
-# The classes of a target that is an ordered factor, as data.levels has them.
+# The classes of a target that is a factor, as data.levels has them: in order, or the levels that any factor has.
 order_of <- function(model, likelihood) {
   y <- if (is.data.frame(model$data)) model$data[[model$target]]
-  if (identical(likelihood, "ordinal") && is.ordered(y)) stats::setNames(list(I(levels(y))), model$target)
+  if (identical(likelihood, "ordinal") && is.ordered(y) || identical(likelihood, "categorical") && is.factor(y)) stats::setNames(list(I(levels(y))), model$target)
 }
 
 # Wait for the end of a run, and keep its results.
@@ -168,15 +168,26 @@ nobs.ulisse_fit <- function(object, ...) job_summary(object$job)$n
 
 formula.ulisse_fit <- function(x, ...) x$formula
 
-predict.ulisse_fit <- function(object, newdata = NULL, probs = c(0.025, 0.975), latent = FALSE, draws = NULL, ...) {
-  p <- predict(object$job, rows_of(object, newdata, latent, ...), probs, latent, draws)
+predict.ulisse_fit <- function(object, newdata = NULL, probs = c(0.025, 0.975), latent = FALSE, draws = NULL, type = c("response", "prob", "class"), ...) {
+  type <- match.arg(type)
+  if (type != "response" && !isTRUE(object$likelihood %in% c("bernoulli", "ordinal", "categorical")))
+    fail("bad_input", sprintf("type: \"%s\" is of classes: likelihood \"bernoulli\", \"ordinal\" or \"categorical\"", type))
+  p <- predict(object$job, rows_of(object, newdata, latent && type == "response", ...), probs, latent && type == "response", draws)
   attr(p, "log_density") <- NULL
-  p
+  if (type == "response") return(p)
+  classes <- job_info(object$job)$classes
+  if (is.null(classes)) classes <- c("0", "1")
+  shares <- if (length(classes) == 2 && is.numeric(p$Estimate)) cbind(1 - p$Estimate, p$Estimate) else as.matrix(p[sprintf("p[%s]", classes)])
+  dimnames(shares) <- list(NULL, classes)
+  if (type == "prob") shares else likeliest(shares, classes)
 }
 
 fitted.ulisse_fit <- function(object, ...) predict(object, probs = numeric())$Estimate
 
-residuals.ulisse_fit <- function(object, ...) target_of(job_info(object$job), rows_of(object, NULL, FALSE)) - fitted(object)
+residuals.ulisse_fit <- function(object, ...) {
+  if (identical(object$likelihood, "categorical")) fail("bad_input", "classes without an order have no residuals: see predict(type = \"prob\")")
+  target_of(job_info(object$job), rows_of(object, NULL, FALSE)) - fitted(object)
+}
 
 log_score <- function(object, newdata, ...) {
   density <- attr(predict(object$job, rows_of(object, newdata, FALSE, ...), numeric()), "log_density")

@@ -170,12 +170,16 @@ predict.ulisse_job <- function(object, newdata, probs = c(0.025, 0.975), latent 
   if (length(missing)) fail("bad_input", sprintf("newdata has no column %s: it has %s", paste(missing, collapse = ", "), paste(names(newdata), collapse = ", ")))
   keep <- unique(c(needed, intersect(c(of_noise, info$noise$weights, info$target), names(newdata))))
   p <- job_predict(object, as.data.frame(newdata)[keep], probs, latent, draws)
-  out <- data.frame(Estimate = p$mean, Est.Error = p$sd)
-  for (k in seq_along(probs)) out[[paste0("Q", format(100 * probs[[k]]))]] <- p$quantiles[, k]
-  for (name in names(p$probabilities)) out[[name]] <- p$probabilities[[name]] # of classes in order
+  out <- if (is.null(p$mean)) data.frame(Estimate = likeliest(p$probabilities, info$classes)) else data.frame(Estimate = p$mean, Est.Error = p$sd)
+  if (!is.null(p$mean)) for (k in seq_along(probs)) out[[paste0("Q", format(100 * probs[[k]]))]] <- p$quantiles[, k]
+  for (name in names(p$functions)) out[[name]] <- p$functions[[name]] # of several latent functions
+  for (name in names(p$probabilities)) out[[name]] <- p$probabilities[[name]] # of three or more classes, or of classes without an order
   attr(out, "log_density") <- p$log_density
   out
 }
+
+# The classes of the greatest probability, a factor.
+likeliest <- function(probabilities, classes) factor(classes[max.col(as.matrix(as.data.frame(probabilities)), "first")], classes)
 
 # The text of a specification, and whether it was made here: of a list.
 spec_text <- function(spec) {

@@ -221,9 +221,9 @@ job_predict.ulisse_local <- function(job, rows, probs, latent, draws) {
     if (!is.null(job$threads)) c("--threads", as.character(job$threads)),
     if (file.exists(piped)) c("--train", piped)) # where the specification says it is, unless the folder has moved
   p <- read_numbers(out)
-  at <- match("sd", names(p))
-  list(mean = p$mean, sd = p$sd, quantiles = as.matrix(p[at + seq_along(probs)]), log_density = p$log_density,
-    probabilities = p[startsWith(names(p), "p[")])
+  at <- match("sd", names(p)) # classes without an order have none
+  list(mean = p[["mean"]], sd = p[["sd"]], quantiles = if (!is.na(at)) as.matrix(p[at + seq_along(probs)]), log_density = p$log_density,
+    probabilities = p[startsWith(names(p), "p[")], functions = p[grepl("^(mean|sd)\\[", names(p))])
 }
 
 ulisse_logs.ulisse_local <- function(job) {

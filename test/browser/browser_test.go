@@ -376,6 +376,42 @@ func TestSubmitFromThePage(t *testing.T) {
 	b.clean()
 }
 
+// Of classes without an order a row has the probability of each, and without the noise their functions; a curve is drawn for each class, with
+// its name.
+func TestClassesOnThePage(t *testing.T) {
+	browser := chromium(t)
+	c := newCluster(t)
+	table := filepath.Join(t.TempDir(), "trees.csv")
+	var rows strings.Builder
+	rows.WriteString("height,tree\n")
+	for i := range 30 {
+		fmt.Fprintf(&rows, "%d,%s\n", i, []string{"ash", "oak", "elm"}[(i/7+i%2)%3])
+	}
+	if err := os.WriteFile(table, []byte(rows.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, browser, c.url)
+	b.do("opening the editor", chromedp.Navigate(c.url+"/submit"), chromedp.WaitVisible("#spec"))
+	b.write("name: trees\ndata: {path: trees.csv, target: tree}\nmodel: {likelihood: categorical}\nsampler: {chains: 2, warmup: 10, draws: 10, checkpoint: 10}\nstop: {ess: 1e9, max_draws: 10}\n")
+	b.holds("there is no mistake", `/No mistakes/.test(document.getElementById("mistakes").innerText)`)
+	b.do("uploading a table", chromedp.SetUploadFiles("#upload input", []string{table}, chromedp.ByQuery))
+	b.holds("it is chosen", `/trees.csv is uploaded/.test(document.getElementById("upload").innerText)`)
+	b.do("submitting", press("form.editor button.button"), chromedp.WaitVisible("#progress"))
+	b.holds("it comes to its end", `document.querySelector("#state .badge").textContent === "unconverged"`)
+	b.do("opening the predictions", press(`a[href$="/predict"]`), chromedp.WaitVisible(`input[name=x0]`, chromedp.ByQuery))
+	b.do("predicting", chromedp.SetValue("input[name=x0]", "12.5", chromedp.ByQuery), press("form button"), chromedp.WaitVisible("#answer"))
+	b.holds("the probabilities of the classes, and nothing else", `[...document.querySelectorAll("#answer dt")].map(e => e.textContent).join() === "P(ash),P(elm),P(oak)" &&
+		Math.abs([...document.querySelectorAll("#answer dd")].reduce((sum, e) => sum + Number(e.textContent), 0) - 1) < 0.01`)
+	b.audit("/jobs/ID/predict")
+	b.do("drawing a curve", press("#curve"), chromedp.WaitVisible("#curve-title"))
+	b.holds("a curve for each class", `(() => { const img = [...document.querySelectorAll("figure img")], svg = atob(img[0].src.split(",")[1]);
+		return img.length === 1 && img[0].naturalWidth > 100 && ["ash", "elm", "oak"].every(name => svg.includes(">" + name + "<")); })()`)
+	b.audit("/jobs/ID/curve")
+	b.do("without the noise", press("input[name=latent]"), press("form button"), chromedp.WaitVisible("#answer"))
+	b.holds("the functions, too", `[...document.querySelectorAll("#answer dt")].map(e => e.textContent).join() === "P(ash),P(elm),P(oak),f(ash),f(elm),f(oak)" && /±/.test(document.getElementById("answer").innerText)`)
+	b.clean()
+}
+
 // Everything is there without a script, but that it stands still.
 func TestWithoutScripts(t *testing.T) {
 	browser := chromium(t)

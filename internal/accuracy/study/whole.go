@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/diff/fd"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/ulisse-gp/ulisse/internal/accuracy"
@@ -153,6 +154,19 @@ func (e *evaluator) Factor(_ context.Context, psi []float64, gradients bool) (*s
 		central := &fd.Settings{Formula: fd.Central, Step: 1e-5}
 		v.LogDetGrad, v.QuadGrad = fd.Gradient(nil, e.logDet, psi, central), fd.Gradient(nil, e.quad, psi, central)
 	}
+	return v, nil
+}
+
+// Subset has the posterior of a share of the data: what they say, in proportion.
+func (e *evaluator) Subset(ctx context.Context, psi []float64, rows int) (*sampler.Evidence, error) {
+	v, err := e.Factor(ctx, psi, true)
+	if v == nil {
+		return nil, err
+	}
+	share := float64(rows) / float64(e.rows)
+	v.LogDet, v.Quad = share*v.LogDet, share*v.Quad
+	floats.Scale(share, v.LogDetGrad)
+	floats.Scale(share, v.QuadGrad)
 	return v, nil
 }
 

@@ -458,10 +458,13 @@ type PredictedRow struct {
 	Covariance []float64 `protobuf:"fixed64,7,rep,packed,name=covariance,proto3" json:"covariance,omitempty"` // with all rows, in their order; if it is asked for
 	Paths      []float64 `protobuf:"fixed64,8,rep,packed,name=paths,proto3" json:"paths,omitempty"`           // the row's value on each; then all but the covariance is unset
 	// The derivative of the latent function in each input, in units of the target over those of the input; as far as they are asked for.
-	Gradient      []float64         `protobuf:"fixed64,9,rep,packed,name=gradient,proto3" json:"gradient,omitempty"` // mean, which is the derivative of the mean
-	GradientSd    []float64         `protobuf:"fixed64,10,rep,packed,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"`
-	Terms         []*PredictedTerm  `protobuf:"bytes,20,rep,name=terms,proto3" json:"terms,omitempty"`     // in the order of the covariance; if they are asked for
-	Classes       []*PredictedClass `protobuf:"bytes,21,rep,name=classes,proto3" json:"classes,omitempty"` // in their order, where the target is one of several
+	Gradient   []float64         `protobuf:"fixed64,9,rep,packed,name=gradient,proto3" json:"gradient,omitempty"` // mean, which is the derivative of the mean
+	GradientSd []float64         `protobuf:"fixed64,10,rep,packed,name=gradient_sd,json=gradientSd,proto3" json:"gradient_sd,omitempty"`
+	Terms      []*PredictedTerm  `protobuf:"bytes,20,rep,name=terms,proto3" json:"terms,omitempty"`     // in the order of the covariance; if they are asked for
+	Classes    []*PredictedClass `protobuf:"bytes,21,rep,name=classes,proto3" json:"classes,omitempty"` // in their order, where the target is one of several
+	// Of several latent functions what is told of each, if latent is asked for: of classes their functions, of heteroscedastic noise mean and noise_sd. With
+	// paths they have names alone, and paths has the values of each function on path 1, then on path 2, and so on.
+	Functions     []*PredictedTerm `protobuf:"bytes,22,rep,name=functions,proto3" json:"functions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,6 +579,13 @@ func (x *PredictedRow) GetTerms() []*PredictedTerm {
 func (x *PredictedRow) GetClasses() []*PredictedClass {
 	if x != nil {
 		return x.Classes
+	}
+	return nil
+}
+
+func (x *PredictedRow) GetFunctions() []*PredictedTerm {
+	if x != nil {
+		return x.Functions
 	}
 	return nil
 }
@@ -915,7 +925,7 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	"\x0fPredictProgress\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x03R\x04done\x12\x14\n" +
-	"\x05total\x18\x03 \x01(\x03R\x05total\"\x9f\x03\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\"\xd7\x03\n" +
 	"\fPredictedRow\x12\x12\n" +
 	"\x04mean\x18\x01 \x01(\x01R\x04mean\x12\x0e\n" +
 	"\x02sd\x18\x02 \x01(\x01R\x02sd\x12\x1c\n" +
@@ -933,7 +943,8 @@ const file_ulisse_v1_predict_proto_rawDesc = "" +
 	" \x03(\x01R\n" +
 	"gradientSd\x12.\n" +
 	"\x05terms\x18\x14 \x03(\v2\x18.ulisse.v1.PredictedTermR\x05terms\x123\n" +
-	"\aclasses\x18\x15 \x03(\v2\x19.ulisse.v1.PredictedClassR\aclassesB\x0e\n" +
+	"\aclasses\x18\x15 \x03(\v2\x19.ulisse.v1.PredictedClassR\aclasses\x126\n" +
+	"\tfunctions\x18\x16 \x03(\v2\x18.ulisse.v1.PredictedTermR\tfunctionsB\x0e\n" +
 	"\f_log_densityB\a\n" +
 	"\x05_crpsB\x06\n" +
 	"\x04_pit\"F\n" +
@@ -1001,16 +1012,17 @@ var file_ulisse_v1_predict_proto_depIdxs = []int32{
 	8,  // 4: ulisse.v1.PredictResponse.stats:type_name -> ulisse.v1.PredictStats
 	7,  // 5: ulisse.v1.PredictedRow.terms:type_name -> ulisse.v1.PredictedTerm
 	6,  // 6: ulisse.v1.PredictedRow.classes:type_name -> ulisse.v1.PredictedClass
-	0,  // 7: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
-	0,  // 8: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
-	9,  // 9: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
-	3,  // 10: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
-	3,  // 11: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
-	10, // [10:12] is the sub-list for method output_type
-	8,  // [8:10] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	7,  // 7: ulisse.v1.PredictedRow.functions:type_name -> ulisse.v1.PredictedTerm
+	0,  // 8: ulisse.v1.ComputeRequest.request:type_name -> ulisse.v1.PredictRequest
+	0,  // 9: ulisse.v1.Predictions.Predict:input_type -> ulisse.v1.PredictRequest
+	9,  // 10: ulisse.v1.Posteriors.Compute:input_type -> ulisse.v1.ComputeRequest
+	3,  // 11: ulisse.v1.Predictions.Predict:output_type -> ulisse.v1.PredictResponse
+	3,  // 12: ulisse.v1.Posteriors.Compute:output_type -> ulisse.v1.PredictResponse
+	11, // [11:13] is the sub-list for method output_type
+	9,  // [9:11] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_ulisse_v1_predict_proto_init() }

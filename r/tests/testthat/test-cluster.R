@@ -70,7 +70,10 @@ test_that("what is said of rows goes to a cluster", {
   d$wet <- ifelse(d$y > 0, "yes", "no")
   noisy <- list(y ~ t, d, noise = list(column = "error", by = "plot"), weights = "w")
   classes <- list(wet ~ t + plot, d, kernel = "rbf(t) * hamming(plot)", categories = "plot", likelihood = "bernoulli", offset = "known")
-  for (how in list(noisy, classes)) {
+  d$kind <- factor(ifelse(d$y > 0.5, "oak", ifelse(d$y < -0.5, "elm", "ash")))
+  kinds <- list(kind ~ t, d, likelihood = "categorical")
+  functions <- list(y ~ t, d, likelihood = "heteroscedastic")
+  for (how in list(noisy, kinds, functions, classes)) {
     f <- lapply(list(NULL, the_cluster()), function(cluster) do.call(fit_quickly, c(how, list(cluster = cluster))))
     expect_identical(predict(f[[2]], d), predict(f[[1]], d))
     expect_identical(log_score(f[[2]], d), log_score(f[[1]], d))

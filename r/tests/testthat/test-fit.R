@@ -100,6 +100,37 @@ test_that("classes in order are predicted", {
   expect_equal(log_score(f, d), mean(log(shares[cbind(seq_len(nrow(d)), as.integer(d$grade))])))
 })
 
+test_that("classes without an order are predicted", {
+  needs_program()
+  d <- transform(rows_with(30), kind = factor(ifelse(y > 0.5, "oak", ifelse(y < -0.5, "elm", "ash")), c("oak", "ash", "elm")))
+  f <- fit_quickly(kind ~ t, d, likelihood = "categorical")
+  p <- predict(f)
+  shares <- predict(f, type = "prob")
+  expect_identical(colnames(shares), levels(d$kind))
+  expect_equal(rowSums(shares), rep(1, nrow(d)))
+  expect_identical(names(p), c("Estimate", "p[oak]", "p[ash]", "p[elm]"))
+  expect_identical(p$Estimate, predict(f, type = "class"))
+  expect_identical(levels(p$Estimate), levels(d$kind))
+  expect_identical(as.integer(p$Estimate), apply(shares, 1, which.max))
+  expect_equal(log_score(f, d), mean(log(shares[cbind(seq_len(nrow(d)), as.integer(d$kind))])))
+  functions <- predict(f, d[1:3, ], latent = TRUE)
+  expect_true(all(c("mean[oak]", "sd[oak]", "mean[elm]") %in% names(functions)))
+  expect_error(residuals(f), "have no residuals", class = "ulisse_bad_input")
+  expect_error(predict(the_fit(), type = "prob"), "is of classes", class = "ulisse_bad_input")
+})
+
+test_that("noise that is a function is predicted", {
+  needs_program()
+  d <- rows_with(30)
+  f <- fit_quickly(y ~ t, d, likelihood = "heteroscedastic")
+  p <- predict(f)
+  function_alone <- predict(f, latent = TRUE)
+  expect_equal(p$Estimate, function_alone$Estimate, tolerance = 1e-8)
+  # Var(y) = Var(f) + E(noise variance), and the latter is at least the square of its root's mean.
+  left <- p$Est.Error^2 - function_alone$Est.Error^2
+  expect_equal(left, function_alone[["mean[noise_sd]"]]^2 + function_alone[["sd[noise_sd]"]]^2, tolerance = 1e-4)
+})
+
 test_that("what is said of rows has to fit them", {
   d <- rows_with(4)
   path <- tempfile(fileext = ".csv")
