@@ -1,16 +1,20 @@
-// Command compare holds approximations against the exact Gaussian process, as their user has them: the same
+// Command compare holds approximations against the exact Gaussian process, and likelihoods against each other, as their user has them: the same
 // splits, commands and scores.
 //
 //	go build -o /tmp/ulisse ./cmd/ulisse
 //	go run ./bench/compare -ulisse /tmp/ulisse -data concrete.csv -target strength [-rows 3000] [-splits 5] \
-//	    [-methods run,fit,sgpr:100,sgpr:100:move,svgp:100,svgp:100:adam,fitc:100,dtc:100,sgpmc:100,subset:100,random-features:100,deep:100] [-kernel rbf] [-chains 4] [-draws 250] [-sampler fisher] [-seconds 3600]
+//	    [-methods run,run:student-t,fit,sgpr:100,sgpr:100:move,svgp:100,svgp:100:adam,fitc:100,dtc:100,sgpmc:100,subset:100,random-features:100,deep:100] [-kernel rbf] [-chains 4] [-draws 250] [-sampler fisher] [-seconds 3600]
+//	go run ./bench/compare -ulisse /tmp/ulisse -friedman clusters [-splits 10] [-methods run,run:student-t,run:heteroscedastic,run:twinned]
 //
-// run is the exact posterior by ulisse run and -sampler, fit the exact model's point estimate; sgpmc is the full posterior of an
+// run is the exact posterior by ulisse run and -sampler, with a likelihood by the method that that has, fit the exact model's point estimate; sgpmc is the full posterior of an
 // approximation with so many inducing inputs, and the others are point estimates of approximations with so many inducing inputs,
 // moved or not, or rows, or features of a layer; adam is 3,000 batches of 500 rows. run and sgpmc end after -seconds at the latest, and -draws draws of each chain. Split i holds out a fifth of the rows by the seed i. Of each
 // method it prints means over the splits with their standard errors, if there are several, of: the root mean squared error in the units of the
 // target, the mean log density of the rows held out, the percentages of them within the central 50, 90 and 95 %, and
-// seconds, of estimating and of predicting.
+// seconds, of estimating and of predicting; and of all but the first method the means, with standard errors, of the differences from it on the same splits.
+//
+// -friedman scattered or clusters are, in place of a table, the function of Friedman with outliers as Naish-Guzman (2007, section 3.3) has them: of ten inputs, 90 rows with noise of sd 1 to learn from with ten outliers,
+// whose targets are N(15,9) anywhere or N(0,1) in two small clusters, and 1,000 rows with that noise to predict. Set i is made by the seed i.
 package main
 
 import (
@@ -29,13 +33,14 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 )
 
 type config struct {
-	ulisse, data, target, kernel, exclude, sampler string
-	rows, splits                                   int
-	chains, draws, seconds                         int
+	ulisse, data, target, kernel, exclude, sampler, friedman string
+	rows, splits                                             int
+	chains, draws, seconds                                   int
 }
 
 func main() {
@@ -45,6 +50,7 @@ func main() {
 	flag.StringVar(&c.target, "target", "", "its column to predict")
 	flag.StringVar(&c.exclude, "exclude", "", "columns to leave out, between commas")
 	flag.StringVar(&c.kernel, "kernel", "rbf", "family, with a length-scale for each input")
+	flag.StringVar(&c.friedman, "friedman", "", "scattered or clusters: Friedman's function with outliers, in place of a table")
 	flag.IntVar(&c.rows, "rows", 0, "the first so many rows; 0 for all")
 	flag.IntVar(&c.splits, "splits", 5, "splits, by the seeds 1, 2, …")
 	flag.IntVar(&c.chains, "chains", 4, "chains of run")
@@ -67,6 +73,7 @@ func (s *scores) values() []float64 {
 
 func (c *config) compare(ctx context.Context, methods []string) error {
 	tw := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var first [][]float64
 	fmt.Fprintln(tw, "method\tRMSE\tlog density\tin 50 %\tin 90 %\tin 95 %\tseconds\tto predict\t")
 	for _, m := range methods {
 		columns := make([][]float64, 7)
@@ -79,19 +86,32 @@ func (c *config) compare(ctx context.Context, methods []string) error {
 				columns[k] = append(columns[k], v)
 			}
 		}
-		fmt.Fprint(tw, m, "\t")
-		for _, x := range columns {
-			mean, sd := stat.MeanStdDev(x, nil)
-			if len(x) == 1 {
-				fmt.Fprintf(tw, "%.4g\t", mean)
-				continue
-			}
-			fmt.Fprintf(tw, "%.4g ± %.2g\t", mean, sd/math.Sqrt(float64(len(x))))
+		print(tw, m, columns)
+		if first == nil {
+			first = columns
+			continue
 		}
-		fmt.Fprintln(tw)
-		tw.Flush()
+		for k, x := range columns {
+			columns[k] = floats.SubTo(make([]float64, len(x)), x, first[k])
+		}
+		print(tw, "less "+methods[0], columns)
 	}
 	return nil
+}
+
+// print prints the means of columns with their standard errors.
+func print(tw *tabwriter.Writer, what string, columns [][]float64) {
+	fmt.Fprint(tw, what, "\t")
+	for _, x := range columns {
+		mean, sd := stat.MeanStdDev(x, nil)
+		if len(x) == 1 {
+			fmt.Fprintf(tw, "%.4g\t", mean)
+			continue
+		}
+		fmt.Fprintf(tw, "%.4g ± %.2g\t", mean, sd/math.Sqrt(float64(len(x))))
+	}
+	fmt.Fprintln(tw)
+	tw.Flush()
 }
 
 // split estimates by a method, and predicts what a split holds out.
@@ -101,7 +121,7 @@ func (c *config) split(ctx context.Context, method string, seed int) (*scores, e
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	command, approximation, err := parse(method)
+	command, model, err := parse(method)
 	if err != nil {
 		return nil, err
 	}
@@ -109,12 +129,12 @@ func (c *config) split(ctx context.Context, method string, seed int) (*scores, e
 	if method == "run" {
 		sampler = ", method: " + c.sampler
 	}
-	path, err := filepath.Abs(c.data)
+	data, rest, err := c.table(dir, seed)
 	if err != nil {
 		return nil, err
 	}
-	spec := fmt.Sprintf("name: compare\ndata: {path: %q, target: %q, exclude: [%s], rows: %d, holdout: 0.2}\nmodel: {kernel: %s, ard: true%s}\nsampler: {chains: %d, draws: %d%s}\nstop: {max_draws: %d, max_time: %ds}\nseed: %d\n",
-		path, c.target, c.exclude, c.rows, c.kernel, approximation, c.chains, c.draws, sampler, c.draws, c.seconds, seed)
+	spec := fmt.Sprintf("name: compare\ndata: {%s}\nmodel: {kernel: %s, ard: true%s}\nsampler: {chains: %d, draws: %d%s}\nstop: {max_draws: %d, max_time: %ds}\nseed: %d\n",
+		data, c.kernel, model, c.chains, c.draws, sampler, c.draws, c.seconds, seed)
 	file, out, table := filepath.Join(dir, "spec.yaml"), filepath.Join(dir, "out"), filepath.Join(dir, "predicted.csv")
 	if err := os.WriteFile(file, []byte(spec), 0o644); err != nil {
 		return nil, err
@@ -123,18 +143,29 @@ func (c *config) split(ctx context.Context, method string, seed int) (*scores, e
 	if s.estimate, err = c.timed(ctx, append(command, file, "--out", out, "--quiet")...); err != nil {
 		return nil, err
 	}
-	if s.predict, err = c.timed(ctx, "predict", out, "--holdout", "--out", table); err != nil {
+	if s.predict, err = c.timed(ctx, append([]string{"predict", out, "--out", table}, rest...)...); err != nil {
 		return nil, err
 	}
 	return &s, s.read(table)
 }
 
-// parse returns the command of a method with its flags, and what its specification says of the approximation.
-func parse(method string) (command []string, approximation string, err error) {
+// table returns what a specification says of the data of a split, and how to predict the rows that it does not learn from.
+func (c *config) table(dir string, seed int) (data string, rest []string, err error) {
+	if c.friedman != "" {
+		return c.outliers(dir, seed)
+	}
+	path, err := filepath.Abs(c.data)
+	return fmt.Sprintf("path: %q, target: %q, exclude: [%s], rows: %d, holdout: 0.2", path, c.target, c.exclude, c.rows), []string{"--holdout"}, err
+}
+
+// parse returns the command of a method with its flags, and what its specification says of the likelihood or the approximation.
+func parse(method string) (command []string, model string, err error) {
 	parts := strings.Split(method, ":")
 	switch {
 	case method == "run" || method == "fit":
 		return []string{method}, "", nil
+	case len(parts) == 2 && parts[0] == "run":
+		return []string{"run"}, ", likelihood: " + parts[1], nil
 	case len(parts) == 2 && (parts[0] == "random-features" || parts[0] == "deep"):
 		return []string{"fit"}, fmt.Sprintf(", approximation: {kind: %s, features: %s}", parts[0], parts[1]), nil
 	case len(parts) == 2:

@@ -39,7 +39,7 @@ func (c config) classes() error {
 				if err != nil {
 					return err
 				}
-				draws = append(draws, c.run(&tally{}, []*tuner{way.walk()}, way.iterate, way.quantities))
+				draws = append(draws, c.chain(&tally{}, []*tuner{way.walk()}, way.iterate, way.quantities))
 				kept += way.kept() / float64(c.chains)
 			}
 			ess, worst := make([]float64, len(draws[0])), 0.0

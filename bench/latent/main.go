@@ -1,7 +1,8 @@
 // Command latent compares ways to draw the latent function and the parameters of a Gaussian process whose likelihood is not Gaussian, dense, as
 // Filippone, Zhong and Girolami (2013, tables 2 to 6) and Filippone and Girolami (2014, table 1) do, on generated data or a table of classes: f given θ by random walks,
 // elliptical slices, Hamiltonian and Langevin dynamics; length-scales given f, or given the whitened f, by random walks, Hamiltonian and Langevin dynamics; θ and f by
-// sufficient and ancillary parameterizations, both interwoven, surrogate data, and jointly around Laplace's approximation; θ alone by pseudo-marginal chains.
+// sufficient and ancillary parameterizations, both interwoven, surrogate data, and jointly around Laplace's approximation; θ alone by pseudo-marginal chains. With
+// -only gate, the two functions of the twinned likelihood given θ: by slices, and by indicators.
 //
 //	go run ./bench/latent -only classes -d 1
 //	go run ./bench/latent [-n 100] [-d 2] [-sets 2] [-chains 2] [-draws 4000] [-warmup 1500] [-only function] [-likelihoods logit,poisson]
@@ -50,7 +51,7 @@ func main() {
 	flag.IntVar(&c.times, "times", 1, "updates of f before θ moves")
 	flag.StringVar(&c.table, "table", "", "compare the schemes for θ on the classes of this table, standardised inputs, in place of generated data")
 	flag.StringVar(&c.target, "target", "", "its target")
-	only := flag.String("only", "", "function (f given θ), conditional (length-scales given f), parameters, or classes (θ and the functions of three classes); the first three if empty")
+	only := flag.String("only", "", "function (f given θ), conditional (length-scales given f), parameters, classes (θ and the functions of three classes) or gate; the first three if empty")
 	names := flag.String("likelihoods", "logit,poisson,volatility", "likelihoods of the comparisons but that of θ, a list; that is under the first")
 	list := flag.String("schemes", "", "schemes for θ, a list; all if empty")
 	flag.Parse()
@@ -79,8 +80,12 @@ func (c config) run(only string, list []string) error {
 	if c.table != "" && only != "parameters" {
 		return errors.New("a table has no function and length-scales that are known: give -only parameters")
 	}
-	if only == "classes" {
+	switch only {
+	case "classes":
 		return c.classes()
+	case "gate":
+		c.gates()
+		return nil
 	}
 	if only == "" || only == "function" {
 		for _, name := range list {

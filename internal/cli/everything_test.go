@@ -38,6 +38,7 @@ stop: {rhat: 10, ess: 1}
 		"noise": {`inputs: [day, station, x], categories: [station], dates: {day: days}, missing: impute-median, weights: n`,
 			`kernel: "rbf(day) * hamming(station) + rbf(x)", mean: linear(day), noise: {column: sd, by: station}, priors: {lengthscale: "lognormal(1,1)"}`, "method: exact,", ""},
 		"transform": {`inputs: [day, station], categories: [station], dates: {day: "days %Y-%m-%d"}, transform: log`, `kernel: "rq(day) + hamming(station)"`, "", ""},
+		"gate":      {`inputs: [day, x], dates: {day: weeks}, missing: impute-median`, `likelihood: twinned, kernel: matern32, noise: {gate: "rbf(day)"}, priors: {outlier_share: "beta(1,9)"}`, "", ""},
 		"outliers":  {`inputs: [day, x], dates: {day: weeks}, missing: impute-median`, `likelihood: student-t, kernel: matern32`, "", ""},
 		"outputs": {`inputs: [day, station], categories: [station], dates: {day: days}`,
 			`kernel: "f: coregion(station) * rbf(day) + hamming(station)", noise: {by: station}, priors: {f.coregion.correlation: "lkj(1)"}`, "", "--terms"},

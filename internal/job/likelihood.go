@@ -27,6 +27,12 @@ const sizePrior = "lognormal(1,1.5)"
 // 0.14 and 7.1 standard deviations of what is between the latent function and the class.
 const gapPrior = "lognormal(0,1)"
 
+// spreadPrior is the prior of how many times larger the standard deviation of outliers is, where none is given: 95 % within 1.3 and 53.
+const spreadPrior = "lognormal(2,1)"
+
+// sharePrior is the prior of the share of rows that are not ordinary, where none is given: a fifth on average, and nine of ten below a half.
+const sharePrior = "beta(1,4)"
+
 // likelihoods are all there are, by the names that specifications have for them.
 var likelihoods = map[string]func(m *Model) likelihood.Likelihood{
 	gaussian:            func(*Model) likelihood.Likelihood { return likelihood.Gaussian{} },
@@ -42,6 +48,8 @@ var likelihoods = map[string]func(m *Model) likelihood.Likelihood{
 	"stochastic-volatility": func(*Model) likelihood.Likelihood { return likelihood.Volatility{} },
 	"categorical":           func(*Model) likelihood.Likelihood { return likelihood.Categorical{} },
 	"heteroscedastic":       func(*Model) likelihood.Likelihood { return likelihood.Heteroscedastic{} },
+	"twinned":               func(*Model) likelihood.Likelihood { return likelihood.Twinned{} },
+	"noisy-labels":          func(*Model) likelihood.Likelihood { return likelihood.NoisyLabels{} },
 }
 
 func studentT(m *Model) likelihood.Likelihood {
@@ -190,7 +198,7 @@ func (s *Spec) faultOfLikelihood() (path, msg string) {
 		return "model.likelihood", "binomial needs the numbers of trials: name their column, data.trials; of one trial each use bernoulli"
 	case m.Likelihood != "binomial" && s.Data.Trials != "":
 		return "data.trials", fmt.Sprintf("trials are of model.likelihood: binomial, not of %s: leave them out", m.Likelihood)
-	case (m.Noise != nil || s.Data.Weights != "") && !m.Gaussian() && !(m.heteroscedastic() && s.Data.Weights == ""):
+	case (m.Noise != nil || s.Data.Weights != "") && !m.Gaussian() && !(m.second() != nil && s.Data.Weights == ""):
 		return "model.likelihood", fmt.Sprintf("model.noise and data.weights are of Gaussian noise: leave them out under %s", m.Likelihood)
 	case s.Data.transform() != "" && !m.Conditional().Standardized():
 		return "model.likelihood", fmt.Sprintf("targets of %s are what they are: leave data.transform out", m.Likelihood)

@@ -18,7 +18,7 @@ import (
 )
 
 // Covariance returns the covariance function of data of the given description, the mean's terms after
-// those of the kernel, and then those of the log variance.
+// those of the kernel, and then those of the second latent function.
 func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 	if !expression.Is(s.Model.Kernel) {
 		f, err := kernel.ParseFamily(s.Model.Kernel)
@@ -44,13 +44,13 @@ func (s *Spec) Covariance(d *dataset.Info) (*kernel.Covariance, error) {
 	return s.completed(c, d)
 }
 
-// completed returns a covariance with the terms of the mean and those of the log variance.
+// completed returns a covariance with the terms of the mean and those of the second latent function.
 func (s *Spec) completed(c *kernel.Covariance, d *dataset.Info) (*kernel.Covariance, error) {
 	c, err := s.withMean(c, d)
 	if err != nil {
 		return nil, err
 	}
-	return s.withLogVariance(c, d)
+	return s.withSecond(c, d)
 }
 
 // inputsOf returns the inputs as an expression is over them.
@@ -226,6 +226,10 @@ func own(p param.Param, d *dataset.Info) string {
 		return sizePrior
 	case param.Gap:
 		return gapPrior
+	case param.Spread:
+		return spreadPrior
+	case param.Share:
+		return sharePrior
 	case param.Offset:
 		return offsetPrior
 	case param.Exponent:
@@ -247,10 +251,13 @@ func own(p param.Param, d *dataset.Info) string {
 // role; signal_sd and noise_sd are in the units of the target, lengthscale in those of the input.
 var rootNames = []string{"lengthscale", "lengthscale_std", "signal_sd", "noise_sd", "correlation"}
 
+// ownNames are the parameters of likelihoods whose priors have no field of their own.
+var ownNames = []string{"size", "gap", "df", "outlier_scale", "outlier_share", "random_share"}
+
 // isQuantity reports whether a field of priors may be the name of a quantity.
 func isQuantity(key string) bool {
 	name, _, element := strings.Cut(key, "[")
-	return strings.Contains(name, ".") || element || name == "size" || name == "gap" || name == "df" || slices.Contains(rootNames, name)
+	return strings.Contains(name, ".") || element || slices.Contains(ownNames, name) || slices.Contains(rootNames, name)
 }
 
 // roots returns the quantities in whose place a parameter stands, with their units.
@@ -379,7 +386,8 @@ func (s *Spec) faultOfModel() (path, msg string) {
 		return "model.mean", err.Error()
 	}
 	known := map[string]bool{"": true} // terms
-	names, path, msg := s.logVarianceNames()
+	second := s.Model.second()
+	names, path, msg := second.names()
 	if msg != "" {
 		return path, msg
 	}
@@ -400,8 +408,8 @@ func (s *Spec) faultOfModel() (path, msg string) {
 			switch {
 			case OfMean(name):
 				return "model.kernel", fmt.Sprintf("a term has the name %s, as those of the mean have: give it another", name)
-			case s.Model.heteroscedastic() && ofLogVariance(name):
-				return "model.kernel", fmt.Sprintf("a term has the name %s, as those of the log variance have: give it another", name)
+			case second.has(name):
+				return "model.kernel", fmt.Sprintf("a term has the name %s, as those of %s have: give it another", name, second.what)
 			}
 			known[name] = true
 		}

@@ -15,8 +15,9 @@ type Noise struct {
 	As     string `yaml:"as,omitempty" json:"as,omitempty"`         // what it holds: noiseForms; empty is the first
 	By     string `yaml:"by,omitempty" json:"by,omitempty"`
 	Extra  string `yaml:"extra,omitempty" json:"extra,omitempty"` // noise beside what is known: noiseExtras; empty is the first
-	// LogVariance is the covariance of the log variance, under the heteroscedastic likelihood.
+	// The covariance of the log variance, under the heteroscedastic likelihood, and of the gate, under those that have one.
 	LogVariance string `yaml:"log_variance,omitempty" json:"log_variance,omitempty"`
+	Gate        string `yaml:"gate,omitempty" json:"gate,omitempty"`
 }
 
 // The words for noise.
@@ -30,7 +31,7 @@ var (
 func (s *Spec) NoiseColumns() *dataset.Noise {
 	n := s.Model.Noise
 	switch {
-	case n != nil && !s.Model.heteroscedastic():
+	case n != nil && s.Model.second() == nil:
 		return &dataset.Noise{Column: n.Column, Variance: n.As == "variance", By: n.By, Weights: s.Data.Weights}
 	case s.Data.Weights != "":
 		return &dataset.Noise{Weights: s.Data.Weights}
@@ -60,7 +61,7 @@ func (s *Spec) noise(d *dataset.Info) likelihood.Likelihood {
 
 // faultOfNoise is fault for what is said of the noise.
 func (s *Spec) faultOfNoise() (path, msg string) {
-	if path, msg := s.faultOfLogVariance(); msg != "" || s.Model.heteroscedastic() {
+	if path, msg := s.faultOfSecond(); msg != "" || s.Model.second() != nil {
 		return path, msg
 	}
 	n, d := s.Model.Noise, &s.Data

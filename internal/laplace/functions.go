@@ -3,18 +3,20 @@ package laplace
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/kernel"
+	"github.com/ulisse-gp/ulisse/internal/likelihood"
 	"github.com/ulisse-gp/ulisse/internal/posterior"
 	"github.com/ulisse-gp/ulisse/internal/random"
 )
 
 // Functions tells several latent functions at points, at draws of ψ. The functions at the training rows, f = Fx, are drawn given ψ and the
-// targets by elliptical slices (White); given these each is normal at a point *,
+// targets by elliptical slices (White), under the twinned likelihood by the rows' kinds (kinds); given these each is normal at a point *,
 //
 //	f* ~ N(aᵀx, k** − aᵀa),  a = G⁻¹k*, G the rows of F that it was made of
 //
@@ -182,17 +184,31 @@ func (d *Functions) draw(ctx context.Context, psi []float64) (pt *whitened, x []
 	key := random.Place(psi)
 	x, ok := d.drawn[key]
 	if !ok {
-		_, n := pt.length()
-		nu, r := make([]float64, n), random.Key{Seed: d.seed, Iter: int(key >> 1)}.Stream(random.Latent, 0)
-		for k := range firstSlices + (functionSets-1)*nextSlices {
-			if err := w.Slice(ctx, psi, nu, r); err != nil {
-				return nil, nil, err
-			}
-			if last := k + 1 - firstSlices; last >= 0 && last%nextSlices == 0 {
-				x = append(x, floats.AddTo(make([]float64, len(pt.mode)), pt.mode, pt.direction(nu)))
-			}
+		r := random.Key{Seed: d.seed, Iter: int(key >> 1)}.Stream(random.Latent, 0)
+		if l, ok := d.problem.Likelihood.(likelihood.Twinned); ok {
+			x, err = w.byKinds(ctx, pt, l, r)
+		} else {
+			x, err = w.fromMode(ctx, pt, r)
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 		d.drawn[key] = x
 	}
 	return pt, x, nil
+}
+
+// fromMode draws x by slices that begin at the mode.
+func (w *White) fromMode(ctx context.Context, pt *whitened, r *rand.Rand) (x [][]float64, err error) {
+	_, n := pt.length()
+	nu := make([]float64, n)
+	for k := range firstSlices + (functionSets-1)*nextSlices {
+		if err := w.Slice(ctx, pt.psi, nu, r); err != nil {
+			return nil, err
+		}
+		if last := k + 1 - firstSlices; last >= 0 && last%nextSlices == 0 {
+			x = append(x, floats.AddTo(make([]float64, len(pt.mode)), pt.mode, pt.direction(nu)))
+		}
+	}
+	return x, nil
 }

@@ -9,7 +9,7 @@ import (
 // OfClasses reports whether the targets of a likelihood are classes, whose distributions are Class.
 func OfClasses(l Likelihood) bool {
 	switch l.(type) {
-	case Bernoulli, Probit:
+	case Bernoulli, Probit, NoisyLabels:
 		return true
 	}
 	return false

@@ -17,7 +17,7 @@ func (twoClasses) Check(y []float64) error {
 	ones := 0
 	for i, v := range y {
 		if v != 0 && v != 1 {
-			return fmt.Errorf("the target of row %d is %g: model.likelihood: bernoulli needs two classes, 0 and 1", i+1, v)
+			return fmt.Errorf("the target of row %d is %g: the likelihood is of two classes, 0 and 1", i+1, v)
 		}
 		ones += int(v)
 	}

@@ -6,7 +6,7 @@ func Link(l Likelihood) Transform {
 	switch l.(type) {
 	case Bernoulli, Binomial:
 		return Transform{Kind: Logit}
-	case Probit:
+	case Probit, NoisyLabels:
 		return Transform{Kind: Normit}
 	case Poisson, NegativeBinomial:
 		return Transform{Kind: Log}

@@ -31,6 +31,8 @@ const (
 	Offset               // of a polynomial
 	Freedom              // degrees of freedom of Student's t
 	Gap                  // between two thresholds of classes in order
+	Spread               // of outliers: the standard deviation of their noise over that of ordinary rows
+	Share                // of rows that are not ordinary
 )
 
 // Param is a parameter.

@@ -46,7 +46,8 @@ class GaussianProcess(Base):
         How targets come from the latent function: ``"gaussian"``, ``"student-t"``, ``"laplace"``, ``"quantile"``,
         ``"bernoulli"`` (two classes), ``"ordinal"`` (three or more classes in order), ``"categorical"`` (classes without an order),
         ``"binomial"`` (successes in ``trials``), ``"poisson"`` and ``"negative-binomial"`` (counts), ``"stochastic-volatility"`` (targets about zero
-        of standard deviation e^f), ``"heteroscedastic"`` (noise whose log variance is a function, too).
+        of standard deviation e^f), ``"heteroscedastic"`` and ``"twinned"`` (numbers whose noise, or whose outliers, are a function of the inputs),
+        ``"noisy-labels"`` (two classes, some labels wrong).
     link : str, optional
         Of ``"bernoulli"``: ``"logit"`` or ``"probit"``.
     level : float, optional
@@ -483,17 +484,17 @@ class GaussianProcess(Base):
         return _merged({"model": {"likelihood": self.likelihood}}, self.spec or {})["model"].get("likelihood")
 
     def _of_classes(self) -> bool:
-        return self._likelihood() in ("bernoulli", "ordinal", "categorical")
+        return self._likelihood() in ("bernoulli", "noisy-labels", "ordinal", "categorical")
 
     def _unordered(self) -> bool:
         return bool(self._likelihood() == "categorical")
 
     @property
     def predict_proba(self) -> Callable[..., Floats]:
-        """Under ``likelihood="bernoulli"``, ``"ordinal"`` and ``"categorical"``: return the probabilities of the classes at rows, an array of shape
+        """Under ``likelihood="bernoulli"``, ``"noisy-labels"``, ``"ordinal"`` and ``"categorical"``: return the probabilities of the classes at rows, an array of shape
         (rows, classes), in the order of ``classes_``. The arguments are the rows and what is said of each, as for `predict`."""
         if not self._of_classes():
-            raise AttributeError("predict_proba is of classes: likelihood=\"bernoulli\", \"ordinal\" or \"categorical\"")
+            raise AttributeError("predict_proba is of classes: likelihood=\"bernoulli\", \"noisy-labels\", \"ordinal\" or \"categorical\"")
 
         def predict_proba(X: Any, **columns: Any) -> Floats:
             p = self._predict(X, columns)
@@ -503,10 +504,10 @@ class GaussianProcess(Base):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """Under ``likelihood="bernoulli"``: the classes, 0 and 1 or their names; under ``"ordinal"`` their names in order; under ``"categorical"`` the
+        """Under ``likelihood="bernoulli"`` and ``"noisy-labels"``: the classes, 0 and 1 or their names; under ``"ordinal"`` their names in order; under ``"categorical"`` the
         classes as `fit` had them, numbers in the order of their size and names in that of the alphabet, or as ``levels`` has them."""
         if not self._of_classes() or getattr(self, "job_", None) is None:
-            raise AttributeError("classes_ are those of a fit of classes: likelihood=\"bernoulli\", \"ordinal\" or \"categorical\"")
+            raise AttributeError("classes_ are those of a fit of classes: likelihood=\"bernoulli\", \"noisy-labels\", \"ordinal\" or \"categorical\"")
         names = self._job().data.get("classes") or [0, 1]
         kind = getattr(self, "_kind", None)
         if self._unordered() and kind is not None:

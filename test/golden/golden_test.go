@@ -237,6 +237,17 @@ stop: {max_draws: 12}
 model: {kernel: rbf, likelihood: heteroscedastic, noise: {log_variance: "rbf(a)"}}
 sampler: ` + sampler("elliptical") + "\n"})
 	}
+	for name, x := range map[string]struct{ table, model string }{
+		"twinned":      {"a,b,y\n" + strings.Join(strings.SplitAfter(table.String(), "\n")[1:25], ""), `likelihood: twinned, noise: {gate: "rbf(a)"}`},
+		"noisy-labels": {strings.Join(strings.SplitAfter(classes.String(), "\n")[:25], ""), `likelihood: noisy-labels, noise: {gate: "rbf(b)"}`},
+	} {
+		all = append(all, golden{name: "elliptical/" + name, table: x.table, text: `
+name: golden
+data: {path: "-", target: y}
+stop: {max_draws: 12}
+model: {kernel: rbf, ` + x.model + `}
+sampler: ` + sampler("elliptical") + "\n"})
+	}
 	// A column of whole numbers that is a category, and not standardised.
 	all = append(all, golden{name: "expression/hamming/fisher", table: table.String(), levels: [][]string{nil, make([]string, 37)}, text: `
 name: golden

@@ -43,7 +43,7 @@ func TestLogVariance(t *testing.T) {
 		var all []int
 		for c, terms := range m.Terms {
 			for _, term := range terms {
-				if ofLogVariance(m.Covariance.TermName(term)) != (c == 1) {
+				if s.Model.second().has(m.Covariance.TermName(term)) != (c == 1) {
 					t.Errorf("%s: term %s is of function %d", text, m.Covariance.TermName(term), c)
 				}
 				all = append(all, term)
@@ -57,6 +57,34 @@ func TestLogVariance(t *testing.T) {
 			priors, err := s.PriorsOf(d)
 			if err != nil || !slices.ContainsFunc(priors, func(p PriorOf) bool { return p.Quantity == "log_variance.signal_sd" && p.Prior == "halfnormal(1)" }) {
 				t.Errorf("priors %v, %v", priors, err)
+			}
+		}
+	}
+}
+
+// A gate has a covariance of its own, and the likelihood its parameters, with priors of their own.
+func TestGate(t *testing.T) {
+	for text, want := range map[string]string{
+		"likelihood: twinned": "sigma tau gate.variance gate.tau lambda outlier_scale outlier_share",
+		"likelihood: twinned, noise: {gate: \"rbf(x)\"}, priors: {gate.signal_sd: \"halfnormal(2)\", outlier_scale: \"uniform(2,20)\", outlier_share: \"beta(1,9)\"}": "sigma tau gate.variance gate.tau[1] lambda outlier_scale outlier_share",
+		"likelihood: noisy-labels, noise: {gate: \"near: matern32(x) + rbf(z)\"}, priors: {random_share: \"uniform(0,0.5)\"}":                                         "sigma tau gate_near.variance gate_near.tau[1] gate_rbf.variance gate_rbf.tau[2] random_share",
+	} {
+		s, err := Parse(strings.NewReader("name: t\ndata: {path: t.csv, target: y}\nmodel: {"+text+"}\n"), "s.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.KernelModel(severalInfo("no", "yes"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(m.Names(), " "); got != want || s.Sampler.Method != "elliptical" || m.Functions() != 2 {
+			t.Errorf("%s: %d functions, method %s, parameters %s, want %s", text, m.Functions(), s.Sampler.Method, got, want)
+		}
+		for c, terms := range m.Terms {
+			for _, term := range terms {
+				if strings.HasPrefix(m.Covariance.TermName(term), "gate") != (c == 1) {
+					t.Errorf("%s: term %s is of function %d", text, m.Covariance.TermName(term), c)
+				}
 			}
 		}
 	}
