@@ -12,7 +12,11 @@ import (
 	"github.com/ulisse-gp/ulisse/internal/cputime"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/shard"
 )
+
+// ofProcess is about what a process takes with nothing to do.
+const ofProcess = 32 << 20
 
 // peak returns the most memory, in MB, that a process had at a time.
 func peak(pid int) float64 {
@@ -23,13 +27,20 @@ func peak(pid int) float64 {
 	_, text, _ := strings.Cut(string(status), "VmHWM:")
 	var kb float64
 	fmt.Sscan(text, &kb)
-	return kb / 1024
+	return kb * 1024 / 1e6
 }
 
 // buildOver measures how long groups of some sizes take to build a preconditioner, and what memory each process comes to. A size is a run of the command: peaks do
 // not go down.
 func (o *options) buildOver(n, size int) error {
 	ctx, rank := context.Background(), int(o.rank*math.Sqrt(float64(n)))
+	a := shard.Apply{Rows: n, Rank: rank}
+	inputs := 8 * float64(n) * float64(2*o.d+1) // as they are and scaled
+	driver, member := inputs+a.Own(size)+a.BuildingBytes(), inputs+a.Held(size)+a.SeedBytes()
+	if size > 1 {
+		o.limit = ofProcess + int64(member)
+		debug.SetMemoryLimit(ofProcess + int64(driver))
+	}
 	w, err := o.workers(n, size-1)
 	if err != nil {
 		return err
@@ -61,7 +72,7 @@ func (o *options) buildOver(n, size int) error {
 		sent += u.In
 		most = max(most, peak(m.cmd.Process.Pid))
 	}
-	fmt.Printf("n %d, rank %d (%.0f MB), %d members: %.1f s, %.1f processor seconds, %.1f MB to members, driver %.0f MB, member %.0f MB at most, log|P| %.17g\n",
-		n, pre.Rank(), 8*float64(n)*float64(pre.Rank())/1e6, size, took.Seconds(), used, sent/1e6, peak(os.Getpid()), most, pre.(*precond.LowRank).LogDet())
+	fmt.Printf("n %d, rank %d (%.0f MB), %d members: %.1f s, %.1f processor seconds, %.1f MB to members, driver %.0f MB (planned %.0f), member %.0f MB at most (planned %.0f), log|P| %.17g\n",
+		n, pre.Rank(), 8*float64(n)*float64(pre.Rank())/1e6, size, took.Seconds(), used, sent/1e6, peak(os.Getpid()), driver/1e6, most, member/1e6, pre.(*precond.LowRank).LogDet())
 	return w.stop()
 }

@@ -15,7 +15,7 @@
 // With -exchange the members add up sums among themselves, but for those of the first product with each θ; bytes are those that the driver
 // or another member, whichever is busiest, received and sent.
 //
-// With -build the group builds such a preconditioner, and what memory each process came to is told.
+// With -build the group builds such a preconditioner, and what memory each process came to is told, beside what is planned for it, which it is told to keep to.
 //
 // With -apply they multiply by the factor of such a preconditioner, there and back, in place of products with K.
 //
@@ -63,6 +63,7 @@ import (
 // options are those of a run.
 type options struct {
 	d, cores, reps int
+	limit          int64 // of memory of members; 0 for none
 	forms, single  bool
 	apply, build   bool
 	exchange       bool

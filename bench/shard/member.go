@@ -41,6 +41,9 @@ func (o *options) start(n int) (*member, error) {
 	}
 	cmd := exec.Command(self, "-member", strconv.Itoa(n), "-d", strconv.Itoa(o.d), "-cores", strconv.Itoa(o.cores), "-certs", o.certs)
 	cmd.Stderr = os.Stderr
+	if o.limit > 0 {
+		cmd.Env = append(os.Environ(), fmt.Sprintf("GOMEMLIMIT=%d", o.limit))
+	}
 	ask, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err

@@ -156,13 +156,14 @@ func (a *App) planGroup(ctx context.Context, g *groupFlags, spec *job.Spec, budg
 		return planStaged(ctx, g, c, budget)
 	}
 	from, trialRows := "assumed", 0
-	if g.inputs == 0 && (c.Iterations == 0 || !spec.Sampler.Probes.Set) {
+	_, arranged := p.Inputs.Arranged()
+	if g.inputs == 0 && (c.Iterations == 0 || !spec.Sampler.Probes.Set || arranged != nil) {
 		t := driver.NewTrial(ctx, spec, p, c.Rows, nil, budget)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		if t != nil {
-			c.Probes, trialRows = t.Probes, t.Rows
+			c.Probes, c.Near, trialRows = t.Probes, t.Near, t.Rows
 			if c.Iterations == 0 {
 				c.Iterations, from = t.Iterations, "trial"
 			}
@@ -237,6 +238,9 @@ func (a *App) printGroup(p *groupPlan) error {
 	row("worker", "%d cores of this machine's kind (%s), network %s", p.Worker.Cores, p.Rates.InstructionSet, humanize.SI(8*p.Worker.Bandwidth, "bps"))
 	from := map[string]string{"flag": "as given", "trial": fmt.Sprintf("as in a trial of %d rows", p.TrialRows), "assumed": "assumed: only a run can tell"}[p.IterationsFrom]
 	row("gradient", "%d right-hand sides, %.0f iterations of a solve (%s), preconditioner of rank %d", w.Columns, w.Iterations, from, w.Rank)
+	if w.Near > 0 {
+		row("sparsity", "%.3g %% of the pairs of rows are left, at the mode of a trial of %d rows", 100*w.Near, p.TrialRows)
+	}
 	row("run", "%d chains, each %d gradients of warm-up and %d draws, which are not all independent", w.Chains, w.Warmup, w.Draws)
 	it := p.Rows[0].Iteration
 	row("iteration", "%s on one worker: product %s, preconditioner %s, vectors %s", longText(it.Seconds()), longText(it.Product), longText(it.Precondition), longText(it.Vectors))

@@ -77,6 +77,14 @@ func TestPlanOfAGroup(t *testing.T) {
 	if err := a.printGroup(&p); err != nil || !strings.Contains(out.String(), "chain's driver's alone") || !strings.Contains(out.String(), "No number of workers has the memory") {
 		t.Errorf("%v: %s", err, out.String())
 	}
+	if strings.Contains(out.String(), "of the pairs of rows are left") {
+		t.Errorf("pairs are passed over: %s", out.String())
+	}
+	p.Work.Near, p.TrialRows = 0.0123, 1024
+	out.Reset()
+	if err := a.printGroup(&p); err != nil || !strings.Contains(out.String(), "1.23 % of the pairs of rows are left, at the mode of a trial of 1024 rows") {
+		t.Errorf("%v: %s", err, out.String())
+	}
 	named := write(t, dir, "named.yaml", "name: s\ndata: {path: t.csv, target: y}\nmodel: {kernel: rbf(a)}\n")
 	errs.Reset()
 	if code := a.Execute(t.Context(), []string{"plan", named, "--workers", "2", "--rows", "1000", "--inputs", "1"}); code != ExitBadInput || !strings.Contains(errs.String(), "some rows of one with --data") {

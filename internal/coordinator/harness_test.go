@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -249,6 +250,7 @@ type testWorker struct {
 	// adapt, if set, computes settings: its own arithmetic.
 	adapt func(*chains.Run) (*chains.Event, error)
 	lies  bool // about what it computes again
+	rows  int  // of the data; 0 for those of testInfo
 }
 
 // connect begins a session. What the worker is told comes out of told.
@@ -366,8 +368,10 @@ func (w *testWorker) report(ctx context.Context, p *pb.Placement, events ...chai
 
 // loaded tells what the data are.
 func (w *testWorker) loaded(ctx context.Context, p *pb.Placement) error {
+	info := testInfo()
+	info.Rows = cmp.Or(w.rows, info.Rows)
 	_, err := w.workers.Report(ctx, &pb.ReportRequest{Job: p.Job, Attempt: p.Attempt, Secret: p.Secret, Worker: w.id,
-		Loaded: &pb.Loaded{Data: testInfo().Wire(""), InstructionSet: w.isa}})
+		Loaded: &pb.Loaded{Data: info.Wire(""), InstructionSet: w.isa}})
 	return err
 }
 

@@ -85,7 +85,8 @@ func (t *term) look(ctx context.Context) error {
 		return err
 	}
 	now := time.Now()
-	plan := schedule.Plan(jobs, t.c.workers.known(now, t.since, t.c.cfg.Grace, placed(jobs)), t.c.cfg.SplitRows)
+	known := t.c.workers.known(now, t.since, t.c.cfg.Grace, placed(jobs))
+	plan := schedule.Plan(jobs, known, t.c.cfg.SplitRows)
 	records, err := t.carryOut(ctx, jobs, &plan)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (t *term) look(ctx context.Context) error {
 		return err
 	}
 	t.tick(ctx, records, now)
-	if err := t.checkHealth(ctx, active, jobs); err != nil {
+	if err := t.checkHealth(ctx, active, jobs, known); err != nil {
 		return err
 	}
 	t.c.workers.forget(now, forgetAfter, t.c.cfg.Grace, records)
@@ -169,7 +170,11 @@ func (t *term) decide(ctx context.Context, id string) (schedule.Job, error) {
 				if err != nil {
 					return err
 				}
-				out.Memory = driver.LeastMemory(spec, j.Job.Info.Rows, j.Job.Info.D())
+				rows, inputs := j.Job.Info.Rows, j.Job.Info.D()
+				out.Memory = driver.LeastMemory(spec, rows, inputs)
+				if _, ok := driver.Spread(spec, rows, 2); ok {
+					out.Within = func(members int) (int64, int64) { return driver.GroupMemory(spec, rows, inputs, members) }
+				}
 			}
 			if why := t.c.workers.verdict(id); why != "" && !j.Job.Phase.Ended() {
 				due = &state.Fail{Job: id, Message: why}
@@ -327,9 +332,17 @@ func (t *term) tick(ctx context.Context, jobs map[string]*state.Job, now time.Ti
 	}
 }
 
+// inGroups says in words that a chain has some workers.
+func inGroups(members int) string {
+	if members == 1 {
+		return ""
+	}
+	return fmt.Sprintf(", in groups of %d for each chain, which is what there are", members)
+}
+
 // checkHealth checks the health of all jobs once a second and replicates what has
 // changed.
-func (t *term) checkHealth(ctx context.Context, active []string, jobs []schedule.Job) error {
+func (t *term) checkHealth(ctx context.Context, active []string, jobs []schedule.Job, known []schedule.Worker) error {
 	now := time.Now()
 	if now.Sub(t.checked) < lookEvery {
 		return nil
@@ -337,8 +350,8 @@ func (t *term) checkHealth(ctx context.Context, active []string, jobs []schedule
 	t.checked = now
 	workers := t.c.workers.health()
 	for _, j := range jobs {
-		if workers.Memory > 0 && j.Memory > workers.Memory {
-			workers.Troubles[j.ID] = fmt.Sprintf("a worker needs %s of memory for it, and the one with most has %s", humanize.IBytes(uint64(j.Memory)), humanize.IBytes(uint64(workers.Memory)))
+		if members, bytes, short := j.Short(known); short && workers.Memory > 0 {
+			workers.Troubles[j.ID] = fmt.Sprintf("a worker needs %s of memory for it%s, and the one with most has %s", humanize.IBytes(uint64(bytes)), inGroups(members), humanize.IBytes(uint64(workers.Memory)))
 		}
 	}
 	keep := map[string]bool{}

@@ -263,3 +263,27 @@ func TestJobOfTooMuchMemory(t *testing.T) {
 	connect(t, s.workers, large).work()
 	s.awaitState(big, pb.JobState_JOB_STATE_CONVERGED)
 }
+
+// A job of two chains for which no worker has the memory alone, but three have that keep its preconditioner together, a factor of 640 MB, waits for the sixth: alone a driver
+// needs 1.1 GB, with one other member 0.8, with two 0.7.
+func TestJobOfGroupsThatHaveTheMemory(t *testing.T) {
+	s := serve(t, Config{SplitRows: 1})
+	s.lead()
+	work := func(id string) {
+		h := hello(id)
+		h.Capacity.MemoryBytes = 760e6
+		w := connect(t, s.workers, h)
+		w.rows = 20_000
+		w.work()
+	}
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		work(id)
+	}
+	id := s.submit(strings.Replace(testSpec(40, 60, 10), "method: cg", "method: cg, preconditioner: {kind: rpcholesky, rank: 4000}", 1))
+	within(t, "the reason", func() bool {
+		return strings.Contains(s.get(id).Health.GetMessage(), "of memory for it, in groups of 2 for each chain, which is what there are, and the one with most has 725 MiB")
+	})
+	s.awaitState(s.submit(testSpec(40, 60, 10)), pb.JobState_JOB_STATE_CONVERGED) // nobody waits for it
+	work("f")
+	s.awaitState(id, pb.JobState_JOB_STATE_CONVERGED)
+}

@@ -35,6 +35,9 @@ func (d *Driver) precondition(ctx context.Context, p *posterior.Problem, op Oper
 	case kind == "auto" || kind == "svd": // whose building costs more than a climb
 		kind = "rpcholesky"
 	}
+	if p != d.Problem { // some of the rows, which this machine has alone
+		rank = min(rank, precond.MaxOwnRank(len(p.Y)))
+	}
 	op.Set(p.At(psi))
 	return precond.BuildAny(ctx, kind, op, rank, random.Key{Seed: d.Spec.Seed})
 }

@@ -72,7 +72,7 @@ func (p *LowRank) MulFactorTrans(dst, v [][]float64) {
 func (p *LowRank) MulRootTrans(dst, v [][]float64) {
 	p.base.mulTrans(dst, v)
 	p.update(dst, 1, func(w [][]float64) [][]float64 {
-		p.solveTri(p.ic, blas.Trans, w)
+		p.solveTri(1, blas.Trans, w)
 		return w
 	})
 }

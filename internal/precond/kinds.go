@@ -81,5 +81,8 @@ func AutoRank(n int) int {
 	for r*r < 16*n {
 		r++
 	}
-	return max(1, min(r, n/2, maxAutoBytes/(8*n)))
+	return max(1, min(r, n/2, MaxOwnRank(n)))
 }
+
+// MaxOwnRank returns the highest rank for n rows of which a preconditioner's factor takes no more than 1 GiB.
+func MaxOwnRank(n int) int { return max(1, maxAutoBytes/(8*n)) }

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
@@ -27,8 +28,7 @@ type LowRank struct {
 	rank   int            // m
 	l      *dense.Matrix  // L̃ = G⁻¹L; nil if m = 0, or if a group has it
 	by     dense.Products // what multiplies by L̃
-	c      *mat.TriDense  // C
-	ic     *mat.TriDense  // I + C
+	c      lower          // C
 	inv    *dense.Matrix  // (CCᵀ)⁻¹, applied at every iteration
 	logDet float64
 	recipe *Recipe // of L̃; nil if there is none
@@ -60,13 +60,12 @@ func newLowRank(ctx context.Context, kind string, pt parts, exact [][]float64, k
 		gram.SetSym(i, i, 1+gram.At(i, i))
 	}
 	return within(ctx, func() (*LowRank, error) {
-		var chol mat.Cholesky
-		if !chol.Factorize(gram) {
+		u, ok := lapack64.Potrf(gram.RawSymmetric()) // in its place: of large rank a copy is gigabytes
+		if !ok {
 			return nil, errors.New("the preconditioner is numerically singular")
 		}
-		var c mat.TriDense
-		chol.LTo(&c)
-		return p, p.setFactor(&c)
+		p.setFactor(lowerOf(u), u)
+		return p, nil
 	})
 }
 
@@ -121,31 +120,21 @@ func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// setFactor takes C, and adds to log |P| what is C's.
-func (p *LowRank) setFactor(c mat.Triangular) error {
-	m, _ := c.Dims()
-	p.c, p.ic = mat.NewTriDense(m, mat.Lower, nil), mat.NewTriDense(m, mat.Lower, nil)
-	p.c.Copy(c)
-	p.ic.Copy(c)
-	for i := range m {
-		p.ic.SetTri(i, i, 1+p.c.At(i, i))
-		p.logDet += 2 * math.Log(p.c.At(i, i))
+// setFactor takes C, and adds to log |P| what is C's. It overwrites u, which is Cᵀ.
+func (p *LowRank) setFactor(c lower, u blas64.Triangular) {
+	p.c = c
+	for i := range u.N {
+		p.logDet += 2 * math.Log(c.row(i)[i])
 	}
-	var chol mat.Cholesky
-	chol.SetFromU(p.c.TTri())
-	var inv mat.SymDense
-	if err := chol.InverseTo(&inv); err != nil && !isCondition(err) {
-		return err
-	}
-	p.inv = dense.New(m, m)
-	col := make([]float64, m)
-	for j := range m {
+	inv, _ := lapack64.Potri(u) // no element of the diagonal is below 1
+	p.inv = dense.New(inv.N, inv.N)
+	col := make([]float64, inv.N)
+	for j := range col {
 		for i := range col {
-			col[i] = inv.At(i, j)
+			col[i] = inv.Data[min(i, j)*inv.Stride+max(i, j)]
 		}
 		p.inv.SetCol(j, col)
 	}
-	return nil
 }
 
 // Own returns how many columns of L are the kind's own: all but those of a part of K_f that is of low
@@ -162,9 +151,8 @@ func (p *LowRank) First(m int) *LowRank {
 	m += p.exact
 	q := &LowRank{kind: p.kind, exact: p.exact, base: p.base, budget: p.budget, rank: m, l: p.l.First(m), logDet: p.base.logDet()}
 	q.by = q.l
-	if err := q.setFactor(p.c.SliceTri(0, m)); err != nil {
-		panic(err) // a leading block of what was factorised
-	}
+	c := p.c.first(m)
+	q.setFactor(c, c.trans())
 	return q
 }
 
@@ -184,11 +172,6 @@ func (p *LowRank) Shared(share func(f Factor) dense.Products) *LowRank {
 	q := *p
 	q.by = share(Factor{p.by, p.l, p.recipe, p.rank})
 	return &q
-}
-
-func isCondition(err error) bool {
-	var c mat.Condition
-	return errors.As(err, &c)
 }
 
 // Kind returns the kind of preconditioner.
@@ -215,7 +198,7 @@ func (p *LowRank) Solve(dst, v [][]float64) {
 func (p *LowRank) MulRoot(dst, v [][]float64) {
 	copyColumns(dst, v)
 	p.update(dst, 1, func(w [][]float64) [][]float64 {
-		p.solveTri(p.ic, blas.NoTrans, w)
+		p.solveTri(1, blas.NoTrans, w)
 		return w
 	})
 	p.base.mul(dst, dst)
@@ -225,8 +208,8 @@ func (p *LowRank) MulRoot(dst, v [][]float64) {
 func (p *LowRank) SolveRoot(dst, v [][]float64) {
 	p.base.solve(dst, v)
 	p.update(dst, -1, func(w [][]float64) [][]float64 {
-		p.solveTri(p.c, blas.NoTrans, w)
-		p.solveTri(p.ic, blas.Trans, w)
+		p.solveTri(0, blas.NoTrans, w)
+		p.solveTri(1, blas.Trans, w)
 		return w
 	})
 }
@@ -235,8 +218,8 @@ func (p *LowRank) SolveRoot(dst, v [][]float64) {
 func (p *LowRank) SolveRootTrans(dst, v [][]float64) {
 	copyColumns(dst, v)
 	p.update(dst, -1, func(w [][]float64) [][]float64 {
-		p.solveTri(p.ic, blas.NoTrans, w)
-		p.solveTri(p.c, blas.Trans, w)
+		p.solveTri(1, blas.NoTrans, w)
+		p.solveTri(0, blas.Trans, w)
 		return w
 	})
 	p.base.solveTrans(dst, dst)
@@ -260,12 +243,14 @@ func (p *LowRank) update(x [][]float64, sign float64, f func(w [][]float64) [][]
 	_ = p.by.MulAdd(context.Background(), x, w, p.budget)
 }
 
-// solveTri solves with a triangular matrix in place. Not by mat's own methods:
-// they compute the condition number with every solve, which costs several more.
-func (p *LowRank) solveTri(t *mat.TriDense, trans blas.Transpose, w [][]float64) {
-	raw := t.RawTriangular()
+// solveTri solves with δ·I + C, or its transpose, in place.
+func (p *LowRank) solveTri(delta float64, trans blas.Transpose, w [][]float64) {
 	p.budget.NewLoop(func(_, c int) {
-		blas64.Trsv(trans, raw, blas64.Vector{N: len(w[c]), Data: w[c], Inc: 1})
+		if trans == blas.Trans {
+			p.c.solveTrans(w[c], delta)
+		} else {
+			p.c.solve(w[c], delta)
+		}
 	}).Run(len(w))
 }
 

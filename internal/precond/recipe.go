@@ -151,15 +151,27 @@ func (r *Rows) Exact() int { return len(r.exact) }
 // Rank returns the number of pivots so far.
 func (r *Rows) Rank() int { return r.rank }
 
+// Blocks returns the number of blocks so far.
+func (r *Rows) Blocks() int { return len(r.blocks) }
+
+// someBlocks is how many blocks are added together: enough rows for all cores, few enough that they take little memory.
+const someBlocks = 16
+
 // Add takes the next blocks. For m pivots in all it takes m²/2 numbers, and, at the least, the time of m³/6 multiplications. The only error is
-// that of ctx, and leaves all as it was.
+// that of ctx: not all of the blocks have been taken then.
 func (r *Rows) Add(ctx context.Context, blocks ...Block) error {
+	for some := range slices.Chunk(blocks, someBlocks) {
+		if err := r.addSome(ctx, some); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+func (r *Rows) addSome(ctx context.Context, blocks []Block) error {
 	var pivots []int
 	for _, b := range blocks {
 		pivots = append(pivots, b.Pivots...)
-	}
-	if len(pivots) == 0 {
-		return ctx.Err()
 	}
 	p := newPart(r.k, pivots, r.rank+len(pivots))
 	if err := r.bring(ctx, p, nil); err != nil {
@@ -184,13 +196,13 @@ func (r *Rows) Add(ctx context.Context, blocks ...Block) error {
 		p.done = later.done
 	}
 	for i, b := range blocks {
-		r.append(b, at[i])
+		r.Append(b, at[i])
 	}
 	return nil
 }
 
-// append takes the next block, given L at its pivots.
-func (r *Rows) append(b Block, at [][]float64) {
+// Append takes the next block, given L at its pivots, which it keeps.
+func (r *Rows) Append(b Block, at [][]float64) {
 	r.blocks, r.at, r.rank = append(r.blocks, b), append(r.at, at), r.rank+len(b.Pivots)
 }
 

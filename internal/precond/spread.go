@@ -15,8 +15,8 @@ import (
 // bits are those of a factor that is built in one place.
 type Spread interface {
 	dense.Products
-	// Grow adds the columns of a block of pivots, and sets residual to the diagonal of K_f − L·Lᵀ.
-	Grow(ctx context.Context, b Block, residual []float64) error
+	// Grow adds the columns of a block of pivots, given L there, and sets residual to the diagonal of K_f − L·Lᵀ.
+	Grow(ctx context.Context, b Block, at [][]float64, residual []float64) error
 	// Doubt says that the residual variance of a row is not what its columns come to, and returns the error to end with.
 	Doubt(row int) error
 	// Gram ends the building, and returns L̃ᵀL̃.
@@ -89,9 +89,9 @@ func (o *over) rows(ctx context.Context, of []int, residual []float64) ([][]floa
 }
 
 func (o *over) grow(ctx context.Context, b Block, at [][]float64, residual []float64) error {
-	o.known.append(b, at)
+	o.known.Append(b, at)
 	left := make([]float64, len(residual))
-	if err := o.spread.Grow(ctx, b, left); err != nil {
+	if err := o.spread.Grow(ctx, b, at, left); err != nil {
 		return err
 	}
 	for i, r := range residual {

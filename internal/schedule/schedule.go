@@ -35,7 +35,10 @@ type Worker struct {
 type Job struct {
 	*state.Job
 	Rows   int   // 0 if not known yet
-	Memory int64 // bytes that a worker needs at the least; 0 if not known yet
+	Memory int64 // bytes that a worker needs at the least, who drives a chain alone; 0 if not known yet
+	// Within, if it is set, returns the same of the driver, and of every other member, of a group that keeps the preconditioner
+	// together. More members need no more.
+	Within func(members int) (driver, member int64)
 	// Active are the lanes that have, or will have, something to do: 0 is that of the
 	// preparation, and those beyond the chains, of staged runs, are content with cores
 	// that are left over.
@@ -55,9 +58,10 @@ type Schedule struct {
 }
 
 // Plan says where the chains of the jobs should be. Idle workers share the
-// products of chains with splitRows rows or more; with a negative number none.
+// products of chains with splitRows rows or more; with a negative number none. A job for which
+// no worker has the memory alone, but groups have, gets workers of its own.
 func Plan(jobs []Job, workers []Worker, splitRows int) Schedule {
-	p := newPlanner(jobs, workers)
+	p := newPlanner(jobs, workers, splitRows)
 	for i := range jobs {
 		if j := &jobs[i]; !p.admitted[j.ID] && j.Phase.AtWork() && !j.Placed() {
 			p.out.Preempt = append(p.out.Preempt, j.ID)
@@ -94,6 +98,8 @@ type planner struct {
 	workers  []Worker
 	byID     map[string]*Worker
 	admitted map[string]bool
+	claims   map[string]*claim       // by job, of those that have one
+	owner    map[string]*Job         // by worker, of those that are claimed
 	load     map[string]int          // chains by worker
 	at       map[string]map[*Job]int // likewise, by job
 	driven   []drivenChain
@@ -107,15 +113,20 @@ type drivenChain struct {
 	worker string
 }
 
-func newPlanner(jobs []Job, workers []Worker) *planner {
-	p := &planner{jobs: jobs, workers: workers, byID: map[string]*Worker{}, load: map[string]int{}, at: map[string]map[*Job]int{},
+func newPlanner(jobs []Job, workers []Worker, splitRows int) *planner {
+	p := &planner{jobs: jobs, workers: workers, byID: map[string]*Worker{}, owner: map[string]*Job{}, load: map[string]int{}, at: map[string]map[*Job]int{},
 		out: Schedule{Places: map[string][]state.Move{}, Keep: map[state.ChainKey]bool{}}}
 	for i := range workers {
 		p.byID[workers[i].ID] = &workers[i]
 	}
-	p.admitted = admit(jobs, workers)
+	p.admitted, p.claims = admit(jobs, workers, splitRows)
 	for i := range jobs {
 		if j := &jobs[i]; p.admitted[j.ID] {
+			if c := p.claims[j.ID]; c != nil {
+				for id := range c.workers {
+					p.owner[id] = j
+				}
+			}
 			for _, chain := range j.Active {
 				if w := p.byID[j.Placements[chain].Worker]; w != nil {
 					p.count(j, w, 1)
@@ -129,9 +140,56 @@ func newPlanner(jobs []Job, workers []Worker) *planner {
 // admit returns the jobs that are to be at work on the workers that there are. A job
 // has a core for each chain, of workers that fit; one that has to wait for cores keeps
 // those that it waits for from the jobs behind it, and one that no worker fits keeps
-// none.
-func admit(jobs []Job, workers []Worker) map[string]bool {
-	var order []*Job
+// none. One whose chains need groups of workers to have the memory has these to itself: its claim.
+func admit(jobs []Job, workers []Worker, splitRows int) (out map[string]bool, claims map[string]*claim) {
+	out, claims = map[string]bool{}, map[string]*claim{}
+	free, busy := map[string]int{}, map[string]bool{} // cores by worker; workers that drive a chain
+	for i := range workers {
+		if w := &workers[i]; !w.Draining {
+			free[w.ID] = w.Cores
+		}
+	}
+	for i := range jobs {
+		for _, at := range jobs[i].Placements {
+			busy[at.Worker] = true
+		}
+	}
+	for _, j := range inOrder(jobs) {
+		var fitting []*Worker
+		cores, left := 0, 0
+		for i := range workers {
+			if w := &workers[i]; !w.Draining && fits(j, w) {
+				fitting = append(fitting, w)
+				cores, left = cores+w.Cores, left+free[w.ID]
+			}
+		}
+		if cores == 0 && j.splits(splitRows) {
+			var possible bool
+			if claims[j.ID], possible = j.claim(workers, free, busy); claims[j.ID] != nil {
+				out[j.ID] = true
+				for id := range claims[j.ID].workers {
+					free[id] = 0
+				}
+			} else if possible { // it waits for them
+				for i := range workers {
+					if j.can(&workers[i]) {
+						free[workers[i].ID] = 0
+					}
+				}
+			}
+			continue
+		}
+		if cores == 0 {
+			continue
+		}
+		out[j.ID] = j.Chains <= left || left == cores // the first always
+		reserve(j, fitting, free, out[j.ID])
+	}
+	return out, claims
+}
+
+// inOrder returns the jobs that are not paused, those that go first first.
+func inOrder(jobs []Job) (order []*Job) {
 	held := map[string]int{} // chains at work by namespace
 	for i := range jobs {
 		j := &jobs[i]
@@ -154,29 +212,7 @@ func admit(jobs []Job, workers []Worker) map[string]bool {
 			cmp.Compare(waits(a)*held[a.Namespace], waits(b)*held[b.Namespace]),
 			a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
 	})
-	out := map[string]bool{}
-	free := map[string]int{} // cores by worker
-	for i := range workers {
-		if w := &workers[i]; !w.Draining {
-			free[w.ID] = w.Cores
-		}
-	}
-	for _, j := range order {
-		var fitting []*Worker
-		cores, left := 0, 0
-		for i := range workers {
-			if w := &workers[i]; !w.Draining && fits(j, w) {
-				fitting = append(fitting, w)
-				cores, left = cores+w.Cores, left+free[w.ID]
-			}
-		}
-		if cores == 0 {
-			continue
-		}
-		out[j.ID] = j.Chains <= left || left == cores // the first always
-		reserve(j, fitting, free, out[j.ID])
-	}
-	return out
+	return order
 }
 
 // reserve takes the cores of a job's chains from those that are free; all of them if
@@ -199,7 +235,7 @@ func reserve(j *Job, fitting []*Worker, free map[string]int, admitted bool) {
 func (p *planner) place(j *Job, chain int) {
 	key, at := state.ChainKey{Job: j.ID, Chain: chain}, j.Placements[chain].Worker
 	if w := p.byID[at]; w != nil {
-		if w.Draining || !fits(j, w) {
+		if w.Draining || !p.fits(j, w) {
 			return // it is to let go first
 		}
 		if to := p.idleWorker(j, w); to != nil {
@@ -228,7 +264,7 @@ func (p *planner) give(j *Job, chain int, w *Worker) {
 // it has, as long as no chain needs it.
 func (p *planner) placeFurther(j *Job, lane int) {
 	if w := p.byID[j.Placements[lane].Worker]; w != nil {
-		if !w.Draining && fits(j, w) && p.load[w.ID] <= w.Cores {
+		if !w.Draining && p.fits(j, w) && p.load[w.ID] <= w.Cores {
 			p.out.Keep[state.ChainKey{Job: j.ID, Chain: lane}] = true
 			p.driven = append(p.driven, drivenChain{j, lane, w.ID})
 		} else {
@@ -241,11 +277,44 @@ func (p *planner) placeFurther(j *Job, lane int) {
 	}
 }
 
-// fits reports whether a worker computes the same bits as the job began with, as far as is known, has
-// the memory, and has not shown that it cannot do the job.
-func fits(j *Job, w *Worker) bool {
-	return w.Unheard || (j.InstructionSet == "" || j.InstructionSet == w.InstructionSet) &&
-		(j.Memory == 0 || w.Memory == 0 || j.Memory <= w.Memory) && !w.Aside[j.ID] && !w.Wrong
+// can reports whether a worker computes the same bits as the job began with, as far as is known, and has not shown that it
+// cannot do the job.
+func (j *Job) can(w *Worker) bool {
+	return w.Unheard || (j.InstructionSet == "" || j.InstructionSet == w.InstructionSet) && !w.Aside[j.ID] && !w.Wrong
+}
+
+// fits reports whether a worker can do a job, and has the memory to drive a chain alone.
+func fits(j *Job, w *Worker) bool { return j.can(w) && j.Memory <= w.size() }
+
+// splits reports whether workers may share a job's products.
+func (j *Job) splits(splitRows int) bool { return splitRows >= 0 && j.Rows >= max(1, splitRows) }
+
+// fits reports whether a worker may drive a chain of a job.
+func (p *planner) fits(j *Job, w *Worker) bool {
+	if c := p.claims[j.ID]; c != nil {
+		return c.workers[w.ID] && j.can(w) && c.driver <= w.size()
+	}
+	return p.owner[w.ID] == nil && fits(j, w)
+}
+
+// joins reports whether a worker that drives nothing may share the products of a job: one that somebody has claimed only that
+// one's.
+func (p *planner) joins(j *Job, w *Worker) bool {
+	least := j.Memory
+	if c := p.claims[j.ID]; c != nil {
+		least = c.member
+	} else if j.Within != nil {
+		_, least = j.Within(math.MaxInt)
+	}
+	return (p.owner[w.ID] == nil || p.owner[w.ID] == j) && j.can(w) && least <= w.size()
+}
+
+// memory returns what a chain of a job needs at a worker that drives it.
+func (p *planner) memory(j *Job) int64 {
+	if c := p.claims[j.ID]; c != nil {
+		return c.driver
+	}
+	return j.Memory
 }
 
 // count counts chains of a job at a worker.
@@ -260,10 +329,10 @@ func (p *planner) count(j *Job, w *Worker, n int) {
 // crowded reports whether a worker has not the memory for a job beside those that it has: for a chain of
 // each, since chains of one job share most.
 func (p *planner) crowded(j *Job, w *Worker) bool {
-	need := j.Memory
+	need := p.memory(j)
 	for other, n := range p.at[w.ID] {
 		if n > 0 && other != j {
-			need += other.Memory
+			need += p.memory(other)
 		}
 	}
 	return w.Memory > 0 && need > w.Memory
@@ -275,7 +344,7 @@ func (p *planner) least(j *Job) (best *Worker) {
 	roomy := false
 	for i := range p.workers {
 		w := &p.workers[i]
-		if !w.Connected || w.Draining || !fits(j, w) {
+		if !w.Connected || w.Draining || !p.fits(j, w) {
 			continue
 		}
 		room := !p.crowded(j, w)
@@ -304,7 +373,7 @@ func (p *planner) group(splitRows int) {
 	groups := map[state.ChainKey][]string{}
 	var wide []*drivenChain
 	for i := range p.driven {
-		if d := &p.driven[i]; splitRows >= 0 && d.job.Rows >= max(1, splitRows) {
+		if d := &p.driven[i]; d.job.splits(splitRows) {
 			wide = append(wide, d)
 		}
 	}
@@ -315,7 +384,7 @@ func (p *planner) group(splitRows int) {
 		}
 		var to *drivenChain
 		for _, d := range wide {
-			if fits(d.job, w) && !w.Apart[d.worker] && (to == nil || len(groups[d.key()]) < len(groups[to.key()])) {
+			if p.joins(d.job, w) && !w.Apart[d.worker] && (to == nil || len(groups[d.key()]) < len(groups[to.key()])) {
 				to = d
 			}
 		}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -155,6 +157,7 @@ func (p *workerProcess) openData(context.Context) (err error) {
 
 // assemble makes the worker.
 func (p *workerProcess) assemble(context.Context) (err error) {
+	limitMemory(memory())
 	p.budget, p.meter = parallel.NewBudget(p.Cores), &shard.Meter{}
 	p.peers = shard.NewPool(p.meter, grpc.WithTransportCredentials(p.src.Credentials(identity.Worker)))
 	p.finally(func() { p.peers.Close() })
@@ -183,7 +186,7 @@ func (p *workerProcess) serve(ctx context.Context) error {
 		in.gate = &identity.Gate{NodesOnly: true}
 	}
 	s, healthy := rpc.NewServer(p.src.Credentials(identity.Worker), func(s *grpc.Server) {
-		pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: p.worker, Budget: p.budget, Meter: p.meter, Peers: p.peers, Traced: traced(p.tracer), MaxHeld: memory() / heldShare}))
+		pb.RegisterTilesServer(s, shard.NewServer(shard.ServerConfig{Source: p.worker, Budget: p.budget, Meter: p.meter, Peers: p.peers, Traced: traced(p.tracer), Room: roomForRows(memory(), p.worker.Driving)}))
 		pb.RegisterGradientsServer(s, gradients.NewServer(gradients.ServerConfig{Budget: p.budget, MaxBytes: memory() / fitShare}))
 		pb.RegisterDataServer(s, blobs)
 		pb.RegisterPosteriorsServer(s, worker.NewPosteriors(p.worker, &predict.Solutions{Dir: filepath.Join(p.Dir, "predict"), Most: worker.SolutionsDiskBytes}))
@@ -253,9 +256,26 @@ type dataSources struct {
 // askTime bounds the question who else works.
 const askTime = 3 * time.Second
 
-// heldShare is which part of the memory the rows of preconditioners may take that a worker holds for the
-// chains of others: a fourth.
-const heldShare = 4
+// limitMemory has what is not used any more collected in time, so that a worker whose job was reckoned to fit does not take twice as much. GOMEMLIMIT goes first.
+func limitMemory(bytes int64) {
+	if bytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(bytes / 20 * 19)
+	}
+}
+
+// roomForRows returns how much of a worker's memory the rows of preconditioners may take that it holds for the chains of others: three fourths if it drives none
+// itself, or else one. It is nil if the memory is not known.
+func roomForRows(memory int64, driving func() int) func() int64 {
+	if memory == 0 {
+		return nil
+	}
+	return func() int64 {
+		if driving() > 0 {
+			return memory / 4
+		}
+		return memory / 4 * 3
+	}
+}
 
 // fitShare is which part of the memory the rows of a fit may take that another process drives: a sixteenth.
 const fitShare = 16

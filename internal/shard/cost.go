@@ -5,6 +5,7 @@ import (
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
 	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
+	"github.com/ulisse-gp/ulisse/internal/precond"
 )
 
 const (
@@ -250,7 +251,7 @@ func (a Apply) Growing(members int) float64 {
 
 // Spread reports whether some members build the factor of a pivoted Cholesky factorisation of K together, and keep it, so that nobody has all of it.
 func (a Apply) Spread(members int) bool {
-	return a.sharers(members) > 1 && a.Rows >= DefaultMinRows && 8*float64(a.Rows)*float64(a.Rank) >= spreadFrom
+	return a.sharers(members) > 1 && a.Rows >= DefaultMinRows && 8*float64(a.Rows)*float64(a.Rank) >= float64(spreadFrom())
 }
 
 // Building returns what it takes some members, at so many processor seconds for each of n·m² that the driver alone takes, half of which are
@@ -267,11 +268,30 @@ func (a Apply) Building(members int, rate float64) (seconds, processor float64) 
 	return seconds, 2*half + pivots*k + transport*2*bytes
 }
 
-// BuildingBytes returns what the driver holds for the time of the building, beside its rows: LᵀL on its way, and the factor at its pivots.
+// BuildingBytes returns what the driver holds of a preconditioner that the group builds beside its rows, when that is most: the factor at its pivots, and LᵀL with what of
+// it is on its way, four times (as it went out, encoded, as it comes in and as it is kept), or with its Cholesky factor and its inverse.
 func (a Apply) BuildingBytes() float64 {
-	m := float64(a.Rank)
-	return 8 * (3*128*m*float64(dense.Chunks(a.Rows)) + m*m/2)
+	m, under := float64(a.Rank), 0
+	for p := range min(dense.Chunks(a.Rows), dense.GramBlocks(a.Rank)) {
+		under += dense.GramSize(a.Rank, p)
+	}
+	return 8 * (m*m/2 + max(m*m+4*float64(under), factorised*m*m) + growing*a.perChunk())
 }
+
+// SeedBytes returns what another member holds of it beside its rows: the factor at its pivots, and the columns that are added.
+func (a Apply) SeedBytes() float64 {
+	m := float64(a.Rank)
+	return 8 * (m*m/2 + growing*a.perChunk())
+}
+
+const (
+	// factorised is how many numbers a matrix of order m takes while it is factorised and inverted, over m² (precond.newLowRank): as it is, packed, and inverted.
+	factorised = 2.5
+	// growing is how many numbers a row of a chunk takes, beside it, while columns are added.
+	growing = 2 * precond.Proposals
+)
+
+func (a Apply) perChunk() float64 { return float64(a.Rows) / float64(dense.Chunks(a.Rows)) }
 
 // Held returns how many bytes of the factor a member holds.
 func (a Apply) Held(members int) float64 {
@@ -280,4 +300,12 @@ func (a Apply) Held(members int) float64 {
 		return 0
 	}
 	return 8 * float64(a.Rows) * float64(a.Rank) * math.Ceil(chunks/float64(k)) / chunks
+}
+
+// Own returns how many bytes of a factor that the group builds its driver holds: as many as others, or none where there are members enough without it.
+func (a Apply) Own(members int) float64 {
+	if members > dense.Chunks(a.Rows) {
+		return 0
+	}
+	return a.Held(members)
 }

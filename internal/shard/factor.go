@@ -188,8 +188,8 @@ func (f *factor) spread(peers []*peer, now time.Time) (holders []*peer) {
 // longAside is for how long a member must be put aside for others to be sent what it holds.
 const longAside = 10 * time.Second
 
-// assign gives the members, and the driver, about equally many chunks. Those that a member has it keeps, as far as
-// that goes.
+// assign gives the members, and the driver, about equally many chunks, and the driver none where there are members enough: it has matrices of order m
+// besides, and vectors to see to. Those that a member has it keeps, as far as that goes.
 func (f *factor) assign(peers []*peer, now time.Time) {
 	count := map[*peer]int{nil: 0}
 	for _, p := range peers {
@@ -217,7 +217,7 @@ func (f *factor) assign(peers []*peer, now time.Time) {
 				to = p
 			}
 		}
-		if to == nil || count[from]-count[to] < 2 {
+		if idle := from == nil && to != nil && count[from] > 0 && count[to] == 0; to == nil || count[from]-count[to] < 2 && !idle {
 			return
 		}
 		has, move := to.rows.ready(f.state), -1
@@ -253,9 +253,14 @@ func (h *holder) Do(ctx context.Context, p *Product, u Unit, out []float64) erro
 	err := h.Member.Do(ctx, p, u, out)
 	if err != nil && ctx.Err() == nil {
 		h.lose(p.State, nil)
-		if status.Code(err) == codes.ResourceExhausted && p.holds != nil { // it has room for fewer
+		if p.holds != nil {
 			h.mu.Lock()
-			h.limit /= 2
+			switch status.Code(err) {
+			case codes.ResourceExhausted: // it has room for fewer
+				h.limit /= 2
+			case codes.InvalidArgument: // it is of a version that builds none
+				h.limit = 0
+			}
 			h.mu.Unlock()
 		}
 	}

@@ -53,23 +53,44 @@ type grower struct {
 
 	mu    sync.Mutex
 	rows  *precond.Rows
-	taken int                   // blocks
 	parts map[int]*precond.Part // chunks under way
+}
+
+// begin makes what rows are computed by, once the operator is set.
+func (g *grower) begin() (err error) {
+	if g.rows == nil {
+		g.rows, err = precond.NewRows(g.op)
+		g.parts = map[int]*precond.Part{}
+	}
+	return err
+}
+
+// take adds a block to the recipe, given L at its pivots.
+func (g *grower) take(b precond.Block, at [][]float64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.begin(); err != nil {
+		return err
+	}
+	g.add(b)
+	g.rows.Append(b, at)
+	return nil
+}
+
+// catchUp takes the blocks that have come since.
+func (g *grower) catchUp(ctx context.Context) error {
+	if err := g.begin(); err != nil {
+		return err
+	}
+	blocks, _ := g.known()
+	return g.rows.Add(ctx, blocks[g.rows.Blocks():]...)
 }
 
 // part returns a chunk with the columns of all pivots so far, of a factor of so many columns at most.
 func (g *grower) part(ctx context.Context, i, lo, hi, cols int) (p *precond.Part, err error) {
-	if g.rows == nil {
-		if g.rows, err = precond.NewRows(g.op); err != nil {
-			return nil, err
-		}
-		g.parts = map[int]*precond.Part{}
-	}
-	blocks, _ := g.known()
-	if err := g.rows.Add(ctx, blocks[g.taken:]...); err != nil {
+	if err := g.catchUp(ctx); err != nil {
 		return nil, err
 	}
-	g.taken = len(blocks)
 	if p = g.parts[i]; p == nil {
 		of := make([]int, hi-lo)
 		for q := range of {
@@ -111,6 +132,9 @@ func (g *grower) chunk(ctx context.Context, i, lo, hi, cols int) (*dense.Matrix,
 func (g *grower) at(ctx context.Context, of []int) (*dense.Matrix, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if err := g.catchUp(ctx); err != nil {
+		return nil, err
+	}
 	return g.rows.At(ctx, of)
 }
 

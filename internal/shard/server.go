@@ -44,8 +44,9 @@ type ServerConfig struct {
 	// 4 GiB.
 	MaxBytes int64
 	// MaxHeld is the memory that the rows of factors may take that all sessions together hold; 0 means
-	// 4 GiB. Drivers have members hold no more.
+	// 4 GiB. Drivers have members hold no more. Room, if it is set, says so in its place, as things are.
 	MaxHeld int64
+	Room    func() int64
 	// MaxUnits is how many units may wait in a session; 0 means 16.
 	MaxUnits int
 	// Peers are the connections to other workers, whose sums this one adds up; nil if it fetches nothing.
@@ -86,6 +87,9 @@ func NewServer(c ServerConfig) *Server {
 	}
 	if c.MaxHeld == 0 {
 		c.MaxHeld = 4 << 30
+	}
+	if c.Room == nil {
+		c.Room = func() int64 { return c.MaxHeld }
 	}
 	if c.MaxUnits == 0 {
 		c.MaxUnits = 16

@@ -214,7 +214,7 @@ func (v *serving) reserve(bytes int64) error {
 	if v.ended {
 		return status.Error(codes.Canceled, "the session is over")
 	}
-	if v.held.Add(bytes) > v.conf.MaxHeld {
+	if v.held.Add(bytes) > v.conf.Room() {
 		v.held.Add(-bytes)
 		return status.Errorf(codes.ResourceExhausted, "a chunk of %d bytes: this worker has room for %d", bytes, v.room())
 	}
@@ -243,7 +243,7 @@ func (v *serving) reserveGrown(chunk int) error {
 }
 
 // room returns how many bytes of rows more the worker can hold.
-func (v *serving) room() int64 { return max(0, v.conf.MaxHeld-v.held.Load()) }
+func (v *serving) room() int64 { return max(0, v.conf.Room()-v.held.Load()) }
 
 // hold begins a chunk that is to be held.
 func (v *serving) hold(m *pb.TilesProduct) error {

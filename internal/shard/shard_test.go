@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp"
-	"github.com/ulisse-gp/ulisse/internal/driver"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/param"
@@ -27,12 +27,18 @@ import (
 	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
-var (
-	_ driver.Operator      = (*Group)(nil)
-	_ solve.SingleOperator = (*Group)(nil)
-)
+var _ operator = (*Group)(nil)
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if role := os.Getenv(asMember); role != "" {
+		if err := processMain(role); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // problem is a set of inputs, θ and vectors.
 type problem struct {
@@ -92,7 +98,16 @@ func (p *problem) operator() *cmvp.Operator {
 
 // results are what an operator makes of a problem: K·V in double and in single
 // precision and the forms, with a common and with an own noise variance.
-func (p *problem) results(o driver.Operator) ([][]float64, error) {
+// operator is what a chain multiplies by (driver.Operator, which knows this package).
+type operator interface {
+	solve.SingleOperator
+	precond.Covariance
+	Set(theta, noise []float64)
+	Forms(ctx context.Context, u, v [][]float64, group []int, groups int) ([][]float64, error)
+	Counts() cmvp.Counts
+}
+
+func (p *problem) results(o operator) ([][]float64, error) {
 	ctx := context.Background()
 	n, s := p.in.Len(), len(p.v)
 	a, b, c := solve.Columns(n, s), solve.Columns(n, s), solve.Columns(n, s)

@@ -55,6 +55,19 @@ func spoilTheta(theta []float64) []float64 {
 	return theta
 }
 
+// spreadFrom is largeFactor, or ULISSE_SPREAD: so small factors are built by groups, too.
+var spreadFrom = sync.OnceValue(func() int {
+	text := os.Getenv("ULISSE_SPREAD")
+	if text == "" {
+		return largeFactor
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		panic("ULISSE_SPREAD is " + text + ", not a number of bytes")
+	}
+	return n
+})
+
 func spoilAnswer(p *Product, out []float64) {
 	spoils.mu.Lock()
 	defer spoils.mu.Unlock()

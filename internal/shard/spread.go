@@ -24,8 +24,8 @@ import (
 // next pivots; and LᵀL, summed up from chunk to chunk in the order of the driver alone. A chunk that is lost is computed by
 // whoever is free.
 
-// spreadFrom is the size of a factor, in bytes, from which a group builds it. Smaller ones are quickly built, and take no room.
-const spreadFrom = 256 << 20
+// largeFactor is the size of a factor, in bytes, from which a group builds it. Smaller ones are quickly built, and take no room.
+const largeFactor = 256 << 20
 
 // growth is what is known of a factor that members compute.
 type growth struct {
@@ -44,9 +44,10 @@ func (g *Group) Spread(rank int) precond.Spread {
 	}
 	now := time.Now()
 	usable := slices.ContainsFunc(peers, func(p *peer) bool { return !p.until.After(now) && p.rows.most() > 0 })
-	if !usable || n < g.conf.MinRows || exact+rank > n || !g.eager && 8*n*rank < spreadFrom {
+	if !usable || n < g.conf.MinRows || exact+rank > n || !g.eager && 8*n*rank < spreadFrom() {
 		return nil
 	}
+	g.conf.Log.Info("the group builds a preconditioner", "rank", rank, "members", 1+len(peers))
 	return g.newSpread(exact+rank, &recipe{theta: g.state.Theta, noise: g.state.Noise, open: true})
 }
 
@@ -115,9 +116,11 @@ func (f *factor) keepers(peers []*peer) func(*peer) pieces {
 	return func(p *peer) pieces { return has[p] }
 }
 
-// Grow adds the columns of a block of pivots.
-func (f *factor) Grow(ctx context.Context, b precond.Block, residual []float64) error {
-	f.m.recipe.add(b)
+// Grow adds the columns of a block of pivots. The driver's own chunks go by L there as it was given.
+func (f *factor) Grow(ctx context.Context, b precond.Block, at [][]float64, residual []float64) error {
+	if err := f.m.grower.take(b, at); err != nil {
+		return err
+	}
 	_, err := f.run(ctx, &Product{Kind: Grow, N: f.m.rows, Bound: f.growth.bound}, func(u Unit, out []float64) {
 		lo, _ := f.m.rowRange(u)
 		copy(residual[lo:], out)

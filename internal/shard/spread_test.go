@@ -4,15 +4,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"google.golang.org/grpc"
 
 	"github.com/ulisse-gp/ulisse/internal/cmvp/dense"
 	"github.com/ulisse-gp/ulisse/internal/kernel"
 	"github.com/ulisse-gp/ulisse/internal/parallel"
 	"github.com/ulisse-gp/ulisse/internal/precond"
 	"github.com/ulisse-gp/ulisse/internal/random"
+	"github.com/ulisse-gp/ulisse/internal/solve"
+	"github.com/ulisse-gp/ulisse/internal/sparse"
+	pb "github.com/ulisse-gp/ulisse/proto/ulisse/v1"
 )
 
 // grownRank is of two blocks of pivots at the least, the last of which is cut off.
@@ -70,7 +76,7 @@ func rowNoise(n int) []float64 {
 func TestBuildingOverAGroup(t *testing.T) {
 	for _, noise := range [][]float64{{0.3}, rowNoise(1400)} {
 		a := newGrown(t, noise)
-		for members, here := range []int{-1, 3, 2, 2} { // of 6 chunks
+		for members, here := range []int{-1, 3, 2, 2, 2, 1, 0} { // of 6 chunks
 			t.Run(fmt.Sprintf("noise=%d/members=%d", len(noise), members), func(t *testing.T) {
 				g, _, _ := cluster(t, a.p, members, ServerConfig{})
 				eventually(t, "shares of each", func() bool { // not if one was late
@@ -252,5 +258,82 @@ func TestBuildingWithLittleRoom(t *testing.T) {
 	equal(t, a.apply(pre), a.want)
 	if n := seen.Load(); n > most {
 		t.Errorf("the worker held %d bytes, and has room for %d", n, most)
+	}
+}
+
+// older is a worker of a version that builds no preconditioners, and knows no passes of approximations: it refuses what it does not know, and ends the
+// session.
+type older struct{ *Server }
+
+func (o older) Session(stream grpc.BidiStreamingServer[pb.TilesRequest, pb.TilesResponse]) error {
+	return o.serve(outdated{stream})
+}
+
+type outdated struct{ messages }
+
+func (o outdated) RecvMsg(m any) error {
+	if err := o.messages.RecvMsg(m); err != nil {
+		return err
+	}
+	r := m.(*frame).head.(*pb.TilesRequest)
+	switch {
+	case r.GetPivots() != nil:
+		return invalid("a message of an unknown kind")
+	case r.GetProduct() == nil:
+		return nil
+	}
+	switch r.GetProduct().Kind {
+	case pb.TilesKind_TILES_KIND_GROW, pb.TilesKind_TILES_KIND_GRAM, pb.TilesKind_TILES_KIND_PASS:
+		return invalid("product %d is of an unknown kind", r.GetProduct().Id)
+	}
+	return nil
+}
+
+// Beside a member of an older version, or with such members alone, a preconditioner is built by those who know how, to the same bits; the older one
+// is asked once, and has its part of products with K.
+func TestBuildingBesideAnOlderMember(t *testing.T) {
+	for _, noise := range [][]float64{{0.3}, rowNoise(1400)} {
+		a := newGrown(t, noise)
+		for _, newer := range []int{0, 2} {
+			t.Run(fmt.Sprintf("noise=%d/newer=%d", len(noise), newer), func(t *testing.T) {
+				g, names, w := cluster(t, a.p, newer, ServerConfig{})
+				old := w.serve(older{NewServer(ServerConfig{Source: inputs{a.p.in}, Budget: parallel.NewBudget(1)})})
+				g.SetMembers(append(slices.Clone(names), old)...)
+				pre := a.build(t, g, noise)
+				equal(t, a.apply(pre), a.want)
+				if pre.LogDet() != a.pre.LogDet() {
+					t.Errorf("determinant %v, want %v", pre.LogDet(), a.pre.LogDet())
+				}
+				p := g.peers[newer]
+				if p.name != old || p.rows.most() != 0 || held(g)[newer] != 0 {
+					t.Errorf("%s has room for %d chunks, and holds %d", p.name, p.rows.most(), held(g)[newer])
+				}
+				eventually(t, "a part of a product", func() bool {
+					dst := solve.Columns(a.p.in.Len(), len(a.p.v))
+					if err := g.Mul(t.Context(), dst, a.p.v); err != nil {
+						t.Fatal(err)
+					}
+					return p.pace > 0
+				})
+			})
+		}
+	}
+}
+
+// Likewise of sums over rows.
+func TestPassesBesideAnOlderMember(t *testing.T) {
+	a := newApproximated()
+	want := a.values(t, nil, sparse.SGPR)
+	for _, newer := range []int{0, 1} {
+		g, names, w := cluster(t, a.problem, newer, ServerConfig{})
+		g.eager = true
+		log := watch(g)
+		old := w.serve(older{NewServer(ServerConfig{Source: inputs{a.in}, Budget: parallel.NewBudget(1)})})
+		g.SetMembers(append(slices.Clone(names), old)...)
+		holdSelf(g, log.first)
+		equal(t, a.values(t, g, sparse.SGPR), want)
+		if all := strings.Join(log.reasons(), "; "); !strings.Contains(all, "unknown kind") {
+			t.Errorf("the reasons are %s", all)
+		}
 	}
 }

@@ -40,6 +40,7 @@ type Work struct {
 	Chains     int     `json:"chains"`
 	Columns    int     `json:"right_hand_sides"`
 	Single     bool    `json:"single_precision"`    // of the products of a solve
+	Near       float64 `json:"near,omitempty"`      // share of the pairs of rows that products evaluate; 0 for all
 	Rank       int     `json:"preconditioner_rank"` // 0 for none
 	Iterations float64 `json:"iterations"`          // of a solve
 	Warmup     int     `json:"warmup"`              // gradients of each chain
@@ -60,6 +61,7 @@ type Config struct {
 	Problem    *posterior.Problem // the job's, or one like it of other rows
 	Rows       int                // of the job
 	Iterations float64            // of a solve; 0 for what plans assume
+	Near       float64            // as in Work
 	Probes     int                // 0 for those of the specification, or what plans assume
 	Worker     Worker
 }
@@ -87,7 +89,7 @@ func New(c Config) *Model {
 		s.Sampler.Probes = job.Fixed(c.Probes)
 	}
 	w := Work{Rows: c.Rows, Inputs: c.Problem.Inputs.Dim(), Params: c.Problem.NumParams(), Chains: s.Sampler.Chains, Columns: driver.RightHandSides(&s),
-		Single: s.Solver.Mixed(s.Solver.Method == "ulisse"), Iterations: c.Iterations, Draws: s.Sampler.Draws}
+		Single: s.Solver.Mixed(s.Solver.Method == "ulisse"), Near: c.Near, Iterations: c.Iterations, Draws: s.Sampler.Draws}
 	if w.Iterations == 0 {
 		w.Iterations = driver.AssumedIterations
 	}
@@ -121,7 +123,8 @@ func (t Time) plus(u Time, times float64) Time {
 	return Time{t.Seconds + times*u.Seconds, t.Processor + times*u.Processor}
 }
 
-// product returns what products, or gradient forms, are to a group.
+// product returns what products, or gradient forms, are to a group. Pairs of rows that are passed over take no time; that some units of a product
+// have more of them than others is not in it.
 func (m *Model) product(kind shard.Kind, rows, columns int) shard.Cost {
 	rates := m.Rates.Double
 	switch kind {
@@ -130,7 +133,11 @@ func (m *Model) product(kind shard.Kind, rows, columns int) shard.Cost {
 	case shard.Forms:
 		rates = m.Rates.Forms
 	}
-	return shard.Cost{Kind: kind, Rows: rows, Columns: columns, Rate: float64(m.Worker.Cores) / m.Rates.at(rates, columns),
+	each := m.Rates.at(rates, columns)
+	if m.Work.Near > 0 {
+		each *= m.Work.Near
+	}
+	return shard.Cost{Kind: kind, Rows: rows, Columns: columns, Rate: float64(m.Worker.Cores) / each,
 		Bandwidth: m.Worker.Bandwidth, Cores: m.Worker.Cores}
 }
 
@@ -252,7 +259,7 @@ func (m *Model) gradient(rows, columns, members int) Time {
 // members.
 func (m *Model) Build(rank, members int) Time {
 	n := float64(m.Work.Rows)
-	if m.spread(rank, members) {
+	if _, ok := driver.Spread(m.spec, m.Work.Rows, members); ok {
 		a := m.factor(m.Work.Rows, 1, 1)
 		a.Rank = rank
 		seconds, processor := a.Building(members, m.Rates.Build)
@@ -264,14 +271,6 @@ func (m *Model) Build(rank, members int) Time {
 		t = t.plus(split(m.product(shard.Double, m.Work.Rows, columns), members), 2*math.Ceil(float64(rank)/columns))
 	}
 	return t
-}
-
-// spread reports whether a group of some members builds and keeps a preconditioner of some rank: where the specification says which it is.
-func (m *Model) spread(rank, members int) bool {
-	pc := m.spec.Solver.Preconditioner
-	a := m.factor(m.Work.Rows, 1, 1)
-	a.Rank = rank
-	return pc.Rank.Set && (pc.Kind == "auto" || precond.Pivoted(pc.Kind)) && !m.spec.Needs().Joint && a.Spread(members)
 }
 
 // group returns how many members each chain has at the least on some number of workers, and how

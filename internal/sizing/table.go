@@ -56,38 +56,34 @@ func (m *Model) row(workers int) Row {
 }
 
 // driverBytes returns the memory of a worker that drives some chains of a specification: what a
-// local run of these takes, and what a group adds, the sums of a product.
+// local run of these takes, and what a group adds, the sums of a product. Of a preconditioner that the group builds it has its own rows alone, for each chain.
 func (m *Model) driverBytes(s *job.Spec, chains, members int) int64 {
 	one := *s
 	one.Sampler.Chains = chains
 	mem := driver.NewMemory(&one, m.Work.Rows, m.Work.Inputs, m.Worker.Cores)
-	bytes := mem.Data + mem.Vectors + mem.Preconditioner + mem.Dense
+	bytes := mem.Data + mem.Vectors + mem.Dense
 	if members > 1 {
 		bytes += 8 * int64(m.product(m.kind(), m.Work.Rows, m.Work.Columns).Sums())
 	}
-	if rank := min(mem.Rank, m.Work.Rows); m.spread(rank, members) { // its own rows alone, for each chain
-		a := m.factor(m.Work.Rows, 1, 1)
-		a.Rank = rank
-		bytes += int64(chains)*int64(a.Held(members)+a.BuildingBytes()) - mem.Factor
+	if a, ok := driver.Spread(s, m.Work.Rows, members); ok {
+		return bytes + int64(chains)*int64(a.Own(members)+a.BuildingBytes())
 	}
-	return bytes
+	return bytes + mem.Preconditioner
 }
 
-// memberBytes returns the memory of a worker in a group that drives no chain: all inputs, as they
-// are and scaled, the vectors of a product, the sums of its units, and its rows of the preconditioner's
+// memberBytes returns the memory of a worker in a group that drives no chain: inputs and vectors, the sums of its units, and its rows of the preconditioner's
 // factor.
 func (m *Model) memberBytes(members int) int64 {
-	n := int64(m.Work.Rows)
 	c := m.product(m.kind(), m.Work.Rows, m.Work.Columns)
 	sums := int64(c.Sums()) / int64(max(2, members))
 	if p := planned(c, members); p.Exchange { // and of the points that it adds up
 		sums = int64(p.Kept) + int64(m.Work.Rows*m.Work.Columns/8)
 	}
-	held := int64(m.factor(m.Work.Rows, m.Work.Columns, 1).Held(members))
-	if m.spread(m.Work.Rank, members) { // and the factor at its pivots
-		held += 4 * int64(m.Work.Rank) * int64(m.Work.Rank)
+	bytes := driver.MemberBytes(m.Work.Rows, m.Work.Inputs, m.Work.Columns) + 8*sums
+	if a, ok := driver.Spread(m.spec, m.Work.Rows, members); ok {
+		return bytes + int64(a.Held(members)+a.SeedBytes())
 	}
-	return 8*n*int64(2*m.Work.Inputs+1) + 8*n*int64(m.Work.Columns) + 8*sums + held
+	return bytes + int64(m.factor(m.Work.Rows, m.Work.Columns, 1).Held(members))
 }
 
 // Alone returns the share of an iteration on one worker that a group does not shorten.

@@ -33,6 +33,9 @@ func (w *Worker) again(ctx context.Context, c *pb.Check) (string, error) {
 		return "", err
 	}
 	j, err := w.jobs.load(ctx, c.Job, c.Assignment)
+	if err == nil {
+		err = w.jobs.checkMemory(j, 1)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -40,10 +40,13 @@ func ofWorker(err error) bool {
 	return false
 }
 
-// checkMemory returns an error if a job needs more memory than this worker has.
-func (c *jobCache) checkMemory(j *jobData) error {
-	need := driver.LeastMemory(j.spec, j.data.N(), j.data.D())
-	if c.memory == 0 || need <= c.memory {
+// checkMemory returns an error if this worker has not the memory to drive a chain of a job, in a group of so many members.
+func (c *jobCache) checkMemory(j *jobData, members int) error {
+	if c.memory == 0 || j.preloaded {
+		return nil
+	}
+	need, _ := driver.GroupMemory(j.spec, j.data.N(), j.data.D(), members)
+	if need <= c.memory {
 		return nil
 	}
 	return elsewhere{errors.New("it needs " + humanize.IBytes(uint64(need)) + " of memory at the least, and this worker has " + humanize.IBytes(uint64(c.memory)))}

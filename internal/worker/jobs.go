@@ -157,9 +157,6 @@ func (c *jobCache) read(ctx context.Context, j *jobData, a *pb.Assignment) error
 		return err
 	}
 	j.spec = spec
-	if err := c.checkMemory(j); err != nil {
-		return err
-	}
 	if j.problem, err = spec.Problem(j.data); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -36,10 +37,11 @@ type placement struct {
 	revoke context.CancelFunc
 	done   chan struct{}
 
-	mu    sync.Mutex
-	group []string          // addresses of the workers that share the products
-	names map[string]string // of workers by address, those of earlier groups, too
-	op    *shard.Group      // the operator over them, once there is one
+	mu      sync.Mutex
+	group   []string          // addresses of the workers that share the products
+	grouped chan struct{}     // closed when that changes
+	names   map[string]string // of workers by address, those of earlier groups, too
+	op      *shard.Group      // the operator over them, once there is one
 }
 
 // Why a placement ends.
@@ -63,6 +65,35 @@ func (p *placement) setGroup(g []*pb.Member) {
 	}
 	if p.op != nil {
 		p.op.SetMembers(p.group...)
+	}
+	if p.grouped != nil {
+		close(p.grouped)
+	}
+	p.grouped = make(chan struct{})
+}
+
+// awaitMemory waits until the group is large enough for this worker to have the memory for what is its own of a job. It returns an error
+// if no group is, and nil if ctx is done.
+func (p *placement) awaitMemory(ctx context.Context, j *jobData) error {
+	for said := false; ; said = true {
+		p.mu.Lock()
+		members, changed := 1+len(p.group), p.grouped
+		p.mu.Unlock()
+		short := p.w.jobs.checkMemory(j, members)
+		if short == nil {
+			return nil
+		}
+		if err := p.w.jobs.checkMemory(j, math.MaxInt); err != nil {
+			return short
+		}
+		if !said {
+			p.w.Logger.Info("waiting for more workers to share the preconditioner", "job", p.key.job, "chain", p.key.lane, "members", members, "reason", short)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 }
 
@@ -159,10 +190,16 @@ func (p *placement) drive(ctx, waiting context.Context) error {
 			return err
 		}
 		if a.Work == nil {
+			if err := p.w.jobs.checkMemory(j, math.MaxInt); err != nil {
+				return err
+			}
 			if err := p.report(ctx, &pb.ReportRequest{Loaded: &pb.Loaded{Data: j.data.Info.Wire(a.Data), InstructionSet: p.w.isa}}); err != nil {
 				return err
 			}
 			continue
+		}
+		if err := p.awaitMemory(waiting, j); err != nil || waiting.Err() != nil {
+			return err
 		}
 		w, err := chains.WorkOf(a.Work)
 		if err != nil {
