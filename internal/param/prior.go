@@ -220,7 +220,7 @@ func (p Prior) Given(spare int) Prior {
 	return p
 }
 
-// Typical returns a typical value of θ. It panics for a prior on a standard deviation or a length-scale.
+// Typical returns a typical value of θ: near the middle of the prior.
 func (p Prior) Typical() float64 {
 	if p.on.kind == above {
 		whole := p
@@ -231,6 +231,13 @@ func (p Prior) Typical() float64 {
 	case p.root && p.role == Mismatch:
 		return math.Log1p(p.b / p.a)
 	case p.root:
+		return math.Exp(p.logOfRoot(math.Log(p.typicalRoot())))
+	case p.dist == "pc" && p.role == Rate:
+		l := p.typicalRoot()
+		return 1 / (2 * l * l)
+	case p.dist == "pc":
+		sd := p.typicalRoot()
+		return sd * sd
 	case p.dist == lkj:
 		return 1 // a correlation of 0
 	case p.dist == "gamma":
@@ -248,6 +255,28 @@ func (p Prior) Typical() float64 {
 		return p.on.a + (p.on.b-p.on.a)*a/(a+b)
 	}
 	panic("param: a prior without a typical value")
+}
+
+// typicalRoot returns a typical value of the root that the distribution is on; of pc the median.
+func (p Prior) typicalRoot() float64 {
+	switch {
+	case p.dist != "pc":
+		p.root = false
+		return p.Typical()
+	case p.role == Rate:
+		x := math.Ln2 / (-math.Log(p.b) * math.Sqrt(p.a))
+		return 1 / (x * x)
+	default:
+		return math.Ln2 / (-math.Log(p.b) / p.a)
+	}
+}
+
+// logOfRoot returns log θ of the logarithm of its root.
+func (p Prior) logOfRoot(logQ float64) float64 {
+	if p.role == Rate {
+		return -2 * (logQ - p.shift)
+	}
+	return 2 * (logQ - p.shift)
 }
 
 // Quantile returns the θ below which a share of the prior's mass is. It panics for priors of parameters that are

@@ -394,3 +394,30 @@ func TestPriorsAbove(t *testing.T) {
 		t.Error("ψ is not log(θ−2)")
 	}
 }
+
+// Every prior has a typical value in its middle 90 %, of 2,000 draws; those on standard deviations and length-scales, too.
+func TestTypicalIsInTheMiddle(t *testing.T) {
+	for _, text := range []string{"gamma(2,0.1)", "invgamma(3,2)", "lognormal(2,0.5)", "halfnormal(1.5)", "pc(1.5,0.1)"} {
+		for _, role := range []Role{Variance, Rate, Noise} {
+			priors := []Prior{mustPrior(t, text, role)}
+			for _, unit := range []float64{1, 30} {
+				p, err := ParseRootPrior(text, role, unit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				priors = append(priors, p)
+			}
+			for _, p := range priors {
+				r, below := rand.New(rand.NewPCG(1, 2)), 0
+				for range 2000 {
+					if p.Sample(r) < math.Log(p.Typical()) {
+						below++
+					}
+				}
+				if below < 100 || below > 1900 {
+					t.Errorf("%s, role %d: %d of 2000 draws below the typical %g", text, role, below, p.Typical())
+				}
+			}
+		}
+	}
+}

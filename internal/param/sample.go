@@ -29,11 +29,7 @@ func (p Prior) Sample(r *rand.Rand) float64 {
 	default:
 		return math.Log(p.sample(r, p.dist == "pc"))
 	}
-	logQ := math.Log(p.rootSample(r))
-	if p.role == Rate {
-		return -2 * (logQ - p.shift)
-	}
-	return 2 * (logQ - p.shift)
+	return p.logOfRoot(math.Log(p.rootSample(r)))
 }
 
 // logGamma draws the logarithm of a variable that is Gamma(a,1), which may be too small for a number itself: it is one of
