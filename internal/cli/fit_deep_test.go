@@ -171,7 +171,7 @@ func TestDeepClasses(t *testing.T) {
 		want string
 	}{
 		{[]string{"predict", filepath.Join(dir, "two"), "--holdout", "--latent"}, "there is no latent function that could be told alone"},
-		{[]string{"predict", filepath.Join(dir, "two"), "--holdout", "--paths", "2"}, "rows are predicted one by one"},
+		{[]string{"predict", filepath.Join(dir, "two"), "--holdout", "--paths", "2"}, "the approximation predicts rows one by one"},
 		{[]string{"run", filepath.Join(dir, "two.yaml")}, "deep is for point estimates"},
 		{[]string{"validate", write(t, dir, "noisy.yaml", "name: n\ndata: {path: three.csv, target: a}\nmodel: {likelihood: heteroscedastic, approximation: {kind: deep}}\n")}, "deep is for Gaussian noise of one variance and for bernoulli, categorical, binomial, poisson"},
 		{[]string{"fit", write(t, dir, "exact.yaml", "name: n\ndata: {path: three.csv, target: tree}\nmodel: {likelihood: categorical}\n")}, "fit random features (model.approximation: {kind: random-features})"},
