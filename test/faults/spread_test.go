@@ -13,9 +13,9 @@ import (
 const spreadSpec = `
 name: spread
 data: {synthetic: {n: 1100, d: 2, sigma: 1, tau: 0.3, lambda: 0.05, seed: 9}}
-sampler: {method: fisher, chains: 1, probes: 4, warmup: 20, draws: 30, checkpoint: 5}
+sampler: {method: fisher, chains: 1, probes: 4, warmup: 20, draws: 300, checkpoint: 5}
 solver: {tolerance: 1e-5, preconditioner: {kind: rpcholesky, rank: 150}}
-stop: {rhat: 1.01, ess: 1e9, max_draws: 30, max_time: 1h}
+stop: {rhat: 1.01, ess: 1e9, max_draws: 300, max_time: 1h}
 seed: 6
 `
 
@@ -91,10 +91,16 @@ func TestMembersOfASpreadPreconditionerAreKilled(t *testing.T) {
 	c.until("some draws", 3*time.Minute, draws(5))
 	killOther(driver())
 	c.until("more draws", 3*time.Minute, draws(10))
-	if w := driver(); workers[w] != nil {
+	c.until("a driver that is left", 3*time.Minute, func() bool {
+		w := driver()
+		if workers[w] == nil {
+			j, ok := c.job(id)
+			return ok && j.State == "unconverged"
+		}
 		end(workers[w])
 		delete(workers, w)
-	}
+		return true
+	})
 	c.ends(id, want, 3*time.Minute)
 	if len(workers) != 1 {
 		t.Errorf("%d workers are left: the job ended before they were killed", len(workers))
