@@ -121,14 +121,7 @@ func killedAtCheckpoint(t *testing.T, path string, args ...string) int {
 // estimateBytes returns all of a fit that is a function of the specification and the data.
 func estimateBytes(t *testing.T, dir string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "fit.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var f report.Fit
-	if err := json.Unmarshal(text, &f); err != nil {
-		t.Fatal(err)
-	}
+	f := readFit(t, dir)
 	f.Cost.Seconds = 0
 	for i := range f.Trace {
 		f.Trace[i].Seconds = 0

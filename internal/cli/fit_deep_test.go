@@ -83,17 +83,23 @@ func TestDeepFit(t *testing.T) {
 	}
 }
 
-// parameters returns all parameters of a fit.
-func parameters(t *testing.T, dir string) []byte {
+// readFit returns what a fit has left in its folder.
+func readFit(t *testing.T, dir string) (f report.Fit) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "fit.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f report.Fit
 	if err := json.Unmarshal(text, &f); err != nil {
 		t.Fatal(err)
 	}
+	return f
+}
+
+// parameters returns all parameters of a fit.
+func parameters(t *testing.T, dir string) []byte {
+	t.Helper()
+	f := readFit(t, dir)
 	out, err := json.Marshal(f.Extra)
 	if err != nil || len(f.Extra) < 100 {
 		t.Fatalf("%d parameters, %v", len(f.Extra), err)
